@@ -38,7 +38,9 @@ extensions = [
 # `tutorials` is a link to ../notebooks, whose Markdown and Python files are no pages.
 exclude_patterns = ["ext", "tutorials/pictures", "tutorials/*.md"]
 nitpicky = True
-nitpick_ignore_regex = [("py:.*", r"(numpy|onnx|onnxruntime|torch)\..*")]  # their pages are not built here
+nitpick_ignore_regex = [
+    ("py:.*", r"(numpy|onnx|onnxruntime|torch)\..*")
+]  # their pages are not built here
 show_warning_types = True
 # A warning of Sphinx's about the cache of its own environment, which holds functions of this file's extensions.
 suppress_warnings = ["config.cache"]
@@ -65,7 +67,9 @@ os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PAT
 
 nb_execution_mode = "cache"
 _notebooks = (Path(__file__).parents[1] / "notebooks").glob("*.ipynb")
-nb_execution_excludepatterns = [path.name for path in _notebooks if needs_torch(path.read_text(encoding="utf-8"))]
+nb_execution_excludepatterns = [
+    path.name for path in _notebooks if needs_torch(path.read_text(encoding="utf-8"))
+]
 nb_execution_cache_path = str(_current)
 nb_execution_timeout = 600  # seconds; only what hangs reaches it
 nb_execution_raise_on_error = True
@@ -73,7 +77,10 @@ nb_output_stderr = "warn"
 nb_merge_streams = True
 # Widgets need a kernel; what they leave in a saved notebook is HTML, and that is shown.
 nb_ipywidgets_js = {}
-nb_mime_priority_overrides = [("html", "text/html", 0), ("html", "application/vnd.jupyter.widget-view+json", None)]
+nb_mime_priority_overrides = [
+    ("html", "text/html", 0),
+    ("html", "application/vnd.jupyter.widget-view+json", None),
+]
 # A live output carries a type beside its HTML that only pyopnb's extension of JupyterLab knows.
 suppress_warnings += ["mystnb.unknown_mime_type"]
 myst_enable_extensions = ["colon_fence", "deflist"]

@@ -190,7 +190,11 @@ def __getattr__(name: str) -> Any:
     if name in _PACKAGES:
         return importlib.import_module(f"pyopnb.{name}")
     if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=importlib.import_module(__name__))
+        raise AttributeError(
+            f"module {__name__!r} has no attribute {name!r}",
+            name=name,
+            obj=importlib.import_module(__name__),
+        )
     value = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
     return value
 

@@ -30,7 +30,11 @@ __all__ = ["main"]
 
 _SAME, _DIFFERENT, _ERROR = 0, 1, 2
 _MODEL, _SAVED_DIFF = ".onnx", ".json"
-_FORMATS: dict[str, Any] = {"pyopnb.diff": Diff, "pyopnb.model-diff": ModelDiff, "pyopnb.trace-diff": TraceDiff}
+_FORMATS: dict[str, Any] = {
+    "pyopnb.diff": Diff,
+    "pyopnb.model-diff": ModelDiff,
+    "pyopnb.trace-diff": TraceDiff,
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -83,30 +87,54 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="{diff,show,missing}")
 
     diff = commands.add_parser("diff", help="compare two files", description=_diff.__doc__)
-    diff.add_argument("a", help="a model (.onnx), arrays (.npz, .npy, .pb), or a saved diff (.json)")
+    diff.add_argument(
+        "a", help="a model (.onnx), arrays (.npz, .npy, .pb), or a saved diff (.json)"
+    )
     diff.add_argument("b", nargs="?", help="the reference; omitted for a saved diff")
-    diff.add_argument("--feeds", metavar="F.npz", help="run both models on these arrays, and compare their outputs")
-    diff.add_argument("--trace", action="store_true", help="with --feeds: compare every intermediate tensor too")
-    diff.add_argument("--fill", action="store_true", help="with --feeds: let ONNX's reference run nodes that the runtime lacks")
+    diff.add_argument(
+        "--feeds",
+        metavar="F.npz",
+        help="run both models on these arrays, and compare their outputs",
+    )
+    diff.add_argument(
+        "--trace", action="store_true", help="with --feeds: compare every intermediate tensor too"
+    )
+    diff.add_argument(
+        "--fill",
+        action="store_true",
+        help="with --feeds: let ONNX's reference run nodes that the runtime lacks",
+    )
     diff.add_argument("--rtol", type=float, help="|a - b| <= atol + rtol * |b| passes")
     diff.add_argument("--atol", type=float)
     diff.add_argument("--stol", type=float, help="… + stol * the largest |b| of the array")
-    diff.add_argument("--json", action="store_true", help="print JSON, which this command and from_json can read")
+    diff.add_argument(
+        "--json", action="store_true", help="print JSON, which this command and from_json can read"
+    )
     diff.add_argument("--html", metavar="OUT.html", help="also write an HTML page")
     diff.set_defaults(command=_diff)
 
     show = commands.add_parser("show", help="draw a model", description=_show.__doc__)
     show.add_argument("model")
-    show.add_argument("--save", metavar="OUT.svg", help="write a picture (.svg, .png) or a page (.html), and print nothing")
+    show.add_argument(
+        "--save",
+        metavar="OUT.svg",
+        help="write a picture (.svg, .png) or a page (.html), and print nothing",
+    )
     show.set_defaults(command=_show)
 
     missing = commands.add_parser(
-        "missing", help="list the nodes that the installed ONNX Runtime cannot run", description=_missing.__doc__
+        "missing",
+        help="list the nodes that the installed ONNX Runtime cannot run",
+        description=_missing.__doc__,
     )
     missing.add_argument("model")
     missing.set_defaults(command=_missing)
     for command in (diff, show, missing):
-        command.add_argument("--ops", metavar="MODULE", help="first import this module, which defines ops of the model")
+        command.add_argument(
+            "--ops",
+            metavar="MODULE",
+            help="first import this module, which defines ops of the model",
+        )
     return parser
 
 
@@ -119,7 +147,9 @@ def _diff(args: argparse.Namespace) -> int:
     if args.feeds is not None and kinds != [_MODEL, _MODEL]:
         raise InputError("diff --feeds", expected="two .onnx files", got=" and ".join(kinds))
     if args.trace and args.feeds is None:
-        raise InputError("diff --trace", expected="--feeds with it", got="none", next="--feeds F.npz")
+        raise InputError(
+            "diff --trace", expected="--feeds with it", got="none", next="--feeds F.npz"
+        )
     trace_diff = None
     if kinds == [_SAVED_DIFF]:
         result = _load_diff(args.a)
@@ -134,10 +164,20 @@ def _diff(args: argparse.Namespace) -> int:
             trace_diff = _compare(args, True)
     if args.html is not None:
         title = f"{args.a} against {args.b}" if args.b else args.a
-        diffs = "".join(f"<div>{shown._repr_html_()}</div>" for shown in (result, trace_diff) if shown is not None)
+        diffs = "".join(
+            f"<div>{shown._repr_html_()}</div>"
+            for shown in (result, trace_diff)
+            if shown is not None
+        )
         page = document(title, f"<h1>{escape(title)}</h1>{diffs}")
         _write(args.html, lambda path: Path(path).write_text(page, encoding="utf-8"))
-    print(result.to_json() if args.json else result if trace_diff is None else f"{result}\n\n{trace_diff}")
+    print(
+        result.to_json()
+        if args.json
+        else result
+        if trace_diff is None
+        else f"{result}\n\n{trace_diff}"
+    )
     return _SAME if result.ok else _DIFFERENT
 
 
@@ -166,14 +206,18 @@ def _kind(path: str) -> str:
     ending = Path(path).suffix.lower()
     if ending not in known:
         expected = f"a name that ends in {', '.join(known)}"
-        raise InputError(f"file {sanitize(path)}", expected=expected, got=sanitize(ending) or "no ending")
+        raise InputError(
+            f"file {sanitize(path)}", expected=expected, got=sanitize(ending) or "no ending"
+        )
     return ending
 
 
 def _compare(args: argparse.Namespace, trace: bool) -> Any:
     """The diff of the two files or, with feeds, of the two models' outputs or traces."""
     if args.feeds is None:
-        a, b = (Path(path) if _kind(path) == _MODEL else arrays_in(path) for path in (args.a, args.b))
+        a, b = (
+            Path(path) if _kind(path) == _MODEL else arrays_in(path) for path in (args.a, args.b)
+        )
     else:
         feeds = _read_feeds(args.feeds)
         a, b = (_run_model(path, feeds, trace, args.fill) for path in (args.a, args.b))
@@ -182,7 +226,12 @@ def _compare(args: argparse.Namespace, trace: bool) -> Any:
 
 def _read_feeds(path: str) -> dict[str, Any]:
     if Path(path).suffix.lower() != ".npz":
-        raise InputError(f"feeds {sanitize(path)}", expected="a .npz file", got="another", next="np.savez(path, x=x)")
+        raise InputError(
+            f"feeds {sanitize(path)}",
+            expected="a .npz file",
+            got="another",
+            next="np.savez(path, x=x)",
+        )
     feeds = arrays_in(path)
     assert isinstance(feeds, dict)  # noqa: S101  # as for every .npz file
     return feeds
@@ -195,20 +244,34 @@ def _run_model(path: str, feeds: dict[str, Any], trace: bool, fill: bool) -> Any
         session = pyopnb.Session(path, fill=fill)
         if trace:
             return session.trace(feeds, times=False)
-        return dict(zip([output.name for output in session.get_outputs()], session.run(None, feeds), strict=True))
+        return dict(
+            zip(
+                [output.name for output in session.get_outputs()],
+                session.run(None, feeds),
+                strict=True,
+            )
+        )
     except PyopError as error:
         if where in error.where:
             raise
-        raise moved(error, f"{where}: {error.where}", "--fill" if error.next == FILL else error.next) from None
+        raise moved(
+            error, f"{where}: {error.where}", "--fill" if error.next == FILL else error.next
+        ) from None
     except Exception as error:  # of ONNX Runtime or of an op
-        raise ModelError(f"{where}: {sanitize(f'{type(error).__name__}: {error}', 600)}{_origin(error)}") from None
+        raise ModelError(
+            f"{where}: {sanitize(f'{type(error).__name__}: {error}', 600)}{_origin(error)}"
+        ) from None
 
 
 def _origin(error: Exception) -> str:
     """The line of the user's code that raised; empty if the runtime raised."""
     internal = (str(Path(pyopnb.__file__).parent), "<frozen ")
     frames = list(traceback.extract_tb(error.__traceback__))
-    frames = [frame for frame in frames if not frame.filename.startswith(internal) and "onnxruntime" not in frame.filename]
+    frames = [
+        frame
+        for frame in frames
+        if not frame.filename.startswith(internal) and "onnxruntime" not in frame.filename
+    ]
     return f", at {sanitize(frames[-1].filename)}:{frames[-1].lineno}" if frames else ""
 
 
@@ -221,7 +284,11 @@ def _load_diff(path: str) -> Any:
         raise InputError(where, expected="a saved diff", got=sanitize(str(error))) from None
     kind = data.get("format") if isinstance(data, dict) else None
     if not isinstance(kind, str) or kind not in _FORMATS:
-        raise InputError(where, expected=f"JSON with format {' or '.join(_FORMATS)}", got=sanitize(text, 80).replace("\n", " "))
+        raise InputError(
+            where,
+            expected=f"JSON with format {' or '.join(_FORMATS)}",
+            got=sanitize(text, 80).replace("\n", " "),
+        )
     try:
         return _FORMATS[kind].from_json(text)
     except PyopError as error:
@@ -235,7 +302,9 @@ def _import_ops(name: str) -> None:
     try:
         importlib.import_module(name)
     except Exception as error:
-        raise ModelError(f"--ops {sanitize(name)}: {sanitize(f'{type(error).__name__}: {error}')}{_origin(error)}") from None
+        raise ModelError(
+            f"--ops {sanitize(name)}: {sanitize(f'{type(error).__name__}: {error}')}{_origin(error)}"
+        ) from None
 
 
 def _write(path: str, write: Callable[[str], object]) -> None:
@@ -244,7 +313,9 @@ def _write(path: str, write: Callable[[str], object]) -> None:
     except (OSError, ValueError) as error:
         if isinstance(error, PyopError):
             raise
-        raise InputError(f"file {sanitize(path)}", expected="a writable file", got=sanitize(str(error))) from None
+        raise InputError(
+            f"file {sanitize(path)}", expected="a writable file", got=sanitize(str(error))
+        ) from None
 
 
 if __name__ == "__main__":

@@ -62,7 +62,14 @@ class PyopError(Exception):
     demo::SoftClip, output 0: expected float32[N,3], got float64[2,3]. Try: return y.astype(np.float32)
     """
 
-    def __init__(self, where: str, *, expected: str | None = None, got: str | None = None, next: str | None = None) -> None:
+    def __init__(
+        self,
+        where: str,
+        *,
+        expected: str | None = None,
+        got: str | None = None,
+        next: str | None = None,
+    ) -> None:
         self.where = where
         self.expected = expected
         self.got = got

@@ -86,7 +86,10 @@ LIBRARIES = [
 
 # Their rows are marked one by one.
 MARKED = {HERE / "mistakes/test_mistakes.py"}
-LISTS = {"pythons": {HERE / place for place in PYTHONS}, "libraries": {HERE / place for place in LIBRARIES}}
+LISTS = {
+    "pythons": {HERE / place for place in PYTHONS},
+    "libraries": {HERE / place for place in LIBRARIES},
+}
 
 
 def listed(path: Path, mark: str) -> bool:
@@ -126,7 +129,11 @@ def calm_pools(request: pytest.FixtureRequest) -> Iterator[None]:
     """Sessions whose idle threads sleep; they spin, as by default, in tests/threads, where runs meet."""
     with pytest.MonkeyPatch.context() as patch:
         if HERE / "threads" not in request.path.parents:
-            patch.setattr(onnxruntime.InferenceSession, "__init__", calm(onnxruntime.InferenceSession.__init__))
+            patch.setattr(
+                onnxruntime.InferenceSession,
+                "__init__",
+                calm(onnxruntime.InferenceSession.__init__),
+            )
         yield
 
 
@@ -139,7 +146,9 @@ def clean_registry() -> Iterator[None]:
 
 
 # What goes through all of them takes 10 to 20 s; the sample has each operator, each dtype and each kind of value.
-@pytest.fixture(scope="session", params=["sample", pytest.param("all", marks=pytest.mark.everywhere)])
+@pytest.fixture(
+    scope="session", params=["sample", pytest.param("all", marks=pytest.mark.everywhere)]
+)
 def node_tests(request: pytest.FixtureRequest) -> dict[str, TestCase]:
     """ONNX's own node tests by name."""
     from node_tests import cases, sample  # seconds, for those who ask for it
@@ -165,7 +174,9 @@ def define(tmp_path):
 @pytest.fixture
 def clipper():
     """A model of one node, ``demo::SoftClip`` with ``limit = 2``."""
-    return pyopnb.model(pyopnb.node("demo::SoftClip", "x", "y", limit=2.0), {"x": "float32[N]"}, {"y": "float32[N]"})
+    return pyopnb.model(
+        pyopnb.node("demo::SoftClip", "x", "y", limit=2.0), {"x": "float32[N]"}, {"y": "float32[N]"}
+    )
 
 
 @pytest.fixture

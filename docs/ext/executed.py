@@ -17,7 +17,11 @@ NOTE = "```{note}\nThis notebook was not executed when these pages were built: i
 
 def needs_torch(text: str) -> bool:
     """Whether a notebook uses torch's door."""
-    return any("pyopnb.torch" in "".join(cell["source"]) for cell in json.loads(text)["cells"] if cell["cell_type"] == "code")
+    return any(
+        "pyopnb.torch" in "".join(cell["source"])
+        for cell in json.loads(text)["cells"]
+        if cell["cell_type"] == "code"
+    )
 
 
 def with_outputs(text: str, copy: Path) -> str:

@@ -35,8 +35,12 @@ class _Page(HTMLParser):
 
 def broken(folder: Path) -> list[str]:
     """``page: target`` of each link in a folder of HTML pages that leads nowhere."""
-    pages = {path.resolve(): _Page(path.read_text(encoding="utf-8")) for path in folder.rglob("*.html")}
-    return sorted({f"{path.relative_to(folder.resolve())}: {target}" for path, target in _lost(pages)})
+    pages = {
+        path.resolve(): _Page(path.read_text(encoding="utf-8")) for path in folder.rglob("*.html")
+    }
+    return sorted(
+        {f"{path.relative_to(folder.resolve())}: {target}" for path, target in _lost(pages)}
+    )
 
 
 def _lost(pages: dict[Path, _Page]) -> Iterator[tuple[Path, str]]:
@@ -47,5 +51,7 @@ def _lost(pages: dict[Path, _Page]) -> Iterator[tuple[Path, str]]:
                 continue
             file = (path.parent / unquote(parts.path)).resolve() if parts.path else path
             anchor = unquote(parts.fragment)
-            if not file.exists() or (anchor and file in pages and anchor not in pages[file].anchors):
+            if not file.exists() or (
+                anchor and file in pages and anchor not in pages[file].anchors
+            ):
                 yield path, target

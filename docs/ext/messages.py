@@ -27,7 +27,13 @@ def forms(name: str) -> list[tuple[str, str]]:
         A subclass of `pyopnb.PyopError`, or the class itself.
     """
     cls = getattr(pyopnb.errors, name)
-    return sorted({(_form(cls, call, names), module) for called, call, names, module in _calls() if called == name})
+    return sorted(
+        {
+            (_form(cls, call, names), module)
+            for called, call, names, module in _calls()
+            if called == name
+        }
+    )
 
 
 @cache
@@ -43,8 +49,8 @@ def _calls() -> list[tuple[str, ast.Call, _Locals, str]]:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 names = _assigned(node)
             match node:
-                case ast.Call(func=ast.Name(id=name), args=[first, *_]) if name in errors and not isinstance(
-                    first, ast.Starred
+                case ast.Call(func=ast.Name(id=name), args=[first, *_]) if (
+                    name in errors and not isinstance(first, ast.Starred)
                 ):
                     found.append((name, node, names, module))
             ahead += [(child, names) for child in ast.iter_child_nodes(node)]
@@ -57,7 +63,9 @@ def _assigned(function: ast.AST) -> _Locals:
         match node:
             case ast.Assign(targets=[ast.Name(id=name)], value=value):
                 names.setdefault(name, []).append(value)
-            case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Tuple(elts=values)) if len(targets) == len(values):
+            case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Tuple(elts=values)) if len(
+                targets
+            ) == len(values):
                 for target, value in zip(targets, values, strict=True):
                     if isinstance(target, ast.Name):
                         names.setdefault(target.id, []).append(value)
@@ -65,7 +73,11 @@ def _assigned(function: ast.AST) -> _Locals:
 
 
 def _form(cls: type[pyopnb.PyopError], call: ast.Call, names: _Locals) -> str:
-    facts = {keyword.arg: _text(keyword.value, names) for keyword in call.keywords if keyword.arg is not None}
+    facts = {
+        keyword.arg: _text(keyword.value, names)
+        for keyword in call.keywords
+        if keyword.arg is not None
+    }
     return str(cls(_text(call.args[0], names), **facts))
 
 
@@ -84,7 +96,9 @@ def _text(value: ast.expr, names: _Locals) -> str:
             return _text(left, names) + _text(right, names)
         case ast.IfExp(body=first, orelse=second):
             return " | ".join(text for text in (_text(first, names), _text(second, names)) if text)
-        case ast.Name(id=name) if name in names and all(isinstance(one, ast.Constant | ast.JoinedStr) for one in names[name]):
+        case ast.Name(id=name) if name in names and all(
+            isinstance(one, ast.Constant | ast.JoinedStr) for one in names[name]
+        ):
             return " | ".join(text for text in (_text(one, {}) for one in names[name]) if text)
         case _:
             return _slot(value)

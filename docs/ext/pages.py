@@ -43,7 +43,13 @@ class CellLexer(IPython3Lexer):  # type: ignore[misc]  # it has no types
     """Colours for IPython's cells, and for those of ``%%pyop``, of which the body is Python."""
 
     tokens = {  # noqa: RUF012  # as Pygments has it
-        "root": [(r"(?s)\A(%%)(pyop)([^\n]*\n)(.*)", bygroups(Operator, Keyword, Text, using(Python3Lexer))), inherit],
+        "root": [
+            (
+                r"(?s)\A(%%)(pyop)([^\n]*\n)(.*)",
+                bygroups(Operator, Keyword, Text, using(Python3Lexer)),
+            ),
+            inherit,
+        ],
     }
 
 
@@ -69,7 +75,9 @@ class Messages(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         listed = nodes.bullet_list(classes=["messages"])
         for form, module in messages.forms(self.arguments[0]):
-            entry = nodes.paragraph("", "", nodes.literal(form, form), nodes.Text(" "), nodes.emphasis("", module))
+            entry = nodes.paragraph(
+                "", "", nodes.literal(form, form), nodes.Text(" "), nodes.emphasis("", module)
+            )
             listed += nodes.list_item("", entry)
         if not listed.children:
             raise self.error(f"nothing raises {self.arguments[0]}")
@@ -106,17 +114,28 @@ class PublicNames(SphinxDirective):
     """A table of the public names, with the first line of each docstring."""
 
     def run(self) -> list[nodes.Node]:
-        lines = [".. autosummary::", "   :nosignatures:", "", *(f"   pyopnb.{name}" for name in pyopnb.__all__)]
+        lines = [
+            ".. autosummary::",
+            "   :nosignatures:",
+            "",
+            *(f"   pyopnb.{name}" for name in pyopnb.__all__),
+        ]
         return self.parse_text_to_nodes("\n".join(lines))
 
 
-def _link_by_last_part(app: Sphinx, env: BuildEnvironment, node: pending_xref, content: nodes.Element) -> nodes.Element | None:
+def _link_by_last_part(
+    app: Sphinx, env: BuildEnvironment, node: pending_xref, content: nodes.Element
+) -> nodes.Element | None:
     """A link for a name as a docstring's reader knows it, `Summary`: to the entry whose full name ends so.
 
     What has no entry stays text if it is there: an attribute of the class, or a name of the module, that is described.
     """
     target = node["reftarget"]
-    ends = {name: entry for name, *entry in env.get_domain("py").get_objects() if name.endswith(f".{target}")}
+    ends = {
+        name: entry
+        for name, *entry in env.get_domain("py").get_objects()
+        if name.endswith(f".{target}")
+    }
     if node["refdomain"] != "py":
         return None
     if f"pyopnb.{target}" in ends or len(ends) == 1:
@@ -140,7 +159,9 @@ def _is_there(target: str, described: str) -> bool:
             value = pkgutil.resolve_name(owner or "builtins")
         except (ImportError, AttributeError, ValueError):
             continue
-        if hasattr(value, last) or last in getattr(value, "__annotations__", {}):  # a field without a default
+        if hasattr(value, last) or last in getattr(
+            value, "__annotations__", {}
+        ):  # a field without a default
             return True
     return False
 
@@ -158,7 +179,11 @@ def _refuse_absent_names(app: Sphinx, env: BuildEnvironment) -> None:
 
 
 def _refuse_broken_links(app: Sphinx, error: Exception | None) -> None:
-    if error is None and app.builder.name == "html" and (broken := internal_links.broken(Path(app.outdir))):
+    if (
+        error is None
+        and app.builder.name == "html"
+        and (broken := internal_links.broken(Path(app.outdir)))
+    ):
         raise ExtensionError("links that lead nowhere:\n" + "\n".join(broken))
 
 

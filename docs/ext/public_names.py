@@ -19,8 +19,15 @@ def public() -> list[str]:
     for name in pyopnb.__all__:
         value = getattr(pyopnb, name)
         if inspect.isclass(value):
-            ours = {key for cls in value.__mro__ if cls.__module__.startswith("pyopnb.") for key in vars(cls)}
-            described = sorted(key for key in ours if not key.startswith("_") and _is_described(value, key))
+            ours = {
+                key
+                for cls in value.__mro__
+                if cls.__module__.startswith("pyopnb.")
+                for key in vars(cls)
+            }
+            described = sorted(
+                key for key in ours if not key.startswith("_") and _is_described(value, key)
+            )
             names += [f"pyopnb.{name}.{key}" for key in described]
     return names
 

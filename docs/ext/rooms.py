@@ -30,7 +30,9 @@ _DOORS = {
 
 def floors() -> list[list[str]]:
     """The rooms from the top floor down, as the layer contract in pyproject.toml has them."""
-    contracts = tomllib.loads((_ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]["contracts"]
+    contracts = tomllib.loads((_ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"][
+        "importlinter"
+    ]["contracts"]
     (rooms,) = (contract for contract in contracts if contract["name"] == "rooms")
     listed = [[room.strip() for room in layer.split("|")] for layer in rooms["layers"]]
     return [floor for layer in listed if (floor := [room for room in layer if room not in _DOORS])]
@@ -46,7 +48,9 @@ def imports() -> dict[tuple[str, str], int]:
         for imported in graph.find_modules_directly_imported_by(importer):
             pair = _room(importer), _room(imported)
             if all(pair) and pair[0] != pair[1]:
-                counts[pair] = counts.get(pair, 0) + len(graph.get_import_details(importer=importer, imported=imported))
+                counts[pair] = counts.get(pair, 0) + len(
+                    graph.get_import_details(importer=importer, imported=imported)
+                )
     return counts
 
 
@@ -82,7 +86,9 @@ def picture(order: list[list[str]], arrows: Mapping[tuple[str, str], int]) -> st
     counts = [sum(1 for _ in (_PACKAGE / room).rglob("*.py")) for room in rooms]
     boxes = [Box(room, (f"{count} modules",)) for room, count in zip(rooms, counts, strict=True)]
     shown = [pair for pair in sorted(arrows) if not _detour(*pair, arrows)]
-    return draw_within(Graph(boxes, [Line(rooms.index(a), rooms.index(b)) for a, b in shown]), _LARGEST).svg
+    return draw_within(
+        Graph(boxes, [Line(rooms.index(a), rooms.index(b)) for a, b in shown]), _LARGEST
+    ).svg
 
 
 def _detour(source: str, target: str, arrows: Mapping[tuple[str, str], int]) -> bool:
@@ -101,6 +107,8 @@ def _detour(source: str, target: str, arrows: Mapping[tuple[str, str], int]) -> 
 def listing(order: list[list[str]], arrows: Mapping[tuple[str, str], int]) -> list[str]:
     """A line for each room: what it imports, with the number of import statements."""
     below = {
-        room: [f"{b} ({count})" for (a, b), count in sorted(arrows.items()) if a == room] for layer in order for room in layer
+        room: [f"{b} ({count})" for (a, b), count in sorted(arrows.items()) if a == room]
+        for layer in order
+        for room in layer
     }
     return [f"{room} → {', '.join(rooms)}" for room, rooms in below.items() if rooms]

@@ -45,7 +45,11 @@ class Batches(Displayable, Sequence[Any]):
     @property
     def missing(self) -> list[int]:
         """The numbers of the batches without a result: not run, or their run raised."""
-        return [n for n in range(self.total) if n not in self._by_number or self._by_number[n].result is None]
+        return [
+            n
+            for n in range(self.total)
+            if n not in self._by_number or self._by_number[n].result is None
+        ]
 
     @property
     def errors(self) -> dict[int, Exception]:
@@ -61,7 +65,12 @@ class Batches(Displayable, Sequence[Any]):
         number = range(self.total)[index]
         run = self._by_number.get(number)
         if run is None:
-            raise InputError(f"batch {number}", expected="one that was run", got="one that was not", next="missing lists them")
+            raise InputError(
+                f"batch {number}",
+                expected="one that was run",
+                got="one that was not",
+                next="missing lists them",
+            )
         if run.error is not None:
             raise run.error
         return run.result
@@ -101,7 +110,9 @@ class Batches(Displayable, Sequence[Any]):
         columns = names or ["result"]  # where all of them raised, which they say in it
         rows = []
         for run in self.runs[:most]:
-            rows.append([str(run.number), *_cells(run, columns), f"{run.seconds * 1e3:.3g}", run.worker])
+            rows.append(
+                [str(run.number), *_cells(run, columns), f"{run.seconds * 1e3:.3g}", run.worker]
+            )
         return Table(["batch", *columns, "ms", "worker"], rows, "no batches")
 
     def to_pandas(self) -> Any:
@@ -118,7 +129,11 @@ class Batches(Displayable, Sequence[Any]):
 
         rows = [
             {
-                **({} if run.result is None else {name: value(array) for name, array in run.result.items()}),
+                **(
+                    {}
+                    if run.result is None
+                    else {name: value(array) for name, array in run.result.items()}
+                ),
                 "seconds": run.seconds,
                 "worker": run.worker,
                 "error": run.error,
@@ -225,7 +240,9 @@ def map(
     """
     __tracebackhide__ = True
     if errors not in ("raise", "keep"):
-        raise InputError("map, errors", expected='"raise" or "keep"', got=sanitize(repr(errors), 40))
+        raise InputError(
+            "map, errors", expected='"raise" or "keep"', got=sanitize(repr(errors), 40)
+        )
     check_executor(executor, "map")
     if isinstance(batches, (Mapping, str, bytes)):  # A dict would be read as its names.
         raise InputError(
@@ -261,7 +278,8 @@ def _attach(error: Exception, table: Batches) -> None:
         return
     count = len(table.runs) - len(table.errors)
     add_note(
-        error, f"{count:,} other results are in the attribute batches of this exception, and batches.missing lists the rest"
+        error,
+        f"{count:,} other results are in the attribute batches of this exception, and batches.missing lists the rest",
     )
 
 
@@ -280,7 +298,9 @@ def _ready(state: tuple[Session, Built]) -> Callable[[Any], Run]:
     def ready(batch: Any) -> Run:
         return lambda: (
             built.feeds.output_names,
-            built.run(None, built.feeds.by_name(batch if isinstance(batch, tuple) else (batch,), {})),
+            built.run(
+                None, built.feeds.by_name(batch if isinstance(batch, tuple) else (batch,), {})
+            ),
         )
 
     return ready

@@ -96,7 +96,12 @@ class Sweep(Displayable, Sequence[SweepRun]):
             return self.runs[index]
         except (TypeError, IndexError) as error:
             expected = f"the number of one of {plural(len(self.runs), 'run')}, or a slice"
-            refused = InputError("sweep", expected=expected, got=describe(index), next="sweep[0]" if self.runs else None)
+            refused = InputError(
+                "sweep",
+                expected=expected,
+                got=describe(index),
+                next="sweep[0]" if self.runs else None,
+            )
             raise (refused if isinstance(error, TypeError) else IndexError(str(refused))) from None
 
     def __len__(self) -> int:
@@ -125,9 +130,13 @@ class Sweep(Displayable, Sequence[SweepRun]):
         arrays = [run.result[output] for run in self.runs if run.result is not None]
         shapes = {np.shape(one) for one in arrays}
         if len(arrays) < math.prod(self.shape) or len(shapes) != 1:
-            got = f"{len(arrays)} results" + (f" of {len(shapes)} shapes" if len(shapes) > 1 else "")
+            got = f"{len(arrays)} results" + (
+                f" of {len(shapes)} shapes" if len(shapes) > 1 else ""
+            )
             expected = f"{math.prod(self.shape)} results of one shape"
-            raise InputError("sweep, array", expected=expected, got=got, next="[run.result for run in sweep]")
+            raise InputError(
+                "sweep, array", expected=expected, got=got, next="[run.result for run in sweep]"
+            )
         return np.stack(arrays).reshape(*self.shape, *shapes.pop())
 
     def labels(self, run: SweepRun) -> dict[str, str]:
@@ -198,10 +207,18 @@ def _words(run: SweepRun, output: str) -> str:
     if run.result is None:
         return ""
     value = run.result[output]
-    if isinstance(value, (np.ndarray, np.generic)) and value.size == 1 and value.dtype.kind not in "OUT":
+    if (
+        isinstance(value, (np.ndarray, np.generic))
+        and value.size == 1
+        and value.dtype.kind not in "OUT"
+    ):
         return _short(value.item())
     kind, span, *_, special = (summary := summary_of(value)).cells
-    mean = f", mean {summary.mean:.4g}" if summary.mean is not None and summary.least != summary.greatest else ""
+    mean = (
+        f", mean {summary.mean:.4g}"
+        if summary.mean is not None and summary.least != summary.greatest
+        else ""
+    )
     return ", ".join(filter(None, [f"{span or kind}{mean}", special]))
 
 
@@ -260,12 +277,23 @@ def sweep(session: Any, /, *feeds: Any, executor: Executor | None = None, **name
     session = session if isinstance(session, Session) else Session(session)
     types = session._feeds.types
     given = feeds_by_name(list(types), feeds, named)
-    fixed = {name: value for name, value in given.items() if name in types and not _is_varied_feed(value, types[name])}
-    axes = {name: _values(session, name, value) for name, value in given.items() if name not in fixed}
+    fixed = {
+        name: value
+        for name, value in given.items()
+        if name in types and not _is_varied_feed(value, types[name])
+    }
+    axes = {
+        name: _values(session, name, value) for name, value in given.items() if name not in fixed
+    }
     count = math.prod(map(len, axes.values()))
     if not axes or not 1 <= count <= _MOST_RUNS:
         got = f"{count:,} combinations" if axes else "one value of each"
-        raise InputError("sweep", expected=f"1 to {_MOST_RUNS:,} combinations", got=got, next=_suggestion(session))
+        raise InputError(
+            "sweep",
+            expected=f"1 to {_MOST_RUNS:,} combinations",
+            got=got,
+            next=_suggestion(session),
+        )
     if executor is not None:
         return _executed(session, executor, fixed, axes)
     if any(name not in types for name in axes):
@@ -273,7 +301,9 @@ def sweep(session: Any, /, *feeds: Any, executor: Executor | None = None, **name
     return Sweep(axes, _runs(session, fixed, axes, count))
 
 
-def _runs(session: Session, fixed: Mapping[str, Any], axes: Mapping[str, Sequence[Any]], count: int) -> list[SweepRun]:
+def _runs(
+    session: Session, fixed: Mapping[str, Any], axes: Mapping[str, Sequence[Any]], count: int
+) -> list[SweepRun]:
     runs: list[SweepRun] = []
     try:
         with tracking("runs", count):
@@ -294,7 +324,9 @@ def _refuse_failed(runs: Sequence[SweepRun]) -> None:
         raise runs[0].error
 
 
-def _run(session: Session, fixed: Mapping[str, Any], number: int, values: Mapping[str, Any]) -> SweepRun:
+def _run(
+    session: Session, fixed: Mapping[str, Any], number: int, values: Mapping[str, Any]
+) -> SweepRun:
     __tracebackhide__ = True
     types = session._feeds.types
     start = time.perf_counter()
@@ -303,7 +335,10 @@ def _run(session: Session, fixed: Mapping[str, Any], number: int, values: Mappin
             if name not in types:
                 _set(session, name, value)
         start = time.perf_counter()
-        result = session(**fixed, **{name: _feed(value, types[name]) for name, value in values.items() if name in types})
+        result = session(
+            **fixed,
+            **{name: _feed(value, types[name]) for name, value in values.items() if name in types},
+        )
     except Exception as error:
         return SweepRun(number, values, None, error, time.perf_counter() - start)
     return SweepRun(number, values, result, None, time.perf_counter() - start)
@@ -318,20 +353,36 @@ def _set(session: Session, name: str, value: Any) -> None:
 # ---- by an executor
 
 
-def _executed(session: Session, executor: Executor, fixed: Mapping[str, Any], axes: Mapping[str, Sequence[Any]]) -> Sweep:
+def _executed(
+    session: Session,
+    executor: Executor,
+    fixed: Mapping[str, Any],
+    axes: Mapping[str, Sequence[Any]],
+) -> Sweep:
     __tracebackhide__ = True
     types = session._feeds.types
     combinations = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
 
     def item(values: Mapping[str, Any]) -> _Item:
-        varied = {name: _feed(value, types[name]) for name, value in values.items() if name in types}
-        return {name: value for name, value in values.items() if name not in types}, {**fixed, **varied}
+        varied = {
+            name: _feed(value, types[name]) for name, value in values.items() if name in types
+        }
+        return {name: value for name, value in values.items() if name not in types}, {
+            **fixed,
+            **varied,
+        }
 
     work = Work(KIND, session, executor, stops=False)
 
     def found() -> Sweep:
         done = sorted(work.done, key=lambda run: run.number)
-        return Sweep(axes, [SweepRun(one.number, combinations[one.number], one.result, one.error, one.seconds) for one in done])
+        return Sweep(
+            axes,
+            [
+                SweepRun(one.number, combinations[one.number], one.result, one.error, one.seconds)
+                for one in done
+            ],
+        )
 
     try:
         with tracking("runs", len(combinations)):
@@ -341,7 +392,10 @@ def _executed(session: Session, executor: Executor, fixed: Mapping[str, Any], ax
             raise
     except Exception as error:
         error.sweep = found()  # type: ignore[attr-defined]  # for whoever catches it
-        add_note(error, "what was run is in the attribute sweep of this exception, and sweep.missing lists the rest")
+        add_note(
+            error,
+            "what was run is in the attribute sweep of this exception, and sweep.missing lists the rest",
+        )
         raise
     made = found()
     _refuse_failed(made.runs)
@@ -377,10 +431,19 @@ KIND = WorkKind("pyopnb.batches.sweep", "run", "runs", _begin, _ready)
 def _is_varied_feed(value: Any, type: TensorType | None) -> bool:
     if type is None or type.dtype is None or type.shape is None:
         return False
-    if isinstance(value, (list, tuple)) and value and all(isinstance(one, np.ndarray) for one in value):
+    if (
+        isinstance(value, (list, tuple))
+        and value
+        and all(isinstance(one, np.ndarray) for one in value)
+    ):
         return all(type.accepts_shape(one.shape) for one in value)
     is_single = all(size == 1 for size in type.shape)
-    return is_single and isinstance(value, (list, tuple, range, np.ndarray)) and np.ndim(value) == 1 and len(value) > 1
+    return (
+        is_single
+        and isinstance(value, (list, tuple, range, np.ndarray))
+        and np.ndim(value) == 1
+        and len(value) > 1
+    )
 
 
 def _feed(value: Any, type: TensorType | None) -> Any:
@@ -396,10 +459,16 @@ def _values(session: Session, name: str, given: Any) -> list[Any]:
     if name in session._feeds.types:
         return list(given) if not isinstance(given, np.ndarray) else given.tolist()
     kind = _attr_kind(session, name)
-    is_list = isinstance(given, (list, tuple, range)) or (isinstance(given, np.ndarray) and given.ndim == 1)
+    is_list = isinstance(given, (list, tuple, range)) or (
+        isinstance(given, np.ndarray) and given.ndim == 1
+    )
     if kind.startswith("list") or kind == "tensor":
-        is_list = isinstance(given, (list, tuple)) and all(isinstance(one, (list, tuple, np.ndarray)) for one in given)
-    values = (given.tolist() if isinstance(given, np.ndarray) else list(given)) if is_list else [given]
+        is_list = isinstance(given, (list, tuple)) and all(
+            isinstance(one, (list, tuple, np.ndarray)) for one in given
+        )
+    values = (
+        (given.tolist() if isinstance(given, np.ndarray) else list(given)) if is_list else [given]
+    )
     if kind == "int":  # np.linspace(1, 5, 5) has whole numbers that are floats
         return [int(one) if isinstance(one, float) and one.is_integer() else one for one in values]
     return [one.item() if isinstance(one, np.generic) else one for one in values]
@@ -410,15 +479,27 @@ def _attr_kind(session: Session, name: str) -> str:
     try:
         kernels = select_kernels(session._kernels, where or None, [attr])
     except PyopError:
-        known = [*session._feeds.types, *{attr for _, _, attrs in session.nodes() for attr in attrs}]
+        known = [
+            *session._feeds.types,
+            *{attr for _, _, attrs in session.nodes() for attr in attrs},
+        ]
         if where or attr in known:
             raise  # it says which nodes there are, or which of them have it
         expected = "an input of the model or an attr of its ops"
-        raise InputError(f"sweep, {sanitize(name)}", expected=expected, got=sanitize(name), next=suggest(name, known)) from None
+        raise InputError(
+            f"sweep, {sanitize(name)}",
+            expected=expected,
+            got=sanitize(name),
+            next=suggest(name, known),
+        ) from None
     kinds = [one.kind for one in kernels[0].op.current.schema.attrs if one.name == attr]
     return kinds[0] if kinds else "any"
 
 
 def _suggestion(session: Session) -> str:
     attrs = [attr for _, _, values in session.nodes() for attr in values]
-    return f"{sanitize(attrs[0])}=np.linspace(0, 1, 11)" if attrs else "x=[a, b], arrays to run one after the other"
+    return (
+        f"{sanitize(attrs[0])}=np.linspace(0, 1, 11)"
+        if attrs
+        else "x=[a, b], arrays to run one after the other"
+    )

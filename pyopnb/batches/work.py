@@ -272,13 +272,18 @@ class Work:
             reply = chunk.future.result()
         except Exception as error:  # the engine's own
             last = chunk.first + len(chunk.items) - 1
-            add_note(error, f"raised by the executor, which had {self._kind.plural} {chunk.first} to {last}")
+            add_note(
+                error,
+                f"raised by the executor, which had {self._kind.plural} {chunk.first} to {last}",
+            )
             raise
         if reply is None:
             # The worker has no such session. It may have come since, with another chunk: ask again
             # then, rather than sending a large one for each chunk that is under way.
             is_session_sent = chunk.sends == self._sends
-            self._flying[0] = self._submit(chunk.first, chunk.items, is_session_sent=is_session_sent)
+            self._flying[0] = self._submit(
+                chunk.first, chunk.items, is_session_sent=is_session_sent
+            )
             return
         self._flying.popleft()
         if isinstance(reply, dict):
@@ -450,7 +455,9 @@ def _open(kind: WorkKind, digest: str, session: bytes | None) -> Any:
     return _states[key]
 
 
-def _run_chunk(kind: WorkKind, state: Any, items: Sequence[Any], *, in_process: bool = True) -> tuple[str, list[_Outcome]]:
+def _run_chunk(
+    kind: WorkKind, state: Any, items: Sequence[Any], *, in_process: bool = True
+) -> tuple[str, list[_Outcome]]:
     ready = kind.ready(state)
     outcomes = [_run_item(ready, item, in_process=in_process) for item in items]
     return threading.current_thread().name, outcomes

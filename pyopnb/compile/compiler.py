@@ -20,7 +20,15 @@ from pathlib import Path
 from pyopnb.errors import DefinitionError
 from pyopnb.ops.messages import one_line, sanitize
 
-__all__ = ["CELL", "HEADERS", "build", "cache_directory", "find_compiler", "library_of", "lines_with_includes"]
+__all__ = [
+    "CELL",
+    "HEADERS",
+    "build",
+    "cache_directory",
+    "find_compiler",
+    "library_of",
+    "lines_with_includes",
+]
 
 HEADERS = Path(__file__).parent / "include"
 """The folder of ``pyopnb.h``."""
@@ -29,7 +37,15 @@ CELL = "<op in C++>"
 """The name that ``#line`` gives the user's text."""
 
 # Numbers as Python has them: no fused multiply-add, no -ffast-math. -fno-math-errno lets loops over std::sqrt be vectorised.
-_FLAGS = ("-std=c++17", "-O3", "-fPIC", "-shared", "-fvisibility=hidden", "-fno-math-errno", "-ffp-contract=off")
+_FLAGS = (
+    "-std=c++17",
+    "-O3",
+    "-fPIC",
+    "-shared",
+    "-fvisibility=hidden",
+    "-fno-math-errno",
+    "-ffp-contract=off",
+)
 _QUIET = ("-fdiagnostics-color=never", "-fno-diagnostics-show-caret", "-fmax-errors=5")
 _LONGEST_BUILD = 300  # seconds
 _INSTALL = {
@@ -91,7 +107,9 @@ def _version(compiler: tuple[str, ...], changed: float) -> str:
     try:
         done = _run([*compiler, "--version"], "")
     except OSError as error:
-        raise _no_compiler(f"{sanitize(compiler[0])}, which does not start: {one_line(str(error))}") from None
+        raise _no_compiler(
+            f"{sanitize(compiler[0])}, which does not start: {one_line(str(error))}"
+        ) from None
     if done.returncode:
         got = f"{sanitize(' '.join(compiler))}, which fails: {one_line(sanitize(done.stderr or 'without a word'))}"
         raise _no_compiler(got)
@@ -102,7 +120,13 @@ def _run(command: Sequence[str], text: str) -> subprocess.CompletedProcess[str]:
     """Run the compiler in English, whatever the locale, as reading its messages expects."""
     english = {**os.environ, "LC_ALL": "C"}
     return subprocess.run(  # noqa: S603  # the user's compiler
-        command, input=text, capture_output=True, encoding="utf-8", errors="replace", timeout=_LONGEST_BUILD, env=english
+        command,
+        input=text,
+        capture_output=True,
+        encoding="utf-8",
+        errors="replace",
+        timeout=_LONGEST_BUILD,
+        env=english,
     )
 
 
@@ -140,7 +164,12 @@ def cache_directory() -> Path:
     folder = Path(base).expanduser() / "compiled"
     if not folder.is_absolute():
         # It would be another folder after each os.chdir, such as one in a repository that was cloned.
-        raise _bad_cache(folder, "an absolute path", sanitize(base), f"PYOPNB_CACHE={shlex.quote(os.path.abspath(base))}")
+        raise _bad_cache(
+            folder,
+            "an absolute path",
+            sanitize(base),
+            f"PYOPNB_CACHE={shlex.quote(os.path.abspath(base))}",
+        )
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder = folder.parent.resolve() / folder.name
@@ -148,7 +177,9 @@ def cache_directory() -> Path:
         for parent in folder.parents:
             _check_parent(parent, parent.stat())
     except OSError as error:
-        raise _bad_cache(folder, "a folder that can be written to", one_line(str(error)), "PYOPNB_CACHE=…") from None
+        raise _bad_cache(
+            folder, "a folder that can be written to", one_line(str(error)), "PYOPNB_CACHE=…"
+        ) from None
     return folder
 
 
@@ -170,11 +201,15 @@ def _check_parent(parent: Path, facts: os.stat_result) -> None:
     open_to_all = facts.st_mode & 0o022 and not facts.st_mode & stat.S_ISVTX
     if open_to_all or facts.st_uid not in (0, os.getuid()):
         got = f"{sanitize(parent)}, {stat.filemode(facts.st_mode)} of user {facts.st_uid}"
-        raise _bad_cache(parent, "folders above it that only you or root can write to", got, "PYOPNB_CACHE=…")
+        raise _bad_cache(
+            parent, "folders above it that only you or root can write to", got, "PYOPNB_CACHE=…"
+        )
 
 
 def _bad_cache(folder: Path, expected: str, got: str, advice: str) -> DefinitionError:
-    return DefinitionError(f"op in C++, the cache {sanitize(folder)}", expected=expected, got=got, next=advice)
+    return DefinitionError(
+        f"op in C++, the cache {sanitize(folder)}", expected=expected, got=got, next=advice
+    )
 
 
 def library_of(text: str, source: str, first: int, flags: tuple[str, ...] = ()) -> Path:
@@ -216,11 +251,15 @@ def library_of(text: str, source: str, first: int, flags: tuple[str, ...] = ()) 
     try:
         build(text, path, source, first, flags)
         _write_digest(path)
-    except PermissionError:  # Windows replaces no library that is loaded: another process was first, with the same one
+    except (
+        PermissionError
+    ):  # Windows replaces no library that is loaded: another process was first, with the same one
         if not _is_whole(path):
             raise
     except OSError as error:
-        raise _bad_cache(path.parent, "room for a library", one_line(str(error)), "PYOPNB_CACHE=…") from None
+        raise _bad_cache(
+            path.parent, "room for a library", one_line(str(error)), "PYOPNB_CACHE=…"
+        ) from None
     _prune(path.parent)
     return path
 
@@ -289,13 +328,27 @@ def build(text: str, path: Path, source: str, first: int, flags: tuple[str, ...]
     compiler = find_compiler()
     handle, unfinished = tempfile.mkstemp(suffix=".so", dir=path.parent)
     os.close(handle)
-    command = [*compiler, *_FLAGS, *flags, *_QUIET, "-I", str(HEADERS), "-x", "c++", "-", "-o", unfinished]
+    command = [
+        *compiler,
+        *_FLAGS,
+        *flags,
+        *_QUIET,
+        "-I",
+        str(HEADERS),
+        "-x",
+        "c++",
+        "-",
+        "-o",
+        unfinished,
+    ]
     try:
         try:
             done = _run(command, text)
         except subprocess.TimeoutExpired:
             got = f"none after {_LONGEST_BUILD} seconds"
-            raise DefinitionError("op in C++", expected="a library", got=got, next="a shorter function") from None
+            raise DefinitionError(
+                "op in C++", expected="a library", got=got, next="a shorter function"
+            ) from None
         if done.returncode:
             raise _refused(done.stderr, source, first)
         os.chmod(unfinished, 0o755)  # noqa: S103  # as the compiler leaves what it links; mkstemp's is for the owner alone
@@ -326,26 +379,48 @@ def lines_with_includes(source: str, first: int) -> int:
     if "include" not in source:
         return 0
     text = f'#include "pyopnb.h"\n#line {first} "{CELL}"\n{source}\n'
-    command = [*find_compiler(), *_FLAGS[:1], *_words_of("CXXFLAGS"), "-I", str(HEADERS), "-E", "-x", "c++", "-"]
+    command = [
+        *find_compiler(),
+        *_FLAGS[:1],
+        *_words_of("CXXFLAGS"),
+        "-I",
+        str(HEADERS),
+        "-E",
+        "-x",
+        "c++",
+        "-",
+    ]
     done = _run(command, text)
     # After each included file comes a marker with the line where the text goes on, and the flag 2.
     returns = re.findall(rf'^# (\d+) "{re.escape(CELL)}" 2', done.stdout, re.MULTILINE)
     return int(returns[-1]) - first if returns else 0
 
 
-_MESSAGE = re.compile(rf"^{re.escape(CELL)}:(\d+):(?:(\d+):)? (?:fatal )?error: (.*)$", re.MULTILINE)
+_MESSAGE = re.compile(
+    rf"^{re.escape(CELL)}:(\d+):(?:(\d+):)? (?:fatal )?error: (.*)$", re.MULTILINE
+)
 
 
 def _refused(said: str, source: str, first: int) -> DefinitionError:
     """The compiler's first errors in the user's text, each with its line."""
     if "No space left on device" in said:
         got = "No space left on device"
-        return DefinitionError("op in C++", expected="room for a library", got=got, next="PYOPNB_CACHE=…, TMPDIR=…")
+        return DefinitionError(
+            "op in C++", expected="room for a library", got=got, next="PYOPNB_CACHE=…, TMPDIR=…"
+        )
     lines = source.splitlines()
     found = _MESSAGE.findall(said)
     if not found:
-        about = [line for line in said.splitlines() if "error" in line] or said.splitlines() or ["nothing was said"]
-        return DefinitionError("op in C++", expected="what the compiler takes", got=sanitize("\n".join(about[:5]), 1500))
+        about = (
+            [line for line in said.splitlines() if "error" in line]
+            or said.splitlines()
+            or ["nothing was said"]
+        )
+        return DefinitionError(
+            "op in C++",
+            expected="what the compiler takes",
+            got=sanitize("\n".join(about[:5]), 1500),
+        )
     blocks = []
     for number, column, message in found[:3]:
         at = int(number) - first

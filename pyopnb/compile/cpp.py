@@ -28,7 +28,12 @@ _ENTRY = "pyopnb_entry"
 
 @hide_internal_frames
 def cpp_op(
-    source: str, name: str | None = None, *, opset: int = 1, flags: Sequence[str] = (), into: Registry | None = None
+    source: str,
+    name: str | None = None,
+    *,
+    opset: int = 1,
+    flags: Sequence[str] = (),
+    into: Registry | None = None,
 ) -> type:
     r"""Make a function in C++ an op, compiled with one call of the compiler and served like an op in Python.
 
@@ -86,7 +91,9 @@ class CppOp:
     def _module_source(cls, version: Version) -> str:
         """The text of a module that compiles and defines the op anew."""
         arguments = [_literal(cls.source), repr(version.op)]
-        arguments += [f"opset={version.opset}"] * (version.opset != 1) + [f"flags={list(cls.flags)!r}"] * bool(cls.flags)
+        arguments += [f"opset={version.opset}"] * (version.opset != 1) + [
+            f"flags={list(cls.flags)!r}"
+        ] * bool(cls.flags)
         return f"import pyopnb\n\npyopnb.cpp_op({', '.join(arguments)})\n"
 
     @classmethod
@@ -94,7 +101,9 @@ class CppOp:
         """Tell a pickle which function makes the class in another process: its address is of this one."""
         return (__name__, _class_anew.__name__), (cls.source, cls.flags)
 
-    def __pyopnb_native__(self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType | None]) -> Any:
+    def __pyopnb_native__(
+        self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType | None]
+    ) -> Any:
         attrs = _attrs(self)
         return type(self).address, attrs.address, attrs.count, attrs
 
@@ -130,7 +139,11 @@ def cpp_class(source: str, *, first: int = 1, flags: Sequence[str] = ()) -> type
         As for `cpp_op`.
     """
     if not isinstance(source, str):
-        raise DefinitionError("cpp_op", expected="the text of a function in C++", got=f"an object of {type(source).__name__}")
+        raise DefinitionError(
+            "cpp_op",
+            expected="the text of a function in C++",
+            got=f"an object of {type(source).__name__}",
+        )
     signature = read_signature(source, first)
     text = '#include "pyopnb.h"\n' + entry_text(source, signature, first, _ENTRY)
     path = library_of(text, source, first, tuple(flags))
@@ -177,9 +190,14 @@ def entry_text(source: str, signature: Signature, first: int, entry: str) -> str
     head, body = "\n".join(lines[:split]), "\n".join(lines[split:])
     call = f"pyopnb::invoke(&of_{entry}::{signature.name}{{}}, call);"
     if signature.elements:
-        place = next(n for n, port in enumerate(signature.inputs) if port.element is None and not port.optional)
+        place = next(
+            n
+            for n, port in enumerate(signature.inputs)
+            if port.element is None and not port.optional
+        )
         cases = "".join(
-            f"case pyopnb::dtype_of<{element}>: return {call.format(f'<{element}>')} " for element in signature.elements
+            f"case pyopnb::dtype_of<{element}>: return {call.format(f'<{element}>')} "
+            for element in signature.elements
         )
         call = f'switch (call->inputs[{place}].dtype) {{ {cases} }} throw std::invalid_argument("no such dtype");'
     else:
@@ -226,7 +244,9 @@ def _constructor(signature: Signature) -> Callable[..., None]:
         arguments.apply_defaults()
         for attr in signature.attrs:
             check_int32(attr, arguments.arguments[attr.name])
-        vars(self).update({name: value for name, value in arguments.arguments.items() if name != "self"})
+        vars(self).update(
+            {name: value for name, value in arguments.arguments.items() if name != "self"}
+        )
 
     __init__.__signature__ = bound  # type: ignore[attr-defined]  # inspect reads it
     return __init__
@@ -250,7 +270,9 @@ def _compute(signature: Signature) -> Callable[..., Any]:
         return results[0] if len(results) == 1 else tuple(results)
 
     compute.__signature__ = bound  # type: ignore[attr-defined]  # inspect reads it
-    compute.__code__ = compute.__code__.replace(co_filename=CELL)  # a message must not quote these lines as the user's
+    compute.__code__ = compute.__code__.replace(
+        co_filename=CELL
+    )  # a message must not quote these lines as the user's
     return compute
 
 
@@ -266,7 +288,9 @@ def _infer(signature: Signature) -> Callable[..., tuple[TensorType, ...]]:
             chosen = chosen or kind.dtype
             if kind.dtype.name not in dtypes or kind.dtype is not chosen:
                 expected = " or ".join(dtypes) if kind.dtype is chosen else str(chosen)
-                raise ModelError(f"input {sanitize(port.name)}", expected=expected, got=kind.dtype.name)
+                raise ModelError(
+                    f"input {sanitize(port.name)}", expected=expected, got=kind.dtype.name
+                )
         return tuple(ANY.like(dtype=port.element or chosen) for port in signature.outputs)
 
     return infer

@@ -35,7 +35,12 @@ class _Call(ctypes.Structure):
 
 
 _OUTPUT = ctypes.CFUNCTYPE(
-    ctypes.c_void_p, ctypes.POINTER(_Call), ctypes.c_int32, ctypes.c_int32, ctypes.POINTER(ctypes.c_int64), ctypes.c_int32
+    ctypes.c_void_p,
+    ctypes.POINTER(_Call),
+    ctypes.c_int32,
+    ctypes.c_int32,
+    ctypes.POINTER(ctypes.c_int64),
+    ctypes.c_int32,
 )
 _FAIL = ctypes.CFUNCTYPE(None, ctypes.POINTER(_Call), ctypes.c_int32, ctypes.c_char_p)
 _FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.POINTER(_Call))
@@ -99,8 +104,12 @@ class _Results:
 
     def _output(self, call: Any, index: int, dtype: int, shape: Any, rank: int) -> int | None:
         try:
-            array = self.arrays[index] = np.empty([shape[d] for d in range(rank)], _BY_NUMBER[dtype].numpy)
-        except Exception as error:  # it must not leave a callback of ctypes, which would only print it
+            array = self.arrays[index] = np.empty(
+                [shape[d] for d in range(rank)], _BY_NUMBER[dtype].numpy
+            )
+        except (
+            Exception
+        ) as error:  # it must not leave a callback of ctypes, which would only print it
             self.error = error
             return None
         return int(array.ctypes.data)
@@ -160,11 +169,15 @@ def call_compiled(
         )
         kept.append((array, shape))
     results = _Results(count)
-    call = _Call(VERSION, len(arrays), count, attrs.count, inputs, attrs.rows, results.output, results.fail)
+    call = _Call(
+        VERSION, len(arrays), count, attrs.count, inputs, attrs.rows, results.output, results.fail
+    )
     answer = _FUNCTION(address)(ctypes.byref(call))
     if results.error is not None:
         raise results.error
     made = [array for array in results.arrays if array is not None]
     if answer != 0 or len(made) != count - len(left_out):
-        raise RuntimeError(f"the compiled function returned {answer}, with {len(made)} of {count} outputs allocated")
+        raise RuntimeError(
+            f"the compiled function returned {answer}, with {len(made)} of {count} outputs allocated"
+        )
     return made

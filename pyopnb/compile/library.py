@@ -54,7 +54,12 @@ def write_library(ops: str | type | Sequence[str | type], path: str | Path) -> P
     for version in versions:
         if not issubclass(version.cls, CppOp):
             got = f"version {version.number}, which is a class in Python"
-            raise DefinitionError(f"op {version.op}", expected="an op in C++", got=got, next="pyopnb.cpp_op, or pyopnb.lower")
+            raise DefinitionError(
+                f"op {version.op}",
+                expected="an op in C++",
+                got=got,
+                next="pyopnb.cpp_op, or pyopnb.lower",
+            )
     texts, rows = [], []
     for number, version in enumerate(versions):
         cls: Any = version.cls
@@ -98,4 +103,6 @@ def _attr(attr: Attr) -> str:
     floats = ", ".join(repr(float(value)) for value in given) if kind == 2 else ""
     text = json.dumps(given[0]) if kind == 3 and given else '""'
     facts = f"{str(is_list).lower()}, {str(attr.default is REQUIRED).lower()}"
-    return f"{{{json.dumps(sanitize(attr.name))}, {kind}, {facts}, {{{ints}}}, {{{floats}}}, {text}}}"
+    return (
+        f"{{{json.dumps(sanitize(attr.name))}, {kind}, {facts}, {{{ints}}}, {{{floats}}}, {text}}}"
+    )

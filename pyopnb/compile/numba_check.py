@@ -87,7 +87,9 @@ class _Comparison:
         outputs: _Types,
     ) -> None:
         # Neither function gets the user's instance: compute that compiles reads these attributes alone.
-        self._self = SimpleNamespace(**constants, **{name: _read_only(a) for name, a in arrays.items()})
+        self._self = SimpleNamespace(
+            **constants, **{name: _read_only(a) for name, a in arrays.items()}
+        )
         self._compute, self._address, self._outputs = compute, address, outputs
         self._deadline = time.perf_counter() + _SECONDS
         self.computed_instead_of_raising = ""
@@ -107,7 +109,9 @@ class _Comparison:
                     return
                 # What raises in compiled code is repeated in Python, so raising there is no disagreement.
                 if call_original(self._compiled, trial.inputs) is not None:
-                    self.computed_instead_of_raising = f"with {trial.name}: Numba computes where Python raises"
+                    self.computed_instead_of_raising = (
+                        f"with {trial.name}: Numba computes where Python raises"
+                    )
                     return
             yield trial
             if self._is_late():
@@ -123,11 +127,17 @@ class _Comparison:
         except _TooSlow:
             raise TimeoutError from None
         results = returned if isinstance(returned, tuple) else (returned,)
-        return [np.asarray(result) for result, type_ in zip(results, self._outputs, strict=False) if type_ is not None]
+        return [
+            np.asarray(result)
+            for result, type_ in zip(results, self._outputs, strict=False)
+            if type_ is not None
+        ]
 
     def _compiled(self, *inputs: np.ndarray | None) -> list[np.ndarray]:
         left_out = [place for place, type_ in enumerate(self._outputs) if type_ is None]
-        return call_compiled(self._address, Attrs([], []), inputs, len(self._outputs), left_out=left_out)
+        return call_compiled(
+            self._address, Attrs([], []), inputs, len(self._outputs), left_out=left_out
+        )
 
 
 def _read_only(array: np.ndarray) -> np.ndarray:
@@ -169,7 +179,10 @@ def _numbers_of(code: CodeType, constants: Mapping[str, Any]) -> set[float]:
             values.extend(value.co_consts)
         elif isinstance(value, tuple):
             values.extend(value)
-        elif isinstance(value, (int, float, np.integer, np.floating)) and -(2**63) < float(value) < 2**63:
+        elif (
+            isinstance(value, (int, float, np.integer, np.floating))
+            and -(2**63) < float(value) < 2**63
+        ):
             numbers.add(float(value))
     return numbers
 

@@ -57,7 +57,9 @@ class _Compiled(NamedTuple):
     disagreement: str
 
 
-def form_of(instance: object, inputs: _Types, outputs: _Types, where: str) -> tuple[int, int, int, object] | None:
+def form_of(
+    instance: object, inputs: _Types, outputs: _Types, where: str
+) -> tuple[int, int, int, object] | None:
     """Compile the form of an instance at a node.
 
     Parameters
@@ -78,7 +80,9 @@ def form_of(instance: object, inputs: _Types, outputs: _Types, where: str) -> tu
             compiled = _compile_once(instance, inputs, outputs)
     except (_Refused, NotInNumpyDtypes) as error:
         reason = str(error)
-    except Exception as error:  # Numba's own errors have many classes, and some of its failures are plain ones
+    except (
+        Exception
+    ) as error:  # Numba's own errors have many classes, and some of its failures are plain ones
         reason = f"{type(error).__name__}: {_first_line(error)}"
     else:
         if not compiled.disagreement:
@@ -106,11 +110,16 @@ def _compile_once(instance: Any, inputs: _Types, outputs: _Types) -> _Compiled:
         tuple(map(_dtype_and_rank, inputs)),
         tuple(map(_dtype_name, outputs)),
         tuple((name, _constant_key(value)) for name, value in constants.items()),
-        tuple((name, array.ctypes.data, array.dtype.str, array.shape) for name, array in arrays.items()),
+        tuple(
+            (name, array.ctypes.data, array.dtype.str, array.shape)
+            for name, array in arrays.items()
+        ),
     )
     if key not in _entries:
         entry = _entry(compute, constants, arrays, inputs, outputs)
-        disagreement = compare_with_python(compute, constants, arrays, entry.address, inputs, outputs)
+        disagreement = compare_with_python(
+            compute, constants, arrays, entry.address, inputs, outputs
+        )
         _entries[key] = _Compiled(entry, tuple(arrays.values()), disagreement)
         if len(_entries) > _MOST_ENTRIES:
             _entries.popitem(last=False)
@@ -144,14 +153,18 @@ def _python_function(compute: Any) -> Any:
         return compute
     options = set(compute.targetoptions) - {"nopython", "boundscheck", "nogil", "cache"}
     if options:
-        raise _Refused(f"The decorator asks for {', '.join(sorted(options))}, which changes numbers. Try: @numba.njit")
+        raise _Refused(
+            f"The decorator asks for {', '.join(sorted(options))}, which changes numbers. Try: @numba.njit"
+        )
     return compute.py_func
 
 
 def _check_names(compute: Any) -> None:
     """Refuse names whose values may change while a session lives: compiled code would go on with the first one."""
     if compute.__code__.co_freevars:
-        raise _Refused(f"compute reads {compute.__code__.co_freevars[0]} of the function around it. {_INSTEAD}")
+        raise _Refused(
+            f"compute reads {compute.__code__.co_freevars[0]} of the function around it. {_INSTEAD}"
+        )
     for name in _global_names(compute.__code__):
         value = compute.__globals__.get(name, np)
         if value is not np and value is not math:
@@ -177,7 +190,12 @@ def _attributes(instance: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     for name, value in vars(instance).items():
         if not name.isidentifier() or keyword.iskeyword(name):
             continue
-        if type(value) is np.ndarray and value.dtype.isnative and value.flags.c_contiguous and value.dtype.kind in "biuf":
+        if (
+            type(value) is np.ndarray
+            and value.dtype.isnative
+            and value.flags.c_contiguous
+            and value.dtype.kind in "biuf"
+        ):
             arrays[name] = value
         elif _is_constant(value):
             constants[name] = value
@@ -190,7 +208,15 @@ def _is_constant(value: Any) -> bool:
         return -(2**63) <= value < 2**63
     if type(value) is tuple:
         return bool(value) and all(map(_is_constant, value))
-    return value is None or type(value) in (bool, float, str, np.bool_, np.int64, np.float32, np.float64)
+    return value is None or type(value) in (
+        bool,
+        float,
+        str,
+        np.bool_,
+        np.int64,
+        np.float32,
+        np.float64,
+    )
 
 
 def _constant_key(value: Any) -> Any:
@@ -202,7 +228,9 @@ def _constant_key(value: Any) -> Any:
 
 def _array(type_: TensorType, place: int) -> types.Array:
     if type_.dtype is None or type_.shape is None:
-        raise _Refused(f"The rank of input {place} is not known. Declare its type in the model: float32[N,3]")
+        raise _Refused(
+            f"The rank of input {place} is not known. Declare its type in the model: float32[N,3]"
+        )
     if type_.dtype.bits < 8:
         raise _Refused(f"Input {place} is {type_.dtype}, which Numba does not have")
     return types.Array(from_dtype(type_.dtype.numpy), len(type_.shape), "C", readonly=True)
@@ -228,7 +256,9 @@ def _read_only(typing: Any, array: Any) -> Any:
 
 
 @intrinsic  # type: ignore[untyped-decorator]  # Numba has no types there
-def _allocate(typing: Any, function: Any, call: Any, index: Any, dtype: Any, shape: Any, rank: Any) -> Any:
+def _allocate(
+    typing: Any, function: Any, call: Any, index: Any, dtype: Any, shape: Any, rank: Any
+) -> Any:
     """Call the function ``output`` of a call; the memory's address, or 0."""
     word, half = ir.IntType(64), ir.IntType(32)
 
@@ -302,7 +332,13 @@ class _Unfused(CompilerBase):  # type: ignore[misc]  # Numba has no types there
         return [unfused]
 
 
-def _entry(compute: Any, constants: dict[str, Any], arrays: dict[str, np.ndarray], inputs: _Types, outputs: _Types) -> Any:
+def _entry(
+    compute: Any,
+    constants: dict[str, Any],
+    arrays: dict[str, np.ndarray],
+    inputs: _Types,
+    outputs: _Types,
+) -> Any:
     """Compile a ``cfunc`` of the interface that calls ``compute`` for inputs of these types."""
     kinds = [None if type_ is None else _array(type_, place) for place, type_ in enumerate(inputs)]
     function = numba.njit(boundscheck=True, pipeline_class=_Unfused)(compute)
@@ -311,20 +347,34 @@ def _entry(compute: Any, constants: dict[str, Any], arrays: dict[str, np.ndarray
     (overload,) = function.overloads.values()
     check_body(overload.type_annotation.blocks, overload.type_annotation.typemap)
     results = _results(returned, outputs)
-    namespace = {"np": np, "carray": numba.carray, "_pointer": _pointer, "_read_only": _read_only, "_output": _output}
-    namespace |= {f"t{n}": as_dtype(kind.dtype).type for n, kind in enumerate(kinds) if kind is not None}
+    namespace = {
+        "np": np,
+        "carray": numba.carray,
+        "_pointer": _pointer,
+        "_read_only": _read_only,
+        "_output": _output,
+    }
+    namespace |= {
+        f"t{n}": as_dtype(kind.dtype).type for n, kind in enumerate(kinds) if kind is not None
+    }
     namespace |= {f"u{result.place}": result.dtype.numpy.type for result in results}
     namespace["compute"] = inner
     entry = _define(_text(kinds, _body_text(kinds, results)), "entry", namespace)
     return numba.cfunc(types.int32(types.intp))(entry)
 
 
-def _inner(function: Any, constants: dict[str, Any], arrays: dict[str, np.ndarray], kinds: Sequence[Any]) -> Any:
+def _inner(
+    function: Any, constants: dict[str, Any], arrays: dict[str, np.ndarray], kinds: Sequence[Any]
+) -> Any:
     """Make a function of the inputs that are there, which puts ``self`` together and calls ``compute``."""
     names = [f"x{n}" for n, kind in enumerate(kinds) if kind is not None]
     arguments = ["None" if kind is None else f"x{n}" for n, kind in enumerate(kinds)]
     namespace: dict[str, Any] = {"function": function, "carray": numba.carray}
-    namespace |= {"_pointer": _pointer, "_read_only": _read_only, "pack": _self_class([*constants, *arrays])}
+    namespace |= {
+        "_pointer": _pointer,
+        "_read_only": _read_only,
+        "pack": _self_class([*constants, *arrays]),
+    }
     values = []
     for place, value in enumerate(constants.values()):
         namespace[f"c{place}"] = value
@@ -370,7 +420,9 @@ def _results(returned: Any, outputs: _Types) -> list[_Result]:
     several = isinstance(returned, types.BaseTuple)
     kinds = list(returned) if several else [returned]
     if len(kinds) < len(outputs):
-        raise _Refused(f"compute returns {len(kinds)} results, and the node has {len(outputs)} outputs")
+        raise _Refused(
+            f"compute returns {len(kinds)} results, and the node has {len(outputs)} outputs"
+        )
     rows = []
     for place, wanted in enumerate(outputs):
         if wanted is None or wanted.dtype is None:
@@ -389,7 +441,8 @@ def _results(returned: Any, outputs: _Types) -> list[_Result]:
 def _body_text(arrays: Sequence[Any], results: list[_Result]) -> str:
     """The text that calls ``compute`` and copies what it returns."""
     outputs = "".join(
-        _OUTPUT.format(n=place, value=value, number=dtype.runtime, failed=_FAILED) for place, value, dtype in results
+        _OUTPUT.format(n=place, value=value, number=dtype.runtime, failed=_FAILED)
+        for place, value, dtype in results
     )
     arguments = ", ".join(f"x{n}" for n, kind in enumerate(arrays) if kind is not None)
     return _BODY.format(arguments=arguments, outputs=outputs, done=_DONE)
@@ -402,5 +455,18 @@ def _text(arrays: Sequence[Any], body: str) -> str:
         if kind is None:
             continue
         shape = "".join(f"s{n}[{d}], " for d in range(kind.ndim))
-        inputs += _INPUT.format(n=n, word=_TENSOR * n, rank=kind.ndim, most=max(kind.ndim, 1), shape=shape, declined=_DECLINED)
-    return _ENTRY.format(fields=_FIELDS, count=max(_TENSOR * len(arrays), 1), inputs=inputs, body=body, declined=_DECLINED)
+        inputs += _INPUT.format(
+            n=n,
+            word=_TENSOR * n,
+            rank=kind.ndim,
+            most=max(kind.ndim, 1),
+            shape=shape,
+            declined=_DECLINED,
+        )
+    return _ENTRY.format(
+        fields=_FIELDS,
+        count=max(_TENSOR * len(arrays), 1),
+        inputs=inputs,
+        body=body,
+        declined=_DECLINED,
+    )

@@ -215,7 +215,9 @@ class _Body:
             return False
         if isinstance(value, int):
             return abs(value) <= _LARGEST_EXACT
-        return float(np.float32(value)) == value  # np.float32 itself would round the value to compare
+        return (
+            float(np.float32(value)) == value
+        )  # np.float32 itself would round the value to compare
 
     def grows(self, variable: Any) -> bool:
         """Tell whether a variable carries a value from one round of a loop to the next."""
@@ -271,7 +273,11 @@ class _Body:
         dtype = self.dtype(expression.value)
         if expression.fn is operator.not_ and (dtype is None or dtype == _types.boolean):
             return
-        if expression.fn is operator.invert and dtype == _types.boolean and self.is_array(expression.value):
+        if (
+            expression.fn is operator.invert
+            and dtype == _types.boolean
+            and self.is_array(expression.value)
+        ):
             return
         if expression.fn not in _SIGNS:
             self.refuse(f"the operator {_name(expression.fn)} of {dtype}", expression.loc)
@@ -322,7 +328,9 @@ class _Body:
             literals = [self.constant(operand) for operand in operands if self.is_exact(operand)]
             if dtype in (_types.float32, *_WIDE) or not literals:
                 return
-            if isinstance(dtype, _types.Integer) and all(type(n) is int and n >= 0 for n in literals):
+            if isinstance(dtype, _types.Integer) and all(
+                type(n) is int and n >= 0 for n in literals
+            ):
                 return
         elif dtypes == _WIDE:
             return
@@ -367,7 +375,9 @@ class _Body:
         if (name is operator.mul and any(growing)) or (len(growing) == 2 and all(growing)):
             self.refuse("integers that may grow beyond 64 bits in a loop", loc)
 
-    def check_kinds(self, name: str, operands: Iterable[Any], allowed: Iterable[Any], loc: Any) -> None:
+    def check_kinds(
+        self, name: str, operands: Iterable[Any], allowed: Iterable[Any], loc: Any
+    ) -> None:
         dtypes = {self.dtype(operand) for operand in operands} - {None}
         if len(dtypes) != 1 or not dtypes <= set(allowed):
             found = " and ".join(sorted(map(str, dtypes)))
@@ -378,14 +388,20 @@ class _Body:
         dtype = self.dtype(value)
         if dtype is None or to is None or dtype == to:
             return
-        if isinstance(to, _types.Float) and isinstance(dtype, (_types.Float, _types.Integer, _types.Boolean)):
+        if isinstance(to, _types.Float) and isinstance(
+            dtype, (_types.Float, _types.Integer, _types.Boolean)
+        ):
             return
         narrow = isinstance(dtype, _types.Integer) and dtype.bitwidth < 64
         if to == _types.int64 and (narrow or dtype == _types.boolean):
             return
         # A literal that the dtype has; anything else may not fit.
         literal = self.constant(value)
-        if type(literal) is int and isinstance(to, _types.Integer) and to.minval <= literal <= to.maxval:
+        if (
+            type(literal) is int
+            and isinstance(to, _types.Integer)
+            and to.minval <= literal <= to.maxval
+        ):
             return
         self.refuse(f"the conversion of {dtype} to {to}", loc)
 
@@ -420,7 +436,9 @@ class _Body:
             self.check_conversion(_types.int64, arguments, loc)
         elif function is abs:
             self.check_arithmetic("abs", arguments, loc)
-        elif function in (min, max) and all(self.dtype(argument) == _types.int64 for argument in arguments):
+        elif function in (min, max) and all(
+            self.dtype(argument) == _types.int64 for argument in arguments
+        ):
             return
         elif function is not None and getattr(np, name, None) is function:
             self.check_function(name, arguments, target, loc)
@@ -492,7 +510,9 @@ class _Body:
         self.refuse(f"{name} of {' and '.join(dtypes)}{advice}", loc)
 
     def refuse(self, operation: str, loc: Any) -> None:
-        raise NotInNumpyDtypes(f"Line {loc.line} has what Numba may compute otherwise than NumPy: {operation}")
+        raise NotInNumpyDtypes(
+            f"Line {loc.line} has what Numba may compute otherwise than NumPy: {operation}"
+        )
 
 
 # Expressions that take values from one variable to another.

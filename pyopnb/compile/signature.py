@@ -46,7 +46,18 @@ _INSTEAD = {
     "vector<string>": "std::string with the texts in one, or an op in Python",
     "optional": "a default that stands for none",
     **dict.fromkeys(
-        ("int8_t", "int16_t", "uint8_t", "uint16_t", "uint32_t", "uint64_t", "size_t", "long", "unsigned"), "int64_t"
+        (
+            "int8_t",
+            "int16_t",
+            "uint8_t",
+            "uint16_t",
+            "uint32_t",
+            "uint64_t",
+            "size_t",
+            "long",
+            "unsigned",
+        ),
+        "int64_t",
     ),
 }
 
@@ -98,7 +109,9 @@ def check_int32(attr: Attr, value: Any) -> None:
     numbers = value if isinstance(value, (list, tuple)) else [value]
     for number in numbers:
         if not -(2**31) <= int(number) < 2**31:
-            raise OverflowError(f"attr {attr.name}: {number} does not fit into an int of C++. Try: int64_t")
+            raise OverflowError(
+                f"attr {attr.name}: {number} does not fit into an int of C++. Try: int64_t"
+            )
 
 
 @dataclass(frozen=True)
@@ -152,17 +165,25 @@ def read_signature(source: str, first: int = 1) -> Signature:
     >>> found.name, [port.name for port in found.inputs], found.attrs[0].default
     ('Twice', ['x'], 2.0)
     """
-    heads = [head for head in _heads(source, first) if "Output<" in head.parameters.replace(" ", "")]
+    heads = [
+        head for head in _heads(source, first) if "Output<" in head.parameters.replace(" ", "")
+    ]
     if len(heads) != 1:
         got = f"{len(heads)} ({', '.join(head.name for head in heads)})" if heads else "none"
-        raise DefinitionError("op in C++", expected="one function with an Output among its parameters", got=got, next=_NEXT)
+        raise DefinitionError(
+            "op in C++",
+            expected="one function with an Output among its parameters",
+            got=got,
+            next=_NEXT,
+        )
     return _read(heads[0])
 
 
 # ---- the text ----------------------------------------------------------------------------------------------------------------
 
 _QUIET = re.compile(
-    r"""//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])+'|^[ \t]*#(?:\\\n|[^\n])*""", re.DOTALL | re.MULTILINE
+    r"""//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])+'|^[ \t]*#(?:\\\n|[^\n])*""",
+    re.DOTALL | re.MULTILINE,
 )
 _HEAD = re.compile(r"(?:\b(?:static|inline)\s+)*\bvoid\s+(?P<name>[A-Za-z_]\w*)\s*\(")
 
@@ -225,7 +246,11 @@ def _closing(text: str, opened: int) -> int:
         depth += (text[place] == text[opened]) - (text[place] == pairs[text[opened]])
         if depth == 0:
             return place
-    raise DefinitionError("op in C++", expected=f"a {pairs[text[opened]]} for each {text[opened]}", got="the end of the text")
+    raise DefinitionError(
+        "op in C++",
+        expected=f"a {pairs[text[opened]]} for each {text[opened]}",
+        got="the end of the text",
+    )
 
 
 def _comment(before: str) -> str:
@@ -240,7 +265,9 @@ def _comment(before: str) -> str:
 def _split(text: str) -> list[str]:
     """The parts between the commas that are in no bracket and no literal."""
     parts, depth, begin = [], 0, 0
-    for place, character in enumerate(re.sub(r'"(?:\\.|[^"\\])*"', lambda found: "x" * len(found[0]), text)):
+    for place, character in enumerate(
+        re.sub(r'"(?:\\.|[^"\\])*"', lambda found: "x" * len(found[0]), text)
+    ):
         depth += (character in "(<{[") - (character in ")>}]")
         if character == "," and depth == 0:
             parts.append(text[begin:place])
@@ -259,9 +286,13 @@ def _read(head: _Head) -> Signature:
     attrs: list[Attr] = []
     for parameter in _split(_without_comments(head.parameters)):
         text, equals, default = parameter.partition("=")
-        found = re.fullmatch(r"(?P<type>.*[\s>&])(?P<name>[A-Za-z_]\w*)\s*", text.strip(), re.DOTALL)
+        found = re.fullmatch(
+            r"(?P<type>.*[\s>&])(?P<name>[A-Za-z_]\w*)\s*", text.strip(), re.DOTALL
+        )
         if found is None:
-            raise DefinitionError(where, expected="a type and a name for each parameter", got=sanitize(parameter))
+            raise DefinitionError(
+                where, expected="a type and a name for each parameter", got=sanitize(parameter)
+            )
         kind, name = _plain(found["type"]), found["name"]
         if kind.startswith("Output<"):
             outputs.append(Port(name, _element(kind[7:-1], letter, where, name)))
@@ -278,7 +309,10 @@ def _read(head: _Head) -> Signature:
                 raise DefinitionError(f"{where}: {error}") from None
             attrs.append(attr)
         else:
-            accepted = "Input<T>, std::optional<Input<T>>, std::vector<Input<T>>, Output<T>, or an attr of " + ", ".join(_ATTRS)
+            accepted = (
+                "Input<T>, std::optional<Input<T>>, std::vector<Input<T>>, Output<T>, or an attr of "
+                + ", ".join(_ATTRS)
+            )
             raise DefinitionError(
                 f"{where}, parameter {name}",
                 expected=accepted,
@@ -286,10 +320,18 @@ def _read(head: _Head) -> Signature:
                 next=_INSTEAD.get(kind, _INSTEAD.get(kind.partition("<")[0])),
             )
     if any(port.variadic for port in inputs[:-1]):
-        raise DefinitionError(where, expected="std::vector<Input<T>> as the last input", got="another one after it")
-    if letter and not any(port.element is None and not (port.optional or port.variadic) for port in inputs):
-        raise DefinitionError(where, expected=f"an Input<{letter}>, which says what {letter} is", got="none")
-    return Signature(head.name, head.line, tuple(inputs), tuple(outputs), tuple(attrs), elements, head.doc)
+        raise DefinitionError(
+            where, expected="std::vector<Input<T>> as the last input", got="another one after it"
+        )
+    if letter and not any(
+        port.element is None and not (port.optional or port.variadic) for port in inputs
+    ):
+        raise DefinitionError(
+            where, expected=f"an Input<{letter}>, which says what {letter} is", got="none"
+        )
+    return Signature(
+        head.name, head.line, tuple(inputs), tuple(outputs), tuple(attrs), elements, head.doc
+    )
 
 
 def _without_comments(text: str) -> str:
@@ -305,11 +347,18 @@ def _template(text: str, where: str) -> tuple[str, tuple[str, ...]]:
     """The template's parameter, and the element types that it stands for."""
     if not text:
         return "", ()
-    found = re.fullmatch(r"(?:typename|class)([A-Za-z_]\w*)=AnyOf<(.*)>", re.sub(r"\s|\bpyopnb::", "", text))
+    found = re.fullmatch(
+        r"(?:typename|class)([A-Za-z_]\w*)=AnyOf<(.*)>", re.sub(r"\s|\bpyopnb::", "", text)
+    )
     elements = tuple(found[2].split(",")) if found else ()
     if found is None or not set(elements) <= set(ELEMENTS):
         next_ = "template <typename T = AnyOf<float, double>>"
-        raise DefinitionError(where, expected="one template parameter with its element types", got=sanitize(text), next=next_)
+        raise DefinitionError(
+            where,
+            expected="one template parameter with its element types",
+            got=sanitize(text),
+            next=next_,
+        )
     return found[1], elements
 
 
@@ -318,13 +367,24 @@ def _element(text: str, letter: str, where: str, name: str) -> str | None:
         return None
     if text not in ELEMENTS:
         accepted = ", ".join([*ELEMENTS, *([letter] if letter else [])])
-        next_ = "Input<float>, with a Cast before the node; or an op in Python" if _HALF.match(text) else None
+        next_ = (
+            "Input<float>, with a Cast before the node; or an op in Python"
+            if _HALF.match(text)
+            else None
+        )
         next_ = "an op in Python" if text == "string" else next_
-        raise DefinitionError(f"{where}, parameter {name}", expected=f"elements of {accepted}", got=sanitize(text), next=next_)
+        raise DefinitionError(
+            f"{where}, parameter {name}",
+            expected=f"elements of {accepted}",
+            got=sanitize(text),
+            next=next_,
+        )
     return ELEMENTS[text]
 
 
-_NUMBER = re.compile(r"(?P<value>[+-]?(?:0[xX][0-9a-fA-F]+|(?:\d[\d']*)?\.?\d*(?:[eE][+-]?\d+)?))(?:[fFlLuU]*)")
+_NUMBER = re.compile(
+    r"(?P<value>[+-]?(?:0[xX][0-9a-fA-F]+|(?:\d[\d']*)?\.?\d*(?:[eE][+-]?\d+)?))(?:[fFlLuU]*)"
+)
 
 
 def _literal(text: str, kind: object, where: str, name: str) -> object:
@@ -333,7 +393,10 @@ def _literal(text: str, kind: object, where: str, name: str) -> object:
         return _value(text.strip(), kind)
     except (ValueError, SyntaxError, TypeError):
         raise DefinitionError(
-            f"{where}, attr {name}", expected="a literal as its default", got=sanitize(text.strip()), next=f"{name} = 1.0f"
+            f"{where}, attr {name}",
+            expected="a literal as its default",
+            got=sanitize(text.strip()),
+            next=f"{name} = 1.0f",
         ) from None
 
 

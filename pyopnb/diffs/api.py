@@ -34,22 +34,55 @@ _Value: TypeAlias = np.ndarray | Mapping[str, Any] | list[Any]
 
 
 @overload
-def diff(a: Trace, b: Any, *, rtol: float | None = None, atol: float | None = None, stol: float | None = None) -> TraceDiff: ...
+def diff(
+    a: Trace,
+    b: Any,
+    *,
+    rtol: float | None = None,
+    atol: float | None = None,
+    stol: float | None = None,
+) -> TraceDiff: ...
 @overload
 def diff(a: Version | Op, b: Version | Op) -> OpDiff: ...
 @overload
 def diff(a: Profile, b: Profile) -> ProfileDiff: ...
 @overload
 def diff(
-    a: ModelProto, b: Any, *, rtol: float | None = None, atol: float | None = None, stol: float | None = None
+    a: ModelProto,
+    b: Any,
+    *,
+    rtol: float | None = None,
+    atol: float | None = None,
+    stol: float | None = None,
 ) -> ModelDiff: ...
 @overload
-def diff(a: _Value, b: _Value, *, rtol: float | None = None, atol: float | None = None, stol: float | None = None) -> Diff: ...
+def diff(
+    a: _Value,
+    b: _Value,
+    *,
+    rtol: float | None = None,
+    atol: float | None = None,
+    stol: float | None = None,
+) -> Diff: ...
 @overload
-def diff(a: Any, b: Any, *, rtol: float | None = None, atol: float | None = None, stol: float | None = None) -> Any: ...
+def diff(
+    a: Any,
+    b: Any,
+    *,
+    rtol: float | None = None,
+    atol: float | None = None,
+    stol: float | None = None,
+) -> Any: ...
 @hide_internal_frames
 @check_arguments
-def diff(a: Any, b: Any, *, rtol: float | None = None, atol: float | None = None, stol: float | None = None) -> Any:
+def diff(
+    a: Any,
+    b: Any,
+    *,
+    rtol: float | None = None,
+    atol: float | None = None,
+    stol: float | None = None,
+) -> Any:
     """Compare two values, two runs, two models, or two versions of an op.
 
     Parameters
@@ -143,7 +176,11 @@ def diff(a: Any, b: Any, *, rtol: float | None = None, atol: float | None = None
         return diff_profiles(a, b)
     sure = (ModelProto, os.PathLike)
     held = tuple(held_model(side)[0] for side in (a, b))
-    if any(isinstance(side, sure) for side in held) or (_is_model(a) and _is_model(b)) or _is_one_path(a, b):
+    if (
+        any(isinstance(side, sure) for side in held)
+        or (_is_model(a) and _is_model(b))
+        or _is_one_path(a, b)
+    ):
         types = (ModelProto, os.PathLike, str, bytes, bytearray, memoryview)
         _require(held, types, "a model", "a ModelProto, bytes or a path")
         return diff_models(a, b, rtol, atol, stol)
@@ -153,13 +190,20 @@ def diff(a: Any, b: Any, *, rtol: float | None = None, atol: float | None = None
 def _read_arrays(a: Any, b: Any) -> tuple[Any, Any]:
     """Both sides, with what is in files of arrays for their paths; two texts are paths only if both are."""
     files = [_ends_in(side, ENDINGS) for side in (a, b)]
-    if isinstance(a, str) and isinstance(b, str) and not (all(files) or _is_model(a) or _is_model(b)):
+    if (
+        isinstance(a, str)
+        and isinstance(b, str)
+        and not (all(files) or _is_model(a) or _is_model(b))
+    ):
         return a, b
     return arrays_in(a) if files[0] else a, arrays_in(b) if files[1] else b
 
 
 def _ends_in(side: Any, endings: Container[str]) -> bool:
-    return isinstance(side, (str, os.PathLike)) and os.path.splitext(os.fspath(side))[1].lower() in endings
+    return (
+        isinstance(side, (str, os.PathLike))
+        and os.path.splitext(os.fspath(side))[1].lower() in endings
+    )
 
 
 def _refuse_folders(*sides: Any) -> None:
@@ -171,7 +215,10 @@ def _refuse_folders(*sides: Any) -> None:
     inside = ", ".join(f'"{sanitize(str(file))}"' for file in files) if all(files) else None
     got = " and ".join(f"the folder {sanitize(text)}" for text in dict.fromkeys(texts))
     raise InputError(
-        "diff", expected="values, or the paths of files", got=got, next=inside or "np.asarray(text), if it is a text"
+        "diff",
+        expected="values, or the paths of files",
+        got=got,
+        next=inside or "np.asarray(text), if it is a text",
     )
 
 
@@ -184,17 +231,26 @@ def _require(sides: tuple[Any, ...], types: tuple[type, ...], what: str, suggest
     for name, side in zip("ab", sides, strict=True):
         if not isinstance(side, types):
             expected = f"{what}, as the other side is one"
-            raise InputError(f"diff, {name}", expected=expected, got=type(side).__name__, next=suggestion)
+            raise InputError(
+                f"diff, {name}", expected=expected, got=type(side).__name__, next=suggestion
+            )
 
 
-def _refuse_tolerances(what: str, rtol: float | None, atol: float | None, stol: float | None) -> None:
+def _refuse_tolerances(
+    what: str, rtol: float | None, atol: float | None, stol: float | None
+) -> None:
     for name, tolerance in (("rtol", rtol), ("atol", atol), ("stol", stol)):
         if tolerance is not None:
             raise InputError(f"diff, {name}", expected=f"none, for {what}", got=str(tolerance))
 
 
-def _diff_runs(a: Any, b: Any, tolerances: tuple[float | None, float | None, float | None]) -> TraceDiff:
-    from pyopnb.diffs.traces.compare import diff_traces, diff_with_arrays  # what other diffs do not need
+def _diff_runs(
+    a: Any, b: Any, tolerances: tuple[float | None, float | None, float | None]
+) -> TraceDiff:
+    from pyopnb.diffs.traces.compare import (
+        diff_traces,
+        diff_with_arrays,
+    )  # what other diffs do not need
 
     if isinstance(a, Trace) and isinstance(b, Trace):
         return diff_traces(a, b, *tolerances)
@@ -207,7 +263,10 @@ def _diff_runs(a: Any, b: Any, tolerances: tuple[float | None, float | None, flo
 
 def _is_one_path(a: Any, b: Any) -> bool:
     """Tell whether a text that ends in .onnx is beside something other than a text."""
-    return any(isinstance(side, str) and _is_model(side) and not isinstance(other, str) for side, other in ((a, b), (b, a)))
+    return any(
+        isinstance(side, str) and _is_model(side) and not isinstance(other, str)
+        for side, other in ((a, b), (b, a))
+    )
 
 
 def _is_model(side: Any) -> bool:

@@ -69,7 +69,9 @@ class DiffBase(Displayable):
     def __bool__(self) -> NoReturn:
         name = type(self).__name__
         article = "an" if name[0] in "AEIO" else "a"
-        raise TypeError(f"{article} {name} is neither true nor false. Try: diff(a, b).ok, or .verdict")
+        raise TypeError(
+            f"{article} {name} is neither true nor false. Try: diff(a, b).ok, or .verdict"
+        )
 
     def __repr__(self) -> str:
         return str(self)
@@ -107,9 +109,18 @@ class DiffBase(Displayable):
             return from_document(cls, json.loads(text, parse_constant=_refuse_constant))
         except InputError:
             raise
-        except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
+        except (
+            ValueError,
+            TypeError,
+            KeyError,
+            AttributeError,
+            OverflowError,
+            RecursionError,
+        ) as error:
             got = sanitize(f"{type(error).__name__}: {error}")
-            raise InputError(f"{cls.__name__}.from_json", expected="what to_json wrote", got=got) from None
+            raise InputError(
+                f"{cls.__name__}.from_json", expected="what to_json wrote", got=got
+            ) from None
 
     def _to_fields(self) -> dict[str, Any]:
         """Return the fields of the JSON document beside those of every diff."""
@@ -126,7 +137,9 @@ class ToleranceDiff(DiffBase):
 
     __slots__ = ()
 
-    def judged(self, *, rtol: float | None = None, atol: float | None = None, stol: float | None = None) -> Self:
+    def judged(
+        self, *, rtol: float | None = None, atol: float | None = None, stol: float | None = None
+    ) -> Self:
         """Apply another tolerance to the same facts, without the arrays.
 
         The verdict is exact. How many elements are over is known only for the tolerance of `diff`, for none at all, and where
@@ -166,7 +179,12 @@ class ToleranceDiff(DiffBase):
 
 def to_document(diff: DiffBase) -> dict[str, Any]:
     """Write a diff as plain dicts, lists and numbers, headed by the format's name and version."""
-    head = {"format": diff._FORMAT, "version": diff._VERSION, "verdict": diff.verdict, "ok": diff.ok}
+    head = {
+        "format": diff._FORMAT,
+        "version": diff._VERSION,
+        "verdict": diff.verdict,
+        "ok": diff.ok,
+    }
     return {**head, **diff._to_fields()}
 
 
@@ -180,7 +198,11 @@ def from_document(cls: type[_Diff], document: Any) -> _Diff:
     """
     where = f"{cls.__name__}.from_json"
     if not isinstance(document, dict) or document.get("format") != cls._FORMAT:
-        raise InputError(where, expected=f"JSON with format {cls._FORMAT}", got=sanitize(json.dumps(document), 80))
+        raise InputError(
+            where,
+            expected=f"JSON with format {cls._FORMAT}",
+            got=sanitize(json.dumps(document), 80),
+        )
     if document.get("version") != cls._VERSION:
         got = sanitize(document.get("version"))
         raise InputError(where, expected=f"version {cls._VERSION}", got=got, next="a newer pyopnb")

@@ -70,8 +70,16 @@ class OpDiff(DiffBase):
     def _from_fields(cls, fields: Any) -> OpDiff:
         if fields["same_code"] is not None and type(fields["same_code"]) is not bool:
             raise TypeError("same_code is true, false or null")
-        schema, source = (tuple(map(checked_text, checked_items(fields[name]))) for name in ("schema", "source"))
-        return cls(checked_text(fields["a"]), checked_text(fields["b"]), schema, source, fields["same_code"])
+        schema, source = (
+            tuple(map(checked_text, checked_items(fields[name]))) for name in ("schema", "source")
+        )
+        return cls(
+            checked_text(fields["a"]),
+            checked_text(fields["b"]),
+            schema,
+            source,
+            fields["same_code"],
+        )
 
 
 def diff_versions(a: Version | Op, b: Version | Op) -> OpDiff:
@@ -87,9 +95,13 @@ def diff_versions(a: Version | Op, b: Version | Op) -> OpDiff:
         changes += (f"opset: {one.opset} → {other.opset}",)
     if one.source is None or other.source is None:
         return OpDiff(str(one), str(other), changes, (), True if one.cls is other.cls else None)
-    lines = tuple(difflib.unified_diff(one.source.splitlines(), other.source.splitlines(), lineterm="", n=1))[2:]
+    lines = tuple(
+        difflib.unified_diff(one.source.splitlines(), other.source.splitlines(), lineterm="", n=1)
+    )[2:]
     source = tuple(sanitize(line, 2000).replace("\\t", "\t") for line in lines)
-    return OpDiff(str(one), str(other), changes, source, not lines or _same_tree(one.source, other.source))
+    return OpDiff(
+        str(one), str(other), changes, source, not lines or _same_tree(one.source, other.source)
+    )
 
 
 def _same_tree(a: str, b: str) -> bool:
@@ -109,7 +121,9 @@ def _dedent(source: str) -> str:
 
 
 def _schema_changes(a: Schema, b: Schema) -> Iterator[str]:
-    yield from _attr_changes({attr.name: attr for attr in a.attrs}, {attr.name: attr for attr in b.attrs})
+    yield from _attr_changes(
+        {attr.name: attr for attr in a.attrs}, {attr.name: attr for attr in b.attrs}
+    )
     yield from _flag_change("**attrs", a.open_attrs, b.open_attrs)
     for index, (one, other) in enumerate(zip_longest(a.inputs, b.inputs)):
         if one is None or other is None:
@@ -137,7 +151,12 @@ def _attr_changes(a: dict[str, Attr], b: dict[str, Attr]) -> Iterator[str]:
         if name not in a or name not in b:
             yield f"attr {(a.get(name) or b[name])}: only in {'a' if name in a else 'b'}"
         elif a[name] != b[name]:
-            fields = zip(("kind", "default", "choices"), _attr_fields(a[name]), _attr_fields(b[name]), strict=True)
+            fields = zip(
+                ("kind", "default", "choices"),
+                _attr_fields(a[name]),
+                _attr_fields(b[name]),
+                strict=True,
+            )
             changes = [f"{what} {x} → {y}" for what, x, y in fields if x != y]
             yield f"attr {name}: {', '.join(changes) or f'{a[name]} → {b[name]}'}"
 
@@ -148,4 +167,8 @@ def _attr_fields(attr: Attr) -> tuple[str, str, str]:
 
 
 def _format_outputs(schema: Schema) -> str:
-    return "as many as the node has" if schema.outputs is None else ", ".join(map(str, schema.outputs)) or "none"
+    return (
+        "as many as the node has"
+        if schema.outputs is None
+        else ", ".join(map(str, schema.outputs)) or "none"
+    )

@@ -46,12 +46,22 @@ class NodeChange:
             return "only in b" if self.a is None else "only in a"
         if abs(self.b.median - self.a.median) <= _CLOCK:
             return "same"
-        return "slower" if self.b.low > self.a.high else "faster" if self.b.high < self.a.low else "same"
+        return (
+            "slower"
+            if self.b.low > self.a.high
+            else "faster"
+            if self.b.high < self.a.low
+            else "same"
+        )
 
     @property
     def ratio(self) -> float | None:
         """Divide the median of b by that of a; None where there are not both, or that of a is 0."""
-        return self.b.median / self.a.median if self.a is not None and self.b is not None and self.a.median else None
+        return (
+            self.b.median / self.a.median
+            if self.a is not None and self.b is not None and self.a.median
+            else None
+        )
 
     @property
     def cost(self) -> float:
@@ -98,10 +108,15 @@ class ProfileDiff(DiffBase):
             if (some := [change for change in self.nodes if change.verdict == verdict])
         ]
         ratio = "" if self.run.ratio is None else f", {self.run.ratio:.2f} ×"
-        return [f"{self.verdict}: a run {self.run.a} → {self.run.b}{ratio}", f"nodes: {', '.join(counts)}"]
+        return [
+            f"{self.verdict}: a run {self.run.a} → {self.run.b}{ratio}",
+            f"nodes: {', '.join(counts)}",
+        ]
 
     def __str__(self) -> str:
-        return fit_lines([*self._headline(), *(str(change) for change in self.nodes if change.verdict != "same")])
+        return fit_lines(
+            [*self._headline(), *(str(change) for change in self.nodes if change.verdict != "same")]
+        )
 
     def rows(self) -> list[tuple[str, ...]]:
         """Return the nodes as texts: verdict, node, op, median and quartiles of a and of b, ratio, cost.
@@ -128,7 +143,9 @@ class ProfileDiff(DiffBase):
 
     @classmethod
     def _from_fields(cls, fields: Any) -> ProfileDiff:
-        return cls(_change(fields["run"], whole=True), tuple(map(_change, checked_items(fields["nodes"]))))
+        return cls(
+            _change(fields["run"], whole=True), tuple(map(_change, checked_items(fields["nodes"])))
+        )
 
 
 def _change(fields: Any, *, whole: bool = False) -> NodeChange:
@@ -168,7 +185,10 @@ def _changes(a: Profile, b: Profile) -> Iterator[NodeChange]:
     for found in groups.values():
         named = found[1] or found[0]
         yield NodeChange(
-            ", ".join(node.node for node in named), ", ".join(node.op_type for node in named), _sum(found[0]), _sum(found[1])
+            ", ".join(node.node for node in named),
+            ", ".join(node.op_type for node in named),
+            _sum(found[0]),
+            _sum(found[1]),
         )
 
 

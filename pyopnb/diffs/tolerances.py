@@ -85,7 +85,9 @@ def relative_tolerance(array: np.ndarray) -> float | None:
     return None if entry is None else entry.rtol
 
 
-def tolerance(name: str, rtol: float | None, atol: float | None, stol: float | None = None) -> tuple[float, float, float]:
+def tolerance(
+    name: str, rtol: float | None, atol: float | None, stol: float | None = None
+) -> tuple[float, float, float]:
     """Return the tolerances that apply to a dtype.
 
     Without any, the table's apply. Beside others, one that is not given is 0. A ``stol`` of True is

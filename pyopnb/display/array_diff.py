@@ -9,7 +9,13 @@ import numpy as np
 
 from pyopnb.diffs.arrays.diff import Diff
 from pyopnb.diffs.arrays.parts import VERDICTS, Part
-from pyopnb.diffs.arrays.report import detail_lines, format_index, format_number, part_lines, summarize
+from pyopnb.diffs.arrays.report import (
+    detail_lines,
+    format_index,
+    format_number,
+    part_lines,
+    summarize,
+)
 from pyopnb.diffs.arrays.stats import ArrayStats
 from pyopnb.diffs.base import DiffBase
 from pyopnb.display.glossary import glossary
@@ -22,7 +28,15 @@ from pyopnb.display.view import View
 from pyopnb.ops.text_table import Table
 from pyopnb.ops.types import tensor_type
 
-__all__ = ["badge", "charts_of", "headline_html", "part_details", "part_picture", "verdict_text", "view_diff"]
+__all__ = [
+    "badge",
+    "charts_of",
+    "headline_html",
+    "part_details",
+    "part_picture",
+    "verdict_text",
+    "view_diff",
+]
 
 _ROWS = 100  # parts in the table
 _BARS = 14
@@ -67,9 +81,17 @@ def view_diff(thing: Diff, *, limits: tuple[float, float] | None = None) -> View
     parts = [headline_html(thing), *_fold(picture, thing.ok), *_fold_details(worst)]
     if len(thing.parts) > 1:
         ranked = sorted(thing.parts, key=lambda part: -VERDICTS.index(part.verdict))
-        rows = [(part.name, verdict_text(part.verdict), part.a, summarize(part)) for part in ranked[:_ROWS]]
+        rows = [
+            (part.name, verdict_text(part.verdict), part.a, summarize(part))
+            for part in ranked[:_ROWS]
+        ]
         more = "" if len(thing.parts) <= _ROWS else f", the worst {_ROWS}"
-        parts.append(details(f"{len(thing.parts)} parts{more}", _table(("part", "verdict", "type of a", "result"), rows)))
+        parts.append(
+            details(
+                f"{len(thing.parts)} parts{more}",
+                _table(("part", "verdict", "type of a", "result"), rows),
+            )
+        )
     body = join([*parts, glossary(*parts)])
     if drawing is None:
         return View(thing, title, text, body)
@@ -84,10 +106,16 @@ def _fold(picture: str, ok: bool) -> list[str]:
 def headline_html(thing: DiffBase) -> str:
     """What to read first: the verdict as a badge, and beside and below it the other lines of the headline."""
     first, *rest = thing.headline()
-    parts = [f"<div>{badge(thing.verdict)} {escape(first.removeprefix(f'{thing.verdict}: '), _LINE)}</div>"]
+    parts = [
+        f"<div>{badge(thing.verdict)} {escape(first.removeprefix(f'{thing.verdict}: '), _LINE)}</div>"
+    ]
     for line in rest:
         label, colon, text = line.partition(": ")
-        marked = f"<b>{escape(label)}</b>: {escape(text, _LINE)}" if colon and label in _LABELS else escape(line, _LINE)
+        marked = (
+            f"<b>{escape(label)}</b>: {escape(text, _LINE)}"
+            if colon and label in _LABELS
+            else escape(line, _LINE)
+        )
         parts.append(f"<div>{marked}</div>")
     return f'<div style="margin:4px 0">{"".join(parts)}</div>'
 
@@ -95,9 +123,7 @@ def headline_html(thing: DiffBase) -> str:
 def badge(verdict: str) -> str:
     """A verdict as a sign, a word and a colour."""
     colour = _SIGNS.get(verdict, ("·", "#808080"))[1]
-    style = (
-        f"display:inline-block;padding:0 9px;margin:2px 4px 2px 0;border:1px solid {colour};border-radius:9px;color:{colour}"
-    )
+    style = f"display:inline-block;padding:0 9px;margin:2px 4px 2px 0;border:1px solid {colour};border-radius:9px;color:{colour}"
     return f'<span style="{style};font-weight:600;white-space:nowrap">{escape(verdict_text(verdict))}</span>'
 
 
@@ -106,7 +132,9 @@ def verdict_text(verdict: str) -> str:
     return f"{_SIGNS.get(verdict, ('·', ''))[0]} {verdict}"
 
 
-def part_picture(part: Part, title: str, limits: tuple[float, float] | None = None, most: int = 3) -> str:
+def part_picture(
+    part: Part, title: str, limits: tuple[float, float] | None = None, most: int = 3
+) -> str:
     """At most so many pictures of a part in HTML; empty if there are none."""
     charts = charts_of(part, limits)[:most]
     return paragraph(image(to_svg(page(charts, title)), _alt(part))) if charts else ""
@@ -118,7 +146,9 @@ def _alt(part: Part) -> str:
     text = f"Differences of {part.name or 'two arrays'}, {part.a}"
     if facts is None or facts.largest is None or not facts.worst:
         return f"{text}."
-    worst = f"up to {format_number(facts.largest)}, the worst at {format_index(facts.worst[0].index)}"
+    worst = (
+        f"up to {format_number(facts.largest)}, the worst at {format_index(facts.worst[0].index)}"
+    )
     return f"{text}: {worst}; {facts.differing:,} of {facts.count:,} differ."
 
 
@@ -142,23 +172,43 @@ def charts_of(part: Part, limits: tuple[float, float] | None = None) -> list[Cha
     counts = _group(facts.ulps if facts.ulps else _octaves(facts.sizes))
     if len(counts) > 1:
         sampled = "" if facts.stride == 1 else f"Every {facts.stride}th element."
-        charts.append(bar_chart(counts, "units in the last place" if facts.ulps else "|a-b|", sampled))
+        charts.append(
+            bar_chart(counts, "units in the last place" if facts.ulps else "|a-b|", sampled)
+        )
     return charts
 
 
-def _error_map(facts: ArrayStats, matrix: tuple[int, int], kind: str, limits: tuple[float, float] | None) -> Chart:
+def _error_map(
+    facts: ArrayStats, matrix: tuple[int, int], kind: str, limits: tuple[float, float] | None
+) -> Chart:
     sizes = facts.picture()
     known = sizes[np.isfinite(sizes) & (sizes > 0)]
     low, high = limits or ((float(known.min()), float(known.max())) if known.size else (1.0, 1.0))
-    scale = Scale(low, high, log=True) if high > 20 * low > 0 else Scale(low if limits else 0.0, high)
-    words = None if known.size or limits else {"NaN or Inf on one side": math.nan, "no difference": 0.0}
+    scale = (
+        Scale(low, high, log=True) if high > 20 * low > 0 else Scale(low if limits else 0.0, high)
+    )
+    words = (
+        None if known.size or limits else {"NaN or Inf on one side": math.nan, "no difference": 0.0}
+    )
     sizes = np.where(np.isinf(sizes), np.nan, sizes)  # one colour; the table says what it is
     rows, columns = (-(-size // cells) for size, cells in zip(matrix, sizes.shape, strict=True))
-    below = f"One cell: the largest of {rows:,} × {columns:,} elements." if rows * columns > 1 else ""
+    below = (
+        f"One cell: the largest of {rows:,} × {columns:,} elements." if rows * columns > 1 else ""
+    )
     marks = list(_worst_cells(facts, matrix, kind, sizes.shape)) if sizes.size > 64 else []
     size = size_on_page(matrix, 256)[:2]
     title = "where: largest |a-b|"
-    return heat_maps([sizes], [""], scale, title, size=size, below=below, blank_zero=True, marks=marks, words=words)
+    return heat_maps(
+        [sizes],
+        [""],
+        scale,
+        title,
+        size=size,
+        below=below,
+        blank_zero=True,
+        marks=marks,
+        words=words,
+    )
 
 
 def _worst_cells(
@@ -171,13 +221,18 @@ def _worst_cells(
         for index, size in zip(element.index[:-1], leading, strict=True):
             row = row * size + index
         indices = (row, element.index[-1])
-        down, across = (((i + 1) * cells - 1) // size + 0.5 for i, cells, size in zip(indices, shape, matrix, strict=True))
+        down, across = (
+            ((i + 1) * cells - 1) // size + 0.5
+            for i, cells, size in zip(indices, shape, matrix, strict=True)
+        )
         yield 0, down, across
 
 
 def _error_density(facts: ArrayStats, part: Part) -> Chart:
     """How many pairs have which |a-b| and which |b|, both by octaves; -1023 is 0."""
-    across, up = ([key[axis] for key in facts.spread if key[axis] > -1023] or [0] for axis in (0, 1))
+    across, up = (
+        [key[axis] for key in facts.spread if key[axis] > -1023] or [0] for axis in (0, 1)
+    )
     zero = any(key[0] == -1023 for key in facts.spread)
     left, right, low, high = min(across) - zero, max(across) + 1, min(up), max(up) + 1
     counts = np.zeros((high - low, right - left))
@@ -193,7 +248,9 @@ def _power(exponent: int) -> str:
     return f"{math.ldexp(1.0, exponent):.1g}" if -1022 <= exponent <= 1023 else "∞"
 
 
-def _tolerance_line(part: Part, left: int, right: int, low: int, high: int) -> list[tuple[float, float]]:
+def _tolerance_line(
+    part: Part, left: int, right: int, low: int, high: int
+) -> list[tuple[float, float]]:
     """The tolerance, as far as it is in the picture between these octaves."""
     points = []
     for step in range(65):
@@ -249,8 +306,12 @@ def _fold_details(part: Part) -> Iterator[str]:
     """Statistics, the worst elements and distributions, folded."""
     sections = dict(_sections(part))
     if sections:
-        content = "".join(f"<div><b>{escape(title)}</b></div>{table}" for title, table in sections.items())
-        yield details(f"details: {', '.join(sections)}", f'<div style="margin:4px 0 8px 12px">{content}</div>')
+        content = "".join(
+            f"<div><b>{escape(title)}</b></div>{table}" for title, table in sections.items()
+        )
+        yield details(
+            f"details: {', '.join(sections)}", f'<div style="margin:4px 0 8px 12px">{content}</div>'
+        )
 
 
 def _sections(part: Part) -> Iterator[tuple[str, str]]:
@@ -261,16 +322,24 @@ def _sections(part: Part) -> Iterator[tuple[str, str]]:
         yield "statistics", pre("\n".join(lines))
     if facts.differing > 1:
         rows = [
-            (format_index(p.index), p.a, p.b, *map(format_number, (p.absolute, p.relative, p.ulp)))[: 6 if facts.largest else 3]
+            (format_index(p.index), p.a, p.b, *map(format_number, (p.absolute, p.relative, p.ulp)))[
+                : 6 if facts.largest else 3
+            ]
             for p in facts.worst
         ]
         columns = ("index", "a", "b", "|a-b|", "|a-b|/|b|", "ULP")[: len(rows[0])]
         yield "worst elements" if facts.largest else "first elements", _table(columns, rows)
     if facts.largest and (quantiles := list(_quantile_rows(facts))):
         sampled = "" if facts.stride == 1 else f", of every {facts.stride}th element"
-        yield f"quantiles{sampled}", _table(("of the elements", "|a-b| is at most", "ULP at most"), quantiles)
+        yield (
+            f"quantiles{sampled}",
+            _table(("of the elements", "|a-b| is at most", "ULP at most"), quantiles),
+        )
     if facts.axes:
-        hits = [(str(x.axis), str(x.size), str(x.hit), f"{x.most} of {x.seen} at {x.index}") for x in facts.axes]
+        hits = [
+            (str(x.axis), str(x.size), str(x.hit), f"{x.most} of {x.seen} at {x.index}")
+            for x in facts.axes
+        ]
         yield "axes", _table(("axis", "length", "indices with mismatches", "most"), hits)
 
 

@@ -41,7 +41,10 @@ def view_batches(thing: Batches, *, output: str | int | None = None) -> View:
     """
     title = f"{len(thing.runs):,} of {thing.total:,} batches"
     table = thing.table()
-    parts = [details(title, table._repr_html_(), open=len(thing.runs) <= _OPEN_ROWS), *map(note, thing.remarks())]
+    parts = [
+        details(title, table._repr_html_(), open=len(thing.runs) <= _OPEN_ROWS),
+        *map(note, thing.remarks()),
+    ]
     name = _output(thing, output)
     charts = [_chart(thing, "milliseconds", lambda run: run.seconds * 1e3)]
     if name is not None:
@@ -61,8 +64,15 @@ def _output(thing: Batches, wanted: str | int | None) -> str | None:
         return names[wanted]
     if wanted is not None and wanted not in names:
         got = sanitize(repr(wanted))
-        raise InputError("show, output", expected="an output of the model", got=got, next=suggest(str(wanted), names))
-    numeric = (name for name in names if result is not None and summary_of(result[name]).mean is not None)
+        raise InputError(
+            "show, output",
+            expected="an output of the model",
+            got=got,
+            next=suggest(str(wanted), names),
+        )
+    numeric = (
+        name for name in names if result is not None and summary_of(result[name]).mean is not None
+    )
     return str(wanted) if wanted is not None else next(numeric, None)
 
 
@@ -75,5 +85,13 @@ def _chart(thing: Batches, title: str, number: Callable[[BatchRun], float]) -> C
     """Numbers of the batches as a line; of many batches the means of equal shares."""
     shares = np.array_split(np.arange(len(thing.runs)), min(_MOST_POINTS, max(len(thing.runs), 1)))
     values = [[number(thing.runs[k]) for k in share] for share in shares]
-    means = [float(np.mean(good)) if (good := [v for v in row if math.isfinite(v)]) else math.nan for row in values]
-    return line_chart([float(share[0]) for share in shares if len(share)] or [0.0], {title: means}, title, label="batch")
+    means = [
+        float(np.mean(good)) if (good := [v for v in row if math.isfinite(v)]) else math.nan
+        for row in values
+    ]
+    return line_chart(
+        [float(share[0]) for share in shares if len(share)] or [0.0],
+        {title: means},
+        title,
+        label="batch",
+    )

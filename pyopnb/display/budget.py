@@ -15,7 +15,9 @@ __all__ = ["graph_within", "table_within"]
 _LEAST = 30_000  # bytes of a graph
 
 
-def graph_within(model: Any, options: Mapping[str, Any], head: Sequence[str], tables: Sequence[str]) -> View:
+def graph_within(
+    model: Any, options: Mapping[str, Any], head: Sequence[str], tables: Sequence[str]
+) -> View:
     """The view of a model, small enough to leave space for the HTML above and below it."""
     room = MAX_BYTES - 2_000 - sum(len(part.encode()) for part in (*head, *tables))
     return view_model(model, **options, room=max(room, _LEAST))

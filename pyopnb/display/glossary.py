@@ -44,7 +44,11 @@ TERMS: Mapping[str, str] = MappingProxyType(
 )
 """Terms and what they mean."""
 
-_PATTERNS = {"stol": r"\bstol\b", "rtol, atol": r"\brtol\b|\batol\b|tolerance", "would pass": r"would (just |also )?pass"}
+_PATTERNS = {
+    "stol": r"\bstol\b",
+    "rtol, atol": r"\brtol\b|\batol\b|tolerance",
+    "would pass": r"would (just |also )?pass",
+}
 
 
 def glossary(*texts: str) -> str:
@@ -56,7 +60,11 @@ def glossary(*texts: str) -> str:
     (2, '')
     """
     text = re.sub(r"<[^>]*>", " ", "".join(texts))
-    found = [term for term in TERMS if re.search(_PATTERNS.get(term, rf"\b{term}\b"), html.unescape(text))]
+    found = [
+        term
+        for term in TERMS
+        if re.search(_PATTERNS.get(term, rf"\b{term}\b"), html.unescape(text))
+    ]
     if not found:
         return ""
     table = Table(("term", "meaning"), [(term, TERMS[term]) for term in found])._repr_html_()

@@ -14,7 +14,20 @@ from collections.abc import Iterable
 
 from pyopnb.ops.messages import sanitize, sanitize_source
 
-__all__ = ["MAX_BYTES", "WRAP", "details", "document", "escape", "image", "join", "note", "pack", "paragraph", "pre", "source"]
+__all__ = [
+    "MAX_BYTES",
+    "WRAP",
+    "details",
+    "document",
+    "escape",
+    "image",
+    "join",
+    "note",
+    "pack",
+    "paragraph",
+    "pre",
+    "source",
+]
 
 MAX_BYTES = 200_000
 """The size of one output of a notebook."""
@@ -37,7 +50,9 @@ def escape(text: object, longest: int = 200) -> str:
     return html.escape(sanitize(text, longest).replace("\n", " "), quote=True)
 
 
-def image(data: bytes | str, alt: str, *, width: int | None = None, max_height: int | None = None) -> str:
+def image(
+    data: bytes | str, alt: str, *, width: int | None = None, max_height: int | None = None
+) -> str:
     """An image whose data are in the page.
 
     Parameters
@@ -60,8 +75,14 @@ def image(data: bytes | str, alt: str, *, width: int | None = None, max_height: 
     size = f' width="{width}"' if width else ""
     style = "max-width:none" if max_height else "max-width:100%;height:auto"
     source = base64.b64encode(raw).decode()
-    element = f'<img src="data:{kind};base64,{source}" alt="{escape(alt, 1000)}"{size} style="{style}">'
-    return f'<div style="overflow:auto;max-height:{max_height}px">{element}</div>' if max_height else element
+    element = (
+        f'<img src="data:{kind};base64,{source}" alt="{escape(alt, 1000)}"{size} style="{style}">'
+    )
+    return (
+        f'<div style="overflow:auto;max-height:{max_height}px">{element}</div>'
+        if max_height
+        else element
+    )
 
 
 def pack(data: bytes) -> str:
@@ -91,7 +112,9 @@ def paragraph(content: str) -> str:
 
 def details(summary: str, content: str, *, open: bool = False) -> str:
     """HTML folded under a line of text."""
-    return f"<details{' open' if open else ''}><summary>{escape(summary)}</summary>{content}</details>"
+    return (
+        f"<details{' open' if open else ''}><summary>{escape(summary)}</summary>{content}</details>"
+    )
 
 
 def join(parts: Iterable[str], most: int = MAX_BYTES) -> str:
@@ -107,7 +130,11 @@ def join(parts: Iterable[str], most: int = MAX_BYTES) -> str:
         else:
             left_out += 1
     if left_out:
-        kept.append(note(f"{left_out} more {'part is' if left_out == 1 else 'parts are'} left out, to keep this output small"))
+        kept.append(
+            note(
+                f"{left_out} more {'part is' if left_out == 1 else 'parts are'} left out, to keep this output small"
+            )
+        )
     return f'<div class="pyopnb-output">{"".join(kept)}</div>'
 
 

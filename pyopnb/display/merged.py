@@ -64,7 +64,9 @@ def badges(changes: Iterable[Change], side: str) -> dict[int, str]:
     return marks
 
 
-def merge(a: ModelProto, b: ModelProto, only_a: Mapping[int, str], tensors: Mapping[str, str]) -> Merged:
+def merge(
+    a: ModelProto, b: ModelProto, only_a: Mapping[int, str], tensors: Mapping[str, str]
+) -> Merged:
     """Put the nodes that only a has into b.
 
     Parameters
@@ -97,7 +99,9 @@ def merge(a: ModelProto, b: ModelProto, only_a: Mapping[int, str], tensors: Mapp
 
 
 class _Merger:
-    def __init__(self, a: GraphProto, b: GraphProto, tensors: Mapping[str, str], places: Sequence[int]) -> None:
+    def __init__(
+        self, a: GraphProto, b: GraphProto, tensors: Mapping[str, str], places: Sequence[int]
+    ) -> None:
         self.names: dict[str, str] = {}
         self._places = places  # of the nodes that only a has
         self._a, self._b, self._index, self._tensors = a, b, GraphIndex(a), tensors
@@ -123,8 +127,14 @@ class _Merger:
         copy.CopyFrom(node)
         if bodies(node):
             del copy.attribute[:]
-            copy.attribute.extend(each for each in node.attribute if not each.HasField("g") and not each.graphs)
-        read = dict.fromkeys(name for _, name in self._index.reads(place)) if bodies(node) else node.input
+            copy.attribute.extend(
+                each for each in node.attribute if not each.HasField("g") and not each.graphs
+            )
+        read = (
+            dict.fromkeys(name for _, name in self._index.reads(place))
+            if bodies(node)
+            else node.input
+        )
         copy.input[:] = [self.name(name) for name in read]
         copy.output[:] = [self.name(name) for name in node.output]
         return copy
@@ -136,21 +146,33 @@ class _Merger:
         for place, node in enumerate(self._a.node):
             lost = [name for name in node.input if name in self._makes]
             if lost and place not in removed:
-                partners = [makers[self._tensors[name]] for name in node.output if self._tensors.get(name) in makers]
+                partners = [
+                    makers[self._tensors[name]]
+                    for name in node.output
+                    if self._tensors.get(name) in makers
+                ]
                 for partner in partners[:1]:
                     partner.input.extend(self.name(name) for name in lost)
 
     def add_ends(self) -> None:
         """The inputs, weights and constants that only nodes of a read, and the outputs that only these make."""
         graph, read = self._b, dict(self.names)
-        for infos, added in ((self._a.input, graph.input), (self._a.initializer, graph.initializer)):
+        for infos, added in (
+            (self._a.input, graph.input),
+            (self._a.initializer, graph.initializer),
+        ):
             for info in infos:
                 if info.name in read and info.name not in self._makes:
                     added.add().CopyFrom(info)
                     added[-1].name = read[info.name]
-        for place in {self._index.producers[name][0] for name in read if name in self._index.producers} - {*self._places}:
+        for place in {
+            self._index.producers[name][0] for name in read if name in self._index.producers
+        } - {*self._places}:
             graph.node.append(self.renamed(place))  # a Constant, which no diff counts
-        for infos, added in ((self._a.output, graph.output), (self._a.value_info, graph.value_info)):
+        for infos, added in (
+            (self._a.output, graph.output),
+            (self._a.value_info, graph.value_info),
+        ):
             for info in infos:
                 if info.name in self._makes:
                     added.add().CopyFrom(info)

@@ -101,7 +101,9 @@ class Facts:
         if key not in self._texts:
             found = self._types.find(container, name)
             kind = ANY if found is None else type_of_proto(found)
-            self._texts[key] = str(kind) if kind != ANY else to_notation(kind_of(found) or "") if found else ""
+            self._texts[key] = (
+                str(kind) if kind != ANY else to_notation(kind_of(found) or "") if found else ""
+            )
         return self._texts[key]
 
     def operator(self, node: NodeProto) -> tuple[list[str], dict[str, Any]]:
@@ -111,8 +113,14 @@ class Facts:
         if key not in self._operators:
             schema = find_schema(domain, node.op_type, self._versions.get(domain))
             names = [port.name for port in schema.inputs] if schema else []
-            defaults = {name: a.default_value for name, a in schema.attributes.items()} if schema else {}
-            values = {n: helper.get_attribute_value(d) for n, d in defaults.items() if d.type != AttributeProto.UNDEFINED}
+            defaults = (
+                {name: a.default_value for name, a in schema.attributes.items()} if schema else {}
+            )
+            values = {
+                n: helper.get_attribute_value(d)
+                for n, d in defaults.items()
+                if d.type != AttributeProto.UNDEFINED
+            }
             self._operators[key] = names, values
         return self._operators[key]
 
@@ -182,7 +190,11 @@ class Scope:
             return None
         if is_constant(node):
             return constant_value(node)
-        shape = self.constants.get(node.input[0]) if node.op_type == "ConstantOfShape" and len(node.input) == 1 else None
+        shape = (
+            self.constants.get(node.input[0])
+            if node.op_type == "ConstantOfShape" and len(node.input) == 1
+            else None
+        )
         values = _values(shape) if isinstance(shape, TensorProto) else None
         return None if values is None else tuple(int(size) for size in values.reshape(-1))
 
@@ -217,7 +229,9 @@ class Scope:
         rows = list(_wrap(texts))
         if node.op_type == _LEGACY:
             values = {a.name: a.s.decode(errors="replace") for a in node.attribute}
-            rows.append(sanitize(f"{values.get('module', '?')}.{values.get('class_name', '?')}", 60))
+            rows.append(
+                sanitize(f"{values.get('module', '?')}.{values.get('class_name', '?')}", 60)
+            )
         return rows
 
 
@@ -250,7 +264,8 @@ def constant_text(value: Constant) -> str:
     values = _values(value) if isinstance(value, TensorProto) else None
     if values is not None and values.size <= _SMALL and values.ndim <= 1:
         text = ",".join(
-            _short(one.decode(errors="replace") if isinstance(one, bytes) else one) for one in values.reshape(-1).tolist()
+            _short(one.decode(errors="replace") if isinstance(one, bytes) else one)
+            for one in values.reshape(-1).tolist()
         )
         return f"= {text}" if values.ndim == 0 else f"= [{text}]"
     return f"⟨{'×'.join(map(str, dims))}⟩" if dims else "⟨⟩"
@@ -367,7 +382,13 @@ class _Boxes:
         """An input or output."""
         kind = self._scope.facts.type_of(self._scope.container, name)
         rows = (kind,) if kind and self._wishes.shapes else ()
-        return Box(sanitize(name, 60), rows, "end", about=text_lines([self._tensor(name, kind)]), names=(name,))
+        return Box(
+            sanitize(name, 60),
+            rows,
+            "end",
+            about=text_lines([self._tensor(name, kind)]),
+            names=(name,),
+        )
 
     def node(self, node: NodeProto, opened: Mapping[int, Graph]) -> Box:
         scope, wishes = self._scope, self._wishes
@@ -378,18 +399,35 @@ class _Boxes:
         held = scope.facts.held(node)
         inside = [opened[id(body)] for _, body in held if id(body) in opened]
         if len(inside) < len(held):
-            rows += [f"▸ {what}: {plural(len(body.node), 'node')}" for what, body in held if id(body) not in opened]
+            rows += [
+                f"▸ {what}: {plural(len(body.node), 'node')}"
+                for what, body in held
+                if id(body) not in opened
+            ]
         kind = "opened" if inside else "folded" if held else "node"
         if registry.find(node.domain, node.op_type) or node.op_type == _LEGACY:
             kind = "own"
         types = {name: scope.facts.type_of(scope.container, name) for name in node.output if name}
-        labels = tuple(types[name] if name in self._used and wishes.shapes else "" for name in node.output)
-        value, mark, names = wishes.values.get(id(node)), wishes.marks.get(id(node), ""), tuple(types)
-        about = [title, *([node.name] if node.name else []), *constants, *([attrs] if attrs else [])]
+        labels = tuple(
+            types[name] if name in self._used and wishes.shapes else "" for name in node.output
+        )
+        value, mark, names = (
+            wishes.values.get(id(node)),
+            wishes.marks.get(id(node), ""),
+            tuple(types),
+        )
+        about = [
+            title,
+            *([node.name] if node.name else []),
+            *constants,
+            *([attrs] if attrs else []),
+        ]
         if value is not None and not any(name in wishes.notes for name in names):
             about.append(f"{wishes.legend or 'number'}: {value:.6g}")
         about += [self._tensor(name, kind) for name, kind in types.items()]
-        return Box(title, tuple(rows), kind, labels, value, mark, tuple(inside), text_lines(about), names)
+        return Box(
+            title, tuple(rows), kind, labels, value, mark, tuple(inside), text_lines(about), names
+        )
 
     def _tensor(self, name: str, kind: str) -> str:
         value, line, more = self._wishes.notes.get(name, "").partition("\n")
@@ -405,7 +443,10 @@ class _Boxes:
         if name not in self.producers:
             outside = self._scope.seen_outside(name)
             rows = ("from outside",) if outside else ("nothing makes it",)
-            self.producers[name] = self.add(Box(sanitize(name, 60), rows, "far" if outside else "wrong")), 0
+            self.producers[name] = (
+                self.add(Box(sanitize(name, 60), rows, "far" if outside else "wrong")),
+                0,
+            )
         source, port = self.producers[name]
         mark = _side(self.boxes[source].mark) or _side(self.boxes[target].mark)
         self.lines.append(Line(source, target, port, mark))
@@ -413,7 +454,9 @@ class _Boxes:
 
 def text_lines(texts: Iterable[str]) -> str:
     """Untrusted texts, line by line, each cut."""
-    return "\n".join([sanitize(line, _LONGEST) for text in texts for line in text.split("\n")][:_LINES])
+    return "\n".join(
+        [sanitize(line, _LONGEST) for text in texts for line in text.split("\n")][:_LINES]
+    )
 
 
 def _side(mark: str) -> str:

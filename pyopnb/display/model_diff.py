@@ -53,7 +53,9 @@ def view_model_diff(thing: ModelDiff, *, side: str = "both", **options: Any) -> 
         There is no such side.
     """
     if side not in _SIDES:
-        raise InputError("show, side", expected=", ".join(_SIDES), got=sanitize(side), next='side="both"')
+        raise InputError(
+            "show, side", expected=", ".join(_SIDES), got=sanitize(side), next='side="both"'
+        )
     text = str(thing)
     title = f"diff of two models: {thing.verdict}"
     lines = [line for change in thing.changes for line in format_change(change)][:_MAX_LINES]
@@ -69,7 +71,9 @@ def view_model_diff(thing: ModelDiff, *, side: str = "both", **options: Any) -> 
     pictures: list[View] = []
     for model, marks in drawn:
         wanted = {"marks": marks, "notes": _notes(thing, tensors), **options}
-        pictures.append(graph_within(model, wanted, [*summary, *(view.body for view in pictures)], tables))
+        pictures.append(
+            graph_within(model, wanted, [*summary, *(view.body for view in pictures)], tables)
+        )
     body = join([*summary, *(view.body for view in pictures), *tables])
     return View(thing, title, text, body, pictures[0].draw, canvas=pictures[0].canvas)
 
@@ -82,7 +86,9 @@ def _pictures(
         return [], {}
     marks: dict[str, dict[int, str]] = {name: badges(thing.changes, name) for name in "ab"}
     if side == "both":
-        only_a = {place: mark for place, mark in marks["a"].items() if plain_mark(mark) == "removed"}
+        only_a = {
+            place: mark for place, mark in marks["a"].items() if plain_mark(mark) == "removed"
+        }
         try:
             merged = merge(models[0], models[1], only_a, thing.tensors)
         except ModelError:  # no graph has the nodes of both: two pictures
@@ -113,15 +119,27 @@ def _notes(thing: ModelDiff, tensors: Sequence[Sequence[str]]) -> dict[str, str]
 def _changes_table(thing: ModelDiff, keys: Sequence[Sequence[str]]) -> str:
     rows = [_row(change) for change in thing.changes]
     title = f"{len(rows)} change{'s' * (len(rows) != 1)}"
-    return table_within(title, ("kind", "where", "in a", "in b", "change"), rows, _BYTES, keys=keys) if rows else ""
+    return (
+        table_within(title, ("kind", "where", "in a", "in b", "change"), rows, _BYTES, keys=keys)
+        if rows
+        else ""
+    )
 
 
 def _row(change: Change) -> tuple[str, ...]:
-    return change.kind, change.path, _names(change.a), _names(change.b), "; ".join(format_change(change))
+    return (
+        change.kind,
+        change.path,
+        _names(change.a),
+        _names(change.b),
+        "; ".join(format_change(change)),
+    )
 
 
 def _names(nodes: tuple[NodeAt, ...]) -> str:
-    names = [f"{node.op} '{node.name or next(filter(None, node.outputs), '')}'" for node in nodes[:4]]
+    names = [
+        f"{node.op} '{node.name or next(filter(None, node.outputs), '')}'" for node in nodes[:4]
+    ]
     return ", ".join(names) + (f" and {len(nodes) - 4} more" if len(nodes) > 4 else "")
 
 

@@ -42,19 +42,28 @@ def model_text(title: str, scope: Scope, wishes: Wishes) -> str:
         lines.append(f"  … {plural(len(nodes) - _HEAD - _TAIL, 'node')} more")
         lines += _rows(scope, nodes[-_TAIL:], wishes)
     lines = [line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…" for line in lines]
-    return "\n".join([*lines, *(sanitize(remark, 300).replace("\n", " ") for remark in scope.facts.remarks[:2])])
+    return "\n".join(
+        [*lines, *(sanitize(remark, 300).replace("\n", " ") for remark in scope.facts.remarks[:2])]
+    )
 
 
 def _ends(scope: Scope, names: Sequence[str]) -> str:
     kinds = [(sanitize(name, 40), scope.facts.type_of(scope.container, name)) for name in names[:8]]
     ends = [f"{name}: {kind}" if kind else name for name, kind in kinds]
-    return ", ".join([*ends, f"… {len(names) - 8} more"] if len(names) > 8 else ends).replace("\n", " ")
+    return ", ".join([*ends, f"… {len(names) - 8} more"] if len(names) > 8 else ends).replace(
+        "\n", " "
+    )
 
 
 def _rows(scope: Scope, nodes: Sequence[NodeProto], wishes: Wishes) -> list[str]:
     rows = [_row(scope, node, wishes).replace("\n", " ") for node in nodes]
     column = max((len(row) for row in rows if len(row) <= _TYPE_COLUMN), default=0)
-    types = [", ".join(filter(None, (scope.facts.type_of(scope.container, name) for name in node.output))) for node in nodes]
+    types = [
+        ", ".join(
+            filter(None, (scope.facts.type_of(scope.container, name) for name in node.output))
+        )
+        for node in nodes
+    ]
     return [f"{row:<{column}}  {kind}".rstrip() for row, kind in zip(rows, types, strict=True)]
 
 

@@ -98,11 +98,16 @@ def view_model(
         raise InputError("show, most", expected="1 or more", got=sanitize(most))
     proto = as_proto(model)
     facts = Facts(proto)
-    scopes = _scopes(facts)  # before any id is used: protobuf makes new objects for nodes that nothing references
+    scopes = _scopes(
+        facts
+    )  # before any id is used: protobuf makes new objects for nodes that nothing references
     open = open if isinstance(open, bool) else list(open)
     by_name = _by_name(scopes.values()) if colours or marks or open else {}
     wishes = Wishes(
-        {id(node): float(number) for node, number in _select(proto, by_name, colours or {}, "colours")},
+        {
+            id(node): float(number)
+            for node, number in _select(proto, by_name, colours or {}, "colours")
+        },
         {id(node): mark for node, mark in _select(proto, by_name, marks or {}, "marks")},
         len(proto.graph.node) <= _NAMES_UP_TO if names is None else names,
         shapes,
@@ -120,15 +125,37 @@ def view_model(
     room -= len(script()) + 2_000
     parts = list(painter.html(title, folded, room * 2 // 3 if folded else room))
     body = join([script(), *parts], room + len(script()))
-    return View(proto, title, model_text(title, main, wishes), body, painter.draw, canvas=_canvas(proto, scopes, wishes, scale))
+    return View(
+        proto,
+        title,
+        model_text(title, main, wishes),
+        body,
+        painter.draw,
+        canvas=_canvas(proto, scopes, wishes, scale),
+    )
 
 
-def _canvas(proto: ModelProto, scopes: Mapping[int, Scope], wishes: Wishes, scale: Scale | None) -> Canvas:
+def _canvas(
+    proto: ModelProto, scopes: Mapping[int, Scope], wishes: Wishes, scale: Scale | None
+) -> Canvas:
     nodes = []
     for node in (node for scope in scopes.values() for node in scope.nodes):
         value, mark = wishes.values.get(id(node)), wishes.marks.get(id(node), "")
-        about = [mark, *(f"{name}: {wishes.notes[name].strip()}" for name in node.output if name in wishes.notes)]
-        colour = scale.colour(value) if scale and value is not None else mark_colour(mark) if mark else ""
+        about = [
+            mark,
+            *(
+                f"{name}: {wishes.notes[name].strip()}"
+                for name in node.output
+                if name in wishes.notes
+            ),
+        ]
+        colour = (
+            scale.colour(value)
+            if scale and value is not None
+            else mark_colour(mark)
+            if mark
+            else ""
+        )
         if colour or any(about):
             nodes.append((node, colour, text_lines(filter(None, about))))
     return Canvas(proto, tuple(nodes), scale, wishes.legend)
@@ -151,7 +178,10 @@ def _by_name(scopes: Iterable[Scope]) -> dict[str, NodeProto]:
 
 
 def _select(
-    proto: ModelProto, by_name: Mapping[str, NodeProto], values: Mapping[int | str, _Value], option: str
+    proto: ModelProto,
+    by_name: Mapping[str, NodeProto],
+    values: Mapping[int | str, _Value],
+    option: str,
 ) -> Iterator[tuple[NodeProto, _Value]]:
     for key, value in values.items():
         if isinstance(key, str):
@@ -167,10 +197,14 @@ def _select(
 
 def _unknown_node(option: str, name: str, known: Iterable[str]) -> ModelError:
     near = sanitize(suggest(name, list(known)[:5_000]))
-    return ModelError(f"show, {option}", expected="the name of an output or node", got=sanitize(name), next=near)
+    return ModelError(
+        f"show, {option}", expected="the name of an output or node", got=sanitize(name), next=near
+    )
 
 
-def _opened(facts: Facts, by_name: Mapping[str, NodeProto], open: Iterable[str] | bool) -> set[int] | None:
+def _opened(
+    facts: Facts, by_name: Mapping[str, NodeProto], open: Iterable[str] | bool
+) -> set[int] | None:
     """The ids of the bodies and functions to open; None for all."""
     if isinstance(open, bool):
         return None if open else set()
@@ -199,7 +233,9 @@ def _scopes(facts: Facts) -> dict[int, Scope]:
     return scopes
 
 
-def _graphs(scopes: Mapping[int, Scope], main: Scope, wishes: Wishes, opened: set[int] | None) -> dict[int, Graph]:
+def _graphs(
+    scopes: Mapping[int, Scope], main: Scope, wishes: Wishes, opened: set[int] | None
+) -> dict[int, Graph]:
     """The boxes of a scope and of all that is opened in it, inner scopes first, in a loop, so that deep nests need no stack."""
     graphs: dict[int, Graph] = {}
     sizes: dict[int, int] = {}
@@ -212,18 +248,28 @@ def _graphs(scopes: Mapping[int, Scope], main: Scope, wishes: Wishes, opened: se
         to_open = [(title, body) for title, body in held if opened is None or id(body) in opened]
         if own not in entered:
             entered.add(own)
-            inner = {id(body) for _, body in to_open} - entered  # a function that calls itself stays folded inside itself
+            inner = {
+                id(body) for _, body in to_open
+            } - entered  # a function that calls itself stays folded inside itself
             stack += [scopes[id(body)] for _, body in to_open if id(body) in inner]
             continue
         stack.pop()
         if own in graphs:
             continue
         size = len(scope.nodes) + sum(sizes.get(id(body), 0) for _, body in to_open)
-        inside = {id(body): (title, graphs[id(body)]) for title, body in to_open if id(body) in graphs and id(body) != own}
+        inside = {
+            id(body): (title, graphs[id(body)])
+            for title, body in to_open
+            if id(body) in graphs and id(body) != own
+        }
         if size > _MOST_INSIDE and inside:
-            scope.facts.remarks.append(f"a graph of more than {_MOST_INSIDE:,} boxes inside others stays folded")
+            scope.facts.remarks.append(
+                f"a graph of more than {_MOST_INSIDE:,} boxes inside others stays folded"
+            )
             inside, size = {}, len(scope.nodes)
-        titled = {key: Graph(graph.boxes, graph.lines, title) for key, (title, graph) in inside.items()}
+        titled = {
+            key: Graph(graph.boxes, graph.lines, title) for key, (title, graph) in inside.items()
+        }
         graphs[own], sizes[own] = graph_of(scope, wishes, titled), size
     return graphs
 
@@ -233,11 +279,16 @@ def _folded(scopes: Mapping[int, Scope], graphs: Mapping[int, Graph]) -> list[tu
     folded: dict[int, tuple[str, Scope]] = {}
     for scope in scopes.values():
         for node in scope.nodes:
-            for what, body in scope.facts.held(node) if node.attribute or scope.facts.functions else ():
+            for what, body in (
+                scope.facts.held(node) if node.attribute or scope.facts.functions else ()
+            ):
                 if id(body) not in graphs and id(body) not in folded:
                     holder = f"{title_of(node)} '{sanitize(node.name or first_output(node), 60)}', "
                     where = "" if isinstance(body, FunctionProto) else holder
-                    folded[id(body)] = f"{where}{what}: {plural(len(body.node), 'node')}", scopes[id(body)]
+                    folded[id(body)] = (
+                        f"{where}{what}: {plural(len(body.node), 'node')}",
+                        scopes[id(body)],
+                    )
     return list(folded.values())
 
 
@@ -247,8 +298,16 @@ def _folded(scopes: Mapping[int, Scope], graphs: Mapping[int, Graph]) -> list[tu
 class _Painter:
     """Draws a model's main graph and its folded bodies with the same colours."""
 
-    def __init__(self, scope: Scope, graph: Graph, wishes: Wishes, scale: Scale | None, most: int) -> None:
-        self._graph, self._wishes, self._scale, self._legend, self._most = graph, wishes, scale, wishes.legend, most
+    def __init__(
+        self, scope: Scope, graph: Graph, wishes: Wishes, scale: Scale | None, most: int
+    ) -> None:
+        self._graph, self._wishes, self._scale, self._legend, self._most = (
+            graph,
+            wishes,
+            scale,
+            wishes.legend,
+            most,
+        )
         self._remarks = scope.facts.remarks
         indices = {id(node): len(scope.inputs) + number for number, node in enumerate(scope.nodes)}
         values = {key: value for key, value in wishes.values.items() if key in indices}
@@ -257,25 +316,42 @@ class _Painter:
 
     def draw(self) -> Drawing:
         """The main graph, as large as the caller allows."""
-        return draw(self._graph.part(self._most, self._focus), scale=self._scale, legend_title=self._legend)
+        return draw(
+            self._graph.part(self._most, self._focus), scale=self._scale, legend_title=self._legend
+        )
 
     def html(self, title: str, folded: list[tuple[str, Scope]], room: int) -> Iterator[str]:
         """The main graph in at most ``room`` bytes, remarks, and the folded bodies and functions."""
         part = self._graph.part(self._most, self._focus)
         answers = min(MOST_ANSWERS, _ANSWER_BYTES * len(part.boxes), room // 4)
-        picture = self._draw_within(part, (room - answers - 4_000) * 3 // 4, self._focus)  # Base64 is a third longer
+        picture = self._draw_within(
+            part, (room - answers - 4_000) * 3 // 4, self._focus
+        )  # Base64 is a third longer
         scale, count = self._scale, len(self._graph.boxes)
-        colours = f". Colours: {self._legend or 'a number'} from {scale.low:.3g} to {scale.high:.3g}" if scale else ""
+        colours = (
+            f". Colours: {self._legend or 'a number'} from {scale.low:.3g} to {scale.high:.3g}"
+            if scale
+            else ""
+        )
         yield _image(picture, title + colours)
         if count > picture.count:
-            save = f"most={count} and save('….svg') write" if count > self._most else "save('….svg') writes"
+            save = (
+                f"most={count} and save('….svg') write"
+                if count > self._most
+                else "save('….svg') writes"
+            )
             left_out = f"{count - picture.count:,} of {count:,} boxes are left out, to keep this output small"
             yield note(f"{left_out}; {save} all")
         yield from (note(remark) for remark in self._remarks[:3])
         for name, scope in folded[:_MOST_BODIES]:
-            yield details(name, _image(self._draw_within(graph_of(scope, self._wishes, {}), _BODY_BYTES), name))
+            yield details(
+                name,
+                _image(self._draw_within(graph_of(scope, self._wishes, {}), _BODY_BYTES), name),
+            )
         if len(folded) > _MOST_BODIES:
-            yield note(f"{len(folded) - _MOST_BODIES} more bodies and functions: open=[name] shows them")
+            yield note(
+                f"{len(folded) - _MOST_BODIES} more bodies and functions: open=[name] shows them"
+            )
 
     def _draw_within(self, graph: Graph, most: int, focus: int = 0) -> Picture:
         return draw_within(graph, most, scale=self._scale, legend_title=self._legend, around=focus)
@@ -289,8 +365,11 @@ def _image(picture: Picture, alt: str) -> str:
 def _title(proto: ModelProto, main: Scope) -> str:
     name = f"model '{sanitize(proto.graph.name, 60)}'" if proto.graph.name else "model"
     opsets = ", ".join(
-        f"{sanitize(x.domain, 40)} {x.version}" if x.domain else f"opset {x.version}" for x in proto.opset_import[:6]
+        f"{sanitize(x.domain, 40)} {x.version}" if x.domain else f"opset {x.version}"
+        for x in proto.opset_import[:6]
     )
     ends = f"{plural(len(main.inputs), 'input')}, {plural(len(main.outputs), 'output')}"
     functions = f", {plural(len(proto.functions), 'function')}" if proto.functions else ""
-    return f"{name}: {plural(len(proto.graph.node), 'node')}, {ends}{functions}, {opsets}".replace("\n", " ")
+    return f"{name}: {plural(len(proto.graph.node), 'node')}, {ends}{functions}, {opsets}".replace(
+        "\n", " "
+    )

@@ -26,7 +26,11 @@ _DIGEST = "font-family:monospace;font-size:smaller;overflow-wrap:anywhere"
 
 def view_version(thing: Version) -> View:
     """A version: its schema, when it was defined, and its source with line numbers."""
-    facts = [("schema", str(thing.schema)), ("defined", _time(thing)), ("from opset", str(thing.opset))]
+    facts = [
+        ("schema", str(thing.schema)),
+        ("defined", _time(thing)),
+        ("from opset", str(thing.opset)),
+    ]
     if thing.restored is not None:
         facts.append(("restores", f"version {thing.restored}"))
     if thing.schema.doc:
@@ -43,7 +47,10 @@ def view_op(thing: Op) -> View:
     """An op: its current version, and the earlier ones folded."""
     current = view_version(thing.current)
     earlier = [version for version in reversed(thing.versions) if version is not thing.current]
-    folded = [details(f"{version}, {_time(version)}", view_version(version).body) for version in earlier[:_MOST_VERSIONS]]
+    folded = [
+        details(f"{version}, {_time(version)}", view_version(version).body)
+        for version in earlier[:_MOST_VERSIONS]
+    ]
     if len(earlier) > _MOST_VERSIONS:
         folded.append(note(f"and {len(earlier) - _MOST_VERSIONS} older versions"))
     count = f"\n{len(earlier)} earlier version{'s' * (len(earlier) != 1)}" if earlier else ""
@@ -53,12 +60,19 @@ def view_op(thing: Op) -> View:
 def view_registry(thing: Registry) -> View:
     """The registry: a line for each op, and their sources folded."""
     ops = list(thing)
-    rows = [(op.name, str(op.current.number), str(op.current.schema), _time(op.current)) for op in ops]
-    table = Table(("op", "version", "schema", "defined"), rows, "no op is defined. Try: %%pyop in a cell")
+    rows = [
+        (op.name, str(op.current.number), str(op.current.schema), _time(op.current)) for op in ops
+    ]
+    table = Table(
+        ("op", "version", "schema", "defined"), rows, "no op is defined. Try: %%pyop in a cell"
+    )
     parts = [Table(table.head, rows[:_MOST_OPS], table.otherwise)._repr_html_()]
     if len(rows) > _MOST_OPS:
         parts.append(note(f"and {len(rows) - _MOST_OPS} more ops"))
-    parts += [details(f"source of {op.name}", _source_html(op.current.source)) for op in ops[:_MOST_SOURCES]]
+    parts += [
+        details(f"source of {op.name}", _source_html(op.current.source))
+        for op in ops[:_MOST_SOURCES]
+    ]
     return View(thing, f"{len(ops)} op{'s' * (len(ops) != 1)}", repr(table), join(parts))
 
 
@@ -71,7 +85,9 @@ def view_loaded(thing: Loaded) -> View:
             f'<div style="{_DIGEST}">{op.digest}</div></summary><pre style="{_UNTRUSTED}">{html.escape(text)}</pre></details>'
         )
     parts.append(f"<div>{html.escape(thing.next)}</div>")
-    return View(thing, thing.head, repr(thing), f"<div>{''.join(parts)}</div>")  # whole: how to run them must not be cut
+    return View(
+        thing, thing.head, repr(thing), f"<div>{''.join(parts)}</div>"
+    )  # whole: how to run them must not be cut
 
 
 def _with_numbers(text: str) -> str:

@@ -21,7 +21,11 @@ from pyopnb.runtime.trace.summary import Summary
 
 __all__ = ["Look", "Picture", "looks_like_photographs", "picture_of", "squeeze", "to_native"]
 
-_SIDE, _SHEET, _WIDEST = 256, 448, 960  # pixels of a picture, of slices side by side, and of these where ``size`` is asked for
+_SIDE, _SHEET, _WIDEST = (
+    256,
+    448,
+    960,
+)  # pixels of a picture, of slices side by side, and of these where ``size`` is asked for
 _FEWEST, _MOST_SLICES = 16, 64
 _SMALLEST_PHOTOGRAPH = 8  # pixels along each side
 _MOST_RINGS = 3
@@ -42,7 +46,9 @@ class Look:
     def __post_init__(self) -> None:
         if self.pool not in (None, "mean", "nearest", "largest"):
             raise _refusal("pool", '"mean", "nearest" or "largest"', self.pool)
-        if self.size is not None and (not isinstance(self.size, (int, np.integer)) or not 1 <= self.size <= 4096):
+        if self.size is not None and (
+            not isinstance(self.size, (int, np.integer)) or not 1 <= self.size <= 4096
+        ):
             raise _refusal("size", "pixels of the longer side, 1 to 4096", self.size)
         if self.limits is not None:
             try:
@@ -139,7 +145,9 @@ def to_native(block: np.ndarray) -> np.ndarray:
     return block.astype(np.int8) if block.dtype.isbuiltin == 2 or block.dtype == bool else block
 
 
-def picture_of(value: np.ndarray, summary: Summary, look: Look, most_bytes: int, name: str = "") -> Picture:
+def picture_of(
+    value: np.ndarray, summary: Summary, look: Look, most_bytes: int, name: str = ""
+) -> Picture:
     """The picture of an array, in as many cells as fit into so many bytes of a page.
 
     Parameters
@@ -160,13 +168,26 @@ def picture_of(value: np.ndarray, summary: Summary, look: Look, most_bytes: int,
         The array has no numbers, or is asked to be a photograph and cannot be one.
     """
     if summary.kind != "number" or not summary.count:
-        raise InputError("show", expected="an array of numbers that is not empty", got=str(summary.type or summary.kind))
-    title = f"{name + ': ' if name else ''}{'|x|, ' if value.dtype.kind == 'c' else ''}{summary.type}"
+        raise InputError(
+            "show",
+            expected="an array of numbers that is not empty",
+            got=str(summary.type or summary.kind),
+        )
+    title = (
+        f"{name + ': ' if name else ''}{'|x|, ' if value.dtype.kind == 'c' else ''}{summary.type}"
+    )
     axis = _channel_axis(value)
     if look.rgb and axis is None:
         expected = "3 or 4 channels as the last axis, or before the last two"
-        raise InputError("show, rgb", expected=expected, got=str(summary.type), next="rgb=False, or np.stack([…], axis=-1)")
-    if axis is not None and (looks_like_photographs(value, summary) if look.rgb is None else look.rgb):
+        raise InputError(
+            "show, rgb",
+            expected=expected,
+            got=str(summary.type),
+            next="rgb=False, or np.stack([…], axis=-1)",
+        )
+    if axis is not None and (
+        looks_like_photographs(value, summary) if look.rgb is None else look.rgb
+    ):
         return _photographs(value, axis, summary, look, title, most_bytes)
     if look.rgb is False and axis == -1:
         value = np.moveaxis(value, -1, -3)
@@ -196,7 +217,9 @@ class _Sheet:
             size = sum(len(one.png) for one in cells) * _ENCODED
             if size <= most_bytes or rows * columns == 1:
                 return picture
-            share = min(share, rows / self.height, columns / self.width) * min(0.9, 0.97 * math.sqrt(most_bytes / size))
+            share = min(share, rows / self.height, columns / self.width) * min(
+                0.9, 0.97 * math.sqrt(most_bytes / size)
+            )
 
     def caption(self, rows: int, columns: int, what: str, cell: str, pooled: str) -> str:
         """How the picture differs from all elements in their own proportions."""
@@ -231,7 +254,10 @@ class _HeatMaps:
         self._stack = stack = stack.reshape((1,) * (3 - stack.ndim) + stack.shape)
         rows, columns = stack.shape[-2:]
         self._sheet = _sheet_of((rows, columns), math.prod(stack.shape[:-2]), look.size)
-        self._indices = [np.unravel_index(at, stack.shape[:-2]) for at in _select_slices(stack, self._sheet.drawn)]
+        self._indices = [
+            np.unravel_index(at, stack.shape[:-2])
+            for at in _select_slices(stack, self._sheet.drawn)
+        ]
         # The mean of two ids would be another id.
         ids = value.dtype.kind in "iu" and value.dtype.itemsize >= 4
         self._pooling: Pooling = look.pool or ("nearest" if ids else "mean")
@@ -240,13 +266,19 @@ class _HeatMaps:
         return self._sheet.fit(most_bytes, self._of_cells)
 
     def _of_cells(self, rows: int, columns: int) -> Picture:
-        matrices = [pool(self._stack[at], rows, columns, self._pooling, to_native) for at in self._indices]
+        matrices = [
+            pool(self._stack[at], rows, columns, self._pooling, to_native) for at in self._indices
+        ]
         if self._pooling == "nearest" and self._summary.has_nonfinite:  # which is never left out
             for at, matrix in zip(self._indices, matrices, strict=True):
                 largest = pool(self._stack[at], rows, columns, "largest", to_native)
                 np.copyto(matrix, largest, where=~np.isfinite(largest))
         is_bool = self._value.dtype == bool
-        words = {"mean": "the share of True in" if is_bool else "the mean of", "nearest": "one of", "largest": "the largest of"}
+        words = {
+            "mean": "the share of True in" if is_bool else "the mean of",
+            "nearest": "one of",
+            "largest": "the largest of",
+        }
         caption = self._sheet.caption(rows, columns, "slices", "cell", words[self._pooling])
         if is_bool and self._look.limits is None:
             negative = [-matrix for matrix in matrices]  # True is blue
@@ -257,10 +289,21 @@ class _HeatMaps:
         caption = f"Ringed: {', '.join(ringed)}. {caption}".strip() if ringed else caption
         return self._picture(matrices, self._scale(end), caption, marks=marks)
 
-    def _picture(self, matrices: Sequence[np.ndarray], scale: Scale, caption: str, **options: Any) -> Picture:
+    def _picture(
+        self, matrices: Sequence[np.ndarray], scale: Scale, caption: str, **options: Any
+    ) -> Picture:
         names = [",".join(map(str, index)) for index in self._indices]
         sheet = self._sheet
-        return Picture(matrices, names, scale, self._title, caption, (sheet.width, sheet.height), sheet.in_row, **options)
+        return Picture(
+            matrices,
+            names,
+            scale,
+            self._title,
+            caption,
+            (sheet.width, sheet.height),
+            sheet.in_row,
+            **options,
+        )
 
     # ---- colours
 
@@ -280,7 +323,11 @@ class _HeatMaps:
     @property
     def _is_light(self) -> bool:
         """Whether no number is negative, so that they look like light."""
-        return self._summary.least is not None and self._summary.least >= 0 and self._value.dtype.kind != "c"
+        return (
+            self._summary.least is not None
+            and self._summary.least >= 0
+            and self._value.dtype.kind != "c"
+        )
 
     def _scale(self, end: float) -> Scale:
         if self._look.limits is not None:
@@ -290,10 +337,14 @@ class _HeatMaps:
             return Scale(0.0, end)
         least = float(self._summary.least or 0)
         return (
-            Scale(least if least > end / 2 else 0.0, end, kind="grey") if self._is_light else Scale(-end, end, kind="diverging")
+            Scale(least if least > end / 2 else 0.0, end, kind="grey")
+            if self._is_light
+            else Scale(-end, end, kind="diverging")
         )
 
-    def _marks(self, matrices: Sequence[np.ndarray], is_outlier: bool) -> tuple[list[tuple[int, float, float]], list[str]]:
+    def _marks(
+        self, matrices: Sequence[np.ndarray], is_outlier: bool
+    ) -> tuple[list[tuple[int, float, float]], list[str]]:
         """Rings around a few cells that are easily missed, and what they are."""
         marks = [
             (k, row + 0.5, column + 0.5)
@@ -310,7 +361,10 @@ class _HeatMaps:
 
     def _farthest(self, shape: tuple[int, ...]) -> tuple[int, float, float]:
         """Where among the cells the number is that is farthest from 0."""
-        far = [np.abs(pool(self._stack[at], shape[0], shape[1], "largest", to_native)) for at in self._indices]
+        far = [
+            np.abs(pool(self._stack[at], shape[0], shape[1], "largest", to_native))
+            for at in self._indices
+        ]
         far = [np.where(np.isfinite(one), one, 0) for one in far]
         first = int(np.argmax([one.max() for one in far]))
         row, column = np.unravel_index(int(far[first].argmax()), shape)
@@ -335,7 +389,9 @@ def _select_slices(stack: np.ndarray, most: int) -> list[int]:
     """The first slices of a stack, and that with the largest number, found by bisection into 256 groups."""
     count = math.prod(stack.shape[:-2])
     first = list(range(min(count, most)))
-    if count <= most or not stack.flags.c_contiguous:  # finding it in another memory order would take a copy
+    if (
+        count <= most or not stack.flags.c_contiguous
+    ):  # finding it in another memory order would take a copy
         return first
     flat, at = stack.reshape(count, -1), 0
     while flat.shape[0] > 1:
@@ -373,7 +429,9 @@ def looks_like_photographs(value: np.ndarray, summary: Summary) -> bool:
     return bool(128 <= summary.greatest <= 255 and not (_sample(value) % 1).any())
 
 
-def _photographs(value: np.ndarray, axis: int, summary: Summary, look: Look, title: str, most_bytes: int) -> Picture:
+def _photographs(
+    value: np.ndarray, axis: int, summary: Summary, look: Look, title: str, most_bytes: int
+) -> Picture:
     last = np.moveaxis(value, axis, -1)
     leading = [size for size in last.shape[:-3] if size != 1]
     stack = last.reshape(*leading, *last.shape[-3:])
@@ -390,11 +448,16 @@ def _photographs(value: np.ndarray, axis: int, summary: Summary, look: Look, tit
     def make(rows: int, columns: int) -> Picture:
         pictures = []
         for index in indices:
-            planes = [pool(stack[index][..., channel], rows, columns, pooling, to_native) for channel in range(channels)]
+            planes = [
+                pool(stack[index][..., channel], rows, columns, pooling, to_native)
+                for channel in range(channels)
+            ]
             pictures.append(_pixels(np.stack(planes, axis=-1), low, high))
         names = [",".join(map(str, index)) for index in indices]
         caption = words + sheet.caption(rows, columns, "pictures", "pixel", pooled)
-        return Picture(pictures, names, None, title, caption.strip(), (sheet.width, sheet.height), sheet.in_row)
+        return Picture(
+            pictures, names, None, title, caption.strip(), (sheet.width, sheet.height), sheet.in_row
+        )
 
     return sheet.fit(most_bytes, make)
 

@@ -55,7 +55,10 @@ def figure(thing: Any) -> Any:
     """
     expected = "a model, a diff, a trace, a result or an array"
     raise InputError(
-        "plot", expected=expected, got=sanitize(type(thing).__name__), next='save("….svg"), where there is a picture'
+        "plot",
+        expected=expected,
+        got=sanitize(type(thing).__name__),
+        next='save("….svg"), where there is a picture',
     )
 
 
@@ -90,7 +93,9 @@ def figure_png(drawing: Drawing) -> bytes:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     width, height = figure.get_size_inches()
-    figure.dpi = min(float(_DPI), _LONGEST_SIDE / max(width, height), math.sqrt(_MOST_PIXELS / (width * height)))
+    figure.dpi = min(
+        float(_DPI), _LONGEST_SIDE / max(width, height), math.sqrt(_MOST_PIXELS / (width * height))
+    )
     canvas: Any = FigureCanvasAgg(figure)
     canvas.draw()
     return png(np.asarray(canvas.buffer_rgba()), flat=True)
@@ -104,7 +109,9 @@ def _(thing: Diff) -> Any:
     part = thing.worst
     charts = charts_of(part)
     if not charts:
-        raise InputError("plot", expected="numbers that differ", got=thing.verdict, next="print(diff)")
+        raise InputError(
+            "plot", expected="numbers that differ", got=thing.verdict, next="print(diff)"
+        )
     return _figure_of(page(charts, f"{part.name}: {thing.verdict}"))
 
 
@@ -122,7 +129,9 @@ def _(thing: Result) -> Any:
         if isinstance(value, np.ndarray) and value.dtype.kind not in "OUT" and value.size
     ]
     if not charts:
-        raise InputError("plot", expected="outputs that are numbers", got="none", next="print(result)")
+        raise InputError(
+            "plot", expected="outputs that are numbers", got="none", next="print(result)"
+        )
     return _figure_of(page(charts, "result"))
 
 
@@ -148,7 +157,9 @@ def _escape(text: str, longest: int = 120) -> str:
 def _(thing: TraceDiff) -> Any:
     steps = thing.steps[:_MOST_STEPS]
     if not steps:
-        raise InputError("plot", expected="nodes that were compared", got="none", next="print(diff)")
+        raise InputError(
+            "plot", expected="nodes that were compared", got="none", next="print(diff)"
+        )
     figure, axes = _new_figure(max(6.0, min(16.0, 0.12 * len(steps) + 3)), 3.8)
     accumulated = [_positive(step.accumulated) for step in steps]
     isolated = [_positive(step.isolated) for step in steps]
@@ -160,7 +171,12 @@ def _(thing: TraceDiff) -> Any:
     if not all(map(math.isnan, accumulated)):
         axes.set_yscale("log")
     if len(steps) <= _MOST_NODES:
-        axes.set_xticks(range(len(steps)), [_escape(step.name, 24) for step in steps], rotation=90, fontsize="x-small")
+        axes.set_xticks(
+            range(len(steps)),
+            [_escape(step.name, 24) for step in steps],
+            rotation=90,
+            fontsize="x-small",
+        )
     sides = thing.a if thing.a == thing.b else f"{thing.a} against {thing.b}"
     axes.set_title(_escape(f"{thing.verdict}, {sides}"), fontsize="small")
     axes.set(ylabel="largest |a-b|", xlabel="nodes in order")
@@ -176,7 +192,12 @@ def _positive(error: float | None) -> float:
 @figure.register
 def _(thing: Trace) -> Any:
     if not thing.times:
-        raise InputError("plot", expected="a trace with times", got="no times", next="session.trace(…, times=True)")
+        raise InputError(
+            "plot",
+            expected="a trace with times",
+            got="no times",
+            next="session.trace(…, times=True)",
+        )
     slowest = sorted(thing.times.values(), key=lambda time: -time.total)[:_MOST_NODES]
     figure, axes = _new_figure(7, 0.9 + 0.22 * len(slowest))
     positions = range(len(slowest))
@@ -184,7 +205,11 @@ def _(thing: Trace) -> Any:
     rest = [max(0.0, time.total - inside) for time, inside in zip(slowest, python, strict=True)]
     axes.barh(positions, python, color="#6a5acd", label="in Python")
     axes.barh(positions, rest, left=python, color="#9aa5b1", label="in ONNX Runtime")
-    axes.set_yticks(positions, [_escape(f"{time.node} ({time.op_type})", 40) for time in slowest], fontsize="small")
+    axes.set_yticks(
+        positions,
+        [_escape(f"{time.node} ({time.op_type})", 40) for time in slowest],
+        fontsize="small",
+    )
     axes.invert_yaxis()
     axes.set(xlabel=f"µs; {thing.times}", title=_escape(thing.runtime))
     axes.legend(fontsize="small")

@@ -47,13 +47,25 @@ def view_profile(thing: Profile, *, by: str = "time", **options: Any) -> View:
     """
     if by not in _COLOURS:
         next_ = closest(str(by), _COLOURS) or "time"
-        raise InputError("show, by", expected=" or ".join(_COLOURS), got=sanitize(by), next=f'by="{next_}"')
-    head = [paragraph(f"<b>{escape(thing.title())}</b><br>{escape(thing.headline(), 400)}"), *map(note, thing.remarks)]
+        raise InputError(
+            "show, by", expected=" or ".join(_COLOURS), got=sanitize(by), next=f'by="{next_}"'
+        )
+    head = [
+        paragraph(f"<b>{escape(thing.title())}</b><br>{escape(thing.headline(), 400)}"),
+        *map(note, thing.remarks),
+    ]
     tables = list(_tables(thing))
     legend = "median µs" if by == "time" else "median µs in Python"
     wanted = {"colours": _colours(thing, by), "legend": legend, "notes": _notes(thing)}
     picture = graph_within(thing.model, {**wanted, **options}, head, tables)
-    return View(thing, thing.title(), repr(thing), join([*head, picture.body, *tables]), picture.draw, canvas=picture.canvas)
+    return View(
+        thing,
+        thing.title(),
+        repr(thing),
+        join([*head, picture.body, *tables]),
+        picture.draw,
+        canvas=picture.canvas,
+    )
 
 
 def view_profile_diff(thing: ProfileDiff) -> View:
@@ -64,21 +76,35 @@ def view_profile_diff(thing: ProfileDiff) -> View:
     View
     """
     head = ("", "node", "op", "a: median µs (middle half)", "b", "b / a", "µs more")
-    parts = [headline_html(thing), table_within(f"{len(thing.nodes):,} nodes", head, thing.rows(), _BYTES, open=True)]
+    parts = [
+        headline_html(thing),
+        table_within(f"{len(thing.nodes):,} nodes", head, thing.rows(), _BYTES, open=True),
+    ]
     about = "slower, faster: the middle halves of the runs do not overlap, and the medians are over 1 µs apart"
-    return View(thing, f"diff of two profiles: {thing.verdict}", str(thing), join([*parts, note(about)]))
+    return View(
+        thing, f"diff of two profiles: {thing.verdict}", str(thing), join([*parts, note(about)])
+    )
 
 
 def _main(thing: Profile) -> dict[str, NodeProfile]:
     """The profile of each node of the main graph, by its first output."""
     firsts = {first_output(node) for node in thing.model.graph.node}
-    return {name: node for node in thing.nodes if not node.inside for name in node.outputs if name in firsts}
+    return {
+        name: node
+        for node in thing.nodes
+        if not node.inside
+        for name in node.outputs
+        if name in firsts
+    }
 
 
 def _colours(thing: Profile, by: str) -> dict[str, float]:
     if by == "time":
         return {name: node.total.median for name, node in _main(thing).items()}
-    return {name: 0.0 if node.python is None else node.python.median for name, node in _main(thing).items()}
+    return {
+        name: 0.0 if node.python is None else node.python.median
+        for name, node in _main(thing).items()
+    }
 
 
 def _notes(thing: Profile) -> dict[str, str]:
@@ -91,7 +117,9 @@ def _notes(thing: Profile) -> dict[str, str]:
 
 def _tables(thing: Profile) -> Iterator[str]:
     title = f"{len(thing.nodes):,} nodes" if len(thing.nodes) != 1 else "1 node"
-    yield details(title, thing.table(_ROWS)._repr_html_() + note(" ".join(_about(thing))), open=True)
+    yield details(
+        title, thing.table(_ROWS)._repr_html_() + note(" ".join(_about(thing))), open=True
+    )
     rows = [
         (
             sanitize(row.op_type, 60),
@@ -105,9 +133,14 @@ def _tables(thing: Profile) -> Iterator[str]:
     ]
     head = ("op", "nodes", "calls", "median µs", "middle half", "share")
     about = (
-        note("A node with bodies counts here without the nodes in them.") if any(node.inside for node in thing.nodes) else ""
+        note("A node with bodies counts here without the nodes in them.")
+        if any(node.inside for node in thing.nodes)
+        else ""
     )
-    yield details(f"{len(rows):,} op type{'s' * (len(rows) != 1)}", Table(head, rows[:_ROWS])._repr_html_() + about)
+    yield details(
+        f"{len(rows):,} op type{'s' * (len(rows) != 1)}",
+        Table(head, rows[:_ROWS])._repr_html_() + about,
+    )
 
 
 def _about(thing: Profile) -> Iterator[str]:

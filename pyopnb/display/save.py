@@ -34,7 +34,9 @@ def write(view: View, path: str | os.PathLike[str]) -> None:
         A graph as ``.png`` needs matplotlib.
     """
     if not is_path(path) or not Path(path).name:
-        raise InputError("save, path", expected="a path", got=describe(path), next='"folder/file.html"')
+        raise InputError(
+            "save, path", expected="a path", got=describe(path), next='"folder/file.html"'
+        )
     path = Path(path)
     suffix = path.suffix.lower()
     formats = _formats(view)

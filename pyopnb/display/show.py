@@ -46,7 +46,9 @@ from pyopnb.runtime.trace.trace import Trace
 
 __all__ = ["html", "plot", "save", "show", "view"]
 
-_EXPECTED = "a model, session, trace, profile, result, array, diff, sweep, op version, op or the registry"
+_EXPECTED = (
+    "a model, session, trace, profile, result, array, diff, sweep, op version, op or the registry"
+)
 
 
 @hide_internal_frames
@@ -98,8 +100,13 @@ def show(thing: Any, **options: Any) -> View:
             raise
         known = _options(thing)
         expected = f"one of {', '.join(known)}" if known else "no options"
-        where, next_ = f"show, {sanitize(type(thing).__name__)}", suggest(match[1], known) if known else None
-        raise InputError(where, expected=expected, got=f"{sanitize(match[1])}=", next=next_) from None
+        where, next_ = (
+            f"show, {sanitize(type(thing).__name__)}",
+            suggest(match[1], known) if known else None,
+        )
+        raise InputError(
+            where, expected=expected, got=f"{sanitize(match[1])}=", next=next_
+        ) from None
 
 
 @singledispatch
@@ -108,7 +115,11 @@ def view(thing: Any, **options: Any) -> View:
     held, _ = held_model(thing)
     if held is not thing:
         return view_model(held, **options)
-    next_ = "onnx.helper.make_model(graph)" if isinstance(thing, GraphProto) else "pyopnb.show(np.asarray(…)) for numbers"
+    next_ = (
+        "onnx.helper.make_model(graph)"
+        if isinstance(thing, GraphProto)
+        else "pyopnb.show(np.asarray(…)) for numbers"
+    )
     raise InputError("show", expected=_EXPECTED, got=sanitize(type(thing).__name__), next=next_)
 
 
@@ -126,7 +137,9 @@ def _view_result(thing: Result, **options: Any) -> View:
 
 def _view_collection(thing: Any, **options: Any) -> View:
     named = thing.items() if isinstance(thing, dict) else enumerate(thing)
-    return view_arrays(thing, ((str(name), value) for name, value in named), f"{len(thing)} values", **options)
+    return view_arrays(
+        thing, ((str(name), value) for name, value in named), f"{len(thing)} values", **options
+    )
 
 
 _VIEWS: dict[type, Callable[..., View]] = {
@@ -160,8 +173,12 @@ def _options(thing: Any) -> list[str]:
     function = view.dispatch(type(thing))
     options = list(signature(function).parameters.values())
     if any(option.kind is option.VAR_KEYWORD for option in options):
-        options += signature(view_arrays if function in (_view_result, _view_collection) else view_model).parameters.values()
-    return list(dict.fromkeys(option.name for option in options if option.default is not option.empty))
+        options += signature(
+            view_arrays if function in (_view_result, _view_collection) else view_model
+        ).parameters.values()
+    return list(
+        dict.fromkeys(option.name for option in options if option.default is not option.empty)
+    )
 
 
 def html(thing: Any) -> str:

@@ -47,7 +47,9 @@ class SteadyColours:
         for name, value in result.items():
             if limits := _limits_of(value):
                 self.limits[name] = _wider(self.limits.get(name), limits)
-        return view_arrays(result, result.items(), f"{len(result)} outputs", limits=self.limits).body
+        return view_arrays(
+            result, result.items(), f"{len(result)} outputs", limits=self.limits
+        ).body
 
     def diff_html(self, diff: Diff) -> str:
         """The headline of a diff and a picture of its worst part, and nothing that opens or moves."""
@@ -55,12 +57,19 @@ class SteadyColours:
         largest = part.facts.largest if part.facts is not None else None
         if largest and math.isfinite(largest):
             self._errors[part.name] = _wider(self._errors.get(part.name), (0.0, float(largest)))
-        return join([headline_html(diff), part_picture(part, "difference", self._errors.get(part.name), most=1)])
+        return join(
+            [
+                headline_html(diff),
+                part_picture(part, "difference", self._errors.get(part.name), most=1),
+            ]
+        )
 
 
 def _limits_of(value: Any) -> _Limits | None:
     """The least and the largest number of an array, with 0 in the middle where there are negative ones."""
-    if not isinstance(value, np.ndarray) or Look(rgb=True).fitting(value).rgb:  # a photograph has limits of its own
+    if (
+        not isinstance(value, np.ndarray) or Look(rgb=True).fitting(value).rgb
+    ):  # a photograph has limits of its own
         return None
     try:
         summary = summary_of(value)

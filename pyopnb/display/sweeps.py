@@ -77,12 +77,21 @@ def _output(thing: Sweep, wanted: str | int | None) -> str | None:
         return names[wanted]
     if wanted is not None and wanted not in names:
         got = sanitize(repr(wanted))
-        raise InputError("show, output", expected="an output of the model", got=got, next=suggest(str(wanted), names))
+        raise InputError(
+            "show, output",
+            expected="an output of the model",
+            got=got,
+            next=suggest(str(wanted), names),
+        )
     return wanted or next((name for name in names if _is_number(results[0][name])), None)
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind not in "OUT" and value.size > 0
+    return (
+        isinstance(value, (np.ndarray, np.generic))
+        and value.dtype.kind not in "OUT"
+        and value.size > 0
+    )
 
 
 def _charts(thing: Sweep, name: str, look: Look) -> Iterator[Chart]:
@@ -106,23 +115,42 @@ def _sheet(thing: Sweep, good: Sequence[SweepRun], name: str, look: Look) -> Pic
         return None
     shape = squeeze(first).shape
     most = _MOST_PICTURES if len(shape) > 1 else _MOST_ROWS
-    chosen = [alike[k] for k in np.unique(np.linspace(0, len(alike) - 1, min(len(alike), most)).round().astype(int))]
+    chosen = [
+        alike[k]
+        for k in np.unique(
+            np.linspace(0, len(alike) - 1, min(len(alike), most)).round().astype(int)
+        )
+    ]
     # Of a stack the first slice, unless it is a photograph.
     arrays = [np.asarray(run.result[name]) for run in chosen]
-    is_photograph = look.rgb or (look.rgb is None and looks_like_photographs(first, summary_of(first)))
+    is_photograph = look.rgb or (
+        look.rgb is None and looks_like_photographs(first, summary_of(first))
+    )
     if not is_photograph:
-        arrays = [squeeze(one).reshape(-1, *shape[-2:])[0] if len(shape) > 2 else squeeze(one) for one in arrays]
+        arrays = [
+            squeeze(one).reshape(-1, *shape[-2:])[0] if len(shape) > 2 else squeeze(one)
+            for one in arrays
+        ]
     else:
-        arrays = [one.reshape(one.shape[-3:]) if one.ndim > 3 and math.prod(one.shape[:-3]) == 1 else one for one in arrays]
+        arrays = [
+            one.reshape(one.shape[-3:]) if one.ndim > 3 and math.prod(one.shape[:-3]) == 1 else one
+            for one in arrays
+        ]
     stack = np.stack(arrays)
     labels = [", ".join(thing.labels(run).values()) for run in chosen]
     if stack.ndim == 2:  # a row for each run
         picture = picture_of(stack, summary_of(stack), look, _SHEET_BYTES, name)
-        return replace(picture, caption=f"Rows from {labels[0]} to {labels[-1]}. {picture.caption}".strip())
-    picture = picture_of(stack, summary_of(stack), replace(look, rgb=is_photograph or False), _SHEET_BYTES, name)
+        return replace(
+            picture, caption=f"Rows from {labels[0]} to {labels[-1]}. {picture.caption}".strip()
+        )
+    picture = picture_of(
+        stack, summary_of(stack), replace(look, rgb=is_photograph or False), _SHEET_BYTES, name
+    )
     is_grid = len(thing.shape) == 2 and len(chosen) == len(thing) and 2 <= thing.shape[1] <= 8
     some = f"{len(chosen)} of {len(thing):,} runs. " if len(chosen) < len(thing) else ""
-    some += "" if is_photograph or len(shape) <= 2 else f"The first of {math.prod(shape[:-2])} slices. "
+    some += (
+        "" if is_photograph or len(shape) <= 2 else f"The first of {math.prod(shape[:-2])} slices. "
+    )
     varied = ", ".join(map(sanitize, thing.axes))
     return replace(
         picture,
@@ -153,10 +181,20 @@ def _plot(thing: Sweep, name: str) -> Chart | None:
     lines: dict[str, list[float]] = {}
     is_single = all(low == high or math.isnan(low) for low, _, high in rows)
     if count == 1 and not is_single:
-        lines = {word: [row[k] for row in rows] for k, word in ((2, "largest"), (1, "mean"), (0, "least"))}
+        lines = {
+            word: [row[k] for row in rows]
+            for k, word in ((2, "largest"), (1, "mean"), (0, "least"))
+        }
     else:
         for k in range(min(count, _MOST_LINES)):
-            label = ", ".join(f"{other} = {text}" for other, text in thing.labels(thing[k]).items() if other != first) or name
+            label = (
+                ", ".join(
+                    f"{other} = {text}"
+                    for other, text in thing.labels(thing[k]).items()
+                    if other != first
+                )
+                or name
+            )
             lines[label] = [rows[at * count + k][1] for at in range(len(values))]
     what = name if is_single else f"mean of {name}" if count > 1 else name
     return line_chart(x, lines, f"{what} against {first}", label=sanitize(first), names=names)

@@ -74,7 +74,13 @@ def _statistics(summary: Summary, scalar: bool) -> Iterator[str]:
     elif scalar:
         yield f"{x + '=' if x != 'x' else ''}{_short(low)}"
     elif low == high:
-        yield "all zero" if not low and not summary.has_nonfinite else f"{x}=0" if not low else f"{x}={_short(low)}"
+        yield (
+            "all zero"
+            if not low and not summary.has_nonfinite
+            else f"{x}=0"
+            if not low
+            else f"{x}={_short(low)}"
+        )
     else:
         yield f"{x}∈[{_short(low)}, {_short(high)}]"
         yield summary.bars
@@ -119,20 +125,36 @@ def view_array(
     value, summary = _summarize(thing)
     text = f"{sanitize(name, 80)}: {describe(summary)}" if name else describe(summary)
     if look.is_default and not _needs_picture(value, summary):
-        return View(thing, text, text, join([pre(text), *filter(None, [_small_html(value, summary)])]))
+        return View(
+            thing, text, text, join([pre(text), *filter(None, [_small_html(value, summary)])])
+        )
     picture = picture_of(value, summary, look, _PICTURE_BYTES)
 
     def draw() -> Drawing:
         return page([picture.titled], text)
 
-    return View(thing, text, text, join([pre(text), _picture_html(picture, text)]), draw, picture.plain.image)
+    return View(
+        thing,
+        text,
+        text,
+        join([pre(text), _picture_html(picture, text)]),
+        draw,
+        picture.plain.image,
+    )
 
 
 def _picture_html(picture: Picture, text: str) -> str:
     """A picture with its words below as text of the page, which has the theme's colours and can be selected."""
-    colours = " Blue is negative, red positive, the paler the nearer to 0." if picture.is_diverging else ""
+    colours = (
+        " Blue is negative, red positive, the paler the nearer to 0."
+        if picture.is_diverging
+        else ""
+    )
     drawing = page([picture.plain], text)
-    return paragraph(image(to_svg(drawing), f"{text}.{colours}") + (note(picture.caption) if picture.caption else ""))
+    return paragraph(
+        image(to_svg(drawing), f"{text}.{colours}")
+        + (note(picture.caption) if picture.caption else "")
+    )
 
 
 def view_arrays(
@@ -176,7 +198,12 @@ def view_arrays(
         if _needs_picture(value, summary):
             share = max(MAX_BYTES // 20, _PICTURE_BYTES // len(named))
             body = _picture_html(
-                picture_of(value, summary, replace(look, limits=own.get(name, look.limits)).fitting(value), min(room, share)),
+                picture_of(
+                    value,
+                    summary,
+                    replace(look, limits=own.get(name, look.limits)).fitting(value),
+                    min(room, share),
+                ),
                 text,
             )
         else:
@@ -210,7 +237,12 @@ def chart_of(value: np.ndarray, name: str = "") -> Chart:
     """
     value, summary = _summarize(value)
     if summary.kind != "number" or not summary.count:
-        raise InputError("plot", expected="an array of numbers that is not empty", got=describe(summary), next="pyopnb.show(…)")
+        raise InputError(
+            "plot",
+            expected="an array of numbers that is not empty",
+            got=describe(summary),
+            next="pyopnb.show(…)",
+        )
     return picture_of(value, summary, Look(), _PICTURE_BYTES, name).titled
 
 
@@ -220,7 +252,9 @@ def _summarize(value: Any) -> tuple[Any, Summary]:
     try:
         summary = summary_of(value)
     except InputError as error:
-        raise InputError("show", expected="an array of a dtype that ONNX has", got=error.got or "another") from None
+        raise InputError(
+            "show", expected="an array of a dtype that ONNX has", got=error.got or "another"
+        ) from None
     return np.asarray(value) if summary.kind in ("number", "text") else value, summary
 
 
@@ -238,7 +272,9 @@ def _small_html(value: Any, summary: Summary) -> str:
         return _texts_html(value)
     if summary.kind in ("sequence", "map"):
         return _items_html(value)
-    return _tables(squeeze(value)) if summary.kind == "number" and summary.count and value.ndim else ""
+    return (
+        _tables(squeeze(value)) if summary.kind == "number" and summary.count and value.ndim else ""
+    )
 
 
 # ---- tables and texts
@@ -250,7 +286,9 @@ def _tables(value: np.ndarray) -> str:
         return _table(np.atleast_2d(value))
     box = "display:inline-block;margin:0 16px 4px 0;vertical-align:top"
     slices = ((",".join(map(str, index)), value[index]) for index in np.ndindex(value.shape[:-2]))
-    return "".join(f'<div style="{box}">{note(f"[{index}]")}{_table(matrix)}</div>' for index, matrix in slices)
+    return "".join(
+        f'<div style="{box}">{note(f"[{index}]")}{_table(matrix)}</div>' for index, matrix in slices
+    )
 
 
 def _table(matrix: np.ndarray) -> str:
@@ -267,25 +305,37 @@ def _table(matrix: np.ndarray) -> str:
 
 def _cell(value: Any, number: float, most: float) -> str:
     """A number on a background whose colour is its sign and whose opacity is its size."""
-    colour = "213,0,127" if not math.isfinite(number) else "214,72,34" if number > 0 else "30,110,230"
+    colour = (
+        "213,0,127" if not math.isfinite(number) else "214,72,34" if number > 0 else "30,110,230"
+    )
     opacity = 0.5 if not math.isfinite(number) else 0.45 * abs(number) / most if most else 0.0
     text = f"{value:.4g}" if isinstance(value, (np.floating, np.complexfloating)) else str(value)
-    return f'<td style="{_CELL};background-color:rgba({colour},{opacity:.2f})">{escape(text, 40)}</td>'
+    return (
+        f'<td style="{_CELL};background-color:rgba({colour},{opacity:.2f})">{escape(text, 40)}</td>'
+    )
 
 
 def _texts_html(value: np.ndarray) -> str:
     if not value.ndim:
         return ""
     indices = islice(np.ndindex(value.shape), _MOST_ITEMS)
-    lines = [f"[{','.join(map(str, index))}] {sanitize(repr(str(value[index])), 90)}" for index in indices]
+    lines = [
+        f"[{','.join(map(str, index))}] {sanitize(repr(str(value[index])), 90)}"
+        for index in indices
+    ]
     return _listing(lines, value.size)
 
 
 def _items_html(value: Any) -> str:
     pairs = list(value.items() if isinstance(value, Mapping) else enumerate(value))
-    lines = [f"[{sanitize(repr(key), 60)}] {describe(_summarize(item)[1])}" for key, item in pairs[:_MOST_ITEMS]]
+    lines = [
+        f"[{sanitize(repr(key), 60)}] {describe(_summarize(item)[1])}"
+        for key, item in pairs[:_MOST_ITEMS]
+    ]
     return _listing(lines, len(pairs))
 
 
 def _listing(lines: Sequence[str], count: int) -> str:
-    return pre("\n".join(lines)) + (note(f"and {count - len(lines):,} more") if count > len(lines) else "")
+    return pre("\n".join(lines)) + (
+        note(f"and {count - len(lines):,} more") if count > len(lines) else ""
+    )

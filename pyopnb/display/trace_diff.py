@@ -58,7 +58,11 @@ def view_trace_diff(thing: TraceDiff, *, model: Any = None, **options: Any) -> V
     title = f"diff of two runs: {thing.verdict}"
     summary = [
         headline_html(thing),
-        *([pre("\n".join(thing.origin.changes))] if thing.origin is not None and thing.origin.changes else []),
+        *(
+            [pre("\n".join(thing.origin.changes))]
+            if thing.origin is not None and thing.origin.changes
+            else []
+        ),
     ]
     tables = [*_origins(thing), *_tables(thing)]
     tables.append(glossary(*summary, *tables))
@@ -66,8 +70,12 @@ def view_trace_diff(thing: TraceDiff, *, model: Any = None, **options: Any) -> V
         return View(thing, title, text, join([*summary, *tables]))
     proto, marks = _both(thing) if model is None else (as_proto(model), {})
     wanted = _colours(thing, proto)
-    graph = graph_within(proto, {**wanted, "marks": marks | wanted["marks"], **options}, summary, tables)
-    return View(thing, title, text, join([*summary, graph.body, *tables]), graph.draw, canvas=graph.canvas)
+    graph = graph_within(
+        proto, {**wanted, "marks": marks | wanted["marks"], **options}, summary, tables
+    )
+    return View(
+        thing, title, text, join([*summary, graph.body, *tables]), graph.draw, canvas=graph.canvas
+    )
 
 
 def _both(thing: TraceDiff) -> tuple[ModelProto, dict[int, str]]:
@@ -77,8 +85,14 @@ def _both(thing: TraceDiff) -> tuple[ModelProto, dict[int, str]]:
     a, b = thing.models
     with_partner = [set(thing.partners), set(thing.partners.values())]
     lone = [
-        {n: mark for n, node in enumerate(model.graph.node) if not paired.intersection(node.output) and not is_constant(node)}
-        for model, paired, mark in zip((a, b), with_partner, ("-only in a", "+only in b"), strict=True)
+        {
+            n: mark
+            for n, node in enumerate(model.graph.node)
+            if not paired.intersection(node.output) and not is_constant(node)
+        }
+        for model, paired, mark in zip(
+            (a, b), with_partner, ("-only in a", "+only in b"), strict=True
+        )
     ]
     try:
         merged = merge(a, b, lone[0], thing.partners)
@@ -108,7 +122,9 @@ def _notes(thing: TraceDiff) -> dict[str, str]:
         alone = "" if step.isolated is None else f"; in isolation {_error(step.isolated)}"
         name = step.outputs[0].b
         source = f"\nfrom {step.source}" if step.source else ""
-        notes[name] = f"{notes.get(name, '')}\n{_VERDICTS[step.verdict]}: {_error(step.accumulated)}{alone}{source}"
+        notes[name] = (
+            f"{notes.get(name, '')}\n{_VERDICTS[step.verdict]}: {_error(step.accumulated)}{alone}{source}"
+        )
     return notes
 
 
@@ -124,15 +140,27 @@ def _compared_nodes(thing: TraceDiff) -> ModelProto:
     graph.name = "b"
     for step in thing.steps:
         domain, _, op = step.op.rpartition("::")
-        inputs, outputs = ([tensor.b for tensor in tensors] for tensors in (step.inputs, step.outputs))
-        graph.node.append(make_node(op or step.op, inputs, outputs, name=_node_name(step), domain=domain))
+        inputs, outputs = (
+            [tensor.b for tensor in tensors] for tensors in (step.inputs, step.outputs)
+        )
+        graph.node.append(
+            make_node(op or step.op, inputs, outputs, name=_node_name(step), domain=domain)
+        )
     domains = sorted({node.domain for node in graph.node})
-    model.opset_import.extend(make_opsetid(domain, 1 if domain else onnx_opset_version()) for domain in domains)
+    model.opset_import.extend(
+        make_opsetid(domain, 1 if domain else onnx_opset_version()) for domain in domains
+    )
     read = {name for node in graph.node for name in node.input}
     written = {name for node in graph.node for name in node.output}
-    types = {tensor.b: tensor.diff.worst.b for tensor in (*thing.feeds, *thing.tensors) if len(tensor.diff.parts) == 1}
+    types = {
+        tensor.b: tensor.diff.worst.b
+        for tensor in (*thing.feeds, *thing.tensors)
+        if len(tensor.diff.parts) == 1
+    }
     graph.input.extend(_value_info(name, types.get(name)) for name in sorted(read - written))
-    graph.output.extend(_value_info(name, types.get(name)) for name in thing.outputs if name in written)
+    graph.output.extend(
+        _value_info(name, types.get(name)) for name in thing.outputs if name in written
+    )
     inner = (name for name in types if name in written and name not in thing.outputs)
     graph.value_info.extend(_value_info(name, types[name]) for name in inner)
     return model
@@ -148,7 +176,11 @@ def _value_info(name: str, notation: str | None) -> ValueInfoProto:
         kind = None if notation is None else tensor_type(notation)
     except InputError:  # of an array that no model has, such as dates
         return info
-    return info if kind is None or kind.dtype is None else make_tensor_value_info(name, kind.dtype.onnx, kind.shape)
+    return (
+        info
+        if kind is None or kind.dtype is None
+        else make_tensor_value_info(name, kind.dtype.onnx, kind.shape)
+    )
 
 
 def _origins(thing: TraceDiff) -> Iterator[str]:
@@ -169,14 +201,26 @@ def _tables(thing: TraceDiff) -> Iterator[str]:
     rows = [_step_row(step) for step in thing.steps]
     columns = ("node", "effect", "|a-b|", "in isolation", "× its inputs", "versions")
     keys = [[tensor.b for tensor in step.outputs] for step in thing.steps]
-    yield table_within(f"{len(rows)} nodes in the order of b's graph", columns, rows, _BYTES, keys=keys)
+    yield table_within(
+        f"{len(rows)} nodes in the order of b's graph", columns, rows, _BYTES, keys=keys
+    )
     pairs = [_pair_row(tensor) for tensor in (*thing.feeds, *thing.tensors)]
     names = [(tensor.b,) for tensor in (*thing.feeds, *thing.tensors)]
-    yield table_within(f"{len(pairs)} tensors", ("b", "a", "verdict", "result", "paired by"), pairs, _BYTES, keys=names)
+    yield table_within(
+        f"{len(pairs)} tensors",
+        ("b", "a", "verdict", "result", "paired by"),
+        pairs,
+        _BYTES,
+        keys=names,
+    )
 
 
 def _step_row(step: Step) -> tuple[str, ...]:
-    versions = "" if step.versions == (None, None) else " → ".join("?" if v is None else str(v) for v in step.versions)
+    versions = (
+        ""
+        if step.versions == (None, None)
+        else " → ".join("?" if v is None else str(v) for v in step.versions)
+    )
     alone = "not run" if step.isolated is None else _error(step.isolated)
     factor = "" if step.amplification is None else format_number(step.amplification)
     return step.name, _VERDICTS[step.verdict], _error(step.accumulated), alone, factor, versions

@@ -59,23 +59,41 @@ def view_trace(thing: Trace, *, by: str | None = None, **options: Any) -> View:
     makers = {name: node.op_type for node in thing.model.graph.node for name in node.output if name}
     marks = {}
     if thing.first_nonfinite is not None and thing.first_nonfinite in makers:
-        marks[thing.first_nonfinite] = "NaN" if thing.summaries[thing.first_nonfinite].nan else "Inf"
+        marks[thing.first_nonfinite] = (
+            "NaN" if thing.summaries[thing.first_nonfinite].nan else "Inf"
+        )
     tables = list(_tables(thing, makers))
     head = [
         f'<div style="{_WARNING}"><b style="color:#b7791f">⚠</b> {escape(text, 1000)}</div>'
         for text in _warnings(thing, makers)
     ]
-    wanted = {"colours": _values(thing, by), "legend": _UNITS[by], "marks": marks, "notes": _notes(thing)}
+    wanted = {
+        "colours": _values(thing, by),
+        "legend": _UNITS[by],
+        "marks": marks,
+        "notes": _notes(thing),
+    }
     picture = graph_within(_with_types(thing, makers), {**wanted, **options}, head, tables)
     title = repr(thing).partition("\n")[0]
-    return View(thing, title, repr(thing), join([*head, picture.body, *tables]), picture.draw, canvas=picture.canvas)
+    return View(
+        thing,
+        title,
+        repr(thing),
+        join([*head, picture.body, *tables]),
+        picture.draw,
+        canvas=picture.canvas,
+    )
 
 
 def _with_types(thing: Trace, makers: Mapping[str, str]) -> ModelProto:
     """The model with the types of the trace, which says more than the model itself."""
     model = ModelProto()
     model.CopyFrom(thing.model)
-    types = {name: summary.type for name, summary in thing.summaries.items() if summary.type and summary.type.dtype}
+    types = {
+        name: summary.type
+        for name, summary in thing.summaries.items()
+        if summary.type and summary.type.dtype
+    }
     declared = [info for info in model.graph.value_info if info.name not in types]
     outputs = {info.name for info in model.graph.output}
     del model.graph.value_info[:]
@@ -113,9 +131,16 @@ def _values(thing: Trace, by: str) -> dict[str, float]:
     firsts = {first_output(node) for node in thing.model.graph.node}
     if by == "time" and thing.times is not None:
         return {name: time.total for name in firsts if (time := thing.times.find(name)) is not None}
-    summaries = {name: s for name, s in thing.summaries.items() if name in firsts and s.kind == "number" and s.count}
+    summaries = {
+        name: s
+        for name, s in thing.summaries.items()
+        if name in firsts and s.kind == "number" and s.count
+    }
     if by == "std":
-        return {name: math.inf if s.has_nonfinite else float(s.std or 0.0) for name, s in summaries.items()}
+        return {
+            name: math.inf if s.has_nonfinite else float(s.std or 0.0)
+            for name, s in summaries.items()
+        }
     return {name: _magnitude(summary) for name, summary in summaries.items()}
 
 
@@ -128,16 +153,26 @@ def _magnitude(summary: Summary) -> float:
 def _tables(thing: Trace, makers: Mapping[str, str]) -> Iterator[str]:
     if thing.times:
         yield _times_table(thing.times)
-    rows = [(name, makers.get(name, "feed"), describe(summary)) for name, summary in thing.summaries.items()]
+    rows = [
+        (name, makers.get(name, "feed"), describe(summary))
+        for name, summary in thing.summaries.items()
+    ]
     kept = rows
     if len(rows) > _ROWS:  # the first, and those with NaN or infinities
         nonfinite = {name for name, summary in thing.summaries.items() if summary.has_nonfinite}
-        kept = [row for number, row in enumerate(rows) if number < _ROWS // 2 or row[0] in nonfinite][:_ROWS]
+        kept = [
+            row for number, row in enumerate(rows) if number < _ROWS // 2 or row[0] in nonfinite
+        ][:_ROWS]
     more = "" if len(kept) == len(rows) else f", {len(kept)} of them here"
     head, names = ("tensor", "from", "value"), [(row[0],) for row in kept]
-    yield table_within(f"{len(rows)} tensors{more}", head, kept, _BYTES, open=not thing.times, keys=names)
+    yield table_within(
+        f"{len(rows)} tensors{more}", head, kept, _BYTES, open=not thing.times, keys=names
+    )
     if thing.versions:
-        versions = [(str(version), sanitize(version.schema)) for version in list(thing.versions.values())[:_VERSIONS]]
+        versions = [
+            (str(version), sanitize(version.schema))
+            for version in list(thing.versions.values())[:_VERSIONS]
+        ]
         title = f"{len(thing.versions)} op{'s' * (len(thing.versions) != 1)} of the registry"
         yield details(title, Table(("version", "schema"), versions)._repr_html_())
 
@@ -150,12 +185,24 @@ def _times_table(times: Times) -> str:
     for time in slowest[:_TIMED]:
         bar = "▇" * max(1, round(16 * time.total / slowest[0].total)) if time.total else ""
         numbers = f"{time.total:,.0f}", times.share(time.total), bar, f"{time.kernel:,.0f}"
-        split = ["" if part is None else f"{part:,.0f}" for part in (time.python, time.crossing)] if ops else []
+        split = (
+            ["" if part is None else f"{part:,.0f}" for part in (time.python, time.crossing)]
+            if ops
+            else []
+        )
         rows.append((sanitize(time.node), sanitize(time.op_type), *numbers, *split))
     sums = [("not attributed to a node", times.unattributed), ("the whole run", times.total)]
     if rest := slowest[_TIMED:]:
         sums.insert(0, (f"{len(rest):,} faster ones", sum(time.total for time in rest)))
-    head = ("node", "op", "µs", "share", "", "in kernels", *(("in Python", "crossing") if ops else ()))
+    head = (
+        "node",
+        "op",
+        "µs",
+        "share",
+        "",
+        "in kernels",
+        *(("in Python", "crossing") if ops else ()),
+    )
     empty = [""] * (len(head) - 4)
     rows += [(what, "", f"{time:,.0f}", times.share(time), *empty) for what, time in sums]
     names = [time.outputs or (name,) for name, time in ranked[:_TIMED]]
@@ -167,7 +214,11 @@ def _times_table(times: Times) -> str:
 
 def _about_times(times: Times) -> Iterator[str]:
     yield "Timed with the trace's tensors exposed. Nodes joined by + ran as one."
-    unprofiled = "" if times.unprofiled is None else f": a run without it, nothing exposed, took {times.unprofiled:,.0f} µs"
+    unprofiled = (
+        ""
+        if times.unprofiled is None
+        else f": a run without it, nothing exposed, took {times.unprofiled:,.0f} µs"
+    )
     yield f"ONNX Runtime's profile counts whole microseconds, and itself takes some for each node{unprofiled}."
     if times.looking:
         yield f"The trace's own looks at tensors took {times.looking:,.0f} µs, which are not in the table."

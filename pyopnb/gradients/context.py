@@ -31,13 +31,23 @@ class SingleContext(Context):  # type: ignore[misc]  # onnx-ad has no types
         if lead < 0 or self.shapes.static(target) is not None:
             return str(super().unbroadcast(value, source_rank, target))
         shape = self.shape_of(target)
-        padded = self.b.op("Concat", [self.b.ints([1] * lead), shape], axis=0, stem="padded") if lead else shape
+        padded = (
+            self.b.op("Concat", [self.b.ints([1] * lead), shape], axis=0, stem="padded")
+            if lead
+            else shape
+        )
         ones = self.b.op("NonZero", [self.b.op("Equal", [padded, self.b.ints([1])])])
         reduced = self.reduce_sum(value, self.squeeze(ones, [0]), keepdims=1)
-        return str(self.b.op("Reshape", [reduced, self._with_direction(target)], **self._allow_zero()))
+        return str(
+            self.b.op("Reshape", [reduced, self._with_direction(target)], **self._allow_zero())
+        )
 
     def _with_direction(self, name: str) -> str:
-        return str(self.b.op("Concat", [self.shape_of(name), self.b.ints([1])], axis=0, stem="restore"))
+        return str(
+            self.b.op("Concat", [self.shape_of(name), self.b.ints([1])], axis=0, stem="restore")
+        )
 
     def _allow_zero(self) -> dict[str, int]:
-        return {"allowzero": 1} if self.opset >= 14 else {}  # before, 0 stands for the size in the input's place
+        return (
+            {"allowzero": 1} if self.opset >= 14 else {}
+        )  # before, 0 stands for the size in the input's place

@@ -119,7 +119,11 @@ def grad(
     source.proto.CopyFrom(proto)
     derived = to_model(source)
     seconds = time.perf_counter() - began
-    note = _verified(derived, names, output, example, seconds) if verify else "not verified: verify=False"
+    note = (
+        _verified(derived, names, output, example, seconds)
+        if verify
+        else "not verified: verify=False"
+    )
     helper.set_model_props(derived, {**_properties(derived), "pyopnb.gradients": note})
     return derived
 
@@ -173,7 +177,12 @@ def _check_types(proto: ModelProto) -> None:
     try:
         infer_types(proto, strict=True, data_prop=True)
     except onnx.shape_inference.InferenceError as error:
-        first = str(error).partition("(op_type:")[2].partition("\n")[0].replace("): [ShapeInferenceError]", ":")
+        first = (
+            str(error)
+            .partition("(op_type:")[2]
+            .partition("\n")[0]
+            .replace("): [ShapeInferenceError]", ":")
+        )
         raise ModelError(
             "model, gradient",
             expected="nodes of onnx-ad's rules whose shapes fit",
@@ -187,38 +196,68 @@ def _check_wrt(graph: GraphProto, names: Sequence[str]) -> None:
     made = {output for node in graph.node for output in node.output}
     types = types_of(graph)
     if not names:
-        raise ModelError("wrt", expected="names of inputs or initializers", got="none", next=f"wrt={sorted(known)[:3]!r}")
+        raise ModelError(
+            "wrt",
+            expected="names of inputs or initializers",
+            got="none",
+            next=f"wrt={sorted(known)[:3]!r}",
+        )
     for place, name in enumerate(names):
         where = f"wrt {sanitize(repr(name))}"
         if name not in known:
             expected = "the name of an input or an initializer"
             got = "the output of a node" if name in made else "no such name"
-            raise ModelError(where, expected=expected, got=got, next=suggest_key(str(name), sorted(known)))
+            raise ModelError(
+                where, expected=expected, got=got, next=suggest_key(str(name), sorted(known))
+            )
         if name in names[:place]:
             raise ModelError(where, expected="each name once", got="the name twice")
         kind = type_of_proto(types[name])
         if kind.dtype is None or kind.dtype.name not in _FLOATS:
-            raise ModelError(where, expected=f"{', '.join(_FLOATS[:2])} or {_FLOATS[2]}", got=str(kind))
+            raise ModelError(
+                where, expected=f"{', '.join(_FLOATS[:2])} or {_FLOATS[2]}", got=str(kind)
+            )
         if kind.shape is None:
             next_ = "declare its shape: float32[N,3]"
-            raise ModelError(where, expected="a known rank, for its gradient", got=str(kind), next=next_)
+            raise ModelError(
+                where, expected="a known rank, for its gradient", got=str(kind), next=next_
+            )
 
 
 def _loss(graph: GraphProto, loss: str | None) -> str:
     types = {info.name: type_of_proto(info.type) for info in graph.output}
-    scalars = [name for name, kind in types.items() if kind.shape is not None and all(dim == 1 for dim in kind.shape)]
-    scalars = [name for name in scalars if (row := types[name].dtype) is not None and row.name in _FLOATS]
+    scalars = [
+        name
+        for name, kind in types.items()
+        if kind.shape is not None and all(dim == 1 for dim in kind.shape)
+    ]
+    scalars = [
+        name for name in scalars if (row := types[name].dtype) is not None and row.name in _FLOATS
+    ]
     listed = ", ".join(f"{sanitize(name)}: {kind}" for name, kind in types.items())
     if loss is None:
         if len(scalars) == 1:
             return str(scalars[0])
         got = f"{len(scalars)} of them among ({listed})"
-        next_ = f"loss={scalars[0]!r}" if scalars else "a ReduceMean<keepdims = 0> of the output as the loss"
-        raise ModelError("loss", expected="one floating-point output with one element", got=got, next=next_)
+        next_ = (
+            f"loss={scalars[0]!r}"
+            if scalars
+            else "a ReduceMean<keepdims = 0> of the output as the loss"
+        )
+        raise ModelError(
+            "loss", expected="one floating-point output with one element", got=got, next=next_
+        )
     if loss not in types:
-        raise ModelError("loss", expected="the name of an output", got=sanitize(repr(loss)), next=suggest(str(loss), types))
+        raise ModelError(
+            "loss",
+            expected="the name of an output",
+            got=sanitize(repr(loss)),
+            next=suggest(str(loss), types),
+        )
     if loss not in scalars:
         next_ = f"a ReduceMean<keepdims = 0> of '{sanitize(loss)}' as the loss"
         expected = "a floating-point output with one element, known from its shape"
-        raise ModelError(f"loss '{sanitize(loss)}'", expected=expected, got=str(types[loss]), next=next_)
+        raise ModelError(
+            f"loss '{sanitize(loss)}'", expected=expected, got=str(types[loss]), next=next_
+        )
     return loss

@@ -127,7 +127,9 @@ def _evaluate(
     return evaluated
 
 
-def _stays_small(node: NodeProto, values: Mapping[str, np.ndarray], opset: Sequence[onnx.OperatorSetIdProto]) -> bool:
+def _stays_small(
+    node: NodeProto, values: Mapping[str, np.ndarray], opset: Sequence[onnx.OperatorSetIdProto]
+) -> bool:
     inner = [site.node for site in walk(_model_of(node, {}, opset))]
     growing = [each for each in inner if each.op_type in _GROWING]
     if not growing:

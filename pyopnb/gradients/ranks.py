@@ -9,7 +9,14 @@ from itertools import count
 import numpy as np
 from onnx import GraphProto, ModelProto, TypeProto
 
-from pyopnb.models.nodes import Site, attribute_values, first_output, type_of_proto, type_proto, walk
+from pyopnb.models.nodes import (
+    Site,
+    attribute_values,
+    first_output,
+    type_of_proto,
+    type_proto,
+    walk,
+)
 from pyopnb.models.op_inference import infer_types
 from pyopnb.ops.instantiate import instantiate
 from pyopnb.ops.op import Op
@@ -25,7 +32,9 @@ _SIZES = (2, 1)
 def types_of(graph: GraphProto) -> dict[str, TypeProto]:
     """The declared types of the values of a graph."""
     types = {info.name: info.type for info in graph.value_info if info.HasField("type")}
-    types |= {info.name: info.type for info in (*graph.input, *graph.output) if info.HasField("type")}
+    types |= {
+        info.name: info.type for info in (*graph.input, *graph.output) if info.HasField("type")
+    }
     for tensor in graph.initializer:
         types[tensor.name] = TypeProto()
         types[tensor.name].tensor_type.elem_type = tensor.data_type
@@ -48,12 +57,20 @@ def name_outputs(model: ModelProto) -> None:
     taken = {name for site in sites for name in (*site.node.input, *site.node.output)}
     for site in sites:
         op = registry.find(site.node.domain, site.node.op_type)
-        hinted = op.current.schema.outputs if op is not None and op.current.gradient is not None else None
+        hinted = (
+            op.current.schema.outputs
+            if op is not None and op.current.gradient is not None
+            else None
+        )
         for place in range(len(hinted or ())):
             if place == len(site.node.output):
                 site.node.output.append("")
             if not site.node.output[place]:
-                name = next(n for n in (f"{first_output(site.node)}_{place}{'_' * more}" for more in count()) if n not in taken)
+                name = next(
+                    n
+                    for n in (f"{first_output(site.node)}_{place}{'_' * more}" for more in count())
+                    if n not in taken
+                )
                 site.node.output[place] = name
                 taken.add(name)
 
@@ -83,10 +100,20 @@ def with_ranks(model: ModelProto) -> ModelProto:
             known |= types_of(graph) if isinstance(graph, GraphProto) else {}
         for number, site in enumerate(sites):
             op = registry.find(site.node.domain, site.node.op_type)
-            if op is None or number in tried or all(_is_ranked(known.get(name)) for name in site.node.output if name):
+            if (
+                op is None
+                or number in tried
+                or all(_is_ranked(known.get(name)) for name in site.node.output if name)
+            ):
                 continue
-            given = [type_of_proto(known[name]) if name in known else ANY if name else None for name in site.node.input]
-            if all(kind is None or (kind.shape is not None and kind.dtype is not None) for kind in given):
+            given = [
+                type_of_proto(known[name]) if name in known else ANY if name else None
+                for name in site.node.input
+            ]
+            if all(
+                kind is None or (kind.shape is not None and kind.dtype is not None)
+                for kind in given
+            ):
                 tried.add(number)
                 found[number] = _call(op, site, given, typed)
         if not any(found.values()):
@@ -100,7 +127,9 @@ def _is_ranked(kind: TypeProto | None) -> bool:
     return kind is not None and type_of_proto(kind).shape is not None
 
 
-def _call(op: Op, site: Site, given: Sequence[TensorType | None], model: ModelProto) -> Sequence[TensorType]:
+def _call(
+    op: Op, site: Site, given: Sequence[TensorType | None], model: ModelProto
+) -> Sequence[TensorType]:
     """The types, without sizes, that an op gives for ones; none where it does not run on them."""
     version = op.current
     for size in _SIZES:

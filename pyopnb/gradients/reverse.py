@@ -60,11 +60,17 @@ def reverse(model: ModelProto, wrt: Sequence[str], loss: str) -> None:
         nodes, added, outputs = _passes(work, wrt, loss, types, rules)
     except UnsupportedOperator as error:
         got = sanitize(str(error))
-        raise ModelError("model, gradient", expected="operators that onnx-ad derives", got=got) from None
+        raise ModelError(
+            "model, gradient", expected="operators that onnx-ad derives", got=got
+        ) from None
     ours = {tensor.name for tensor in initializers} | hidden
     new = [tensor for tensor in work.graph.initializer if tensor.name not in ours]
     graph.CopyFrom(work.graph)
-    for field, values in (("node", nodes), ("input", inputs), ("initializer", [*initializers, *new, *added])):
+    for field, values in (
+        ("node", nodes),
+        ("input", inputs),
+        ("initializer", [*initializers, *new, *added]),
+    ):
         graph.ClearField(field)
         getattr(graph, field).extend(values)
     graph.output.extend(outputs)
@@ -75,7 +81,11 @@ def reverse(model: ModelProto, wrt: Sequence[str], loss: str) -> None:
 def _hide(graph: GraphProto, wrt: Sequence[str]) -> set[str]:
     """Make inputs of the initializers that are no constants; the names of those that were none of the inputs."""
     inputs = {info.name for info in graph.input}
-    variable = [tensor for tensor in graph.initializer if tensor.name in {*wrt, *inputs} or _is_weight(tensor)]
+    variable = [
+        tensor
+        for tensor in graph.initializer
+        if tensor.name in {*wrt, *inputs} or _is_weight(tensor)
+    ]
     types = types_of(graph)
     names = {tensor.name for tensor in variable}
     for name in sorted(names - inputs):
@@ -87,7 +97,9 @@ def _hide(graph: GraphProto, wrt: Sequence[str]) -> set[str]:
 
 
 def _is_weight(tensor: TensorProto) -> bool:
-    return is_external(tensor) or (tensor.data_type in _FLOATS and int(np.prod(tensor.dims)) > _MAX_CONSTANT)
+    return is_external(tensor) or (
+        tensor.data_type in _FLOATS and int(np.prod(tensor.dims)) > _MAX_CONSTANT
+    )
 
 
 def _passes(
@@ -105,7 +117,9 @@ def _passes(
     seed = builder.constant(np.ones([1] * (len(kind.shape.dim) + 1)), kind.elem_type)
     ctx.add_seed(seed)
     ctx._count = builder.ints([1])
-    primal, adjoint, found = rules.reverse_nodes(ctx, list(work.graph.node), {loss: seed}, list(wrt))
+    primal, adjoint, found = rules.reverse_nodes(
+        ctx, list(work.graph.node), {loss: seed}, list(wrt)
+    )
     outputs = []
     for name in wrt:
         grad = found.get(name)
@@ -119,7 +133,10 @@ def _reserve(builder: Builder, name: str) -> str:
     if name in builder._taken:
         expected = "the name to be free for the gradient"
         raise ModelError(
-            f"tensor '{sanitize(name)}'", expected=expected, got="a tensor of the model", next="another name for it"
+            f"tensor '{sanitize(name)}'",
+            expected=expected,
+            got="a tensor of the model",
+            next="another name for it",
         )
     return str(builder.name(name))
 
@@ -137,7 +154,9 @@ def _between(ctx: Context, graph: GraphProto, wrt: Sequence[str], loss: str) -> 
 def _refuse_without_influence(ctx: Context, work: ModelProto, name: str, loss: str) -> None:
     if loss in reachable(work.graph.node, [name], keep=ctx.is_float):
         return
-    through = ", only through integers or bools" if loss in reachable(work.graph.node, [name]) else ""
+    through = (
+        ", only through integers or bools" if loss in reachable(work.graph.node, [name]) else ""
+    )
     raise ModelError(
         f"wrt '{sanitize(name)}'",
         expected=f"what has an influence on the loss '{sanitize(loss)}'",

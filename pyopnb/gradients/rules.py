@@ -91,8 +91,15 @@ class Rules(Mapping[str, _Rule]):
         shown = NodeProto()
         shown.CopyFrom(node)
         if node.domain == _DOMAIN:
-            shown.domain, shown.op_type = self._nodes[node.op_type].domain, self._nodes[node.op_type].op_type
-        name = f"node '{sanitize(node.name)}'" if node.name else f"the node of output '{sanitize(first_output(node))}'"
+            shown.domain, shown.op_type = (
+                self._nodes[node.op_type].domain,
+                self._nodes[node.op_type].op_type,
+            )
+        name = (
+            f"node '{sanitize(node.name)}'"
+            if node.name
+            else f"the node of output '{sanitize(first_output(node))}'"
+        )
         return f"{name} ({sanitize(full_name(shown))})"
 
     def __contains__(self, op_type: object) -> bool:
@@ -127,7 +134,9 @@ class Rules(Mapping[str, _Rule]):
                     f"{self.where(node)}, output {sanitize(name)}",
                     expected="a known rank, for its gradient",
                     got="none that the model, a hint or infer tells",
-                    next="def infer(self, x): return x" if node.domain == _DOMAIN else "declare the shapes of the inputs",
+                    next="def infer(self, x): return x"
+                    if node.domain == _DOMAIN
+                    else "declare the shapes of the inputs",
                 )
 
     def _apply(self, op_type: str, ctx: Any, node: NodeProto, grads: Sequence[Any]) -> Any:
@@ -142,8 +151,12 @@ class Rules(Mapping[str, _Rule]):
         except ModelError:
             raise
         except Exception as error:  # a rule of onnx-ad's that does not expect the node
-            raise self._refusal(node, f"{type(error).__name__} in onnx-ad's rule: {sanitize(error, 100)}") from error
-        if type(contributions) is list:  # of control flow: pairs, each from a rule that was asked inside
+            raise self._refusal(
+                node, f"{type(error).__name__} in onnx-ad's rule: {sanitize(error, 100)}"
+            ) from error
+        if (
+            type(contributions) is list
+        ):  # of control flow: pairs, each from a rule that was asked inside
             self._check_complete(ctx, node, contributions)
         return contributions
 
@@ -159,7 +172,9 @@ class Rules(Mapping[str, _Rule]):
             if name in ctx.wanted and given is None and place not in _NO_PATH.get(node.op_type, ()):
                 if _only_integers(ctx, node):
                     continue
-                raise self._refusal(node, f"onnx-ad's rule gives nothing for input '{sanitize(name)}'")
+                raise self._refusal(
+                    node, f"onnx-ad's rule gives nothing for input '{sanitize(name)}'"
+                )
 
     def _refusal(self, node: NodeProto, got: str) -> ModelError:
         name = self._nodes[node.op_type].op_type if node.domain == _DOMAIN else node.op_type
@@ -185,7 +200,10 @@ class Rules(Mapping[str, _Rule]):
                 next="def backward(self, inputs, outputs, grads): … returns a gradient of each input",
             )
         if _is_variadic(schema) and schema.outputs is None and len(node.output) > 1:
-            raise self._refusal(node, f"{len(node.output)} outputs without a return hint of compute, beside variadic inputs")
+            raise self._refusal(
+                node,
+                f"{len(node.output)} outputs without a return hint of compute, beside variadic inputs",
+            )
         return op
 
     def _of_op(self, ctx: Any, node: NodeProto, grads: Sequence[Any]) -> list[Any]:
@@ -200,10 +218,19 @@ class Rules(Mapping[str, _Rule]):
         ]
         wanted = [bool(name) and name in ctx.wanted for name in inputs]
         # A variadic op's gradient op returns as many as its node has.
-        names = [ctx.b.name(f"grad_of_{name}") if want or variadic else "" for name, want in zip(inputs, wanted, strict=True)]
-        made = NodeProto(op_type=f"{node.op_type}Grad", domain=_DOMAIN, name=f"{node.name}_grad" if node.name else None)
+        names = [
+            ctx.b.name(f"grad_of_{name}") if want or variadic else ""
+            for name, want in zip(inputs, wanted, strict=True)
+        ]
+        made = NodeProto(
+            op_type=f"{node.op_type}Grad",
+            domain=_DOMAIN,
+            name=f"{node.name}_grad" if node.name else None,
+        )
         made.input.extend([*inputs, *outputs, *adjoints])
-        made.output.extend(names[: max((place + 1 for place, name in enumerate(names) if name), default=0)])
+        made.output.extend(
+            names[: max((place + 1 for place, name in enumerate(names) if name), default=0)]
+        )
         made.attribute.extend(node.attribute)
         ctx.b.nodes.append(made)
         return [

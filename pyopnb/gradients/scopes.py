@@ -26,7 +26,9 @@ def distinguish(model: ModelProto) -> None:
     taken = {name for site in walk(model) for name in (*site.node.input, *site.node.output)}
     taken.update(_bound(model.graph))
     seen = set(_bound(model.graph))
-    waiting: list[tuple[GraphProto, Mapping[str, str]]] = [(body, {}) for node in model.graph.node for body in bodies(node)]
+    waiting: list[tuple[GraphProto, Mapping[str, str]]] = [
+        (body, {}) for node in model.graph.node for body in bodies(node)
+    ]
     for body, outer in waiting:  # grows while it is walked
         bound = dict.fromkeys(_bound(body))
         taken.update(bound)

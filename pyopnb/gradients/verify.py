@@ -115,7 +115,11 @@ class _Verification:
         movable = _with_weights_as_inputs(model, self.names)
         types = types_of(movable.graph)
         weights = {tensor.name for tensor in movable.graph.initializer}
-        self.inputs = {info.name: type_of_proto(info.type) for info in movable.graph.input if info.name not in weights}
+        self.inputs = {
+            info.name: type_of_proto(info.type)
+            for info in movable.graph.input
+            if info.name not in weights
+        }
         self.weights = _values(movable, [name for name in self.names if name in weights])
         kinds = [type_of_proto(types[name]).dtype for name in [*self.names, loss]]
         dtypes = [np.dtype(kind.numpy) for kind in kinds if kind is not None]
@@ -169,11 +173,16 @@ class _Verification:
                 continue  # a kink, or nothing to move
             compared += 1
             # Rounding can mislead once: a wrong gradient is wrong along another direction, too.
-            if disagreement is not _AGREED and self._along(group, found, point, trial.name) not in (None, _AGREED):
+            if disagreement is not _AGREED and self._along(group, found, point, trial.name) not in (
+                None,
+                _AGREED,
+            ):
                 self._refuse(disagreement, found, point)
         return compared
 
-    def _along(self, group: Sequence[str], gradients: Arrays, point: Arrays, trial: str) -> _Disagreement | None:
+    def _along(
+        self, group: Sequence[str], gradients: Arrays, point: Arrays, trial: str
+    ) -> _Disagreement | None:
         """Compare along one random direction: `_AGREED`, a disagreement, or None at a kink."""
         directions = {name: self._direction(point[name]) for name in group if point[name].size}
         if not directions:
@@ -323,7 +332,9 @@ def _without_gradients(model: ModelProto, loss: str) -> ModelProto:
 # ---- the inputs -----------------------------------------------------------------------------
 
 
-def _trials(inputs: Mapping[str, TensorType], feeds: Mapping[str, np.ndarray] | None) -> Iterator[_Trial]:
+def _trials(
+    inputs: Mapping[str, TensorType], feeds: Mapping[str, np.ndarray] | None
+) -> Iterator[_Trial]:
     """Draw inputs: the user's first, then all magnitudes, then other sizes."""
     random = np.random.default_rng(1)
     if feeds is not None:

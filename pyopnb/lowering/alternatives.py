@@ -24,4 +24,7 @@ _INSTEAD = {
     np.trapezoid: "((x[..., 1:] + x[..., :-1]) / 2).sum(-1)",
 }
 
-REASONS |= {function: (f"{name_of(function)}, for which there is no operator", advice) for function, advice in _INSTEAD.items()}
+REASONS |= {
+    function: (f"{name_of(function)}, for which there is no operator", advice)
+    for function, advice in _INSTEAD.items()
+}

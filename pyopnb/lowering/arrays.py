@@ -80,7 +80,9 @@ class Traced:
         """Replace the whole content, as a write in place does."""
         if self.source is not None:
             if self._write is None:
-                refuse("a write into a view", "y = x.copy(), before you take views of y, or np.where")
+                refuse(
+                    "a write into a view", "y = x.copy(), before you take views of y, or np.where"
+                )
             self._write(new)
             self._seen = self.source._stamp()
         self._tensor, self.version = new, self.version + 1
@@ -195,7 +197,10 @@ class Traced:
             raise AttributeError(name)
         if not hasattr(np.ndarray, name):
             raise AttributeError(f"'numpy.ndarray' object has no attribute '{name}'")
-        refuse(f".{name}{'' if name in _ATTRIBUTES else '()'} of an array", "np.where" if name == "itemset" else None)
+        refuse(
+            f".{name}{'' if name in _ATTRIBUTES else '()'} of an array",
+            "np.where" if name == "itemset" else None,
+        )
 
     # ---- reading and writing ----
 
@@ -211,7 +216,14 @@ class Traced:
 
     # ---- methods ----
 
-    def astype(self, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True, copy: bool = True) -> Any:
+    def astype(
+        self,
+        dtype: Any,
+        order: str = "K",
+        casting: str = "unsafe",
+        subok: bool = True,
+        copy: bool = True,
+    ) -> Any:
         result = self.value.astype(dtype, casting=casting)
         if not copy and result.dtype == self.dtype:
             return self
@@ -222,7 +234,11 @@ class Traced:
         return Traced(result, cast(self.tensor, result.dtype))
 
     def copy(self, order: str = "C") -> Traced:
-        return Traced(np.array(self.value)) if self.constant else Traced(np.array(self.value), self.tensor)
+        return (
+            Traced(np.array(self.value))
+            if self.constant
+            else Traced(np.array(self.value), self.tensor)
+        )
 
     __copy__ = copy
 
@@ -235,7 +251,9 @@ class Traced:
         return call(np.reshape, (self, shape[0] if len(shape) == 1 else shape))
 
     def transpose(self, *axes: Any) -> Any:
-        return call(np.transpose, (self, *([axes[0]] if len(axes) == 1 else [axes] if axes else [])))
+        return call(
+            np.transpose, (self, *([axes[0]] if len(axes) == 1 else [axes] if axes else []))
+        )
 
     def flatten(self, order: str = "C") -> Any:
         if order != "C":
@@ -278,8 +296,34 @@ def _method(name: str, function: Any) -> Callable[..., Any]:
 
 
 METHODS = (
-    *("sum", "prod", "mean", "var", "std", "max", "min", "argmax", "argmin", "any", "all", "cumsum", "cumprod"),
-    *("round", "ravel", "squeeze", "swapaxes", "take", "repeat", "dot", "argsort", "nonzero", "diagonal", "trace"),
+    *(
+        "sum",
+        "prod",
+        "mean",
+        "var",
+        "std",
+        "max",
+        "min",
+        "argmax",
+        "argmin",
+        "any",
+        "all",
+        "cumsum",
+        "cumprod",
+    ),
+    *(
+        "round",
+        "ravel",
+        "squeeze",
+        "swapaxes",
+        "take",
+        "repeat",
+        "dot",
+        "argsort",
+        "nonzero",
+        "diagonal",
+        "trace",
+    ),
     *("compress", "choose", "searchsorted", "partition", "argpartition"),
 )
 """The methods of ndarray that are what a function of the same name is."""

@@ -38,9 +38,13 @@ def _triu(result: Any, m: Any, k: Any = 0) -> Tensor:
 
 
 def _triangle(x: Tensor, k: Any, upper: int) -> Tensor:
-    wide = x if x.dtype in (np.float32, np.float64, np.int64, BOOL, np.float16) else cast(x, np.int64)
+    wide = (
+        x if x.dtype in (np.float32, np.float64, np.int64, BOOL, np.float16) else cast(x, np.int64)
+    )
     inputs = [wide] if type(k) is int and k == 0 else [wide, tensor_of(k, INT64)]
-    return cast(node("Trilu", inputs, wide.dtype, x.dims, **({} if upper else {"upper": 0})), x.dtype)
+    return cast(
+        node("Trilu", inputs, wide.dtype, x.dims, **({} if upper else {"upper": 0})), x.dtype
+    )
 
 
 @lowers(np.diagonal)
@@ -53,11 +57,21 @@ def _diagonal(result: Any, a: Any, offset: Any = 0, axis1: int = 0, axis2: int =
     rows, columns = (squeeze(shape(x, axis, axis + 1), [0]) for axis in (x.ndim - 2, x.ndim - 1))
     zero = constant(0, INT64)
     first, beside = (elementwise("Max", elementwise("Neg", by), zero), elementwise("Max", by, zero))
-    length = elementwise("Min", elementwise("Sub", rows, first), elementwise("Sub", columns, beside))
-    steps = node("Range", [zero, elementwise("Max", length, zero), constant(1, INT64)], INT64, (None,))
-    at = elementwise("Add", elementwise("Mul", elementwise("Add", steps, first), columns), elementwise("Add", steps, beside))
+    length = elementwise(
+        "Min", elementwise("Sub", rows, first), elementwise("Sub", columns, beside)
+    )
+    steps = node(
+        "Range", [zero, elementwise("Max", length, zero), constant(1, INT64)], INT64, (None,)
+    )
+    at = elementwise(
+        "Add",
+        elementwise("Mul", elementwise("Add", steps, first), columns),
+        elementwise("Add", steps, beside),
+    )
     cells = elementwise("Mul", shape(x, x.ndim - 2, x.ndim - 1), shape(x, x.ndim - 1))
-    lines = reshape(x, concat([shape(x, 0, x.ndim - 2), cells] if x.ndim > 2 else [cells]), (*x.dims[:-2], None))
+    lines = reshape(
+        x, concat([shape(x, 0, x.ndim - 2), cells] if x.ndim > 2 else [cells]), (*x.dims[:-2], None)
+    )
     return gather(lines, at, x.ndim - 2)
 
 

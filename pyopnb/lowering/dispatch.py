@@ -25,7 +25,14 @@ _Lowering = TypeVar("_Lowering", bound=Lowering)
 TABLE: dict[Any, Lowering] = {}
 """NumPy's function or ufunc → what records its nodes: called with NumPy's own result and the arguments."""
 
-METADATA = {np.result_type, np.can_cast, np.iscomplexobj, np.isrealobj, np.min_scalar_type, np.common_type}
+METADATA = {
+    np.result_type,
+    np.can_cast,
+    np.iscomplexobj,
+    np.isrealobj,
+    np.min_scalar_type,
+    np.common_type,
+}
 """Functions that look at dtypes alone."""
 
 _OF_SIZES = {np.shape, np.size, np.ndim}
@@ -49,7 +56,12 @@ def name_of(function: Any) -> str:
     module = getattr(function, "__module__", None) or "numpy"
     if isinstance(function, np.ufunc):
         module = "numpy" if getattr(np, function.__name__, None) is function else "scipy.special"
-    module = module.replace("numpy.", "np.").replace("numpy", "np").replace("._core", "").replace("np.fromnumeric", "np")
+    module = (
+        module.replace("numpy.", "np.")
+        .replace("numpy", "np")
+        .replace("._core", "")
+        .replace("np.fromnumeric", "np")
+    )
     return f"{module}.{getattr(function, '__name__', function)}"
 
 
@@ -66,14 +78,20 @@ def call(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     if function in METADATA:
         return function(*plain(args), **plain(kwargs))
     out = kwargs.get("out")
-    kwargs = {key: value for key, value in kwargs.items() if key not in ("out", "order", "subok", "like", "copy", "casting")}
+    kwargs = {
+        key: value
+        for key, value in kwargs.items()
+        if key not in ("out", "order", "subok", "like", "copy", "casting")
+    }
     result = function(*plain(args), **plain(kwargs))
     if is_constant(args) and is_constant(kwargs):
         made = _wrap_constants(result)
     else:
         lowering = TABLE.get(function)
         if lowering is None:
-            why, next_ = REASONS.get(function, (f"{name_of(function)}, for which there is no operator", None))
+            why, next_ = REASONS.get(
+                function, (f"{name_of(function)}, for which there is no operator", None)
+            )
             refuse(why, next_)
         _check_arguments(function, lowering, args, kwargs)
         made = _record(function, lowering, result, args, kwargs)
@@ -87,12 +105,16 @@ def call(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
 def _wrap_constants(result: Any) -> Any:
     if isinstance(result, (tuple, list)):
         return (
-            type(result)(map(_wrap_constants, result)) if type(result) in (tuple, list) else tuple(map(_wrap_constants, result))
+            type(result)(map(_wrap_constants, result))
+            if type(result) in (tuple, list)
+            else tuple(map(_wrap_constants, result))
         )
     return Traced(result) if isinstance(result, np.ndarray) else result
 
 
-def _check_arguments(function: Any, lowering: Lowering, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+def _check_arguments(
+    function: Any, lowering: Lowering, args: Sequence[Any], kwargs: dict[str, Any]
+) -> None:
     """Drop arguments that have their default, and refuse those that the lowering does not know."""
     parameters = inspect.signature(lowering).parameters
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
@@ -110,7 +132,9 @@ def _check_arguments(function: Any, lowering: Lowering, args: Sequence[Any], kwa
         refuse(f"{name_of(function)} with these arguments")
 
 
-def _record(function: Any, lowering: Lowering, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+def _record(
+    function: Any, lowering: Lowering, result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Any:
     def record() -> Any:
         return lowering(result, *args, **kwargs)
 
@@ -125,7 +149,11 @@ def _record(function: Any, lowering: Lowering, result: Any, args: Sequence[Any],
         sources = [_source_of(value, args) for value in result]
         parts = []
         for place, (value, tensor, source) in enumerate(zip(result, made, sources, strict=True)):
-            rederive = None if source is None else lambda place=place, value=value: fit(record()[place], value)
+            rederive = (
+                None
+                if source is None
+                else lambda place=place, value=value: fit(record()[place], value)
+            )
             parts.append(Traced(value, fit(tensor, value), source=source, rederive=rederive))
         return type(result)(parts) if type(result) in (tuple, list) else tuple(parts)
     return made
@@ -137,7 +165,11 @@ def _source_of(result: Any, args: Sequence[Any]) -> Traced | None:
         return None
     flat = [each for arg in args for each in (arg if isinstance(arg, (list, tuple)) else (arg,))]
     for arg in flat:
-        if isinstance(arg, Traced) and isinstance(arg.value, np.ndarray) and np.may_share_memory(result, arg.value):
+        if (
+            isinstance(arg, Traced)
+            and isinstance(arg.value, np.ndarray)
+            and np.may_share_memory(result, arg.value)
+        ):
             return arg
     return None
 
@@ -146,6 +178,10 @@ def fit(tensor: Tensor, result: Any) -> Tensor:
     """A tensor with the dtype of NumPy's result, whose rank and known sizes it must have."""
     result = np.asarray(result)
     made = cast(tensor, result.dtype)
-    if made.ndim != result.ndim or any(d is not None and d != n for d, n in zip(made.dims, result.shape, strict=True)):
-        raise AssertionError(f"nodes of shape {made.dims} were recorded where NumPy gives {result.shape}")
+    if made.ndim != result.ndim or any(
+        d is not None and d != n for d, n in zip(made.dims, result.shape, strict=True)
+    ):
+        raise AssertionError(
+            f"nodes of shape {made.dims} were recorded where NumPy gives {result.shape}"
+        )
     return made

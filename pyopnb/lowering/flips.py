@@ -21,7 +21,9 @@ def _flip(result: Any, m: Any, axis: Any = None) -> Tensor:
         return x
     least = np.iinfo(np.int64).min
     bounds = ([-1] * len(axes), [least] * len(axes), axes, [-1] * len(axes))
-    return node("Slice", [x, *(constant(np.array(each, np.int64)) for each in bounds)], x.dtype, x.dims)
+    return node(
+        "Slice", [x, *(constant(np.array(each, np.int64)) for each in bounds)], x.dtype, x.dims
+    )
 
 
 @lowers(np.fliplr)
@@ -47,4 +49,10 @@ def _rot90(result: Any, m: Any, k: Any = 1, axes: Any = (0, 1)) -> Tensor:
     turns = int(k.__index__()) % 4
     if turns == 2:
         return flipped(flipped(x, one), two)
-    return x if not turns else transpose(flipped(x, two), order) if turns == 1 else flipped(transpose(x, order), two)
+    return (
+        x
+        if not turns
+        else transpose(flipped(x, two), order)
+        if turns == 1
+        else flipped(transpose(x, order), two)
+    )

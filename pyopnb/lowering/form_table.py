@@ -98,13 +98,20 @@ class Forms(Displayable, Sequence[Form]):
         Table
         """
         rows = [
-            [form.name, form.verdict, *(_duration(each) for each in form.seconds or [None] * len(self.examples)), _number(form)]
+            [
+                form.name,
+                form.verdict,
+                *(_duration(each) for each in form.seconds or [None] * len(self.examples)),
+                _number(form),
+            ]
             for form in self.all
         ]
         return Table(["form", "equal to Python", *map(str, self.examples), "nodes"], rows)
 
     def __repr__(self) -> str:
-        reasons = [f"{form.name}: {sanitize(form.why_not, 400)}" for form in self.all if form.why_not]
+        reasons = [
+            f"{form.name}: {sanitize(form.why_not, 400)}" for form in self.all if form.why_not
+        ]
         return "\n".join([self.op, repr(self.table()), *reasons])
 
 
@@ -141,8 +148,15 @@ def view_forms(thing: Forms) -> View:
 
 def _drawing(thing: Forms) -> Drawing:
     """One chart of all forms."""
-    counts = [sum(array.size for array in example.inputs if array is not None) for example in thing.examples]
-    lines = {form.name: [math.log10(seconds * 1e6) for seconds in form.seconds] for form in thing if form.seconds}
+    counts = [
+        sum(array.size for array in example.inputs if array is not None)
+        for example in thing.examples
+    ]
+    lines = {
+        form.name: [math.log10(seconds * 1e6) for seconds in form.seconds]
+        for form in thing
+        if form.seconds
+    }
     names = [f"{count:,}" for count in counts]
     across = [math.log10(max(count, 1)) for count in counts]
     chart = line_chart(across, lines, "log10 of µs", label="elements", names=names)

@@ -74,9 +74,15 @@ def forms(op: Any, /, *inputs: Any, sizes: Sequence[int] | None = None, **attrs:
     refuse_tuples(target, inputs)
     versions = {_language(version.cls): version for version in target.versions}
     if _PYTHON not in versions:
-        raise InputError(f"forms of {target.name}", expected="a version in Python", got=f"{', '.join(versions)} alone")
+        raise InputError(
+            f"forms of {target.name}",
+            expected="a version in Python",
+            got=f"{', '.join(versions)} alone",
+        )
     python = Op(target.name, (versions[_PYTHON],))
-    example = read_example(python, tuple(inputs), attrs, 0) if inputs else generate_example(python, attrs)
+    example = (
+        read_example(python, tuple(inputs), attrs, 0) if inputs else generate_example(python, attrs)
+    )
     subject = Subject(python, [example])
     examples = _grown(subject, example) if sizes is None else _resized(subject, example, sizes)
     expected = [called_on(subject, each) for each in examples]
@@ -88,10 +94,14 @@ def forms(op: Any, /, *inputs: Any, sizes: Sequence[int] | None = None, **attrs:
 @contextmanager
 def _named(op: Op, versions: Mapping[str, Version]) -> Iterator[dict[str, Op]]:
     """Versions of an op as ops with names of their own, so that each can serve a session."""
-    names = {language: f"pyopnb.forms::{op.op_type}_{place}" for place, language in enumerate(versions)}
+    names = {
+        language: f"pyopnb.forms::{op.op_type}_{place}" for place, language in enumerate(versions)
+    }
     try:
         for language, version in versions.items():
-            registry.define(version.cls, names[language], opset=version.opset, source=version.source)
+            registry.define(
+                version.cls, names[language], opset=version.opset, source=version.source
+            )
         yield {language: registry[name] for language, name in names.items()}
     finally:
         for name in names.values():
@@ -100,7 +110,10 @@ def _named(op: Op, versions: Mapping[str, Version]) -> Iterator[dict[str, Op]]:
 
 
 def _made(
-    subject: Subject, ops: Mapping[str, Op], examples: Sequence[Example], expected: Sequence[Sequence[np.ndarray]]
+    subject: Subject,
+    ops: Mapping[str, Op],
+    examples: Sequence[Example],
+    expected: Sequence[Sequence[np.ndarray]],
 ) -> tuple[Form, ...]:
     made: dict[str, Form] = {}
     runs: dict[str, _Run] = {}
@@ -139,7 +152,9 @@ def _language(cls: type) -> str:
 def _op(subject: Subject, op: Op, expected: Sequence[np.ndarray]) -> tuple[_Run, None]:
     (example,) = subject.examples
     own = Subject(op, [example])
-    session = own.session(example, len(expected), [kind and kind.without_sizes() for kind in example.types])
+    session = own.session(
+        example, len(expected), [kind and kind.without_sizes() for kind in example.types]
+    )
     return lambda feeds: list(session.run(None, feeds)), None
 
 
@@ -202,7 +217,11 @@ def _resized(subject: Subject, example: Example, sizes: Sequence[int]) -> list[E
     groups = ExampleSizes.of(subject, example)
     name = _first_dimension(groups)
     if name is None:
-        raise InputError(f"forms of {subject.op.name}, sizes", expected="none: the hints fix all", got=str(list(sizes)))
+        raise InputError(
+            f"forms of {subject.op.name}, sizes",
+            expected="none: the hints fix all",
+            got=str(list(sizes)),
+        )
     made = []
     for size in sizes:
         resized = groups.resize({**groups.sizes, name: size}) if size >= 0 else None

@@ -36,7 +36,9 @@ class Graph:
         self._known: dict[bytes, tuple[str, ...]] = {}
         self._taken = set(inputs)
 
-    def add(self, op_type: str, inputs: Sequence[str], outputs: int = 1, line: str = "", **attrs: Any) -> tuple[str, ...]:
+    def add(
+        self, op_type: str, inputs: Sequence[str], outputs: int = 1, line: str = "", **attrs: Any
+    ) -> tuple[str, ...]:
         """Record a node, and name its outputs."""
         node = helper.make_node(op_type, list(inputs), [], **attrs)
         return self._put(node, outputs, line)
@@ -44,7 +46,10 @@ class Graph:
     def constant(self, array: np.ndarray) -> str:
         """A node for values that do not depend on the inputs."""
         node = helper.make_node(
-            "Constant", [], [], value=numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape))
+            "Constant",
+            [],
+            [],
+            value=numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape)),
         )
         return self._put(node, 1, "")[0]
 
@@ -83,7 +88,13 @@ class Graph:
         return kept[::-1]
 
     def function(
-        self, domain: str, name: str, outputs: Sequence[str], attrs: Mapping[str, Any], required: Sequence[str], doc: str
+        self,
+        domain: str,
+        name: str,
+        outputs: Sequence[str],
+        attrs: Mapping[str, Any],
+        required: Sequence[str],
+        doc: str,
     ) -> FunctionProto:
         """The recorded nodes as a function.
 

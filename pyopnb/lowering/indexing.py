@@ -45,11 +45,22 @@ def take(x: Traced, key: Any) -> Any:
     if x.constant and is_constant(list(items)):
         if not basic or not isinstance(result, np.ndarray):
             return Traced(result)
-        return Traced(result, source=x, rederive=lambda: fit(_taken(x.tensor, items), result), write=_writer(x, key))
+        return Traced(
+            result,
+            source=x,
+            rederive=lambda: fit(_taken(x.tensor, items), result),
+            write=_writer(x, key),
+        )
     made = fit(_taken(x.tensor, items), result)
     if not basic or not isinstance(result, np.ndarray):
         return Traced(result, made)
-    return Traced(result, made, source=x, rederive=lambda: fit(_taken(x.tensor, items), result), write=_writer(x, key))
+    return Traced(
+        result,
+        made,
+        source=x,
+        rederive=lambda: fit(_taken(x.tensor, items), result),
+        write=_writer(x, key),
+    )
 
 
 def _writer(x: Traced, key: Any) -> Any:
@@ -97,8 +108,14 @@ def _same_key(value: Traced, x: Traced, key: Any) -> bool:
 def _items(x: Traced, key: Any) -> list[Any]:
     """The items of a key, the ellipsis written out; lists are arrays."""
     listed = list(key) if type(key) is tuple else [key]
-    listed = [np.asarray(each) if type(each) is list and not _has_traced(each) else each for each in listed]
-    listed = [Traced(np.asarray(plain(each)), tensor_of(each)) if type(each) is list else each for each in listed]
+    listed = [
+        np.asarray(each) if type(each) is list and not _has_traced(each) else each
+        for each in listed
+    ]
+    listed = [
+        Traced(np.asarray(plain(each)), tensor_of(each)) if type(each) is list else each
+        for each in listed
+    ]
     listed = [np.bool_(each) if type(each) is bool else each for each in listed]
     used = sum(_axes_used(each) for each in listed)
     places = [place for place, each in enumerate(listed) if each is Ellipsis]
@@ -121,7 +138,9 @@ def _axes_used(item: Any) -> int:
 
 
 def _is_array(item: Any) -> bool:
-    return isinstance(item, (np.ndarray, np.generic)) and (np.ndim(plain(item)) > 0 or plain(item).dtype == bool)
+    return isinstance(item, (np.ndarray, np.generic)) and (
+        np.ndim(plain(item)) > 0 or plain(item).dtype == bool
+    )
 
 
 def _is_basic(items: Sequence[Any]) -> bool:
@@ -141,7 +160,11 @@ def _taken(x: Tensor, items: Sequence[Any]) -> Tensor:
             return made
     if not arrays:
         return _basic(x, items)
-    if len(arrays) == 1 and plain(arrays[0]).dtype != bool and not any(_is_number(item) for item in items):
+    if (
+        len(arrays) == 1
+        and plain(arrays[0]).dtype != bool
+        and not any(_is_number(item) for item in items)
+    ):
         return _by_one_array(x, items)
     return _by_arrays(x, items)
 
@@ -169,7 +192,11 @@ def _basic(x: Tensor, items: Sequence[Any]) -> Tensor:
 
 def _slices(x: Tensor, axes: Sequence[Any]) -> Tensor:
     """All slices at once; ``axes`` has an item for each axis."""
-    parts = [(axis, item) for axis, item in enumerate(axes) if type(item) is slice and item != slice(None)]
+    parts = [
+        (axis, item)
+        for axis, item in enumerate(axes)
+        if type(item) is slice and item != slice(None)
+    ]
     if not parts:
         return x
     begins, ends, steps, dims = [], [], [], list(x.dims)
@@ -184,9 +211,15 @@ def _slices(x: Tensor, axes: Sequence[Any]) -> Tensor:
         fixed = not any(type(each) in (Number, Traced) for each in (item.start, item.stop))
         size = dims[axis]
         dims[axis] = (
-            len(range(*slice(plain(item.start), plain(item.stop), step).indices(size))) if fixed and size is not None else None
+            len(range(*slice(plain(item.start), plain(item.stop), step).indices(size)))
+            if fixed and size is not None
+            else None
         )
-    inputs = [shape_vector(begins)[0], shape_vector(ends)[0], constant(np.array([axis for axis, _ in parts], np.int64))]
+    inputs = [
+        shape_vector(begins)[0],
+        shape_vector(ends)[0],
+        constant(np.array([axis for axis, _ in parts], np.int64)),
+    ]
     if any(step != 1 for step in steps):
         inputs.append(constant(np.array(steps, np.int64)))
     return node("Slice", [x, *inputs], x.dtype, tuple(dims))
@@ -264,15 +297,23 @@ def _written(x: Tensor, items: Sequence[Any], new: Tensor) -> Tensor:
     if all(type(item) is slice and item == slice(None) for item in items):
         return new if new.dims == x.dims and None not in new.dims else expand(new, shape(x), x.dims)
     masks = [item for item in items if _is_array(item) and plain(item).dtype == bool]
-    alone = len(masks) == 1 and all(item is masks[0] or (type(item) is slice and item == slice(None)) for item in items)
+    alone = len(masks) == 1 and all(
+        item is masks[0] or (type(item) is slice and item == slice(None)) for item in items
+    )
     if alone and masks[0] is items[0]:
         return _written_by_mask(x, tensor_of(masks[0]), new)
     if x.dtype == BOOL:
         return cast(_written(cast(x, np.int32), items, cast(new, np.int32)), BOOL)
-    total = node("Size", [x], INT64, ()) if None in x.dims else constant(np.int64(count(x.dims) or 0))
+    total = (
+        node("Size", [x], INT64, ()) if None in x.dims else constant(np.int64(count(x.dims) or 0))
+    )
     numbers = node("Range", [constant(np.int64(0)), total, constant(np.int64(1))], INT64, (None,))
     places = _taken(reshape(numbers, shape(x), x.dims), items)
-    values = expand(new, shape(places), places.dims) if new.dims != places.dims or None in places.dims else new
+    values = (
+        expand(new, shape(places), places.dims)
+        if new.dims != places.dims or None in places.dims
+        else new
+    )
     made = node("ScatterElements", [flat(x), flat(places), flat(values)], x.dtype, (None,))
     return reshape(made, shape(x), x.dims)
 

@@ -29,7 +29,22 @@ __all__ = ["COMMON", "common", "listing"]
 _WIDTH = 110
 
 COMMON = (
-    *("abs", "sign", "sqrt", "exp", "log", "log1p", "tanh", "sin", "power", "square", "floor", "round", "clip", "maximum"),
+    *(
+        "abs",
+        "sign",
+        "sqrt",
+        "exp",
+        "log",
+        "log1p",
+        "tanh",
+        "sin",
+        "power",
+        "square",
+        "floor",
+        "round",
+        "clip",
+        "maximum",
+    ),
     *(
         "minimum",
         "where",
@@ -59,9 +74,42 @@ COMMON = (
         "partition",
         "searchsorted",
     ),
-    *("unique", "bincount", "nonzero", "take", "take_along_axis", "reshape", "transpose", "expand_dims", "squeeze"),
-    *("concatenate", "stack", "split", "tile", "repeat", "pad", "roll", "flip", "tril", "meshgrid", "broadcast_to", "zeros"),
-    *("arange", "linspace", "eye", "matmul", "einsum", "linalg.norm", "linalg.inv", "fft.rfft", "interp"),
+    *(
+        "unique",
+        "bincount",
+        "nonzero",
+        "take",
+        "take_along_axis",
+        "reshape",
+        "transpose",
+        "expand_dims",
+        "squeeze",
+    ),
+    *(
+        "concatenate",
+        "stack",
+        "split",
+        "tile",
+        "repeat",
+        "pad",
+        "roll",
+        "flip",
+        "tril",
+        "meshgrid",
+        "broadcast_to",
+        "zeros",
+    ),
+    *(
+        "arange",
+        "linspace",
+        "eye",
+        "matmul",
+        "einsum",
+        "linalg.norm",
+        "linalg.inv",
+        "fft.rfft",
+        "interp",
+    ),
 )
 """NumPy's functions that ops are mostly made of, without ``np.``."""
 
@@ -93,14 +141,41 @@ def listing() -> str:
     """
     functions = sorted({*map(name_of, TABLE), *(f"np.{name}" for name in MAKERS)}, key=str.lower)
     methods = sorted({name for name in METHODS if getattr(np, name) in TABLE} | _OWN)
-    lines = ["traced:", *_wrapped(functions), "methods:", *_wrapped([f".{name}" for name in methods]), "refused:"]
-    for why, advice in sorted({(why, advice) for why, advice in REASONS.values()}, key=lambda pair: pair[0].lower()):
+    lines = [
+        "traced:",
+        *_wrapped(functions),
+        "methods:",
+        *_wrapped([f".{name}" for name in methods]),
+        "refused:",
+    ]
+    for why, advice in sorted(
+        {(why, advice) for why, advice in REASONS.values()}, key=lambda pair: pair[0].lower()
+    ):
         lines.append(f"  {why}{f'. Try: {advice}' if advice else ''}")
     return "\n".join(lines)
 
 
-_OWN = {"astype", "copy", "fill", "flatten", "reshape", "sort", "transpose", "T", "shape", "size", "ndim", "dtype"}
+_OWN = {
+    "astype",
+    "copy",
+    "fill",
+    "flatten",
+    "reshape",
+    "sort",
+    "transpose",
+    "T",
+    "shape",
+    "size",
+    "ndim",
+    "dtype",
+}
 
 
 def _wrapped(names: list[str]) -> list[str]:
-    return textwrap.wrap(", ".join(names), _WIDTH, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False)
+    return textwrap.wrap(
+        ", ".join(names),
+        _WIDTH,
+        initial_indent="  ",
+        subsequent_indent="  ",
+        break_on_hyphens=False,
+    )

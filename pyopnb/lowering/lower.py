@@ -107,13 +107,28 @@ def lower(
     [('doctest', 'SoftClip')]
     """
     if _is_model(op):
-        if attrs or examples or opset is not None or len(inputs) > 1 or not all(isinstance(each, Mapping) for each in inputs):
-            names = [*map(sanitize, attrs), *["examples"] * bool(examples), *["opset"] * (opset is not None)]
+        if (
+            attrs
+            or examples
+            or opset is not None
+            or len(inputs) > 1
+            or not all(isinstance(each, Mapping) for each in inputs)
+        ):
+            names = [
+                *map(sanitize, attrs),
+                *["examples"] * bool(examples),
+                *["opset"] * (opset is not None),
+            ]
             got = ", ".join(names) or "other arguments"
             raise InputError(
-                "lower of a model", expected="feeds in one dict, finite, strict and verify", got=got, next='{"x": x}'
+                "lower of a model",
+                expected="feeds in one dict, finite, strict and verify",
+                got=got,
+                next='{"x": x}',
             )
-        return lower_model(op, inputs[0] if inputs else None, finite=finite, strict=strict, compares=verify)
+        return lower_model(
+            op, inputs[0] if inputs else None, finite=finite, strict=strict, compares=verify
+        )
     target = find_op(op)
     refuse_tuples(target, inputs)
     given = [*([inputs] if inputs else []), *examples]

@@ -19,7 +19,14 @@ from pyopnb.models.edit.inline import inlined_functions
 from pyopnb.models.edit.replace import open_for_edit
 from pyopnb.models.functions import function_key
 from pyopnb.models.io import to_model
-from pyopnb.models.nodes import Site, attribute_values, imported_versions, linked_attributes, type_of_proto, walk
+from pyopnb.models.nodes import (
+    Site,
+    attribute_values,
+    imported_versions,
+    linked_attributes,
+    type_of_proto,
+    walk,
+)
 from pyopnb.models.types import Types
 from pyopnb.ops.messages import sanitize
 from pyopnb.ops.op import Op
@@ -44,7 +51,12 @@ class _Lowered:
 
 
 def lower_model(
-    model: Any, feeds: Mapping[str, Any] | None, *, finite: bool, strict: bool, compares: bool = True
+    model: Any,
+    feeds: Mapping[str, Any] | None,
+    *,
+    finite: bool,
+    strict: bool,
+    compares: bool = True,
 ) -> ModelProto:
     """Copy a model, and make the ops in it local functions.
 
@@ -74,7 +86,11 @@ def lower_model(
         With ``strict``.
     """
     source = open_for_edit(model, None)
-    values = _random_values(model, source.proto) if feeds is None else _values(model, source.proto, feeds)
+    values = (
+        _random_values(model, source.proto)
+        if feeds is None
+        else _values(model, source.proto, feeds)
+    )
     types, reasons = Types(source.proto), {}
     ops: dict[str, _Lowered] = {}
     taken = {function_key(function) for function in source.proto.functions}
@@ -85,7 +101,9 @@ def lower_model(
         try:
             example = _example(site, types, values, source.proto)
             _check_that_it_runs(op, example, site)
-            _lower_site(source.proto, site, ops.setdefault(op.name, _Lowered(op)), example, finite, compares)
+            _lower_site(
+                source.proto, site, ops.setdefault(op.name, _Lowered(op)), example, finite, compares
+            )
         except NotLowered as error:
             if strict:
                 raise
@@ -99,17 +117,19 @@ def lower_model(
 def _random_values(model: Any, proto: ModelProto) -> dict[str, np.ndarray]:
     """The tensors in a run on random arrays of the types of the model's inputs; none where it does not run on them."""
     known = {tensor.name for tensor in proto.graph.initializer}
-    types = {info.name: type_of_proto(info.type) for info in proto.graph.input if info.name not in known}
+    types = {
+        info.name: type_of_proto(info.type) for info in proto.graph.input if info.name not in known
+    }
     if any(kind.dtype is None or kind.shape is None for kind in types.values()):
         return {}
     random, unused = np.random.default_rng(0), iter(range(3, 1000))
     sizes: dict[str, int] = {}
-    feeds = {name: random_array(Port(name, kind), sizes, unused, random) for name, kind in types.items()}
+    feeds = {
+        name: random_array(Port(name, kind), sizes, unused, random) for name, kind in types.items()
+    }
     try:
         return _values(model, proto, feeds)
-    except (
-        Exception
-    ):  # what an op or the runtime raises on them says nothing of the model; each op is tried on arrays of its own
+    except Exception:  # what an op or the runtime raises on them says nothing of the model; each op is tried on arrays of its own
         return {}
 
 
@@ -121,14 +141,22 @@ def _values(model: Any, proto: ModelProto, feeds: Mapping[str, Any]) -> dict[str
     values = {name: np.asarray(run[name]) for name in names if name in run}
     rest = names - values.keys()
     values |= {name: np.asarray(feeds[name]) for name in rest if name in feeds}
-    values |= {name: numpy_helper.to_array(initializers[name]) for name in rest & initializers.keys()}
+    values |= {
+        name: numpy_helper.to_array(initializers[name]) for name in rest & initializers.keys()
+    }
     return values
 
 
-def _example(site: Site, types: Types, values: Mapping[str, np.ndarray], proto: ModelProto) -> Example:
+def _example(
+    site: Site, types: Types, values: Mapping[str, np.ndarray], proto: ModelProto
+) -> Example:
     """The inputs of a node and its attrs: as they are in the run, or random ones of its types."""
     if linked_attributes(site.node):
-        raise NotLowered(site.where, expected="attrs with values", got="attrs that the caller of the function sets")
+        raise NotLowered(
+            site.where,
+            expected="attrs with values",
+            got="attrs that the caller of the function sets",
+        )
     attrs = attribute_values(site.node, proto, site.where)
     random, unused = np.random.default_rng(0), iter(range(3, 1000))
     sizes: dict[str, int] = {}
@@ -156,18 +184,38 @@ def _check_that_it_runs(op: Op, example: Example, site: Site) -> None:
     try:
         called_on(Subject(op, [example]), example)
     except Exception as error:
-        got, next_ = f"{type(error).__name__}, {sanitize(error)}", "lower(model, {…}), with feeds by name on which it runs"
-        raise NotLowered(f"{site.where}, on {example}", expected="a result of compute", got=got, next=next_) from error
+        got, next_ = (
+            f"{type(error).__name__}, {sanitize(error)}",
+            "lower(model, {…}), with feeds by name on which it runs",
+        )
+        raise NotLowered(
+            f"{site.where}, on {example}", expected="a result of compute", got=got, next=next_
+        ) from error
 
 
-def _lower_site(proto: ModelProto, site: Site, lowered: _Lowered, example: Example, finite: bool, compares: bool) -> None:
+def _lower_site(
+    proto: ModelProto, site: Site, lowered: _Lowered, example: Example, finite: bool, compares: bool
+) -> None:
     """Give a node its function: one that another node has, or a new one."""
     scope = proto if isinstance(site.scope, GraphProto) else site.scope
     opset = imported_versions(scope).get("") or imported_versions(proto).get("", 0)
-    if not opset or (not isinstance(site.scope, GraphProto) and opset != imported_versions(proto).get("")):
-        raise NotLowered(site.where, expected="ONNX's operators imported in one version", got="none or another one")
+    if not opset or (
+        not isinstance(site.scope, GraphProto) and opset != imported_versions(proto).get("")
+    ):
+        raise NotLowered(
+            site.where,
+            expected="ONNX's operators imported in one version",
+            got="none or another one",
+        )
     kinds = tuple(kind and kind.without_sizes() for kind in example.types)
-    found = next((each for key, each in lowered.known if key == (kinds, len(site.node.output)) and _fits(each, example)), None)
+    found = next(
+        (
+            each
+            for key, each in lowered.known
+            if key == (kinds, len(site.node.output)) and _fits(each, example)
+        ),
+        None,
+    )
     if found is None:
         found = lower_op(lowered.op, [example], opset=opset, finite=finite, compares=compares)
         lowered.known.append(((kinds, len(site.node.output)), found))
@@ -181,7 +229,9 @@ def _lower_site(proto: ModelProto, site: Site, lowered: _Lowered, example: Examp
 def _unused_name(proto: ModelProto, op: Op, number: int) -> str:
     """A name for one more function of an op, which neither a function nor an op has."""
     name = f"{op.op_type}_{number}"
-    while registry.find(op.domain, name) is not None or any((f.domain, f.name) == (op.domain, name) for f in proto.functions):
+    while registry.find(op.domain, name) is not None or any(
+        (f.domain, f.name) == (op.domain, name) for f in proto.functions
+    ):
         name += "_"
     return name
 
@@ -189,18 +239,24 @@ def _unused_name(proto: ModelProto, op: Op, number: int) -> str:
 def _fits(lowered: LoweredOp, example: Example) -> bool:
     """Whether a function was made for the attrs of a node."""
     return all(
-        same_value(value, example.attrs[name]) if name in example.attrs else name in lowered.defaulted
+        same_value(value, example.attrs[name])
+        if name in example.attrs
+        else name in lowered.defaulted
         for name, value in lowered.fixed.items()
     )
 
 
 def _add_functions(proto: ModelProto, ops: Mapping[str, _Lowered]) -> None:
-    functions: list[FunctionProto] = [each.function for lowered in ops.values() for _, each in lowered.known]
+    functions: list[FunctionProto] = [
+        each.function for lowered in ops.values() for _, each in lowered.known
+    ]
     proto.functions.extend(functions)
     if functions:
         proto.ir_version = max(proto.ir_version, _WITH_DEFAULTS)
     known = imported_versions(proto)
-    proto.opset_import.extend(helper.make_opsetid(name, 1) for name in {f.domain for f in functions} if name not in known)
+    proto.opset_import.extend(
+        helper.make_opsetid(name, 1) for name in {f.domain for f in functions} if name not in known
+    )
     if functions:
         _type_outputs(proto)
 

@@ -44,7 +44,15 @@ class NumpyNamespace:
 # ---- what makes arrays -------------------------------------------------------------------------------------------------------
 
 
-def _full(shape: Any, fill_value: Any, dtype: Any = None, order: str = "C", *, device: Any = None, like: Any = None) -> Any:
+def _full(
+    shape: Any,
+    fill_value: Any,
+    dtype: Any = None,
+    order: str = "C",
+    *,
+    device: Any = None,
+    like: Any = None,
+) -> Any:
     result = np.full(plain(shape), plain(fill_value), dtype)
     if is_constant(shape) and is_constant(fill_value):
         return Traced(result)
@@ -52,44 +60,82 @@ def _full(shape: Any, fill_value: Any, dtype: Any = None, order: str = "C", *, d
     return Traced(result, fit(expand(tensor_of(fill_value, result.dtype), to, dims), result))
 
 
-def _zeros(shape: Any, dtype: Any = float, order: str = "C", *, device: Any = None, like: Any = None) -> Any:
+def _zeros(
+    shape: Any, dtype: Any = float, order: str = "C", *, device: Any = None, like: Any = None
+) -> Any:
     return _full(shape, 0, np.dtype(dtype))
 
 
-def _ones(shape: Any, dtype: Any = float, order: str = "C", *, device: Any = None, like: Any = None) -> Any:
+def _ones(
+    shape: Any, dtype: Any = float, order: str = "C", *, device: Any = None, like: Any = None
+) -> Any:
     return _full(shape, 1, np.dtype(dtype))
 
 
-def _full_like(a: Any, fill_value: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None) -> Any:
+def _full_like(
+    a: Any,
+    fill_value: Any,
+    dtype: Any = None,
+    order: str = "K",
+    subok: bool = True,
+    shape: Any = None,
+) -> Any:
     array = a if type(a) is Traced else Traced(np.asarray(plain(a)))
-    return _full(array.shape if shape is None else shape, fill_value, array.dtype if dtype is None else dtype)
+    return _full(
+        array.shape if shape is None else shape, fill_value, array.dtype if dtype is None else dtype
+    )
 
 
-def _zeros_like(a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None) -> Any:
+def _zeros_like(
+    a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None
+) -> Any:
     return _full_like(a, 0, dtype, shape=shape)
 
 
-def _ones_like(a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None) -> Any:
+def _ones_like(
+    a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None
+) -> Any:
     return _full_like(a, 1, dtype, shape=shape)
 
 
-def _arange(*args: Any, dtype: Any = None, start: Any = None, stop: Any = None, step: Any = None, **kwargs: Any) -> Any:
+def _arange(
+    *args: Any,
+    dtype: Any = None,
+    start: Any = None,
+    stop: Any = None,
+    step: Any = None,
+    **kwargs: Any,
+) -> Any:
     given = [*args, *(each for each in (start, stop, step) if each is not None)]
     result = np.arange(*plain(given), dtype=dtype)
     if is_constant(given):
         return Traced(result)
     bounds = [0, given[0], 1] if len(given) == 1 else [*given, 1][:3]
-    if result.dtype.kind == "f" and any(np.asarray(plain(each)).dtype.kind == "f" for each in bounds):
-        refuse("np.arange of floats, whose length depends on rounding", "np.linspace, or np.arange(n) * step")
+    if result.dtype.kind == "f" and any(
+        np.asarray(plain(each)).dtype.kind == "f" for each in bounds
+    ):
+        refuse(
+            "np.arange of floats, whose length depends on rounding",
+            "np.linspace, or np.arange(n) * step",
+        )
     made = node("Range", [tensor_of(each, INT64) for each in bounds], INT64, (None,))
     return Traced(result, fit(made, result))
 
 
 def _linspace(
-    start: Any, stop: Any, num: Any = 50, endpoint: bool = True, retstep: bool = False, dtype: Any = None, axis: int = 0
+    start: Any,
+    stop: Any,
+    num: Any = 50,
+    endpoint: bool = True,
+    retstep: bool = False,
+    dtype: Any = None,
+    axis: int = 0,
 ) -> Any:
     if retstep or np.ndim(plain(start)) or np.ndim(plain(stop)):
-        refuse("np.linspace with retstep=, or between arrays", "a + (b - a) * np.linspace(0, 1, n)[:, None]")
+        refuse(
+            "np.linspace with retstep=, or between arrays",
+            "a + (b - a) * np.linspace(0, 1, n)[:, None]",
+        )
     result = np.linspace(plain(start), plain(stop), plain(num), endpoint, dtype=dtype)
     if is_constant([start, stop, num]):
         return Traced(result)
@@ -97,18 +143,32 @@ def _linspace(
         refuse("np.linspace of integers", "np.linspace(…).astype(…)")
     count = tensor_of(num, INT64)
     low, high = tensor_of(start, np.float64), tensor_of(stop, np.float64)
-    steps = cast(node("Range", [constant(np.int64(0)), count, constant(np.int64(1))], INT64, (None,)), np.float64)
-    parts = elementwise("Max", elementwise("Sub", count, constant(np.int64(1 if endpoint else 0))), constant(np.int64(1)))
+    steps = cast(
+        node("Range", [constant(np.int64(0)), count, constant(np.int64(1))], INT64, (None,)),
+        np.float64,
+    )
+    parts = elementwise(
+        "Max",
+        elementwise("Sub", count, constant(np.int64(1 if endpoint else 0))),
+        constant(np.int64(1)),
+    )
     step = elementwise("Div", elementwise("Sub", high, low), cast(parts, np.float64))
     made = elementwise("Add", elementwise("Mul", steps, step), low)
     if endpoint:  # which NumPy sets, whatever was rounded
-        end = elementwise("Equal", steps, cast(elementwise("Sub", count, constant(np.int64(1))), np.float64), dtype=bool)
+        end = elementwise(
+            "Equal",
+            steps,
+            cast(elementwise("Sub", count, constant(np.int64(1))), np.float64),
+            dtype=bool,
+        )
         more = elementwise("Greater", count, constant(np.int64(1)), dtype=bool)
         made = where(elementwise("And", end, more), high, made)
     return Traced(result, fit(made, result))
 
 
-def _eye(N: Any, M: Any = None, k: Any = 0, dtype: Any = float, **kwargs: Any) -> Any:  # NumPy's names
+def _eye(
+    N: Any, M: Any = None, k: Any = 0, dtype: Any = float, **kwargs: Any
+) -> Any:  # NumPy's names
     result = np.eye(plain(N), plain(M), plain(k), dtype)
     if is_constant([N, M, k]):
         return Traced(result)
@@ -121,7 +181,9 @@ def _tri(N: Any, M: Any = None, k: Any = 0, dtype: Any = float) -> Any:  # NumPy
     return (columns[None, :] - rows[:, None] <= k).astype(dtype)
 
 
-def _array(object: Any, dtype: Any = None, copy: Any = True, ndmin: int = 0, **kwargs: Any) -> Any:  # NumPy's name
+def _array(
+    object: Any, dtype: Any = None, copy: Any = True, ndmin: int = 0, **kwargs: Any
+) -> Any:  # NumPy's name
     if not is_traced(object):
         return Traced(np.array(object, dtype, ndmin=ndmin))
     if type(object) is Traced:
@@ -144,7 +206,13 @@ def _stacked(value: Any) -> Traced:
 def _stack(value: Any, dtype: np.dtype) -> Tensor:
     if type(value) not in (tuple, list):
         return tensor_of(value, dtype)
-    return tensor_of(call(np.stack, ([Traced(np.asarray(plain(each), dtype), _stack(each, dtype)) for each in value],), {}))
+    return tensor_of(
+        call(
+            np.stack,
+            ([Traced(np.asarray(plain(each), dtype), _stack(each, dtype)) for each in value],),
+            {},
+        )
+    )
 
 
 def _asarray(a: Any, dtype: Any = None, order: Any = None, **kwargs: Any) -> Any:
@@ -156,7 +224,9 @@ def _asarray(a: Any, dtype: Any = None, order: Any = None, **kwargs: Any) -> Any
 def _indices(dimensions: Any, dtype: Any = int, sparse: bool = False) -> Any:
     if is_constant(dimensions):
         return Traced(np.indices(plain(dimensions), dtype))
-    return call(np.stack, (call(np.meshgrid, [_arange(n) for n in dimensions], {"indexing": "ij"}),), {}).astype(dtype)
+    return call(
+        np.stack, (call(np.meshgrid, [_arange(n) for n in dimensions], {"indexing": "ij"}),), {}
+    ).astype(dtype)
 
 
 MAKERS: dict[str, Callable[..., Any]] = {
@@ -192,7 +262,9 @@ def rebound(cls: type) -> type:
             members.pop(name, None)
             if isinstance(member, types.FunctionType):
                 members[name] = _copied(member, copies)
-            elif isinstance(member, (staticmethod, classmethod)) and isinstance(member.__func__, types.FunctionType):
+            elif isinstance(member, (staticmethod, classmethod)) and isinstance(
+                member.__func__, types.FunctionType
+            ):
                 members[name] = type(member)(_copied(member.__func__, copies))
             elif isinstance(member, property) and isinstance(member.fget, types.FunctionType):
                 members[name] = property(_copied(member.fget, copies), member.fset, member.fdel)
@@ -204,7 +276,9 @@ def _copied(function: types.FunctionType, copies: dict[int, Any]) -> Any:
         return copies[id(function)]
     closure = function.__closure__ and tuple(types.CellType() for _ in function.__closure__)
     names = _Globals(function.__globals__, copies)
-    made = types.FunctionType(function.__code__, names, function.__name__, function.__defaults__, closure)
+    made = types.FunctionType(
+        function.__code__, names, function.__name__, function.__defaults__, closure
+    )
     made.__kwdefaults__ = function.__kwdefaults__
     copies[id(function)] = made
     for cell, old in zip(closure or (), function.__closure__ or (), strict=True):
@@ -228,7 +302,9 @@ class _Globals(dict):  # type: ignore[type-arg]  # a function's globals
 
     def __getitem__(self, name: str) -> Any:
         value = super().__getitem__(name)
-        return _seen(value, self._of, self._copies) if isinstance(value, types.FunctionType) else value
+        return (
+            _seen(value, self._of, self._copies) if isinstance(value, types.FunctionType) else value
+        )
 
 
 def _seen(value: Any, of: dict[str, Any], copies: dict[int, Any], deep: bool = True) -> Any:

@@ -117,13 +117,19 @@ class Number:
         return call(function, args, kwargs)
 
     def __neg__(self) -> Number:
-        return Number(-self.value, lambda: elementwise("Neg", arithmetic(self, type(-self.value))), self.attrs)
+        return Number(
+            -self.value, lambda: elementwise("Neg", arithmetic(self, type(-self.value))), self.attrs
+        )
 
     def __pos__(self) -> Number:
         return self
 
     def __abs__(self) -> Number:
-        return Number(abs(self.value), lambda: elementwise("Abs", arithmetic(self, type(self.value))), self.attrs)
+        return Number(
+            abs(self.value),
+            lambda: elementwise("Abs", arithmetic(self, type(self.value))),
+            self.attrs,
+        )
 
 
 def arithmetic(x: Any, kind: type) -> Tensor:

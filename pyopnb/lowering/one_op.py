@@ -91,7 +91,9 @@ def _verdict(reasons: Mapping[str, str | None], without_elements: bool) -> str:
     compared = f" Compared with compute, also in {also}." if also else " Compared with compute."
     if not without_elements:
         compared += " Not compared without elements: kernels of this onnxruntime give anything for them, or end the process."
-    return compared + "".join(f" Not compared in {name}: {why}." for name, why in reasons.items() if why is not None)
+    return compared + "".join(
+        f" Not compared in {name}: {why}." for name, why in reasons.items() if why is not None
+    )
 
 
 def _refuse_several(op: Op, examples: Sequence[Example]) -> None:
@@ -106,7 +108,9 @@ def _refuse_several(op: Op, examples: Sequence[Example]) -> None:
             )
 
 
-def _try_dtype(subject: Subject, example: Example, opset: int, *, finite: bool, sizes: bool) -> str | None:
+def _try_dtype(
+    subject: Subject, example: Example, opset: int, *, finite: bool, sizes: bool
+) -> str | None:
     """Trace and compare the op in another dtype, as far as it takes that and ONNX Runtime has kernels.
 
     Returns

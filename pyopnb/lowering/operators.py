@@ -43,13 +43,25 @@ def _of_numbers(function: Any, a: Any, b: Any) -> Any:
     value = function(x, y)
     kind = float if float in (type(value), type(x), type(y)) else int
     if function in _SIMPLE:
-        return Number(value, lambda: elementwise(_SIMPLE[function], arithmetic(a, kind), arithmetic(b, kind)), attrs)
+        return Number(
+            value,
+            lambda: elementwise(_SIMPLE[function], arithmetic(a, kind), arithmetic(b, kind)),
+            attrs,
+        )
     if function in _COMPARED:
         return Number(
-            value, lambda: elementwise(_COMPARED[function], arithmetic(a, kind), arithmetic(b, kind), dtype=bool), attrs
+            value,
+            lambda: elementwise(
+                _COMPARED[function], arithmetic(a, kind), arithmetic(b, kind), dtype=bool
+            ),
+            attrs,
         )
     if function in (operator.floordiv, operator.mod) and kind is int:
-        return Number(value, lambda: _integer_division(function, arithmetic(a, int), arithmetic(b, int)), attrs)
+        return Number(
+            value,
+            lambda: _integer_division(function, arithmetic(a, int), arithmetic(b, int)),
+            attrs,
+        )
     whole = a if type(a) is Number else b
     whole = Number(value, whole._record, attrs)
     whole.need(f"the operator {function.__name__}")
@@ -62,7 +74,9 @@ def _is_same_size(a: Any, b: Any) -> bool:
 
 
 def _integer_division(function: Any, a: Tensor, b: Tensor) -> Tensor:
-    if b.const is None:  # an integer division by zero would end the process; Python has raised before
+    if (
+        b.const is None
+    ):  # an integer division by zero would end the process; Python has raised before
         b = where(elementwise("Equal", b, constant(0, INT64), dtype=bool), constant(1, INT64), b)
     rest = elementwise("Mod", a, b)
     return rest if function is operator.mod else elementwise("Div", elementwise("Sub", a, rest), b)
@@ -85,7 +99,9 @@ _COMPARISONS = {
 
 def _operator(ufunc: np.ufunc, of_numbers: Any, swapped: bool = False) -> Callable[[Any, Any], Any]:
     def method(self: Any, other: Any) -> Any:
-        if not isinstance(other, (Traced, Number, np.ndarray, np.generic, int, float, bool, list, tuple)):
+        if not isinstance(
+            other, (Traced, Number, np.ndarray, np.generic, int, float, bool, list, tuple)
+        ):
             if type(self) is Traced and of_numbers in (operator.eq, operator.ne):
                 return _never_equal(self, other, of_numbers is operator.ne)
             return NotImplemented
@@ -121,5 +137,10 @@ for _name, (_ufunc, _python) in _BINARY.items():
 for _name, (_ufunc, _python) in _COMPARISONS.items():
     for _class in (Traced, Number):
         setattr(_class, f"__{_name}__", _operator(_ufunc, _python))
-for _name, _ufunc in {"neg": np.negative, "pos": np.positive, "abs": np.absolute, "invert": np.invert}.items():
+for _name, _ufunc in {
+    "neg": np.negative,
+    "pos": np.positive,
+    "abs": np.absolute,
+    "invert": np.invert,
+}.items():
     setattr(Traced, f"__{_name}__", lambda self, ufunc=_ufunc: call(ufunc, (self,)))

@@ -10,7 +10,17 @@ import numpy as np
 from pyopnb.lowering.dispatch import lowers
 from pyopnb.lowering.reductions import axes_of
 from pyopnb.lowering.size_vectors import flat, shape_vector
-from pyopnb.lowering.tensors import BOOL, Tensor, concat, constant, elementwise, node, reshape, shape, unsqueeze
+from pyopnb.lowering.tensors import (
+    BOOL,
+    Tensor,
+    concat,
+    constant,
+    elementwise,
+    node,
+    reshape,
+    shape,
+    unsqueeze,
+)
 from pyopnb.lowering.ufuncs import same_kind
 from pyopnb.lowering.values import plain, tensor_of
 
@@ -74,7 +84,8 @@ def _equal_parts(x: Tensor, parts: int, axis: int) -> list[Tensor]:
         total = shape(x, axis, axis + 1)
         rest = elementwise("Sub", total, bounds[-1])
         bounds = [
-            elementwise("Add", bound, elementwise("Min", rest, constant(np.array([n])))) for n, bound in enumerate(bounds)
+            elementwise("Add", bound, elementwise("Min", rest, constant(np.array([n]))))
+            for n, bound in enumerate(bounds)
         ]
     return [sliced(x, axis, a, b, None) for a, b in pairwise(bounds)]
 
@@ -82,7 +93,9 @@ def _equal_parts(x: Tensor, parts: int, axis: int) -> list[Tensor]:
 for _function, _axis in {np.vsplit: 0, np.hsplit: 1}.items():
 
     @lowers(_function)
-    def _split_along(result: Any, ary: Any, indices_or_sections: Any, _axis: int = _axis) -> list[Tensor]:
+    def _split_along(
+        result: Any, ary: Any, indices_or_sections: Any, _axis: int = _axis
+    ) -> list[Tensor]:
         at = 0 if np.ndim(plain(ary)) == 1 else _axis
         return _split(result, ary, indices_or_sections, at)
 
@@ -118,9 +131,17 @@ def _roll(result: Any, a: Any, shift: Any, axis: Any = None) -> Tensor:
 def _rolled(x: Tensor, shift: Any, axis: int) -> Tensor:
     """The end of an axis in front of its beginning; a shift beyond the size goes round."""
     size = shape(x, axis, axis + 1)
-    safe = size if size.const is not None and size.const.all() else elementwise("Max", size, constant(np.array([1])))
+    safe = (
+        size
+        if size.const is not None and size.const.all()
+        else elementwise("Max", size, constant(np.array([1])))
+    )
     by = shape_vector([shift])[0]
-    at = constant(-by.const % size.const) if by.const is not None and safe is size and size.const is not None else None
+    at = (
+        constant(-by.const % size.const)
+        if by.const is not None and safe is size and size.const is not None
+        else None
+    )
     at = at or elementwise("Mod", elementwise("Neg", by), safe)
     end = constant(np.array([np.iinfo(np.int64).max]))
     parts = [sliced(x, axis, at, end, None), sliced(x, axis, constant(np.array([0])), at, None)]

@@ -81,7 +81,9 @@ def _einsum(result: Any, *operands: Any, optimize: Any = False) -> Tensor:
         refuse("np.einsum with lists of axes", 'np.einsum("ij,jk->ik", a, b)')
     to = np.asarray(result).dtype
     equation = operands[0].replace(" ", "")
-    terms, output, dotted = _read_equation(equation, [np.ndim(plain(operand)) for operand in operands[1:]])
+    terms, output, dotted = _read_equation(
+        equation, [np.ndim(plain(operand)) for operand in operands[1:]]
+    )
     if any(len(set(term)) != len(term) for term in terms):
         refuse("np.einsum with an axis twice in one array", "np.diagonal(x)")
     made = _as_matmul(operands[1:], terms, output, dotted, to)
@@ -91,9 +93,14 @@ def _einsum(result: Any, *operands: Any, optimize: Any = False) -> Tensor:
     tensors = [tensor_of(operand, wide) for operand in operands[1:]]
     empty = _perhaps_empty(tensors, terms)
     if any(sum(each in term for term in terms) > 1 for each in empty & dotted):
-        refuse("np.einsum with ... in several arrays, over sizes that can change", 'a letter for each axis, "bij,bjk->bik"')
+        refuse(
+            "np.einsum with ... in several arrays, over sizes that can change",
+            'a letter for each axis, "bij,bjk->bik"',
+        )
     tensors = [_with_zero(x, term, empty) for x, term in zip(tensors, terms, strict=True)]
-    made = node("Einsum", tensors, wide, (None,) * len(output), equation=f"{','.join(terms)}->{output}")
+    made = node(
+        "Einsum", tensors, wide, (None,) * len(output), equation=f"{','.join(terms)}->{output}"
+    )
     axes = [axis for axis, each in enumerate(output) if each in empty]
     bounds = [np.zeros(len(axes)), np.full(len(axes), -1), axes]
     slices = [constant(np.array(each, np.int64)) for each in bounds]
@@ -105,7 +112,9 @@ def _read_equation(equation: str, ranks: Sequence[int]) -> tuple[list[str], str,
     left, arrow, right = equation.partition("->")
     if not arrow:
         letters = left.replace(",", "").replace(".", "")
-        right = "..." * ("..." in left) + "".join(sorted(each for each in set(letters) if letters.count(each) == 1))
+        right = "..." * ("..." in left) + "".join(
+            sorted(each for each in set(letters) if letters.count(each) == 1)
+        )
     free = [each for each in string.ascii_letters if each not in equation]
     terms, most = [], 0
     for term, rank in zip(left.split(","), ranks, strict=True):
@@ -115,7 +124,9 @@ def _read_equation(equation: str, ranks: Sequence[int]) -> tuple[list[str], str,
     return terms, right.replace("...", "".join(free[:most][::-1])), set(free[:most])
 
 
-def _as_matmul(operands: Sequence[Any], terms: list[str], output: str, dotted: set[str], to: np.dtype) -> Tensor | None:
+def _as_matmul(
+    operands: Sequence[Any], terms: list[str], output: str, dotted: set[str], to: np.dtype
+) -> Tensor | None:
     """A product over one axis of two arrays that have at most one axis of their own each, as MatMul; None for others."""
     if len(terms) != 2:
         return None
@@ -123,7 +134,8 @@ def _as_matmul(operands: Sequence[Any], terms: list[str], output: str, dotted: s
     over = [each for each in first if each in second and each not in output]
     batch = [each for each in output if (each in first and each in second) or each in dotted]
     own = [
-        [each for each in term if each not in other and each not in batch] for term, other in ((first, second), (second, first))
+        [each for each in term if each not in other and each not in batch]
+        for term, other in ((first, second), (second, first))
     ]
     if len(over) != 1 or not all(len(each) < 2 and set(each) <= set(output) for each in own):
         return None
@@ -167,7 +179,12 @@ def _with_zero(x: Tensor, term: str, empty: set[str]) -> Tensor:
         return x
     widths = np.zeros(2 * x.ndim, np.int64)
     widths[[x.ndim + axis for axis in axes]] = 1
-    return node("Pad", [x, constant(widths)], x.dtype, tuple(None if a in axes else size for a, size in enumerate(x.dims)))
+    return node(
+        "Pad",
+        [x, constant(widths)],
+        x.dtype,
+        tuple(None if a in axes else size for a, size in enumerate(x.dims)),
+    )
 
 
 @lowers(np.tensordot)
@@ -183,7 +200,9 @@ def _tensordot(result: Any, a: Any, b: Any, axes: Any = 2) -> Tensor:
     second = list(letters[ranks[0] : ranks[0] + ranks[1]])
     for i, j in pairs:
         second[j] = first[i]
-    joined = [each for each in first if each not in second] + [each for each in second if each not in first]
+    joined = [each for each in first if each not in second] + [
+        each for each in second if each not in first
+    ]
     return _einsum(result, f"{''.join(first)},{''.join(second)}->{''.join(joined)}", a, b)
 
 
@@ -192,10 +211,15 @@ def _norm(result: Any, x: Any, ord: Any = None, axis: Any = None, keepdims: bool
     to = np.asarray(result).dtype
     tensor = tensor_of(x, to)
     axes = axes_of(axis, tensor.ndim)
-    if ord not in (None, 1, 2, "fro", np.inf, -np.inf) or (len(axes) > 1 and ord not in (None, "fro")):
+    if ord not in (None, 1, 2, "fro", np.inf, -np.inf) or (
+        len(axes) > 1 and ord not in (None, "fro")
+    ):
         refuse(f"np.linalg.norm with ord={ord!r} of {len(axes)} axes", "sums of np.abs(x)")
     if ord in (np.inf, -np.inf):
-        refuse("np.linalg.norm with ord=inf", "np.abs(x).max(axis)" if ord > 0 else "np.abs(x).min(axis)")
+        refuse(
+            "np.linalg.norm with ord=inf",
+            "np.abs(x).max(axis)" if ord > 0 else "np.abs(x).min(axis)",
+        )
     return reduce("ReduceL1" if ord == 1 else "ReduceL2", tensor, axes, bool(keepdims))
 
 
@@ -203,7 +227,9 @@ def _norm(result: Any, x: Any, ord: Any = None, axis: Any = None, keepdims: bool
 def _det(result: Any, a: Any) -> Tensor:
     to = np.asarray(result).dtype
     if not served("Det", to):
-        refuse(f"np.linalg.det of {to}, for which ONNX Runtime has no kernel", "x.astype(np.float32)")
+        refuse(
+            f"np.linalg.det of {to}, for which ONNX Runtime has no kernel", "x.astype(np.float32)"
+        )
     x = tensor_of(a, to)
     return node("Det", [x], to, x.dims[:-2])
 
@@ -215,8 +241,24 @@ def _matmul_again(result: Any, a: Any, b: Any) -> Tensor:
     refuse("np.vecdot of stacks", "(a * b).sum(-1)")
 
 
-for _name in ("inv", "solve", "svd", "eigh", "eig", "qr", "cholesky", "lstsq", "pinv", "eigvalsh", "matrix_rank", "slogdet"):
-    REASONS[getattr(np.linalg, _name)] = f"np.linalg.{_name}, for which ONNX has no operator", "leave this op in Python"
+for _name in (
+    "inv",
+    "solve",
+    "svd",
+    "eigh",
+    "eig",
+    "qr",
+    "cholesky",
+    "lstsq",
+    "pinv",
+    "eigvalsh",
+    "matrix_rank",
+    "slogdet",
+):
+    REASONS[getattr(np.linalg, _name)] = (
+        f"np.linalg.{_name}, for which ONNX has no operator",
+        "leave this op in Python",
+    )
 for _name in ("fft", "ifft", "rfft", "irfft", "fft2", "ifft2", "fftn", "ifftn", "rfft2"):
     REASONS[getattr(np.fft, _name)] = (
         f"np.fft.{_name}, whose result is complex",

@@ -30,19 +30,34 @@ def call_ufunc(ufunc: np.ufunc, method: str, inputs: Any, kwargs: Mapping[str, A
     if method == "reduce" and ufunc in reduced:
         array, *rest = inputs
         axis = rest[0] if rest else kwargs.get("axis", 0)
-        return call(reduced[ufunc], (array, axis, *rest[1:]), {key: value for key, value in kwargs.items() if key != "axis"})
+        return call(
+            reduced[ufunc],
+            (array, axis, *rest[1:]),
+            {key: value for key, value in kwargs.items() if key != "axis"},
+        )
     added = {np.add: np.cumsum, np.multiply: np.cumprod}
     if method == "accumulate" and ufunc in added:
         return call(added[ufunc], inputs, {"axis": 0, **kwargs} if len(inputs) == 1 else kwargs)
     if method == "outer":
         a, b = inputs
         return call(ufunc, (call(np.reshape, (a, (*np.shape(a), *[1] * np.ndim(b)))), b))
-    refuse(f"np.{ufunc.__name__}.{method}", _INSTEAD.get((ufunc, method), _INSTEAD.get((None, method))))
+    refuse(
+        f"np.{ufunc.__name__}.{method}", _INSTEAD.get((ufunc, method), _INSTEAD.get((None, method)))
+    )
 
 
 _INSTEAD: dict[tuple[np.ufunc | None, str], str] = {
-    (np.maximum, "accumulate"): "np.where(np.tri(n, dtype=bool), x[..., None, :], -np.inf).max(-1), with n = x.shape[-1]",
-    (np.minimum, "accumulate"): "np.where(np.tri(n, dtype=bool), x[..., None, :], np.inf).min(-1), with n = x.shape[-1]",
-    (None, "at"): "sums by a table of bools, (index == np.arange(n)[:, None]) @ x, or y[index] = x where no index comes twice",
+    (
+        np.maximum,
+        "accumulate",
+    ): "np.where(np.tri(n, dtype=bool), x[..., None, :], -np.inf).max(-1), with n = x.shape[-1]",
+    (
+        np.minimum,
+        "accumulate",
+    ): "np.where(np.tri(n, dtype=bool), x[..., None, :], np.inf).min(-1), with n = x.shape[-1]",
+    (
+        None,
+        "at",
+    ): "sums by a table of bools, (index == np.arange(n)[:, None]) @ x, or y[index] = x where no index comes twice",
     (None, "reduceat"): "slices, or a product with a table of bools",
 }

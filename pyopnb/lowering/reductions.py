@@ -41,7 +41,9 @@ def axes_of(axis: Any, ndim: int) -> list[int]:
     if axis is None:
         return list(range(ndim))
     listed = axis if isinstance(axis, (tuple, list)) else (axis,)
-    return sorted(int(np.lib.array_utils.normalize_axis_index(_whole(each), ndim)) for each in listed)
+    return sorted(
+        int(np.lib.array_utils.normalize_axis_index(_whole(each), ndim)) for each in listed
+    )
 
 
 def _whole(axis: Any) -> int:
@@ -76,7 +78,9 @@ def _exact_sum(x: Tensor, axes: Sequence[int], keepdims: bool) -> Tensor:
 
 
 @lowers(np.sum)
-def _sum(result: Any, a: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
+def _sum(
+    result: Any, a: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False
+) -> Tensor:
     x = tensor_of(a)
     return sum_of(x, axes_of(axis, x.ndim), _flag(keepdims), np.asarray(result).dtype)
 
@@ -86,7 +90,9 @@ def _flag(keepdims: Any) -> bool:
 
 
 @lowers(np.prod)
-def _prod(result: Any, a: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
+def _prod(
+    result: Any, a: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False
+) -> Tensor:
     x, to = tensor_of(a), np.asarray(result).dtype
     axes = axes_of(axis, x.ndim)
     if to.kind != "f":
@@ -117,7 +123,9 @@ def _calculated(x: Tensor, result: Any) -> tuple[Tensor, np.dtype]:
 
 
 @lowers(np.mean)
-def _mean(result: Any, a: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
+def _mean(
+    result: Any, a: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False
+) -> Tensor:
     x, to = _calculated(tensor_of(a), result)
     axes = axes_of(axis, x.ndim)
     return cast(_nan_of_nothing(x, axes, reduce("ReduceMean", x, axes, _flag(keepdims))), to)
@@ -169,13 +177,17 @@ def _variance(x: Tensor, axes: Sequence[int], keepdims: bool, ddof: Any) -> Tens
 
 
 @lowers(np.var)
-def _var(result: Any, a: Any, axis: Any = None, dtype: Any = None, ddof: Any = 0, keepdims: bool = False) -> Tensor:
+def _var(
+    result: Any, a: Any, axis: Any = None, dtype: Any = None, ddof: Any = 0, keepdims: bool = False
+) -> Tensor:
     x, to = _calculated(tensor_of(a), result)
     return cast(_variance(x, axes_of(axis, x.ndim), _flag(keepdims), ddof), to)
 
 
 @lowers(np.std)
-def _std(result: Any, a: Any, axis: Any = None, dtype: Any = None, ddof: Any = 0, keepdims: bool = False) -> Tensor:
+def _std(
+    result: Any, a: Any, axis: Any = None, dtype: Any = None, ddof: Any = 0, keepdims: bool = False
+) -> Tensor:
     x, to = _calculated(tensor_of(a), result)
     return cast(elementwise("Sqrt", _variance(x, axes_of(axis, x.ndim), _flag(keepdims), ddof)), to)
 
@@ -190,7 +202,10 @@ def _extreme(x: Tensor, op_type: str, axes: Sequence[int], keepdims: bool) -> Te
     if not served(op_type, x.dtype):
         wide = np.dtype(np.int32 if x.dtype.itemsize < 4 else np.int64)
         if x.dtype == np.uint64:
-            refuse(f"an extreme of {x.dtype}, for which ONNX Runtime has no kernel", "x.astype(np.int64)")
+            refuse(
+                f"an extreme of {x.dtype}, for which ONNX Runtime has no kernel",
+                "x.astype(np.int64)",
+            )
         return cast(reduce(op_type, cast(x, wide), axes, keepdims), x.dtype)
     made = reduce(op_type, x, axes, keepdims)
     if x.dtype.kind != "f" or not axes or graph().finite:
@@ -211,14 +226,22 @@ def _extremes(function: Any, op_type: str) -> None:
         return _extreme(x, op_type, axes_of(axis, x.ndim), _flag(keepdims))
 
 
-for _function, _op in {np.max: "ReduceMax", np.amax: "ReduceMax", np.min: "ReduceMin", np.amin: "ReduceMin"}.items():
+for _function, _op in {
+    np.max: "ReduceMax",
+    np.amax: "ReduceMax",
+    np.min: "ReduceMin",
+    np.amin: "ReduceMin",
+}.items():
     _extremes(_function, _op)
 
 
 @lowers(np.ptp)
 def _ptp(result: Any, a: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
     x = tensor_of(a)
-    ends = (_extreme(x, op_type, axes_of(axis, x.ndim), _flag(keepdims)) for op_type in ("ReduceMax", "ReduceMin"))
+    ends = (
+        _extreme(x, op_type, axes_of(axis, x.ndim), _flag(keepdims))
+        for op_type in ("ReduceMax", "ReduceMin")
+    )
     return same_kind("Sub", *ends)
 
 
@@ -256,7 +279,10 @@ def _first_extreme(function: Any, op_type: str) -> None:
         at = 0 if axis is None else axes_of(axis, x.ndim)[0]
         if not served(op_type, x.dtype):
             if x.dtype == np.uint64:
-                refuse(f"np.{function.__name__} of {x.dtype}, for which ONNX Runtime has no kernel", "x.astype(np.int64)")
+                refuse(
+                    f"np.{function.__name__} of {x.dtype}, for which ONNX Runtime has no kernel",
+                    "x.astype(np.int64)",
+                )
             x = cast(x, np.int32 if x.dtype.itemsize < 4 else np.int64)
         made = _arg(op_type, x, at, _flag(keepdims))
         if x.dtype.kind != "f" or graph().finite:
@@ -267,7 +293,11 @@ def _first_extreme(function: Any, op_type: str) -> None:
 
 
 def _arg(op_type: str, x: Tensor, axis: int, keepdims: bool) -> Tensor:
-    dims = tuple(1 if place == axis else size for place, size in enumerate(x.dims) if keepdims or place != axis)
+    dims = tuple(
+        1 if place == axis else size
+        for place, size in enumerate(x.dims)
+        if keepdims or place != axis
+    )
     attrs = ({"axis": axis} if axis else {}) | ({} if keepdims else {"keepdims": 0})
     return node(op_type, [x], INT64, dims, **attrs)
 
@@ -308,7 +338,11 @@ def _skipping_nan(function: Any, fill: float, plainly: Any) -> None:
         made = reduce(plainly, filled, axes, _flag(keepdims))
         if x.dtype.kind != "f":
             return made
-        return where(_of_bools(is_nan(x), "ReduceMin", axes, _flag(keepdims)), constant(np.nan, x.dtype), made)
+        return where(
+            _of_bools(is_nan(x), "ReduceMin", axes, _flag(keepdims)),
+            constant(np.nan, x.dtype),
+            made,
+        )
 
 
 _skipping_nan(np.nansum, 0.0, None)

@@ -48,7 +48,9 @@ class NeedsValue(BaseException):
         self.attrs = attrs
 
 
-def refuse(got: str, next: str | None = None, expected: str = "NumPy that ONNX has operators for") -> NoReturn:
+def refuse(
+    got: str, next: str | None = None, expected: str = "NumPy that ONNX has operators for"
+) -> NoReturn:
     """Refuse the user's current line.
 
     Raises
@@ -89,7 +91,9 @@ def line_of(error: BaseException) -> str:
 def current_line() -> str:
     """The innermost line that is neither ours nor NumPy's: ``line 7 of compute (return float(x))``."""
     at = sys._getframe(1)
-    while at is not None and at.f_code.co_filename.startswith((*_OURS, "<frozen", "<__array_function__")):
+    while at is not None and at.f_code.co_filename.startswith(
+        (*_OURS, "<frozen", "<__array_function__")
+    ):
         at = at.f_back  # type: ignore[assignment]
     return describe(at.f_code.co_filename, at.f_lineno, at.f_code.co_name) if at is not None else ""
 

@@ -12,7 +12,18 @@ from pyopnb.lowering.numbers import Number
 from pyopnb.lowering.reductions import axes_of
 from pyopnb.lowering.refusal import refuse
 from pyopnb.lowering.size_vectors import flat, shape_vector
-from pyopnb.lowering.tensors import BOOL, Tensor, cast, concat, constant, elementwise, node, reshape, shape, unsqueeze
+from pyopnb.lowering.tensors import (
+    BOOL,
+    Tensor,
+    cast,
+    concat,
+    constant,
+    elementwise,
+    node,
+    reshape,
+    shape,
+    unsqueeze,
+)
 from pyopnb.lowering.values import plain, tensor_of
 
 __all__ = ["wide_for"]
@@ -28,7 +39,10 @@ def _tile(result: Any, A: Any, reps: Any) -> Tensor:  # noqa: N803  # NumPy's na
     rank = max(x.ndim, len(listed))
     x = unsqueeze(x, list(range(rank - x.ndim)))
     listed = [1] * (rank - len(listed)) + listed
-    known = [None if type(n) in (Number, Traced) or d is None else int(n) * d for n, d in zip(listed, x.dims, strict=True)]
+    known = [
+        None if type(n) in (Number, Traced) or d is None else int(n) * d
+        for n, d in zip(listed, x.dims, strict=True)
+    ]
     wide = wide_for(x)
     return cast(node("Tile", [wide, shape_vector(listed)[0]], wide.dtype, tuple(known)), x.dtype)
 
@@ -46,7 +60,11 @@ def _repeat(result: Any, a: Any, repeats: Any, axis: Any = None) -> Tensor:
     x, at = (flat(x), 0) if axis is None else (x, axes_of(axis, x.ndim)[0])
     once = [1] * (x.ndim + 1)
     once[at + 1] = repeats
-    tiled = _tile(np.empty((0,) * (x.ndim + 1)), Traced(np.empty((0,) * (x.ndim + 1), x.dtype), unsqueeze(x, [at + 1])), once)
+    tiled = _tile(
+        np.empty((0,) * (x.ndim + 1)),
+        Traced(np.empty((0,) * (x.ndim + 1), x.dtype), unsqueeze(x, [at + 1])),
+        once,
+    )
     size = x.dims[at]
     known = None if size is None or type(repeats) in (Number, Traced) else size * int(repeats)
     # Not -1, which is no size where another one is 0.
@@ -56,18 +74,26 @@ def _repeat(result: Any, a: Any, repeats: Any, axis: Any = None) -> Tensor:
         else elementwise("Mul", shape(x, at, at + 1), shape_vector([repeats])[0])
     )
     parts = [shape(x, 0, at)] * (at > 0) + [along] + [shape(x, at + 1)] * (at + 1 < x.ndim)
-    return reshape(tiled, concat(parts), tuple(known if place == at else size for place, size in enumerate(x.dims)))
+    return reshape(
+        tiled,
+        concat(parts),
+        tuple(known if place == at else size for place, size in enumerate(x.dims)),
+    )
 
 
 @lowers(np.pad)
-def _pad(result: Any, array: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0) -> Tensor:
+def _pad(
+    result: Any, array: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0
+) -> Tensor:
     x = tensor_of(array)
     if mode not in ("constant", "edge", "reflect", "wrap"):
         refuse(f"np.pad with mode={mode!r}", 'mode="constant", "edge", "reflect" or "wrap"')
     widths = _pad_widths(pad_width, x.ndim)
     vector = shape_vector([width for side in zip(*widths, strict=True) for width in side])[0]
     dims = tuple(
-        None if size is None or any(type(w) in (Number, Traced) for w in pair) else size + sum(map(int, pair))
+        None
+        if size is None or any(type(w) in (Number, Traced) for w in pair)
+        else size + sum(map(int, pair))
         for size, pair in zip(x.dims, widths, strict=True)
     )
     wide = wide_for(x)
@@ -76,7 +102,10 @@ def _pad(result: Any, array: Any, pad_width: Any, mode: str = "constant", consta
         if np.ndim(plain(constant_values)):
             refuse("np.pad with several constants", "constant_values=c, once for each axis")
         inputs.append(cast(tensor_of(constant_values, x.dtype), wide.dtype))
-    return cast(node("Pad", inputs, wide.dtype, dims, **({} if mode == "constant" else {"mode": mode})), x.dtype)
+    return cast(
+        node("Pad", inputs, wide.dtype, dims, **({} if mode == "constant" else {"mode": mode})),
+        x.dtype,
+    )
 
 
 def _pad_widths(width: Any, ndim: int) -> list[tuple[Any, Any]]:

@@ -11,7 +11,17 @@ from pyopnb.lowering.dispatch import lowers
 from pyopnb.lowering.reductions import axes_of
 from pyopnb.lowering.refusal import refuse
 from pyopnb.lowering.size_vectors import broadcast_shape, flat, shape_vector
-from pyopnb.lowering.tensors import Tensor, concat, count, expand, reshape, shape, squeeze, transpose, unsqueeze
+from pyopnb.lowering.tensors import (
+    Tensor,
+    concat,
+    count,
+    expand,
+    reshape,
+    shape,
+    squeeze,
+    transpose,
+    unsqueeze,
+)
 from pyopnb.lowering.values import tensor_of
 
 
@@ -34,7 +44,9 @@ def _ravel(result: Any, a: Any, order: str = "C") -> Tensor:
 @lowers(np.transpose)
 def _transpose(result: Any, a: Any, axes: Any = None) -> Tensor:
     x = tensor_of(a)
-    order = range(x.ndim)[::-1] if axes is None else [int(axis.__index__()) % x.ndim for axis in axes]
+    order = (
+        range(x.ndim)[::-1] if axes is None else [int(axis.__index__()) % x.ndim for axis in axes]
+    )
     return transpose(x, list(order))
 
 
@@ -50,7 +62,9 @@ def _swapaxes(result: Any, a: Any, axis1: Any, axis2: Any) -> Tensor:
 def _moveaxis(result: Any, a: Any, source: Any, destination: Any) -> Tensor:
     x = tensor_of(a)
     order = np.moveaxis(np.arange(x.ndim).reshape((1,) * 0 + (x.ndim,)), 0, 0).tolist()
-    listed = [(each if isinstance(each, (tuple, list)) else (each,)) for each in (source, destination)]
+    listed = [
+        (each if isinstance(each, (tuple, list)) else (each,)) for each in (source, destination)
+    ]
     moved = [int(axis) % x.ndim for axis in listed[0]]
     order = [axis for axis in order if axis not in moved]
     for to, axis in sorted(zip((int(axis) % x.ndim for axis in listed[1]), moved, strict=True)):
@@ -105,7 +119,10 @@ def _meshgrid(result: Any, *xi: Any, indexing: str = "xy", sparse: bool = False)
     vectors = [flat(tensor_of(x)) for x in xi]
     rank = len(vectors)
     places = [1, 0, *range(2, rank)] if indexing == "xy" and rank > 1 else list(range(rank))
-    grids = [unsqueeze(x, [axis for axis in range(rank) if axis != at]) for x, at in zip(vectors, places, strict=True)]
+    grids = [
+        unsqueeze(x, [axis for axis in range(rank) if axis != at])
+        for x, at in zip(vectors, places, strict=True)
+    ]
     if sparse:
         return grids
     sizes = [shape(vectors[places.index(axis)]) for axis in range(rank)]

@@ -9,7 +9,19 @@ import numpy as np
 
 from pyopnb.lowering.arrays import Traced
 from pyopnb.lowering.numbers import Number
-from pyopnb.lowering.tensors import INT64, Dims, Tensor, broadcast, cast, concat, constant, count, elementwise, reshape, shape
+from pyopnb.lowering.tensors import (
+    INT64,
+    Dims,
+    Tensor,
+    broadcast,
+    cast,
+    concat,
+    constant,
+    count,
+    elementwise,
+    reshape,
+    shape,
+)
 
 __all__ = ["broadcast_shape", "flat", "shape_vector"]
 
@@ -36,7 +48,10 @@ def _known(size: Any) -> int | None:
 def _run(sizes: Sequence[Any], at: int) -> int:
     """How many sizes from a place on are one part: constants, or neighbouring axes of one tensor."""
     if type(sizes[at]) not in (Number, Traced):
-        return next((n for n, size in enumerate(sizes[at:]) if type(size) in (Number, Traced)), len(sizes) - at)
+        return next(
+            (n for n, size in enumerate(sizes[at:]) if type(size) in (Number, Traced)),
+            len(sizes) - at,
+        )
     origin = sizes[at].origin if type(sizes[at]) is Number else None
     run = 1
     while origin is not None and at + run < len(sizes):
@@ -75,6 +90,8 @@ def broadcast_shape(*tensors: Tensor) -> tuple[Tensor, Dims]:
         return shape(largest[0]), dims
     total = None
     for x in tensors:
-        zero = cast(elementwise("Not", elementwise("Equal", *[cast(x, bool)] * 2, dtype=bool)), np.int32)
+        zero = cast(
+            elementwise("Not", elementwise("Equal", *[cast(x, bool)] * 2, dtype=bool)), np.int32
+        )
         total = zero if total is None else elementwise("Add", total, zero)
     return shape(total), dims  # type: ignore[arg-type]  # there are tensors

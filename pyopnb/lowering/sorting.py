@@ -49,7 +49,9 @@ def _select(result: Any, condlist: Any, choicelist: Any, default: Any = 0) -> Te
 
 
 @lowers(np.clip)
-def _clip(result: Any, a: Any, a_min: Any = None, a_max: Any = None, min: Any = None, max: Any = None) -> Tensor:
+def _clip(
+    result: Any, a: Any, a_min: Any = None, a_max: Any = None, min: Any = None, max: Any = None
+) -> Tensor:
     low, high = (min if a_min is None else a_min), (max if a_max is None else a_max)
     low, high = (None if bound is np._NoValue else bound for bound in (low, high))
     to = np.asarray(result).dtype
@@ -65,7 +67,12 @@ def _clip(result: Any, a: Any, a_min: Any = None, a_max: Any = None, min: Any = 
 
 
 def _is_plain_number(bound: Tensor | None) -> bool:
-    return bound is not None and bound.const is not None and not bound.ndim and not np.isnan(bound.const)
+    return (
+        bound is not None
+        and bound.const is not None
+        and not bound.ndim
+        and not np.isnan(bound.const)
+    )
 
 
 def _bound(value: Any, dtype: np.dtype) -> Tensor | None:
@@ -84,7 +91,9 @@ def _bound(value: Any, dtype: np.dtype) -> Tensor | None:
 
 
 @lowers(np.nan_to_num)
-def _nan_to_num(result: Any, x: Any, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Tensor:
+def _nan_to_num(
+    result: Any, x: Any, nan: Any = 0.0, posinf: Any = None, neginf: Any = None
+) -> Tensor:
     tensor = tensor_of(x)
     if tensor.dtype.kind != "f":
         return tensor
@@ -98,7 +107,9 @@ def _nan_to_num(result: Any, x: Any, nan: Any = 0.0, posinf: Any = None, neginf:
         made = where(infinite, tensor_of(bound, tensor.dtype), made)
     if tensor.dtype == np.float16 and posinf is None and neginf is None:
         # onnxruntime computes float16 as float32, in which what NumPy makes infinite may still be finite.
-        made = node("Clip", [made, constant(limits.min), constant(limits.max)], made.dtype, made.dims)
+        made = node(
+            "Clip", [made, constant(limits.min), constant(limits.max)], made.dtype, made.dims
+        )
     return made
 
 
@@ -108,9 +119,13 @@ def _isclose(result: Any, a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8
     x, y = tensor_of(a, dtype), tensor_of(b, dtype)
     relative = elementwise("Mul", constant(float(rtol), dtype), elementwise("Abs", y))
     limit = elementwise("Add", constant(float(atol), dtype), relative)
-    near = elementwise("LessOrEqual", elementwise("Abs", elementwise("Sub", x, y)), limit, dtype=bool)
+    near = elementwise(
+        "LessOrEqual", elementwise("Abs", elementwise("Sub", x, y)), limit, dtype=bool
+    )
     finite = elementwise("Less", elementwise("Abs", y), constant(np.inf, dtype), dtype=bool)
-    return elementwise("Or", elementwise("And", near, finite), elementwise("Equal", x, y, dtype=bool))
+    return elementwise(
+        "Or", elementwise("And", near, finite), elementwise("Equal", x, y, dtype=bool)
+    )
 
 
 def _dtype_of_closeness(a: Any, b: Any) -> np.dtype:
@@ -130,7 +145,9 @@ def _sorted(x: Tensor, axis: int) -> tuple[Tensor, Tensor]:
         x = cast(x, np.int32 if x.dtype.itemsize < 4 else np.int64)
     if to == np.uint64:
         refuse("sorting uint64, for which ONNX Runtime has no kernel", "x.astype(np.int64)")
-    values, indices = graph().add("TopK", [x.name, shape(x, axis, axis + 1).name], 2, current_line(), axis=axis, largest=0)
+    values, indices = graph().add(
+        "TopK", [x.name, shape(x, axis, axis + 1).name], 2, current_line(), axis=axis, largest=0
+    )
     return cast(Tensor(values, x.dtype, x.dims), to), Tensor(indices, INT64, x.dims)
 
 
@@ -143,7 +160,10 @@ def _sort(result: Any, a: Any, axis: Any = -1, kind: Any = None, stable: Any = N
 @lowers(np.argsort)
 def _argsort(result: Any, a: Any, axis: Any = -1, kind: Any = None, stable: Any = None) -> Tensor:
     if kind not in ("stable", "mergesort") and not stable:
-        refuse("np.argsort, whose order of equal elements differs between machines", 'np.argsort(x, kind="stable")')
+        refuse(
+            "np.argsort, whose order of equal elements differs between machines",
+            'np.argsort(x, kind="stable")',
+        )
     x = tensor_of(a)
     return _sorted(flat(x), 0)[1] if axis is None else _sorted(x, axes_of(axis, x.ndim)[0])[1]
 
@@ -173,12 +193,16 @@ def _median(result: Any, a: Any, axis: Any = None, keepdims: bool = False) -> Te
 
 
 @lowers(np.quantile)
-def _quantile(result: Any, a: Any, q: Any, axis: Any = None, keepdims: bool = False, method: str = "linear") -> Tensor:
+def _quantile(
+    result: Any, a: Any, q: Any, axis: Any = None, keepdims: bool = False, method: str = "linear"
+) -> Tensor:
     return _between(result, a, _fraction(q), axis, keepdims, method)
 
 
 @lowers(np.percentile)
-def _percentile(result: Any, a: Any, q: Any, axis: Any = None, keepdims: bool = False, method: str = "linear") -> Tensor:
+def _percentile(
+    result: Any, a: Any, q: Any, axis: Any = None, keepdims: bool = False, method: str = "linear"
+) -> Tensor:
     return _between(result, a, _fraction(q) / 100, axis, keepdims, method)
 
 
@@ -246,7 +270,10 @@ def _unique(
 ) -> Any:
     x = tensor_of(ar)
     if x.dtype.kind == "f" and not graph().finite:
-        refuse("np.unique of floats, which drops NaN in ONNX Runtime", "lower(…, finite=True), if there is no NaN")
+        refuse(
+            "np.unique of floats, which drops NaN in ONNX Runtime",
+            "lower(…, finite=True), if there is no NaN",
+        )
     if axis is not None:
         refuse("np.unique with axis=")
     if x.dtype == np.uint64 and not served("Unique", x.dtype):
@@ -255,7 +282,9 @@ def _unique(
     names = graph().add("Unique", [wide.name], 4, current_line())
     values = cast(Tensor(names[0], wide.dtype, (None,)), x.dtype)
     asked = {1: return_index, 2: return_inverse, 3: return_counts}
-    more = {place: Tensor(names[place], INT64, (None,)) for place, wanted in asked.items() if wanted}
+    more = {
+        place: Tensor(names[place], INT64, (None,)) for place, wanted in asked.items() if wanted
+    }
     if return_inverse and x.ndim != 1:
         more[2] = reshape(more[2], shape(x), x.dims)
     return [values, *more.values()] if more else values
@@ -273,7 +302,9 @@ def _take(result: Any, a: Any, indices: Any, axis: Any = None, mode: str = "rais
     if mode == "clip":
         whole = flat(x) if axis is None else x
         place = 0 if axis is None else axes_of(axis, x.ndim)[0]
-        last = elementwise("Sub", squeeze(shape(whole, place, place + 1), [0]), constant(np.int64(1)))
+        last = elementwise(
+            "Sub", squeeze(shape(whole, place, place + 1), [0]), constant(np.int64(1))
+        )
         at = elementwise("Max", elementwise("Min", cast(at, np.int64), last), constant(np.int64(0)))
     return gather(flat(x), at, 0) if axis is None else gather(x, at, axes_of(axis, x.ndim)[0])
 
@@ -285,7 +316,9 @@ def _take_along_axis(result: Any, arr: Any, indices: Any, axis: Any = -1) -> Ten
     if axis is None:
         return gather(flat(x), flat(at), 0)
     place = axes_of(axis, x.ndim)[0]
-    for other, (n, m) in enumerate(zip(np.shape(plain(arr)), np.shape(plain(indices)), strict=True)):
+    for other, (n, m) in enumerate(
+        zip(np.shape(plain(arr)), np.shape(plain(indices)), strict=True)
+    ):
         if other != place and n != m:
             refuse("np.take_along_axis that broadcasts", "np.broadcast_to(indices, …)")
     return node("GatherElements", [x, at], x.dtype, at.dims, **({"axis": place} if place else {}))
@@ -293,7 +326,11 @@ def _take_along_axis(result: Any, arr: Any, indices: Any, axis: Any = -1) -> Ten
 
 @lowers(np.compress)
 def _compress(result: Any, condition: Any, a: Any, axis: Any = None) -> Tensor:
-    return selected(tensor_of(a), tensor_of(condition, bool), None if axis is None else axes_of(axis, np.ndim(plain(a)))[0])
+    return selected(
+        tensor_of(a),
+        tensor_of(condition, bool),
+        None if axis is None else axes_of(axis, np.ndim(plain(a)))[0],
+    )
 
 
 def selected(x: Tensor, mask: Tensor, axis: int | None) -> Tensor:
@@ -335,23 +372,42 @@ def _searchsorted(result: Any, a: Any, v: Any, side: str = "left") -> Tensor:
     op_type = "Less" if side == "left" else "LessOrEqual"
     before = elementwise(op_type, x, values, dtype=bool)
     if x.dtype.kind == "f":
-        before = elementwise("Or", before, elementwise("And", is_nan(values), elementwise("Not", is_nan(x))))
+        before = elementwise(
+            "Or", before, elementwise("And", is_nan(values), elementwise("Not", is_nan(x)))
+        )
         if side != "left":
             before = elementwise("Or", before, is_nan(values))
-    total = node("ReduceSum", [cast(before, np.int64), constant(np.array([last]))], INT64, y.dims, keepdims=0)
+    total = node(
+        "ReduceSum", [cast(before, np.int64), constant(np.array([last]))], INT64, y.dims, keepdims=0
+    )
     return total
 
 
 REASONS |= {
     np.partition: ("np.partition, whose order inside the parts is NumPy's own", "np.sort(x)"),
-    np.argpartition: ("np.argpartition, whose order inside the parts is NumPy's own", "np.argsort(x)"),
-    np.bincount: ("np.bincount, for which there is no operator", "(x[:, None] == np.arange(n)).sum(0)"),
-    np.histogram: ("np.histogram, for which there is no operator", "sums of comparisons with the edges"),
+    np.argpartition: (
+        "np.argpartition, whose order inside the parts is NumPy's own",
+        "np.argsort(x)",
+    ),
+    np.bincount: (
+        "np.bincount, for which there is no operator",
+        "(x[:, None] == np.arange(n)).sum(0)",
+    ),
+    np.histogram: (
+        "np.histogram, for which there is no operator",
+        "sums of comparisons with the edges",
+    ),
     np.interp: ("np.interp, for which there is no operator", "np.searchsorted and np.take"),
-    np.cumprod: ("np.cumprod, for which there is no operator", "np.exp(np.cumsum(np.log(x))) for positive numbers"),
+    np.cumprod: (
+        "np.cumprod, for which there is no operator",
+        "np.exp(np.cumsum(np.log(x))) for positive numbers",
+    ),
     np.allclose: ("np.allclose, whose result is a condition", "np.isclose(a, b).all()"),
     np.array_equal: ("np.array_equal, whose result is a condition", "(a == b).all()"),
-    np.digitize: ("np.digitize, for which there is no operator", 'np.searchsorted(bins, x, side="right")'),
+    np.digitize: (
+        "np.digitize, for which there is no operator",
+        'np.searchsorted(bins, x, side="right")',
+    ),
     np.piecewise: ("np.piecewise, which calls functions of parts", "np.select or np.where"),
     np.apply_along_axis: ("a Python function for each row", "NumPy functions with axis="),
 }

@@ -92,7 +92,9 @@ class Tensor:
         return len(self.dims)
 
 
-def node(op_type: str, inputs: Sequence[Tensor | None], dtype: Any, dims: Dims, **attrs: Any) -> Tensor:
+def node(
+    op_type: str, inputs: Sequence[Tensor | None], dtype: Any, dims: Dims, **attrs: Any
+) -> Tensor:
     """Record a node with one output."""
     names = ["" if each is None else each.name for each in inputs]
     (name,) = graph().add(op_type, names, line=current_line(), **attrs)
@@ -142,7 +144,13 @@ def _together(sizes: Sequence[int | None]) -> int | None:
 
 def elementwise(op_type: str, *inputs: Tensor, dtype: Any = None, **attrs: Any) -> Tensor:
     """An operator that broadcasts its inputs."""
-    return node(op_type, inputs, inputs[0].dtype if dtype is None else dtype, broadcast(*(x.dims for x in inputs)), **attrs)
+    return node(
+        op_type,
+        inputs,
+        inputs[0].dtype if dtype is None else dtype,
+        broadcast(*(x.dims for x in inputs)),
+        **attrs,
+    )
 
 
 def where(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
@@ -150,7 +158,10 @@ def where(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
     if served("Where", x.dtype) or x.dtype.kind not in "biu":
         return node("Where", [condition, x, y], x.dtype, broadcast(condition.dims, x.dims, y.dims))
     if x.dtype == BOOL:
-        both = elementwise("And", condition, x), elementwise("And", elementwise("Not", condition), y)
+        both = (
+            elementwise("And", condition, x),
+            elementwise("And", elementwise("Not", condition), y),
+        )
         return elementwise("Or", *both)
     wide = np.int32 if x.dtype.itemsize < 4 else np.int64
     return cast(where(condition, cast(x, wide), cast(y, wide)), x.dtype)
@@ -220,7 +231,10 @@ def concat(parts: Sequence[Tensor], axis: int = 0) -> Tensor:
         return constant(np.concatenate([part.const for part in parts], axis))
     sizes = [part.dims[axis] for part in parts]
     total = None if None in sizes else sum(size or 0 for size in sizes)
-    known = [next((d for d in each if d is not None), None) for each in zip(*(part.dims for part in parts), strict=True)]
+    known = [
+        next((d for d in each if d is not None), None)
+        for each in zip(*(part.dims for part in parts), strict=True)
+    ]
     known[axis] = total
     return node("Concat", parts, parts[0].dtype, tuple(known), axis=axis)
 
@@ -241,7 +255,11 @@ def reduce(op_type: str, x: Tensor, axes: Sequence[int], keepdims: bool) -> Tens
     if not axes:
         refuse(f"{op_type} of no axes")
     every = list(range(x.ndim))
-    dims = tuple(1 if axis in axes else size for axis, size in enumerate(x.dims) if keepdims or axis not in axes)
+    dims = tuple(
+        1 if axis in axes else size
+        for axis, size in enumerate(x.dims)
+        if keepdims or axis not in axes
+    )
     attrs: dict[str, Any] = {} if keepdims else {"keepdims": 0}
     if sorted(axes) == every:
         return node(op_type, [x], x.dtype, dims, **attrs)

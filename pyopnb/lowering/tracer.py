@@ -35,7 +35,16 @@ from pyopnb.ops.messages import sanitize
 from pyopnb.ops.schema import REQUIRED
 from pyopnb.testing.subject import Example, Subject
 
-__all__ = ["KEEPS", "LoweredOp", "given_attrs", "input_names", "open_dims", "same_state", "state_of", "trace_op"]
+__all__ = [
+    "KEEPS",
+    "LoweredOp",
+    "given_attrs",
+    "input_names",
+    "open_dims",
+    "same_state",
+    "state_of",
+    "trace_op",
+]
 
 KEEPS = {
     "expected": "a compute that keeps nothing",
@@ -72,7 +81,13 @@ class LoweredOp:
 
 
 def trace_op(
-    subject: Subject, example: Example, expected: Sequence[np.ndarray], *, opset: int, finite: bool = False, sizes: bool = False
+    subject: Subject,
+    example: Example,
+    expected: Sequence[np.ndarray],
+    *,
+    opset: int,
+    finite: bool = False,
+    sizes: bool = False,
 ) -> LoweredOp:
     """Trace an op.
 
@@ -102,7 +117,14 @@ def trace_op(
     fixed: set[str] = set()
     while True:
         try:
-            return _trace(subject, example, expected, Graph(opset, input_names(subject, example), finite), fixed, sizes)
+            return _trace(
+                subject,
+                example,
+                expected,
+                Graph(opset, input_names(subject, example), finite),
+                fixed,
+                sizes,
+            )
         except NeedsValue as need:
             fixed |= need.attrs
 
@@ -117,17 +139,32 @@ def input_names(subject: Subject, example: Example) -> list[str]:
 
 
 def _trace(
-    subject: Subject, example: Example, expected: Sequence[np.ndarray], graph: Graph, fixed: set[str], sizes: bool
+    subject: Subject,
+    example: Example,
+    expected: Sequence[np.ndarray],
+    graph: Graph,
+    fixed: set[str],
+    sizes: bool,
 ) -> LoweredOp:
     where = subject.op.name
-    with recording(graph), noting() as refusals, warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")  # of NumPy's about the example; the op's own run has said them
+    with (
+        recording(graph),
+        noting() as refusals,
+        warnings.catch_warnings(),
+        np.errstate(all="ignore"),
+    ):
+        warnings.simplefilter(
+            "ignore"
+        )  # of NumPy's about the example; the op's own run has said them
         kwargs, opened = _attrs(subject, example, graph, fixed)
         try:
             instance = subject.version.cls(**kwargs)
             state = state_of(instance)
             instance.__class__ = rebound(type(instance))
-            inputs = [_input(subject, example, place, name, sizes) for place, name in enumerate(graph.inputs)]
+            inputs = [
+                _input(subject, example, place, name, sizes)
+                for place, name in enumerate(graph.inputs)
+            ]
             value = instance.compute(*inputs)
             tensors = _outputs(value, expected)
         except Refusal as refusal:
@@ -137,23 +174,35 @@ def _trace(
         except Exception as error:
             got = f"{type(error).__name__}, {sanitize(str(error))}"
             line = line_of(error)
-            raise NotLowered(f"{where}{', ' if line else ''}{line}", expected=_SAME, got=got) from error
+            raise NotLowered(
+                f"{where}{', ' if line else ''}{line}", expected=_SAME, got=got
+            ) from error
         if refusals:
             raise _not_lowered(where, refusals[0])
         if not same_state(state, state_of(instance)):
             raise NotLowered(where, **KEEPS)
     schema = subject.schema
-    values = {attr.name: attr.default for attr in schema.attrs if attr.name in opened and attr.default is not REQUIRED}
+    values = {
+        attr.name: attr.default
+        for attr in schema.attrs
+        if attr.name in opened and attr.default is not REQUIRED
+    }
     required = [name for name in opened if name not in values]
     doc = f"Lowered from {subject.version}, for {', '.join(str(kind) for kind in example.types)}."
-    function = graph.function(subject.op.domain, subject.op.op_type, [t.name for t in tensors], values, required, doc)
+    function = graph.function(
+        subject.op.domain, subject.op.op_type, [t.name for t in tensors], values, required, doc
+    )
     rest = {key: value for key, value in given_attrs(subject, example).items() if key not in opened}
-    return LoweredOp(function, rest, frozenset(rest.keys() - example.attrs.keys()), tuple(opened), graph.lines)
+    return LoweredOp(
+        function, rest, frozenset(rest.keys() - example.attrs.keys()), tuple(opened), graph.lines
+    )
 
 
 def _not_lowered(where: str, refusal: Refusal) -> NotLowered:
     line = f", {refusal.line}" if refusal.line else ""
-    return NotLowered(f"{where}{line}", expected=refusal.expected, got=refusal.got, next=refusal.next)
+    return NotLowered(
+        f"{where}{line}", expected=refusal.expected, got=refusal.got, next=refusal.next
+    )
 
 
 # ---- attrs -------------------------------------------------------------------------------------------------------------------
@@ -163,11 +212,15 @@ def given_attrs(subject: Subject, example: Example) -> dict[str, Any]:
     """All attrs of an example, defaults included."""
     values = attribute_values(subject.node(example), ModelProto(), subject.op.name)
     given = subject.schema.bind(values, subject.op.name)
-    defaults = {attr.name: attr.default for attr in subject.schema.attrs if attr.default is not REQUIRED}
+    defaults = {
+        attr.name: attr.default for attr in subject.schema.attrs if attr.default is not REQUIRED
+    }
     return {**defaults, **given}
 
 
-def _attrs(subject: Subject, example: Example, graph: Graph, fixed: set[str]) -> tuple[dict[str, Any], list[str]]:
+def _attrs(
+    subject: Subject, example: Example, graph: Graph, fixed: set[str]
+) -> tuple[dict[str, Any], list[str]]:
     """Keyword arguments for ``__init__``, and which of them are attributes of the function."""
     given: dict[str, Any] = given_attrs(subject, example)
     kinds = {attr.name: attr.kind for attr in subject.schema.attrs if not attr.choices}
@@ -177,13 +230,21 @@ def _attrs(subject: Subject, example: Example, graph: Graph, fixed: set[str]) ->
     opened = []
     for name, value in given.items():
         kind = kinds.get(name)
-        if name in fixed or kind not in ("int", "float") or type(value) is not {"int": int, "float": float}[kind]:
+        if (
+            name in fixed
+            or kind not in ("int", "float")
+            or type(value) is not {"int": int, "float": float}[kind]
+        ):
             continue
         if isinstance(value, float) and not _is_carried(value, exact):
             continue
         given[name] = _attr(graph, name, kind, value)
         opened.append(name)
-    unset = [attr.name for attr in subject.schema.attrs if attr.name not in opened and attr.name not in example.attrs]
+    unset = [
+        attr.name
+        for attr in subject.schema.attrs
+        if attr.name not in opened and attr.name not in example.attrs
+    ]
     return {name: value for name, value in given.items() if name not in unset}, opened
 
 
@@ -209,13 +270,24 @@ def _input(subject: Subject, example: Example, place: int, name: str, sizes: boo
         raise Refusal("", "inputs of bool, integers or floats", f"{array.dtype}", None)
     value = array.copy()
     value.flags.writeable = subject.schema.copy_inputs
-    return Traced(value, Tensor(name, value.dtype, tuple(value.shape) if sizes else open_dims(subject, place, value.ndim)))
+    return Traced(
+        value,
+        Tensor(
+            name,
+            value.dtype,
+            tuple(value.shape) if sizes else open_dims(subject, place, value.ndim),
+        ),
+    )
 
 
 def open_dims(subject: Subject, place: int, ndim: int) -> Dims:
     """The sizes of an input that its hint fixes, None for all others."""
     hint = subject.schema.port(place).type.shape
-    return (None,) * ndim if hint is None else tuple(dim if isinstance(dim, int) else None for dim in hint)
+    return (
+        (None,) * ndim
+        if hint is None
+        else tuple(dim if isinstance(dim, int) else None for dim in hint)
+    )
 
 
 def _outputs(value: Any, expected: Sequence[np.ndarray]) -> list[Tensor]:
@@ -226,9 +298,13 @@ def _outputs(value: Any, expected: Sequence[np.ndarray]) -> list[Tensor]:
             raise Refusal("", "an array for each output", "None", None)
         tensor = tensor_of(each)
         if type(each) not in (Traced, np.ndarray) and tensor.dtype != want.dtype:
-            tensor = cast(tensor, want.dtype)  # Python's numbers and lists, which the op's outputs may be
+            tensor = cast(
+                tensor, want.dtype
+            )  # Python's numbers and lists, which the op's outputs may be
         if tensor.dtype != want.dtype or tensor.ndim != want.ndim:
-            raise AssertionError(f"{tensor.dtype} of rank {tensor.ndim} was recorded for {want.dtype} of rank {want.ndim}")
+            raise AssertionError(
+                f"{tensor.dtype} of rank {tensor.ndim} was recorded for {want.dtype} of rank {want.ndim}"
+            )
         tensors.append(tensor)
     return tensors
 
@@ -237,7 +313,9 @@ def state_of(instance: Any) -> dict[str, Any]:
     """What an instance keeps, to be compared by `same_state`."""
     state = getattr(instance, "__dict__", {})
     return {
-        name: (value, value.tobytes()) if isinstance(value, np.ndarray) and type(value) is np.ndarray else (value, None)
+        name: (value, value.tobytes())
+        if isinstance(value, np.ndarray) and type(value) is np.ndarray
+        else (value, None)
         for name, value in state.items()
     }
 

@@ -47,10 +47,15 @@ def same_kind(op_type: str, *inputs: Tensor, dtype: Any = None) -> Tensor:
         return elementwise(op_type, *inputs, dtype=dtype)
     if kind.kind in "iub":
         for wide in (np.dtype(np.int32), np.dtype(np.int64)):
-            if served(op_type, wide, len(inputs)) and (wide.itemsize > kind.itemsize or kind.kind == "b"):
+            if served(op_type, wide, len(inputs)) and (
+                wide.itemsize > kind.itemsize or kind.kind == "b"
+            ):
                 made = elementwise(op_type, *(cast(x, wide) for x in inputs), dtype=dtype and wide)
                 return made if dtype is not None else cast(made, kind)
-    refuse(f"{op_type} of {kind}, for which ONNX Runtime has no kernel", "x.astype(np.float32)" if kind.kind == "f" else None)
+    refuse(
+        f"{op_type} of {kind}, for which ONNX Runtime has no kernel",
+        "x.astype(np.float32)" if kind.kind == "f" else None,
+    )
 
 
 def _unary(ufunc: np.ufunc, op_type: str) -> None:
@@ -85,7 +90,9 @@ def _binary(ufunc: np.ufunc, op_type: str) -> None:
     def lower(result: Any, a: Any, b: Any) -> Tensor:
         x, y = loop_inputs(ufunc, a, b)
         if x.dtype == BOOL:
-            return elementwise({"Add": "Or", "Mul": "And", "Max": "Or", "Min": "And"}[op_type], x, y)
+            return elementwise(
+                {"Add": "Or", "Mul": "And", "Max": "Or", "Min": "And"}[op_type], x, y
+            )
         return same_kind(op_type, x, y)
 
 
@@ -110,11 +117,17 @@ def _compared_inputs(ufunc: np.ufunc, a: Any, b: Any) -> list[Tensor]:
         if type(value) is int and np.iinfo(dtype).min <= value <= np.iinfo(dtype).max:
             continue  # it fits, and the cast of a constant costs nothing
         if dtype == np.uint64:
-            refuse(f"a comparison of {dtype} with a number that may not fit", "np.uint64(n) in place of n")
+            refuse(
+                f"a comparison of {dtype} with a number that may not fit",
+                "np.uint64(n) in place of n",
+            )
         return [tensor_of(a, np.int64), tensor_of(b, np.int64)]
     x, y = loop_inputs(ufunc, a, b)
     if x.dtype != y.dtype:
-        refuse(f"a comparison of {x.dtype} with {y.dtype}", "x.astype(np.int64), if nothing is beyond it")
+        refuse(
+            f"a comparison of {x.dtype} with {y.dtype}",
+            "x.astype(np.int64), if nothing is beyond it",
+        )
     return [x, y]
 
 
@@ -125,8 +138,14 @@ def _fits_in_int64(value: Any) -> bool:
 def _comparison(ufunc: np.ufunc, op_type: str) -> None:
     @lowers(ufunc)
     def lower(result: Any, a: Any, b: Any) -> Tensor:
-        if not (_fits_in_int64(a) and _fits_in_int64(b)) and np.asarray(plain(a if type(b) is int else b)).dtype.kind in "iu":
-            refuse("a comparison with a number beyond int64", "the answer, which is the same for all elements")
+        if (
+            not (_fits_in_int64(a) and _fits_in_int64(b))
+            and np.asarray(plain(a if type(b) is int else b)).dtype.kind in "iu"
+        ):
+            refuse(
+                "a comparison with a number beyond int64",
+                "the answer, which is the same for all elements",
+            )
         x, y = _compared_inputs(ufunc, a, b)
         if op_type == "NotEqual":
             return elementwise("Not", same_kind("Equal", x, y, dtype=bool))
@@ -146,7 +165,12 @@ def _logical(ufunc: np.ufunc, op_type: str) -> None:
         return elementwise(op_type, *(tensor_of(x, bool) for x in inputs))
 
 
-for _ufunc, _op in {np.logical_and: "And", np.logical_or: "Or", np.logical_xor: "Xor", np.logical_not: "Not"}.items():
+for _ufunc, _op in {
+    np.logical_and: "And",
+    np.logical_or: "Or",
+    np.logical_xor: "Xor",
+    np.logical_not: "Not",
+}.items():
     _logical(_ufunc, _op)
 
 
@@ -208,7 +232,9 @@ def _is_inf(x: Tensor) -> Tensor:
     return elementwise("Equal", elementwise("Abs", x), constant(np.inf, x.dtype), dtype=bool)
 
 
-def _class_of_numbers(function: Any, of_floats: Callable[[Tensor], Tensor], of_integers: bool) -> None:
+def _class_of_numbers(
+    function: Any, of_floats: Callable[[Tensor], Tensor], of_integers: bool
+) -> None:
     @lowers(function)
     def lower(result: Any, x: Any) -> Tensor:
         tensor = tensor_of(x)
@@ -220,7 +246,9 @@ def _class_of_numbers(function: Any, of_floats: Callable[[Tensor], Tensor], of_i
 
 _class_of_numbers(np.isnan, is_nan, False)
 _class_of_numbers(np.isinf, _is_inf, False)
-_class_of_numbers(np.isfinite, lambda x: elementwise("Not", elementwise("Or", is_nan(x), _is_inf(x))), True)
+_class_of_numbers(
+    np.isfinite, lambda x: elementwise("Not", elementwise("Or", is_nan(x), _is_inf(x))), True
+)
 
 
 def _signed_infinity(function: Any, sign: float) -> None:
@@ -263,7 +291,10 @@ def _power(result: Any, a: Any, b: Any) -> Tensor:
     if x.dtype.kind == "f":
         return _power_of_floats(x, y, exponent, of_array=isinstance(plain(a), np.ndarray))
     if exponent is None or y.ndim or not 0 < exponent <= _MOST_FACTORS:
-        refuse("a power of integers, which ONNX Runtime rounds as a float64", "x.astype(np.float64) ** n")
+        refuse(
+            "a power of integers, which ONNX Runtime rounds as a float64",
+            "x.astype(np.float64) ** n",
+        )
     made = x
     for _ in range(int(exponent) - 1):
         made = same_kind("Mul", made, x)
@@ -403,7 +434,9 @@ def _other_sign(rest: Tensor, y: Tensor) -> Tensor:
     """Where a rest is not zero and has not the divisor's sign."""
     zero = constant(0, rest.dtype)
     signs = elementwise("Xor", *(elementwise("Less", each, zero, dtype=bool) for each in (rest, y)))
-    return elementwise("And", elementwise("Not", elementwise("Equal", rest, zero, dtype=bool)), signs)
+    return elementwise(
+        "And", elementwise("Not", elementwise("Equal", rest, zero, dtype=bool)), signs
+    )
 
 
 @lowers(np.fmod)
@@ -439,7 +472,9 @@ def _integer_floor_divide(x: Tensor, y: Tensor) -> Tensor:
         zero = constant(0, x.dtype)
         is_inexact = elementwise("Not", same_kind("Equal", remainder, zero, dtype=bool))
         differs_in_sign = elementwise(
-            "Xor", same_kind("Less", remainder, zero, dtype=bool), same_kind("Less", safe, zero, dtype=bool)
+            "Xor",
+            same_kind("Less", remainder, zero, dtype=bool),
+            same_kind("Less", safe, zero, dtype=bool),
         )
         rounds_down = elementwise("And", is_inexact, differs_in_sign)
         quotient = where(rounds_down, same_kind("Sub", quotient, constant(1, x.dtype)), quotient)
@@ -456,16 +491,24 @@ def _float_floor_divide(x: Tensor, y: Tensor) -> Tensor:
     whole = elementwise("Div", elementwise("Sub", x, rest), y)
     quotient = where(_other_sign(rest, y), elementwise("Sub", whole, constant(1, x.dtype)), whole)
     down = elementwise("Floor", quotient)
-    over = elementwise("Greater", elementwise("Sub", quotient, down), constant(0.5, x.dtype), dtype=bool)
+    over = elementwise(
+        "Greater", elementwise("Sub", quotient, down), constant(0.5, x.dtype), dtype=bool
+    )
     made = where(over, elementwise("Add", down, constant(1, x.dtype)), down)
     zero = elementwise("Equal", y, constant(0, y.dtype), dtype=bool)
-    return made if y.const is not None and (y.const != 0).all() else where(zero, elementwise("Div", x, y), made)
+    return (
+        made
+        if y.const is not None and (y.const != 0).all()
+        else where(zero, elementwise("Div", x, y), made)
+    )
 
 
 @lowers(np.left_shift)
 def _left_shift(result: Any, a: Any, b: Any) -> Tensor:
     x, y = loop_inputs(np.left_shift, a, b)
-    return same_kind("Mul", x, constant(np.left_shift(np.ones((), x.dtype), _shifts(y, x)), x.dtype))
+    return same_kind(
+        "Mul", x, constant(np.left_shift(np.ones((), x.dtype), _shifts(y, x)), x.dtype)
+    )
 
 
 @lowers(np.right_shift)
@@ -501,8 +544,13 @@ _ignoring_nan(np.fmin, "Min")
 def _hypot(result: Any, a: Any, b: Any) -> Tensor:
     x, y = loop_inputs(np.hypot, a, b)
     if x.dtype == np.float64:
-        refuse("np.hypot of float64, whose squares can overflow", "np.sqrt(a**2 + b**2), if they cannot")
-    squares = [elementwise("Mul", wide, wide) for wide in (cast(x, np.float64), cast(y, np.float64))]
+        refuse(
+            "np.hypot of float64, whose squares can overflow",
+            "np.sqrt(a**2 + b**2), if they cannot",
+        )
+    squares = [
+        elementwise("Mul", wide, wide) for wide in (cast(x, np.float64), cast(y, np.float64))
+    ]
     length = cast(elementwise("Sqrt", elementwise("Add", *squares)), x.dtype)
     # An infinite side makes an infinite length, whatever the other is.
     is_infinite = elementwise("Or", _is_inf(x), _is_inf(y))
@@ -517,7 +565,10 @@ def _logaddexp(result: Any, a: Any, b: Any) -> Tensor:
     apart = elementwise("Neg", elementwise("Abs", elementwise("Sub", *wide)))
     adds = _log1p(elementwise("Exp", apart))
     same = elementwise("Equal", *wide, dtype=bool)
-    return cast(elementwise("Add", elementwise("Max", *wide), where(same, constant(np.log(2.0)), adds)), x.dtype)
+    return cast(
+        elementwise("Add", elementwise("Max", *wide), where(same, constant(np.log(2.0)), adds)),
+        x.dtype,
+    )
 
 
 def lower_erf(result: Any, x: Any) -> Tensor:
@@ -526,4 +577,7 @@ def lower_erf(result: Any, x: Any) -> Tensor:
     return same_kind("Erf", tensor)
 
 
-REASONS[np.arctan2] = "np.arctan2, for which there is no operator", "np.arctan(y / x), with np.where for the quadrants"
+REASONS[np.arctan2] = (
+    "np.arctan2, for which there is no operator",
+    "np.arctan(y / x), with np.where for the quadrants",
+)

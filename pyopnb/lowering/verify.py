@@ -44,24 +44,36 @@ class NoKernel(NotLowered):
     """ONNX Runtime does not take the nodes."""
 
 
-def give_attrs(node: NodeProto, lowered: LoweredOp, schema: Schema, values: Mapping[str, Any], where: str) -> None:
+def give_attrs(
+    node: NodeProto, lowered: LoweredOp, schema: Schema, values: Mapping[str, Any], where: str
+) -> None:
     """Give a node the attributes of a function: a float where it has an int, which an op takes as well."""
     for attr in schema.attrs:
         if attr.name in lowered.open and attr.name in values:
             set_attribute(node, attr.name, attr.take(values[attr.name], where))
 
 
-def called(lowered: LoweredOp, subject: Subject, example: Example, outputs: Sequence[np.ndarray]) -> ModelProto:
+def called(
+    lowered: LoweredOp, subject: Subject, example: Example, outputs: Sequence[np.ndarray]
+) -> ModelProto:
     """A model of one call of a function, for the example's dtypes and ranks."""
     function, node = lowered.function, subject.node(example)
     give_attrs(node, lowered, subject.schema, example.attrs, subject.op.name)
     node.output[:] = [f"y{place}" for place in range(len(outputs))]
-    inputs = [_info(f"x{place}", array) for place, array in enumerate(example.inputs) if array is not None]
-    graph = helper.make_graph([node], "call", inputs, [_info(f"y{place}", array) for place, array in enumerate(outputs)])
+    inputs = [
+        _info(f"x{place}", array) for place, array in enumerate(example.inputs) if array is not None
+    ]
+    graph = helper.make_graph(
+        [node], "call", inputs, [_info(f"y{place}", array) for place, array in enumerate(outputs)]
+    )
     (imported,) = (entry.version for entry in function.opset_import)
     imports = [helper.make_opsetid("", imported), helper.make_opsetid(function.domain, 1)]
     return helper.make_model(
-        graph, functions=[function], opset_imports=imports, ir_version=newest_ir_version(), producer_name="pyopnb"
+        graph,
+        functions=[function],
+        opset_imports=imports,
+        ir_version=newest_ir_version(),
+        producer_name="pyopnb",
     )
 
 
@@ -69,7 +81,14 @@ def _info(name: str, array: np.ndarray) -> Any:
     return helper.make_tensor_value_info(name, type_of(array).dtype.onnx, [None] * array.ndim)  # type: ignore[union-attr]  # arrays have one
 
 
-def verify(lowered: LoweredOp, subject: Subject, examples: Sequence[Example], *, finite: bool, sizes: bool = False) -> None:
+def verify(
+    lowered: LoweredOp,
+    subject: Subject,
+    examples: Sequence[Example],
+    *,
+    finite: bool,
+    sizes: bool = False,
+) -> None:
     """Run a function in plain ONNX Runtime, and compare it with the op.
 
     Parameters
@@ -99,7 +118,9 @@ def verify(lowered: LoweredOp, subject: Subject, examples: Sequence[Example], *,
         _verify_group(lowered, subject, group, finite=finite, sizes=sizes)
 
 
-def _verify_group(lowered: LoweredOp, subject: Subject, examples: Sequence[Example], *, finite: bool, sizes: bool) -> None:
+def _verify_group(
+    lowered: LoweredOp, subject: Subject, examples: Sequence[Example], *, finite: bool, sizes: bool
+) -> None:
     """Compare a function with the op on examples of the same attrs."""
     first = examples[0]
     converted = _Converted(lowered, subject, first)
@@ -181,8 +202,15 @@ def _constant_arrays(lowered: LoweredOp) -> Iterator[np.ndarray]:
 
 def _narrowest_inside(lowered: LoweredOp) -> np.dtype | None:
     """Return the narrowest float that a function casts to: its results are no more exact than that."""
-    inside = {attribute.i for node in lowered.function.node if node.op_type == "Cast" for attribute in node.attribute}
-    return next((dtype for dtype in FLOATS if helper.np_dtype_to_tensor_dtype(dtype) in inside), None)
+    inside = {
+        attribute.i
+        for node in lowered.function.node
+        if node.op_type == "Cast"
+        for attribute in node.attribute
+    }
+    return next(
+        (dtype for dtype in FLOATS if helper.np_dtype_to_tensor_dtype(dtype) in inside), None
+    )
 
 
 def tries_empty(lowered: LoweredOp) -> bool:
@@ -209,12 +237,18 @@ def _runner(model: ModelProto, lowered: LoweredOp, subject: Subject) -> Callable
         return kernel_runner(model)
     except Exception as error:  # the runtime's exceptions have no base class of their own
         text = sanitize(str(error).strip().partition("\n")[0])
-        line = next((line for name, line in lowered.lines.items() if f"'{name}'" in text and line), "")
+        line = next(
+            (line for name, line in lowered.lines.items() if f"'{name}'" in text and line), ""
+        )
         where = f"{subject.op.name}{', ' if line else ''}{line}"
-        raise NoKernel(where, expected="nodes that ONNX Runtime has kernels for", got=text) from None
+        raise NoKernel(
+            where, expected="nodes that ONNX Runtime has kernels for", got=text
+        ) from None
 
 
-def _raise_refusal(error: Exception, lowered: LoweredOp, subject: Subject, example: Example) -> NoReturn:
+def _raise_refusal(
+    error: Exception, lowered: LoweredOp, subject: Subject, example: Example
+) -> NoReturn:
     """Refuse an op where an operator raises and it does not: a Pad by reflection, say, along an axis of one element."""
     if not type(error).__module__.startswith("onnxruntime."):
         raise error
@@ -236,11 +270,16 @@ def _differs(subject: Subject, disagreement: verification.Disagreement) -> NotLo
     advice = None
     if not all(np.isfinite(array).all() for array in arrays):
         advice = "finite=True, if no array has NaN or infinity"
-    return NotLowered(subject.op.name, expected="the results of compute", got=str(disagreement), next=advice)
+    return NotLowered(
+        subject.op.name, expected="the results of compute", got=str(disagreement), next=advice
+    )
 
 
 def in_dtype(example: Example, dtype: np.dtype) -> Example:
     """An example with all floats in one dtype."""
     with np.errstate(over="ignore"):
-        arrays = [array.astype(dtype) if array is not None and array.dtype in FLOATS else array for array in example.inputs]
+        arrays = [
+            array.astype(dtype) if array is not None and array.dtype in FLOATS else array
+            for array in example.inputs
+        ]
     return Example(tuple(arrays), example.attrs)

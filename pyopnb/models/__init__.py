@@ -4,4 +4,8 @@ from pyopnb.ops.installed import require
 
 # Here, as this is the first room that `import pyopnb` enters.
 require("onnx", "1.19", "onnx")
-require("onnxruntime", "1.25", "onnxruntime (or onnxruntime-gpu, -directml or -openvino, of which one is enough)")
+require(
+    "onnxruntime",
+    "1.25",
+    "onnxruntime (or onnxruntime-gpu, -directml or -openvino, of which one is enough)",
+)

@@ -8,11 +8,27 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
+from onnx import (
+    AttributeProto,
+    ModelProto,
+    NodeProto,
+    TensorProto,
+    ValueInfoProto,
+    helper,
+    numpy_helper,
+)
 
 from pyopnb.errors import InputError, ModelError
 from pyopnb.models.index import GraphIndex
-from pyopnb.models.nodes import attribute_of, full_name, imported_versions, mark_inferred, nodes_in, type_of_proto, walk
+from pyopnb.models.nodes import (
+    attribute_of,
+    full_name,
+    imported_versions,
+    mark_inferred,
+    nodes_in,
+    type_of_proto,
+    walk,
+)
 from pyopnb.models.onnx_schemas import find_schema
 from pyopnb.models.op_inference import infer_types
 from pyopnb.models.opsets import import_domains
@@ -32,7 +48,11 @@ __all__ = ["ints_to_floats", "model", "node", "type_outputs"]
 @hide_internal_frames
 @check_arguments
 def node(
-    op: str | type | Op, inputs: Sequence[str] | str, outputs: Sequence[str] | str, name: str | None = None, **attrs: Any
+    op: str | type | Op,
+    inputs: Sequence[str] | str,
+    outputs: Sequence[str] | str,
+    name: str | None = None,
+    **attrs: Any,
 ) -> NodeProto:
     """Make a node, as `onnx.helper.make_node` does.
 
@@ -67,7 +87,9 @@ def node(
     """
     op = op if isinstance(op, str) else find_op(op).name
     domain, op_type = split_name(op if "::" in op else f"::{op}")
-    made = helper.make_node(op_type, _names(inputs), _names(outputs), name=name, domain=domain or None)
+    made = helper.make_node(
+        op_type, _names(inputs), _names(outputs), name=name, domain=domain or None
+    )
     for key, value in sorted(attrs.items()):
         if value is not None:
             made.attribute.append(_attribute(op, key, value))
@@ -83,7 +105,9 @@ def _attribute(op: str, key: str, value: Any) -> onnx.AttributeProto:
     if isinstance(value, np.ndarray):
         return helper.make_attribute(key, _tensor(value, where))
     try:
-        if isinstance(value, (Mapping, Set)):  # onnx would take the keys of a dict, and a set in any order
+        if isinstance(
+            value, (Mapping, Set)
+        ):  # onnx would take the keys of a dict, and a set in any order
             raise TypeError
         return attribute_of(key, value)
     except (TypeError, ValueError):
@@ -110,7 +134,9 @@ def _attr_advice(key: str, value: Any) -> str | None:
         advice = f"{key}_keys={list(value)!r}, {key}_values={list(value.values())!r}"
     elif isinstance(value, Set):
         advice = f"{key}={sorted(value, key=repr)!r}"
-    elif isinstance(value, (list, tuple)) and all(isinstance(item, (list, tuple)) for item in value):
+    elif isinstance(value, (list, tuple)) and all(
+        isinstance(item, (list, tuple)) for item in value
+    ):
         advice = f"{key}=np.array({value!r})"
     elif isinstance(value, (list, tuple)) and any(isinstance(item, str) for item in value):
         advice = f"{key}={['' if item is None else str(item) for item in value]!r}"
@@ -169,13 +195,19 @@ def model(
     >>> m.graph.output[0].type.tensor_type.shape.dim[0].dim_param
     'N'
     """
-    made = [nodes] if isinstance(nodes, NodeProto) else _items(nodes, "model, nodes", "nodes", NodeProto, _NODE)
+    made = (
+        [nodes]
+        if isinstance(nodes, NodeProto)
+        else _items(nodes, "model, nodes", "nodes", NodeProto, _NODE)
+    )
     _check_inputs(inputs)
     if opset is not None:
         check_opset(opset, "model")
     made_functions = _items(functions, "model, functions", "FunctionProtos", onnx.FunctionProto)
     given = {} if initializers is None else dict(initializers)
-    input_infos = [_value_info(key, value, f"input {sanitize(key)}") for key, value in inputs.items()]
+    input_infos = [
+        _value_info(key, value, f"input {sanitize(key)}") for key, value in inputs.items()
+    ]
     output_infos = _outputs(outputs)
     tensors = [_tensor(value, f"initializer {sanitize(key)}", key) for key, value in given.items()]
     model_proto = helper.make_model(
@@ -208,13 +240,22 @@ def _items(things: Any, where: str, noun: str, kind: type, next: str | None = No
     """Return the items of a list; `ModelError` where it is none, or one of them is of another kind."""
     if isinstance(things, str):
         op = sanitize(repr(things))
-        raise ModelError(where, expected=noun, got=f"str {op}", next=next and f'pyopnb.node({op}, "x", "y")')
+        raise ModelError(
+            where, expected=noun, got=f"str {op}", next=next and f'pyopnb.node({op}, "x", "y")'
+        )
     if not isinstance(things, Iterable):
-        raise ModelError(where, expected=f"a list of {noun}", got=describe(things), next=next and f"[{next}]")
+        raise ModelError(
+            where, expected=f"a list of {noun}", got=describe(things), next=next and f"[{next}]"
+        )
     items = list(things)
     wrong = [each for each in items if not isinstance(each, kind)]
     if wrong:
-        raise ModelError(where, expected=noun, got=f"{type(wrong[0]).__name__} {sanitize(repr(wrong[0]), 40)}", next=next)
+        raise ModelError(
+            where,
+            expected=noun,
+            got=f"{type(wrong[0]).__name__} {sanitize(repr(wrong[0]), 40)}",
+            next=next,
+        )
     return items
 
 
@@ -244,7 +285,9 @@ def _refuse_unknown_ops(model_proto: ModelProto) -> None:
         if wrong is not None:
             name, expected, got, meant = wrong
             next_ = meant.written if isinstance(meant, Meant) else meant
-            raise ModelError(f"{site.where}, attr {sanitize(name)}", expected=expected, got=got, next=next_)
+            raise ModelError(
+                f"{site.where}, attr {sanitize(name)}", expected=expected, got=got, next=next_
+            )
         if not is_unknown(node.domain, node.op_type) or (node.domain, node.op_type) in local:
             continue
         domain = canonical_domain(node.domain)
@@ -276,7 +319,10 @@ def ints_to_floats(node: NodeProto, but: Container[str] = ()) -> None:
         Attributes to leave as they are.
     """
     for attribute in node.attribute:
-        if attribute.type not in (AttributeProto.INT, AttributeProto.INTS) or attribute.ref_attr_name:
+        if (
+            attribute.type not in (AttributeProto.INT, AttributeProto.INTS)
+            or attribute.ref_attr_name
+        ):
             continue
         single = attribute.type == AttributeProto.INT
         meant = AttributeProto.FLOAT if single else AttributeProto.FLOATS
@@ -287,8 +333,12 @@ def ints_to_floats(node: NodeProto, but: Container[str] = ()) -> None:
 
 def _declared(node: NodeProto, name: str) -> Any:
     domain = canonical_domain(node.domain)
-    schema = find_schema(domain, node.op_type) if registry.find(domain, node.op_type) is None else None
-    return schema.attributes[name].type if schema is not None and name in schema.attributes else None
+    schema = (
+        find_schema(domain, node.op_type) if registry.find(domain, node.op_type) is None else None
+    )
+    return (
+        schema.attributes[name].type if schema is not None and name in schema.attributes else None
+    )
 
 
 # ---- types ------------------------------------------------------------------------------------------------------------------
@@ -305,7 +355,9 @@ def _value_info(name: str, value: Any, where: str) -> ValueInfoProto:
         )
         raise ModelError(where, expected=expected, got=got, next=f'"{dtype(value)}[...]"')
     elif _looks_like_shape(value):
-        shape = ",".join(sanitize(size) if isinstance(size, str) or (size or 0) > 0 else "?" for size in value)
+        shape = ",".join(
+            sanitize(size) if isinstance(size, str) or (size or 0) > 0 else "?" for size in value
+        )
         raise ModelError(
             where,
             expected="a type as float32[N,3], or an example array",
@@ -314,23 +366,31 @@ def _value_info(name: str, value: Any, where: str) -> ValueInfoProto:
         )
     else:
         kind = type_of(_array(value, where))
-    return helper.make_tensor_value_info(name, kind.dtype.onnx if kind.dtype else TensorProto.UNDEFINED, kind.shape)
+    return helper.make_tensor_value_info(
+        name, kind.dtype.onnx if kind.dtype else TensorProto.UNDEFINED, kind.shape
+    )
 
 
 def _looks_like_shape(value: Any) -> bool:
     """Tell whether a value is a list or tuple of sizes and symbols; an example is an array."""
-    if not isinstance(value, (list, tuple)) or not all(size is None or isinstance(size, (int, str)) for size in value):
+    if not isinstance(value, (list, tuple)) or not all(
+        size is None or isinstance(size, (int, str)) for size in value
+    ):
         return False
     return not value or any(isinstance(size, int) and not isinstance(size, bool) for size in value)
 
 
 def _outputs(outputs: Any) -> list[ValueInfoProto]:
     if not isinstance(outputs, Iterable) or isinstance(outputs, bytes):
-        raise ModelError("model, outputs", expected="names, or types by name", got=describe(outputs), next='"y"')
+        raise ModelError(
+            "model, outputs", expected="names, or types by name", got=describe(outputs), next='"y"'
+        )
     outputs = outputs if isinstance(outputs, (str, Mapping)) else list(outputs)
     _check_keys([outputs] if isinstance(outputs, str) else outputs, "model, outputs")
     if isinstance(outputs, Mapping):
-        return [_value_info(name, value, f"output {sanitize(name)}") for name, value in outputs.items()]
+        return [
+            _value_info(name, value, f"output {sanitize(name)}") for name, value in outputs.items()
+        ]
     return [ValueInfoProto(name=name) for name in _names(outputs)]
 
 
@@ -340,8 +400,17 @@ def _array(value: Any, where: str) -> np.ndarray:
         array = np.asarray(value)
         kind = dtype(array.dtype)
     except ValueError as error:  # ragged, or a dtype that ONNX does not have: a date, a record
-        got = sanitize(str(error)) if not isinstance(error, InputError) else f"an array of dtype {sanitize(array.dtype)}"
-        raise ModelError(where, expected="an array of one of ONNX's dtypes", got=got, next="np.asarray(…, dtype=…)") from None
+        got = (
+            sanitize(str(error))
+            if not isinstance(error, InputError)
+            else f"an array of dtype {sanitize(array.dtype)}"
+        )
+        raise ModelError(
+            where,
+            expected="an array of one of ONNX's dtypes",
+            got=got,
+            next="np.asarray(…, dtype=…)",
+        ) from None
     if kind.name != "string":
         return array
     for index, item in np.ndenumerate(array):
@@ -389,19 +458,27 @@ def type_outputs(model_proto: ModelProto) -> None:
     for info in typed.graph.output:
         kind = type_of_proto(info.type)
         if info.name in untyped and kind.dtype:
-            shape = kind.shape and tuple(None if isinstance(d, str) and _ANONYMOUS.fullmatch(d) else d for d in kind.shape)
+            shape = kind.shape and tuple(
+                None if isinstance(d, str) and _ANONYMOUS.fullmatch(d) else d for d in kind.shape
+            )
             mark_inferred(untyped[info.name], TensorType(kind.dtype, shape))
 
 
 def _light(model_proto: ModelProto) -> ModelProto:
     """Return the model with inputs instead of large initializers."""
-    graph = onnx.GraphProto(name=model_proto.graph.name, node=model_proto.graph.node, output=model_proto.graph.output)
+    graph = onnx.GraphProto(
+        name=model_proto.graph.name, node=model_proto.graph.node, output=model_proto.graph.output
+    )
     graph.input.extend(model_proto.graph.input)
     known = {info.name for info in graph.input}
     for tensor in model_proto.graph.initializer:
         if tensor.ByteSize() <= _MAX_CONSTANT:
             graph.initializer.append(tensor)
         elif tensor.name not in known:
-            graph.input.append(helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims)))
+            graph.input.append(
+                helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims))
+            )
     imports, functions = model_proto.opset_import, model_proto.functions
-    return ModelProto(ir_version=model_proto.ir_version, opset_import=imports, functions=functions, graph=graph)
+    return ModelProto(
+        ir_version=model_proto.ir_version, opset_import=imports, functions=functions, graph=graph
+    )

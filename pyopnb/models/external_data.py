@@ -49,7 +49,9 @@ def stub(tensor: TensorProto) -> TensorProto:
 
 def original(tensor: TensorProto, taken_out: Mapping[str, TensorProto]) -> TensorProto:
     """What `stub` replaced, by its name, where it made the tensor in this process and that is known; else the tensor itself."""
-    made = is_external(tensor) and [(e.key, e.value) for e in tensor.external_data] == [("location", _TAKEN_OUT)]
+    made = is_external(tensor) and [(e.key, e.value) for e in tensor.external_data] == [
+        ("location", _TAKEN_OUT)
+    ]
     return taken_out.get(tensor.name, tensor) if made else tensor
 
 
@@ -80,16 +82,24 @@ def entries(tensor: TensorProto, where: str = "model") -> dict[str, str]:
     found: dict[str, str] = {}
     name = f"{where}, initializer {sanitize(tensor.name)}"
     for entry in tensor.external_data:
-        if not isinstance(entry.key, str) or not isinstance(entry.value, str):  # protobuf gives bytes that are not UTF-8
-            raise ModelError(f"{name}, external data", expected="UTF-8", got=sanitize(repr(entry.value), 80))
+        if not isinstance(entry.key, str) or not isinstance(
+            entry.value, str
+        ):  # protobuf gives bytes that are not UTF-8
+            raise ModelError(
+                f"{name}, external data", expected="UTF-8", got=sanitize(repr(entry.value), 80)
+            )
         if entry.key in found:
             both = f"{sanitize(repr(found[entry.key]), 80)} and {sanitize(repr(entry.value), 80)}"
-            raise ModelError(f"{name}, external data", expected=f"one {sanitize(repr(entry.key), 40)}", got=both)
+            raise ModelError(
+                f"{name}, external data", expected=f"one {sanitize(repr(entry.key), 40)}", got=both
+            )
         found[entry.key] = entry.value
     return found
 
 
-def find_data(tensor: TensorProto, folder: str | os.PathLike[str], where: str = "model") -> DataPlace:
+def find_data(
+    tensor: TensorProto, folder: str | os.PathLike[str], where: str = "model"
+) -> DataPlace:
     """Where a tensor's data is.
 
     Parameters
@@ -111,7 +121,10 @@ def find_data(tensor: TensorProto, folder: str | os.PathLike[str], where: str = 
         An entry is there twice or no number, or the data is not in a file of its own in the folder.
     """
     found = entries(tensor, where)
-    offset, length = (_number(found, key, f"{where}, initializer {sanitize(tensor.name)}") for key in ("offset", "length"))
+    offset, length = (
+        _number(found, key, f"{where}, initializer {sanitize(tensor.name)}")
+        for key in ("offset", "length")
+    )
     # ONNX Runtime refuses most of this as well, but reads hard links.
     root, location = Path(os.fspath(folder)).resolve(), found.get("location", "")
     path = Path(os.path.normpath(root / location)) if location and "\0" not in location else root
@@ -165,13 +178,25 @@ def read_data(tensor: TensorProto, folder: str | os.PathLike[str]) -> bytes:
     place, name = find_data(tensor, folder), f"model, initializer {sanitize(tensor.name)}"
     if min(tensor.dims, default=0) < 0:
         raise ModelError(name, expected="sizes from 0 on", got=str(min(tensor.dims)))
-    wanted = (math.prod(tensor.dims) * next((row.bits for row in DTYPES if row.onnx == tensor.data_type), 0) + 7) // 8
+    wanted = (
+        math.prod(tensor.dims)
+        * next((row.bits for row in DTYPES if row.onnx == tensor.data_type), 0)
+        + 7
+    ) // 8
     if place.length not in (None, wanted):
-        raise ModelError(name, expected=f"{wanted} bytes, as its dtype and shape need", got=f"a length of {place.length}")
+        raise ModelError(
+            name,
+            expected=f"{wanted} bytes, as its dtype and shape need",
+            got=f"a length of {place.length}",
+        )
     with place.path.open("rb") as file:
         there = os.fstat(file.fileno()).st_size - place.offset
         if there < wanted:
-            raise ModelError(name, expected=f"{wanted} bytes in {sanitize(place.path.name)}", got=str(max(there, 0)))
+            raise ModelError(
+                name,
+                expected=f"{wanted} bytes in {sanitize(place.path.name)}",
+                got=str(max(there, 0)),
+            )
         file.seek(place.offset)
         return file.read(wanted)
 
@@ -201,7 +226,11 @@ def with_data(tensor: TensorProto, folder: str | os.PathLike[str] | None) -> Ten
         return tensor
     if folder is None:
         where = f"initializer {sanitize(tensor.name)}"
-        raise ModelError(where, expected="the folder of its external data", got="a model in memory, which has none")
+        raise ModelError(
+            where,
+            expected="the folder of its external data",
+            got="a model in memory, which has none",
+        )
     copy = TensorProto(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims)
     copy.raw_data = read_data(tensor, folder)
     return copy

@@ -23,7 +23,9 @@ MOST_NODES = 250_000
 MOST_DEEP = 100
 """Calls of functions, and bodies around them, that may be inside one another: as many calls as onnx follows."""
 
-_COUNTED = 10**15  # beyond this a number of nodes is not exact: it can have as many digits as there are functions
+_COUNTED = (
+    10**15
+)  # beyond this a number of nodes is not exact: it can have as many digits as there are functions
 
 _Key = tuple[str, str, str]
 _Calls = dict[_Key, list[tuple[_Key, int]]]
@@ -87,7 +89,9 @@ def expansion(model: ModelProto) -> Expansion:
     for function in model.functions:
         key = function_key(function)
         if key in calls:
-            raise ModelError(path_of_function(function), expected="one function of that name", got="two")
+            raise ModelError(
+                path_of_function(function), expected="one function of that name", got="two"
+            )
         calls[key] = []
     for function in model.functions:
         key = function_key(function)
@@ -95,10 +99,14 @@ def expansion(model: ModelProto) -> Expansion:
     sizes = _sizes(model, own, calls)
     (count, deepest), called = _read(model.graph, calls)
     added = sum(sizes[key][0] for key, _ in called)
-    return Expansion(count + added, added, max([deepest, *(depth + sizes[key][1] + 1 for key, depth in called)]))
+    return Expansion(
+        count + added, added, max([deepest, *(depth + sizes[key][1] + 1 for key, depth in called)])
+    )
 
 
-def _read(scope: GraphProto | FunctionProto, known: _Calls) -> tuple[tuple[int, int], list[tuple[_Key, int]]]:
+def _read(
+    scope: GraphProto | FunctionProto, known: _Calls
+) -> tuple[tuple[int, int], list[tuple[_Key, int]]]:
     """The number of nodes and the depth of a graph or function itself, and the functions that it calls, each with its depth."""
     count, deepest, called = 0, 0, []
     for node, depth in _nodes(scope):
@@ -119,7 +127,9 @@ def _nodes(scope: GraphProto | FunctionProto) -> Iterator[tuple[NodeProto, int]]
             waiting += ((body, depth + 1) for body in bodies(node))
 
 
-def _sizes(model: ModelProto, own: dict[_Key, tuple[int, int]], calls: _Calls) -> dict[_Key, tuple[int, int]]:
+def _sizes(
+    model: ModelProto, own: dict[_Key, tuple[int, int]], calls: _Calls
+) -> dict[_Key, tuple[int, int]]:
     """Return the nodes and the depth of every function with its calls written out."""
     sizes: dict[_Key, tuple[int, int]] = {}
     callers: dict[_Key, set[_Key]] = {}
@@ -132,12 +142,19 @@ def _sizes(model: ModelProto, own: dict[_Key, tuple[int, int]], calls: _Calls) -
         key = ready.pop()
         count, deepest = own[key]
         nodes = count + sum(sizes[other][0] for other, _ in calls[key])
-        sizes[key] = min(nodes, _COUNTED), max([deepest, *(depth + sizes[other][1] + 1 for other, depth in calls[key])])
+        sizes[key] = (
+            min(nodes, _COUNTED),
+            max([deepest, *(depth + sizes[other][1] + 1 for other, depth in calls[key])]),
+        )
         for caller in callers.get(key, ()):
             waits_for[caller] -= 1
             if not waits_for[caller]:
                 ready.append(caller)
     for function in model.functions:
         if function_key(function) not in sizes:
-            raise ModelError(path_of_function(function), expected="no recursion", got="a function that calls itself")
+            raise ModelError(
+                path_of_function(function),
+                expected="no recursion",
+                got="a function that calls itself",
+            )
     return sizes

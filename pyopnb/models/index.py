@@ -18,7 +18,14 @@ import heapq
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
-from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto, SparseTensorProto, TensorProto
+from onnx import (
+    AttributeProto,
+    FunctionProto,
+    GraphProto,
+    NodeProto,
+    SparseTensorProto,
+    TensorProto,
+)
 
 from pyopnb.errors import ModelError
 from pyopnb.models.nodes import Site, first_output, graphs_of, path_of_body, path_of_function
@@ -63,7 +70,10 @@ class GraphIndex:
     """
 
     def __init__(
-        self, scope: GraphProto | FunctionProto, outer: GraphIndex | None = None, holder: tuple[int, str] | None = None
+        self,
+        scope: GraphProto | FunctionProto,
+        outer: GraphIndex | None = None,
+        holder: tuple[int, str] | None = None,
     ) -> None:
         self.scope, self.outer, self.holder = scope, outer, holder
 
@@ -81,7 +91,11 @@ class GraphIndex:
     @cached_property
     def attributes(self) -> dict[int, tuple[AttributeProto, ...]]:
         """Node index to the node's attributes, for nodes that have any."""
-        return {index: found for index, node in enumerate(self.scope.node) if (found := tuple(node.attribute))}
+        return {
+            index: found
+            for index, node in enumerate(self.scope.node)
+            if (found := tuple(node.attribute))
+        }
 
     # ---- names ---------------------------------------------------------------------------------------------------------------
 
@@ -90,14 +104,20 @@ class GraphIndex:
         """Return the initializers, dense and sparse, by name; a function has none."""
         if isinstance(self.scope, FunctionProto):
             return {}
-        found: dict[str, TensorProto | SparseTensorProto] = {tensor.name: tensor for tensor in self.scope.initializer}
+        found: dict[str, TensorProto | SparseTensorProto] = {
+            tensor.name: tensor for tensor in self.scope.initializer
+        }
         return found | {sparse.values.name: sparse for sparse in self.scope.sparse_initializer}
 
     @cached_property
     def declared_inputs(self) -> list[str]:
         """Return all inputs, those among them that are initializers as well included."""
         scope = self.scope
-        return list(scope.input) if isinstance(scope, FunctionProto) else [info.name for info in scope.input]
+        return (
+            list(scope.input)
+            if isinstance(scope, FunctionProto)
+            else [info.name for info in scope.input]
+        )
 
     @cached_property
     def inputs(self) -> list[str]:
@@ -107,7 +127,11 @@ class GraphIndex:
     @cached_property
     def outputs(self) -> list[str]:
         scope = self.scope
-        return list(scope.output) if isinstance(scope, FunctionProto) else [info.name for info in scope.output]
+        return (
+            list(scope.output)
+            if isinstance(scope, FunctionProto)
+            else [info.name for info in scope.output]
+        )
 
     @cached_property
     def producers(self) -> dict[str, tuple[int, int]]:
@@ -174,11 +198,17 @@ class GraphIndex:
         """Node index to the names that the node's bodies read from outside them, whoever defines these."""
         unread = [self]
         for graph in unread:  # grows while it is walked
-            unread += [body for held in graph.bodies.values() for _, body in held if "free" not in vars(body)]
+            unread += [
+                body
+                for held in graph.bodies.values()
+                for _, body in held
+                if "free" not in vars(body)
+            ]
         for graph in reversed(unread[1:]):  # inner ones first: each finds what its own bodies read
             _ = graph.free
         return {
-            index: tuple(dict.fromkeys(name for _, body in held for name in body.free)) for index, held in self.bodies.items()
+            index: tuple(dict.fromkeys(name for _, body in held for name in body.free))
+            for index, held in self.bodies.items()
         }
 
     @cached_property
@@ -211,7 +241,11 @@ class GraphIndex:
         for them, come last as they stand.
         """
         ready = self._runnable
-        left = set(range(len(self.scope.node))).difference(ready) if len(ready) < len(self.scope.node) else ()
+        left = (
+            set(range(len(self.scope.node))).difference(ready)
+            if len(ready) < len(self.scope.node)
+            else ()
+        )
         return [*ready, *sorted(left)] if left else ready
 
     def in_order(self) -> Iterator[tuple[int, NodeProto]]:
@@ -229,13 +263,17 @@ class GraphIndex:
         """Raise a ModelError where a node's output has the name of an input, an initializer or another output."""
         if not self._flaws[1]:
             return
-        owners = dict.fromkeys(self.declared_inputs, "an input") | dict.fromkeys(self.initializers, "an initializer")
+        owners = dict.fromkeys(self.declared_inputs, "an input") | dict.fromkeys(
+            self.initializers, "an initializer"
+        )
         for node in self.scope.node:
             for name in filter(None, node.output):
                 if name in owners:
                     got = f"{owners[name]} and an output of {sanitize(node.op_type)}"
                     where = f"name {sanitize(name)}{self._inside}"
-                    raise ModelError(where, expected="one meaning", got=got, next="rename one of them")
+                    raise ModelError(
+                        where, expected="one meaning", got=got, next="rename one of them"
+                    )
                 owners[name] = f"an output of {sanitize(node.op_type)}"
 
     def refuse_unknown_names(self) -> None:
@@ -253,7 +291,12 @@ class GraphIndex:
             for index, node in enumerate(graph.scope.node):
                 for name in node.input:
                     if name and graph.resolve(name) is None:
-                        yield name, self._unknown(f"{graph._around(index, self)}, input {sanitize(name)}", name)
+                        yield (
+                            name,
+                            self._unknown(
+                                f"{graph._around(index, self)}, input {sanitize(name)}", name
+                            ),
+                        )
                 if not canonical_domain(node.domain):
                     graphs += [body for _, body in graph.bodies.get(index, ())]
             for name in graph.outputs:
@@ -297,7 +340,11 @@ class GraphIndex:
         while ready:
             index = heapq.heappop(ready)
             order.append(index)
-            names = {name for name in self.nodes[index].output if self.producers.get(name, (-1,))[0] == index}
+            names = {
+                name
+                for name in self.nodes[index].output
+                if self.producers.get(name, (-1,))[0] == index
+            }
             for reader in {reader for name in names for reader, _ in self.consumers.get(name, ())}:
                 waits_for[reader] -= 1
                 if not waits_for[reader]:
@@ -309,13 +356,18 @@ class GraphIndex:
 
     def _cycle(self) -> ModelError:
         stuck = set(range(len(self.scope.node))).difference(self._runnable)
-        steps = [min(stuck)]  # from a node to one that it waits for, and on, until a node comes again
+        steps = [
+            min(stuck)
+        ]  # from a node to one that it waits for, and on, until a node comes again
         seen = set(steps)
         while (before := min(self._predecessors(steps[-1]) & stuck)) not in seen:
             steps.append(before)
             seen.add(before)
         cycle = [before, *reversed(steps[steps.index(before) :])]
-        names = [sanitize(node.name or first_output(node) or node.op_type) for node in (self.nodes[i] for i in cycle)]
+        names = [
+            sanitize(node.name or first_output(node) or node.op_type)
+            for node in (self.nodes[i] for i in cycle)
+        ]
         if len(names) > _SHOWN:
             names[_SHOWN // 2 : -_SHOWN // 2] = ["…"]
         return ModelError(

@@ -68,7 +68,11 @@ class ModelSource:
 
 
 def read_model(
-    model: Any, base_dir: str | os.PathLike[str] | None = None, *, data: bool = True, absent: bool = False
+    model: Any,
+    base_dir: str | os.PathLike[str] | None = None,
+    *,
+    data: bool = True,
+    absent: bool = False,
 ) -> ModelSource:
     """Read a model from what a session takes.
 
@@ -116,7 +120,9 @@ def _given(model: Any) -> tuple[str, ModelProto | bytes, Path | None]:
     """How messages name a model, the model itself or its bytes, and its file."""
     if isinstance(model, ModelProto):
         if not model.HasField("graph"):
-            raise ModelError("model", expected="an ONNX model with a graph", got="a ModelProto without one")
+            raise ModelError(
+                "model", expected="an ONNX model with a graph", got="a ModelProto without one"
+            )
         check_names(model, "model")
         return "model", model, None
     if isinstance(model, (bytes, bytearray, memoryview)):
@@ -132,7 +138,9 @@ def _given(model: Any) -> tuple[str, ModelProto | bytes, Path | None]:
 
 def _no_model(thing: Any) -> ModelError:
     advice = "onnx.helper.make_model(graph)" if isinstance(thing, GraphProto) else None
-    return ModelError("model", expected="a ModelProto, bytes or a path", got=type(thing).__name__, next=advice)
+    return ModelError(
+        "model", expected="a ModelProto, bytes or a path", got=type(thing).__name__, next=advice
+    )
 
 
 def to_model(source: ModelSource) -> ModelProto:
@@ -165,14 +173,21 @@ guessed.
 
 
 def _remember(proto: ModelProto, folder: str) -> None:
-    token = next((t for t, known in list(_folders.items()) if known == folder), None) or os.urandom(16).hex()
+    token = (
+        next((t for t, known in list(_folders.items()) if known == folder), None)
+        or os.urandom(16).hex()
+    )
     _folders[token] = folder
-    entry = next((e for e in proto.metadata_props if e.key == FOLDER), None) or proto.metadata_props.add(key=FOLDER)
+    entry = next(
+        (e for e in proto.metadata_props if e.key == FOLDER), None
+    ) or proto.metadata_props.add(key=FOLDER)
     entry.value = token
 
 
 def _remembered(proto: ModelProto) -> str | None:
-    return next((_folders.get(entry.value) for entry in proto.metadata_props if entry.key == FOLDER), None)
+    return next(
+        (_folders.get(entry.value) for entry in proto.metadata_props if entry.key == FOLDER), None
+    )
 
 
 def _read_bytes(path: Path, where: str) -> bytes:
@@ -180,22 +195,32 @@ def _read_bytes(path: Path, where: str) -> bytes:
         return path.read_bytes()
     except FileNotFoundError:
         # The first words are ONNX Runtime's.
-        raise ModelError(f"Load {where} failed. File doesn't exist", next=similar_path(path)) from None
+        raise ModelError(
+            f"Load {where} failed. File doesn't exist", next=similar_path(path)
+        ) from None
     except OSError as error:
         if path.is_dir():
             inside = next(chain(sorted(path.glob("*.onnx")), sorted(path.glob("*/*.onnx"))), None)
             next_ = None if inside is None else repr(sanitize(str(inside)))
             got = "a folder" if inside else "a folder without .onnx files"
             raise ModelError(where, expected="a model file", got=got, next=next_) from None
-        raise ModelError(where, expected="a file that can be read", got=sanitize(str(error))) from error
+        raise ModelError(
+            where, expected="a file that can be read", got=sanitize(str(error))
+        ) from error
 
 
 def similar_path(path: Path, ending: str = ".onnx") -> str:
     """Return a path that a mistyped one may mean."""
     folder = path.parent
-    stems = [entry.stem for entry in folder.iterdir() if entry.suffix == ending] if folder.is_dir() else []
+    stems = (
+        [entry.stem for entry in folder.iterdir() if entry.suffix == ending]
+        if folder.is_dir()
+        else []
+    )
     near = closest(path.stem, stems)
-    return sanitize(f"a path from {Path.cwd()}" if near is None else str(folder / f"{near}{ending}"))
+    return sanitize(
+        f"a path from {Path.cwd()}" if near is None else str(folder / f"{near}{ending}")
+    )
 
 
 def _parse(data: bytes, where: str) -> ModelProto:
@@ -205,9 +230,16 @@ def _parse(data: bytes, where: str) -> ModelProto:
     try:
         proto.ParseFromString(data)
     except DecodeError:
-        raise ModelError(where, expected="an ONNX model", got=_describe_bytes(data), next=format_advice(data)) from None
+        raise ModelError(
+            where, expected="an ONNX model", got=_describe_bytes(data), next=format_advice(data)
+        ) from None
     if not proto.HasField("graph"):
-        raise ModelError(where, expected="an ONNX model with a graph", got=_describe_bytes(data), next=format_advice(data))
+        raise ModelError(
+            where,
+            expected="an ONNX model with a graph",
+            got=_describe_bytes(data),
+            next=format_advice(data),
+        )
     check_names(proto, where)
     return proto
 
@@ -250,7 +282,11 @@ def format_advice(data: bytes) -> str | None:
 
 def _describe_bytes(data: bytes) -> str:
     head = data[:60].lstrip()
-    if guess_format(data) is None and head.isascii() and head.decode().replace("\n", " ").isprintable():
+    if (
+        guess_format(data) is None
+        and head.isascii()
+        and head.decode().replace("\n", " ").isprintable()
+    ):
         return f"text that begins with {sanitize(head.decode().splitlines()[0])}"
     return guess_format(data) or f"{len(data)} bytes that are no model with a graph"
 
@@ -306,14 +342,20 @@ def _set_field(target: Any, descriptor: Any, value: Any) -> None:
         getattr(target, descriptor.name).extend(value)
     elif descriptor.message_type:
         getattr(target, descriptor.name).CopyFrom(value)
-    elif descriptor.type == descriptor.TYPE_STRING and isinstance(value, bytes):  # words that are not UTF-8
+    elif descriptor.type == descriptor.TYPE_STRING and isinstance(
+        value, bytes
+    ):  # words that are not UTF-8
         setattr(target, descriptor.name, value.decode(errors="replace"))
     else:
         setattr(target, descriptor.name, value)
 
 
-def _data_folder(source: ModelSource, base_dir: str | os.PathLike[str] | None, where: str, absent: bool = False) -> str | None:
-    external = [t for t in tensors(source.proto) if is_external(t) and original(t, source.taken_out) is t]
+def _data_folder(
+    source: ModelSource, base_dir: str | os.PathLike[str] | None, where: str, absent: bool = False
+) -> str | None:
+    external = [
+        t for t in tensors(source.proto) if is_external(t) and original(t, source.taken_out) is t
+    ]
     if not external:
         return None
     if base_dir is None:
@@ -383,5 +425,9 @@ def as_proto(model: Any) -> ModelProto:
     if isinstance(given, ModelProto):
         return given
     if given[4:8] == _ORT_FORMAT:
-        raise ModelError(where, expected="an ONNX model", got="ONNX Runtime's own format, whose kernels are chosen already")
+        raise ModelError(
+            where,
+            expected="an ONNX model",
+            got="ONNX Runtime's own format, whose kernels are chosen already",
+        )
     return _parse(given, where)

@@ -23,7 +23,9 @@ from pyopnb.ops.op import Version
 __all__ = ["Loaded", "load"]
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
-_STORED = re.compile(r"^    stored = \(\n(?P<data>(?: {8}'[^'\"\\\s]+'\n){4,})    \)$", re.MULTILINE)
+_STORED = re.compile(
+    r"^    stored = \(\n(?P<data>(?: {8}'[^'\"\\\s]+'\n){4,})    \)$", re.MULTILINE
+)
 _MAX_SOURCES = 64_000  # characters of sources in one output
 
 
@@ -41,13 +43,24 @@ class Loaded(Displayable):
         Of the ops that were run and are now in the registry.
     """
 
-    def __init__(self, path: str, model: ModelProto, ops: Mapping[str, KeptOp], versions: tuple[Version, ...]) -> None:
-        self.path, self.model, self.ops, self.versions = path, model, MappingProxyType(dict(ops)), versions
+    def __init__(
+        self, path: str, model: ModelProto, ops: Mapping[str, KeptOp], versions: tuple[Version, ...]
+    ) -> None:
+        self.path, self.model, self.ops, self.versions = (
+            path,
+            model,
+            MappingProxyType(dict(ops)),
+            versions,
+        )
 
     def __repr__(self) -> str:
         lines = [self.head]
         for op, text in zip(self.ops.values(), self.sources(), strict=True):
-            lines += ["", f"{op!r}  {self.state(op)}", *(f"    {line}" for line in text.split("\n"))]
+            lines += [
+                "",
+                f"{op!r}  {self.state(op)}",
+                *(f"    {line}" for line in text.split("\n")),
+            ]
         return "\n".join([*lines, *([""] if self.ops else []), self.next])
 
     @property
@@ -65,7 +78,11 @@ class Loaded(Displayable):
         if not rest:
             return f"Ran {', '.join(map(str, self.versions))}."
         names = ", ".join(f'"{sanitize(op.name)}"' for op in rest)
-        state = f"Ran {', '.join(map(str, self.versions))}; nothing else was run." if ran else "Nothing of this was run."
+        state = (
+            f"Ran {', '.join(map(str, self.versions))}; nothing else was run."
+            if ran
+            else "Nothing of this was run."
+        )
         path = sanitize(repr(self.path))
         return f"{state} Once you have read it: pyopnb.load({path}, ops=[{names}]), or the digests in their place."
 
@@ -83,7 +100,9 @@ class Loaded(Displayable):
         given: object = op
         if not isinstance(given, KeptOp):
             next_ = "loaded.state(loaded.ops[name])"
-            raise InputError("state, op", expected="one of the kept ops", got=describe(given), next=next_)
+            raise InputError(
+                "state, op", expected="one of the kept ops", got=describe(given), next=next_
+            )
         version = op.registered
         ran = next((version for version in self.versions if version.op == op.name), None)
         schema = sanitize(op.schema) if ran is None else str(ran.schema)
@@ -92,7 +111,9 @@ class Loaded(Displayable):
         elif version is None:
             status = "not in the registry"
         else:
-            status = {True: "is the same", False: "is another", None: "has no text to compare"}[op.same]
+            status = {True: "is the same", False: "is another", None: "has no text to compare"}[
+                op.same
+            ]
             status = f"the registry's version {version.number} {status}"
         return f"{status}  {schema}"
 
@@ -126,9 +147,7 @@ def _fold_data(source: str, name: str) -> str:
         return source
     lines = match["data"].count("\n")
     size = len(match["data"])
-    remark = (
-        f"        # {lines} lines of data, {size:,} characters, are NOT shown: print(….ops[{sanitize(repr(name))}].source)\n"
-    )
+    remark = f"        # {lines} lines of data, {size:,} characters, are NOT shown: print(….ops[{sanitize(repr(name))}].source)\n"
     return source[: match.start("data")] + remark + source[match.end("data") :]
 
 
@@ -191,13 +210,17 @@ def load(
     known = read_ops(source.proto)
     selected = [_select(name, known) for name in names]
     collected = [(op, _run(op)) for op in {op.name: op for op in selected}.values()]
-    versions = tuple(version for op, definitions in collected for version in define_all(definitions, op.source))
+    versions = tuple(
+        version for op, definitions in collected for version in define_all(definitions, op.source)
+    )
     path = str(model) if isinstance(model, (str, os.PathLike)) else "model"
     return Loaded(path, to_model(source), known, versions)
 
 
 def _check_names(ops: Any) -> list[str]:
-    if isinstance(ops, (list, tuple, set, frozenset)) and all(isinstance(name, str) for name in ops):
+    if isinstance(ops, (list, tuple, set, frozenset)) and all(
+        isinstance(name, str) for name in ops
+    ):
         return list(ops)
     raise ModelError(
         "load, ops",
@@ -213,11 +236,26 @@ def _select(name: str, ops: Mapping[str, KeptOp]) -> KeptOp:
         return found
     got = sanitize(repr(name), 100)
     if name.startswith("sha256:") and not _DIGEST.fullmatch(name):
-        raise ModelError("load, ops", expected="a digest with all its 64 digits", got=got, next="copy it from what load shows")
+        raise ModelError(
+            "load, ops",
+            expected="a digest with all its 64 digits",
+            got=got,
+            next="copy it from what load shows",
+        )
     if name.startswith("sha256:"):
-        raise ModelError("load, ops", expected="the digest of a source in the file", got=got, next="load the file without ops")
+        raise ModelError(
+            "load, ops",
+            expected="the digest of a source in the file",
+            got=got,
+            next="load the file without ops",
+        )
     if set(name) & set("*?[]") or name.lower() in ("all", "true", "yes", ""):
-        raise ModelError("load, ops", expected="names or digests, one by one", got=got, next="load the file without ops")
+        raise ModelError(
+            "load, ops",
+            expected="names or digests, one by one",
+            got=got,
+            next="load the file without ops",
+        )
     next_ = repr(sanitize(suggest(name, ops))) if ops else "save it with its ops: pyopnb.save"
     raise ModelError("load, ops", expected="an op that the file keeps", got=got, next=next_)
 
@@ -230,6 +268,8 @@ def _run(op: KeptOp) -> list[Any]:
     if [definition.name for definition in definitions] != [op.name]:
         got = ", ".join(sanitize(definition.name) for definition in definitions) or "none"
         raise ModelError(
-            f"op {sanitize(op.name)}, as the model keeps it", expected="a source that defines this op alone", got=got
+            f"op {sanitize(op.name)}, as the model keeps it",
+            expected="a source that defines this op alone",
+            got=got,
         )
     return definitions

@@ -82,7 +82,9 @@ def add_markers(proto: ModelProto, nodes: Iterable[NumberedNode]) -> None:
 
 def _import(scope: ModelProto | FunctionProto, domains: Iterable[str]) -> None:
     known = {entry.domain for entry in scope.opset_import}
-    scope.opset_import.extend(helper.make_opsetid(domain, 1) for domain in domains if domain not in known)
+    scope.opset_import.extend(
+        helper.make_opsetid(domain, 1) for domain in domains if domain not in known
+    )
 
 
 def remove_markers(proto: ModelProto) -> None:
@@ -109,7 +111,9 @@ def remove_markers(proto: ModelProto) -> None:
             depths.update((id(body), (body, depth)) for body in bodies(site.node))
         _drop_marker(site.node)
     for scope in (proto, *proto.functions):
-        for place in reversed([i for i, entry in enumerate(scope.opset_import) if entry.domain.startswith(PREFIX)]):
+        for place in reversed(
+            [i for i, entry in enumerate(scope.opset_import) if entry.domain.startswith(PREFIX)]
+        ):
             del scope.opset_import[place]
 
 
@@ -122,7 +126,13 @@ def _pack_graphs(node: NodeProto) -> None:
     """Serialize graph attributes: ONNX Runtime refuses a graph on nodes other than its own control flow operators."""
     for attribute in node.attribute:
         single = attribute.type == AttributeProto.GRAPH
-        graphs = [attribute.g] if single else list(attribute.graphs) if attribute.type == AttributeProto.GRAPHS else []
+        graphs = (
+            [attribute.g]
+            if single
+            else list(attribute.graphs)
+            if attribute.type == AttributeProto.GRAPHS
+            else []
+        )
         if graphs and not attribute.name.startswith(_PACKED):
             name = _PACKED + attribute.name
             packed = [body.SerializeToString() for body in graphs]
@@ -134,18 +144,30 @@ def _unpack_graphs(site: Site, depth: int) -> bool:
     packed = [attribute for attribute in site.node.attribute if attribute.name.startswith(_PACKED)]
     if packed and depth >= _MAX_DEPTH:
         # The path of the node would be as long as the nest is deep.
-        raise ModelError("model", expected=f"at most {_MAX_DEPTH} graphs packed inside one another", got="more")
+        raise ModelError(
+            "model", expected=f"at most {_MAX_DEPTH} graphs packed inside one another", got="more"
+        )
     for attribute in packed:
         name = attribute.name.removeprefix(_PACKED)
-        single, where = attribute.type == AttributeProto.STRING, f"{site.where}, attr {sanitize(attribute.name)}"
+        single, where = (
+            attribute.type == AttributeProto.STRING,
+            f"{site.where}, attr {sanitize(attribute.name)}",
+        )
         try:
             if attribute.type not in _PACKED_TYPES:
                 raise DecodeError
-            graphs = [GraphProto.FromString(raw) for raw in ([attribute.s] if single else attribute.strings)]
+            graphs = [
+                GraphProto.FromString(raw)
+                for raw in ([attribute.s] if single else attribute.strings)
+            ]
         except DecodeError:
-            raise ModelError(where, expected="a graph that pyopnb packed", got="bytes of something else") from None
+            raise ModelError(
+                where, expected="a graph that pyopnb packed", got="bytes of something else"
+            ) from None
         for graph in graphs:
             check_names(graph, where)
         kind = AttributeProto.GRAPH if single else AttributeProto.GRAPHS
-        attribute.CopyFrom(helper.make_attribute(name, graphs[0] if single else graphs, attr_type=kind))
+        attribute.CopyFrom(
+            helper.make_attribute(name, graphs[0] if single else graphs, attr_type=kind)
+        )
     return bool(packed)

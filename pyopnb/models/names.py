@@ -58,7 +58,11 @@ def check_names(model: Message, where: str) -> None:
 def _is_plain(message: Message) -> bool:
     """Tell whether a node, as most are, has only ASCII in it, which takes less time to find out than the type of each name."""
     # Attributes can be as large as weights, which are not copied.
-    return isinstance(message, NodeProto) and not message.attribute and message.SerializeToString().isascii()
+    return (
+        isinstance(message, NodeProto)
+        and not message.attribute
+        and message.SerializeToString().isascii()
+    )
 
 
 def _kinds_of_texts(messages: list[Message]) -> Iterator[type]:
@@ -101,7 +105,9 @@ def check_versions(model: ModelProto, where: str) -> None:
             if not 0 <= entry.version <= LARGEST_VERSION:
                 inside = f", function {sanitize(model.functions[place - 1].name)}" if place else ""
                 name = f"{where}{inside}, import of {sanitize(entry.domain) or 'ai.onnx'}"
-                raise ModelError(name, expected=f"a version up to {LARGEST_VERSION}", got=str(entry.version))
+                raise ModelError(
+                    name, expected=f"a version up to {LARGEST_VERSION}", got=str(entry.version)
+                )
 
 
 @cache
@@ -109,7 +115,11 @@ def _fields(kind: Descriptor) -> tuple[tuple[str, ...], ...]:
     """Return the names of a message's texts, single and repeated, and of the messages in it, single and repeated."""
     texts = [f for f in kind.fields if f.type == f.TYPE_STRING and f.name not in _FREE]
     inner = [f for f in kind.fields if f.message_type]
-    groups = ([f for f in fields if is_repeated(f) is many] for fields in (texts, inner) for many in (False, True))
+    groups = (
+        [f for f in fields if is_repeated(f) is many]
+        for fields in (texts, inner)
+        for many in (False, True)
+    )
     return tuple(tuple(f.name for f in group) for group in groups)
 
 
@@ -125,6 +135,16 @@ def _texts(model: Message) -> Iterator[tuple[str, Any]]:
         path, message = waiting.pop()
         single, repeated, one, many = _fields(message.DESCRIPTOR)
         yield from ((f"{path}{name}", getattr(message, name)) for name in single)
-        yield from ((f"{path}{name}[{n}]", text) for name in repeated for n, text in enumerate(getattr(message, name)))
-        waiting += ((f"{path}{name}[{n}].", inner) for name in many for n, inner in enumerate(getattr(message, name)))
-        waiting += ((f"{path}{name}.", getattr(message, name)) for name in one if message.HasField(name))
+        yield from (
+            (f"{path}{name}[{n}]", text)
+            for name in repeated
+            for n, text in enumerate(getattr(message, name))
+        )
+        waiting += (
+            (f"{path}{name}[{n}].", inner)
+            for name in many
+            for n, inner in enumerate(getattr(message, name))
+        )
+        waiting += (
+            (f"{path}{name}.", getattr(message, name)) for name in one if message.HasField(name)
+        )

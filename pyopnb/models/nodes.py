@@ -106,7 +106,11 @@ def imported_versions(*scopes: ModelProto | FunctionProto) -> dict[str, int]:
     """Domain to version as models or functions import it; of several the last one counts."""
     entries = [entry for scope in scopes for entry in scope.opset_import]
     # protobuf gives bytes where a name is not UTF-8
-    return {canonical_domain(entry.domain): entry.version for entry in entries if isinstance(entry.domain, str)}
+    return {
+        canonical_domain(entry.domain): entry.version
+        for entry in entries
+        if isinstance(entry.domain, str)
+    }
 
 
 def path_of_function(function: FunctionProto) -> str:
@@ -143,7 +147,9 @@ def nodes_in(scope: GraphProto | FunctionProto) -> Iterator[NodeProto]:
 
 def bodies(node: NodeProto) -> list[GraphProto]:
     """Return the graphs among a node's attributes."""
-    return [body for _, body in named_bodies(node)] if node.attribute else []  # most nodes have none, and all are asked
+    return (
+        [body for _, body in named_bodies(node)] if node.attribute else []
+    )  # most nodes have none, and all are asked
 
 
 def named_bodies(node: NodeProto) -> list[tuple[str, GraphProto]]:
@@ -154,7 +160,11 @@ def named_bodies(node: NodeProto) -> list[tuple[str, GraphProto]]:
 def graphs_of(attributes: Iterable[AttributeProto]) -> list[tuple[str, GraphProto]]:
     """Return the graphs among attributes, as `named_bodies` has them."""
     # Both kinds: which of them counts is for the attribute's reader to say, and nothing hides beside the other.
-    return [(a.name, body) for a in attributes for body in ([a.g, *a.graphs] if a.HasField("g") else a.graphs)]
+    return [
+        (a.name, body)
+        for a in attributes
+        for body in ([a.g, *a.graphs] if a.HasField("g") else a.graphs)
+    ]
 
 
 def nodes_of_functions(model: ModelProto) -> dict[tuple[str, str], list[NodeProto]]:
@@ -171,11 +181,17 @@ _CONSTANTS: Mapping[str, Callable[[AttributeProto], TensorProto | SparseTensorPr
     "value": lambda a: a.t,
     "sparse_value": lambda a: a.sparse_tensor,
     "value_float": lambda a: TensorProto(data_type=TensorProto.FLOAT, float_data=[a.f]),
-    "value_floats": lambda a: TensorProto(data_type=TensorProto.FLOAT, dims=[len(a.floats)], float_data=a.floats),
+    "value_floats": lambda a: TensorProto(
+        data_type=TensorProto.FLOAT, dims=[len(a.floats)], float_data=a.floats
+    ),
     "value_int": lambda a: TensorProto(data_type=TensorProto.INT64, int64_data=[a.i]),
-    "value_ints": lambda a: TensorProto(data_type=TensorProto.INT64, dims=[len(a.ints)], int64_data=a.ints),
+    "value_ints": lambda a: TensorProto(
+        data_type=TensorProto.INT64, dims=[len(a.ints)], int64_data=a.ints
+    ),
     "value_string": lambda a: TensorProto(data_type=TensorProto.STRING, string_data=[a.s]),
-    "value_strings": lambda a: TensorProto(data_type=TensorProto.STRING, dims=[len(a.strings)], string_data=a.strings),
+    "value_strings": lambda a: TensorProto(
+        data_type=TensorProto.STRING, dims=[len(a.strings)], string_data=a.strings
+    ),
 }
 
 
@@ -212,13 +228,17 @@ def attribute_values(node: NodeProto, model: ModelProto, where: str) -> dict[str
             continue
         if attribute.name in values:
             raise ModelError(
-                f"{where}, attr {sanitize(attribute.name)}", expected="one value", got="two attributes of that name"
+                f"{where}, attr {sanitize(attribute.name)}",
+                expected="one value",
+                got="two attributes of that name",
             )
         try:
             values[attribute.name] = attribute_value(attribute, model)
         except (ValueError, TypeError, KeyError) as error:
             raise ModelError(
-                f"{where}, attr {sanitize(attribute.name)}", expected="a value that can be read", got=sanitize(str(error))
+                f"{where}, attr {sanitize(attribute.name)}",
+                expected="a value that can be read",
+                got=sanitize(str(error)),
             ) from error
     return values
 
@@ -284,7 +304,10 @@ def _array(tensor: Any) -> Any:
 
 def _as_model(graph: GraphProto, model: ModelProto) -> ModelProto:
     return helper.make_model(
-        graph, opset_imports=list(model.opset_import), functions=list(model.functions), ir_version=model.ir_version
+        graph,
+        opset_imports=list(model.opset_import),
+        functions=list(model.functions),
+        ir_version=model.ir_version,
     )
 
 
@@ -322,7 +345,11 @@ def forget_inferred(model: ModelProto) -> None:
 def declared_scalars(model: ModelProto) -> frozenset[str]:
     """Return the inputs and outputs of a model that it declares with a shape of no dimensions."""
     ends = [*model.graph.input, *model.graph.output]
-    return frozenset(end.name for end in ends if end.type.tensor_type.HasField("shape") and not end.type.tensor_type.shape.dim)
+    return frozenset(
+        end.name
+        for end in ends
+        if end.type.tensor_type.HasField("shape") and not end.type.tensor_type.shape.dim
+    )
 
 
 def input_types(scope: GraphProto | FunctionProto) -> dict[str, TensorType]:
@@ -342,22 +369,29 @@ def type_of_proto(proto: TypeProto) -> TensorType:
     if not tensor.HasField("shape"):
         return TensorType(dtype(tensor.elem_type), None)
     dims = tuple(
-        d.dim_param or (d.dim_value if d.HasField("dim_value") and d.dim_value >= 0 else None) for d in tensor.shape.dim
+        d.dim_param or (d.dim_value if d.HasField("dim_value") and d.dim_value >= 0 else None)
+        for d in tensor.shape.dim
     )
     return TensorType(dtype(tensor.elem_type), dims)
 
 
 def type_proto(kind: TensorType) -> TypeProto:
     """Return a type as a TypeProto."""
-    return helper.make_tensor_type_proto(kind.dtype.onnx if kind.dtype else TensorProto.UNDEFINED, kind.shape)
+    return helper.make_tensor_type_proto(
+        kind.dtype.onnx if kind.dtype else TensorProto.UNDEFINED, kind.shape
+    )
 
 
 def summary(model: ModelProto) -> str:
     """Return a model on one line: inputs, outputs and the number of nodes."""
     types = input_types(model.graph)
     initializers = {tensor.name for tensor in model.graph.initializer}
-    inputs = ", ".join(_port(info, types) for info in model.graph.input if info.name not in initializers)
-    outputs = ", ".join(_port(info, input_types(GraphProto(input=[info]))) for info in model.graph.output)
+    inputs = ", ".join(
+        _port(info, types) for info in model.graph.input if info.name not in initializers
+    )
+    outputs = ", ".join(
+        _port(info, input_types(GraphProto(input=[info]))) for info in model.graph.output
+    )
     return f"({inputs}) -> ({outputs}), {plural(len(model.graph.node), 'node')}"
 
 

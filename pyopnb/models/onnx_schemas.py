@@ -17,9 +17,20 @@ from pyopnb.ops.op import Version
 from pyopnb.ops.schema import REQUIRED, Attr, Port
 from pyopnb.ops.types import ANY, TensorType
 
-__all__ = ["default_attribute", "find_schema", "is_listable", "is_onnx_domain", "op_schema", "stand_in_schema"]
+__all__ = [
+    "default_attribute",
+    "find_schema",
+    "is_listable",
+    "is_onnx_domain",
+    "op_schema",
+    "stand_in_schema",
+]
 
-_Parameter, _Option, _Kind = defs.OpSchema.FormalParameter, defs.OpSchema.FormalParameterOption, defs.OpSchema.AttrType
+_Parameter, _Option, _Kind = (
+    defs.OpSchema.FormalParameter,
+    defs.OpSchema.FormalParameterOption,
+    defs.OpSchema.AttrType,
+)
 
 _KINDS = {
     "int": _Kind.INT,
@@ -51,7 +62,11 @@ _ALL_TYPES = [_type_text(row) for row in DTYPES]
 
 @cache
 def _onnx_domains() -> frozenset[str]:
-    return frozenset(value for name, value in vars(defs).items() if name.endswith("_DOMAIN") and isinstance(value, str))
+    return frozenset(
+        value
+        for name, value in vars(defs).items()
+        if name.endswith("_DOMAIN") and isinstance(value, str)
+    )
 
 
 def is_onnx_domain(domain: str) -> bool:
@@ -134,7 +149,13 @@ def _inputs(ports: Sequence[Port]) -> list[Any]:
         if port.optional and ports[-1].variadic:
             # onnx requires an optional input before a variadic one, so from here on all are one variadic input.
             return [*made, _parameter(ports[-1].name, ANY, _Option.Variadic)]
-        option = _Option.Variadic if port.variadic else _Option.Optional if port.optional else _Option.Single
+        option = (
+            _Option.Variadic
+            if port.variadic
+            else _Option.Optional
+            if port.optional
+            else _Option.Single
+        )
         made.append(_parameter(port.name, port.type, option))
     return made
 

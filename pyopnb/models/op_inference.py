@@ -113,7 +113,9 @@ def _deregister(name: str) -> bool:
     opset = _registered[name][0]
     domain, op_type = split_name(name)
     if defs.has(op_type, opset, domain):  # somebody else may have taken it out
-        time.sleep(0)  # a new time slice: no other thread can begin a call between the next two lines
+        time.sleep(
+            0
+        )  # a new time slice: no other thread can begin a call between the next two lines
         if _is_inferring():
             return False
         defs.deregister_schema(op_type, opset, domain)
@@ -128,7 +130,9 @@ def _belongs(version: Version) -> bool:
         return False
     if is_onnx_domain(domain):
         oldest, newest = defs.C.schema_version_map()[domain]
-        return bool(oldest <= version.opset <= newest)  # without its schema, the checker refuses the node as well
+        return bool(
+            oldest <= version.opset <= newest
+        )  # without its schema, the checker refuses the node as well
     return not version.schema.open_attrs and all(map(is_listable, version.schema.attrs))
 
 
@@ -251,9 +255,14 @@ def _surroundings(attribute: AttributeProto) -> ModelProto:
     if attribute.type not in (AttributeProto.GRAPH, AttributeProto.GRAPHS):
         return ModelProto()
     bodies = [attribute.g] if attribute.HasField("g") else attribute.graphs
-    domains = {node.domain for body in bodies for node in body.node if not is_onnx_domain(node.domain)}
+    domains = {
+        node.domain for body in bodies for node in body.node if not is_onnx_domain(node.domain)
+    }
     newest = [helper.make_opsetid("", defs.onnx_opset_version())]
-    return helper.make_model(onnx.GraphProto(), opset_imports=newest + [helper.make_opsetid(d, 1) for d in sorted(domains)])
+    return helper.make_model(
+        onnx.GraphProto(),
+        opset_imports=newest + [helper.make_opsetid(d, 1) for d in sorted(domains)],
+    )
 
 
 # ---- inference through every op of the registry ------------------------------------------------------------------------------

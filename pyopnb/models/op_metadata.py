@@ -101,7 +101,10 @@ def write_ops(model: ModelProto, ops: Iterable[KeptOp]) -> None:
     others = [entry for entry in model.metadata_props if entry.key not in entries]
     copies = [(entry.key, entry.value) for entry in others]
     del model.metadata_props[:]
-    for key, value in [*copies, *((key, json.dumps(value, ensure_ascii=False)) for key, value in entries.items())]:
+    for key, value in [
+        *copies,
+        *((key, json.dumps(value, ensure_ascii=False)) for key, value in entries.items()),
+    ]:
         model.metadata_props.add(key=key, value=value)
 
 
@@ -116,7 +119,11 @@ def kept_names(model: ModelProto) -> set[str]:
     -------
     set of str
     """
-    return {entry.key.removeprefix(PREFIX) for entry in model.metadata_props if entry.key.startswith(PREFIX)}
+    return {
+        entry.key.removeprefix(PREFIX)
+        for entry in model.metadata_props
+        if entry.key.startswith(PREFIX)
+    }
 
 
 def read_ops(model: ModelProto) -> dict[str, KeptOp]:
@@ -159,11 +166,26 @@ def _read(name: str, text: str) -> KeptOp:
     if not fields or not all(isinstance(item, str) for item in fields):
         raise _refused(name, f"JSON with {', '.join(_FIELDS)}", sanitize(text, 60) or "nothing")
     op = KeptOp(name, *fields)
-    if strange := sorted({c for c in op.source if (c < " " and c not in "\n\t") or c == "\x7f" or "\ud800" <= c <= "\udfff"}):
+    if strange := sorted(
+        {
+            c
+            for c in op.source
+            if (c < " " and c not in "\n\t") or c == "\x7f" or "\ud800" <= c <= "\udfff"
+        }
+    ):
         # After a carriage return Python reads on where a reader sees a comment.
-        raise _refused(name, "a source of plain lines", f"the character {strange[0].encode('unicode_escape').decode()} in it")
+        raise _refused(
+            name,
+            "a source of plain lines",
+            f"the character {strange[0].encode('unicode_escape').decode()} in it",
+        )
     if digest(op.source) != op.digest:
-        raise _refused(name, f"a source with the digest {sanitize(op.digest, 80)}", digest(op.source), "get the file again")
+        raise _refused(
+            name,
+            f"a source with the digest {sanitize(op.digest, 80)}",
+            digest(op.source),
+            "get the file again",
+        )
     return op
 
 
@@ -182,4 +204,6 @@ def _unique_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def _refused(name: str, expected: str, got: str, next: str | None = None) -> ModelError:
-    return ModelError(f"op {sanitize(name)}, as the model keeps it", expected=expected, got=got, next=next)
+    return ModelError(
+        f"op {sanitize(name)}, as the model keeps it", expected=expected, got=got, next=next
+    )

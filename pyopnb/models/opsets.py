@@ -33,8 +33,12 @@ def import_domains(model: ModelProto) -> None:
     for domain in sorted(versions.keys() - imported):
         model.opset_import.append(helper.make_opsetid(domain, versions[domain]))
     for function in model.functions:
-        used = {canonical_domain(node.domain) for node in nodes_in(function)} - imported_versions(function).keys()
-        function.opset_import.extend(e for e in model.opset_import if canonical_domain(e.domain) in used)
+        used = {canonical_domain(node.domain) for node in nodes_in(function)} - imported_versions(
+            function
+        ).keys()
+        function.opset_import.extend(
+            e for e in model.opset_import if canonical_domain(e.domain) in used
+        )
 
 
 def _versions(nodes: Iterable[NodeProto]) -> dict[str, int]:

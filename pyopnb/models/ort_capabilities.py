@@ -45,8 +45,15 @@ def _loads(opset: int, ir_version: int, domain: str = "") -> bool:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     try:
-        onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"], enable_fallback=0)
-    except Exception:  # the runtime's exceptions have no base class of their own; any of them means no
+        onnxruntime.InferenceSession(
+            model.SerializeToString(),
+            options,
+            providers=["CPUExecutionProvider"],
+            enable_fallback=0,
+        )
+    except (
+        Exception
+    ):  # the runtime's exceptions have no base class of their own; any of them means no
         return False
     return True
 
@@ -107,8 +114,12 @@ def compares_int64() -> bool:
 
     x, y, z = (helper.make_tensor_value_info(name, TensorProto.INT64, [64]) for name in "xyz")
     graph = helper.make_graph([helper.make_node("Max", ["x", "y"], ["z"])], "trial", [x, y], [z])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=newest_ir_version())
-    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    model = helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=newest_ir_version()
+    )
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
     # The lower half of this number is -1, which is less than 0.
     large = np.full(64, 2**32 - 1, np.int64)
     (result,) = session.run(None, {"x": large, "y": np.zeros(64, np.int64)})
@@ -123,7 +134,10 @@ def newest_opset() -> int:
     -------
     int
     """
-    return next((n for n in range(onnx.defs.onnx_opset_version(), 7, -1) if _loads(n, newest_ir_version())), 7)
+    return next(
+        (n for n in range(onnx.defs.onnx_opset_version(), 7, -1) if _loads(n, newest_ir_version())),
+        7,
+    )
 
 
 @cache
@@ -282,7 +296,9 @@ def kernels() -> Mapping[tuple[str, str], tuple[RuntimeKernel, ...]]:
     by_name: dict[tuple[str, str], list[RuntimeKernel]] = {}
     for row in state.get_all_opkernel_def():
         if row.provider == "CPUExecutionProvider":
-            takes = tuple((name, frozenset(types)) for name, types in sorted(row.type_constraints.items()))
+            takes = tuple(
+                (name, frozenset(types)) for name, types in sorted(row.type_constraints.items())
+            )
             by_name.setdefault((row.domain, row.op_name), []).append(
                 RuntimeKernel(row.version_range[0], row.version_range[1], takes)
             )
@@ -304,7 +320,13 @@ def operators() -> Mapping[tuple[str, str], tuple[Operator, ...]]:
     for row in sorted(state.get_all_operator_schema(), key=lambda row: row.since_version):
         inputs, outputs = (tuple(map(_port, ports)) for ports in (row.inputs, row.outputs))
         made = Operator(
-            row.domain, row.name, row.since_version, inputs, outputs, frozenset(row.attributes), bool(row.deprecated)
+            row.domain,
+            row.name,
+            row.since_version,
+            inputs,
+            outputs,
+            frozenset(row.attributes),
+            bool(row.deprecated),
         )
         by_name.setdefault((row.domain, row.name), []).append(made)
     return {key: tuple(rows) for key, rows in by_name.items()}
@@ -312,7 +334,9 @@ def operators() -> Mapping[tuple[str, str], tuple[Operator, ...]]:
 
 def _port(row: Any) -> RuntimePort:
     variadic = row.option == type(row.option).Variadic
-    return RuntimePort(row.name, row.typeStr, frozenset(row.types), variadic, bool(row.isHomogeneous))
+    return RuntimePort(
+        row.name, row.typeStr, frozenset(row.types), variadic, bool(row.isHomogeneous)
+    )
 
 
 def operator_at(domain: str, op_type: str, version: int) -> Operator | None:

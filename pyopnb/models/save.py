@@ -84,7 +84,11 @@ def save(
     target = Path(os.fspath(path))
     source = read_model(model, base_dir)
     if not source.proto.HasField("graph"):
-        raise ModelError("model", expected="an ONNX model", got="ONNX Runtime's own format, which keeps no metadata")
+        raise ModelError(
+            "model",
+            expected="an ONNX model",
+            got="ONNX Runtime's own format, which keeps no metadata",
+        )
     ops = tuple(_keep(op) for op in _ops_of(source.proto))
     _remove_folder(source.proto)
     write_ops(source.proto, ops)
@@ -124,11 +128,19 @@ def _text(value: Any) -> str:
 
 def _keep(op: Op) -> KeptOp:
     source = source_closure([op.current])
-    return KeptOp(op.name, source, digest(source), str(op.current.schema), str(sys.modules["pyopnb"].__version__))
+    return KeptOp(
+        op.name,
+        source,
+        digest(source),
+        str(op.current.schema),
+        str(sys.modules["pyopnb"].__version__),
+    )
 
 
 def _remove_folder(model: ModelProto) -> None:
-    for place in reversed([place for place, entry in enumerate(model.metadata_props) if entry.key == FOLDER]):
+    for place in reversed(
+        [place for place, entry in enumerate(model.metadata_props) if entry.key == FOLDER]
+    ):
         del model.metadata_props[place]
 
 
@@ -202,7 +214,9 @@ def _take_in(source: ModelSource, tensor: TensorProto) -> None:
 def _serialized(model: ModelProto) -> bytes:
     if sum(len(tensor.raw_data) for tensor in tensors(model)) <= _MAX_FILE:
         return bytes(model.SerializeToString())
-    raise ModelError("model", expected="at most 2 GB in one file", got="more", next="external_data=True")
+    raise ModelError(
+        "model", expected="at most 2 GB in one file", got="more", next="external_data=True"
+    )
 
 
 def _data_files(target: Path) -> set[Path]:
@@ -213,9 +227,15 @@ def _data_files(target: Path) -> set[Path]:
     except (OSError, DecodeError):  # no file, or no model
         return set()
     try:
-        named = {entries(tensor).get("location", "") for tensor in tensors(model) if is_external(tensor)}
+        named = {
+            entries(tensor).get("location", "") for tensor in tensors(model) if is_external(tensor)
+        }
     except ModelError:  # save writes one location for a tensor: the file is not its own
         return set()
     start, end = f"{target.name}.", ".data"
-    ours = {n for n in named if n.startswith(start) and n.endswith(end) and len(n) == len(start) + 8 + len(end)}
+    ours = {
+        n
+        for n in named
+        if n.startswith(start) and n.endswith(end) and len(n) == len(start) + 8 + len(end)
+    }
     return {target.with_name(name) for name in ours if "/" not in name and "\\" not in name}

@@ -36,7 +36,11 @@ def tensors(carrier: Message) -> Iterator[TensorProto]:
 @cache
 def _routes(kind: Descriptor) -> tuple[tuple[str, bool], ...]:
     """Return the fields of a message that lead to tensors, each with whether it is repeated."""
-    return tuple((field.name, is_repeated(field)) for field in kind.fields if field.message_type in _leading())
+    return tuple(
+        (field.name, is_repeated(field))
+        for field in kind.fields
+        if field.message_type in _leading()
+    )
 
 
 @cache
@@ -44,11 +48,18 @@ def _leading() -> frozenset[Descriptor]:
     """Return the messages that a tensor is, or that lead to one."""
     leading = {TensorProto.DESCRIPTOR}
     known = list(TensorProto.DESCRIPTOR.file.message_types_by_name.values())
-    while more := {kind for kind in known if leading.intersection(f.message_type for f in kind.fields)} - leading:
+    while (
+        more := {
+            kind for kind in known if leading.intersection(f.message_type for f in kind.fields)
+        }
+        - leading
+    ):
         leading |= more
     return frozenset(leading)
 
 
 def is_repeated(field: Any) -> bool:
     """Tell whether a field holds several values; protobuf before 6.30 says so differently."""
-    return bool(field.is_repeated if hasattr(field, "is_repeated") else field.label == field.LABEL_REPEATED)
+    return bool(
+        field.is_repeated if hasattr(field, "is_repeated") else field.label == field.LABEL_REPEATED
+    )

@@ -40,7 +40,10 @@ class Types:
         self.failure = ""
         self._graphs = {id(graph.scope): graph for graph in _graphs(proto)}
         self._types = {key: _declared(graph.scope) for key, graph in self._graphs.items()}
-        if limit is not None and sum(len(graph.scope.node) for graph in self._graphs.values()) > limit:
+        if (
+            limit is not None
+            and sum(len(graph.scope.node) for graph in self._graphs.values()) > limit
+        ):
             self.failure = "the model is too large to infer them"
         elif not all(map(self._all_declared, self._graphs.values())):
             self._infer(proto, limit)
@@ -48,12 +51,16 @@ class Types:
     def _all_declared(self, graph: GraphIndex) -> bool:
         known = self._types[id(graph.scope)]
         # onnx infers nothing inside a function
-        return isinstance(graph.scope, FunctionProto) or all(n in known for node in graph.scope.node for n in node.output if n)
+        return isinstance(graph.scope, FunctionProto) or all(
+            n in known for node in graph.scope.node for n in node.output if n
+        )
 
     def _infer(self, proto: ModelProto, limit: int | None) -> None:
         try:
             if limit is not None and proto.functions and expansion(proto).nodes > limit:
-                self.failure = "with all calls of functions written out the model is too large to infer them"
+                self.failure = (
+                    "with all calls of functions written out the model is too large to infer them"
+                )
                 return
             inferred = infer_types(without_weights(proto).proto)
         except Exception as error:
@@ -84,12 +91,19 @@ class Types:
 
 
 def _graphs(proto: ModelProto) -> list[GraphIndex]:
-    return [graph for scope in (proto.graph, *proto.functions) for graph in GraphIndex(scope).walk()]
+    return [
+        graph for scope in (proto.graph, *proto.functions) for graph in GraphIndex(scope).walk()
+    ]
 
 
 def _declared(scope: GraphProto | FunctionProto) -> dict[str, TypeProto]:
     types = {info.name: info.type for info in scope.value_info if info.HasField("type")}
     if isinstance(scope, GraphProto):
-        types |= {t.name: helper.make_tensor_type_proto(t.data_type, list(t.dims)) for t in scope.initializer}
-        types |= {info.name: info.type for info in (*scope.input, *scope.output) if info.HasField("type")}
+        types |= {
+            t.name: helper.make_tensor_type_proto(t.data_type, list(t.dims))
+            for t in scope.initializer
+        }
+        types |= {
+            info.name: info.type for info in (*scope.input, *scope.output) if info.HasField("type")
+        }
     return types

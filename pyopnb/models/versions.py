@@ -22,7 +22,15 @@ from pyopnb.ops.messages import plural, sanitize
 from pyopnb.ops.names import canonical_domain
 from pyopnb.ops.registry import registry
 
-__all__ = ["FILL", "NewImport", "changed_in", "lower_versions", "new_imports", "runnable_versions", "version_numbers"]
+__all__ = [
+    "FILL",
+    "NewImport",
+    "changed_in",
+    "lower_versions",
+    "new_imports",
+    "runnable_versions",
+    "version_numbers",
+]
 
 
 FILL = "pyopnb.Session(model, fill=True)"
@@ -32,7 +40,12 @@ FILL = "pyopnb.Session(model, fill=True)"
 # ---- operators ---------------------------------------------------------------------------------------------------------------
 
 
-_REWORDED = {("", "Range", 27), ("", "BitShift", 28), ("", "QuantizeLinear", 28), ("", "SpaceToDepth", 28)}
+_REWORDED = {
+    ("", "Range", 27),
+    ("", "BitShift", 28),
+    ("", "QuantizeLinear", 28),
+    ("", "SpaceToDepth", 28),
+}
 """Versions of operators whose text differs from the version before, and whose meaning is that one's for its types and attrs."""
 
 
@@ -63,11 +76,20 @@ def changed_in(domain: str, op_type: str, version: int, older: int) -> int | Non
 
 def _definition(schema: Any) -> tuple[Any, ...]:
     attrs = [
-        (a.name, a.type, a.required, a.description, a.default_value.SerializeToString(deterministic=True))
+        (
+            a.name,
+            a.type,
+            a.required,
+            a.description,
+            a.default_value.SerializeToString(deterministic=True),
+        )
         for _, a in sorted(schema.attributes.items())
     ]
     ends = [
-        [(p.name, p.type_str, p.option, p.is_homogeneous, p.min_arity, p.description) for p in ports]
+        [
+            (p.name, p.type_str, p.option, p.is_homogeneous, p.min_arity, p.description)
+            for p in ports
+        ]
         for ports in (schema.inputs, schema.outputs)
     ]
     return schema.deprecated, schema.doc, attrs, ends
@@ -78,7 +100,11 @@ def _known_version(domain: str) -> int:
 
     ``onnx.defs`` lists other domains once an op was registered there, and goes on listing them.
     """
-    return int(onnx.defs.C.schema_version_map().get(domain, (0, 0))[1]) if is_onnx_domain(domain) else 0
+    return (
+        int(onnx.defs.C.schema_version_map().get(domain, (0, 0))[1])
+        if is_onnx_domain(domain)
+        else 0
+    )
 
 
 _TAKEN = {"": 24, "ai.onnx.ml": 5}
@@ -115,8 +141,14 @@ class NewImport:
     def changed(self) -> list[tuple[Site, int]]:
         """Return the nodes that mean something else in the older version, each with the version in which that changed."""
         types = {site.node.op_type for site in self.sites}
-        since = {name: changed_in(self.domain, name, self.entry.version, self.newest) for name in types}
-        return [(site, version) for site in self.sites if (version := since[site.node.op_type]) is not None]
+        since = {
+            name: changed_in(self.domain, name, self.entry.version, self.newest) for name in types
+        }
+        return [
+            (site, version)
+            for site in self.sites
+            if (version := since[site.node.op_type]) is not None
+        ]
 
 
 def new_imports(proto: ModelProto) -> Iterator[NewImport]:
@@ -128,19 +160,29 @@ def new_imports(proto: ModelProto) -> Iterator[NewImport]:
     sites: dict[int, Site] | None = None
     for scope in (proto, *proto.functions):
         for entry in scope.opset_import:
-            if not isinstance(entry.domain, str):  # bytes: protobuf's way to say that it is no UTF-8
+            if not isinstance(
+                entry.domain, str
+            ):  # bytes: protobuf's way to say that it is no UTF-8
                 continue
             domain = canonical_domain(entry.domain)
             if entry.version <= _TAKEN.get(domain, 1):
                 continue
             graph = scope.graph if isinstance(scope, ModelProto) else scope
             used = {(node.domain, node.op_type) for node in nodes_in(graph)}
-            theirs = {name for d, name in used if canonical_domain(d) == domain and registry.find(domain, name) is None}
+            theirs = {
+                name
+                for d, name in used
+                if canonical_domain(d) == domain and registry.find(domain, name) is None
+            }
             taken = not domain and entry.version <= newest_opset()
             newest = _served_version(theirs, entry.version) if taken else newest_version(domain)
             if newest is None or entry.version <= newest:
                 continue
-            mine = [node for node in nodes_in(graph) if canonical_domain(node.domain) == domain and node.op_type in theirs]
+            mine = [
+                node
+                for node in nodes_in(graph)
+                if canonical_domain(node.domain) == domain and node.op_type in theirs
+            ]
             sites = {id(site.node): site for site in walk(proto)} if sites is None else sites
             new = NewImport(entry, newest, [sites[id(node)] for node in mine])
             if not taken or not new.changed():
@@ -163,7 +205,11 @@ def _served_version(op_types: set[str], version: int) -> int:
 def _has_kernel(schema: Any) -> bool:
     """Tell whether the runtime has a kernel for some dtype, or the function of an operator in its place."""
     rows = kernels().get(("", schema.name), ())
-    return schema.has_function or schema.has_context_dependent_function or any(row.serves(schema.since_version) for row in rows)
+    return (
+        schema.has_function
+        or schema.has_context_dependent_function
+        or any(row.serves(schema.since_version) for row in rows)
+    )
 
 
 def runnable_versions(proto: ModelProto, new: Iterable[NewImport]) -> dict[str, int]:
@@ -182,7 +228,9 @@ def runnable_versions(proto: ModelProto, new: Iterable[NewImport]) -> dict[str, 
     """
     own = list(proto.opset_import)  # kept, as protobuf makes others where none is left
     mine = [each for each in new if any(each.entry is entry for entry in own)]
-    return imported_versions(proto) | {each.domain: each.newest for each in mine if not each.changed()}
+    return imported_versions(proto) | {
+        each.domain: each.newest for each in mine if not each.changed()
+    }
 
 
 # ---- the IR version ----------------------------------------------------------------------------------------------------------
@@ -240,7 +288,11 @@ def _newer_content(proto: ModelProto) -> str | None:
         for field, value in _fields(message):
             if field.name not in _LISTED_FIELDS.get(kind, ()):
                 return f"{kind}.{field.name}"
-            if field.name in _DTYPE_FIELDS and isinstance(value, int) and value not in _LISTED_DTYPES:
+            if (
+                field.name in _DTYPE_FIELDS
+                and isinstance(value, int)
+                and value not in _LISTED_DTYPES
+            ):
                 known = TensorProto.DataType.DESCRIPTOR.values_by_number.get(value)
                 return f"the dtype {known.name.lower() if known else value}"
             if field.message_type is not None:
@@ -297,16 +349,26 @@ def lower_versions(proto: ModelProto, *, filled: bool = False) -> tuple[str, ...
 def version_numbers(proto: ModelProto) -> Callable[[], tuple[str, ...]]:
     """Remember the numbers of a model's versions; what is returned says which of them were lowered since then."""
     ir_version = proto.ir_version
-    entries = [(entry, entry.version) for scope in (proto, *proto.functions) for entry in scope.opset_import]
+    entries = [
+        (entry, entry.version)
+        for scope in (proto, *proto.functions)
+        for entry in scope.opset_import
+    ]
 
     def lowered() -> tuple[str, ...]:
         said: dict[str, None] = {}
-        if proto.ir_version < ir_version and ir_version > _LISTED_IR and ir_version > newest_loaded_ir():
+        if (
+            proto.ir_version < ir_version
+            and ir_version > _LISTED_IR
+            and ir_version > newest_loaded_ir()
+        ):
             said[f"IR version {ir_version} → {proto.ir_version}"] = None
         for entry, version in entries:
             if entry.version < version:
                 domain = canonical_domain(entry.domain)
-                said[f"opset{f' of {sanitize(domain)}' if domain else ''} {version} → {entry.version}"] = None
+                said[
+                    f"opset{f' of {sanitize(domain)}' if domain else ''} {version} → {entry.version}"
+                ] = None
         return tuple(said)
 
     return lowered
@@ -328,7 +390,11 @@ def _refuse_changed(new: NewImport, remedy: str) -> None:
     expected = f"{name} up to version {new.newest}, which the installed onnxruntime takes"
     if not new.known:
         known = _known_version(new.domain)
-        about = f"the installed onnx knows it up to {known}" if known else "the installed onnx does not know the domain"
+        about = (
+            f"the installed onnx knows it up to {known}"
+            if known
+            else "the installed onnx does not know the domain"
+        )
         raise ModelError(
             f"model, import of {name}",
             expected=expected,
@@ -339,7 +405,11 @@ def _refuse_changed(new: NewImport, remedy: str) -> None:
     if changed:
         site, since = changed[0]
         came = find_schema(new.domain, site.node.op_type, since - 1) is None
-        also = f" ({plural(len(changed) - 1, 'more node')}: pyopnb.missing(model))" if len(changed) > 1 else ""
+        also = (
+            f" ({plural(len(changed) - 1, 'more node')}: pyopnb.missing(model))"
+            if len(changed) > 1
+            else ""
+        )
         raise ModelError(
             site.where,
             expected=expected,

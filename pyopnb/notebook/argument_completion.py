@@ -64,8 +64,16 @@ def complete_arguments(text: str) -> Completions | None:
     fragment = _WORD.search(call.current)[0]  # type: ignore[index]  # it matches nothing as well
     if call.current.strip() != fragment:
         return None
-    names = [f"{known}=" for known in _names(call, owner, name) if known not in call.named and known.startswith(fragment)]
-    return Completions(fragment, [(known, "param") for known in names], alone=not fragment) if names else None
+    names = [
+        f"{known}="
+        for known in _names(call, owner, name)
+        if known not in call.named and known.startswith(fragment)
+    ]
+    return (
+        Completions(fragment, [(known, "param") for known in names], alone=not fragment)
+        if names
+        else None
+    )
 
 
 def _look_up(callee: str) -> tuple[Any, str]:
@@ -76,10 +84,16 @@ def _look_up(callee: str) -> tuple[Any, str]:
         if isinstance(value, Session):
             return value, ""
         name = getattr(value, "__name__", "")
-        return (pyopnb, name) if value is not None and value is vars(pyopnb).get(name) else (None, "")
+        return (
+            (pyopnb, name) if value is not None and value is vars(pyopnb).get(name) else (None, "")
+        )
     if value is pyopnb and rest[0] == "registry" and len(rest) == 2:
         return registry, rest[1]
-    return (value, rest[0]) if len(rest) == 1 and (value is pyopnb or isinstance(value, Session)) else (None, "")
+    return (
+        (value, rest[0])
+        if len(rest) == 1 and (value is pyopnb or isinstance(value, Session))
+        else (None, "")
+    )
 
 
 def _names(call: OpenCall, owner: Any, name: str) -> list[str]:
@@ -92,9 +106,15 @@ def _names(call: OpenCall, owner: Any, name: str) -> list[str]:
         return []
     if name in _FEEDS_AFTER_MODEL and len(call.arguments) > 1:
         model = user_namespace().get(call.arguments[0].strip())
-        attrs = _attrs_of_session(model) if name == "interact" and isinstance(model, Session) else []
+        attrs = (
+            _attrs_of_session(model) if name == "interact" and isinstance(model, Session) else []
+        )
         return [*_feeds(model)[max(0, call.positional - 1) :], *attrs]
-    return _attrs_of_op(call.arguments[0]) if name in ("call", "check", "node") and len(call.arguments) > 1 else []
+    return (
+        _attrs_of_op(call.arguments[0])
+        if name in ("call", "check", "node") and len(call.arguments) > 1
+        else []
+    )
 
 
 def _feeds(model: Any) -> list[str]:
@@ -117,14 +137,25 @@ def _attrs_of_op(text: str) -> list[str]:
         domain, _, op_type = text.strip("'\"").rpartition("::")
         return _attrs(domain, op_type)
     cls = user_namespace().get(text)
-    return next((_attrs(op.domain, op.op_type) for op in registry if isinstance(cls, type) and op.current.cls is cls), [])
+    return next(
+        (
+            _attrs(op.domain, op.op_type)
+            for op in registry
+            if isinstance(cls, type) and op.current.cls is cls
+        ),
+        [],
+    )
 
 
 def _attrs(domain: str, op_type: str) -> list[str]:
     op = registry.find(domain, op_type)
     if op is not None:
         return [attr.name for attr in op.current.schema.attrs]
-    return sorted(onnx.defs.get_schema(op_type, domain).attributes) if onnx.defs.has(op_type, domain) else []
+    return (
+        sorted(onnx.defs.get_schema(op_type, domain).attributes)
+        if onnx.defs.has(op_type, domain)
+        else []
+    )
 
 
 def _in_string(call: OpenCall, owner: Any, name: str) -> Completions | None:
@@ -138,7 +169,9 @@ def _in_string(call: OpenCall, owner: Any, name: str) -> Completions | None:
         ops = _op_names()
     else:
         return None
-    return Completions(fragment, [(op, "class") for op in ops if op.startswith(fragment)], alone=True)
+    return Completions(
+        fragment, [(op, "class") for op in ops if op.startswith(fragment)], alone=True
+    )
 
 
 def _op_names() -> list[str]:
@@ -151,13 +184,19 @@ def _all_ops() -> list[str]:
 
 def _onnx_ops() -> list[str]:
     """ONNX's own operators."""
-    return sorted(schema.name for schema in onnx.defs.get_all_schemas() if not schema.domain and not schema.deprecated)
+    return sorted(
+        schema.name
+        for schema in onnx.defs.get_all_schemas()
+        if not schema.domain and not schema.deprecated
+    )
 
 
 # ---- ONNX's text form --------------------------------------------------------------------------------------------------------
 
 _TEXT_WORD = re.compile(r"[\w.]*\Z")
-_NODE = re.compile(r"([\w.]+)\s*(?:\([^()]*\)\s*)?<[^<>]*\Z")  # attributes stand before the inputs or behind them
+_NODE = re.compile(
+    r"([\w.]+)\s*(?:\([^()]*\)\s*)?<[^<>]*\Z"
+)  # attributes stand before the inputs or behind them
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _DTYPES = [name.lower() for name, number in onnx.TensorProto.DataType.items() if number]
 _AFTER_EQUALS = re.compile(r"=\s*\Z")
@@ -175,7 +214,11 @@ def complete_onnx(text: str) -> Completions:
     fragment = _TEXT_WORD.search(body)[0]  # type: ignore[index]  # it matches nothing as well
     before = body[: len(body) - len(fragment)]
     candidates = _words(before, fragment)
-    return Completions(fragment, [item for item in dict.fromkeys(candidates) if item[0].startswith(fragment)], alone=True)
+    return Completions(
+        fragment,
+        [item for item in dict.fromkeys(candidates) if item[0].startswith(fragment)],
+        alone=True,
+    )
 
 
 def _words(before: str, fragment: str) -> Iterable[tuple[str, str]]:

@@ -54,9 +54,22 @@ class MagicParser(MagicArgumentParser):
 
 def _op_parser(magic: str, what: str, option: str, metavar: str, help: str) -> MagicParser:
     parser = MagicParser(magic, next=f"{magic}?")
-    parser.add_argument("name", nargs="?", metavar="NAME", help=f"SoftClip or demo::SoftClip; default: the {what}'s name")
-    parser.add_argument("-d", "--domain", metavar="DOMAIN", help=f"domain of the op; default: {DEFAULT_DOMAIN}")
-    parser.add_argument("--opset", type=int, default=1, metavar="N", help="domain version that introduces the op; default: 1")
+    parser.add_argument(
+        "name",
+        nargs="?",
+        metavar="NAME",
+        help=f"SoftClip or demo::SoftClip; default: the {what}'s name",
+    )
+    parser.add_argument(
+        "-d", "--domain", metavar="DOMAIN", help=f"domain of the op; default: {DEFAULT_DOMAIN}"
+    )
+    parser.add_argument(
+        "--opset",
+        type=int,
+        default=1,
+        metavar="N",
+        help="domain version that introduces the op; default: 1",
+    )
     parser.add_argument(option, metavar=metavar, help=help)
     parser.add_argument("-q", "--quiet", action="store_true", help="print nothing")
     parser.add_argument(
@@ -74,12 +87,16 @@ def _pyop_parser() -> MagicParser:
 
 
 def _cppop_parser() -> MagicParser:
-    return _op_parser("%%cppop", "function", "--flags", "FLAGS", "for the compiler: --flags=-I/usr/include/eigen3")
+    return _op_parser(
+        "%%cppop", "function", "--flags", "FLAGS", "for the compiler: --flags=-I/usr/include/eigen3"
+    )
 
 
 def _onnx_parser() -> MagicParser:
     parser = MagicParser("%%onnx", next="%%onnx?")
-    parser.add_argument("name", metavar="NAME", help="the variable to assign the model to, an onnx.ModelProto")
+    parser.add_argument(
+        "name", metavar="NAME", help="the variable to assign the model to, an onnx.ModelProto"
+    )
     parser.add_argument("-q", "--quiet", action="store_true", help="print nothing")
     return parser
 
@@ -90,7 +107,9 @@ PYOP, CPPOP, ONNX = _pyop_parser(), _cppop_parser(), _onnx_parser()
 
 def parse_pyop_line(line: str, parser: MagicParser = PYOP) -> argparse.Namespace:
     """Parse a ``%%pyop`` line, or raise UsageError; ``run`` lists the `Expressions` of each ``--run``."""
-    head, *runs = _RUN.split(line)  # not split as a shell would: the quotes and spaces of expressions are Python's
+    head, *runs = _RUN.split(
+        line
+    )  # not split as a shell would: the quotes and spaces of expressions are Python's
     args: argparse.Namespace = parser.parse_args(split_words(head))
     args.magic = parser.magic
     args.run = [_run_expressions(text, parser.magic) for text in runs]
@@ -108,7 +127,9 @@ def _run_expressions(text: str, magic: str) -> Expressions:
     try:
         return parse_expressions(text)
     except SyntaxError:
-        raise usage_error(where, "x=EXPR, y=EXPR", sanitize(text), f"{where} x=np.float32([1, 2]), limit=2.0") from None
+        raise usage_error(
+            where, "x=EXPR, y=EXPR", sanitize(text), f"{where} x=np.float32([1, 2]), limit=2.0"
+        ) from None
 
 
 def full_op_name(args: argparse.Namespace, class_name: str) -> str:
@@ -116,7 +137,10 @@ def full_op_name(args: argparse.Namespace, class_name: str) -> str:
     domain, colons, op_type = (args.domain or "").partition("::")
     if colons:
         raise usage_error(
-            f"{args.magic}, --domain", "a domain", sanitize(args.domain), f"-d {sanitize(domain)} {sanitize(op_type)}"
+            f"{args.magic}, --domain",
+            "a domain",
+            sanitize(args.domain),
+            f"-d {sanitize(domain)} {sanitize(op_type)}",
         )
     try:
         domain, op_type = split_name(args.name or class_name)
@@ -137,9 +161,15 @@ def refuse_domain(args: argparse.Namespace, class_name: str = "") -> None:
     name = args.name or ""
     if args.domain is not None or "::" in name or name in ("", class_name):
         return
-    if "." in name or name in {op.domain for op in registry} or (name[0].islower() and class_name[:1].isupper()):
+    if (
+        "." in name
+        or name in {op.domain for op in registry}
+        or (name[0].islower() and class_name[:1].isupper())
+    ):
         where = f"{args.magic} {sanitize(name)}"
-        got = "what looks like a domain" + (f"; an op of that name is pyopnb::{sanitize(name)}" if "." not in name else "")
+        got = "what looks like a domain" + (
+            f"; an op of that name is pyopnb::{sanitize(name)}" if "." not in name else ""
+        )
         raise usage_error(where, "the op's type", got, f"{args.magic} -d {sanitize(name)}")
 
 
@@ -147,7 +177,9 @@ def parse_onnx_line(line: str) -> argparse.Namespace:
     """Parse an ``%%onnx`` line, or raise UsageError."""
     args: argparse.Namespace = ONNX.parse_args(split_words(line))
     if not args.name.isidentifier() or keyword.iskeyword(args.name):
-        raise usage_error("%%onnx, NAME", "a valid variable name", sanitize(args.name), "%%onnx clipper")
+        raise usage_error(
+            "%%onnx, NAME", "a valid variable name", sanitize(args.name), "%%onnx clipper"
+        )
     return args
 
 

@@ -59,8 +59,12 @@ class Command:
                 parser.add_argument(name, action="store_true")
             else:
                 nargs = "*" if "..." in word else "?" if "[" in word else None
-                default: list[str] | None = [] if nargs == "*" else None  # else "*" is listed as required
-                parser.add_argument(name, nargs=nargs, default=default, type=int if name in ("N", "A", "B") else str)
+                default: list[str] | None = (
+                    [] if nargs == "*" else None
+                )  # else "*" is listed as required
+                parser.add_argument(
+                    name, nargs=nargs, default=default, type=int if name in ("N", "A", "B") else str
+                )
         return parser
 
 
@@ -73,9 +77,13 @@ def parse_command(line: str) -> tuple[Command, Namespace]:
         next_ = COMMANDS[close].usage if close else "%pyop?"
         raise usage_error("%pyop", f"{', '.join(COMMANDS)} or nothing", sanitize(name), next_)
     expressions = ""
-    if command.takes_expressions:  # not split as a shell would: their quotes and spaces are Python's
+    if (
+        command.takes_expressions
+    ):  # not split as a shell would: their quotes and spaces are Python's
         rest, _, expressions = rest.strip().partition(" ")
-    arguments = command.parser.parse_intermixed_args(split_words(rest), Namespace(expressions=expressions.strip()))
+    arguments = command.parser.parse_intermixed_args(
+        split_words(rest), Namespace(expressions=expressions.strip())
+    )
     return command, arguments
 
 
@@ -113,7 +121,9 @@ def _remove(shell: Any, args: Namespace) -> object:
 def _source(shell: Any, args: Namespace) -> object:
     version = _find_version(args.OP, args.N)
     if version.source is None:
-        raise UnknownOp(str(version), expected="its source", got="a class whose source was not recorded")
+        raise UnknownOp(
+            str(version), expected="its source", got="a class whose source was not recorded"
+        )
     return Source(version.source)
 
 
@@ -126,7 +136,12 @@ def _diff(shell: Any, args: Namespace) -> object:
 
     versions = registry.history(args.OP)
     if args.A is None and len(versions) < 2:
-        raise UnknownOp(f"op {versions[0].op}, diff", expected="two versions", got="one", next="edit its cell and run it again")
+        raise UnknownOp(
+            f"op {versions[0].op}, diff",
+            expected="two versions",
+            got="one",
+            next="edit its cell and run it again",
+        )
     old = versions[-2] if args.A is None else _find_version(args.OP, args.A)
     return diff(old, _find_version(args.OP, args.B))
 
@@ -155,7 +170,9 @@ def _on_examples(name: str, function: Callable[..., object], shell: Any, args: N
         where, next_ = f"%pyop {name} {args.OP}", f"%pyop {name} OP x=np.ones(3), limit=2.0"
         raise usage_error(where, "x=EXPR, y=EXPR", sanitize(args.expressions), next_) from None
     ports = {port.name for port in version.schema.inputs}
-    if not expressions.positional and not any(name in ports for name, _ in expressions.named):  # the inputs are generated
+    if not expressions.positional and not any(
+        name in ports for name, _ in expressions.named
+    ):  # the inputs are generated
         return function(version.op, **expressions.evaluate(shell.user_ns)[1])
     inputs, attrs = bind(version, expressions, shell.user_ns)
     return function(version.op, *inputs, **attrs)
@@ -172,7 +189,9 @@ def _missing(shell: Any, args: Namespace) -> object:
         row = rows.pop(0)
         try:
             cell = skeleton(model, row)
-        except ModelError as error:  # an op cannot have sequences, for example: the next may have a cell
+        except (
+            ModelError
+        ) as error:  # an op cannot have sequences, for example: the next may have a cell
             print(f"There is no cell for {row.op}: {error}")
             continue
         shell.set_next_input(str(cell))
@@ -185,7 +204,9 @@ def _missing(shell: Any, args: Namespace) -> object:
 def _skeleton(shell: Any, args: Namespace) -> object:
     from pyopnb.onnx_reference.skeleton import skeleton
 
-    shell.set_next_input(str(skeleton(find_model(args.MODEL), args.NODE)))  # in a cell below, or at the next prompt
+    shell.set_next_input(
+        str(skeleton(find_model(args.MODEL), args.NODE))
+    )  # in a cell below, or at the next prompt
     return None
 
 
@@ -199,7 +220,9 @@ def _load(shell: Any, args: Namespace) -> object:
     watcher.unwatch(args.FILE)
     if args.watch:
         watcher.watch(args.FILE)
-        print(f"{sanitize(args.FILE)} is reloaded whenever it is saved. To stop: %pyop load {sanitize(args.FILE)}")
+        print(
+            f"{sanitize(args.FILE)} is reloaded whenever it is saved. To stop: %pyop load {sanitize(args.FILE)}"
+        )
     return None
 
 
@@ -220,11 +243,21 @@ COMMANDS = {
         Command("source OP [N]", "show the source of a version", _source),
         Command("diff OP [A] [B]", "compare two versions; default: the last two", _diff),
         Command("check OP [x=EXPR,...]", "test whether an op is ready for use in models", _check),
-        Command("forms OP [x=EXPR,...]", "compare an op as Python and as an ONNX function: results, times, nodes", _forms),
-        Command("missing MODEL [--cells]", "list the nodes ONNX Runtime cannot run; put a cell for the first below", _missing),
+        Command(
+            "forms OP [x=EXPR,...]",
+            "compare an op as Python and as an ONNX function: results, times, nodes",
+            _forms,
+        ),
+        Command(
+            "missing MODEL [--cells]",
+            "list the nodes ONNX Runtime cannot run; put a cell for the first below",
+            _missing,
+        ),
         Command("skeleton MODEL NODE", "put a cell for one of these nodes below", _skeleton),
         Command("load FILE [--watch]", "run a file for its ops; again whenever it is saved", _load),
-        Command("save FILE [OP...] [--overwrite]", "write ops to a module that can be imported", _save),
+        Command(
+            "save FILE [OP...] [--overwrite]", "write ops to a module that can be imported", _save
+        ),
     )
 }
 """Subcommands by name."""

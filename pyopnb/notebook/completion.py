@@ -9,7 +9,12 @@ import os
 from argparse import Action, ArgumentParser
 from collections.abc import Iterable
 
-from IPython.core.completer import CompletionContext, SimpleCompletion, SimpleMatcherResult, context_matcher
+from IPython.core.completer import (
+    CompletionContext,
+    SimpleCompletion,
+    SimpleMatcherResult,
+    context_matcher,
+)
 from onnx import ModelProto
 
 from pyopnb.errors import PyopError
@@ -42,7 +47,9 @@ def complete(context: CompletionContext) -> SimpleMatcherResult:
         return _result(complete_onnx(_text_before(context)))
     if magic == "%pyop":
         candidates = _for_command(words, fragment)
-    elif magic == "%%pyop" and is_first_line and "--run" not in words:  # expressions are completed as Python
+    elif (
+        magic == "%%pyop" and is_first_line and "--run" not in words
+    ):  # expressions are completed as Python
         candidates = _for_parser(PYOP, words, fragment)
     elif magic == "%%cppop" and is_first_line and "--run" not in words:
         candidates = _for_parser(CPPOP, words, fragment)
@@ -50,12 +57,16 @@ def complete(context: CompletionContext) -> SimpleMatcherResult:
         candidates = [(option, "option") for option in ONNX._option_string_actions]
     if candidates is None:
         return _result(complete_arguments(_text_before(context)))
-    completions = [SimpleCompletion(text, type=kind) for text, kind in candidates if text.startswith(fragment)]
+    completions = [
+        SimpleCompletion(text, type=kind) for text, kind in candidates if text.startswith(fragment)
+    ]
     return SimpleMatcherResult(completions=completions, suppress=True, matched_fragment=fragment)
 
 
 def _text_before(context: CompletionContext) -> str:
-    return "\n".join([*context.full_text.split("\n")[: context.cursor_line], context.text_until_cursor])
+    return "\n".join(
+        [*context.full_text.split("\n")[: context.cursor_line], context.text_until_cursor]
+    )
 
 
 def _result(found: Completions | None) -> SimpleMatcherResult:
@@ -63,7 +74,10 @@ def _result(found: Completions | None) -> SimpleMatcherResult:
         return SimpleMatcherResult(completions=[])
     completions = [SimpleCompletion(text, type=kind) for text, kind in found.candidates]
     return SimpleMatcherResult(
-        completions=completions, suppress=found.alone, matched_fragment=found.fragment, ordered=found.alone
+        completions=completions,
+        suppress=found.alone,
+        matched_fragment=found.fragment,
+        ordered=found.alone,
     )
 
 
@@ -79,7 +93,9 @@ def _for_command(words: list[str], fragment: str) -> _Candidates | None:
 
 def _for_parser(parser: ArgumentParser, words: list[str], fragment: str) -> _Candidates:
     """Options, values of options, and positional arguments."""
-    options = [(option, "option") for option in parser._option_string_actions if option not in words]
+    options = [
+        (option, "option") for option in parser._option_string_actions if option not in words
+    ]
     positional = [action for action in parser._actions if not action.option_strings]
     arguments: list[str] = []
     pending: Action | None = None  # the option whose value comes next
@@ -94,7 +110,11 @@ def _for_parser(parser: ArgumentParser, words: list[str], fragment: str) -> _Can
         positional += positional[-1:] * len(arguments)
     if fragment.startswith("-") or len(arguments) >= len(positional):
         return options
-    candidates = _for_argument(str(positional[len(arguments)].metavar or positional[len(arguments)].dest), arguments, fragment)
+    candidates = _for_argument(
+        str(positional[len(arguments)].metavar or positional[len(arguments)].dest),
+        arguments,
+        fragment,
+    )
     return [*candidates, *options] if positional[0].nargs == "?" else candidates
 
 
@@ -114,7 +134,11 @@ def _for_argument(name: str, arguments: list[str], fragment: str) -> _Candidates
         return _nodes(arguments[0])
     if name in ("OP", "NAME"):
         return [(op.name, "class") for op in registry if op.name not in arguments]
-    return [(str(version.number), "value") for version in registry.history(arguments[0])] if arguments[0] in registry else []
+    return (
+        [(str(version.number), "value") for version in registry.history(arguments[0])]
+        if arguments[0] in registry
+        else []
+    )
 
 
 def _nodes(model: str) -> _Candidates:
@@ -123,13 +147,21 @@ def _nodes(model: str) -> _Candidates:
     except PyopError:  # no such model, or not yet: no candidates
         return []
     names = [site.node.name or first_output(site.node) for site in sites]
-    return [(name, "instance") for name in names if name and not set(name) & set(" '\"\\") and name.isprintable()]
+    return [
+        (name, "instance")
+        for name in names
+        if name and not set(name) & set(" '\"\\") and name.isprintable()
+    ]
 
 
 def _models(fragment: str) -> _Candidates:
     """Variables of the notebook that hold a model, folders, and files that end in ``.onnx``."""
     variables = user_namespace().items() if os.sep not in fragment else ()
-    names = [(name, "instance") for name, value in variables if isinstance(value, ModelProto) and name[0] != "_"]
+    names = [
+        (name, "instance")
+        for name, value in variables
+        if isinstance(value, ModelProto) and name[0] != "_"
+    ]
     return [*names, *_files(fragment, ".onnx")]
 
 
@@ -143,4 +175,8 @@ def _files(fragment: str, ending: str) -> _Candidates:
             paths = [(f"{folder}{e.name}{os.sep if e.is_dir() else ''}", e.name) for e in entries]
     except OSError:  # no such folder, or it cannot be read: no candidates
         paths = []
-    return [(path, "path") for path, name in sorted(paths) if path.endswith((os.sep, ending)) and (start or name[0] != ".")]
+    return [
+        (path, "path")
+        for path, name in sorted(paths)
+        if path.endswith((os.sep, ending)) and (start or name[0] != ".")
+    ]

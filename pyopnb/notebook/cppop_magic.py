@@ -36,9 +36,13 @@ def _cppop(self: CppopMagics, line: str, cell: str) -> object:
     args = parse_pyop_line(line, CPPOP)
     shell = cast(Any, self.shell)
     with one_line_errors():
-        cls = cpp_class(cell, first=2, flags=shlex.split(args.flags or ""))  # the line of the magic is the first
+        cls = cpp_class(
+            cell, first=2, flags=shlex.split(args.flags or "")
+        )  # the line of the magic is the first
         refuse_domain(args, cls.__name__)
-        version = registry.define(cls, full_op_name(args, cls.__name__), opset=args.opset, source=cell)
+        version = registry.define(
+            cls, full_op_name(args, cls.__name__), opset=args.opset, source=cell
+        )
     shell.push({cls.__name__: cls})
     if not args.quiet:
         print(repr(version))

@@ -59,7 +59,9 @@ def parse_expressions(text: str) -> Expressions:
     match call:
         case ast.Call(args=[ast.Constant(value=str(inner))], keywords=[]) if "=" in inner:
             return parse_expressions(inner)
-    if any(keyword.arg is None for keyword in call.keywords) or any(isinstance(arg, ast.Starred) for arg in call.args):
+    if any(keyword.arg is None for keyword in call.keywords) or any(
+        isinstance(arg, ast.Starred) for arg in call.args
+    ):
         raise SyntaxError("a starred argument")
     named = tuple((str(keyword.arg), keyword.value) for keyword in call.keywords)
     if len(dict(named)) != len(named):
@@ -72,7 +74,9 @@ def _evaluate(node: ast.expr, namespace: dict[str, Any]) -> Any:
     return eval(compile(ast.Expression(node), _FILE, "eval"), namespace)  # noqa: S307  # the user's own line
 
 
-def bind(version: Version, expressions: Expressions, namespace: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+def bind(
+    version: Version, expressions: Expressions, namespace: dict[str, Any]
+) -> tuple[list[Any], dict[str, Any]]:
     """Evaluate expressions as the arguments of an op.
 
     Returns
@@ -97,12 +101,16 @@ def bind(version: Version, expressions: Expressions, namespace: dict[str, Any]) 
             f"{version}, {sanitize(unknown[0])}",
             expected=f"one of {', '.join(known)}" if known else "no inputs and no attrs",
             got=sanitize(unknown[0]),
-            next=f"{close}=…" if (close := closest(unknown[0], known)) else f"the op takes {schema}",
+            next=f"{close}=…"
+            if (close := closest(unknown[0], known))
+            else f"the op takes {schema}",
         )
     return _bind_inputs(version, list(schema.inputs), positional, named), attrs
 
 
-def _bind_inputs(version: Version, ports: list[Port], positional: list[Any], named: Mapping[str, Any]) -> list[Any]:
+def _bind_inputs(
+    version: Version, ports: list[Port], positional: list[Any], named: Mapping[str, Any]
+) -> list[Any]:
     inputs: list[Any] = []
     signature = f"the op takes {version.schema}"
     for index, port in enumerate(ports):
@@ -110,13 +118,25 @@ def _bind_inputs(version: Version, ports: list[Port], positional: list[Any], nam
             inputs += positional[index:] or list(named.get(port.name, ()))
             break
         if index < len(positional) and port.name in named:
-            raise InputError(f"{version}, input {port.name}", expected="one value", got="two", next=signature)
+            raise InputError(
+                f"{version}, input {port.name}", expected="one value", got="two", next=signature
+            )
         inputs.append(positional[index] if index < len(positional) else named.get(port.name))
         if inputs[-1] is None and not port.optional:
-            raise InputError(f"{version}, input {port.name}", expected=str(port.type), got="nothing", next=f"{port.name}=…")
+            raise InputError(
+                f"{version}, input {port.name}",
+                expected=str(port.type),
+                got="nothing",
+                next=f"{port.name}=…",
+            )
     else:
         if len(positional) > len(ports):
-            raise InputError(str(version), expected=f"at most {len(ports)} inputs", got=str(len(positional)), next=signature)
+            raise InputError(
+                str(version),
+                expected=f"at most {len(ports)} inputs",
+                got=str(len(positional)),
+                next=signature,
+            )
     while inputs and inputs[-1] is None:
         inputs.pop()
     return inputs
@@ -143,11 +163,15 @@ class Trial:
     seconds: float
 
     def __repr__(self) -> str:
-        arguments = ["None" if item is None else str(type_of(np.asarray(item))) for item in self.inputs]
+        arguments = [
+            "None" if item is None else str(type_of(np.asarray(item))) for item in self.inputs
+        ]
         arguments += [f"{name}={sanitize(repr(value), 40)}" for name, value in self.attrs.items()]
         types = ", ".join(str(type_of(result)) for result in self.results)
         head = f"{self.version}: ({', '.join(arguments)}) -> {types}, {1000 * self.seconds:.3g} ms including session creation"
-        return "\n".join([head, *(np.array2string(result, threshold=60, edgeitems=3) for result in self.results)])
+        return "\n".join(
+            [head, *(np.array2string(result, threshold=60, edgeitems=3) for result in self.results)]
+        )
 
 
 def try_op(version: Version, expressions: Expressions, namespace: dict[str, Any]) -> Trial:
@@ -159,4 +183,10 @@ def try_op(version: Version, expressions: Expressions, namespace: dict[str, Any]
     start = time.perf_counter()
     results = call(version.op, *inputs, **attrs)
     seconds = time.perf_counter() - start
-    return Trial(version, tuple(inputs), attrs, results if isinstance(results, tuple) else (results,), seconds)
+    return Trial(
+        version,
+        tuple(inputs),
+        attrs,
+        results if isinstance(results, tuple) else (results,),
+        seconds,
+    )

@@ -31,9 +31,13 @@ def load(shell: Any) -> None:
     set_bar(progress_bar)
     set_panel(progress_panel)
     if comms := _comm_manager(shell):
-        comms.register_target(TARGET, lambda comm, _: comm.on_msg(lambda message: _on_netron_click(shell, message)))
+        comms.register_target(
+            TARGET, lambda comm, _: comm.on_msg(lambda message: _on_netron_click(shell, message))
+        )
     # A skeleton that ends a cell is put below it, ready to run. Registered by name, so that nothing is imported for it.
-    shell.display_formatter.ipython_display_formatter.for_type(_SKELETON, lambda cell: shell.set_next_input(str(cell)))
+    shell.display_formatter.ipython_display_formatter.for_type(
+        _SKELETON, lambda cell: shell.set_next_input(str(cell))
+    )
 
 
 def unload(shell: Any) -> None:

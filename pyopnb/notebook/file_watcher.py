@@ -39,7 +39,9 @@ class FileWatcher(ShellListener):
     def _watch(self, file: str) -> None:
         self._states[file] = _state(file)
         if self._thread is None:
-            self._thread = threading.Thread(target=self._poll_forever, name="pyopnb files", daemon=True)
+            self._thread = threading.Thread(
+                target=self._poll_forever, name="pyopnb files", daemon=True
+            )
             self._thread.start()
 
     def unwatch(self, path: str) -> None:
@@ -66,7 +68,9 @@ class FileWatcher(ShellListener):
     def _poll(self) -> None:
         for file, old in list(self._states.items()):
             new = _state(file)
-            if new == old or new is None:  # while it saves, an editor may remove the file for a moment
+            if (
+                new == old or new is None
+            ):  # while it saves, an editor may remove the file for a moment
                 continue
             self._states[file] = new
             _reload(file)
@@ -102,5 +106,6 @@ def _reload(file: str) -> None:
 
 def _report(file: str, text: str) -> None:
     print(
-        f"{sanitize(os.path.basename(file))} was saved but could not be loaded; its ops are unchanged.\n{text}", file=sys.stderr
+        f"{sanitize(os.path.basename(file))} was saved but could not be loaded; its ops are unchanged.\n{text}",
+        file=sys.stderr,
     )

@@ -36,7 +36,9 @@ class ShellListener:
 
 def close_all(shell: Any) -> None:
     """Close every listener of a shell."""
-    for callback in [callback for callback in shell.events.callbacks["pre_run_cell"] if is_ours(callback)]:
+    for callback in [
+        callback for callback in shell.events.callbacks["pre_run_cell"] if is_ours(callback)
+    ]:
         callback.__self__.close()
 
 

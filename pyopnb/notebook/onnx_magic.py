@@ -33,7 +33,9 @@ def _onnx(self: OnnxMagics, line: str, cell: str) -> None:
     if not cell.strip():
         raise usage_error(f"%%onnx {args.name}", "a graph", "an empty cell", "%%onnx?")
     with one_line_errors():
-        model = parse("\n" + cell, name=args.name)  # the line break makes messages count lines as the cell does
+        model = parse(
+            "\n" + cell, name=args.name
+        )  # the line break makes messages count lines as the cell does
     cast(Any, self.shell).push({args.name: model})
     if not args.quiet:
         from pyopnb.models.support.missing import missing

@@ -32,7 +32,16 @@ from pyopnb.ops.op import Version
 from pyopnb.ops.registry import registry
 from pyopnb.ops.signature import schema_of
 
-__all__ = ["Cell", "OpRegistration", "check", "define", "end", "run_cell", "transform_lines", "value"]
+__all__ = [
+    "Cell",
+    "OpRegistration",
+    "check",
+    "define",
+    "end",
+    "run_cell",
+    "transform_lines",
+    "value",
+]
 
 _FIRST_LINE = re.compile(r"%%pyop(?:\s+(?P<line>.*))?", re.DOTALL)
 
@@ -68,10 +77,14 @@ class OpRegistration(ast.NodeTransformer):
             end.args.append(last.value)
             body.pop()
         futures = [
-            statement for statement in body if isinstance(statement, ast.ImportFrom) and statement.module == "__future__"
+            statement
+            for statement in body
+            if isinstance(statement, ast.ImportFrom) and statement.module == "__future__"
         ]
         guarded = _with_definitions([statement for statement in body if statement not in futures])
-        cell = ast.With([ast.withitem(_call(f"Cell({line!r})", at=first))], [*guarded, _statement(end)])
+        cell = ast.With(
+            [ast.withitem(_call(f"Cell({line!r})", at=first))], [*guarded, _statement(end)]
+        )
         tree.body = [
             _statement(_call(f"check({line!r})", at=first)),
             *futures,  # Python wants them outside of any block
@@ -104,7 +117,9 @@ def _with_definitions(body: list[ast.stmt]) -> list[ast.stmt]:
         visited = _ClassStatements().visit(statement)
         statements += visited if isinstance(visited, list) else [visited]
         if isinstance(statement, (ast.Assign, ast.AnnAssign)):
-            statements.append(_statement(_call(f"define({_assigned_names([statement])!r})", at=statement)))
+            statements.append(
+                _statement(_call(f"define({_assigned_names([statement])!r})", at=statement))
+            )
     return statements
 
 
@@ -119,7 +134,9 @@ def _magic_line(tree: ast.AST) -> str | None:
 
 def _call(source: str, at: ast.stmt) -> ast.Call:
     """Make a call of a function of this module, at the position of another statement."""
-    call = cast(ast.Call, ast.parse(f"__import__({__name__!r}, fromlist=['']).{source}", mode="eval").body)
+    call = cast(
+        ast.Call, ast.parse(f"__import__({__name__!r}, fromlist=['']).{source}", mode="eval").body
+    )
     for node in ast.walk(call):
         ast.copy_location(node, at)
     return call
@@ -139,7 +156,9 @@ def _assigned_names(body: list[ast.stmt]) -> list[str]:
             names[node.name] = None
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             names[node.id] = None
-        elif not isinstance(node, (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
+        elif not isinstance(
+            node, (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+        ):
             stack.extend(reversed(list(ast.iter_child_nodes(node))))
     return list(names)
 
@@ -178,7 +197,9 @@ class Cell:
         """Define the classes with ``compute`` that these names stand for, and that the cell has not defined yet."""
         __tracebackhide__ = True
         main = frame.f_locals.get("__name__")
-        bound = dict.fromkeys(frame.f_locals[name] for name in names if isinstance(frame.f_locals.get(name), type))
+        bound = dict.fromkeys(
+            frame.f_locals[name] for name in names if isinstance(frame.f_locals.get(name), type)
+        )
         known = [defined.version.cls for defined in self._defined]
         for cls in bound:
             if cls.__module__ == main and cls not in known and hasattr(cls, "compute"):
@@ -193,7 +214,9 @@ class Cell:
             )
         if self.args.name and "," in several:
             name = self.args.name
-            raise UsageError(f"%%pyop {name}: expected one class with compute, got {several}. Try: one cell each, or no NAME")
+            raise UsageError(
+                f"%%pyop {name}: expected one class with compute, got {several}. Try: one cell each, or no NAME"
+            )
 
     def _define(self, cls: type, frame: FrameType) -> None:
         args, file = self.args, frame.f_code.co_filename
@@ -221,15 +244,27 @@ class Cell:
         __tracebackhide__ = True
         self.define(names, frame)
         bound = [value for name in names if isinstance(value := frame.f_locals.get(name), type)]
-        deleted = [item for item in self._defined if item.version.cls not in bound and item.is_current]
+        deleted = [
+            item for item in self._defined if item.version.cls not in bound and item.is_current
+        ]
         self._withdraw(deleted, "because its class was deleted")
-        for cls in [d.version.cls for d in self._defined if schema_of(d.version.cls) != d.version.schema]:
+        for cls in [
+            d.version.cls for d in self._defined if schema_of(d.version.cls) != d.version.schema
+        ]:
             self._define(cls, frame)  # the cell has set an attribute of the class since
         if not self._defined:
             classes = [cls for cls in bound if cls.__module__ == frame.f_locals.get("__name__")]
-            where = f"class {', '.join(cls.__name__ for cls in classes)}" if classes else "%%pyop cell"
-            expected, got = ("a compute method", "none") if classes else ("a class with compute", "no class")
-            next_ = "def compute(self, x): return x" if classes else "class Same: compute = lambda self, x: x"
+            where = (
+                f"class {', '.join(cls.__name__ for cls in classes)}" if classes else "%%pyop cell"
+            )
+            expected, got = (
+                ("a compute method", "none") if classes else ("a class with compute", "no class")
+            )
+            next_ = (
+                "def compute(self, x): return x"
+                if classes
+                else "class Same: compute = lambda self, x: x"
+            )
             raise DefinitionError(where, expected=expected, got=got, next=next_)
 
     def _withdraw(self, defined: list[_Defined], why: str) -> None:
@@ -238,7 +273,11 @@ class Cell:
             item.restore_module()
             if not self.args.quiet:
                 op = registry.find(*split_name(item.version.op))
-                now = f"version {op.current.number} is current again" if op else "the op is not defined"
+                now = (
+                    f"version {op.current.number} is current again"
+                    if op
+                    else "the op is not defined"
+                )
                 print(f"{item.version} is withdrawn {why}; {now}")
         self._defined = [item for item in self._defined if item not in defined]
 
@@ -247,7 +286,9 @@ def _say_if_it_replaces(name: str) -> None:
     domain, op_type = split_name(name)
     if has_op(domain, op_type):
         whose = f"ONNX Runtime's own {domain}::{op_type}" if domain else f"ONNX's own {op_type}"
-        print(f"{name} takes the place of {whose} in each session that is made from now on. To undo: %pyop remove {name}")
+        print(
+            f"{name} takes the place of {whose} in each session that is made from now on. To undo: %pyop remove {name}"
+        )
 
 
 @dataclass(frozen=True)
@@ -315,7 +356,9 @@ def _move_to_own_module(cls: type, file: str, main: str | None) -> Callable[[], 
         Undoes it.
     """
     name = f"pyop_cell_{cls.__name__}"
-    module = sys.modules.setdefault(name, types.ModuleType(name, "Holds a class that was defined in a notebook cell."))
+    module = sys.modules.setdefault(
+        name, types.ModuleType(name, "Holds a class that was defined in a notebook cell.")
+    )
     previous, previous_file = getattr(module, cls.__name__, None), getattr(module, "__file__", None)
     if previous is not None and previous is not cls and main is not None:
         _set_module(previous, main)
@@ -349,9 +392,13 @@ def run_cell(shell: Any, line: str, body: str) -> object:
     __tracebackhide__ = True
     raw = f"%%pyop {line}\n{body}"
     text = shell.transform_cell(raw)
-    name = shell.compile.cache(text, shell.execution_count - 1, raw_code=raw)  # the running cell is already counted
+    name = shell.compile.cache(
+        text, shell.execution_count - 1, raw_code=raw
+    )  # the running cell is already counted
     *first, last = shell.transform_ast(shell.compile.ast_parse(text, name)).body
     for node in first:
         # What IPython does with every cell; there is no other way to run one.
-        exec(shell.compile(ast.Module([node], []), name, "exec"), shell.user_global_ns, shell.user_ns)  # noqa: S102
-    return eval(shell.compile(ast.Expression(last.value), name, "eval"), shell.user_global_ns, shell.user_ns)  # noqa: S307
+        code = shell.compile(ast.Module([node], []), name, "exec")
+        exec(code, shell.user_global_ns, shell.user_ns)  # noqa: S102
+    code = shell.compile(ast.Expression(last.value), name, "eval")
+    return eval(code, shell.user_global_ns, shell.user_ns)  # noqa: S307

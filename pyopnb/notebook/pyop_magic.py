@@ -38,8 +38,13 @@ by name. --run comes last on the line.
 
 def _description() -> str:
     width = max(len(command.usage) for command in COMMANDS.values())
-    rows = [("%pyop", "list the ops"), *((command.usage, command.summary) for command in COMMANDS.values())]
-    return _DESCRIPTION.format(commands="\n".join(f"    {form:{width}} {summary}" for form, summary in rows))
+    rows = [
+        ("%pyop", "list the ops"),
+        *((command.usage, command.summary) for command in COMMANDS.values()),
+    ]
+    return _DESCRIPTION.format(
+        commands="\n".join(f"    {form:{width}} {summary}" for form, summary in rows)
+    )
 
 
 PYOP.description = _description()
@@ -50,7 +55,9 @@ def _pyop(self: PyopMagics, line: str, cell: str | None = None) -> object:
     if cell is not None:
         parse_pyop_line(line)
         if not cell.strip():
-            raise UsageError("%%pyop: expected a class with compute, got an empty cell. Try: %%pyop?")
+            raise UsageError(
+                "%%pyop: expected a class with compute, got an empty cell. Try: %%pyop?"
+            )
         return run_cell(self.shell, line, cell)
     with one_line_errors():
         if not line.strip():

@@ -31,12 +31,18 @@ class Source:
 def registry_table(ops: Iterable[Op]) -> Table:
     """List the ops with their current versions."""
     rows = [_row(op.name, op.current) for op in ops]
-    return Table(("op", "version", "schema", "opset", "defined"), rows, "No op is defined. Try: %%pyop in a cell")
+    return Table(
+        ("op", "version", "schema", "opset", "defined"),
+        rows,
+        "No op is defined. Try: %%pyop in a cell",
+    )
 
 
 def history_table(versions: Sequence[Version]) -> Table:
     """List all versions of one op, the newest last."""
-    rows = [(*_row(v.op, v), "" if v.restored is None else f"version {v.restored}") for v in versions]
+    rows = [
+        (*_row(v.op, v), "" if v.restored is None else f"version {v.restored}") for v in versions
+    ]
     return Table(("op", "version", "schema", "opset", "defined", "restored from"), rows)
 
 

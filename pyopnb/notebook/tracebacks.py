@@ -19,7 +19,9 @@ def install(shell: Any) -> None:
     """Make the shell end the traceback of a `PyopError` at the last frame outside pyopnb."""
 
     def render(error: PyopError) -> list[str]:
-        lines: list[str] = shell.InteractiveTB.structured_traceback(type(error), error, _user_frames(error.__traceback__))
+        lines: list[str] = shell.InteractiveTB.structured_traceback(
+            type(error), error, _user_frames(error.__traceback__)
+        )
         return lines
 
     PyopError._render_traceback_ = render  # type: ignore[attr-defined]  # IPython's protocol

@@ -15,7 +15,11 @@ from pyopnb.ops.messages import sanitize, suggest
 __all__ = ["attribute_for", "attributes_to_pass", "default_of", "has_default"]
 
 _NUMBERS: dict[int, Any] = {AttributeProto.FLOAT: float, AttributeProto.INT: int}
-_LISTS: dict[int, Any] = {AttributeProto.FLOATS: float, AttributeProto.INTS: int, AttributeProto.STRINGS: lambda item: item}
+_LISTS: dict[int, Any] = {
+    AttributeProto.FLOATS: float,
+    AttributeProto.INTS: int,
+    AttributeProto.STRINGS: lambda item: item,
+}
 
 
 def attribute_for(schema: Any, name: str, value: Any, where: str) -> AttributeProto:
@@ -28,7 +32,9 @@ def attribute_for(schema: Any, name: str, value: Any, where: str) -> AttributePr
             f"{where}, attr {sanitize(name)}",
             expected=f"one of {', '.join(schema.attributes) or 'no attrs'}",
             got=f"{sanitize(name)} = {sanitize(repr(value))}",
-            next=f"write {suggest(name, schema.attributes)}" if schema.attributes else "leave it out",
+            next=f"write {suggest(name, schema.attributes)}"
+            if schema.attributes
+            else "leave it out",
         )
     kind = AttributeProto.AttributeType.Value(known.type.name)
     try:
@@ -71,7 +77,9 @@ def attributes_to_pass(schema: Any, given: Mapping[str, AttributeProto]) -> list
     mine = {name: default_of(attr) for name, attr in schema.attributes.items() if has_default(attr)}
     theirs = {name: default_of(attr) for name, attr in newest.items() if has_default(attr)}
     values = {name: default for name, default in mine.items() if name in newest} | dict(given)
-    return [value for name, value in values.items() if not (value == mine.get(name) == theirs.get(name))]
+    return [
+        value for name, value in values.items() if not (value == mine.get(name) == theirs.get(name))
+    ]
 
 
 def has_default(attr: Any) -> bool:

@@ -56,13 +56,17 @@ class Evaluator:
         A node cannot run, nodes form a cycle, a local function calls itself, or a tensor has its data in a file.
     """
 
-    def __init__(self, model: ModelProto, ops: Iterable[Op], kernels: KernelMaker | None = None) -> None:
+    def __init__(
+        self, model: ModelProto, ops: Iterable[Op], kernels: KernelMaker | None = None
+    ) -> None:
         from onnx.reference import ReferenceEvaluator  # slow to import
 
         check_functions(model)
         check_attributes(model)
         for tensor in filter(is_external, tensors(model)):
-            with_data(tensor, None)  # which raises: onnx would look for its file in the working folder
+            with_data(
+                tensor, None
+            )  # which raises: onnx would look for its file in the working folder
         ready = ModelProto()
         ready.CopyFrom(model)
         self._failures: list[BaseException] = []  # what the last node raised
@@ -129,26 +133,39 @@ class _Context:
             return evaluated_op(op)
         if (domain, op_type) == ("", "Loop"):
             return loop_class()
-        if (domain, op_type) not in self.functions and (bodies(node) or (domain, op_type) == ("", "Constant")):
+        if (domain, op_type) not in self.functions and (
+            bodies(node) or (domain, op_type) == ("", "Constant")
+        ):
             return None  # it needs the values around it, or has no inputs: onnx's own class
         # The evaluator finds a class by its name. Without op_schema, it would use that of any operator of this name.
-        return type(op_type, (_base(),), {"op_domain": domain, "op_schema": None, "context": self, "__module__": __name__})
+        return type(
+            op_type,
+            (_base(),),
+            {"op_domain": domain, "op_schema": None, "context": self, "__module__": __name__},
+        )
 
     def kernel(self, node: NodeProto, versions: Mapping[str, int]) -> Kernel:
         """What computes a node."""
-        domain, version = canonical_domain(node.domain), versions.get(canonical_domain(node.domain), 1)
+        domain, version = (
+            canonical_domain(node.domain),
+            versions.get(canonical_domain(node.domain), 1),
+        )
         function = self.functions.get((domain, node.op_type))
         if function is not None:
             return _Call(function, node, self)
         outputs = max((place for place, name in enumerate(node.output) if name), default=0) + 1
         if has_reference(node, version):
-            return Evaluation(domain, node.op_type, version, {a.name: a for a in node.attribute}, outputs)
+            return Evaluation(
+                domain, node.op_type, version, {a.name: a for a in node.attribute}, outputs
+            )
         if self.kernels is None:
             raise ModelError(
                 Site(node, GraphProto(), "").where,
                 expected="an operator that the installed onnx implements or defines by a function",
                 got="one that it knows in words only, or not at all",
-                next=f"define it as an op: %%pyop -d {domain}" if domain else "pyopnb.skeleton(model, node)",
+                next=f"define it as an op: %%pyop -d {domain}"
+                if domain
+                else "pyopnb.skeleton(model, node)",
             )
         return self.kernels(node, versions)
 
@@ -162,7 +179,9 @@ def _base() -> type:
 
         context: _Context
 
-        def __init__(self, onnx_node: NodeProto, run_params: dict[str, Any], schema: Any = None) -> None:
+        def __init__(
+            self, onnx_node: NodeProto, run_params: dict[str, Any], schema: Any = None
+        ) -> None:
             plain = NodeProto()
             plain.CopyFrom(onnx_node)
             del plain.attribute[:]  # the kernel reads them
@@ -180,7 +199,10 @@ def _base() -> type:
             with _noting(self.context.evaluator, self._where):
                 made = [*self._kernel(*args), *[None] * len(self.onnx_node.output)]
                 # What is left out has the name "", by which other nodes leave an input out.
-                return tuple(value if name else None for name, value in zip(self.onnx_node.output, made, strict=False))
+                return tuple(
+                    value if name else None
+                    for name, value in zip(self.onnx_node.output, made, strict=False)
+                )
 
     return Node
 
@@ -219,7 +241,11 @@ class _Call:
         self._evaluator: Any = ReferenceEvaluator(body, new_ops=context.classes(inside))
 
     def __call__(self, *inputs: Any) -> Sequence[Any]:
-        feeds = {name: value for name, value in zip(self._inputs, inputs, strict=False) if value is not None}
+        feeds = {
+            name: value
+            for name, value in zip(self._inputs, inputs, strict=False)
+            if value is not None
+        }
         made: list[Any] = self._evaluator.run(self._outputs, feeds, attributes={})
         return made
 
@@ -228,7 +254,9 @@ class _Call:
 
 
 def _functions(model: ModelProto) -> dict[tuple[str, str], FunctionProto]:
-    found = {(canonical_domain(function.domain), function.name): function for function in model.functions}
+    found = {
+        (canonical_domain(function.domain), function.name): function for function in model.functions
+    }
     for function in found.values():
         _make_ready(function)
     return found

@@ -14,7 +14,13 @@ from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, helper
 
 from pyopnb.errors import ModelError
 from pyopnb.models.nodes import Site, attribute_values, bodies, linked_attributes
-from pyopnb.ops.instantiate import add_note, failure_notes, instantiate, promised_types, resolve_type
+from pyopnb.ops.instantiate import (
+    add_note,
+    failure_notes,
+    instantiate,
+    promised_types,
+    resolve_type,
+)
 from pyopnb.ops.locks import locked
 from pyopnb.ops.op import Op, Version
 from pyopnb.ops.registry import registry
@@ -56,7 +62,11 @@ def reference_ops() -> list[type]:
 def evaluated_op(op: Op) -> type:
     """One op as a subclass of ``OpRun``."""
     # The evaluator finds a class by its name. Without op_schema, it would use that of any operator of this name.
-    return type(op.op_type, (_base(),), {"op_domain": op.domain, "op_schema": None, "op": op, "__module__": __name__})
+    return type(
+        op.op_type,
+        (_base(),),
+        {"op_domain": op.domain, "op_schema": None, "op": op, "__module__": __name__},
+    )
 
 
 @cache
@@ -68,10 +78,14 @@ def _base() -> type:
 
         op: Op
 
-        def __init__(self, onnx_node: NodeProto, run_params: dict[str, Any], schema: Any = None) -> None:
+        def __init__(
+            self, onnx_node: NodeProto, run_params: dict[str, Any], schema: Any = None
+        ) -> None:
             plain = NodeProto()
             plain.CopyFrom(onnx_node)
-            del plain.attribute[:]  # onnx would convert them: a float to np.float32, a graph to an evaluator
+            del plain.attribute[
+                :
+            ]  # onnx would convert them: a float to np.float32, a graph to an evaluator
             super().__init__(plain, run_params, schema)
             self.onnx_node = onnx_node
             self.has_linked_attribute = bool(linked_attributes(onnx_node))
@@ -113,7 +127,9 @@ class EvaluatedOp:
 
     def run(self, arrays: Sequence[Any], linked: Mapping[str, Any]) -> tuple[Any, ...]:
         names = {a.ref_attr_name: a.name for a in self.node.attribute if a.ref_attr_name}
-        version, instance = self._instance({names[k]: _to_python(v) for k, v in linked.items() if k in names})
+        version, instance = self._instance(
+            {names[k]: _to_python(v) for k, v in linked.items() if k in names}
+        )
         schema = version.schema
         given = [_as_input(array) for array in arrays]
         types = [None if array is None else type_of(array) for array in given]
@@ -122,7 +138,9 @@ class EvaluatedOp:
         self._check_sizes(schema, types, sizes)
         promised = promised_types(schema, instance, types, len(self.node.output), self.where)
         if schema.serial:
-            return locked(self.op.lock, self._compute, version, instance, given, types, promised, sizes)
+            return locked(
+                self.op.lock, self._compute, version, instance, given, types, promised, sizes
+            )
         return self._compute(version, instance, given, types, promised, sizes)
 
     def _compute(
@@ -139,7 +157,9 @@ class EvaluatedOp:
         try:
             returned = instance.compute(*(_view_or_copy(array, schema) for array in given))
         except BaseException as error:
-            for note in failure_notes(error, f"{self.where}, version {version.number}", schema, types):
+            for note in failure_notes(
+                error, f"{self.where}, version {version.number}", schema, types
+            ):
                 add_note(error, note)
             raise
         results = self._checked_count(schema, returned)
@@ -161,7 +181,9 @@ class EvaluatedOp:
         # Copies, as the next node may write to them, and neither an input nor what the op keeps is ours.
         return tuple(None if array is None else array.copy() for array in arrays)
 
-    def _check_sizes(self, schema: Schema, types: Sequence[TensorType | None], sizes: dict[str, int]) -> None:
+    def _check_sizes(
+        self, schema: Schema, types: Sequence[TensorType | None], sizes: dict[str, int]
+    ) -> None:
         for place, got in enumerate(types):
             if got is not None and not schema.port(place).type.accepts(got, sizes):
                 port = schema.port(place)
@@ -200,9 +222,16 @@ class EvaluatedOp:
         count = len(schema.outputs or self.node.output)
         expected = promised or TensorType(kind.dtype if kind else None, None)
         output = Output(self.where, self.op.current.cls.compute, schema, place, count, expected)  # type: ignore[attr-defined]
-        array = np.asarray(value) if kind is None or kind.dtype is None else output.array(value, kind.dtype)
+        array = (
+            np.asarray(value)
+            if kind is None or kind.dtype is None
+            else output.array(value, kind.dtype)
+        )
         hint = schema.outputs[place] if schema.outputs else ANY
-        for said, sizes in ((hint, hint_sizes), (promised if schema.infers and promised else ANY, infer_sizes)):
+        for said, sizes in (
+            (hint, hint_sizes),
+            (promised if schema.infers and promised else ANY, infer_sizes),
+        ):
             if not said.accepts_shape(array.shape, sizes):
                 raise replace(output, expected=said).wrong_shape(array)
         return array
@@ -237,8 +266,17 @@ def _surrounding_model(node: NodeProto, run_params: Mapping[str, Any]) -> ModelP
     """Return the opset imports and local functions for the node's graph attrs."""
     if not bodies(node):
         return ModelProto()
-    imports = [helper.make_opsetid(domain, version) for domain, version in run_params["opsets"].items()]
-    held = (getattr(held, "proto_", None) for held in run_params.get("existing_functions", {}).values())
+    imports = [
+        helper.make_opsetid(domain, version) for domain, version in run_params["opsets"].items()
+    ]
+    held = (
+        getattr(held, "proto_", None) for held in run_params.get("existing_functions", {}).values()
+    )
     functions = [proto for proto in held if isinstance(proto, FunctionProto)]
     oldest = helper.find_min_ir_version_for(imports, ignore_unknown=True)
-    return ModelProto(ir_version=max(oldest, 8), opset_import=imports, functions=functions, graph=onnx.GraphProto())
+    return ModelProto(
+        ir_version=max(oldest, 8),
+        opset_import=imports,
+        functions=functions,
+        graph=onnx.GraphProto(),
+    )

@@ -138,7 +138,9 @@ def fill(
     return to_model(source)
 
 
-def fill_source(source: ModelSource, nodes: Where = (), original: object = None) -> list[FilledNode]:
+def fill_source(
+    source: ModelSource, nodes: Where = (), original: object = None
+) -> list[FilledNode]:
     """Fill a model in place; returns what was done to each node."""
     proto = source.proto
     proto.ir_version = min(proto.ir_version, newest_ir_version())
@@ -156,7 +158,12 @@ def fill_source(source: ModelSource, nodes: Where = (), original: object = None)
 
 
 def _is_empty(nodes: Where) -> bool:
-    return isinstance(nodes, Iterable) and not isinstance(nodes, (str, NodeProto)) and not callable(nodes) and not list(nodes)
+    return (
+        isinstance(nodes, Iterable)
+        and not isinstance(nodes, (str, NodeProto))
+        and not callable(nodes)
+        and not list(nodes)
+    )
 
 
 class _Filling:
@@ -179,7 +186,9 @@ class _Filling:
             imported = imported_versions(scope)
             inside = list(nodes_in(scope.graph if isinstance(scope, ModelProto) else scope))
             self._alive.append(inside)
-            versions.update((id(node), imported.get(canonical_domain(node.domain))) for node in inside)
+            versions.update(
+                (id(node), imported.get(canonical_domain(node.domain))) for node in inside
+            )
         return versions
 
     def lower_versions(self) -> None:
@@ -226,7 +235,9 @@ class _Filling:
                 self.done.append(FilledNode(site.where, "", reason))
 
     def _version(self, node: NodeProto) -> int | None:
-        return self._versions.get(id(node), imported_versions(self.proto).get(canonical_domain(node.domain)))
+        return self._versions.get(
+            id(node), imported_versions(self.proto).get(canonical_domain(node.domain))
+        )
 
     def _obstacle(self, site: Site) -> str:
         """Why no stand-in can replace the node; empty where one can."""
@@ -241,13 +252,23 @@ class _Filling:
                     return f"its {end} {sanitize(name)} is {uncarried}, which ONNX Runtime gives to no custom op"
         if outer := [name for body in bodies(node) for name in GraphIndex(body).free]:
             return f"its body reads {sanitize(outer[0])} from outside"
-        changed = [inner for graph in bodies(node) for inner in nodes_in(graph) if self._changed(inner)]
-        return f"its body holds {sanitize(full_name(changed[0]))} of a newer version than the runtime takes" if changed else ""
+        changed = [
+            inner for graph in bodies(node) for inner in nodes_in(graph) if self._changed(inner)
+        ]
+        return (
+            f"its body holds {sanitize(full_name(changed[0]))} of a newer version than the runtime takes"
+            if changed
+            else ""
+        )
 
     def _changed(self, node: NodeProto) -> bool:
         domain, version = canonical_domain(node.domain), self._version(node)
         limit = newest_version(domain)
-        return version is not None and limit is not None and changed_in(domain, node.op_type, version, limit) is not None
+        return (
+            version is not None
+            and limit is not None
+            and changed_in(domain, node.op_type, version, limit) is not None
+        )
 
     def _define(self, site: Site) -> str:
         version = self._version(site.node)
@@ -281,5 +302,7 @@ def _redefine_stand_ins(proto: ModelProto) -> None:
         if not ours or not version.isdecimal():
             continue
         with contextlib.suppress(ModelError):  # then it is not one of ours
-            schema = schema_of_op(domain.removeprefix(DOMAIN).removeprefix("."), op_type, int(version[:6]))
+            schema = schema_of_op(
+                domain.removeprefix(DOMAIN).removeprefix("."), op_type, int(version[:6])
+            )
             _define_stand_in(schema.domain, schema.name, schema.since_version)

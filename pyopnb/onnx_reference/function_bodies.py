@@ -14,7 +14,9 @@ from pyopnb.onnx_reference.attributes import default_of, has_default
 __all__ = ["inlined_function", "substitute_attrs", "without_absent_inputs"]
 
 
-def inlined_function(schema: Any, node: NodeProto, types: Sequence[TypeProto | None], opset: int) -> FunctionProto | None:
+def inlined_function(
+    schema: Any, node: NodeProto, types: Sequence[TypeProto | None], opset: int
+) -> FunctionProto | None:
     """Return the function by which ONNX defines a node's operator, with the node's attrs substituted; None where there is none.
 
     `pyopnb.models.support.operators.function_of` asks what ONNX Runtime would inline; this is what the reference evaluates.
@@ -41,8 +43,14 @@ def inlined_function(schema: Any, node: NodeProto, types: Sequence[TypeProto | N
     if not body.node:
         return None
     if not any(entry.domain == "" for entry in body.opset_import):
-        body.opset_import.append(helper.make_opsetid("", opset if schema.domain == "" else onnx.defs.onnx_opset_version()))
-    given = {name: default_of(attr) for name, attr in schema.attributes.items() if has_default(attr)}
+        body.opset_import.append(
+            helper.make_opsetid(
+                "", opset if schema.domain == "" else onnx.defs.onnx_opset_version()
+            )
+        )
+    given = {
+        name: default_of(attr) for name, attr in schema.attributes.items() if has_default(attr)
+    }
     given |= {a.name: a for a in node.attribute}
     for inner in list(nodes_in(body)):
         substitute_attrs(inner, given)

@@ -83,10 +83,23 @@ def literal(value: Any, kind: int) -> tuple[str, str]:
     if isinstance(value, float):
         return _number(value), ""
     if isinstance(value, (int, str, bytes)):
-        return (repr(value), "") if not isinstance(value, (str, bytes)) or len(value) <= 1000 else ("", f"{len(value)} long")
-    if isinstance(value, list) and kind in (AttributeProto.INTS, AttributeProto.FLOATS, AttributeProto.STRINGS):
-        if len(value) <= _MOST_ITEMS and all(len(item) <= 200 for item in value if isinstance(item, (str, bytes))):
-            return f"[{', '.join(_number(item) if isinstance(item, float) else repr(item) for item in value)}]", ""
+        return (
+            (repr(value), "")
+            if not isinstance(value, (str, bytes)) or len(value) <= 1000
+            else ("", f"{len(value)} long")
+        )
+    if isinstance(value, list) and kind in (
+        AttributeProto.INTS,
+        AttributeProto.FLOATS,
+        AttributeProto.STRINGS,
+    ):
+        if len(value) <= _MOST_ITEMS and all(
+            len(item) <= 200 for item in value if isinstance(item, (str, bytes))
+        ):
+            return (
+                f"[{', '.join(_number(item) if isinstance(item, float) else repr(item) for item in value)}]",
+                "",
+            )
         return "", f"{len(value)} values"
     if isinstance(value, np.ndarray):
         return _array(value)
@@ -100,10 +113,21 @@ def _number(value: float) -> str:
 def _array(value: np.ndarray) -> tuple[str, str]:
     builtin = value.dtype.kind in "biuf" and value.dtype.isbuiltin != 2
     if value.size > _MOST_ITEMS or not (builtin or value.dtype == object):
-        return "", f"an array of {value.dtype.name}, {'×'.join(map(str, value.shape)) or 'a scalar'}"
-    items = ", ".join(_number(item) if isinstance(item, float) else repr(item) for item in value.ravel().tolist())
-    if value.dtype == object and any(not isinstance(item, (str, bytes)) or len(item) > 200 for item in value.ravel().tolist()):
+        return (
+            "",
+            f"an array of {value.dtype.name}, {'×'.join(map(str, value.shape)) or 'a scalar'}",
+        )
+    items = ", ".join(
+        _number(item) if isinstance(item, float) else repr(item) for item in value.ravel().tolist()
+    )
+    if value.dtype == object and any(
+        not isinstance(item, (str, bytes)) or len(item) > 200 for item in value.ravel().tolist()
+    ):
         return "", "an array of strings"
-    kind = "object" if value.dtype == object else f"np.{'bool_' if value.dtype.kind == 'b' else value.dtype.name}"
+    kind = (
+        "object"
+        if value.dtype == object
+        else f"np.{'bool_' if value.dtype.kind == 'b' else value.dtype.name}"
+    )
     shape = "" if value.ndim == 1 else f".reshape({value.shape!r})"
     return f"np.array([{items}], dtype={kind}){shape}", ""

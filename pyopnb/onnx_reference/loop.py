@@ -33,7 +33,13 @@ def loop_class() -> type:
             return True
 
         def _run(
-            self, limit: Any, condition: Any, *carried: Any, context: Any = None, body: Any = None, **options: Any
+            self,
+            limit: Any,
+            condition: Any,
+            *carried: Any,
+            context: Any = None,
+            body: Any = None,
+            **options: Any,
         ) -> tuple[Any, ...]:
             evaluator: Any = self.body  # type: ignore[attr-defined]  # set from the node's attributes
             counter, condition_name, *state_names = evaluator.input_names
@@ -54,7 +60,9 @@ def loop_class() -> type:
                 rows.append(results[state_count + 1 :])
                 number += 1
             types = [info.type for info in evaluator.proto_.output[state_count + 1 :]]
-            outputs: tuple[Any, ...] = self._check_and_fix_outputs((*states, *_stacked(rows, types)))
+            outputs: tuple[Any, ...] = self._check_and_fix_outputs(
+                (*states, *_stacked(rows, types))
+            )
             return outputs
 
     return Loop

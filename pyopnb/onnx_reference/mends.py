@@ -19,7 +19,9 @@ __all__ = ["as_defined", "correction_of", "refuse_wrong"]
 _Correction = Callable[..., tuple[Any, ...]]
 
 
-def as_defined(domain: str, op_type: str, opset: int, attrs: Mapping[str, Any], outputs: int) -> tuple[int, Mapping[str, Any]]:
+def as_defined(
+    domain: str, op_type: str, opset: int, attrs: Mapping[str, Any], outputs: int
+) -> tuple[int, Mapping[str, Any]]:
     """Return the version and attrs with which onnx's classes do what an operator's definition says.
 
     From version 7 to 13, BatchNormalization trains only if the node has more than one output, but onnx's classes for these
@@ -35,23 +37,46 @@ def as_defined(domain: str, op_type: str, opset: int, attrs: Mapping[str, Any], 
     return 14, {name: value for name, value in attrs.items() if name == "epsilon"}
 
 
-def refuse_wrong(domain: str, op_type: str, opset: int, attrs: Mapping[str, AttributeProto], outputs: int, where: str) -> None:
+def refuse_wrong(
+    domain: str,
+    op_type: str,
+    opset: int,
+    attrs: Mapping[str, AttributeProto],
+    outputs: int,
+    where: str,
+) -> None:
     """Refuse an operator whose wrong results are not worth a correction.
 
     Raises
     ------
     ModelError
     """
-    if (domain, op_type) == ("ai.onnx.ml", "SVMClassifier") and "prob_a" in attrs and len(attrs["prob_a"].floats) > 1:
+    if (
+        (domain, op_type) == ("ai.onnx.ml", "SVMClassifier")
+        and "prob_a" in attrs
+        and len(attrs["prob_a"].floats) > 1
+    ):
         # onnx multiplies rows where the method of Wu, Lin and Weng (2004) multiplies elements.
         expected = "an SVMClassifier of two classes, or without probabilities"
-        raise ModelError(where, expected=expected, got="probabilities of three classes or more", next="run it in ONNX Runtime")
+        raise ModelError(
+            where,
+            expected=expected,
+            got="probabilities of three classes or more",
+            next="run it in ONNX Runtime",
+        )
     if (domain, op_type) == ("", "Dropout") and opset < 10 and outputs > 1:
         # Before version 10 the mask has the dtype of the input; onnx's is bool.
-        raise ModelError(where, expected="a Dropout without its mask before opset 10", got="a second output", next="opset=13")
+        raise ModelError(
+            where,
+            expected="a Dropout without its mask before opset 10",
+            got="a second output",
+            next="opset=13",
+        )
 
 
-def correction_of(domain: str, op_type: str, attrs: Mapping[str, AttributeProto]) -> _Correction | None:
+def correction_of(
+    domain: str, op_type: str, attrs: Mapping[str, AttributeProto]
+) -> _Correction | None:
     """Return what runs in the place of onnx's class; None where that is right."""
     if domain:
         return None
@@ -79,5 +104,8 @@ def _optional(value: Any = None) -> tuple[Any]:
 def _gather_elements(data: np.ndarray, indices: np.ndarray, axis: int) -> tuple[np.ndarray]:
     """Gather along an axis; onnx uses `numpy.choose`, which has 64 choices at most, and wants equal other lengths."""
     axis %= data.ndim
-    lengths = [slice(None) if place == axis else slice(length) for place, length in enumerate(indices.shape)]
+    lengths = [
+        slice(None) if place == axis else slice(length)
+        for place, length in enumerate(indices.shape)
+    ]
     return (np.take_along_axis(data[tuple(lengths)], indices, axis),)

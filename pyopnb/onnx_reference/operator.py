@@ -44,13 +44,17 @@ __all__ = [
     "stand_in_class",
 ]
 
-_MOST_EVALUATORS = 16  # of one operator whose definition depends on types; the oldest make room for new ones
+_MOST_EVALUATORS = (
+    16  # of one operator whose definition depends on types; the oldest make room for new ones
+)
 _COUNT_ATTR = "num_outputs"  # the one attr of ONNX's operators that counts their outputs
 
 
 @hide_internal_frames
 @check_arguments
-def reference(op: str, *inputs: Any, opset: int | None = None, outputs: int | None = None, **attrs: Any) -> Any:
+def reference(
+    op: str, *inputs: Any, opset: int | None = None, outputs: int | None = None, **attrs: Any
+) -> Any:
     """Run ONNX's reference implementation of one operator.
 
     Parameters
@@ -103,29 +107,46 @@ def reference(op: str, *inputs: Any, opset: int | None = None, outputs: int | No
     return made if count > 1 else made[0]
 
 
-def _check_given(schema: Any, inputs: Sequence[Any], outputs: int | None, attrs: Mapping[str, Any]) -> None:
+def _check_given(
+    schema: Any, inputs: Sequence[Any], outputs: int | None, attrs: Mapping[str, Any]
+) -> None:
     """Refuse what the operator's definition does not allow: the reference implementation would raise whatever comes of it."""
     where = f"reference of {schema.domain}::{schema.name}"
     names = [port.name for port in schema.inputs]
     if not schema.min_input <= len(inputs) <= schema.max_input:
         least, most = schema.min_input, schema.max_input
-        count = f"{least} to {most} inputs" if least < most < 1000 else f"at least {plural(least, 'input')}"
+        count = (
+            f"{least} to {most} inputs"
+            if least < most < 1000
+            else f"at least {plural(least, 'input')}"
+        )
         expected = f"{plural(least, 'input') if least == most else count} ({', '.join(names)})"
         shown = ", ".join([f'"{schema.domain}::{schema.name}"', *names[: max(1, schema.min_input)]])
-        raise ModelError(where, expected=expected, got=str(len(inputs)), next=f"pyopnb.reference({shown})")
+        raise ModelError(
+            where, expected=expected, got=str(len(inputs)), next=f"pyopnb.reference({shown})"
+        )
     single = onnx.defs.OpSchema.FormalParameterOption.Single
     for port, value in zip(schema.inputs, inputs, strict=False):
         if value is None and port.option == single:
             raise ModelError(f"{where}, input {port.name}", expected="an array", got="None")
-    absent = [name for name, attr in schema.attributes.items() if attr.required and attrs.get(name) is None]
+    absent = [
+        name
+        for name, attr in schema.attributes.items()
+        if attr.required and attrs.get(name) is None
+    ]
     if absent:
         raise ModelError(
-            f"{where}, attr {absent[0]}", expected="a value, as it has no default", got="nothing", next=f"{absent[0]}=…"
+            f"{where}, attr {absent[0]}",
+            expected="a value, as it has no default",
+            got="nothing",
+            next=f"{absent[0]}=…",
         )
     least, most = max(1, schema.min_output), min(schema.max_output, MAX_OUTPUTS)
     if outputs is not None and not least <= outputs <= most:
         expected = str(least) if least == most else f"{least} to {most}"
-        raise ModelError(f"{where}, outputs", expected=expected, got=str(outputs), next=f"outputs={least}")
+        raise ModelError(
+            f"{where}, outputs", expected=expected, got=str(outputs), next=f"outputs={least}"
+        )
 
 
 def _argument(value: Any, schema: Any, place: int) -> Any:
@@ -138,20 +159,30 @@ def _argument(value: Any, schema: Any, place: int) -> Any:
         port = schema.inputs[min(place, len(schema.inputs) - 1)].name
         got = describe(value) if isinstance(error, InputError) else sanitize(str(error))
         where = f"reference of {schema.domain}::{schema.name}, input {port}"
-        raise ModelError(where, expected="an array of one of ONNX's dtypes", got=got, next="np.asarray(…, dtype=…)") from None
+        raise ModelError(
+            where,
+            expected="an array of one of ONNX's dtypes",
+            got=got,
+            next="np.asarray(…, dtype=…)",
+        ) from None
     return array
 
 
 def _array_of(value: Any) -> Any:
     if value is None or isinstance(value, np.ndarray):
         return value
-    if isinstance(value, (list, tuple)) and any(isinstance(item, (np.ndarray, type(None))) for item in value):
+    if isinstance(value, (list, tuple)) and any(
+        isinstance(item, (np.ndarray, type(None))) for item in value
+    ):
         return list(value)
     return np.asarray(value, dtype=object if isinstance(value, str) else None)
 
 
 def _output_count(schema: Any, attrs: Mapping[str, Any]) -> int:
-    variadic = schema.outputs and schema.outputs[-1].option == onnx.defs.OpSchema.FormalParameterOption.Variadic
+    variadic = (
+        schema.outputs
+        and schema.outputs[-1].option == onnx.defs.OpSchema.FormalParameterOption.Variadic
+    )
     if variadic and attrs.get(_COUNT_ATTR):
         return int(attrs[_COUNT_ATTR])
     if variadic:
@@ -182,7 +213,9 @@ def schema_of_op(domain: str, op_type: str, opset: int | None) -> Any:
     known = {s.name for s in onnx.defs.get_all_schemas() if s.domain == domain and not s.deprecated}
     where = f"reference of {sanitize(domain)}::{sanitize(op_type)}"
     if op_type in known or schema is not None:
-        raise ModelError(where, expected="a version in which ONNX has it", got=f"version {opset or 'newest'}")
+        raise ModelError(
+            where, expected="a version in which ONNX has it", got=f"version {opset or 'newest'}"
+        )
     names = [f"{s.domain}::{s.name}" for s in onnx.defs.get_all_schemas() if not s.deprecated]
     raise ModelError(
         where,
@@ -209,7 +242,11 @@ def runs_as_newest(domain: str, op_type: str, opset: int) -> bool:
     schema, newest = schema_of_op(domain, op_type, opset), find_schema(domain, op_type)
     if schema.since_version == newest.since_version or schema.doc == newest.doc:
         return False
-    classes = {name for name in _classes(domain) if name.rpartition("_")[0] == op_type and name.rpartition("_")[2].isdecimal()}
+    classes = {
+        name
+        for name in _classes(domain)
+        if name.rpartition("_")[0] == op_type and name.rpartition("_")[2].isdecimal()
+    }
     return not classes
 
 
@@ -260,7 +297,9 @@ class Evaluation:
         There is no such operator, no reference implementation of it, or it has no such attr.
     """
 
-    def __init__(self, domain: str, op_type: str, opset: int, attrs: Mapping[str, Any], outputs: int) -> None:
+    def __init__(
+        self, domain: str, op_type: str, opset: int, attrs: Mapping[str, Any], outputs: int
+    ) -> None:
         opset, attrs = as_defined(domain, op_type, opset, attrs, outputs)
         self._schema = schema_of_op(domain, op_type, opset)
         self._where = f"reference of {full_name(NodeProto(domain=domain, op_type=op_type))}"
@@ -271,7 +310,9 @@ class Evaluation:
         self._imports[domain] = self._opset
         self._node = helper.make_node(op_type, [], [f"y{n}" for n in range(outputs)], domain=domain)
         given = {
-            name: attribute_for(self._schema, name, value, self._where) for name, value in attrs.items() if value is not None
+            name: attribute_for(self._schema, name, value, self._where)
+            for name, value in attrs.items()
+            if value is not None
         }
         self._node.attribute.extend(attributes_to_pass(self._schema, given))
         refuse_wrong(domain, op_type, self._opset, given, outputs, self._where)
@@ -290,7 +331,10 @@ class Evaluation:
         for entry in value.opset_import:
             if entry.domain != self._schema.domain:
                 self._imports[entry.domain] = entry.version
-            elif schema_of_op(entry.domain, self._schema.name, entry.version).since_version == self._schema.since_version:
+            elif (
+                schema_of_op(entry.domain, self._schema.name, entry.version).since_version
+                == self._schema.since_version
+            ):
                 self._opset = entry.version
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
@@ -299,7 +343,9 @@ class Evaluation:
             return self._correction(*inputs)
         present = tuple(value is not None for value in inputs)
         evaluator, names = self._evaluator(present, inputs)
-        feeds = {name: value for name, value in zip(names, inputs, strict=False) if value is not None}
+        feeds = {
+            name: value for name, value in zip(names, inputs, strict=False) if value is not None
+        }
         with np.errstate(all="ignore"):
             return tuple(evaluator.run(None, feeds))
 
@@ -316,12 +362,22 @@ class Evaluation:
             for n, kind in enumerate(given)
             if kind is not None
         ]
-        model = self._model([node], inputs, [onnx.ValueInfoProto(name=name) for name in node.output])
+        model = self._model(
+            [node], inputs, [onnx.ValueInfoProto(name=name) for name in node.output]
+        )
         check_functions(model)
         check_attributes(model)
-        known = input_types(GraphProto(value_info=onnx.shape_inference.infer_shapes(model).graph.output))
+        known = input_types(
+            GraphProto(value_info=onnx.shape_inference.infer_shapes(model).graph.output)
+        )
         # onnx invents names for unknown sizes, the same ones for different nodes.
-        symbols = {dim for kind in given if kind is not None for dim in kind.shape or () if isinstance(dim, str)}
+        symbols = {
+            dim
+            for kind in given
+            if kind is not None
+            for dim in kind.shape or ()
+            if isinstance(dim, str)
+        }
         return tuple(_without_invented(known.get(name, ANY), symbols) for name in node.output)
 
     def exists(self) -> bool:
@@ -330,7 +386,12 @@ class Evaluation:
             self._direct(tuple(True for _ in self._schema.inputs))
         except (NotImplementedError, ModelError):
             return False
-        except (RuntimeError, ValueError, TypeError, AttributeError):  # it needs the inputs' types, or refuses the attrs
+        except (
+            RuntimeError,
+            ValueError,
+            TypeError,
+            AttributeError,
+        ):  # it needs the inputs' types, or refuses the attrs
             return True
         return True
 
@@ -349,7 +410,9 @@ class Evaluation:
         if key not in self._evaluators:
             while len(self._evaluators) > _MOST_EVALUATORS:
                 self._evaluators.pop(next(k for k in self._evaluators if k is not None))
-            self._evaluators[key] = self._direct(present) if key is present else self._by_function(inputs)
+            self._evaluators[key] = (
+                self._direct(present) if key is present else self._by_function(inputs)
+            )
         return self._evaluators[key]
 
     def _definition_kind(self, present: tuple[bool, ...]) -> str:
@@ -374,38 +437,59 @@ class Evaluation:
         node = NodeProto()
         node.CopyFrom(self._node)
         node.input.extend(names)
-        return self._evaluator_of([node], [n for n in names if n], node.output, self._imports), names
+        return self._evaluator_of(
+            [node], [n for n in names if n], node.output, self._imports
+        ), names
 
     def _by_function(self, inputs: Sequence[Any]) -> Any:
         node = NodeProto()
         node.CopyFrom(self._node)
         node.input.extend("" if value is None else f"x{n}" for n, value in enumerate(inputs))
         body = inlined_function(
-            self._schema, node, [None if value is None else _type_proto(value) for value in inputs], self._opset
+            self._schema,
+            node,
+            [None if value is None else _type_proto(value) for value in inputs],
+            self._opset,
         )
         if body is None:
-            raise ModelError(self._where, expected="inputs that its definition allows", got=", ".join(map(_type_key, inputs)))
+            raise ModelError(
+                self._where,
+                expected="inputs that its definition allows",
+                got=", ".join(map(_type_key, inputs)),
+            )
         imports = self._imports | {entry.domain: entry.version for entry in body.opset_import}
         names = list(body.input)
-        evaluator = self._evaluator_of(without_absent_inputs(body, inputs), names, body.output[: len(node.output)], imports)
+        evaluator = self._evaluator_of(
+            without_absent_inputs(body, inputs), names, body.output[: len(node.output)], imports
+        )
         return evaluator, names
 
-    def _evaluator_of(self, nodes: Any, inputs: Any, outputs: Any, imports: Mapping[str, int]) -> Any:
-        takes, gives = ([onnx.ValueInfoProto(name=name) for name in names] for names in (inputs, outputs))
+    def _evaluator_of(
+        self, nodes: Any, inputs: Any, outputs: Any, imports: Mapping[str, int]
+    ) -> Any:
+        takes, gives = (
+            [onnx.ValueInfoProto(name=name) for name in names] for names in (inputs, outputs)
+        )
         return _reference_evaluator(self._model(nodes, takes, gives, imports))
 
-    def _model(self, nodes: Any, inputs: Any, outputs: Any, imports: Mapping[str, int] | None = None) -> ModelProto:
+    def _model(
+        self, nodes: Any, inputs: Any, outputs: Any, imports: Mapping[str, int] | None = None
+    ) -> ModelProto:
         return helper.make_model(
             GraphProto(name="alone", node=nodes, input=inputs, output=outputs),
             functions=self._functions,
-            opset_imports=[helper.make_opsetid(*pair) for pair in (imports or self._imports).items()],
+            opset_imports=[
+                helper.make_opsetid(*pair) for pair in (imports or self._imports).items()
+            ],
         )
 
 
 def _without_invented(kind: TensorType, symbols: Collection[str]) -> TensorType:
     if kind.shape is None:
         return kind
-    return kind.like(shape=[None if isinstance(dim, str) and dim not in symbols else dim for dim in kind.shape])
+    return kind.like(
+        shape=[None if isinstance(dim, str) and dim not in symbols else dim for dim in kind.shape]
+    )
 
 
 class StandIn:
@@ -429,9 +513,7 @@ class StandIn:
     @classmethod
     def _module_source(cls, version: Version) -> str:
         made = f"stand_in_class{cls.operator!r}"
-        return (
-            f"import pyopnb\nfrom pyopnb.onnx_reference.operator import stand_in_class\n\npyopnb.pyop({version.op!r})({made})\n"
-        )
+        return f"import pyopnb\nfrom pyopnb.onnx_reference.operator import stand_in_class\n\npyopnb.pyop({version.op!r})({made})\n"
 
     def infer(self, *given: TensorType | None) -> tuple[TensorType, ...]:
         return self._evaluation.infer(*given)
@@ -450,7 +532,9 @@ def stand_in_class(domain: str, op_type: str, opset: int) -> type[StandIn]:
     array([3.], dtype=float32)
     """
     doc = f"ONNX's reference implementation of {domain}::{op_type}, version {opset}."
-    return type(f"{op_type}_{opset}", (StandIn,), {"operator": (domain, op_type, opset), "__doc__": doc})
+    return type(
+        f"{op_type}_{opset}", (StandIn,), {"operator": (domain, op_type, opset), "__doc__": doc}
+    )
 
 
 def _type_proto(value: Any) -> TypeProto:

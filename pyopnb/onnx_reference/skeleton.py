@@ -46,7 +46,10 @@ class SkeletonCell(str):
 @hide_internal_frames
 @check_arguments
 def skeleton(
-    model: ModelProto | bytes | str | os.PathLike[str], node: Any, *, base_dir: str | os.PathLike[str] | None = None
+    model: ModelProto | bytes | str | os.PathLike[str],
+    node: Any,
+    *,
+    base_dir: str | os.PathLike[str] | None = None,
 ) -> SkeletonCell:
     """Return the text of a ``%%pyop`` cell for a node of a model.
 
@@ -92,9 +95,13 @@ def skeleton(
     proto = read_model(model, base_dir, data=False).proto
     site = _site(proto, node, model)
     domain, op_type = _op_name(site)
-    similar = [s for s in walk(proto) if full_name(s.node) == full_name(site.node) and s is not site]
+    similar = [
+        s for s in walk(proto) if full_name(s.node) == full_name(site.node) and s is not site
+    ]
     described = OperatorUsage(proto, site, [site, *similar])
-    lacking = any(row.site and row.site.node == site.node for row in missing(proto)) or registry.find(domain, op_type)
+    lacking = any(
+        row.site and row.site.node == site.node for row in missing(proto)
+    ) or registry.find(domain, op_type)
     return SkeletonCell(_text(described, domain, op_type, bool(lacking)))
 
 
@@ -131,7 +138,9 @@ def _type_text(kind: TensorType) -> str:
 
 
 def _dim(dim: int | str | None) -> str:
-    known = isinstance(dim, int) or (dim and _SYMBOL.fullmatch(dim) and not UNKNOWN_SIZE.fullmatch(dim))
+    known = isinstance(dim, int) or (
+        dim and _SYMBOL.fullmatch(dim) and not UNKNOWN_SIZE.fullmatch(dim)
+    )
     return str(dim) if known else "?"
 
 
@@ -165,7 +174,11 @@ def _first_line(domain: str, op_type: str, class_name: str, lacking: bool) -> st
     if not domain:
         return f"%%pyop ::{op_type}"
     name = "" if class_name == op_type else f" {op_type}"
-    return f"%%pyop -d {domain}{name}" if not domain.startswith("-") else f"%%pyop --domain={domain}{name}"
+    return (
+        f"%%pyop -d {domain}{name}"
+        if not domain.startswith("-")
+        else f"%%pyop --domain={domain}{name}"
+    )
 
 
 def _docstring(described: OperatorUsage) -> list[str]:
@@ -182,7 +195,11 @@ def _docstring(described: OperatorUsage) -> list[str]:
     while kept and not kept[-1]:
         kept.pop()
     safe = [sanitize(line, 2000).replace("\\", "\\\\").replace('"""', '\\"\\"\\"') for line in kept]
-    return [f'"""{safe[0]}', *safe[1:], '"""', ""] if len(safe) > 1 or safe[0].endswith('"') else [f'"""{safe[0]}"""', ""]
+    return (
+        [f'"""{safe[0]}', *safe[1:], '"""', ""]
+        if len(safe) > 1 or safe[0].endswith('"')
+        else [f'"""{safe[0]}"""', ""]
+    )
 
 
 def _init(described: OperatorUsage) -> list[str]:
@@ -191,11 +208,21 @@ def _init(described: OperatorUsage) -> list[str]:
     plain = [attr for attr in described.attrs if _is_plain(attr.name)]
     others = [attr for attr in described.attrs if not _is_plain(attr.name)]
     parts = []
-    for attr in sorted(plain, key=lambda attr: bool(attr.default)):  # those without a default come first, as Python requires
+    for attr in sorted(
+        plain, key=lambda attr: bool(attr.default)
+    ):  # those without a default come first, as Python requires
         hint = f": {attr.kind}" if attr.kind else ""
-        parts.append((f"{attr.name}{hint}" + (f" = {attr.default}" if hint else f"={attr.default}") * bool(attr.default), attr))
+        parts.append(
+            (
+                f"{attr.name}{hint}"
+                + (f" = {attr.default}" if hint else f"={attr.default}") * bool(attr.default),
+                attr,
+            )
+        )
     if others:
-        parts.append(("**attrs: object", AttrUsage("attrs", "", "", "whose names are not identifiers")))
+        parts.append(
+            ("**attrs: object", AttrUsage("attrs", "", "", "whose names are not identifiers"))
+        )
     return [
         *_signature_of_init(parts),
         *(f"    self.{attr.name} = {attr.name}" for attr in plain),
@@ -206,7 +233,11 @@ def _init(described: OperatorUsage) -> list[str]:
 
 def _infer(described: OperatorUsage) -> list[str]:
     """Return the type of a Cast's output, where its nodes do not have one in common."""
-    if full_name(described.site.node) != "::Cast" or not described.has_reference or described.outputs[0].dtype is not None:
+    if (
+        full_name(described.site.node) != "::Cast"
+        or not described.has_reference
+        or described.outputs[0].dtype is not None
+    ):
         return []
     name = described.inputs[0].name
     return [f"def infer(self, {name}):", f"    return {name}.like(dtype=self.to)", ""]
@@ -219,7 +250,11 @@ def _signature_of_init(parts: Sequence[tuple[str, AttrUsage]]) -> list[str]:
     return [
         "def __init__(",
         "    self,",
-        *(f"    {text},{f'  # {attr.remark}' if attr.remark else ''}" for text, attr in parts if not text.startswith("**")),
+        *(
+            f"    {text},{f'  # {attr.remark}' if attr.remark else ''}"
+            for text, attr in parts
+            if not text.startswith("**")
+        ),
         *(f"    {text}  # {attr.remark}" for text, attr in parts if text.startswith("**")),
         "):",
     ]
@@ -227,7 +262,12 @@ def _signature_of_init(parts: Sequence[tuple[str, AttrUsage]]) -> list[str]:
 
 def _is_plain(name: str) -> bool:
     """Tell whether an attr can be a parameter: Python changes other letters, and names with two leading underscores."""
-    usable = name.isidentifier() and name.isascii() and not keyword.iskeyword(name) and not name.startswith("__")
+    usable = (
+        name.isidentifier()
+        and name.isascii()
+        and not keyword.iskeyword(name)
+        and not name.startswith("__")
+    )
     return usable and name not in TAKEN | _METHODS
 
 
@@ -261,16 +301,29 @@ def _body(described: OperatorUsage, name: str) -> list[str]:
     kinds = [_type_text(kind) if kind != ANY else "?" for kind in described.outputs]
     types = [*described.outputs, *(port.type for port in described.inputs)]
     closed = sorted({kind.dtype.name for kind in types if kind.dtype and not kind.dtype.carried})
-    lines = [f"# No custom op of ONNX Runtime can have {', '.join(closed)}: put a Cast around the node."] if closed else []
+    lines = (
+        [
+            f"# No custom op of ONNX Runtime can have {', '.join(closed)}: put a Cast around the node."
+        ]
+        if closed
+        else []
+    )
     if not described.has_reference:
         return [*lines, f"# Return {_result_text(kinds)}.", f'raise NotImplementedError("{name}")']
     schema = described.schema
     arguments = [f'"{name}"', *(f"{'*' * port.variadic}{port.name}" for port in described.inputs)]
     arguments += [f"opset={schema.since_version}"]
-    if len(described.outputs) != max(1, schema.min_output) or schema.outputs[-1].option == OPTION.Variadic:
+    if (
+        len(described.outputs) != max(1, schema.min_output)
+        or schema.outputs[-1].option == OPTION.Variadic
+    ):
         arguments += [f"outputs={len(described.outputs)}"]
-    arguments += [f"{attr.name}=self.{attr.name}" for attr in described.attrs if _is_plain(attr.name)]
-    arguments += ["**self.attrs"] if any(not _is_plain(attr.name) for attr in described.attrs) else []
+    arguments += [
+        f"{attr.name}=self.{attr.name}" for attr in described.attrs if _is_plain(attr.name)
+    ]
+    arguments += (
+        ["**self.attrs"] if any(not _is_plain(attr.name) for attr in described.attrs) else []
+    )
     if runs_as_newest(schema.domain, schema.name, schema.since_version):
         lines += [
             "# ONNX has changed this operator since, and its reference implementation knows one version only:",
@@ -279,4 +332,9 @@ def _body(described: OperatorUsage, name: str) -> list[str]:
     call = f"return pyopnb.reference({', '.join(arguments)})"
     if len(call) <= 110:
         return [*lines, call]
-    return [*lines, "return pyopnb.reference(", *(f"    {argument}," for argument in arguments), ")"]
+    return [
+        *lines,
+        "return pyopnb.reference(",
+        *(f"    {argument}," for argument in arguments),
+        ")",
+    ]

@@ -36,7 +36,13 @@ UNKNOWN_SIZE = re.compile(r"unk__\d+")
 OPTION = onnx.defs.OpSchema.FormalParameterOption
 """Whether a port is one array, may be absent, or takes all that follow."""
 
-_KINDS = {"tensor": "tensor", "seq": "sequence", "map": "map", "optional": "optional", "sparse_tensor": "sparse_tensor"}
+_KINDS = {
+    "tensor": "tensor",
+    "seq": "sequence",
+    "map": "map",
+    "optional": "optional",
+    "sparse_tensor": "sparse_tensor",
+}
 
 
 @dataclass
@@ -95,11 +101,19 @@ class OperatorUsage:
         protos = self._attr_protos()
         names = dict.fromkeys((*protos, *(self.schema.attributes if self.schema else ())))
         self.attrs = [self._attr(name, protos.get(name, []), values) for name in names]
-        self.has_reference = self.schema is not None and has_reference(site.node, self.schema.since_version)
+        self.has_reference = self.schema is not None and has_reference(
+            site.node, self.schema.since_version
+        )
 
     def _refuse_what_is_no_tensor(self) -> None:
-        ports = [("input", *ends) for ends in _ports(self.site.node.input, self.schema.inputs if self.schema else ())]
-        ports += [("output", *ends) for ends in _ports(self.site.node.output, self.schema.outputs if self.schema else ())]
+        ports = [
+            ("input", *ends)
+            for ends in _ports(self.site.node.input, self.schema.inputs if self.schema else ())
+        ]
+        ports += [
+            ("output", *ends)
+            for ends in _ports(self.site.node.output, self.schema.outputs if self.schema else ())
+        ]
         for end, name, port in ports:
             kind = self.types.kind(self.site, name) or _only_kind(port)
             if kind not in ("", "tensor"):
@@ -113,7 +127,11 @@ class OperatorUsage:
     def _merged(self, place: int, *, inputs: bool) -> TensorType:
         """What the types of the port have in common at all nodes; `ANY` if nothing."""
         ends = [(s, s.node.input if inputs else s.node.output) for s in self.similar]
-        kinds = [self.types.of(s, names[place]) for s, names in ends if place < len(names) and names[place]]
+        kinds = [
+            self.types.of(s, names[place])
+            for s, names in ends
+            if place < len(names) and names[place]
+        ]
         common = _common_type(kinds)
         if inputs or common.dtype or self.schema is None:
             return common
@@ -125,15 +143,21 @@ class OperatorUsage:
         if not ports:
             count = max(len(s.node.input) for s in self.similar)
             texts = [node.input[n] if n < len(node.input) else "" for n in range(count)]
-            lacking = [any(n >= len(s.node.input) or not s.node.input[n] for s in self.similar) for n in range(count)]
+            lacking = [
+                any(n >= len(s.node.input) or not s.node.input[n] for s in self.similar)
+                for n in range(count)
+            ]
             made = [
-                InputUsage(names.of(t, f"x{n}"), self._merged(n, inputs=True), lacking[n], False) for n, t in enumerate(texts)
+                InputUsage(names.of(t, f"x{n}"), self._merged(n, inputs=True), lacking[n], False)
+                for n, t in enumerate(texts)
             ]
         else:
             made = [
                 InputUsage(
                     names.of(port.name, f"x{n}"),
-                    self._rest(n) if port.option == OPTION.Variadic else self._merged(n, inputs=True),
+                    self._rest(n)
+                    if port.option == OPTION.Variadic
+                    else self._merged(n, inputs=True),
                     port.option == OPTION.Optional,
                     port.option == OPTION.Variadic,
                 )
@@ -144,7 +168,12 @@ class OperatorUsage:
         return made
 
     def _rest(self, first: int) -> TensorType:
-        return _common_type([self._merged(n, inputs=True) for n in range(first, max(len(s.node.input) for s in self.similar))])
+        return _common_type(
+            [
+                self._merged(n, inputs=True)
+                for n in range(first, max(len(s.node.input) for s in self.similar))
+            ]
+        )
 
     def _attr_protos(self) -> dict[str, list[AttributeProto]]:
         found: dict[str, list[AttributeProto]] = {}
@@ -153,7 +182,9 @@ class OperatorUsage:
                 found.setdefault(attribute.name, []).append(attribute)
         return found
 
-    def _attr(self, name: str, protos: Sequence[AttributeProto], values: Sequence[Mapping[str, Any]]) -> AttrUsage:
+    def _attr(
+        self, name: str, protos: Sequence[AttributeProto], values: Sequence[Mapping[str, Any]]
+    ) -> AttrUsage:
         """Return the node's value, unless another node omits the attr: then the operator's default."""
         known = self.schema.attributes.get(name) if self.schema else None
         kind = known.type.value if known else protos[0].type
@@ -165,7 +196,9 @@ class OperatorUsage:
         if any(a.ref_attr_name for a in protos) and not (known and known.default_value.type):
             return AttrUsage(name, hint, "", "from the caller of the function")
         if known and known.default_value.type:
-            default = attribute_values(NodeProto(attribute=[_renamed(known.default_value, name)]), ModelProto(), "default")
+            default = attribute_values(
+                NodeProto(attribute=[_renamed(known.default_value, name)]), ModelProto(), "default"
+            )
             return AttrUsage(name, hint, *literal(default[name], int(kind)))
         if known and known.required:
             return AttrUsage(name, hint, "")
@@ -178,12 +211,19 @@ class _PortTypes:
     def __init__(self, proto: ModelProto) -> None:
         self._copy = _without_claims(proto)
         self._declared, self._inferred = Types(proto), Types(self._copy)
-        self._twins = {id(site.scope): twin.scope for site, twin in zip(walk(proto), walk(self._copy), strict=True)}
+        self._twins = {
+            id(site.scope): twin.scope
+            for site, twin in zip(walk(proto), walk(self._copy), strict=True)
+        }
         # Outputs of nodes whose operators onnx knows; of others the declared type is all that is known.
-        standard = {n for node in proto.graph.node if _schema(node, None) is not None for n in node.output}
+        standard = {
+            n for node in proto.graph.node if _schema(node, None) is not None for n in node.output
+        }
         self._claimed = standard & {info.name for info in proto.graph.output}
         called = Counter(function_key(site.node) for site in walk(proto))
-        self._shared = [function for function in proto.functions if called[function_key(function)] != 1]
+        self._shared = [
+            function for function in proto.functions if called[function_key(function)] != 1
+        ]
 
     def kind(self, site: Site, name: str) -> str:
         """``"tensor"``, ``"sequence"``, ``"map"`` …; empty where nothing is known."""
@@ -200,7 +240,10 @@ class _PortTypes:
         declared = self._declared.of(site, name)
         inferred = self._inferred.of(replace(site, scope=self._twins[id(site.scope)]), name)
         if inferred.shape is None and name in self._claimed and declared.shape is not None:
-            return TensorType(declared.dtype, tuple(None if isinstance(dim, int) else dim for dim in declared.shape))
+            return TensorType(
+                declared.dtype,
+                tuple(None if isinstance(dim, int) else dim for dim in declared.shape),
+            )
         return _tolerated(declared, inferred)
 
 
@@ -230,8 +273,14 @@ def _tolerated(declared: TensorType, inferred: TensorType) -> TensorType:
     shape = declared.shape
     if shape is None or len(shape) != len(inferred.shape):
         return TensorType(inferred.dtype or declared.dtype, inferred.shape)
-    named = [i is not None and not (isinstance(i, str) and UNKNOWN_SIZE.fullmatch(i)) for i in inferred.shape]
-    dims = [i if n else d if isinstance(d, str) else None for d, i, n in zip(shape, inferred.shape, named, strict=True)]
+    named = [
+        i is not None and not (isinstance(i, str) and UNKNOWN_SIZE.fullmatch(i))
+        for i in inferred.shape
+    ]
+    dims = [
+        i if n else d if isinstance(d, str) else None
+        for d, i, n in zip(shape, inferred.shape, named, strict=True)
+    ]
     return TensorType(inferred.dtype or declared.dtype, tuple(dims))
 
 
@@ -244,14 +293,22 @@ def _ports(names: Sequence[str], formal: Sequence[Any]) -> Iterator[tuple[str, A
 
 def _only_kind(port: Any) -> str:
     """Return the kind of value of a port that takes one kind alone; empty where it takes several."""
-    kinds = {_KINDS.get(text.partition("(")[0], "") for text in port.types} if port is not None else set()
+    kinds = (
+        {_KINDS.get(text.partition("(")[0], "") for text in port.types}
+        if port is not None
+        else set()
+    )
     return kinds.pop() if len(kinds) == 1 else ""
 
 
 def _only_dtype(schema: Any, place: int) -> DType | None:
     """The dtype that an output has in all nodes of its operator, whatever the inputs have; None where there are several."""
     port = schema.outputs[min(place, len(schema.outputs) - 1)] if schema.outputs else None
-    if port is None or len(port.types) != 1 or port.type_str in {given.type_str for given in schema.inputs}:
+    if (
+        port is None
+        or len(port.types) != 1
+        or port.type_str in {given.type_str for given in schema.inputs}
+    ):
         return None
     match = re.fullmatch(r"tensor\((\w+)\)", next(iter(port.types)))
     return dtype(match[1]) if match else None

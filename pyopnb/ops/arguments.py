@@ -25,7 +25,9 @@ _Arguments = ParamSpec("_Arguments")
 _Returned = TypeVar("_Returned")
 
 
-def check_arguments(function: Callable[_Arguments, _Returned], *, but: Collection[str] = ()) -> Callable[_Arguments, _Returned]:
+def check_arguments(
+    function: Callable[_Arguments, _Returned], *, but: Collection[str] = ()
+) -> Callable[_Arguments, _Returned]:
     """Decorate a public function so that an argument of another kind than its annotation is an `InputError`.
 
     Parameters
@@ -50,9 +52,15 @@ def check_arguments(function: Callable[_Arguments, _Returned], *, but: Collectio
     """
     parameters = inspect.signature(function).parameters.values()
     kinds = [_KINDS.get(str(p.annotation)) if p.name not in but else None for p in parameters]
-    places = [None if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) else kind for p, kind in zip(parameters, kinds, strict=True)]
+    places = [
+        None if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) else kind
+        for p, kind in zip(parameters, kinds, strict=True)
+    ]
     names = [parameter.name for parameter in parameters]
-    rest = next((kind for p, kind in zip(parameters, kinds, strict=True) if p.kind == p.VAR_POSITIONAL), None)
+    rest = next(
+        (kind for p, kind in zip(parameters, kinds, strict=True) if p.kind == p.VAR_POSITIONAL),
+        None,
+    )
     named = {name: kind for name, kind in zip(names, places, strict=True) if kind is not None}
     positional = sum(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters)
     owner = function.__qualname__.split(".")
@@ -97,7 +105,9 @@ def describe(value: object) -> str:
     kind = type(value).__name__
     if isinstance(value, type):
         return f"the class {sanitize(value.__name__, 60)}"
-    if not isinstance(value, (str, bytes, int, float, complex, list, tuple, dict, set, os.PathLike)):
+    if not isinstance(
+        value, (str, bytes, int, float, complex, list, tuple, dict, set, os.PathLike)
+    ):
         return f"an object of {sanitize(kind, 60)}"
     try:
         return f"{kind} {sanitize(repr(value), 60)}"
@@ -194,7 +204,11 @@ def is_path(value: object) -> bool:
 
 def _are_texts(value: object) -> bool:
     if isinstance(value, (str, bytes, np.ndarray)):
-        return is_text(value) if not isinstance(value, np.ndarray) else value.ndim == 1 and all(map(is_text, value.tolist()))
+        return (
+            is_text(value)
+            if not isinstance(value, np.ndarray)
+            else value.ndim == 1 and all(map(is_text, value.tolist()))
+        )
     return isinstance(value, Collection) and all(map(is_text, value))
 
 
@@ -219,11 +233,17 @@ def _unpacked(name: str, value: object) -> str | None:
 def _listed(name: str, value: object) -> str | None:
     if isinstance(value, bytes):
         return f"[{sanitize(repr(value.decode(errors='replace')), 60)}]"
-    return "list(…)" if isinstance(value, Iterable) and not isinstance(value, (Collection, np.ndarray)) else '["x"]'
+    return (
+        "list(…)"
+        if isinstance(value, Iterable) and not isinstance(value, (Collection, np.ndarray))
+        else '["x"]'
+    )
 
 
 def _optional(kind: _Kind) -> _Kind:
-    return _Kind(f"{kind.expected}, or None", lambda value: value is None or kind.accepts(value), kind.advice)
+    return _Kind(
+        f"{kind.expected}, or None", lambda value: value is None or kind.accepts(value), kind.advice
+    )
 
 
 _FLAG = _Kind("True or False", _is_flag, lambda name, value: f"{name}=True")
@@ -233,7 +253,9 @@ _PATH = _Kind("a path", is_path, _decoded)
 _TEXTS = _Kind("names", _are_texts, _listed)
 _BY_NAME = _Kind("a dict with names as keys", _is_by_name)
 _CALLABLE = _Kind("a function", callable)
-_ITEMS = _Kind("a list", lambda value: isinstance(value, Iterable) and not isinstance(value, (str, bytes)))
+_ITEMS = _Kind(
+    "a list", lambda value: isinstance(value, Iterable) and not isinstance(value, (str, bytes))
+)
 
 _KINDS: dict[str, _Kind] = {
     "bool": _FLAG,
@@ -250,7 +272,9 @@ _KINDS: dict[str, _Kind] = {
     "str | Sequence[str] | None": _optional(_TEXTS),
     "Sequence[Any]": _ITEMS,
     "Mapping[str, Any] | None": _optional(_BY_NAME),
-    "Callable[[Seen], object]": _Kind("a function of one argument, a Seen", callable, lambda name, value: "print"),
+    "Callable[[Seen], object]": _Kind(
+        "a function of one argument, a Seen", callable, lambda name, value: "print"
+    ),
     "Callable[[Result], Any] | None": _optional(_CALLABLE),
     "Callable[[Version], None]": _CALLABLE,
     "Callable[[str], None] | None": _optional(_CALLABLE),

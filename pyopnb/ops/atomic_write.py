@@ -56,7 +56,9 @@ def atomic_write(path: Path) -> Iterator[PendingFile]:
     """
     try:
         # In the same folder, so that os.replace is one step.
-        handle, temporary = tempfile.mkstemp(prefix=f".{path.name[:40]}.", suffix=_SUFFIX, dir=path.parent)
+        handle, temporary = tempfile.mkstemp(
+            prefix=f".{path.name[:40]}.", suffix=_SUFFIX, dir=path.parent
+        )
     except OSError as error:
         raise type(error)(error.errno, error.strerror, str(path)) from None
     try:

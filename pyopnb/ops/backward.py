@@ -22,7 +22,15 @@ from pyopnb.ops.returns import Output, ReturnOrigin, describe_none, origin_of
 from pyopnb.ops.schema import Port, Schema
 from pyopnb.ops.types import ANY, TensorType, type_of
 
-__all__ = ["Split", "check_backward", "checked_gradients", "gradient_class", "gradient_name", "gradient_schema", "has_backward"]
+__all__ = [
+    "Split",
+    "check_backward",
+    "checked_gradients",
+    "gradient_class",
+    "gradient_name",
+    "gradient_schema",
+    "has_backward",
+]
 
 _NOT_FUNCTIONS: tuple[Callable[[object], bool], ...] = (
     inspect.iscoroutinefunction,
@@ -61,12 +69,19 @@ def check_backward(cls: type) -> None:
     if not has_backward(cls):
         return
     backward = cls.backward  # type: ignore[attr-defined]  # has_backward says so
-    where, next_ = f"class {cls.__name__}, backward", "def backward(self, inputs, outputs, grads): …"
+    where, next_ = (
+        f"class {cls.__name__}, backward",
+        "def backward(self, inputs, outputs, grads): …",
+    )
     if not callable(backward):
         got = f"backward = {sanitize(repr(backward), 60)}"
         raise DefinitionError(where, expected="a method, or None", got=got, next=next_)
     if any(is_kind(backward) for is_kind in _NOT_FUNCTIONS):
-        raise DefinitionError(where, expected="a function that returns its gradients", got="async def, or one with yield")
+        raise DefinitionError(
+            where,
+            expected="a function that returns its gradients",
+            got="async def, or one with yield",
+        )
     try:
         signature = inspect.signature(backward)
     except ValueError:  # a builtin whose signature is not known
@@ -75,7 +90,9 @@ def check_backward(cls: type) -> None:
     try:
         signature.bind(*([None] * (3 if static else 4)))
     except TypeError:
-        raise DefinitionError(where, expected="(self, inputs, outputs, grads)", got=str(signature), next=next_) from None
+        raise DefinitionError(
+            where, expected="(self, inputs, outputs, grads)", got=str(signature), next=next_
+        ) from None
 
 
 class Split(NamedTuple):
@@ -96,16 +113,23 @@ class Split(NamedTuple):
     def of(cls, schema: Schema) -> Split:
         """Split by the schema of an op."""
         variadic = bool(schema.inputs) and schema.inputs[-1].variadic
-        return cls(None if variadic else len(schema.inputs), None if schema.outputs is None else len(schema.outputs))
+        return cls(
+            None if variadic else len(schema.inputs),
+            None if schema.outputs is None else len(schema.outputs),
+        )
 
     def counts(self, given: int) -> tuple[int, int]:
         """Count inputs and outputs among the tensors; assume one output where neither number is known."""
         if self.inputs is not None:
-            return self.inputs, (given - self.inputs + 1) // 2 if self.outputs is None else self.outputs
+            return self.inputs, (
+                given - self.inputs + 1
+            ) // 2 if self.outputs is None else self.outputs
         outputs = 1 if self.outputs is None else self.outputs
         return max(given - 2 * outputs, 0), outputs
 
-    def __call__(self, tensors: Sequence[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...], tuple[Any, ...]]:
+    def __call__(
+        self, tensors: Sequence[Any]
+    ) -> tuple[tuple[Any, ...], tuple[Any, ...], tuple[Any, ...]]:
         """Divide tensors into inputs, outputs and gradients; fill what is left out at the end with None."""
         inputs, outputs = self.counts(len(tensors))
         padded = (*tensors, *(None,) * (inputs + 2 * outputs - len(tensors)))
@@ -147,14 +171,21 @@ def gradient_schema(schema: Schema, name: str) -> Schema:
     if types_ is not None:
         rest = tuple(Port(f"output_{n}", kind) for n, kind in enumerate(types_))
         rest += tuple(Port(f"grad_{n}", kind, optional=True) for n, kind in enumerate(types_))
-    return replace(base, inputs=(*inputs, *rest), outputs=tuple(port.type for port in schema.inputs))
+    return replace(
+        base, inputs=(*inputs, *rest), outputs=tuple(port.type for port in schema.inputs)
+    )
 
 
 def _apart(schema: Schema) -> tuple[tuple[Port, ...], tuple[TensorType, ...] | None]:
     """Ports and outputs, with names that those of the gradient op's other ports do not have."""
     count = len(schema.outputs or ())
-    taken = {f"{kind}_{n}" for kind in ("output", "grad") for n in range(count)} | {"outputs_and_grads"}
-    ports = tuple(replace(port, name=f"{port.name}_") if port.name in taken else port for port in schema.inputs)
+    taken = {f"{kind}_{n}" for kind in ("output", "grad") for n in range(count)} | {
+        "outputs_and_grads"
+    }
+    ports = tuple(
+        replace(port, name=f"{port.name}_") if port.name in taken else port
+        for port in schema.inputs
+    )
     return ports, schema.outputs
 
 
@@ -189,8 +220,12 @@ def gradient_class(cls: type, schema: Schema, name: str) -> type:
     made: dict[str, Any] = {"compute": compute, "infer": infer, "__module__": cls.__module__}
     if "__slots__" in vars(cls):
         made["__slots__"] = ()
-    made["__doc__"] = f"The gradient of {name}, by its backward. Inputs: {', '.join(ports)}, the outputs and their gradients."
-    return types.new_class(f"{cls.__name__}Grad", (cls,), exec_body=lambda namespace: namespace.update(made))
+    made["__doc__"] = (
+        f"The gradient of {name}, by its backward. Inputs: {', '.join(ports)}, the outputs and their gradients."
+    )
+    return types.new_class(
+        f"{cls.__name__}Grad", (cls,), exec_body=lambda namespace: namespace.update(made)
+    )
 
 
 def checked_gradients(
@@ -222,11 +257,19 @@ def checked_gradients(
     values = returned if isinstance(returned, tuple) else (returned,)
     if returned is None or len(values) != len(inputs):
         raise _wrong_count(where, function, returned, inputs, schema)
-    return tuple(_gradient(where, function, schema, number, values, inputs[number]) for number in range(len(inputs)))
+    return tuple(
+        _gradient(where, function, schema, number, values, inputs[number])
+        for number in range(len(inputs))
+    )
 
 
 def _gradient(
-    where: str, function: Any, schema: Schema, number: int, values: tuple[Any, ...], of: np.ndarray | None
+    where: str,
+    function: Any,
+    schema: Schema,
+    number: int,
+    values: tuple[Any, ...],
+    of: np.ndarray | None,
 ) -> np.ndarray:
     if of is None:
         return np.zeros((), np.float32)  # of an input that is left out: nobody can ask for it
@@ -248,11 +291,17 @@ def _name(schema: Schema, number: int) -> str:
     return f"{port.name}[{number - len(schema.inputs) + 1}]" if port.variadic else port.name
 
 
-def _wrong_count(where: str, function: Any, returned: Any, inputs: Sequence[np.ndarray | None], schema: Schema) -> ResultError:
+def _wrong_count(
+    where: str, function: Any, returned: Any, inputs: Sequence[np.ndarray | None], schema: Schema
+) -> ResultError:
     given = len(returned) if isinstance(returned, tuple) else 1
     origin = origin_of(function, given)
     names = ", ".join(_name(schema, number) for number in range(len(inputs))) or "nothing"
-    expected = f"a tuple of {plural(len(inputs), 'gradient')}, of {names}" if len(inputs) != 1 else f"the gradient of {names}"
+    expected = (
+        f"a tuple of {plural(len(inputs), 'gradient')}, of {names}"
+        if len(inputs) != 1
+        else f"the gradient of {names}"
+    )
     got = f"a tuple of {given}" if isinstance(returned, tuple) else describe_value(returned)
     remedy: str | None = "None for an input that has no gradient"
     if returned is None:
@@ -273,7 +322,10 @@ def _reduction(given: tuple[int, ...], wanted: Sequence[Any]) -> str | None:
     """Suggest the expression that undoes a broadcast or transposition of a gradient."""
     lead = len(given) - len(wanted)
     if lead >= 0:
-        axes = [*range(lead), *(lead + n for n, size in enumerate(wanted) if size == 1 and given[lead + n] != 1)]
+        axes = [
+            *range(lead),
+            *(lead + n for n, size in enumerate(wanted) if size == 1 and given[lead + n] != 1),
+        ]
         kept = [size for n, size in enumerate(given) if n not in axes]
         if axes and kept == [size for n, size in enumerate(wanted) if lead + n not in axes]:
             summed = f"{{}}.sum(axis={tuple(axes) if len(axes) > 1 else axes[0]})"

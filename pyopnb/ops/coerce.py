@@ -33,8 +33,15 @@ def describe_value(value: Any) -> str:
     if isinstance(value, (bool, int, float, complex, str, list)):
         try:
             array = np.asarray(value)
-            others = [item for item in array.flat if not isinstance(item, str)] if array.dtype == object else [""]
-            other = next((item for item in others if not isinstance(item, (int, float))), others[0] if others else None)
+            others = (
+                [item for item in array.flat if not isinstance(item, str)]
+                if array.dtype == object
+                else [""]
+            )
+            other = next(
+                (item for item in others if not isinstance(item, (int, float))),
+                others[0] if others else None,
+            )
             if not isinstance(other, str):
                 return f"a {type(value).__name__} with {'None' if other is None else type(other).__name__} in it"
             return f"{type(value).__name__}, which is {type_of(array)}"
@@ -78,5 +85,7 @@ def dtype_expression(want: DType) -> str:
     -------
     str
     """
-    name = "bool_" if want.name == "bool" else want.numpy.name  # before NumPy 2 there was no np.bool
+    name = (
+        "bool_" if want.name == "bool" else want.numpy.name
+    )  # before NumPy 2 there was no np.bool
     return f"{'ml_dtypes' if want.numpy.isbuiltin == 2 else 'np'}.{name}"

@@ -40,12 +40,16 @@ class Definition:
 
 
 # With the thread that collects: without the GIL, a new thread begins with the context of the one that starts it.
-_collecting: ContextVar[tuple[int, list[Definition]] | None] = ContextVar("collecting", default=None)
+_collecting: ContextVar[tuple[int, list[Definition]] | None] = ContextVar(
+    "collecting", default=None
+)
 
 
 def _collected() -> list[Definition] | None:
     collecting = _collecting.get()
-    return collecting[1] if collecting is not None and collecting[0] == threading.get_ident() else None
+    return (
+        collecting[1] if collecting is not None and collecting[0] == threading.get_ident() else None
+    )
 
 
 @contextmanager
@@ -68,9 +72,15 @@ def collect_definitions() -> Iterator[list[Definition]]:
 def pyop(name: _Class) -> _Class: ...
 @overload
 def pyop(
-    name: str | None = None, *, opset: int = 1, module: str | None = None, into: Registry | None = None
+    name: str | None = None,
+    *,
+    opset: int = 1,
+    module: str | None = None,
+    into: Registry | None = None,
 ) -> Callable[[_Class], _Class]: ...
-def pyop(name: Any = None, *, opset: int = 1, module: str | None = None, into: Registry | None = None) -> Any:
+def pyop(
+    name: Any = None, *, opset: int = 1, module: str | None = None, into: Registry | None = None
+) -> Any:
     """Make a class an op; the class comes back unchanged.
 
     Parameters
@@ -106,22 +116,40 @@ def pyop(name: Any = None, *, opset: int = 1, module: str | None = None, into: R
     if not (name is None or isinstance(name, (str, type))):
         got = f"{type(name).__name__} {sanitize(repr(name), 60)}"
         raise DefinitionError(
-            "pyop", expected="a name, domain::OpType, or a class", got=got, next='@pyopnb.pyop("demo::SoftClip")'
+            "pyop",
+            expected="a name, domain::OpType, or a class",
+            got=got,
+            next='@pyopnb.pyop("demo::SoftClip")',
         )
 
     if not (into is None or isinstance(into, Registry)):
-        raise DefinitionError("pyop, into", expected="a Registry, or None", got=describe(into), next="into=None")
+        raise DefinitionError(
+            "pyop, into", expected="a Registry, or None", got=describe(into), next="into=None"
+        )
 
     def define(cls: _Class) -> _Class:
         source = class_source(cls) if isinstance(cls, type) else None  # it is refused
-        define_op(cls, name if isinstance(name, str) else None, opset=opset, module=module, source=source, into=into)
+        define_op(
+            cls,
+            name if isinstance(name, str) else None,
+            opset=opset,
+            module=module,
+            source=source,
+            into=into,
+        )
         return cls
 
     return define(name) if isinstance(name, type) else define
 
 
 def define_op(
-    cls: type, name: str | None, *, opset: int, source: str | None, module: str | None = None, into: Registry | None = None
+    cls: type,
+    name: str | None,
+    *,
+    opset: int,
+    source: str | None,
+    module: str | None = None,
+    into: Registry | None = None,
 ) -> None:
     """Define an op in a registry; in a file whose definitions are collected, check it and add it to these.
 
@@ -145,7 +173,9 @@ def define_op(
     """
     collected = _collected() if into is None else None
     if collected is None:
-        (registry if into is None else into).define(cls, name, opset=opset, module=module, source=source)
+        (registry if into is None else into).define(
+            cls, name, opset=opset, module=module, source=source
+        )
     else:
         key = "::".join(split_name(cls.__name__ if name is None else name))
         check_opset(opset, f"op {key}")
@@ -169,15 +199,25 @@ def class_source(cls: type) -> str | None:
     code = next((method.__code__ for method in methods if hasattr(method, "__code__")), None)
     # Only its methods know that a class is from a notebook cell or a doctest. This comes before inspect, which since Python
     # 3.13 takes the lines of the same numbers from the file of whatever module the class names.
-    if code is not None and not os.path.exists(code.co_filename) and (lines := linecache.getlines(code.co_filename)):
+    if (
+        code is not None
+        and not os.path.exists(code.co_filename)
+        and (lines := linecache.getlines(code.co_filename))
+    ):
         return "".join(lines)
     try:
         every, begin = _found(cls)
     except (OSError, TypeError, SyntaxError):  # made by exec, or its file is no module any more
         return None
     lines = inspect.getblock(every[begin - 1 :])
-    if code is not None and "compute" in vars(cls) and not begin <= code.co_firstlineno < begin + len(lines):
-        lines = _class_around("".join(every), cls.__name__, code.co_firstlineno)  # another class has the same name
+    if (
+        code is not None
+        and "compute" in vars(cls)
+        and not begin <= code.co_firstlineno < begin + len(lines)
+    ):
+        lines = _class_around(
+            "".join(every), cls.__name__, code.co_firstlineno
+        )  # another class has the same name
     text = "".join(lines)
     return text if re.search(rf"\bclass\s+{re.escape(cls.__name__)}\b", text) else None
 
@@ -192,11 +232,24 @@ class _ClassLines(NamedTuple):
 
 def _found(cls: type) -> tuple[list[str], int]:
     """Return the lines of a class's file, and the number of the class's first line."""
-    every, _ = inspect.findsource(sys.modules[cls.__module__]) if cls.__module__ in sys.modules else ([], 0)
-    if "__firstlineno__" in vars(Definition):  # since Python 3.13; before, inspect parses the whole file for each class
+    every, _ = (
+        inspect.findsource(sys.modules[cls.__module__])
+        if cls.__module__ in sys.modules
+        else ([], 0)
+    )
+    if "__firstlineno__" in vars(
+        Definition
+    ):  # since Python 3.13; before, inspect parses the whole file for each class
         begin = vars(cls).get("__firstlineno__", len(every) + 1)
     else:
-        begin = next((found.begin for found in _classes("".join(every)) if found.qualname == cls.__qualname__), len(every) + 1)
+        begin = next(
+            (
+                found.begin
+                for found in _classes("".join(every))
+                if found.qualname == cls.__qualname__
+            ),
+            len(every) + 1,
+        )
     if begin > len(every):
         raise OSError(f"no class {cls.__qualname__} in its file")
     return every, begin
@@ -225,5 +278,7 @@ def _classes_in(node: ast.AST, prefix: str) -> Iterator[_ClassLines]:
             inside = f"{prefix}{child.name}."
         elif isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
             inside = f"{prefix}{child.name}.<locals>."
-        if isinstance(child, (ast.stmt, ast.excepthandler, ast.match_case)):  # no expression has a class in it
+        if isinstance(
+            child, (ast.stmt, ast.excepthandler, ast.match_case)
+        ):  # no expression has a class in it
             yield from _classes_in(child, inside)

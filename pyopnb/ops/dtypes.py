@@ -48,10 +48,16 @@ class DType:
         return self.name
 
 
-def _row(name: str, runtime: int, onnx_name: str, scalar: type, bits: int, carried: bool = True) -> DType | None:
+def _row(
+    name: str, runtime: int, onnx_name: str, scalar: type, bits: int, carried: bool = True
+) -> DType | None:
     # Old onnx and ml_dtypes lack the newest types; no array and no model can have them then.
     number = getattr(TensorProto, onnx_name, None)
-    return None if number is None or scalar is None else DType(name, number, runtime, np.dtype(scalar), bits, carried)
+    return (
+        None
+        if number is None or scalar is None
+        else DType(name, number, runtime, np.dtype(scalar), bits, carried)
+    )
 
 
 def _ml(name: str) -> type:
@@ -128,7 +134,9 @@ def is_element(value: object) -> bool:
     -------
     bool
     """
-    return value in _PYTHON or (isinstance(value, type) and issubclass(value, np.generic) and value not in _ABSTRACT)
+    return value in _PYTHON or (
+        isinstance(value, type) and issubclass(value, np.generic) and value not in _ABSTRACT
+    )
 
 
 def dtype(value: object) -> DType:
@@ -164,7 +172,11 @@ def dtype(value: object) -> DType:
         row = _BY_ONNX.get(value)
     elif isinstance(value, (np.dtype, type)):
         # np.dtype(str) is a fixed-width text type; a model's strings have no width. Kind T is numpy 2's own string dtype.
-        numpy = np.dtype(value) if isinstance(value, np.dtype) or is_element(value) else np.dtype(np.void)
+        numpy = (
+            np.dtype(value)
+            if isinstance(value, np.dtype) or is_element(value)
+            else np.dtype(np.void)
+        )
         row = _BY_NAME["string"] if numpy.kind in "UT" else _BY_NUMPY.get(numpy.newbyteorder("="))
     if row is None:
         raise InputError(

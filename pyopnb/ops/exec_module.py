@@ -15,7 +15,9 @@ from pyopnb.ops.registry import registry
 __all__ = ["define_all", "exec_source"]
 
 
-def exec_source(name: str, file: str, text: str | bytes, values: Mapping[str, Any] | None = None) -> list[Definition]:
+def exec_source(
+    name: str, file: str, text: str | bytes, values: Mapping[str, Any] | None = None
+) -> list[Definition]:
     """Run a text as a module, and collect the ops that it defines.
 
     Parameters
@@ -80,4 +82,7 @@ def define_all(definitions: Sequence[Definition], source: str | None = None) -> 
     -------
     tuple of Version
     """
-    return tuple(registry.define(d.cls, d.name, opset=d.opset, module=d.module, source=source or d.source) for d in definitions)
+    return tuple(
+        registry.define(d.cls, d.name, opset=d.opset, module=d.module, source=source or d.source)
+        for d in definitions
+    )

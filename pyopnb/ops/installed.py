@@ -28,7 +28,9 @@ def require(package: str, least: str, install: str) -> None:
     except ModuleNotFoundError as error:
         if error.name != package:  # the package is there, and something that it needs is not
             raise
-        raise ImportError(f"pyopnb needs {package}, and none is installed. Type: pip install {install}") from None
+        raise ImportError(
+            f"pyopnb needs {package}, and none is installed. Type: pip install {install}"
+        ) from None
     found = str(getattr(module, "__version__", "0"))
     if _numbers(found) < _numbers(least):
         raise ImportError(

@@ -46,7 +46,11 @@ def instantiate(version: Version, schema: Schema, values: dict[str, Any], where:
 
 
 def promised_types(
-    schema: Schema, instance: object, given: Sequence[TensorType | None], count: int | None, where: str
+    schema: Schema,
+    instance: object,
+    given: Sequence[TensorType | None],
+    count: int | None,
+    where: str,
 ) -> tuple[TensorType | None, ...]:
     """Return the types that an op declares for a node's outputs, by its hints and ``infer``.
 
@@ -82,7 +86,9 @@ def promised_types(
     return tuple(types[i] if i < len(types) and types[i] != ANY else None for i in range(count))
 
 
-def resolve_type(promise: TensorType | None, declared: TensorType, given: Sequence[TensorType | None]) -> TensorType | None:
+def resolve_type(
+    promise: TensorType | None, declared: TensorType, given: Sequence[TensorType | None]
+) -> TensorType | None:
     """Resolve the type of an output: the op's, else the model's, else the first input's dtype.
 
     Parameters
@@ -107,7 +113,9 @@ def resolve_type(promise: TensorType | None, declared: TensorType, given: Sequen
     return promise
 
 
-def failure_notes(error: BaseException, where: str, schema: Schema, given: Sequence[TensorType | None] | None) -> list[str]:
+def failure_notes(
+    error: BaseException, where: str, schema: Schema, given: Sequence[TensorType | None] | None
+) -> list[str]:
     """Write the notes on an exception that ``compute`` raised.
 
     Parameters
@@ -125,7 +133,11 @@ def failure_notes(error: BaseException, where: str, schema: Schema, given: Seque
     """
     inputs = "" if given is None else f", with {schema.describe_inputs(given)}"
     notes = [f"in {where}{inputs}"]
-    if isinstance(error, ValueError) and not schema.copy_inputs and re.search("read-only|WRITEABLE", str(error)):
+    if (
+        isinstance(error, ValueError)
+        and not schema.copy_inputs
+        and re.search("read-only|WRITEABLE", str(error))
+    ):
         notes.append(
             "the inputs of compute are read-only. Try: copy_inputs = True in the class, for copies that can be written"
         )

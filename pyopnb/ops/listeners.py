@@ -14,12 +14,16 @@ class Listeners:
     """The listeners of a registry, in the order in which they were added."""
 
     def __init__(self) -> None:
-        self._added: dict[object, tuple[Callable[[Version], None], Callable[[str], None] | None]] = {}
+        self._added: dict[
+            object, tuple[Callable[[Version], None], Callable[[str], None] | None]
+        ] = {}
 
     def __len__(self) -> int:
         return len(self._added)
 
-    def add(self, defined: Callable[[Version], None], removed: Callable[[str], None] | None) -> Callable[[], None]:
+    def add(
+        self, defined: Callable[[Version], None], removed: Callable[[str], None] | None
+    ) -> Callable[[], None]:
         """Add a pair of functions.
 
         Parameters
@@ -75,10 +79,15 @@ class Listeners:
 
 def _call_all(calls: list[tuple[Callable[[Any], None], Any]]) -> None:
     failures: list[Exception] = []
-    for listener, argument in calls:  # a list made beforehand: a listener may subscribe or unsubscribe
+    for (
+        listener,
+        argument,
+    ) in calls:  # a list made beforehand: a listener may subscribe or unsubscribe
         try:
             listener(argument)
-        except Exception as error:  # the definition stands, so the other listeners must be called all the same
+        except (
+            Exception
+        ) as error:  # the definition stands, so the other listeners must be called all the same
             failures.append(error)
     if failures:
         raise failures[0]

@@ -50,12 +50,16 @@ def sanitize(value: object, longest: int = _LONGEST) -> str:
         text = f"{text[:longest]}… ({len(text)} characters)"
     if text.isprintable() and (text.isascii() or not _INVISIBLE.search(text)):  # nearly always
         return text
-    return "".join(c if _is_visible(c) or c in "\n " else c.encode("unicode_escape").decode() for c in text)
+    return "".join(
+        c if _is_visible(c) or c in "\n " else c.encode("unicode_escape").decode() for c in text
+    )
 
 
 # Unicode's Default_Ignorable_Code_Point, as far as Python calls them printable, and the blank of Braille: two names that differ
 # in one of them look the same.
-_INVISIBLE = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
+_INVISIBLE = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
 
 
 def _is_visible(character: str) -> bool:
@@ -74,7 +78,10 @@ def sanitize_source(source: str) -> str:
     str
     """
     lines = [line.expandtabs(4) for line in source.split("\n")]
-    return "\n".join("".join(sanitize(line[at : at + _LONGEST]) for at in range(0, len(line), _LONGEST)) for line in lines)
+    return "\n".join(
+        "".join(sanitize(line[at : at + _LONGEST]) for at in range(0, len(line), _LONGEST))
+        for line in lines
+    )
 
 
 def one_line(text: str) -> str:
@@ -178,7 +185,9 @@ _Arguments = ParamSpec("_Arguments")
 _Returned = TypeVar("_Returned")
 
 
-def hide_internal_frames(function: Callable[_Arguments, _Returned]) -> Callable[_Arguments, _Returned]:
+def hide_internal_frames(
+    function: Callable[_Arguments, _Returned],
+) -> Callable[_Arguments, _Returned]:
     """Decorate a public function so that the traceback of a `PyopError` ends at the user's own line.
 
     Exceptions of the user's code keep all their frames.

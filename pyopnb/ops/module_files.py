@@ -23,7 +23,9 @@ _HEAD = "# Ops of a notebook, written by pyopnb; sha256 of what follows: "
 
 @hide_internal_frames
 @check_arguments
-def save_module(path: str | os.PathLike[str], *ops: str, overwrite: bool = False) -> tuple[Version, ...]:
+def save_module(
+    path: str | os.PathLike[str], *ops: str, overwrite: bool = False
+) -> tuple[Version, ...]:
     """Write ops of the registry as a module that defines them when it is imported.
 
     What the classes use comes along: imports, functions and classes whose text is known, and plain constants (numbers, strings,
@@ -76,7 +78,10 @@ def save_module(path: str | os.PathLike[str], *ops: str, overwrite: bool = False
     target = Path(os.fspath(path))
     if target.suffix != ".py":
         raise DefinitionError(
-            "file", expected="a name that ends in .py", got=sanitize(str(path)), next=sanitize(f"{target.stem}.py")
+            "file",
+            expected="a name that ends in .py",
+            got=sanitize(str(path)),
+            next=sanitize(f"{target.stem}.py"),
         )
     named = map(registry.definer, map(registry.__getitem__, ops) if ops else registry)
     selected = list({op.name: op for op in named}.values())
@@ -84,7 +89,10 @@ def save_module(path: str | os.PathLike[str], *ops: str, overwrite: bool = False
         raise UnknownOp("registry", expected="an op to write", got="none", next="define it: %%pyop")
     if not overwrite and target.exists() and not _is_ours(target):
         got = "a file that was written or changed by somebody else"
-        where, next_ = f"file {sanitize(str(path))}", "another name, or overwrite=True (%pyop save: --overwrite)"
+        where, next_ = (
+            f"file {sanitize(str(path))}",
+            "another name, or overwrite=True (%pyop save: --overwrite)",
+        )
         raise DefinitionError(where, expected="a new name", got=got, next=next_)
     versions = tuple(op.current for op in selected)
     text = source_closure(versions)
@@ -136,11 +144,17 @@ def load_module(path: str | os.PathLike[str]) -> tuple[Version, ...]:
         data = file.read_bytes()
     except FileNotFoundError:
         next_ = f"a path from {sanitize(os.getcwd())}"
-        raise DefinitionError(where, expected="a Python file", got="no such file", next=next_) from None
+        raise DefinitionError(
+            where, expected="a Python file", got="no such file", next=next_
+        ) from None
     except OSError as error:
-        raise DefinitionError(where, expected="a file that can be read", got=sanitize(error.strerror or str(error))) from None
+        raise DefinitionError(
+            where, expected="a file that can be read", got=sanitize(error.strerror or str(error))
+        ) from None
     name = f"pyop_file_{re.sub(r'[^0-9A-Za-z]', '_', file.stem)}"
     definitions = exec_source(name, str(file), data)
     if not definitions:
-        raise DefinitionError(where, expected="an op", got="none", next="@pyopnb.pyop above the class")
+        raise DefinitionError(
+            where, expected="an op", got="none", next="@pyopnb.pyop above the class"
+        )
     return define_all(definitions)

@@ -31,18 +31,28 @@ def split_name(name: str) -> tuple[str, str]:
     """
     if not isinstance(name, str):
         raise DefinitionError(
-            "op name", expected="domain::OpType", got=f"an object of {type(name).__name__}", next='"demo::SoftClip"'
+            "op name",
+            expected="domain::OpType",
+            got=f"an object of {type(name).__name__}",
+            next='"demo::SoftClip"',
         )
     domain, found, op_type = name.rpartition("::")
     domain = domain if found else DEFAULT_DOMAIN
     if not _IDENTIFIER.fullmatch(op_type) or not _DOMAIN.fullmatch(domain):
-        typed = name.removeprefix("::")  # which `call` and `node` put before a name without a domain
+        typed = name.removeprefix(
+            "::"
+        )  # which `call` and `node` put before a name without a domain
         meant = _SEPARATOR.sub("::", typed)
         next_ = (
-            meant if _IDENTIFIER.fullmatch(meant.rpartition("::")[2]) and _DOMAIN.fullmatch(meant.rpartition("::")[0]) else ""
+            meant
+            if _IDENTIFIER.fullmatch(meant.rpartition("::")[2])
+            and _DOMAIN.fullmatch(meant.rpartition("::")[0])
+            else ""
         )
         got = sanitize(repr(typed))
-        raise DefinitionError("op name", expected="domain::OpType", got=got, next=f'"{next_ or "demo::SoftClip"}"')
+        raise DefinitionError(
+            "op name", expected="domain::OpType", got=got, next=f'"{next_ or "demo::SoftClip"}"'
+        )
     return canonical_domain(domain), op_type
 
 
@@ -66,5 +76,7 @@ def check_opset(opset: object, where: str) -> None:
     """
     if type(opset) is not int or not 1 <= opset <= 1000:
         raise DefinitionError(
-            f"{where}, opset", expected="a number from 1 to 1000", got=str(opset) if type(opset) is int else describe(opset)
+            f"{where}, opset",
+            expected="a number from 1 to 1000",
+            got=str(opset) if type(opset) is int else describe(opset),
         )

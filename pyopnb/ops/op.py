@@ -100,7 +100,9 @@ class Op(Displayable):
     # Each version and the epoch from which on it served, withdrawn ones included: a run in flight may still ask for one.
     _served: tuple[tuple[int, Version], ...] = field(default=(), init=False, repr=False)
     beside: list[Op] = field(default_factory=list, init=False, repr=False, compare=False)
-    _last: int = field(default=0, init=False, repr=False)  # the highest number that was given, to a withdrawn version as well
+    _last: int = field(
+        default=0, init=False, repr=False
+    )  # the highest number that was given, to a withdrawn version as well
 
     def __post_init__(self) -> None:
         for version in self.versions:
@@ -196,8 +198,16 @@ def find_version(op: Op, number: int, what: str = "") -> Version:
     versions = {version.number: version for version in op.versions}
     if number not in versions:
         expected = (
-            f"one of versions {', '.join(map(str, versions))}" if len(versions) > 1 else f"version {next(iter(versions))}"
+            f"one of versions {', '.join(map(str, versions))}"
+            if len(versions) > 1
+            else f"version {next(iter(versions))}"
         )
-        near = min(versions, key=lambda known: abs(known - number)) if isinstance(number, int) else next(iter(versions))
-        raise UnknownOp(f"op {op.name}{what}", expected=expected, got=sanitize(repr(number)), next=str(near))
+        near = (
+            min(versions, key=lambda known: abs(known - number))
+            if isinstance(number, int)
+            else next(iter(versions))
+        )
+        raise UnknownOp(
+            f"op {op.name}{what}", expected=expected, got=sanitize(repr(number)), next=str(near)
+        )
     return versions[number]

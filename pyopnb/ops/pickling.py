@@ -30,13 +30,17 @@ __all__ = ["dumps", "open_op", "open_version", "reduce_op", "reduce_version"]
 
 _keys: weakref.WeakKeyDictionary[type, str] = weakref.WeakKeyDictionary()
 _classes: weakref.WeakValueDictionary[str, type] = weakref.WeakValueDictionary()
-_opening = threading.RLock()  # two threads that open one pickle at once must get one class and one op
+_opening = (
+    threading.RLock()
+)  # two threads that open one pickle at once must get one class and one op
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle ships no types
     """Writes the classes that no other process can import by value, each beside its key."""
 
-    def __init__(self, file: Any, inside: frozenset[type], buffer_callback: Callable[[Any], Any] | None) -> None:
+    def __init__(
+        self, file: Any, inside: frozenset[type], buffer_callback: Callable[[Any], Any] | None
+    ) -> None:
         super().__init__(file, protocol=5, buffer_callback=buffer_callback)
         self._inside = inside  # classes whose own pickle this is a part of
 
@@ -62,7 +66,9 @@ def dumps(value: object, buffer_callback: Callable[[Any], Any] | None = None) ->
     return _dumps(value, frozenset(), buffer_callback)
 
 
-def _dumps(value: object, inside: frozenset[type], buffer_callback: Callable[[Any], Any] | None = None) -> bytes:
+def _dumps(
+    value: object, inside: frozenset[type], buffer_callback: Callable[[Any], Any] | None = None
+) -> bytes:
     file = io.BytesIO()
     _Pickler(file, inside, buffer_callback).dump(value)
     return file.getvalue()

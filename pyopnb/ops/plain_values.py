@@ -39,11 +39,14 @@ def is_plain(value: Any, want: DType) -> bool:
     if not isinstance(value, (bool, int, float, complex, *_NESTS)) or isinstance(value, np.generic):
         return False
     return all(
-        np.dtype(kind) == want.numpy if issubclass(kind, np.generic) else issubclass(kind, _PLAIN) for kind in _kinds(value)
+        np.dtype(kind) == want.numpy if issubclass(kind, np.generic) else issubclass(kind, _PLAIN)
+        for kind in _kinds(value)
     )
 
 
-def plain_array(value: Any, want: DType, where: str, expected: str, name: str, prefix: str = "") -> np.ndarray:
+def plain_array(
+    value: Any, want: DType, where: str, expected: str, name: str, prefix: str = ""
+) -> np.ndarray:
     """A plain value as an array of the declared dtype, where that has all its numbers.
 
     Parameters
@@ -77,7 +80,9 @@ def plain_array(value: Any, want: DType, where: str, expected: str, name: str, p
     try:
         array = np.asarray(value)
     except ValueError as error:
-        raise InputError(where, expected=expected, got=_describe_ragged(value) or sanitize(str(error))) from None
+        raise InputError(
+            where, expected=expected, got=_describe_ragged(value) or sanitize(str(error))
+        ) from None
     kinds = _kinds(value)
     if kinds == {float} or (kinds == {int} and array.dtype == np.int64):
         with np.errstate(all="ignore"):
@@ -95,7 +100,9 @@ def plain_array(value: Any, want: DType, where: str, expected: str, name: str, p
         except ValueError as error:
             at = f"[{', '.join(map(str, index))}]" if index else ""
             remedy = _remedy(value, want, name)
-            raise InputError(f"{where}{at}", expected=expected, got=str(error), next=remedy and prefix + remedy) from None
+            raise InputError(
+                f"{where}{at}", expected=expected, got=str(error), next=remedy and prefix + remedy
+            ) from None
     return cast
 
 
@@ -130,7 +137,11 @@ def _describe_ragged(value: Any) -> str | None:
             return "a nest of lists without an end"
         rows = [(f"{path}[{n}]", item) for path, row in rows for n, item in enumerate(row)]
     kinds = {isinstance(row, _NESTS): path for path, row in rows}
-    return f"a ragged list: a list at {kinds[True]}, and none at {kinds[False]}" if len(kinds) == 2 else None
+    return (
+        f"a ragged list: a list at {kinds[True]}, and none at {kinds[False]}"
+        if len(kinds) == 2
+        else None
+    )
 
 
 # ---- elements ----------------------------------------------------------------------------------------------------------------
@@ -177,13 +188,19 @@ def _element(item: Any, want: DType) -> Any:
     if want.name == "bool" or isinstance(item, bool):
         if want.name == "bool" and isinstance(item, bool):
             return item
-        raise ValueError(f"{_describe(item)}; {'a bool is True or False' if want.name == 'bool' else 'a bool is no number'}")
-    if not issubclass(type(item), (int, float, complex) if want.numpy.kind == "c" else (int, float)):
+        raise ValueError(
+            f"{_describe(item)}; {'a bool is True or False' if want.name == 'bool' else 'a bool is no number'}"
+        )
+    if not issubclass(
+        type(item), (int, float, complex) if want.numpy.kind == "c" else (int, float)
+    ):
         raise ValueError(f"{_describe(item)}, which is no number")
     limits = _limits(want)
     if limits is None:
         return _rounded(item, want)
-    if isinstance(item, float) and not item.is_integer():  # an infinity and no number are none either
+    if (
+        isinstance(item, float) and not item.is_integer()
+    ):  # an infinity and no number are none either
         raise ValueError(f"{item!r}, which is no integer")
     if not limits[0] <= item <= limits[1]:
         raise ValueError(f"{item!r}; {want.name} has {limits[0]} to {limits[1]}")
@@ -219,7 +236,9 @@ def _remedy(value: Any, want: DType, name: str) -> str | None:
         return None
     limits = _limits(want)
     if limits is None:
-        large = want.numpy.isbuiltin == 2 and np.abs(numbers).max(initial=0) >= 2**63  # ml_dtypes takes no such int
+        large = (
+            want.numpy.isbuiltin == 2 and np.abs(numbers).max(initial=0) >= 2**63
+        )  # ml_dtypes takes no such int
         return None if large and int in _kinds(value) else cast_expression(name, want)
     if not np.isfinite(numbers).all():
         return None
@@ -227,9 +246,17 @@ def _remedy(value: Any, want: DType, name: str) -> str | None:
     if outside and max(map(abs, limits)) > _EXACT:  # the clipped float64 is none of the dtype
         return None
     rounded = name
-    if (numbers != np.floor(numbers)).any():  # an int that int64 has not makes objects of all, which np.rint does not take
-        rounded = f"np.rint({name})" if np.asarray(value).dtype != object else f"np.rint(np.asarray({name}, dtype=np.float64))"
-    return cast_expression(f"np.clip({rounded}, {limits[0]}, {limits[1]})" if outside else rounded, want)
+    if (
+        numbers != np.floor(numbers)
+    ).any():  # an int that int64 has not makes objects of all, which np.rint does not take
+        rounded = (
+            f"np.rint({name})"
+            if np.asarray(value).dtype != object
+            else f"np.rint(np.asarray({name}, dtype=np.float64))"
+        )
+    return cast_expression(
+        f"np.clip({rounded}, {limits[0]}, {limits[1]})" if outside else rounded, want
+    )
 
 
 def _describe(item: Any) -> str:

@@ -156,14 +156,28 @@ def progress_text(done: int, total: int, what: str, seconds: float = 0.0) -> str
     if seconds < _STEADY or not done:
         return count
     rate = done / seconds
-    pace = f"{rate:,.0f} a second" if rate >= 10 else f"{rate:.1f} a second" if rate >= 1 else f"{1 / rate:.1f} s each"
+    pace = (
+        f"{rate:,.0f} a second"
+        if rate >= 10
+        else f"{rate:.1f} a second"
+        if rate >= 1
+        else f"{1 / rate:.1f} s each"
+    )
     if not total:
         return f"{count}, {pace}"
-    return f"{count}, {pace}, " + (f"in {_duration(seconds)}" if done == total else f"{_duration((total - done) / rate)} left")
+    return f"{count}, {pace}, " + (
+        f"in {_duration(seconds)}" if done == total else f"{_duration((total - done) / rate)} left"
+    )
 
 
 def _duration(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+    return (
+        f"{seconds:.0f} s"
+        if seconds < 90
+        else f"{seconds / 60:.0f} min"
+        if seconds < 5400
+        else f"{seconds / 3600:.1f} h"
+    )
 
 
 def _write(text: str, last: bool) -> None:
@@ -224,7 +238,11 @@ _current: ContextVar[_Count | None] = ContextVar("count", default=None)
 
 def _has_viewer() -> bool:
     # Nobody watches a file that collects stderr. A kernel's stderr is shown at once.
-    return bool(_make_bar) or "ipykernel" in sys.modules or (sys.stderr is not None and sys.stderr.isatty())
+    return (
+        bool(_make_bar)
+        or "ipykernel" in sys.modules
+        or (sys.stderr is not None and sys.stderr.isatty())
+    )
 
 
 @contextmanager

@@ -57,7 +57,8 @@ class Registry(Displayable):
         if not ops:
             return "no op is defined. Try: %%pyop in a cell"
         return "\n".join(
-            [repr(op) for op in ops[:_MAX_LISTED]] + [f"and {len(ops) - _MAX_LISTED} more"] * (len(ops) > _MAX_LISTED)
+            [repr(op) for op in ops[:_MAX_LISTED]]
+            + [f"and {len(ops) - _MAX_LISTED} more"] * (len(ops) > _MAX_LISTED)
         )
 
     def define(
@@ -99,13 +100,26 @@ class Registry(Displayable):
             The first that a listener raises, after all of them were called.
         """
         schema = schema_of(cls)
-        domain, op_type = split_name(cls.__name__ if name is None or (isinstance(name, str) and not name) else name)
+        domain, op_type = split_name(
+            cls.__name__ if name is None or (isinstance(name, str) and not name) else name
+        )
         key = f"{domain}::{op_type}"
         check_opset(opset, f"op {key}")
         if not (module is None or is_text(module)):
-            raise DefinitionError(f"op {key}, module", expected="str, or None", got=describe(module), next='module="my_module"')
-        twin = (gradient_class(cls, schema, key), gradient_schema(schema, key)) if schema.differentiable else None
-        version, dropped = locked(self._lock, self._define, key, cls, schema, opset, source, restored, module, twin)
+            raise DefinitionError(
+                f"op {key}, module",
+                expected="str, or None",
+                got=describe(module),
+                next='module="my_module"',
+            )
+        twin = (
+            (gradient_class(cls, schema, key), gradient_schema(schema, key))
+            if schema.differentiable
+            else None
+        )
+        version, dropped = locked(
+            self._lock, self._define, key, cls, schema, opset, source, restored, module, twin
+        )
         self._listeners.defined(_with_gradient(version))
         self._listeners.removed(dropped)
         return version
@@ -129,7 +143,9 @@ class Registry(Displayable):
             gradient = Version(beside.name, *numbers, opset, source, now, epoch, gradient_of=key)
             self._add(beside, gradient)
         op = self._op_to_define(key)
-        version = Version(key, op._last + 1, cls, schema, opset, source, now, epoch, restored, gradient)
+        version = Version(
+            key, op._last + 1, cls, schema, opset, source, now, epoch, restored, gradient
+        )
         self._add(op, version)
         if module is not None:
             self._modules[module, cls.__name__] = op
@@ -204,7 +220,11 @@ class Registry(Displayable):
         if op is None or all(other is not version for other in op.versions):
             return None, []
         op.versions = tuple(other for other in op.versions if other is not version)
-        self._modules = {key: other for key, other in self._modules.items() if other is not op or key[0] in modules}
+        self._modules = {
+            key: other
+            for key, other in self._modules.items()
+            if other is not op or key[0] in modules
+        }
         if not op.versions or op.current is not version:
             return op, []
         self.epoch += 1
@@ -216,7 +236,9 @@ class Registry(Displayable):
         if former is None:
             return self._drop_gradient(version.op)
         op = self._op_to_define(former.op)
-        op.versions = tuple(other for other in op.versions if other is not version.gradient) or (former,)
+        op.versions = tuple(other for other in op.versions if other is not version.gradient) or (
+            former,
+        )
         op._serve(former, self.epoch)
         self._ops[op.name] = op
         self._removed.pop(op.name, None)
@@ -257,7 +279,9 @@ class Registry(Displayable):
         for op in ops:
             known = self._ops.get(op.name) or self._removed.get(op.name)
             if known is not None:
-                known._last = max(known._last, op._last)  # the next definition's number is new to both
+                known._last = max(
+                    known._last, op._last
+                )  # the next definition's number is new to both
             op.beside = ops  # neither goes without the other
         return ops[0]
 
@@ -272,7 +296,9 @@ class Registry(Displayable):
         -------
         Op or None
         """
-        return next((other for other in op.beside if other is not op), None) or self._gradient_op(op.name)
+        return next((other for other in op.beside if other is not op), None) or self._gradient_op(
+            op.name
+        )
 
     def defining(self, version: Version) -> Version:
         """Return the version that the user defined, which for a gradient op is the one it came with.
@@ -346,7 +372,9 @@ class Registry(Displayable):
                     f"op {sanitize(name)}",
                     expected="an op of the registry",
                     got=sanitize(name),
-                    next=suggest(f"{domain}::{op_type}", list(self._ops)) if self._ops else "define it: %%pyop",
+                    next=suggest(f"{domain}::{op_type}", list(self._ops))
+                    if self._ops
+                    else "define it: %%pyop",
                 )
         return op
 
@@ -471,8 +499,12 @@ class Registry(Displayable):
         old = op.versions[-2:-1] if number is None else (find_version(op, number, ", rollback"),)
         if not old:
             next_ = "edit its class and run that again"
-            raise UnknownOp(f"op {op.name}, rollback", expected="two versions", got="one", next=next_)
-        return self.define(old[0].cls, op.name, opset=old[0].opset, source=old[0].source, restored=old[0].number)
+            raise UnknownOp(
+                f"op {op.name}, rollback", expected="two versions", got="one", next=next_
+            )
+        return self.define(
+            old[0].cls, op.name, opset=old[0].opset, source=old[0].source, restored=old[0].number
+        )
 
     @hide_internal_frames
     @check_arguments
@@ -511,7 +543,9 @@ class Registry(Displayable):
 
     def _remove(self, op: Op) -> None:
         if op.name in self._ops:  # another thread may have been faster
-            self._removed[op.name] = op  # first: an op that is in neither would be another one when it is defined again
+            self._removed[op.name] = (
+                op  # first: an op that is in neither would be another one when it is defined again
+            )
             del self._ops[op.name]
         self._modules = {key: other for key, other in self._modules.items() if other is not op}
 
@@ -556,7 +590,11 @@ def find_op(op: str | type | Op) -> Op:
     if isinstance(op, Op):
         return registry[op.name]
     if not isinstance(op, type):
-        raise UnknownOp("op", expected="the name of an op, or its class", got=f"an object of {type(op).__name__}")
+        raise UnknownOp(
+            "op",
+            expected="the name of an op, or its class",
+            got=f"an object of {type(op).__name__}",
+        )
     ops = [candidate for candidate in registry if candidate.current.cls is op]
     if len(ops) == 1:
         return ops[0]
@@ -564,7 +602,9 @@ def find_op(op: str | type | Op) -> Op:
     if ops:
         got = f"the class of {', '.join(candidate.name for candidate in ops)}"
         raise UnknownOp(where, expected="the class of one op", got=got, next=repr(ops[0].name))
-    older = next((other for other in registry if any(version.cls is op for version in other.versions)), None)
+    older = next(
+        (other for other in registry if any(version.cls is op for version in other.versions)), None
+    )
     if older is not None:
         raise UnknownOp(
             where,
@@ -574,4 +614,6 @@ def find_op(op: str | type | Op) -> Op:
         )
     known = suggest(op.__name__, [other.name for other in registry])
     expected = "the class of an op in the registry"
-    raise UnknownOp(where, expected=expected, got="one that is not in it", next=f"@pyopnb.pyop, or {known}")
+    raise UnknownOp(
+        where, expected=expected, got="one that is not in it", next=f"@pyopnb.pyop, or {known}"
+    )

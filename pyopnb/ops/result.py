@@ -47,7 +47,12 @@ class Result(Displayable):
         if isinstance(key, str):
             if key not in self._arrays:
                 expected = ", ".join(map(sanitize, self._arrays)) or "no outputs"
-                raise UnknownOp("result", expected=expected, got=sanitize(key), next=suggest_key(key, self._arrays))
+                raise UnknownOp(
+                    "result",
+                    expected=expected,
+                    got=sanitize(key),
+                    next=suggest_key(key, self._arrays),
+                )
             return self._arrays[key]
         try:
             return list(self._arrays.values())[key]
@@ -57,7 +62,13 @@ class Result(Displayable):
             first = suggest_key("", self._arrays)
             got = describe(key)
             # IndexError, as every sequence raises it.
-            raise IndexError(str(InputError("result", expected=expected, got=got, next=first and f"result[{first}]"))) from None
+            raise IndexError(
+                str(
+                    InputError(
+                        "result", expected=expected, got=got, next=first and f"result[{first}]"
+                    )
+                )
+            ) from None
         except TypeError:
             raise index_error("result", "output", key, self._arrays) from None
 
@@ -97,7 +108,10 @@ class Result(Displayable):
         return self._arrays.values()
 
     def __repr__(self) -> str:
-        return "\n".join(_format_output(name, value) for name, value in self._arrays.items()) or "no outputs"
+        return (
+            "\n".join(_format_output(name, value) for name, value in self._arrays.items())
+            or "no outputs"
+        )
 
 
 def index_error(where: str, noun: str, key: object, names: Iterable[str]) -> InputError:
@@ -119,8 +133,14 @@ def index_error(where: str, noun: str, key: object, names: Iterable[str]) -> Inp
     InputError
     """
     first = suggest_key("", names)
-    got = f"an array of {key.dtype}" if isinstance(key, np.ndarray) else f"an object of {type(key).__name__}"
-    return InputError(where, expected=f"the name of one {noun}", got=got, next=first and f"{where}[{first}][…]")
+    got = (
+        f"an array of {key.dtype}"
+        if isinstance(key, np.ndarray)
+        else f"an object of {type(key).__name__}"
+    )
+    return InputError(
+        where, expected=f"the name of one {noun}", got=got, next=first and f"{where}[{first}][…]"
+    )
 
 
 def _format_output(name: str, value: Any) -> str:

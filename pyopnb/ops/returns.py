@@ -95,7 +95,9 @@ def origin_of(function: Any, count: int) -> ReturnOrigin:
         return ReturnOrigin()
     if isinstance(definition, ast.Lambda):
         return ReturnOrigin((definition.lineno,), ast.Return(definition.body))
-    statements = [statement for statement in _returns(definition) if _can_give(statement.value, count)]
+    statements = [
+        statement for statement in _returns(definition) if _can_give(statement.value, count)
+    ]
     lines = tuple(sorted({statement.lineno for statement in statements}))
     # A decorator can have made something else of the value.
     is_certain = len(statements) == 1 and not hasattr(function, "__wrapped__")
@@ -109,7 +111,9 @@ def _definition(function: Any) -> ast.FunctionDef | ast.Lambda | None:
         return None
     try:
         with _parsing:
-            return _search("".join(linecache.getlines(code.co_filename)), code.co_name, code.co_firstlineno)
+            return _search(
+                "".join(linecache.getlines(code.co_filename)), code.co_name, code.co_firstlineno
+            )
     except (SyntaxError, ValueError):  # a file that changed
         return None
     except SystemError:
@@ -118,7 +122,9 @@ def _definition(function: Any) -> ast.FunctionDef | ast.Lambda | None:
         return None
 
 
-@lru_cache(maxsize=32)  # an op that is refused again and again must not cost its whole file each time
+@lru_cache(
+    maxsize=32
+)  # an op that is refused again and again must not cost its whole file each time
 def _search(text: str, name: str, first: int) -> ast.FunctionDef | ast.Lambda | None:
     found = [node for node in ast.walk(ast.parse(text)) if _is_code(node, name, first)]
     return found[0] if len(found) == 1 else None  # type: ignore[return-value]  # _is_code lets no other pass
@@ -138,7 +144,9 @@ def _returns(function: ast.FunctionDef) -> Iterator[ast.Return]:
         node = ahead.pop()
         if isinstance(node, ast.Return):
             yield node
-        elif not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
+        elif not isinstance(
+            node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+        ):
             ahead += reversed(list(ast.iter_child_nodes(node)))
 
 
@@ -218,10 +226,14 @@ class Output:
             raise self.refusal(value, "a masked array; ONNX has no masks", "np.ma.filled({}, 0)")
         try:
             # NumPy's own string arrays drop trailing zeros, and turn numbers beside strings into strings.
-            dtype = object if want.name == "string" and isinstance(value, (str, list, tuple)) else None
+            dtype = (
+                object if want.name == "string" and isinstance(value, (str, list, tuple)) else None
+            )
             array = value if isinstance(value, np.ndarray) else np.asarray(value, dtype=dtype)
         except ValueError as error:
-            raise self.refusal(value, f"{describe_value(value)}: {sanitize(str(error))}", None) from None
+            raise self.refusal(
+                value, f"{describe_value(value)}: {sanitize(str(error))}", None
+            ) from None
         if want.name == "string":
             return self._strings(array, value)
         if array.dtype != want.numpy and array.dtype.newbyteorder("=") != want.numpy:
@@ -235,7 +247,9 @@ class Output:
         if array.dtype != object:
             raise self.refusal(value, describe_value(value), "np.asarray({}).astype(str)")
         if not all(isinstance(item, str) for item in array.flat):
-            index, item = next((index, item) for index, item in np.ndenumerate(array) if not isinstance(item, str))
+            index, item = next(
+                (index, item) for index, item in np.ndenumerate(array) if not isinstance(item, str)
+            )
             at = f"[{', '.join(map(str, index))}]" if index else ""
             got = f"{type(item).__name__} {sanitize(repr(item))}"
             form = None if item is None else "np.asarray({}).astype(str)"
@@ -261,9 +275,13 @@ class Output:
             promised, remedy = f"{self.expected}, as infer says", f'in infer: return "{any_size}"'
         else:
             promised, remedy = f"{self.expected}, as the hint of compute says", self._hint(any_size)
-        return ResultError(self._place(self._origin()), expected=promised, got=f"{kind}{inputs}", next=remedy)
+        return ResultError(
+            self._place(self._origin()), expected=promised, got=f"{kind}{inputs}", next=remedy
+        )
 
-    def refusal(self, value: Any, got: str, form: str | None, *, at: str = "", expected: str = "") -> ResultError:
+    def refusal(
+        self, value: Any, got: str, form: str | None, *, at: str = "", expected: str = ""
+    ) -> ResultError:
         """The error for a value.
 
         Parameters
@@ -283,7 +301,11 @@ class Output:
         """
         if value is None:
             # No return statement may have been reached, so none is named.
-            return ResultError(self._place(ReturnOrigin()), expected=expected or str(self.expected), got=describe_none())
+            return ResultError(
+                self._place(ReturnOrigin()),
+                expected=expected or str(self.expected),
+                got=describe_none(),
+            )
         origin = self._origin()
         remedy = None if form is None else origin.rewritten(form, self.number)
         hint = self._better_hint(value)
@@ -293,13 +315,17 @@ class Output:
             remedy = f"{hint}; or {remedy}"
         if self._is_assumed:
             got += "; without a hint an output has the dtype of the first input"
-        return ResultError(self._place(origin) + at, expected=expected or str(self.expected), got=got, next=remedy)
+        return ResultError(
+            self._place(origin) + at, expected=expected or str(self.expected), got=got, next=remedy
+        )
 
     def _origin(self) -> ReturnOrigin:
         return origin_of(self.function, self.count)
 
     def _place(self, origin: ReturnOrigin) -> str:
-        return ", ".join(filter(None, (self.where, str(origin), self.label or f"output {self.number}")))
+        return ", ".join(
+            filter(None, (self.where, str(origin), self.label or f"output {self.number}"))
+        )
 
     @property
     def _is_assumed(self) -> bool:
@@ -314,11 +340,20 @@ class Output:
         except ValueError:  # ragged, or a dtype that ONNX does not have
             return None
         got, want = kind.dtype, self.expected.dtype
-        if not self.hintable or self.schema.infers or got is None or want is None or got == want or not got.carried:
+        if (
+            not self.hintable
+            or self.schema.infers
+            or got is None
+            or want is None
+            or got == want
+            or not got.carried
+        ):
             return None
         # float64 where float32 went in is mostly an oversight.
         floats = "float" in got.name and "float" in want.name
-        lossy = "string" in (got.name, want.name) or not np.can_cast(got.numpy, want.numpy, "same_kind")
+        lossy = "string" in (got.name, want.name) or not np.can_cast(
+            got.numpy, want.numpy, "same_kind"
+        )
         if not lossy and (floats or not self._is_assumed):
             return None
         return self._hint(_any_size(kind))
@@ -362,7 +397,9 @@ def wrong_count(where: str, function: Any, schema: Schema, value: Any, wanted: i
         elif schema.outputs is not None:
             remedy = _hint_of_values((value,))
     place = ", ".join(filter(None, (where, str(origin), "outputs")))
-    return ResultError(place, expected="one array" if wanted == 1 else f"a tuple of {wanted}", got=got, next=remedy)
+    return ResultError(
+        place, expected="one array" if wanted == 1 else f"a tuple of {wanted}", got=got, next=remedy
+    )
 
 
 def _hint_of_values(values: tuple[Any, ...]) -> str | None:

@@ -13,7 +13,17 @@ from pyopnb.errors import InputError, ModelError, ResultError
 from pyopnb.ops.messages import plural, sanitize, suggest
 from pyopnb.ops.types import ANY, TensorType, tensor_type
 
-__all__ = ["KINDS", "OBJECTS", "REQUIRED", "SCALARS", "Attr", "Port", "Schema", "kind_of_value", "same_value"]
+__all__ = [
+    "KINDS",
+    "OBJECTS",
+    "REQUIRED",
+    "SCALARS",
+    "Attr",
+    "Port",
+    "Schema",
+    "kind_of_value",
+    "same_value",
+]
 
 
 class _Required:
@@ -65,7 +75,8 @@ class Attr:
     def __eq__(self, other: object) -> bool:
         # == of arrays is no bool, and nan != nan would make every redefinition a change of schema.
         return isinstance(other, Attr) and all(
-            same_value(getattr(self, name), getattr(other, name)) for name in ("name", "kind", "default", "choices")
+            same_value(getattr(self, name), getattr(other, name))
+            for name in ("name", "kind", "default", "choices")
         )
 
     def __hash__(self) -> int:
@@ -73,7 +84,9 @@ class Attr:
 
     def __str__(self) -> str:
         default = (
-            "" if self.default is REQUIRED else f" = {sanitize(' '.join(map(str.strip, repr(self.default).splitlines())))}"
+            ""
+            if self.default is REQUIRED
+            else f" = {sanitize(' '.join(map(str.strip, repr(self.default).splitlines())))}"
         )
         return f"{self.name}: {self.kind}{default}"
 
@@ -269,9 +282,13 @@ class Schema:
                 got="nothing",
                 next=f"give the node {missing[0].name}=…, or __init__ a default for it",
             )
-        return {name: known[name].take(v, where) if name in known else v for name, v in values.items()}
+        return {
+            name: known[name].take(v, where) if name in known else v for name, v in values.items()
+        }
 
-    def check_inputs(self, given: Sequence[TensorType | None], where: str, names: Sequence[str] = ()) -> None:
+    def check_inputs(
+        self, given: Sequence[TensorType | None], where: str, names: Sequence[str] = ()
+    ) -> None:
         """Refuse inputs that do not fit the ports in number, dtype or rank. Sizes are checked when an op runs.
 
         Parameters
@@ -287,15 +304,27 @@ class Schema:
         ------
         ModelError
         """
-        needed = [(place, port) for place, port in enumerate(self.inputs) if not (port.optional or port.variadic)]
+        needed = [
+            (place, port)
+            for place, port in enumerate(self.inputs)
+            if not (port.optional or port.variadic)
+        ]
         open_ended = bool(self.inputs) and self.inputs[-1].variadic
         if len(given) > len(self.inputs) and not open_ended:
             taken = [sanitize(name) for name in names[: len(self.inputs)]]
-            raise ModelError(where, expected=self._arity(), got=str(len(given)), next=repr(taken) if taken else None)
+            raise ModelError(
+                where,
+                expected=self._arity(),
+                got=str(len(given)),
+                next=repr(taken) if taken else None,
+            )
         for place, port in needed:
             if place >= len(given) or given[place] is None:
                 raise ModelError(
-                    f"{where}, input {port.name}", expected=str(port.type), got="nothing", next=f"{port.name}=None"
+                    f"{where}, input {port.name}",
+                    expected=str(port.type),
+                    got="nothing",
+                    next=f"{port.name}=None",
                 )
         for place, got in enumerate(given):
             port = self.port(place)
@@ -358,7 +387,11 @@ class Schema:
         str
         """
         names = [port.name for port in self.inputs if not port.variadic]
-        names += [f"{self.inputs[-1].name}[{n}]" for n in range(len(given) - len(names))] if self.inputs else []
+        names += (
+            [f"{self.inputs[-1].name}[{n}]" for n in range(len(given) - len(names))]
+            if self.inputs
+            else []
+        )
         texts = [f"{name}: {kind}" for name, kind in zip(names, given, strict=False)]
         more = [f"and {len(texts) - _MAX_INPUTS} more"] if len(texts) > _MAX_INPUTS else []
         return ", ".join([*texts[:_MAX_INPUTS], *more]) or "no inputs"
@@ -382,9 +415,16 @@ class Schema:
         for place, got in enumerate(given):
             want = self.port(place).type.shape
             if got is not None and got.shape is not None and want is not None:
-                sizes.update((w, g) for w, g in zip(want, got.shape, strict=False) if isinstance(w, str) and g is not None)
+                sizes.update(
+                    (w, g)
+                    for w, g in zip(want, got.shape, strict=False)
+                    if isinstance(w, str) and g is not None
+                )
         return tuple(
-            TensorType(t.dtype, t.shape and tuple(sizes.get(d, d) if isinstance(d, str) else d for d in t.shape))
+            TensorType(
+                t.dtype,
+                t.shape and tuple(sizes.get(d, d) if isinstance(d, str) else d for d in t.shape),
+            )
             for t in self.outputs
         )
 
@@ -428,7 +468,10 @@ class Schema:
                     next="let infer and the hint say the same",
                 )
         return tuple(
-            TensorType(inferred.dtype or hint.dtype, hint.shape if inferred.shape is None else inferred.shape)
+            TensorType(
+                inferred.dtype or hint.dtype,
+                hint.shape if inferred.shape is None else inferred.shape,
+            )
             for inferred, hint in zip(types, hints, strict=True)
         )
 
@@ -436,7 +479,10 @@ class Schema:
 def _read_types(returned: object, count: int, where: str) -> tuple[TensorType, ...]:
     """Read what ``infer`` returned as at least ``count`` types."""
     try:
-        types = tuple(tensor_type(item) for item in (returned if isinstance(returned, (tuple, list)) else (returned,)))
+        types = tuple(
+            tensor_type(item)
+            for item in (returned if isinstance(returned, (tuple, list)) else (returned,))
+        )
     except InputError as error:
         raise ResultError(
             f"{where}, infer",
@@ -445,5 +491,10 @@ def _read_types(returned: object, count: int, where: str) -> tuple[TensorType, .
             next="return one type an output",
         ) from error
     if len(types) < count:
-        raise ResultError(f"{where}, infer", expected=plural(count, "type"), got=str(len(types)), next="one type an output")
+        raise ResultError(
+            f"{where}, infer",
+            expected=plural(count, "type"),
+            got=str(len(types)),
+            next="one type an output",
+        )
     return types

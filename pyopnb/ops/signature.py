@@ -70,14 +70,24 @@ def schema_of(cls: type) -> Schema:
     (x: float32[N,3])<limit: float = 1.0> -> float32[N,3]
     """
     if not isinstance(cls, type):
-        raise DefinitionError("pyop", expected="a class", got=f"{type(cls).__name__} {sanitize(repr(cls))}")
+        raise DefinitionError(
+            "pyop", expected="a class", got=f"{type(cls).__name__} {sanitize(repr(cls))}"
+        )
     where = f"class {cls.__name__}"
     if not callable(getattr(cls, "compute", None)):
-        got = "no compute" if not hasattr(cls, "compute") else f"compute = {sanitize(repr(_compute(cls)))}"
-        raise DefinitionError(where, expected="a method compute", got=got, next="def compute(self, x): return x")
+        got = (
+            "no compute"
+            if not hasattr(cls, "compute")
+            else f"compute = {sanitize(repr(_compute(cls)))}"
+        )
+        raise DefinitionError(
+            where, expected="a method compute", got=got, next="def compute(self, x): return x"
+        )
     for is_kind, kind in _NOT_FUNCTIONS:
         if is_kind(_compute(cls)):
-            raise DefinitionError(f"{where}, compute", expected="a function that returns its outputs", got=kind)
+            raise DefinitionError(
+                f"{where}, compute", expected="a function that returns its outputs", got=kind
+            )
     kernel = getattr(cls, "kernel", None)
     if isinstance(kernel, str) and kernel not in _KERNELS:
         expected = " or ".join(map(repr, _KERNELS))
@@ -106,9 +116,14 @@ def _attrs(cls: type, where: str) -> tuple[tuple[Attr, ...], bool]:
     open_attrs = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
     attrs = []
     for parameter in parameters:
-        if parameter.kind is parameter.POSITIONAL_ONLY or (parameter.kind is parameter.VAR_POSITIONAL and not open_attrs):
+        if parameter.kind is parameter.POSITIONAL_ONLY or (
+            parameter.kind is parameter.VAR_POSITIONAL and not open_attrs
+        ):
             raise DefinitionError(
-                f"{where}, {constructor}", expected="parameters that can be given by name", got=str(parameter), next="**attrs"
+                f"{where}, {constructor}",
+                expected="parameters that can be given by name",
+                got=str(parameter),
+                next="**attrs",
             )
         if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             attrs.append(_attr(parameter, getattr(cls, constructor), where))
@@ -117,7 +132,14 @@ def _attrs(cls: type, where: str) -> tuple[tuple[Attr, ...], bool]:
 
 def _constructor(cls: type) -> str | None:
     # Immutable classes, such as named tuples, have only __new__.
-    return next((name for name in ("__init__", "__new__") if getattr(cls, name) is not getattr(object, name)), None)
+    return next(
+        (
+            name
+            for name in ("__init__", "__new__")
+            if getattr(cls, name) is not getattr(object, name)
+        ),
+        None,
+    )
 
 
 def _attr(parameter: inspect.Parameter, function: Callable[..., object], where: str) -> Attr:
@@ -132,7 +154,11 @@ def _attr(parameter: inspect.Parameter, function: Callable[..., object], where: 
                 got=sanitize(str(parameter.annotation)),
             )
         return Attr(parameter.name, kind, default, _choices(hint))
-    if default is REQUIRED or default is None or (isinstance(default, (list, tuple)) and not default):
+    if (
+        default is REQUIRED
+        or default is None
+        or (isinstance(default, (list, tuple)) and not default)
+    ):
         return Attr(parameter.name, "any", default)
     kind = kind_of_value(default)
     known = kind.removeprefix("list[").removesuffix("]") in KINDS
@@ -158,7 +184,10 @@ def _kind_of_hint(hint: Any) -> str | None:
         return "list"
     if isinstance(hint, typing.NewType):
         return _kind_of_hint(hint.__supertype__)
-    origin, inner = typing.get_origin(hint), [a for a in typing.get_args(hint) if a not in (type(None), Ellipsis)]
+    origin, inner = (
+        typing.get_origin(hint),
+        [a for a in typing.get_args(hint) if a not in (type(None), Ellipsis)],
+    )
     if origin in (typing.Annotated, typing.Final):
         return _kind_of_hint(inner[0])
     if origin in (typing.Union, types.UnionType):
@@ -192,13 +221,19 @@ def _ports(cls: type, where: str) -> tuple[tuple[Port, ...], tuple[TensorType, .
     except ValueError:  # a builtin whose signature is not known
         return (Port("xs", variadic=True),), None
     parameters = _parameters(cls, "compute", signature)
-    if [parameter.kind for parameter in parameters] == [inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD]:
+    if [parameter.kind for parameter in parameters] == [
+        inspect.Parameter.VAR_POSITIONAL,
+        inspect.Parameter.VAR_KEYWORD,
+    ]:
         parameters.pop()  # a wrapper that passes everything on; nothing is passed by name
     ports: list[Port] = []
     for parameter in parameters:
         if parameter.kind in (parameter.KEYWORD_ONLY, parameter.VAR_KEYWORD):
             raise DefinitionError(
-                f"{where}, compute", expected="inputs only", got=str(parameter), next=f"give {parameter.name} to __init__"
+                f"{where}, compute",
+                expected="inputs only",
+                got=str(parameter),
+                next=f"give {parameter.name} to __init__",
             )
         if parameter.default is not parameter.empty and parameter.default is not None:
             raise DefinitionError(
@@ -249,7 +284,12 @@ def _type_of_hint(hint: Any, cls: type, where: str) -> TensorType | None:
         except InputError as error:
             evaluated = _evaluate(hint, _compute(cls))
             if isinstance(evaluated, str):
-                raise InputError(f"{where}: {error.where}", expected=error.expected, got=error.got, next=error.next) from None
+                raise InputError(
+                    f"{where}: {error.where}",
+                    expected=error.expected,
+                    got=error.got,
+                    next=error.next,
+                ) from None
             hint = evaluated
     if isinstance(hint, typing.ForwardRef):
         return _type_of_hint(hint.__forward_arg__, cls, where)
@@ -295,7 +335,13 @@ def _evaluate(hint: Any, function: Callable[..., object]) -> Any:
         hint = hint.__forward_arg__
     if not isinstance(hint, str):
         return hint
-    names = {**vars(typing), **vars(builtins), "np": np, "onnx": onnx, **getattr(function, "__globals__", {})}
+    names = {
+        **vars(typing),
+        **vars(builtins),
+        "np": np,
+        "onnx": onnx,
+        **getattr(function, "__globals__", {}),
+    }
     try:
         return eval(hint, names)  # noqa: S307  # the user's own annotation, as typing.get_type_hints does
     except Exception:  # any text may be a hint, and evaluating it may raise anything
@@ -308,15 +354,28 @@ def _parameters(cls: type, method: str, signature: inspect.Signature) -> list[in
     attribute = inspect.getattr_static(cls, method)
     # Up to Python 3.13 a partial is called without self; in 3.13 it has a __get__ that only warns.
     plain = (staticmethod, classmethod, functools.partial)
-    takes_self = method == "__new__" or (hasattr(type(attribute), "__get__") and not isinstance(attribute, plain))
+    takes_self = method == "__new__" or (
+        hasattr(type(attribute), "__get__") and not isinstance(attribute, plain)
+    )
     if not takes_self or (parameters and parameters[0].kind is inspect.Parameter.VAR_POSITIONAL):
         return parameters
     if not parameters:
-        raise DefinitionError(f"class {cls.__name__}, {method}", expected="self", got="no parameter", next="(self, x)")
+        raise DefinitionError(
+            f"class {cls.__name__}, {method}", expected="self", got="no parameter", next="(self, x)"
+        )
     first = parameters[0].name
     if inspect.isfunction(attribute) and not _SELF.fullmatch(first):
-        names, where = ", ".join(parameter.name for parameter in parameters), f"class {cls.__name__}, {method}"
+        names, where = (
+            ", ".join(parameter.name for parameter in parameters),
+            f"class {cls.__name__}, {method}",
+        )
         in_class = attribute.__qualname__.endswith(f"{cls.__name__}.{method}")
-        advice = f"def {method}(self, {names}):" if in_class else f"{method} = staticmethod({attribute.__name__})"
-        raise DefinitionError(where, expected="self as the first parameter", got=f"({names})", next=advice)
+        advice = (
+            f"def {method}(self, {names}):"
+            if in_class
+            else f"{method} = staticmethod({attribute.__name__})"
+        )
+        raise DefinitionError(
+            where, expected="self as the first parameter", got=f"({names})", next=advice
+        )
     return parameters[1:]

@@ -36,7 +36,15 @@ from pyopnb.ops.schema import same_value
 
 __all__ = ["SourceClosure", "free_names", "is_importable", "portable_closure", "source_closure"]
 
-_MODULE_NAMES = {"__name__", "__file__", "__doc__", "__builtins__", "__annotations__", "__debug__", "__spec__"}
+_MODULE_NAMES = {
+    "__name__",
+    "__file__",
+    "__doc__",
+    "__builtins__",
+    "__annotations__",
+    "__debug__",
+    "__spec__",
+}
 _LONGEST_CONSTANT = 20_000  # characters
 _LISTED = 8  # names in a refusal
 _IN_FUNCTION = "is defined in a function, whose names may be part of it"
@@ -61,9 +69,13 @@ def source_closure(versions: Sequence[Version]) -> str:
         for different things in two ops.
     """
     if len(versions) == 1 and (own := getattr(versions[0].cls, "_module_source", None)) is not None:
-        return str(own(versions[0]))  # a class that was made without a text, and knows how to write one
+        return str(
+            own(versions[0])
+        )  # a class that was made without a text, and knows how to write one
     module = _ModuleText(versions)
-    module.add_ops(versions, "imports, functions and classes with a known text, and plain constants")
+    module.add_ops(
+        versions, "imports, functions and classes with a known text, and plain constants"
+    )
     return str(module)
 
 
@@ -124,7 +136,11 @@ def free_names(text: str) -> list[str]:
         Each once, those of outer scopes first.
     """
     top = symtable.symtable(text, "<op>", "exec")
-    bound = {s.get_name() for s in top.get_symbols() if s.is_assigned() or s.is_imported() or s.is_namespace()}
+    bound = {
+        s.get_name()
+        for s in top.get_symbols()
+        if s.is_assigned() or s.is_imported() or s.is_namespace()
+    }
     names: dict[str, None] = {}
     tables = [top]
     for table in tables:
@@ -145,7 +161,11 @@ class _Scope:
         """Module and name of each ``from … import`` that binds the name."""
         for statement in _statements(self.text):
             if isinstance(statement, ast.ImportFrom) and statement.module and not statement.level:
-                yield from ((statement.module, a.name) for a in statement.names if (a.asname or a.name) == name)
+                yield from (
+                    (statement.module, a.name)
+                    for a in statement.names
+                    if (a.asname or a.name) == name
+                )
 
 
 def _statements(text: str) -> list[ast.stmt]:
@@ -187,7 +207,11 @@ class _ModuleText:
     def defined(self) -> dict[str, Any]:
         """List the classes and functions of the text."""
         known = {name: self._values[name] for name in self._definitions if name in self._values}
-        return {name: value for name, value in known.items() if isinstance(value, (type, types.FunctionType))}
+        return {
+            name: value
+            for name, value in known.items()
+            if isinstance(value, (type, types.FunctionType))
+        }
 
     def add_ops(self, versions: Sequence[Version], expected: str) -> None:
         """Add ops; raise where they use anything but what is expected."""
@@ -211,14 +235,18 @@ class _ModuleText:
         if not self._bind(cls.__name__, cls, version.op):
             return
         if version.source is None:
-            self.refused[cls.__name__] = "its source is not known: define it in a %%pyop cell, or in a file with @pyopnb.pyop"
+            self.refused[cls.__name__] = (
+                "its source is not known: define it in a %%pyop cell, or in a file with @pyopnb.pyop"
+            )
         else:
             self._add_class(cls.__name__, cls, version.source)
 
     def _add_module(self, version: Version, text: str) -> None:
         """Add the text that a class writes itself: its imports, which come first, to those of all."""
         lines = text.rstrip("\n").split("\n")
-        size = next(n for n, line in enumerate(lines) if line and not line.startswith(("import ", "from ")))
+        size = next(
+            n for n, line in enumerate(lines) if line and not line.startswith(("import ", "from "))
+        )
         self._imports.update(dict.fromkeys(filter(None, lines[:size])))
         classes = [node.name for node in _statements(text) if isinstance(node, ast.ClassDef)]
         if all([self._bind(name, version.cls, version.op) for name in classes]):
@@ -230,13 +258,17 @@ class _ModuleText:
         if known is _MISSING:
             self._values[name] = value
         elif known is not value and not same_value(known, value):
-            self.refused[name] = f"means two things, one of them in {sanitize(user.splitlines()[0], 60)}"
+            self.refused[name] = (
+                f"means two things, one of them in {sanitize(user.splitlines()[0], 60)}"
+            )
         return known is _MISSING
 
     def _add_name(self, name: str, user: str, scope: _Scope) -> None:
         """Add what a name stands for that the text of ``user`` uses."""
         value = scope.namespace.get(name, _MISSING)
-        if name in _MODULE_NAMES or (value is _MISSING and (hasattr(builtins, name) or name == "pyopnb")):
+        if name in _MODULE_NAMES or (
+            value is _MISSING and (hasattr(builtins, name) or name == "pyopnb")
+        ):
             return
         if value is _MISSING:
             self.refused[name] = "is not defined"
@@ -248,7 +280,9 @@ class _ModuleText:
         if (line := _import_line(name, value, scope)) is not None:
             self._imports[line] = None
         elif isinstance(value, types.ModuleType):
-            self.refused[name] = f"the module {sanitize(value.__name__)}, which a fresh process cannot import"
+            self.refused[name] = (
+                f"the module {sanitize(value.__name__)}, which a fresh process cannot import"
+            )
         elif isinstance(value, type):
             versions = (v for op in registry for v in op.versions if v.cls is value)
             source = next((v.source for v in versions if v.source), None) or class_source(value)
@@ -268,15 +302,32 @@ class _ModuleText:
 
     def _add_class(self, name: str, cls: type, source: str) -> None:
         source = textwrap.dedent(source)
-        classes = [node for node in _statements(source) if isinstance(node, ast.ClassDef) and node.name == name]
+        classes = [
+            node
+            for node in _statements(source)
+            if isinstance(node, ast.ClassDef) and node.name == name
+        ]
         if "<locals>" in cls.__qualname__ or not classes:
-            self.refused[name] = _IN_FUNCTION if "<locals>" in cls.__qualname__ else "a class whose text is not known"
+            self.refused[name] = (
+                _IN_FUNCTION
+                if "<locals>" in cls.__qualname__
+                else "a class whose text is not known"
+            )
             return
         node = classes[-1]
         scope = _Scope(_namespace(cls), _surrounding_text(cls, source))
-        lines = [f"@pyopnb.pyop({', '.join(_pyop_arguments(version))})" for version in self._ops.get(cls, [])]
+        lines = [
+            f"@pyopnb.pyop({', '.join(_pyop_arguments(version))})"
+            for version in self._ops.get(cls, [])
+        ]
         for decorator in node.decorator_list:
-            if _evaluate(decorator.func if isinstance(decorator, ast.Call) else decorator, scope.namespace) is not pyop:
+            if (
+                _evaluate(
+                    decorator.func if isinstance(decorator, ast.Call) else decorator,
+                    scope.namespace,
+                )
+                is not pyop
+            ):
                 lines.append(f"@{ast.get_source_segment(source, decorator)}")
         lines += source.split("\n")[node.lineno - 1 : node.end_lineno]
         self._add_text(name, "\n".join(lines), scope, _functions(cls))
@@ -291,16 +342,26 @@ class _ModuleText:
         except (OSError, TypeError):
             text = ""
         match _statements(text):
-            case [(ast.FunctionDef(name=made) | ast.AsyncFunctionDef(name=made) | ast.Assign(targets=[ast.Name(id=made)]))]:
+            case [
+                (
+                    ast.FunctionDef(name=made)
+                    | ast.AsyncFunctionDef(name=made)
+                    | ast.Assign(targets=[ast.Name(id=made)])
+                )
+            ]:
                 known = made == name
             case _:
                 known = False
         if known:
-            self._add_text(name, text, _Scope(function.__globals__, _file_text(function)), [function])
+            self._add_text(
+                name, text, _Scope(function.__globals__, _file_text(function)), [function]
+            )
         else:
             self.refused[name] = "a function whose text is not known"
 
-    def _add_text(self, name: str, text: str, scope: _Scope, functions: Iterable[types.FunctionType]) -> None:
+    def _add_text(
+        self, name: str, text: str, scope: _Scope, functions: Iterable[types.FunctionType]
+    ) -> None:
         for used in free_names(text):
             self._add_name(used, text, scope)
         self._definitions[name] = text
@@ -313,9 +374,14 @@ class _ModuleText:
             value: Any = module
             for part in parts[1:] if parts[:1] == [name] else ():
                 inner = getattr(value, part, None)
-                if not isinstance(inner, types.ModuleType) or inner.__name__ != f"{value.__name__}.{part}":
+                if (
+                    not isinstance(inner, types.ModuleType)
+                    or inner.__name__ != f"{value.__name__}.{part}"
+                ):
                     break
-                imports_itself = "__getattr__" in vars(value) and part in getattr(value, "__all__", ())  # as numpy and scipy
+                imports_itself = "__getattr__" in vars(value) and part in getattr(
+                    value, "__all__", ()
+                )  # as numpy and scipy
                 if is_importable(inner.__name__) and not imports_itself:
                     root = inner.__name__.partition(".")[0]
                     self._bind(root, sys.modules[root], f"import {inner.__name__}")
@@ -342,10 +408,14 @@ def _quote(text: str) -> str:
 def _functions(value: type | types.FunctionType) -> Iterator[types.FunctionType]:
     """List a function, or the functions that a class itself defines."""
     for item in vars(value).values() if isinstance(value, type) else [value]:
-        item = getattr(item, "__func__", getattr(item, "fget", item))  # class and static methods, properties
+        item = getattr(
+            item, "__func__", getattr(item, "fget", item)
+        )  # class and static methods, properties
         item = inspect.unwrap(item) if callable(item) else item
         if isinstance(item, types.FunctionType):
-            own = not isinstance(value, type) or item.__qualname__.startswith(f"{value.__qualname__}.")
+            own = not isinstance(value, type) or item.__qualname__.startswith(
+                f"{value.__qualname__}."
+            )
             if own:
                 yield item
 
@@ -355,11 +425,15 @@ def _file_text(function: types.FunctionType) -> str:
 
 
 def _has_postponed_annotations(function: types.FunctionType) -> bool:
-    return bool(function.__annotations__) and bool(function.__code__.co_flags & __future__.annotations.compiler_flag)
+    return bool(function.__annotations__) and bool(
+        function.__code__.co_flags & __future__.annotations.compiler_flag
+    )
 
 
 def _namespace(cls: type) -> Mapping[str, Any]:
-    for base in cls.__mro__[:-1]:  # a class without a method of its own stands beside the first that has one
+    for base in cls.__mro__[
+        :-1
+    ]:  # a class without a method of its own stands beside the first that has one
         for function in _functions(base):
             if base is cls or not is_importable(base.__module__):
                 return function.__globals__
@@ -368,7 +442,9 @@ def _namespace(cls: type) -> Mapping[str, Any]:
 
 def _surrounding_text(cls: type, source: str) -> str:
     """Return the file or cell that a source is from, or the source itself if the file has changed since."""
-    return next((text for text in map(_file_text, _functions(cls)) if source.strip() in text), source)
+    return next(
+        (text for text in map(_file_text, _functions(cls)) if source.strip() in text), source
+    )
 
 
 def _dotted_name(node: ast.AST) -> list[str]:
@@ -395,7 +471,9 @@ def _evaluate(node: ast.AST, namespace: Mapping[str, Any]) -> Any:
 def is_importable(module: str) -> bool:
     """Tell whether a fresh process can import a module: not the notebook itself, nor one made for a cell."""
     found = sys.modules.get(module)
-    return found is not None and module != "__main__" and getattr(found, "__spec__", None) is not None
+    return (
+        found is not None and module != "__main__" and getattr(found, "__spec__", None) is not None
+    )
 
 
 def _import_line(name: str, value: Any, scope: _Scope) -> str | None:
@@ -421,7 +499,10 @@ def _constant(value: Any) -> str | None:
         text = f'float("{value}")'
     else:
         text = (
-            repr(value) if type(value) in (int, float, complex, str, bytes, bool, type(None), list, tuple, dict, set) else None
+            repr(value)
+            if type(value)
+            in (int, float, complex, str, bytes, bool, type(None), list, tuple, dict, set)
+            else None
         )
         try:
             text = text if text is not None and same_value(ast.literal_eval(text), value) else None
@@ -432,17 +513,37 @@ def _constant(value: Any) -> str | None:
 
 def _literal(value: Any) -> str | None:
     """Return the repr of a value if it reads back as the same value."""
-    if type(value) not in (int, float, complex, str, bytes, bool, type(None), list, tuple, dict, set):
+    if type(value) not in (
+        int,
+        float,
+        complex,
+        str,
+        bytes,
+        bool,
+        type(None),
+        list,
+        tuple,
+        dict,
+        set,
+    ):
         return None
     try:
         text = repr(value)
-        return text if len(text) <= _LONGEST_CONSTANT and same_value(ast.literal_eval(text), value) else None
+        return (
+            text
+            if len(text) <= _LONGEST_CONSTANT and same_value(ast.literal_eval(text), value)
+            else None
+        )
     except (ValueError, SyntaxError, RecursionError):
         return None
 
 
 def _array_constant(value: np.ndarray | np.generic) -> str | None:
-    if value.dtype.kind not in "biuf" or value.dtype.isbuiltin == 2 or value.size > _LONGEST_CONSTANT:
+    if (
+        value.dtype.kind not in "biuf"
+        or value.dtype.isbuiltin == 2
+        or value.size > _LONGEST_CONSTANT
+    ):
         return None
     if not np.isfinite(value).all():
         return None

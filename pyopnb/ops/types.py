@@ -62,7 +62,11 @@ class TensorType:
             object.__setattr__(self, "shape", _shape(self.shape, f"{self.dtype or 'any'}[...]"))
 
     def __str__(self) -> str:
-        dims = "..." if self.shape is None else ",".join("?" if d is None else sanitize(d) for d in self.shape)
+        dims = (
+            "..."
+            if self.shape is None
+            else ",".join("?" if d is None else sanitize(d) for d in self.shape)
+        )
         return f"{self.dtype or 'any'}[{dims}]"
 
     def like(self, *, dtype: object = None, shape: Sequence[Dim] | None = None) -> TensorType:
@@ -83,7 +87,10 @@ class TensorType:
         InputError
             There is no such dtype, or a dimension is negative or over 2**63 - 1.
         """
-        return TensorType(self.dtype if dtype is None else find_dtype(dtype), self.shape if shape is None else tuple(shape))
+        return TensorType(
+            self.dtype if dtype is None else find_dtype(dtype),
+            self.shape if shape is None else tuple(shape),
+        )
 
     def accepts(self, other: TensorType, sizes: dict[str, int] | None = None) -> bool:
         """Tell whether a tensor of another type may be used where this type is declared.
@@ -183,7 +190,12 @@ def tensor_type(value: object) -> TensorType:
     if match is None:
         meant = re.sub(r"\s*\((.*)\)", r"[\1]", value) if isinstance(value, str) else ""
         next_ = meant if _NOTATION.fullmatch(meant) else None
-        raise InputError("type", expected="float32[N,3], int64[...] or string[]", got=sanitize(repr(value)), next=next_)
+        raise InputError(
+            "type",
+            expected="float32[N,3], int64[...] or string[]",
+            got=sanitize(repr(value)),
+            next=next_,
+        )
     where = sanitize(value)
     dims = match["dims"]
     element = None if match["dtype"] == "any" else find_dtype(match["dtype"])
@@ -196,13 +208,20 @@ def tensor_type(value: object) -> TensorType:
 def _dim(text: str, where: str) -> Dim:
     if text == "?":
         return None
-    if text.isascii() and text.isdigit() and len(text) <= len(str(_LARGEST)) and int(text) <= _LARGEST:
+    if (
+        text.isascii()
+        and text.isdigit()
+        and len(text) <= len(str(_LARGEST))
+        and int(text) <= _LARGEST
+    ):
         return int(text)
     if _SYMBOL.fullmatch(text):
         return text
     next_ = "?" if text.startswith("-") else None
     got = sanitize(text) or "nothing"
-    raise InputError(f"type {where}", expected="a size from 0 to 2**63 - 1, a symbol or ?", got=got, next=next_)
+    raise InputError(
+        f"type {where}", expected="a size from 0 to 2**63 - 1, a symbol or ?", got=got, next=next_
+    )
 
 
 def _is_plain(dims: object) -> bool:
@@ -218,16 +237,27 @@ def _is_plain(dims: object) -> bool:
 
 def _shape(dims: object, where: str) -> tuple[Dim, ...]:
     if not isinstance(dims, (tuple, list)):
-        expected, got = "a tuple of dimensions, or None where the rank is unknown", sanitize(repr(dims))
+        expected, got = (
+            "a tuple of dimensions, or None where the rank is unknown",
+            sanitize(repr(dims)),
+        )
         raise InputError(f"type {where}, shape", expected=expected, got=got, next="('N', 3)")
     checked: list[Dim] = []
     for dim in dims:
         if dim is None or isinstance(dim, str):
             checked.append(dim)
-        elif isinstance(dim, (int, np.integer)) and not isinstance(dim, bool) and 0 <= dim <= _LARGEST:
+        elif (
+            isinstance(dim, (int, np.integer))
+            and not isinstance(dim, bool)
+            and 0 <= dim <= _LARGEST
+        ):
             checked.append(int(dim))
         else:
-            raise InputError(f"type {where}", expected="a size from 0 to 2**63 - 1, a symbol or None", got=sanitize(repr(dim)))
+            raise InputError(
+                f"type {where}",
+                expected="a size from 0 to 2**63 - 1, a symbol or None",
+                got=sanitize(repr(dim)),
+            )
     return tuple(checked)
 
 

@@ -9,7 +9,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyopnb.ortx.definitions import Opdef, PyCustomOpDef, default_opset_domain, enable_py_op, onnx_op
+from pyopnb.ortx.definitions import (
+    Opdef,
+    PyCustomOpDef,
+    default_opset_domain,
+    enable_py_op,
+    onnx_op,
+)
 from pyopnb.ortx.functions import OrtPyFunction, ort_inference
 from pyopnb.ortx.models import expand_onnx_inputs, hook_model_op, make_onnx_model
 from pyopnb.ortx.optimized import ONNXRuntimeError, ONNXRuntimeException, optimize_model
@@ -37,7 +43,14 @@ __all__ = [
 PyOp = PyCustomOpDef
 PyOrtFunction = OrtPyFunction
 
-_IN_C = ("gen_processing_models", "hash_64", "SingleOpGraph", "CustomOpConverter", "GPT2Tokenizer", "SentencepieceTokenizer")
+_IN_C = (
+    "gen_processing_models",
+    "hash_64",
+    "SingleOpGraph",
+    "CustomOpConverter",
+    "GPT2Tokenizer",
+    "SentencepieceTokenizer",
+)
 
 
 def __getattr__(name: str) -> Any:

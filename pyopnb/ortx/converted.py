@@ -38,11 +38,19 @@ def converted(returned: Any, outputs: Sequence[int], where: str) -> Any:
     """
     values = returned if isinstance(returned, tuple) else (returned,)
     if len(values) != len(outputs):
-        expected = "one array" if len(outputs) == 1 else f"a tuple of {plural(len(outputs), 'array')}"
-        got = f"a tuple of {len(returned)}" if isinstance(returned, tuple) else f"one {type(returned).__name__}"
+        expected = (
+            "one array" if len(outputs) == 1 else f"a tuple of {plural(len(outputs), 'array')}"
+        )
+        got = (
+            f"a tuple of {len(returned)}"
+            if isinstance(returned, tuple)
+            else f"one {type(returned).__name__}"
+        )
         next_ = "return a, b: as many as outputs= declares"
         raise ResultError(f"{where}, outputs", expected=expected, got=got, next=next_)
-    return tuple(_converted(value, outputs[n], f"{where}, output {n}") for n, value in enumerate(values))
+    return tuple(
+        _converted(value, outputs[n], f"{where}, output {n}") for n, value in enumerate(values)
+    )
 
 
 def _converted(value: Any, number: int, where: str) -> Any:
@@ -60,7 +68,9 @@ def _converted(value: Any, number: int, where: str) -> Any:
             if _keeps(array, cast, want):
                 return cast
     got = (
-        _named(array) if isinstance(value, (np.ndarray, np.generic)) else f"{type(value).__name__} {sanitize(repr(value), 60)}"
+        _named(array)
+        if isinstance(value, (np.ndarray, np.generic))
+        else f"{type(value).__name__} {sanitize(repr(value), 60)}"
     )
     reason = ", whose values it does not have" if array.dtype.kind in "biuf" else ""
     next_ = f"declare another dtype in outputs=, or return numbers that {want.name} has"
@@ -81,7 +91,9 @@ def _keeps(value: np.ndarray, cast: np.ndarray, want: DType) -> bool:
     if value.dtype.kind == "f":
         if want.numpy.kind == "b":
             return bool(((value == 0) | (value == 1)).all())
-        limits = np.iinfo(want.numpy)  # of which float64 has the smallest exactly, and the largest plus one
+        limits = np.iinfo(
+            want.numpy
+        )  # of which float64 has the smallest exactly, and the largest plus one
         inside = (value >= float(limits.min)) & (value < float(limits.max) + 1)
         return bool((inside & (value == np.trunc(value))).all())
     return bool((cast.astype(value.dtype) == value).all() and ((cast < 0) == (value < 0)).all())

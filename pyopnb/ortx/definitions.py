@@ -13,7 +13,14 @@ from pyopnb.ops.messages import sanitize
 from pyopnb.ops.registry import registry
 from pyopnb.ortx.overloads import Overload, class_of, merged
 
-__all__ = ["Opdef", "PyCustomOpDef", "default_opset_domain", "enable_py_op", "find_overloads", "onnx_op"]
+__all__ = [
+    "Opdef",
+    "PyCustomOpDef",
+    "default_opset_domain",
+    "enable_py_op",
+    "find_overloads",
+    "onnx_op",
+]
 
 _DOMAIN = "ai.onnx.contrib"
 _KEYWORDS = ("op_type", "inputs", "outputs", "attrs")
@@ -218,9 +225,15 @@ def _full_name(op_type: str) -> str:
 
 
 def _warn_of_ignored(args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    ignored = [sanitize(repr(arg), 40) for arg in args] + [f"{key}=" for key in kwargs if key not in _KEYWORDS]
+    ignored = [sanitize(repr(arg), 40) for arg in args] + [
+        f"{key}=" for key in kwargs if key not in _KEYWORDS
+    ]
     if ignored:
-        next_ = 'op_type="my.domain::Name"' if "domain" in kwargs else 'op_type="Name", inputs=[…], outputs=[…], attrs={…}'
+        next_ = (
+            'op_type="my.domain::Name"'
+            if "domain" in kwargs
+            else 'op_type="Name", inputs=[…], outputs=[…], attrs={…}'
+        )
         text = f"onnx_op ignores {', '.join(ignored)}, as onnxruntime-extensions does. Try: {next_}"
         warnings.warn(text, stacklevel=4)
 
@@ -236,22 +249,40 @@ def _dtypes(given: Sequence[int] | None, where: str) -> tuple[int, ...]:
             carried = False
         if not carried:
             expected = "dtypes that a custom op of ONNX Runtime can have, as PyCustomOpDef.dt_float"
-            got = dtype(number).name if number in vars(PyCustomOpDef).values() else sanitize(repr(number))
-            raise DefinitionError(where, expected=expected, got=got, next="[PyCustomOpDef.dt_float]")
+            got = (
+                dtype(number).name
+                if number in vars(PyCustomOpDef).values()
+                else sanitize(repr(number))
+            )
+            raise DefinitionError(
+                where, expected=expected, got=got, next="[PyCustomOpDef.dt_float]"
+            )
     return numbers
 
 
 def _attrs(given: Any, where: str) -> dict[str, type]:
-    attrs = dict(given) if isinstance(given, Mapping) else dict.fromkeys(given or (), PyCustomOpDef.dt_string)
+    attrs = (
+        dict(given)
+        if isinstance(given, Mapping)
+        else dict.fromkeys(given or (), PyCustomOpDef.dt_string)
+    )
     for name, number in attrs.items():
         if number not in _KINDS:
             expected = "dt_int64, dt_float, dt_string or dt_bool"
-            names = (key for key, value in vars(PyCustomOpDef).items() if value == number and key.startswith("dt_"))
+            names = (
+                key
+                for key, value in vars(PyCustomOpDef).items()
+                if value == number and key.startswith("dt_")
+            )
             got = next(names, sanitize(repr(number)))
             next_ = f'attrs={{"{sanitize(name)}": PyCustomOpDef.dt_int64}}'
-            raise DefinitionError(f"{where}, attr {sanitize(name)}", expected=expected, got=got, next=next_)
+            raise DefinitionError(
+                f"{where}, attr {sanitize(name)}", expected=expected, got=got, next=next_
+            )
         if not name.isidentifier():
-            raise DefinitionError(f"{where}, attrs", expected="names of keyword arguments", got=sanitize(repr(name)))
+            raise DefinitionError(
+                f"{where}, attrs", expected="names of keyword arguments", got=sanitize(repr(name))
+            )
     return {name: _KINDS[number] for name, number in attrs.items()}
 
 

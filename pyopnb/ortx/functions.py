@@ -54,11 +54,17 @@ class OrtPyFunction:
     array([4., 6.], dtype=float32)
     """
 
-    def __init__(self, path_or_model: str | os.PathLike[str] | ModelProto | None = None, cpu_only: bool | None = None) -> None:
+    def __init__(
+        self,
+        path_or_model: str | os.PathLike[str] | ModelProto | None = None,
+        cpu_only: bool | None = None,
+    ) -> None:
         self.ort_session: Session | None = None
         self.default_inputs: dict[str, Any] = {}
         self.extra_session_options: dict[str, Any] = {}
-        self.execution_providers = ["CUDAExecutionProvider"] if not cpu_only and has_gpu() else ["CPUExecutionProvider"]
+        self.execution_providers = (
+            ["CUDAExecutionProvider"] if not cpu_only and has_gpu() else ["CPUExecutionProvider"]
+        )
         self._source: str | os.PathLike[str] | ModelProto | None = path_or_model
         self._model: ModelProto | None = None
         self.inputs: list[ValueInfoProto] = []
@@ -67,7 +73,9 @@ class OrtPyFunction:
             self._bind(path_or_model)
 
     @classmethod
-    def from_model(cls, path_or_model: str | os.PathLike[str] | ModelProto, *args: Any, **kwargs: Any) -> OrtPyFunction:
+    def from_model(
+        cls, path_or_model: str | os.PathLike[str] | ModelProto, *args: Any, **kwargs: Any
+    ) -> OrtPyFunction:
         """Make the function of a model.
 
         Parameters
@@ -102,7 +110,9 @@ class OrtPyFunction:
         UnknownOp
             No op of that name is in the registry.
         """
-        return cls(cpu_only=kwargs.pop("cpu_only", None)).create_from_customop(op_type, *args, **kwargs)
+        return cls(cpu_only=kwargs.pop("cpu_only", None)).create_from_customop(
+            op_type, *args, **kwargs
+        )
 
     def create_from_customop(self, op_type: str, *args: Any, **kwargs: Any) -> OrtPyFunction:
         """Make this the function of a model that is one node; see `from_customop`.
@@ -131,13 +141,17 @@ class OrtPyFunction:
         """
         for name, value in kwargs.items():
             is_array = isinstance(value, (np.ndarray, np.generic))
-            self.default_inputs[name] = value if is_array else np.asarray(list(value), dtype=np.uint8)
+            self.default_inputs[name] = (
+                value if is_array else np.asarray(list(value), dtype=np.uint8)
+            )
 
     @property
     def onnx_model(self) -> ModelProto:
         """Return the model."""
         if self._model is None:
-            raise ModelError("OrtPyFunction", expected="a model", got="none", next="OrtPyFunction.from_model(…)")
+            raise ModelError(
+                "OrtPyFunction", expected="a model", got="none", next="OrtPyFunction.from_model(…)"
+            )
         return self._model
 
     @property
@@ -170,25 +184,42 @@ class OrtPyFunction:
     def _bind(self, source: str | os.PathLike[str] | ModelProto) -> None:
         self._source = source
         self._model = source if isinstance(source, ModelProto) else to_model(read_model(source))
-        self.inputs, self.outputs, self.ort_session = list(self._model.graph.input), list(self._model.graph.output), None
+        self.inputs, self.outputs, self.ort_session = (
+            list(self._model.graph.input),
+            list(self._model.graph.output),
+            None,
+        )
 
     def _feeds(self, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
-        open_ = [value for value in self.inputs if value.name not in self.default_inputs and value.name not in kwargs]
+        open_ = [
+            value
+            for value in self.inputs
+            if value.name not in self.default_inputs and value.name not in kwargs
+        ]
         if len(args) > len(open_):
             names = ", ".join(sanitize(value.name) for value in open_)
-            expected = f"at most {plural(len(open_), 'positional argument')} ({names or 'all are given'})"
+            expected = (
+                f"at most {plural(len(open_), 'positional argument')} ({names or 'all are given'})"
+            )
             raise InputError("OrtPyFunction", expected=expected, got=str(len(args)))
         known = [value.name for value in self.inputs]
         for name in kwargs:
             if name not in known:
                 next_ = suggest(name, map(sanitize, known))
-                raise InputError("OrtPyFunction", expected="names of inputs", got=sanitize(name), next=next_)
-        named = {value.name: _widened(argument, value) for value, argument in zip(open_, args, strict=False)}
+                raise InputError(
+                    "OrtPyFunction", expected="names of inputs", got=sanitize(name), next=next_
+                )
+        named = {
+            value.name: _widened(argument, value)
+            for value, argument in zip(open_, args, strict=False)
+        }
         defaults = {name: value for name, value in self.default_inputs.items() if name in known}
         return {**defaults, **named, **kwargs}
 
 
-def ort_inference(model: str | os.PathLike[str] | ModelProto, *args: Any, cpu_only: bool = True, **kwargs: Any) -> Any:
+def ort_inference(
+    model: str | os.PathLike[str] | ModelProto, *args: Any, cpu_only: bool = True, **kwargs: Any
+) -> Any:
     """Run a model once.
 
     Parameters
@@ -210,8 +241,16 @@ def ort_inference(model: str | os.PathLike[str] | ModelProto, *args: Any, cpu_on
 def _widened(argument: Any, value: ValueInfoProto) -> Any:
     """Ints of any width for an input of int64, since NumPy's own were narrower on Windows."""
     is_array = isinstance(argument, (np.ndarray, np.generic))
-    if is_array and argument.dtype.kind in "biu" and value.type.tensor_type.elem_type == TensorProto.INT64:
-        return np.asarray(argument).astype(np.int64) if np.can_cast(argument.dtype, np.int64) else argument
+    if (
+        is_array
+        and argument.dtype.kind in "biu"
+        and value.type.tensor_type.elem_type == TensorProto.INT64
+    ):
+        return (
+            np.asarray(argument).astype(np.int64)
+            if np.can_cast(argument.dtype, np.int64)
+            else argument
+        )
     return argument
 
 
@@ -220,14 +259,28 @@ def _single_node(op_type: str, attrs: dict[str, Any]) -> Any:
     domain, _, plain = name.partition("::")
     op = registry.find(domain, plain)
     if op is None:
-        known = suggest(name, [other.name for other in registry]) if len(registry) else "define it: @onnx_op"
+        known = (
+            suggest(name, [other.name for other in registry])
+            if len(registry)
+            else "define it: @onnx_op"
+        )
         next_ = f"{known}; an operator in C++ is run by onnxruntime_extensions.OrtPyFunction"
-        raise UnknownOp("from_customop", expected="an op of the registry", got=sanitize(repr(op_type)), next=next_)
+        raise UnknownOp(
+            "from_customop",
+            expected="an op of the registry",
+            got=sanitize(repr(op_type)),
+            next=next_,
+        )
     schema = find_op(op).current.schema
     overloads = find_overloads(name)
-    kinds = [_open(port.type, overloads[-1].inputs[n] if overloads else 0) for n, port in enumerate(schema.inputs)]
+    kinds = [
+        _open(port.type, overloads[-1].inputs[n] if overloads else 0)
+        for n, port in enumerate(schema.inputs)
+    ]
     inputs = [_value(port.name, kind) for port, kind in zip(schema.inputs, kinds, strict=True)]
-    types = schema.outputs or [_open(ANY, n) for n in (overloads[-1].outputs if overloads else (0,))]
+    types = schema.outputs or [
+        _open(ANY, n) for n in (overloads[-1].outputs if overloads else (0,))
+    ]
     outputs = [_value(f"output{n}", _open(kind, 0, kinds)) for n, kind in enumerate(types)]
     names = [value.name for value in inputs], [value.name for value in outputs]
     node = helper.make_node(plain, *names, plain, domain=domain)

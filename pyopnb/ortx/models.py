@@ -18,7 +18,9 @@ from pyopnb.ortx.definitions import Opdef, default_opset_domain
 __all__ = ["expand_onnx_inputs", "hook_model_op", "make_onnx_model"]
 
 
-def hook_model_op(model: ModelProto, node_name: str, hook_func: Callable[..., Any], input_types: Sequence[int]) -> ModelProto:
+def hook_model_op(
+    model: ModelProto, node_name: str, hook_func: Callable[..., Any], input_types: Sequence[int]
+) -> ModelProto:
     """Call a function with the inputs of a node, and give the node what it returns.
 
     Parameters
@@ -55,7 +57,12 @@ def hook_model_op(model: ModelProto, node_name: str, hook_func: Callable[..., An
     if place is None:
         names = [sanitize(node.name) for node in nodes if node.name]
         next_ = suggest(str(node_name), names) if names else "give the node a name"
-        raise ModelError("hook_model_op", expected="the name of a node", got=sanitize(repr(node_name)), next=next_)
+        raise ModelError(
+            "hook_model_op",
+            expected="the name of a node",
+            got=sanitize(repr(node_name)),
+            next=next_,
+        )
     node = nodes[place]
     given = list(dict.fromkeys(name for name in node.input if name))
     if len(given) != len(input_types):
@@ -64,7 +71,9 @@ def hook_model_op(model: ModelProto, node_name: str, hook_func: Callable[..., An
     op_type = _hook_type(hook_func, node_name)
     Opdef.create(hook_func, op_type=op_type, inputs=list(input_types), outputs=list(input_types))
     hooked = {name: f"{name}_hkd" for name in given}
-    hook = helper.make_node(op_type, given, list(hooked.values()), f"{node_name}_hkd", domain=default_opset_domain())
+    hook = helper.make_node(
+        op_type, given, list(hooked.values()), f"{node_name}_hkd", domain=default_opset_domain()
+    )
     changed = NodeProto()
     changed.CopyFrom(node)
     changed.input[:] = [hooked.get(name, name) for name in node.input]
@@ -81,7 +90,10 @@ def _hook_type(hook_func: Callable[..., Any], node_name: str) -> str:
 
 
 def expand_onnx_inputs(
-    model: ModelProto, target_input: str, extra_nodes: Sequence[NodeProto], new_inputs: Sequence[ValueInfoProto]
+    model: ModelProto,
+    target_input: str,
+    extra_nodes: Sequence[NodeProto],
+    new_inputs: Sequence[ValueInfoProto],
 ) -> ModelProto:
     """Put nodes before a model that compute one of its inputs from new ones.
 
@@ -106,7 +118,12 @@ def expand_onnx_inputs(
     names = [value.name for value in model.graph.input]
     if target_input not in names:
         next_ = suggest(str(target_input), map(sanitize, names))
-        raise ModelError("expand_onnx_inputs", expected="an input of the model", got=sanitize(repr(target_input)), next=next_)
+        raise ModelError(
+            "expand_onnx_inputs",
+            expected="an input of the model",
+            got=sanitize(repr(target_input)),
+            next=next_,
+        )
     expanded = copy.deepcopy(model)
     inputs = [value for value in model.graph.input if value.name != target_input]
     nodes = list(model.graph.node)
@@ -117,7 +134,10 @@ def expand_onnx_inputs(
 
 
 def make_onnx_model(
-    graph: GraphProto, opset_version: int = 0, extra_domain: str = "ai.onnx.contrib", extra_opset_version: int = 1
+    graph: GraphProto,
+    opset_version: int = 0,
+    extra_domain: str = "ai.onnx.contrib",
+    extra_opset_version: int = 1,
 ) -> ModelProto:
     """Build a model around a graph, in versions that the installed onnxruntime takes.
 
@@ -134,7 +154,10 @@ def make_onnx_model(
     ModelProto
     """
     opset = opset_version or min(18, newest_opset())
-    opsets = [helper.make_opsetid("ai.onnx", opset), helper.make_opsetid(extra_domain, extra_opset_version)]
+    opsets = [
+        helper.make_opsetid("ai.onnx", opset),
+        helper.make_opsetid(extra_domain, extra_opset_version),
+    ]
     ir_version = helper.find_min_ir_version_for(opsets[:1])
     return helper.make_model(graph, opset_imports=opsets, ir_version=ir_version)
 

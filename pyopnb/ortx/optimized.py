@@ -12,7 +12,13 @@ from onnxruntime.capi import onnxruntime_pybind11_state as _state
 
 from pyopnb.runtime.callbacks import get_library_path
 
-__all__ = ["ONNXRuntimeError", "ONNXRuntimeException", "extension_options", "has_gpu", "optimize_model"]
+__all__ = [
+    "ONNXRuntimeError",
+    "ONNXRuntimeException",
+    "extension_options",
+    "has_gpu",
+    "optimize_model",
+]
 
 ONNXRuntimeError = _state.Fail
 ONNXRuntimeException = _state.RuntimeException
@@ -23,7 +29,9 @@ def has_gpu() -> bool:
     return bool(onnxruntime.get_device() == "GPU")
 
 
-def extension_options(attributes: Mapping[str, Any], *, register: bool = True) -> onnxruntime.SessionOptions:
+def extension_options(
+    attributes: Mapping[str, Any], *, register: bool = True
+) -> onnxruntime.SessionOptions:
     """Options of a session with these attributes.
 
     Parameters
@@ -44,7 +52,9 @@ def extension_options(attributes: Mapping[str, Any], *, register: bool = True) -
     return options
 
 
-def optimize_model(model_or_file: str | os.PathLike[str] | ModelProto, output_file: str | os.PathLike[str]) -> None:
+def optimize_model(
+    model_or_file: str | os.PathLike[str] | ModelProto, output_file: str | os.PathLike[str]
+) -> None:
     """Write the model as ONNX Runtime's basic optimizations make it.
 
     Parameters
@@ -54,5 +64,9 @@ def optimize_model(model_or_file: str | os.PathLike[str] | ModelProto, output_fi
     """
     options = extension_options({"optimized_model_filepath": os.fspath(output_file)})
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
-    source = model_or_file.SerializeToString() if isinstance(model_or_file, ModelProto) else os.fspath(model_or_file)
+    source = (
+        model_or_file.SerializeToString()
+        if isinstance(model_or_file, ModelProto)
+        else os.fspath(model_or_file)
+    )
     onnxruntime.InferenceSession(source, options)

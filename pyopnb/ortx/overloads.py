@@ -44,7 +44,8 @@ class Overload:
     def takes(self, numbers: Sequence[int]) -> bool:
         """Tell whether it was declared for inputs of these dtypes; 0 for one that is not known."""
         return len(numbers) == len(self.inputs) and all(
-            not want or not got or want == got for want, got in zip(self.inputs, numbers, strict=True)
+            not want or not got or want == got
+            for want, got in zip(self.inputs, numbers, strict=True)
         )
 
     def names(self) -> list[str]:
@@ -54,9 +55,14 @@ class Overload:
         except (TypeError, ValueError):
             parameters = ()  # type: ignore[assignment]  # a builtin that does not say
         positional = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
-        known = [one.name for one in parameters if one.kind in positional and one.name not in self.attrs]
+        known = [
+            one.name for one in parameters if one.kind in positional and one.name not in self.attrs
+        ]
         taken = {*self.attrs, "self"}
-        return [known[n] if n < len(known) and known[n] not in taken else f"input{n}" for n in range(len(self.inputs))]
+        return [
+            known[n] if n < len(known) and known[n] not in taken else f"input{n}"
+            for n in range(len(self.inputs))
+        ]
 
 
 def merged(overloads: Sequence[Overload], new: Overload) -> tuple[Overload, ...]:
@@ -94,7 +100,9 @@ def _constructor(overloads: Sequence[Overload], name: str) -> Any:
         for attr, kind in one.attrs.items():
             if kinds.setdefault(attr, kind) is not kind:
                 expected, got = f"{kinds[attr].__name__}, as for other inputs", kind.__name__
-                raise DefinitionError(f"op {sanitize(name)}, attr {sanitize(attr)}", expected=expected, got=got)
+                raise DefinitionError(
+                    f"op {sanitize(name)}, attr {sanitize(attr)}", expected=expected, got=got
+                )
     self = Parameter("self", Parameter.POSITIONAL_ONLY)
     parameters = [
         Parameter(
@@ -150,7 +158,11 @@ def _infer(self: Any, *types: TensorType | None) -> list[TensorType]:
 
 def _choose(op: Any, arrays: Sequence[np.ndarray]) -> Overload:
     overloads: tuple[Overload, ...] = op._overloads
-    return overloads[0] if len(overloads) == 1 else _choose_for(op, [dtype(array.dtype).onnx for array in arrays])
+    return (
+        overloads[0]
+        if len(overloads) == 1
+        else _choose_for(op, [dtype(array.dtype).onnx for array in arrays])
+    )
 
 
 def _choose_for(op: Any, numbers: Sequence[int]) -> Overload:
@@ -170,7 +182,12 @@ def _attr(op: Any, name: str) -> Any:
     if name in op._attrs:
         return op._attrs[name]
     next_ = f"give the node {name}=…"
-    raise ModelError(f"op {op._name}, attr {name}", expected="a value, for these inputs", got="nothing", next=next_)
+    raise ModelError(
+        f"op {op._name}, attr {name}",
+        expected="a value, for these inputs",
+        got="nothing",
+        next=next_,
+    )
 
 
 def _listed(numbers: Sequence[int]) -> str:

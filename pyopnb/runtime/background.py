@@ -29,7 +29,9 @@ class Failure(str):
         return failure
 
 
-def run_in_background(run: Callable[[], list[Any]], callback: Callable[[list[Any], Any, str], Any], data: Any) -> None:
+def run_in_background(
+    run: Callable[[], list[Any]], callback: Callable[[list[Any], Any, str], Any], data: Any
+) -> None:
     """Run on a new thread; then call the callback there with the results, the data, and ``""`` or a `Failure`."""
 
     def body() -> None:

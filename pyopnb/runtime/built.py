@@ -23,7 +23,14 @@ from pyopnb.runtime import _bridge
 from pyopnb.runtime.callbacks import get_library_path
 from pyopnb.runtime.exceptions import call_runtime, keep_owners
 from pyopnb.runtime.feeds import Feeds, check_output_names
-from pyopnb.runtime.options import LENT, QUIET, SHRINKAGE, check_run_options, session_options, shrinks_arena
+from pyopnb.runtime.options import (
+    LENT,
+    QUIET,
+    SHRINKAGE,
+    check_run_options,
+    session_options,
+    shrinks_arena,
+)
 from pyopnb.runtime.ortvalues import from_ortvalue, texts_to_ortvalue
 from pyopnb.runtime.plan import Plan, is_op, planned_nodes
 from pyopnb.runtime.settings import Setting, Settings
@@ -65,7 +72,12 @@ class Recipe:
     ops: OpSource = registry
 
     def build(
-        self, source: ModelSource, *, epoch: int | None = None, setting: Setting | None = None, prepare: Prepare | None = None
+        self,
+        source: ModelSource,
+        *,
+        epoch: int | None = None,
+        setting: Setting | None = None,
+        prepare: Prepare | None = None,
     ) -> Built:
         """ONNX Runtime's session of a model, with the ops as they are in an epoch and the attrs of a setting.
 
@@ -90,7 +102,9 @@ class Recipe:
         source.proto = inline_ops(source.proto, is_op(source.proto, self.modules, self.ops))
         settings = Settings(Setting({}, before.changes, before.model))
         runs = _bridge.ParallelRuns(threading.Lock()) if self._is_parallel else None
-        plan = Plan(planned_nodes(source.proto, self.modules, epoch, self.ops), epoch, settings, runs)
+        plan = Plan(
+            planned_nodes(source.proto, self.modules, epoch, self.ops), epoch, settings, runs
+        )
         for number, values in before.changes.items():
             plan.nodes[number].values.update(values)
         if self._is_parallel and plan.nodes:
@@ -127,7 +141,10 @@ class Recipe:
 
     @property
     def _is_parallel(self) -> bool:
-        return self.options is not None and self.options.execution_mode == onnxruntime.ExecutionMode.ORT_PARALLEL
+        return (
+            self.options is not None
+            and self.options.execution_mode == onnxruntime.ExecutionMode.ORT_PARALLEL
+        )
 
     def _try(self, source: ModelSource, plan: Plan) -> onnxruntime.InferenceSession | BaseException:
         """ONNX Runtime's session; where it refused and the plan now says why, the exception."""
@@ -142,10 +159,14 @@ class Recipe:
         def build() -> onnxruntime.InferenceSession:
             __tracebackhide__ = True
             if not plan.nodes and source.given is not None:
-                return onnxruntime.InferenceSession(source.given, options, self.providers, self.provider_options, **keywords)
+                return onnxruntime.InferenceSession(
+                    source.given, options, self.providers, self.provider_options, **keywords
+                )
             options.register_custom_ops_library(get_library_path())
             data = source.proto.SerializeToString()
-            return onnxruntime.InferenceSession(data, options, self.providers, self.provider_options, **keywords)
+            return onnxruntime.InferenceSession(
+                data, options, self.providers, self.provider_options, **keywords
+            )
 
         try:
             session = call_runtime(plan.epoch, build, (), plan=plan, always=not plan.wanted)
@@ -229,7 +250,9 @@ class Built:
     def changes(self, epoch: int) -> str:
         """Make the kernels ready for an epoch; what changed, where ONNX Runtime was told of other outputs."""
         __tracebackhide__ = True
-        return "; ".join(sorted({change for kernel in list(self.kernels) if (change := kernel.update(epoch))}))
+        return "; ".join(
+            sorted({change for kernel in list(self.kernels) if (change := kernel.update(epoch))})
+        )
 
     def source(self) -> ModelSource:
         """The model as it is run, read again."""
@@ -239,7 +262,14 @@ class Built:
         remove_markers(proto)
         return ModelSource(proto, self.folder, self.taken_out)
 
-    def call(self, function: Callable[..., Any], arguments: tuple[Any, ...], feeds: Any = None, *, options: Any = QUIET) -> Any:
+    def call(
+        self,
+        function: Callable[..., Any],
+        arguments: tuple[Any, ...],
+        feeds: Any = None,
+        *,
+        options: Any = QUIET,
+    ) -> Any:
         """Call ONNX Runtime as one run; see `call_runtime`."""
         __tracebackhide__ = True
         owners = None if feeds is None else (feeds, self.runtime._lent)
@@ -248,7 +278,9 @@ class Built:
         shrinks = options is not QUIET and shrinks_arena(options)
         if shrinks:
             self._refuse_shrinking()
-        return call_runtime(self.epoch, function, arguments, feeds=owners, parallel=self.runs, shrinks=shrinks)
+        return call_runtime(
+            self.epoch, function, arguments, feeds=owners, parallel=self.runs, shrinks=shrinks
+        )
 
     def _refuse_shrinking(self) -> None:
         """Raise where an op has kept inputs, whose memory the run would give back."""
@@ -263,7 +295,12 @@ class Built:
                 next="release it, and the exception that told of it, or run without that option",
             )
 
-    def run(self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: Any = None) -> list[Any]:
+    def run(
+        self,
+        output_names: Sequence[str] | None,
+        input_feed: Mapping[str, Any],
+        run_options: Any = None,
+    ) -> list[Any]:
         """A run in these versions and with these attrs; see `Session.run`."""
         __tracebackhide__ = True
         feeds, with_ortvalues = self.feeds.check(input_feed)
@@ -274,7 +311,9 @@ class Built:
             if with_ortvalues or self.feeds.needs_ortvalues(output_names):
                 return self._run_with_ortvalues(names, feeds, options)
             # InferenceSession.run checks the names again, and falls back to other providers.
-            function = runtime._sess.run if self.only_cpu and not runtime._enable_fallback else runtime.run
+            function = (
+                runtime._sess.run if self.only_cpu and not runtime._enable_fallback else runtime.run
+            )
             return self.call(function, (names, feeds, options), feeds, options=options)  # type: ignore[no-any-return]
         except Exception:
             check_output_names(
@@ -282,7 +321,9 @@ class Built:
             )  # ONNX Runtime names no other
             raise
 
-    def _run_with_ortvalues(self, names: Sequence[str], feeds: dict[str, Any], options: Any) -> list[Any]:
+    def _run_with_ortvalues(
+        self, names: Sequence[str], feeds: dict[str, Any], options: Any
+    ) -> list[Any]:
         """A run with dtypes that onnxruntime has no arrays for."""
         __tracebackhide__ = True
         values = {}
@@ -293,6 +334,14 @@ class Built:
                 values[name] = texts_to_ortvalue(value)
             else:
                 values[name] = onnxruntime.OrtValue.ortvalue_from_numpy(value)
-        outputs = self.call(self.runtime.run_with_ort_values, (list(names), values, options), values, options=options)
+        outputs = self.call(
+            self.runtime.run_with_ort_values,
+            (list(names), values, options),
+            values,
+            options=options,
+        )
         types = [self.feeds.outputs.get(name) for name in names]
-        return [from_ortvalue(value, kind.dtype if kind else None) for value, kind in zip(outputs, types, strict=True)]
+        return [
+            from_ortvalue(value, kind.dtype if kind else None)
+            for value, kind in zip(outputs, types, strict=True)
+        ]

@@ -43,7 +43,14 @@ KEPT_SESSIONS = 64
 
 
 @hide_internal_frames
-def call(op: str | type | Op, /, *inputs: Any, outputs: int | None = None, opset: int | None = None, **attrs: Any) -> Any:
+def call(
+    op: str | type | Op,
+    /,
+    *inputs: Any,
+    outputs: int | None = None,
+    opset: int | None = None,
+    **attrs: Any,
+) -> Any:
     """Run one op in ONNX Runtime, on a model of one node.
 
     Parameters
@@ -100,7 +107,10 @@ def call(op: str | type | Op, /, *inputs: Any, outputs: int | None = None, opset
     op = op if isinstance(op, str) else find_op(op).name
     if outputs is not None or opset is not None:
         _check_numbers(op, outputs, opset)
-    arrays = [value if value is None else _to_array(op, place, inputs, opset) for place, value in enumerate(inputs)]
+    arrays = [
+        value if value is None else _to_array(op, place, inputs, opset)
+        for place, value in enumerate(inputs)
+    ]
     key = (
         op,
         outputs,
@@ -126,7 +136,12 @@ def _to_array(op: str, place: int, inputs: Sequence[Any], opset: int | None) -> 
     value = inputs[place]
     if not isinstance(value, np.ndarray):
         name = _input_names(*_definition(op, opset), place + 1)[-1]
-        value = as_array(value, _declared(op, place, inputs, opset), f"call of {sanitize(op)}, input {sanitize(name)}", name)
+        value = as_array(
+            value,
+            _declared(op, place, inputs, opset),
+            f"call of {sanitize(op)}, input {sanitize(name)}",
+            name,
+        )
     try:
         array = np.asarray(value)
         if array.dtype.kind not in "OUT" and array.dtype.isnative:
@@ -141,7 +156,9 @@ def _to_array(op: str, place: int, inputs: Sequence[Any], opset: int | None) -> 
         check_characters(array, f"call of {sanitize(op)}, input {place}")
         return array.astype(object)
     raise InputError(
-        f"call of {sanitize(op)}, input {place}", expected="what numpy.asarray makes an array of numbers or str", got=got
+        f"call of {sanitize(op)}, input {place}",
+        expected="what numpy.asarray makes an array of numbers or str",
+        got=got,
     )
 
 
@@ -164,17 +181,34 @@ def _declared(op: str, place: int, inputs: Sequence[Any], opset: int | None) -> 
         return ANY
     if len(ports[place].types) == 1:
         return type_of_proto(proto_of(next(iter(ports[place].types))))
-    same = [value for port, value in zip(ports, inputs, strict=False) if port.type_str == ports[place].type_str]
+    same = [
+        value
+        for port, value in zip(ports, inputs, strict=False)
+        if port.type_str == ports[place].type_str
+    ]
     array = next(
-        (value for value in same if isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind not in "OUT"), None
+        (
+            value
+            for value in same
+            if isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind not in "OUT"
+        ),
+        None,
     )
-    return TensorType(type_of(array).dtype, None) if array is not None and ports[place].is_homogeneous else ANY
+    return (
+        TensorType(type_of(array).dtype, None)
+        if array is not None and ports[place].is_homogeneous
+        else ANY
+    )
 
 
 def _hashable(value: Any) -> Any:
     """A hashable stand-in for an attr's value, exact: 1, 1.0 and True differ, and so do 0.0 and -0.0."""
     if isinstance(value, np.ndarray):
-        content = tuple(map(_hashable, value.ravel().tolist())) if value.dtype == object else value.tobytes()
+        content = (
+            tuple(map(_hashable, value.ravel().tolist()))
+            if value.dtype == object
+            else value.tobytes()
+        )
         return str(value.dtype), value.shape, content
     if isinstance(value, (list, tuple)):
         return tuple([_hashable(item) for item in value])
@@ -241,7 +275,9 @@ class _SessionCache:
         entry = self._entries.setdefault(key, made)
         if entry.version is not made.version:
             entry = self._entries[key] = made
-        return entry, self._entries.popitem(last=False) if len(self._entries) > KEPT_SESSIONS else None
+        return entry, self._entries.popitem(last=False) if len(
+            self._entries
+        ) > KEPT_SESSIONS else None
 
 
 _cache = _SessionCache()
@@ -252,7 +288,11 @@ def _version(op: Op | None) -> Version | None:
 
 
 def _make_entry(
-    op: str, arrays: Sequence[np.ndarray | None], outputs: int | None, opset: int | None, attrs: Mapping[str, Any]
+    op: str,
+    arrays: Sequence[np.ndarray | None],
+    outputs: int | None,
+    opset: int | None,
+    attrs: Mapping[str, Any],
 ) -> _Entry:
     __tracebackhide__ = True
     domain, op_type = split_name(op if "::" in op else f"::{op}")
@@ -262,7 +302,11 @@ def _make_entry(
     if version is None:
         _refuse_unknown(domain, op_type)
     names = _input_names(version, schema, len(arrays))
-    types = {name: _type(op, name, array) for name, array in zip(names, arrays, strict=True) if array is not None}
+    types = {
+        name: _type(op, name, array)
+        for name, array in zip(names, arrays, strict=True)
+        if array is not None
+    }
     if version is not None:
         _check_ports(op, version, names, arrays)
         _check_hints(op, version, dict(zip(names, arrays, strict=True)))
@@ -287,7 +331,9 @@ def _make_entry(
 def _check_numbers(op: str, outputs: Any, opset: Any) -> None:
     if outputs is not None and (type(outputs) is not int or not 1 <= outputs <= MAX_OUTPUTS):
         expected = f"a number from 1 to {MAX_OUTPUTS}"
-        raise ModelError(f"call of {sanitize(op)}, outputs", expected=expected, got=sanitize(repr(outputs), 60))
+        raise ModelError(
+            f"call of {sanitize(op)}, outputs", expected=expected, got=sanitize(repr(outputs), 60)
+        )
     if opset is not None:
         check_opset(opset, f"call of {sanitize(op)}")
 
@@ -307,7 +353,11 @@ def _refuse_unknown(domain: str, op_type: str) -> None:
 
 def _schema(domain: str, op_type: str, opset: int | None) -> Any:
     version = (opset or newest_opset()) if domain == "" else schema_domains().get(domain, 1)
-    return onnx.defs.get_schema(op_type, version, domain) if onnx.defs.has(op_type, version, domain) else None
+    return (
+        onnx.defs.get_schema(op_type, version, domain)
+        if onnx.defs.has(op_type, version, domain)
+        else None
+    )
 
 
 def _input_names(version: Version | None, schema: Any, count: int) -> list[str]:
@@ -330,7 +380,10 @@ def _is_variadic(port: Any) -> bool:
 
 def _output_names(schema: Any, count: int) -> list[str]:
     known = [port.name for port in schema.outputs] if schema is not None else []
-    return [known[n] if n < len(known) and known.index(known[n]) == n else f"output_{n}" for n in range(count)]
+    return [
+        known[n] if n < len(known) and known.index(known[n]) == n else f"output_{n}"
+        for n in range(count)
+    ]
 
 
 def _outputs(version: Version | None, schema: Any) -> int:
@@ -351,21 +404,41 @@ def _type(op: str, name: str, array: np.ndarray) -> TensorType:
         kind = type_of(array)
     except ValueError:
         got = f"an array of dtype {array.dtype}"
-        raise InputError(f"call of {sanitize(op)}, input {sanitize(name)}", expected="a dtype that ONNX has", got=got) from None
+        raise InputError(
+            f"call of {sanitize(op)}, input {sanitize(name)}",
+            expected="a dtype that ONNX has",
+            got=got,
+        ) from None
     return kind.like(shape=[None] * array.ndim)
 
 
-def _check_ports(op: str, version: Version, names: Sequence[str], arrays: Sequence[np.ndarray | None]) -> None:
+def _check_ports(
+    op: str, version: Version, names: Sequence[str], arrays: Sequence[np.ndarray | None]
+) -> None:
     """Refuse more inputs than ``compute`` takes, or less, before a message names a node that nobody made."""
     ports = version.schema.inputs
     if len(arrays) > len(ports) and not (ports and ports[-1].variadic):
         taken = ", ".join([f'"{sanitize(op)}"', *names[: len(ports)]])
-        expected = f"{plural(len(ports), 'input')} ({', '.join(map(str, ports))})" if ports else "no inputs"
-        raise InputError(f"call of {sanitize(op)}", expected=expected, got=str(len(arrays)), next=f"pyopnb.call({taken})")
+        expected = (
+            f"{plural(len(ports), 'input')} ({', '.join(map(str, ports))})"
+            if ports
+            else "no inputs"
+        )
+        raise InputError(
+            f"call of {sanitize(op)}",
+            expected=expected,
+            got=str(len(arrays)),
+            next=f"pyopnb.call({taken})",
+        )
     for place, port in enumerate(ports):
         if not (port.optional or port.variadic) and (place >= len(arrays) or arrays[place] is None):
-            where, example = f"call of {sanitize(op)}, input {port.name}", port.type if port.type.dtype else _FLOAT
-            raise InputError(where, expected=str(port.type), got="nothing", next=example_expression(example))
+            where, example = (
+                f"call of {sanitize(op)}, input {port.name}",
+                port.type if port.type.dtype else _FLOAT,
+            )
+            raise InputError(
+                where, expected=str(port.type), got="nothing", next=example_expression(example)
+            )
 
 
 def _check_hints(op: str, version: Version, given: Mapping[str, np.ndarray | None]) -> None:
@@ -382,8 +455,13 @@ def _check_hints(op: str, version: Version, given: Mapping[str, np.ndarray | Non
 
 
 def _model(made: NodeProto, types: Mapping[str, TensorType], opset: int | None) -> ModelProto:
-    inputs = [helper.make_tensor_value_info(name, getattr(kind.dtype, "onnx", 0), kind.shape) for name, kind in types.items()]
-    graph = helper.make_graph([made], "call", inputs, [ValueInfoProto(name=name) for name in made.output])
+    inputs = [
+        helper.make_tensor_value_info(name, getattr(kind.dtype, "onnx", 0), kind.shape)
+        for name, kind in types.items()
+    ]
+    graph = helper.make_graph(
+        [made], "call", inputs, [ValueInfoProto(name=name) for name in made.output]
+    )
     model = ModelProto(graph=graph, producer_name="pyopnb")
     model.opset_import.extend([helper.make_opsetid("", opset)] if opset else [])
     import_domains(model)
@@ -393,7 +471,9 @@ def _model(made: NodeProto, types: Mapping[str, TensorType], opset: int | None) 
 def _options(version: Version | None) -> onnxruntime.SessionOptions:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL  # one node: there is nothing to gain
+    options.graph_optimization_level = (
+        onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    )  # one node: there is nothing to gain
     # Many sessions are kept: their idle threads must not spin, and a Python op has no use for any.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     if version is not None:
@@ -409,13 +489,22 @@ def _of_call(error: PyopError, op: str, names: Sequence[str]) -> PyopError:
     next_ = error.next
     if next_ == FILL:
         next_ = f"pyopnb.reference({', '.join([repr(op if '::' in op else f'::{op}'), *names])})"
-    wanted = (error.expected or "").partition(", as ")[0].split(", ")  # two at most, or it is anybody's guess
-    if rest.startswith(", input ") and next_ is None and _DTYPE_NAMES.issuperset(wanted) and len(wanted) < 3:
+    wanted = (
+        (error.expected or "").partition(", as ")[0].split(", ")
+    )  # two at most, or it is anybody's guess
+    if (
+        rest.startswith(", input ")
+        and next_ is None
+        and _DTYPE_NAMES.issuperset(wanted)
+        and len(wanted) < 3
+    ):
         next_ = cast_expression(rest.removeprefix(", input "), dtype(wanted[-1]))
     return moved(error, f"call of {sanitize(op)}{rest}", next_)
 
 
-def _with_note(error: Exception, op: str, names: Sequence[str], arrays: Sequence[np.ndarray | None]) -> Exception:
+def _with_note(
+    error: Exception, op: str, names: Sequence[str], arrays: Sequence[np.ndarray | None]
+) -> Exception:
     """The error; ONNX Runtime's own with a note on what was called, as it does not name the types that were fed."""
     if type(error).__module__.startswith("onnxruntime"):
         given = zip(names, [a for a in arrays if a is not None], strict=True)

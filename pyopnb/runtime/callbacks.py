@@ -47,7 +47,9 @@ __all__ = [
     "wait_for_releases",
 ]
 
-_BARE_VARIADIC = 64  # inputs of a variadic op in a bare session, which cannot know how many a node has
+_BARE_VARIADIC = (
+    64  # inputs of a variadic op in a bare session, which cannot know how many a node has
+)
 _BARE_OUTPUTS = 16  # likewise, of an op whose hints do not say how many outputs it has
 
 _READ_KINDS = ("int", "float", "bytes", "list[int]", "list[float]", "list[bytes]", "tensor")
@@ -106,13 +108,17 @@ def _read_attr(reader: Any, name: str, declared: str, inferring: bool) -> Any:
     for kind in _READ_KINDS:
         value = reader.read(name, kind)
         if isinstance(value, (bytes, list)) and not value:
-            empty.setdefault(type(value), value)  # ONNX Runtime reads a value of another kind as empty, too
+            empty.setdefault(
+                type(value), value
+            )  # ONNX Runtime reads a value of another kind as empty, too
         elif value is not None:
             return _texts(value)
     if not empty:
         return None
     if inferring:
-        wanted = bytes if declared in ("str", "bytes") else list if declared.startswith("list") else None
+        wanted = (
+            bytes if declared in ("str", "bytes") else list if declared.startswith("list") else None
+        )
         if wanted is None:
             raise _Unreadable
         return _texts(empty[wanted])
@@ -124,7 +130,9 @@ def _declared_kinds(schema: Schema) -> dict[str, str]:
 
 
 def _linked_kinds(node: PlannedNode) -> dict[str, str]:
-    return {name: _LINKED_KINDS.get(attribute.type, "any") for name, attribute in node.linked.items()}
+    return {
+        name: _LINKED_KINDS.get(attribute.type, "any") for name, attribute in node.linked.items()
+    }
 
 
 def _texts(value: Any) -> Any:
@@ -164,18 +172,29 @@ def signatures(plan: Plan | None) -> list[_Signature]:
     Domain, op type, most inputs, most outputs, inputs that a node must have, and fixed types of outputs.
     """
     if plan is None:
-        return [_bare_signature(op) for op in _left_to_us([op for op in registry if not _is_shadowed(op)])]
+        return [
+            _bare_signature(op)
+            for op in _left_to_us([op for op in registry if not _is_shadowed(op)])
+        ]
     widest: dict[tuple[str, str], tuple[int, int, list[int]]] = {}
     for planned in plan.nodes:
         name, node = planned.numbered.runtime_name, planned.numbered.site.node
         inputs, outputs, _ = widest.get(name, (1, 1, []))
-        widest[name] = max(inputs, len(node.input)), max(outputs, len(node.output)), list(planned.numbered.fixed)
+        widest[name] = (
+            max(inputs, len(node.input)),
+            max(outputs, len(node.output)),
+            list(planned.numbered.fixed),
+        )
     return [(*name, inputs, outputs, 0, fixed) for name, (inputs, outputs, fixed) in widest.items()]
 
 
 def _bare_signature(op: Op) -> _Signature:
     schema = op.current.schema
-    inputs = _BARE_VARIADIC if schema.inputs and schema.inputs[-1].variadic else max(1, len(schema.inputs))
+    inputs = (
+        _BARE_VARIADIC
+        if schema.inputs and schema.inputs[-1].variadic
+        else max(1, len(schema.inputs))
+    )
     outputs = _BARE_OUTPUTS if schema.outputs is None else max(1, len(schema.outputs))
     required = _min_inputs().get(op.op_type, 0)
     return op.domain, op.op_type, max(inputs, required), outputs, required, _bare_fixed(schema)
@@ -257,7 +276,10 @@ def infer(
     answers: list[tuple[int, tuple[Any, ...]] | None] = []
     elements: list[DType | None] = []
     for number, promise in enumerate(_promised_by_plan(plan, node, given, reader)):
-        kind, fixed = resolve_type(promise, node.numbered.declared[number], given), node.fixed[number]
+        kind, fixed = (
+            resolve_type(promise, node.numbered.declared[number], given),
+            node.fixed[number],
+        )
         answer = _runtime_output(kind, given, fixed)
         if kind is not None and kind.dtype and not _is_told(kind.dtype, answer, fixed, shown):
             plan.want(marker, number, kind.dtype)
@@ -276,14 +298,23 @@ def _infer_bare(
     instance = None
     if schema.infers:
         try:
-            instance = instantiate(op.current, schema, _read_attrs(reader, _declared_kinds(schema), inferring=True), where)
+            instance = instantiate(
+                op.current,
+                schema,
+                _read_attrs(reader, _declared_kinds(schema), inferring=True),
+                where,
+            )
         except _Unreadable:
             return []
-    count = None if schema.outputs is None else len(schema.outputs)  # without hints, infer alone says how many there are
+    count = (
+        None if schema.outputs is None else len(schema.outputs)
+    )  # without hints, infer alone says how many there are
     promised = promised_types(schema, instance, given, count, where)
     fixed = _bare_fixed(schema)
     fixed += [0] * (len(promised) - len(fixed))
-    answers = [_runtime_output(kind, given, element) for kind, element in zip(promised, fixed, strict=True)]
+    answers = [
+        _runtime_output(kind, given, element) for kind, element in zip(promised, fixed, strict=True)
+    ]
     return answers if _REFUSES_FURTHER_OUTPUTS else answers[:1]
 
 
@@ -306,7 +337,11 @@ def _promised_by_plan(
     version = node.op.at(plan.epoch)
     schema = OPEN if node.legacy else version.schema
     schema.check_inputs(given, node.where, node.numbered.site.node.input)
-    instance = node.lent[1] if node.lent and node.lent[0] == version.number else node.inferred_instances.get(version.number)
+    instance = (
+        node.lent[1]
+        if node.lent and node.lent[0] == version.number
+        else node.inferred_instances.get(version.number)
+    )
     if schema.infers and instance is None:
         try:
             values = {**node.values, **_read_attrs(reader, _linked_kinds(node), inferring=True)}
@@ -329,7 +364,11 @@ def _without_false_scalar(kind: TensorType | None, scalar: bool) -> TensorType |
 
 def _is_told(element: DType, answer: Any, fixed: int, shown: Sequence[TensorType | None]) -> bool:
     """Whether ONNX Runtime gets to know that an output has that dtype; where it is told nothing, it takes that of an input."""
-    return fixed == element.runtime if fixed else answer is not None or {t.dtype for t in shown if t} == {element}
+    return (
+        fixed == element.runtime
+        if fixed
+        else answer is not None or {t.dtype for t in shown if t} == {element}
+    )
 
 
 def _runtime_output(
@@ -338,7 +377,11 @@ def _runtime_output(
     if kind is None or kind.shape is None:
         return None
     element = kind.dtype or _first_dtype(given)
-    return (element.runtime if element else fixed, named_dims(kind.shape)) if element or fixed else None
+    return (
+        (element.runtime if element else fixed, named_dims(kind.shape))
+        if element or fixed
+        else None
+    )
 
 
 def make_kernel(
@@ -356,10 +399,20 @@ def make_kernel(
     node = _find_planned(plan, domain, marker)
     if plan is None or node is None:
         op, where = _find_registered(domain, op_type, name)
-        return Kernel(op, where, _read_attrs(reader, _declared_kinds(op.current.schema)), given, resolved, None, registry.epoch)
+        return Kernel(
+            op,
+            where,
+            _read_attrs(reader, _declared_kinds(op.current.schema)),
+            given,
+            resolved,
+            None,
+            registry.epoch,
+        )
     plan.refuse_widening(marker, given)
     values = {**node.values, **_read_attrs(reader, _linked_kinds(node))}
-    made = Kernel(node.op, node.where, values, given, resolved, node, plan.epoch, plan.settings, plan.runs)
+    made = Kernel(
+        node.op, node.where, values, given, resolved, node, plan.epoch, plan.settings, plan.runs
+    )
     plan.kernels.add(made)
     return made
 
@@ -400,7 +453,9 @@ def failed(where: Kernel | None, state: Any, error: BaseException) -> str:
     str
         Its text with the last line of its traceback, for a bare session.
     """
-    ours = issubclass(type(error), PyopError)  # it names node and op itself, and its traceback ends in pyopnb
+    ours = issubclass(
+        type(error), PyopError
+    )  # it names node and op itself, and its traceback ends in pyopnb
     lines = [_text(error)]
     if not ours:
         new = [] if where is None else where.notes(state, error)
@@ -442,6 +497,8 @@ def _on_define(version: Version) -> None:
         _bridge.widen([_bare_signature(op)])
 
 
-_bridge.configure(sys.modules[__name__], [(row.runtime, row.numpy, row.bits) for row in DTYPES if row.carried])
+_bridge.configure(
+    sys.modules[__name__], [(row.runtime, row.numpy, row.bits) for row in DTYPES if row.carried]
+)
 registry.subscribe(_on_define)
 lock_by(_bridge.locked)

@@ -58,7 +58,9 @@ def call_runtime(
     __tracebackhide__ = True
     if _closing:
         _stop_here()
-    returned, runtime_error, error = _bridge.run(epoch, function, arguments, feeds, plan, parallel, shrinks)
+    returned, runtime_error, error = _bridge.run(
+        epoch, function, arguments, feeds, plan, parallel, shrinks
+    )
     if runtime_error is None and error is None:
         return returned
     try:
@@ -96,7 +98,9 @@ def keep_owners(owners: Any) -> None:
     """A finalizer that does nothing: until it runs, `weakref.finalize` keeps its arguments alive."""
 
 
-def _add_context(error: BaseException, context: BaseException | None, handled: BaseException | None) -> None:
+def _add_context(
+    error: BaseException, context: BaseException | None, handled: BaseException | None
+) -> None:
     """Make ONNX Runtime's error the last context of the op's, unless the chain is a cycle or already has one."""
     if context is None or context is error:
         return
@@ -105,7 +109,12 @@ def _add_context(error: BaseException, context: BaseException | None, handled: B
         error.__suppress_context__ = True
     seen = set()
     inner = error.__context__
-    while inner is not None and inner is not handled and not hasattr(inner, "_pyopnb") and id(inner) not in seen:
+    while (
+        inner is not None
+        and inner is not handled
+        and not hasattr(inner, "_pyopnb")
+        and id(inner) not in seen
+    ):
         seen.add(id(inner))
         error, inner = inner, inner.__context__
     if id(inner) not in seen and context is not error:
@@ -126,7 +135,10 @@ def _stop_here() -> None:
     A daemon thread is put to sleep instead: the exception would only be printed, and a thread that is inside ONNX Runtime when
     CPython ends it takes the process down with it.
     """
-    if threading.current_thread() is not threading.main_thread() and threading.current_thread().daemon:
+    if (
+        threading.current_thread() is not threading.main_thread()
+        and threading.current_thread().daemon
+    ):
         threading.Event().wait()
     raise RuntimeError("pyopnb: the interpreter is exiting, no more runs")
 

@@ -53,7 +53,9 @@ def named_dims(shape: Sequence[Any]) -> tuple[Any, ...]:
 
 def known_dims(shape: Sequence[Any]) -> tuple[Any, ...]:
     """A shape from the runtime, with what `named_dims` named unknown again."""
-    return tuple(None if isinstance(dim, str) and dim.startswith(_UNKNOWN) else dim for dim in shape)
+    return tuple(
+        None if isinstance(dim, str) and dim.startswith(_UNKNOWN) else dim for dim in shape
+    )
 
 
 def _declared(meta: Any, scalars: Collection[str]) -> TensorType | None:
@@ -77,12 +79,18 @@ class Feeds:
         Names of inputs and outputs that the model declares as scalars.
     """
 
-    def __init__(self, session: onnxruntime.InferenceSession, scalars: Collection[str] = ()) -> None:
+    def __init__(
+        self, session: onnxruntime.InferenceSession, scalars: Collection[str] = ()
+    ) -> None:
         self.types = {meta.name: _declared(meta, scalars) for meta in session.get_inputs()}
-        self._optional = {meta.name: _declared(meta, scalars) for meta in session.get_overridable_initializers()}
+        self._optional = {
+            meta.name: _declared(meta, scalars) for meta in session.get_overridable_initializers()
+        }
         self.outputs = {meta.name: _declared(meta, scalars) for meta in session.get_outputs()}
         self.output_names = list(self.outputs)
-        self._unlike_numpy = frozenset(name for name, kind in self.outputs.items() if needs_ml_dtypes(kind))
+        self._unlike_numpy = frozenset(
+            name for name, kind in self.outputs.items() if needs_ml_dtypes(kind)
+        )
         # What the check of a plain array looks at. A row with None is one that only the whole check can pass.
         self._rows = [(name, *_plain_row(kind)) for name, kind in self.types.items()]
 
@@ -97,14 +105,26 @@ class Feeds:
         try:
             checked = dict(feeds)
         except (TypeError, ValueError):
-            pairs = ", ".join(f'"{sanitize(name)}": {example_expression(kind)}' for name, kind in [*self.types.items()][:1])
+            pairs = ", ".join(
+                f'"{sanitize(name)}": {example_expression(kind)}'
+                for name, kind in [*self.types.items()][:1]
+            )
             raise InputError(
-                "feeds", expected="a dict of name to array", got=type(feeds).__name__, next=f"{{{pairs}}}"
+                "feeds",
+                expected="a dict of name to array",
+                got=type(feeds).__name__,
+                next=f"{{{pairs}}}",
             ) from None
-        if len(checked) == len(self._rows):  # every run passes here: one look at each array, and no more
+        if len(checked) == len(
+            self._rows
+        ):  # every run passes here: one look at each array, and no more
             for name, dtype, shape in self._rows:
                 value = checked.get(name)
-                if type(value) is not np.ndarray or value.dtype is not dtype or len(value.shape) != len(shape):
+                if (
+                    type(value) is not np.ndarray
+                    or value.dtype is not dtype
+                    or len(value.shape) != len(shape)
+                ):
                     break
                 if shape != value.shape and not _same_sizes(value.shape, shape):
                     break
@@ -151,14 +171,20 @@ class Feeds:
         expected, array = self._expected(name), self._to_array(name, value)
         if isinstance(array, (onnxruntime.OrtValue, onnxruntime.SparseTensor)):
             return array
-        return to_ortvalue(array, expected.dtype) if expected and expected.dtype and needs_ml_dtypes(expected) else array
+        return (
+            to_ortvalue(array, expected.dtype)
+            if expected and expected.dtype and needs_ml_dtypes(expected)
+            else array
+        )
 
     def needs_ortvalues(self, names: Sequence[str] | None) -> bool:
         """Whether one of these outputs has a dtype that onnxruntime gives no array for."""
         return bool(self._unlike_numpy) and (not names or not self._unlike_numpy.isdisjoint(names))
 
 
-def check_names(feeds: Collection[str], types: Mapping[str, TensorType | None], optional: Collection[str] = ()) -> None:
+def check_names(
+    feeds: Collection[str], types: Mapping[str, TensorType | None], optional: Collection[str] = ()
+) -> None:
     """Refuse feeds whose names are not those of the inputs.
 
     Raises
@@ -170,10 +196,15 @@ def check_names(feeds: Collection[str], types: Mapping[str, TensorType | None], 
     unknown = [name for name in feeds if name not in types and name not in optional]
     if missing or unknown:
         # The first words are ONNX Runtime's.
-        words = f"Required inputs ({_quoted(missing)}) are missing from input feed ({_quoted(feeds)})"
+        words = (
+            f"Required inputs ({_quoted(missing)}) are missing from input feed ({_quoted(feeds)})"
+        )
         raise InputError(
             "feeds" if unknown else words,
-            expected=", ".join(f"{sanitize(name)}: {kind or 'no tensor'}" for name, kind in types.items()) or "no feeds",
+            expected=", ".join(
+                f"{sanitize(name)}: {kind or 'no tensor'}" for name, kind in types.items()
+            )
+            or "no feeds",
             got=", ".join(map(sanitize, feeds)) or "nothing",
             next=f"write {suggest(str(unknown[0]), types)} for {sanitize(unknown[0])}"
             if unknown and missing
@@ -196,7 +227,9 @@ def check_output_names(names: Any, outputs: Sequence[str]) -> None:
     """
     if not isinstance(names, Collection):
         got, first = describe(names), suggest_key("", outputs)
-        raise InputError("outputs", expected="a list of names, or None", got=got, next=first and f"[{first}]")
+        raise InputError(
+            "outputs", expected="a list of names, or None", got=got, next=first and f"[{first}]"
+        )
     for name in names:
         if not isinstance(name, str) or name not in outputs:
             known = ", ".join(map(sanitize, outputs))
@@ -217,14 +250,21 @@ def check_feed(name: str, value: Any, expected: TensorType | None) -> Any:
     if expected is None or expected.dtype is None:
         return value
     array = (
-        value if isinstance(value, np.ndarray) else as_array(value, expected, f"feed {sanitize(name)}", sanitize(name), True)
+        value
+        if isinstance(value, np.ndarray)
+        else as_array(value, expected, f"feed {sanitize(name)}", sanitize(name), True)
     )
     if expected.dtype.name == "string" and array.dtype.kind in "SV" and array.dtype.names is None:
         array = _decoded(name, array, expected)
     if not _same_dtype(array, expected.dtype) or not expected.accepts_shape(array.shape):
         fix = _suggest_fix(sanitize(name), value, array, expected)
         remedy = fix and f"{sanitize(name)}={fix}"
-        raise InputError(f"feed {sanitize(name)}", expected=str(expected), got=_describe(value, array), next=remedy)
+        raise InputError(
+            f"feed {sanitize(name)}",
+            expected=str(expected),
+            got=_describe(value, array),
+            next=remedy,
+        )
     if array.dtype == object:
         _refuse_other_than_str(name, array, expected)
     if array.dtype.kind in "OU":
@@ -269,7 +309,9 @@ def _decoded(name: str, array: np.ndarray, expected: TensorType) -> np.ndarray:
         except UnicodeDecodeError:
             at = f"[{', '.join(map(str, index))}]" if index else ""
             got = sanitize(repr(bytes(item)), 60)
-            raise InputError(f"feed {sanitize(name)}{at}", expected=f"UTF-8, as in {expected}", got=got) from None
+            raise InputError(
+                f"feed {sanitize(name)}{at}", expected=f"UTF-8, as in {expected}", got=got
+            ) from None
     return texts
 
 
@@ -281,14 +323,20 @@ def _describe(value: Any, array: np.ndarray) -> str:
         return describe_value(value)
     if array.dtype != object:
         return f"{type(value).__name__}, which is {describe_value(array)}"
-    return f"{type(value).__name__}, as {describe_value(array.tolist())}" if array.ndim else describe_value(value)
+    return (
+        f"{type(value).__name__}, as {describe_value(array.tolist())}"
+        if array.ndim
+        else describe_value(value)
+    )
 
 
 def _refuse_other_than_str(name: str, array: np.ndarray, expected: TensorType) -> None:
     """Raise for an element that is no str: onnxruntime would feed its text, "None" for None."""
     if all(isinstance(item, str) for item in array.flat):
         return
-    index, item = next((index, item) for index, item in np.ndenumerate(array) if not isinstance(item, str))
+    index, item = next(
+        (index, item) for index, item in np.ndenumerate(array) if not isinstance(item, str)
+    )
     at = f"[{', '.join(map(str, index))}]" if index else ""
     texts = [_to_str(item) for item in array.ravel()[:9]]
     reshape = "" if array.ndim == 1 else f".reshape{array.shape!r}"
@@ -332,26 +380,37 @@ def feeds_by_name(
     if len(feeds) > len(names):
         shown = [sanitize(name) for name in names]
         expected = f"{plural(len(names), 'input')} ({', '.join(shown)})" if names else "no inputs"
-        typed = ", ".join(f"{name}={name}" if name.isidentifier() else f"**{{{name!r}: …}}" for name in shown)
+        typed = ", ".join(
+            f"{name}={name}" if name.isidentifier() else f"**{{{name!r}: …}}" for name in shown
+        )
         raise InputError("feeds", expected=expected, got=str(len(feeds)), next=typed or None)
     return {**dict(zip(names, feeds, strict=False)), **named}
 
 
 def _plain_row(kind: TensorType | None) -> tuple[np.dtype[Any] | None, tuple[Any, ...]]:
     """The dtype and shape of a plain array for an input; None for a dtype where the dtype does not settle it."""
-    if kind is None or kind.dtype is None or kind.shape is None or kind.dtype.name == "string" or needs_ml_dtypes(kind):
+    if (
+        kind is None
+        or kind.dtype is None
+        or kind.shape is None
+        or kind.dtype.name == "string"
+        or needs_ml_dtypes(kind)
+    ):
         return None, ()
     return kind.dtype.numpy, kind.shape
 
 
 def _same_sizes(shape: Sequence[int], expected: Sequence[Any]) -> bool:
-    for size, dim in zip(shape, expected, strict=True):  # noqa: SIM110  # a generator costs twice as much
+    # A generator costs twice as much.
+    for size, dim in zip(shape, expected, strict=True):  # noqa: SIM110
         if size != dim and isinstance(dim, int):
             return False
     return True
 
 
-def as_array(value: Any, want: TensorType, where: str, name: str, keyword: bool = False) -> np.ndarray:
+def as_array(
+    value: Any, want: TensorType, where: str, name: str, keyword: bool = False
+) -> np.ndarray:
     """A value that is no array of NumPy's as one: plain values get the declared dtype, all else keeps the one that it has.
 
     Parameters
@@ -392,7 +451,9 @@ def _foreign_array(value: Any, where: str, want: TensorType, dtype: Any = None) 
             return np.from_dlpack(value)
         return np.asarray(value, dtype=dtype)
     except (TypeError, RuntimeError, BufferError) as error:  # its own words: on another device, say
-        raise InputError(where, expected=str(want), got=f"{describe_value(value)}: {sanitize(error).rstrip('.')}") from error
+        raise InputError(
+            where, expected=str(want), got=f"{describe_value(value)}: {sanitize(error).rstrip('.')}"
+        ) from error
     except ValueError:
         raise InputError(where, expected=str(want), got=describe_value(value)) from None
 
@@ -410,11 +471,19 @@ def _suggest_fix(name: str, value: Any, array: np.ndarray, want: TensorType) -> 
     if want.dtype is None or _same_dtype(array, want.dtype):
         if isinstance(value, (str, int, float)) and want.accepts_shape((1,) * (want.rank or 0)):
             text = repr(value)
-            typed = text if text.isprintable() and len(text) <= 60 and text not in ("nan", "inf", "-inf") else name
+            typed = (
+                text
+                if text.isprintable() and len(text) <= 60 and text not in ("nan", "inf", "-inf")
+                else name
+            )
             return "[" * (want.rank or 0) + typed + "]" * (want.rank or 0)
         castable = want.dtype is not None and not hasattr(value, "reshape")
         return _reshaped(cast_expression(name, want.dtype) if castable else name, array.shape, want)  # type: ignore[arg-type]
-    if array.dtype.kind == "f" and np.dtype(want.dtype.numpy).kind in "iu" and np.isnan(array).any():  # nulls of tables
+    if (
+        array.dtype.kind == "f"
+        and np.dtype(want.dtype.numpy).kind in "iu"
+        and np.isnan(array).any()
+    ):  # nulls of tables
         filled = f"np.nan_to_num(np.asarray({name}, dtype=np.{array.dtype.name}))"
         return None if np.isinf(array).any() else f"{filled}.astype({dtype_expression(want.dtype)})"
     try:
@@ -433,16 +502,26 @@ def _reshaped(name: str, shape: tuple[int, ...], want: TensorType) -> str | None
     if missing == 1 and len(shape) == 3 and want.accepts_shape((1, shape[2], *shape[:2])):
         return f"np.moveaxis({name}, -1, 0)[np.newaxis]"
     if missing == 0:
-        for axes in (((-1, 1), (1, -1)) if len(shape) > 3 else ((-1, 0), (0, -1))) if len(shape) > 1 else ():
+        for axes in (
+            (((-1, 1), (1, -1)) if len(shape) > 3 else ((-1, 0), (0, -1))) if len(shape) > 1 else ()
+        ):
             moved = np.moveaxis(np.broadcast_to(0, shape), *axes).shape
             if want.accepts_shape(moved):
                 return f"np.moveaxis({name}, {axes[0]}, {axes[1]})"
     sizes = [dim if isinstance(dim, int) else -1 for dim in dims]
     known = math.prod(size for size in sizes if size >= 0)
     count = math.prod(shape)
-    fits = count == known if -1 not in sizes else sizes.count(-1) == 1 and known > 0 and count % known == 0
+    fits = (
+        count == known
+        if -1 not in sizes
+        else sizes.count(-1) == 1 and known > 0 and count % known == 0
+    )
     flat = missing < 0 or len(shape) == 1  # any other reshape mixes up the axes
-    return f"{name}.reshape({', '.join(map(str, sizes)) or '()'})" if fits and missing and flat else None
+    return (
+        f"{name}.reshape({', '.join(map(str, sizes)) or '()'})"
+        if fits and missing and flat
+        else None
+    )
 
 
 def example_expression(want: TensorType | None) -> str:

@@ -16,7 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.errors import EscapedInput, InputError, ModelError, PyopError, ResultError, SchemaChanged
+from pyopnb.errors import (
+    EscapedInput,
+    InputError,
+    ModelError,
+    PyopError,
+    ResultError,
+    SchemaChanged,
+)
 from pyopnb.ops.dtypes import DTYPES, DType
 from pyopnb.ops.instantiate import add_note, failure_notes, instantiate, promised_types
 from pyopnb.ops.op import Op, Version
@@ -32,7 +39,13 @@ from pyopnb.runtime.settings import Setting, Settings, Values, numbered
 
 __all__ = ["OPEN", "Kernel", "promised_outputs"]
 
-OPEN = Schema(attrs=(), open_attrs=True, inputs=(Port("inputs", variadic=True),), outputs=None, copy_inputs=True)
+OPEN = Schema(
+    attrs=(),
+    open_attrs=True,
+    inputs=(Port("inputs", variadic=True),),
+    outputs=None,
+    copy_inputs=True,
+)
 """The schema of every retired PyOp node: the node itself declares its ports."""
 
 _BY_ELEMENT_TYPE = {row.runtime: row for row in DTYPES}
@@ -72,11 +85,17 @@ class Kernel:
         runs: Any = None,
     ) -> None:
         self.op, self.where, self.given, self.resolved = op, where, tuple(given), tuple(resolved)
-        self.legacy, self.number, self.label = (node.legacy, node.number, node.label) if node else (None, -1, "")
+        self.legacy, self.number, self.label = (
+            (node.legacy, node.number, node.label) if node else (None, -1, "")
+        )
         self.clock = node.clock if node else None
         self._names = tuple(node.numbered.site.node.input) if node else ()
         # Outputs whose dtype the model leaves to the op; in a bare session nothing says which.
-        self.undeclared = tuple(kind.dtype is None for kind in node.numbered.declared) if node and not node.legacy else ()
+        self.undeclared = (
+            tuple(kind.dtype is None for kind in node.numbered.declared)
+            if node and not node.legacy
+            else ()
+        )
         self.first_epoch = epoch
         self.settings, self.runs = settings or Settings(Setting()), runs
         self._made_with: Values = 0, values
@@ -160,10 +179,16 @@ class Kernel:
         return values
 
     def _add_state(
-        self, version: Version, number: int, instance: object, promised: tuple[TensorType | None, ...]
+        self,
+        version: Version,
+        number: int,
+        instance: object,
+        promised: tuple[TensorType | None, ...],
     ) -> tuple[Version, Any]:
         # Another thread may have been faster: a version has one instance at a node.
-        return self._states.setdefault((version.number, number), (version, self._state(version, instance, promised)))
+        return self._states.setdefault(
+            (version.number, number), (version, self._state(version, instance, promised))
+        )
 
     def _prune(self) -> None:
         """Release versions and attrs that no run can ask for any more."""
@@ -176,7 +201,9 @@ class Kernel:
             if key[0] not in versions or key[1] not in used:
                 self._states.pop(key, None)
 
-    def _schema_changed(self, version: Version, promised: tuple[TensorType | None, ...]) -> SchemaChanged:
+    def _schema_changed(
+        self, version: Version, promised: tuple[TensorType | None, ...]
+    ) -> SchemaChanged:
         return SchemaChanged(
             f"{self.where}: {version} has other outputs than the session was built with",
             expected=_format_types(self.declared),
@@ -194,18 +221,28 @@ class Kernel:
             self.legacy.check_inputs(self.given, self.where)
         if instance is None:
             instance = instantiate(version, schema, values, self.where)
-        return instance, promised_outputs(schema, instance, self.given, len(self.resolved), self.where, self.legacy)
+        return instance, promised_outputs(
+            schema, instance, self.given, len(self.resolved), self.where, self.legacy
+        )
 
-    def _state(self, version: Version, instance: object, promised: tuple[TensorType | None, ...]) -> Any:
+    def _state(
+        self, version: Version, instance: object, promised: tuple[TensorType | None, ...]
+    ) -> Any:
         """What the bridge needs for calls of this version."""
         schema = self.schema(version)
         self._check(schema, promised)
         symbols: dict[str, int] = {}
         input_shapes, output_shapes = self._shapes(schema, promised, symbols)
         method = self.legacy.compute if self.legacy else "compute"
-        native = None if self.legacy or schema.serial else compiled_form(instance, self.given, self.resolved, self.where)
+        native = (
+            None
+            if self.legacy or schema.serial
+            else compiled_form(instance, self.given, self.resolved, self.where)
+        )
         state = _bridge.State(
-            instance=python_form(instance) if self.clock is None else self.clock.wrap(python_form(instance), method),
+            instance=python_form(instance)
+            if self.clock is None
+            else self.clock.wrap(python_form(instance), method),
             method=method if self.clock is None else "compute",
             lock=self.op.lock if schema.serial else None,
             outputs=[t.dtype.runtime if t and t.dtype else 0 for t in self.resolved],
@@ -236,7 +273,9 @@ class Kernel:
     ) -> tuple[list[Any], list[Any]]:
         """Rows for the bridge: what the dimensions of inputs and results must be."""
 
-        def row(number: int, strict: bool, shape: Sequence[Any], scope: str) -> tuple[int, bool, list[int]]:
+        def row(
+            number: int, strict: bool, shape: Sequence[Any], scope: str
+        ) -> tuple[int, bool, list[int]]:
             def code(dim: Any) -> int:
                 if isinstance(dim, str):
                     return -2 - symbols.setdefault(scope + dim, len(symbols))
@@ -265,7 +304,9 @@ class Kernel:
         """A result as an array of exactly the declared dtype; see `Output.array`."""
         try:
             want = _BY_ELEMENT_TYPE[state.outputs[number]]
-            return self._output(state, number, want).array(value, want, arrays_only=self.legacy is not None)
+            return self._output(state, number, want).array(
+                value, want, arrays_only=self.legacy is not None
+            )
         except PyopError as error:
             # Its frames are pyopnb's, and hold a result that may be a view of an input, as if the op had kept it.
             del value
@@ -274,10 +315,16 @@ class Kernel:
 
     def _output(self, state: Any, number: int, want: DType | None = None) -> Output:
         schema = self.schema(self._version_of(state))
-        expected = self.declared[number] if number < len(self.declared) and self.declared[number] else self.resolved[number]
+        expected = (
+            self.declared[number]
+            if number < len(self.declared) and self.declared[number]
+            else self.resolved[number]
+        )
         hintable = number < len(self.undeclared) and self.undeclared[number]
         expected = expected or TensorType(want, None)
-        return Output(self.where, self._compute(state), schema, number, state.results, expected, hintable)
+        return Output(
+            self.where, self._compute(state), schema, number, state.results, expected, hintable
+        )
 
     def _compute(self, state: Any) -> Any:
         """The function that a state calls."""
@@ -286,7 +333,13 @@ class Kernel:
 
     def refuse_count(self, state: Any, given: int, value: Any) -> None:
         """Raise for a wrong number of results."""
-        raise wrong_count(self.where, self._compute(state), self.schema(self._version_of(state)), value, state.results)
+        raise wrong_count(
+            self.where,
+            self._compute(state),
+            self.schema(self._version_of(state)),
+            value,
+            state.results,
+        )
 
     def refuse_input(self, state: Any, number: int, value: Any) -> None:
         """Raise for an input whose dimensions are not those of the hint."""
@@ -327,7 +380,9 @@ class Kernel:
         schema = self.schema(self._version_of(state))
         return schema.port(number).name if schema.inputs else str(number)
 
-    def refuse_escape(self, state: Any, number: int, array: np.ndarray, error: BaseException | None, held: int) -> None:
+    def refuse_escape(
+        self, state: Any, number: int, array: np.ndarray, error: BaseException | None, held: int
+    ) -> None:
         """Raise for a view that was kept; where ``compute`` raised, add it to that exception as a note.
 
         Parameters
@@ -353,7 +408,9 @@ class Kernel:
             add_note(error, str(escaped))
 
     def _version_of(self, state: Any) -> Version:
-        return next((v for v, held in list(self._states.values()) if held is state), self.op.current)
+        return next(
+            (v for v, held in list(self._states.values()) if held is state), self.op.current
+        )
 
     def notes(self, state: Any, error: BaseException) -> list[str]:
         """Node, op and version, and the types of the inputs, for the notes on an exception."""
@@ -361,7 +418,9 @@ class Kernel:
         version = self._version_of(state)
         place = f"{self.where}{served}, version {version.number}"
         try:
-            return failure_notes(error, place, self.schema(version), self._types_given(state, error))
+            return failure_notes(
+                error, place, self.schema(version), self._types_given(state, error)
+            )
         except Exception:  # a class can make its instances unreadable
             return [f"in {place}"]
 
@@ -384,7 +443,9 @@ class Kernel:
             if port.name in assigned or port.name not in values:
                 continue
             arrays = values[port.name] if port.variadic else (values[port.name],)
-            given[place : place + len(arrays)] = [None if array is None else type_of(array) for array in arrays]
+            given[place : place + len(arrays)] = [
+                None if array is None else type_of(array) for array in arrays
+            ]
         return given
 
 
@@ -398,7 +459,11 @@ def _assigned(code: CodeType, reached: int) -> set[str]:
     end = max([reached, *loops])  # what is further down in a loop can have run before
     assigning = (s.argval for s in steps if s.offset < end and _ASSIGNS.match(s.opname))
     # From Python 3.13 on, one instruction can have two variables.
-    return {name for argument in assigning for name in (argument if isinstance(argument, tuple) else (argument,))}
+    return {
+        name
+        for argument in assigning
+        for name in (argument if isinstance(argument, tuple) else (argument,))
+    }
 
 
 def _variables_of(error: BaseException, array: np.ndarray) -> int:
@@ -408,7 +473,9 @@ def _variables_of(error: BaseException, array: np.ndarray) -> int:
     while trace is not None:
         code, values = trace.tb_frame.f_code, trace.tb_frame.f_locals
         # What a closure shares is one reference for several frames.
-        count += sum(values.get(name) is array for name in code.co_varnames if name not in code.co_cellvars)
+        count += sum(
+            values.get(name) is array for name in code.co_varnames if name not in code.co_cellvars
+        )
         trace = trace.tb_next
     return count
 
@@ -418,7 +485,12 @@ def _format_types(types: Sequence[TensorType | None]) -> str:
 
 
 def promised_outputs(
-    schema: Schema, instance: object, given: Sequence[TensorType | None], count: int, where: str, legacy: LegacySpec | None
+    schema: Schema,
+    instance: object,
+    given: Sequence[TensorType | None],
+    count: int,
+    where: str,
+    legacy: LegacySpec | None,
 ) -> tuple[TensorType | None, ...]:
     """The types that an op, or a retired node, promises for the outputs of a node; None for each that is open."""
     if legacy:

@@ -45,7 +45,10 @@ class LegacySpec(NamedTuple):
         for number, (got, want) in enumerate(zip(given, self.inputs, strict=False)):
             if got is not None and got.dtype is not None and got.dtype != want.dtype:
                 raise ModelError(
-                    f"{where}, input {number}", expected=f"{want}, as input_types says", got=str(got), next="change input_types"
+                    f"{where}, input {number}",
+                    expected=f"{want}, as input_types says",
+                    got=str(got),
+                    next="change input_types",
                 )
 
 
@@ -60,14 +63,24 @@ class LegacyNode:
         compute = values.get("compute", "compute")
         self.legacy = LegacySpec(
             compute=_name(compute, "compute", self.where),
-            inputs=_types(site, values, "input_types", "PyOp node inputs not specified", len(site.node.input)),
-            outputs=_types(site, values, "output_types", "PyOp node outputs not specified", len(site.node.output)),
+            inputs=_types(
+                site, values, "input_types", "PyOp node inputs not specified", len(site.node.input)
+            ),
+            outputs=_types(
+                site,
+                values,
+                "output_types",
+                "PyOp node outputs not specified",
+                len(site.node.output),
+            ),
         )
         _name(self.class_name, "class_name", self.where)
         self.attrs = {k: v for k, v in values.items() if k not in _RESERVED}
 
 
-def read_nodes(sites: Sequence[Site], model: ModelProto, modules: frozenset[str], ops: OpSource = registry) -> list[LegacyNode]:
+def read_nodes(
+    sites: Sequence[Site], model: ModelProto, modules: frozenset[str], ops: OpSource = registry
+) -> list[LegacyNode]:
     """Read and check every retired node of a model; nothing is imported.
 
     Raises
@@ -121,8 +134,14 @@ def op_for(node: LegacyNode, ops: OpSource = registry) -> Op:
 def _defined_in(module: ModuleType, cls: type) -> bool:
     """Whether a module's own code defines the class: its ``__module__`` must be true of its methods as well."""
     says = type.__getattribute__(cls, "__dict__").get("__module__")
-    own = [inspect.unwrap(member) for member in vars(cls).values() if isinstance(member, FunctionType)]
-    return type(says) is str and says == module.__name__ and (not own or any(f.__globals__ is vars(module) for f in own))
+    own = [
+        inspect.unwrap(member) for member in vars(cls).values() if isinstance(member, FunctionType)
+    ]
+    return (
+        type(says) is str
+        and says == module.__name__
+        and (not own or any(f.__globals__ is vars(module) for f in own))
+    )
 
 
 def _unregistered_op(cls: type, node: LegacyNode) -> Op:
@@ -148,7 +167,11 @@ def checked_modules(modules: Any) -> frozenset[str]:
         It is something else.
     """
     if isinstance(modules, str) or not all(isinstance(m, str) and m for m in _to_list(modules)):
-        raise ModelError("Session, modules", expected='a list of exact names, as ["mymodule"]', got=sanitize(repr(modules)))
+        raise ModelError(
+            "Session, modules",
+            expected='a list of exact names, as ["mymodule"]',
+            got=sanitize(repr(modules)),
+        )
     return frozenset(modules)
 
 
@@ -167,20 +190,37 @@ def _text(values: dict[str, Any], key: str, where: str, missing: str) -> str:
 
 
 def _name(value: Any, key: str, where: str) -> str:
-    good = isinstance(value, str) and value.isidentifier() and not keyword.iskeyword(value) and not value.startswith("__")
+    good = (
+        isinstance(value, str)
+        and value.isidentifier()
+        and not keyword.iskeyword(value)
+        and not value.startswith("__")
+    )
     if not good:
-        raise ModelError(f"{where}, {key}", expected="one identifier, no dots and no dunder", got=sanitize(repr(value)))
+        raise ModelError(
+            f"{where}, {key}",
+            expected="one identifier, no dots and no dunder",
+            got=sanitize(repr(value)),
+        )
     return str(value)
 
 
-def _types(site: Site, values: dict[str, Any], key: str, missing: str, count: int) -> tuple[TensorType, ...]:
+def _types(
+    site: Site, values: dict[str, Any], key: str, missing: str, count: int
+) -> tuple[TensorType, ...]:
     numbers = values.get(key) or []
     is_ints = any(a.name == key and a.type == AttributeProto.INTS for a in site.node.attribute)
     if not numbers or not is_ints:
-        raise ModelError(f"{site.where}: {missing}", next=f"give the node {key}=[TensorProto.FLOAT, …]")
+        raise ModelError(
+            f"{site.where}: {missing}", next=f"give the node {key}=[TensorProto.FLOAT, …]"
+        )
     if len(numbers) != count:
-        raise ModelError(f"{site.where}, {key}", expected=f"{count}, as the node has", got=str(len(numbers)))
+        raise ModelError(
+            f"{site.where}, {key}", expected=f"{count}, as the node has", got=str(len(numbers))
+        )
     try:
         return tuple(TensorType(dtype(number), None) for number in numbers)
     except InputError as error:
-        raise ModelError(f"{site.where}, {key}: {error.where}", expected=error.expected, got=error.got) from None
+        raise ModelError(
+            f"{site.where}, {key}: {error.where}", expected=error.expected, got=error.got
+        ) from None

@@ -21,7 +21,15 @@ from pyopnb.runtime.plan import is_op, planned_nodes
 if TYPE_CHECKING:
     from pyopnb.runtime.built import Built
 
-__all__ = ["attrs_of", "changed_attrs", "labels_of", "merge_attrs", "model_in_use", "select_kernels", "write_attrs"]
+__all__ = [
+    "attrs_of",
+    "changed_attrs",
+    "labels_of",
+    "merge_attrs",
+    "model_in_use",
+    "select_kernels",
+    "write_attrs",
+]
 
 
 def labels_of(kernels: Iterable[Kernel]) -> dict[Kernel, str]:
@@ -41,7 +49,9 @@ def attrs_of(kernel: Kernel, values: Mapping[str, Any]) -> dict[str, Any]:
     return {**defaults, **values}
 
 
-def select_kernels(kernels: Collection[Kernel], where: str | None, names: Collection[str]) -> list[Kernel]:
+def select_kernels(
+    kernels: Collection[Kernel], where: str | None, names: Collection[str]
+) -> list[Kernel]:
     """The nodes whose attrs of these names are meant.
 
     Raises
@@ -50,13 +60,24 @@ def select_kernels(kernels: Collection[Kernel], where: str | None, names: Collec
         No node is called so, none has such an attr, or nodes of several ops have it and ``where`` says nothing.
     """
     labels = labels_of(kernels)
-    candidates = [kernel for kernel, label in labels.items() if where is None or _is_meant(kernel, where, label)]
+    candidates = [
+        kernel
+        for kernel, label in labels.items()
+        if where is None or _is_meant(kernel, where, label)
+    ]
     if not candidates:
         known = sorted({*labels.values()} | {kernel.op.name for kernel in labels})
         expected = "a node or op of the session" if known else "a session with ops of the registry"
-        raise ModelError("attrs", expected=expected, got=sanitize(where), next=suggest(where or "", known) if known else None)
+        raise ModelError(
+            "attrs",
+            expected=expected,
+            got=sanitize(where),
+            next=suggest(where or "", known) if known else None,
+        )
     for name in names:
-        _refuse_ambiguous(name, [kernel for kernel in candidates if _takes(kernel, name)], candidates, where)
+        _refuse_ambiguous(
+            name, [kernel for kernel in candidates if _takes(kernel, name)], candidates, where
+        )
     return [kernel for kernel in candidates if all(_takes(kernel, name) for name in names)]
 
 
@@ -66,10 +87,14 @@ def _is_meant(kernel: Kernel, where: str, label: str) -> bool:
 
 def _takes(kernel: Kernel, name: str) -> bool:
     schema = kernel.schema(kernel.op.current)
-    return name in kernel.values or schema.open_attrs or name in [attr.name for attr in schema.attrs]
+    return (
+        name in kernel.values or schema.open_attrs or name in [attr.name for attr in schema.attrs]
+    )
 
 
-def _refuse_ambiguous(name: str, having: list[Kernel], candidates: list[Kernel], where: str | None) -> None:
+def _refuse_ambiguous(
+    name: str, having: list[Kernel], candidates: list[Kernel], where: str | None
+) -> None:
     if not having:
         known = sorted({attr for kernel in candidates for attr in attrs_of(kernel, kernel.values)})
         raise ModelError(
@@ -88,7 +113,9 @@ def _refuse_ambiguous(name: str, having: list[Kernel], candidates: list[Kernel],
         )
 
 
-def merge_attrs(kernel: Kernel, values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+def merge_attrs(
+    kernel: Kernel, values: Mapping[str, Any], changes: Mapping[str, Any]
+) -> dict[str, Any]:
     """The attrs of a node with some of them changed, as the op's ``__init__`` takes them.
 
     Raises
@@ -101,7 +128,9 @@ def merge_attrs(kernel: Kernel, values: Mapping[str, Any], changes: Mapping[str,
     return merged
 
 
-def changed_attrs(kernel: Kernel, values: Mapping[str, Any], model: Mapping[str, Any]) -> dict[str, Any]:
+def changed_attrs(
+    kernel: Kernel, values: Mapping[str, Any], model: Mapping[str, Any]
+) -> dict[str, Any]:
     """Those attrs of a node whose values are not the model's."""
     before = attrs_of(kernel, model)
     return {
@@ -130,7 +159,11 @@ def write_attrs(built: Built, model: ModelProto) -> None:
         node = nodes[number]
         attrs = {attr.name: attr for attr in node.op.at(built.epoch).schema.attrs}
         for name, value in values.items():
-            set_attribute(node.numbered.site.node, name, attrs[name].take(value, node.where) if name in attrs else value)
+            set_attribute(
+                node.numbered.site.node,
+                name,
+                attrs[name].take(value, node.where) if name in attrs else value,
+            )
 
 
 def model_in_use(built: Built) -> ModelProto:

@@ -18,7 +18,11 @@ from pyopnb.runtime.session import Session
 __all__ = ["NodeKernel"]
 
 _KEYS: dict[type, int] = {str: TensorProto.STRING, int: TensorProto.INT64}
-_ITEMS: dict[type, int] = {str: TensorProto.STRING, int: TensorProto.INT64, float: TensorProto.FLOAT}
+_ITEMS: dict[type, int] = {
+    str: TensorProto.STRING,
+    int: TensorProto.INT64,
+    float: TensorProto.FLOAT,
+}
 
 
 class NodeKernel:
@@ -35,10 +39,16 @@ class NodeKernel:
     def __init__(self, node: NodeProto, versions: Mapping[str, int]) -> None:
         self._node = NodeProto()
         self._node.CopyFrom(node)
-        self._node.output[:] = [f"y{place}" if name else "" for place, name in enumerate(node.output)]
+        self._node.output[:] = [
+            f"y{place}" if name else "" for place, name in enumerate(node.output)
+        ]
         self._outputs = list(filter(None, self._node.output))
-        domains = {"": versions.get("", 1)} | {domain: versions.get(domain, 1) for domain in (canonical_domain(node.domain),)}
-        self._imports = [helper.make_opsetid(d, min(v, newest_version(d) or v)) for d, v in domains.items()]
+        domains = {"": versions.get("", 1)} | {
+            domain: versions.get(domain, 1) for domain in (canonical_domain(node.domain),)
+        }
+        self._imports = [
+            helper.make_opsetid(d, min(v, newest_version(d) or v)) for d, v in domains.items()
+        ]
         self._sessions: dict[bytes, Session] = {}
 
     def __call__(self, *inputs: Any) -> Sequence[Any]:
@@ -49,7 +59,9 @@ class NodeKernel:
         Exception
             What ONNX Runtime raised, as from a `Session`.
         """
-        types = {f"x{place}": _type(value) for place, value in enumerate(inputs) if value is not None}
+        types = {
+            f"x{place}": _type(value) for place, value in enumerate(inputs) if value is not None
+        }
         key = b"".join(name.encode() + kind.SerializeToString() for name, kind in types.items())
         if key not in self._sessions:
             self._sessions[key] = self._session(types, len(inputs))
@@ -67,7 +79,9 @@ class NodeKernel:
             input=[ValueInfoProto(name=name, type=kind) for name, kind in types.items()],
             output=[ValueInfoProto(name=name) for name in self._outputs],
         )
-        model = helper.make_model(graph, opset_imports=self._imports, ir_version=newest_ir_version())
+        model = helper.make_model(
+            graph, opset_imports=self._imports, ir_version=newest_ir_version()
+        )
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 4
         return Session(model, options, ["CPUExecutionProvider"])
@@ -76,9 +90,13 @@ class NodeKernel:
 def _type(value: Any) -> TypeProto:
     """The type of a value, without the sizes of a tensor."""
     if isinstance(value, list):
-        return helper.make_sequence_type_proto(_type(value[0]) if value else helper.make_tensor_type_proto(1, None))
+        return helper.make_sequence_type_proto(
+            _type(value[0]) if value else helper.make_tensor_type_proto(1, None)
+        )
     if isinstance(value, dict):
         key, item = next(iter(value.items()), ("", 0.0))
-        return helper.make_map_type_proto(_KEYS[type(key)], helper.make_tensor_type_proto(_ITEMS[type(item)], []))
+        return helper.make_map_type_proto(
+            _KEYS[type(key)], helper.make_tensor_type_proto(_ITEMS[type(item)], [])
+        )
     kind = type_of(np.asarray(value))
     return type_proto(TensorType(kind.dtype, kind.shape and (None,) * len(kind.shape)))

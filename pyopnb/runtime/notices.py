@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 __all__ = ["level_of_user", "warn_of_lowered"]
 
 
-def warn_of_lowered(lowered: tuple[str, ...], proto: ModelProto, filled: Sequence[FilledNode]) -> None:
+def warn_of_lowered(
+    lowered: tuple[str, ...], proto: ModelProto, filled: Sequence[FilledNode]
+) -> None:
     """Warn that versions were lowered, once in a process.
 
     Parameters
@@ -36,12 +38,16 @@ def warn_of_lowered(lowered: tuple[str, ...], proto: ModelProto, filled: Sequenc
         means = "where nodes mean the same, or are filled"
         advice = "session.filled lists those that run in their own version"
     else:
-        imports = ", ".join(f'helper.make_opsetid("{sanitize(e.domain)}", {e.version})' for e in proto.opset_import)
+        imports = ", ".join(
+            f'helper.make_opsetid("{sanitize(e.domain)}", {e.version})' for e in proto.opset_import
+        )
         means = "where the model means the same"
         advice = f"To make it so: helper.make_model(graph, ir_version={proto.ir_version}, opset_imports=[{imports}])"
     text = f"lowered for onnxruntime {onnxruntime.__version__}, {means}: {', '.join(lowered)}. {advice}"
     warnings.warn(text, VersionsLowered, stacklevel=level_of_user())
-    _said.add(lowered)  # not if the warning is an error: that must not depend on which session was first
+    _said.add(
+        lowered
+    )  # not if the warning is an error: that must not depend on which session was first
 
 
 _said: set[tuple[str, ...]] = set()

@@ -139,20 +139,34 @@ def trace(
     if on != "reference":
         next_ = closest(str(on), ("onnxruntime", "reference"))
         got = sanitize(repr(on))
-        raise InputError("trace, on", expected="'onnxruntime' or 'reference'", got=got, next=next_ and repr(next_))
+        raise InputError(
+            "trace, on",
+            expected="'onnxruntime' or 'reference'",
+            got=got,
+            next=next_ and repr(next_),
+        )
     if bodies:
-        raise InputError("trace, bodies", expected="False on the reference implementation", got="True", next='on="onnxruntime"')
+        raise InputError(
+            "trace, bodies",
+            expected="False on the reference implementation",
+            got="True",
+            next='on="onnxruntime"',
+        )
     return _trace_on_reference(read_model(model, base_dir), feeds, named, options)
 
 
-def _trace_on_reference(source: ModelSource, feeds: Sequence[Any], named: Mapping[str, Any], options: TraceOptions) -> Trace:
+def _trace_on_reference(
+    source: ModelSource, feeds: Sequence[Any], named: Mapping[str, Any], options: TraceOptions
+) -> Trace:
     __tracebackhide__ = True
     from pyopnb.runtime.trace.reference import trace_on_reference
 
     source.proto = inline_ops(source.proto, is_op(source.proto, frozenset()))
     initializers = {tensor.name for tensor in source.proto.graph.initializer}
     inputs = [info.name for info in source.proto.graph.input if info.name not in initializers]
-    return trace_on_reference(source, feeds_by_name(inputs, feeds, named), options.only, keep=options.level == "all")
+    return trace_on_reference(
+        source, feeds_by_name(inputs, feeds, named), options.only, keep=options.level == "all"
+    )
 
 
 def run_kernels(model: ModelProto, feeds: Mapping[str, Any]) -> list[Any]:
@@ -165,11 +179,15 @@ def kernel_runner(model: ModelProto) -> Callable[[Mapping[str, Any]], list[Any]]
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.intra_op_num_threads = 1
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=[CPU], enable_fallback=0)
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=[CPU], enable_fallback=0
+    )
     return lambda feeds: list(session.run(None, feeds, QUIET))
 
 
-def run_each(model: ModelProto, feeds: Sequence[Mapping[str, Any]], level: str = "all") -> list[dict[str, Any]]:
+def run_each(
+    model: ModelProto, feeds: Sequence[Mapping[str, Any]], level: str = "all"
+) -> list[dict[str, Any]]:
     """Run a model on several feeds in one session; what it gives by name.
 
     Parameters

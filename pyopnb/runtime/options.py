@@ -55,7 +55,12 @@ def check_run_options(options: Any) -> None:
     """Raise `InputError` for what is neither the options of a run nor None."""
     if not (options is None or isinstance(options, onnxruntime.RunOptions)):
         expected = "onnxruntime.RunOptions, or None"
-        raise InputError("run, run_options", expected=expected, got=describe(options), next="onnxruntime.RunOptions()")
+        raise InputError(
+            "run, run_options",
+            expected=expected,
+            got=describe(options),
+            next="onnxruntime.RunOptions()",
+        )
 
 
 def check_providers(providers: Any, options: Any, *, available: bool = False) -> None:
@@ -69,20 +74,46 @@ def check_providers(providers: Any, options: Any, *, available: bool = False) ->
         Whether the runtime must have each of them: a new session leaves out, with a warning, those that it lacks.
     """
     known = onnxruntime.get_available_providers()
-    if not (providers is None or (isinstance(providers, (list, tuple)) and all(map(_is_provider, providers)))):
-        named = providers if isinstance(providers, str) and is_text(providers) and providers else "CPUExecutionProvider"
+    if not (
+        providers is None
+        or (isinstance(providers, (list, tuple)) and all(map(_is_provider, providers)))
+    ):
+        named = (
+            providers
+            if isinstance(providers, str) and is_text(providers) and providers
+            else "CPUExecutionProvider"
+        )
         next_ = f"[{sanitize(repr(named))}]"
-        raise InputError("providers", expected=f"a list of names, as {', '.join(known)}", got=describe(providers), next=next_)
-    absent = next((name for name in map(_name_of, providers or ()) if name not in known), None) if available else None
+        raise InputError(
+            "providers",
+            expected=f"a list of names, as {', '.join(known)}",
+            got=describe(providers),
+            next=next_,
+        )
+    absent = (
+        next((name for name in map(_name_of, providers or ()) if name not in known), None)
+        if available
+        else None
+    )
     if absent is not None:
         next_ = f"[{closest(absent, known) or known[-1]!r}]"
-        raise InputError("providers", expected=f"some of {', '.join(known)}", got=sanitize(repr(absent)), next=next_)
+        raise InputError(
+            "providers",
+            expected=f"some of {', '.join(known)}",
+            got=sanitize(repr(absent)),
+            next=next_,
+        )
     if providers is None or options is None:
         return
     listed = isinstance(options, (list, tuple)) and all(isinstance(one, dict) for one in options)
     if not listed or len(options) != len(providers):
         got = describe(options)
-        raise InputError("provider_options", expected="a list of dicts, one for each of the providers", got=got, next="[{}]")
+        raise InputError(
+            "provider_options",
+            expected="a list of dicts, one for each of the providers",
+            got=got,
+            next="[{}]",
+        )
 
 
 def _name_of(one: Any) -> str:
@@ -90,14 +121,20 @@ def _name_of(one: Any) -> str:
 
 
 def _is_provider(one: Any) -> bool:
-    return is_text(one) or (isinstance(one, tuple) and len(one) == 2 and is_text(one[0]) and isinstance(one[1], dict))
+    return is_text(one) or (
+        isinstance(one, tuple) and len(one) == 2 and is_text(one[0]) and isinstance(one[1], dict)
+    )
 
 
-def session_options(given: onnxruntime.SessionOptions | None, source: ModelSource) -> onnxruntime.SessionOptions:
+def session_options(
+    given: onnxruntime.SessionOptions | None, source: ModelSource
+) -> onnxruntime.SessionOptions:
     """The given options, or new ones, with the model's external data added."""
     options = onnxruntime.SessionOptions() if given is None else given
     if given is None:
-        options.log_severity_level = 4  # errors arrive as exceptions, and need not be logged as well
+        options.log_severity_level = (
+            4  # errors arrive as exceptions, and need not be logged as well
+        )
     if source.folder is not None and _entry(options, _FOLDER) != source.folder:
         options.add_session_config_entry(_FOLDER, source.folder)
     if source.taken_out:
@@ -105,7 +142,9 @@ def session_options(given: onnxruntime.SessionOptions | None, source: ModelSourc
     return options
 
 
-def copied_options(options: onnxruntime.SessionOptions, runtime: onnxruntime.InferenceSession) -> onnxruntime.SessionOptions:
+def copied_options(
+    options: onnxruntime.SessionOptions, runtime: onnxruntime.InferenceSession
+) -> onnxruntime.SessionOptions:
     """The options of a session as its own; custom-op libraries are not among them, but pyopnb's can be registered again."""
     copied = runtime._sess.session_options
     copied.add_session_config_entry(_COPY, f"{next(_copies)}.")  # by which the native half knows
@@ -113,16 +152,24 @@ def copied_options(options: onnxruntime.SessionOptions, runtime: onnxruntime.Inf
     return copied
 
 
-LENT: weakref.WeakKeyDictionary[onnxruntime.SessionOptions, dict[str, tuple[Any, Any]]] = weakref.WeakKeyDictionary()
+LENT: weakref.WeakKeyDictionary[onnxruntime.SessionOptions, dict[str, tuple[Any, Any]]] = (
+    weakref.WeakKeyDictionary()
+)
 """Initializers that options hand to sessions, by name: tensor and OrtValue. onnxruntime does not own the memory it reads."""
 
 
 def _lend(options: onnxruntime.SessionOptions, tensors: Mapping[str, Any]) -> None:
     lent = LENT.setdefault(options, {})
-    new = {name: initializer_to_ortvalue(tensor) for name, tensor in tensors.items() if name not in lent}
+    new = {
+        name: initializer_to_ortvalue(tensor)
+        for name, tensor in tensors.items()
+        if name not in lent
+    }
     if other := [name for name in tensors if name in lent and lent[name][0] is not tensors[name]]:
         raise ModelError(
-            f"initializer {sanitize(other[0])}", expected="options of its own for each model over 2 GB", next="SessionOptions()"
+            f"initializer {sanitize(other[0])}",
+            expected="options of its own for each model over 2 GB",
+            next="SessionOptions()",
         )
     if new:
         options.add_external_initializers(list(new), list(new.values()))
@@ -216,8 +263,16 @@ def read_options(options: onnxruntime.SessionOptions) -> dict[str, Any]:
         They let each session write a file.
     """
     default = onnxruntime.SessionOptions()
-    names = [name for name in dir(options) if not name.startswith("_") and not callable(getattr(options, name))]
-    fields = {name: getattr(options, name) for name in names if getattr(options, name) != getattr(default, name)}
+    names = [
+        name
+        for name in dir(options)
+        if not name.startswith("_") and not callable(getattr(options, name))
+    ]
+    fields = {
+        name: getattr(options, name)
+        for name in names
+        if getattr(options, name) != getattr(default, name)
+    }
     if written := next((name for name in _FILES if name in fields), None):
         raise InputError(
             f"Session: pickle, SessionOptions.{written}",
@@ -245,12 +300,17 @@ def free_dimensions(runtime: onnxruntime.InferenceSession, proto: ModelProto) ->
             if dim.HasField("dim_value") or not isinstance(size, int):
                 continue
             if not dim.dim_param:
-                raise _unread("add_free_dimension_override_by_denotation", f"{size} for an axis of input {value.name}")
+                raise _unread(
+                    "add_free_dimension_override_by_denotation",
+                    f"{size} for an axis of input {value.name}",
+                )
             found[dim.dim_param] = size
     return found
 
 
-def refuse_unread_options(runtime: onnxruntime.InferenceSession, proto: ModelProto, unserved: Iterable[str]) -> None:
+def refuse_unread_options(
+    runtime: onnxruntime.InferenceSession, proto: ModelProto, unserved: Iterable[str]
+) -> None:
     """Raise `InputError` for what a session has of its options, and no other process would.
 
     Parameters

@@ -36,14 +36,19 @@ def needs_ml_dtypes(kind: TensorType | None) -> bool:
 
 def checked_ortvalues(feeds: Any) -> dict[str, onnxruntime.OrtValue]:
     """The feeds of ``run_with_ort_values``; `InputError` where they are no OrtValues by name."""
-    if not (isinstance(feeds, Mapping) and all(isinstance(v, onnxruntime.OrtValue) and is_text(k) for k, v in feeds.items())):
+    if not (
+        isinstance(feeds, Mapping)
+        and all(isinstance(v, onnxruntime.OrtValue) and is_text(k) for k, v in feeds.items())
+    ):
         got = describe(
             next((v for v in feeds.values() if not isinstance(v, onnxruntime.OrtValue)), feeds)
             if isinstance(feeds, Mapping)
             else feeds
         )
         next_ = '{"x": onnxruntime.OrtValue.ortvalue_from_numpy(x)}'
-        raise InputError("run_with_ort_values, feeds", expected="a dict of name to OrtValue", got=got, next=next_)
+        raise InputError(
+            "run_with_ort_values, feeds", expected="a dict of name to OrtValue", got=got, next=next_
+        )
     return dict(feeds)
 
 
@@ -60,11 +65,15 @@ def to_ortvalue(array: np.ndarray, kind: DType) -> onnxruntime.OrtValue:
 def texts_to_ortvalue(array: np.ndarray) -> onnxruntime.OrtValue:
     """An OrtValue of strings. onnxruntime makes one from no array, but a model gives its constant as one."""
     texts = [str(item).encode(errors="surrogateescape") for item in array.ravel()]
-    tensor = TensorProto(name="texts", data_type=TensorProto.STRING, dims=array.shape, string_data=texts)
+    tensor = TensorProto(
+        name="texts", data_type=TensorProto.STRING, dims=array.shape, string_data=texts
+    )
     output = helper.make_tensor_value_info("texts", TensorProto.STRING, array.shape)
     graph = helper.make_graph([], "constant", [], [output], [tensor])
     model = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
-    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
     return session.run_with_ort_values(["texts"], {})[0]
 
 
@@ -90,17 +99,27 @@ def from_ortvalue(value: Any, kind: DType | None) -> Any:
     raw = np.empty(-(-count * kind.bits // 8), np.uint8)
     if raw.nbytes:
         ctypes.memmove(raw.ctypes.data, value.data_ptr(), raw.nbytes)
-    return (_unpacked(raw, count, kind.bits) if kind.bits < 8 else raw).view(kind.numpy).reshape(shape)
+    return (
+        (_unpacked(raw, count, kind.bits) if kind.bits < 8 else raw).view(kind.numpy).reshape(shape)
+    )
 
 
 def _items(sequence: Any) -> list[np.ndarray]:
     """The arrays of a sequence's OrtValue. onnxruntime hands them over to nobody but the output of a run."""
     element = sequence.data_type().removeprefix("seq(tensor(").removesuffix("))")
-    number = dtype(RUNTIME_NAMES.get(element, element)).onnx  # of ONNX's own sequences, whose dtypes are all NumPy's own
-    inputs, outputs = ([helper.make_tensor_sequence_value_info(name, number, None)] for name in ("s", "y"))
-    graph = helper.make_graph([helper.make_node("Identity", ["s"], ["y"])], "items", inputs, outputs)
+    number = dtype(
+        RUNTIME_NAMES.get(element, element)
+    ).onnx  # of ONNX's own sequences, whose dtypes are all NumPy's own
+    inputs, outputs = (
+        [helper.make_tensor_sequence_value_info(name, number, None)] for name in ("s", "y")
+    )
+    graph = helper.make_graph(
+        [helper.make_node("Identity", ["s"], ["y"])], "items", inputs, outputs
+    )
     model = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
-    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
     return list(session.run(["y"], {"s": sequence})[0])
 
 

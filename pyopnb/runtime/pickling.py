@@ -23,7 +23,12 @@ from pyopnb.ops.op_sources import ReceivedOps
 from pyopnb.ops.pickling import dumps, open_op
 from pyopnb.ops.registry import registry
 from pyopnb.runtime.built import Built, Recipe
-from pyopnb.runtime.options import free_dimensions, options_from, read_options, refuse_unread_options
+from pyopnb.runtime.options import (
+    free_dimensions,
+    options_from,
+    read_options,
+    refuse_unread_options,
+)
 from pyopnb.runtime.plan import Plan
 from pyopnb.runtime.session import Session
 from pyopnb.runtime.settings import Setting
@@ -236,5 +241,7 @@ def _source(model: Any, folder: str | None) -> ModelSource:
     except ModelError as error:
         if folder is None:
             raise
-        error.add_note(f"the session is of another process, and its model has external data in {sanitize(folder)}")
+        error.add_note(
+            f"the session is of another process, and its model has external data in {sanitize(folder)}"
+        )
         raise

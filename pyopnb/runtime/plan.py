@@ -102,14 +102,22 @@ class PlannedNode:
     where: str
     legacy: LegacySpec | None = None
     scalars: frozenset[int] = frozenset()  # places of the inputs that the file declares as scalars
-    inferred_instances: dict[int, object] = field(default_factory=dict)  # made for infer, by version; a kernel takes them
-    lent: tuple[int, object] | None = None  # an instance that was made elsewhere, and the number of its version
+    inferred_instances: dict[int, object] = field(
+        default_factory=dict
+    )  # made for infer, by version; a kernel takes them
+    lent: tuple[int, object] | None = (
+        None  # an instance that was made elsewhere, and the number of its version
+    )
     clock: Clock | None = None
     number: int = -1  # among the nodes of the plan; that of a tap is never asked for
 
     def take_instance(self, version: int) -> object:
         """The instance that a kernel is to have; None where it is to make one."""
-        return self.lent[1] if self.lent and self.lent[0] == version else self.inferred_instances.pop(version, None)
+        return (
+            self.lent[1]
+            if self.lent and self.lent[0] == version
+            else self.inferred_instances.pop(version, None)
+        )
 
     @property
     def outputs(self) -> int:
@@ -140,10 +148,18 @@ class Plan:
     epoch: int
     settings: Settings
     runs: Any = None  # that tells runs apart, where ONNX Runtime uses threads of its own
-    wanted: dict[int, dict[int, DType]] = field(default_factory=dict)  # node → output → dtype to be fixed
-    kernels: weakref.WeakSet[Any] = field(default_factory=weakref.WeakSet)  # that ONNX Runtime made of them
-    _inferred: dict[int, tuple[Sequence[TensorType | None], Sequence[DType | None]]] = field(default_factory=dict)
-    _mistaken: dict[tuple[int, str], DType] = field(default_factory=dict)  # what ONNX Runtime has wrong: graph, name → dtype
+    wanted: dict[int, dict[int, DType]] = field(
+        default_factory=dict
+    )  # node → output → dtype to be fixed
+    kernels: weakref.WeakSet[Any] = field(
+        default_factory=weakref.WeakSet
+    )  # that ONNX Runtime made of them
+    _inferred: dict[int, tuple[Sequence[TensorType | None], Sequence[DType | None]]] = field(
+        default_factory=dict
+    )
+    _mistaken: dict[tuple[int, str], DType] = field(
+        default_factory=dict
+    )  # what ONNX Runtime has wrong: graph, name → dtype
     _rounds: int = 0
 
     def want(self, number: int, output: int, element: DType) -> None:
@@ -153,7 +169,9 @@ class Plan:
         if isinstance(site.scope, GraphProto):  # in a function, each call has its own
             self._mistaken[id(site.scope), site.node.output[output]] = element
 
-    def infer(self, number: int, given: Sequence[TensorType | None], outputs: Sequence[DType | None]) -> None:
+    def infer(
+        self, number: int, given: Sequence[TensorType | None], outputs: Sequence[DType | None]
+    ) -> None:
         """Record the types of a node that reads float16; later in the same attempt, ONNX Runtime infers it widened."""
         if any(kind.dtype == HALF for kind in given if kind):
             self._inferred[number] = given, outputs
@@ -173,9 +191,13 @@ class Plan:
         if not self._mistaken:
             return list(given)
         site = self.nodes[number].numbered.site
-        known = {place: self._mistaken.get((id(site.scope), name)) for place, name in enumerate(site.node.input)}
+        known = {
+            place: self._mistaken.get((id(site.scope), name))
+            for place, name in enumerate(site.node.input)
+        }
         return [
-            replace(kind, dtype=element) if kind and (element := known.get(place)) else kind for place, kind in enumerate(given)
+            replace(kind, dtype=element) if kind and (element := known.get(place)) else kind
+            for place, kind in enumerate(given)
         ]
 
     def learn(self) -> bool:
@@ -191,18 +213,26 @@ class Plan:
         self._rounds += 1
         for number, outputs in wanted.items():
             node = self.nodes[number]
-            node.fixed = tuple(outputs[n].runtime if n in outputs else element for n, element in enumerate(node.fixed))
+            node.fixed = tuple(
+                outputs[n].runtime if n in outputs else element
+                for n, element in enumerate(node.fixed)
+            )
         return bool(wanted) and self._rounds <= len(self.nodes) + 1
 
 
 def fixed_by_hints(schema: Schema) -> tuple[int, ...]:
     """Element types that the op type must declare for its outputs, as far as the hints tell them; see `_must_be_fixed`."""
-    return tuple(t.dtype.runtime if t.dtype and _must_be_fixed(t) else 0 for t in schema.outputs or ())
+    return tuple(
+        t.dtype.runtime if t.dtype and _must_be_fixed(t) else 0 for t in schema.outputs or ()
+    )
 
 
 def _fixed_by_file(declared: Sequence[TensorType]) -> tuple[int, ...]:
     """Element types that the op type must declare for its outputs, as far as the file declares them."""
-    return tuple(t.dtype.runtime if t.dtype and t.dtype.carried and _must_be_fixed(t) else 0 for t in declared)
+    return tuple(
+        t.dtype.runtime if t.dtype and t.dtype.carried and _must_be_fixed(t) else 0
+        for t in declared
+    )
 
 
 def _must_be_fixed(kind: TensorType) -> bool:
@@ -214,9 +244,13 @@ def _must_be_fixed(kind: TensorType) -> bool:
     return kind.shape is None or kind.dtype == HALF
 
 
-def is_op(proto: ModelProto, modules: frozenset[str], ops: OpSource = registry) -> Callable[[NodeProto], bool]:
+def is_op(
+    proto: ModelProto, modules: frozenset[str], ops: OpSource = registry
+) -> Callable[[NodeProto], bool]:
     """A function that says whether a node runs through an op. All retired nodes of the file are checked first, used or not."""
-    legacy_pyop.read_nodes([site for site in walk(proto) if _is_legacy(site.node, ops)], proto, modules, ops)
+    legacy_pyop.read_nodes(
+        [site for site in walk(proto) if _is_legacy(site.node, ops)], proto, modules, ops
+    )
     return lambda node: _is_legacy(node, ops) or ops.find(node.domain, node.op_type) is not None
 
 
@@ -224,7 +258,9 @@ def _is_legacy(node: NodeProto, ops: OpSource) -> bool:
     return node.op_type == legacy_pyop.OP_TYPE and ops.find(node.domain, node.op_type) is None
 
 
-def planned_nodes(proto: ModelProto, modules: frozenset[str], epoch: int, ops: OpSource = registry) -> list[PlannedNode]:
+def planned_nodes(
+    proto: ModelProto, modules: frozenset[str], epoch: int, ops: OpSource = registry
+) -> list[PlannedNode]:
     """The nodes that run through ops, as they are in an epoch, or retired ones through allowed classes.
 
     Raises
@@ -235,20 +271,38 @@ def planned_nodes(proto: ModelProto, modules: frozenset[str], epoch: int, ops: O
     sites = list(walk(proto))
     imports = {entry.domain: entry.version for entry in proto.opset_import}
     legacy_sites = [site for site in sites if _is_legacy(site.node, ops)]
-    legacy_nodes = dict(zip(map(id, legacy_sites), legacy_pyop.read_nodes(legacy_sites, proto, modules, ops), strict=True))
+    legacy_nodes = dict(
+        zip(
+            map(id, legacy_sites),
+            legacy_pyop.read_nodes(legacy_sites, proto, modules, ops),
+            strict=True,
+        )
+    )
     planned: list[PlannedNode] = []
     scope, types, declared = None, {}, {}
-    attrs: set[int] = set()  # graphs that are attrs of an op: it is the op that runs them, if anybody does
+    attrs: set[int] = (
+        set()
+    )  # graphs that are attrs of an op: it is the op that runs them, if anybody does
     for site in sites:
         legacy = legacy_nodes.get(id(site))
         inside = id(site.scope) in attrs
-        op = None if inside else legacy_pyop.op_for(legacy, ops) if legacy else ops.find(site.node.domain, site.node.op_type)
+        op = (
+            None
+            if inside
+            else legacy_pyop.op_for(legacy, ops)
+            if legacy
+            else ops.find(site.node.domain, site.node.op_type)
+        )
         if inside or op is not None:
             attrs.update(map(id, bodies(site.node)))
         if op is None:
             continue
         if site.scope is not scope:
-            scope, types, declared = site.scope, input_types(site.scope), declared_outputs(site.scope)
+            scope, types, declared = (
+                site.scope,
+                input_types(site.scope),
+                declared_outputs(site.scope),
+            )
         where = site.where
         _refuse_uncarried(site, types, where)
         _refuse_older(op, op.at(epoch).opset, imports.get(site.node.domain), where)
@@ -256,13 +310,19 @@ def planned_nodes(proto: ModelProto, modules: frozenset[str], epoch: int, ops: O
         numbered = NumberedNode(site, site.node.domain, site.node.op_type, declared=outputs)
         values = legacy.attrs if legacy else attribute_values(site.node, proto, where)
         linked, number = linked_attributes(site.node), len(planned)
-        node = PlannedNode(op, numbered, values, linked, where, legacy.legacy if legacy else None, number=number)
-        node.scalars = frozenset(n for n, name in enumerate(site.node.input) if types.get(name, ANY).shape == ())
+        node = PlannedNode(
+            op, numbered, values, linked, where, legacy.legacy if legacy else None, number=number
+        )
+        node.scalars = frozenset(
+            n for n, name in enumerate(site.node.input) if types.get(name, ANY).shape == ()
+        )
         if legacy:
             numbered.fixed = tuple(t.dtype.runtime for t in legacy.legacy.outputs if t.dtype)
         else:
             numbered.fixed = fixed_by_hints(op.at(epoch).schema)
-            node.fixed = tuple(a or b for a, b in zip(node.fixed, _fixed_by_file(numbered.declared), strict=True))
+            node.fixed = tuple(
+                a or b for a, b in zip(node.fixed, _fixed_by_file(numbered.declared), strict=True)
+            )
         planned.append(node)
     return planned
 

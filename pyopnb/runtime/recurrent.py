@@ -39,7 +39,11 @@ class RecurrentSession:
     """
 
     def __init__(
-        self, model: ModelProto, state: Mapping[str, np.ndarray], following: Mapping[str, str], results: Mapping[str, str]
+        self,
+        model: ModelProto,
+        state: Mapping[str, np.ndarray],
+        following: Mapping[str, str],
+        results: Mapping[str, str],
     ) -> None:
         # The highest level puts convolutions into blocks of channels, and each gradient that reads their results undoes it.
         options = onnxruntime.SessionOptions()
@@ -49,10 +53,14 @@ class RecurrentSession:
         first = {name: np.array(value, order="C") for name, value in state.items()}
         self._arrays = [first, {name: np.empty_like(value) for name, value in first.items()}]
         self._values: list[_Values] = [
-            {name: onnxruntime.OrtValue.ortvalue_from_numpy(value) for name, value in each.items()} for each in self._arrays
+            {name: onnxruntime.OrtValue.ortvalue_from_numpy(value) for name, value in each.items()}
+            for each in self._arrays
         ]
         self._results = {name: np.empty((), kind) for name, kind in results.items()}
-        self._result_values = {name: onnxruntime.OrtValue.ortvalue_from_numpy(each) for name, each in self._results.items()}
+        self._result_values = {
+            name: onnxruntime.OrtValue.ortvalue_from_numpy(each)
+            for name, each in self._results.items()
+        }
         self._now = 0
         self._runtime: Any = None
         self._bindings: list[Any] = []
@@ -91,7 +99,9 @@ class RecurrentSession:
         if runtime is not self._runtime:  # at first, and where a redefined op has other outputs
             self._bind(runtime)
         binding = self._bindings[self._now]
-        self._feeds = _to_ortvalues(self.session, feeds)  # the binding itself does not keep the arrays
+        self._feeds = _to_ortvalues(
+            self.session, feeds
+        )  # the binding itself does not keep the arrays
         for name, value in self._feeds.items():
             binding.bind_ortvalue_input(name, value)
         self.session.run_with_iobinding(binding)
@@ -114,7 +124,9 @@ class RecurrentSession:
         self._runtime = runtime
 
 
-def run_with_values(session: Session, values: Mapping[str, Any], feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def run_with_values(
+    session: Session, values: Mapping[str, Any], feeds: Mapping[str, np.ndarray]
+) -> dict[str, np.ndarray]:
     """Run a session on OrtValues and arrays; the outputs by name.
 
     Parameters

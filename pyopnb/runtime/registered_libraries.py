@@ -77,4 +77,6 @@ def _noting(register: Callable[[Any, str], None]) -> Callable[[Any, str], None]:
     return register_custom_ops_library
 
 
-onnxruntime.SessionOptions.register_custom_ops_library = _noting(onnxruntime.SessionOptions.register_custom_ops_library)
+onnxruntime.SessionOptions.register_custom_ops_library = _noting(
+    onnxruntime.SessionOptions.register_custom_ops_library
+)

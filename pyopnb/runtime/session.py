@@ -25,7 +25,13 @@ from pyopnb.runtime.built import CPU, Built, Prepare, Recipe
 from pyopnb.runtime.exceptions import live_sessions
 from pyopnb.runtime.feeds import Feeds, check_output_names
 from pyopnb.runtime.legacy_pyop import checked_modules
-from pyopnb.runtime.live_attrs import attrs_of, changed_attrs, labels_of, merge_attrs, select_kernels
+from pyopnb.runtime.live_attrs import (
+    attrs_of,
+    changed_attrs,
+    labels_of,
+    merge_attrs,
+    select_kernels,
+)
 from pyopnb.runtime.notices import level_of_user, warn_of_lowered
 from pyopnb.runtime.options import QUIET, check_providers, check_run_options, model_folder
 from pyopnb.runtime.ortvalues import checked_ortvalues
@@ -114,14 +120,21 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         fill: bool = False,
         **kwargs: Any,
     ) -> None:
-        __tracebackhide__ = True  # between the user's line and what went wrong, nothing is of interest
-        from pyopnb.models.versions import lower_versions, version_numbers  # what a script that only defines ops never needs
+        __tracebackhide__ = (
+            True  # between the user's line and what went wrong, nothing is of interest
+        )
+        from pyopnb.models.versions import (
+            lower_versions,
+            version_numbers,
+        )  # what a script that only defines ops never needs
 
         _refuse_keywords(kwargs)
         if not (sess_options is None or isinstance(sess_options, onnxruntime.SessionOptions)):
             expected = "onnxruntime.SessionOptions, or None"
             next_ = "onnxruntime.SessionOptions()"
-            raise InputError("Session, sess_options", expected=expected, got=describe(sess_options), next=next_)
+            raise InputError(
+                "Session, sess_options", expected=expected, got=describe(sess_options), next=next_
+            )
         check_providers(providers, provider_options)
         self._prepare()
         recipe = Recipe(sess_options, providers, provider_options, kwargs, checked_modules(modules))
@@ -150,7 +163,9 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         # What `InferenceSession` keeps on itself belongs to the session that is swapped.
         built = self.__dict__.get("_built")
         if built is None or name.startswith("__"):
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+            raise AttributeError(
+                f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self
+            )
         return getattr(built.runtime, name)
 
     @property
@@ -175,7 +190,13 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
 
     # ---- building ------------------------------------------------------------------------------------------------------------
 
-    def _with_model(self, source: ModelSource, built: Built, options: onnxruntime.SessionOptions, prepare: Prepare) -> Session:
+    def _with_model(
+        self,
+        source: ModelSource,
+        built: Built,
+        options: onnxruntime.SessionOptions,
+        prepare: Prepare,
+    ) -> Session:
         """A session of a model that was derived from this one's, in the versions and with the attrs that serve now.
 
         It stays in these versions where its runs are those of what it has built.
@@ -185,11 +206,15 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         session._prepare()
         session.filled = session.lowered = ()
         recipe = replace(built.recipe, options=options, filled=False)
-        session._swap(recipe.build(source, epoch=built.epoch, setting=built.setting, prepare=prepare))
+        session._swap(
+            recipe.build(source, epoch=built.epoch, setting=built.setting, prepare=prepare)
+        )
         return session
 
     @classmethod
-    def _received(cls, filled: tuple[FilledNode, ...], lowered: tuple[str, ...], build: Callable[[], Built]) -> Session:
+    def _received(
+        cls, filled: tuple[FilledNode, ...], lowered: tuple[str, ...], build: Callable[[], Built]
+    ) -> Session:
         """A session that was packed in another process."""
         session = cls.__new__(cls)
         session._prepare()
@@ -201,7 +226,11 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         """Make ready for the registry's current versions, rebuilding where outputs changed; what the next run is to run in."""
         __tracebackhide__ = True
         built = self._built
-        return built if built.seen == registry.epoch else _bridge.locked(self._updating, self._catch_up)
+        return (
+            built
+            if built.seen == registry.epoch
+            else _bridge.locked(self._updating, self._catch_up)
+        )
 
     def _catch_up(self) -> Built:
         __tracebackhide__ = True
@@ -220,7 +249,9 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
             warnings.warn(f"session rebuilt: {reason}", SessionRebuilt, stacklevel=level_of_user())
         return made
 
-    def set_providers(self, providers: Sequence[Any] | None = None, provider_options: Sequence[Any] | None = None) -> None:
+    def set_providers(
+        self, providers: Sequence[Any] | None = None, provider_options: Sequence[Any] | None = None
+    ) -> None:
         """As ``InferenceSession.set_providers``: the session is rebuilt.
 
         Raises
@@ -231,10 +262,14 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         check_providers(providers, provider_options, available=True)
         _bridge.locked(self._updating, self._set_providers, providers, provider_options)
 
-    def _set_providers(self, providers: Sequence[Any] | None, provider_options: Sequence[Any] | None) -> None:
+    def _set_providers(
+        self, providers: Sequence[Any] | None, provider_options: Sequence[Any] | None
+    ) -> None:
         built = self._built
         if built.ops:
-            self._rebuild(built, built.setting, providers=providers, provider_options=provider_options)
+            self._rebuild(
+                built, built.setting, providers=providers, provider_options=provider_options
+            )
             return
         runtime = copy.copy(built.runtime)  # so that nobody sees it half changed
         runtime.set_providers(providers, provider_options)
@@ -250,7 +285,10 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         """
         built = self._update()
         labels = labels_of(built.kernels)
-        return [(label, kernel.op.name, attrs_of(kernel, built.values(kernel))) for kernel, label in labels.items()]
+        return [
+            (label, kernel.op.name, attrs_of(kernel, built.values(kernel)))
+            for kernel, label in labels.items()
+        ]
 
     @property
     def attrs(self) -> dict[str, dict[str, Any]]:
@@ -365,8 +403,14 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         built = self._update()
         before = built.setting
         kernels = select_kernels(built.kernels, where, attrs)
-        ready = {k.number: k.prepare_attrs(built.epoch, merge_attrs(k, built.values(k), attrs)) for k in kernels}
-        changes = {**before.changes, **{k.number: {**before.changes.get(k.number, {}), **attrs} for k in kernels}}
+        ready = {
+            k.number: k.prepare_attrs(built.epoch, merge_attrs(k, built.values(k), attrs))
+            for k in kernels
+        }
+        changes = {
+            **before.changes,
+            **{k.number: {**before.changes.get(k.number, {}), **attrs} for k in kernels},
+        }
         model = {**{k.number: built.values(k) for k in kernels}, **before.model}
         values = {number: one for number, one in ready.items() if one is not None}
         if len(values) == len(ready):
@@ -377,13 +421,22 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
     def _adopt(self, built: Built, setting: Setting) -> None:
         """Let attrs that kernels are ready for serve from the next run on."""
         epoch = registry.begin_epoch()
-        built.settings.begin(epoch, setting)  # the whole change; no run begins in that epoch before it, as we have the lock
-        self._swap(replace(built, epoch=epoch, seen=-1))  # another thread may have defined an op before that epoch
+        built.settings.begin(
+            epoch, setting
+        )  # the whole change; no run begins in that epoch before it, as we have the lock
+        self._swap(
+            replace(built, epoch=epoch, seen=-1)
+        )  # another thread may have defined an op before that epoch
 
     # ---- running -------------------------------------------------------------------------------------------------------------
 
     @hide_internal_frames
-    def run(self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: Any = None) -> list[Any]:
+    def run(
+        self,
+        output_names: Sequence[str] | None,
+        input_feed: Mapping[str, Any],
+        run_options: Any = None,
+    ) -> list[Any]:
         """As ``InferenceSession.run``; feeds are checked, and an op's exception arrives as itself.
 
         Returns
@@ -430,7 +483,11 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         built = self._update()
         check_run_options(run_options)
         if not callable(callback):
-            raise InputError("run_async, callback", expected="a function of three arguments", got=describe(callback))
+            raise InputError(
+                "run_async, callback",
+                expected="a function of three arguments",
+                got=describe(callback),
+            )
         feeds, with_ortvalues = built.feeds.check(input_feed)
         check_output_names(() if output_names is None else output_names, built.feeds.output_names)
         if not (built.ops or with_ortvalues or built.feeds.needs_ortvalues(output_names)):
@@ -439,7 +496,9 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         run_in_background(lambda: built.run(output_names, feeds, run_options), callback, user_data)
 
     @hide_internal_frames
-    def run_with_ort_values(self, output_names: Any, input_dict_ort_values: Any, run_options: Any = None) -> Any:
+    def run_with_ort_values(
+        self, output_names: Any, input_dict_ort_values: Any, run_options: Any = None
+    ) -> Any:
         """As ``InferenceSession.run_with_ort_values``; an op's exception arrives as itself.
 
         Returns
@@ -453,7 +512,12 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         built.feeds.check_names(feeds)
         check_output_names(() if output_names is None else output_names, built.feeds.output_names)
         options = QUIET if run_options is None else run_options
-        return built.call(built.runtime.run_with_ort_values, (output_names, feeds, options), feeds, options=options)
+        return built.call(
+            built.runtime.run_with_ort_values,
+            (output_names, feeds, options),
+            feeds,
+            options=options,
+        )
 
     @hide_internal_frames
     def run_with_iobinding(self, iobinding: Any, run_options: Any = None) -> None:
@@ -462,7 +526,12 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         built = self._update()
         if not isinstance(iobinding, onnxruntime.IOBinding):
             next_ = "session.io_binding()"
-            raise InputError("run_with_iobinding, iobinding", expected="an IOBinding", got=describe(iobinding), next=next_)
+            raise InputError(
+                "run_with_iobinding, iobinding",
+                expected="an IOBinding",
+                got=describe(iobinding),
+                next=next_,
+            )
         options = QUIET if run_options is None else run_options
         built.call(built.runtime.run_with_iobinding, (iobinding, options), options=options)
 
@@ -471,7 +540,11 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         """As ``InferenceSession.run_with_ortvaluevector``; an op's exception arrives as itself."""
         __tracebackhide__ = True
         built = self._update()
-        built.call(built.runtime.run_with_ortvaluevector, arguments, options=arguments[0] if arguments else QUIET)
+        built.call(
+            built.runtime.run_with_ortvaluevector,
+            arguments,
+            options=arguments[0] if arguments else QUIET,
+        )
 
     def __call__(self, *feeds: Any, **named: Any) -> Result:
         """Run with feeds by name, in the order of the model's inputs, or in one dict.
@@ -581,7 +654,10 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         (-2.7182817459106445, ['x', 'e', 'y'])
         """
         __tracebackhide__ = True
-        from pyopnb.runtime.trace.run import TraceOptions, run_traced  # what most sessions never need
+        from pyopnb.runtime.trace.run import (
+            TraceOptions,
+            run_traced,
+        )  # what most sessions never need
 
         options = TraceOptions(only, level, bodies, check, times, optimised, progress)
         built = self._update()
@@ -598,8 +674,12 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
     def __repr__(self) -> str:
         if "_built" not in vars(self):
             return "Session (not built)"  # its __init__ raised, and a debugger shows the frame
-        takes = ", ".join(f"{sanitize(n)}: {t or 'no tensor'}" for n, t in self._feeds.types.items())
-        gives = ", ".join(f"{sanitize(n)}: {t or 'no tensor'}" for n, t in self._feeds.outputs.items())
+        takes = ", ".join(
+            f"{sanitize(n)}: {t or 'no tensor'}" for n, t in self._feeds.types.items()
+        )
+        gives = ", ".join(
+            f"{sanitize(n)}: {t or 'no tensor'}" for n, t in self._feeds.outputs.items()
+        )
         return f"Session ({takes}) -> ({gives}), ops: {', '.join(self._ops) or 'none'}"
 
 
@@ -607,8 +687,21 @@ def _refuse_keywords(given: Mapping[str, Any]) -> None:
     __tracebackhide__ = True
     unknown = next((name for name in given if name not in _KEYWORDS), None)
     if unknown is not None:
-        known = ("sess_options", "providers", "provider_options", "modules", "base_dir", "fill", *_KEYWORDS)
-        raise InputError("Session", expected=f"one of {', '.join(known)}", got=f"{unknown}=", next=suggest(unknown, known))
+        known = (
+            "sess_options",
+            "providers",
+            "provider_options",
+            "modules",
+            "base_dir",
+            "fill",
+            *_KEYWORDS,
+        )
+        raise InputError(
+            "Session",
+            expected=f"one of {', '.join(known)}",
+            got=f"{unknown}=",
+            next=suggest(unknown, known),
+        )
 
 
 def _fill(source: ModelSource) -> tuple[FilledNode, ...]:

@@ -52,7 +52,9 @@ class Settings:
     """
 
     def __init__(self, first: Setting) -> None:
-        self._own: tuple[tuple[int, Setting], ...] = ((0, first),)  # each with the epoch from which on it serves
+        self._own: tuple[tuple[int, Setting], ...] = (
+            (0, first),
+        )  # each with the epoch from which on it serves
         self.private: dict[int, Setting] = {}
         self._lock = threading.Lock()
 

@@ -79,7 +79,9 @@ class SharedSession(Session):
         __tracebackhide__ = True
         built = self._built
         lease = built.lease
-        if lease is None or (built.seen == registry.epoch and built.runtime is lease.base._built.runtime):
+        if lease is None or (
+            built.seen == registry.epoch and built.runtime is lease.base._built.runtime
+        ):
             return super()._update()
         return _bridge.locked(self._updating, self._catch_up)  # type: ignore[no-any-return]
 

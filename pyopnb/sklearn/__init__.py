@@ -18,7 +18,14 @@ if TYPE_CHECKING:
     from pyopnb.sklearn.fitted import FittedEstimator, RunsInPython, filled
     from pyopnb.sklearn.inputs import feeds
 
-__all__ = ["FittedEstimator", "RunsInPython", "convert", "feeds", "filled", "update_registered_converter"]
+__all__ = [
+    "FittedEstimator",
+    "RunsInPython",
+    "convert",
+    "feeds",
+    "filled",
+    "update_registered_converter",
+]
 
 _HOMES = {
     "FittedEstimator": "pyopnb.sklearn.fitted",
@@ -32,7 +39,11 @@ _HOMES = {
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=importlib.import_module(__name__))
+        raise AttributeError(
+            f"module {__name__!r} has no attribute {name!r}",
+            name=name,
+            obj=importlib.import_module(__name__),
+        )
     for package, least in (("sklearn", "1.6"), ("skl2onnx", "1.20")):
         require(package, least, "'pyopnb[sklearn]'")
     value = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)

@@ -103,7 +103,9 @@ class Attempt:
         reason = self._comparison.refuse(model)
         return (None, reason) if reason else (model, "")
 
-    def without_failing_parts(self, reasons: Mapping[int, str], refused: str) -> tuple[ModelProto | None, str]:
+    def without_failing_parts(
+        self, reasons: Mapping[int, str], refused: str
+    ) -> tuple[ModelProto | None, str]:
         """Convert with ops for the estimators inside that fail, as few as possible.
 
         Returns
@@ -140,7 +142,9 @@ class Attempt:
                 continue
             try:
                 comparison = Comparison(part, plan(part), sample.x)
-                attempt = Attempt(part, sample.x, comparison, self._samples, {}, as_doubles=self._as_doubles)
+                attempt = Attempt(
+                    part, sample.x, comparison, self._samples, {}, as_doubles=self._as_doubles
+                )
             except Exception:  # noqa: S112  # what cannot be fed alone is judged with the rest
                 continue
             inside = {id(inner) for inner in nested(part)}
@@ -179,7 +183,9 @@ def _output_dtype(array: np.ndarray) -> Any:
     return dtype("string") if array.dtype.kind in "UTSO" else dtype(array.dtype)
 
 
-def _output_names(estimator: Any, methods: Sequence[str], expected: Sequence[Sequence[np.ndarray]]) -> list[str]:
+def _output_names(
+    estimator: Any, methods: Sequence[str], expected: Sequence[Sequence[np.ndarray]]
+) -> list[str]:
     names = []
     for method, arrays in zip(methods, expected, strict=True):
         name = _OUTPUT_NAMES[method]
@@ -192,7 +198,9 @@ def _output_names(estimator: Any, methods: Sequence[str], expected: Sequence[Seq
     return names
 
 
-def _call_skl2onnx(estimator: Any, inputs: Sequence[tuple[str, Any]], options: Mapping[Any, Any]) -> ModelProto:
+def _call_skl2onnx(
+    estimator: Any, inputs: Sequence[tuple[str, Any]], options: Mapping[Any, Any]
+) -> ModelProto:
     # Converters that a user has registered may write nodes of any op of the registry.
     opsets = {op.domain: op.current.opset for op in registry if op.domain}
     opsets[""] = min(newest_opset(), skl2onnx.__max_supported_opset__)

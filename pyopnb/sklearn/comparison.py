@@ -157,7 +157,9 @@ def _missing_trials(example: Sequence[np.ndarray]) -> Iterator[Trial]:
         yield Trial(name, tuple(inputs))
 
 
-def _settled(results: Sequence[np.ndarray], wants: Sequence[np.ndarray], scales: Sequence[float]) -> list[np.ndarray]:
+def _settled(
+    results: Sequence[np.ndarray], wants: Sequence[np.ndarray], scales: Sequence[float]
+) -> list[np.ndarray]:
     """Replace what agrees to the dtype's tolerance by what the estimator gives.
 
     An estimator computes in float64 and skl2onnx's kernels in float32, so that an element may be off
@@ -245,7 +247,9 @@ class _Original:
             inputs.append(array.astype(np.float64) if array.dtype.kind == "f" else array)
         return outputs_of(self._estimator, self._methods, wide.join(inputs))
 
-    def settled(self, results: Sequence[np.ndarray], arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    def settled(
+        self, results: Sequence[np.ndarray], arrays: Sequence[np.ndarray]
+    ) -> list[np.ndarray]:
         """Replace results for these rows that are close enough by the estimator's."""
         return _settled(results, self.original(*arrays), self._scales)
 

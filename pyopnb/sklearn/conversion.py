@@ -126,7 +126,9 @@ def _with_copies(options: Mapping[Any, Any], copies: Mapping[int, Any]) -> dict[
     return own
 
 
-def _convert_copy(estimator: Any, pipeline: Any, rows: Any, options: Mapping[Any, Any], verify: bool) -> ModelProto:
+def _convert_copy(
+    estimator: Any, pipeline: Any, rows: Any, options: Mapping[Any, Any], verify: bool
+) -> ModelProto:
     arrays = feeds(rows)
     methods = plan(estimator)
     try:
@@ -147,7 +149,9 @@ def _convert_copy(estimator: Any, pipeline: Any, rows: Any, options: Mapping[Any
         return attempt.whole(reasons[id(estimator)])
     model, failure = attempt.convert(reasons)
     if model is None and has_mixed_numbers(arrays):
-        attempt = Attempt(estimator, rows, comparison, samples, options, as_doubles=True, verify=verify)
+        attempt = Attempt(
+            estimator, rows, comparison, samples, options, as_doubles=True, verify=verify
+        )
         model, failure = attempt.convert(reasons)
     if model is None and options:
         expectation = "options with which skl2onnx converts it"
@@ -161,7 +165,12 @@ def _check_estimator(estimator: Any, rows: Any) -> None:
     where = f"convert, {type(estimator).__name__}"
     if isinstance(estimator, type):
         name = estimator.__name__
-        raise DefinitionError("convert", expected="a fitted estimator", got=f"the class {name}", next=f"{name}().fit(X)")
+        raise DefinitionError(
+            "convert",
+            expected="a fitted estimator",
+            got=f"the class {name}",
+            next=f"{name}().fit(X)",
+        )
     if not isinstance(estimator, BaseEstimator):
         raise DefinitionError(
             "convert",
@@ -203,7 +212,9 @@ def _is_fitted(estimator: Any, rows: Any) -> bool:
     return True
 
 
-def _check_outputs(estimator: Any, methods: Sequence[str], expected: Sequence[Sequence[np.ndarray]]) -> None:
+def _check_outputs(
+    estimator: Any, methods: Sequence[str], expected: Sequence[Sequence[np.ndarray]]
+) -> None:
     for method, arrays in zip(methods, expected, strict=True):
         for array in arrays:
             if array.dtype != object:

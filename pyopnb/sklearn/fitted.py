@@ -98,7 +98,13 @@ def _as_declared(result: np.ndarray, declared: TensorType) -> np.ndarray:
     return result.astype(declared.dtype.numpy)
 
 
-def define(estimator: Any, methods: Sequence[str], types: Sequence[TensorType], columns: Columns, reason: str) -> str:
+def define(
+    estimator: Any,
+    methods: Sequence[str],
+    types: Sequence[TensorType],
+    columns: Columns,
+    reason: str,
+) -> str:
     """Make an op of a fitted estimator.
 
     Parameters

@@ -41,7 +41,12 @@ _SKL2ONNX_TYPES = {
     "string": StringTensorType,
 }
 _HOOKS = ("onnx_parser", "onnx_shape_calculator", "onnx_converter")
-_NAMES = {"predict": "label", "predict_proba": "probabilities", "decision_function": "scores", "transform": "variable"}
+_NAMES = {
+    "predict": "label",
+    "predict_proba": "probabilities",
+    "decision_function": "scores",
+    "transform": "variable",
+}
 
 
 def has_converter(estimator: Any) -> bool:

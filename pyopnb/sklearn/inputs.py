@@ -94,7 +94,9 @@ def has_mixed_numbers(arrays: Mapping[str, np.ndarray]) -> bool:
     return np.dtype(np.float64) in dtypes and len(dtypes) > 1
 
 
-def skl2onnx_inputs(arrays: Mapping[str, np.ndarray], *, as_doubles: bool = False) -> list[tuple[str, Any]]:
+def skl2onnx_inputs(
+    arrays: Mapping[str, np.ndarray], *, as_doubles: bool = False
+) -> list[tuple[str, Any]]:
     """Declare the inputs to skl2onnx.
 
     Parameters

@@ -89,7 +89,9 @@ def _wrong_width(rows: Any, width: int) -> ModelError:
     return ModelError("convert, X", expected=expected, got=str(columns), next=suggestion)
 
 
-def _missing_columns(missing: Sequence[Any], fitted: Sequence[Any], extra: Sequence[Any]) -> ModelError:
+def _missing_columns(
+    missing: Sequence[Any], fitted: Sequence[Any], extra: Sequence[Any]
+) -> ModelError:
     name = str(missing[0])
     got = f"none named {sanitize(name)}"
     suggestion = "the X that fit was given"

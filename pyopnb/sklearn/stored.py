@@ -22,9 +22,7 @@ from pyopnb.ops.messages import sanitize
 
 __all__ = ["digest", "dump", "load", "module_text"]
 
-_SKOPS_TEXT = (
-    "# The fitted estimator is below, as skops wrote it. skops makes objects of scikit-learn's, NumPy's and these types only:"
-)
+_SKOPS_TEXT = "# The fitted estimator is below, as skops wrote it. skops makes objects of scikit-learn's, NumPy's and these types only:"
 _PICKLE_TEXT = """\
 # The fitted estimator is below, as a pickle. UNPICKLING RUNS CODE: whatever the file's author wrote into it is run when this
 # op is, and reading these lines does not tell what that is. Name this op only if you trust whoever gave you the file."""
@@ -164,7 +162,9 @@ def module_text(cls: Any, op: str) -> str:
         "    )",
     ]
     text = "\n".join(lines) + "\n"
-    if len(text) > MAX_SOURCE // 2:  # its line breaks and quotes take two characters in a model file
+    if (
+        len(text) > MAX_SOURCE // 2
+    ):  # its line breaks and quotes take two characters in a model file
         raise DefinitionError(
             f"op {op}",
             expected=f"a fitted estimator of at most {MAX_SOURCE // 2:,} characters",

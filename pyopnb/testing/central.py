@@ -44,7 +44,10 @@ class Differences:
 
 
 def central_differences(
-    function: Callable[[np.ndarray], Terms], x: np.ndarray, places: Sequence[tuple[int, ...]], precision: float
+    function: Callable[[np.ndarray], Terms],
+    x: np.ndarray,
+    places: Sequence[tuple[int, ...]],
+    precision: float,
 ) -> Differences:
     """Derivatives of a function in elements of its argument.
 
@@ -73,7 +76,9 @@ def central_differences(
     middle = function(x)
     rows = [_at(function, x, place, middle, precision) for place in places]
     shape = (len(rows), len(middle))
-    values, errors, jumps, noise = (np.array([row[n] for row in rows]).reshape(shape) for n in range(4))
+    values, errors, jumps, noise = (
+        np.array([row[n] for row in rows]).reshape(shape) for n in range(4)
+    )
     finite = np.where(np.isfinite(values), np.abs(values), 0.0)
     scale = np.maximum(finite, 1e-3 * finite.max(axis=0, initial=0.0))
     limit = precision**0.4 * scale + _KINK * noise
@@ -82,19 +87,27 @@ def central_differences(
 
 
 def _at(
-    function: Callable[[np.ndarray], Terms], x: np.ndarray, place: tuple[int, ...], middle: Terms, precision: float
+    function: Callable[[np.ndarray], Terms],
+    x: np.ndarray,
+    place: tuple[int, ...],
+    middle: Terms,
+    precision: float,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Derivative, its error, the jump of the one-sided ones and the noise, at the step of those tried that tells most."""
     typical = float(np.sqrt(np.mean(np.square(np.where(np.isfinite(x), x, 0.0), dtype=np.float64))))
     base = precision**0.2 * max(abs(float(x[place])), typical / 8, 2.0**-10 if typical else 1.0)
     best = None
     for shrink in _SHRINK:
-        if shrink < precision**0.25:  # what so small a step changes is lost in rounding, and the same 0 each time looks exact
+        if (
+            shrink < precision**0.25
+        ):  # what so small a step changes is lost in rounding, and the same 0 each time looks exact
             break
         found = _with_step(function, x, place, middle, base * shrink, precision)
         if best is None or _is_better(found, best):
             best = found
-        if np.all(found[1] <= np.maximum(4 * found[3], precision**0.6 * np.abs(found[0]))):  # good enough
+        if np.all(
+            found[1] <= np.maximum(4 * found[3], precision**0.6 * np.abs(found[0]))
+        ):  # good enough
             break
     assert best is not None, "_SHRINK is not empty"  # noqa: S101  # for mypy
     return best
@@ -102,7 +115,9 @@ def _at(
 
 def _is_better(one: tuple[np.ndarray, ...], other: tuple[np.ndarray, ...]) -> bool:
     # Clearly: a small step has small errors by luck, as its noise is estimated from sums that may cancel.
-    return not np.all(np.isfinite(other[0])) or bool(np.nansum(one[1] + one[3]) < 0.1 * np.nansum(other[1] + other[3]))
+    return not np.all(np.isfinite(other[0])) or bool(
+        np.nansum(one[1] + one[3]) < 0.1 * np.nansum(other[1] + other[3])
+    )
 
 
 def _with_step(

@@ -63,7 +63,9 @@ class CheckReport(Mapping[str, Verdict]):
         Whether the examples were generated from the hints, as none was given.
     """
 
-    def __init__(self, op: str, examples: Sequence[str], made: bool, verdicts: Sequence[Verdict]) -> None:
+    def __init__(
+        self, op: str, examples: Sequence[str], made: bool, verdicts: Sequence[Verdict]
+    ) -> None:
         self.op, self.examples, self.made = op, tuple(examples), made
         self._verdicts = {verdict.name: verdict for verdict in verdicts}
 
@@ -104,11 +106,18 @@ class CheckReport(Mapping[str, Verdict]):
         failed = ", ".join(verdict.name for verdict in self.failures)
         tried = "; ".join(self.examples[:3]) + ("; …" if len(self.examples) > 3 else "")
         ready = f"not ready for use: {failed}" if failed else "ready for use"
-        return f"{self.op}: {ready}. Tried {tried}{', generated from the hints' if self.made else ''}"
+        return (
+            f"{self.op}: {ready}. Tried {tried}{', generated from the hints' if self.made else ''}"
+        )
 
     def __repr__(self) -> str:
         width = max(map(len, self), default=0)
-        return "\n".join([self._summary(), *(f"  {v.name:{width}}  {v.outcome:4}  {_one_line(v.text)}" for v in self.values())])
+        return "\n".join(
+            [
+                self._summary(),
+                *(f"  {v.name:{width}}  {v.outcome:4}  {_one_line(v.text)}" for v in self.values()),
+            ]
+        )
 
     def _repr_html_(self) -> str:
         # A half transparent grey is visible on white and on black; an untrusted notebook keeps only inline styles.
@@ -128,7 +137,9 @@ def _one_line(text: str) -> str:
 
 @hide_internal_frames
 @check_arguments
-def check(op: str | type | Op, /, *inputs: Any, examples: Sequence[Any] = (), **attrs: Any) -> CheckReport:
+def check(
+    op: str | type | Op, /, *inputs: Any, examples: Sequence[Any] = (), **attrs: Any
+) -> CheckReport:
     """Test whether an op is ready for use in models.
 
     Parameters
@@ -187,7 +198,9 @@ def check(op: str | type | Op, /, *inputs: Any, examples: Sequence[Any] = (), **
     target = find_op(op)
     refuse_tuples(target, inputs)
     given = [*([inputs] if inputs else []), *examples]
-    subject_examples = [read_example(target, item, attrs, number) for number, item in enumerate(given)]
+    subject_examples = [
+        read_example(target, item, attrs, number) for number, item in enumerate(given)
+    ]
     subject = Subject(target, subject_examples or [generate_example(target, attrs)])
     verdicts: dict[str, Verdict] = {}
     with warnings.catch_warnings(), np.errstate(all="ignore"):
@@ -200,7 +213,11 @@ def check(op: str | type | Op, /, *inputs: Any, examples: Sequence[Any] = (), **
 
 
 def _trials(subject: Subject) -> dict[str, tuple[Callable[[Subject], str], tuple[str, ...]]]:
-    return TRIALS if subject.version.gradient is None else {**TRIALS, "gradient": (_try_gradient, ("schema", "repeatable"))}
+    return (
+        TRIALS
+        if subject.version.gradient is None
+        else {**TRIALS, "gradient": (_try_gradient, ("schema", "repeatable"))}
+    )
 
 
 def _try_gradient(subject: Subject) -> str:
@@ -213,7 +230,9 @@ def _try_gradient(subject: Subject) -> str:
     return "; ".join(map(str, report.gradients))
 
 
-def _judge(name: str, trial: Callable[[Subject], str], subject: Subject, failed_before: Sequence[str]) -> Verdict:
+def _judge(
+    name: str, trial: Callable[[Subject], str], subject: Subject, failed_before: Sequence[str]
+) -> Verdict:
     if not subject.runs and name != "schema":
         return Verdict(name, _SKIP, "the op does not run on the examples: see schema")
     if failed_before:

@@ -6,6 +6,7 @@ import html
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,10 +20,25 @@ from pyopnb.ops.op import Op
 from pyopnb.ops.registry import find_op
 from pyopnb.testing.central import central_differences
 from pyopnb.testing.sampling import drawn_places, suspected_places
-from pyopnb.testing.subject import Arrays, Example, Subject, generate_example, read_example, refuse_tuples
+from pyopnb.testing.subject import (
+    Arrays,
+    Example,
+    Subject,
+    generate_example,
+    read_example,
+    refuse_tuples,
+)
 from pyopnb.testing.trials import format_exception
 
-__all__ = ["LOOSEST", "TOLERANCES", "GradientReport", "InputGradient", "check_grad", "check_gradients", "unit"]
+__all__ = [
+    "LOOSEST",
+    "TOLERANCES",
+    "GradientReport",
+    "InputGradient",
+    "check_grad",
+    "check_gradients",
+    "unit",
+]
 
 TOLERANCES = {"float64": 1e-6, "float32": 2e-2}
 """Of the largest element of a gradient, by the dtype that an op computes in."""
@@ -75,7 +91,9 @@ class InputGradient:
     def __str__(self) -> str:
         if not self.tried and self.note:
             return f"{self.name}: {self.outcome}, {self.note}"
-        counted = plural(self.tried, "element") + (f" of {self.size:,}" if self.tried < self.size else "")
+        counted = plural(self.tried, "element") + (
+            f" of {self.size:,}" if self.tried < self.size else ""
+        )
         left_out = f", {self.kinks:,} at a kink left out" if self.kinks else ""
         tried = f"{counted} in {self.dtype}{left_out}"
         if self.outcome == _UNDECIDED:
@@ -130,10 +148,14 @@ class GradientReport:
     def _lines(self) -> Iterator[str]:
         several = len({found.example for found in self.gradients}) > 1
         for found in self.gradients:
-            yield sanitize(" ".join(f"{found}{f', for {found.example}' if several else ''}".split()), 1000)
+            yield sanitize(
+                " ".join(f"{found}{f', for {found.example}' if several else ''}".split()), 1000
+            )
 
     def _repr_html_(self) -> str:
-        cell = "text-align:left;padding:2px 12px 2px 0;border-bottom:1px solid rgba(128,128,128,0.4)"
+        cell = (
+            "text-align:left;padding:2px 12px 2px 0;border-bottom:1px solid rgba(128,128,128,0.4)"
+        )
         weights = {True: "normal", False: "bold"}
         rows = "".join(
             f'<tr><td style="{cell};font-weight:{weights[found.outcome == _RIGHT]}">{html.escape(line)}</td></tr>'
@@ -143,7 +165,9 @@ class GradientReport:
 
 
 @hide_internal_frames
-def check_grad(op: str | type | Op, /, *inputs: Any, examples: Sequence[Any] = (), **attrs: Any) -> GradientReport:
+def check_grad(
+    op: str | type | Op, /, *inputs: Any, examples: Sequence[Any] = (), **attrs: Any
+) -> GradientReport:
     """Test whether an op's ``backward`` is the gradient of its ``compute``.
 
     Every floating-point input is moved element by element, and what the outputs change is compared with what ``backward``
@@ -198,10 +222,17 @@ def check_grad(op: str | type | Op, /, *inputs: Any, examples: Sequence[Any] = (
     target = find_op(op)
     if target.current.gradient is None:
         next_ = "def backward(self, inputs, outputs, grads): …"
-        raise DefinitionError(f"op {target.name}", expected="backward in its class", got=f"{target.current}", next=next_)
+        raise DefinitionError(
+            f"op {target.name}",
+            expected="backward in its class",
+            got=f"{target.current}",
+            next=next_,
+        )
     refuse_tuples(target, inputs)
     given = [*([inputs] if inputs else []), *examples]
-    subject_examples = [read_example(target, item, attrs, number) for number, item in enumerate(given)]
+    subject_examples = [
+        read_example(target, item, attrs, number) for number, item in enumerate(given)
+    ]
     subject = Subject(target, subject_examples or [generate_example(target, attrs)])
     return GradientReport(str(target.current), check_gradients(subject))
 
@@ -224,7 +255,9 @@ def check_gradients(subject: Subject) -> list[InputGradient]:
             try:
                 found += _Comparison.of(subject, example).gradients()
             except Exception as error:  # an op may raise anything, and that is the finding
-                found.append(InputGradient(str(example), "backward", _WRONG, note=format_exception(error)))
+                found.append(
+                    InputGradient(str(example), "backward", _WRONG, note=format_exception(error))
+                )
     return found
 
 
@@ -252,8 +285,14 @@ class _Comparison:
         wide = _widened(subject, example)
         example, outputs = wide or (example, subject.call(example))
         random = np.random.default_rng(0)
-        weights = {n: random.normal(size=y.shape).astype(y.dtype) for n, y in enumerate(outputs) if is_float(y)}
-        floats = [array for array in (*example.inputs, *outputs) if array is not None and is_float(array)]
+        weights = {
+            n: random.normal(size=y.shape).astype(y.dtype)
+            for n, y in enumerate(outputs)
+            if is_float(y)
+        }
+        floats = [
+            array for array in (*example.inputs, *outputs) if array is not None and is_float(array)
+        ]
         least = max((array.dtype for array in floats), key=unit, default=np.dtype(np.float64))
         if unit(least) < unit(np.dtype(np.float32)) and _rounds(subject, example, outputs):
             least = np.dtype(np.float32)
@@ -261,7 +300,9 @@ class _Comparison:
 
     def gradients(self) -> list[InputGradient]:
         """Those of all floating-point inputs."""
-        if not self.weights or not any(array is not None and is_float(array) for array in self.example.inputs):
+        if not self.weights or not any(
+            array is not None and is_float(array) for array in self.example.inputs
+        ):
             return []
         combinations: list[tuple[int, ...]] = [tuple(self.weights)]
         if len(self.weights) > 1:
@@ -272,43 +313,68 @@ class _Comparison:
             if array is None or not is_float(array) or not array.size:
                 continue
             elements = self._elements(number, array, analytic[0][number])
-            differences = central_differences(lambda x, n=number: self._terms(n, x), array, elements, unit(self.dtype))  # type: ignore[misc]
+            terms = partial(self._terms, number)
+            differences = central_differences(terms, array, elements, unit(self.dtype))
             order = list(self.weights)
             for places, gradients in zip(combinations, analytic, strict=True):
                 columns = [order.index(place) for place in places]
-                numeric, errors = (each[:, columns].sum(axis=1) for each in (differences.values, differences.errors))
+                numeric, errors = (
+                    each[:, columns].sum(axis=1)
+                    for each in (differences.values, differences.errors)
+                )
                 name = self._name(number, places)
-                found.append(self._compare(name, array, elements, gradients[number], numeric, errors, differences.kinks))
+                found.append(
+                    self._compare(
+                        name, array, elements, gradients[number], numeric, errors, differences.kinks
+                    )
+                )
         if all(each.outcome != _WRONG for each in found):
-            found += [InputGradient(str(self.example), "backward", _WRONG, note=note) for note in self._faults(analytic[0])]
+            found += [
+                InputGradient(str(self.example), "backward", _WRONG, note=note)
+                for note in self._faults(analytic[0])
+            ]
         return found
 
     def _faults(self, first: Sequence[np.ndarray | None]) -> Iterator[str]:
         """What is wrong with a backward that is right for one set of gradients, once."""
         places, factor = tuple(self.weights), -3
         times = self._backward(places, factor)
-        if not self._are_equal(times, [None if gradient is None else factor * gradient for gradient in first]):
+        if not self._are_equal(
+            times, [None if gradient is None else factor * gradient for gradient in first]
+        ):
             yield f"for {factor} times the gradients of the outputs it does not return {factor} times those of the inputs"
             return
         instance = self.subject.instance(self.example)
         once, twice = (self.subject.call(self.example, instance) for _ in range(2))
-        if all(np.array_equal(a, b, equal_nan=is_float(a)) for a, b in zip(once, twice, strict=True)):  # it draws no numbers
+        if all(
+            np.array_equal(a, b, equal_nan=is_float(a)) for a, b in zip(once, twice, strict=True)
+        ):  # it draws no numbers
             instance = self.subject.instance(self.example)
             calls = [self._backward(places, instance=instance) for _ in range(2)]
             if not self._are_equal(calls[0], calls[1]):
                 yield "for the same arrays it returns something else the second time: sessions keep one instance"
 
-    def _are_equal(self, some: Sequence[np.ndarray | None], others: Sequence[np.ndarray | None]) -> bool:
+    def _are_equal(
+        self, some: Sequence[np.ndarray | None], others: Sequence[np.ndarray | None]
+    ) -> bool:
         tolerance = TOLERANCES.get(dtype(self.dtype).name, LOOSEST)
         for a, b in zip(some, others, strict=True):
             if a is None or b is None:
                 continue
             scale = float(np.abs(b[np.isfinite(b)], dtype=np.float64).max(initial=0.0))
-            if not np.allclose(a.astype(np.float64), b.astype(np.float64), rtol=0, atol=tolerance * scale, equal_nan=True):
+            if not np.allclose(
+                a.astype(np.float64),
+                b.astype(np.float64),
+                rtol=0,
+                atol=tolerance * scale,
+                equal_nan=True,
+            ):
                 return False
         return True
 
-    def _backward(self, places: Sequence[int], factor: int = 1, instance: Any = None) -> tuple[np.ndarray, ...]:
+    def _backward(
+        self, places: Sequence[int], factor: int = 1, instance: Any = None
+    ) -> tuple[np.ndarray, ...]:
         """The gradients of the inputs, by a new instance if none is given; as in a session, no array can be written."""
         ports = self.subject.schema.inputs
         left_out = 0 if ports and ports[-1].variadic else len(ports) - len(self.example.inputs)
@@ -331,14 +397,25 @@ class _Comparison:
         outputs = self.subject.call(Example(inputs, self.example.attrs))
         return [outputs[n].astype(np.float64) * weight for n, weight in self.weights.items()]
 
-    def _elements(self, number: int, array: np.ndarray, gradient: np.ndarray) -> list[tuple[int, ...]]:
+    def _elements(
+        self, number: int, array: np.ndarray, gradient: np.ndarray
+    ) -> list[tuple[int, ...]]:
         """The indices of those to be moved: all, or some at random and those that sums of the others point to."""
         chosen = drawn_places(array.size)
         if chosen.size < array.size:
             tolerance = TOLERANCES.get(dtype(self.dtype).name, LOOSEST)
-            suspects = suspected_places(lambda x: self._terms(number, x), array, gradient, chosen, unit(self.dtype), tolerance)
+            suspects = suspected_places(
+                lambda x: self._terms(number, x),
+                array,
+                gradient,
+                chosen,
+                unit(self.dtype),
+                tolerance,
+            )
             chosen = np.union1d(chosen, suspects)
-        return [tuple(int(n) for n in np.unravel_index(int(place), array.shape)) for place in chosen]
+        return [
+            tuple(int(n) for n in np.unravel_index(int(place), array.shape)) for place in chosen
+        ]
 
     def _name(self, number: int, places: Sequence[int]) -> str:
         name = self.subject.schema.port(number).name
@@ -358,7 +435,14 @@ class _Comparison:
         kind = dtype(self.dtype).name
         tolerance = TOLERANCES.get(kind, LOOSEST)
         found = InputGradient(
-            str(self.example), name, _UNDECIDED, kind, tolerance, size=array.size, tried=len(elements), kinks=int(kinks.sum())
+            str(self.example),
+            name,
+            _UNDECIDED,
+            kind,
+            tolerance,
+            size=array.size,
+            tried=len(elements),
+            kinks=int(kinks.sum()),
         )
         if kinks.all():
             return found
@@ -380,7 +464,10 @@ class _Comparison:
 
 def _widened(subject: Subject, example: Example) -> tuple[Example, tuple[np.ndarray, ...]] | None:
     """The example in float64 and its outputs; None where the op does not take it, or gives less."""
-    wide = Example(tuple(a if a is None or not is_float(a) else a.astype(np.float64) for a in example.inputs), example.attrs)
+    wide = Example(
+        tuple(a if a is None or not is_float(a) else a.astype(np.float64) for a in example.inputs),
+        example.attrs,
+    )
     try:
         subject.schema.check_inputs(wide.types, subject.op.name)
         outputs = subject.call(wide)
@@ -388,7 +475,9 @@ def _widened(subject: Subject, example: Example) -> tuple[Example, tuple[np.ndar
         return None
     if _rounds(subject, wide, outputs):
         return None
-    return (wide, outputs) if all(not is_float(y) or y.dtype == np.float64 for y in outputs) else None
+    return (
+        (wide, outputs) if all(not is_float(y) or y.dtype == np.float64 for y in outputs) else None
+    )
 
 
 def _rounds(subject: Subject, example: Example, outputs: tuple[np.ndarray, ...]) -> bool:
@@ -398,7 +487,11 @@ def _rounds(subject: Subject, example: Example, outputs: tuple[np.ndarray, ...])
             continue
         moved = []
         for relative in (2.0**-40, 2.0**-8):
-            inputs = (*example.inputs[:number], array * (1 + relative), *example.inputs[number + 1 :])
+            inputs = (
+                *example.inputs[:number],
+                array * (1 + relative),
+                *example.inputs[number + 1 :],
+            )
             moved.append(subject.call(Example(inputs, example.attrs)))
         for before, slightly, clearly in zip(outputs, *moved, strict=True):
             if before.shape == slightly.shape == clearly.shape and is_float(before):
@@ -419,6 +512,10 @@ def _common(analytic: np.ndarray, numeric: np.ndarray) -> str:
     """What the wrong elements have in common: one factor."""
     large = np.abs(numeric) > 1e-6 * np.abs(numeric).max(initial=0.0)
     ratios = analytic[large] / numeric[large]
-    if len(ratios) < 2 or not np.isfinite(ratios).all() or np.ptp(ratios) > 1e-3 * np.abs(ratios).max():
+    if (
+        len(ratios) < 2
+        or not np.isfinite(ratios).all()
+        or np.ptp(ratios) > 1e-3 * np.abs(ratios).max()
+    ):
         return ""
     return f"backward / differences is {ratios.mean():.6g} in all of them"

@@ -76,7 +76,10 @@ def suspected_places(
     infinite = np.flatnonzero(~np.isfinite(flat))
     search = _Search(function, x, np.where(np.isfinite(flat), flat, 0), precision, tolerance)
     found = search.groups_in_excess(np.setdiff1d(np.arange(x.size), np.union1d(drawn, infinite)))
-    return np.array([*infinite[:_MAX_SUSPECTS], *(search.halved(group) for group in found[:_MAX_SUSPECTS])], np.int64)
+    return np.array(
+        [*infinite[:_MAX_SUSPECTS], *(search.halved(group) for group in found[:_MAX_SUSPECTS])],
+        np.int64,
+    )
 
 
 class _Search:
@@ -94,29 +97,43 @@ class _Search:
         self.random = np.random.default_rng(1)
         flat = np.where(np.isfinite(x), x, 0).astype(np.float64).ravel()
         least = _LARGE * float(np.sqrt(np.mean(flat * flat))) or 1.0
-        self.direction = self.random.choice([-1.0, 1.0], flat.size) * np.maximum(np.abs(flat), least)
+        self.direction = self.random.choice([-1.0, 1.0], flat.size) * np.maximum(
+            np.abs(flat), least
+        )
         self.along = gradient * self.direction
         self.allowed = tolerance * float(np.abs(gradient).max(initial=1e-3)) * least
 
     def groups_in_excess(self, places: np.ndarray) -> list[np.ndarray]:
         """Groups of the elements with a wrong one among them, the worst first. One with a kink in it is divided."""
-        groups = [group for group in np.array_split(self.random.permutation(places), _GROUPS) if group.size]
+        groups = [
+            group
+            for group in np.array_split(self.random.permutation(places), _GROUPS)
+            if group.size
+        ]
         found: list[tuple[float, np.ndarray]] = []
         tried = 0
         while groups and tried + len(groups) <= _MAX_GROUPS:
             excess = self.excess(groups)
             tried += len(groups)
-            found += [(much, group) for much, group in zip(excess, groups, strict=True) if much > _KINKED]
+            found += [
+                (much, group) for much, group in zip(excess, groups, strict=True) if much > _KINKED
+            ]
             kinked = [group for much, group in zip(excess, groups, strict=True) if much == _KINKED]
-            groups = [half for group in kinked if group.size > 1 for half in np.array_split(group, 2)]
+            groups = [
+                half for group in kinked if group.size > 1 for half in np.array_split(group, 2)
+            ]
         return [group for _, group in sorted(found, key=lambda one: -one[0])]
 
     def excess(self, groups: list[np.ndarray]) -> np.ndarray:
         """By how much the derivative along each group differs more than it may: 0 if not, `_KINKED` where there is none."""
         places = [(n,) for n in range(len(groups))]
-        found = central_differences(lambda steps: self._moved(groups, steps), np.zeros(len(groups)), places, self.precision)
+        found = central_differences(
+            lambda steps: self._moved(groups, steps), np.zeros(len(groups)), places, self.precision
+        )
         apart = (
-            np.abs([self.along[group].sum() for group in groups] - found.values[:, 0]) - 4 * found.errors[:, 0] - self.allowed
+            np.abs([self.along[group].sum() for group in groups] - found.values[:, 0])
+            - 4 * found.errors[:, 0]
+            - self.allowed
         )
         return np.where(found.kinks | ~np.isfinite(apart), _KINKED, np.maximum(apart, 0))
 

@@ -51,14 +51,26 @@ class ExampleSizes:
     def symbolic_types(self) -> list[TensorType | None]:
         """The types of the inputs with a symbol for each group."""
         symbols = {name: f"N{index}" for index, name in enumerate(self.sizes)}
-        shapes = [tuple(symbols.get(dim, dim) if isinstance(dim, str) else dim for dim in dims) for dims in self.groups]
-        return [kind and TensorType(kind.dtype, shape) for kind, shape in zip(self.example.types, shapes, strict=True)]
+        shapes = [
+            tuple(symbols.get(dim, dim) if isinstance(dim, str) else dim for dim in dims)
+            for dims in self.groups
+        ]
+        return [
+            kind and TensorType(kind.dtype, shape)
+            for kind, shape in zip(self.example.types, shapes, strict=True)
+        ]
 
     def others(self) -> list[dict[str, int]]:
         """Other sizes to try: each group by itself, then all."""
-        tried = [{**self.sizes, name: n} for name, size in self.sizes.items() for n in (size + 1, 1)]
+        tried = [
+            {**self.sizes, name: n} for name, size in self.sizes.items() for n in (size + 1, 1)
+        ]
         tried += [{name: size + step for name, size in self.sizes.items()} for step in (1, 3)]
-        return [sizes for index, sizes in enumerate(tried) if sizes != self.sizes and sizes not in tried[:index]]
+        return [
+            sizes
+            for index, sizes in enumerate(tried)
+            if sizes != self.sizes and sizes not in tried[:index]
+        ]
 
     def resize(self, sizes: Mapping[str, int]) -> Example | None:
         """The example at other sizes, its values repeated; None if an input would be too large."""
@@ -70,5 +82,7 @@ class ExampleSizes:
             elif np.prod(shape, dtype=np.float64) > max(_MAX_ELEMENTS, array.size):
                 return None
             else:
-                inputs.append(np.resize(array, shape) if array.size else np.zeros(shape, array.dtype))
+                inputs.append(
+                    np.resize(array, shape) if array.size else np.zeros(shape, array.dtype)
+                )
         return Example(tuple(inputs), self.example.attrs)

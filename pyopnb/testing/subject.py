@@ -24,7 +24,16 @@ from pyopnb.ops.types import TensorType, type_of
 from pyopnb.runtime.kernel import promised_outputs
 from pyopnb.runtime.session import Session
 
-__all__ = ["Arrays", "Example", "Subject", "format_types", "generate_example", "random_array", "read_example", "refuse_tuples"]
+__all__ = [
+    "Arrays",
+    "Example",
+    "Subject",
+    "format_types",
+    "generate_example",
+    "random_array",
+    "read_example",
+    "refuse_tuples",
+]
 
 Arrays = tuple[np.ndarray | None, ...]
 
@@ -50,7 +59,9 @@ class Example:
         return {f"x{index}": array for index, array in enumerate(self.inputs) if array is not None}
 
     def __str__(self) -> str:
-        attrs = [f"{sanitize(key)}={sanitize(repr(value), 40)}" for key, value in self.attrs.items()]
+        attrs = [
+            f"{sanitize(key)}={sanitize(repr(value), 40)}" for key, value in self.attrs.items()
+        ]
         return f"({', '.join([format_types(self.types), *attrs] if self.types else attrs)})"
 
 
@@ -62,7 +73,9 @@ def refuse_tuples(op: Op, inputs: Sequence[Any]) -> None:
     InputError
     """
     for number, item in enumerate(inputs):
-        if isinstance(item, (tuple, dict)) and (isinstance(item, dict) or any(isinstance(part, np.ndarray) for part in item)):
+        if isinstance(item, (tuple, dict)) and (
+            isinstance(item, dict) or any(isinstance(part, np.ndarray) for part in item)
+        ):
             names = [port.name for port in op.current.schema.inputs] or ["x"]
             raise InputError(
                 f"check of {op.name}, input {number}",
@@ -83,16 +96,28 @@ def read_example(op: Op, item: Any, attrs: Mapping[str, Any], number: int) -> Ex
     parts = list(item) if isinstance(item, tuple) else [item]
     own_attrs = parts.pop() if parts and isinstance(parts[-1], dict) else {}
     _check_count(op, len(parts), f"check of {op.name}, example {number}")
-    arrays = [None if part is None else _read_array(part, f"example {number}, input {i}") for i, part in enumerate(parts)]
+    arrays = [
+        None if part is None else _read_array(part, f"example {number}, input {i}")
+        for i, part in enumerate(parts)
+    ]
     return Example(tuple(arrays), {**attrs, **own_attrs})
 
 
 def _check_count(op: Op, count: int, where: str) -> None:
     ports = op.current.schema.inputs
-    least = max((place + 1 for place, port in enumerate(ports) if not (port.optional or port.variadic)), default=0)
+    least = max(
+        (place + 1 for place, port in enumerate(ports) if not (port.optional or port.variadic)),
+        default=0,
+    )
     most = math.inf if ports and ports[-1].variadic else len(ports)
     if not least <= count <= most:
-        limit = f"{least}" if least == most else f"{least} or more" if most == math.inf else f"{least} to {most}"
+        limit = (
+            f"{least}"
+            if least == most
+            else f"{least} or more"
+            if most == math.inf
+            else f"{least} to {most}"
+        )
         expected = f"{limit} inputs ({', '.join(map(str, ports))})" if ports else "no inputs"
         next_ = "examples=[…] for several examples" if count > most == 1 else None
         raise InputError(where, expected=expected, got=str(count), next=next_)
@@ -103,9 +128,15 @@ def _read_array(part: Any, where: str) -> np.ndarray:
         array = np.asarray(part)
         text = str(type_of(array))
     except ValueError as error:
-        raise InputError(where, expected="an array of a dtype of ONNX", got=sanitize(str(error))) from None
+        raise InputError(
+            where, expected="an array of a dtype of ONNX", got=sanitize(str(error))
+        ) from None
     if array.dtype == object and not all(isinstance(item, str) for item in array.ravel()):
-        raise InputError(where, expected="an array of a dtype of ONNX", got=f"{type(part).__name__} of Python objects")
+        raise InputError(
+            where,
+            expected="an array of a dtype of ONNX",
+            got=f"{type(part).__name__} of Python objects",
+        )
     return array.astype(object) if text.startswith("string") else array
 
 
@@ -116,10 +147,14 @@ def generate_example(op: Op, attrs: Mapping[str, Any]) -> Example:
     unused_sizes = count(2)
     ports = [port for port in op.current.schema.inputs if not port.optional]
     ports += [port for port in ports if port.variadic]
-    return Example(tuple(random_array(port, sizes, unused_sizes, random) for port in ports), dict(attrs))
+    return Example(
+        tuple(random_array(port, sizes, unused_sizes, random) for port in ports), dict(attrs)
+    )
 
 
-def random_array(port: Port, sizes: dict[str, int], unused_sizes: Iterator[int], random: np.random.Generator) -> np.ndarray:
+def random_array(
+    port: Port, sizes: dict[str, int], unused_sizes: Iterator[int], random: np.random.Generator
+) -> np.ndarray:
     """An array of a port's type; ``sizes`` are those of the symbols so far."""
 
     def size_of(dim: int | str | None) -> int:
@@ -146,12 +181,21 @@ class Subject:
     """
 
     def __init__(self, op: Op, examples: list[Example]) -> None:
-        self.op, self.version, self.schema, self.examples = op, op.current, op.current.schema, examples
+        self.op, self.version, self.schema, self.examples = (
+            op,
+            op.current,
+            op.current.schema,
+            examples,
+        )
         self.runs = False
 
     def node(self, example: Example, name: str = "") -> NodeProto:
         """A node for the example, without outputs."""
-        proto = node(name or self.op.name, ["" if array is None else f"x{i}" for i, array in enumerate(example.inputs)], [])
+        proto = node(
+            name or self.op.name,
+            ["" if array is None else f"x{i}" for i, array in enumerate(example.inputs)],
+            [],
+        )
         for key, value in example.attrs.items():
             for attribute in node("check::Attr", [], [], value=value).attribute:
                 attribute.name = key  # as a keyword it could be one of node's own parameters
@@ -184,13 +228,19 @@ class Subject:
         instance = self.instance(example) if instance is None else instance
         value = instance.compute(*example.copies())
         values = value if isinstance(value, tuple) else (value,)
-        promises = promised_outputs(self.schema, instance, example.types, len(values), self.op.name, None)
+        promises = promised_outputs(
+            self.schema, instance, example.types, len(values), self.op.name, None
+        )
         first = next((kind.dtype for kind in example.types if kind), None)
         results = []
         for index, (value, promise) in enumerate(zip(values, promises, strict=True)):
             want = (promise and promise.dtype) or first
             if want is None:
-                raise ResultError(f"output {index}", expected="a declared dtype", got="an op without inputs or hints")
+                raise ResultError(
+                    f"output {index}",
+                    expected="a declared dtype",
+                    got="an op without inputs or hints",
+                )
             expected = promise or TensorType(want, None)
             output = Output("", self.version.cls.compute, self.schema, index, len(values), expected)  # type: ignore[attr-defined]
             result = output.array(value, want).copy()
@@ -199,12 +249,18 @@ class Subject:
             results.append(result)
         return tuple(results)
 
-    def session(self, example: Example, outputs: int, types: Sequence[TensorType | None] | None = None) -> Session:
+    def session(
+        self, example: Example, outputs: int, types: Sequence[TensorType | None] | None = None
+    ) -> Session:
         """A session of one node, with inputs of the example's types or of others."""
         proto = self.node(example)
         proto.output[:] = [f"y{index}" for index in range(outputs)]
         types = example.types if types is None else types
-        return Session(model([proto], {f"x{i}": kind for i, kind in enumerate(types) if kind}, list(proto.output)))
+        return Session(
+            model(
+                [proto], {f"x{i}": kind for i, kind in enumerate(types) if kind}, list(proto.output)
+            )
+        )
 
 
 def format_types(types: Sequence[TensorType | None]) -> str:

@@ -37,7 +37,9 @@ __all__ = ["TRIALS", "Failed", "NotApplicable", "format_exception"]
 _MAX_ULPS = 64
 _THREADS = 8
 _RUNS = 8  # of each thread
-_SWITCH_INTERVAL = 1e-5  # seconds after which Python switches threads meanwhile, so that races show sooner
+_SWITCH_INTERVAL = (
+    1e-5  # seconds after which Python switches threads meanwhile, so that races show sooner
+)
 _MAX_SIZES = 10  # combinations of sizes that are tried
 
 
@@ -60,7 +62,11 @@ def format_exception(error: BaseException) -> str:
         text = f"{type(error).__name__}, whose text cannot be made"
     if isinstance(error, PyopError):
         return str(error)
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_internal(frame.filename)]
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not _is_internal(frame.filename)
+    ]
     if not frames:
         return text  # pyopnb itself, as when compute takes another number of inputs
     last = [frame for frame in frames if frame.filename == frames[0].filename][-1]
@@ -72,7 +78,9 @@ def _is_internal(file: str) -> bool:
     return file.startswith(_OURS) or f"{os.sep}onnxruntime{os.sep}capi{os.sep}" in file
 
 
-def _first_difference(results: Sequence[np.ndarray], expected: Sequence[np.ndarray], tolerant: bool = False) -> str | None:
+def _first_difference(
+    results: Sequence[np.ndarray], expected: Sequence[np.ndarray], tolerant: bool = False
+) -> str | None:
     """Describe the first output that differs."""
     if len(results) != len(expected):
         return f"{len(results)} outputs instead of {len(expected)}"
@@ -103,7 +111,9 @@ def _try_schema(subject: Subject) -> str:
         if attr.default is REQUIRED or attr.default is None or attr.kind == "any":
             continue
         # The value as a node holds it that writes the default out.
-        values = attribute_values(node("check::Attr", [], [], value=attr.default), ModelProto(), subject.op.name)
+        values = attribute_values(
+            node("check::Attr", [], [], value=attr.default), ModelProto(), subject.op.name
+        )
         attr.take(values["value"], f"{subject.op.name}, default")
     return f"returns {'; '.join(dict.fromkeys(results))}"
 
@@ -113,7 +123,11 @@ def _check_sizes(subject: Subject, example: Example) -> None:
     sizes: dict[str, int] = {}
     for index, array in enumerate(example.inputs):
         port = subject.schema.port(index) if subject.schema.inputs else None
-        if array is not None and port is not None and not port.type.accepts_shape(array.shape, sizes):
+        if (
+            array is not None
+            and port is not None
+            and not port.type.accepts_shape(array.shape, sizes)
+        ):
             raise ModelError(
                 f"input {port.name}",
                 expected=f"{port.type}, with the same size wherever a symbol stands",
@@ -142,12 +156,20 @@ def _try_inputs_unmodified(subject: Subject) -> str:
         for name, array in example.feeds().items():
             if text := mismatch(feeds[name], array):
                 raise Failed(f"the run changed the feed of input {name[1:]}: {text}")
-        if error is not None:  # schema, shapes and runtime judge it; here it only says how far this trial came
-            raise NotApplicable(f"a plain call does not modify them; a session does not run the op: {format_exception(error)}")
-    return "the op gets copies, and the feeds stay" if schema.copy_inputs else "no input is modified"
+        if (
+            error is not None
+        ):  # schema, shapes and runtime judge it; here it only says how far this trial came
+            raise NotApplicable(
+                f"a plain call does not modify them; a session does not run the op: {format_exception(error)}"
+            )
+    return (
+        "the op gets copies, and the feeds stay" if schema.copy_inputs else "no input is modified"
+    )
 
 
-def _run_in_session(subject: Subject, example: Example, feeds: dict[str, np.ndarray]) -> Exception | None:
+def _run_in_session(
+    subject: Subject, example: Example, feeds: dict[str, np.ndarray]
+) -> Exception | None:
     """Run the op in a session; return what it raised, except that it kept a view, which is raised."""
     try:
         session = subject.session(example, len(subject.call(example)))
@@ -162,7 +184,9 @@ def _run_in_session(subject: Subject, example: Example, feeds: dict[str, np.ndar
 
 def _try_shapes(subject: Subject) -> str:
     schema = subject.schema
-    if not schema.infers and (schema.outputs is None or all(kind.shape is None for kind in schema.outputs)):
+    if not schema.infers and (
+        schema.outputs is None or all(kind.shape is None for kind in schema.outputs)
+    ):
         raise NotApplicable('neither infer nor the hints promise a shape; -> "float32[N,3]" would')
     passed = refused = 0
     for example in subject.examples:
@@ -184,7 +208,9 @@ def _try_shapes(subject: Subject) -> str:
             session(**other.feeds())  # … and for symbols
             passed += 1
     sets = "set" if passed == 1 else "sets"
-    return f"as promised at {passed} {sets} of sizes" + (f" ({refused} more refused)" if refused else "")
+    return f"as promised at {passed} {sets} of sizes" + (
+        f" ({refused} more refused)" if refused else ""
+    )
 
 
 # ---- the same result again ---------------------------------------------------------------------------------------------------
@@ -201,7 +227,10 @@ def _try_repeatable(subject: Subject) -> str:
     for example in subject.examples:
         sessions = [subject.session(example, len(expected[0])) for _ in range(2)]
         first = list(sessions[0](**example.feeds()))
-        for session, what in ((sessions[0], "the second run of a session"), (sessions[1], "the first run of another session")):
+        for session, what in (
+            (sessions[0], "the second run of a session"),
+            (sessions[1], "the first run of another session"),
+        ):
             if text := _first_difference(list(session(**example.feeds())), first):
                 raise Failed(f"{what}: {text}. {remedy}")
     return "two runs, two instances and two sessions give the same bits"
@@ -213,10 +242,15 @@ def _try_threads(subject: Subject) -> str:
         session = subject.session(example, len(subject.call(example)))
         runs = []
         for change in (np.copy, np.flip, np.zeros_like):
-            feeds = {name: np.ascontiguousarray(change(array)).reshape(array.shape) for name, array in example.feeds().items()}
+            feeds = {
+                name: np.ascontiguousarray(change(array)).reshape(array.shape)
+                for name, array in example.feeds().items()
+            }
             try:
                 runs.append((feeds, list(session(**feeds))))
-            except Exception:  # an op may refuse values that are generated here, but not the example's own
+            except (
+                Exception
+            ):  # an op may refuse values that are generated here, but not the example's own
                 if change is np.copy:
                     raise
         _race(session, runs)
@@ -279,8 +313,15 @@ def _try_empty(subject: Subject) -> str:
                 if (variant := dimensions.resize({**dimensions.sizes, name: 0})) is not None:
                     yield variant
 
-    remedy = "let compute work without elements, raise a ValueError that says why not, or hint a size"
-    return _try_variants(subject, variants(), remedy, "no dimension that could be 0: each is hinted, or there is none")
+    remedy = (
+        "let compute work without elements, raise a ValueError that says why not, or hint a size"
+    )
+    return _try_variants(
+        subject,
+        variants(),
+        remedy,
+        "no dimension that could be 0: each is hinted, or there is none",
+    )
 
 
 def _try_scalar(subject: Subject) -> str:
@@ -289,12 +330,16 @@ def _try_scalar(subject: Subject) -> str:
             inputs = list(example.inputs)
             for index, array in enumerate(inputs):
                 if array is not None and subject.schema.port(index).type.shape is None:
-                    inputs[index] = (array if array.size else np.zeros(1, array.dtype)).ravel()[:1].reshape(())
+                    inputs[index] = (
+                        (array if array.size else np.zeros(1, array.dtype)).ravel()[:1].reshape(())
+                    )
             if any(new is not old for new, old in zip(inputs, example.inputs, strict=True)):
                 yield Example(tuple(inputs), example.attrs)
 
     remedy = 'hint the rank, as x: "float32[N,C]", or let compute work without dimensions'
-    return _try_variants(subject, variants(), remedy, "the hints say the rank of each input, or there is none")
+    return _try_variants(
+        subject, variants(), remedy, "the hints say the rank of each input, or there is none"
+    )
 
 
 def _try_variants(subject: Subject, variants: Iterator[Example], remedy: str, none: str) -> str:
@@ -308,13 +353,19 @@ def _try_variants(subject: Subject, variants: Iterator[Example], remedy: str, no
         except ResultError as error:
             raise Failed(f"{what}: {error}") from error
         except Exception as error:
-            clear = isinstance(error, PyopError) or (isinstance(error, (ValueError, NotImplementedError)) and str(error))
+            clear = isinstance(error, PyopError) or (
+                isinstance(error, (ValueError, NotImplementedError)) and str(error)
+            )
             if not clear:
                 raise Failed(f"{what}: {format_exception(error)}. Try: {remedy}") from error
             refusals.append(f"{what}: {type(error).__name__}, {error}")
     if not tried:
         raise NotApplicable(none)
-    return f"refuses clearly {len(refusals)} of {tried}: {refusals[0]}" if refusals else f"works ({tried} tried)"
+    return (
+        f"refuses clearly {len(refusals)} of {tried}: {refusals[0]}"
+        if refusals
+        else f"works ({tried} tried)"
+    )
 
 
 # ---- precision ---------------------------------------------------------------------------------------------------------------
@@ -351,7 +402,10 @@ def _try_precision(subject: Subject) -> str:
 
 
 def _cast(example: Example, to: np.dtype) -> Example:
-    return Example(tuple(a if a is None or not is_float(a) else a.astype(to) for a in example.inputs), example.attrs)
+    return Example(
+        tuple(a if a is None or not is_float(a) else a.astype(to) for a in example.inputs),
+        example.attrs,
+    )
 
 
 def _rounding_error(subject: Subject, low: Example) -> tuple[float, str] | None:
@@ -363,7 +417,9 @@ def _rounding_error(subject: Subject, low: Example) -> tuple[float, str] | None:
     errors = [
         rounding_error(result, wide)
         for result, wide in zip(results, exact, strict=False)
-        if is_float(result) and result.dtype != wide.dtype == np.float64 and result.shape == wide.shape
+        if is_float(result)
+        and result.dtype != wide.dtype == np.float64
+        and result.shape == wide.shape
     ]
     return max(errors, key=lambda error: error[0], default=None)
 
@@ -380,17 +436,23 @@ def _try_reference(subject: Subject) -> str:
     _require_operator(subject)
     for example in subject.examples:
         try:
-            run_kernels(_operator_model(subject, example, len(subject.call(example))), example.feeds())
+            run_kernels(
+                _operator_model(subject, example, len(subject.call(example))), example.feeds()
+            )
         except Exception as error:
             # For want of a kernel, and not because of what the node says.
-            if type(error).__name__ == "NotImplemented" or "is not a registered function/op" in str(error):
+            if type(error).__name__ == "NotImplemented" or "is not a registered function/op" in str(
+                error
+            ):
                 continue
         raise NotApplicable("ONNX Runtime has a kernel of that name: see kernel")
 
     def run(proto: ModelProto, feeds: dict[str, np.ndarray]) -> list[Any]:
         return [np.asarray(result) for result in Evaluator(proto, ()).outputs(feeds).values()]
 
-    return _compare_with(subject, run, f"ONNX's reference implementation of {sanitize(subject.op.op_type)}")
+    return _compare_with(
+        subject, run, f"ONNX's reference implementation of {sanitize(subject.op.op_type)}"
+    )
 
 
 def _require_operator(subject: Subject) -> None:
@@ -405,7 +467,9 @@ def _operator_model(subject: Subject, example: Example, outputs: int) -> ModelPr
     return model([proto], example.feeds(), list(proto.output))
 
 
-def _compare_with(subject: Subject, run: Callable[[ModelProto, dict[str, np.ndarray]], list[Any]], whose: str) -> str:
+def _compare_with(
+    subject: Subject, run: Callable[[ModelProto, dict[str, np.ndarray]], list[Any]], whose: str
+) -> str:
     compared, why = 0, ""
     for example in subject.examples:
         results = subject.call(example)
@@ -416,14 +480,18 @@ def _compare_with(subject: Subject, run: Callable[[ModelProto, dict[str, np.ndar
             continue
         compared += 1
         if text := _first_difference(results, expected, tolerant=True):
-            tolerances = ", ".join(dict.fromkeys(f"{relative_tolerance(array) or 0:g}" for array in expected))
+            tolerances = ", ".join(
+                dict.fromkeys(f"{relative_tolerance(array) or 0:g}" for array in expected)
+            )
             raise Failed(
                 f"{example}, against {whose}, relative tolerance {tolerances}: {text}. "
                 f"Try: correct compute, or rename the op if it is not meant to be {sanitize(subject.op.op_type)}"
             )
     if not compared:
         raise NotApplicable(why)
-    return f"agrees with {whose}" + (f" on {compared} of {len(subject.examples)} examples" if why else "")
+    return f"agrees with {whose}" + (
+        f" on {compared} of {len(subject.examples)} examples" if why else ""
+    )
 
 
 _IN_SESSION = ("schema", "inputs_unmodified")

@@ -45,7 +45,11 @@ _HOMES = {
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=importlib.import_module(__name__))
+        raise AttributeError(
+            f"module {__name__!r} has no attribute {name!r}",
+            name=name,
+            obj=importlib.import_module(__name__),
+        )
     for package, least in (("torch", "2.13"), ("onnxscript", "0.7")):
         require(package, least, "'pyopnb[torch]'")
     value = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)

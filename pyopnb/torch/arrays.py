@@ -71,7 +71,12 @@ def to_array(tensor: Any) -> np.ndarray:
     -------
     ndarray
     """
-    if tensor.dtype in _AS_IT_IS and tensor.device.type == "cpu" and not tensor.is_neg() and not tensor.requires_grad:
+    if (
+        tensor.dtype in _AS_IT_IS
+        and tensor.device.type == "cpu"
+        and not tensor.is_neg()
+        and not tensor.requires_grad
+    ):
         return np.asarray(tensor.numpy())
     tensor = tensor.detach().cpu().resolve_conj().resolve_neg()
     if tensor.is_complex():

@@ -71,8 +71,13 @@ class Call:
     @property
     def key(self) -> str:
         """The same for calls that differ in their inputs only."""
-        kinds = [None if value is None else type(value.meta["val"]).__name__ for value in self.inputs]
-        attrs = {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in self.attrs.items()}
+        kinds = [
+            None if value is None else type(value.meta["val"]).__name__ for value in self.inputs
+        ]
+        attrs = {
+            name: value.tolist() if isinstance(value, np.ndarray) else value
+            for name, value in self.attrs.items()
+        }
         return repr((str(self.target), kinds, sorted(attrs.items()), self.returns, self.outputs))
 
 
@@ -144,9 +149,13 @@ def encode(node: Any) -> Call:
     """
     target = node.target
     if not isinstance(target, torch._ops.OpOverload):
-        raise Unwritable(str(target), expected="a torch op", got="control flow, or a function of Python")
+        raise Unwritable(
+            str(target), expected="a torch op", got="control flow, or a function of Python"
+        )
     if target._schema.is_mutable:
-        raise Unwritable(str(target), expected="an op that changes none of its arguments", got="one that does")
+        raise Unwritable(
+            str(target), expected="an op that changes none of its arguments", got="one that does"
+        )
     values, returns = _outputs(node)
     tensors: list[Any] = []
     computed: list[Any] = []
@@ -166,11 +175,15 @@ def encode(node: Any) -> Call:
             tensors += [None] * _is_tensor(kind)
     for entry in tensors:
         if entry is not None and not isinstance(entry.meta.get("val"), torch.Tensor):
-            raise Unwritable(str(target), expected="tensors", got=type(entry.meta.get("val")).__name__)
+            raise Unwritable(
+                str(target), expected="tensors", got=type(entry.meta.get("val")).__name__
+            )
     inputs = [*tensors, *computed]
     while inputs and inputs[-1] is None:
         inputs.pop()
-    numbers = [n for n, entry in enumerate(tensors) if entry is not None and entry.meta["val"].is_complex()]
+    numbers = [
+        n for n, entry in enumerate(tensors) if entry is not None and entry.meta["val"].is_complex()
+    ]
     special[COMPLEX] = numbers
     attrs |= {name: held for name, held in special.items() if held}
     return Call(target, tuple(inputs), attrs, returns, len(values))
@@ -187,9 +200,13 @@ def _outputs(node: Any) -> tuple[list[Any], str]:
     elif len(kinds) > 1 and set(kinds) == {"Tensor"}:
         values, returns = list(value), f"({', '.join(kinds)})"
     else:
-        raise Unwritable(str(node.target), expected="tensors as results", got=", ".join(kinds) or "nothing")
+        raise Unwritable(
+            str(node.target), expected="tensors as results", got=", ".join(kinds) or "nothing"
+        )
     if not values or not all(isinstance(each, torch.Tensor) for each in values):
-        raise Unwritable(str(node.target), expected="tensors as results", got="none, or something else")
+        raise Unwritable(
+            str(node.target), expected="tensors as results", got="none, or something else"
+        )
     if any(each.is_quantized or each.layout is not torch.strided for each in values):
         raise Unwritable(str(node.target), expected="dense tensors", got="quantized or sparse ones")
     return values, returns
@@ -224,7 +241,14 @@ def _same(value: Any, default: Any) -> bool:
     return type(value) is type(default) and not _is_symbolic(value) and bool(value == default)
 
 
-def _write(name: str, value: Any, kind: str, attrs: dict[str, Any], special: dict[str, list[Any]], computed: list[Any]) -> None:
+def _write(
+    name: str,
+    value: Any,
+    kind: str,
+    attrs: dict[str, Any],
+    special: dict[str, list[Any]],
+    computed: list[Any],
+) -> None:
     """Write an argument that is no tensor."""
     if _is_symbolic(value):
         special[DYNAMIC].append(name)
@@ -280,7 +304,9 @@ def _survives(value: float) -> bool:
 # ---- from a node -------------------------------------------------------------------------------------------------------------
 
 
-def decode(target: Any, attrs: Mapping[str, Any], inputs: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
+def decode(
+    target: Any, attrs: Mapping[str, Any], inputs: Sequence[Any]
+) -> tuple[list[Any], dict[str, Any]]:
     """Positional and keyword arguments for the op, of a node's attributes and inputs.
 
     Parameters
@@ -304,7 +330,10 @@ def decode(target: Any, attrs: Mapping[str, Any], inputs: Sequence[Any]) -> tupl
         if not parameter.tensors:
             tensors[parameter.name] = ahead.pop(0) if ahead else None
         elif lengths and (length := lengths.pop(0)) >= 0:
-            tensors[parameter.name], ahead = [*ahead[:length], *[None] * (length - len(ahead))], ahead[length:]
+            tensors[parameter.name], ahead = (
+                [*ahead[:length], *[None] * (length - len(ahead))],
+                ahead[length:],
+            )
     dynamic = dict(zip(attrs.get(DYNAMIC, ()), map(_number, ahead), strict=False))
     args: list[Any] = []
     kwargs: dict[str, Any] = {}

@@ -139,7 +139,10 @@ def export(
         refuse_dynamic_axes(dynamic_axes)
     if not dynamo:
         if ops:
-            expected, next_ = "none with dynamo=False", 'pyopnb.torch.register_custom_op_symbolic("::name", "domain::OpType")'
+            expected, next_ = (
+                "none with dynamo=False",
+                'pyopnb.torch.register_custom_op_symbolic("::name", "domain::OpType")',
+            )
             raise InputError("ops", expected=expected, got=plural(len(ops), "op"), next=next_)
         return export_traced(module, args, kwargs, dynamic_shapes, input_names, output_names)
     started = time.monotonic()
@@ -159,7 +162,9 @@ def export(
             if fault.error is not None:
                 raise fault.error
             next_ = "give the op at fault in ops="
-            raise ModelError(where, expected="torch's numbers in ONNX Runtime", got=fault.text, next=next_)
+            raise ModelError(
+                where, expected="torch's numbers in ONNX Runtime", got=fault.text, next=next_
+            )
         holes = holes + verified.holes
         fixed = fixed + verified.fixed
     if holes or fixed or not verify:
@@ -173,7 +178,11 @@ _SHARE = 0.3
 
 @hide_internal_frames
 def missing(
-    module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None = None, *, dynamic_shapes: Any = None
+    module: Any,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    dynamic_shapes: Any = None,
 ) -> Holes:
     """List the calls of a module for which torch's exporter has no ONNX operator.
 
@@ -390,18 +399,28 @@ _LARGEST = 2**12
 def _may_be_fixed(places: Sequence[_Place]) -> bool:
     """Tell whether a dimension is open for torch to decide, and not by a name of the user's."""
     hint = torch.export.Dim.AUTO
-    return all(type(request) is type(hint) and request.type == hint.type for _, _, request in places)
+    return all(
+        type(request) is type(hint) and request.type == hint.type for _, _, request in places
+    )
 
 
 def _fix(
-    exported: Any, places: Mapping[str, Sequence[_Place]], wrong: Mapping[str, str], args: Any, kwargs: Any
+    exported: Any,
+    places: Mapping[str, Sequence[_Place]],
+    wrong: Mapping[str, str],
+    args: Any,
+    kwargs: Any,
 ) -> list[FixedSize]:
     feeds = feeds_of(proto_of(exported), args, kwargs)
     fixed = []
     for symbol, text in wrong.items():
         for name, axis, _ in places[symbol]:
             size = feeds[name].shape[axis]
-            fixed.append(FixedSize(name, axis, size, f"as the model is wrong at other sizes: {sanitize(text, 300)}"))
+            fixed.append(
+                FixedSize(
+                    name, axis, size, f"as the model is wrong at other sizes: {sanitize(text, 300)}"
+                )
+            )
         fix_dimensions(exported.model.graph, symbol, size)
     return fixed
 
@@ -422,7 +441,9 @@ def proto_of(exported: Any) -> ModelProto:
     return model
 
 
-def _fill(program: Any, dynamic_shapes: Any, input_names: Any, output_names: Any) -> tuple[Any, list[Hole]]:
+def _fill(
+    program: Any, dynamic_shapes: Any, input_names: Any, output_names: Any
+) -> tuple[Any, list[Hole]]:
     """What the exporter makes of a program, after what it lacks was replaced, and what that was."""
     filled: list[Hole] = []
     for _ in range(_ROUNDS):
@@ -435,12 +456,18 @@ def _fill(program: Any, dynamic_shapes: Any, input_names: Any, output_names: Any
             refused = next((hole for hole in holes if hole.target.namespace == "pyopnb"), None)
             if refused is not None:  # what stands in for an op already
                 expected = "an op of the exporter's, or one that torch can stand in for"
-                raise ModelError(refused.line or "module", expected=expected, got=refused.reason) from error
+                raise ModelError(
+                    refused.line or "module", expected=expected, got=refused.reason
+                ) from error
         for hole in holes:
             put_node(hole.node, define(hole.node.target))
         _settle(program)
         filled += holes
-    raise ModelError("module", expected=f"an export after {_ROUNDS} attempts", got=f"{plural(len(filled), 'hole')} and more")
+    raise ModelError(
+        "module",
+        expected=f"an export after {_ROUNDS} attempts",
+        got=f"{plural(len(filled), 'hole')} and more",
+    )
 
 
 def _holes(program: Any, failure: BaseException) -> list[Hole]:
@@ -492,13 +519,22 @@ def _name_returned(exported: Any, inputs: int, outputs: int) -> None:
         name = source.name.removesuffix("_orig")
         if place >= outputs and result.name in (name, source.name):
             taken = _names_in(graph)
-            result.name = next(free for n in itertools.count() if (free := f"{name}_out{n or ''}") not in taken)
-        if id(source) in own and name in known and source.name not in known and name not in _names_in(graph):
+            result.name = next(
+                free for n in itertools.count() if (free := f"{name}_out{n or ''}") not in taken
+            )
+        if (
+            id(source) in own
+            and name in known
+            and source.name not in known
+            and name not in _names_in(graph)
+        ):
             source.name = name
 
 
 def _names_in(graph: Any) -> set[str]:
-    return {value.name for value in graph.inputs} | {value.name for node in graph for value in node.outputs}
+    return {value.name for value in graph.inputs} | {
+        value.name for node in graph for value in node.outputs
+    }
 
 
 def _settle(program: Any) -> None:
@@ -517,19 +553,33 @@ def _failed(error: BaseException) -> ModelError:
     said = str(cause).strip().partition("\n")[0]
     where = f"torch.onnx.export{f', {sanitize(named[0])}' if named else ''}"
     got = sanitize(f"{type(cause).__name__}: {said}", 400)
-    return ModelError(where, expected="a program that the exporter takes", got=got, next="see the error above, of torch")
+    return ModelError(
+        where,
+        expected="a program that the exporter takes",
+        got=got,
+        next="see the error above, of torch",
+    )
 
 
 def _check_names(where: str, names: Sequence[str] | None, ends: Sequence[Any]) -> None:
     """Refuse more names than there are inputs or outputs, which the exporter would drop."""
     if isinstance(names, str):
-        raise InputError(where, expected="a list of names", got=sanitize(repr(names)), next=f"[{sanitize(repr(names))}]")
-    if names is not None and (twice := [name for place, name in enumerate(names) if name in names[:place]]):
+        raise InputError(
+            where,
+            expected="a list of names",
+            got=sanitize(repr(names)),
+            next=f"[{sanitize(repr(names))}]",
+        )
+    if names is not None and (
+        twice := [name for place, name in enumerate(names) if name in names[:place]]
+    ):
         raise InputError(where, expected="each name once", got=f"{sanitize(repr(twice[0]))} twice")
     if names is not None and len(names) > len(ends):
         kind = where.partition("_")[0]
         got = f"{len(names)}: {', '.join(map(str, names))}"
-        raise InputError(where, expected=f"names of {plural(len(ends), kind)}", got=sanitize(got, 200))
+        raise InputError(
+            where, expected=f"names of {plural(len(ends), kind)}", got=sanitize(got, 200)
+        )
 
 
 def _put_functions(program: Any) -> None:
@@ -545,7 +595,9 @@ def _put(node: Any, around: tuple[Any, ...], op: str, version: int) -> None:
     try:
         put_node(node, op, version=version, natural=True)
     except Unwritable as error:
-        raise ModelError(f"{where_of(node, around)}, as {op}", expected=error.expected, got=error.got) from None
+        raise ModelError(
+            f"{where_of(node, around)}, as {op}", expected=error.expected, got=error.got
+        ) from None
 
 
 # ---- ops= --------------------------------------------------------------------------------------------------------------------
@@ -557,18 +609,39 @@ def _send(program: Any, ops: Mapping[Any, str]) -> None:
         return
     calls = list(calls_in(program))
     for key, op in ops.items():
-        mine = [(node, around) for node, around in calls if key in (node.target, getattr(node.target, "overloadpacket", None))]
+        mine = [
+            (node, around)
+            for node, around in calls
+            if key in (node.target, getattr(node.target, "overloadpacket", None))
+        ]
         if not mine:
-            called = sorted({target_name(node.target) for node, _ in calls if isinstance(node.target, torch._ops.OpOverload)})
-            got = target_name(key) if isinstance(key, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)) else repr(key)
+            called = sorted(
+                {
+                    target_name(node.target)
+                    for node, _ in calls
+                    if isinstance(node.target, torch._ops.OpOverload)
+                }
+            )
+            got = (
+                target_name(key)
+                if isinstance(key, (torch._ops.OpOverload, torch._ops.OpOverloadPacket))
+                else repr(key)
+            )
             next_ = suggest(got, called) if called else None
-            raise InputError("ops", expected="a torch op that the module calls", got=sanitize(got), next=next_)
+            raise InputError(
+                "ops", expected="a torch op that the module calls", got=sanitize(got), next=next_
+            )
         domain, op_type = split_name(op)
         known = registry.find(domain, op_type)
         if known is None and not has_op(domain, op_type):
             names = [entry.name for entry in registry]
             expected = "an op of the registry, or an operator of ONNX Runtime"
-            raise InputError(f"ops, {target_name(key)}", expected=expected, got=sanitize(op), next=suggest(op, names))
+            raise InputError(
+                f"ops, {target_name(key)}",
+                expected=expected,
+                got=sanitize(op),
+                next=suggest(op, names),
+            )
         for node, around in mine:
             _put(node, around, op, 1 if known is None else known.current.opset)
     _settle(program)

@@ -61,7 +61,9 @@ def _exporter() -> tuple[Any, Any, Mapping[Any, Any]]:
     from torch.onnx._internal.exporter import _decomp, _dispatching, _registration
 
     registry = _registration.ONNXRegistry.from_torchlib()
-    table = _decomp.create_onnx_friendly_decomposition_table(set(_decomp.get_onnx_implemented_overloads(registry)))
+    table = _decomp.create_onnx_friendly_decomposition_table(
+        set(_decomp.get_onnx_implemented_overloads(registry))
+    )
     return _dispatching.dispatch, registry, table
 
 
@@ -106,7 +108,9 @@ def forget_pending_sizes(program: Any) -> None:
 def _is_served(node: Any) -> bool:
     """Whether the exporter passes over a call, or another table serves it."""
     name = str(node.target)
-    return name.startswith(("pyopnb.", "aten._assert", "aten.sym_constrain_range")) or name in _ASIDE
+    return (
+        name.startswith(("pyopnb.", "aten._assert", "aten.sym_constrain_range")) or name in _ASIDE
+    )
 
 
 _ASIDE = ("<built-in function getitem>",)

@@ -105,7 +105,9 @@ def exported_as(target: Any) -> tuple[str, int] | None:
 def _count(schema: Schema, outputs: int | None, name: str) -> int:
     hinted = None if schema.outputs is None else len(schema.outputs)
     if outputs is not None and hinted not in (None, outputs):
-        raise InputError(f"op {name}, outputs", expected=f"{hinted}, as compute's hint says", got=str(outputs))
+        raise InputError(
+            f"op {name}, outputs", expected=f"{hinted}, as compute's hint says", got=str(outputs)
+        )
     return outputs or hinted or 1
 
 
@@ -127,21 +129,29 @@ class TorchFunction:
         self._schema, self._outputs = version.schema, outputs
         self._number = version.number
         self._attrs = tuple(attr.name for attr in version.schema.attrs)
-        self._defaults = {attr.name: attr.default for attr in version.schema.attrs if attr.default is not REQUIRED}
+        self._defaults = {
+            attr.name: attr.default for attr in version.schema.attrs if attr.default is not REQUIRED
+        }
         self._fixed = sum(not port.variadic for port in version.schema.inputs)
         self._variadic = self._fixed < len(version.schema.inputs)
         self._evaluated: dict[str, EvaluatedOp] = {}
         self._gradients: dict[str, EvaluatedOp] = {}
-        namespace = "pyopnb_" + "".join(letter if letter.isalnum() else "_" for letter in version.op.partition("::")[0])
+        namespace = "pyopnb_" + "".join(
+            letter if letter.isalnum() else "_" for letter in version.op.partition("::")[0]
+        )
         name = f"{namespace}::{version.op.partition('::')[2]}_{next(_numbers)}"
-        made = torch.library.custom_op(name, self._run, mutates_args=(), schema=_torch_schema(version, outputs))
+        made = torch.library.custom_op(
+            name, self._run, mutates_args=(), schema=_torch_schema(version, outputs)
+        )
         made.register_fake(self._fake)
         made.register_autograd(self._backward, setup_context=_keep_for_backward)
         made.register_vmap(self._no_vmap)
         # An op of its own, so that the compiler does not look into it either.
         attrs = f", *, {_attrs(version)}" if version.schema.attrs else ""
         schema = f"(Tensor?[] {_TENSORS}, int {_COUNT}{attrs}) -> Tensor[]"
-        self._gradient = torch.library.custom_op(f"{name}_backward", self._run_gradient, mutates_args=(), schema=schema)
+        self._gradient = torch.library.custom_op(
+            f"{name}_backward", self._run_gradient, mutates_args=(), schema=schema
+        )
         self._gradient.register_fake(_fake_gradient)
         self.overload = getattr(getattr(torch.ops, namespace), name.partition("::")[2]).default
         register(name, [self.overload._schema], self.name, self.opset)
@@ -189,14 +199,23 @@ class TorchFunction:
         torch.testing._internal.optests.generate_tests.OpCheckError
             A check failed.
         """
-        given = [*inputs[: self._fixed], list(inputs[self._fixed :])] if self._variadic else list(inputs)
+        given = (
+            [*inputs[: self._fixed], list(inputs[self._fixed :])]
+            if self._variadic
+            else list(inputs)
+        )
         return dict(torch.library.opcheck(self.overload, tuple(given), {**self._defaults, **attrs}))
 
     def _unknown(self, attrs: Mapping[str, Any]) -> InputError:
         name = next(name for name in attrs if name not in self._attrs)
         expected = f"one of {', '.join(self._attrs)}" if self._attrs else "no attrs"
         next_ = suggest(name, self._attrs) if self._attrs else None
-        return InputError(f"op {self.name}, attr {sanitize(name)}", expected=expected, got=sanitize(name), next=next_)
+        return InputError(
+            f"op {self.name}, attr {sanitize(name)}",
+            expected=expected,
+            got=sanitize(name),
+            next=next_,
+        )
 
     def _current(self) -> Version:
         """The version that serves, which must have the schema of this function."""
@@ -215,15 +234,21 @@ class TorchFunction:
     def _run(self, *given: Any, **attrs: Any) -> Any:
         self._current()
         tensors = _flat(given)
-        device = next((tensor.device for tensor in tensors if tensor is not None), torch.device("cpu"))
+        device = next(
+            (tensor.device for tensor in tensors if tensor is not None), torch.device("cpu")
+        )
         arrays = [None if tensor is None else to_array(tensor) for tensor in tensors]
-        results = [to_tensor(np.asarray(array)).to(device) for array in self._at(attrs).run(arrays, {})]
+        results = [
+            to_tensor(np.asarray(array)).to(device) for array in self._at(attrs).run(arrays, {})
+        ]
         return results[0] if self._outputs == 1 else tuple(results)
 
     def _at(self, attrs: Mapping[str, Any]) -> EvaluatedOp:
         """The op at a node with these attrs."""
         key, outputs = repr(sorted(attrs.items())), [f"y{n}" for n in range(self._outputs)]
-        return locked(_lock, _kept, self._evaluated, key, self.name, len(self._schema.inputs), outputs, attrs)
+        return locked(
+            _lock, _kept, self._evaluated, key, self.name, len(self._schema.inputs), outputs, attrs
+        )
 
     def _fake(self, *given: Any, **attrs: Any) -> Any:
         version, where = self._current(), f"op {self.name}"
@@ -245,7 +270,11 @@ class TorchFunction:
                     got=str(kind or ANY),
                     next="def infer(self, x): return x",
                 )
-            made.append(first.new_empty([_size(dim, sizes) for dim in kind.shape], dtype=_torch_dtype(kind.dtype)))
+            made.append(
+                first.new_empty(
+                    [_size(dim, sizes) for dim in kind.shape], dtype=_torch_dtype(kind.dtype)
+                )
+            )
         return made[0] if self._outputs == 1 else tuple(made)
 
     def _backward(self, ctx: Any, *gradients: Any) -> Any:
@@ -262,21 +291,30 @@ class TorchFunction:
         found = iter(self._gradient(tensors, count, **ctx.pyopnb_attrs))
         # Of each argument one; of a list of tensors a list.
         return tuple(
-            [_wanted(next(found), need) for need in needs] if isinstance(needs, (list, tuple)) else _wanted(next(found), needs)
+            [_wanted(next(found), need) for need in needs]
+            if isinstance(needs, (list, tuple))
+            else _wanted(next(found), needs)
             for needs in ctx.needs_input_grad[: len(self._schema.inputs)]
         )
 
     def _run_gradient(self, tensors: Sequence[Any], count: int, **attrs: Any) -> list[Any]:
         gradient = self._current().gradient
         if gradient is None:
-            raise SchemaChanged(f"op {self.name}", expected="its backward", got=f"{self._current()}, which has none")
+            raise SchemaChanged(
+                f"op {self.name}", expected="its backward", got=f"{self._current()}, which has none"
+            )
         device = next(tensor.device for tensor in tensors if tensor is not None)
         arrays = [None if tensor is None else to_array(tensor) for tensor in tensors]
         wanted = [tensor is not None and tensor.is_floating_point() for tensor in tensors[:count]]
         results = self._gradient_at(gradient.op, attrs, len(tensors), wanted).run(arrays, {})
-        return [torch.zeros(0) if array is None else to_tensor(np.asarray(array)).to(device) for array in results]
+        return [
+            torch.zeros(0) if array is None else to_tensor(np.asarray(array)).to(device)
+            for array in results
+        ]
 
-    def _gradient_at(self, name: str, attrs: Mapping[str, Any], count: int, wanted: Sequence[bool]) -> EvaluatedOp:
+    def _gradient_at(
+        self, name: str, attrs: Mapping[str, Any], count: int, wanted: Sequence[bool]
+    ) -> EvaluatedOp:
         """The gradient op at a node with these attrs and outputs."""
         outputs = [f"grad{n}" if want else "" for n, want in enumerate(wanted)]
         key = repr((sorted(attrs.items()), count, wanted))
@@ -292,7 +330,12 @@ class TorchFunction:
 
 
 def _kept(
-    kept: dict[str, EvaluatedOp], key: str, name: str, count: int, outputs: Sequence[str], attrs: Mapping[str, Any]
+    kept: dict[str, EvaluatedOp],
+    key: str,
+    name: str,
+    count: int,
+    outputs: Sequence[str],
+    attrs: Mapping[str, Any],
 ) -> EvaluatedOp:
     """The op of that name at a node, made where it is not kept or its op is another one now."""
     op = find_op(name)
@@ -310,14 +353,20 @@ def _torch_schema(version: Version, outputs: int) -> str:
     if not schema.inputs:
         raise DefinitionError(where, expected="an input, as a function of torch", got="none")
     if schema.open_attrs:
-        raise DefinitionError(f"{where}, __init__", expected="attrs by name, as a function of torch", got="**attrs")
-    arguments = [_port(port) for port in schema.inputs] + (["*", _attrs(version)] if schema.attrs else [])
+        raise DefinitionError(
+            f"{where}, __init__", expected="attrs by name, as a function of torch", got="**attrs"
+        )
+    arguments = [_port(port) for port in schema.inputs] + (
+        ["*", _attrs(version)] if schema.attrs else []
+    )
     returns = "Tensor" if outputs == 1 else f"({', '.join(['Tensor'] * outputs)})"
     return f"({', '.join(arguments)}) -> {returns}"
 
 
 def _attrs(version: Version) -> str:
-    return ", ".join(f"{_kind(attr, f'op {version.op}')} {attr.name}" for attr in version.schema.attrs)
+    return ", ".join(
+        f"{_kind(attr, f'op {version.op}')} {attr.name}" for attr in version.schema.attrs
+    )
 
 
 def _port(port: Port) -> str:
@@ -353,7 +402,9 @@ def _each(given: Sequence[Any]) -> Iterator[Any]:
 _TENSORS, _COUNT = "pyopnb_tensors", "pyopnb_count"
 
 
-def _keep_for_backward(ctx: Any, inputs: tuple[Any, ...], output: Any, keyword_only_inputs: Any = None) -> None:
+def _keep_for_backward(
+    ctx: Any, inputs: tuple[Any, ...], output: Any, keyword_only_inputs: Any = None
+) -> None:
     outputs = output if isinstance(output, tuple) else (output,)
     ctx.save_for_backward(*_flat(inputs), *outputs)
     ctx.pyopnb_attrs = dict(keyword_only_inputs or {})
@@ -361,7 +412,9 @@ def _keep_for_backward(ctx: Any, inputs: tuple[Any, ...], output: Any, keyword_o
 
 def _fake_gradient(tensors: Sequence[Any], count: int, **attrs: Any) -> list[Any]:
     return [
-        tensor.new_empty(tensor.shape) if tensor is not None and tensor.is_floating_point() else torch.empty(0)
+        tensor.new_empty(tensor.shape)
+        if tensor is not None and tensor.is_floating_point()
+        else torch.empty(0)
         for tensor in tensors[:count]
     ]
 
@@ -380,7 +433,10 @@ def _type(tensor: Any, sizes: dict[str, Any]) -> TensorType:
         if isinstance(size, int):
             dims.append(size)
         else:
-            symbol = next((name for name, known in sizes.items() if known.node.expr == size.node.expr), f"n{len(sizes)}")
+            symbol = next(
+                (name for name, known in sizes.items() if known.node.expr == size.node.expr),
+                f"n{len(sizes)}",
+            )
             sizes[symbol] = size
             dims.append(symbol)
     return TensorType(dtype(str(tensor.dtype).removeprefix("torch.")), tuple(dims))
@@ -391,7 +447,9 @@ def _size(dim: Dim, sizes: dict[str, Any]) -> Any:
         return dim
     if dim is None:
         return torch.library.get_ctx().new_dynamic_size()
-    if dim not in sizes:  # a symbol of the op's own: a size that the values decide, the same wherever it stands
+    if (
+        dim not in sizes
+    ):  # a symbol of the op's own: a size that the values decide, the same wherever it stands
         sizes[dim] = torch.library.get_ctx().new_dynamic_size()
     return sizes[dim]
 

@@ -71,7 +71,11 @@ class Holes(Sequence[Hole]):
 
     def _table(self) -> Table:
         rows = [(row.op, row.line, row.types, row.reason) for row in self._rows]
-        return Table(("op", "called in", "types", "reason"), rows, "Nothing is missing: the exporter has every op")
+        return Table(
+            ("op", "called in", "types", "reason"),
+            rows,
+            "Nothing is missing: the exporter has every op",
+        )
 
     def __repr__(self) -> str:
         return repr(self._table())
@@ -102,7 +106,9 @@ def find_holes(program: Any, failure: BaseException) -> list[Hole]:
     found = None
     try:
         found = untranslated(program)
-    except Elsewhere as error:  # the public way is taken; whoever reads of a failure there shall know
+    except (
+        Elsewhere
+    ) as error:  # the public way is taken; whoever reads of a failure there shall know
         failure.add_note(str(error))
     if found is not None and found[1]:
         return _traced_back(program, found[1])
@@ -142,7 +148,10 @@ def _traced_back(program: Any, lacking: Sequence[tuple[Any, str]]) -> list[Hole]
         if not found:
             where = line_of(low) or "module"
             raise ModelError(
-                where, expected="an op with an ONNX function", got=sanitize(str(low.target)), next="rewrite that line"
+                where,
+                expected="an op with an ONNX function",
+                got=sanitize(str(low.target)),
+                next="rewrite that line",
             )
         for node, around in found:
             holes.setdefault(id(node), hole_of(node, around, reason))
@@ -173,15 +182,25 @@ def hole_of(node: Any, around: tuple[Any, ...], reason: str) -> Hole:
     except Unwritable as error:
         where, why = where_of(node, around), f"{reason}; expected {error.expected}, got {error.got}"
         raise ModelError(
-            where, expected="an op of the exporter's, or one that torch can stand in for", got=sanitize(why, 400)
+            where,
+            expected="an op of the exporter's, or one that torch can stand in for",
+            got=sanitize(why, 400),
         ) from None
-    ins = ", ".join("none" if value is None else _type_text(value.meta["val"]) for value in call.inputs)
+    ins = ", ".join(
+        "none" if value is None else _type_text(value.meta["val"]) for value in call.inputs
+    )
     values = node.meta["val"]
     outs = ", ".join(map(_type_text, [values] if isinstance(values, torch.Tensor) else values))
     lacks = reason.startswith("No ") and "complex" not in reason
     said = "no ONNX function" if lacks else sanitize(reason)
     return Hole(
-        target_name(node.target), line_of(node, *around), f"({ins}) -> {outs}", said, node, node.target, tuple(call.attrs)
+        target_name(node.target),
+        line_of(node, *around),
+        f"({ins}) -> {outs}",
+        said,
+        node,
+        node.target,
+        tuple(call.attrs),
     )
 
 

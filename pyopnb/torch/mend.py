@@ -62,11 +62,18 @@ def mend(program: Any, reason: str, fault: Callable[[], str | None]) -> list[Hol
 def _by_op(program: Any) -> list[list[_Call]]:
     """The calls that torch could take over, those of one op together, in the program's order."""
     calls = list(calls_in(program))
-    changes = any(isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable for node, _ in calls)
+    changes = any(
+        isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
+        for node, _ in calls
+    )
     grouped: dict[Any, list[_Call]] = {}
     for node, around in calls:
         target = node.target
-        if not isinstance(target, torch._ops.OpOverload) or target.namespace.startswith("pyopnb") or is_put_in(node):
+        if (
+            not isinstance(target, torch._ops.OpOverload)
+            or target.namespace.startswith("pyopnb")
+            or is_put_in(node)
+        ):
             continue
         if changes and any(entry.alias_info is not None for entry in target._schema.returns):
             continue  # an op gives a copy, and what is written to a view must reach its tensor
@@ -78,7 +85,9 @@ def _by_op(program: Any) -> list[list[_Call]]:
     return list(grouped.values())
 
 
-def _fault_with(program: Any, ops: Sequence[list[_Call]], fault: Callable[[], str | None]) -> str | None:
+def _fault_with(
+    program: Any, ops: Sequence[list[_Call]], fault: Callable[[], str | None]
+) -> str | None:
     """What is wrong with the model if torch runs these; the program is as it was then."""
     nodes = [node for calls in ops for node, _ in calls]
     before = [(node.target, node.args, node.kwargs) for node in nodes]

@@ -50,7 +50,9 @@ def quiet() -> Iterator[None]:
     with _without_logs(), warnings.catch_warnings():
         for category in (FutureWarning, DeprecationWarning):
             warnings.filterwarnings("ignore", category=category)
-        warnings.filterwarnings("ignore", message="# The axis name")  # one name for two dimensions is as it should be
+        warnings.filterwarnings(
+            "ignore", message="# The axis name"
+        )  # one name for two dimensions is as it should be
         yield
 
 
@@ -74,7 +76,14 @@ _ALSO_RAISED = "failed while attempting to run meta"
 """A page of log for an error that is raised as well."""
 
 
-def capture(module: Any, args: Any, kwargs: Mapping[str, Any] | None, dynamic_shapes: Any, *, any_numbers: bool = False) -> Any:
+def capture(
+    module: Any,
+    args: Any,
+    kwargs: Mapping[str, Any] | None,
+    dynamic_shapes: Any,
+    *,
+    any_numbers: bool = False,
+) -> Any:
     """A module as a program, by `torch.export.export`.
 
     Parameters
@@ -104,15 +113,21 @@ def capture(module: Any, args: Any, kwargs: Mapping[str, Any] | None, dynamic_sh
     _check_sizes(dynamic_shapes, module, args, kwargs)
     try:
         with quiet():
-            program = torch.export.export(module, args, kwargs, dynamic_shapes=_unnamed(dynamic_shapes))
+            program = torch.export.export(
+                module, args, kwargs, dynamic_shapes=_unnamed(dynamic_shapes)
+            )
     except Exception as error:  # what forward raises, and many of torch's own
         check_runs(module, args, kwargs)
-        raise _not_captured(where, error, dynamic_shapes, bound_arguments(module, args, kwargs)) from error
+        raise _not_captured(
+            where, error, dynamic_shapes, bound_arguments(module, args, kwargs)
+        ) from error
     _check_program(program, where, any_numbers)
     return program
 
 
-def check_example(module: Any, args: Any, kwargs: Mapping[str, Any] | None, any_numbers: bool = False) -> None:
+def check_example(
+    module: Any, args: Any, kwargs: Mapping[str, Any] | None, any_numbers: bool = False
+) -> None:
     """Refuse what is no module with values in evaluation mode, and arguments that are no tuple.
 
     Parameters
@@ -129,12 +144,23 @@ def check_example(module: Any, args: Any, kwargs: Mapping[str, Any] | None, any_
     """
     _check_module(module, any_numbers)
     if not isinstance(args, tuple):
-        given = f"{type(args).__name__} of {len(args)}" if isinstance(args, list) else type(args).__name__
-        raise InputError("args", expected="a tuple of the module's arguments", got=given, next="(x,)")
+        given = (
+            f"{type(args).__name__} of {len(args)}"
+            if isinstance(args, list)
+            else type(args).__name__
+        )
+        raise InputError(
+            "args", expected="a tuple of the module's arguments", got=given, next="(x,)"
+        )
     _check_arguments(module, args, kwargs)
     for place, tensor in enumerate(example_tensors(args, kwargs)):
         if tensor.is_meta:
-            raise ModelError(f"args, tensor {place}", expected="a tensor with values", got=_ON_META, next="torch.randn(…)")
+            raise ModelError(
+                f"args, tensor {place}",
+                expected="a tensor with values",
+                got=_ON_META,
+                next="torch.randn(…)",
+            )
 
 
 def check_runs(module: Any, args: Any, kwargs: Mapping[str, Any]) -> None:
@@ -151,7 +177,10 @@ def check_runs(module: Any, args: Any, kwargs: Mapping[str, Any]) -> None:
     ------
     ModelError
     """
-    held = {name: tensor.detach().clone() for name, tensor in (*module.named_parameters(), *module.named_buffers())}
+    held = {
+        name: tensor.detach().clone()
+        for name, tensor in (*module.named_parameters(), *module.named_buffers())
+    }
     try:
         with torch.no_grad(), torch.random.fork_rng(devices=[]), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # they were given in the attempt that has failed
@@ -162,7 +191,9 @@ def check_runs(module: Any, args: Any, kwargs: Mapping[str, Any]) -> None:
         said = next((line.strip() for line in str(error).splitlines() if line.strip()), "no text")
         got = f"{type(error).__name__}: {said.removesuffix('.')}, of {_described(module, args, kwargs)}"
         next_ = "an example for which module(*args) runs in torch"
-        raise ModelError(where, expected="arguments that forward takes", got=sanitize(got, 600), next=next_) from error
+        raise ModelError(
+            where, expected="arguments that forward takes", got=sanitize(got, 600), next=next_
+        ) from error
 
 
 def in_order(module: Any, kwargs: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -231,7 +262,9 @@ def _calls(graph_module: Any, around: tuple[Any, ...]) -> Iterator[tuple[Any, tu
             continue
         yield node, around
         for entry in node.all_input_nodes:
-            body = getattr(graph_module, str(entry.target), None) if entry.op == "get_attr" else None
+            body = (
+                getattr(graph_module, str(entry.target), None) if entry.op == "get_attr" else None
+            )
             if isinstance(body, torch.fx.GraphModule):
                 yield from _calls(body, (node, *around))
 
@@ -247,7 +280,9 @@ def where_of(node: Any, around: tuple[Any, ...]) -> str:
 
 def _check_arguments(module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None) -> None:
     """Refuse arguments that forward has no parameters for, and arrays, which torch takes for none of its own."""
-    if kwargs is not None and not (isinstance(kwargs, Mapping) and all(isinstance(name, str) for name in kwargs)):
+    if kwargs is not None and not (
+        isinstance(kwargs, Mapping) and all(isinstance(name, str) for name in kwargs)
+    ):
         got, next_ = sanitize(type(kwargs).__name__), "{'x': x}"
         if isinstance(kwargs, (str, os.PathLike)):  # the third argument of torch.onnx.export
             got = f"the file {sanitize(repr(kwargs))}"
@@ -259,15 +294,29 @@ def _check_arguments(module: Any, args: tuple[Any, ...], kwargs: Mapping[str, An
         given = signature.bind(*args, **(kwargs or {})).arguments
     except TypeError as error:
         plain = [each.replace(annotation=each.empty) for each in signature.parameters.values()]
-        needed = [name for name, each in signature.parameters.items() if each.kind in _PLACED and each.default is each.empty]
+        needed = [
+            name
+            for name, each in signature.parameters.items()
+            if each.kind in _PLACED and each.default is each.empty
+        ]
         keywords = f" and {', '.join(kwargs)}" if kwargs else ""
-        got, next_ = f"{len(args)} in args{keywords}: {error}", f"({', '.join(needed)}{',' * (len(needed) == 1)})"
+        got, next_ = (
+            f"{len(args)} in args{keywords}: {error}",
+            f"({', '.join(needed)}{',' * (len(needed) == 1)})",
+        )
         expected = f"the arguments of forward{signature.replace(parameters=plain, return_annotation=signature.empty)}"
-        raise InputError("args", expected=sanitize(expected), got=sanitize(got), next=sanitize(next_)) from None
+        raise InputError(
+            "args", expected=sanitize(expected), got=sanitize(got), next=sanitize(next_)
+        ) from None
     for name, value in given.items():
         if isinstance(value, np.ndarray):
             next_ = f"torch.from_numpy({sanitize(name)})"
-            raise InputError(f"args, {sanitize(name)}", expected="a torch.Tensor", got="numpy.ndarray", next=next_)
+            raise InputError(
+                f"args, {sanitize(name)}",
+                expected="a torch.Tensor",
+                got="numpy.ndarray",
+                next=next_,
+            )
 
 
 _PLACED = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
@@ -306,7 +355,10 @@ def _check_module(module: Any, any_numbers: bool) -> None:
         if part.training and not any_numbers:
             got = f"training mode{f' in {sanitize(name)}' if name else ''}"
             raise ModelError(where, expected="evaluation mode", got=got, next="module.eval()")
-    for kind, tensors in (("parameter", module.named_parameters()), ("buffer", module.named_buffers())):
+    for kind, tensors in (
+        ("parameter", module.named_parameters()),
+        ("buffer", module.named_buffers()),
+    ):
         for name, tensor in tensors:
             _check_weights(tensor, f"{where}, {kind} {sanitize(name)}", any_numbers)
 
@@ -314,7 +366,12 @@ def _check_module(module: Any, any_numbers: bool) -> None:
 def _check_weights(tensor: Any, where: str, any_numbers: bool) -> None:
     if torch.nn.parameter.is_lazy(tensor):
         next_ = "module(*args) once, which gives the lazy layers their sizes"
-        raise ModelError(where, expected="a tensor with values", got="one of a lazy layer, not initialised", next=next_)
+        raise ModelError(
+            where,
+            expected="a tensor with values",
+            got="one of a lazy layer, not initialised",
+            next=next_,
+        )
     next_ = "load the weights: module.load_state_dict(…)"
     if tensor.is_meta:
         raise ModelError(where, expected="a tensor with values", got=_ON_META, next=next_)
@@ -334,9 +391,14 @@ def refuse_dynamic_axes(dynamic_axes: Any) -> NoReturn:
     """
     next_ = "dynamic_shapes={'x': {0: 'batch'}}"
     if isinstance(dynamic_axes, Mapping):
-        entries = {name: axes if isinstance(axes, Mapping) else dict.fromkeys(axes, "n") for name, axes in dynamic_axes.items()}
+        entries = {
+            name: axes if isinstance(axes, Mapping) else dict.fromkeys(axes, "n")
+            for name, axes in dynamic_axes.items()
+        }
         next_ = f"dynamic_shapes={entries!r}, of inputs only, under forward's own names"
-    raise InputError("dynamic_axes", expected="dynamic_shapes", got="dynamic_axes", next=sanitize(next_))
+    raise InputError(
+        "dynamic_axes", expected="dynamic_shapes", got="dynamic_axes", next=sanitize(next_)
+    )
 
 
 def _unnamed(dynamic_shapes: Any) -> Any:
@@ -356,7 +418,9 @@ def _check_sizes(dynamic_shapes: Any, module: Any, args: Any, kwargs: Mapping[st
         return
     if not isinstance(dynamic_shapes, (Mapping, tuple, list)):
         got = sanitize(repr(dynamic_shapes), 100)
-        raise InputError("dynamic_shapes", expected="an entry for each argument", got=got, next="({0: 'batch'},)")
+        raise InputError(
+            "dynamic_shapes", expected="an entry for each argument", got=got, next="({0: 'batch'},)"
+        )
     try:
         given = inspect.signature(module.forward).bind(*args, **kwargs).arguments
     except TypeError:  # arguments that forward does not take, of which torch tells
@@ -365,7 +429,11 @@ def _check_sizes(dynamic_shapes: Any, module: Any, args: Any, kwargs: Mapping[st
         pairs = [(name, dynamic_shapes.get(name), value) for name, value in given.items()]
     else:
         flat = [*args, *kwargs.values()]
-        names = list(given) if len(given) == len(flat) else [f"argument {place}" for place in range(len(flat))]
+        names = (
+            list(given)
+            if len(given) == len(flat)
+            else [f"argument {place}" for place in range(len(flat))]
+        )
         pairs = list(zip(names, dynamic_shapes, flat, strict=False))
     for name, entry, value in pairs:
         if isinstance(value, torch.Tensor) and isinstance(entry, Mapping):
@@ -375,11 +443,22 @@ def _check_sizes(dynamic_shapes: Any, module: Any, args: Any, kwargs: Mapping[st
 def _check_dims(where: str, entry: Mapping[Any, Any], rank: int) -> None:
     for dim in entry:
         if not (isinstance(dim, int) and 0 <= dim < rank):
-            expected = f"a dimension from 0 to {rank - 1}" if rank else "none, of a tensor without dimensions"
-            raise InputError(where, expected=expected, got=sanitize(repr(dim), 60), next="{0: 'batch'}" if rank else None)
+            expected = (
+                f"a dimension from 0 to {rank - 1}"
+                if rank
+                else "none, of a tensor without dimensions"
+            )
+            raise InputError(
+                where,
+                expected=expected,
+                got=sanitize(repr(dim), 60),
+                next="{0: 'batch'}" if rank else None,
+            )
 
 
-def _not_captured(where: str, error: Exception, dynamic_shapes: Any, arguments: Mapping[str, Any]) -> ModelError:
+def _not_captured(
+    where: str, error: Exception, dynamic_shapes: Any, arguments: Mapping[str, Any]
+) -> ModelError:
     """Make the error for a module that `torch.export.export` refuses."""
     text = str(error)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
@@ -387,17 +466,26 @@ def _not_captured(where: str, error: Exception, dynamic_shapes: Any, arguments: 
     got = f"{name}: {lines[0].removesuffix('.')}" if lines else name
     about_sizes = any(word in text for word in _ABOUT_SIZES) or name == "ConstraintViolationError"
     if dynamic_shapes is not None and about_sizes:
-        return _size_refused(where, got, text, requested_dimensions(dynamic_shapes, arguments), arguments)
+        return _size_refused(
+            where, got, text, requested_dimensions(dynamic_shapes, arguments), arguments
+        )
     line = _line_of_error(error)
     where = f"{where}, {line}" if line else where
     if ".numpy() is not supported" in text:
         got = "NumPy: torch.export cannot follow it"
-        return ModelError(where, expected="torch ops, which follow the arguments", got=got, next=OPAQUE)
+        return ModelError(
+            where, expected="torch ops, which follow the arguments", got=got, next=OPAQUE
+        )
     if "data-dependent" in text:
         got, next_ = _decided_by_values(line)
         return ModelError(where, expected="control flow that no values decide", got=got, next=next_)
     next_ = "see the error above, of torch"
-    return ModelError(where, expected="a forward that torch.export.export takes", got=sanitize(got, 600), next=next_)
+    return ModelError(
+        where,
+        expected="a forward that torch.export.export takes",
+        got=sanitize(got, 600),
+        next=next_,
+    )
 
 
 _ABOUT_SIZES = "dynamic_shapes", "Constraints violated", "dynamic shape", "user-specified ranges"
@@ -410,23 +498,37 @@ def _decided_by_values(line: str) -> tuple[str, str]:
     if "`while" in line:
         return "a loop that a tensor's values end", "torch.while_loop, or a fixed number of turns"
     if re.search(r"\b(float|int|bool)\(|\.item\(|\.tolist\(", line):
-        return "a Python number of a tensor's value", "leave it a tensor: x.sum() for float(x.sum())"
+        return (
+            "a Python number of a tensor's value",
+            "leave it a tensor: x.sum() for float(x.sum())",
+        )
     return "a tensor's value as a Python number", "torch.cond, or torch.where"
 
 
 def _size_refused(
-    where: str, got: str, text: str, requests: Sequence[Mapping[int, Any]], arguments: Mapping[str, Any]
+    where: str,
+    got: str,
+    text: str,
+    requests: Sequence[Mapping[int, Any]],
+    arguments: Mapping[str, Any],
 ) -> ModelError:
     """Make the error for a dimension that was to be open and that forward does not let change."""
     expected = "sizes that forward lets change"
-    tensors = [leaf for leaf in torch.utils._pytree.tree_leaves(dict(arguments)) if isinstance(leaf, torch.Tensor)]
+    tensors = [
+        leaf
+        for leaf in torch.utils._pytree.tree_leaves(dict(arguments))
+        if isinstance(leaf, torch.Tensor)
+    ]
     for tensor, request in zip(tensors, requests, strict=False):
         for axis in request:
             if axis < tensor.dim() and tensor.shape[axis] == 1:
                 # Torch takes a size of 1 for a constant, as it broadcasts.
                 got = f"an example with size 1 along axis {axis}, which torch takes for fixed"
                 return ModelError(
-                    f"{where}, dynamic_shapes", expected=expected, got=got, next="an example with 2 or more there"
+                    f"{where}, dynamic_shapes",
+                    expected=expected,
+                    got=got,
+                    next="an example with 2 or more there",
                 )
     fixed = re.search(r"specialized it to be a constant \((\d+)\)", text)
     if fixed is not None:
@@ -437,7 +539,9 @@ def _size_refused(
     if details:
         got = f"{got} {details[0]}"
     next_ = "one entry an argument, as ({0: 'batch'}, None); leave out what cannot change"
-    return ModelError(f"{where}, dynamic_shapes", expected=expected, got=sanitize(got, 400), next=next_)
+    return ModelError(
+        f"{where}, dynamic_shapes", expected=expected, got=sanitize(got, 400), next=next_
+    )
 
 
 def _line_of_error(error: BaseException) -> str:
@@ -456,8 +560,13 @@ def _line_of_error(error: BaseException) -> str:
 def _check_program(program: Any, where: str, any_numbers: bool) -> None:
     for node, around in calls_in(program):
         if is_random(node) and not any_numbers:
-            expected, next_ = "what gives the same numbers each time", "draw the numbers outside, and give them as an input"
-            raise ModelError(where_of(node, around), expected=expected, got="random numbers", next=next_)
+            expected, next_ = (
+                "what gives the same numbers each time",
+                "draw the numbers outside, and give them as an input",
+            )
+            raise ModelError(
+                where_of(node, around), expected=expected, got="random numbers", next=next_
+            )
     _check_ends(program, where)
 
 
@@ -478,9 +587,19 @@ def check_buffers(program: Any, decomposed: Any, where: str) -> None:
     """
     changed = decomposed.graph_signature.buffers_to_mutate.values()
     for name in changed:
-        places = {place for place, buffer in program.graph_signature.inputs_to_buffers.items() if buffer == name}
-        writes = (node for node, _ in calls_in(program) if getattr(getattr(node.target, "_schema", None), "is_mutable", False))
-        line = next((line_of(node) for node in writes if node.all_input_nodes[0].name in places), "")
+        places = {
+            place
+            for place, buffer in program.graph_signature.inputs_to_buffers.items()
+            if buffer == name
+        }
+        writes = (
+            node
+            for node, _ in calls_in(program)
+            if getattr(getattr(node.target, "_schema", None), "is_mutable", False)
+        )
+        line = next(
+            (line_of(node) for node in writes if node.all_input_nodes[0].name in places), ""
+        )
         raise ModelError(
             f"{line or where}, buffer {sanitize(name)}",
             expected="a forward that does not change its module",
@@ -500,7 +619,11 @@ def is_random(node: Any) -> bool:
 def _check_ends(program: Any, where: str) -> None:
     names = {*program.graph_signature.user_inputs}
     (output,) = (node for node in program.graph_module.graph.nodes if node.op == "output")
-    ends = [(f"input {node.name}", node) for node in program.graph_module.graph.nodes if node.name in names]
+    ends = [
+        (f"input {node.name}", node)
+        for node in program.graph_module.graph.nodes
+        if node.name in names
+    ]
     ends += [
         (f"output {place}", node)
         for place, node in enumerate(output.args[0])
@@ -514,8 +637,16 @@ def _check_ends(program: Any, where: str) -> None:
         place = f"{line or where}, {sanitize(end)}"
         if value.is_complex():
             next_ = "torch.view_as_real, or torch.view_as_complex"
-            raise ModelError(place, expected="real numbers, as ONNX Runtime takes no others", got=str(value.dtype), next=next_)
+            raise ModelError(
+                place,
+                expected="real numbers, as ONNX Runtime takes no others",
+                got=str(value.dtype),
+                next=next_,
+            )
         if value.is_quantized or value.layout is not torch.strided:
             raise ModelError(
-                place, expected="a dense tensor", got=f"{value.dtype}, {value.layout}", next="x.dequantize() or x.to_dense()"
+                place,
+                expected="a dense tensor",
+                got=f"{value.dtype}, {value.layout}",
+                next="x.dequantize() or x.to_dense()",
             )

@@ -183,7 +183,9 @@ def _repeats(program: Any, module: Any) -> bool:
     """Whether a module gives the same numbers each time, and stays as it is."""
     if any(part.training for part in module.modules()) or program.graph_signature.buffers_to_mutate:
         return False
-    return not any(_draws(node) for node in program.graph_module.graph.nodes if node.op == "call_function")
+    return not any(
+        _draws(node) for node in program.graph_module.graph.nodes if node.op == "call_function"
+    )
 
 
 def _check(program: Any, results: Any, module: Any, args: Any, kwargs: Mapping[str, Any]) -> None:
@@ -191,7 +193,11 @@ def _check(program: Any, results: Any, module: Any, args: Any, kwargs: Mapping[s
     if not _repeats(program, module):
         return
     kind = torch.export.graph_signature.OutputKind.USER_OUTPUT
-    mine = [value for spec, value in zip(program.graph_signature.output_specs, results, strict=True) if spec.kind == kind]
+    mine = [
+        value
+        for spec, value in zip(program.graph_signature.output_specs, results, strict=True)
+        if spec.kind == kind
+    ]
     theirs = results_of(module, args, kwargs)
     arrays = [value for value in map(_as_arrays, mine) if value is not None]
     if len(arrays) != len(theirs):  # with numbers that are no tensors among them
@@ -199,7 +205,9 @@ def _check(program: Any, results: Any, module: Any, args: Any, kwargs: Mapping[s
     for place, pair in enumerate(zip(arrays, theirs, strict=True)):
         if difference := first_difference(*pair):
             where = f"module {sanitize(type(module).__name__)}, output {place}"
-            raise ModelError(where, expected="the numbers of forward, operation by operation", got=difference)
+            raise ModelError(
+                where, expected="the numbers of forward, operation by operation", got=difference
+            )
 
 
 # ---- its tensors in the model ------------------------------------------------------------------------------------------------
@@ -221,12 +229,19 @@ def _values(model: ModelProto, values: Mapping[str, Any]) -> Iterator[tuple[str,
 def _original_names(model: ModelProto) -> dict[str, str]:
     """By the tensors' names in the model those in torch, where they are others."""
     infos = (*model.graph.value_info, *model.graph.output)
-    return {info.name: entry.value for info in infos for entry in info.metadata_props if entry.key == _ORIGINAL}
+    return {
+        info.name: entry.value
+        for info in infos
+        for entry in info.metadata_props
+        if entry.key == _ORIGINAL
+    }
 
 
 def _calls(model: ModelProto, program: Any) -> Iterator[tuple[str, Any]]:
     """The tensors that the model's nodes make, with the calls of torch that they come from."""
-    calls = {node.name: node for node in program.graph_module.graph.nodes if node.op == "call_function"}
+    calls = {
+        node.name: node for node in program.graph_module.graph.nodes if node.op == "call_function"
+    }
     original = _original_names(model)
     for node in model.graph.node:
         told = next((entry.value for entry in node.metadata_props if entry.key == _CALL), "")
@@ -243,7 +258,9 @@ def _calls(model: ModelProto, program: Any) -> Iterator[tuple[str, Any]]:
 def _source(call: Any) -> str:
     """``net.py:13, `z = self.encode(y)`, in encode.norm1 (LayerNorm)``."""
     line, part = line_of(call), _module_of(call)
-    return one_line(", ".join(filter(None, (line, f"in {part}" if part else ""))) or sanitize(str(call.target)))
+    return one_line(
+        ", ".join(filter(None, (line, f"in {part}" if part else ""))) or sanitize(str(call.target))
+    )
 
 
 def _module_of(call: Any) -> str:

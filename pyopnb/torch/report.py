@@ -33,7 +33,9 @@ class StandIns(UserWarning):
         False for an export with ``verify=False``.
     """
 
-    def __init__(self, holes: Iterable[Hole], fixed: Iterable[FixedSize] = (), *, verified: bool = True) -> None:
+    def __init__(
+        self, holes: Iterable[Hole], fixed: Iterable[FixedSize] = (), *, verified: bool = True
+    ) -> None:
         self.holes, self.fixed, self.verified = tuple(holes), tuple(fixed), verified
         first = {op_name(hole.target): hole for hole in reversed(self.holes)}
         self.cells = {op: cell(op, first[op]) for op in sorted(first)}
@@ -50,7 +52,9 @@ class StandIns(UserWarning):
             lines.append(f"{plural(len(self.fixed), 'size')} that cannot change:")
             lines += _shown(self.fixed)
         if self.holes:
-            lines.append(f"{plural(len(self.holes), 'call')} of ops that the exporter lacks, by torch itself:")
+            lines.append(
+                f"{plural(len(self.holes), 'call')} of ops that the exporter lacks, by torch itself:"
+            )
             lines += _shown(self.holes)
             lines.append("To write one yourself, run its cell:")
             lines += self.cells.values()
@@ -90,8 +94,16 @@ def cell(op: str, hole: Hole) -> str:
     inputs = [name.replace("self_", "x") for name in tensors]
     if any(name.startswith("*") for name in inputs[:-1]):
         inputs = ["*inputs"]
-    optional = [name if n == 0 or name.startswith("*") else f"{name}=None" for n, name in enumerate(inputs)]
-    given = optional if any("Optional" in str(a.type) for a in target._schema.arguments if "Tensor" in str(a.type)) else inputs
+    optional = [
+        name if n == 0 or name.startswith("*") else f"{name}=None" for n, name in enumerate(inputs)
+    ]
+    given = (
+        optional
+        if any(
+            "Optional" in str(a.type) for a in target._schema.arguments if "Tensor" in str(a.type)
+        )
+        else inputs
+    )
     names = [entry.partition(":")[0] for entry in attrs]
     body = [
         f"%%pyop -d {domain}",
@@ -124,10 +136,20 @@ def _parameter(name: str, kind: str, argument: Any) -> str:
     default = argument.default_value if argument.has_default_value() else None
     hint = f"list[{hint}]" if hint and "List" in kind else hint
     if base == "number" or hint is None:
-        return f"{name}={default!r}" if isinstance(default, (int, float, str, type(None))) else f"{name}=None"
-    return f"{name}: {hint} = {default!r}" if default is not None else f"{name}: {hint} | None = None"
+        return (
+            f"{name}={default!r}"
+            if isinstance(default, (int, float, str, type(None)))
+            else f"{name}=None"
+        )
+    return (
+        f"{name}: {hint} = {default!r}" if default is not None else f"{name}: {hint} | None = None"
+    )
 
 
 def _results(hole: Hole) -> str:
     kinds = hole.types.rpartition(" -> ")[2]
-    return f"an array of type {kinds}" if "], " not in kinds else textwrap.shorten(f"arrays of types {kinds}", 100)
+    return (
+        f"an array of type {kinds}"
+        if "], " not in kinds
+        else textwrap.shorten(f"arrays of types {kinds}", 100)
+    )

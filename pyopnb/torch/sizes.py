@@ -87,7 +87,9 @@ def _collect_requests(entry: Any, value: Any, requests: list[dict[int, Any]]) ->
         requests.append(_axes(entry))
     elif isinstance(value, Mapping):
         for name, item in value.items():
-            _collect_requests(entry.get(name) if isinstance(entry, Mapping) else None, item, requests)
+            _collect_requests(
+                entry.get(name) if isinstance(entry, Mapping) else None, item, requests
+            )
     elif isinstance(value, (list, tuple)):
         entries = entry if isinstance(entry, (list, tuple)) else [None] * len(value)
         for item_entry, item in zip(entries, value, strict=False):
@@ -101,13 +103,19 @@ def _axes(entry: Any) -> dict[int, Any]:
     if not isinstance(entry, Mapping):
         return {}
     static = torch.export.Dim.STATIC
-    return {axis: size for axis, size in entry.items() if not (size is None or isinstance(size, int) or size is static)}
+    return {
+        axis: size
+        for axis, size in entry.items()
+        if not (size is None or isinstance(size, int) or size is static)
+    }
 
 
 # ---- what torch has fixed --------------------------------------------------------------------
 
 
-def fixed_by_torch(program: Any, names: Sequence[str], requests: Sequence[Mapping[int, Any]]) -> list[FixedSize]:
+def fixed_by_torch(
+    program: Any, names: Sequence[str], requests: Sequence[Mapping[int, Any]]
+) -> list[FixedSize]:
     """List the dimensions that were asked to be open and that torch has traced as a number.
 
     Parameters
@@ -123,7 +131,11 @@ def fixed_by_torch(program: Any, names: Sequence[str], requests: Sequence[Mappin
     list of FixedSize
     """
     values = [node.meta.get("val") for node in _input_nodes(program)]
-    tensors = [(name, value) for name, value in zip(names, values, strict=False) if isinstance(value, torch.Tensor)]
+    tensors = [
+        (name, value)
+        for name, value in zip(names, values, strict=False)
+        if isinstance(value, torch.Tensor)
+    ]
     sizes = []
     for (name, value), request in zip(tensors, requests, strict=False):
         for axis in request:
@@ -134,7 +146,9 @@ def fixed_by_torch(program: Any, names: Sequence[str], requests: Sequence[Mappin
 
 
 def _input_nodes(program: Any) -> list[Any]:
-    nodes = {node.name: node for node in program.graph_module.graph.nodes if node.op == "placeholder"}
+    nodes = {
+        node.name: node for node in program.graph_module.graph.nodes if node.op == "placeholder"
+    }
     return [nodes[name] for name in program.graph_signature.user_inputs if name in nodes]
 
 
@@ -149,7 +163,9 @@ def _reason(value: Any, size: Any) -> str:
     environment = getattr(getattr(value, "fake_mode", None), "shape_env", None)
     locations = getattr(environment, "replacements_slocs", {})
     location = locations.get(getattr(size.node, "_expr", None))
-    frame: Any = getattr(location, "maybe_user_loc", None) or getattr(location, "framework_loc", None)
+    frame: Any = getattr(location, "maybe_user_loc", None) or getattr(
+        location, "framework_loc", None
+    )
     if frame is None or not hasattr(frame, "filename"):
         return "which forward decides"
     line = line_in([(frame.filename, frame.lineno)])
@@ -237,7 +253,12 @@ class OpenSizes:
 
     def trials(self, symbols: Sequence[str]) -> Iterator[dict[str, int]]:
         """Draw other sizes of some symbols, all at once; the others keep the example's."""
-        for draw in (lambda size: size + 1, lambda size: size + 3, lambda size: 2 * size + 1, lambda size: 1):
+        for draw in (
+            lambda size: size + 1,
+            lambda size: size + 3,
+            lambda size: 2 * size + 1,
+            lambda size: 1,
+        ):
             sizes = dict(self.example)
             for symbol in symbols:
                 least, largest = self._bounds.get(symbol, (1, _TEN * self.example[symbol] + _TEN))
@@ -291,7 +312,9 @@ class OpenSizes:
             faults = dict.fromkeys(symbols, together)
         return faults
 
-    def _first_fault(self, symbols: Sequence[str], fault: Callable[[list[Any]], str | None]) -> str | None:
+    def _first_fault(
+        self, symbols: Sequence[str], fault: Callable[[list[Any]], str | None]
+    ) -> str | None:
         for sizes in self.trials(symbols):
             tensors = self.tensors(sizes)
             text = None if tensors is None else fault(tensors)
@@ -325,6 +348,11 @@ def _evaluated(expression: str, sizes: Mapping[str, int]) -> int | None:
     try:
         value = sympy.sympify(expression, locals=names)
         value = value.subs({names[name]: size for name, size in sizes.items() if name in names})
-    except (sympy.SympifyError, SyntaxError, TypeError, AttributeError):  # a name that is no expression
+    except (
+        sympy.SympifyError,
+        SyntaxError,
+        TypeError,
+        AttributeError,
+    ):  # a name that is no expression
         return None
     return int(value) if value.is_Integer else None

@@ -15,7 +15,12 @@ from pyopnb.torch.calls import COMPLEX, DTYPES, decode, op_name, target_name
 __all__ = ["TorchOp", "define", "own_memory"]
 
 _OF_TORCH = ("aten", "prims", "quantized")
-_WRITES = ("aten::batch_norm", "aten::instance_norm", "aten::native_batch_norm", "aten::_batch_norm_impl_index")
+_WRITES = (
+    "aten::batch_norm",
+    "aten::instance_norm",
+    "aten::native_batch_norm",
+    "aten::_batch_norm_impl_index",
+)
 """Ops that write to their running statistics, which their schemas do not say."""
 _PARTS = {"complex64": "float32", "complex128": "float64", "complex32": "float16"}
 
@@ -38,7 +43,8 @@ class TorchOp:
 
     def compute(self, *inputs: Any) -> Any:
         tensors = [
-            None if array is None else to_tensor(array, complex_=place in self._complex) for place, array in enumerate(inputs)
+            None if array is None else to_tensor(array, complex_=place in self._complex)
+            for place, array in enumerate(inputs)
         ]
         args, kwargs = decode(self.target, self._attrs, tensors)
         with torch.no_grad():
@@ -51,10 +57,24 @@ class TorchOp:
     @classmethod
     def _module_source(cls, version: Version) -> str:
         """The text of a module that defines the op anew, for `pyopnb.save`."""
-        lines = ["import torch", "", "import pyopnb", "from pyopnb.torch.stand_in import TorchOp", "", ""]
+        lines = [
+            "import torch",
+            "",
+            "import pyopnb",
+            "from pyopnb.torch.stand_in import TorchOp",
+            "",
+            "",
+        ]
         if cls.target.namespace not in _OF_TORCH:
-            lines.append(f"# torch has this op after the import of what registers it: the namespace {cls.target.namespace}.")
-        lines += [f'@pyopnb.pyop("{version.op}")', f"class {cls.__name__}(TorchOp):", f'    """{cls.__doc__}"""', ""]
+            lines.append(
+                f"# torch has this op after the import of what registers it: the namespace {cls.target.namespace}."
+            )
+        lines += [
+            f'@pyopnb.pyop("{version.op}")',
+            f"class {cls.__name__}(TorchOp):",
+            f'    """{cls.__doc__}"""',
+            "",
+        ]
         lines += ["    copy_inputs = True"] * (cls.target._schema.name in _WRITES)
         return "\n".join([*lines, f"    target = {target_name(cls.target)}", ""])
 
@@ -72,7 +92,9 @@ def own_memory(results: Any, inputs: Any) -> Any:
     -------
     torch.Tensor, list or tuple
     """
-    taken = {value.untyped_storage().data_ptr() for value in inputs if isinstance(value, torch.Tensor)}
+    taken = {
+        value.untyped_storage().data_ptr() for value in inputs if isinstance(value, torch.Tensor)
+    }
     apart = []
     for result in [results] if isinstance(results, torch.Tensor) else results:
         place = result.untyped_storage().data_ptr()

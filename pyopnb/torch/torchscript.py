@@ -73,7 +73,12 @@ def register_custom_op_symbolic(symbolic_name: str, op: str, opset_version: int 
     packet = getattr(getattr(torch.ops, namespace), name, None) if match else None
     if packet is None:
         expected = "a torch op, namespace::name, or ::name for one of torch's own"
-        raise InputError("symbolic_name", expected=expected, got=sanitize(repr(symbolic_name)), next='"::linalg_inv"')
+        raise InputError(
+            "symbolic_name",
+            expected=expected,
+            got=sanitize(repr(symbolic_name)),
+            next='"::linalg_inv"',
+        )
     domain, op_type = split_name(op)
     known = registry.find(domain, op_type)
     if known is None and not has_op(domain, op_type):
@@ -82,11 +87,17 @@ def register_custom_op_symbolic(symbolic_name: str, op: str, opset_version: int 
         raise InputError("op", expected=expected, got=sanitize(op), next=suggest(op, names))
     schemas = [getattr(packet, overload)._schema for overload in packet.overloads()]
     register(
-        f"{namespace}::{name}", schemas, f"{domain}::{op_type}", 1 if known is None else known.current.opset, opset_version
+        f"{namespace}::{name}",
+        schemas,
+        f"{domain}::{op_type}",
+        1 if known is None else known.current.opset,
+        opset_version,
     )
 
 
-def register(name: str, schemas: Sequence[Any], op: str, version: int, opset_version: int = 1) -> None:
+def register(
+    name: str, schemas: Sequence[Any], op: str, version: int, opset_version: int = 1
+) -> None:
     """Register the node of a torch op that has one of these schemas.
 
     Parameters
@@ -124,7 +135,9 @@ def _node(graph: Any, op: str, schema: Any, values: Sequence[Any]) -> Any:
             inputs += value.node().inputs()
         else:
             held = _constant(kind, value, argument.name)
-            if held is not None and not (argument.has_default_value() and held == argument.default_value):
+            if held is not None and not (
+                argument.has_default_value() and held == argument.default_value
+            ):
                 attrs[f"{argument.name}_{_letter(held)}"] = held
     results = graph.op(op, *inputs, **attrs, outputs=len(schema.returns))
     _set_types(graph, results if isinstance(results, (list, tuple)) else [results])
@@ -204,7 +217,9 @@ def export_traced(
                 input_names=names,
                 output_names=output_names,
                 dynamic_axes=_axes(dynamic_shapes, names, len(args)),
-                custom_opsets={domain: version for domain, version in _versions.items() if version != 1},
+                custom_opsets={
+                    domain: version for domain, version in _versions.items() if version != 1
+                },
             )
         except errors.UnsupportedOperatorError as error:
             raise _lacks(error, where) from error
@@ -213,7 +228,10 @@ def export_traced(
             raise
     baked = next((line for line, text in lines if "to a NumPy array" in text), None)
     if baked is not None:
-        raise _constant_result(f"{where}, {baked}", "NumPy, whose result for the example would be a constant of the model")
+        raise _constant_result(
+            f"{where}, {baked}",
+            "NumPy, whose result for the example would be a constant of the model",
+        )
     model = onnx.load_model_from_string(file.getvalue())
     model.ir_version = min(model.ir_version, newest_ir_version())
     fault = verify(model, module, args, kwargs)
@@ -263,7 +281,9 @@ def _names(module: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[
     given = inspect.signature(module.forward).bind(*args, **kwargs).arguments
     names = []
     for name, value in given.items():
-        count = sum(isinstance(leaf, torch.Tensor) for leaf in torch.utils._pytree.tree_leaves(value))
+        count = sum(
+            isinstance(leaf, torch.Tensor) for leaf in torch.utils._pytree.tree_leaves(value)
+        )
         names += [name] if count == 1 else [f"{name}_{place}" for place in range(count)]
     return names
 
@@ -272,10 +292,22 @@ def _axes(dynamic_shapes: Any, names: Sequence[str], count: int) -> dict[str, di
     """Which dimensions may change, by the names of inputs."""
     if dynamic_shapes is None:
         return {}
-    entries = dict(dynamic_shapes) if isinstance(dynamic_shapes, Mapping) else dict(zip(names, dynamic_shapes, strict=False))
-    if not all(name in names and (entry is None or isinstance(entry, Mapping)) for name, entry in entries.items()):
+    entries = (
+        dict(dynamic_shapes)
+        if isinstance(dynamic_shapes, Mapping)
+        else dict(zip(names, dynamic_shapes, strict=False))
+    )
+    if not all(
+        name in names and (entry is None or isinstance(entry, Mapping))
+        for name, entry in entries.items()
+    ):
         expected = "a dict of dimensions for each argument, where it traces"
-        raise InputError("dynamic_shapes", expected=expected, got=sanitize(repr(dynamic_shapes), 200), next="({0: 'batch'},)")
+        raise InputError(
+            "dynamic_shapes",
+            expected=expected,
+            got=sanitize(repr(dynamic_shapes), 200),
+            next="({0: 'batch'},)",
+        )
     axes = {
         name: {dim: getattr(size, "__name__", str(size)) for dim, size in (entry or {}).items()}
         for name, entry in entries.items()

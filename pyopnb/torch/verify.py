@@ -19,13 +19,23 @@ from pyopnb.torch.arrays import to_array
 from pyopnb.torch.program import example_tensors
 from pyopnb.torch.sizes import OpenSizes
 
-__all__ = ["RELATIVE", "Fault", "feeds_of", "first_difference", "results_of", "verify", "wrong_sizes"]
+__all__ = [
+    "RELATIVE",
+    "Fault",
+    "feeds_of",
+    "first_difference",
+    "results_of",
+    "verify",
+    "wrong_sizes",
+]
 
 RELATIVE = {"float64": 1e-6, "float32": 1e-3, "float16": 2e-2, "bfloat16": 5e-2}
 """By dtype how far a result may be from torch's, as a part of the largest number of that output."""
 
 
-def feeds_of(model: ModelProto, args: Any, kwargs: Mapping[str, Any] | None) -> dict[str, np.ndarray]:
+def feeds_of(
+    model: ModelProto, args: Any, kwargs: Mapping[str, Any] | None
+) -> dict[str, np.ndarray]:
     """Make feeds of the example.
 
     Parameters
@@ -74,7 +84,9 @@ def results_of(module: Any, args: Any, kwargs: Mapping[str, Any] | None) -> list
 
 
 def _detached(values: Any) -> Any:
-    return torch.utils._pytree.tree_map(lambda leaf: leaf.detach() if isinstance(leaf, torch.Tensor) else leaf, values)
+    return torch.utils._pytree.tree_map(
+        lambda leaf: leaf.detach() if isinstance(leaf, torch.Tensor) else leaf, values
+    )
 
 
 @dataclass(frozen=True)
@@ -93,7 +105,9 @@ class Fault:
     error: Exception | None = None
 
 
-def verify(model: ModelProto, module: Any, args: Any, kwargs: Mapping[str, Any] | None) -> Fault | None:
+def verify(
+    model: ModelProto, module: Any, args: Any, kwargs: Mapping[str, Any] | None
+) -> Fault | None:
     """Run an exported model in ONNX Runtime, and compare it with torch.
 
     It is run on the example, and on the example with every float a hundredth larger: that keeps what forward may rely on
@@ -121,19 +135,31 @@ def verify(model: ModelProto, module: Any, args: Any, kwargs: Mapping[str, Any] 
         return Fault(f"{type(error).__name__}: {error}", error)
 
 
-def _difference(session: Any, model: ModelProto, module: Any, args: Any, kwargs: Any) -> Fault | None:
+def _difference(
+    session: Any, model: ModelProto, module: Any, args: Any, kwargs: Any
+) -> Fault | None:
     return _first_fault(session, model, results_of(module, args, kwargs), args, kwargs, "")
 
 
-def _difference_farther_on(session: Any, model: ModelProto, module: Any, args: Any, kwargs: Any) -> Fault | None:
+def _difference_farther_on(
+    session: Any, model: ModelProto, module: Any, args: Any, kwargs: Any
+) -> Fault | None:
     args, kwargs = _larger((args, dict(kwargs or {})))
     try:
         expected = results_of(module, args, kwargs)
-    except Exception:  # of a module that has no result there, as for probabilities above 1; then this says nothing
+    except (
+        Exception
+    ):  # of a module that has no result there, as for probabilities above 1; then this says nothing
         return None
-    if not all(np.isfinite(each.astype(np.float64)).all() for each in expected if each.dtype.name in RELATIVE):
+    if not all(
+        np.isfinite(each.astype(np.float64)).all()
+        for each in expected
+        if each.dtype.name in RELATIVE
+    ):
         return None
-    return _first_fault(session, model, expected, args, kwargs, f", for the arguments times {_STEP}")
+    return _first_fault(
+        session, model, expected, args, kwargs, f", for the arguments times {_STEP}"
+    )
 
 
 _STEP = 1.01
@@ -143,8 +169,16 @@ def _larger(values: Any) -> Any:
     """The arguments with floats a little larger, those that are infinite or not a number as they are."""
 
     def larger(leaf: Any) -> Any:
-        if isinstance(leaf, torch.Tensor) and (leaf.is_floating_point() or leaf.is_complex()) and not leaf.is_quantized:
-            return (leaf.detach().double() * _STEP).to(leaf.dtype) if not leaf.is_complex() else leaf.detach() * _STEP
+        if (
+            isinstance(leaf, torch.Tensor)
+            and (leaf.is_floating_point() or leaf.is_complex())
+            and not leaf.is_quantized
+        ):
+            return (
+                (leaf.detach().double() * _STEP).to(leaf.dtype)
+                if not leaf.is_complex()
+                else leaf.detach() * _STEP
+            )
         return leaf
 
     return torch.utils._pytree.tree_map(larger, values)
@@ -238,10 +272,15 @@ def first_difference(mine: Any, theirs: np.ndarray) -> str | None:
         return f"{differing} of {theirs.size} differ" if differing else None
     wide, exact = mine.astype(np.float64), theirs.astype(np.float64)
     finite = np.isfinite(exact)
-    if not np.array_equal(wide[~finite], exact[~finite], equal_nan=True) or not np.isfinite(wide[finite]).all():
+    if (
+        not np.array_equal(wide[~finite], exact[~finite], equal_nan=True)
+        or not np.isfinite(wide[finite]).all()
+    ):
         return "inf or NaN in other places"
     if not finite.any():
         return None
     apart, largest = np.abs(wide[finite] - exact[finite]).max(), np.abs(exact[finite]).max()
     limit = RELATIVE[theirs.dtype.name] * largest
-    return f"off by {apart:.2g} where the largest number is {largest:.2g}" if apart > limit else None
+    return (
+        f"off by {apart:.2g} where the largest number is {largest:.2g}" if apart > limit else None
+    )

@@ -17,7 +17,17 @@ from onnx.defs import OpSchema
 
 from pyopnb.ops.dtypes import DTYPES
 from pyopnb.ops.names import split_name
-from pyopnb.torch.calls import COMPLEX, DYNAMIC, EMPTY, NONE, SPECIAL, Call, Unwritable, decode, encode
+from pyopnb.torch.calls import (
+    COMPLEX,
+    DYNAMIC,
+    EMPTY,
+    NONE,
+    SPECIAL,
+    Call,
+    Unwritable,
+    decode,
+    encode,
+)
 from pyopnb.torch.stand_in import own_memory
 
 __all__ = ["is_put_in", "put_node", "take_back", "translations"]
@@ -25,8 +35,20 @@ __all__ = ["is_put_in", "put_node", "take_back", "translations"]
 _numbers = itertools.count(1)
 _made: dict[tuple[str, str, int, str], Any] = {}  # an op of torch stays for as long as the process
 _translations: dict[Any, Callable[..., Any]] = {}
-_BEYOND = {COMPLEX: "complex tensors", DYNAMIC: "a number that the graph computes", EMPTY: "an empty list", NONE: "None"}
-_KINDS = {"SymInt": "SymInt", "SymFloat": "float", "SymBool": "bool", "int": "SymInt", "float": "float", "bool": "bool"}
+_BEYOND = {
+    COMPLEX: "complex tensors",
+    DYNAMIC: "a number that the graph computes",
+    EMPTY: "an empty list",
+    NONE: "None",
+}
+_KINDS = {
+    "SymInt": "SymInt",
+    "SymFloat": "float",
+    "SymBool": "bool",
+    "int": "SymInt",
+    "float": "float",
+    "bool": "bool",
+}
 
 
 def translations() -> Mapping[Any, Callable[..., Any]]:
@@ -59,14 +81,22 @@ def put_node(node: Any, op: str, *, version: int = 1, natural: bool = False) -> 
     """
     call = encode(node)
     if natural and (beyond := [name for name in _BEYOND if name in call.attrs]):
-        raise Unwritable(str(node.target), expected="numbers and texts as arguments beside tensors", got=_BEYOND[beyond[0]])
+        raise Unwritable(
+            str(node.target),
+            expected="numbers and texts as arguments beside tensors",
+            got=_BEYOND[beyond[0]],
+        )
     key = call.key, op, version, str(natural)
     if key not in _made:
         _made[key] = _opaque(call)
         _translations[_made[key]] = _translation(call, op, version, natural)
-    of_parts = {place: _real_parts(node, call.inputs[place]) for place in call.attrs.get(COMPLEX, ())}
+    of_parts = {
+        place: _real_parts(node, call.inputs[place]) for place in call.attrs.get(COMPLEX, ())
+    }
     node.target = _made[key]
-    node.args = tuple(of_parts.get(place, value) for place, value in enumerate(call.inputs) if value is not None)
+    node.args = tuple(
+        of_parts.get(place, value) for place, value in enumerate(call.inputs) if value is not None
+    )
     node.kwargs = {}
     return call
 
@@ -115,23 +145,36 @@ def _opaque(call: Call) -> Any:
     """A torch op that makes this call, of the inputs alone; it must not keep the graph."""
     name = f"pyopnb::{call.target._schema.name.replace('::', '_')}_{next(_numbers)}"
     kinds = [_input_kind(value) for value in call.inputs if value is not None]
-    schema = f"({', '.join(f'{kind} x{place}' for place, kind in enumerate(kinds))}) -> {call.returns}"
+    schema = (
+        f"({', '.join(f'{kind} x{place}' for place, kind in enumerate(kinds))}) -> {call.returns}"
+    )
     target, attrs, present = call.target, call.attrs, _present(call)
     complex_ = frozenset(attrs.get(COMPLEX, ()))
 
     def run(*given: Any) -> Any:
         ahead = iter(given)
         inputs: list[Any] = [next(ahead) if there else None for there in present]
-        inputs = [torch.view_as_complex(x.contiguous()) if place in complex_ else x for place, x in enumerate(inputs)]
+        inputs = [
+            torch.view_as_complex(x.contiguous()) if place in complex_ else x
+            for place, x in enumerate(inputs)
+        ]
         args, kwargs = decode(target, attrs, inputs)
         return target(*args, **kwargs)
 
     def fake(*given: Any) -> Any:
         results = run(*given)
-        return results.clone() if isinstance(results, torch.Tensor) else [each.clone() for each in results]
+        return (
+            results.clone()
+            if isinstance(results, torch.Tensor)
+            else [each.clone() for each in results]
+        )
 
-    made = torch.library.custom_op(name, lambda *given: own_memory(run(*given), given), mutates_args=(), schema=schema)
-    made.register_fake(fake if call.returns.endswith("[]") else lambda *given: _as_returned(fake(*given)))
+    made = torch.library.custom_op(
+        name, lambda *given: own_memory(run(*given), given), mutates_args=(), schema=schema
+    )
+    made.register_fake(
+        fake if call.returns.endswith("[]") else lambda *given: _as_returned(fake(*given))
+    )
     return getattr(torch.ops.pyopnb, name.partition("::")[2]).default
 
 
@@ -152,7 +195,10 @@ def _translation(call: Call, op: str, version: int, natural: bool) -> Callable[.
     domain, op_type = split_name(op)
     attrs = _natural(call.attrs) if natural else call.attrs
     present = _present(call)
-    ports = [OpSchema.FormalParameter(f"x{n}", f"T{n}", param_option=_OPTIONAL) for n in range(len(present))]
+    ports = [
+        OpSchema.FormalParameter(f"x{n}", f"T{n}", param_option=_OPTIONAL)
+        for n in range(len(present))
+    ]
     results = [OpSchema.FormalParameter(f"y{n}", f"U{n}") for n in range(call.outputs)]
     attributes = {name: helper.make_attribute(name, value) for name, value in attrs.items()}
     schema = OpSchema(
@@ -163,7 +209,8 @@ def _translation(call: Call, op: str, version: int, natural: bool) -> Callable[.
         outputs=results,
         type_constraints=[(port.type_str, _ANY, "") for port in (*ports, *results)],
         attributes=[
-            OpSchema.Attribute(name, _attribute_type(value.type), required=False) for name, value in attributes.items()
+            OpSchema.Attribute(name, _attribute_type(value.type), required=False)
+            for name, value in attributes.items()
         ],
     )
     made = onnxscript.values.Op(onnxscript.values.Opset(domain, version), op_type, schema)
@@ -178,7 +225,10 @@ def _translation(call: Call, op: str, version: int, natural: bool) -> Callable[.
 def _natural(attrs: Mapping[str, Any]) -> dict[str, Any]:
     """The attributes that an operator takes which knows nothing of torch: floats have 32 bits."""
     own = {name: value for name, value in attrs.items() if name not in SPECIAL}
-    return {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in own.items()}
+    return {
+        name: value.tolist() if isinstance(value, np.ndarray) else value
+        for name, value in own.items()
+    }
 
 
 def _attribute_type(number: int) -> Any:

@@ -37,19 +37,26 @@ class Batches:
     def __init__(self, data: Any, size: int | None, seed: int | None, where: str = "data") -> None:
         self._where, self._seed = where, seed
         if isinstance(data, Mapping):
-            self._arrays: dict[str, np.ndarray] | None = {str(name): np.asarray(value) for name, value in data.items()}
+            self._arrays: dict[str, np.ndarray] | None = {
+                str(name): np.asarray(value) for name, value in data.items()
+            }
             self.samples = _samples(self._arrays, where)
             self.size = self.samples if size is None else int(size)
             if not 1 <= self.size <= self.samples:
                 expected = f"1 to {self.samples:,}, the number of samples"
                 raise InputError(
-                    f"{where}, batch_size", expected=expected, got=sanitize(repr(size)), next="batch_size=None for all"
+                    f"{where}, batch_size",
+                    expected=expected,
+                    got=sanitize(repr(size)),
+                    next="batch_size=None for all",
                 )
             self.first = self._cut(np.arange(self.size))
             return
         if not isinstance(data, Iterable) or isinstance(data, (str, bytes, np.ndarray)):
             expected = "a dict of arrays, or feeds to iterate over"
-            raise InputError(where, expected=expected, got=type(data).__name__, next='{"x": x, "labels": labels}')
+            raise InputError(
+                where, expected=expected, got=type(data).__name__, next='{"x": x, "labels": labels}'
+            )
         self._arrays, self._feeds, self.samples = None, data, 0
         self.is_single = iter(data) is data  # a generator, which ends for good
         iterator = iter(data)
@@ -57,7 +64,9 @@ class Batches:
         if first is None:
             raise InputError(where, expected="at least one feed", got="none")
         if not isinstance(first, Mapping):
-            raise InputError(f"{where}, feed 0", expected="a dict of arrays", got=type(first).__name__)
+            raise InputError(
+                f"{where}, feed 0", expected="a dict of arrays", got=type(first).__name__
+            )
         self.first = {str(name): np.asarray(value) for name, value in first.items()}
         self._once = chain([first], iterator) if self.is_single else None
 
@@ -81,7 +90,11 @@ class Batches:
             checked[name] = batch = np.asarray(check_feed(name, np.asarray(value), kind))
             if kind is not None and kind.shape and not kind.accepts_shape(batch.shape, sizes):
                 shown = ", ".join(f"{sanitize(symbol)} = {size}" for symbol, size in sizes.items())
-                raise InputError(f"feed {sanitize(name)}", expected=f"{kind} with {shown}", got=str(list(batch.shape)))
+                raise InputError(
+                    f"feed {sanitize(name)}",
+                    expected=f"{kind} with {shown}",
+                    got=str(list(batch.shape)),
+                )
         return checked
 
     def epoch(self, number: int, skip: int) -> Iterator[dict[str, np.ndarray]]:
@@ -90,7 +103,10 @@ class Batches:
             order = np.arange(self.samples)
             if self._seed is not None:
                 order = np.random.default_rng([self._seed, number]).permutation(self.samples)
-            fixed = any(kind is not None and kind.shape and isinstance(kind.shape[0], int) for kind in self._types.values())
+            fixed = any(
+                kind is not None and kind.shape and isinstance(kind.shape[0], int)
+                for kind in self._types.values()
+            )
             end = self.samples - self.samples % self.size if fixed else self.samples
             for start in range(skip * self.size, end, self.size):
                 yield self._cut(order[start : start + self.size])
@@ -98,7 +114,11 @@ class Batches:
         feeds, self._once = self._once or iter(self._feeds), None
         for index, feed in enumerate(islice(feeds, skip, None), skip):
             if not isinstance(feed, Mapping):
-                raise InputError(f"{self._where}, feed {index}", expected="a dict of arrays", got=type(feed).__name__)
+                raise InputError(
+                    f"{self._where}, feed {index}",
+                    expected="a dict of arrays",
+                    got=type(feed).__name__,
+                )
             check_names(feed, self._types)
             checked = self._checked(feed)
             self._loss.check(checked)
@@ -112,12 +132,19 @@ class Batches:
 def _samples(arrays: Mapping[str, np.ndarray], where: str) -> int:
     lengths = {name: len(value) if value.ndim else -1 for name, value in arrays.items()}
     if not arrays or -1 in lengths.values():
-        got = next((f"{sanitize(name)}, a scalar" for name, length in lengths.items() if length < 0), "no array")
+        got = next(
+            (f"{sanitize(name)}, a scalar" for name, length in lengths.items() if length < 0),
+            "no array",
+        )
         raise InputError(where, expected="arrays whose first axis is the samples'", got=got)
     if len(set(lengths.values())) > 1:
         got = ", ".join(f"{sanitize(name)}: {length:,}" for name, length in lengths.items())
         raise InputError(where, expected="as many samples in each array", got=got)
     samples = next(iter(lengths.values()))
     if not samples:
-        raise InputError(where, expected="at least one sample", got=f"0 samples in {', '.join(map(sanitize, arrays))}")
+        raise InputError(
+            where,
+            expected="at least one sample",
+            got=f"0 samples in {', '.join(map(sanitize, arrays))}",
+        )
     return samples

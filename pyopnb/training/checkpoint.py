@@ -120,7 +120,9 @@ class Checkpoint:
             if expected != got:
                 where = f"train, resume: {name}"
                 expected = sanitize(expected)
-                raise InputError(where, expected=expected, got=sanitize(got), next=f"{name}={expected}")
+                raise InputError(
+                    where, expected=expected, got=sanitize(got), next=f"{name}={expected}"
+                )
 
 
 def _check_types(arrays: Mapping[str, Any], state: Mapping[str, Any]) -> None:

@@ -55,12 +55,16 @@ class Loss:
         wrong = labels < 0 if self.classes is None else (labels < 0) | (labels >= self.classes)
         if wrong.any():
             first = tuple(np.argwhere(wrong)[0])
-            expected = f"a class from 0 {'on' if self.classes is None else f'to {self.classes - 1}'}"
+            expected = (
+                f"a class from 0 {'on' if self.classes is None else f'to {self.classes - 1}'}"
+            )
             got = f"{labels[first]} in sample {first[0]}"
             raise InputError(f"labels {sanitize(self.labels)}", expected=expected, got=got)
 
 
-def with_loss(model: ModelProto, loss: str, output: str | None, labels: Mapping[str, np.ndarray]) -> Loss:
+def with_loss(
+    model: ModelProto, loss: str, output: str | None, labels: Mapping[str, np.ndarray]
+) -> Loss:
     """Put a loss on top of an output of a model, which is changed.
 
     Parameters
@@ -83,7 +87,10 @@ def with_loss(model: ModelProto, loss: str, output: str | None, labels: Mapping[
     if loss not in LOSSES:
         known = ", ".join(map(sanitize, [*outputs, *LOSSES]))
         raise InputError(
-            "train, loss", expected=f"one of {known}", got=sanitize(repr(loss)), next=suggest(str(loss), [*outputs, *LOSSES])
+            "train, loss",
+            expected=f"one of {known}",
+            got=sanitize(repr(loss)),
+            next=suggest(str(loss), [*outputs, *LOSSES]),
         )
     if (opset := imported_versions(model).get("", 1)) < LOSSES[loss]:
         raise ModelError(
@@ -95,11 +102,21 @@ def with_loss(model: ModelProto, loss: str, output: str | None, labels: Mapping[
     output = outputs[0] if output is None else output
     if output not in outputs:
         known = ", ".join(map(sanitize, outputs))
-        raise InputError("train, output", expected=f"one of {known}", got=sanitize(repr(output)), next=suggest(output, outputs))
+        raise InputError(
+            "train, output",
+            expected=f"one of {known}",
+            got=sanitize(repr(output)),
+            next=suggest(output, outputs),
+        )
     if len(labels) != 1:
         got = ", ".join(map(sanitize, labels)) or "the model's inputs alone"
         expected = "one array of data that is no input of the model: the labels"
-        raise InputError(f"train, loss {loss}", expected=expected, got=got, next='data={"x": x, "labels": labels}')
+        raise InputError(
+            f"train, loss {loss}",
+            expected=expected,
+            got=got,
+            next='data={"x": x, "labels": labels}',
+        )
     ((name, array),) = labels.items()
     found = Types(model).find(model.graph, output)
     kind = type_of_proto(found) if found else ANY
@@ -110,13 +127,17 @@ def with_loss(model: ModelProto, loss: str, output: str | None, labels: Mapping[
     return Loss(made, output, name, classes if isinstance(classes, int) else None)
 
 
-def _cross_entropy(graph: GraphProto, output: str, kind: TensorType, name: str, labels: np.ndarray) -> str:
+def _cross_entropy(
+    graph: GraphProto, output: str, kind: TensorType, name: str, labels: np.ndarray
+) -> str:
     rank = None if kind.shape is None else len(kind.shape)
     if labels.dtype.kind not in "iu" or (rank is not None and labels.ndim != rank - 1):
         axes = ["N", *("?" for _ in (kind.shape or ())[2:])]
         got = f"{labels.dtype}{list(labels.shape)}".replace(" ", "")
         raise InputError(
-            f"labels {sanitize(name)}", expected=f"int64[{','.join(axes)}], the number of each sample's class", got=got
+            f"labels {sanitize(name)}",
+            expected=f"int64[{','.join(axes)}], the number of each sample's class",
+            got=got,
         )
     nodes = Nodes(graph, "train")
     samples = kind.shape[0] if kind.shape else "N"
@@ -126,10 +147,14 @@ def _cross_entropy(graph: GraphProto, output: str, kind: TensorType, name: str, 
     return _declared(nodes, nodes.add("Neg", nodes.add("ReduceMean", picked, keepdims=0)), kind)
 
 
-def _mean_square(graph: GraphProto, output: str, kind: TensorType, name: str, labels: np.ndarray) -> str:
+def _mean_square(
+    graph: GraphProto, output: str, kind: TensorType, name: str, labels: np.ndarray
+) -> str:
     if kind.dtype is None or kind.shape is None:
         raise ModelError(
-            f"output {sanitize(output)}", expected="a type that is known, to compare the labels with", got=str(kind)
+            f"output {sanitize(output)}",
+            expected="a type that is known, to compare the labels with",
+            got=str(kind),
         )
     # Of other ranks, [N,1] and [N], the difference would have N × N elements.
     if labels.dtype != kind.dtype.numpy or not kind.accepts_shape(labels.shape):
@@ -138,7 +163,9 @@ def _mean_square(graph: GraphProto, output: str, kind: TensorType, name: str, la
     nodes = Nodes(graph, "train")
     nodes.input(name, labels.dtype.name, kind.shape)
     difference = nodes.add("Sub", output, name)
-    return _declared(nodes, nodes.add("ReduceMean", nodes.add("Mul", difference, difference), keepdims=0), kind)
+    return _declared(
+        nodes, nodes.add("ReduceMean", nodes.add("Mul", difference, difference), keepdims=0), kind
+    )
 
 
 def _declared(nodes: Nodes, loss: str, kind: TensorType) -> str:
@@ -146,7 +173,9 @@ def _declared(nodes: Nodes, loss: str, kind: TensorType) -> str:
     return loss
 
 
-def find_weights(model: ModelProto, loss: str, wanted: Sequence[str] | None) -> dict[str, np.ndarray]:
+def find_weights(
+    model: ModelProto, loss: str, wanted: Sequence[str] | None
+) -> dict[str, np.ndarray]:
     """The initializers that are trained, by name.
 
     By default those of float32 and float64 that have an axis and lead to the loss, but no statistics of BatchNormalization.
@@ -156,21 +185,46 @@ def find_weights(model: ModelProto, loss: str, wanted: Sequence[str] | None) -> 
         for name in wanted:
             if name not in tensors or tensors[name].data_type not in _TRAINED:
                 floats = [key for key, tensor in tensors.items() if tensor.data_type in _TRAINED]
-                got = f"{sanitize(name)}, of another dtype" if name in tensors else sanitize(repr(name))
+                got = (
+                    f"{sanitize(name)}, of another dtype"
+                    if name in tensors
+                    else sanitize(repr(name))
+                )
                 expected = "names of initializers of float32 or float64"
-                raise ModelError("train, train", expected=expected, got=got, next=suggest(str(name), map(sanitize, floats)))
+                raise ModelError(
+                    "train, train",
+                    expected=expected,
+                    got=got,
+                    next=suggest(str(name), map(sanitize, floats)),
+                )
         chosen = list(dict.fromkeys(wanted))
     else:
         read = _read_for(GraphIndex(model.graph), loss)
-        statistics = {name for node in model.graph.node if node.op_type == "BatchNormalization" for name in node.input[3:5]}
-        chosen = [name for name, t in tensors.items() if t.data_type in _FLOATS and t.dims and name in read - statistics]
-        if other := next((name for name in chosen if tensors[name].data_type not in _TRAINED), None):
+        statistics = {
+            name
+            for node in model.graph.node
+            if node.op_type == "BatchNormalization"
+            for name in node.input[3:5]
+        }
+        chosen = [
+            name
+            for name, t in tensors.items()
+            if t.data_type in _FLOATS and t.dims and name in read - statistics
+        ]
+        if other := next(
+            (name for name in chosen if tensors[name].data_type not in _TRAINED), None
+        ):
             kind = TensorProto.DataType.Name(tensors[other].data_type).lower()
             raise ModelError(
-                f"weight {sanitize(other)}", expected="float32 or float64", got=kind, next="train=[names] of others"
+                f"weight {sanitize(other)}",
+                expected="float32 or float64",
+                got=kind,
+                next="train=[names] of others",
             )
     if not chosen:
-        raise ModelError("train", expected="a model with initializers of float32 or float64", got="none to train")
+        raise ModelError(
+            "train", expected="a model with initializers of float32 or float64", got="none to train"
+        )
     return {name: numpy_helper.to_array(tensors[name]) for name in chosen}
 
 
@@ -229,7 +283,9 @@ def step_of(
     kind = type_of_proto(next(info.type for info in model.graph.output if info.name == loss))
     if kind.shape is not None and kind.shape not in ((), (1,)):
         scalar = f"{kind.dtype or 'float32'}[]"
-        raise ModelError(f"loss {sanitize(loss)}", expected=scalar, got=str(kind), next="ReduceMean of it")
+        raise ModelError(
+            f"loss {sanitize(loss)}", expected=scalar, got=str(kind), next="ReduceMean of it"
+        )
     proto = grad(model, list(weights), loss, feeds=example if verify else None, verify=verify)
     squeeze_transposes(proto)
     graph = proto.graph
@@ -255,7 +311,10 @@ def step_of(
         square = nodes.add("ReduceSumSquare", gradients[name], keepdims=0)
         squares.append(square if dtype == "float64" else nodes.cast(square, "float64"))
     state[count] = np.zeros((), np.int64)
-    results = [nodes.add("Reshape", nodes.cast(loss, "float64"), nodes.constant([], "int64")), nodes.add("Sum", *squares)]
+    results = [
+        nodes.add("Reshape", nodes.cast(loss, "float64"), nodes.constant([], "int64")),
+        nodes.add("Sum", *squares),
+    ]
     del graph.output[:]  # what nobody looks at need not be kept
     for name, output in following.items():
         nodes.output(output, state[name].dtype.name, state[name].shape)

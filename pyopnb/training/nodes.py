@@ -58,7 +58,9 @@ class Nodes:
     def cast(self, value: str, dtype: str) -> str:
         """Append a Cast; the name of its output."""
         output = self.name(dtype)
-        self._graph.node.append(helper.make_node("Cast", [value], [output], name=output, to=_number(dtype)))
+        self._graph.node.append(
+            helper.make_node("Cast", [value], [output], name=output, to=_number(dtype))
+        )
         return output
 
     def output(self, name: str, dtype: str, shape: tuple[int, ...]) -> None:

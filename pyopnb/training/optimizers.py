@@ -40,25 +40,52 @@ class Optimizer:
         for field in fields(self):
             value = getattr(self, field.name)
             if field.type == "bool" and not isinstance(value, bool):
-                raise InputError(f"{type(self).__name__}, {field.name}", expected="True or False", got=sanitize(repr(value)))
+                raise InputError(
+                    f"{type(self).__name__}, {field.name}",
+                    expected="True or False",
+                    got=sanitize(repr(value)),
+                )
             if field.type == "float":
-                good = type(value) is not bool and isinstance(value, (int, float)) and math.isfinite(value) and value >= 0
-                expected = "a number from 0 on" if field.name not in self.below_one else "a number from 0 to below 1"
+                good = (
+                    type(value) is not bool
+                    and isinstance(value, (int, float))
+                    and math.isfinite(value)
+                    and value >= 0
+                )
+                expected = (
+                    "a number from 0 on"
+                    if field.name not in self.below_one
+                    else "a number from 0 to below 1"
+                )
                 if not good or (field.name in self.below_one and value >= 1):
-                    raise InputError(f"{type(self).__name__}, {field.name}", expected=expected, got=sanitize(repr(value)))
+                    raise InputError(
+                        f"{type(self).__name__}, {field.name}",
+                        expected=expected,
+                        got=sanitize(repr(value)),
+                    )
 
     def rate(self, nodes: Nodes, count: str, dtype: str) -> str:
         """Append what all weights share: the rate of a step, whose number from 1 on is the int64 ``count``."""
         return nodes.constant(self.learning_rate, dtype)
 
-    def update(self, nodes: Nodes, weight: str, gradient: str, slots: Sequence[str], rate: str, dtype: str) -> tuple[str, ...]:
+    def update(
+        self, nodes: Nodes, weight: str, gradient: str, slots: Sequence[str], rate: str, dtype: str
+    ) -> tuple[str, ...]:
         """Append the update of one weight; the names of the new weight and the new slots."""
-        return (nodes.add("Sub", weight, nodes.add("Mul", rate, self._regularized(nodes, weight, gradient, dtype))),)
+        return (
+            nodes.add(
+                "Sub",
+                weight,
+                nodes.add("Mul", rate, self._regularized(nodes, weight, gradient, dtype)),
+            ),
+        )
 
     def _regularized(self, nodes: Nodes, weight: str, gradient: str, dtype: str) -> str:
         if not self.norm_coefficient:
             return gradient
-        return nodes.add("Add", nodes.add("Mul", nodes.constant(self.norm_coefficient, dtype), weight), gradient)
+        return nodes.add(
+            "Add", nodes.add("Mul", nodes.constant(self.norm_coefficient, dtype), weight), gradient
+        )
 
 
 @dataclass(frozen=True)
@@ -97,11 +124,17 @@ class Momentum(Optimizer):
     slots: ClassVar[tuple[str, ...]] = ("momentum",)
     below_one: ClassVar[tuple[str, ...]] = ("alpha",)
 
-    def update(self, nodes: Nodes, weight: str, gradient: str, slots: Sequence[str], rate: str, dtype: str) -> tuple[str, ...]:
+    def update(
+        self, nodes: Nodes, weight: str, gradient: str, slots: Sequence[str], rate: str, dtype: str
+    ) -> tuple[str, ...]:
         """As `Optimizer.update`."""
         alpha = nodes.constant(self.alpha, dtype)
         gradient = self._regularized(nodes, weight, gradient, dtype)
-        scaled = gradient if self.beta == 1 else nodes.add("Mul", nodes.constant(self.beta, dtype), gradient)
+        scaled = (
+            gradient
+            if self.beta == 1
+            else nodes.add("Mul", nodes.constant(self.beta, dtype), gradient)
+        )
         kept = nodes.add("Add", nodes.add("Mul", alpha, slots[0]), scaled)
         step = nodes.add("Add", gradient, nodes.add("Mul", alpha, kept)) if self.nesterov else kept
         return nodes.add("Sub", weight, nodes.add("Mul", rate, step)), kept
@@ -130,16 +163,24 @@ class Adagrad(Optimizer):
         """As `Optimizer.rate`."""
         if not self.decay_factor:
             return super().rate(nodes, count, dtype)
-        decay = nodes.add("Mul", nodes.cast(count, "float64"), nodes.constant(self.decay_factor, "float64"))
+        decay = nodes.add(
+            "Mul", nodes.cast(count, "float64"), nodes.constant(self.decay_factor, "float64")
+        )
         decay = nodes.add("Add", nodes.constant(1, "float64"), decay)
-        return nodes.cast(nodes.add("Div", nodes.constant(self.learning_rate, "float64"), decay), dtype)
+        return nodes.cast(
+            nodes.add("Div", nodes.constant(self.learning_rate, "float64"), decay), dtype
+        )
 
-    def update(self, nodes: Nodes, weight: str, gradient: str, slots: Sequence[str], rate: str, dtype: str) -> tuple[str, ...]:
+    def update(
+        self, nodes: Nodes, weight: str, gradient: str, slots: Sequence[str], rate: str, dtype: str
+    ) -> tuple[str, ...]:
         """As `Optimizer.update`."""
         gradient = self._regularized(nodes, weight, gradient, dtype)
         squares = nodes.add("Add", slots[0], nodes.add("Mul", gradient, gradient))
         root = nodes.add("Add", nodes.add("Sqrt", squares), nodes.constant(self.epsilon, dtype))
-        return nodes.add("Sub", weight, nodes.add("Div", nodes.add("Mul", rate, gradient), root)), squares
+        return nodes.add(
+            "Sub", weight, nodes.add("Div", nodes.add("Mul", rate, gradient), root)
+        ), squares
 
 
 @dataclass(frozen=True)
@@ -171,10 +212,14 @@ class Adam(Optimizer):
         def left(kept: float) -> str:
             return nodes.add("Sub", one, nodes.add("Pow", nodes.constant(kept, "float64"), step))
 
-        root = nodes.add("Mul", nodes.constant(self.learning_rate, "float64"), nodes.add("Sqrt", left(self.beta)))
+        root = nodes.add(
+            "Mul", nodes.constant(self.learning_rate, "float64"), nodes.add("Sqrt", left(self.beta))
+        )
         return nodes.cast(nodes.add("Div", root, left(self.alpha)), dtype)
 
-    def update(self, nodes: Nodes, weight: str, gradient: str, slots: Sequence[str], rate: str, dtype: str) -> tuple[str, ...]:
+    def update(
+        self, nodes: Nodes, weight: str, gradient: str, slots: Sequence[str], rate: str, dtype: str
+    ) -> tuple[str, ...]:
         """As `Optimizer.update`."""
         gradient = self._regularized(nodes, weight, gradient, dtype)
 
@@ -188,10 +233,19 @@ class Adam(Optimizer):
         mean = running(self.alpha, slots[0], gradient)
         square = running(self.beta, slots[1], nodes.add("Mul", gradient, gradient))
         root = nodes.add("Add", nodes.add("Sqrt", square), nodes.constant(self.epsilon, dtype))
-        return nodes.add("Sub", weight, nodes.add("Div", nodes.add("Mul", rate, mean), root)), mean, square
+        return (
+            nodes.add("Sub", weight, nodes.add("Div", nodes.add("Mul", rate, mean), root)),
+            mean,
+            square,
+        )
 
 
-_OPTIMIZERS: dict[str, type[Optimizer]] = {"sgd": SGD, "momentum": Momentum, "adagrad": Adagrad, "adam": Adam}
+_OPTIMIZERS: dict[str, type[Optimizer]] = {
+    "sgd": SGD,
+    "momentum": Momentum,
+    "adagrad": Adagrad,
+    "adam": Adam,
+}
 
 
 def find_optimizer(given: object) -> Optimizer:
@@ -202,4 +256,9 @@ def find_optimizer(given: object) -> Optimizer:
         return _OPTIMIZERS[given.lower()]()
     names = ", ".join(_OPTIMIZERS)
     next_ = suggest(given, _OPTIMIZERS) if isinstance(given, str) else "pyopnb.training.Adam(1e-3)"
-    raise InputError("train, optimizer", expected=f"one of {names}, or an Optimizer", got=sanitize(repr(given)), next=next_)
+    raise InputError(
+        "train, optimizer",
+        expected=f"one of {names}, or an Optimizer",
+        got=sanitize(repr(given)),
+        next=next_,
+    )

@@ -35,7 +35,10 @@ def squeeze_transposes(model: ModelProto) -> None:
 
 
 def _append_squeezed(nodes: Nodes, node: NodeProto, is_one: list[bool]) -> None:
-    perm = next((list(attr.ints) for attr in node.attribute if attr.name == "perm"), [*range(len(is_one))][::-1])
+    perm = next(
+        (list(attr.ints) for attr in node.attribute if attr.name == "perm"),
+        [*range(len(is_one))][::-1],
+    )
     moved = [axis for axis in perm if not is_one[axis]]
     ones = [axis for axis in range(len(is_one)) if is_one[axis]]
     value = nodes.add("Squeeze", node.input[0], nodes.constant(ones, "int64"))

@@ -135,11 +135,18 @@ def train(
     optimizer = find_optimizer(optimizer)
     for name, number, least in (("epochs", epochs, 1), ("every", every, 1), ("seed", seed, 0)):
         if number is not None and number < least:
-            raise InputError(f"train, {name}", expected=f"a number from {least} on", got=f"{number}")
+            raise InputError(
+                f"train, {name}", expected=f"a number from {least} on", got=f"{number}"
+            )
     seed = None if seed is None else int(seed)  # a checkpoint has it as JSON
     batches = Batches(data, batch_size, seed)
     if not len(batches) and batches.is_single and epochs > 1:
-        raise InputError("train, data", expected="feeds that can be gone through again", got="a generator", next="epochs=1")
+        raise InputError(
+            "train, data",
+            expected="feeds that can be gone through again",
+            got="a generator",
+            next="epochs=1",
+        )
     whole = ModelProto()
     whole.CopyFrom(proto)
     inputs = {info.name for info in whole.graph.input}
@@ -160,7 +167,9 @@ def train(
     measure = _metric(kind, found)
     score = None
     if validation is not None:
-        held = Batches(validation, batch_size and min(batch_size, _samples(validation)), None, "validation")
+        held = Batches(
+            validation, batch_size and min(batch_size, _samples(validation)), None, "validation"
+        )
         held.check(types, found)
 
         def score(values: Mapping[str, Any]) -> float:
@@ -174,14 +183,24 @@ def train(
     return training.go_on()
 
 
-def _start(resume: Any, path: Any, state: Mapping[str, np.ndarray], optimizer: Optimizer, seed: int | None) -> Checkpoint:
+def _start(
+    resume: Any, path: Any, state: Mapping[str, np.ndarray], optimizer: Optimizer, seed: int | None
+) -> Checkpoint:
     """Where it begins: at the model's weights, or where another training was."""
     if not (resume is None or isinstance(resume, (bool, Training)) or is_path(resume)):
         raise InputError(
-            "train, resume", expected="a Training, a path, True or None", got=describe(resume), next='resume="run.npz"'
+            "train, resume",
+            expected="a Training, a path, True or None",
+            got=describe(resume),
+            next='resume="run.npz"',
         )
     if resume is True and path is None:
-        raise InputError("train, resume", expected="a checkpoint to continue from", got="True", next='checkpoint="run.npz"')
+        raise InputError(
+            "train, resume",
+            expected="a checkpoint to continue from",
+            got="True",
+            next='checkpoint="run.npz"',
+        )
     source = path if resume is True else resume
     if source is None or source is False or (resume is True and newest(source) is None):
         return Checkpoint(dict(state), repr(optimizer), seed)
@@ -204,7 +223,11 @@ def _check_position(start: Checkpoint, batches: Batches) -> None:
 
 
 def _samples(data: Any) -> int:
-    return max([1, *(len(value) for value in data.values() if np.ndim(value))]) if isinstance(data, Mapping) else 1
+    return (
+        max([1, *(len(value) for value in data.values() if np.ndim(value))])
+        if isinstance(data, Mapping)
+        else 1
+    )
 
 
 def _metric(kind: str | _Metric, loss: Loss) -> _Metric:
@@ -213,7 +236,9 @@ def _metric(kind: str | _Metric, loss: Loss) -> _Metric:
     if kind == "loss":
         return lambda outputs, feeds: float(outputs[loss.name])
     if kind == "accuracy" and loss.classes != 0:
-        return lambda outputs, feeds: float((outputs[loss.output].argmax(1) == feeds[loss.labels]).mean())
+        return lambda outputs, feeds: float(
+            (outputs[loss.output].argmax(1) == feeds[loss.labels]).mean()
+        )
     expected = "'loss', 'accuracy' of a cross_entropy, or a function of outputs and feeds"
     raise InputError("train, metric", expected=expected, got=sanitize(repr(kind)))
 

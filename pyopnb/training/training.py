@@ -64,16 +64,26 @@ class Training(Displayable):
         every: int,
         progress: bool,
     ) -> None:
-        self._model, self._weights = model, [name for name in step.following if name in GraphIndex(model.graph).initializers]
+        self._model, self._weights = (
+            model,
+            [name for name in step.following if name in GraphIndex(model.graph).initializers],
+        )
         self._batches, self._score = batches, score
         self._path, self._every, self._progress = checkpoint, every, progress
-        self.optimizer, self.epochs, self.metric, self.interrupted = optimizer, epochs, metric, False
+        self.optimizer, self.epochs, self.metric, self.interrupted = (
+            optimizer,
+            epochs,
+            metric,
+            False,
+        )
         self._reached = start
         self._session = RecurrentSession(step.model, start.state, step.following, step.results)
         self._loss, self._squares = step.results
         self._epoch, self._versions = -1, self._versions_now()
         self._going_on = threading.Lock()
-        self._standing = threading.Lock()  # held where a step is taken over, and while another thread may read
+        self._standing = (
+            threading.Lock()
+        )  # held where a step is taken over, and while another thread may read
 
     # ---- what came of it -----------------------------------------------------------------------------------------------------
 
@@ -180,7 +190,9 @@ class Training(Displayable):
         """
         __tracebackhide__ = True
         if epochs is not None and epochs < 1:
-            raise InputError("go_on, epochs", expected="a number from 1 on, or None", got=f"{epochs}")
+            raise InputError(
+                "go_on, epochs", expected="a number from 1 on, or None", got=f"{epochs}"
+            )
         if not self._going_on.acquire(blocking=False):  # two would take each other's steps
             raise RunRefused(
                 "go_on",
@@ -260,7 +272,9 @@ class Training(Displayable):
         except OSError as error:
             # A full disk must not take hours of steps with it.
             error.training = self  # type: ignore[attr-defined]
-            error.add_note(f"error.training has {plural(self.steps, 'step')}, and go_on() continues them")
+            error.add_note(
+                f"error.training has {plural(self.steps, 'step')}, and go_on() continues them"
+            )
             raise
 
     def _write_despite(self, error: BaseException) -> None:
@@ -274,7 +288,11 @@ class Training(Displayable):
 
     def _versions_now(self) -> dict[str, int]:
         self._epoch = registry.epoch
-        return {name: registry[name].current.number for name in self._session.session._ops if name in registry}
+        return {
+            name: registry[name].current.number
+            for name in self._session.session._ops
+            if name in registry
+        }
 
     def _mark_versions(self) -> None:
         """Note the ops that were redefined since the last step."""
@@ -282,17 +300,33 @@ class Training(Displayable):
             return
         before, self._versions = self._versions, self._versions_now()
         changed = [name for name, number in self._versions.items() if before.get(name) != number]
-        own = [name for name in changed if name.removesuffix("Grad") == name or name.removesuffix("Grad") not in changed]
-        self._reached.marks += [(self.steps + 1, f"{name} version {self._versions[name]}") for name in own]
+        own = [
+            name
+            for name in changed
+            if name.removesuffix("Grad") == name or name.removesuffix("Grad") not in changed
+        ]
+        self._reached.marks += [
+            (self.steps + 1, f"{name} version {self._versions[name]}") for name in own
+        ]
 
     def _not_finite(self, loss: float, feeds: Mapping[str, np.ndarray]) -> NotFinite:
         """The error that says where it began, from a trace of the batch."""
         session = self._session.session
-        trace = session.trace({**feeds, **self._session.state}, level="summaries", check=False, times=False)
+        trace = session.trace(
+            {**feeds, **self._session.state}, level="summaries", check=False, times=False
+        )
         what = f"loss {loss}" if not np.isfinite(loss) else "a gradient that is not finite"
         where = f"train, step {self.steps + 1:,} in epoch {self.epoch + 1}"
         # An infinity may be meant, as in the mask of an attention, and NaN is never.
-        order = [*trace.feeds, *(name for node in trace.model.graph.node for name in node.output if name in trace.summaries)]
+        order = [
+            *trace.feeds,
+            *(
+                name
+                for node in trace.model.graph.node
+                for name in node.output
+                if name in trace.summaries
+            ),
+        ]
         seen = [name for name in order if trace.summaries[name].has_nonfinite]
         names = [name for name in seen if trace.summaries[name].nan] or seen
         remedy = _SMALLER
@@ -302,9 +336,16 @@ class Training(Displayable):
             source = _first_before(graph, name, set(seen))
             remedy = "np.isfinite(data) first" if source in feeds else _remedy_at(graph, source)
             got = f"{what}: it begins {self._place(graph, name)}, {sanitize(name)}: {trace.summaries[name]}"
-            got += f", after an infinity {self._place(graph, source)}, {sanitize(source)}" if source != name else ""
+            got += (
+                f", after an infinity {self._place(graph, source)}, {sanitize(source)}"
+                if source != name
+                else ""
+            )
         error = NotFinite(
-            where, expected="a finite loss and gradient", got=got, next=f"{remedy}; error.training stands before the step"
+            where,
+            expected="a finite loss and gradient",
+            got=got,
+            next=f"{remedy}; error.training stands before the step",
         )
         error.training = self
         return error
@@ -343,7 +384,9 @@ def _interrupts() -> Iterator[Callable[[], bool]]:
     """Let Ctrl-C end the loop after the step; a second one interrupts the step itself."""
     pressed = threading.Event()
     before = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or not callable(before):  # not ours to take
+    if threading.current_thread() is not threading.main_thread() or not callable(
+        before
+    ):  # not ours to take
         yield pressed.is_set
         return
 

@@ -42,11 +42,23 @@ def _charts(thing: Training) -> list[Chart]:
     parts = np.array_split(losses, len(losses) if few else _POINTS)
     ends = np.cumsum([len(part) for part in parts])
     means = [float(part.mean()) for part in parts]
-    title = "loss of each batch" if few else f"loss, means of {len(losses) // _POINTS} or more batches"
+    title = (
+        "loss of each batch" if few else f"loss, means of {len(losses) // _POINTS} or more batches"
+    )
     charts = [line_chart(ends.tolist(), {"loss": means}, title, label="step", marks=thing.marks)]
     if thing.scores:
         steps, scores = zip(*thing.scores, strict=True)
         metric = thing.metric
-        lines = [(step, "") for step, _ in thing.marks]  # their texts are beside the loss, where they cover nothing
-        charts.append(line_chart(steps, {metric: scores}, f"{metric} on the validation data", label="step", marks=lines))
+        lines = [
+            (step, "") for step, _ in thing.marks
+        ]  # their texts are beside the loss, where they cover nothing
+        charts.append(
+            line_chart(
+                steps,
+                {metric: scores},
+                f"{metric} on the validation data",
+                label="step",
+                marks=lines,
+            )
+        )
     return charts

@@ -33,7 +33,9 @@ import table
 import pyopnb
 
 versions = (pyopnb, numpy, onnx, onnxruntime, onnxruntime_extensions)
-print(f"Python {platform.python_version()}, {', '.join(f'{package.__name__} {package.__version__}' for package in versions)}\n")
+print(
+    f"Python {platform.python_version()}, {', '.join(f'{package.__name__} {package.__version__}' for package in versions)}\n"
+)
 themes = (
     bench_import,
     bench_calls,

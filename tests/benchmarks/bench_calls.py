@@ -35,7 +35,11 @@ class Minus:
         return -x
 
 
-@extensions.onnx_op(op_type="Same", inputs=[extensions.PyCustomOpDef.dt_float], outputs=[extensions.PyCustomOpDef.dt_float])
+@extensions.onnx_op(
+    op_type="Same",
+    inputs=[extensions.PyCustomOpDef.dt_float],
+    outputs=[extensions.PyCustomOpDef.dt_float],
+)
 def same(x):
     return x
 
@@ -64,7 +68,9 @@ def ours(op: str, length: int) -> Any:
 def of_extensions(length: int) -> Any:
     options = onnxruntime.SessionOptions()
     options.register_custom_ops_library(extensions.get_library_path())
-    return onnxruntime.InferenceSession(chain("ai.onnx.contrib::Same", length).SerializeToString(), options).run
+    return onnxruntime.InferenceSession(
+        chain("ai.onnx.contrib::Same", length).SerializeToString(), options
+    ).run
 
 
 def of_runtime(length: int) -> Any:
@@ -92,18 +98,37 @@ def one_more_node() -> Iterator[Row]:
         "Neg": of_runtime,
         "reference": of_reference,
     }
-    calls = {f"{name} {n}": calling(make(n), x) for name, make in makers.items() for n in (SHORT, LONG)}
+    calls = {
+        f"{name} {n}": calling(make(n), x) for name, make in makers.items() for n in (SHORT, LONG)
+    }
     for call in calls.values():
         call()
         call()
     best = timed(calls, repeats=40, loops=50)
-    slope = {name: (best[f"{name} {LONG}"] - best[f"{name} {SHORT}"]) / (LONG - SHORT) for name in makers}
+    slope = {
+        name: (best[f"{name} {LONG}"] - best[f"{name} {SHORT}"]) / (LONG - SHORT) for name in makers
+    }
     what = "one more node in a chain of 100, 1 float"
     mine = slope["ours"]
-    yield Row(what, micro(mine), f"{micro(slope['extensions'])} onnxruntime-extensions", mine / slope["extensions"], 0.3)
-    yield Row(what, micro(mine), f"{micro(slope['Neg'])} ONNX Runtime's Neg", mine / slope["Neg"], 1.8)
-    yield Row(what, micro(mine), f"{micro(slope['reference'])} onnx.reference", mine / slope["reference"])
-    yield Row(f"{what}, compute is -x", micro(slope["minus"]), f"{micro(mine)} compute is x", slope["minus"] / mine)
+    yield Row(
+        what,
+        micro(mine),
+        f"{micro(slope['extensions'])} onnxruntime-extensions",
+        mine / slope["extensions"],
+        0.3,
+    )
+    yield Row(
+        what, micro(mine), f"{micro(slope['Neg'])} ONNX Runtime's Neg", mine / slope["Neg"], 1.8
+    )
+    yield Row(
+        what, micro(mine), f"{micro(slope['reference'])} onnx.reference", mine / slope["reference"]
+    )
+    yield Row(
+        f"{what}, compute is -x",
+        micro(slope["minus"]),
+        f"{micro(mine)} compute is x",
+        slope["minus"] / mine,
+    )
     yield Row(
         "a run of one node, 1 float",
         micro(best[f"ours {SHORT}"]),
@@ -122,7 +147,9 @@ def large() -> Iterator[Row]:
     best = timed(calls, repeats=9, loops={"ours": 20, "extensions": 1})
     times = best["extensions"] / best["ours"]
     peer = f"{milli(best['extensions'])} onnxruntime-extensions"
-    yield Row("times faster: one node, 1M float32", milli(best["ours"]), peer, times, 100, least=True)
+    yield Row(
+        "times faster: one node, 1M float32", milli(best["ours"]), peer, times, 100, least=True
+    )
 
 
 def very_large() -> Iterator[Row]:

@@ -36,25 +36,48 @@ def compared(form: str, name: str, x: np.ndarray) -> Iterator[Row]:
     feeds = {"x": x}
     model = pyopnb.parse(f"(float[N] x) => (float[N] y) {{ y = {name}<limit = 2.0>(x) }}")
     session, own = pyopnb.Session(model, options), pyopnb.Session(pyopnb.parse(OWN), options)
-    one = timed({"form": lambda: session.run(None, feeds), "own": lambda: own.run(None, feeds)}, REPEATS)
+    one = timed(
+        {"form": lambda: session.run(None, feeds), "own": lambda: own.run(None, feeds)}, REPEATS
+    )
     peer = f"{milli(one['own'])} of ONNX Runtime's Div, Tanh, Mul"
-    yield Row(f"SoftClip in {form}, 1M float32, one thread", milli(one["form"]), peer, one["form"] / one["own"], 1.0)
+    yield Row(
+        f"SoftClip in {form}, 1M float32, one thread",
+        milli(one["form"]),
+        peer,
+        one["form"] / one["own"],
+        1.0,
+    )
     relu = pyopnb.Session(pyopnb.parse("(float[N] x) => (float[N] y) { y = Relu(x) }"), options)
-    calls = {name: partial(each.run, None, feeds) for name, each in (("form", session), ("own", own), ("relu", relu))}
+    calls = {
+        name: partial(each.run, None, feeds)
+        for name, each in (("form", session), ("own", own), ("relu", relu))
+    }
     best = {(name, threads): float("inf") for name in calls for threads in (1, 2)}
     sleeps = dict.fromkeys(calls, 0)
     with ThreadPoolExecutor(2) as pool:
         for _ in range(REPEATS):
-            for name, threads in best:  # they take turns, so that a slow moment of the machine meets all
+            for (
+                name,
+                threads,
+            ) in best:  # they take turns, so that a slow moment of the machine meets all
                 before = resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw
-                best[name, threads] = min(best[name, threads], seconds(calls[name], CALLS, pool, threads))
-                sleeps[name] += (resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw - before) * (threads == 2)
+                best[name, threads] = min(
+                    best[name, threads], seconds(calls[name], CALLS, pool, threads)
+                )
+                sleeps[name] += (resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw - before) * (
+                    threads == 2
+                )
     times = {name: 2 * best[name, 1] / best[name, 2] for name in calls}
     waits = {name: f"{count / (2 * CALLS * REPEATS):.2f}" for name, count in sleeps.items()}
     what = f"times the runs of one thread: 2 threads, SoftClip in {form}"
     peer = f"{times['own']:.2f} times ONNX Runtime's own, {times['relu']:.2f} Relu"
     yield Row(what, milli(best["form", 1] / CALLS), peer, times["form"], 1.8, least=True)
-    yield Row(f"sleeps a call: 2 threads, SoftClip in {form}", waits["form"], f"{waits['own']} ONNX Runtime's own", None)
+    yield Row(
+        f"sleeps a call: 2 threads, SoftClip in {form}",
+        waits["form"],
+        f"{waits['own']} ONNX Runtime's own",
+        None,
+    )
 
 
 def rows() -> Iterator[Row]:

@@ -18,13 +18,18 @@ import pyopnb
 
 SIZE = 100_000_000
 EXTRA = 64  # MB
-OTHERS = {"10M": (10_000_000, 2, 1), "1,000": (1000, 5, 20)}  # for the others: elements, repeats, loops
+OTHERS = {
+    "10M": (10_000_000, 2, 1),
+    "1,000": (1000, 5, 20),
+}  # for the others: elements, repeats, loops
 
 
 BAR, IDENTICAL = 2.0, 0.4  # times np.abs(a - b).max()
 
 
-def distributions(a: np.ndarray, rng: np.random.Generator) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+def distributions(
+    a: np.ndarray, rng: np.random.Generator
+) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
     """Pairs of arrays whose facts cost differently much, one after the other: two of them are as long as memory allows."""
     noise = rng.standard_normal(a.size, dtype=np.float32)
     yield "random", a, noise
@@ -87,26 +92,58 @@ def rows() -> Iterator[Row]:
     rng = np.random.default_rng(0)
     a = rng.standard_normal(SIZE, dtype=np.float32)
     what = f"2 × {SIZE // 10**6}M float32"
-    yield Row(f"diff, {what}, extra memory in MB", f"{(extra := _extra_memory(a, -a)):.1f} MB", "", extra, EXTRA)
+    yield Row(
+        f"diff, {what}, extra memory in MB",
+        f"{(extra := _extra_memory(a, -a)):.1f} MB",
+        "",
+        extra,
+        EXTRA,
+    )
     worst: tuple[float, str, float, float] = (0.0, "", 0.0, 0.0)
     for name, x, y in distributions(a, rng):
         with np.errstate(all="ignore"):
-            best = timed({"full": lambda x=x, y=y: pyopnb.diff(x, y), "numpy": lambda x=x, y=y: np.abs(x - y).max()}, 3)
+            best = timed(
+                {
+                    "full": lambda x=x, y=y: pyopnb.diff(x, y),
+                    "numpy": lambda x=x, y=y: np.abs(x - y).max(),
+                },
+                3,
+            )
         yield _row(f"diff, {what}, all facts, {name}", best["full"], best["numpy"])
         worst = max(worst, (best["full"] / best["numpy"], name, best["full"], best["numpy"]))
     yield _row(f"diff, {what}, all facts, the worst: {worst[1]}", worst[2], worst[3], BAR)
     for name, x, y in dtypes(a):
         with np.errstate(all="ignore"):
-            best = timed({"full": lambda x=x, y=y: pyopnb.diff(x, y), "numpy": lambda x=x, y=y: np.abs(x - y).max()}, 3)
+            best = timed(
+                {
+                    "full": lambda x=x, y=y: pyopnb.diff(x, y),
+                    "numpy": lambda x=x, y=y: np.abs(x - y).max(),
+                },
+                3,
+            )
         yield _row(f"diff, 2 × {x.size // 10**6}M {name}, all facts", best["full"], best["numpy"])
     b = a.copy()
     best = timed({"full": lambda: pyopnb.diff(a, b), "numpy": lambda: np.abs(a - b).max()}, 3)
     yield _row(f"diff, {what}, identical", best["full"], best["numpy"], IDENTICAL)
     x, y = a[:1000].copy(), a[:1000] * np.float32(1 + 1e-6)
-    calls = {"diff": lambda: pyopnb.diff(x, y).verdict, "facts": lambda: pyopnb.diff(x, y).parts[0].facts}
+    calls = {
+        "diff": lambda: pyopnb.diff(x, y).verdict,
+        "facts": lambda: pyopnb.diff(x, y).parts[0].facts,
+    }
     best = timed(calls, 7, 200)
-    yield Row("diff, 2 × 1,000 float32, the verdict, in 50 µs", micro(best["diff"]), "", best["diff"] / 50e-6, 1)
-    yield Row("diff, 2 × 1,000 float32, and all facts, in 50 µs", micro(best["facts"]), "", best["facts"] / 50e-6)
+    yield Row(
+        "diff, 2 × 1,000 float32, the verdict, in 50 µs",
+        micro(best["diff"]),
+        "",
+        best["diff"] / 50e-6,
+        1,
+    )
+    yield Row(
+        "diff, 2 × 1,000 float32, and all facts, in 50 µs",
+        micro(best["facts"]),
+        "",
+        best["facts"] / 50e-6,
+    )
     np.multiply(a, np.float32(1 + 1e-6), out=b)
     for count, (size, repeats, loops) in OTHERS.items():
         yield from _others(a[:size].copy(), b[:size].copy(), count, repeats, loops)
@@ -141,7 +178,9 @@ def _others(a: np.ndarray, b: np.ndarray, count: str, repeats: int, loops: int) 
     for name in PEERS:
         peer = f"{said(best[name])} " if name in best else ""
         ratio = best["ours"] / best[name] if name in best else None
-        yield Row(f"diff, 2 × {count} float32, {found}", said(best["ours"]), f"{peer}{named(name)}", ratio)
+        yield Row(
+            f"diff, 2 × {count} float32, {found}", said(best["ours"]), f"{peer}{named(name)}", ratio
+        )
 
 
 def _row(what: str, ours: float, peer: float, bar: float | None = None) -> Row:

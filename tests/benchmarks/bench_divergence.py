@@ -36,9 +36,20 @@ def rows() -> Iterator[Row]:
         "one by one": one_by_one,
     }
     best = timed(calls, 5)
-    yield Row("first divergence, 31 nodes, both traces and the diff, seconds", milli(best["all"]), "", best["all"], 0.5)
+    yield Row(
+        "first divergence, 31 nodes, both traces and the diff, seconds",
+        milli(best["all"]),
+        "",
+        best["all"],
+        0.5,
+    )
     peer = f"{milli(best['one by one'])} a session for each node"
-    yield Row("the diff alone, all nodes alone in one session", milli(best["diff"]), peer, best["diff"] / best["one by one"])
+    yield Row(
+        "the diff alone, all nodes alone in one session",
+        milli(best["diff"]),
+        peer,
+        best["diff"] / best["one by one"],
+    )
 
 
 if __name__ == "__main__":

@@ -47,7 +47,13 @@ def names() -> Iterator[Row]:
         pyopnb.Session(pyopnb.model([pyopnb.node(name, "x", "y")], {"x": "float32[4]"}, "y"))
         pyopnb.registry.remove(name)
     after = timed({"after": lambda: pyopnb.Session(model)}, 20)["after"]
-    yield Row(f"session of one op after {NAMES} names", milli(after), f"{milli(before)} before them", after / before, 1.5)
+    yield Row(
+        f"session of one op after {NAMES} names",
+        milli(after),
+        f"{milli(before)} before them",
+        after / before,
+        1.5,
+    )
 
 
 def rows() -> Iterator[Row]:
@@ -55,13 +61,27 @@ def rows() -> Iterator[Row]:
     pyopnb.registry.define(Negate, "growth::Neg")
     plain, ops = chain(NODES), pyopnb.replace(chain(OPS), "Neg", "growth::Neg")
     every = [node.output[0] for node in plain.graph.node]
-    big = helper.make_node("Big", ["x"], ["y"], domain="growth", **{f"a{n}": float(n) for n in range(ATTRS)})
+    big = helper.make_node(
+        "Big", ["x"], ["y"], domain="growth", **{f"a{n}": float(n) for n in range(ATTRS)}
+    )
     described = pyopnb.model([big], {"x": "float32[4]"}, {"y": "float32[4]"})
     calls: list[tuple[str, Callable[[], object], float | None]] = [
-        (f"replace all {NODES:,} nodes of a chain", lambda: pyopnb.replace(plain, "Neg", "growth::Neg"), 1000.0),
-        ("… selected by a list of names", lambda: pyopnb.replace(plain, every, "growth::Neg"), None),
+        (
+            f"replace all {NODES:,} nodes of a chain",
+            lambda: pyopnb.replace(plain, "Neg", "growth::Neg"),
+            1000.0,
+        ),
+        (
+            "… selected by a list of names",
+            lambda: pyopnb.replace(plain, every, "growth::Neg"),
+            None,
+        ),
         (f"session of {OPS:,} nodes of ops", lambda: pyopnb.Session(ops), 500.0),
-        (f"skeleton of a node with {ATTRS:,} attrs", lambda: pyopnb.skeleton(described, "Big"), 1000.0),
+        (
+            f"skeleton of a node with {ATTRS:,} attrs",
+            lambda: pyopnb.skeleton(described, "Big"),
+            1000.0,
+        ),
     ]
     for what, call, bar in calls:
         yield row(what, timed({what: call}, 3)[what], bar)

@@ -14,12 +14,16 @@ CLOCK = "from time import perf_counter as now; begin = now(); import {}; print(n
 
 
 # Bytecode must be kept, as pip keeps it: else pyopnb alone would be compiled anew in each process.
-ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+ENVIRONMENT = {
+    name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"
+}
 
 
 def seconds(packages: str) -> float:
     command = [sys.executable, "-c", CLOCK.format(packages)]
-    return float(subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=True).stdout)
+    return float(
+        subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=True).stdout
+    )
 
 
 def rows() -> Iterator[Row]:

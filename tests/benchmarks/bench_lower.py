@@ -38,20 +38,37 @@ class Thirty:
 
 
 def rows() -> Iterator[Row]:
-    model = pyopnb.model([pyopnb.node("bench::SoftClip", "x", "y", limit=2.0)], {"x": "float32[N]"}, "y")
+    model = pyopnb.model(
+        [pyopnb.node("bench::SoftClip", "x", "y", limit=2.0)], {"x": "float32[N]"}, "y"
+    )
     python = pyopnb.Session(model)
-    plain = onnxruntime.InferenceSession(pyopnb.lower(model).SerializeToString(), providers=["CPUExecutionProvider"])
+    plain = onnxruntime.InferenceSession(
+        pyopnb.lower(model).SerializeToString(), providers=["CPUExecutionProvider"]
+    )
     x = np.random.default_rng(0).standard_normal(1_000_000).astype(np.float32)
-    best = timed({"plain": lambda: plain.run(None, {"x": x}), "python": lambda: python.run(None, {"x": x})}, 30)
+    best = timed(
+        {"plain": lambda: plain.run(None, {"x": x}), "python": lambda: python.run(None, {"x": x})},
+        30,
+    )
     ratio = best["plain"] / best["python"]
-    yield Row("lowered SoftClip, 1M float32", milli(best["plain"]), f"{milli(best['python'])} in Python", ratio, 1.0)
+    yield Row(
+        "lowered SoftClip, 1M float32",
+        milli(best["plain"]),
+        f"{milli(best['python'])} in Python",
+        ratio,
+        1.0,
+    )
     spent = []
     for _ in range(5):
         begin = time.process_time()  # not the time of others on the machine: nothing here waits
         pyopnb.lower("bench::Thirty", x[:24].reshape(4, 6))
         spent.append((time.process_time() - begin) * 1e3)
     yield Row(
-        "lower of a body of 30 calls", f"{min(spent):.0f} ms", f"{spent[0]:.0f} ms the first time", min(spent) / _BAR, 1.0
+        "lower of a body of 30 calls",
+        f"{min(spent):.0f} ms",
+        f"{spent[0]:.0f} ms the first time",
+        min(spent) / _BAR,
+        1.0,
     )
     yield from sizes()
 
@@ -60,7 +77,10 @@ def sizes() -> Iterator[Row]:
     """The nodes of ten lowered ops, constants left out as in the graphs that are written by hand."""
     for name, body in BY_HAND.items():
         namespace = {"np": np}
-        exec(f"class {name}:\n{textwrap.indent(textwrap.dedent(body).strip(chr(10)), '    ')}\n", namespace)
+        exec(
+            f"class {name}:\n{textwrap.indent(textwrap.dedent(body).strip(chr(10)), '    ')}\n",
+            namespace,
+        )
         pyopnb.pyop(f"bench.sizes::{name}")(namespace[name])
         function = pyopnb.lower(f"bench.sizes::{name}", *arrays_of(name))
         count = sum(node.op_type != "Constant" for node in function.node)

@@ -27,7 +27,9 @@ def resident() -> int:
 
 
 def rows() -> Iterator[Row]:
-    session = pyopnb.Session(pyopnb.model([pyopnb.node("bench::Twice", "x", "y")], {"x": "float32[N]"}, "y"))
+    session = pyopnb.Session(
+        pyopnb.model([pyopnb.node("bench::Twice", "x", "y")], {"x": "float32[N]"}, "y")
+    )
     feeds = {"x": np.ones(16, np.float32)}
     for _ in range(WARM_UP):
         session.run(None, feeds)
@@ -35,7 +37,9 @@ def rows() -> Iterator[Row]:
     for _ in range(RUNS):
         session.run(None, feeds)
     took, grown = time.perf_counter() - begin, (resident() - before) / 2**20
-    yield Row("MB that 1,000,000 runs leave behind", f"{grown:.2f} MB", f"in {took:.1f} s", grown, 2)
+    yield Row(
+        "MB that 1,000,000 runs leave behind", f"{grown:.2f} MB", f"in {took:.1f} s", grown, 2
+    )
 
 
 if __name__ == "__main__":

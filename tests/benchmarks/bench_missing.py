@@ -42,20 +42,33 @@ def chain(kinds: tuple[str, ...]) -> onnx.ModelProto:
             nodes.append(helper.make_node("Constant", [], [f"c{number}"], value_float=1.0))
         last = f"t{number}"
         nodes.append(helper.make_node(kind, inputs, [last]))
-    x, y = (helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [2]) for name in ("x", last))
+    x, y = (
+        helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [2]) for name in ("x", last)
+    )
     imports = [helper.make_opsetid("", newest_opset())]
     return helper.make_model(
-        helper.make_graph(nodes[:NODES], "chain", [x], [y]), opset_imports=imports, ir_version=newest_ir_version()
+        helper.make_graph(nodes[:NODES], "chain", [x], [y]),
+        opset_imports=imports,
+        ir_version=newest_ir_version(),
     )
 
 
 def rows() -> Iterator[Row]:
     for what, kinds in (("Relu", ("Relu",)), (f"{len(KINDS)} kinds and Constants", KINDS)):
         model = chain(kinds)
-        calls = {"ours": lambda m=model: pyopnb.missing(m), "onnx": lambda m=model: onnx.shape_inference.infer_shapes(m)}
+        calls = {
+            "ours": lambda m=model: pyopnb.missing(m),
+            "onnx": lambda m=model: onnx.shape_inference.infer_shapes(m),
+        }
         best = timed(calls, 3)
         peer = f"{milli(best['onnx'])} onnx.shape_inference"
-        yield Row(f"missing, {NODES:,} nodes of {what}, seconds", milli(best["ours"]), peer, best["ours"], 2.0)
+        yield Row(
+            f"missing, {NODES:,} nodes of {what}, seconds",
+            milli(best["ours"]),
+            peer,
+            best["ours"],
+            2.0,
+        )
 
 
 if __name__ == "__main__":

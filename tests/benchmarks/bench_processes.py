@@ -21,7 +21,9 @@ MODEL = 25_000_000  # elements of float32: 100 MB
 BATCHES = 10_000
 WORKERS = 4
 WORK = 0.001  # seconds of a batch
-TURNS = 2  # of both on Dask, whose scheduler alone takes 2 to 3 ms of CPU for each task of client.map
+TURNS = (
+    2  # of both on Dask, whose scheduler alone takes 2 to 3 ms of CPU for each task of client.map
+)
 SIZE = 1_000_000  # elements of a batch for threads
 
 
@@ -53,16 +55,26 @@ def wait(x):
 
 def pickled() -> Iterator[Row]:
     weight = np.random.default_rng(0).random(MODEL, np.float32)
-    model = pyopnb.model(pyopnb.node("Add", "x w", "y"), {"x": f"float32[{MODEL}]"}, "y", initializers={"w": weight})
+    model = pyopnb.model(
+        pyopnb.node("Add", "x w", "y"), {"x": f"float32[{MODEL}]"}, "y", initializers={"w": weight}
+    )
     session = pyopnb.Session(model)
     data = pickle.dumps(session, pickle.HIGHEST_PROTOCOL)
     size = model.ByteSize()
-    yield Row("a pickled session, 100 MB", f"{len(data) / 1e6:.1f} MB", f"{size / 1e6:.1f} MB the model", len(data) / size, 1.1)
+    yield Row(
+        "a pickled session, 100 MB",
+        f"{len(data) / 1e6:.1f} MB",
+        f"{size / 1e6:.1f} MB the model",
+        len(data) / size,
+        1.1,
+    )
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.onnx"
         path.write_bytes(model.SerializeToString())
         del model, session
-        best = timed({"pickle": lambda: pickle.loads(data), "file": lambda: pyopnb.Session(path)}, 9)
+        best = timed(
+            {"pickle": lambda: pickle.loads(data), "file": lambda: pyopnb.Session(path)}, 9
+        )
     yield Row(
         "a session from its pickle, 100 MB",
         milli(best["pickle"]),
@@ -75,7 +87,9 @@ def pickled() -> Iterator[Row]:
 def threads(op: str, alone: Callable[[np.ndarray], object], bar: float | None) -> Row:
     """What a second thread gains: a machine of two cores that another process uses gives less to both."""
     x = np.random.default_rng(0).random(SIZE, np.float32)
-    session = pyopnb.Session(pyopnb.model([pyopnb.node(f"bench::{op}", "x", "y")], {"x": "float32[N]"}, "y"))
+    session = pyopnb.Session(
+        pyopnb.model([pyopnb.node(f"bench::{op}", "x", "y")], {"x": "float32[N]"}, "y")
+    )
     with ThreadPoolExecutor(1) as one, ThreadPoolExecutor(2) as two:
         calls: dict[str, Callable[[], object]] = {
             "one": lambda: pyopnb.map(session, [x] * 32, one),
@@ -97,10 +111,17 @@ def threads(op: str, alone: Callable[[np.ndarray], object], bar: float | None) -
 def on_dask() -> Row:
     from dask.distributed import Client, LocalCluster
 
-    session = pyopnb.Session(pyopnb.model(pyopnb.node("bench::Wait", "x", "y"), {"x": "float32[N]"}, {"y": "float32[N]"}))
+    session = pyopnb.Session(
+        pyopnb.model(pyopnb.node("bench::Wait", "x", "y"), {"x": "float32[N]"}, {"y": "float32[N]"})
+    )
     batches = [np.float32([n]) for n in range(BATCHES)]
     with (
-        LocalCluster(n_workers=WORKERS, threads_per_worker=1, dashboard_address=":0", silence_logs=logging.ERROR) as cluster,
+        LocalCluster(
+            n_workers=WORKERS,
+            threads_per_worker=1,
+            dashboard_address=":0",
+            silence_logs=logging.ERROR,
+        ) as cluster,
         Client(cluster) as client,
     ):
         # Dask is quicker with a cluster that has had work, and so are we.

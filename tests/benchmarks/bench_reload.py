@@ -37,7 +37,10 @@ def model(folder: Path, megabytes: int) -> Path:
     """A table of that size, of which a run looks at one row."""
     data = np.random.default_rng(0).random((megabytes * 2**20 // 4 // WIDTH, WIDTH), np.float32)
     data.tofile(folder / f"{megabytes}.bin")
-    nodes = [pyopnb.node("Gather", "weights i", "row"), pyopnb.node("bench::Scale", "row", "y", by=2.0)]
+    nodes = [
+        pyopnb.node("Gather", "weights i", "row"),
+        pyopnb.node("bench::Scale", "row", "y", by=2.0),
+    ]
     made = pyopnb.model(nodes, {"i": "int64[N]"}, "y", initializers={"weights": data[:1]})
     (weights,) = made.graph.initializer
     weights.ClearField("raw_data")

@@ -29,7 +29,9 @@ class Waves:
         return waves(x)
 
 
-def seconds(call: Callable[[], object], times: int, pool: ThreadPoolExecutor, threads: int) -> float:
+def seconds(
+    call: Callable[[], object], times: int, pool: ThreadPoolExecutor, threads: int
+) -> float:
     """How long it takes until each thread has made so many calls."""
 
     def work(_: int) -> None:
@@ -43,17 +45,34 @@ def seconds(call: Callable[[], object], times: int, pool: ThreadPoolExecutor, th
 
 def compared(size: int, bar: float | None) -> Row:
     x = np.random.default_rng(0).random(size, np.float32)
-    session = pyopnb.Session(pyopnb.model([pyopnb.node("bench::Waves", "x", "y")], {"x": "float32[N]"}, "y"))
-    calls: dict[str, Callable[[], object]] = {"session": lambda: session.run(None, {"x": x}), "numpy": lambda: waves(x)}
+    session = pyopnb.Session(
+        pyopnb.model([pyopnb.node("bench::Waves", "x", "y")], {"x": "float32[N]"}, "y")
+    )
+    calls: dict[str, Callable[[], object]] = {
+        "session": lambda: session.run(None, {"x": x}),
+        "numpy": lambda: waves(x),
+    }
     times = ELEMENTS // size
     best = {(name, threads): float("inf") for name in calls for threads in (1, 2)}
     with ThreadPoolExecutor(2) as pool:
         for _ in range(REPEATS):
-            for name, threads in best:  # they take turns, so that a slow moment of the machine meets all
-                best[name, threads] = min(best[name, threads], seconds(calls[name], times, pool, threads))
+            for (
+                name,
+                threads,
+            ) in best:  # they take turns, so that a slow moment of the machine meets all
+                best[name, threads] = min(
+                    best[name, threads], seconds(calls[name], times, pool, threads)
+                )
     mine, numpys = (2 * best[name, 1] / best[name, 2] for name in calls)
     what = f"times the runs of one thread: 2 threads, one session, {size:,}"
-    return Row(what, milli(best["session", 1] / times), f"{numpys:.2f} times with NumPy alone", mine, bar, least=True)
+    return Row(
+        what,
+        milli(best["session", 1] / times),
+        f"{numpys:.2f} times with NumPy alone",
+        mine,
+        bar,
+        least=True,
+    )
 
 
 def rows() -> Iterator[Row]:

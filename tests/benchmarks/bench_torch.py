@@ -59,7 +59,9 @@ def _filled(size: int) -> Row:
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return torch.linalg.inv(x)
 
-    array = (np.random.default_rng(0).standard_normal((size, size)) + 4 * np.eye(size)).astype(np.float32)
+    array = (np.random.default_rng(0).standard_normal((size, size)) + 4 * np.eye(size)).astype(
+        np.float32
+    )
     tensor = torch.from_numpy(array)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", pyopnb.torch.StandIns)
@@ -87,7 +89,11 @@ def _node() -> pyopnb.Session:
         def compute(self, x: Any) -> Any:
             return x
 
-    return pyopnb.Session(pyopnb.model(pyopnb.node("bench::Nothing", "x", "y"), {"x": "float32[N,M]"}, {"y": "float32[N,M]"}))
+    return pyopnb.Session(
+        pyopnb.model(
+            pyopnb.node("bench::Nothing", "x", "y"), {"x": "float32[N,M]"}, {"y": "float32[N,M]"}
+        )
+    )
 
 
 if __name__ == "__main__":

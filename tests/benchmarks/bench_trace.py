@@ -51,7 +51,12 @@ def block(size: int = 256, heads: int = 8) -> ModelProto:
             "join": np.int64([0, 0, size]),
             **{
                 name: np.float32(v)
-                for name, v in (("scale", (size / heads) ** -0.5), ("half", 0.5), ("one", 1), ("root", 2**0.5))
+                for name, v in (
+                    ("scale", (size / heads) ** -0.5),
+                    ("half", 0.5),
+                    ("one", 1),
+                    ("root", 2**0.5),
+                )
             },
         },
     )
@@ -86,12 +91,25 @@ def block(size: int = 256, heads: int = 8) -> ModelProto:
         op_type, *inputs, output = step.split()
         add(op_type, " ".join(inputs), output)
     norm("o2", "n2")
-    gelu = ("MatMul n2 u_w u", "Div u root g1", "Erf g1 g2", "Add g2 one g3", "Mul u g3 g4", "Mul g4 half g5")
+    gelu = (
+        "MatMul n2 u_w u",
+        "Div u root g1",
+        "Erf g1 g2",
+        "Add g2 one g3",
+        "Mul u g3 g4",
+        "Mul g4 half g5",
+    )
     for step in (*gelu, "MatMul g5 d_w d1", "Add d1 o2 d2", "Identity d2 y"):
         op_type, *inputs, output = step.split()
         add(op_type, " ".join(inputs), output)
     ends = [helper.make_tensor_value_info(name, 1, ["B", "S", size]) for name in ("x", "y")]
-    graph = helper.make_graph(nodes, "block", ends[:1], ends[1:], [numpy_helper.from_array(v, n) for n, v in weights.items()])
+    graph = helper.make_graph(
+        nodes,
+        "block",
+        ends[:1],
+        ends[1:],
+        [numpy_helper.from_array(v, n) for n, v in weights.items()],
+    )
     return helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 18)])
 
 
@@ -112,7 +130,12 @@ def rows() -> Iterator[Row]:
     )
     plain, build = best.pop("plain"), best.pop("build")
     for what, took in best.items():
-        yield Row(what, milli(took), f"{milli(plain)} a plain run, {milli(build)} a session", took / (plain + build))
+        yield Row(
+            what,
+            milli(took),
+            f"{milli(plain)} a plain run, {milli(build)} a session",
+            took / (plain + build),
+        )
     if sys.platform == "linux":
         plain, kept, sums = (_peak(level) for level in ("plain", "all", "summaries"))
         yield Row(
@@ -125,7 +148,11 @@ def rows() -> Iterator[Row]:
 
 
 def _peak(level: str) -> float:
-    return float(subprocess.run([sys.executable, "-c", _MEMORY, level], capture_output=True, text=True, check=True).stdout)
+    return float(
+        subprocess.run(
+            [sys.executable, "-c", _MEMORY, level], capture_output=True, text=True, check=True
+        ).stdout
+    )
 
 
 if __name__ == "__main__":

@@ -22,9 +22,17 @@ _BAR = 200e-6  # seconds that a step may cost more than the run of its graph
 
 def _weights() -> dict[str, np.ndarray]:
     rng = np.random.default_rng(0)
-    shapes = {"k1": (16, 1, 3, 3), "c1": (16,), "k2": (32, 16, 3, 3), "c2": (32,), "w": (10, 128), "b": (10,)}
+    shapes = {
+        "k1": (16, 1, 3, 3),
+        "c1": (16,),
+        "k2": (32, 16, 3, 3),
+        "c2": (32,),
+        "w": (10, 128),
+        "b": (10,),
+    }
     return {
-        name: (rng.standard_normal(shape) / np.sqrt(np.prod(shape[1:]))).astype(np.float32) for name, shape in shapes.items()
+        name: (rng.standard_normal(shape) / np.sqrt(np.prod(shape[1:]))).astype(np.float32)
+        for name, shape in shapes.items()
     }
 
 
@@ -40,7 +48,9 @@ def _model() -> object:
         node("Flatten", "p2", "f"),
         node("Gemm", "f w b", "y", transB=1),
     ]
-    return pyopnb.model(nodes, {"x": "float32[N,1,8,8]"}, {"y": "float32[N,10]"}, initializers=_weights(), opset=21)
+    return pyopnb.model(
+        nodes, {"x": "float32[N,1,8,8]"}, {"y": "float32[N,10]"}, initializers=_weights(), opset=21
+    )
 
 
 def _torch_steps(data: dict[str, np.ndarray]) -> Callable[[], None]:
@@ -56,7 +66,12 @@ def _torch_steps(data: dict[str, np.ndarray]) -> Callable[[], None]:
             optimizer.zero_grad()
             y = x[part]
             for kernel, bias in (("k1", "c1"), ("k2", "c2")):
-                y = functional.max_pool2d(functional.relu(functional.conv2d(y, weights[kernel], weights[bias], padding=1)), 2)
+                y = functional.max_pool2d(
+                    functional.relu(
+                        functional.conv2d(y, weights[kernel], weights[bias], padding=1)
+                    ),
+                    2,
+                )
             y = functional.linear(y.flatten(1), weights["w"], weights["b"])
             functional.cross_entropy(y, labels[part]).backward()
             optimizer.step()
@@ -68,7 +83,10 @@ def _bare_run(training: object, feeds: dict[str, np.ndarray]) -> Callable[[], No
     """A run of the graph of a step, its inputs and outputs bound once."""
     recurrent = training._session
     binding = recurrent.session.io_binding()
-    values = {**recurrent.values, **{name: onnxruntime.OrtValue.ortvalue_from_numpy(value) for name, value in feeds.items()}}
+    values = {
+        **recurrent.values,
+        **{name: onnxruntime.OrtValue.ortvalue_from_numpy(value) for name, value in feeds.items()},
+    }
     for name, value in values.items():
         binding.bind_ortvalue_input(name, value)
     for meta in recurrent.session.get_outputs():
@@ -90,7 +108,11 @@ def rows() -> Iterator[Row]:
     best = timed(calls, 5)
     peer = f"{milli(best['torch'])} in eager torch" if torch else "no torch"
     yield Row(
-        "60 Adam steps of a net on digits", milli(best["ours"]), peer, best["ours"] / best["torch"] if torch else None, 1.5
+        "60 Adam steps of a net on digits",
+        milli(best["ours"]),
+        peer,
+        best["ours"] / best["torch"] if torch else None,
+        1.5,
     )
     # A small net, whose run hides nothing.
     x = np.linspace(-1, 1, 64, dtype=np.float32)[:, None]
@@ -100,9 +122,17 @@ def rows() -> Iterator[Row]:
     feeds = {"x": x, "target": x}
     training = pyopnb.train(small, [feeds] * 500, loss="mse", seed=None, progress=False)
     bare = _bare_run(training, feeds)
-    best = timed({"bare": lambda: [bare() for _ in range(500)], "step": lambda: training.go_on(1)}, 7)
+    best = timed(
+        {"bare": lambda: [bare() for _ in range(500)], "step": lambda: training.go_on(1)}, 7
+    )
     cost = (best["step"] - best["bare"]) / 500
-    yield Row("a step, beyond the run of its graph", micro(cost), f"{micro(best['bare'] / 500)} for the run", cost / _BAR, 1.0)
+    yield Row(
+        "a step, beyond the run of its graph",
+        micro(cost),
+        f"{micro(best['bare'] / 500)} for the run",
+        cost / _BAR,
+        1.0,
+    )
 
 
 if __name__ == "__main__":

@@ -62,7 +62,11 @@ def rows() -> Iterator[Row]:
             on_top.append(whole - run_seconds(client))
         spent = statistics.median(on_top)
         yield Row(
-            "edited op to the new picture, on top of the run, 256 × 256", milli(spent), f"bar {milli(BAR)}", spent / BAR, 1
+            "edited op to the new picture, on top of the run, 256 × 256",
+            milli(spent),
+            f"bar {milli(BAR)}",
+            spent / BAR,
+            1,
         )
         bare = statistics.median(seconds_to(client, f"pass  # {n}", "status") for n in range(TIMES))
         yield Row("the same as an empty cell takes", milli(spent), milli(bare), spent / bare)

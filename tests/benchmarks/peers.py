@@ -57,4 +57,8 @@ PEERS: dict[str, tuple[str, Callable[[np.ndarray, np.ndarray], Call]]] = {
 def named(package: str) -> str:
     """The function's name and its package's version; or that it is not installed."""
     what = PEERS[package][0]
-    return f"{what} {version(package.replace('_', '-'))}" if find_spec(package) else f"{what}: not installed"
+    return (
+        f"{what} {version(package.replace('_', '-'))}"
+        if find_spec(package)
+        else f"{what}: not installed"
+    )

@@ -27,14 +27,22 @@ def machine() -> dict[str, str]:
     versions = {name.replace("-", "_"): version(name) for name in _PACKAGES}
     date = datetime.now(UTC).strftime("%Y-%m-%d %H:%M")
     cores = str(len(os.sched_getaffinity(0)))
-    return {"date": date, "commit": _commit(), "cores": cores, "python": platform.python_version(), **versions}
+    return {
+        "date": date,
+        "commit": _commit(),
+        "cores": cores,
+        "python": platform.python_version(),
+        **versions,
+    }
 
 
 def _commit() -> str:
     """The commit that was measured, with ``-dirty`` where files other than the table differ from it."""
     try:
         commit = _git("rev-parse", "--short=10", "HEAD")
-        changed = _git("status", "--porcelain", "--", ":(top)", ":(top,exclude)tests/benchmarks/results.csv")
+        changed = _git(
+            "status", "--porcelain", "--", ":(top)", ":(top,exclude)tests/benchmarks/results.csv"
+        )
     except (OSError, subprocess.CalledProcessError):  # not a clone
         return "unknown"
     return f"{commit}-dirty" if changed else commit
@@ -66,7 +74,9 @@ def append(rows: Iterable[Row], run: dict[str, str], path: Path = RESULTS) -> No
         with path.open(encoding="utf-8", newline="") as file:
             there = next(csv.reader(file))
         if there != list(COLUMNS):
-            raise ValueError(f"{path}: expected the columns {', '.join(COLUMNS)}, got {', '.join(there)}")
+            raise ValueError(
+                f"{path}: expected the columns {', '.join(COLUMNS)}, got {', '.join(there)}"
+            )
     with path.open("a", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
         if new:

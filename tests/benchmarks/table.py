@@ -48,7 +48,13 @@ class Row:
 def show(rows: Iterable[Row]) -> list[Row]:
     """Print rows as a Markdown table, each as soon as it is measured; all of them together are returned."""
     widths = (64, 12, 44, 6, 6, 7)
-    print("| " + " | ".join(map(str.ljust, ("what", "measured", "peer", "ratio", "bar", "reached"), widths)) + " |")
+    print(
+        "| "
+        + " | ".join(
+            map(str.ljust, ("what", "measured", "peer", "ratio", "bar", "reached"), widths)
+        )
+        + " |"
+    )
     print("|" + "|".join("-" * (width + 2) for width in widths) + "|")
     shown = []
     for row in rows:
@@ -57,7 +63,9 @@ def show(rows: Iterable[Row]) -> list[Row]:
     return shown
 
 
-def timed(calls: dict[str, Callable[[], object]], repeats: int, loops: dict[str, int] | int = 1) -> dict[str, float]:
+def timed(
+    calls: dict[str, Callable[[], object]], repeats: int, loops: dict[str, int] | int = 1
+) -> dict[str, float]:
     """The fewest seconds that one call of each takes.
 
     Parameters

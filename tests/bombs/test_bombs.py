@@ -121,16 +121,31 @@ BOMBS = {
 
 
 # They take two thirds of the time: 25 functions are refused by the same count, and depth is counted in test_functions.py as well.
-LONG = ("1,000 functions that call the next one twice", "a chain of 2,000 functions", "90 functions, each call in 10 bodies")
+LONG = (
+    "1,000 functions that call the next one twice",
+    "a chain of 2,000 functions",
+    "90 functions, each call in 10 bodies",
+)
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.everywhere) if name in LONG else name for name in BOMBS])
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.everywhere) if name in LONG else name for name in BOMBS],
+)
 def test_a_bomb(name: str) -> None:
     made, refusal = BOMBS[name]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*_PATHS, *filter(None, [os.environ.get("PYTHONPATH")])])}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([*_PATHS, *filter(None, [os.environ.get("PYTHONPATH")])]),
+    }
     script = _SCRIPT.replace("MADE", made)
     done = subprocess.run(
-        [sys.executable, "-P", "-c", script], capture_output=True, text=True, timeout=LIMIT, env=environment, check=False
+        [sys.executable, "-P", "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+        env=environment,
+        check=False,
     )
     *rows, last = done.stdout.splitlines() or [""]
     assert (done.returncode, last) == (0, "alive"), (done.stdout, done.stderr[-3000:])

@@ -122,6 +122,9 @@ def together(fresh: Callable[..., Outcome]) -> Callable[[dict[str, str]], dict[s
         done = fresh(f"PARTS = {texts!r}\n{_TOGETHER}")
         if done.code or done.err:  # then nobody knows which part it was
             return dict.fromkeys(parts, done)
-        return {name: Outcome(done.code, *got) for name, got in zip(parts, json.loads(done.out), strict=True)}
+        return {
+            name: Outcome(done.code, *got)
+            for name, got in zip(parts, json.loads(done.out), strict=True)
+        }
 
     return run

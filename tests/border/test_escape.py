@@ -107,10 +107,15 @@ NAMES = [
 
 
 # Two of the options at once, after one for one; and what a run in parallel comes by as well.
-MARKS = {"bare, in parallel, without an arena": pytest.mark.everywhere, "in a session": pytest.mark.plain}
+MARKS = {
+    "bare, in parallel, without an arena": pytest.mark.everywhere,
+    "in a session": pytest.mark.plain,
+}
 
 
-@pytest.mark.parametrize("way", [pytest.param(way, marks=MARKS[way]) if way in MARKS else way for way in MAKE])
+@pytest.mark.parametrize(
+    "way", [pytest.param(way, marks=MARKS[way]) if way in MARKS else way for way in MAKE]
+)
 def test_what_was_kept_can_be_read(fresh, way):
     done = fresh(MAKE[way] + READ)
     assert (done.code, done.err) == (0, "")
@@ -121,7 +126,14 @@ def test_what_was_kept_can_be_read(fresh, way):
     elif way == "in a session":
         assert set(said.values()) == {"EscapedInput"}
     elif way == "bare":  # nobody says who owns a feed
-        assert [said[name] for name in NAMES] == ["copied", "Fail", "Fail", "Fail", "copied", "copied"]
+        assert [said[name] for name in NAMES] == [
+            "copied",
+            "Fail",
+            "Fail",
+            "Fail",
+            "copied",
+            "copied",
+        ]
 
 
 SHRINKING = """

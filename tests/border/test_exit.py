@@ -18,15 +18,18 @@ OP = """
 class Twice:
     def compute(self, x): return x * 2
 """
-MAKERS = ["pyopnb.Session", pytest.param("bare", marks=pytest.mark.plain)]  # the native module is the same for both
+MAKERS = [
+    "pyopnb.Session",
+    pytest.param("bare", marks=pytest.mark.plain),
+]  # the native module is the same for both
 makers = pytest.mark.parametrize("make", MAKERS)
 
 
 @makers
 def test_a_session_in_a_global(fresh, make):
-    fresh(f"{OP}\nsession = {make}(chain('exit::Twice', '::Neg'))\nprint(session.run(None, {{'x': X}})[0])").clean(
-        "[-2.  4. -6.]\n"
-    )
+    fresh(
+        f"{OP}\nsession = {make}(chain('exit::Twice', '::Neg'))\nprint(session.run(None, {{'x': X}})[0])"
+    ).clean("[-2.  4. -6.]\n")
 
 
 @makers
@@ -37,7 +40,9 @@ def test_a_session_that_never_ran(fresh, make):
 
 @makers
 def test_a_session_in_a_cycle(fresh, make):
-    fresh(f"{OP}\nheld = [{make}(chain('exit::Twice'))]\nheld.append(held)\nheld[0].run(None, {{'x': X}})\ndel held").clean("")
+    fresh(
+        f"{OP}\nheld = [{make}(chain('exit::Twice'))]\nheld.append(held)\nheld[0].run(None, {{'x': X}})\ndel held"
+    ).clean("")
 
 
 @makers
@@ -118,7 +123,9 @@ def test_an_uncaught_exception_ends_the_program_with_its_traceback(fresh):
     """)
     assert (done.code, done.out) == (1, "")
     assert done.err.startswith("Traceback (most recent call last):")
-    assert done.err.endswith("ValueError: bad\nin node 'n0' (exit::Bad), version 1, with x: float32[3]\n")
+    assert done.err.endswith(
+        "ValueError: bad\nin node 'n0' (exit::Bad), version 1, with x: float32[3]\n"
+    )
     assert "compute\n    raise ValueError" in done.err
 
 
@@ -140,7 +147,10 @@ def test_a_daemon_thread_inside_compute(fresh):
     """).clean("end\n")
 
 
-@pytest.mark.parametrize("pause", [pytest.param(0, marks=pytest.mark.plain), 0.3, pytest.param(1.1, marks=pytest.mark.plain)])
+@pytest.mark.parametrize(
+    "pause",
+    [pytest.param(0, marks=pytest.mark.plain), 0.3, pytest.param(1.1, marks=pytest.mark.plain)],
+)
 def test_a_daemon_thread_that_runs_python_in_compute(fresh, pause):
     fresh(f"""
         inside = threading.Event()
@@ -339,7 +349,12 @@ def test_a_fork_while_another_thread_runs(fresh):
             os._exit(0)
     """)
     assert (done.code, done.err) == (0, "")
-    assert sorted(done.out.splitlines()) == ["0", "0 [ 2. -1.  4.]", "1 [ 2. -1.  4.]", "child ended with 0"]
+    assert sorted(done.out.splitlines()) == [
+        "0",
+        "0 [ 2. -1.  4.]",
+        "1 [ 2. -1.  4.]",
+        "child ended with 0",
+    ]
 
 
 def test_a_fork_inside_compute(fresh):
@@ -394,7 +409,11 @@ def test_ctrl_c_in_compute(fresh):
                 while time.monotonic() < end: time.sleep(0.1)  # a signal that comes right before a sleep does not end it
     """
         + INTERRUPTED.format(
-            ops='"exit::Sleep"', first="", inside="inside.acquire()", clock="time.monotonic", seconds="LIMIT / 2"
+            ops='"exit::Sleep"',
+            first="",
+            inside="inside.acquire()",
+            clock="time.monotonic",
+            seconds="LIMIT / 2",
         )
     ).clean("Fail True\n" * 2 + "0\n")
 
@@ -440,7 +459,10 @@ def test_a_signal_raised_in_compute(fresh):
                 print(error.__notes__)
         signal.signal(signal.SIGINT, lambda *_: print("handled"))
         print(session(x=X)["y"])
-    """).clean("[\"in node 'n0' (exit::Raise), version 1, with x: float32[3]\"]\n" * 2 + "handled\n[ 1. -2.  3.]\n")
+    """).clean(
+        "[\"in node 'n0' (exit::Raise), version 1, with x: float32[3]\"]\n" * 2
+        + "handled\n[ 1. -2.  3.]\n"
+    )
 
 
 @pytest.mark.plain

@@ -74,7 +74,9 @@ def test_sessions_are_not_built_meanwhile(switching):
     a.switch()
     run(pyopnb.Session(model), "new")
     assert said == ["a" + RIGHT, "new" + RIGHT], said
-    """).clean("let that run end first, or use another thread: gevent.get_hub().threadpool.apply(session.run, (None, feeds))\n")
+    """).clean(
+        "let that run end first, or use another thread: gevent.get_hub().threadpool.apply(session.run, (None, feeds))\n"
+    )
 
 
 def test_a_greenlet_that_is_dropped_or_killed_inside_an_op_leaves_nothing(switching):

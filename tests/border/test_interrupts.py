@@ -213,11 +213,19 @@ CASES = {
 
 
 # Each line of a rebuild is interrupted once, which takes half a minute for these; "a rebuild" goes through the same lines.
-LONG = ("a change of attrs", "a change of attrs that rebuilds", "a session that shares", "a session that shares and is rebuilt")
+LONG = (
+    "a change of attrs",
+    "a change of attrs that rebuilds",
+    "a session that shares",
+    "a session that shares and is rebuilt",
+)
 
 
 @pytest.mark.one_python
-@pytest.mark.parametrize("case", [pytest.param(case, marks=pytest.mark.everywhere) if case in LONG else case for case in CASES])
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(case, marks=pytest.mark.everywhere) if case in LONG else case for case in CASES],
+)
 def test_after_an_interrupt_at_any_line_the_session_is_whole(fresh, case):
     fresh(SCRIPT + textwrap.dedent(CASES[case]) + "\nswept(prepare, check)\n").clean("True\n")
 

@@ -132,7 +132,11 @@ KEPT = {
     "matrix": (lambda x: x.view(np.matrix), whole, OLD),
     "recarray": (lambda x: x.view(np.recarray), whole, OLD),
     "memmap view": (lambda x: x.view(np.memmap), whole, OLD),
-    "masked": (lambda x: np.ma.array(x, mask=[1, 0, 0, 0, 0, 0], copy=False), lambda k: k.data.tobytes(), OLD),
+    "masked": (
+        lambda x: np.ma.array(x, mask=[1, 0, 0, 0, 0, 0], copy=False),
+        lambda k: k.data.tobytes(),
+        OLD,
+    ),
     "split": (lambda x: np.split(x, 2), lambda k: b"".join(part.tobytes() for part in k), OLD),
     "tuple": (lambda x: (x, 1), lambda k: k[0].tobytes(), OLD),
     "list": (lambda x: [x, x], lambda k: k[1].tobytes(), OLD),
@@ -159,13 +163,25 @@ KEPT = {
     "cycle": (cycle, lambda k: k[0].tobytes(), OLD),
     "frombuffer": (lambda x: np.frombuffer(x, np.uint8), whole, OLD),
     "exception's args": (lambda x: ValueError("kept", x), lambda k: k.args[1].tobytes(), OLD),
-    "exception's attribute": (lambda x: setattr(e := Boom(), "x", x) or e, lambda k: k.x.tobytes(), OLD),
+    "exception's attribute": (
+        lambda x: setattr(e := Boom(), "x", x) or e,
+        lambda k: k.x.tobytes(),
+        OLD,
+    ),
     "thread's local": (local, lambda k: k.x.tobytes(), OLD),
-    "views of views": (lambda x: (x[1:], x[1:][1:], {"z": x[2:]}), lambda k: k[2]["z"].tobytes(), OLD[2:]),
+    "views of views": (
+        lambda x: (x[1:], x[1:][1:], {"z": x[2:]}),
+        lambda k: k[2]["z"].tobytes(),
+        OLD[2:],
+    ),
     # Each of these holds a raw pointer beside its reference.
     "memoryview": (memoryview, bytes, OLD),
     "memoryview slice": (lambda x: memoryview(x)[3:], bytes, OLD[3:]),
-    "memoryview of a kept view": (lambda x: (x[1:], memoryview(x[1:])), lambda k: bytes(k[1]), OLD[1:]),
+    "memoryview of a kept view": (
+        lambda x: (x[1:], memoryview(x[1:])),
+        lambda k: bytes(k[1]),
+        OLD[1:],
+    ),
     "asarray(memoryview)": (lambda x: np.asarray(memoryview(x)), whole, OLD),
     "as_strided": (lambda x: np.lib.stride_tricks.as_strided(x, (5,)), whole, OLD[:5]),
     "sliding_window_view": (
@@ -175,7 +191,11 @@ KEPT = {
     ),
     "flat": (lambda x: x.flat, lambda k: k.base.tobytes(), OLD),
     "nditer": (np.nditer, lambda k: k.operands[0].tobytes(), OLD),
-    "broadcast": (lambda x: np.broadcast(x, 1), lambda k: np.float32([a for a, _ in k]).tobytes(), OLD),
+    "broadcast": (
+        lambda x: np.broadcast(x, 1),
+        lambda k: np.float32([a for a, _ in k]).tobytes(),
+        OLD,
+    ),
     "__array_struct__": (Struct, whole, OLD),
     "__dlpack__": (Pack, lambda k: np.from_dlpack(k).tobytes(), OLD),
     "from_dlpack": (np.from_dlpack, whole, OLD),
@@ -185,19 +205,63 @@ KEPT = {
         lambda k: ctypes.string_at(k, OLD.nbytes),
         OLD,
     ),
-    "ctypeslib.as_array": (lambda x: np.ctypeslib.as_array(x.ctypes.data_as(ctypes.POINTER(ctypes.c_float)), (6,)), whole, OLD),
+    "ctypeslib.as_array": (
+        lambda x: np.ctypeslib.as_array(x.ctypes.data_as(ctypes.POINTER(ctypes.c_float)), (6,)),
+        whole,
+        OLD,
+    ),
     "method wrapper": (lambda x: x.__add__, lambda k: k(0).tobytes(), OLD),
-    "array of objects": (lambda x: np.array([x, None], dtype=object), lambda k: k[0].tobytes(), OLD),
+    "array of objects": (
+        lambda x: np.array([x, None], dtype=object),
+        lambda k: k[0].tobytes(),
+        OLD,
+    ),
 }
-if np.lib.NumpyVersion(np.__version__) < "2.1.0":  # it refuses to export what must not be written to
+if (
+    np.lib.NumpyVersion(np.__version__) < "2.1.0"
+):  # it refuses to export what must not be written to
     for name in ("__dlpack__", "from_dlpack"):
         del KEPT[name]
 # These hold the input itself and no pointer of their own, so they read its copy.
 DIRECT = [
-    *("x", "asarray", "astype(copy=False)", "require", "tuple", "list", "list subclass", "dict", "deque", "OrderedDict"),
-    *("defaultdict", "namespace", "instance", "slots", "class attribute", "closure", "recursive function", "partial"),
-    *("bound method", "generator", "generator expression", "zip of lists", "dict's items", "traceback", "cycle"),
-    *("exception's args", "exception's attribute", "thread's local", "method wrapper", "array of objects"),
+    *(
+        "x",
+        "asarray",
+        "astype(copy=False)",
+        "require",
+        "tuple",
+        "list",
+        "list subclass",
+        "dict",
+        "deque",
+        "OrderedDict",
+    ),
+    *(
+        "defaultdict",
+        "namespace",
+        "instance",
+        "slots",
+        "class attribute",
+        "closure",
+        "recursive function",
+        "partial",
+    ),
+    *(
+        "bound method",
+        "generator",
+        "generator expression",
+        "zip of lists",
+        "dict's items",
+        "traceback",
+        "cycle",
+    ),
+    *(
+        "exception's args",
+        "exception's attribute",
+        "thread's local",
+        "method wrapper",
+        "array of objects",
+    ),
 ]
 # They hold no array at all.
 HARMLESS = {
@@ -245,7 +309,9 @@ class Kept:
         return self.things[0]
 
     def run_with(self, feed):
-        np.testing.assert_array_equal(self.session(x=feed)["y"], (np.abs(feed) if self.intermediate else feed) * 2)
+        np.testing.assert_array_equal(
+            self.session(x=feed)["y"], (np.abs(feed) if self.intermediate else feed) * 2
+        )
 
     def poison(self):
         for _ in range(3):
@@ -264,7 +330,9 @@ def cases(table):
 
 
 # Whose memory it is, no version of Python changes.
-sources = pytest.mark.parametrize("source", ["graph input", pytest.param("intermediate", marks=pytest.mark.one_python)])
+sources = pytest.mark.parametrize(
+    "source", ["graph input", pytest.param("intermediate", marks=pytest.mark.one_python)]
+)
 endings = pytest.mark.parametrize("raising", [False, True], ids=["returns", "raises"])
 
 
@@ -326,7 +394,9 @@ def test_after_an_escape_the_version_gets_copies(name, source):
             return x * np.float32(1)
 
     first = [pyopnb.node("Abs", "x", "a")] if source == "intermediate" else []
-    model = pyopnb.model([*first, pyopnb.node("keep::Again", "a" if first else "x", "y")], {"x": "float32[N]"}, "y")
+    model = pyopnb.model(
+        [*first, pyopnb.node("keep::Again", "a" if first else "x", "y")], {"x": "float32[N]"}, "y"
+    )
     session = pyopnb.Session(model)
     for _ in range(3):
         session(x=OLD.copy())
@@ -338,7 +408,12 @@ def test_after_an_escape_the_version_gets_copies(name, source):
 def test_results_that_are_views_of_an_input_are_no_escape():
     before = _bridge.counters()["escapes"]
     owned = []
-    for shape, cut in (("N", lambda x: x), ("N", lambda x: x[::2]), ("N,M", lambda x: x.T), ("N", lambda x: (x, x[::-1]))):
+    for shape, cut in (
+        ("N", lambda x: x),
+        ("N", lambda x: x[::2]),
+        ("N,M", lambda x: x.T),
+        ("N", lambda x: (x, x[::-1])),
+    ):
 
         class Cut:
             def compute(self, x):
@@ -349,7 +424,9 @@ def test_results_that_are_views_of_an_input_are_no_escape():
         x = np.arange(6, dtype=np.float32).reshape((2, 3) if "," in shape else 6)
         want = cut(x)
         outputs = "y z" if isinstance(want, tuple) else "y"
-        model = pyopnb.model([pyopnb.node("keep::Cut", "x", outputs)], {"x": f"float32[{shape}]"}, outputs.split())
+        model = pyopnb.model(
+            [pyopnb.node("keep::Cut", "x", outputs)], {"x": f"float32[{shape}]"}, outputs.split()
+        )
         session = pyopnb.Session(model)
         results = [list(session(x=x)) for _ in range(4)]
         x[:] = -1
@@ -358,7 +435,9 @@ def test_results_that_are_views_of_an_input_are_no_escape():
         fed = np.arange(6, dtype=np.float32).reshape(x.shape)
         wanted = cut(fed)
         for got in results:
-            for one, other in zip(got, wanted if isinstance(wanted, tuple) else (wanted,), strict=True):
+            for one, other in zip(
+                got, wanted if isinstance(wanted, tuple) else (wanted,), strict=True
+            ):
                 np.testing.assert_array_equal(one, other)
     assert owned == [True, False, False, False] * 4
     assert _bridge.counters()["escapes"] == before
@@ -395,7 +474,9 @@ def test_one_array_as_two_inputs_of_a_node():
             kept.append((a, [b]) if len(kept) == 2 else None)
             return a + b
 
-    session = pyopnb.Session(pyopnb.model([pyopnb.node("keep::Pair", "x x", "y")], {"x": "float32[N]"}, "y"))
+    session = pyopnb.Session(
+        pyopnb.model([pyopnb.node("keep::Pair", "x x", "y")], {"x": "float32[N]"}, "y")
+    )
     feed = OLD.copy()
     for _ in range(2):
         np.testing.assert_array_equal(session(x=feed)["y"], OLD + OLD)
@@ -416,7 +497,9 @@ def test_an_empty_input_can_be_kept():
             kept.append(x[:])
             return x
 
-    session = pyopnb.Session(pyopnb.model([pyopnb.node("keep::Empty", "x", "y")], {"x": "float32[N,3]"}, "y"))
+    session = pyopnb.Session(
+        pyopnb.model([pyopnb.node("keep::Empty", "x", "y")], {"x": "float32[N,3]"}, "y")
+    )
     for _ in range(3):
         assert session(x=np.zeros((0, 3), np.float32))["y"].shape == (0, 3)
     assert [k.shape for k in kept] == [(0, 3)] * 3
@@ -466,7 +549,11 @@ def test_counters_return_to_where_they_were():
     del session
     gc.collect()
     after = _bridge.counters()
-    assert (after["kernels"], after["states"], after["runs"]) == (before["kernels"], before["states"], 0)
+    assert (after["kernels"], after["states"], after["runs"]) == (
+        before["kernels"],
+        before["states"],
+        0,
+    )
 
 
 def test_a_deleted_session_needs_no_collection():
@@ -489,7 +576,10 @@ def test_what_escaped_keeps_its_memory_and_no_session():
     before = _bridge.counters()
     kept.things.clear()
     pyopnb.registry.define(
-        type(pyopnb.registry["keep::Keep"].current.cls.__name__, (), {"compute": later(kept.things)}), "keep::Keep"
+        type(
+            pyopnb.registry["keep::Keep"].current.cls.__name__, (), {"compute": later(kept.things)}
+        ),
+        "keep::Keep",
     )
     kept.session(x=OLD)
     with pytest.raises(pyopnb.errors.EscapedInput) as caught:
@@ -582,7 +672,9 @@ def test_an_input_with_other_strides_can_be_kept():
                 kept[-1] = None
             return np.zeros(1, np.float32)
 
-    session = pyopnb.Session(pyopnb.model([pyopnb.node("keep::Strides", "x", "y")], {"x": "float32[N]"}, "y"))
+    session = pyopnb.Session(
+        pyopnb.model([pyopnb.node("keep::Strides", "x", "y")], {"x": "float32[N]"}, "y")
+    )
     session(x=OLD)
     with pytest.raises(pyopnb.errors.EscapedInput):
         session(x=OLD)

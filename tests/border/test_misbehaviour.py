@@ -271,15 +271,35 @@ OUTCOMES = {
     "float64": ("ResultError", r"output 0: expected float32.*, got float64\[3\]", True),
     "complex": ("ResultError", r"output 0: expected float32.*, got complex64\[3\]", True),
     "integers": ("ResultError", r"output 0: expected float32.*, got int64\[3\]", True),
-    "dates": ("ResultError", r"output 0: expected float32.*, got an array of dtype datetime64", True),
+    "dates": (
+        "ResultError",
+        r"output 0: expected float32.*, got an array of dtype datetime64",
+        True,
+    ),
     "records": ("ResultError", r"output 0: expected float32.*, got an array of dtype \[", True),
     "ragged": ("ResultError", r"output 0: expected float32.*, got a ragged list", True),
     "ragged_views": ("ResultError", r"output 0: expected float32.*, got a ragged list", True),
-    "numbers_as_objects": ("ResultError", r"output 0: expected float32.*, got an array of Python objects, 3", True),
+    "numbers_as_objects": (
+        "ResultError",
+        r"output 0: expected float32.*, got an array of Python objects, 3",
+        True,
+    ),
     "liar": ("ZeroDivisionError", "array", False),
-    "wrong_rank": ("ResultError", r"output 0: expected float32\[N\], as the hint of compute says, got float32\[1,3\]", True),
-    "wrong_dim": ("ResultError", r"output 0: expected float32\[3\], as the hint of compute says, got float32\[2\]", True),
-    "wrong_symbol": ("ResultError", r"output 0: expected float32\[N\], as the hint of compute says, got float32\[2\]", True),
+    "wrong_rank": (
+        "ResultError",
+        r"output 0: expected float32\[N\], as the hint of compute says, got float32\[1,3\]",
+        True,
+    ),
+    "wrong_dim": (
+        "ResultError",
+        r"output 0: expected float32\[3\], as the hint of compute says, got float32\[2\]",
+        True,
+    ),
+    "wrong_symbol": (
+        "ResultError",
+        r"output 0: expected float32\[N\], as the hint of compute says, got float32\[2\]",
+        True,
+    ),
     "text_of_objects": ("ResultError", r"output 0\[1\]: expected str, got int 1", True),
     "text_of_bytes": ("ResultError", r"output 0\[1\]: expected str, got bytes b'b'", True),
     "text_of_empty_slots": ("ResultError", r"output 0\[0\]: expected str, got NoneType None", True),
@@ -290,8 +310,16 @@ OUTCOMES = {
     "infer_raises": ("ArithmeticError", "cannot infer", False),
     "infer_interrupts": ("KeyboardInterrupt", "", False),
     "infer_lies_dtype": ("ResultError", r"output 0: expected int64\[N\].*got float32\[3\]", True),
-    "infer_lies_rank": ("ResultError", r"output 0: expected float32\[2,2\], as infer says, got float32\[3\]", True),
-    "infer_lies_dims": ("ResultError", r"output 0: expected float32\[7\], as infer says, got float32\[3\]", True),
+    "infer_lies_rank": (
+        "ResultError",
+        r"output 0: expected float32\[2,2\], as infer says, got float32\[3\]",
+        True,
+    ),
+    "infer_lies_dims": (
+        "ResultError",
+        r"output 0: expected float32\[7\], as infer says, got float32\[3\]",
+        True,
+    ),
     "infer_none": ("ResultError", r"infer: expected types, .*, got None", True),
     "infer_number": ("ResultError", r"infer: expected types, .*, got 12", True),
     "infer_text": ("ResultError", r"infer: expected types, .*, got 'no type at all'", True),
@@ -301,13 +329,31 @@ OUTCOMES = {
 }
 # While shapes are inferred, the runtime does not tell a bare session's node.
 LEAN = [name for name in OUTCOMES if name.startswith("infer")]
-FINE = ["del_raises", "lying_shape", "rank_64", "big_endian", "backwards", "fortran", "long_list", "cut_of_large"]
+FINE = [
+    "del_raises",
+    "lying_shape",
+    "rank_64",
+    "big_endian",
+    "backwards",
+    "fortran",
+    "long_list",
+    "cut_of_large",
+]
 
 # One of each way through the native border, for the leak run, where a case takes seconds: an exception that stays whole, one whose
 # text or note fails, one raised again; a wrong count, a wrong dtype, a wrong shape; texts that fail half-way; what fails in
 # __init__ and in infer; results that are copied with other strides, another byte order, from larger memory, at the highest rank.
 ONE_OF_EACH = {
-    *("keyboard_interrupt", "bad_str", "bad_note", "again", "liar", "returns_two", "float64", "wrong_dim"),
+    *(
+        "keyboard_interrupt",
+        "bad_str",
+        "bad_note",
+        "again",
+        "liar",
+        "returns_two",
+        "float64",
+        "wrong_dim",
+    ),
     *("text_of_objects", "text_of_surrogates", "init_raises", "infer_raises", "infer_lies_dims"),
     *("rank_64", "big_endian", "backwards", "cut_of_large"),
 }
@@ -369,11 +415,17 @@ def test_what_is_right_is_taken(outcomes, name, kind):
     assert outcomes[kind][name] == {"type": "ok", "text": "ok"}
 
 
-@pytest.mark.skipif(bool(NAMES), reason="its cases are not among those of the leak run, which looks at memory alone")
+@pytest.mark.skipif(
+    bool(NAMES), reason="its cases are not among those of the leak run, which looks at memory alone"
+)
 def test_chains_of_exceptions_stay_as_they_were(outcomes):
     got = outcomes["Session"]
     assert got["value_error"]["context"] == ["ValueError", "Fail"]
-    assert got["chained"]["context"] == got["implicit"]["context"] == ["ValueError", "KeyError", "Fail"]
+    assert (
+        got["chained"]["context"]
+        == got["implicit"]["context"]
+        == ["ValueError", "KeyError", "Fail"]
+    )
     assert got["unchained"]["context"] == ["ValueError", "KeyError", "Fail"]
     assert got["chained"]["cause"] == "KeyError"
     assert got["implicit"]["cause"] == got["unchained"]["cause"] == "NoneType"

@@ -17,7 +17,10 @@ def test_no_call_lies_and_nothing_is_left_behind():
     report = random_calls.random_calls(seed=0, count=COUNT)
     print(report)
     assert report.calls >= COUNT
-    assert all(report.seen[what] for what in ("definitions", "sessions", "runs", "errors", "kept", "batches on threads"))
+    assert all(
+        report.seen[what]
+        for what in ("definitions", "sessions", "runs", "errors", "kept", "batches on threads")
+    )
 
 
 @pytest.mark.parametrize(
@@ -46,10 +49,21 @@ def test_that_a_changed_input_is_seen():
 @pytest.mark.plain  # of the Makefile's line
 def test_what_the_makefile_runs():
     root = Path(__file__).parents[2]
-    line = re.search(r"^random-calls:.*\n\t(\S+)=(\S+) (\S+)(.*)--count", (root / "Makefile").read_text(encoding="utf-8"), re.M)
+    line = re.search(
+        r"^random-calls:.*\n\t(\S+)=(\S+) (\S+)(.*)--count",
+        (root / "Makefile").read_text(encoding="utf-8"),
+        re.M,
+    )
     variable, folder, _, arguments = line.groups()
-    found = {**os.environ, variable: os.pathsep.join([folder, *filter(None, [os.environ.get(variable)])])}
+    found = {
+        **os.environ,
+        variable: os.pathsep.join([folder, *filter(None, [os.environ.get(variable)])]),
+    }
     done = subprocess.run(
-        [sys.executable, *arguments.split(), "--count", "50"], cwd=root, env=found, capture_output=True, text=True
+        [sys.executable, *arguments.split(), "--count", "50"],
+        cwd=root,
+        env=found,
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0 and done.stdout.endswith("; none lied\n"), done.stderr

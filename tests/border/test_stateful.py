@@ -11,7 +11,14 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 from limits import LIMIT
 
 import pyopnb
@@ -34,7 +41,9 @@ class Machine(RuleBasedStateMachine):
         pyopnb.registry.clear()
         gc.collect()
         self.before = _bridge.counters()
-        self.versions = {name: [] for name in NAMES}  # the model: (number that it adds, dtype), the newest last
+        self.versions = {
+            name: [] for name in NAMES
+        }  # the model: (number that it adds, dtype), the newest last
         self.sessions = []
         self.instances = []  # weak references to every instance of an op that was ever made
         self.kept = []  # (array or memoryview, the bytes that it must have for ever)
@@ -168,12 +177,17 @@ class Machine(RuleBasedStateMachine):
 
         with warnings.catch_warnings(), ThreadPoolExecutor(threads) as pool:
             warnings.simplefilter("ignore", SessionRebuilt)
-            for done in [pool.submit(one, session, number) for number, session in enumerate(chosen)]:
+            for done in [
+                pool.submit(one, session, number) for number, session in enumerate(chosen)
+            ]:
                 for y, x in done.result(LIMIT):
                     self.check(y, x)
 
     @precondition(lambda self: self.sessions)
-    @rule(data=st.data(), hold=st.sampled_from([lambda x: x, lambda x: x[1:], lambda x: x[::2], memoryview]))
+    @rule(
+        data=st.data(),
+        hold=st.sampled_from([lambda x: x, lambda x: x[1:], lambda x: x[::2], memoryview]),
+    )
     def keep_a_view(self, data, hold):
         session = self.chosen(data)
         x = np.linspace(0, 1, 9, dtype=np.float32)
@@ -220,6 +234,8 @@ def test_any_order_of_things_keeps_the_promises():
             derandomize=True,
             database=None,
             suppress_health_check=list(HealthCheck),
-            phases=[Phase.generate],  # a shorter example would cost minutes, and the steps are printed as they are
+            phases=[
+                Phase.generate
+            ],  # a shorter example would cost minutes, and the steps are printed as they are
         ),
     )

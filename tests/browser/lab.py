@@ -39,7 +39,9 @@ import nbformat
 from PIL import Image
 from playwright.sync_api import Browser, FrameLocator, Locator, Page, expect, sync_playwright
 
-LIMIT = float(os.environ.get("PYOPNB_TEST_LIMIT", "180"))  # seconds; a page that fails waits so long for each thing
+LIMIT = float(
+    os.environ.get("PYOPNB_TEST_LIMIT", "180")
+)  # seconds; a page that fails waits so long for each thing
 SLOWDOWN = float(os.environ.get("PYOPNB_TEST_SLOWDOWN", "1"))  # of the processor, as a page sees it
 SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
 
@@ -101,7 +103,12 @@ def lab(root: Path, base_url: str = "/", token: str | None = None) -> Iterator[L
         log = home / "log"
         with log.open("wb") as out:
             process = subprocess.Popen(
-                _command(server, port), cwd=root, env=_environment(home), stdout=out, stderr=out, start_new_session=True
+                _command(server, port),
+                cwd=root,
+                env=_environment(home),
+                stdout=out,
+                stderr=out,
+                start_new_session=True,
             )
         try:
             _wait_until_ready(server, process, log)
@@ -126,14 +133,25 @@ def _command(server: Lab, port: int) -> list[str]:
         *(f"--ServerApp.base_url={server.base_url}", f"--IdentityProvider.token={server.token}"),
         *(f"--ServerApp.root_dir={server.root}", "--LabApp.expose_app_in_browser=True"),
         "--JupyterNotebookApp.expose_app_in_browser=True",
-        *("--LabApp.news_url=None", "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"),
+        *(
+            "--LabApp.news_url=None",
+            "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
+        ),
     ]
 
 
 _SETTINGS: dict[str, dict[str, Any]] = {
-    "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False, "doNotDisturbMode": True},
-    "completer-extension/manager": {"providerTimeout": int(LIMIT * 1000)},  # by default a kernel has one second to answer
-    "docmanager-extension/plugin": {"autosave": False},  # a command to save does nothing while another save is under way
+    "apputils-extension/notification": {
+        "fetchNews": "false",
+        "checkForUpdates": False,
+        "doNotDisturbMode": True,
+    },
+    "completer-extension/manager": {
+        "providerTimeout": int(LIMIT * 1000)
+    },  # by default a kernel has one second to answer
+    "docmanager-extension/plugin": {
+        "autosave": False
+    },  # a command to save does nothing while another save is under way
 }
 
 
@@ -155,7 +173,11 @@ def _environment(home: Path) -> dict[str, str]:
         "JUPYTER_PLATFORM_DIRS": "1",
         "JUPYTER_PREFER_ENV_PATH": "1",
     }
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("JUPYTER", "IPYTHON", "PYTEST_"))}
+    inherited = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("JUPYTER", "IPYTHON", "PYTEST_"))
+    }
     return inherited | {name: str(value) for name, value in own.items()}
 
 
@@ -167,7 +189,9 @@ def _wait_until_ready(server: Lab, process: subprocess.Popen[bytes], log: Path) 
             return
         except (urllib.error.URLError, ConnectionError, TimeoutError) as error:
             if process.poll() is not None or time.monotonic() > end:
-                raise RuntimeError(f"JupyterLab did not start:\n{log.read_text(errors='replace')[-4000:]}") from error
+                raise RuntimeError(
+                    f"JupyterLab did not start:\n{log.read_text(errors='replace')[-4000:]}"
+                ) from error
             time.sleep(0.1)
 
 
@@ -182,7 +206,9 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
         process.wait()
     for pid, started in descendants:
         with contextlib.suppress(ProcessLookupError):
-            while _started(pid) == started is not None:  # still the same process, not a new one with its id
+            while (
+                _started(pid) == started is not None
+            ):  # still the same process, not a new one with its id
                 os.kill(pid, signal.SIGKILL)
                 time.sleep(0.05)
 
@@ -216,7 +242,14 @@ def executable() -> str | None:
     """The system's Chromium; None lets playwright use its own. The search order is that of tests/lanes/chromium.sh."""
     names = (os.environ.get("PYOPNB_CHROMIUM"), "chromium", "chromium-browser", "google-chrome")
     paths = (path for name in names if name and (path := shutil.which(name)))
-    return next((path for path in paths if subprocess.run([path, "--version"], capture_output=True).returncode == 0), None)
+    return next(
+        (
+            path
+            for path in paths
+            if subprocess.run([path, "--version"], capture_output=True).returncode == 0
+        ),
+        None,
+    )
 
 
 @contextlib.contextmanager
@@ -224,7 +257,9 @@ def browser() -> Iterator[Browser]:
     """A Chromium without a window."""
     with sync_playwright() as playwright:
         # Chromium's sandbox does not work as root, which CI machines often use.
-        chromium = playwright.chromium.launch(executable_path=executable(), args=["--no-sandbox", "--disable-dev-shm-usage"])
+        chromium = playwright.chromium.launch(
+            executable_path=executable(), args=["--no-sandbox", "--disable-dev-shm-usage"]
+        )
         try:
             yield chromium
         finally:
@@ -264,9 +299,7 @@ class Tab:
     def _begin(self, promise: str, argument: Any = None) -> int:
         number = next(self._numbers)
         settled = "window.settled = {...window.settled, [number]: error}"
-        script = (
-            f"([number, argument]) => {{ ({promise}).then(() => '', error => `${{error}}`).then(error => {{ {settled} }}) }}"
-        )
+        script = f"([number, argument]) => {{ ({promise}).then(() => '', error => `${{error}}`).then(error => {{ {settled} }}) }}"
         self.page.evaluate(script, [number, argument])
         return number
 
@@ -302,7 +335,9 @@ class Tab:
             return len(json.load(answer))
 
     def wait_idle(self) -> None:
-        self.page.wait_for_function(f"() => {CURRENT}?.context?.sessionContext?.session?.kernel?.status === 'idle'")
+        self.page.wait_for_function(
+            f"() => {CURRENT}?.context?.sessionContext?.session?.kernel?.status === 'idle'"
+        )
 
     def run_all(self) -> None:
         """Run all cells and wait for the last."""
@@ -347,7 +382,9 @@ class Tab:
         outputs = "cell.model.outputs?.toJSON() ?? []"
         raised = "output.output_type === 'error').map(output => `${output.ename}: ${output.evalue}`"
         return list(
-            self.page.evaluate(f"() => {CURRENT}.content.widgets.flatMap(cell => ({outputs}).filter(output => {raised}))")
+            self.page.evaluate(
+                f"() => {CURRENT}.content.widgets.flatMap(cell => ({outputs}).filter(output => {raised}))"
+            )
         )
 
     def unfinished(self) -> list[int]:
@@ -364,15 +401,26 @@ class Tab:
 
     def count(self, number: int) -> int:
         """The execution count of a cell."""
-        return int(self.page.evaluate(f"number => {CURRENT}.content.widgets[number].model.executionCount", number))
+        return int(
+            self.page.evaluate(
+                f"number => {CURRENT}.content.widgets[number].model.executionCount", number
+            )
+        )
 
     def html(self, number: int) -> str:
         """The HTML of a cell's output, as it would be saved."""
         data = "model.outputs.toJSON()[0]?.data?.['text/html']"
-        return str(self.page.evaluate(f"number => [{CURRENT}.content.widgets[number].{data} ?? ''].flat().join('')", number))
+        return str(
+            self.page.evaluate(
+                f"number => [{CURRENT}.content.widgets[number].{data} ?? ''].flat().join('')",
+                number,
+            )
+        )
 
     def trusted(self, number: int) -> bool:
-        return bool(self.page.evaluate(f"number => {CURRENT}.content.widgets[number].model.trusted", number))
+        return bool(
+            self.page.evaluate(f"number => {CURRENT}.content.widgets[number].model.trusted", number)
+        )
 
     def cell(self, number: int) -> Locator:
         return self.page.locator(f'.jp-Notebook .jp-Cell[data-windowed-list-index="{number}"]')
@@ -416,7 +464,9 @@ class Tab:
         """The outputs that show nothing, or whose pictures or widgets are missing."""
         outputs = self.page.locator(".jp-Notebook .jp-OutputArea-output").all()
         return [
-            output.inner_html()[:500] for output in outputs if not self.eventually(lambda output=output: self.shows(output))
+            output.inner_html()[:500]
+            for output in outputs
+            if not self.eventually(lambda output=output: self.shows(output))
         ]
 
     def shows(self, output: Locator) -> bool:
@@ -425,12 +475,25 @@ class Tab:
         text, pictures = output.inner_text().strip(), output.locator("img:visible").all()
         if any(word in text for word in ("model not found", "Error displaying", "Loading widget")):
             return False
-        if any(picture.evaluate("picture => !(picture.complete && picture.naturalWidth)") for picture in pictures):
+        if any(
+            picture.evaluate("picture => !(picture.complete && picture.naturalWidth)")
+            for picture in pictures
+        ):
             return False
-        drawings = output.locator("svg:visible").all()  # inner_text does not look into shadow roots, as locators do
-        if any(not drawing.locator(":is(g, use, path, rect, text):visible").count() for drawing in drawings):
+        drawings = output.locator(
+            "svg:visible"
+        ).all()  # inner_text does not look into shadow roots, as locators do
+        if any(
+            not drawing.locator(":is(g, use, path, rect, text):visible").count()
+            for drawing in drawings
+        ):
             return False
-        return bool(text or pictures or drawings or output.locator("iframe:visible, [role=slider]:visible").count())
+        return bool(
+            text
+            or pictures
+            or drawings
+            or output.locator("iframe:visible, [role=slider]:visible").count()
+        )
 
     def screenshot(self, name: str) -> Path:
         """Save a picture of the page in build/ for inspection."""
@@ -462,14 +525,20 @@ class Tab:
 
 def _is_widget_manager_error(error: Any) -> bool:
     """Whether this is the error that the widget manager always raises for a notebook without a kernel."""
-    return "reading 'kernel'" in error.message and "@jupyter-widgets/jupyterlab-manager" in (error.stack or "")
+    return "reading 'kernel'" in error.message and "@jupyter-widgets/jupyterlab-manager" in (
+        error.stack or ""
+    )
 
 
 @contextlib.contextmanager
-def tab(chromium: Browser, server: Lab, *, dark: bool = False, size: tuple[int, int] = (1280, 900)) -> Iterator[Tab]:
+def tab(
+    chromium: Browser, server: Lab, *, dark: bool = False, size: tuple[int, int] = (1280, 900)
+) -> Iterator[Tab]:
     """A tab with a profile of its own; every request to another host is refused, as on a machine without network."""
     context = chromium.new_context(
-        viewport={"width": size[0], "height": size[1]}, color_scheme="dark" if dark else "light", service_workers="block"
+        viewport={"width": size[0], "height": size[1]},
+        color_scheme="dark" if dark else "light",
+        service_workers="block",
     )
     context.set_default_timeout(LIMIT * 1000)
     expect.set_options(timeout=LIMIT * 1000)
@@ -490,16 +559,27 @@ def tab(chromium: Browser, server: Lab, *, dark: bool = False, size: tuple[int, 
     context.route("**/*", filter_request)
     page.on(
         "pageerror",
-        lambda error: None if _is_widget_manager_error(error) else opened.console_errors.append(error.stack or error.message),
+        lambda error: (
+            None
+            if _is_widget_manager_error(error)
+            else opened.console_errors.append(error.stack or error.message)
+        ),
     )
-    page.on("console", lambda message: opened.console_errors.append(message.text) if message.type == "error" else None)
+    page.on(
+        "console",
+        lambda message: (
+            opened.console_errors.append(message.text) if message.type == "error" else None
+        ),
+    )
     try:
         yield opened
     finally:
         context.close()
 
 
-def write_notebook(path: Path, *sources: str, outputs: dict[int, list[dict[str, Any]]] | None = None) -> None:
+def write_notebook(
+    path: Path, *sources: str, outputs: dict[int, list[dict[str, Any]]] | None = None
+) -> None:
     """Write a notebook of code cells, with the outputs of some."""
     cells = []
     for number, source in enumerate(sources):

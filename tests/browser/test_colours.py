@@ -17,13 +17,20 @@ REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "magics.md"
 
 
 def write_files(root: Path) -> None:
-    write_notebook(root / "cells.ipynb", f"%%pyop -d lab\n{BODY}", f"# comment\n{BODY}", f"%%pyop --run -d ai.onnx.ml\n{BODY}")
+    write_notebook(
+        root / "cells.ipynb",
+        f"%%pyop -d lab\n{BODY}",
+        f"# comment\n{BODY}",
+        f"%%pyop --run -d ai.onnx.ml\n{BODY}",
+    )
 
 
 def highlighted(path: Path, *options: str) -> str:
     """The first cell of a notebook as nbconvert shows it."""
     command = [sys.executable, "-m", "nbconvert", "--to", "html", "--stdout", *options, path.name]
-    page = subprocess.run(command, cwd=path.parent, capture_output=True, text=True, check=True).stdout
+    page = subprocess.run(
+        command, cwd=path.parent, capture_output=True, text=True, check=True
+    ).stdout
     return re.search(r'<div class="highlight[^"]*">.*?</div>', page, re.DOTALL)[0]
 
 
@@ -48,10 +55,20 @@ def test_jupyterlab_has_pythons_colours(page):
     spans = "[...line.querySelectorAll('span')].map(span => [span.className, span.textContent])"
 
     def tokens(number):
-        return page.cell(number).locator(".cm-line").evaluate_all(f"lines => lines.slice(1).map(line => {spans})")
+        return (
+            page.cell(number)
+            .locator(".cm-line")
+            .evaluate_all(f"lines => lines.slice(1).map(line => {spans})")
+        )
 
     # CodeMirror parses while the page is idle, and colours what it has parsed by then.
-    words = [["class", "Twice"], ['"""Doc."""'], [], ["def", "compute", "(", ",", ")"], ["return", "*", "2", "# comment"]]
+    words = [
+        ["class", "Twice"],
+        ['"""Doc."""'],
+        [],
+        ["def", "compute", "(", ",", ")"],
+        ["return", "*", "2", "# comment"],
+    ]
     page.expect(lambda: [[text for _, text in line] for line in tokens(1)], words)
     assert all(name for line in tokens(1) for name, _ in line)
     page.expect(lambda: tokens(0), tokens(1))

@@ -30,11 +30,17 @@ def write_files(root):
     view = pyopnb.show(traced())
     view.save(root / "trace.html")
     html = view._repr_html_()
-    (root / "two.html").write_text(f"<!DOCTYPE html><meta charset=utf-8>{html}{html}", encoding="utf-8")
+    (root / "two.html").write_text(
+        f"<!DOCTYPE html><meta charset=utf-8>{html}{html}", encoding="utf-8"
+    )
     nodes = [f"t{n + 1} = Relu(t{n})" for n in range(300)]
-    pyopnb.show(pyopnb.parse(f"(float[N] t0) => (float[N] t300) {{ {' '.join(nodes)} }}")).save(root / "long.html")
+    pyopnb.show(pyopnb.parse(f"(float[N] t0) => (float[N] t300) {{ {' '.join(nodes)} }}")).save(
+        root / "long.html"
+    )
     pyopnb.netron(traced()).save(root / "netron.html")
-    write_notebook(root / "saved.ipynb", "trace", outputs={0: [{"text/html": html, "text/plain": "trace"}]})
+    write_notebook(
+        root / "saved.ipynb", "trace", outputs={0: [{"text/html": html, "text/plain": "trace"}]}
+    )
     write_notebook(root / "live.ipynb", f"import numpy as np, pyopnb\nsession = pyopnb.Session(pyopnb.parse('{MODEL}'))",
                    "session.trace(x=np.float32([[1, -2, 3]]))")  # fmt: skip
 
@@ -130,7 +136,9 @@ def test_netron_has_the_colours_of_a_trace(opened, request):
     node = page.page.locator("g.node", has=page.page.get_by_text("Neg", exact=True))
     fill = node.locator(".node-item-type path").first
     expect(fill).to_have_attribute("style", re.compile(r"fill: rgb\("))
-    expect(node.locator(":scope > title")).to_have_text(re.compile(re.escape(HOSTILE) + r": float32\[1,3\] n=3"))
+    expect(node.locator(":scope > title")).to_have_text(
+        re.compile(re.escape(HOSTILE) + r": float32\[1,3\] n=3")
+    )
     expect(page.page.locator("#pyopnb-legend")).to_contain_text("µs")
     page.screenshot(f"graph-netron-{request.node.callspec.params['opened']}")
 
@@ -162,7 +170,9 @@ def test_in_a_notebook_that_was_run_it_answers(page):
     output.locator(BOXES).nth(2).click()
     expect(output.locator(".card")).to_contain_text("b: float32[1,3] n=3")
     page.theme("JupyterLab Dark")
-    colour = page.page.locator(".jp-RenderedHTML").first.evaluate("area => getComputedStyle(area).color")
+    colour = page.page.locator(".jp-RenderedHTML").first.evaluate(
+        "area => getComputedStyle(area).color"
+    )
     expect(output.locator("svg text").first).to_have_css("fill", colour)
     page.screenshot("graph-live-dark")
     output.locator(".card").get_by_role("button", name="tensors").click()

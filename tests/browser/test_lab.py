@@ -27,7 +27,11 @@ def processes(mark):
 def test_a_failure_leaves_no_process_and_reaches_nobody_else(chromium, tmp_path):
     write_notebook(tmp_path / "one.ipynb", "1 + 1")
     # All of it is inside raises: the test is what the exception in the last line leaves behind.
-    with pytest.raises(ZeroDivisionError), lab(tmp_path, base_url="/user/bob/") as server, tab(chromium, server) as page:  # noqa: PT012
+    with (  # noqa: PT012
+        pytest.raises(ZeroDivisionError),
+        lab(tmp_path, base_url="/user/bob/") as server,
+        tab(chromium, server) as page,
+    ):
         mark = bytes(server.home)
         page.open_notebook("one.ipynb")
         page.run_all()
@@ -38,7 +42,12 @@ def test_a_failure_leaves_no_process_and_reaches_nobody_else(chromium, tmp_path)
         assert len(processes(mark)) >= 2  # the server and a kernel
 
         assert page.blocked == []
-        assert page.page.evaluate("() => fetch('http://127.0.0.1:9/').then(() => 'answered', () => 'refused')") == "refused"
+        assert (
+            page.page.evaluate(
+                "() => fetch('http://127.0.0.1:9/').then(() => 'answered', () => 'refused')"
+            )
+            == "refused"
+        )
         assert page.blocked == ["http://127.0.0.1:9/"]
         page.page.evaluate("() => { setTimeout(() => { throw new Error('seen') }) }")
         assert page.eventually(lambda: any("seen" in error for error in page.console_errors))
@@ -55,14 +64,23 @@ HTML('<div class="host"></div><script>document.currentScript.previousElementSibl
 
 @pytest.mark.everywhere  # a server of its own
 def test_an_output_is_blank_only_if_nothing_is_drawn(chromium, tmp_path):
-    empty, drawn = '<svg width="9" height="9"></svg>', '<svg width="9" height="9"><g><rect width="5" height="5"/></g></svg>'
+    empty, drawn = (
+        '<svg width="9" height="9"></svg>',
+        '<svg width="9" height="9"><g><rect width="5" height="5"/></g></svg>',
+    )
     broken = '<img src="data:image/png,">'
-    sources = [IN_SHADOW % inside for inside in ("", empty, f"{drawn}{empty}", f"{drawn}{broken}", drawn)]
+    sources = [
+        IN_SHADOW % inside for inside in ("", empty, f"{drawn}{empty}", f"{drawn}{broken}", drawn)
+    ]
     write_notebook(tmp_path / "blank.ipynb", *sources)
     with lab(tmp_path) as server, tab(chromium, server) as page:
         page.open_notebook("blank.ipynb")
         page.run_all()
-        outputs = [page.output(number).locator(".jp-OutputArea-output") for number in range(len(sources))]
+        outputs = [
+            page.output(number).locator(".jp-OutputArea-output") for number in range(len(sources))
+        ]
         for output, inside in zip(outputs, (0, 1, 2, 2, 1), strict=True):
             expect(output.locator("svg, img")).to_have_count(inside)
-        page.expect(lambda: [page.shows(output) for output in outputs], [False, False, False, False, True])
+        page.expect(
+            lambda: [page.shows(output) for output in outputs], [False, False, False, False, True]
+        )

@@ -43,7 +43,9 @@ def assert_live(page, value, *texts):
 
 def assert_kept(page, *texts):
     """What a file gets, and a page without the kernel shows, comes by another message than what the widget shows."""
-    assert page.eventually(lambda: all(text in page.html(MOVED) for text in texts)), page.html(MOVED)
+    assert page.eventually(lambda: all(text in page.html(MOVED) for text in texts)), page.html(
+        MOVED
+    )
 
 
 def assert_not_live(page, value):
@@ -52,7 +54,9 @@ def assert_not_live(page, value):
     expect(shown.get_by_role("slider")).to_have_count(0)  # that can be seen
     for number in (WATCHED, MOVED):
         expect(page.output(number).get_by_text(NOT_LIVE)).to_be_visible()
-        expect(page.output(number)).not_to_contain_text(BROKEN, use_inner_text=True)  # the text that can be seen
+        expect(page.output(number)).not_to_contain_text(
+            BROKEN, use_inner_text=True
+        )  # the text that can be seen
     assert page.blank() == []
 
 
@@ -65,7 +69,9 @@ def test_after_a_reload_sliders_and_pictures_follow_again(page, server):
     page.screenshot("live-interact")
     assert_kept(page, "limit = 2.1 ·")
     page.save()
-    page.output(MOVED).get_by_role("slider").press("ArrowRight")  # the kernel knows it, and the file does not
+    page.output(MOVED).get_by_role("slider").press(
+        "ArrowRight"
+    )  # the kernel knows it, and the file does not
     assert_live(page, 2.2)
 
     page.open_notebook("reload.ipynb")
@@ -84,9 +90,15 @@ def test_after_a_reload_sliders_and_pictures_follow_again(page, server):
 
     saved = nbformat.read(server.root / "reload.ipynb", as_version=4)
     (output,) = saved.cells[MOVED].outputs
-    assert "limit = 2.3 ·" in output["data"]["text/html"] and "version 2" in output["data"]["text/html"]
+    assert (
+        "limit = 2.3 ·" in output["data"]["text/html"]
+        and "version 2" in output["data"]["text/html"]
+    )
     assert not any(
-        "widget-view" in kind for cell in saved.cells for one in cell.get("outputs", ()) for kind in one.get("data", ())
+        "widget-view" in kind
+        for cell in saved.cells
+        for one in cell.get("outputs", ())
+        for kind in one.get("data", ())
     )
 
 
@@ -127,7 +139,9 @@ def test_after_a_restart_it_says_that_it_is_not_live(page):
     page.screenshot("live-dark")
     page.theme("JupyterLab Light")
     # What ipywidgets logs of a model that it looked for, at some time after that; nobody sees it.
-    page.console_errors[:] = [error for error in page.console_errors if "widget model not found" not in error]
+    page.console_errors[:] = [
+        error for error in page.console_errors if "widget model not found" not in error
+    ]
 
 
 @pytest.mark.everywhere  # a restart leaves the same behind
@@ -167,7 +181,9 @@ def test_in_notebook_7_it_reattaches_too(page):
     assert_live(page, 2.5)
     page.open_in_notebook("seven.ipynb")
     assert_live(page, 2.5)
-    page.console_errors[:] = [error for error in page.console_errors if "reading 'schema'" not in error]  # Notebook's own
+    page.console_errors[:] = [
+        error for error in page.console_errors if "reading 'schema'" not in error
+    ]  # Notebook's own
 
 
 def test_a_long_run_leaves_the_cell_free_and_can_be_stopped(page, server):
@@ -186,7 +202,9 @@ def test_a_long_run_leaves_the_cell_free_and_can_be_stopped(page, server):
     expect(watched.get_by_role("alert")).to_contain_text("NameError")
     expect(watched).to_contain_text("the last result without an error")
     page.screenshot("live-error")
-    page.edit(OPS, OP.format("(lambda: [__import__('time').sleep(0.01) for _ in range(100_000)])() or x"))
+    page.edit(
+        OPS, OP.format("(lambda: [__import__('time').sleep(0.01) for _ in range(100_000)])() or x")
+    )
     page.run(OPS)
     expect(watched.get_by_text("running for")).to_be_visible()
     visible(watched.get_by_role("button", name="Stop")).click()
@@ -203,7 +221,13 @@ def test_exported_html_says_that_it_is_not_live(page, chromium, server, execute)
         page.run_all()
         assert_kept(page, "limit = 2 ·")
         page.save()
-    arguments = ["--execute"] * execute + ["--to", "html", "--output", f"exported-{execute}.html", str(source)]
+    arguments = ["--execute"] * execute + [
+        "--to",
+        "html",
+        "--output",
+        f"exported-{execute}.html",
+        str(source),
+    ]
     subprocess.run([sys.executable, "-m", "nbconvert", *arguments], check=True, capture_output=True)
     context = chromium.new_context(offline=True)
     try:

@@ -130,7 +130,9 @@ def test_without_the_extension_a_trusted_output_has_netron(page, server):
 
 def test_a_file_opens_from_the_file_browser(page, server):
     page.go()
-    expect(page.page.locator(".jp-DirListing-item")).to_have_count(len(list(server.root.glob("[!.]*"))))  # none moves any more
+    expect(page.page.locator(".jp-DirListing-item")).to_have_count(
+        len(list(server.root.glob("[!.]*")))
+    )  # none moves any more
     page.page.locator(".jp-DirListing-item", has_text="demo.onnx").dblclick()
     document = page.page.locator(".jp-MimeDocument")
     frame = page.netron(document, NODES)
@@ -155,14 +157,22 @@ def test_traces_and_diffs_have_their_colours(page):
     page.expect(page.errors, [])
     for theme in ("Light", "Dark"):
         page.theme(f"JupyterLab {theme}")
-        for number, node, told in ((1, "Neg", "µs"), (2, "Exp", "Neg → Exp"), (3, "Exp", "✗ origin")):
+        for number, node, told in (
+            (1, "Neg", "µs"),
+            (2, "Exp", "Neg → Exp"),
+            (3, "Exp", "✗ origin"),
+        ):
             page.cell(number).evaluate("cell => cell.scrollIntoView({block: 'start'})")
             frame = page.netron(page.output(number), 5)
             drawn = frame.locator("g.node", has=page.page.get_by_text(node, exact=True))
-            expect(drawn.locator(".node-item-type path")).to_have_attribute("style", re.compile("fill: rgb"))
+            expect(drawn.locator(".node-item-type path")).to_have_attribute(
+                "style", re.compile("fill: rgb")
+            )
             expect(drawn.locator(":scope > title")).to_have_text(re.compile(re.escape(told)))
             if number > 1:  # what did not change has none of Netron's own colours either
                 same = frame.locator("g.node", has=page.page.get_by_text("Abs", exact=True))
-                expect(same.locator(".node-item-type path")).to_have_css("fill", "rgb(117, 123, 130)")
+                expect(same.locator(".node-item-type path")).to_have_css(
+                    "fill", "rgb(117, 123, 130)"
+                )
             page.screenshot(f"netron-coloured-{number}-{theme.lower()}")
     expect(frame.locator("#pyopnb-legend")).to_contain_text("largest |a-b|")

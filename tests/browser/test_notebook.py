@@ -102,7 +102,9 @@ def test_the_first_tutorial_runs_and_options_are_completed(page):
     expect(offered.filter(has_text=re.compile("^--domain$"))).to_be_visible()
     expect(offered.filter(has_text=re.compile("^--run$"))).to_be_visible()
     names = offered.all_inner_texts()
-    assert all(name.startswith("--") and name[2:].islower() for name in names), names  # no Python names
+    assert all(name.startswith("--") and name[2:].islower() for name in names), (
+        names
+    )  # no Python names
     page.screenshot("notebook-completion")
 
 
@@ -159,7 +161,9 @@ def test_a_breakpoint_in_the_cell_stops_a_run_of_onnx_runtime(page):
     frames = page.page.locator(".jp-DebuggerCallstackFrame")
     expect(frames.first).to_contain_text("compute")
     expect(frames.first).to_contain_text("Cell [2]:8")
-    expect(frames.nth(1)).to_contain_text("call_runtime")  # the session's call of onnxruntime, whose own frames are C++
+    expect(frames.nth(1)).to_contain_text(
+        "call_runtime"
+    )  # the session's call of onnxruntime, whose own frames are C++
     expect(page.page.locator(".jp-DebuggerVariables")).to_contain_text("clipped")
     expect(page.output(WATCHED)).not_to_contain_text("-15.99")
     page.screenshot("notebook-debugger")
@@ -212,7 +216,11 @@ def test_notebook_7(page):
     page.netron(page.output(DIFF + 1), NODES)
     page.screenshot("notebook-7")
     # An error of Notebook's own, for every notebook that it opens.
-    ours = [error for error in page.console_errors if "reading 'schema'" not in error or "/static/notebook/" not in error]
+    ours = [
+        error
+        for error in page.console_errors
+        if "reading 'schema'" not in error or "/static/notebook/" not in error
+    ]
     page.console_errors[:] = ours
 
 
@@ -228,5 +236,8 @@ def test_in_a_narrow_window_no_word_is_broken(page):
     assert page.blank() == []
     areas = [page.output(number) for number in range(len(LIVE) + len(SHOWN) - 1 + len(MORE))]
     page.expect(lambda: [area.evaluate(SPLIT) for area in areas], [[]] * len(areas))
-    page.expect(lambda: [area.evaluate("area => area.scrollWidth - area.clientWidth") for area in areas], [0] * len(areas))
+    page.expect(
+        lambda: [area.evaluate("area => area.scrollWidth - area.clientWidth") for area in areas],
+        [0] * len(areas),
+    )
     page.screenshot("notebook-narrow")

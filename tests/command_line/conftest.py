@@ -39,7 +39,9 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
         np.save(folder / f"{name}.npy", array)
         np.savez(folder / f"{name}.npz", x=array)
     np.savez(folder / "other.npz", z=x)
-    with zipfile.ZipFile(folder / "self.npz", "w") as archive:  # np.savez has a parameter of that name
+    with zipfile.ZipFile(
+        folder / "self.npz", "w"
+    ) as archive:  # np.savez has a parameter of that name
         archive.write(folder / "x.npy", "self.npy")
         archive.write(folder / "x.npy", "file.npy")
     with zipfile.ZipFile(folder / "more.npz", "w") as archive:
@@ -54,8 +56,12 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     outside = onnx.TensorProto(data_type=1, dims=[3], data_location=onnx.TensorProto.EXTERNAL)
     outside.external_data.add(key="location", value="/etc/passwd")
     (folder / "outside.pb").write_bytes(outside.SerializeToString())
-    (folder / "guess.pb").write_bytes(onnx.TensorProto(data_type=1, dims=[-1], raw_data=bytes(8)).SerializeToString())
-    (folder / "short.pb").write_bytes(onnx.TensorProto(data_type=1, dims=[9], raw_data=bytes(8)).SerializeToString())
+    (folder / "guess.pb").write_bytes(
+        onnx.TensorProto(data_type=1, dims=[-1], raw_data=bytes(8)).SerializeToString()
+    )
+    (folder / "short.pb").write_bytes(
+        onnx.TensorProto(data_type=1, dims=[9], raw_data=bytes(8)).SerializeToString()
+    )
     for ending in ("npz", "npy", "pb", "onnx", "json"):
         (folder / f"pointer.{ending}").write_bytes(POINTER)
         (folder / f"nothing.{ending}").write_bytes(b"")
@@ -64,13 +70,17 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("x.npz", "x.npy"):
         (folder / f"cut.{name[2:]}").write_bytes((folder / name).read_bytes()[:-5])
     for name, scale in (("scaled", 1), ("rescaled", 2)):
-        model = pyopnb.parse(f"(float[N] x) => (float[N] y) <float[1] w = {{{scale}}}> {{ y = Mul(x, w) }}")
+        model = pyopnb.parse(
+            f"(float[N] x) => (float[N] y) <float[1] w = {{{scale}}}> {{ y = Mul(x, w) }}"
+        )
         onnx.save(model, folder / f"{name}.onnx")
     saved = pyopnb.diff(x, x + 1).to_json()
     (folder / "saved.json").write_text(saved)
     (folder / "later.json").write_text(saved.replace('"version": 1', '"version": 99'))
     (folder / "list.json").write_text("[1]")
-    (folder / "models.json").write_text(pyopnb.diff(folder / "scaled.onnx", folder / "rescaled.onnx").to_json())
+    (folder / "models.json").write_text(
+        pyopnb.diff(folder / "scaled.onnx", folder / "rescaled.onnx").to_json()
+    )
     one, two = (pyopnb.Session(folder / f"{name}.onnx").trace(x=x) for name in ("relu", "leaky"))
     (folder / "trace.json").write_text(pyopnb.diff(one, two).to_json())
     return folder

@@ -39,10 +39,22 @@ def run(files: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
     [
         ("diff x.npy x.pb", 0, "bit-identical: float32[3]"),
         ("diff x.npz x.npz", 0, "bit-identical: x: float32[3]"),
-        ("diff x.npy near.npy", 0, "close: float32[3], 3 of 3 elements differ, within rtol 1e-05, atol 1e-05"),
-        ("diff x.npy near.npy --rtol 0", 1, "different: float32[3], 3 of 3 elements (100 %) differ\n"),
+        (
+            "diff x.npy near.npy",
+            0,
+            "close: float32[3], 3 of 3 elements differ, within rtol 1e-05, atol 1e-05",
+        ),
+        (
+            "diff x.npy near.npy --rtol 0",
+            1,
+            "different: float32[3], 3 of 3 elements (100 %) differ\n",
+        ),
         ("diff x.npy far.npy", 1, "different: float32[3]"),
-        ("diff x.npy far.npy --atol 1", 0, "close: float32[3], 3 of 3 elements differ, within rtol 0, atol 1"),
+        (
+            "diff x.npy far.npy --atol 1",
+            0,
+            "close: float32[3], 3 of 3 elements differ, within rtol 0, atol 1",
+        ),
         ("diff x.npy scalar.npy", 1, "incomparable: a is float32[3], b is float64[]"),
         ("diff x.npz other.npz", 1, "incomparable: all 2 parts"),
         ("diff x.npy x.npz", 1, "incomparable: a is float32[3], b is map of 1"),
@@ -51,7 +63,11 @@ def run(files: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
         ("diff saved.json", 1, "different: float32[3]"),
         ("diff saved.json --atol 1", 0, "close: float32[3]"),
         ("diff saved.json --stol 1", 0, "close: float32[3]"),
-        ("diff x.npy far.npy --stol 1", 0, "close: float32[3], 3 of 3 elements differ, within rtol 0, atol 0, stol 1 (of "),
+        (
+            "diff x.npy far.npy --stol 1",
+            0,
+            "close: float32[3], 3 of 3 elements differ, within rtol 0, atol 0, stol 1 (of ",
+        ),
         ("diff relu.onnx relu.onnx", 0, "identical: 1 node"),
         (
             "diff relu.onnx leaky.onnx",
@@ -70,7 +86,11 @@ def run(files: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
         ("diff trace.json", 1, "different: "),
         ("show relu.onnx", 0, "model 'graph': 1 node, 1 input, 1 output"),
         ("missing relu.onnx", 0, "Nothing is missing"),
-        ("missing own.onnx", 1, "node  op         missing         reason\ny     cli::Clip  unknown domain"),
+        (
+            "missing own.onnx",
+            1,
+            "node  op         missing         reason\ny     cli::Clip  unknown domain",
+        ),
     ],
 )
 def test_what_is_printed(run: Run, arguments: str, code: int, text: str) -> None:
@@ -90,41 +110,104 @@ def test_what_is_printed(run: Run, arguments: str, code: int, text: str) -> None
             "diff relu.onnx two.onnx --feeds x.npz",
             "model two.onnx: Required inputs (['x2']) are missing from input feed (['x']): expected x: float32[N], x2: float32[N], got x. Try: x2=np.zeros(1, np.float32)",
         ),
-        ("diff relu.onnx leaky.onnx --feeds f64.npz", "model relu.onnx: feed x: expected float32[N], got float64[3]. Try: x="),
+        (
+            "diff relu.onnx leaky.onnx --feeds f64.npz",
+            "model relu.onnx: feed x: expected float32[N], got float64[3]. Try: x=",
+        ),
         ("diff relu.onnx leaky.onnx --feeds x.npy", "feeds x.npy: expected a .npz file"),
-        ("diff relu.onnx leaky.onnx --feeds none.npz", "file none.npz does not exist. Try: a path from "),
-        ("diff x.npy near.npy --feeds x.npz", "diff --feeds: expected two .onnx files, got .npy and .npy"),
-        ("diff own.onnx relu.onnx --feeds x.npz", "model own.onnx: the node of output 'y' (cli::Clip): expected an op"),
-        ("diff relu.onnx leaky.onnx --trace", "diff --trace: expected --feeds with it, got none. Try: --feeds F.npz"),
-        ("show pointer.onnx", "got a Git LFS pointer: the name of a large file that was not fetched. Try: git lfs pull"),
-        ("show relu.onnx --save o.xyz", "expected a name that ends in .html, .svg, .png, got o.xyz"),
-        ("show relu.onnx --save none/o.svg", "file none/o.svg: expected a folder that can be written to, got no such folder"),
-        ("diff x.npy relu.onnx", "diff: expected two models, two files of arrays, or one saved diff, got .npy and .onnx"),
-        ("diff x.npy", "diff: expected two models, two files of arrays, or one saved diff, got .npy"),
-        ("diff saved.json x.npy", "diff: expected two models, two files of arrays, or one saved diff, got .json and .npy"),
-        ("diff x.txt x.npy", "file x.txt: expected a name that ends in .onnx, .npz, .npy, .pb, .json, got .txt"),
+        (
+            "diff relu.onnx leaky.onnx --feeds none.npz",
+            "file none.npz does not exist. Try: a path from ",
+        ),
+        (
+            "diff x.npy near.npy --feeds x.npz",
+            "diff --feeds: expected two .onnx files, got .npy and .npy",
+        ),
+        (
+            "diff own.onnx relu.onnx --feeds x.npz",
+            "model own.onnx: the node of output 'y' (cli::Clip): expected an op",
+        ),
+        (
+            "diff relu.onnx leaky.onnx --trace",
+            "diff --trace: expected --feeds with it, got none. Try: --feeds F.npz",
+        ),
+        (
+            "show pointer.onnx",
+            "got a Git LFS pointer: the name of a large file that was not fetched. Try: git lfs pull",
+        ),
+        (
+            "show relu.onnx --save o.xyz",
+            "expected a name that ends in .html, .svg, .png, got o.xyz",
+        ),
+        (
+            "show relu.onnx --save none/o.svg",
+            "file none/o.svg: expected a folder that can be written to, got no such folder",
+        ),
+        (
+            "diff x.npy relu.onnx",
+            "diff: expected two models, two files of arrays, or one saved diff, got .npy and .onnx",
+        ),
+        (
+            "diff x.npy",
+            "diff: expected two models, two files of arrays, or one saved diff, got .npy",
+        ),
+        (
+            "diff saved.json x.npy",
+            "diff: expected two models, two files of arrays, or one saved diff, got .json and .npy",
+        ),
+        (
+            "diff x.txt x.npy",
+            "file x.txt: expected a name that ends in .onnx, .npz, .npy, .pb, .json, got .txt",
+        ),
         ("diff x x.npy", "got no ending"),
-        ("diff x.npy near.npy --rtol -1", "diff, rtol: expected a finite number that is not negative, got -1.0"),
+        (
+            "diff x.npy near.npy --rtol -1",
+            "diff, rtol: expected a finite number that is not negative, got -1.0",
+        ),
         ("diff x.npy near.npy --atol nan", "diff, atol: expected a finite number"),
-        ("diff x.npy near.npy --html none/o.html", "file none/o.html: expected a writable file, got [Errno 2]"),
+        (
+            "diff x.npy near.npy --html none/o.html",
+            "file none/o.html: expected a writable file, got [Errno 2]",
+        ),
         ("diff none.json", "file none.json: expected a saved diff, got [Errno 2]"),
         (
             "diff list.json",
             "file list.json: expected JSON with format pyopnb.diff or pyopnb.model-diff or pyopnb.trace-diff, got [1]",
         ),
-        ("diff later.json", "file later.json: Diff.from_json: expected version 1, got 99. Try: a newer pyopnb"),
+        (
+            "diff later.json",
+            "file later.json: Diff.from_json: expected version 1, got 99. Try: a newer pyopnb",
+        ),
         ("diff none.onnx relu.onnx", "Load model none.onnx failed. File doesn't exist"),
-        ("diff objects.npz x.npz", "file objects.npz: expected arrays, got Python objects, which only pickle can read"),
-        ("diff objects.npy x.npy", "file objects.npy: expected an array, got Python objects, which only pickle can read"),
-        ("diff outside.pb x.pb", "file outside.pb: expected a TensorProto, got one with external data"),
-        ("diff guess.pb x.pb", "file guess.pb: expected a TensorProto, got bytes of another format"),
+        (
+            "diff objects.npz x.npz",
+            "file objects.npz: expected arrays, got Python objects, which only pickle can read",
+        ),
+        (
+            "diff objects.npy x.npy",
+            "file objects.npy: expected an array, got Python objects, which only pickle can read",
+        ),
+        (
+            "diff outside.pb x.pb",
+            "file outside.pb: expected a TensorProto, got one with external data",
+        ),
+        (
+            "diff guess.pb x.pb",
+            "file guess.pb: expected a TensorProto, got bytes of another format",
+        ),
         ("diff short.pb x.pb", "file short.pb: expected a TensorProto, got cannot reshape array"),
         ("diff more.npz x.npz", "file more.npz: expected arrays, got 'x.txt' among them"),
-        ("diff self.onnx relu.onnx --feeds self.npz", "model self.onnx: feeds: expected self: float32[N], got self, file"),
+        (
+            "diff self.onnx relu.onnx --feeds self.npz",
+            "model self.onnx: feeds: expected self: float32[N], got self, file",
+        ),
         ("diff cut.npz x.npz", "file cut.npz: expected arrays, got "),
         ("diff cut.npy x.npy", "file cut.npy: expected an array, got "),
         ("missing none.onnx", "Load model none.onnx failed. File doesn't exist"),
-        ("missing relu.onnx --ops none_such", "--ops none_such: ModuleNotFoundError: No module named 'none_such'"),
+        (
+            "missing relu.onnx --ops none_such",
+            "--ops none_such: ModuleNotFoundError: No module named 'none_such'",
+        ),
     ],
 )
 def test_what_is_refused(run: Run, arguments: str, text: str) -> None:
@@ -138,7 +221,10 @@ def test_what_is_refused(run: Run, arguments: str, text: str) -> None:
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("pointer", "a Git LFS pointer: the name of a large file that was not fetched. Try: git lfs pull"),
+        (
+            "pointer",
+            "a Git LFS pointer: the name of a large file that was not fetched. Try: git lfs pull",
+        ),
         ("nothing", ""),
         ("garbage", ""),
         ("folder", "folder"),
@@ -147,7 +233,11 @@ def test_what_is_refused(run: Run, arguments: str, text: str) -> None:
 )
 def test_a_file_that_is_something_else(run: Run, name: str, text: str, ending: str) -> None:
     file = f"{name}.{ending}"
-    code, out, err = run("diff", file, *(["relu.onnx"] if ending == "onnx" else [] if ending == "json" else ["x.npy"]))
+    code, out, err = run(
+        "diff",
+        file,
+        *(["relu.onnx"] if ending == "onnx" else [] if ending == "json" else ["x.npy"]),
+    )
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert file in err and (text in err or ending == "json")
 
@@ -155,27 +245,43 @@ def test_a_file_that_is_something_else(run: Run, name: str, text: str, ending: s
 def test_json_can_be_read_and_judged_again(run: Run, tmp_path: Path) -> None:
     code, out, err = run("diff", "x.npy", "far.npy", "--json", "--html", str(tmp_path / "o.html"))
     assert (code, err, json.loads(out)["verdict"]) == (1, "", "different")
-    assert str(pyopnb.Diff.from_json(out)) == str(pyopnb.diff(np.float32([1, -2, 3]), np.float32([2, -1, 4])))
+    assert str(pyopnb.Diff.from_json(out)) == str(
+        pyopnb.diff(np.float32([1, -2, 3]), np.float32([2, -1, 4]))
+    )
     (tmp_path / "d.json").write_text(out)
     assert run("diff", str(tmp_path / "d.json"), "--atol", "1", "--json")[0] == 0
     page = (tmp_path / "o.html").read_text(encoding="utf-8")
-    assert page.startswith("<!DOCTYPE html>") and "<title>x.npy against far.npy</title>" in page and "worst elements" in page
+    assert (
+        page.startswith("<!DOCTYPE html>")
+        and "<title>x.npy against far.npy</title>" in page
+        and "worst elements" in page
+    )
 
 
 def test_where_two_models_diverge(run: Run, tmp_path: Path) -> None:
     page = tmp_path / "o.html"
     code, out, _ = run("diff", "relu.onnx", "leaky.onnx", "--feeds", "x.npz", "--html", str(page))
     outputs, _, trace = out.partition("\n\n")
-    assert code == 1 and outputs.startswith("different: y: float32[3]") and "origin" in trace and "LeakyRelu" in trace
-    assert page.read_text(encoding="utf-8").count("different</span>") == 2  # the outputs, and the runs
+    assert (
+        code == 1
+        and outputs.startswith("different: y: float32[3]")
+        and "origin" in trace
+        and "LeakyRelu" in trace
+    )
+    assert (
+        page.read_text(encoding="utf-8").count("different</span>") == 2
+    )  # the outputs, and the runs
     code, out, _ = run("diff", "relu.onnx", "leaky.onnx", "--feeds", "x.npz", "--trace", "--json")
     assert (code, json.loads(out)["format"]) == (1, "pyopnb.trace-diff")
 
 
 @pytest.mark.parametrize(
-    ("ending", "begins", "text"), [("svg", "<svg", ">Relu<"), ("html", "<!doctype html>", "1 node, 1 input")]
+    ("ending", "begins", "text"),
+    [("svg", "<svg", ">Relu<"), ("html", "<!doctype html>", "1 node, 1 input")],
 )
-def test_a_picture_of_a_model(run: Run, tmp_path: Path, ending: str, begins: str, text: str) -> None:
+def test_a_picture_of_a_model(
+    run: Run, tmp_path: Path, ending: str, begins: str, text: str
+) -> None:
     assert run("show", "relu.onnx", "--save", str(tmp_path / f"o.{ending}")) == (0, "", "")
     made = (tmp_path / f"o.{ending}").read_text(encoding="utf-8")
     assert made.lower().startswith(begins) and text in made
@@ -189,7 +295,9 @@ def test_names_of_files_are_escaped_in_the_page(run: Run, tmp_path: Path) -> Non
     assert "<script>" not in page and "\x1b" not in page and "&lt;script&gt;\\x1b" in page
 
 
-def test_ops_of_a_module_that_is_named(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ops_of_a_module_that_is_named(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.syspath_prepend(tmp_path)
     for module, body in (("cli_good", "x.clip(-1, 1)"), ("cli_bad", "x[7]"), ("cli_broken", "1 +")):
         (tmp_path / f"{module}.py").write_text(OPS.format(body))
@@ -198,7 +306,10 @@ def test_ops_of_a_module_that_is_named(run: Run, tmp_path: Path, monkeypatch: py
     assert code == 1 and "worst at [2], a = 1.0, b = 3.0" in out
     code, out, err = run("diff", "own.onnx", "relu.onnx", "--feeds", "x.npz", "--ops", "cli_bad")
     assert (code, out, err.count("\n")) == (2, "", 1)
-    assert "model own.onnx: IndexError: index 7 is out of bounds" in err and f"at {tmp_path / 'cli_bad.py'}:5" in err
+    assert (
+        "model own.onnx: IndexError: index 7 is out of bounds" in err
+        and f"at {tmp_path / 'cli_bad.py'}:5" in err
+    )
     code, _, err = run("missing", "own.onnx", "--ops", "cli_broken")
     assert code == 2 and "--ops cli_broken: SyntaxError: " in err and err.count("\n") == 1
 
@@ -224,7 +335,12 @@ def process(*arguments: str, **keywords: object) -> subprocess.CompletedProcess[
     environment = {**os.environ, "PYTHONIOENCODING": "utf-8", **dict(keywords.pop("env", {}))}  # type: ignore[call-overload]
     command = [sys.executable, "-m", "pyopnb", *arguments]
     return subprocess.run(
-        command, cwd=ROOT, env=environment, text=True, encoding="utf-8", **{"capture_output": True, **keywords}
+        command,
+        cwd=ROOT,
+        env=environment,
+        text=True,
+        encoding="utf-8",
+        **{"capture_output": True, **keywords},
     )  # type: ignore[call-overload]
 
 
@@ -236,7 +352,9 @@ def test_exit_codes(files: Path, b: str, code: int) -> None:
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("arguments", [[], ["dif"], ["diff"], ["diff", "a.npy", "b.npy", "--rtol", "x"]])
+@pytest.mark.parametrize(
+    "arguments", [[], ["dif"], ["diff"], ["diff", "a.npy", "b.npy", "--rtol", "x"]]
+)
 def test_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         main(arguments)
@@ -248,7 +366,12 @@ def test_a_reader_that_has_gone(files: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     done = process(
-        "diff", str(files / "x.npy"), str(files / "far.npy"), capture_output=False, stdout=writing, stderr=subprocess.PIPE
+        "diff",
+        str(files / "x.npy"),
+        str(files / "far.npy"),
+        capture_output=False,
+        stdout=writing,
+        stderr=subprocess.PIPE,
     )
     os.close(writing)
     assert (done.returncode, done.stderr) == (2, "")
@@ -257,9 +380,16 @@ def test_a_reader_that_has_gone(files: Path) -> None:
 def test_an_encoding_without_our_characters(files: Path, tmp_path: Path) -> None:
     np.save(tmp_path / "é.npy", np.zeros(3))
     np.save(tmp_path / "text.npy", np.array(["é"]))
-    done = process("diff", str(tmp_path / "text.npy"), str(tmp_path / "é.npy"), env={"PYTHONIOENCODING": "ascii"})
+    done = process(
+        "diff",
+        str(tmp_path / "text.npy"),
+        str(tmp_path / "é.npy"),
+        env={"PYTHONIOENCODING": "ascii"},
+    )
     assert (done.returncode, done.stderr) == (1, "")
-    done = process("diff", str(tmp_path / "é.npz"), str(tmp_path / "é.npy"), env={"PYTHONIOENCODING": "ascii"})
+    done = process(
+        "diff", str(tmp_path / "é.npz"), str(tmp_path / "é.npy"), env={"PYTHONIOENCODING": "ascii"}
+    )
     assert done.returncode == 2 and "\\xe9.npz does not exist" in done.stderr
 
 

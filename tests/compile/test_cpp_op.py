@@ -59,7 +59,9 @@ def test_reload_between_python_and_cpp():
     smooth = session(x=X)["y"].copy()
     assert not np.allclose(clipped, smooth)
     first, second = pyopnb.registry.history("demo::SoftClip")
-    assert "std::tanh" in second.source and any("std::tanh" in line for line in pyopnb.diff(first, second).source)
+    assert "std::tanh" in second.source and any(
+        "std::tanh" in line for line in pyopnb.diff(first, second).source
+    )
     pyopnb.registry.rollback("demo::SoftClip")
     np.testing.assert_array_equal(session(x=X)["y"], clipped)
     pyopnb.registry.rollback("demo::SoftClip", second.number)
@@ -73,10 +75,19 @@ def test_group_norm_of_the_pytorch_page(channels, groups):
     x = rng.standard_normal((3, channels, 4, 5)).astype(np.float32)
     scale, bias = rng.standard_normal((2, channels)).astype(np.float32)
     grouped = x.astype(np.float64).reshape(3, groups, -1)
-    normal = (grouped - grouped.mean(2, keepdims=True)) / np.sqrt(grouped.var(2, keepdims=True) + 1e-5)
+    normal = (grouped - grouped.mean(2, keepdims=True)) / np.sqrt(
+        grouped.var(2, keepdims=True) + 1e-5
+    )
     want = normal.reshape(x.shape) * scale[:, None, None] + bias[:, None, None]
-    np.testing.assert_allclose(pyopnb.call("demo::GroupNorm", x, scale, bias, num_groups=groups), want, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(cls(num_groups=groups).compute(x, scale, bias), want, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        pyopnb.call("demo::GroupNorm", x, scale, bias, num_groups=groups),
+        want,
+        rtol=1e-5,
+        atol=1e-6,
+    )
+    np.testing.assert_allclose(
+        cls(num_groups=groups).compute(x, scale, bias), want, rtol=1e-5, atol=1e-6
+    )
 
 
 def test_exceptions_arrive_with_node_op_and_version():
@@ -100,12 +111,20 @@ def test_all_kinds_of_parameters():
     for dtype in (np.float32, np.float64, np.int64):
         x = np.arange(3).astype(dtype)
         y, counts = pyopnb.call("demo::Parts", x, None, mask, mask, outputs=2)
-        assert y.dtype == dtype and y.tolist() == [0, 10, 20] and counts.tolist() == [[2, 2], [1, 16]]
-        y, counts = pyopnb.call("demo::Parts", x, x, outputs=2, axes=[7], mode="no", twice=True, by=2.0)
+        assert (
+            y.dtype == dtype and y.tolist() == [0, 10, 20] and counts.tolist() == [[2, 2], [1, 16]]
+        )
+        y, counts = pyopnb.call(
+            "demo::Parts", x, x, outputs=2, axes=[7], mode="no", twice=True, by=2.0
+        )
         assert y.tolist() == [0, 5, 10] and counts.tolist() == [[0, 0], [7, 16]]
-    one = pyopnb.parse("(int64[N] x) => (int64[N] y) { y = demo.Parts(x) }")  # a node with one output of the two
+    one = pyopnb.parse(
+        "(int64[N] x) => (int64[N] y) { y = demo.Parts(x) }"
+    )  # a node with one output of the two
     assert pyopnb.Session(one)(x=x)["y"].tolist() == [0, 10, 20]
-    with pytest.raises(pyopnb.errors.ModelError, match="expected float32 or float64 or int64, got float16"):
+    with pytest.raises(
+        pyopnb.errors.ModelError, match="expected float32 or float64 or int64, got float16"
+    ):
         pyopnb.call("demo::Parts", np.ones(2, np.float16))
 
 
@@ -139,11 +158,18 @@ def test_what_a_function_does_wrong(how, error, text):
 
 
 def test_shape_that_the_model_declares_is_checked():
-    cls = pyopnb.cpp_op("void Grow(Input<float> x, Output<float> y) { y.allocate({x.size() + 1}); y[0] = 0; }", "demo::Grow")
+    cls = pyopnb.cpp_op(
+        "void Grow(Input<float> x, Output<float> y) { y.allocate({x.size() + 1}); y[0] = 0; }",
+        "demo::Grow",
+    )
     cls.infer = lambda self, kind: kind
     pyopnb.registry.define(cls, "demo::Grow")
-    with pytest.raises(pyopnb.errors.ResultError, match=r"expected float32\[N\], as infer says, got float32\[3\]"):
-        pyopnb.Session(pyopnb.parse("(float[N] x) => (float[N] y) { y = demo.Grow(x) }"))(x=np.ones(2, np.float32))
+    with pytest.raises(
+        pyopnb.errors.ResultError, match=r"expected float32\[N\], as infer says, got float32\[3\]"
+    ):
+        pyopnb.Session(pyopnb.parse("(float[N] x) => (float[N] y) { y = demo.Grow(x) }"))(
+            x=np.ones(2, np.float32)
+        )
 
 
 def test_binding_an_output_over_an_input_is_refused():
@@ -154,7 +180,8 @@ def test_binding_an_output_over_an_input_is_refused():
     for bind, name in ((binding.bind_input, "x"), (binding.bind_output, "y")):
         bind(name, "cpu", 0, np.float32, memory.shape, memory.ctypes.data)
     with pytest.raises(
-        pyopnb.errors.InputError, match="output 0: expected memory of its own, got what was bound over the memory of input x"
+        pyopnb.errors.InputError,
+        match="output 0: expected memory of its own, got what was bound over the memory of input x",
     ):
         session.run_with_iobinding(binding)
 
@@ -163,27 +190,52 @@ def test_compiler_error_names_the_line():
     with pytest.raises(pyopnb.errors.DefinitionError) as caught:
         pyopnb.cpp_op(SOFT_CLIP.replace("std::tanh", "std::tanhh"))
     text = str(caught.value)
-    assert "line 5:" in text and "tanhh" in text and "out[i] = limit * std::tanhh(x[i] / limit);" in text
+    assert (
+        "line 5:" in text
+        and "tanhh" in text
+        and "out[i] = limit * std::tanhh(x[i] / limit);" in text
+    )
     assert "SoftClip" not in pyopnb.registry
 
 
 @pytest.mark.parametrize(
     ("source", "text"),
     [
-        ("int f() { return 1; }", "expected one function with an Output among its parameters, got none"),
+        (
+            "int f() { return 1; }",
+            "expected one function with an Output among its parameters, got none",
+        ),
         ("void f(Output<float> y) {} void g(Output<float> y) {}", r"got 2 \(f, g\)"),
         (
             "\nvoid f(Input<half> x, Output<float> y) {}",
             "line 2, f, parameter x: expected elements of bool.*Try: Input<float>, with a Cast",
         ),
         ("void f(Input<std::string> x, Output<float> y) {}", "got string. Try: an op in Python"),
-        ("void f(Output<float> y, Tensor w) {}", "parameter w: expected Input<T>.* got Tensor. Try: Input<float>, which"),
+        (
+            "void f(Output<float> y, Tensor w) {}",
+            "parameter w: expected Input<T>.* got Tensor. Try: Input<float>, which",
+        ),
         ("void f(Output<float> y, size_t n = 1) {}", "got size_t. Try: int64_t"),
-        ("void f(Output<float> y, std::vector<std::string> n) {}", "Try: std::string with the texts in one"),
-        ("void f(Output<float> y, std::optional<float> n) {}", "got optional<float>. Try: a default"),
-        ("void f(Input<float> x, Output<float> y, char* text) {}", r"parameter text: expected Input<T>.* got char\*"),
-        ("void f(Input<float> x, Output<float> y, float by = other()) {}", "attr by: expected a literal"),
-        ("template <typename T> void f(Input<T> x, Output<T> y) {}", "Try: template <typename T = AnyOf<float, double>>"),
+        (
+            "void f(Output<float> y, std::vector<std::string> n) {}",
+            "Try: std::string with the texts in one",
+        ),
+        (
+            "void f(Output<float> y, std::optional<float> n) {}",
+            "got optional<float>. Try: a default",
+        ),
+        (
+            "void f(Input<float> x, Output<float> y, char* text) {}",
+            r"parameter text: expected Input<T>.* got char\*",
+        ),
+        (
+            "void f(Input<float> x, Output<float> y, float by = other()) {}",
+            "attr by: expected a literal",
+        ),
+        (
+            "template <typename T> void f(Input<T> x, Output<T> y) {}",
+            "Try: template <typename T = AnyOf<float, double>>",
+        ),
     ],
 )
 def test_signatures_that_no_op_has(source, text):
@@ -207,14 +259,18 @@ def test_signature_is_read_past_comments_and_helpers():
         )
     )
     assert (found.name, found.line, found.doc) == ("yes", 8, "Two lines\nof text.")
-    assert [(port.name, port.element) for port in (*found.inputs, *found.outputs)] == [("x", "uint8"), ("y", "bool")]
+    assert [(port.name, port.element) for port in (*found.inputs, *found.outputs)] == [
+        ("x", "uint8"),
+        ("y", "bool"),
+    ]
     assert [attr.default for attr in found.attrs] == [REQUIRED, [1.0, 2.5]]
 
 
 def test_no_compiler_says_what_to_install(monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler")
     with pytest.raises(
-        pyopnb.errors.DefinitionError, match="expected a C\\+\\+ compiler, got none at CXX=no-such-compiler. Try: "
+        pyopnb.errors.DefinitionError,
+        match="expected a C\\+\\+ compiler, got none at CXX=no-such-compiler. Try: ",
     ):
         pyopnb.cpp_op(SOFT_CLIP)
 
@@ -232,7 +288,9 @@ def test_a_library_that_another_process_made_meanwhile_is_taken(monkeypatch, tmp
         raise PermissionError(13, "The process cannot access the file", str(target))
 
     monkeypatch.setattr(os, "replace", refused)
-    np.testing.assert_array_equal(cpp_class(SOFT_CLIP)(limit=1.0).compute(np.zeros(2, np.float32)), [0, 0])
+    np.testing.assert_array_equal(
+        cpp_class(SOFT_CLIP)(limit=1.0).compute(np.zeros(2, np.float32)), [0, 0]
+    )
     with pytest.raises(PermissionError):
         cpp_class(SOFT_CLIP, flags=["-DOTHER"])
     assert len(list(cache_directory().iterdir())) == 2  # and nothing unfinished
@@ -242,7 +300,10 @@ def test_cache_that_others_can_write_to_is_refused(monkeypatch, tmp_path):
     monkeypatch.setenv("PYOPNB_CACHE", str(tmp_path))
     assert cache_directory().stat().st_mode & 0o777 == 0o700
     cache_directory().chmod(0o777)
-    with pytest.raises(pyopnb.errors.DefinitionError, match="expected a folder that only you can write to, got drwxrwxrwx"):
+    with pytest.raises(
+        pyopnb.errors.DefinitionError,
+        match="expected a folder that only you can write to, got drwxrwxrwx",
+    ):
         cache_directory()
 
 
@@ -294,7 +355,9 @@ def test_two_runs_are_in_the_function_at_once_and_python_goes_on():
     pyopnb.cpp_op(WAIT, "demo::Meet")
     session = pyopnb.Session(pyopnb.parse("(float[N] x) => (int64 y) { y = demo.Meet(x) }"))
     found = []
-    threads = [threading.Thread(target=lambda: found.append(int(session(x=X[0])["y"]))) for _ in range(2)]
+    threads = [
+        threading.Thread(target=lambda: found.append(int(session(x=X[0])["y"]))) for _ in range(2)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -317,7 +380,9 @@ def test_bare_session_and_exit_while_a_function_runs():
         time.sleep(0.3)
         raise SystemExit(7)
     """
-    done = subprocess.run([sys.executable, "-P", "-c", dedent(script)], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", dedent(script)], capture_output=True, text=True
+    )
     assert (done.returncode, done.stderr) == (7, "")
 
 
@@ -350,7 +415,8 @@ def test_numba_that_is_not_installed_is_named(monkeypatch):
             return x
 
     with pytest.warns(
-        pyopnb.errors.NotCompiled, match=r"Numba is not installed, so Python computes. Type: pip install 'pyopnb\[numba\]'"
+        pyopnb.errors.NotCompiled,
+        match=r"Numba is not installed, so Python computes. Type: pip install 'pyopnb\[numba\]'",
     ):
         assert pyopnb.call("demo::Same", X[0]).tolist() == X[0].tolist()
 
@@ -368,9 +434,14 @@ def test_saved_as_a_module_beside_an_op_in_python(tmp_path):
     assert f'pyopnb.cpp_op(r"""{SOFT_CLIP}""", \'demo::Clip\', opset=2)' in path.read_text()
     pyopnb.registry.clear()
     loaded = {version.op: version for version in pyopnb.load_module(path)}
-    assert list(loaded) == ["demo::SoftClip", "demo::Half", "demo::Clip"] and loaded["demo::Clip"].opset == 2
+    assert (
+        list(loaded) == ["demo::SoftClip", "demo::Half", "demo::Clip"]
+        and loaded["demo::Clip"].opset == 2
+    )
     assert loaded["demo::SoftClip"].source == SOFT_CLIP
-    np.testing.assert_allclose(pyopnb.call("demo::SoftClip", X, limit=2.0), 2 * np.tanh(X / 2), rtol=1e-6)
+    np.testing.assert_allclose(
+        pyopnb.call("demo::SoftClip", X, limit=2.0), 2 * np.tanh(X / 2), rtol=1e-6
+    )
 
 
 @pytest.mark.parametrize("text", ["a\\n", 'b"', 'c"""', "d\\", "e\r\n", "two\nlines"])
@@ -381,7 +452,9 @@ def test_a_source_is_written_as_what_it_is(text):
 
 def test_a_file_that_raises_has_defined_nothing(tmp_path):
     path = tmp_path / "raises.py"
-    path.write_text(f"import pyopnb\n\npyopnb.cpp_op(r'''{SOFT_CLIP}''', 'demo::SoftClip')\n1 / 0\n")
+    path.write_text(
+        f"import pyopnb\n\npyopnb.cpp_op(r'''{SOFT_CLIP}''', 'demo::SoftClip')\n1 / 0\n"
+    )
     with pytest.raises(ZeroDivisionError):
         pyopnb.load_module(path)
     assert "demo::SoftClip" not in pyopnb.registry
@@ -405,17 +478,23 @@ def test_more_than_memory_has_room_for_is_an_error_and_ends_no_process(shape, ou
             except Exception as error:
                 print(type(error).__name__, error)
     """
-    done = subprocess.run([sys.executable, "-P", "-c", dedent(script)], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", dedent(script)], capture_output=True, text=True
+    )
     assert (done.returncode, done.stderr) == (0, "")
     asked_onnx_runtime = outputs == ["y", "z"] and "<< 60" in shape
     said = "Failed to allocate memory" if asked_onnx_runtime else "MemoryError\n"
     assert done.stdout.count(said) == 2, done.stdout
 
 
-COUNT = "void Count(Input<float> x, Output<int64_t> y, {} n = {}) {{ y.allocate({{1}}); y[0] = {}; }}"
+COUNT = (
+    "void Count(Input<float> x, Output<int64_t> y, {} n = {}) {{ y.allocate({{1}}); y[0] = {}; }}"
+)
 
 
-@pytest.mark.parametrize(("kind", "value"), [("int", 2**33 + 5), ("std::vector<int>", [1, 2**33 + 5])])
+@pytest.mark.parametrize(
+    ("kind", "value"), [("int", 2**33 + 5), ("std::vector<int>", [1, 2**33 + 5])]
+)
 def test_an_int_that_cpp_would_cut_off_is_refused_with_its_name(kind, value):
     text = str(value).replace("[", "{").replace("]", "}")
     with pytest.raises(pyopnb.errors.DefinitionError, match="attr n: 8589934597"):
@@ -425,7 +504,10 @@ def test_an_int_that_cpp_would_cut_off_is_refused_with_its_name(kind, value):
         pyopnb.call("demo::Count", np.ones(1, np.float32), n=value)
 
 
-@pytest.mark.parametrize(("text", "value"), [("0777", 511), ("-010", -8), ("0x1F", 31), ("1'000", 1000), ("0", 0), ("08.5", 8)])
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("0777", 511), ("-010", -8), ("0x1F", 31), ("1'000", 1000), ("0", 0), ("08.5", 8)],
+)
 def test_numbers_are_those_of_cpp(text, value):
     kind = "double" if "." in text else "int64_t"
     assert int(read_signature(COUNT.format(kind, text, "n")).attrs[0].default) == value
@@ -453,21 +535,25 @@ def test_includes_stay_where_they_are_written():
           y.allocate({1})[0] = std::string(text).find("#include") + one.size();
         }"""
     cls = pyopnb.cpp_op(source, "demo::Count")
-    assert cls().compute(np.ones(1, np.float32)).tolist() == [source.split('R"(')[1].index("#include") + 1]
+    assert cls().compute(np.ones(1, np.float32)).tolist() == [
+        source.split('R"(')[1].index("#include") + 1
+    ]
     with pytest.raises(pyopnb.errors.DefinitionError, match="line 16: .*mapp"):
         pyopnb.cpp_op(source.replace("std::map<", "std::mapp<"), "demo::Count")
 
 
-TWICE = (
-    "void Twice(Input<float> x, Output<float> y) { y.allocate(x.shape()); for (int i = 0; i < x.size(); ++i) y[i] = 2 * x[i]; }"
-)
+TWICE = "void Twice(Input<float> x, Output<float> y) { y.allocate(x.shape()); for (int i = 0; i < x.size(); ++i) y[i] = 2 * x[i]; }"
 
 
 def run_twice(folder, **environment):
     """Compile and call an op in a process of its own."""
-    script = f"import numpy as np, pyopnb; print(pyopnb.cpp_op({TWICE!r})().compute(np.float32([4]))[0])"
+    script = (
+        f"import numpy as np, pyopnb; print(pyopnb.cpp_op({TWICE!r})().compute(np.float32([4]))[0])"
+    )
     env = {**os.environ, "PYOPNB_CACHE": str(folder), **environment}
-    return subprocess.run([sys.executable, "-P", "-c", script], env=env, capture_output=True, text=True, cwd=folder)
+    return subprocess.run(
+        [sys.executable, "-P", "-c", script], env=env, capture_output=True, text=True, cwd=folder
+    )
 
 
 @pytest.mark.parametrize("size", [0, 6000])
@@ -514,6 +600,9 @@ def test_a_full_disk_is_one_message(monkeypatch, tmp_path):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(pyopnb.errors.DefinitionError, match="expected room for a library, got .*No space left on device"):
+    with pytest.raises(
+        pyopnb.errors.DefinitionError,
+        match="expected room for a library, got .*No space left on device",
+    ):
         cpp_class(TWICE)
     assert not list(cache_directory().iterdir())

@@ -27,16 +27,24 @@ GRAPH = """
 
 def test_plain_onnxruntime_runs_it_without_pyopnb(tmp_path, monkeypatch):
     monkeypatch.setenv("PYOPNB_CACHE", str(tmp_path))
-    for source, name in ((SOFT_CLIP, "demo::SoftClip"), (GROUP_NORM, "other::GroupNorm"), (PARTS, "demo::Parts")):
+    for source, name in (
+        (SOFT_CLIP, "demo::SoftClip"),
+        (GROUP_NORM, "other::GroupNorm"),
+        (PARTS, "demo::Parts"),
+    ):
         pyopnb.cpp_op(source, name)
     rng = np.random.default_rng(0)
     feeds = {"x": rng.standard_normal((4, 6)).astype(np.float32), "d": np.arange(3.0)}
     feeds |= {name: rng.standard_normal(6).astype(np.float32) for name in ("scale", "bias")}
     model = pyopnb.parse(GRAPH)
     onnx.save(model, tmp_path / "model.onnx")
-    onnx.save(pyopnb.parse(GRAPH.replace("num_groups = 2", "num_groups = 4")), tmp_path / "wrong.onnx")
+    onnx.save(
+        pyopnb.parse(GRAPH.replace("num_groups = 2", "num_groups = 4")), tmp_path / "wrong.onnx"
+    )
     np.savez(tmp_path / "feeds.npz", **feeds)
-    assert pyopnb.write_library(["demo::SoftClip", "other::GroupNorm", "demo::Parts"], tmp_path / "libops.so").exists()
+    assert pyopnb.write_library(
+        ["demo::SoftClip", "other::GroupNorm", "demo::Parts"], tmp_path / "libops.so"
+    ).exists()
     script = f"""
         import sys
         for name in ("pyopnb", "onnx"):
@@ -54,7 +62,9 @@ def test_plain_onnxruntime_runs_it_without_pyopnb(tmp_path, monkeypatch):
         except Exception as error:
             print(error)
     """
-    done = subprocess.run([sys.executable, "-c", dedent(script)], capture_output=True, text=True, cwd=tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-c", dedent(script)], capture_output=True, text=True, cwd=tmp_path
+    )
     assert done.returncode == 0, done.stderr
     assert "other::GroupNorm: 6 channels are no multiple of num_groups" in done.stdout
     want = pyopnb.run(model, feeds)
@@ -115,13 +125,25 @@ int main(int, char** argument) {  // onnxruntime, library, model
 def test_a_program_without_python_runs_it(tmp_path, monkeypatch):
     monkeypatch.setenv("PYOPNB_CACHE", str(tmp_path))
     pyopnb.cpp_op(SOFT_CLIP, "demo::SoftClip")
-    pyopnb.cpp_op('void Never(Input<float> x, Output<float> y) { throw std::runtime_error("never"); }', "demo::Never")
+    pyopnb.cpp_op(
+        'void Never(Input<float> x, Output<float> y) { throw std::runtime_error("never"); }',
+        "demo::Never",
+    )
     library = pyopnb.write_library(["demo::SoftClip", "demo::Never"], tmp_path / "libops.so")
-    model = pyopnb.parse("(float[N,6] x) => (float[N,6] y) { a = Neg(x)  y = demo.SoftClip<limit = 2.0>(a) }")
+    model = pyopnb.parse(
+        "(float[N,6] x) => (float[N,6] y) { a = Neg(x)  y = demo.SoftClip<limit = 2.0>(a) }"
+    )
     onnx.save(model, tmp_path / "model.onnx")
-    onnx.save(pyopnb.parse("(float[N,6] x) => (float[N,6] y) { y = demo.Never(x) }"), tmp_path / "never.onnx")
+    onnx.save(
+        pyopnb.parse("(float[N,6] x) => (float[N,6] y) { y = demo.Never(x) }"),
+        tmp_path / "never.onnx",
+    )
     (tmp_path / "program.cpp").write_text(PROGRAM)
-    subprocess.run([*find_compiler(), "-std=c++17", "program.cpp", "-o", "program", "-ldl"], cwd=tmp_path, check=True)
+    subprocess.run(
+        [*find_compiler(), "-std=c++17", "program.cpp", "-o", "program", "-ldl"],
+        cwd=tmp_path,
+        check=True,
+    )
     (runtime,) = (Path(onnxruntime.__file__).parent / "capi").glob("libonnxruntime.so.*")
 
     def run(file):
@@ -131,7 +153,9 @@ def test_a_program_without_python_runs_it(tmp_path, monkeypatch):
     done = run("model.onnx")
     assert done.returncode == 0, done.stderr
     x = np.arange(-6, 6, dtype=np.float32).reshape(2, 6)
-    np.testing.assert_allclose(np.float32(done.stdout.split()).reshape(2, 6), pyopnb.run(model, x=x)["y"], rtol=1e-6)
+    np.testing.assert_allclose(
+        np.float32(done.stdout.split()).reshape(2, 6), pyopnb.run(model, x=x)["y"], rtol=1e-6
+    )
     failed = run("never.onnx")
     assert failed.returncode == 2 and "demo::Never: never" in failed.stderr
 
@@ -143,7 +167,8 @@ def test_op_in_python_is_refused(tmp_path):
             return x
 
     with pytest.raises(
-        pyopnb.errors.DefinitionError, match="demo::Same: expected an op in C\\+\\+, got version 1, which is a class"
+        pyopnb.errors.DefinitionError,
+        match="demo::Same: expected an op in C\\+\\+, got version 1, which is a class",
     ):
         pyopnb.write_library(Same, tmp_path / "lib.so")
     assert not list(tmp_path.iterdir())

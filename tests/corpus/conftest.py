@@ -21,7 +21,12 @@ def _table() -> Iterator[str]:
     yield " ".join([" " * width, *WAYS])
     for name, row in _ROWS.items():
         cells = ("" if way not in row else "ok" if row[way] == "ok" else "FAILS" for way in WAYS)
-        yield " ".join([f"{name:{width}}", *(f"{cell:{len(way)}}" for way, cell in zip(WAYS, cells, strict=True))]).rstrip()
+        yield " ".join(
+            [
+                f"{name:{width}}",
+                *(f"{cell:{len(way)}}" for way, cell in zip(WAYS, cells, strict=True)),
+            ]
+        ).rstrip()
     done = [cell == "ok" for row in _ROWS.values() for cell in row.values()]
     yield f"{len(_ROWS)} models: {sum(done)} of {len(done)} ways go"
     for name, row in _ROWS.items():

@@ -29,10 +29,16 @@ def _content(message: Any) -> Any:
             "doc": message.doc_string,
         }
     if not hasattr(message, "DESCRIPTOR"):
-        return repr(message) if isinstance(message, float) else message  # NaN is not equal to itself
+        return (
+            repr(message) if isinstance(message, float) else message
+        )  # NaN is not equal to itself
     made: dict[str, Any] = {}
     for field, value in message.ListFields():
-        if field.is_repeated if hasattr(field, "is_repeated") else field.label == field.LABEL_REPEATED:
+        if (
+            field.is_repeated
+            if hasattr(field, "is_repeated")
+            else field.label == field.LABEL_REPEATED
+        ):
             made[field.name] = [_content(item) for item in value]
             if field.name in _UNORDERED:
                 made[field.name].sort(key=repr)
@@ -50,5 +56,16 @@ def _difference(a: Any, b: Any, path: str) -> str | None:
                 return found
         return None
     if isinstance(a, list) and isinstance(b, list) and len(a) == len(b):
-        return next(filter(None, (_difference(x, y, f"{path}[{n}]") for n, (x, y) in enumerate(zip(a, b, strict=True)))), None)
-    return None if a == b and type(a) is type(b) else f"{path}: {str(b)[:60]}, expected {str(a)[:60]}"
+        return next(
+            filter(
+                None,
+                (
+                    _difference(x, y, f"{path}[{n}]")
+                    for n, (x, y) in enumerate(zip(a, b, strict=True))
+                ),
+            ),
+            None,
+        )
+    return (
+        None if a == b and type(a) is type(b) else f"{path}: {str(b)[:60]}, expected {str(a)[:60]}"
+    )

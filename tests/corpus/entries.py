@@ -18,7 +18,9 @@ def entry(name: str) -> Callable[[Maker], Maker]:
     """Enter a function that makes a model and its feeds, always the same ones."""
 
     def enter(maker: Maker) -> Maker:
-        known = _MAKERS.get(name)  # itself, where pytest has imported its module once more to look for doctests
+        known = _MAKERS.get(
+            name
+        )  # itself, where pytest has imported its module once more to look for doctests
         assert known is None or known.__code__ == maker.__code__, f"two entries are called {name}"
         _MAKERS[name] = maker
         return maker

@@ -52,7 +52,10 @@ def _stored(name: str) -> Made:
     model = onnx.load(path / "model.onnx")
     held = {tensor.name for tensor in model.graph.initializer}
     inputs = [value for value in model.graph.input if value.name not in held]
-    return model, {value.name: _read(path / "test_data_set_0" / f"input_{n}.pb", value) for n, value in enumerate(inputs)}
+    return model, {
+        value.name: _read(path / "test_data_set_0" / f"input_{n}.pb", value)
+        for n, value in enumerate(inputs)
+    }
 
 
 def _read(path: Path, value: onnx.ValueInfoProto) -> Any:
@@ -70,7 +73,9 @@ def _node_test(name: str) -> Made:
     for imported in model.opset_import:
         if not imported.domain:  # none of these changed between this version and the newest, which not every onnxruntime takes
             imported.version = min(imported.version, 21)
-    return model, {name: value for name, value in data_sets(case)[0][0].items() if value is not None}
+    return model, {
+        name: value for name, value in data_sets(case)[0][0].items() if value is not None
+    }
 
 
 def _network(name: str) -> Made:

@@ -7,9 +7,21 @@ __all__ = ["KNOWN", "WITHOUT_WEIGHTS"]
 KNOWN: dict[tuple[str, str], str] = {}
 
 WITHOUT_WEIGHTS = {
-    *("onnxscript functions", "onnx PixelShuffle", "onnx MaxPool3d_stride_padding", "onnx operator_repeat"),
+    *(
+        "onnxscript functions",
+        "onnx PixelShuffle",
+        "onnx MaxPool3d_stride_padding",
+        "onnx operator_repeat",
+    ),
     *("onnx expand_shape_model1", "onnx sequence_model1", "onnx sequence_model4", "onnx scan9_sum"),
-    *("onnx strnorm_model_nostopwords_nochangecase", "onnx lstm_with_peepholes", "onnx string_concat_broadcasting"),
-    *("onnx range_float_type_positive_delta_expanded", "onnx center_crop_pad_crop_axes_hwc_expanded"),
+    *(
+        "onnx strnorm_model_nostopwords_nochangecase",
+        "onnx lstm_with_peepholes",
+        "onnx string_concat_broadcasting",
+    ),
+    *(
+        "onnx range_float_type_positive_delta_expanded",
+        "onnx center_crop_pad_crop_axes_hwc_expanded",
+    ),
 }
 """Models in whose main graph and bodies no float that may be changed reaches an output: no copy of them can be perturbed."""

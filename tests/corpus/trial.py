@@ -17,7 +17,12 @@ __all__ = ["pairs", "tried"]
 
 def pairs(names: Iterable[str]) -> list[Any]:
     """Parameters: each model with each way. What is known to fail must fail."""
-    return [_parameter(name, way) for name in names for way in WAYS if way != "divergence" or name not in WITHOUT_WEIGHTS]
+    return [
+        _parameter(name, way)
+        for name in names
+        for way in WAYS
+        if way != "divergence" or name not in WITHOUT_WEIGHTS
+    ]
 
 
 def _parameter(name: str, way: str) -> Any:
@@ -39,6 +44,8 @@ def tried(name: str, way: str, cells: dict[str, dict[str, str]]) -> None:
         WAYS[way](model, feeds)
         assert model.SerializeToString(deterministic=True) == before, "the model itself was changed"
     except Exception as error:
-        cells.setdefault(name, {})[way] = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+        cells.setdefault(name, {})[way] = (
+            f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+        )
         raise
     cells.setdefault(name, {})[way] = "ok"

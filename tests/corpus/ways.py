@@ -12,7 +12,15 @@ import numpy as np
 import onnx
 import onnxruntime
 from content import first_difference
-from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, numpy_helper
+from onnx import (
+    AttributeProto,
+    GraphProto,
+    ModelProto,
+    NodeProto,
+    TensorProto,
+    ValueInfoProto,
+    numpy_helper,
+)
 
 import pyopnb
 
@@ -25,7 +33,9 @@ def _plain(model: ModelProto, feeds: Feeds) -> dict[str, Any]:
     """What onnxruntime's own session gives."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
     names = [output.name for output in session.get_outputs()]
     return dict(zip(names, session.run(names, feeds), strict=True))
 
@@ -35,7 +45,9 @@ def _exposed(model: ModelProto, feeds: Feeds) -> dict[str, Any]:
     wide = ModelProto()
     wide.CopyFrom(model)
     outputs = {output.name for output in wide.graph.output}
-    named = [name for node in wide.graph.node for name in node.output if name and name not in outputs]
+    named = [
+        name for node in wide.graph.node for name in node.output if name and name not in outputs
+    ]
     wide.graph.output.extend(ValueInfoProto(name=name) for name in named)
     return _plain(wide, feeds)
 
@@ -84,12 +96,16 @@ def summaries(model: ModelProto, feeds: Feeds) -> None:
         if not isinstance(value, np.ndarray):
             assert summary.kind in ("sequence", "none", "other"), f"{name}: {summary.kind}"
             continue
-        assert summary.count == value.size, f"{name}: {summary.count} elements, expected {value.size}"
+        assert summary.count == value.size, (
+            f"{name}: {summary.count} elements, expected {value.size}"
+        )
         if value.size and value.dtype.kind in "iub":
             assert (summary.least, summary.greatest) == (value.min(), value.max()), name
         if value.size and value.dtype.kind == "f":
             finite = value[np.isfinite(value)]
-            assert summary.finite == finite.size and (not finite.size or summary.least == finite.min()), name
+            assert summary.finite == finite.size and (
+                not finite.size or summary.least == finite.min()
+            ), name
 
 
 def show(model: ModelProto, feeds: Feeds) -> None:
@@ -119,7 +135,9 @@ def fill(model: ModelProto, feeds: Feeds) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error", pyopnb.Filled)
         filled = pyopnb.fill(model)
-    assert filled.graph == model.graph and list(filled.functions) == list(model.functions), "the model was changed"
+    assert filled.graph == model.graph and list(filled.functions) == list(model.functions), (
+        "the model was changed"
+    )
 
 
 def reference(model: ModelProto, feeds: Feeds) -> None:
@@ -138,7 +156,9 @@ def skeletons(model: ModelProto, feeds: Feeds) -> None:
         first.setdefault((node.domain, node.op_type), node)
     wrong = []
     for (domain, op_type), node in first.items():
-        if (domain, op_type) in local or any(a.type in (AttributeProto.GRAPH, AttributeProto.GRAPHS) for a in node.attribute):
+        if (domain, op_type) in local or any(
+            a.type in (AttributeProto.GRAPH, AttributeProto.GRAPHS) for a in node.attribute
+        ):
             continue  # of a function the calls are seen as its nodes; no op can be given a body that reads outer names
         try:
             if said := _through_skeleton(model, node, feeds, want):
@@ -148,7 +168,9 @@ def skeletons(model: ModelProto, feeds: Feeds) -> None:
     assert not wrong, "; ".join(wrong)
 
 
-def _through_skeleton(model: ModelProto, node: NodeProto, feeds: Feeds, want: dict[str, Any]) -> str:
+def _through_skeleton(
+    model: ModelProto, node: NodeProto, feeds: Feeds, want: dict[str, Any]
+) -> str:
     if _without_tensor(model) & {*node.input, *node.output}:
         return _refused(model, node)
     text = str(pyopnb.skeleton(model, node))
@@ -161,7 +183,11 @@ def _through_skeleton(model: ModelProto, node: NodeProto, feeds: Feeds, want: di
     assert head == "%%pyop", f"the cell's first line is {head!r}"
     pyopnb.pyop(name)(namespace[node.op_type])
     try:
-        got = dict(pyopnb.Session(pyopnb.replace(model, f"{node.domain}::{node.op_type}", name))(feeds).items())
+        got = dict(
+            pyopnb.Session(pyopnb.replace(model, f"{node.domain}::{node.op_type}", name))(
+                feeds
+            ).items()
+        )
     finally:
         pyopnb.registry.remove(name)
     wrong = [output for output in want if not _close(got[output], want[output], _digits(model))]
@@ -171,7 +197,11 @@ def _through_skeleton(model: ModelProto, node: NodeProto, feeds: Feeds, want: di
 def _without_tensor(model: ModelProto) -> set[str]:
     """The values of the main graph that are sequences, maps or optionals, which no custom op can have."""
     graph = onnx.shape_inference.infer_shapes(model).graph
-    return {info.name for info in (*graph.input, *graph.value_info, *graph.output) if not info.type.HasField("tensor_type")}
+    return {
+        info.name
+        for info in (*graph.input, *graph.value_info, *graph.output)
+        if not info.type.HasField("tensor_type")
+    }
 
 
 def _refused(model: ModelProto, node: NodeProto) -> str:
@@ -181,7 +211,8 @@ def _refused(model: ModelProto, node: NodeProto) -> str:
     except pyopnb.errors.ModelError as error:
         return (
             ""
-            if "expected a tensor, as ONNX Runtime gives an op nothing else, got a value of type" in str(error)
+            if "expected a tensor, as ONNX Runtime gives an op nothing else, got a value of type"
+            in str(error)
             else str(error)
         )
     return f"not refused, although no op can have its values: {_brief(cell)}"
@@ -189,14 +220,18 @@ def _refused(model: ModelProto, node: NodeProto) -> str:
 
 def _digits(model: ModelProto) -> float:
     """The part of the largest number by which rounding may be off: that of float16 where weights are float16."""
-    coarse = {TensorProto.FLOAT16, TensorProto.BFLOAT16} & {tensor.data_type for tensor in model.graph.initializer}
+    coarse = {TensorProto.FLOAT16, TensorProto.BFLOAT16} & {
+        tensor.data_type for tensor in model.graph.initializer
+    }
     return 2e-2 if coarse else 2e-4
 
 
 def _close(got: Any, want: Any, digits: float) -> bool:
     """Whether a result agrees, but for what rounding does: errors are judged by the largest number of the tensor."""
     if isinstance(want, (list, tuple)):
-        return len(got) == len(want) and all(_close(one, other, digits) for one, other in zip(got, want, strict=True))
+        return len(got) == len(want) and all(
+            _close(one, other, digits) for one, other in zip(got, want, strict=True)
+        )
     if isinstance(want, dict):
         return list(got) == list(want) and _close([*got.values()], [*want.values()], digits)
     got, want = np.asarray(got), np.asarray(want)
@@ -206,7 +241,11 @@ def _close(got: Any, want: Any, digits: float) -> bool:
         return bool((got == want).all())
     scale = float(np.abs(want[np.isfinite(want)].astype(np.float64)).max(initial=1e-30))
     bound = (2e-2 if want.dtype.itemsize < 4 else digits) * scale
-    return bool(np.allclose(got.astype(np.float64), want.astype(np.float64), rtol=0, atol=bound, equal_nan=True))
+    return bool(
+        np.allclose(
+            got.astype(np.float64), want.astype(np.float64), rtol=0, atol=bound, equal_nan=True
+        )
+    )
 
 
 def text(model: ModelProto, feeds: Feeds) -> None:
@@ -225,7 +264,9 @@ def saved(model: ModelProto, feeds: Feeds) -> None:
             difference = first_difference(model, onnx.load(path))
             assert difference is None, difference
             _assert_same(dict(pyopnb.Session(path)(feeds).items()), want)
-            _assert_same(dict(pyopnb.Session(pyopnb.load(path).model, base_dir=folder)(feeds).items()), want)
+            _assert_same(
+                dict(pyopnb.Session(pyopnb.load(path).model, base_dir=folder)(feeds).items()), want
+            )
 
 
 def divergence(model: ModelProto, feeds: Feeds) -> None:
@@ -235,7 +276,9 @@ def divergence(model: ModelProto, feeds: Feeds) -> None:
     found = pyopnb.diff(a, b)
     assert found.origins, "no origin"
     named = [{tensor.b for tensor in step.outputs} for step in found.origins]
-    assert all(outputs & origins for outputs in named), f"origins {[s.name for s in found.origins]}, expected {origins}"
+    assert all(outputs & origins for outputs in named), (
+        f"origins {[s.name for s in found.origins]}, expected {origins}"
+    )
     bisected = pyopnb.first_divergence(model, copy, feeds)
     assert bisected.origin is not None, "the bisection found none"
     outputs = {tensor.b for tensor in bisected.origin.outputs}
@@ -258,7 +301,9 @@ def _perturbed(model: ModelProto, feeds: Feeds) -> tuple[ModelProto, set[str]]:
             continue
         changed = {key for key in before if not _same(before[key], after[key])}
         begun: set[str] = set()
-        constants: set[str] = set()  # a diff may name a constant's reader, in which the other number is a change of its own
+        constants: set[str] = (
+            set()
+        )  # a diff may name a constant's reader, in which the other number is a change of its own
         for node in copy.graph.node:
             if set(node.output) & changed and not (set(node.input) & changed) - constants:
                 begun.update(node.output)
@@ -288,7 +333,9 @@ def _weights(model: ModelProto) -> Iterator[tuple[str, Callable[[], None]]]:
     """What may be changed: float tensors of initializers and constants, and floats of a node; those in bodies as well."""
     graphs = list(_graphs(model.graph))
     nodes = [node for graph in graphs for node in graph.node]
-    constants = [attribute.t for node in nodes for attribute in node.attribute if attribute.HasField("t")]
+    constants = [
+        attribute.t for node in nodes for attribute in node.attribute if attribute.HasField("t")
+    ]
     for tensor in [*(tensor for graph in graphs for tensor in graph.initializer), *constants]:
         if tensor.data_type in (1, 10, 11) and np.prod(tensor.dims, dtype=int):
             yield tensor.name, lambda tensor=tensor: _change_tensor(tensor)
@@ -297,7 +344,10 @@ def _weights(model: ModelProto) -> Iterator[tuple[str, Callable[[], None]]]:
             if attribute.floats:
                 yield node.name, lambda attribute=attribute: _change_floats(attribute)
             elif attribute.type == AttributeProto.FLOAT:
-                yield node.name, lambda attribute=attribute: setattr(attribute, "f", attribute.f * 3 + 1)
+                yield (
+                    node.name,
+                    lambda attribute=attribute: setattr(attribute, "f", attribute.f * 3 + 1),
+                )
 
 
 def _graphs(graph: GraphProto) -> Iterator[GraphProto]:

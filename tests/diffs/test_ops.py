@@ -17,7 +17,9 @@ CLIP = soft_clip_source("x").lstrip()
 def define(source, name="demo::SoftClip", **options):
     held = {}
     exec(source, held)
-    return registry.define(next(v for v in held.values() if isinstance(v, type)), name, source=source, **options)
+    return registry.define(
+        next(v for v in held.values() if isinstance(v, type)), name, source=source, **options
+    )
 
 
 def between(old, new):
@@ -29,7 +31,11 @@ def between(old, new):
     [
         ("limit: float = 1.0", "limit: float = 2.0", "attr limit: default 1.0 → 2.0"),
         ("limit: float = 1.0", "limit: int = 1", "attr limit: kind float → int, default 1.0 → 1"),
-        ("limit: float = 1.0", "limit: float = 1.0, mode: str = 'a'", "attr mode: str = 'a': only in b"),
+        (
+            "limit: float = 1.0",
+            "limit: float = 1.0, mode: str = 'a'",
+            "attr mode: str = 'a': only in b",
+        ),
         ("limit: float = 1.0", "limit: float", "attr limit: default 1.0 → none"),
         ("self, x)", "self, x, y=None)", "input 1: y = None, only in b"),
         ("self, x)", "self, x: 'float32[N]')", "input 0: x → x: float32[N]"),
@@ -46,8 +52,14 @@ def test_the_schema_in_words(old, new, said):
 def test_the_source_line_by_line():
     found = between(CLIP, CLIP.replace("return x", "return -x"))
     assert found.schema == () and found.same_code is False
-    assert [line for line in found.source if line[0] in "+-"] == ["-        return x", "+        return -x"]
-    assert str(found).splitlines()[0] == "different: demo::SoftClip, version 1 against demo::SoftClip, version 2"
+    assert [line for line in found.source if line[0] in "+-"] == [
+        "-        return x",
+        "+        return -x",
+    ]
+    assert (
+        str(found).splitlines()[0]
+        == "different: demo::SoftClip, version 1 against demo::SoftClip, version 2"
+    )
 
 
 def test_comments_and_blank_lines_are_the_same_code():
@@ -63,23 +75,41 @@ def test_another_string_is_other_code():
 def test_an_op_is_its_current_version():
     first = define(CLIP)
     define(CLIP.replace("1.0", "2.0"))
-    assert pyopnb.diff(first, registry["demo::SoftClip"]).schema == ("attr limit: default 1.0 → 2.0",)
+    assert pyopnb.diff(first, registry["demo::SoftClip"]).schema == (
+        "attr limit: default 1.0 → 2.0",
+    )
 
 
 def test_a_source_that_nobody_knows_is_not_the_same():
     first, second = define(CLIP), define(CLIP)
-    unknown = registry.define(type("SoftClip", (), {"compute": lambda self, x: x}), "demo::SoftClip")
+    unknown = registry.define(
+        type("SoftClip", (), {"compute": lambda self, x: x}), "demo::SoftClip"
+    )
     assert pyopnb.diff(first, second).verdict == "identical"
-    assert pyopnb.diff(first, unknown).same_code is None and pyopnb.diff(first, unknown).verdict == "different"
+    assert (
+        pyopnb.diff(first, unknown).same_code is None
+        and pyopnb.diff(first, unknown).verdict == "different"
+    )
     assert "one source is unknown" in str(pyopnb.diff(first, unknown))
 
 
 def test_a_long_text_is_cut_and_json_reads_back():
-    found = between(CLIP, CLIP.replace("return x", "\n        ".join(f"x = x + {n}" for n in range(50)) + "\n        return x"))
+    found = between(
+        CLIP,
+        CLIP.replace(
+            "return x", "\n        ".join(f"x = x + {n}" for n in range(50)) + "\n        return x"
+        ),
+    )
     lines = str(found).splitlines()
     assert len(lines) == 12 and lines[-1] == f"… and {len(found.source) - 10} more lines"
     assert OpDiff.from_json(found.to_json()) == found
-    for change in ({"format": "x"}, {"version": 2}, {"source": 3}, {"source": [3]}, {"same_code": "yes"}):
+    for change in (
+        {"format": "x"},
+        {"version": 2},
+        {"source": 3},
+        {"source": [3]},
+        {"same_code": "yes"},
+    ):
         with pytest.raises(InputError, match="OpDiff.from_json"):
             OpDiff.from_json(json.dumps(json.loads(found.to_json()) | change))
 

@@ -20,10 +20,21 @@ def made(**medians: float) -> pyopnb.Profile:
     for key, median in medians.items():
         outputs, times = tuple(key.split("_")), median + RUNS
         calls = np.ones(5, np.int64)
-        nodes.append(NodeProfile(" + ".join(outputs), "Op", outputs[-1], outputs, "", calls, times, times, times))
+        nodes.append(
+            NodeProfile(
+                " + ".join(outputs), "Op", outputs[-1], outputs, "", calls, times, times, times
+            )
+        )
     walls = sum((node.totals for node in nodes), np.full(5, 7.0))
     model = pyopnb.parse("(float[N] x) => (float[N] y) { y = Neg(x) }")
-    return pyopnb.Profile(model, nodes, walls=walls, sessions=walls, pythons=walls * 0, events=Events(np.array([]), []))
+    return pyopnb.Profile(
+        model,
+        nodes,
+        walls=walls,
+        sessions=walls,
+        pythons=walls * 0,
+        events=Events(np.array([]), []),
+    )
 
 
 def test_beyond_the_spread_and_within():
@@ -31,7 +42,11 @@ def test_beyond_the_spread_and_within():
     assert {change.node: change.verdict for change in found.nodes} == {
         "a": "slower", "b": "same", "gone": "only in a", "new": "only in b",
     }  # fmt: skip
-    assert found.nodes[0].node == "a" and found.nodes[0].ratio == 202 / 102 and found.nodes[0].cost == 100
+    assert (
+        found.nodes[0].node == "a"
+        and found.nodes[0].ratio == 202 / 102
+        and found.nodes[0].cost == 100
+    )
     assert found.verdict == "slower" and not found.ok
     assert str(found).splitlines()[1] == "nodes: 1 slower, 1 only in a, 1 only in b, 1 same"
     back = pyopnb.diff(made(a=200, b=101), made(a=100, b=100))
@@ -46,16 +61,26 @@ def test_the_same_and_less_than_the_clock_counts():
 
 def test_nodes_that_one_side_ran_as_one():
     (change,) = pyopnb.diff(made(c=30, r=20), made(c_r=35)).nodes
-    assert change.node == "c + r" and change.a is not None and change.a.median == 54 and change.verdict == "faster"
+    assert (
+        change.node == "c + r"
+        and change.a is not None
+        and change.a.median == 54
+        and change.verdict == "faster"
+    )
 
 
 def test_json_html_and_what_is_refused():
     found = pyopnb.diff(made(a=100, gone=5), made(a=200))
     assert pyopnb.ProfileDiff.from_json(found.to_json()) == found
     with pytest.raises(pyopnb.errors.InputError):
-        pyopnb.ProfileDiff.from_json(found.to_json().replace('"median": ', '"median": "x", "m": ', 1))
+        pyopnb.ProfileDiff.from_json(
+            found.to_json().replace('"median": ', '"median": "x", "m": ', 1)
+        )
     assert "slower" in pyopnb.show(found).body and "1.98" in pyopnb.show(found).body
-    with pytest.raises(pyopnb.errors.InputError, match="diff, b: expected a profile, as the other side is one, got int"):
+    with pytest.raises(
+        pyopnb.errors.InputError,
+        match="diff, b: expected a profile, as the other side is one, got int",
+    ):
         pyopnb.diff(made(a=1), 3)
     with pytest.raises(pyopnb.errors.InputError, match="diff, rtol: expected none, for profiles"):
         pyopnb.diff(made(a=1), made(a=1), rtol=1.0)

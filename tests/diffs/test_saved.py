@@ -31,16 +31,25 @@ def saved() -> tuple[tuple[type, str], ...]:
     b = a + random.normal(size=a.shape).astype(np.float32) * 1e-3
     b[0, 0, 0], b[1, 1, 1], b[2, 2, 2] = np.nan, 0, np.inf
     arrays = pyopnb.diff(
-        {"a": a, "i": np.arange(9), "s": np.array(["x"], object)}, {"a": b, "i": np.arange(1, 10), "s": np.array(["y"], object)}
+        {"a": a, "i": np.arange(9), "s": np.array(["x"], object)},
+        {"a": b, "i": np.arange(1, 10), "s": np.array(["y"], object)},
     )
     one, other = (pyopnb.parse(_NET % op) for op in ("Sin", "Tanh"))
-    traces = pyopnb.diff(*(pyopnb.trace(model, x=np.ones((2, 3), np.float32)) for model in (one, other)))
+    traces = pyopnb.diff(
+        *(pyopnb.trace(model, x=np.ones((2, 3), np.float32)) for model in (one, other))
+    )
     models = pyopnb.diff(one, other)
     return tuple((type(found), found.to_json()) for found in (arrays, traces, models))
 
 
 def paths(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    items = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     return [at, *(path for key, inner in items for path in paths(inner, (*at, key)))]
 
 
@@ -80,10 +89,22 @@ def test_a_mutated_diff_is_refused_or_displayed(data: st.DataObject) -> None:
     document = json.loads(text)
     for _ in range(data.draw(st.integers(1, 3))):
         chosen = data.draw(
-            st.sampled_from([path for path in paths(document) if path and path not in (("format",), ("version",))])
+            st.sampled_from(
+                [
+                    path
+                    for path in paths(document)
+                    if path and path not in (("format",), ("version",))
+                ]
+            )
         )
         document = put(
-            document, chosen, data.draw(st.sampled_from(ODD) | st.integers() | st.floats(allow_nan=False, allow_infinity=False))
+            document,
+            chosen,
+            data.draw(
+                st.sampled_from(ODD)
+                | st.integers()
+                | st.floats(allow_nan=False, allow_infinity=False)
+            ),
         )
     shown(kind, json.dumps(document))
 
@@ -102,11 +123,16 @@ def test_every_field_with_every_odd_value() -> None:
 
 
 @pytest.mark.parametrize("corner", [[-1.0, 1.0], [0, 1.0], [1.0, -1.0], ["NaN", 1.0]])
-def test_corners_are_above_zero(corner: list[Any], tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_corners_are_above_zero(
+    corner: list[Any], tmp_path: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     kind, text = saved()[0]
-    damaged = json.dumps(put(json.loads(text), ("parts", 0, "facts", "frontier", "corners"), [corner]))
+    damaged = json.dumps(
+        put(json.loads(text), ("parts", 0, "facts", "frontier", "corners"), [corner])
+    )
     with pytest.raises(
-        pyopnb.errors.InputError, match=r"Diff.from_json: expected what to_json wrote, got ValueError: (corners|no number)"
+        pyopnb.errors.InputError,
+        match=r"Diff.from_json: expected what to_json wrote, got ValueError: (corners|no number)",
     ):
         kind.from_json(damaged)
     (tmp_path / "diff.json").write_text(damaged)
@@ -124,7 +150,10 @@ def test_a_text_is_no_list_of_its_letters() -> None:
                 at = at[key]
             if isinstance(at, list):
                 refused += 1
-                with pytest.raises(pyopnb.errors.InputError, match="expected what to_json wrote, got (TypeError|ValueError)"):
+                with pytest.raises(
+                    pyopnb.errors.InputError,
+                    match="expected what to_json wrote, got (TypeError|ValueError)",
+                ):
                     kind.from_json(json.dumps(put(document, path, "x" * 10_000)))
     assert refused > 40
 
@@ -141,5 +170,7 @@ def test_all_facts_are_saved() -> None:
 
 def test_a_difference_beyond_float64_is_read_again() -> None:
     for b in (-1.7e308, 0.0):
-        found = pyopnb.diff(np.array([1.7e308, np.finfo(float).max]), np.array([b, -np.finfo(float).max]))
+        found = pyopnb.diff(
+            np.array([1.7e308, np.finfo(float).max]), np.array([b, -np.finfo(float).max])
+        )
         assert found.verdict == "different" and type(found).from_json(found.to_json()) == found

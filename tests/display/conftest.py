@@ -12,7 +12,23 @@ import pytest
 from pyopnb.display.html import MAX_BYTES
 
 # The part of JupyterLab's allow-list (4.6, apputils' sanitizer) that we mean to use.
-TAGS = {"div", "span", "b", "pre", "details", "summary", "table", "thead", "tbody", "tr", "th", "td", "img", "code", "br"}
+TAGS = {
+    "div",
+    "span",
+    "b",
+    "pre",
+    "details",
+    "summary",
+    "table",
+    "thead",
+    "tbody",
+    "tr",
+    "th",
+    "td",
+    "img",
+    "code",
+    "br",
+}
 REMOVED = {"class", "data-boxes", "data-pyopnb"}  # what nothing needs without a script
 ATTRIBUTES = {"img": {"src", "alt", "width", "height"}, "details": {"open"}}
 STYLES = {
@@ -73,7 +89,9 @@ def survives() -> Callable[[str], _Kept]:
         assert len(page.encode()) <= MAX_BYTES
         for picture in kept.pictures:
             if not picture.startswith(b"\x89PNG"):
-                for element in ElementTree.fromstring(picture).iter():  # what is not well-formed is not drawn at all
+                for element in ElementTree.fromstring(
+                    picture
+                ).iter():  # what is not well-formed is not drawn at all
                     name = element.tag.rpartition("}")[2]
                     assert name not in ("script", "foreignObject", "a"), name
                     assert not any(key.lower().startswith("on") for key in element.attrib)

@@ -42,7 +42,9 @@ def test_page(found: Any, sign: str, charts: int, survives: Any) -> None:
     kept = survives(view.body)
     text = "".join(kept.text)
     lines = str(found).splitlines()[:3]
-    assert text.startswith(sign) and all(line.removeprefix(f"{found.verdict}: ") in text for line in lines if line[0] != " ")
+    assert text.startswith(sign) and all(
+        line.removeprefix(f"{found.verdict}: ") in text for line in lines if line[0] != " "
+    )
     bold = re.search(r"\.(\w+)\{[^}]*font-weight:600", view.svg)  # the class of the charts' titles
     assert (view.svg.count(f'class="{bold[1]}"') if bold else 0) == charts
     assert bool(kept.pictures) == bool(charts) and str(view) == str(found)
@@ -56,7 +58,9 @@ def test_words_of_the_picture_say_where_and_how_much(survives: Any) -> None:
 def test_ring_is_around_the_worst() -> None:
     svg = pyopnb.show(diff(A, B)).svg
     x, y = map(float, re.search(r'<circle cx="([\d.]+)" cy="([\d.]+)"', svg).groups())
-    assert x == pytest.approx(256 * 233 / 300, abs=5) and y - 22 == pytest.approx(256 * 17 / 300, abs=5)
+    assert x == pytest.approx(256 * 233 / 300, abs=5) and y - 22 == pytest.approx(
+        256 * 17 / 300, abs=5
+    )
 
 
 def test_ring_in_an_array_of_many_axes() -> None:
@@ -67,12 +71,17 @@ def test_ring_in_an_array_of_many_axes() -> None:
     x, y = map(float, re.search(r'<circle cx="([\d.]+)" cy="([\d.]+)"', svg).groups())
     rows, columns = diff(a, b).worst.facts.picture().shape
     assert (rows, columns) == (64, 30)
-    assert int(64 * (y - 22) / (2 * 105)) == int(np.argwhere(diff(a, b).worst.facts.picture())[0, 0])
+    assert int(64 * (y - 22) / (2 * 105)) == int(
+        np.argwhere(diff(a, b).worst.facts.picture())[0, 0]
+    )
     assert int(x / 2) == 11, "105 rows and 30 columns in their proportions"
 
 
 def test_tolerance_is_a_line_in_the_picture() -> None:
-    assert "<path" in pyopnb.show(diff(A, B)).svg and "<path" not in pyopnb.show(diff(A, B, rtol=0)).svg
+    assert (
+        "<path" in pyopnb.show(diff(A, B)).svg
+        and "<path" not in pyopnb.show(diff(A, B, rtol=0)).svg
+    )
 
 
 def test_many_parts_and_hostile_names_stay_small(survives: Any) -> None:
@@ -89,24 +98,41 @@ def test_read_from_json_it_draws_the_same() -> None:
 def test_the_important_is_open_and_the_rest_is_folded_once(survives: Any) -> None:
     body = diff(A, B)._repr_html_()
     before, folded = body.split("<details>", 1)
-    assert "where</b>: worst at [17,233]" in before and "how much</b>: |a-b| up to 3" in before and "<img" in before
-    assert "<table" not in before and "<details open" not in body and folded.count("[17,233]") == 1, "the worst element, once"
-    assert "<img" not in diff(A, B, atol=9)._repr_html_().split("<details>")[0], "nothing to look at where all is well"
+    assert (
+        "where</b>: worst at [17,233]" in before
+        and "how much</b>: |a-b| up to 3" in before
+        and "<img" in before
+    )
+    assert (
+        "<table" not in before and "<details open" not in body and folded.count("[17,233]") == 1
+    ), "the worst element, once"
+    assert "<img" not in diff(A, B, atol=9)._repr_html_().split("<details>")[0], (
+        "nothing to look at where all is well"
+    )
 
 
 def test_a_question_mark_explains_the_terms_that_are_there() -> None:
     body = diff(A, B)._repr_html_()
     glossary = body[body.rindex("<details>") :]
-    assert ">?</summary>" in glossary and "Unit in the last place" in glossary and "subnormal" not in glossary
+    assert (
+        ">?</summary>" in glossary
+        and "Unit in the last place" in glossary
+        and "subnormal" not in glossary
+    )
     assert "?</summary>" not in diff(np.array(["a"]), np.array(["b"]))._repr_html_()
     assert set(re.findall(r"\b(ULP|SNR|PSNR|cosine|rms)\b", str(diff(A, B)))) <= set(TERMS)
 
 
 def test_limits_hold_the_colours_still() -> None:
     more = B + 4 * (A - B)
-    ends = [re.findall(r">([\d.e+-]+)</text>", pyopnb.show(diff(a, B), limits=(1e-6, 20)).svg)[:3] for a in (A, more)]
+    ends = [
+        re.findall(r">([\d.e+-]+)</text>", pyopnb.show(diff(a, B), limits=(1e-6, 20)).svg)[:3]
+        for a in (A, more)
+    ]
     assert ends[0] == ends[1] and ends[0][0] == "1e-06" and ends[0][2] == "20"
-    assert pyopnb.show(diff(A, B), limits=(0, 10)).svg != pyopnb.show(diff(A, B), limits=(0, 20)).svg
+    assert (
+        pyopnb.show(diff(A, B), limits=(0, 10)).svg != pyopnb.show(diff(A, B), limits=(0, 20)).svg
+    )
     for limits in ((1, 1), (2, 1), 3, (0, np.inf), ("a", "b")):
         with pytest.raises(pyopnb.errors.InputError, match=r"show, limits: expected \(low, high\)"):
             pyopnb.show(diff(A, B), limits=limits)

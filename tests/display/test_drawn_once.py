@@ -25,7 +25,11 @@ def layouts(monkeypatch):
     """The number of boxes of each graph that was laid out."""
     counts: list[int] = []
     lay_out = placement.lay_out
-    monkeypatch.setattr(placement, "lay_out", lambda sizes, edges: counts.append(len(sizes)) or lay_out(sizes, edges))
+    monkeypatch.setattr(
+        placement,
+        "lay_out",
+        lambda sizes, edges: counts.append(len(sizes)) or lay_out(sizes, edges),
+    )
     return counts
 
 
@@ -37,7 +41,10 @@ def tangle(count: int) -> ModelProto:
     """A graph with more and longer lines than networks have."""
     rng = np.random.default_rng(0)
     names = [f"t{n}" for n in range(-1, count)]
-    nodes = [pyopnb.node("Sum", [names[i] for i in rng.integers(0, n + 1, 3)], f"t{n}") for n in range(count)]
+    nodes = [
+        pyopnb.node("Sum", [names[i] for i in rng.integers(0, n + 1, 3)], f"t{n}")
+        for n in range(count)
+    ]
     return pyopnb.model(nodes, {"t-1": "float32[4]"}, names[-1])
 
 

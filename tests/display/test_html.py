@@ -27,7 +27,13 @@ class Read(HTMLParser):
 
 
 def test_hostile_text_is_only_text():
-    for made in (f"<p>{escape(HOSTILE)}</p>", details(HOSTILE, "x"), note(HOSTILE), pre(HOSTILE), image("<svg/>", HOSTILE)):
+    for made in (
+        f"<p>{escape(HOSTILE)}</p>",
+        details(HOSTILE, "x"),
+        note(HOSTILE),
+        pre(HOSTILE),
+        image("<svg/>", HOSTILE),
+    ):
         read = Read(made)
         assert {tag for tag, _ in read.tags} <= {"p", "details", "summary", "div", "pre", "img"}
         assert read.open == []
@@ -38,7 +44,12 @@ def test_hostile_text_is_only_text():
 def test_a_picture_is_in_the_page_itself():
     (tag, attrs), *_ = Read(image("<svg>é</svg>", 'a "sentence"', width=30)).tags
     kind, data = attrs["src"].split(",")
-    assert (tag, kind, attrs["alt"], attrs["width"]) == ("img", "data:image/svg+xml;base64", 'a "sentence"', "30")
+    assert (tag, kind, attrs["alt"], attrs["width"]) == (
+        "img",
+        "data:image/svg+xml;base64",
+        'a "sentence"',
+        "30",
+    )
     assert base64.b64decode(data).decode() == "<svg>é</svg>"
     assert "max-width:100%" in attrs["style"]
     assert "image/png" in image(b"\x89PNG\r\n", "dots")
@@ -46,7 +57,9 @@ def test_a_picture_is_in_the_page_itself():
 
 def test_a_tall_picture_scrolls_at_its_own_size():
     (box, outer), (_, inner) = Read(image("<svg/>", "tall", max_height=500)).tags
-    assert box == "div" and "overflow:auto" in outer["style"] and "max-height:500px" in outer["style"]
+    assert (
+        box == "div" and "overflow:auto" in outer["style"] and "max-height:500px" in outer["style"]
+    )
     assert "max-width:none" in inner["style"]
 
 
@@ -64,9 +77,15 @@ def test_an_output_is_never_too_large():
 def test_a_source_is_whole_and_only_text():
     read = Read(source(HOSTILE + "\n<b>"))
     assert [tag for tag, _ in read.tags] == ["pre"]
-    assert read.text.count("A") >= 10_000 and read.text.endswith("\n<b>") and "\x1b" not in read.text
+    assert (
+        read.text.count("A") >= 10_000 and read.text.endswith("\n<b>") and "\x1b" not in read.text
+    )
 
 
 def test_a_document_escapes_its_title():
     text = document("<script>", "<p>body</p>")
-    assert text.startswith("<!DOCTYPE html>") and "<title>&lt;script&gt;</title>" in text and "<p>body</p>" in text
+    assert (
+        text.startswith("<!DOCTYPE html>")
+        and "<title>&lt;script&gt;</title>" in text
+        and "<p>body</p>" in text
+    )

@@ -23,7 +23,10 @@ A = "net (float[4] x) => (float[4] y) { a = Abs(x)\n b = Exp(a)\n y = Neg(b) }"
 
 
 def titles(view):
-    return [element.text for element in ElementTree.fromstring(view.svg).iter("{http://www.w3.org/2000/svg}text")]
+    return [
+        element.text
+        for element in ElementTree.fromstring(view.svg).iter("{http://www.w3.org/2000/svg}text")
+    ]
 
 
 def reads(model):
@@ -31,7 +34,10 @@ def reads(model):
 
 
 def test_a_removed_node_stands_between_the_nodes_that_remain():
-    a, b = pyopnb.parse(A), pyopnb.parse("net (float[4] x) => (float[4] y) { p = Abs(x)\n y = Neg(p) }")
+    a, b = (
+        pyopnb.parse(A),
+        pyopnb.parse("net (float[4] x) => (float[4] y) { p = Abs(x)\n y = Neg(p) }"),
+    )
     found = pyopnb.diff(a, b)
     merged = merge(a, b, {1: "removed"}, found.tensors)
     assert reads(merged.model) == {"p": ["x"], "b": ["p"], "y": ["p", "b"]}
@@ -51,8 +57,13 @@ def test_names_weights_constants_and_outputs_of_a_do_not_become_those_of_b():
     )
     merged = merge(a, b, {1: "removed", 2: "removed"}, {"x": "x", "y": "c"})
     graph = merged.model.graph
-    assert reads(merged.model)["c (a)"] == ["x", "k (a)"] and reads(merged.model)["z (a)"] == ["c (a)", "h"]
-    assert [tensor.name for tensor in graph.initializer] == ["k", "k (a)"] and "z (a)" in [info.name for info in graph.output]
+    assert reads(merged.model)["c (a)"] == ["x", "k (a)"] and reads(merged.model)["z (a)"] == [
+        "c (a)",
+        "h",
+    ]
+    assert [tensor.name for tensor in graph.initializer] == ["k", "k (a)"] and "z (a)" in [
+        info.name for info in graph.output
+    ]
     assert not GraphIndex(graph).free
     assert merged.names == {"k": "k (a)", "c": "c (a)", "h": "h", "z": "z (a)"}
 
@@ -68,15 +79,21 @@ def test_what_bodies_read_is_read_by_their_node():
 
 
 def test_graphs_that_no_graph_can_have_together_are_two_pictures():
-    a = pyopnb.parse("net (float[4] x) => (float[4] y) { s = Sin(x)\n n = Neg(s)\n e = Exp(n)\n c = Cos(e)\n y = Tan(c) }")
-    b = pyopnb.parse("net (float[4] x) => (float[4] y) { c = Cos(x)\n e = Exp(c)\n s = Sin(e)\n y = Tan(s) }")
+    a = pyopnb.parse(
+        "net (float[4] x) => (float[4] y) { s = Sin(x)\n n = Neg(s)\n e = Exp(n)\n c = Cos(e)\n y = Tan(c) }"
+    )
+    b = pyopnb.parse(
+        "net (float[4] x) => (float[4] y) { c = Cos(x)\n e = Exp(c)\n s = Sin(e)\n y = Tan(s) }"
+    )
     pairs = {"x": "x", "s": "s", "c": "c", "y": "y"}
     with pytest.raises(pyopnb.errors.ModelError):
         merge(a, b, {1: "removed", 2: "removed"}, pairs)
     found = pyopnb.diff(a, b)
     node = next(change.a[0] for change in found.changes if change.a)
     at = [replace(node, place=place, outputs=tuple(a.graph.node[place].output)) for place in (1, 2)]
-    found = replace(found, tensors=pairs, changes=tuple(Change("removed", a=(node,)) for node in at))
+    found = replace(
+        found, tensors=pairs, changes=tuple(Change("removed", a=(node,)) for node in at)
+    )
     assert pyopnb.show(found).body.count("<img") == 2
 
 
@@ -93,10 +110,16 @@ def test_a_network_and_what_onnxruntime_makes_of_it(name, tmp_path):
         only_a = {node.place: "removed" for change in found.changes if change.kind not in ("changed", "rewired", "weight")
                   for node in change.a}  # fmt: skip
         merged = merge(onnx.load(a), proto, only_a, found.tensors)
-        assert len(merged.model.graph.node) >= len(proto.graph.node) + len(only_a) > len(proto.graph.node)
+        assert (
+            len(merged.model.graph.node)
+            >= len(proto.graph.node) + len(only_a)
+            > len(proto.graph.node)
+        )
         assert not GraphIndex(merged.model.graph).free, "everything that is read is made"
         said = titles(pyopnb.show(found))
-        assert "nothing makes it" not in said and any(text.startswith("− ") for text in said if text)
+        assert "nothing makes it" not in said and any(
+            text.startswith("− ") for text in said if text
+        )
 
 
 def test_a_diff_of_runs_has_the_nodes_that_one_of_them_lacks():
@@ -105,17 +128,25 @@ def test_a_diff_of_runs_has_the_nodes_that_one_of_them_lacks():
     longer = A.replace("y = Neg(b)", "c = Neg(b)\n d = Sin(c)\n y = Neg(d)")
     other = pyopnb.Session(pyopnb.parse(longer)).trace(x=x, times=False)
     there, back = pyopnb.diff(one, other), pyopnb.diff(other, one)
-    assert titles(pyopnb.show(there)).count("+ only in b") == titles(pyopnb.show(back)).count("− only in a") > 0
+    assert (
+        titles(pyopnb.show(there)).count("+ only in b")
+        == titles(pyopnb.show(back)).count("− only in a")
+        > 0
+    )
     assert titles(pyopnb.show(pyopnb.diff(one, one))).count("Exp") == 1
     read = type(there).from_json(there.to_json())
-    assert read == there and "+ only in b" not in titles(pyopnb.show(read)), "it has no models any more"
+    assert read == there and "+ only in b" not in titles(pyopnb.show(read)), (
+        "it has no models any more"
+    )
 
 
 def test_a_chain_of_many_removed_nodes_is_one_picture():
     nodes = [helper.make_node("Relu", [f"t{n}"], [f"t{n + 1}"]) for n in range(50)]
     info = [helper.make_tensor_value_info(name, 1, ["N"]) for name in ("t0", "t50")]
     a = helper.make_model(
-        helper.make_graph(nodes, "g", [info[0]], [info[1]]), opset_imports=[helper.make_opsetid("", 20)], ir_version=9
+        helper.make_graph(nodes, "g", [info[0]], [info[1]]),
+        opset_imports=[helper.make_opsetid("", 20)],
+        ir_version=9,
     )
     b = onnx.ModelProto()
     b.CopyFrom(a)

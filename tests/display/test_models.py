@@ -57,7 +57,9 @@ class Html(HTMLParser):
 
     @property
     def pictures(self):
-        return [base64.b64decode(attrs["src"].partition("base64,")[2]).decode() for attrs in self.images]
+        return [
+            base64.b64decode(attrs["src"].partition("base64,")[2]).decode() for attrs in self.images
+        ]
 
 
 def texts(svg):
@@ -75,7 +77,10 @@ def soft_clip():
 
 
 def model(nodes, inputs=("x",), outputs=("y",), weights=(), **more):
-    info = [[helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", 3]) for name in names] for names in (inputs, outputs)]
+    info = [
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", 3]) for name in names]
+        for names in (inputs, outputs)
+    ]
     graph = helper.make_graph(nodes, more.pop("name", "g"), *info, list(weights))
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
 
@@ -86,7 +91,9 @@ def relus(count):
 
 def test_a_model_as_text_and_as_a_picture():
     soft_clip()
-    clipper = pyopnb.parse("clipper (float[N,3] x) => (float[N,3] y) { a = Abs(x) y = demo.SoftClip<limit = 2.0>(a) }")
+    clipper = pyopnb.parse(
+        "clipper (float[N,3] x) => (float[N,3] y) { a = Abs(x) y = demo.SoftClip<limit = 2.0>(a) }"
+    )
     seen = pyopnb.show(clipper)
     head, *rest = repr(seen).splitlines()
     assert head.startswith("model 'clipper': 2 nodes, 1 input, 1 output, opset ")
@@ -96,26 +103,45 @@ def test_a_model_as_text_and_as_a_picture():
         "  y = demo::SoftClip(a) limit=2  float32[N,3]",
     ]
     ends = ["y", "float32[N,3]", "float32[N,3]"]
-    assert texts(seen.svg) == ["x", "float32[N,3]", "Abs", "a", "◆ demo::SoftClip", "y", "limit=2", *ends]
+    assert texts(seen.svg) == [
+        "x",
+        "float32[N,3]",
+        "Abs",
+        "a",
+        "◆ demo::SoftClip",
+        "y",
+        "limit=2",
+        *ends,
+    ]
     (image,) = Html(seen._repr_html_()).images
     assert image["alt"] == head
-    assert Html(seen._repr_html_()).pictures == [re.sub("<title>.*?</title>", "", seen.svg, flags=re.DOTALL)]
+    assert Html(seen._repr_html_()).pictures == [
+        re.sub("<title>.*?</title>", "", seen.svg, flags=re.DOTALL)
+    ]
 
 
 def test_boxes_tell_what_they_are():
     soft_clip()
     seen = pyopnb.show(
-        pyopnb.parse("clipper (float[N,3] x) => (float[N,3] y) { a = Abs(x) y = demo.SoftClip<limit = 2.0>(a) }"),
+        pyopnb.parse(
+            "clipper (float[N,3] x) => (float[N,3] y) { a = Abs(x) y = demo.SoftClip<limit = 2.0>(a) }"
+        ),
         notes={"a": "all of them\n3 µs", "nobody": "?"},
         colours={"y": 0.125},
         legend="error",
     )
-    abouts = ["x: float32[N,3]", "Abs\na: all of them\n3 µs", "demo::SoftClip\nlimit=2\nerror: 0.125\ny: float32[N,3]"]
+    abouts = [
+        "x: float32[N,3]",
+        "Abs\na: all of them\n3 µs",
+        "demo::SoftClip\nlimit=2\nerror: 0.125\ny: float32[N,3]",
+    ]
     abouts.append("y: float32[N,3]")
     (answers,) = Html(seen.body).answers
     assert [about for about, _ in answers] == abouts
     assert [keys for _, keys in answers] == [[row_key(name)] for name in ("x", "a", "y", "y")]
-    assert [title.text for title in ET.fromstring(seen.svg).iter("{http://www.w3.org/2000/svg}title")] == abouts
+    assert [
+        title.text for title in ET.fromstring(seen.svg).iter("{http://www.w3.org/2000/svg}title")
+    ] == abouts
 
 
 def test_a_node_without_a_name_has_that_of_its_output_as_in_tables():
@@ -123,7 +149,11 @@ def test_a_node_without_a_name_has_that_of_its_output_as_in_tables():
     proto = model([named, helper.make_node("Relu", ["a"], ["y"])])
     trace = pyopnb.Session(proto).trace(x=np.zeros((1, 3), np.float32), times=False)
     for seen in (pyopnb.show(proto), pyopnb.show(trace)):
-        assert [text for text in texts(seen.svg) if text in ("Relu_7", "a", "y")] == ["Relu_7", "y", "y"]
+        assert [text for text in texts(seen.svg) if text in ("Relu_7", "a", "y")] == [
+            "Relu_7",
+            "y",
+            "y",
+        ]
     assert not {"Relu_7", "a"} & set(texts(pyopnb.show(proto, names=False).svg))
 
 
@@ -135,14 +165,22 @@ def test_weights_constants_and_attributes_are_in_the_boxes():
         helper.make_node("Mul", ["a", "half"], ["m"]),
         helper.make_node("Add", ["m", "made"], ["y"]),
     ]
-    arrays = {"w": np.zeros((3, 3), np.float32), "b": np.zeros(3, np.float32), "dims": np.array([1, 3])}
+    arrays = {
+        "w": np.zeros((3, 3), np.float32),
+        "b": np.zeros(3, np.float32),
+        "dims": np.array([1, 3]),
+    }
     weights = [numpy_helper.from_array(array, name) for name, array in arrays.items()]
     proto = model(nodes, weights=weights)
-    proto.graph.input.append(helper.make_tensor_value_info("w", TensorProto.FLOAT, [3, 3]))  # as before IR version 4
+    proto.graph.input.append(
+        helper.make_tensor_value_info("w", TensorProto.FLOAT, [3, 3])
+    )  # as before IR version 4
     seen = pyopnb.show(proto)
     said = texts(seen.svg)
     assert "B ⟨3×3⟩  C = [0,0,0]" in said  # Gemm's own names of its inputs
-    assert "beta=0.25 transB=1" in said or "transB=1 beta=0.25" in said  # alpha is what it is by itself
+    assert (
+        "beta=0.25 transB=1" in said or "transB=1 beta=0.25" in said
+    )  # alpha is what it is by itself
     assert {"B = 0.5", "B ⟨1×3⟩"} <= set(said)
     assert not {"Constant", "ConstantOfShape", "w", "half"} & set(said)
     assert "  m = Mul(a, 0.5)" in repr(seen)
@@ -154,9 +192,12 @@ def test_bodies_and_functions_are_folded_and_below():
     soft_clip()
     seen = pyopnb.show(pyopnb.parse(CONTROL))
     said = texts(seen.svg)
-    assert {"▸ then_branch: 2 nodes", "▸ else_branch: 1 node", "▸ body: 3 nodes", "▸ function local::Twice: 1 node"} <= set(
-        said
-    )
+    assert {
+        "▸ then_branch: 2 nodes",
+        "▸ else_branch: 1 node",
+        "▸ body: 3 nodes",
+        "▸ function local::Twice: 1 node",
+    } <= set(said)
     assert "Neg" not in said
     page = Html(seen.body)
     folded = page.pictures[1:]
@@ -169,12 +210,20 @@ def test_bodies_and_functions_are_opened():
     soft_clip()
     control = pyopnb.parse(CONTROL)
     everything = pyopnb.show(control, open=True)
-    assert {"Abs", "◆ demo::SoftClip", "Neg", "Identity", "then_branch", "function local::Twice"} <= set(texts(everything.svg))
+    assert {
+        "Abs",
+        "◆ demo::SoftClip",
+        "Neg",
+        "Identity",
+        "then_branch",
+        "function local::Twice",
+    } <= set(texts(everything.svg))
     assert len(Html(everything.body).images) == 1
     some = texts(pyopnb.show(control, open=["y", "local::Twice"]).svg)
     assert "Neg" in some and "Identity" not in some and "▸ body: 3 nodes" in some
     with pytest.raises(
-        ModelError, match=r"show, open: expected the name of an output or node, got local::Twise. Try: local::Twice"
+        ModelError,
+        match=r"show, open: expected the name of an output or node, got local::Twise. Try: local::Twice",
     ):
         pyopnb.show(control, open=["local::Twise"])
 
@@ -192,10 +241,18 @@ def test_functions_that_would_be_endless_stay_folded():
     functions = []
     for depth in range(40):  # 2 to the power of 40 nodes
         inner = [("", "Abs"), ("", "Neg")] if depth == 0 else [("f", f"F{depth - 1}")] * 2
-        nodes = [helper.make_node(op, [a], [b], domain=domain) for (domain, op), a, b in zip(inner, "am", "mb", strict=True)]
+        nodes = [
+            helper.make_node(op, [a], [b], domain=domain)
+            for (domain, op), a, b in zip(inner, "am", "mb", strict=True)
+        ]
         functions.append(
             helper.make_function(
-                "f", f"F{depth}", ["a"], ["b"], nodes, [helper.make_opsetid("", 21), helper.make_opsetid("f", 1)]
+                "f",
+                f"F{depth}",
+                ["a"],
+                ["b"],
+                nodes,
+                [helper.make_opsetid("", 21), helper.make_opsetid("f", 1)],
             )
         )
     proto = model([helper.make_node("F39", ["x"], ["y"], domain="f")])
@@ -209,11 +266,18 @@ def test_functions_that_would_be_endless_stay_folded():
 def test_numbers_are_colours_and_marks_are_badges():
     proto = relus(4)
     proto.graph.node[2].name = "third"
-    seen = pyopnb.show(proto, colours={"t1": 1e-7, 1: 1e-3, "third": 0.5}, legend="largest |a-b|", marks={"y": "changed"})
+    seen = pyopnb.show(
+        proto,
+        colours={"t1": 1e-7, 1: 1e-3, "third": 0.5},
+        legend="largest |a-b|",
+        marks={"y": "changed"},
+    )
     assert {"largest |a-b|", "~ changed"} <= set(texts(seen.svg))
     assert "  t1 = Relu(x) [1e-07]" in repr(seen) and "~ y = Relu(t3)" in repr(seen)
     assert Html(seen.body).images[0]["alt"].endswith("Colours: largest |a-b| from 1e-07 to 0.5")
-    with pytest.raises(ModelError, match=r"show, colours: expected the name of an output or node, got t9. Try: t1"):
+    with pytest.raises(
+        ModelError, match=r"show, colours: expected the name of an output or node, got t9. Try: t1"
+    ):
         pyopnb.show(proto, colours={"t9": 1.0})
     with pytest.raises(ModelError, match=r"show, marks: expected an index from 0 to 3, got 4"):
         pyopnb.show(proto, marks={4: "added"})
@@ -221,7 +285,14 @@ def test_numbers_are_colours_and_marks_are_badges():
 
 def test_the_retired_op_stands_out():
     node = helper.make_node(
-        "PyOp", ["x"], ["y"], domain="any", module="mymodule", class_name="Gain", input_types=[1], output_types=[1]
+        "PyOp",
+        ["x"],
+        ["y"],
+        domain="any",
+        module="mymodule",
+        class_name="Gain",
+        input_types=[1],
+        output_types=[1],
     )
     assert {"◆ any::PyOp", "mymodule.Gain"} <= set(texts(pyopnb.show(model([node])).svg))
 
@@ -245,28 +316,56 @@ def test_an_infer_that_raises_does_not_hide_the_model():
         def compute(self, x):
             return x
 
-    seen = pyopnb.show(model([helper.make_node("Broken", ["x"], ["a"], domain="demo"), helper.make_node("Relu", ["a"], ["y"])]))
+    seen = pyopnb.show(
+        model(
+            [
+                helper.make_node("Broken", ["x"], ["a"], domain="demo"),
+                helper.make_node("Relu", ["a"], ["y"]),
+            ]
+        )
+    )
     assert "Relu" in texts(seen.svg)
-    assert "types are those that the file declares" in repr(seen) and "not today" in Html(seen.body).text
+    assert (
+        "types are those that the file declares" in repr(seen)
+        and "not today" in Html(seen.body).text
+    )
 
 
 def test_hostile_names_are_text():
-    nodes = [helper.make_node(HOSTILE, [HOSTILE, "", "gone"], [HOSTILE + "2"], name=HOSTILE, domain=HOSTILE, attr=HOSTILE)]
+    nodes = [
+        helper.make_node(
+            HOSTILE,
+            [HOSTILE, "", "gone"],
+            [HOSTILE + "2"],
+            name=HOSTILE,
+            domain=HOSTILE,
+            attr=HOSTILE,
+        )
+    ]
     proto = model(nodes, inputs=[HOSTILE], outputs=[HOSTILE + "2"], name=HOSTILE)
     proto.graph.input[0].type.tensor_type.shape.dim[0].dim_param = HOSTILE
     seen = pyopnb.show(proto, marks={0: HOSTILE}, colours={0: 1.0}, legend=HOSTILE)
     assert len(repr(seen)) < 4_000 and all(c.isprintable() or c == "\n" for c in repr(seen))
     assert all((text or "").isprintable() for text in texts(seen.svg))
     page = Html(seen.body)
-    assert [tag for tag, _ in page.tags if tag not in ("div", "details", "summary")] == ["script", "img"]
+    assert [tag for tag, _ in page.tags if tag not in ("div", "details", "summary")] == [
+        "script",
+        "img",
+    ]
     assert len(page.images[0]["alt"]) < 1_500 and not re.search("[\x1b\u202e]", seen.body)
-    assert all(line.isprintable() and len(line) < 400 for about, _ in page.answers[0] for line in about.split("\n"))
+    assert all(
+        line.isprintable() and len(line) < 400
+        for about, _ in page.answers[0]
+        for line in about.split("\n")
+    )
 
 
 def test_an_output_is_never_too_large():
     seen = pyopnb.show(relus(6_000))
     assert len(seen.body.encode()) <= MAX_BYTES
-    left, whole = re.search(r"([\d,]+) of ([\d,]+) boxes are left out", Html(seen.body).text).groups()
+    left, whole = re.search(
+        r"([\d,]+) of ([\d,]+) boxes are left out", Html(seen.body).text
+    ).groups()
     assert int(left.replace(",", "")) > 1_000 and whole == "6,002"
     assert "most=6002 and save" in Html(seen.body).text
     assert len(repr(seen).splitlines()) <= 30 and "… 5,975 nodes more" in repr(seen)
@@ -283,7 +382,10 @@ def test_what_stands_out_is_kept_when_boxes_are_left_out():
 def test_same_model_same_bytes():
     soft_clip()
     control = pyopnb.parse(CONTROL)
-    first, again = (pyopnb.show(proto) for proto in (control, onnx.ModelProto.FromString(control.SerializeToString())))
+    first, again = (
+        pyopnb.show(proto)
+        for proto in (control, onnx.ModelProto.FromString(control.SerializeToString()))
+    )
     assert (first.body, first.text, first.svg) == (again.body, again.text, again.svg)
 
 
@@ -312,13 +414,23 @@ def test_real_networks_are_drawn_whole(name):
     path = os.path.join(LIGHT, f"light_{name}.onnx")
     seen = pyopnb.show(path)
     proto = onnx.load(path)
-    drawn = [node.op_type for node in proto.graph.node if node.op_type not in ("Constant", "ConstantOfShape")]
+    drawn = [
+        node.op_type
+        for node in proto.graph.node
+        if node.op_type not in ("Constant", "ConstantOfShape")
+    ]
     # what looks alike is written once, and used
     tree = ET.fromstring(seen.svg)
     kept = {group.get("id"): group for group in tree.findall("{*}defs/{*}g")}
-    groups = [kept[e.get("href")[1:]] if e.tag.endswith("use") else e for e in tree if e.tag.endswith(("use", "}g"))]
+    groups = [
+        kept[e.get("href")[1:]] if e.tag.endswith("use") else e
+        for e in tree
+        if e.tag.endswith(("use", "}g"))
+    ]
     titles = [group.find("{*}text").text for group in groups if group.find("{*}text") is not None]
-    assert sorted(titles) == sorted([*drawn, proto.graph.output[0].name, "data_0" if name == "squeezenet" else "gpu_0/data_0"])
+    assert sorted(titles) == sorted(
+        [*drawn, proto.graph.output[0].name, "data_0" if name == "squeezenet" else "gpu_0/data_0"]
+    )
     assert "left out" not in seen.body
 
 

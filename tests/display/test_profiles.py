@@ -32,16 +32,28 @@ def text_of(html: str) -> str:
 def test_tables_and_a_graph_in_the_colours_of_times(found):
     view = pyopnb.show(found)
     text = text_of(view.body)
-    assert "not attributed to a node" in text and "3 op types" in text and "i/then_branch/t" in text and "<img" in view.body
+    assert (
+        "not attributed to a node" in text
+        and "3 op types" in text
+        and "i/then_branch/t" in text
+        and "<img" in view.body
+    )
     assert re.search(r"the whole run 100\.0 %", text) and "its share is in brackets" in text
     colours = {node.output[0]: colour for node, colour, _ in view.canvas.nodes}
-    assert set(colours) >= {"a", "i", "y"} and all(colours[name] for name in "aiy") and view.canvas.legend == "median µs"
+    assert (
+        set(colours) >= {"a", "i", "y"}
+        and all(colours[name] for name in "aiy")
+        and view.canvas.legend == "median µs"
+    )
 
 
 def test_python_as_the_colour(found):
     view = pyopnb.show(found, by="python")
     assert view.canvas.legend == "median µs in Python"
-    with pytest.raises(pyopnb.errors.InputError, match='show, by: expected time or python, got pythn. Try: by="python"'):
+    with pytest.raises(
+        pyopnb.errors.InputError,
+        match='show, by: expected time or python, got pythn. Try: by="python"',
+    ):
         pyopnb.show(found, by="pythn")
 
 

@@ -33,7 +33,9 @@ def define(source: str = SOURCE, name: str = "demo::Soft") -> Any:
     return pyopnb.registry.define(held["Soft"], name, source=source)
 
 
-@pytest.mark.parametrize("thing", [None, 1.5, object(), {1, 2}, lambda: 0, np.array(["2020"], "datetime64[D]")])
+@pytest.mark.parametrize(
+    "thing", [None, 1.5, object(), {1, 2}, lambda: 0, np.array(["2020"], "datetime64[D]")]
+)
 def test_what_nothing_draws(thing: Any) -> None:
     with pytest.raises(pyopnb.errors.InputError, match="^show: expected an? "):
         pyopnb.show(thing)
@@ -55,7 +57,11 @@ def test_unknown_options_are_named() -> None:
 
 def test_a_view_prints_shows_and_is_shown_again() -> None:
     view = pyopnb.show(X)
-    assert repr(view) == str(view) == view.text and view._repr_html_() == view.body and pyopnb.show(view) is view
+    assert (
+        repr(view) == str(view) == view.text
+        and view._repr_html_() == view.body
+        and pyopnb.show(view) is view
+    )
     assert pyopnb.show(view, name="x").text == f"x: {view.text}"
 
 
@@ -80,7 +86,10 @@ def test_a_long_list_says_how_much_more_there_is(survives: Any) -> None:
 def test_a_session_is_drawn_as_its_model() -> None:
     define()
     view = pyopnb.show(pyopnb.Session(pyopnb.parse(MODEL)))
-    assert view.svg == pyopnb.show(pyopnb.parse(MODEL)).svg and view.text == pyopnb.show(pyopnb.parse(MODEL)).text
+    assert (
+        view.svg == pyopnb.show(pyopnb.parse(MODEL)).svg
+        and view.text == pyopnb.show(pyopnb.parse(MODEL)).text
+    )
 
 
 # ---- ops
@@ -105,23 +114,34 @@ def test_op_and_registry(survives: Any) -> None:
     assert "version 3" in view.text and "2 earlier versions" in view.text
     assert "demo::Soft, version 1" in "".join(survives(view.body).text)
     view = pyopnb.show(pyopnb.registry)
-    assert view.text.splitlines()[1].startswith("demo::Soft  3 ") and "class Soft" in "".join(survives(view.body).text)
+    assert view.text.splitlines()[1].startswith("demo::Soft  3 ") and "class Soft" in "".join(
+        survives(view.body).text
+    )
 
 
 def test_ops_show_themselves() -> None:
     assert repr(pyopnb.registry) == "no op is defined. Try: %%pyop in a cell"
     version = define()
     op = pyopnb.registry["demo::Soft"]
-    assert repr(op) == repr(version) == repr(pyopnb.registry) == "demo::Soft, version 1: (x)<limit: float = 1.0>"
+    assert (
+        repr(op)
+        == repr(version)
+        == repr(pyopnb.registry)
+        == "demo::Soft, version 1: (x)<limit: float = 1.0>"
+    )
     for thing in (version, op, pyopnb.registry):
-        assert thing._repr_html_() == pyopnb.show(thing).body and "class Soft" in thing._repr_html_()
+        assert (
+            thing._repr_html_() == pyopnb.show(thing).body and "class Soft" in thing._repr_html_()
+        )
 
 
 def test_sources_of_any_length(survives: Any) -> None:
     long = SOURCE + "    # " + "y" * 300_000 + "\n" + "    # z\n" * 9000
     assert "more characters" in "".join(survives(pyopnb.show(define(long)).body).text)
     pyopnb.registry.define(type("Soft", (), {"compute": lambda self, x: x}), "demo::None")
-    assert "source is not known" in "".join(survives(pyopnb.show(pyopnb.registry["demo::None"]).body).text)
+    assert "source is not known" in "".join(
+        survives(pyopnb.show(pyopnb.registry["demo::None"]).body).text
+    )
 
 
 def test_numbers_of_lines_are_as_wide_as_the_last() -> None:
@@ -130,7 +150,13 @@ def test_numbers_of_lines_are_as_wide_as_the_last() -> None:
 
 
 def test_diff_of_versions(survives: Any) -> None:
-    a, b = define(), define(SOURCE.replace("tanh", "sin").replace("1.0", "3.0") + "        # <script>alert(1)</script>\n")
+    a, b = (
+        define(),
+        define(
+            SOURCE.replace("tanh", "sin").replace("1.0", "3.0")
+            + "        # <script>alert(1)</script>\n"
+        ),
+    )
     view = pyopnb.show(pyopnb.diff(a, b))
     kept = survives(view.body)
     text = "".join(kept.text)
@@ -140,7 +166,9 @@ def test_diff_of_versions(survives: Any) -> None:
         and "+        return (self.limit * np.sin" in text
     )
     assert "+        # <script>alert(1)</script>" in text
-    assert "rgba(47,143,78" in view.body and "rgba(209,69,59" in view.body and "· attr limit" in text
+    assert (
+        "rgba(47,143,78" in view.body and "rgba(209,69,59" in view.body and "· attr limit" in text
+    )
     assert "".join(survives(pyopnb.show(pyopnb.diff(a, a)).body).text).startswith("✓ identical")
 
 
@@ -157,13 +185,25 @@ def test_trace(survives: Any) -> None:
     _, trace = traced()
     kept = survives(trace._repr_html_())
     text = "".join(kept.text)
-    assert text.count("▇") and "in Python" in text and "crossing" in text and "demo::Soft, version 1" in text
+    assert (
+        text.count("▇")
+        and "in Python" in text
+        and "crossing" in text
+        and "demo::Soft, version 1" in text
+    )
     assert "not attributed to a node" in text and "the whole run" in text and "100.0 %" in text
-    assert "y" in text and "float32[3,4] n=12" in text and kept.pictures and "µs" in kept.pictures[0].decode()
+    assert (
+        "y" in text
+        and "float32[3,4] n=12" in text
+        and kept.pictures
+        and "µs" in kept.pictures[0].decode()
+    )
     assert "float32[3,4]" in kept.pictures[0].decode(), "types that were seen"
     assert "⚠" not in text
     assert "largest |x|" in pyopnb.show(trace, by="size").svg
-    with pytest.raises(pyopnb.errors.InputError, match="show, by: expected time, size or std, got speed"):
+    with pytest.raises(
+        pyopnb.errors.InputError, match="show, by: expected time, size or std, got speed"
+    ):
         pyopnb.show(trace, by="speed")
 
 
@@ -174,7 +214,12 @@ def test_a_fused_group_is_one_row_and_colours_each_of_its_nodes() -> None:
     run = pyopnb.Session(model).trace(x=X[:1].repeat(4, 0), only="y")
     run.times = Times({"b": NodeTime("a + b", "MatMul + Mul", 750, 700, None, ("a", "b"))}, 1000)
     view = pyopnb.show(run)
-    assert view.body.count("<td") and "a + b" in view.body and "75.0 %" in view.body and "25.0 %" in view.body
+    assert (
+        view.body.count("<td")
+        and "a + b" in view.body
+        and "75.0 %" in view.body
+        and "25.0 %" in view.body
+    )
     assert _values(run, "time") == {"a": 750, "b": 750}
 
 
@@ -182,7 +227,10 @@ def test_trace_without_times_and_with_nan(survives: Any) -> None:
     model = pyopnb.parse("net (float[N] x) => (float[N] y) { a = Sqrt(x)\n y = Add(a, x) }")
     trace = pyopnb.Session(model).trace(x=np.float32([-1, 2]), times=False)
     kept = survives(trace._repr_html_())
-    assert "⚠ the first NaN or infinity is in a, from Sqrt" in "".join(kept.text) and "NaN" in kept.pictures[0].decode()
+    assert (
+        "⚠ the first NaN or infinity is in a, from Sqrt" in "".join(kept.text)
+        and "NaN" in kept.pictures[0].decode()
+    )
     with pytest.raises(pyopnb.errors.InputError, match="size or std: nothing was timed"):
         pyopnb.show(trace, by="time")
 
@@ -203,9 +251,18 @@ def test_diff_of_traces(survives: Any) -> None:
     view = pyopnb.show(found)
     kept = survives(view.body)
     text = "".join(kept.text)
-    assert text.startswith("✗ different") and "✗ origin" in text and "→ propagates" in text and "np.sin" in text
+    assert (
+        text.startswith("✗ different")
+        and "✗ origin" in text
+        and "→ propagates" in text
+        and "np.sin" in text
+    )
     assert "(Add)" not in view.svg  # it is the title already
-    assert "origin" in view.svg and "largest |a-b|" in view.svg and "types are those that the file declares" not in text
+    assert (
+        "origin" in view.svg
+        and "largest |a-b|" in view.svg
+        and "types are those that the file declares" not in text
+    )
     assert len(kept.pictures) == 2 and "error against magnitude" in kept.pictures[1].decode()
     assert "limit=2" in pyopnb.show(found, model=model).svg
     same = "".join(survives(pyopnb.show(pyopnb.diff(before, before)).body).text)
@@ -214,7 +271,11 @@ def test_diff_of_traces(survives: Any) -> None:
 
 def test_what_is_exact_has_no_colour() -> None:
     define()
-    session = pyopnb.Session(pyopnb.parse("net (float[N] x) => (float[N] y) { a = Abs(x)\n b = demo.Soft(a)\n y = Exp(b) }"))
+    session = pyopnb.Session(
+        pyopnb.parse(
+            "net (float[N] x) => (float[N] y) { a = Abs(x)\n b = demo.Soft(a)\n y = Exp(b) }"
+        )
+    )
     x = np.float32([1, 2, 3])
     before = session.trace(x=x)
     define(SOURCE.replace("tanh", "sin"))
@@ -228,7 +289,10 @@ def test_what_is_exact_has_no_colour() -> None:
 
 
 def svg_texts(svg: str) -> list[str | None]:
-    return [element.text for element in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")]
+    return [
+        element.text
+        for element in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")
+    ]
 
 
 def test_diff_of_models(survives: Any) -> None:
@@ -243,7 +307,9 @@ def test_diff_of_models(survives: Any) -> None:
     kept = survives(view.body)
     text = "".join(kept.text)
     assert text.startswith("✗ different") and "weight k" in text and "float32[4]" in text
-    assert len(kept.pictures) == 2 and {"− fused", "+ fused", "~ changed", "c (a)"} <= set(svg_texts(view.svg))
+    assert len(kept.pictures) == 2 and {"− fused", "+ fused", "~ changed", "c (a)"} <= set(
+        svg_texts(view.svg)
+    )
     assert svg_texts(pyopnb.show(found, side="b").svg).count("− fused") == 0
     assert len(survives(pyopnb.show(found, side="a").body).pictures) == 2
     with pytest.raises(pyopnb.errors.InputError, match="show, side: expected a, b, both"):
@@ -262,7 +328,10 @@ def test_each_ending(tmp_path: Path) -> None:
         view.save(path)
         assert path.read_bytes().startswith(begins)
     page = (tmp_path / "picture.html").read_text(encoding="utf-8")
-    assert 'name="color-scheme" content="light dark"' in page and "<title>float64[40,40] n=1,600" in page
+    assert (
+        'name="color-scheme" content="light dark"' in page
+        and "<title>float64[40,40] n=1,600" in page
+    )
     assert "http" not in page.replace("http://www.w3.org", "")
     assert sorted(path.suffix for path in tmp_path.iterdir()) == [".PNG", ".html", ".svg"]
 
@@ -301,7 +370,11 @@ def test_a_graph_in_pixels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.setattr(plots, limit, number)
         pyopnb.show(model).save(tmp_path / "t.png")
         with Image.open(tmp_path / "t.png") as image:
-            assert max(image.size) == 100 if limit == "_LONGEST_SIDE" else 9_000 < image.size[0] * image.size[1] < 11_000
+            assert (
+                max(image.size) == 100
+                if limit == "_LONGEST_SIDE"
+                else 9_000 < image.size[0] * image.size[1] < 11_000
+            )
 
 
 def test_a_file_is_whole_or_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -318,9 +391,13 @@ def test_a_file_is_whole_or_as_it_was(tmp_path: Path, monkeypatch: pytest.Monkey
             pyopnb.show(X).save(path)
     assert path.read_text() == "before" and list(tmp_path.iterdir()) == [path]
     pyopnb.show(X).save(path)
-    assert path.read_text(encoding="utf-8").startswith("<!DOCTYPE") and path.stat().st_mode & 0o777 == 0o640
+    assert (
+        path.read_text(encoding="utf-8").startswith("<!DOCTYPE")
+        and path.stat().st_mode & 0o777 == 0o640
+    )
     with pytest.raises(
-        pyopnb.errors.ModelError, match=r"no.d\.html: expected a folder that can be written to, got no such folder"
+        pyopnb.errors.ModelError,
+        match=r"no.d\.html: expected a folder that can be written to, got no such folder",
     ):
         pyopnb.show(X).save(tmp_path / "no" / "d.html")
 
@@ -336,7 +413,11 @@ def test_figures() -> None:
     wide[0, 0] = np.nan
     result = pyopnb.Result({"y $x^": X, "s": np.array(["a"]), "b": X > 0})
     for thing, title, images in (
-        (pyopnb.diff(wide, X), "where: largest |a-b|", 3),  # cells, the strip of their scale, and a density
+        (
+            pyopnb.diff(wide, X),
+            "where: largest |a-b|",
+            3,
+        ),  # cells, the strip of their scale, and a density
         (pyopnb.diff(np.arange(9), np.arange(9)[::-1]), "|a-b|", 3),
         (trace, "", 0),
         (pyopnb.diff(trace, after), "", 0),
@@ -346,16 +427,25 @@ def test_figures() -> None:
         (result, "y $x^: float32[3,4]", 3),  # the scale of booleans is in words
     ):
         figure = thing.plot()
-        figure.savefig(io.BytesIO(), dpi=20, format="png")  # drawing is when matplotlib finds what it does not like
+        figure.savefig(
+            io.BytesIO(), dpi=20, format="png"
+        )  # drawing is when matplotlib finds what it does not like
         (axes,) = figure.axes
         texts = [text.get_text() for text in axes.texts]
-        assert len(axes.images) == images and (title in texts if title else axes.get_xlabel()), thing
+        assert len(axes.images) == images and (title in texts if title else axes.get_xlabel()), (
+            thing
+        )
         svg = "" if title in ("", "float32[3,4]") or thing is result else pyopnb.show(thing).svg
-        assert not svg or sorted(texts) == sorted(html.unescape(text) for text in re.findall(r"<text [^>]*>([^<]*)<", svg))
+        assert not svg or sorted(texts) == sorted(
+            html.unescape(text) for text in re.findall(r"<text [^>]*>([^<]*)<", svg)
+        )
     assert "matplotlib.pyplot" not in sys.modules
 
 
-@pytest.mark.parametrize("thing", [pyopnb.diff(X, X), pyopnb.show(np.zeros((0, 3))), pyopnb.Result({"s": np.array(["a"])})])
+@pytest.mark.parametrize(
+    "thing",
+    [pyopnb.diff(X, X), pyopnb.show(np.zeros((0, 3))), pyopnb.Result({"s": np.array(["a"])})],
+)
 def test_no_figure(thing: Any) -> None:
     with pytest.raises(pyopnb.errors.InputError, match="^plot: expected"):
         thing.plot()
@@ -365,13 +455,19 @@ def test_figures_say_what_they_need(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.partition(".")[0] == "matplotlib"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(pyopnb.PyopError, match=r"plot needs matplotlib. Try: pip install pyopnb\[plot\]"):
+    with pytest.raises(
+        pyopnb.PyopError, match=r"plot needs matplotlib. Try: pip install pyopnb\[plot\]"
+    ):
         pyopnb.show(X).plot()
 
 
 def test_showing_loads_nothing_heavy() -> None:
     code = "import sys, pyopnb, numpy; str(pyopnb.show(numpy.eye(40)).svg); print({'matplotlib', 'IPython', 'PIL', 'netron'} & set(sys.modules))"
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(pyopnb.__file__).parents[1], check=True
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        cwd=Path(pyopnb.__file__).parents[1],
+        check=True,
     )
     assert done.stdout.strip() == "set()"

@@ -38,7 +38,14 @@ def test_each_output_has_limits_of_its_own_and_photographs_have_none() -> None:
     colours = SteadyColours()
     photograph = RNG.integers(0, 200, (32, 32, 3)).astype(np.uint8)
     result = Result(
-        {"a": WAVE, "b": np.abs(WAVE) * 50, "photo": photograph, "text": np.array(["x"]), "none": None, "bad": WAVE * np.nan}
+        {
+            "a": WAVE,
+            "b": np.abs(WAVE) * 50,
+            "photo": photograph,
+            "text": np.array(["x"]),
+            "none": None,
+            "bad": WAVE * np.nan,
+        }
     )
     before = pyopnb.show(result).body
     html = colours.result_html(result)

@@ -33,7 +33,9 @@ def session(kind: str) -> Any:
 
 
 def test_pictures_have_the_same_colours(survives: Any) -> None:
-    found = pyopnb.sweep(session("float32[H,W]"), x=PHOTOGRAPH[..., 0] + np.float32(0.01), gain=[0.25, 0.5, 1.0])
+    found = pyopnb.sweep(
+        session("float32[H,W]"), x=PHOTOGRAPH[..., 0] + np.float32(0.01), gain=[0.25, 0.5, 1.0]
+    )
     view = pyopnb.show(found)
     kept = survives(view.body)
     assert (
@@ -43,14 +45,19 @@ def test_pictures_have_the_same_colours(survives: Any) -> None:
     )
     with Image.open(io.BytesIO(view.png)) as picture:
         light = np.asarray(picture.convert("L"), float)
-    first, second = light[: PHOTOGRAPH.shape[0], : PHOTOGRAPH.shape[1]], light[: PHOTOGRAPH.shape[0], PHOTOGRAPH.shape[1] + 1 :]
+    first, second = (
+        light[: PHOTOGRAPH.shape[0], : PHOTOGRAPH.shape[1]],
+        light[: PHOTOGRAPH.shape[0], PHOTOGRAPH.shape[1] + 1 :],
+    )
     assert first.mean() == pytest.approx(second[:, : first.shape[1]].mean() / 2, rel=0.1), (
         "half as light, not scaled to its own"
     )
 
 
 def test_photographs_stay_photographs(survives: Any) -> None:
-    view = pyopnb.show(pyopnb.sweep(session("float32[H,W,3]"), x=PHOTOGRAPH, gain=np.linspace(0.2, 1, 5)))
+    view = pyopnb.show(
+        pyopnb.sweep(session("float32[H,W,3]"), x=PHOTOGRAPH, gain=np.linspace(0.2, 1, 5))
+    )
     survives(view.body)
     assert "RGB: 0 is black, 1 white" in view.svg
     with Image.open(io.BytesIO(view.png)) as picture:
@@ -60,7 +67,9 @@ def test_photographs_stay_photographs(survives: Any) -> None:
 def test_the_plot_has_the_numbers() -> None:
     found = pyopnb.sweep(session("float32[]"), x=np.linspace(-1, 1, 5), gain=[0.5, 1.0])
     view = pyopnb.show(found)
-    assert "y against x" in view.svg and {">gain = 0.5<", ">gain = 1<"} <= set(re.findall(r">gain[^<]*<", view.svg))
+    assert "y against x" in view.svg and {">gain = 0.5<", ">gain = 1<"} <= set(
+        re.findall(r">gain[^<]*<", view.svg)
+    )
     slopes = []
     for path in re.findall(r'<path d="M([^"]*)"[^>]*stroke="#(?:0077bb|ee7733)"', view.svg):
         steps = re.findall(r"l([\d.]+) ?(-[\d.]+)", path)
@@ -71,18 +80,28 @@ def test_the_plot_has_the_numbers() -> None:
 
 def test_rows_and_largest_mean_and_least(survives: Any) -> None:
     view = pyopnb.show(
-        pyopnb.sweep(session("float32[N]"), x=np.linspace(-1, 1, 50, dtype=np.float32), gain=np.geomspace(0.01, 1, 30))
+        pyopnb.sweep(
+            session("float32[N]"),
+            x=np.linspace(-1, 1, 50, dtype=np.float32),
+            gain=np.geomspace(0.01, 1, 30),
+        )
     )
     survives(view.body)
-    assert "Rows from 0.01 to 1." in view.svg and all(f">{word}<" in view.svg for word in ("largest", "mean", "least"))
-    assert ">0.1<" in view.svg or ">0.0924<" in view.svg or ">0.108<" in view.svg, "a logarithmic axis"
+    assert "Rows from 0.01 to 1." in view.svg and all(
+        f">{word}<" in view.svg for word in ("largest", "mean", "least")
+    )
+    assert ">0.1<" in view.svg or ">0.0924<" in view.svg or ">0.108<" in view.svg, (
+        "a logarithmic axis"
+    )
 
 
 def test_errors_gaps_and_hostile_words(survives: Any) -> None:
     found = pyopnb.sweep(session("float32[N]"), x=np.zeros(30, np.float32), gain=[1.0, 10.0, 2.0])
     text = "".join(survives(pyopnb.show(found).body).text)
     assert "ValueError: <b>loud</b>" in text and "3 runs" in text
-    with pytest.raises(pyopnb.errors.InputError, match="show, output: expected an output of the model, got 'z'"):
+    with pytest.raises(
+        pyopnb.errors.InputError, match="show, output: expected an output of the model, got 'z'"
+    ):
         pyopnb.show(found, output="z")
 
 
@@ -94,7 +113,9 @@ def test_it_stays_small(count: int, survives: Any) -> None:
 
 
 def test_files_and_figures(tmp_path: Any) -> None:
-    found = pyopnb.sweep(session("float32[H,W]"), x=PHOTOGRAPH[..., 0], gain=[0.5, 1.0], offset=[0.0, 0.1])
+    found = pyopnb.sweep(
+        session("float32[H,W]"), x=PHOTOGRAPH[..., 0], gain=[0.5, 1.0], offset=[0.0, 0.1]
+    )
     for name in ("a.html", "a.svg", "a.png"):
         found.save(tmp_path / name)
     found.plot().savefig(io.BytesIO(), dpi=20)

@@ -33,7 +33,11 @@ HOSTILE = [
 
 @settings(max_examples=60)
 @given(
-    arrays(np.float32, array_shapes(max_dims=3, max_side=6), elements=st.floats(-(2**20), 2**20, width=32) | st.just(np.nan))
+    arrays(
+        np.float32,
+        array_shapes(max_dims=3, max_side=6),
+        elements=st.floats(-(2**20), 2**20, width=32) | st.just(np.nan),
+    )
 )
 def test_line_agrees_with_numpy(values: np.ndarray) -> None:
     text = describe(summary_of(values))
@@ -68,7 +72,10 @@ def test_line_agrees_with_numpy(values: np.ndarray) -> None:
         (np.array([0, np.inf, -np.inf], np.float32), "float32[3] n=3 x=0 ⚠ 1 +Inf, 1 -Inf"),
         (np.array([3 + 4j]), "complex128[1] n=1 |x|=5"),
         (np.array([-8, 7], ml_dtypes.int4), "int4[2] n=2 x∈[-8, 7] █▁▁▁▁▁▁▁▁▁▁▁▁▁▁█ μ=-0.5 σ=7.5"),
-        (np.array([1e308, -1e308]), "float64[2] n=2 x∈[-1e+308, 1e+308] █▁▁▁▁▁▁▁▁▁▁▁▁▁▁█ μ=0 σ=1e+308"),
+        (
+            np.array([1e308, -1e308]),
+            "float64[2] n=2 x∈[-1e+308, 1e+308] █▁▁▁▁▁▁▁▁▁▁▁▁▁▁█ μ=0 σ=1e+308",
+        ),
     ],
 )
 def test_lines(value: Any, text: str) -> None:
@@ -94,7 +101,9 @@ DTYPES = [
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=lambda one: np.dtype(one).name)
-@pytest.mark.parametrize("shape", [(3, 4), (20, 30), (2, 3, 20, 20), (5000,), (40, 1, 1), (0, 4), (), (1, 1, 40, 50)])
+@pytest.mark.parametrize(
+    "shape", [(3, 4), (20, 30), (2, 3, 20, 20), (5000,), (40, 1, 1), (0, 4), (), (1, 1, 40, 50)]
+)
 def test_every_dtype_and_shape_is_drawn(dtype: Any, shape: tuple[int, ...], survives: Any) -> None:
     values = np.asarray(RNG.integers(0, 3, shape)).astype(dtype)
     view = pyopnb.show(values)
@@ -123,7 +132,9 @@ def test_outlier_is_seen_and_marked() -> None:
     view = pyopnb.show(values)
     assert "Ringed: 1e+06. " in view.svg and view.svg.count("<circle") == 2
     x, y = map(float, re.search(r'<circle cx="([\d.]+)" cy="([\d.]+)"', view.svg).groups())
-    assert x == pytest.approx(256 * 567 / 3000, abs=2) and y - 22 == pytest.approx(256 * 1234 / 3000, abs=2)
+    assert x == pytest.approx(256 * 567 / 3000, abs=2) and y - 22 == pytest.approx(
+        256 * 1234 / 3000, abs=2
+    )
     assert len(view.body) < 120_000
 
 
@@ -131,7 +142,10 @@ def test_what_is_never_negative_looks_like_a_photograph() -> None:
     values = np.arange(400, dtype=np.uint16).reshape(20, 20)
     seen = colours(pyopnb.show(values).png)
     assert all(max(colour) - min(colour) <= 1 for colour in seen) and {(255, 255, 255)} < seen
-    assert any(max(colour) - min(colour) > 100 for colour in colours(pyopnb.show(values.astype(np.int32) - 200).png))
+    assert any(
+        max(colour) - min(colour) > 100
+        for colour in colours(pyopnb.show(values.astype(np.int32) - 200).png)
+    )
 
 
 def test_nan_is_seen() -> None:
@@ -139,7 +153,11 @@ def test_nan_is_seen() -> None:
     assert (213, 0, 127) not in colours(pyopnb.show(values).png)
     values[7, 7] = np.nan
     view = pyopnb.show(values)
-    assert (213, 0, 127) in colours(view.png) and view.svg.count("<circle") == 2 and "Ringed: what is not finite. " in view.svg
+    assert (
+        (213, 0, 127) in colours(view.png)
+        and view.svg.count("<circle") == 2
+        and "Ringed: what is not finite. " in view.svg
+    )
     values[::20, 7] = np.nan
     assert "<circle" not in pyopnb.show(values).svg
 
@@ -154,7 +172,9 @@ def test_slice_of_the_largest_is_among_those_shown() -> None:
 
 def test_small_ones_are_tables(survives: Any) -> None:
     kept = survives(pyopnb.show(np.float32([[1, -2], [np.nan, np.inf]])).body)
-    assert not kept.pictures and [text for text in kept.text if text in ("1", "-2", "nan", "inf")] == ["1", "-2", "nan", "inf"]
+    assert not kept.pictures and [
+        text for text in kept.text if text in ("1", "-2", "nan", "inf")
+    ] == ["1", "-2", "nan", "inf"]
 
 
 def test_nothing_large_is_made() -> None:
@@ -178,7 +198,12 @@ def test_hostile_texts(text: str, survives: Any) -> None:
     ):
         kept = survives(view.body)
         for shown in ("".join(kept.text), *kept.alts, view.text):
-            assert len(shown) < 4000 and "\u202e" not in shown and "\x1b" not in shown and "\x00" not in shown
+            assert (
+                len(shown) < 4000
+                and "\u202e" not in shown
+                and "\x1b" not in shown
+                and "\x00" not in shown
+            )
 
 
 @settings(max_examples=40)
@@ -189,13 +214,17 @@ def test_any_text(name: str, text: str) -> None:
 
 
 def test_many_outputs_stay_small(survives: Any) -> None:
-    view = pyopnb.show(pyopnb.Result({f"output {k}": RNG.standard_normal((64, 64)) for k in range(120)}))
+    view = pyopnb.show(
+        pyopnb.Result({f"output {k}": RNG.standard_normal((64, 64)) for k in range(120)})
+    )
     kept = survives(view.body)
     assert kept.pictures and "output 119" in view.text and len(view.text.splitlines()) == 120
 
 
 def test_a_result_draws_itself(survives: Any) -> None:
-    result = pyopnb.Result({"y": np.zeros((40, 40), np.float32), "s": [np.zeros(3), np.zeros(2)], "n": None})
+    result = pyopnb.Result(
+        {"y": np.zeros((40, 40), np.float32), "s": [np.zeros(3), np.zeros(2)], "n": None}
+    )
     kept = survives(result._repr_html_())
     assert "y: float32[40,40] n=1,600 all zero" in "".join(kept.text) and len(kept.pictures) == 1
     assert repr(result).startswith("y: float32[40,40]\n")
@@ -212,14 +241,18 @@ def grey(view: Any) -> np.ndarray:
 
 def circles() -> np.ndarray:
     down, across = np.mgrid[:128, :256]
-    return ((np.hypot(down - 64, across - 64) < 50) | (np.hypot(down - 64, across - 190) < 55)).astype(np.float32)
+    return (
+        (np.hypot(down - 64, across - 64) < 50) | (np.hypot(down - 64, across - 190) < 55)
+    ).astype(np.float32)
 
 
 @pytest.mark.parametrize("scale", [1, 3, 7])
 @pytest.mark.parametrize("size", [None, 100, 600])
 def test_circles_are_round(scale: int, size: int | None) -> None:
     view = pyopnb.show(circles().repeat(scale, 0).repeat(scale, 1), size=size)
-    width, height = map(float, re.search(r'<image [^>]*width="([\d.]+)" height="([\d.]+)"', view.svg).groups())
+    width, height = map(
+        float, re.search(r'<image [^>]*width="([\d.]+)" height="([\d.]+)"', view.svg).groups()
+    )
     assert width == (size or 256) and height == width / 2
     left = grey(view)[:, : pixels(view.png).shape[1] // 2] > 127
     rows, columns = np.nonzero(left)
@@ -268,9 +301,15 @@ def test_photographs_have_their_colours(name: str, survives: Any) -> None:
     if name == "normalised":  # each channel by its own numbers, and one black and white for all
         assert np.corrcoef(seen.ravel(), wanted.ravel())[0, 1] > 0.98
     else:
-        assert np.abs(seen - wanted).mean() < 8 and np.corrcoef(seen.ravel(), wanted.ravel())[0, 1] > 0.98
+        assert (
+            np.abs(seen - wanted).mean() < 8
+            and np.corrcoef(seen.ravel(), wanted.ravel())[0, 1] > 0.98
+        )
         assert seen.mean(axis=(0, 1)) == pytest.approx(wanted.mean(axis=(0, 1)), abs=1.5)
-    assert seen.shape[1] / seen.shape[0] == pytest.approx(640 / 427, rel=0.02) and len(kept.pictures) == 1
+    assert (
+        seen.shape[1] / seen.shape[0] == pytest.approx(640 / 427, rel=0.02)
+        and len(kept.pictures) == 1
+    )
     assert ("rgb=False draws the channels" in "".join(kept.text)) == ("rgb" not in options)
 
 
@@ -292,10 +331,17 @@ def test_what_is_no_photograph(value: np.ndarray) -> None:
 
 
 def test_told_what_is_no_photograph() -> None:
-    with pytest.raises(pyopnb.errors.InputError, match=r"^show, rgb: expected 3 or 4 channels .* got float64\[2,20,20\]"):
+    with pytest.raises(
+        pyopnb.errors.InputError,
+        match=r"^show, rgb: expected 3 or 4 channels .* got float64\[2,20,20\]",
+    ):
         pyopnb.show(np.zeros((2, 20, 20)), rgb=True)
     channels = pyopnb.show(PHOTOGRAPH, rgb=False)
-    assert [text for text in ("0", "1", "2") if f">{text}<" in channels.svg] == ["0", "1", "2"] and ">3<" not in channels.svg
+    assert [text for text in ("0", "1", "2") if f">{text}<" in channels.svg] == [
+        "0",
+        "1",
+        "2",
+    ] and ">3<" not in channels.svg
     view = pyopnb.show({"photograph": PHOTOGRAPH, "weights": np.eye(40)}, rgb=True)
     assert "RGB" in view.body
 
@@ -304,7 +350,9 @@ def test_fixed_limits() -> None:
     view = pyopnb.show(np.linspace(0, 1, 400).reshape(20, 20), limits=(0.5, 2))
     assert grey(view)[0, 0] == 0 and grey(view).max() == pytest.approx(255 / 3, abs=2)
     one, other = (pyopnb.show(np.full((20, 20), value), limits=(-1, 1)) for value in (0.25, 0.75))
-    assert one.svg != other.svg and re.findall(">-?[0-9]<", one.svg) == re.findall(">-?[0-9]<", other.svg) == [
+    assert one.svg != other.svg and re.findall(">-?[0-9]<", one.svg) == re.findall(
+        ">-?[0-9]<", other.svg
+    ) == [
         ">-1<",
         ">0<",
         ">1<",
@@ -330,11 +378,15 @@ def test_options_that_do_not_fit(options: dict[str, Any], says: str) -> None:
 def test_small_stacks_are_read_as_numbers(survives: Any) -> None:
     kept = survives(pyopnb.show(np.arange(24, dtype=np.float32).reshape(2, 3, 4) - 7).body)
     assert not kept.pictures and {"[0]", "[1]", "-7", "16"} <= set(kept.text)
-    assert survives(pyopnb.show(np.arange(24.0).reshape(2, 3, 4), size=200).body).pictures, "a picture, since its size is told"
+    assert survives(pyopnb.show(np.arange(24.0).reshape(2, 3, 4), size=200).body).pictures, (
+        "a picture, since its size is told"
+    )
 
 
 @pytest.mark.one_python  # 4 s; what NumPy does for a picture is in the other tests
-@pytest.mark.parametrize("value", [PHOTOGRAPH.repeat(6, 0).repeat(6, 1), RNG.integers(0, 255, (4000, 6000), np.uint8)])
+@pytest.mark.parametrize(
+    "value", [PHOTOGRAPH.repeat(6, 0).repeat(6, 1), RNG.integers(0, 255, (4000, 6000), np.uint8)]
+)
 def test_large_pictures_stay_small(value: np.ndarray, survives: Any) -> None:
     for options in ({}, {"size": 2000}):
         survives(pyopnb.show(value, **options).body)
@@ -348,7 +400,12 @@ def test_a_pixel_that_is_no_number() -> None:
 
 def test_no_background_of_its_own() -> None:
     """A dark page stays dark."""
-    for thing in (np.zeros((40, 40)), PHOTOGRAPH, np.arange(40), pyopnb.diff(np.zeros((40, 40)), np.eye(40))):
+    for thing in (
+        np.zeros((40, 40)),
+        PHOTOGRAPH,
+        np.arange(40),
+        pyopnb.diff(np.zeros((40, 40)), np.eye(40)),
+    ):
         svg = pyopnb.show(thing).svg
         fills = re.findall(r'<rect[^>]*fill="(#[^"]*)"', svg)
         assert "none" not in fills and set(fills) <= {"#6a5acd", "#d5007f"}, "bars only"

@@ -20,21 +20,52 @@ NUMBERS = POSITIVE @ np.arange(1, 5) + 1
 TEXTS = np.array(["a cat sat", "the dog ran far", "a dog sat", "cats and dogs"] * 15)
 
 CANNOT = {
-    "no transform, predict or predict_proba": {"AgglomerativeClustering", "DBSCAN", "HDBSCAN", "OPTICS", "SpectralClustering"}
-    | {"ClassicalMDS", "MDS", "SpectralBiclustering", "SpectralCoclustering", "SpectralEmbedding", "TSNE"}
-    | {"EmpiricalCovariance", "GraphicalLasso", "GraphicalLassoCV", "KernelDensity", "LedoitWolf", "MinCovDet", "OAS"}
+    "no transform, predict or predict_proba": {
+        "AgglomerativeClustering",
+        "DBSCAN",
+        "HDBSCAN",
+        "OPTICS",
+        "SpectralClustering",
+    }
+    | {
+        "ClassicalMDS",
+        "MDS",
+        "SpectralBiclustering",
+        "SpectralCoclustering",
+        "SpectralEmbedding",
+        "TSNE",
+    }
+    | {
+        "EmpiricalCovariance",
+        "GraphicalLasso",
+        "GraphicalLassoCV",
+        "KernelDensity",
+        "LedoitWolf",
+        "MinCovDet",
+        "OAS",
+    }
     | {"NearestNeighbors", "ShrunkCovariance"},
     "takes lists, not arrays": {"DictVectorizer", "FeatureHasher"},
     "takes images": {"PatchExtractor"},
 }
 
 _ESTIMATORS = {
-    "ColumnTransformer": lambda cls: cls([("a", StandardScaler(), [0, 1]), ("b", "passthrough", [2, 3])]),
-    "FeatureUnion": lambda cls: cls([("a", StandardScaler()), ("b", StandardScaler(with_mean=False))]),
+    "ColumnTransformer": lambda cls: cls(
+        [("a", StandardScaler(), [0, 1]), ("b", "passthrough", [2, 3])]
+    ),
+    "FeatureUnion": lambda cls: cls(
+        [("a", StandardScaler()), ("b", StandardScaler(with_mean=False))]
+    ),
     "Pipeline": lambda cls: cls([("a", StandardScaler()), ("b", LogisticRegression())]),
-    "StackingClassifier": lambda cls: cls([("a", LogisticRegression()), ("b", LogisticRegression(C=0.1))], cv=2),
-    "StackingRegressor": lambda cls: cls([("a", Ridge()), ("b", DecisionTreeRegressor(max_depth=2))], cv=2),
-    "VotingClassifier": lambda cls: cls([("a", LogisticRegression()), ("b", LogisticRegression(C=0.1))]),
+    "StackingClassifier": lambda cls: cls(
+        [("a", LogisticRegression()), ("b", LogisticRegression(C=0.1))], cv=2
+    ),
+    "StackingRegressor": lambda cls: cls(
+        [("a", Ridge()), ("b", DecisionTreeRegressor(max_depth=2))], cv=2
+    ),
+    "VotingClassifier": lambda cls: cls(
+        [("a", LogisticRegression()), ("b", LogisticRegression(C=0.1))]
+    ),
     "VotingRegressor": lambda cls: cls([("a", Ridge()), ("b", DecisionTreeRegressor(max_depth=2))]),
     "GridSearchCV": lambda cls: cls(LogisticRegression(), {"C": [0.1, 1]}, cv=2),
     "HalvingGridSearchCV": lambda cls: cls(LogisticRegression(), {"C": [0.1, 1]}, cv=2),
@@ -79,8 +110,22 @@ _ESTIMATORS = {
     "LocallyLinearEmbedding": lambda cls: cls(n_neighbors=20, random_state=0),
 }
 _BINARY = {"FixedThresholdClassifier", "TunedThresholdClassifierCV"}
-_SEVERAL = {"ClassifierChain", "MultiOutputClassifier", "MultiTaskElasticNet", "MultiTaskElasticNetCV", "MultiTaskLasso"}
-_SEVERAL |= {"MultiTaskLassoCV", "MultiOutputRegressor", "RegressorChain", "CCA", "PLSCanonical", "PLSSVD", "PLSRegression"}
+_SEVERAL = {
+    "ClassifierChain",
+    "MultiOutputClassifier",
+    "MultiTaskElasticNet",
+    "MultiTaskElasticNetCV",
+    "MultiTaskLasso",
+}
+_SEVERAL |= {
+    "MultiTaskLassoCV",
+    "MultiOutputRegressor",
+    "RegressorChain",
+    "CCA",
+    "PLSCanonical",
+    "PLSSVD",
+    "PLSRegression",
+}
 _POSITIVE = {
     "ComplementNB",
     "MultinomialNB",
@@ -90,7 +135,13 @@ _POSITIVE = {
     "LatentDirichletAllocation",
     "AdditiveChi2Sampler",
 }
-_POSITIVE |= {"SpectralBiclustering", "SpectralCoclustering", "SkewedChi2Sampler", "PowerTransformer", "TfidfTransformer"}
+_POSITIVE |= {
+    "SpectralBiclustering",
+    "SpectralCoclustering",
+    "SkewedChi2Sampler",
+    "PowerTransformer",
+    "TfidfTransformer",
+}
 _TEXT = {"CountVectorizer", "TfidfVectorizer", "HashingVectorizer"}
 
 
@@ -116,7 +167,9 @@ def _made(name, cls):
     if name in _ESTIMATORS:
         return _ESTIMATORS[name](cls)
     needed = [
-        p.name for p in inspect.signature(cls).parameters.values() if p.default is p.empty and p.kind is not p.VAR_KEYWORD
+        p.name
+        for p in inspect.signature(cls).parameters.values()
+        if p.default is p.empty and p.kind is not p.VAR_KEYWORD
     ]
     inner = Ridge() if "Regress" in name else LogisticRegression()
     return cls(**{one: inner for one in needed})
@@ -139,7 +192,9 @@ def _data(name, cls):
     kind = getattr(cls, "_estimator_type", None)
     if name in _SEVERAL:
         several = (
-            np.stack([LABELS > 0, LABELS > 1], 1).astype(int) if "Classif" in name else np.stack([NUMBERS, NUMBERS**0.5], 1)
+            np.stack([LABELS > 0, LABELS > 1], 1).astype(int)
+            if "Classif" in name
+            else np.stack([NUMBERS, NUMBERS**0.5], 1)
         )
         return x, several
     if name in _BINARY:

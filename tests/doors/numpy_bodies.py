@@ -14,7 +14,20 @@ from pyopnb.compile.numba_form import form_of
 
 __all__ = ["BODIES", "DTYPES", "judge", "random_body"]
 
-DTYPES = ["float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool"]
+DTYPES = [
+    "float16",
+    "float32",
+    "float64",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "bool",
+]
 
 # Each {c} is a number as it would be written, {f} one in the dtype of the input.
 _ELEMENTWISE = (
@@ -94,8 +107,32 @@ def _inputs(dtype):
     if kind.kind == "f":
         limits = np.finfo(kind)
         tenth = kind.type(0.1)
-        values = [0.0, -0.0, 1, -1, 0.5, 2, 3, -7, 300, 1e-3, 2.5, tenth, np.nextafter(tenth, kind.type(1)), np.nan]
-        values += [np.inf, -np.inf, limits.max, limits.min, limits.tiny, limits.smallest_subnormal, -limits.tiny, 1e4]
+        values = [
+            0.0,
+            -0.0,
+            1,
+            -1,
+            0.5,
+            2,
+            3,
+            -7,
+            300,
+            1e-3,
+            2.5,
+            tenth,
+            np.nextafter(tenth, kind.type(1)),
+            np.nan,
+        ]
+        values += [
+            np.inf,
+            -np.inf,
+            limits.max,
+            limits.min,
+            limits.tiny,
+            limits.smallest_subnormal,
+            -limits.tiny,
+            1e4,
+        ]
         many = rng.normal(size=50)
     elif kind.kind == "b":
         values, many = [True, False, True], rng.integers(0, 2, 50)
@@ -141,7 +178,9 @@ def judge(lines, dtype):
         warnings.simplefilter("always")
         form = form_of(cls(), (given, given), (output,), "survey")
     if form is None:
-        reason = next(str(n.message) for n in notices if issubclass(n.category, pyopnb.errors.NotCompiled))
+        reason = next(
+            str(n.message) for n in notices if issubclass(n.category, pyopnb.errors.NotCompiled)
+        )
         return "refused: " + reason.partition("Python computes. ")[2]
     return _compare(form, cls, dtype, lines)
 
@@ -178,11 +217,15 @@ def _wrong(got, want, lines, x, y):
             return (got != want).ravel()
         same = (got == want) & (np.signbit(got) == np.signbit(want))
         if _LARGER.search(lines):
-            same |= got == want  # which zero is the larger one, NumPy's own loops of one and of many elements do not agree
+            same |= (
+                got == want
+            )  # which zero is the larger one, NumPy's own loops of one and of many elements do not agree
         same |= np.isnan(got) & np.isnan(want)
         scale = np.abs(want)
         if x.dtype.kind == "f" and x.size and want.size == 1:
-            scale = scale + np.abs(x[np.isfinite(x)].astype(np.longdouble)).sum() / 8  # sums may be reordered
+            scale = (
+                scale + np.abs(x[np.isfinite(x)].astype(np.longdouble)).sum() / 8
+            )  # sums may be reordered
         near = (
             np.abs(got.astype(np.longdouble) - want)
             <= 8 * np.finfo(want.dtype).eps * scale + 4 * np.finfo(want.dtype).smallest_subnormal
@@ -190,7 +233,18 @@ def _wrong(got, want, lines, x, y):
         return ~(same | (near & np.isfinite(got) & np.isfinite(want) & (want != 0))).ravel()
 
 
-_OPERANDS = ["x", "y", "x", "y", "1", "2", "0.1", "{f}", "x.astype(np.float64)", "x.astype(np.int64)"]
+_OPERANDS = [
+    "x",
+    "y",
+    "x",
+    "y",
+    "1",
+    "2",
+    "0.1",
+    "{f}",
+    "x.astype(np.float64)",
+    "x.astype(np.int64)",
+]
 _UNARY = [
     "-{}",
     "abs({})",
@@ -201,7 +255,16 @@ _UNARY = [
     "({}).astype(np.float32)",
     "np.square({})",
 ]
-_BINARY = ["({} + {})", "({} - {})", "({} * {})", "({} / {})", "({} // {})", "({} % {})", "np.maximum({}, {})", "({} & {})"]
+_BINARY = [
+    "({} + {})",
+    "({} - {})",
+    "({} * {})",
+    "({} / {})",
+    "({} // {})",
+    "({} % {})",
+    "np.maximum({}, {})",
+    "({} & {})",
+]
 _BINARY += ["np.where({} > 0, {}, x)", "({} > {})", "({} == {})", "({} < {})"]
 
 
@@ -218,9 +281,16 @@ def random_body(seed):
 
     text = term(3).replace("{f}", "2")
     if rng.random() < 0.4:
-        element = text.replace("x.astype(np.float64)", "float(x[i])").replace("x.astype(np.int64)", "i")
+        element = text.replace("x.astype(np.float64)", "float(x[i])").replace(
+            "x.astype(np.int64)", "i"
+        )
         element = element.replace(".astype(np.float32)", "")
         for name in "xy":
-            element = element.replace(f"({name} ", f"({name}[i] ").replace(f" {name})", f" {name}[i])")
-        return f"out = np.empty_like(x)\nfor i in range(len(x)): out[i] = {element}\nreturn out", rng.choice(DTYPES)
+            element = element.replace(f"({name} ", f"({name}[i] ").replace(
+                f" {name})", f" {name}[i])"
+            )
+        return (
+            f"out = np.empty_like(x)\nfor i in range(len(x)): out[i] = {element}\nreturn out",
+            rng.choice(DTYPES),
+        )
     return f"return {text}", rng.choice(DTYPES)

@@ -44,12 +44,21 @@ def dask_engine(_):
 
     # The profiler is to look at many calls of compute, which take 3 ms.
     with (
-        dask.config.set({"distributed.worker.profile.interval": "5ms", "distributed.worker.profile.enabled": True}),
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", silence_logs=50) as cluster,
+        dask.config.set(
+            {
+                "distributed.worker.profile.interval": "5ms",
+                "distributed.worker.profile.enabled": True,
+            }
+        ),
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, dashboard_address=":0", silence_logs=50
+        ) as cluster,
         Client(cluster) as client,
     ):
         one = next(iter(client.scheduler_info()["workers"]))
-        yield Engine(client.get_executor(), client.run, functools.partial(client.run, workers=[one]))
+        yield Engine(
+            client.get_executor(), client.run, functools.partial(client.run, workers=[one])
+        )
 
 
 @contextmanager
@@ -59,7 +68,9 @@ def ipyparallel_engine(folder):
     with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
         warnings.simplefilter("ignore")  # of its own start
         patch.chdir(folder)  # they import what is in the folder that they start in
-        cluster = ipyparallel.Cluster(n=2, log_level=50, controller_args=["--IPController.use_threads=True"])
+        cluster = ipyparallel.Cluster(
+            n=2, log_level=50, controller_args=["--IPController.use_threads=True"]
+        )
         client = cluster.start_and_connect_sync(activate=False)
     yield Engine(client.executor(), client[:].apply_sync, client[0].apply_sync)
     client.close()
@@ -67,7 +78,9 @@ def ipyparallel_engine(folder):
 
 
 # One engine after the other: what workers spend in waiting is much on a loaded machine.
-@pytest.fixture(params=[dask_engine, ipyparallel_engine], ids=["dask", "ipyparallel"], scope="module")
+@pytest.fixture(
+    params=[dask_engine, ipyparallel_engine], ids=["dask", "ipyparallel"], scope="module"
+)
 def engine(request, tmp_path_factory):
     with request.param(tmp_path_factory.mktemp("engine")) as started:
         yield started
@@ -135,7 +148,11 @@ def test_a_worker_that_is_killed_is_replaced_or_its_batches_are_named(session, e
     if failure is None:
         assert results.missing == []
     else:
-        assert any("raised by the executor, which had batches" in note for note in failure.__notes__)
-    assert [run.result["y"].item() for run in results.runs] == [2 * run.number for run in results.runs]
+        assert any(
+            "raised by the executor, which had batches" in note for note in failure.__notes__
+        )
+    assert [run.result["y"].item() for run in results.runs] == [
+        2 * run.number for run in results.runs
+    ]
     swept = pyopnb.sweep(session, np.float32([1]), by=np.linspace(1, 3, 40), executor=executor)
     np.testing.assert_array_equal(swept.array("y")[:, 0], np.linspace(1, 3, 40).astype(np.float32))

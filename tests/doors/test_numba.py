@@ -56,7 +56,9 @@ def test_attrs_functions_and_other_sizes(monkeypatch):
     for x in (X, X[:0]):
         np.testing.assert_allclose(session(x=x)["y"], 2 * np.tanh(x / 2), rtol=1e-6)
     monkeypatch.setattr(numba_form, "_entry", lambda *args: pytest.fail("compiled again"))
-    np.testing.assert_allclose(session_of(graph.format(2))(x=X[:2])["y"], 2 * np.tanh(X[:2] / 2), rtol=1e-6)
+    np.testing.assert_allclose(
+        session_of(graph.format(2))(x=X[:2])["y"], 2 * np.tanh(X[:2] / 2), rtol=1e-6
+    )
 
 
 def test_two_nodes_sessions_and_set_attrs_have_their_own_attributes():
@@ -87,7 +89,9 @@ class Table:
 def test_arrays_of_the_same_bytes_and_another_shape():
     pyopnb.pyop("demo::Table")(Table)
     for which in (0, 1):
-        session = session_of(f"(double[1] x) => (double[...] y, int64[1] n) {{ y, n = demo.Table<which = {which}>(x) }}")
+        session = session_of(
+            f"(double[1] x) => (double[...] y, int64[1] n) {{ y, n = demo.Table<which = {which}>(x) }}"
+        )
         assert compiled(session)
         y, n = session(x=np.zeros(1))
         np.testing.assert_array_equal(y, Table.tables[which])
@@ -132,7 +136,9 @@ def test_zero_and_minus_zero_are_two_constants():
     )
     op(text)
     for sign in (1.0, -1.0):
-        session = session_of(f"(double[N] x) => (double[N] y) {{ y = demo.Body<sign = {sign}>(x) }}")
+        session = session_of(
+            f"(double[N] x) => (double[N] y) {{ y = demo.Body<sign = {sign}>(x) }}"
+        )
         assert compiled(session) and session(x=np.ones(1))["y"].tolist() == [sign]
 
 
@@ -152,23 +158,42 @@ MIXED = [
     ("float64", "return np.full(1, int(x[0]))", "conversion of float64 to int64"),
     ("float64", "return np.random.permutation(x)", "permutation"),
     ("int64", "return np.full(1, x.mean())", "mean of int64"),
-    ("float64", "n = 1\n        for i in range(x.size): n *= 3\n        return np.full(1, n)", "beyond 64 bits"),
-    ("float64", "a, b = 1, 1\n        for i in range(x.size): a, b = b, a + b\n        return np.full(1, a)", "64 bits"),
+    (
+        "float64",
+        "n = 1\n        for i in range(x.size): n *= 3\n        return np.full(1, n)",
+        "beyond 64 bits",
+    ),
+    (
+        "float64",
+        "a, b = 1, 1\n        for i in range(x.size): a, b = b, a + b\n        return np.full(1, a)",
+        "64 bits",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("dtype", "line", "reason"), MIXED)
 def test_other_dtypes_than_numpy_s_are_left_to_python(dtype, line, reason):
     body(line)
-    with pytest.warns(pyopnb.errors.NotCompiled, match=reason), suppress(pyopnb.errors.ResultError, TypeError):
+    with (
+        pytest.warns(pyopnb.errors.NotCompiled, match=reason),
+        suppress(pyopnb.errors.ResultError, TypeError),
+    ):
         pyopnb.call("demo::Body", np.ones(3, dtype))
 
 
 @pytest.mark.parametrize(
     ("types", "line", "reason"),
     [
-        ("(uint8[N] x) => (bool[N] y)", "return (x - 1) > 0", "is True instead of False|is False instead of True"),
-        ("(double[N] x) => (int64[1] y)", "return np.full(1, int(math.log(x[0])))", "where Python raises"),
+        (
+            "(uint8[N] x) => (bool[N] y)",
+            "return (x - 1) > 0",
+            "is True instead of False|is False instead of True",
+        ),
+        (
+            "(double[N] x) => (int64[1] y)",
+            "return np.full(1, int(math.log(x[0])))",
+            "where Python raises",
+        ),
     ],
 )
 def test_what_differs_from_python_does_not_serve(monkeypatch, types, line, reason):
@@ -178,7 +203,9 @@ def test_what_differs_from_python_does_not_serve(monkeypatch, types, line, reaso
     for _ in range(2):
         with pytest.warns(pyopnb.errors.NotCompiled, match=reason):
             assert not compiled(session_of(graph))
-        monkeypatch.setattr(numba_form, "compare_with_python", lambda *args: pytest.fail("compared again"))
+        monkeypatch.setattr(
+            numba_form, "compare_with_python", lambda *args: pytest.fail("compared again")
+        )
 
 
 def test_a_loop_that_takes_minutes_in_python_is_not_waited_for():
@@ -199,7 +226,9 @@ def test_a_loop_that_takes_minutes_in_python_is_not_waited_for():
 
 def test_inputs_whose_sizes_have_to_be_equal_without_saying_so_are_compared(monkeypatch):
     monkeypatch.setattr(numba_form, "check_body", lambda *args: None)
-    op("class Body:\n    kernel = 'numba'\n    def compute(self, x, y): return ((x - 1) > 0) & (y >= 0)\n")
+    op(
+        "class Body:\n    kernel = 'numba'\n    def compute(self, x, y): return ((x - 1) > 0) & (y >= 0)\n"
+    )
     with pytest.warns(pyopnb.errors.NotCompiled, match="instead of"):
         session_of("(uint8[N] x, uint8[M] y) => (bool[K] z) { z = demo.Body(x, y) }")
 
@@ -208,7 +237,11 @@ def test_a_node_without_its_second_output_is_compiled_and_compared(monkeypatch):
     pyopnb.pyop("demo::Table")(Table)
     reports = []
     compare = numba_form.compare_with_python
-    monkeypatch.setattr(numba_form, "compare_with_python", lambda *args: reports.append(compare(*args)) or reports[-1])
+    monkeypatch.setattr(
+        numba_form,
+        "compare_with_python",
+        lambda *args: reports.append(compare(*args)) or reports[-1],
+    )
     assert compiled(session_of("(float[7] x) => (double[4] y) { y = demo.Table<which = 0>(x) }"))
     assert reports == [""]
 
@@ -221,11 +254,15 @@ def test_it_is_one_of_the_forms():
     pyopnb.pyop("demo::SoftClip")(SoftClipInPython)
     pyopnb.pyop("demo::SoftClip")(SoftClip)
     forms = pyopnb.forms("demo::SoftClip", X, sizes=[1, 50], limit=2.0)
-    assert [(form.name, form.verdict) for form in forms if form.name != "ONNX function"] == [("Python", ""), ("Numba", "yes")]
+    assert [(form.name, form.verdict) for form in forms if form.name != "ONNX function"] == [
+        ("Python", ""),
+        ("Numba", "yes"),
+    ]
     pyopnb.registry.remove("demo::SoftClip")
     pyopnb.pyop("demo::SoftClip")(SoftClip)
     with pytest.raises(
-        pyopnb.errors.InputError, match="forms of demo::SoftClip: expected a version in Python, got Numba alone"
+        pyopnb.errors.InputError,
+        match="forms of demo::SoftClip: expected a version in Python, got Numba alone",
     ):
         pyopnb.forms("demo::SoftClip", X)
 
@@ -300,7 +337,10 @@ def test_index_out_of_range_raises():
 def test_what_numba_cannot_compile_is_left_to_python_with_the_reason(line, x, reason):
     cls = body(line)
     cls.method = lambda self, x: x
-    with pytest.warns(pyopnb.errors.NotCompiled, match=reason), suppress(ValueError):  # of what Python refuses, too
+    with (
+        pytest.warns(pyopnb.errors.NotCompiled, match=reason),
+        suppress(ValueError),
+    ):  # of what Python refuses, too
         pyopnb.call("demo::Body", x)
 
 
@@ -308,7 +348,9 @@ def test_results_of_another_shape_than_promised_are_refused():
     cls = body("return x[1:]")
     cls.infer = lambda self, x: x
     pyopnb.registry.define(cls, "demo::Body")
-    with pytest.raises(pyopnb.errors.ResultError, match=r"expected float32\[N\], as infer says, got float32\[1\]"):
+    with pytest.raises(
+        pyopnb.errors.ResultError, match=r"expected float32\[N\], as infer says, got float32\[1\]"
+    ):
         session_of("(float[N] x) => (float[N] y) { y = demo.Body(x) }")(x=np.ones(2, np.float32))
 
 

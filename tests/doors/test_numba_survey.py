@@ -14,7 +14,9 @@ SEED = int(os.environ.get("PYOPNB_NUMBA_SEED", "0"))
 def report(verdicts):
     """Print how many were compiled and refused, and fail with those that lie."""
     reasons = Counter(
-        re.sub(r"Line \d+ has what Numba may compute otherwise than NumPy: ", "", v or "compiled")[:60]
+        re.sub(r"Line \d+ has what Numba may compute otherwise than NumPy: ", "", v or "compiled")[
+            :60
+        ]
         for v in verdicts.values()
     )
     for reason, count in reasons.most_common():
@@ -52,5 +54,9 @@ def test_random_bodies():
 def test_the_judge_finds_what_a_rule_lets_through(monkeypatch):
     monkeypatch.setattr("pyopnb.compile.numba_form.check_body", lambda *args: None)
     monkeypatch.setattr("pyopnb.compile.numba_form.compare_with_python", lambda *args: "")
-    for body, dtype in [("return (x - 1) > 0", "uint8"), ("return x > 0.1", "float32"), ("return x // y", "int64")]:
+    for body, dtype in [
+        ("return (x - 1) > 0", "uint8"),
+        ("return x > 0.1", "float32"),
+        ("return x // y", "int64"),
+    ]:
         assert judge(body, dtype).startswith("WRONG"), body

@@ -25,7 +25,12 @@ from sklearn.cluster import Birch, BisectingKMeans, FeatureAgglomeration
 from sklearn.compose import ColumnTransformer
 from sklearn.datasets import load_diabetes
 from sklearn.decomposition import NMF, FastICA
-from sklearn.ensemble import BaggingClassifier, RandomForestRegressor, StackingClassifier, StackingRegressor
+from sklearn.ensemble import (
+    BaggingClassifier,
+    RandomForestRegressor,
+    StackingClassifier,
+    StackingRegressor,
+)
 from sklearn.feature_extraction import DictVectorizer
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.kernel_approximation import Nystroem, RBFSampler
@@ -34,7 +39,14 @@ from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
 from sklearn.multioutput import MultiOutputClassifier
 from sklearn.neighbors import NearestCentroid
 from sklearn.pipeline import FeatureUnion, make_pipeline, make_union
-from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, Normalizer, OneHotEncoder, PowerTransformer, StandardScaler
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    MinMaxScaler,
+    Normalizer,
+    OneHotEncoder,
+    PowerTransformer,
+    StandardScaler,
+)
 from sklearn.semi_supervised import LabelPropagation
 from sklearn.tree import DecisionTreeClassifier
 
@@ -62,7 +74,9 @@ def run(model, x):
 
 def assert_agrees(model, estimator, x):
     """Labels exactly, numbers to 1e-5."""
-    results = [one for given in run(model, x) for one in (given if isinstance(given, list) else [given])]
+    results = [
+        one for given in run(model, x) for one in (given if isinstance(given, list) else [given])
+    ]
     expected = [outputs_of(estimator, [method], x) for method in plan(estimator)]
     several = [array for arrays in expected for array in arrays]
     wanted = (
@@ -91,11 +105,18 @@ COUNTS = {}
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in every_estimator.every() if name not in set().union(*every_estimator.CANNOT.values())]
+    "name",
+    [
+        name
+        for name in every_estimator.every()
+        if name not in set().union(*every_estimator.CANNOT.values())
+    ],
 )
 def test_an_estimator_agrees_with_scikit_learn(name):
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", ".* is deprecated", FutureWarning)  # of estimators that scikit-learn will remove
+        warnings.filterwarnings(
+            "ignore", ".* is deprecated", FutureWarning
+        )  # of estimators that scikit-learn will remove
         estimator, x = every_estimator.fitted(name)
         model = door.convert(estimator, x)
         assert_agrees(model, estimator, x[:40])
@@ -103,11 +124,14 @@ def test_an_estimator_agrees_with_scikit_learn(name):
     COUNTS[name] = f"filled: {'; '.join(reasons)}" if reasons else "converted"
 
 
-@pytest.mark.parametrize("name", sorted(every_estimator.CANNOT["no transform, predict or predict_proba"]))
+@pytest.mark.parametrize(
+    "name", sorted(every_estimator.CANNOT["no transform, predict or predict_proba"])
+)
 def test_an_estimator_without_a_method_for_new_rows_is_refused(name):
     estimator, x = every_estimator.fitted(name)
     with pytest.raises(
-        pyopnb.errors.DefinitionError, match=f"convert, {name}: expected an estimator with transform, predict or"
+        pyopnb.errors.DefinitionError,
+        match=f"convert, {name}: expected an estimator with transform, predict or",
     ) as why:
         door.convert(estimator, x)
     COUNTS[name] = f"refused: {why.value.got}"
@@ -117,14 +141,19 @@ def test_the_table_of_all_estimators(capsys):
     if not COUNTS:
         pytest.fail("run the whole file: this test prints what the ones before it counted")
     rows = {
-        name: COUNTS.get(name, next((why for why, names in every_estimator.CANNOT.items() if name in names), None))
+        name: COUNTS.get(
+            name,
+            next((why for why, names in every_estimator.CANNOT.items() if name in names), None),
+        )
         for name in every_estimator.every()
     }
     assert None not in rows.values(), [name for name, text in rows.items() if text is None]
     kinds = [text.partition(":")[0] for text in rows.values()]
     converted, held = kinds.count("converted"), kinds.count("filled")
     with capsys.disabled():
-        print(f"\n{len(rows)} estimators: {converted} converted, {held} filled, {len(rows) - converted - held} refused")
+        print(
+            f"\n{len(rows)} estimators: {converted} converted, {held} filled, {len(rows) - converted - held} refused"
+        )
         print(*(f"{name:32} {text[:100]}" for name, text in rows.items()), sep="\n")
     assert converted >= 100 and converted + held >= 180
 
@@ -132,20 +161,35 @@ def test_the_table_of_all_estimators(capsys):
 # ---- where an estimator without a converter can be ---------------------------------------------------------------------------
 
 PARTS = {
-    "pipeline": (make_pipeline(MinMaxScaler(), NMF(2, max_iter=2000, random_state=0), LogisticRegression()), ["NMF"]),
+    "pipeline": (
+        make_pipeline(MinMaxScaler(), NMF(2, max_iter=2000, random_state=0), LogisticRegression()),
+        ["NMF"],
+    ),
     "two in a pipeline": (
-        make_pipeline(RBFSampler(n_components=6, random_state=0), FastICA(3, random_state=0), LogisticRegression()),
+        make_pipeline(
+            RBFSampler(n_components=6, random_state=0),
+            FastICA(3, random_state=0),
+            LogisticRegression(),
+        ),
         ["FastICA", "RBFSampler"],
     ),
     "column transformer": (
         make_pipeline(
-            ColumnTransformer([("a", StandardScaler(), [0, 1]), ("b", Nystroem(n_components=3, random_state=0), [2, 3])]),
+            ColumnTransformer(
+                [
+                    ("a", StandardScaler(), [0, 1]),
+                    ("b", Nystroem(n_components=3, random_state=0), [2, 3]),
+                ]
+            ),
             LogisticRegression(),
         ),
         ["Nystroem"],
     ),
     "union": (
-        make_pipeline(make_union(StandardScaler(), RBFSampler(n_components=3, random_state=0)), LogisticRegression()),
+        make_pipeline(
+            make_union(StandardScaler(), RBFSampler(n_components=3, random_state=0)),
+            LogisticRegression(),
+        ),
         ["RBFSampler"],
     ),
     "stacking": (
@@ -154,7 +198,11 @@ PARTS = {
     ),
     "calibration": (CalibratedClassifierCV(NearestCentroid(), cv=2), None),
     "grid search": (
-        GridSearchCV(make_pipeline(MinMaxScaler(), LabelPropagation(gamma=0.1)), {"labelpropagation__gamma": [1, 2]}, cv=2),
+        GridSearchCV(
+            make_pipeline(MinMaxScaler(), LabelPropagation(gamma=0.1)),
+            {"labelpropagation__gamma": [1, 2]},
+            cv=2,
+        ),
         ["LabelPropagation"],
     ),
     "random search": (
@@ -207,7 +255,9 @@ def test_a_search_inside_a_pipeline(tmp_path):
     assert filled(model) == ["LabelPropagation"] and len(model.graph.node) > 1
     pyopnb.save(model, tmp_path / "search.onnx")
     # joblib cannot hash the results of a search, which are masked arrays of objects.
-    whole = GridSearchCV(make_pipeline(StandardScaler(), LabelPropagation()), {"labelpropagation__gamma": [1]}, cv=2)
+    whole = GridSearchCV(
+        make_pipeline(StandardScaler(), LabelPropagation()), {"labelpropagation__gamma": [1]}, cv=2
+    )
     assert stored.digest(whole.fit(X, LABELS)) == stored.digest(whole) != stored.digest(search)
     assert stored.digest(FunctionTransformer(lambda x: x)) is None
 
@@ -215,18 +265,24 @@ def test_a_search_inside_a_pipeline(tmp_path):
 def test_a_digest_is_of_the_fields_of_records_and_not_of_what_is_between_them():
     records = np.dtype([("feature", "i8"), ("left", "u1")], align=True)
     one, same, other = (
-        np.frombuffer(bytes([3, *[0] * 7, left, *[gap] * 7]), records) for left, gap in ((1, 0), (1, 9), (2, 0))
+        np.frombuffer(bytes([3, *[0] * 7, left, *[gap] * 7]), records)
+        for left, gap in ((1, 0), (1, 9), (2, 0))
     )
     assert one.tobytes() != same.tobytes()
     assert stored.digest([one]) == stored.digest([same]) != stored.digest([other])
 
 
 def test_a_lambda_beside_an_estimator_without_a_converter():
-    columns = [("a", FastICA(2, random_state=0), ["a", "b"]), ("b", FunctionTransformer(lambda x: x**2), ["c", "d"])]
+    columns = [
+        ("a", FastICA(2, random_state=0), ["a", "b"]),
+        ("b", FunctionTransformer(lambda x: x**2), ["c", "d"]),
+    ]
     table = pd.DataFrame(X[:, :4], columns=list("abcd")).assign(kind=list("xyz") * 20)
     for more in ([], [("kind", OneHotEncoder(), ["kind"])]):
         names = np.array(["no", "yes"])[FEW]
-        estimator = make_pipeline(ColumnTransformer(columns + more), LogisticRegression()).fit(table, names)
+        estimator = make_pipeline(ColumnTransformer(columns + more), LogisticRegression()).fit(
+            table, names
+        )
         model = door.convert(estimator, table)
         assert_agrees(model, estimator, table)
         assert filled(model) == ["FastICA", "FunctionTransformer"]
@@ -234,15 +290,23 @@ def test_a_lambda_beside_an_estimator_without_a_converter():
 
 @pytest.mark.parametrize("missing", [None, np.nan])
 def test_a_text_that_is_missing_is_named_with_its_column(missing):
-    table = pd.DataFrame({"size": X[:, 0], "kind": pd.Series(["a", missing, "b"] * 20, dtype=object)})
-    estimator = ColumnTransformer([("kind", OneHotEncoder(), ["kind"])], remainder="passthrough").fit(table)
+    table = pd.DataFrame(
+        {"size": X[:, 0], "kind": pd.Series(["a", missing, "b"] * 20, dtype=object)}
+    )
+    estimator = ColumnTransformer(
+        [("kind", OneHotEncoder(), ["kind"])], remainder="passthrough"
+    ).fit(table)
     message = r"convert, X\['kind'\]: expected numbers or texts, got .* among them. Try: X\['kind'\].fillna\(\"\"\)"
     with pytest.raises(pyopnb.errors.ModelError, match=message):
         door.convert(estimator, table)
 
 
 def test_outputs_of_one_step_only_go_where_they_are_used():
-    for cluster in (Birch(n_clusters=3), BisectingKMeans(3, random_state=0), FeatureAgglomeration(2)):
+    for cluster in (
+        Birch(n_clusters=3),
+        BisectingKMeans(3, random_state=0),
+        FeatureAgglomeration(2),
+    ):
         estimator = make_pipeline(StandardScaler(), cluster).fit(X)
         assert_agrees(door.convert(estimator, X), estimator, X)
         inside = make_pipeline(StandardScaler(), cluster, LogisticRegression()).fit(X, LABELS)
@@ -254,7 +318,14 @@ def test_outputs_of_one_step_only_go_where_they_are_used():
 
 
 def test_strings_and_numbers_of_a_table():
-    table = pd.DataFrame({"size": X[:, 0], "count": np.arange(60), "kind": list("abc") * 20, "weight": X[:, 1].astype(float)})
+    table = pd.DataFrame(
+        {
+            "size": X[:, 0],
+            "count": np.arange(60),
+            "kind": list("abc") * 20,
+            "weight": X[:, 1].astype(float),
+        }
+    )
     columns = ColumnTransformer(
         [
             ("a", OneHotEncoder(), ["kind"]),
@@ -281,7 +352,9 @@ class LabelPropagationOfNumbers(LabelPropagation):
         return super().fit(x[["size", "count"]], y)
 
     def predict_proba(self, x):
-        assert list(x.columns) == ["size", "count", "kind", "weight"] and x["count"].dtype == np.int64
+        assert (
+            list(x.columns) == ["size", "count", "kind", "weight"] and x["count"].dtype == np.int64
+        )
         return super().predict_proba(x[["size", "count"]])
 
     def predict(self, x):
@@ -290,7 +363,9 @@ class LabelPropagationOfNumbers(LabelPropagation):
 
 def test_sparse_rows_and_texts():
     sparse = scipy.sparse.csr_matrix(np.maximum(X, 0))
-    estimator = make_pipeline(NMF(2, max_iter=2000, random_state=0), LogisticRegression()).fit(sparse, LABELS)
+    estimator = make_pipeline(NMF(2, max_iter=2000, random_state=0), LogisticRegression()).fit(
+        sparse, LABELS
+    )
     model = door.convert(estimator, sparse)
     assert_agrees(model, estimator, sparse[:20])
     assert door.filled(model)[0].estimator.n_components_ == 2
@@ -305,7 +380,10 @@ def test_classes_that_are_texts_and_numbers_in_double():
     model = door.convert(estimator, X.astype(float))
     label, probabilities = assert_agrees(model, estimator, X.astype(float))
     assert set(label) == {"no", "yes"} and probabilities.dtype == np.float64
-    assert [value.type.tensor_type.elem_type for value in model.graph.output] == [TensorProto.STRING, TensorProto.DOUBLE]
+    assert [value.type.tensor_type.elem_type for value in model.graph.output] == [
+        TensorProto.STRING,
+        TensorProto.DOUBLE,
+    ]
 
 
 def test_several_outputs():
@@ -317,11 +395,18 @@ def test_several_outputs():
 
 
 def test_options_of_skl2onnx_are_passed_on():
-    estimator = make_pipeline(MinMaxScaler(), NMF(2, max_iter=2000, random_state=0), LogisticRegression()).fit(X, LABELS)
+    estimator = make_pipeline(
+        MinMaxScaler(), NMF(2, max_iter=2000, random_state=0), LogisticRegression()
+    ).fit(X, LABELS)
     model = door.convert(estimator, X, options={"zipmap": True})
     _, probabilities = run(model, X[:3])
-    np.testing.assert_allclose([row[2] for row in probabilities], estimator.predict_proba(X[:3])[:, 2], atol=1e-5)
-    with pytest.raises(pyopnb.errors.ModelError, match="convert, options: expected options with which .* got skl2onnx: "):
+    np.testing.assert_allclose(
+        [row[2] for row in probabilities], estimator.predict_proba(X[:3])[:, 2], atol=1e-5
+    )
+    with pytest.raises(
+        pyopnb.errors.ModelError,
+        match="convert, options: expected options with which .* got skl2onnx: ",
+    ):
         door.convert(estimator, X, options={id(estimator[-1]): {"nosuch": True}})
 
 
@@ -346,10 +431,19 @@ def test_the_estimators_that_are_filled_are_listed_with_a_cell_for_each():
     estimator = make_pipeline(MinMaxScaler(), NMF(2, max_iter=2000, random_state=0)).fit(X)
     rows = door.filled(door.convert(estimator, X))
     (one,) = rows
-    assert one.op.startswith("sklearn::NMF_") and repr(rows).startswith("op") and "skl2onnx has no converter" in repr(rows)
-    assert one.cell.startswith(f"%%pyop -d sklearn\nclass {one.op.removeprefix('sklearn::')}:") and '"float32[?,2]"' in one.cell
+    assert (
+        one.op.startswith("sklearn::NMF_")
+        and repr(rows).startswith("op")
+        and "skl2onnx has no converter" in repr(rows)
+    )
+    assert (
+        one.cell.startswith(f"%%pyop -d sklearn\nclass {one.op.removeprefix('sklearn::')}:")
+        and '"float32[?,2]"' in one.cell
+    )
     compile(one.cell.partition("\n")[2], "cell", "exec")
-    assert repr(door.filled(door.convert(StandardScaler().fit(X), X))).startswith("No estimator runs as an op")
+    assert repr(door.filled(door.convert(StandardScaler().fit(X), X))).startswith(
+        "No estimator runs as an op"
+    )
 
 
 def test_a_cell_in_place_of_a_filled_estimator_serves_the_live_session():
@@ -373,13 +467,17 @@ def saved(estimator, path):
     return pyopnb.load(path)
 
 
-def test_a_fitted_estimator_travels_with_save_and_runs_in_another_process_where_it_is_named(tmp_path):
+def test_a_fitted_estimator_travels_with_save_and_runs_in_another_process_where_it_is_named(
+    tmp_path,
+):
     estimator = make_pipeline(MinMaxScaler(), NMF(2, max_iter=2000, random_state=0)).fit(X)
     path = tmp_path / "nmf.onnx"
     loaded = saved(estimator, path)
     (name,) = loaded.ops
     assert (
-        "as skops wrote it" in repr(loaded) and "UNPICKLING" not in repr(loaded) and "Nothing of this was run" in repr(loaded)
+        "as skops wrote it" in repr(loaded)
+        and "UNPICKLING" not in repr(loaded)
+        and "Nothing of this was run" in repr(loaded)
     )
     np.save(tmp_path / "x.npy", X)
     code = f"""
@@ -408,7 +506,11 @@ def test_a_pickle_is_not_read_before_its_op_is_named_and_run(tmp_path, monkeypat
     loaded = saved(Birch(n_clusters=3).fit(X), tmp_path / "birch.onnx")
     pyopnb.registry.clear()
     read = []
-    monkeypatch.setattr(stored.pickle, "loads", lambda data: read.append(data) or (_ for _ in ()).throw(AssertionError("read")))
+    monkeypatch.setattr(
+        stored.pickle,
+        "loads",
+        lambda data: read.append(data) or (_ for _ in ()).throw(AssertionError("read")),
+    )
     pyopnb.load(tmp_path / "birch.onnx")
     assert not read
     named = pyopnb.load(tmp_path / "birch.onnx", ops=list(loaded.ops))
@@ -419,13 +521,19 @@ def test_a_pickle_is_not_read_before_its_op_is_named_and_run(tmp_path, monkeypat
 
 def test_without_skops_estimators_are_pickled(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "skops.io", None)
-    assert "UNPICKLING RUNS CODE" in repr(saved(FastICA(2, random_state=0).fit(X), tmp_path / "ica.onnx"))
+    assert "UNPICKLING RUNS CODE" in repr(
+        saved(FastICA(2, random_state=0).fit(X), tmp_path / "ica.onnx")
+    )
 
 
 def test_damaged_text_and_a_lambda_in_a_file_are_refused(tmp_path):
-    with pytest.raises(pyopnb.errors.ModelError, match="op demo: expected a fitted estimator, got damaged text"):
+    with pytest.raises(
+        pyopnb.errors.ModelError, match="op demo: expected a fitted estimator, got damaged text"
+    ):
         stored.load("demo", "!!", "pickle", ())
-    model = door.convert(make_pipeline(StandardScaler(), FunctionTransformer(lambda x: x**2)).fit(X), X)
+    model = door.convert(
+        make_pipeline(StandardScaler(), FunctionTransformer(lambda x: x**2)).fit(X), X
+    )
     message = r"FunctionTransformer.func: expected a function that a module has .* got a lambda. Try: write it as def"
     with pytest.raises(pyopnb.errors.DefinitionError, match=message):
         pyopnb.save(model, tmp_path / "lambda.onnx")
@@ -438,11 +546,23 @@ def test_damaged_text_and_a_lambda_in_a_file_are_refused(tmp_path):
 @pytest.mark.parametrize(
     ("estimator", "x", "message"),
     [
-        (NMF(2), X, r"convert, NMF: expected a fitted estimator, got one that was not fitted. Try: nmf.fit\(X\) first"),
-        (make_pipeline(StandardScaler(), NMF(2)), X, "convert, Pipeline: expected a fitted estimator, got one that was not"),
+        (
+            NMF(2),
+            X,
+            r"convert, NMF: expected a fitted estimator, got one that was not fitted. Try: nmf.fit\(X\) first",
+        ),
+        (
+            make_pipeline(StandardScaler(), NMF(2)),
+            X,
+            "convert, Pipeline: expected a fitted estimator, got one that was not",
+        ),
         (NMF, X, r"convert: expected a fitted estimator, got the class NMF. Try: NMF\(\).fit\(X\)"),
         (np.cbrt, X, "convert: expected an estimator of scikit-learn, got ufunc"),
-        (DictVectorizer().fit([{"a": 1}]), [{"a": 1}], "convert, X: expected numbers or texts, got dict .* among them"),
+        (
+            DictVectorizer().fit([{"a": 1}]),
+            [{"a": 1}],
+            "convert, X: expected numbers or texts, got dict .* among them",
+        ),
     ],
 )
 def test_what_is_no_fitted_estimator_is_refused(estimator, x, message):
@@ -452,13 +572,19 @@ def test_what_is_no_fitted_estimator_is_refused(estimator, x, message):
 
 TABLE = pd.DataFrame({"age": [20.0, 30.0, 40.0], "town": ["Ulm", "Bonn", "Ulm"]})
 SCALED = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, FEW)
-BY_NAME = ColumnTransformer([("age", StandardScaler(), ["age"]), ("town", OneHotEncoder(), ["town"])]).fit(TABLE)
+BY_NAME = ColumnTransformer(
+    [("age", StandardScaler(), ["age"]), ("town", OneHotEncoder(), ["town"])]
+).fit(TABLE)
 
 
 @pytest.mark.parametrize(
     ("estimator", "x", "said"),
     [
-        (SCALED, X[:, :3], f"convert, X: expected {X.shape[1]} columns, as in fit, got 3. Try: the X that fit was given"),
+        (
+            SCALED,
+            X[:, :3],
+            f"convert, X: expected {X.shape[1]} columns, as in fit, got 3. Try: the X that fit was given",
+        ),
         (
             SCALED,
             np.hstack([X, X]),
@@ -504,7 +630,8 @@ def test_rows_that_the_estimator_does_not_take(estimator, x, said):
 @pytest.mark.parametrize(("x", "got"), [(None, "NoneType"), (3, "3"), ("Ulm", "'Ulm'. Try: [X]")])
 def test_what_has_no_rows(x, got):
     with pytest.raises(
-        pyopnb.errors.InputError, match="convert, X: expected rows: an array, a table of pandas, a sparse matrix"
+        pyopnb.errors.InputError,
+        match="convert, X: expected rows: an array, a table of pandas, a sparse matrix",
     ):
         door.convert(SCALED, x)
 
@@ -551,7 +678,9 @@ def test_nmf_as_the_document_of_the_retired_op_writes_it():
 
     pyopnb.pyop("demo::MyNmf", module="mymodule")(MyNmf)
     initial, opsets = [("X", FloatTensorType([6, 2]))], {"": 18, "MyDomain": 10}
-    model = convert_sklearn(nmf, "", initial, "", opsets, {NMF: convert_nmf}, {NMF: calculate_sklearn_nmf_output_shapes})
+    model = convert_sklearn(
+        nmf, "", initial, "", opsets, {NMF: convert_nmf}, {NMF: calculate_sklearn_nmf_output_shapes}
+    )
     np.testing.assert_allclose(pyopnb.run(model, X=rows)[0], W)
 
 
@@ -572,29 +701,50 @@ def test_a_converter_that_somebody_has_registered_is_used():
 
     def convert(scope, operator, container):
         ica = operator.raw_operator
-        names = [one.full_name for one in operator.inputs], [one.full_name for one in operator.outputs]
-        arrays = {"mixing": numpy_helper.from_array(ica.components_), "mean": numpy_helper.from_array(ica.mean_)}
-        container.add_node("IcaTransform", *names, op_domain="demo", op_version=1, name="ica", **arrays)
+        names = (
+            [one.full_name for one in operator.inputs],
+            [one.full_name for one in operator.outputs],
+        )
+        arrays = {
+            "mixing": numpy_helper.from_array(ica.components_),
+            "mean": numpy_helper.from_array(ica.mean_),
+        }
+        container.add_node(
+            "IcaTransform", *names, op_domain="demo", op_version=1, name="ica", **arrays
+        )
 
     door.update_registered_converter(FastICA, "DemoFastICA", shape, convert)
     try:
         estimator = make_pipeline(StandardScaler(), FastICA(2, random_state=0)).fit(X)
         model = door.convert(estimator, X)
-        assert [node.op_type for node in model.graph.node] == ["Scaler", "IcaTransform"] and not door.filled(model)
+        assert [node.op_type for node in model.graph.node] == [
+            "Scaler",
+            "IcaTransform",
+        ] and not door.filled(model)
         assert_agrees(model, estimator, X)
     finally:
         del _supported_operators.sklearn_operator_name_map[FastICA]
-        del _registration._converter_pool["DemoFastICA"], _registration._shape_calculator_pool["DemoFastICA"]
+        del (
+            _registration._converter_pool["DemoFastICA"],
+            _registration._shape_calculator_pool["DemoFastICA"],
+        )
 
 
-@pytest.mark.parametrize("module", ["conversion", "fitted", "columns", "samples", "holes", "stored"])
+@pytest.mark.parametrize(
+    "module", ["conversion", "fitted", "columns", "samples", "holes", "stored"]
+)
 def test_the_examples_of_docstrings_run(module):
     loaded = importlib.import_module(f"pyopnb.sklearn.{module}")
-    assert doctest.testmod(loaded, optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE).failed == 0
+    assert (
+        doctest.testmod(loaded, optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE).failed
+        == 0
+    )
 
 
 def test_the_union_of_everything():
-    union = FeatureUnion([("a", RBFSampler(n_components=2, random_state=0)), ("b", FastICA(2, random_state=0))])
+    union = FeatureUnion(
+        [("a", RBFSampler(n_components=2, random_state=0)), ("b", FastICA(2, random_state=0))]
+    )
     estimator = make_pipeline(StandardScaler(), union, NearestCentroid()).fit(X, LABELS)
     model = door.convert(estimator, X)
     assert_agrees(model, estimator, X)
@@ -670,7 +820,9 @@ class TextsAndNumbers(KeepsNothing):
 
 
 def test_an_output_of_texts_and_numbers_is_refused():
-    with pytest.raises(pyopnb.errors.ModelError, match="TextsAndNumbers.transform: expected .* float"):
+    with pytest.raises(
+        pyopnb.errors.ModelError, match="TextsAndNumbers.transform: expected .* float"
+    ):
         door.convert(TextsAndNumbers(), X)
 
 
@@ -715,7 +867,10 @@ def test_nan_goes_down_the_branch_of_a_tree_that_scikit_learn_takes(bagged):
 @pytest.mark.parametrize(
     ("estimator", "rows"),
     [
-        (Normalizer(), np.float32([[1e-20, 0, 0, 0]])),  # skl2onnx divides by the norm, however small
+        (
+            Normalizer(),
+            np.float32([[1e-20, 0, 0, 0]]),
+        ),  # skl2onnx divides by the norm, however small
         (PowerTransformer(), WITH_NAN),  # skl2onnx gives a number for NaN
     ],
 )
@@ -771,7 +926,9 @@ def test_a_wrong_converter_is_not_used(converter):
 def test_what_was_not_verified_says_so(converter):
     model = door.convert(Shift(), X, verify=False)
     assert not door.filled(model)
-    assert [(entry.key, entry.value) for entry in model.metadata_props] == [("pyopnb.verified", "no")]
+    assert [(entry.key, entry.value) for entry in model.metadata_props] == [
+        ("pyopnb.verified", "no")
+    ]
     assert not door.convert(Shift(), X).metadata_props
 
 
@@ -784,7 +941,9 @@ class Capped(KeepsNothing):
 
 def test_unusual_numbers_are_tried_in_a_table_with_texts():
     def convert_uncapped(scope, operator, container):
-        node = OnnxAdd(operator.inputs[0], np.float32([0]), op_version=15, output_names=operator.outputs)
+        node = OnnxAdd(
+            operator.inputs[0], np.float32([0]), op_version=15, output_names=operator.outputs
+        )
         node.add_to(scope, container)
 
     def shape(operator):
@@ -806,7 +965,9 @@ def test_forest_in_a_stack_gives_its_own_numbers():
     # As float32, the thresholds of trees send a few rows down the other branch.
     data = load_diabetes(scaled=False)
     forest = RandomForestRegressor(10, max_depth=5, random_state=0)
-    stack = StackingRegressor([("linear", RidgeCV()), ("trees", forest)], cv=3).fit(data.data, data.target)
+    stack = StackingRegressor([("linear", RidgeCV()), ("trees", forest)], cv=3).fit(
+        data.data, data.target
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = pyopnb.sklearn.convert(stack, data.data)

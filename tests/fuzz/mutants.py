@@ -54,25 +54,47 @@ def seeds() -> list[ModelProto]:
         [helper.make_tensor_value_info(n, 1, [2]) for n in "si"], [helper.make_tensor_value_info(n, 1, [2]) for n in "tu"],
     )  # fmt: skip
     scan = helper.make_node("Scan", ["x0", "x"], ["y0", "y"], body=body, num_scan_inputs=1)
-    ends = [helper.make_tensor_value_info(n, 1, d) for n, d in (("x0", [2]), ("x", [3, 2]), ("y0", [2]), ("y", [3, 2]))]
-    made.append(pyopnb.model([scan], {"x0": "float32[2]", "x": "float32[3,2]"}, {"y0": "float32[2]", "y": "float32[3,2]"}))
+    ends = [
+        helper.make_tensor_value_info(n, 1, d)
+        for n, d in (("x0", [2]), ("x", [3, 2]), ("y0", [2]), ("y", [3, 2]))
+    ]
+    made.append(
+        pyopnb.model(
+            [scan],
+            {"x0": "float32[2]", "x": "float32[3,2]"},
+            {"y0": "float32[2]", "y": "float32[3,2]"},
+        )
+    )
     made.append(
         helper.make_model(
-            helper.make_graph([scan], "g", ends[:2], ends[2:]), ir_version=10, opset_imports=[helper.make_opsetid("", 20)]
+            helper.make_graph([scan], "g", ends[:2], ends[2:]),
+            ir_version=10,
+            opset_imports=[helper.make_opsetid("", 20)],
         )
     )
     retired = helper.make_node(
-        "PyOp", ["x"], ["y"], domain="demo", module="mymodule", class_name="C", input_types=[1], output_types=[1]
+        "PyOp",
+        ["x"],
+        ["y"],
+        domain="demo",
+        module="mymodule",
+        class_name="C",
+        input_types=[1],
+        output_types=[1],
     )
     made.append(pyopnb.model([retired], {"x": "float32[2]"}, {"y": "float32[2]"}))
     packed = pyopnb.parse("(float[2] x) => (float[2] y) { y = taker.Any<a = 1>(x) }")
     packed.graph.node[0].domain, packed.graph.node[0].op_type = "pyopnb:taker", "Any."
-    packed.graph.node[0].attribute.append(helper.make_attribute("pyopnb_graph:body", body.SerializeToString()))
+    packed.graph.node[0].attribute.append(
+        helper.make_attribute("pyopnb_graph:body", body.SerializeToString())
+    )
     made.append(packed)
     sparse = pyopnb.parse("(float[2] x, float[2] w) => (float[2] y) { y = Add(x, w) }")
     sparse.graph.input.pop()
     sparse.graph.sparse_initializer.append(
-        helper.make_sparse_tensor(helper.make_tensor("w", 1, [1], [1.0]), helper.make_tensor("i", 7, [1], [1]), [2])
+        helper.make_sparse_tensor(
+            helper.make_tensor("w", 1, [1], [1.0]), helper.make_tensor("i", 7, [1], [1]), [2]
+        )
     )
     made.append(sparse)
     for each in made:
@@ -200,15 +222,29 @@ def raised_inside(error: BaseException) -> bool:
     if type(error).__module__.startswith("onnxruntime"):
         return False
     frames = traceback.extract_tb(error.__traceback__)
-    last = next((f for f in reversed(frames) if "/contextlib" not in f.filename and "/functools" not in f.filename), frames[-1])
+    last = next(
+        (
+            f
+            for f in reversed(frames)
+            if "/contextlib" not in f.filename and "/functools" not in f.filename
+        ),
+        frames[-1],
+    )
     folder = str(pathlib.Path(onnx.__file__).parent)
     if f"{os.sep}onnxruntime{os.sep}" in last.filename:
         return False
-    inside = any(f.filename.startswith(folder + os.sep + "reference") for f in frames)  # the reference runs what the file says
+    inside = any(
+        f.filename.startswith(folder + os.sep + "reference") for f in frames
+    )  # the reference runs what the file says
     return not inside
 
 
-def check(name: str, take: Callable[[ModelProto, pathlib.Path], Any], model: ModelProto, folder: pathlib.Path) -> str:
+def check(
+    name: str,
+    take: Callable[[ModelProto, pathlib.Path], Any],
+    model: ModelProto,
+    folder: pathlib.Path,
+) -> str:
     start = time.monotonic()
     try:
         with np.errstate(all="ignore"):
@@ -227,7 +263,11 @@ def main() -> int:
     seed = int(os.environ.get("PYOPNB_FUZZ_SEED", "0"))
     choose, found, count, calls = random.Random(seed), {}, 0, 0
     end = time.monotonic() + float(sys.argv[2]) if sys.argv[1] == "fuzz" else None
-    models = mutants(choose) if end is not None else (ModelProto.FromString(bytes.fromhex(text)) for text in KEPT)
+    models = (
+        mutants(choose)
+        if end is not None
+        else (ModelProto.FromString(bytes.fromhex(text)) for text in KEPT)
+    )
     names = list(TAKERS)
     with tempfile.TemporaryDirectory() as kept:
         last = pathlib.Path(os.environ.get("PYOPNB_FUZZ_LAST", os.path.join(kept, "last.hex")))
@@ -239,10 +279,15 @@ def main() -> int:
             for name in names if end is None else choose.sample(names, 6):
                 calls += 1
                 fault = check(name, TAKERS[name], model, pathlib.Path(kept))
-                key = "\n".join(line for line in fault.splitlines() if line.strip().startswith("File"))[-300:]
+                key = "\n".join(
+                    line for line in fault.splitlines() if line.strip().startswith("File")
+                )[-300:]
                 if fault and (name, key) not in found:
                     found[name, key] = fault
-                    print(f"mutant {count} of seed {seed}, {fault}\n  {model.SerializeToString().hex()}\n", flush=True)
+                    print(
+                        f"mutant {count} of seed {seed}, {fault}\n  {model.SerializeToString().hex()}\n",
+                        flush=True,
+                    )
     print(f"{len(found)} faults in {calls} calls")
     return 1 if found else 0
 

@@ -24,7 +24,10 @@ _PATHS = [str(Path(pyopnb.__file__).parents[1]), str(_HERE), str(_HERE.parent / 
 
 
 def fuzz(*arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*_PATHS, *filter(None, [os.environ.get("PYTHONPATH")])])}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([*_PATHS, *filter(None, [os.environ.get("PYTHONPATH")])]),
+    }
     return subprocess.run(
         [sys.executable, "-P", "-X", "faulthandler", str(_HERE / "mutants.py"), *arguments],
         capture_output=True, text=True, timeout=SECONDS + LIMIT, env=environment, check=False,

@@ -83,7 +83,10 @@ def in_double(model: ModelProto) -> ModelProto:
         for attribute in (attribute for node in graph.node for attribute in node.attribute):
             if attribute.type == onnx.AttributeProto.TENSOR:
                 _widen(attribute.t)
-            if attribute.name in ("to", "dtype", "stash_type", "output_dtype") and attribute.i in FLOATS:
+            if (
+                attribute.name in ("to", "dtype", "stash_type", "output_dtype")
+                and attribute.i in FLOATS
+            ):
                 attribute.i = TensorProto.DOUBLE
             graphs += [attribute.g] if attribute.HasField("g") else []
     return copy
@@ -91,7 +94,9 @@ def in_double(model: ModelProto) -> ModelProto:
 
 def _widen(tensor: TensorProto) -> None:
     if tensor.data_type in FLOATS:
-        tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor).astype(np.float64), tensor.name))
+        tensor.CopyFrom(
+            numpy_helper.from_array(numpy_helper.to_array(tensor).astype(np.float64), tensor.name)
+        )
 
 
 def _session(model: ModelProto) -> Any:
@@ -161,10 +166,18 @@ class Subject:
         sums, graph = [], copy.graph
         for name, weights in self.weights.items():
             kind = self.outputs[name].dtype
-            graph.initializer.append(numpy_helper.from_array(np.asarray(weights, kind), f"weights_{name}"))
-            graph.node.append(helper.make_node("Mul", [name, f"weights_{name}"], [f"weighted_{name}"]))
-            graph.node.append(helper.make_node("ReduceSum", [f"weighted_{name}"], [f"sum_{name}"], keepdims=0))
-            graph.node.append(helper.make_node("Cast", [f"sum_{name}"], [f"cast_{name}"], to=TensorProto.DOUBLE))
+            graph.initializer.append(
+                numpy_helper.from_array(np.asarray(weights, kind), f"weights_{name}")
+            )
+            graph.node.append(
+                helper.make_node("Mul", [name, f"weights_{name}"], [f"weighted_{name}"])
+            )
+            graph.node.append(
+                helper.make_node("ReduceSum", [f"weighted_{name}"], [f"sum_{name}"], keepdims=0)
+            )
+            graph.node.append(
+                helper.make_node("Cast", [f"sum_{name}"], [f"cast_{name}"], to=TensorProto.DOUBLE)
+            )
             sums.append(f"cast_{name}")
         graph.node.append(helper.make_node("Sum", sums, ["the_loss"]))
         graph.output.append(helper.make_tensor_value_info("the_loss", TensorProto.DOUBLE, []))
@@ -184,7 +197,9 @@ class Subject:
         try:
             found = _session(derived).run([f"grad_{name}" for name in names], self.feeds)
         except Exception as error:  # what the runtime says of the gradient
-            return dict.fromkeys(names, RuntimeError(f"gradient: {type(error).__name__}: {_brief(error)}"))
+            return dict.fromkeys(
+                names, RuntimeError(f"gradient: {type(error).__name__}: {_brief(error)}")
+            )
         return dict(zip(names, map(np.asarray, found), strict=True))
 
     def precision(self, name: str) -> float:
@@ -192,9 +207,14 @@ class Subject:
         x, eps = self.feeds[name], np.finfo(np.float64).eps
         if x.dtype != np.float64:
             return float(np.finfo(x.dtype).eps)
-        step = 1e-9 * np.random.default_rng(3).uniform(0.5, 1, x.shape) * np.maximum(np.abs(x), 1e-3)
+        step = (
+            1e-9 * np.random.default_rng(3).uniform(0.5, 1, x.shape) * np.maximum(np.abs(x), 1e-3)
+        )
         up, down = (self.change({**self.feeds, name: moved})[0] for moved in (x + step, x - step))
-        if up == down == 0 or not abs(up + down) <= 1e-3 * max(abs(up), abs(down)) + 100 * eps * self._magnitude:
+        if (
+            up == down == 0
+            or not abs(up + down) <= 1e-3 * max(abs(up), abs(down)) + 100 * eps * self._magnitude
+        ):
             return float(np.finfo(np.float32).eps)
         return float(eps)
 
@@ -207,12 +227,19 @@ class Subject:
 
     @property
     def _magnitude(self) -> float:
-        return max(float(np.abs(np.where(w == 0, 0, _wide(self.outputs[n])) * w).sum()) for n, w in self.weights.items())
+        return max(
+            float(np.abs(np.where(w == 0, 0, _wide(self.outputs[n])) * w).sum())
+            for n, w in self.weights.items()
+        )
 
     def differences(self, name: str) -> tuple[list[tuple[int, ...]], Differences, float]:
         x, rng = self.feeds[name], np.random.default_rng(2)
         most = int(np.clip(2 / (18 * self.seconds), 4, MOST))
-        chosen = np.arange(x.size) if x.size <= most else np.sort(rng.choice(x.size, most, replace=False))
+        chosen = (
+            np.arange(x.size)
+            if x.size <= most
+            else np.sort(rng.choice(x.size, most, replace=False))
+        )
         places = [tuple(int(n) for n in np.unravel_index(int(place), x.shape)) for place in chosen]
         precision = self.precision(name)
 
@@ -246,11 +273,18 @@ def _subject(case: TestCase, double: bool) -> Subject:
         found, again = subject.outputs, subject.run(exact)
     except Exception as error:  # what the runtime says of the test
         raise NotRunnable(f"{type(error).__name__}: {_brief(error)}") from None
-    if any(not np.array_equal(found[name], again[name], equal_nan=_is_float(found[name])) for name in found):
+    if any(
+        not np.array_equal(found[name], again[name], equal_nan=_is_float(found[name]))
+        for name in found
+    ):
         raise NotRunnable("other results each time")
     for name, wanted in zip(found, map(_array, expected), strict=True):
         if found[name].shape != wanted.shape or not np.allclose(
-            _wide(found[name]), _wide(wanted), rtol=max(case.rtol, 1e-3), atol=max(case.atol, 1e-5), equal_nan=True
+            _wide(found[name]),
+            _wide(wanted),
+            rtol=max(case.rtol, 1e-3),
+            atol=max(case.atol, 1e-5),
+            equal_nan=True,
         ):
             raise NotRunnable("other results than the test's")
     chosen = next(filter(None, (_shifted(subject, seed) for seed in range(1, 5))), subject)
@@ -261,11 +295,18 @@ def _subject(case: TestCase, double: bool) -> Subject:
 def _shifted(subject: Subject, seed: int) -> Subject | None:
     """With inputs that are moved away from ties; None where that changes the shapes, or the operator does not take it."""
     rng = np.random.default_rng(seed)
-    moved = {name: _moved(array, rng) if _is_float(array) else array for name, array in subject.feeds.items()}
+    moved = {
+        name: _moved(array, rng) if _is_float(array) else array
+        for name, array in subject.feeds.items()
+    }
     shifted = Subject(subject.model, moved)
     shifted.session = subject.session
     try:
-        return shifted if all(shifted.outputs[n].shape == subject.outputs[n].shape for n in subject.names) else None
+        return (
+            shifted
+            if all(shifted.outputs[n].shape == subject.outputs[n].shape for n in subject.names)
+            else None
+        )
     except Exception:  # an input that must be what it is
         return None
 
@@ -284,7 +325,9 @@ def judge(case: TestCase) -> Iterator[Finding]:
         There is nothing to judge, and why.
     """
     graph = case.model.graph
-    if any(info.type.WhichOneof("value") != "tensor_type" for info in (*graph.input, *graph.output)):
+    if any(
+        info.type.WhichOneof("value") != "tensor_type" for info in (*graph.input, *graph.output)
+    ):
         raise NotRunnable("sequences or optionals at its ends")
     if not any(info.type.tensor_type.elem_type in FLOATS for info in graph.output):
         raise NotRunnable("no floating-point output")
@@ -315,7 +358,9 @@ def judge(case: TestCase) -> Iterator[Finding]:
         yield _compare(name, own, wide, narrow.get(name), broad.get(name))
 
 
-def _compare(name: str, own: Subject | None, wide: Subject | None, narrow: Any, broad: Any) -> Finding:
+def _compare(
+    name: str, own: Subject | None, wide: Subject | None, narrow: Any, broad: Any
+) -> Finding:
     """The gradient in one input, in the dtype of the test and in float64: arrays, exceptions or None."""
     refusal = narrow if own else broad
     if isinstance(refusal, pyopnb.errors.ModelError):
@@ -331,11 +376,15 @@ def _compare(name: str, own: Subject | None, wide: Subject | None, narrow: Any, 
     found = _judged(name, wide, broad)
     if found.outcome == "right" and narrow is not None:
         apart = np.abs(_wide(narrow) - broad)
-        limit = max(NARROW[array.dtype] for array in (*own.feeds.values(), *own.outputs.values()) if _is_float(array)) * max(
-            float(np.abs(broad[np.isfinite(broad)]).max(initial=0)), 1e-3
-        )
+        limit = max(
+            NARROW[array.dtype]
+            for array in (*own.feeds.values(), *own.outputs.values())
+            if _is_float(array)
+        ) * max(float(np.abs(broad[np.isfinite(broad)]).max(initial=0)), 1e-3)
         if (np.isfinite(broad) & ~(apart <= limit)).any():
-            return Finding(name, "wrong", f"{narrow.dtype}: {np.nanmax(apart):.3g} off the gradient in float64")
+            return Finding(
+                name, "wrong", f"{narrow.dtype}: {np.nanmax(apart):.3g} off the gradient in float64"
+            )
     return found
 
 
@@ -352,20 +401,30 @@ def _judged(name: str, subject: Subject, gradient: np.ndarray) -> Finding:
     places, found, precision = subject.differences(name)
     tolerance = TOLERANCES[np.dtype(np.float64 if precision < 1e-10 else np.float32)]
     if gradient.shape != subject.feeds[name].shape:
-        return Finding(name, "wrong", f"shape {gradient.shape} instead of {subject.feeds[name].shape}")
+        return Finding(
+            name, "wrong", f"shape {gradient.shape} instead of {subject.feeds[name].shape}"
+        )
     analytic = np.array([float(gradient[place]) for place in places])
     numeric, errors = found.values[:, 0], found.errors[:, 0]
     some = any((weights == 0).any() for weights in subject.weights.values())
     left_out = found.kinks | (some & ~np.isfinite(analytic))  # 0 times what is not finite
     if left_out.all():
-        return Finding(name, "undecided", "not finite" if not np.isfinite(numeric).any() else "kinks everywhere")
+        return Finding(
+            name,
+            "undecided",
+            "not finite" if not np.isfinite(numeric).any() else "kinks everywhere",
+        )
     limit = tolerance * max(float(np.abs(numeric[~left_out]).max()), 1e-3) + 4 * errors
     apart = np.where(left_out, 0, np.abs(analytic - numeric))
     apart = np.where(np.isfinite(apart), apart, np.inf)
     if (apart > limit).any():
         worst = int(np.argmax(apart / limit))
         kind = "float64" if precision < 1e-10 else "float32"
-        return Finding(name, "wrong", f"{places[worst]}: {analytic[worst]:.6g} instead of {numeric[worst]:.6g} ({kind})")
+        return Finding(
+            name,
+            "wrong",
+            f"{places[worst]}: {analytic[worst]:.6g} instead of {numeric[worst]:.6g} ({kind})",
+        )
     return Finding(name, "right")
 
 
@@ -394,15 +453,21 @@ def _limited() -> Iterator[None]:
 def has_float_input(case: TestCase) -> bool:
     """Whether a test is among those that the survey is about."""
     kinds = [info.type for info in case.model.graph.input]
-    kinds = [kind.optional_type.elem_type if kind.HasField("optional_type") else kind for kind in kinds]
-    kinds = [kind.sequence_type.elem_type if kind.HasField("sequence_type") else kind for kind in kinds]
+    kinds = [
+        kind.optional_type.elem_type if kind.HasField("optional_type") else kind for kind in kinds
+    ]
+    kinds = [
+        kind.sequence_type.elem_type if kind.HasField("sequence_type") else kind for kind in kinds
+    ]
     return bool(case.data_sets) and any(kind.tensor_type.elem_type in FLOATS for kind in kinds)
 
 
 def findings(case: TestCase) -> list[Finding]:
     """What came of a test, for each of its floating-point inputs, or of the whole."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of `fill`, and of arithmetic at the edge of an operator's domain
+        warnings.simplefilter(
+            "ignore"
+        )  # of `fill`, and of arithmetic at the edge of an operator's domain
         try:
             with _limited():
                 return list(judge(case))
@@ -412,7 +477,9 @@ def findings(case: TestCase) -> list[Finding]:
             return [Finding("", "wrong", f"{type(error).__name__}: {_brief(error)}")]
 
 
-def survey(cases: dict[str, TestCase], kept: Path | None = None, part: tuple[int, int] = (0, 1)) -> dict[str, list[Finding]]:
+def survey(
+    cases: dict[str, TestCase], kept: Path | None = None, part: tuple[int, int] = (0, 1)
+) -> dict[str, list[Finding]]:
     """The findings of each test with a floating-point input.
 
     Parameters
@@ -432,7 +499,10 @@ def survey(cases: dict[str, TestCase], kept: Path | None = None, part: tuple[int
             if kept:
                 kept.parent.mkdir(parents=True, exist_ok=True)
                 with kept.open("a") as file:
-                    file.write(json.dumps([name, [[f.input, f.outcome, f.reason] for f in found[name]]]) + "\n")
+                    file.write(
+                        json.dumps([name, [[f.input, f.outcome, f.reason] for f in found[name]]])
+                        + "\n"
+                    )
     return {name: found[name] for name in names if name in found}
 
 
@@ -448,11 +518,16 @@ def summary(found: dict[str, list[Finding]]) -> str:
     """The counts, and each test that is neither right nor refused."""
     tests = Counter(map(outcome, found.values()))
     inputs = Counter(f.outcome for rows in found.values() for f in rows)
-    lines = [f"{len(found)} tests"] + [f"  {kind}: {tests[kind]} tests, {inputs[kind]} inputs" for kind in OUTCOMES]
+    lines = [f"{len(found)} tests"] + [
+        f"  {kind}: {tests[kind]} tests, {inputs[kind]} inputs" for kind in OUTCOMES
+    ]
     for kind in OUTCOMES[:2] + OUTCOMES[3:]:
         lines += [f"{kind}:"]
         lines += [
-            f"  {name}: " + "; ".join(dict.fromkeys(f"{f.input} {f.reason}"[:200] for f in rows if f.outcome == kind))
+            f"  {name}: "
+            + "; ".join(
+                dict.fromkeys(f"{f.input} {f.reason}"[:200] for f in rows if f.outcome == kind)
+            )
             for name, rows in sorted(found.items())
             if outcome(rows) == kind
         ]

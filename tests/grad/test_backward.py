@@ -24,7 +24,9 @@ def test_the_class_defines_two_ops(define):
     (version,) = define(USER_RELU)
     assert names() == ["demo::UserRelu", "demo::UserReluGrad"]
     assert version.gradient is pyopnb.registry["demo::UserReluGrad"].current
-    assert version.gradient.gradient_of == "demo::UserRelu" and version.gradient.epoch == version.epoch
+    assert (
+        version.gradient.gradient_of == "demo::UserRelu" and version.gradient.epoch == version.epoch
+    )
     y = pyopnb.call("demo::UserRelu", X, slope=0.5)
     dx = pyopnb.call("demo::UserReluGrad", X, y, DY, slope=0.5)
     assert np.array_equal(dx, np.where(X > 0, DY, 0.5 * DY)) and dx.dtype == np.float32
@@ -76,8 +78,14 @@ def test_a_gradient_that_is_not_there_and_none_for_an_input(define):
         """)
     x, places = np.float32([1, 2, 3]), np.int64([0, 0, 2])
     feeds = {"x": x, "places": places, "p": x, "q": x, "d": x}
-    for first, second, expected in [("d", "", [3, 0, 3]), ("", "d", [2, 4, 6]), ("d", "d", [5, 4, 9])]:
-        node = pyopnb.node("demo::PairGrad", ["x", "places", "p", "q", first, second], ["dx", "dplaces"])
+    for first, second, expected in [
+        ("d", "", [3, 0, 3]),
+        ("", "d", [2, 4, 6]),
+        ("d", "d", [5, 4, 9]),
+    ]:
+        node = pyopnb.node(
+            "demo::PairGrad", ["x", "places", "p", "q", first, second], ["dx", "dplaces"]
+        )
         result = pyopnb.run(pyopnb.model(node, feeds, ["dx", "dplaces"]), **feeds)
         assert result["dx"].tolist() == expected and result["dplaces"].tolist() == [0, 0, 0]
         assert result["dplaces"].dtype == np.int64
@@ -124,7 +132,12 @@ class Times:
 
 
 def times(k, backward=True):
-    return BODY.format(k=k, backward=f"def backward(self, inputs, outputs, grads): return {k} * grads[0]" if backward else "")
+    return BODY.format(
+        k=k,
+        backward=f"def backward(self, inputs, outputs, grads): return {k} * grads[0]"
+        if backward
+        else "",
+    )
 
 
 @pytest.fixture
@@ -152,7 +165,9 @@ def test_reload_and_rollback_of_both(define, pair):
 
 def test_listeners_hear_of_both_and_see_both(define):
     heard = []
-    end = pyopnb.registry.subscribe(lambda version: heard.append((version.op, names())), removed=heard.append)
+    end = pyopnb.registry.subscribe(
+        lambda version: heard.append((version.op, names())), removed=heard.append
+    )
     try:
         define(times(2))
         both = ["demo::Times", "demo::TimesGrad"]
@@ -168,7 +183,9 @@ def test_listeners_hear_of_both_and_see_both(define):
         end()
 
 
-def test_a_class_without_backward_takes_the_gradient_op_away_and_rollback_brings_it_back(define, pair):
+def test_a_class_without_backward_takes_the_gradient_op_away_and_rollback_brings_it_back(
+    define, pair
+):
     define(times(2))
     session = pyopnb.Session(pair)
     define(times(3, backward=False))
@@ -189,7 +206,9 @@ def test_withdraw_is_as_if_it_had_not_been_defined(define, pair, second):
     assert pyopnb.registry["demo::TimesGrad"].current is former
     assert pyopnb.registry.history("demo::TimesGrad") == (former,)
     define(times(5))
-    assert values(session) == [5, 5] and pyopnb.registry["demo::TimesGrad"].current.number == (3 if second else 2)
+    assert values(session) == [5, 5] and pyopnb.registry["demo::TimesGrad"].current.number == (
+        3 if second else 2
+    )
 
 
 def test_withdraw_of_the_first_backward_removes_the_gradient_op(define):
@@ -271,7 +290,10 @@ def test_nothing_keeps_the_classes_of_dropped_versions():
         ("def backward(self): return 1", r"got \(self\)"),
         ("backward = 3", "got backward = 3"),
         ("def backward(self, inputs, outputs, grads): yield 1", "one with yield"),
-        ("def backward(self, inputs, outputs, grads, *, k): return 1", r"got \(self, inputs, outputs, grads, \*, k\)"),
+        (
+            "def backward(self, inputs, outputs, grads, *, k): return 1",
+            r"got \(self, inputs, outputs, grads, \*, k\)",
+        ),
     ],
 )
 def test_a_backward_that_cannot_be_called(define, backward, got):
@@ -326,7 +348,12 @@ class Plus:
 
 
 def test_what_backward_raises_arrives_as_itself(define):
-    define(BODY.format(k=2, backward="def backward(self, inputs, outputs, grads): raise ArithmeticError('mine')"))
+    define(
+        BODY.format(
+            k=2,
+            backward="def backward(self, inputs, outputs, grads): raise ArithmeticError('mine')",
+        )
+    )
     with pytest.raises(ArithmeticError, match="mine") as caught:
         pyopnb.call("demo::TimesGrad", X, X, DY)
     assert "demo::TimesGrad), version 1" in caught.value.__notes__[0]
@@ -335,13 +362,20 @@ def test_what_backward_raises_arrives_as_itself(define):
 def test_a_required_output_is_asked_for(define):
     define(SCALE.replace("(self, x, w, b=None)", "(self, x, w, b=None) -> 'float32[...]'"))
     feeds = {"x": X, "w": X[0], "dy": DY}
-    model = pyopnb.model(pyopnb.node("demo::ScaleGrad", ["x", "w", "", "", "dy"], "dx"), feeds, "dx")
+    model = pyopnb.model(
+        pyopnb.node("demo::ScaleGrad", ["x", "w", "", "", "dy"], "dx"), feeds, "dx"
+    )
     with pytest.raises(ModelError, match="input output_0: expected float32"):
         pyopnb.run(model, **feeds)
 
 
 def test_writing_into_a_gradient_is_refused_as_for_inputs(define):
-    define(BODY.format(k=2, backward="def backward(self, inputs, outputs, grads): grads[0][:] = 0; return grads[0]"))
+    define(
+        BODY.format(
+            k=2,
+            backward="def backward(self, inputs, outputs, grads): grads[0][:] = 0; return grads[0]",
+        )
+    )
     with pytest.raises(ValueError, match="read-only"):
         pyopnb.call("demo::TimesGrad", X, X, DY)
 
@@ -364,5 +398,7 @@ def test_a_gradient_op_that_keeps_what_it_was_given_ends_no_process():
             session.run(None, {"x": np.full(1000 * n, n, np.float32)})
         print(all((grads[0] == n + 1).all() for n, (_, grads) in enumerate(Keeps.kept)))
         """
-    done = subprocess.run([sys.executable, "-P", "-c", dedent(code)], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", dedent(code)], capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr

@@ -48,7 +48,10 @@ CASES = {
     "bias": (
         "x, b): return x * 2 + b",
         "g, = grads; return 2 * g, g.sum(0)",
-        {"a mean for the sum": "g, = grads; return 2 * g, g.mean(0)", "one row": "g, = grads; return 2 * g, g[0]"},
+        {
+            "a mean for the sum": "g, = grads; return 2 * g, g.mean(0)",
+            "one row": "g, = grads; return 2 * g, g[0]",
+        },
         (X, X[0]),
     ),
     "tanh": (
@@ -78,13 +81,17 @@ CASES = {
     "sin and cos": (
         "x): return np.sin(x), np.cos(x)",
         "a, b = grads; s, c = outputs; return (0 if a is None else a * c) - (0 if b is None else b * s)",
-        {"the second output forgotten": "return inputs[0] * 0 if grads[0] is None else grads[0] * outputs[1]"},
+        {
+            "the second output forgotten": "return inputs[0] * 0 if grads[0] is None else grads[0] * outputs[1]"
+        },
         (X,),
     ),
     "gather": (
         "x, places): return x[places]",
         "x, places = inputs; d = np.zeros_like(x); np.add.at(d, places, grads[0]); return d, None",
-        {"the last one counts": "x, places = inputs; d = np.zeros_like(x); d[places] = grads[0]; return d, None"},
+        {
+            "the last one counts": "x, places = inputs; d = np.zeros_like(x); d[places] = grads[0]; return d, None"
+        },
         (X, np.int64([0, 2, 2])),
     ),
     "norm": (
@@ -120,7 +127,9 @@ def test_a_mistake_is_found_and_the_element_is_named(define, case, what):
     report = pyopnb.check_grad(op(define, compute, wrong[what]), *inputs)
     assert not report.ok and not report, report
     found = next(found for found in report.gradients if found.outcome == "wrong")
-    assert found.index is not None and abs(found.analytic - found.numeric) > found.tolerance * abs(found.numeric)
+    assert found.index is not None and abs(found.analytic - found.numeric) > found.tolerance * abs(
+        found.numeric
+    )
     assert f"[{','.join(map(str, found.index))}]: wrong, backward says" in repr(report)
 
 
@@ -154,7 +163,11 @@ def test_a_common_factor_is_said(define):
 def test_kinks_are_left_out_and_counted(define):
     define(USER_RELU)
     report = pyopnb.check_grad("demo::UserRelu", np.float32([-1, 0, 2, 0]), slope=0.1)
-    assert report.ok and report.gradients[0].kinks == 2 and "4 elements in float64, 2 at a kink left out" in repr(report)
+    assert (
+        report.ok
+        and report.gradients[0].kinks == 2
+        and "4 elements in float64, 2 at a kink left out" in repr(report)
+    )
     report = pyopnb.check_grad("demo::UserRelu", np.zeros(3, np.float32))
     assert not report.ok and report.gradients[0].outcome == "undecided"
     assert "undecided, no element has a derivative that differences can tell" in repr(report)
@@ -178,7 +191,10 @@ def test_the_edge_of_a_domain(define):
 
 def test_an_op_that_rounds_inside_is_judged_as_that(define):
     """In float64 the differences would be those of the steps of float32."""
-    for inside in ("np.tanh(x.astype(np.float32)).astype(x.dtype)", "np.tanh(x).astype(np.float32).astype(x.dtype)"):
+    for inside in (
+        "np.tanh(x.astype(np.float32)).astype(x.dtype)",
+        "np.tanh(x).astype(np.float32).astype(x.dtype)",
+    ):
         name = op(define, f"x): return {inside}", "return grads[0] * (1 - outputs[0] ** 2)")
         for x in (X, X.astype(np.float64)):
             report = pyopnb.check_grad(name, x)
@@ -188,7 +204,11 @@ def test_an_op_that_rounds_inside_is_judged_as_that(define):
 def test_large_inputs_are_sampled(define):
     name = op(define, "x): return x * x", "return 2 * inputs[0] * grads[0]")
     report = pyopnb.check_grad(name, np.ones((50, 50), np.float32))
-    assert report.gradients[0].tried == 100 and report.gradients[0].size == 2500 and "100 elements of 2,500" in repr(report)
+    assert (
+        report.gradients[0].tried == 100
+        and report.gradients[0].size == 2500
+        and "100 elements of 2,500" in repr(report)
+    )
 
 
 LARGE = np.random.default_rng(3).normal(size=(200, 50)).astype(np.float32)
@@ -197,14 +217,20 @@ KINKED = "d = grads[0] * (inputs[0] > 0); "
 
 
 @pytest.mark.parametrize("hint", [hinted, str])
-@pytest.mark.parametrize(("compute", "right"), [("x): return np.tanh(x)", SMOOTH), ("x): return np.maximum(x, 0)", KINKED)])
+@pytest.mark.parametrize(
+    ("compute", "right"),
+    [("x): return np.tanh(x)", SMOOTH), ("x): return np.maximum(x, 0)", KINKED)],
+)
 def test_one_wrong_element_of_ten_thousand_is_found(define, compute, right, hint):
     """Those that are drawn do not have it; the sum along a group of the others does."""
     compute = hint(compute)
     for wrong in ("d[6, 21] += 0.5", "d[6, 21] = np.nan", "d[-1, -1] = -np.inf", "d[17] *= -1"):
         report = pyopnb.check_grad(op(define, compute, f"{right}{wrong}; return d"), LARGE)
         assert not report.ok and 101 <= report.gradients[0].tried <= 104, (wrong, report)
-        assert report.gradients[0].index in {(6, 21), (199, 49), *((17, n) for n in range(50))}, (wrong, report)
+        assert report.gradients[0].index in {(6, 21), (199, 49), *((17, n) for n in range(50))}, (
+            wrong,
+            report,
+        )
     report = pyopnb.check_grad(op(define, compute, f"{right}return d"), LARGE)
     assert report.ok and report.gradients[0].tried <= 101, report
 
@@ -216,7 +242,10 @@ def test_one_wrong_element_of_ten_thousand_is_found(define, compute, right, hint
         ("x: T): return np.maximum(x, 0)", "return grads[0] * (inputs[0] > 0)"),
         ("x: T): return np.abs(x)", "return grads[0] * np.sign(inputs[0])"),
         ("x: T): return np.clip(x, -0.5, 0.5)", "return grads[0] * (np.abs(inputs[0]) < 0.5)"),
-        ("x: T): return x.max(-1)", "x = inputs[0]; return grads[0][:, None] * (x == x.max(-1, keepdims=True))"),
+        (
+            "x: T): return x.max(-1)",
+            "x = inputs[0]; return grads[0][:, None] * (x == x.max(-1, keepdims=True))",
+        ),
         ("x: T): return x @ x.T", "x, g = inputs[0], grads[0]; return g @ x + g.T @ x"),
     ],
 )
@@ -224,14 +253,26 @@ def test_right_ones_pass_whose_kinks_and_rounding_lie_close_together(define, com
     """Rounding of what a step does not change hid kinks; that of a product of float16 is larger than the tolerance."""
     name = op(define, compute.replace("T", f'"{dtype}[...]"', 1), right)
     for seed in range(4):
-        report = pyopnb.check_grad(name, np.random.default_rng(seed).normal(size=(40, 50)).astype(dtype))
+        report = pyopnb.check_grad(
+            name, np.random.default_rng(seed).normal(size=(40, 50)).astype(dtype)
+        )
         assert report.ok, report
 
 
 def test_optional_inputs_examples_and_attrs(define):
     define(SCALE + USER_RELU)
-    report = pyopnb.check_grad("demo::Scale", examples=[(X, X[0]), (X, X[0], X[1]), (X, X[0], None)])
-    assert report.ok and [found.name for found in report.gradients] == ["x", "w", "x", "w", "b", "x", "w"]
+    report = pyopnb.check_grad(
+        "demo::Scale", examples=[(X, X[0]), (X, X[0], X[1]), (X, X[0], None)]
+    )
+    assert report.ok and [found.name for found in report.gradients] == [
+        "x",
+        "w",
+        "x",
+        "w",
+        "b",
+        "x",
+        "w",
+    ]
     assert pyopnb.check_grad("demo::UserRelu", slope=0.3).ok  # an example from the hints
 
 
@@ -244,9 +285,21 @@ def test_random_numbers_are_the_same_for_every_call(define):
 @pytest.mark.parametrize(
     ("compute", "backward", "said"),
     [
-        ("x): return (x * x).sum()", "return 2 * inputs[0] * np.abs(grads[0])", "for -3 times the gradients of the outputs"),
-        ("x): return x * x", "self.n += 1; return 2 * inputs[0] * grads[0] * self.n", "something else the second time"),
-        ("x): return x * x", "g = grads[0]; g *= 2; g *= inputs[0]; return g", "ValueError: output array is read-only"),
+        (
+            "x): return (x * x).sum()",
+            "return 2 * inputs[0] * np.abs(grads[0])",
+            "for -3 times the gradients of the outputs",
+        ),
+        (
+            "x): return x * x",
+            "self.n += 1; return 2 * inputs[0] * grads[0] * self.n",
+            "something else the second time",
+        ),
+        (
+            "x): return x * x",
+            "g = grads[0]; g *= 2; g *= inputs[0]; return g",
+            "ValueError: output array is read-only",
+        ),
         (
             "x, y): return x * y",
             "x, y = inputs; x *= grads[0]; y *= grads[0]; return y, x",
@@ -257,13 +310,21 @@ def test_random_numbers_are_the_same_for_every_call(define):
             "y = outputs[0]; d = grads[0] * (1 - y * y); return np.where(inputs[0] < 0, 2 * d, d)",
             r"x\[\d,\d\]: wrong",
         ),
-        ("x): return np.tanh(x)", "y = outputs[0]; d = grads[0] * (1 - y * y); d[-1] *= 1.01; return d", r"x\[2,\d\]: wrong"),
+        (
+            "x): return np.tanh(x)",
+            "y = outputs[0]; d = grads[0] * (1 - y * y); d[-1] *= 1.01; return d",
+            r"x\[2,\d\]: wrong",
+        ),
         (
             "x, y): return x * np.sin(y)",
             "x, y = inputs; return grads[0] * np.sin(y), grads[0] * x * np.sin(y)",
             r"y\[\d,\d\]: wrong",
         ),
-        ("x): self.y = np.tanh(x); return self.y", "return grads[0] * (1 - self.y ** 2) + 0 * self.n", r"wrong"),
+        (
+            "x): self.y = np.tanh(x); return self.y",
+            "return grads[0] * (1 - self.y ** 2) + 0 * self.n",
+            r"wrong",
+        ),
         (
             "x): return np.tanh(x)",
             "return (grads[0] * (1 - outputs[0] ** 2)).astype(np.float32)",
@@ -271,7 +332,9 @@ def test_random_numbers_are_the_same_for_every_call(define):
         ),
     ],
 )
-def test_mistakes_that_another_call_another_element_or_a_session_shows(define, compute, backward, said):
+def test_mistakes_that_another_call_another_element_or_a_session_shows(
+    define, compute, backward, said
+):
     init = "def __init__(self): self.n, self.y = 0, 0"
     inputs = (X, X + 1) if compute.startswith("x, y") else (X,)
     report = pyopnb.check_grad(op(define, compute, backward, init), *inputs)
@@ -280,19 +343,27 @@ def test_mistakes_that_another_call_another_element_or_a_session_shows(define, c
 
 def test_what_backward_raises_or_returns_wrongly_is_in_the_report(define):
     report = pyopnb.check_grad(op(define, "x): return x", "raise ArithmeticError('mine')"), X)
-    assert not report.ok and "backward: wrong, ArithmeticError: mine (in backward, line" in repr(report)
+    assert not report.ok and "backward: wrong, ArithmeticError: mine (in backward, line" in repr(
+        report
+    )
     report = pyopnb.check_grad(op(define, "x): return x", "return grads[0].sum()"), X)
     assert "gradient of x: expected float64[3,4], got float64[]" in repr(report)
 
 
 def test_html_is_safe(define):
-    report = pyopnb.check_grad(op(define, "x): return x", "raise ArithmeticError('<b>mine</b>')"), X)
-    assert html.escape("<b>mine</b>") in report._repr_html_() and "<b>mine" not in report._repr_html_()
+    report = pyopnb.check_grad(
+        op(define, "x): return x", "raise ArithmeticError('<b>mine</b>')"), X
+    )
+    assert (
+        html.escape("<b>mine</b>") in report._repr_html_() and "<b>mine" not in report._repr_html_()
+    )
 
 
 def test_an_op_without_backward_or_floats(define):
     define("@pyopnb.pyop('demo::Op')\nclass Op:\n def compute(self, x): return x")
-    with pytest.raises(pyopnb.errors.DefinitionError, match="op demo::Op: expected backward in its class"):
+    with pytest.raises(
+        pyopnb.errors.DefinitionError, match="op demo::Op: expected backward in its class"
+    ):
         pyopnb.check_grad("demo::Op", X)
     report = pyopnb.check_grad(op(define, "x): return x", "return grads[0]"), np.int64([1]))
     assert not report.ok and "no floating-point input" in repr(report)
@@ -301,10 +372,15 @@ def test_an_op_without_backward_or_floats(define):
 def test_the_row_of_check(define):
     _, right, wrong, inputs = CASES["tanh"]
     report = pyopnb.check(op(define, CASES["tanh"][0], right), *inputs)
-    assert report["gradient"].outcome == "pass" and "x: right within 1e-06" in report["gradient"].text
+    assert (
+        report["gradient"].outcome == "pass" and "x: right within 1e-06" in report["gradient"].text
+    )
     report = pyopnb.check(op(define, CASES["tanh"][0], wrong["a sign"]), *inputs)
     assert not report.ok and [failed.name for failed in report.failures] == ["gradient"]
-    assert re.search(r"x\[\d,\d\]: wrong, .* is -1 in all of them.*Try: correct backward", report["gradient"].text)
+    assert re.search(
+        r"x\[\d,\d\]: wrong, .* is -1 in all of them.*Try: correct backward",
+        report["gradient"].text,
+    )
     define("@pyopnb.pyop('demo::Op')\nclass Op:\n def compute(self, x): return x")
     assert "gradient" not in pyopnb.check("demo::Op", X)
     define(USER_RELU)
@@ -316,24 +392,37 @@ def test_the_row_of_check(define):
 
 @pytest.mark.parametrize(
     ("function", "derivative"),
-    [(np.sin, np.cos), (np.exp, np.exp), (lambda x: x**3, lambda x: 3 * x**2), (np.arctan, lambda x: 1 / (1 + x * x))],
+    [
+        (np.sin, np.cos),
+        (np.exp, np.exp),
+        (lambda x: x**3, lambda x: 3 * x**2),
+        (np.arctan, lambda x: 1 / (1 + x * x)),
+    ],
 )
 def test_differences_are_exact_to_their_error(function, derivative):
     x = np.linspace(-3, 3, 31)
-    found = central_differences(lambda x: np.array([function(x).sum()]), x, [(n,) for n in range(x.size)], 2.0**-52)
+    found = central_differences(
+        lambda x: np.array([function(x).sum()]), x, [(n,) for n in range(x.size)], 2.0**-52
+    )
     apart = np.abs(found.values[:, 0] - derivative(x))
     assert not found.kinks.any() and apart.max() < 1e-9 * np.abs(derivative(x)).max()
 
 
 def test_kinks_beside_the_element_are_no_derivative_either():
     x = np.array([1e-9, 0.5, -0.5])
-    found = central_differences(lambda x: np.array([np.abs(x).sum()]), x, [(0,), (1,), (2,)], 2.0**-52)
-    assert found.kinks.tolist() == [True, False, False] and np.allclose(found.values[1:, 0], [1, -1])
+    found = central_differences(
+        lambda x: np.array([np.abs(x).sum()]), x, [(0,), (1,), (2,)], 2.0**-52
+    )
+    assert found.kinks.tolist() == [True, False, False] and np.allclose(
+        found.values[1:, 0], [1, -1]
+    )
 
 
 def test_a_step_that_rounding_swallows_is_no_derivative_of_zero():
     """What is rounded more than its dtype says gives differences of exactly 0 where a step is small."""
     x = np.linspace(1.1, 2.9, 10, dtype=np.float32)
     base = np.round(x, 3)
-    found = central_differences(lambda x: np.array([np.sum(np.round(x, 3) - base)]), x, [(n,) for n in range(10)], 2.0**-23)
+    found = central_differences(
+        lambda x: np.array([np.sum(np.round(x, 3) - base)]), x, [(n,) for n in range(10)], 2.0**-23
+    )
     assert (found.kinks | (np.abs(found.values[:, 0] - 1) < 0.5)).all()

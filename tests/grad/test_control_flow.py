@@ -26,9 +26,17 @@ def check(text, feeds, wrt):
     session = pyopnb.Session(model)
     result = pyopnb.run(derived, **feeds)
     for name in wrt:
-        expected = differences(lambda x, n=name: session.run(["loss"], {**feeds, n: x})[0], feeds[name])
+        expected = differences(
+            lambda x, n=name: session.run(["loss"], {**feeds, n: x})[0], feeds[name]
+        )
         assert np.abs(expected).max() > 1e-3, "it would be as right with zeros"
-        np.testing.assert_allclose(result[f"grad_{name}"], expected, rtol=0, atol=1e-9 * np.abs(expected).max(), err_msg=name)
+        np.testing.assert_allclose(
+            result[f"grad_{name}"],
+            expected,
+            rtol=0,
+            atol=1e-9 * np.abs(expected).max(),
+            err_msg=name,
+        )
     return derived
 
 
@@ -67,9 +75,13 @@ SCAN = f"""(double[3] h, double[{{shape}}] x, double[3] w) => (double loss) {{{{
 ACROSS = ", scan_input_axes = [1], scan_input_directions = [1], scan_output_axes = [-1], scan_output_directions = [1]"
 
 
-@pytest.mark.parametrize(("shape", "attributes", "x"), [("4,3", "", H), ("N,3", "", H), ("3,4", ACROSS, H.T.copy())])
+@pytest.mark.parametrize(
+    ("shape", "attributes", "x"), [("4,3", "", H), ("N,3", "", H), ("3,4", ACROSS, H.T.copy())]
+)
 def test_a_scan(shape, attributes, x):
-    check(SCAN.format(shape=shape, attributes=attributes), {"h": X, "x": x, "w": V}, ["h", "x", "w"])
+    check(
+        SCAN.format(shape=shape, attributes=attributes), {"h": X, "x": x, "w": V}, ["h", "x", "w"]
+    )
 
 
 def test_a_scan_in_a_loop():
@@ -132,7 +144,10 @@ def test_loops_whose_bodies_share_names():
 )
 def test_a_way_through_sequences_and_optionals_beside_another_is_not_taken_for_zero(nodes):
     model = pyopnb.parse(f"(double[3] x) => (double loss) {{ {nodes}  y = Add(z, x)  {SUM} }}")
-    with pytest.raises(ModelError, match=r"the node of output 's' \(::\w+\), gradient: expected an op with a gradient"):
+    with pytest.raises(
+        ModelError,
+        match=r"the node of output 's' \(::\w+\), gradient: expected an op with a gradient",
+    ):
         grad(model, "x")
 
 
@@ -145,5 +160,8 @@ def test_a_way_through_sequences_and_optionals_beside_another_is_not_taken_for_z
 )
 def test_what_has_no_rule_inside_a_body_is_refused_by_its_name(around):
     text = f"(double[2,2] x, bool c) => (double loss) {{ {around.format('r = Det(x)')}  {SUM} }}"
-    with pytest.raises(ModelError, match=r"the node of output 'r' \(::Det\), gradient: .* got onnx-ad takes .* for zero"):
+    with pytest.raises(
+        ModelError,
+        match=r"the node of output 'r' \(::Det\), gradient: .* got onnx-ad takes .* for zero",
+    ):
         grad(pyopnb.parse(text), "x")

@@ -20,7 +20,10 @@ KINDS = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_symbol_gives_what_a_number_gives(kind):
     rng = np.random.default_rng(0)
-    weights = {"k": rng.standard_normal((5, 4, 3, 3)).astype(np.float32), "c": rng.standard_normal(5).astype(np.float32)}
+    weights = {
+        "k": rng.standard_normal((5, 4, 3, 3)).astype(np.float32),
+        "c": rng.standard_normal(5).astype(np.float32),
+    }
     x = rng.standard_normal((3, 4, 9, 8)).astype(np.float32)
     nodes = [
         pyopnb.node("Conv", "x k c", "y", **KINDS[kind]),
@@ -29,7 +32,9 @@ def test_a_symbol_gives_what_a_number_gives(kind):
     ]
     found = {}
     for samples in ("N", 3):
-        model = pyopnb.model(nodes, {"x": f"float32[{samples},4,9,8]"}, "loss", initializers=weights)
+        model = pyopnb.model(
+            nodes, {"x": f"float32[{samples},4,9,8]"}, "loss", initializers=weights
+        )
         found[samples] = pyopnb.run(grad(model, ["x", "k", "c"]), x=x)
     for name in ("grad_x", "grad_k", "grad_c"):
         assert found["N"][name].shape == found[3][name].shape

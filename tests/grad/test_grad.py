@@ -28,7 +28,9 @@ def central(model, feeds, name, loss, step=1e-6):
     copy.CopyFrom(model)
     weights = {t.name: numpy_helper.to_array(t) for t in copy.graph.initializer}
     if name in weights:  # as an input with a default it can be fed
-        copy.graph.input.append(helper.make_tensor_value_info(name, onnx.TensorProto.DOUBLE, weights[name].shape))
+        copy.graph.input.append(
+            helper.make_tensor_value_info(name, onnx.TensorProto.DOUBLE, weights[name].shape)
+        )
     session = pyopnb.Session(copy)
     value = np.asarray(feeds.get(name, weights.get(name)), np.float64)
     gradient = np.zeros_like(value)
@@ -54,7 +56,11 @@ def check(model, feeds, wrt, loss="loss", tolerance=1e-8):
         expected = central(model, feeds, name, loss)
         assert result[f"grad_{name}"].shape == expected.shape
         np.testing.assert_allclose(
-            result[f"grad_{name}"], expected, atol=tolerance * max(1, np.abs(expected).max()), rtol=0, err_msg=name
+            result[f"grad_{name}"],
+            expected,
+            atol=tolerance * max(1, np.abs(expected).max()),
+            rtol=0,
+            err_msg=name,
         )
     return derived
 
@@ -70,7 +76,9 @@ MLP = """
 
 
 def mlp():
-    return with_weights(pyopnb.parse(MLP), w1=random.normal(size=(5, 7)) / 2, w2=random.normal(size=(7, 3)) / 2)
+    return with_weights(
+        pyopnb.parse(MLP), w1=random.normal(size=(5, 7)) / 2, w2=random.normal(size=(7, 3)) / 2
+    )
 
 
 def with_weights(model, **weights):
@@ -78,7 +86,9 @@ def with_weights(model, **weights):
     inputs = [info for info in model.graph.input if info.name not in weights]
     model.graph.ClearField("input")
     model.graph.input.extend(inputs)
-    model.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in weights.items())
+    model.graph.initializer.extend(
+        numpy_helper.from_array(array, name) for name, array in weights.items()
+    )
     return model
 
 
@@ -86,7 +96,9 @@ def test_a_net_with_an_op_in_it(define):
     define(USER_RELU)
     model, before = mlp(), onnx.ModelProto()
     before.CopyFrom(model)
-    derived = check(model, {"x": random.normal(size=(4, 5)), "b": random.normal(size=7)}, ["x", "w1", "w2", "b"])
+    derived = check(
+        model, {"x": random.normal(size=(4, 5)), "b": random.normal(size=7)}, ["x", "w1", "w2", "b"]
+    )
     assert [n.op_type for n in derived.graph.node if n.domain] == ["UserRelu", "UserReluGrad"]
     assert [t.name for t in derived.graph.initializer][:2] == ["w1", "w2"]
     assert model == before
@@ -104,7 +116,11 @@ def test_opsets(define, opset):
             q = Mul(t, s)
             loss = ReduceMean<keepdims = 0>(q)
         }}""")
-    feeds = {"x": random.normal(size=(3, 4)), "w": random.normal(size=4), "b": random.normal(size=4)}
+    feeds = {
+        "x": random.normal(size=(3, 4)),
+        "w": random.normal(size=4),
+        "b": random.normal(size=4),
+    }
     check(model, feeds, ["x", "w", "b"])
 
 
@@ -112,7 +128,10 @@ def test_an_op_that_is_reloaded_takes_its_gradient_along(define):
     define(
         "@pyopnb.pyop('demo::T')\nclass T:\n def compute(self, x): return 2 * x\n def backward(self, i, o, g): return 2 * g[0]"
     )
-    derived = grad(pyopnb.parse("(float[N] x) => (float l) { t = demo.T(x)  l = ReduceSum<keepdims = 0>(t) }"), "x")
+    derived = grad(
+        pyopnb.parse("(float[N] x) => (float l) { t = demo.T(x)  l = ReduceSum<keepdims = 0>(t) }"),
+        "x",
+    )
     session = pyopnb.Session(derived)
     assert session(x=[1, 2])["grad_x"].tolist() == [2, 2]
     define(
@@ -159,7 +178,9 @@ def test_an_output_that_the_node_leaves_out_is_there_for_backward(define):
             def compute(self, x) -> ("float64[...]", "float64[...]"): return np.sin(x), np.cos(x)
             def backward(self, inputs, outputs, grads): return grads[0] * outputs[1]
         """)
-    model = pyopnb.parse("(double[N] x) => (double loss) { s = demo.SinCos(x)  loss = ReduceSum<keepdims = 0>(s) }")
+    model = pyopnb.parse(
+        "(double[N] x) => (double loss) { s = demo.SinCos(x)  loss = ReduceSum<keepdims = 0>(s) }"
+    )
     check(model, {"x": random.normal(size=3)}, ["x"])
 
 
@@ -175,13 +196,19 @@ class Product:
     )
     model = pyopnb.parse("""(double[N] x, double[N] y) => (double loss)
         { a = demo.Scale(x, x, x)  b = demo.Product(a, x, y)  loss = ReduceSum<keepdims = 0>(b) }""")
-    check(model, {"x": random.normal(size=3), "y": random.normal(size=3)}, ["x", "y"], tolerance=1e-7)
+    check(
+        model, {"x": random.normal(size=3), "y": random.normal(size=3)}, ["x", "y"], tolerance=1e-7
+    )
 
 
 def test_loss_of_one_element_and_names_that_are_taken(define):
-    model = pyopnb.parse("(double[N,3] x) => (double[1,1] loss, double[N,3] y) { y = Mul(x, x)  loss = ReduceSum(y) }")
+    model = pyopnb.parse(
+        "(double[N,3] x) => (double[1,1] loss, double[N,3] y) { y = Mul(x, x)  loss = ReduceSum(y) }"
+    )
     check(model, {"x": random.normal(size=(2, 3))}, ["x"])
-    taken = pyopnb.parse("(double[N] x) => (double loss) { grad_x = Mul(x, x)  loss = ReduceSum<keepdims = 0>(grad_x) }")
+    taken = pyopnb.parse(
+        "(double[N] x) => (double loss) { grad_x = Mul(x, x)  loss = ReduceSum<keepdims = 0>(grad_x) }"
+    )
     with pytest.raises(ModelError, match="grad_x"):
         grad(taken, "x")
 
@@ -189,7 +216,9 @@ def test_loss_of_one_element_and_names_that_are_taken(define):
 def test_a_folded_weight_follows_whoever_changes_it():
     """What is computed of weights alone is not taken for a constant."""
     w = random.normal(size=(9, 9))
-    text = "{ t = Transpose(w)  y = MatMul(x, t)  z = Mul(y, y)  loss = ReduceSum<keepdims = 0>(z) }"
+    text = (
+        "{ t = Transpose(w)  y = MatMul(x, t)  z = Mul(y, y)  loss = ReduceSum<keepdims = 0>(z) }"
+    )
     model = with_weights(pyopnb.parse(f"(double[9] x, double[9,9] w) => (double loss) {text}"), w=w)
     derived = grad(model, "x")
     derived.graph.initializer[0].CopyFrom(numpy_helper.from_array(2 * w, "w"))
@@ -202,7 +231,9 @@ def test_from_a_file(define, tmp_path):
     model = mlp()
     onnx.save(model, tmp_path / "mlp.onnx")
     feeds = {"x": random.normal(size=(4, 5)), "b": random.normal(size=7)}
-    one, other = (pyopnb.run(pyopnb.grad(m, "x"), **feeds)["grad_x"] for m in (model, tmp_path / "mlp.onnx"))
+    one, other = (
+        pyopnb.run(pyopnb.grad(m, "x"), **feeds)["grad_x"] for m in (model, tmp_path / "mlp.onnx")
+    )
     assert np.array_equal(one, other)
 
 
@@ -220,7 +251,9 @@ def test_nothing_is_registered_with_onnx_ad_and_it_is_imported_on_demand():
         assert _passes.REVERSE is rules.REVERSE
         print(len(rules.REVERSE) == len(rules.FORWARD))
         """
-    done = subprocess.run([sys.executable, "-P", "-c", dedent(code)], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", dedent(code)], capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
 
 
@@ -229,7 +262,9 @@ def test_an_op_is_not_taken_for_the_operator_of_its_name(define):
     define(
         "@pyopnb.pyop('demo::Relu')\nclass Relu:\n def compute(self, x): return -x\n def backward(self, i, o, g): return -g[0]"
     )
-    model = pyopnb.parse("(double[N] x) => (double loss) { r = demo.Relu(x)  s = Relu(r)  loss = ReduceSum<keepdims = 0>(s) }")
+    model = pyopnb.parse(
+        "(double[N] x) => (double loss) { r = demo.Relu(x)  s = Relu(r)  loss = ReduceSum<keepdims = 0>(s) }"
+    )
     check(model, {"x": random.normal(size=6)}, ["x"])
 
 
@@ -237,7 +272,9 @@ def test_an_op_in_the_place_of_onnxs_own(define):
     define(
         "@pyopnb.pyop('::Relu')\nclass Relu:\n def compute(self, x): return 5 * x\n def backward(self, i, o, g): return 5 * g[0]"
     )
-    model = pyopnb.parse("(double[N] x) => (double loss) { r = Relu(x)  loss = ReduceSum<keepdims = 0>(r) }")
+    model = pyopnb.parse(
+        "(double[N] x) => (double loss) { r = Relu(x)  loss = ReduceSum<keepdims = 0>(r) }"
+    )
     check(model, {"x": random.normal(size=6)}, ["x"])
 
 
@@ -284,7 +321,9 @@ def test_a_rank_that_cannot_be_found(define):
     model = pyopnb.parse(
         "(double[N] x) => (double loss) { n = demo.Needs(x)  m = Mul(n, x)  loss = ReduceSum<keepdims = 0>(m) }"
     )
-    with pytest.raises(ModelError, match=r"the node of output 'n' \(demo::Needs\), output n: expected a known rank"):
+    with pytest.raises(
+        ModelError, match=r"the node of output 'n' \(demo::Needs\), output n: expected a known rank"
+    ):
         grad(model, "x")
 
 
@@ -313,7 +352,9 @@ def test_an_op_without_backward(define):
 
 def test_an_op_without_backward_beside_the_path_is_no_matter(define):
     define(NO_BACKWARD)
-    model = pyopnb.parse(f"(double[N] x, double[N] c) => (double loss) {{ p = demo.Plain(c)  y = Mul(x, p)  {SUM} }}")
+    model = pyopnb.parse(
+        f"(double[N] x, double[N] c) => (double loss) {{ p = demo.Plain(c)  y = Mul(x, p)  {SUM} }}"
+    )
     check(model, {"x": random.normal(size=3), "c": random.normal(size=3)}, ["x"])
 
 
@@ -328,7 +369,9 @@ def test_an_op_without_backward_beside_the_path_is_no_matter(define):
 def test_what_has_no_rule(body, op):
     graph = onnx.parser.parse_graph(f"g (float[3,3] x) => (float loss) {{ {body}  {SUM} }}")
     model = helper.make_model(
-        graph, opset_imports=[helper.make_opsetid("", 18), helper.make_opsetid("com.microsoft", 1)], ir_version=8
+        graph,
+        opset_imports=[helper.make_opsetid("", 18), helper.make_opsetid("com.microsoft", 1)],
+        ir_version=8,
     )
     with pytest.raises(ModelError, match=rf"\({op}\), gradient: expected") as caught:
         grad(model, "x")
@@ -338,11 +381,36 @@ def test_what_has_no_rule(body, op):
 @pytest.mark.parametrize(
     ("model", "wrt", "loss", "message"),
     [
-        (f"(float[N] x) => (float loss) {{ y = Mul(x, x)  {SUM} }}", "z", None, "wrt 'z': expected the name of an input"),
-        (f"(float[N] x) => (float loss) {{ y = Mul(x, x)  {SUM} }}", "y", None, "wrt 'y': .* got the output of a node"),
-        (f"(float[N] x) => (float loss) {{ y = Mul(x, x)  {SUM} }}", [], None, "wrt: expected names"),
-        (f"(float[N] x) => (float loss) {{ y = Mul(x, x)  {SUM} }}", ["x", "x"], None, "got the name twice"),
-        (f"(float[N] x) => (float loss) {{ y = Mul(x, x)  {SUM} }}", "x", "y", "loss: expected the name of an output, got 'y'"),
+        (
+            f"(float[N] x) => (float loss) {{ y = Mul(x, x)  {SUM} }}",
+            "z",
+            None,
+            "wrt 'z': expected the name of an input",
+        ),
+        (
+            f"(float[N] x) => (float loss) {{ y = Mul(x, x)  {SUM} }}",
+            "y",
+            None,
+            "wrt 'y': .* got the output of a node",
+        ),
+        (
+            f"(float[N] x) => (float loss) {{ y = Mul(x, x)  {SUM} }}",
+            [],
+            None,
+            "wrt: expected names",
+        ),
+        (
+            f"(float[N] x) => (float loss) {{ y = Mul(x, x)  {SUM} }}",
+            ["x", "x"],
+            None,
+            "got the name twice",
+        ),
+        (
+            f"(float[N] x) => (float loss) {{ y = Mul(x, x)  {SUM} }}",
+            "x",
+            "y",
+            "loss: expected the name of an output, got 'y'",
+        ),
         (
             "(float[N] x) => (float[N] y) { y = Mul(x, x) }",
             "x",
@@ -393,11 +461,18 @@ def test_rows_that_are_masked_as_a_whole():
             square = Mul(y, y)
             loss = ReduceSum<keepdims = 0>(square)
         }""")
-    feeds = {name: random.normal(size=(1, 1, size, 4)).astype(np.float32) for name, size in [("q", 2), ("k", 3), ("v", 3)]}
+    feeds = {
+        name: random.normal(size=(1, 1, size, 4)).astype(np.float32)
+        for name, size in [("q", 2), ("k", 3), ("v", 3)]
+    }
     feeds["mask"] = np.array([[True, True, False], [False, False, False]])
     result = pyopnb.run(grad(model, ["q", "k", "v"]), feeds)
     assert all(np.isfinite(result[f"grad_{name}"]).all() for name in "qkv")
-    assert not result["grad_q"][0, 0, 1].any() and result["grad_q"][0, 0, 0].all() and result["grad_v"][0, 0, :2].all()
+    assert (
+        not result["grad_q"][0, 0, 1].any()
+        and result["grad_q"][0, 0, 0].all()
+        and result["grad_v"][0, 0, :2].all()
+    )
 
 
 def test_a_gradient_that_no_runtime_takes_is_refused():
@@ -416,7 +491,9 @@ def test_bounds_of_one_clip_have_no_gradient(wrt):
     text = "(double[N] x, double lo, double hi) => (double loss) { y = Clip(x, lo, hi)  loss = ReduceSum<keepdims = 0>(y) }"
     with pytest.raises(ModelError, match=r"Clip.*derive Min\(Max"):
         grad(pyopnb.parse(text), wrt)
-    model = pyopnb.parse(text.replace("lo, hi)", "lo)") if wrt == "lo" else text.replace("lo, hi)", ", hi)"))
+    model = pyopnb.parse(
+        text.replace("lo, hi)", "lo)") if wrt == "lo" else text.replace("lo, hi)", ", hi)")
+    )
     feeds = {"x": np.float64([-3, 0.2, 0.4, 5]), "lo": np.float64(-1), "hi": np.float64(1)}
     check(model, feeds, [wrt])
 
@@ -442,7 +519,12 @@ PADS = ["[1, 0, 0, 1]", "[0, 1, 1, 0]", "[2, 1, 0, 2]", "[2, 2, 2, 2]"]
 @pytest.mark.parametrize("pads", PADS)
 @pytest.mark.parametrize(
     "node",
-    ["AveragePool<{}>(x)", "AveragePool<{}, count_include_pad = 1>(x)", "LpPool<{}>(x)", "Conv<{}>(x, w)"],
+    [
+        "AveragePool<{}>(x)",
+        "AveragePool<{}, count_include_pad = 1>(x)",
+        "LpPool<{}>(x)",
+        "Conv<{}>(x, w)",
+    ],
 )
 def test_windows_keep_pads_that_differ_between_begin_and_end(node, pads, strides):
     """Not those that ONNX Runtime's ConvTranspose makes of an output_shape."""
@@ -508,7 +590,9 @@ def test_a_sum_of_products_to_a_scalar():
     model = square_loss("double[N] x, double[N] v", 'Einsum<equation = "i,i->">(x, v)')
     check(model, feeds, ["x", "v"], tolerance=1e-6)
     feeds = {"x": random.normal(size=(4, 3))}
-    check(square_loss("double[4,3] x", 'Einsum<equation = "ij->">(x)'), feeds, ["x"], tolerance=1e-6)
+    check(
+        square_loss("double[4,3] x", 'Einsum<equation = "ij->">(x)'), feeds, ["x"], tolerance=1e-6
+    )
     with pytest.raises(ModelError, match="Einsum.*index i is summed away"):
         grad(square_loss("double[N,3] x", 'Einsum<equation = "ij->">(x)'), "x")
 
@@ -521,7 +605,9 @@ def test_pads_that_cut_off(shape):
     check(model, {"x": random.normal(size=(4, 3))}, ["x"], tolerance=1e-6)
 
 
-@pytest.mark.parametrize(("node", "opset"), [("Scatter(x, i, u)", 10), ("Max(x, u)", 11), ("Min(x, u)", 11)])
+@pytest.mark.parametrize(
+    ("node", "opset"), [("Scatter(x, i, u)", 10), ("Max(x, u)", 11), ("Min(x, u)", 11)]
+)
 def test_what_would_need_operators_of_a_newer_opset_is_refused(node, opset):
     text = f"""<ir_version: 8, opset_import: ["" : {opset}]> g (float[3] x, int64[1] i, float[1] u) => (float loss)
         {{ y = {node}  loss = ReduceSum<keepdims = 0>(y) }}"""
@@ -531,12 +617,22 @@ def test_what_would_need_operators_of_a_newer_opset_is_refused(node, opset):
 
 @pytest.mark.parametrize("opset", [14, 23])
 @pytest.mark.parametrize(
-    "nodes", ["y = Mul(z, z)", "t = Transpose<perm = [1, 0]>(z)  y = Softmax(t)", "y = Concat<axis = 1>(z, x)", "y = Add(z, b)"]
+    "nodes",
+    [
+        "y = Mul(z, z)",
+        "t = Transpose<perm = [1, 0]>(z)  y = Softmax(t)",
+        "y = Concat<axis = 1>(z, x)",
+        "y = Add(z, b)",
+    ],
 )
 def test_an_empty_batch_has_gradients_of_zero(nodes, opset):
     """As in torch. Where a size is 0, a Reshape cannot tell another one that is left to it."""
     model = pyopnb.parse(f"""<opset_import: ["" : {opset}]> (double[N,3] x, double[3,2] w, double[M,2] b) => (double loss)
         {{ z = Gemm(x, w, b)  {nodes}  loss = ReduceSum<keepdims = 0>(y) }}""")
-    result = pyopnb.run(grad(model, ["x", "w", "b"]), x=np.zeros((0, 3)), w=np.ones((3, 2)), b=np.ones((1, 2)))
+    result = pyopnb.run(
+        grad(model, ["x", "w", "b"]), x=np.zeros((0, 3)), w=np.ones((3, 2)), b=np.ones((1, 2))
+    )
     assert result["grad_x"].shape == (0, 3)
-    assert result["grad_w"].tolist() == np.zeros((3, 2)).tolist() and result["grad_b"].tolist() == [[0, 0]]
+    assert result["grad_w"].tolist() == np.zeros((3, 2)).tolist() and result["grad_b"].tolist() == [
+        [0, 0]
+    ]

@@ -49,5 +49,7 @@ print("fine" if growth < 100 else growth)
 
 @pytest.mark.parametrize("call", ["grad", "train"])
 def test_a_small_model_that_would_take_all_memory(call):
-    done = subprocess.run([sys.executable, "-P", "-c", CODE, call], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", CODE, call], capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stdout) == (0, "fine\n"), done.stderr

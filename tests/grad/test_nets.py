@@ -53,13 +53,18 @@ def test_gradients_in_float64(define, net):
     rng = np.random.default_rng(7)
     feeds = {name: rng.normal(size=shape) for name, shape in shapes.items()}
     fill = net == "convolution"  # the runtime has it in float32 alone
-    models = [pyopnb.parse(f'<opset_import: ["" : {opset}, "demo" : 1]> {head} {body} {LOSS} }}') for opset in OPSETS]
+    models = [
+        pyopnb.parse(f'<opset_import: ["" : {opset}, "demo" : 1]> {head} {body} {LOSS} }}')
+        for opset in OPSETS
+    ]
     session = pyopnb.Session(models[0], fill=fill)  # they all compute the same
 
     def loss(name, value):
         return session.run(["loss"], {**feeds, name: value})[0]
 
-    expected = {name: differences(partial(loss, name), value, step=5e-4) for name, value in feeds.items()}
+    expected = {
+        name: differences(partial(loss, name), value, step=5e-4) for name, value in feeds.items()
+    }
     for opset, model in zip(OPSETS, models, strict=True):
         onnx.checker.check_model(model)
         result = pyopnb.Session(grad(model, list(feeds)), fill=fill)(feeds)

@@ -14,7 +14,18 @@ from node_tests import cases
 from onnx_ad.rules import REVERSE
 
 SAMPLE = (
-    *("affinegrid", "clip", "cumsum", "gelu", "gemm", "groupnormalization", "lpnormalization", "maxpool", "onehot", "pow"),
+    *(
+        "affinegrid",
+        "clip",
+        "cumsum",
+        "gelu",
+        "gemm",
+        "groupnormalization",
+        "lpnormalization",
+        "maxpool",
+        "onehot",
+        "pow",
+    ),
     *("rangeop", "softplus", "where"),
 )
 """Modules of onnx: to make the tests of all of them takes longer than to judge these."""
@@ -29,10 +40,14 @@ def sample(modules, each=EACH):
             importlib.import_module(f"{node_cases.__name__}.{module}")
     found = {}
     for module in modules:
-        start = {"affinegrid": "affine_grid", "groupnormalization": "group_normalization", "rangeop": "range"}.get(
-            module, module
-        )
-        cases = [case for case in node_cases._NodeTestCases if case.name.startswith(f"test_{start}")]
+        start = {
+            "affinegrid": "affine_grid",
+            "groupnormalization": "group_normalization",
+            "rangeop": "range",
+        }.get(module, module)
+        cases = [
+            case for case in node_cases._NodeTestCases if case.name.startswith(f"test_{start}")
+        ]
         assert cases, module
         chosen = [case for case in cases if "_expanded" not in case.name][:each]
         found.update({case.name: case for case in chosen})
@@ -60,8 +75,14 @@ def test_a_gradient_that_is_wrong_is_found(monkeypatch):
 
 def test_kinks_are_no_derivatives_and_a_refusal_is_told():
     found = survey(sample(["det", "maxunpool", "onehot", "spacetodepth"], 10))
-    refused = {"test_det_2d", "test_maxunpool_export_with_output_shape", "test_spacetodepth_crd_mode_example"}
-    assert {name: outcome(found[name]) for name in refused & set(found)} == dict.fromkeys(refused & set(found), "refused")
+    refused = {
+        "test_det_2d",
+        "test_maxunpool_export_with_output_shape",
+        "test_spacetodepth_crd_mode_example",
+    }
+    assert {name: outcome(found[name]) for name in refused & set(found)} == dict.fromkeys(
+        refused & set(found), "refused"
+    )
     values = {row.input: row.outcome for row in found["test_onehot_with_axis"]}
     assert values["values"] == "refused"
 
@@ -72,7 +93,9 @@ def test_all_of_them():
     """None is wrong, and with the versions that the page names the counts are the page's."""
     found = survey(cases())
     counts = Counter(outcome(rows) for rows in found.values())
-    assert not counts["wrong"], {name: rows for name, rows in found.items() if outcome(rows) == "wrong"}
+    assert not counts["wrong"], {
+        name: rows for name, rows in found.items() if outcome(rows) == "wrong"
+    }
     page = (Path(__file__).parents[2] / "docs/how_to/gradients.md").read_text()
     named = dict(re.findall(r"(onnx|onnx-ad|onnxruntime|NumPy) (\d+\.\d+\.\d+)", page))
     assert len(named) == 4

@@ -48,7 +48,9 @@ def test_a_wrong_rule_is_refused_and_the_input_named(monkeypatch, wrong, dtype):
 
     monkeypatch.setitem(REVERSE, "Softplus", spoilt)
     model = pyopnb.parse(NET.replace("float", dtype))
-    with pytest.raises(ModelError, match=r"gradient in '[xw]': expected .* by differences of the loss, got"):
+    with pytest.raises(
+        ModelError, match=r"gradient in '[xw]': expected .* by differences of the loss, got"
+    ):
         pyopnb.grad(model, ["x", "w"])
     pyopnb.grad(model, ["x", "w"], verify=False)
 
@@ -60,7 +62,9 @@ def test_an_op_whose_backward_means_to_differ(define):
             def compute(self, x: "float32[N]") -> "float32[N]": return np.round(x)
             def backward(self, inputs, outputs, grads): return grads[0]
         """)
-    model = pyopnb.parse("(float[N] x) => (float loss) { y = demo.Steps(x)  loss = ReduceSum<keepdims = 0>(y) }")
+    model = pyopnb.parse(
+        "(float[N] x) => (float loss) { y = demo.Steps(x)  loss = ReduceSum<keepdims = 0>(y) }"
+    )
     with pytest.raises(ModelError, match="verify=False"):
         pyopnb.grad(model, "x")
     derived = pyopnb.grad(model, "x", verify=False)
@@ -96,7 +100,9 @@ def test_a_gradient_that_is_wrong_for_one_sign_only(define):
             def compute(self, x: "float32[N]") -> "float32[N]": return np.where(x < -10, 3 * x + 20, x)
             def backward(self, inputs, outputs, grads): return grads[0]
         """)
-    model = pyopnb.parse("(float[N] x) => (float loss) { y = demo.Half(x)  loss = ReduceSum<keepdims = 0>(y) }")
+    model = pyopnb.parse(
+        "(float[N] x) => (float loss) { y = demo.Half(x)  loss = ReduceSum<keepdims = 0>(y) }"
+    )
     with pytest.raises(ModelError, match="at inputs that are large"):
         pyopnb.grad(model, "x", feeds={"x": np.linspace(-2, 2, 9, dtype=np.float32)})
 
@@ -108,7 +114,9 @@ def test_a_loss_that_is_drawn_is_not_called_verified(define):
             def compute(self, x: "float32[N]") -> "float32[N]": return x + np.random.default_rng().normal(size=x.shape).astype(x.dtype)
             def backward(self, inputs, outputs, grads): return grads[0]
         """)
-    model = pyopnb.parse("(float[N] x) => (float loss) { y = demo.Noise(x)  loss = ReduceSum<keepdims = 0>(y) }")
+    model = pyopnb.parse(
+        "(float[N] x) => (float loss) { y = demo.Noise(x)  loss = ReduceSum<keepdims = 0>(y) }"
+    )
     with pytest.warns(UserWarning, match="another one each time"):
         pyopnb.grad(model, "x")
 
@@ -118,7 +126,10 @@ def test_right_gradients_of_deep_nets_with_kinks_are_not_refused(seed):
     random = np.random.default_rng(seed)
     sizes = [12, 64, 64, 32, 1]
     shapes = [f"float[{a},{b}] w{n}" for n, (a, b) in enumerate(pairwise(sizes))]
-    lines = [f"z{n} = MatMul({'x' if n == 0 else f'r{n - 1}'}, w{n})  r{n} = Relu(z{n})" for n in range(len(shapes))]
+    lines = [
+        f"z{n} = MatMul({'x' if n == 0 else f'r{n - 1}'}, w{n})  r{n} = Relu(z{n})"
+        for n in range(len(shapes))
+    ]
     text = f"(float[N,12] x, {', '.join(shapes)}) => (float loss) {{ {'  '.join(lines)}  loss = ReduceSum<keepdims = 0>(z3) }}"
     feeds = {"x": random.normal(size=(32, 12)).astype(np.float32)}
     for n, (a, b) in enumerate(pairwise(sizes)):

@@ -40,7 +40,9 @@ SLOW = "rfc3987-syntax"
 
 def configured() -> dict[str, str]:
     """Return how `pip install` is configured; of several places, the later one counts."""
-    listed = subprocess.run([*PIP, "config", "list"], check=True, capture_output=True, text=True).stdout
+    listed = subprocess.run(
+        [*PIP, "config", "list"], check=True, capture_output=True, text=True
+    ).stdout
     settings = {}
     for line in sorted(listed.splitlines(), key=lambda line: line.startswith(":env:")):
         where, _, rest = line.partition(".")
@@ -72,7 +74,9 @@ def reachable(arguments: list[str]) -> list[str]:
             except (urllib.error.URLError, TimeoutError) as error:
                 # Of certificates, pip may know more than this Python.
                 if not isinstance(getattr(error, "reason", None), ssl.SSLError):
-                    print(f"Left out, as it cannot be reached: {argument} ({error})", file=sys.stderr)
+                    print(
+                        f"Left out, as it cannot be reached: {argument} ({error})", file=sys.stderr
+                    )
                     kept.pop()
                     continue
         kept.append(argument)

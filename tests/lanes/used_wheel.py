@@ -50,12 +50,20 @@ def check_place() -> None:
 
 def check_notebook(shell: InteractiveShell, x: np.ndarray) -> None:
     """The first cells that a user runs, a new version, and a diff, which is the other native module."""
-    for cell in ("import numpy as np, pyopnb", "%load_ext pyopnb", DEFINITION, MODEL, "session = pyopnb.Session(clipper)"):
+    for cell in (
+        "import numpy as np, pyopnb",
+        "%load_ext pyopnb",
+        DEFINITION,
+        MODEL,
+        "session = pyopnb.Session(clipper)",
+    ):
         shell.run_cell(cell).raise_error()
     session = shell.user_ns["session"]
     np.testing.assert_array_equal(session(x=x)["y"], -np.float32(2) * np.tanh(x / np.float32(2)))
     before = session.trace(x=x)
-    shell.run_cell(DEFINITION.replace("np.tanh(x / self.limit)", "np.clip(x / self.limit, -1, 1)")).raise_error()
+    shell.run_cell(
+        DEFINITION.replace("np.tanh(x / self.limit)", "np.clip(x / self.limit, -1, 1)")
+    ).raise_error()
     np.testing.assert_array_equal(session(x=x)["y"], -np.clip(x, -2, 2))
     assert "SoftClip" in str(pyopnb.diff(before, session.trace(x=x)))
 
@@ -64,7 +72,9 @@ def check_bare(model: object, x: np.ndarray) -> None:
     """onnxruntime alone loads the library that the wheel brings."""
     options = ort.SessionOptions()
     options.register_custom_ops_library(pyopnb.get_library_path())
-    bare = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    bare = ort.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
     np.testing.assert_array_equal(bare.run(None, {"x": x})[0], -np.clip(x, -2, 2))
 
 
@@ -89,7 +99,10 @@ def main() -> None:
     check_bare(shell.user_ns["clipper"], x)
     if sys.argv[1:] == ["--no-compiler"]:
         check_refusal(shell)
-    print(f"pyopnb {pyopnb.__version__} works on Python {sys.version.split()[0]} of {sys.platform}", *sys.argv[1:])
+    print(
+        f"pyopnb {pyopnb.__version__} works on Python {sys.version.split()[0]} of {sys.platform}",
+        *sys.argv[1:],
+    )
 
 
 if __name__ == "__main__":

@@ -43,19 +43,34 @@ class Tally:
     wrong: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
-        lines = [f"converted {self.converted}, refused {self.refused.total()}, NumPy refuses {self.unable.total()}"]
+        lines = [
+            f"converted {self.converted}, refused {self.refused.total()}, NumPy refuses {self.unable.total()}"
+        ]
         lines += [f"  {count:5} {reason}" for reason, count in self.refused.most_common(40)]
         return "\n".join([*lines, f"wrong numbers: {len(self.wrong)}", *self.wrong[:40]])
 
 
-def nasty(dtype: Any, shape: tuple[int, ...], random: np.random.Generator, variety: int = 0) -> np.ndarray:
+def nasty(
+    dtype: Any, shape: tuple[int, ...], random: np.random.Generator, variety: int = 0
+) -> np.ndarray:
     """Draw an array: extremes and small numbers of integers; of floats kind, tiny, huge, equal or not finite ones."""
     dtype = np.dtype(dtype)
     if dtype.kind == "b":
         return random.random(shape) < 0.5
     if dtype.kind in "iu":
         limits = np.iinfo(dtype)
-        edges = [limits.min, limits.min + 1, 0, 1, 2, 3, 5, limits.max - 1, limits.max, limits.max // 2 + 1]
+        edges = [
+            limits.min,
+            limits.min + 1,
+            0,
+            1,
+            2,
+            3,
+            5,
+            limits.max - 1,
+            limits.max,
+            limits.max // 2 + 1,
+        ]
         if dtype.kind == "i":
             edges += [-1, -2, -3, -7]
         if dtype.itemsize == 8:
@@ -69,7 +84,21 @@ def nasty(dtype: Any, shape: tuple[int, ...], random: np.random.Generator, varie
     if variety == 0:
         return plain
     limits = np.finfo(dtype)
-    edges = [0.0, -0.0, 1, -1, 0.5, limits.eps, -(float(limits.eps) ** 2), limits.tiny, 1e-3, 30, -30, 2.5, 3.5]
+    edges = [
+        0.0,
+        -0.0,
+        1,
+        -1,
+        0.5,
+        limits.eps,
+        -(float(limits.eps) ** 2),
+        limits.tiny,
+        1e-3,
+        30,
+        -30,
+        2.5,
+        3.5,
+    ]
     if variety == 2:
         edges += [np.nan, np.inf, -np.inf, limits.max, limits.min, 1e4]
     with np.errstate(all="ignore"):
@@ -90,13 +119,19 @@ def _call(subject: Subject, inputs: Any) -> tuple[np.ndarray, ...] | None:
     return tuple(np.asarray(array) for array in results)
 
 
-def wrong_element(subject: Subject, inputs: Any, want: Any, got: Any, cancels: bool = False) -> str | None:
+def wrong_element(
+    subject: Subject, inputs: Any, want: Any, got: Any, cancels: bool = False
+) -> str | None:
     """Name the first element that is wrong, if one is; ``cancels``: beside the largest number alone."""
     if want.dtype != got.dtype or want.shape != got.shape:
         return f"{got.dtype}{list(got.shape)} for {want.dtype}{list(want.shape)}"
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
-        bad = _wrong_floats(subject, inputs, want, got) if want.dtype.kind == "f" else _wrong_others(subject, inputs, want, got)
+        bad = (
+            _wrong_floats(subject, inputs, want, got)
+            if want.dtype.kind == "f"
+            else _wrong_others(subject, inputs, want, got)
+        )
     if cancels and want.dtype.kind == "f":
         bad &= _beside_the_largest(inputs, want, got)
     if not bad.any():
@@ -128,12 +163,16 @@ def _moved(
         for array in inputs:
             if array.dtype.kind == "f":
                 unit = np.finfo(array.dtype).eps
-                array = (array * (1 + random.choice([-1, 1], array.shape) * unit).astype(array.dtype)).astype(array.dtype)
+                array = (
+                    array * (1 + random.choice([-1, 1], array.shape) * unit).astype(array.dtype)
+                ).astype(array.dtype)
             elif array.dtype.kind in "iu" and array.dtype.itemsize >= 4 and wants_float:
                 # A float32 of a large integer is rounded as a moved float is.
                 low, high = np.iinfo(array.dtype).min, np.iinfo(array.dtype).max
                 steps = array // 2**23 * random.choice([0, 1], array.shape).astype(array.dtype)
-                array = np.where((array > low // 2) & (array < high // 2), array + steps, array - steps)
+                array = np.where(
+                    (array > low // 2) & (array < high // 2), array + steps, array - steps
+                )
             arrays.append(array)
         results = _call(subject, arrays)
         if results is not None and results[index].shape == shape:
@@ -151,8 +190,14 @@ def _wrong_others(subject: Subject, inputs: Any, want: np.ndarray, got: np.ndarr
 
 def _wide(subject: Subject, inputs: Any, shape: tuple[int, ...]) -> list[np.ndarray]:
     """Run the body in wider floats; small integers, of which NumPy makes narrow floats, as float64 as well."""
-    wide = [array.astype(_WIDER[array.dtype.name]) if array.dtype.kind == "f" else array for array in inputs]
-    all_wide = [array.astype(np.float64) if array.dtype.itemsize < 4 and array.dtype.kind in "iu" else array for array in wide]
+    wide = [
+        array.astype(_WIDER[array.dtype.name]) if array.dtype.kind == "f" else array
+        for array in inputs
+    ]
+    all_wide = [
+        array.astype(np.float64) if array.dtype.itemsize < 4 and array.dtype.kind in "iu" else array
+        for array in wide
+    ]
     runs = [_call(subject, arrays) for arrays in (wide, all_wide)]
     return [run[0] for run in runs if run is not None and run[0].shape == shape]
 
@@ -172,12 +217,19 @@ def _wrong_floats(subject: Subject, inputs: Any, want: np.ndarray, got: np.ndarr
         allowed = np.maximum(allowed, 8 * unit * np.abs(truth))
     if not any(array.dtype.kind == "f" for array in inputs):
         # Integers do not move, but what is made of them cancels as floats do.
-        largest = max((float(np.abs(array.astype(float)).max(initial=1)) for array in inputs), default=1.0)
+        largest = max(
+            (float(np.abs(array.astype(float)).max(initial=1)) for array in inputs), default=1.0
+        )
         allowed = np.maximum(allowed, _OWN_ERRORS * limits.eps * largest)
     unsure = np.zeros(want.shape, bool)
-    for run in [*_moved(subject, inputs, want.shape, wants_float=True), *_wide(subject, inputs, want.shape)]:
+    for run in [
+        *_moved(subject, inputs, want.shape, wants_float=True),
+        *_wide(subject, inputs, want.shape),
+    ]:
         other = run.astype(np.longdouble)
-        allowed = np.maximum(allowed, _OWN_ERRORS * np.nan_to_num(np.abs(other - truth), nan=0, posinf=0))
+        allowed = np.maximum(
+            allowed, _OWN_ERRORS * np.nan_to_num(np.abs(other - truth), nan=0, posinf=0)
+        )
         unsure |= np.isfinite(other) != np.isfinite(truth)
         unsure |= np.isnan(other) != np.isnan(truth)
         # Where a rounding error changes an element by a percent, as a remainder of a huge number, it says nothing.
@@ -191,7 +243,9 @@ def _wrong_floats(subject: Subject, inputs: Any, want: np.ndarray, got: np.ndarr
 def _far(want: np.ndarray, got: np.ndarray) -> bool:
     """Compare what is computed in float16 and in float32: most elements must agree to a few digits."""
     with np.errstate(all="ignore"):
-        near = np.isclose(want.astype(float), got.astype(float), rtol=0.05, atol=0.02, equal_nan=True)
+        near = np.isclose(
+            want.astype(float), got.astype(float), rtol=0.05, atol=0.02, equal_nan=True
+        )
     overflows = ~np.isfinite(want.astype(float))
     return bool((~near & ~overflows).mean() > 0.5) if want.size > 4 else False
 
@@ -211,17 +265,26 @@ def subject_of(source: str, name: str = "Judged") -> Subject:
     return Subject(pyopnb.registry[f"judged::{name}"], [])
 
 
-def _session(subject: Subject, lowered: Any, example: Example, outputs: Any) -> onnxruntime.InferenceSession:
+def _session(
+    subject: Subject, lowered: Any, example: Example, outputs: Any
+) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.intra_op_num_threads = 1
     model = called(lowered, subject, example, outputs)
-    return onnxruntime.InferenceSession(model.SerializeToString(), options, ["CPUExecutionProvider"])
+    return onnxruntime.InferenceSession(
+        model.SerializeToString(), options, ["CPUExecutionProvider"]
+    )
 
 
 def _halves_inside(lowered: Any, inputs: Any) -> bool:
     """Tell whether NumPy makes float16 of small integers, which the runtime computes as float32."""
-    casts = {attribute.i for node in lowered.function.node if node.op_type == "Cast" for attribute in node.attribute}
+    casts = {
+        attribute.i
+        for node in lowered.function.node
+        if node.op_type == "Cast"
+        for attribute in node.attribute
+    }
     return TensorProto.FLOAT16 in casts or any(array.dtype == np.float16 for array in inputs)
 
 
@@ -262,6 +325,8 @@ def run_body(source: str, draws: Any, tally: Tally, label: str, cancels: bool = 
             if why is not None and halves and mine.shape == want.shape and mine.dtype == want.dtype:
                 why = why if _far(want, mine) else None
             if why is not None:
-                shown = ", ".join(np.array2string(array.ravel()[:8], separator=",") for array in inputs)
+                shown = ", ".join(
+                    np.array2string(array.ravel()[:8], separator=",") for array in inputs
+                )
                 tally.wrong.append(f"{label}: {why}; inputs {shown}"[:420])
                 return

@@ -62,7 +62,9 @@ def body_of(seed: int) -> tuple[str, list[tuple[np.ndarray, ...]]]:
     draws = []
     for variety, (rows, columns) in enumerate([(4, 5), (3, 7), (5, 1), (1, 4), (20, 18)]):
         shape = (rows, columns)
-        draws.append(tuple(nasty(dtype, shape, random, variety % 3) for dtype in (first, first, other)))
+        draws.append(
+            tuple(nasty(dtype, shape, random, variety % 3) for dtype in (first, first, other))
+        )
     return text, draws
 
 
@@ -78,5 +80,7 @@ def run_seeds(seeds: range) -> Tally:
 
 
 if __name__ == "__main__":
-    first, count = (0, int(sys.argv[1])) if len(sys.argv) == 2 else (int(sys.argv[1]), int(sys.argv[2]))
+    first, count = (
+        (0, int(sys.argv[1])) if len(sys.argv) == 2 else (int(sys.argv[1]), int(sys.argv[2]))
+    )
     print(run_seeds(range(first, first + count)))

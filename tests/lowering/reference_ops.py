@@ -55,10 +55,14 @@ def subject_of(node: onnx.NodeProto, version: int, known: dict[int, np.ndarray])
         def __init__(self) -> None:
             reference.__init__(self, node, params)
             wanted = inspect.signature(self._run).parameters
-            self.given = {name: getattr(self, name) for name in self.attributes_names_ if name in wanted}
+            self.given = {
+                name: getattr(self, name) for name in self.attributes_names_ if name in wanted
+            }
 
         def compute(self, *inputs):
-            return self._run(*(known.get(place, value) for place, value in enumerate(inputs)), **self.given)
+            return self._run(
+                *(known.get(place, value) for place, value in enumerate(inputs)), **self.given
+            )
 
     Lowered.__name__ = f"{node.op_type}_{version}"
     pyopnb.registry.clear()
@@ -86,7 +90,9 @@ def single_nodes() -> Iterator[Any]:
 
 
 def array(value: Any) -> np.ndarray:
-    return numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else np.asarray(value)
+    return (
+        numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else np.asarray(value)
+    )
 
 
 def lowered_case(case: Any, outcome: Outcome) -> None:
@@ -94,19 +100,27 @@ def lowered_case(case: Any, outcome: Outcome) -> None:
     (node,) = case.model.graph.node
     version = next(entry.version for entry in case.model.opset_import if not entry.domain)
     for inputs, outputs in case.data_sets:
-        named = dict(zip((info.name for info in case.model.graph.input), map(array, inputs), strict=True))
+        named = dict(
+            zip((info.name for info in case.model.graph.input), map(array, inputs), strict=True)
+        )
         expected = [array(each) for each in outputs]
         example = Example(tuple(named.get(name) for name in node.input), {})
         try:
             subject = subject_of(node, version, {})
-            lowered = trace_op(subject, example, expected, opset=max(18, min(version, 21)), sizes=True)
+            lowered = trace_op(
+                subject, example, expected, opset=max(18, min(version, 21)), sizes=True
+            )
         except pyopnb.errors.NotLowered:
             subject = subject_of(node, version, parameters(example))
-            lowered = trace_op(subject, example, expected, opset=max(18, min(version, 21)), sizes=True)
+            lowered = trace_op(
+                subject, example, expected, opset=max(18, min(version, 21)), sizes=True
+            )
         if any(each.op_type == node.op_type for each in lowered.function.node):
             raise AssertionError("it becomes the operator itself")
         session = onnxruntime.InferenceSession(
-            called(lowered, subject, example, expected).SerializeToString(), _quiet(), ["CPUExecutionProvider"]
+            called(lowered, subject, example, expected).SerializeToString(),
+            _quiet(),
+            ["CPUExecutionProvider"],
         )
         for got, want in zip(session.run(None, example.feeds()), expected, strict=True):
             np.testing.assert_allclose(got, want, rtol=max(case.rtol, 1e-5), atol=case.atol)
@@ -118,7 +132,9 @@ def parameters(example: Example) -> dict[int, np.ndarray]:
     """The inputs that are parameters, axes or sizes or a flag, by place: nearly every model has them as initializers."""
     rest = list(enumerate(example.inputs))[1:]
     return {
-        place: value for place, value in rest if value is not None and value.ndim < 2 and value.dtype in (np.int64, np.bool_)
+        place: value
+        for place, value in rest
+        if value is not None and value.ndim < 2 and value.dtype in (np.int64, np.bool_)
     }
 
 
@@ -132,7 +148,13 @@ def outcomes() -> dict[str, Outcome]:
     """By operator, what became of its cases."""
     found: dict[str, Outcome] = {}
     for case in single_nodes():
-        if max((array(each).size for each in (*case.data_sets[0][0], *case.data_sets[0][1])), default=0) > _LARGEST:
+        if (
+            max(
+                (array(each).size for each in (*case.data_sets[0][0], *case.data_sets[0][1])),
+                default=0,
+            )
+            > _LARGEST
+        ):
             continue
         op_type = case.model.graph.node[0].op_type
         outcome = found.setdefault(op_type, Outcome(op_type))
@@ -151,9 +173,14 @@ def report(found: dict[str, Outcome]) -> str:
     """A line for each operator, and the counts."""
     whole = sorted(name for name, outcome in found.items() if outcome.whole)
     partly = sorted(name for name, outcome in found.items() if outcome.passed and outcome.failed)
-    lines = [f"{len(whole)} operators become other operators and pass all of their node tests: {', '.join(whole)}"]
+    lines = [
+        f"{len(whole)} operators become other operators and pass all of their node tests: {', '.join(whole)}"
+    ]
     lines.append(
         f"{len(partly)} pass some: "
-        + ", ".join(f"{n} {len(found[n].passed)} of {len(found[n].passed) + len(found[n].failed)}" for n in partly)
+        + ", ".join(
+            f"{n} {len(found[n].passed)} of {len(found[n].passed) + len(found[n].failed)}"
+            for n in partly
+        )
     )
     return "\n".join(lines)

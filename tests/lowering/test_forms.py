@@ -33,7 +33,8 @@ def test_three_sizes_are_run_and_compared(clip):
     assert (python.name, python.verdict, python.nodes) == ("Python", "", None)
     assert (function.name, function.verdict, function.nodes) == ("ONNX function", "yes", 3)
     assert len(function.diffs) == 3 and all(
-        diff.ok and f"float32[{size},2]" in diff.headline()[0] for diff, (size, _) in zip(function.diffs, shapes, strict=True)
+        diff.ok and f"float32[{size},2]" in diff.headline()[0]
+        for diff, (size, _) in zip(function.diffs, shapes, strict=True)
     )
     assert all(0 < seconds < 60 for form in forms for seconds in form.seconds)
     assert repr(forms).splitlines()[1].split() == [
@@ -59,24 +60,32 @@ def test_sizes_may_be_given(clip):
 
 
 def test_an_op_whose_sizes_are_fixed_has_one_size(define):
-    define('@pyopnb.pyop("demo::Three")\nclass Three:\n    def compute(self, x: "float32[3]"):\n        return x + 1\n')
+    define(
+        '@pyopnb.pyop("demo::Three")\nclass Three:\n    def compute(self, x: "float32[3]"):\n        return x + 1\n'
+    )
     assert len(pyopnb.forms("demo::Three").examples) == 1
     with pytest.raises(pyopnb.errors.InputError, match="expected none: the hints fix all"):
         pyopnb.forms("demo::Three", sizes=[4])
 
 
 def test_a_form_that_is_not_there_says_why(define):
-    define('@pyopnb.pyop("demo::Flip")\nclass Flip:\n    def compute(self, x):\n        return x if x.sum() > 0 else -x\n')
+    define(
+        '@pyopnb.pyop("demo::Flip")\nclass Flip:\n    def compute(self, x):\n        return x if x.sum() > 0 else -x\n'
+    )
     forms = pyopnb.forms("demo::Flip", np.ones(3, np.float32), sizes=[3])
     assert forms[1].verdict == "no" and not forms[1].seconds
-    assert "ONNX function: demo::Flip, line" in repr(forms) and "a condition that depends on values" in repr(forms)
+    assert "ONNX function: demo::Flip, line" in repr(
+        forms
+    ) and "a condition that depends on values" in repr(forms)
     assert "a condition that depends on values" in forms._repr_html_()
 
 
 def test_a_form_with_other_results_says_so(clip, monkeypatch):
     from pyopnb.lowering import forms as module
 
-    monkeypatch.setitem(module._MAKERS, "ONNX function", lambda *args: (lambda feeds: [feeds["x0"] * 0], 1))
+    monkeypatch.setitem(
+        module._MAKERS, "ONNX function", lambda *args: (lambda feeds: [feeds["x0"] * 0], 1)
+    )
     forms = pyopnb.forms(clip, np.ones((3, 2), np.float32), sizes=[4])
     assert forms[1].verdict.startswith("different: output 0: float32[4,2], 8 of 8 elements")
 
@@ -93,24 +102,38 @@ def test_versions_in_other_languages_are_forms(clip):
     )
     before = list(pyopnb.registry)
     forms = pyopnb.forms(clip, np.ones((3, 2), np.float32), limit=2.0)
-    assert [(form.name, form.verdict) for form in forms] == [("Python", ""), ("ONNX function", "yes"), ("C++", "yes")]
+    assert [(form.name, form.verdict) for form in forms] == [
+        ("Python", ""),
+        ("ONNX function", "yes"),
+        ("C++", "yes"),
+    ]
     assert forms.op == "demo::Clip, version 1"
     assert list(pyopnb.registry) == before and pyopnb.registry[clip].current.number == 2
     doubles = pyopnb.forms(clip, sizes=[3])
     assert doubles[2].verdict == "yes"
-    pyopnb.cpp_op("void Copy(Input<float> x, Output<float> y) { y.allocate(x.shape()); }", "demo::Copy")
-    with pytest.raises(pyopnb.errors.InputError, match=r"forms of demo::Copy: expected a version in Python, got C\+\+ alone"):
+    pyopnb.cpp_op(
+        "void Copy(Input<float> x, Output<float> y) { y.allocate(x.shape()); }", "demo::Copy"
+    )
+    with pytest.raises(
+        pyopnb.errors.InputError,
+        match=r"forms of demo::Copy: expected a version in Python, got C\+\+ alone",
+    ):
         pyopnb.forms("demo::Copy")
 
 
 def test_a_form_that_does_not_take_the_example_says_why(define):
-    define('@pyopnb.pyop("demo::Twice")\nclass Twice:\n    def compute(self, x):\n        return x * 2\n')
+    define(
+        '@pyopnb.pyop("demo::Twice")\nclass Twice:\n    def compute(self, x):\n        return x * 2\n'
+    )
     pyopnb.cpp_op(
         "void Twice(Input<float> x, Output<float> y) { y.allocate(x.shape()); for (int64_t i = 0; i < x.size(); ++i) y[i] = 2 * x[i]; }",
         "demo::Twice",
     )
     forms = pyopnb.forms("demo::Twice", np.ones(3, np.int64), sizes=[3])
-    assert forms[2].verdict == "no" and "(demo::Twice), input x: expected float32[...], got int64[?]" in forms[2].why_not
+    assert (
+        forms[2].verdict == "no"
+        and "(demo::Twice), input x: expected float32[...], got int64[?]" in forms[2].why_not
+    )
 
 
 def test_it_is_a_table_and_a_picture(clip, tmp_path):

@@ -53,7 +53,9 @@ def test_lowered_files_run_with_onnxruntime_and_numpy_alone(tmp_path, define):
     rng, want = np.random.default_rng(0), {}
     for (name, graph), kind in itertools.product(GRAPHS.items(), TOLERANCES):
         model = pyopnb.parse(graph.format(kind))
-        x = rng.normal(size=(3, 4, 5)).astype({"float": "float32", "double": "float64"}.get(kind, kind))
+        x = rng.normal(size=(3, 4, 5)).astype(
+            {"float": "float32", "double": "float64"}.get(kind, kind)
+        )
         file = tmp_path / f"{name}_{kind}.onnx"
         lowered = pyopnb.lower(model, {"x": x}, strict=True)
         onnx.checker.check_model(lowered, full_check=True)
@@ -67,4 +69,6 @@ def test_lowered_files_run_with_onnxruntime_and_numpy_alone(tmp_path, define):
     subprocess.run([python, "-m", "pip", "install", "-q", *versions], check=True)
     subprocess.run([python, "-I", "-c", SCRIPT], cwd=tmp_path, check=True)
     for file, (y, tolerance) in want.items():
-        pyopnb.testing.assert_close(np.load(file.with_suffix(".y.npy")), y, rtol=tolerance, atol=tolerance)
+        pyopnb.testing.assert_close(
+            np.load(file.with_suffix(".y.npy")), y, rtol=tolerance, atol=tolerance
+        )

@@ -34,7 +34,9 @@ def test_public_formulas_give_numpys_numbers():
     ],
 )
 def test_the_judge_finds_wrong_floats(expression, wrong):
-    subject = subject_of(f"import numpy as np\nclass Judged:\n    def compute(self, x):\n        return {expression}\n")
+    subject = subject_of(
+        f"import numpy as np\nclass Judged:\n    def compute(self, x):\n        return {expression}\n"
+    )
     x = nasty(np.float32, (40, 30), np.random.default_rng(0), 2)
     with np.errstate(all="ignore"):
         want = subject.version.cls().compute(x)
@@ -43,6 +45,8 @@ def test_the_judge_finds_wrong_floats(expression, wrong):
 
 
 def test_the_judge_accepts_another_order_of_a_sum():
-    subject = subject_of("import numpy as np\nclass Judged:\n    def compute(self, x):\n        return x.sum(1)\n")
+    subject = subject_of(
+        "import numpy as np\nclass Judged:\n    def compute(self, x):\n        return x.sum(1)\n"
+    )
     x = np.random.default_rng(0).normal(size=(50, 3000)).astype(np.float32)
     assert wrong_element(subject, (x,), x.sum(1), x[:, ::-1].cumsum(1)[:, -1]) is None

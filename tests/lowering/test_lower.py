@@ -24,7 +24,15 @@ from pyopnb.models.ort_capabilities import takes_empty
 
 # onnxruntime 1.25 does, so lower refuses to sort there unless all arrays are finite.
 SORTS_NAN_WRONGLY = not takes_empty()
-SORTED = {"np.sort", "np.argsort", "np.median", "np.quantile", "np.take_along_axis", "topk", "np.searchsorted"}
+SORTED = {
+    "np.sort",
+    "np.argsort",
+    "np.median",
+    "np.quantile",
+    "np.take_along_axis",
+    "topk",
+    "np.searchsorted",
+}
 REFUSED_OPS = {
     "Branch": "a condition that depends on values",
     "Inverse": "np.linalg.inv, for which ONNX has no operator",
@@ -50,12 +58,18 @@ def op(define):
 def plainly(model: onnx.ModelProto, **feeds: np.ndarray) -> list[np.ndarray]:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
-    return onnxruntime.InferenceSession(model.SerializeToString(), options, ["CPUExecutionProvider"]).run(None, feeds)
+    return onnxruntime.InferenceSession(
+        model.SerializeToString(), options, ["CPUExecutionProvider"]
+    ).run(None, feeds)
 
 
-def call(function: onnx.FunctionProto, *arrays: np.ndarray, outputs: int = 1, **attrs) -> list[np.ndarray]:
+def call(
+    function: onnx.FunctionProto, *arrays: np.ndarray, outputs: int = 1, **attrs
+) -> list[np.ndarray]:
     names = [f"x{n}" for n in range(len(arrays))]
-    node = pyopnb.node(f"{function.domain}::{function.name}", names, [f"y{n}" for n in range(outputs)], **attrs)
+    node = pyopnb.node(
+        f"{function.domain}::{function.name}", names, [f"y{n}" for n in range(outputs)], **attrs
+    )
     types = {
         name: pyopnb.TensorType(pyopnb.tensor_type(str(array.dtype)).dtype, (None,) * array.ndim)
         for name, array in zip(names, arrays, strict=True)
@@ -64,7 +78,8 @@ def call(function: onnx.FunctionProto, *arrays: np.ndarray, outputs: int = 1, **
     if known is not None:
         pyopnb.registry.remove(known.name)
     return plainly(
-        pyopnb.model([node], types, list(node.output), functions=[function]), **dict(zip(names, arrays, strict=True))
+        pyopnb.model([node], types, list(node.output), functions=[function]),
+        **dict(zip(names, arrays, strict=True)),
     )
 
 
@@ -104,7 +119,8 @@ def test_what_has_no_operators_is_refused_with_its_line(define, name):
     body, message = REFUSED[name]
     define(f'@pyopnb.pyop("demo::Body")\n{source(body)}')
     with pytest.raises(
-        pyopnb.errors.NotLowered, match=rf"(?s)demo::Body, line \d+ of compute \(return .*expected .*got .*{message}"
+        pyopnb.errors.NotLowered,
+        match=rf"(?s)demo::Body, line \d+ of compute \(return .*expected .*got .*{message}",
     ):
         pyopnb.lower("demo::Body", *example().values())
 
@@ -113,9 +129,12 @@ def test_what_has_no_operators_is_refused_with_its_line(define, name):
 def test_the_table_of_common_functions_is_true(name):
     # Each body is lowered above, and each refused one refused.
     fate = dict(common().rows)[f"np.{name}"]
-    method = rf"np\.{name}\(|[a-z)]\.{name}\(" + {"reshape": "", "power": r"|\*\*", "matmul": "|@", "transpose": r"|\.T"}.get(
-        name, ""
-    )
+    method = rf"np\.{name}\(|[a-z)]\.{name}\(" + {
+        "reshape": "",
+        "power": r"|\*\*",
+        "matmul": "|@",
+        "transpose": r"|\.T",
+    }.get(name, "")
     bodies = BODIES.values() if fate == "traced" else [body for body, _ in REFUSED.values()]
     assert any(re.search(method, body) for body in bodies)
 
@@ -132,7 +151,9 @@ def test_the_line_is_that_of_a_function_that_the_op_calls(define):
                 return halved(x)
         """
     )
-    with pytest.raises(pyopnb.errors.NotLowered, match=r"line 5 of halved \(return x / 2 if x.max\(\) > 1 else x\)"):
+    with pytest.raises(
+        pyopnb.errors.NotLowered, match=r"line 5 of halved \(return x / 2 if x.max\(\) > 1 else x\)"
+    ):
         pyopnb.lower("demo::Halved", np.ones(3, np.float32))
 
 
@@ -147,7 +168,8 @@ def test_a_refusal_that_the_op_catches_is_one_all_the_same(op):
         """
     )
     with pytest.raises(
-        pyopnb.errors.NotLowered, match=r"line \d+ of compute \(return x \* float\(x\[0\]\)\).*float\(\) of an array"
+        pyopnb.errors.NotLowered,
+        match=r"line \d+ of compute \(return x \* float\(x\[0\]\)\).*float\(\) of an array",
     ):
         pyopnb.lower(name, np.ones(3, np.float32))
 
@@ -176,7 +198,9 @@ def test_a_wrong_function_is_refused_and_not_returned(op, monkeypatch):
 
     name = op("def compute(self, x):\n    return np.tanh(x)")
     monkeypatch.setitem(TABLE, np.tanh, TABLE[np.sinh])
-    with pytest.raises(pyopnb.errors.NotLowered, match=r"expected the results of compute, got .*output 0"):
+    with pytest.raises(
+        pyopnb.errors.NotLowered, match=r"expected the results of compute, got .*output 0"
+    ):
         pyopnb.lower(name, np.ones(3, np.float32))
 
 
@@ -185,13 +209,18 @@ def test_a_function_that_is_right_at_one_size_alone_is_refused(op, monkeypatch):
 
     name = op("def compute(self, x):\n    return x * x.shape[0]")
     monkeypatch.setattr(arrays, "size_of", lambda x, axis: int(x.value.shape[axis]))
-    with pytest.raises(pyopnb.errors.NotLowered, match=r"expected the results of compute, got .*sizes \[[45]\]"):
+    with pytest.raises(
+        pyopnb.errors.NotLowered, match=r"expected the results of compute, got .*sizes \[[45]\]"
+    ):
         pyopnb.lower(name, np.ones(3, np.float32))
 
 
 def test_only_the_error_of_a_runtime_without_kernels_is_no_wrong_result():
     assert issubclass(verify_module.NoKernel, pyopnb.errors.NotLowered)
-    assert isinstance(pickle.loads(pickle.dumps(pyopnb.errors.NotLowered("demo::X", got="y"))), NotImplementedError)
+    assert isinstance(
+        pickle.loads(pickle.dumps(pyopnb.errors.NotLowered("demo::X", got="y"))),
+        NotImplementedError,
+    )
 
 
 # ---- arrays without elements, other dtypes -------------------------------------------------------------------------------------
@@ -211,8 +240,12 @@ UNTRIED = " Not compared without elements: kernels of this onnxruntime give anyt
 )  # fmt: skip
 def test_arrays_without_elements_are_as_in_numpy(op, body, shape):
     dtype = "bool" if " > " in body else "float32"
-    name = op(f'def compute(self, x: "float32[{",".join("NMK"[: len(shape)])}]") -> "{dtype}[...]":\n    return {body}')
-    function = pyopnb.lower(name, np.ones([size or 2 for size in shape], np.float32), finite=SORTS_NAN_WRONGLY)
+    name = op(
+        f'def compute(self, x: "float32[{",".join("NMK"[: len(shape)])}]") -> "{dtype}[...]":\n    return {body}'
+    )
+    function = pyopnb.lower(
+        name, np.ones([size or 2 for size in shape], np.float32), finite=SORTS_NAN_WRONGLY
+    )
     if not takes_empty():
         assert UNTRIED in function.doc_string
         return
@@ -231,16 +264,22 @@ def test_a_function_that_is_wrong_for_arrays_without_elements_is_refused(op, mon
     if not takes_empty():
         assert UNTRIED in pyopnb.lower(name, np.ones((3, 2), np.float32)).doc_string
         return
-    with pytest.raises(pyopnb.errors.NotLowered, match=r"expected the results of compute, got .*sizes \[3, 0\]"):
+    with pytest.raises(
+        pyopnb.errors.NotLowered, match=r"expected the results of compute, got .*sizes \[3, 0\]"
+    ):
         pyopnb.lower(name, np.ones((3, 2), np.float32))
-    assert pyopnb.lower(name, np.ones((3, 2), np.float32), finite=True).node  # the mean of nothing is NaN
+    assert pyopnb.lower(
+        name, np.ones((3, 2), np.float32), finite=True
+    ).node  # the mean of nothing is NaN
 
 
 def test_the_function_says_in_which_dtypes_it_was_compared(op):
     x = np.ones(3, np.float32)
     function = pyopnb.lower(op("def compute(self, x):\n    return x + 1"), x)
     untried = "" if takes_empty() else UNTRIED
-    assert function.doc_string.endswith(f"for float32[3]. Compared with compute, also in float16 and float64.{untried}")
+    assert function.doc_string.endswith(
+        f"for float32[3]. Compared with compute, also in float16 and float64.{untried}"
+    )
     function = pyopnb.lower(op('def compute(self, x: "float32[N]"):\n    return x + 1'), x)
     assert function.doc_string.endswith(
         "Not compared in float16: the hints have another dtype. Not compared in float64: the hints have another dtype."
@@ -269,7 +308,10 @@ def test_the_function_says_in_which_dtypes_it_was_compared(op):
     ],
 )
 def test_writes_in_place_are_as_in_numpy(op, body):
-    pyopnb.lower(op(f"def compute(self, x):\n    {body}"), np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32))
+    pyopnb.lower(
+        op(f"def compute(self, x):\n    {body}"),
+        np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32),
+    )
 
 
 def test_a_write_that_numpy_refuses_is_refused(op):
@@ -310,14 +352,18 @@ def test_attrs_that_decide_on_nodes_are_part_of_the_function(op):
 
 
 def test_a_required_attr_is_one_of_the_function(op):
-    name = op("def __init__(self, by: float):\n    self.by = by\ndef compute(self, x):\n    return x * self.by")
+    name = op(
+        "def __init__(self, by: float):\n    self.by = by\ndef compute(self, x):\n    return x * self.by"
+    )
     function = pyopnb.lower(name, np.float32([1, 2]), by=3.0)
     assert list(function.attribute) == ["by"]
     np.testing.assert_array_equal(call(function, np.float32([1, 2]), by=5.0)[0], [5, 10])
 
 
 def test_a_float_that_a_file_cannot_hold_is_part_of_a_function_of_float64(op):
-    name = op("def __init__(self, by: float = 0.1):\n    self.by = by\ndef compute(self, x):\n    return x * self.by")
+    name = op(
+        "def __init__(self, by: float = 0.1):\n    self.by = by\ndef compute(self, x):\n    return x * self.by"
+    )
     assert not pyopnb.lower(name, np.float64([1, 2])).attribute_proto
     assert pyopnb.lower(name, np.float32([1, 2])).attribute_proto
 
@@ -328,7 +374,9 @@ def test_a_size_of_the_hint_is_a_number(op):
     )
     function = pyopnb.lower(name, np.ones((2, 3), np.float32))
     x = np.float32(np.random.default_rng(0).normal(size=(7, 3)))
-    pyopnb.testing.assert_close(call(function, x)[0], x[:, 1] + 2 * x[:, 2] + x.sum(), rtol=1e-5, atol=1e-5)
+    pyopnb.testing.assert_close(
+        call(function, x)[0], x[:, 1] + 2 * x[:, 2] + x.sum(), rtol=1e-5, atol=1e-5
+    )
 
 
 def test_sizes_that_are_the_same_size_can_be_compared(op):
@@ -362,7 +410,9 @@ def test_functions_of_the_module_and_weights_of_the_instance_come_along(define):
         """
     )
     x = np.float32([[2, 4], [6, 8], [1, 1]])
-    pyopnb.testing.assert_close(call(pyopnb.lower("demo::Weighted", x), x)[0], x / 2 @ np.float32([[1, 2], [3, 4]]))
+    pyopnb.testing.assert_close(
+        call(pyopnb.lower("demo::Weighted", x), x)[0], x / 2 @ np.float32([[1, 2], [3, 4]])
+    )
 
 
 def test_finite_arrays_need_no_nodes_for_nan(op):
@@ -481,7 +531,9 @@ def test_what_cannot_become_a_function_stays_and_a_warning_says_why(network):
     assert str(pickle.loads(pickle.dumps(said[0].message))) == str(said[0].message)
     assert len(lowered.functions) == 3
     x = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
-    pyopnb.testing.assert_close(pyopnb.run(lowered, x=x)["f"], pyopnb.run(model, x=x)["f"], rtol=1e-6)
+    pyopnb.testing.assert_close(
+        pyopnb.run(lowered, x=x)["f"], pyopnb.run(model, x=x)["f"], rtol=1e-6
+    )
     with pytest.raises(pyopnb.errors.NotLowered, match="a condition that depends on values"):
         pyopnb.lower(model, strict=True, finite=SORTS_NAN_WRONGLY)
 
@@ -508,14 +560,22 @@ def test_a_mistake_of_the_tracer_is_no_reason_to_stay(op, monkeypatch):
 
 def test_feeds_tell_types_that_the_model_does_not(op):
     op('def compute(self, x) -> "float32[...]":\n    return x[x > 0]', "Positive")
-    op("def compute(self, x):\n    assert len(x) == 3\n    return np.sqrt(x).sum(keepdims=True)", "Roots")
+    op(
+        "def compute(self, x):\n    assert len(x) == 3\n    return np.sqrt(x).sum(keepdims=True)",
+        "Roots",
+    )
     model = pyopnb.model(
-        [pyopnb.node("demo::Positive", "x", "p"), pyopnb.node("Abs", "p", "q"), pyopnb.node("demo::Roots", "q", "y")],
+        [
+            pyopnb.node("demo::Positive", "x", "p"),
+            pyopnb.node("Abs", "p", "q"),
+            pyopnb.node("demo::Roots", "q", "y"),
+        ],
         {"x": "float32[N,M]"},
         "y",
     )
     with pytest.warns(
-        pyopnb.errors.StayedInPython, match=r"input q: expected a dtype and a rank, got .*Try: lower\(model, \{…\}\)"
+        pyopnb.errors.StayedInPython,
+        match=r"input q: expected a dtype and a rank, got .*Try: lower\(model, \{…\}\)",
     ):
         pyopnb.lower(model)
     x = np.float32([[1, -2], [4, 9]])
@@ -528,9 +588,13 @@ def test_feeds_tell_types_that_the_model_does_not(op):
 
 def test_an_older_opset_stays(op):
     op("def compute(self, x):\n    return x - x.mean(1, keepdims=True)", "Centred")
-    model = pyopnb.model(pyopnb.node("demo::Centred", "x", "y"), {"x": "float32[N,M]"}, "y", opset=17)
+    model = pyopnb.model(
+        pyopnb.node("demo::Centred", "x", "y"), {"x": "float32[N,M]"}, "y", opset=17
+    )
     lowered = pyopnb.lower(model)
-    assert {(entry.domain, entry.version) for entry in lowered.functions[0].opset_import} == {("", 17)}
+    assert {(entry.domain, entry.version) for entry in lowered.functions[0].opset_import} == {
+        ("", 17)
+    }
     np.testing.assert_array_equal(plainly(lowered, x=np.float32([[1, 3]]))[0], [[-1, 1]])
 
 
@@ -552,7 +616,9 @@ def test_float64_is_as_exact_as_the_narrower_dtype_that_the_op_computes_in(op):
             a, b = x[..., :half], x[..., half:]
             return np.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1)
     """
-    function = pyopnb.lower(op(rotary), np.random.default_rng(0).normal(size=(2, 3, 5, 8)).astype(np.float32))
+    function = pyopnb.lower(
+        op(rotary), np.random.default_rng(0).normal(size=(2, 3, 5, 8)).astype(np.float32)
+    )
     assert "also in float64" in function.doc_string
 
 
@@ -564,9 +630,7 @@ def test_float16_inside_of_float32_may_be_more_exact_than_numpy_s(op):
 def test_an_operator_that_raises_where_the_op_does_not_is_refused_with_its_line(op):
     body = "return np.pad(x, ((1, 2), (2, 1)), mode='reflect')"
     x = np.random.default_rng(0).normal(size=(4, 5)).astype(np.float32)
-    message = (
-        r"line \d of compute \(return np.pad.*, for \(float32\[.*got Pad reflect requires axis length.*Try: the sizes that"
-    )
+    message = r"line \d of compute \(return np.pad.*, for \(float32\[.*got Pad reflect requires axis length.*Try: the sizes that"
     with pytest.raises(pyopnb.errors.NotLowered, match=message):
         pyopnb.lower(op(f"def compute(self, x):\n    {body}"), x)
     pyopnb.lower(op(f"def compute(self, x: 'float32[4,5]'):\n    {body}"), x)

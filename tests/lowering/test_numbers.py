@@ -19,7 +19,9 @@ def lowered(expression: str, *arrays: np.ndarray, init: str = "", **attrs: float
     names = ["x", "y"][: len(arrays)]
     with np.errstate(all="ignore"):
         example = [np.ones_like(array) for array in arrays]
-        dtype = eval(re.sub(r"self\.\w+", "1", expression), {"np": np, "x": example[0], "y": example[-1]}).dtype
+        dtype = eval(
+            re.sub(r"self\.\w+", "1", expression), {"np": np, "x": example[0], "y": example[-1]}
+        ).dtype
     hint = f"{dtype if 'self.scale' not in expression else 'float64'}[...]"
     source = f"class Body:\n{init}    def compute(self, {', '.join(names)}) -> '{hint}':\n        return {expression}\n"
     linecache.cache["<body>"] = (len(source), None, source.splitlines(keepends=True), "<body>")
@@ -28,9 +30,16 @@ def lowered(expression: str, *arrays: np.ndarray, init: str = "", **attrs: float
     pyopnb.registry.define(namespace["Body"], "demo::Body")
     function = pyopnb.lower("demo::Body", *example)
     pyopnb.registry.remove("demo::Body")
-    types = {name: pyopnb.TensorType(str(array.dtype), array.shape) for name, array in zip(names, arrays, strict=True)}
-    model = pyopnb.model([pyopnb.node("demo::Body", names, ["z"], **attrs)], types, ["z"], functions=[function])
-    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    types = {
+        name: pyopnb.TensorType(str(array.dtype), array.shape)
+        for name, array in zip(names, arrays, strict=True)
+    }
+    model = pyopnb.model(
+        [pyopnb.node("demo::Body", names, ["z"], **attrs)], types, ["z"], functions=[function]
+    )
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
     (result,) = session.run(None, dict(zip(names, arrays, strict=True)))
     return result
 
@@ -64,7 +73,9 @@ def test_a_bound_beyond_the_dtype_does_not_wrap(expression):
     is_numpys(expression, np.uint8([0, 1, 44, 255]))
 
 
-@pytest.mark.parametrize("expression", ["x // 3", "x // -3", "x // y", "x % y", "x // -1", "x % -1", "x >> 2"])
+@pytest.mark.parametrize(
+    "expression", ["x // 3", "x // -3", "x // y", "x % y", "x // -1", "x % -1", "x >> 2"]
+)
 @pytest.mark.parametrize("dtype", [np.int8, np.int16, np.int32, np.int64])
 def test_integers_are_divided_near_the_least_one(expression, dtype):
     limits = np.iinfo(dtype)
@@ -73,7 +84,8 @@ def test_integers_are_divided_near_the_least_one(expression, dtype):
 
 
 @pytest.mark.parametrize(
-    "expression", ["np.clip(x, 0, None)", "np.clip(x, None, 1)", "x.clip(-1, np.inf)", "np.clip(x, 0, np.nan)"]
+    "expression",
+    ["np.clip(x, 0, None)", "np.clip(x, None, 1)", "x.clip(-1, np.inf)", "np.clip(x, 0, np.nan)"],
 )
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 def test_clipping_keeps_infinity_and_nan(expression, dtype):
@@ -81,7 +93,8 @@ def test_clipping_keeps_infinity_and_nan(expression, dtype):
 
 
 @pytest.mark.parametrize(
-    "expression", ["x.sum()", "x.sum(0)", "x.sum(1, keepdims=True)", "np.cumsum(x, 1)", "x @ y.T", "x.mean(1)"]
+    "expression",
+    ["x.sum()", "x.sum(0)", "x.sum(1, keepdims=True)", "np.cumsum(x, 1)", "x @ y.T", "x.mean(1)"],
 )
 @pytest.mark.parametrize("dtype", [np.int64, np.uint64, np.int32, np.uint8])
 def test_integers_are_added_exactly_and_wrap_as_numpy_does(expression, dtype):
@@ -119,7 +132,9 @@ def test_the_root_of_minus_infinity_as_a_power_is_no_number():
     assert np.isnan(lowered("x ** self.power", x, init=init, power=0.5)[0])
 
 
-@pytest.mark.parametrize("expression", ["np.argmax(x)", "np.argmin(x)", "np.sort(x)", "np.unique(x)", "x.max()"])
+@pytest.mark.parametrize(
+    "expression", ["np.argmax(x)", "np.argmin(x)", "np.sort(x)", "np.unique(x)", "x.max()"]
+)
 def test_an_order_of_uint64_is_refused_for_want_of_a_kernel(expression):
     with pytest.raises(pyopnb.errors.NotLowered, match="uint64"):
         lowered(expression, np.uint64([3, 2**63 + 1, 2**53 + 1, 0]))
@@ -172,4 +187,6 @@ def test_without_verify_the_function_says_that_nothing_was_compared():
     assert "Not compared with compute." in function.doc_string
     model = pyopnb.model([pyopnb.node("demo::Twice", "x", "y")], {"x": "float32[N]"}, "y")
     assert "Not compared" in pyopnb.lower(model, verify=False).functions[0].doc_string
-    assert "Not compared with compute." not in pyopnb.lower("demo::Twice", np.float32([1])).doc_string
+    assert (
+        "Not compared with compute." not in pyopnb.lower("demo::Twice", np.float32([1])).doc_string
+    )

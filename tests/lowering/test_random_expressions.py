@@ -74,7 +74,9 @@ expressions = st.recursive(
     st.sampled_from(LEAVES),
     lambda inner: st.one_of(
         st.builds(lambda form, a: f"({form.format(a=a)})", st.sampled_from(UNARY), inner),
-        st.builds(lambda form, a, b: f"({form.format(a=a, b=b)})", st.sampled_from(BINARY), inner, inner),
+        st.builds(
+            lambda form, a, b: f"({form.format(a=a, b=b)})", st.sampled_from(BINARY), inner, inner
+        ),
     ),
     max_leaves=5,
 )
@@ -125,7 +127,11 @@ def test_what_is_traced_is_right_at_two_shapes_and_without_elements(expression, 
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         expected = [subject.call(example) for example in examples]
-        empty = [(example, results) for example in _without_elements(seed) if (results := _call(subject, example)) is not None]
+        empty = [
+            (example, results)
+            for example in _without_elements(seed)
+            if (results := _call(subject, example)) is not None
+        ]
         lowered = trace_op(subject, examples[0], expected[0], opset=20)
     if not takes_empty():
         empty = []
@@ -134,7 +140,9 @@ def test_what_is_traced_is_right_at_two_shapes_and_without_elements(expression, 
     options.log_severity_level = 4
     # onnxruntime 1.25 fuses products of float64 into an operator that it has no kernel of float64 for.
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, ["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), options, ["CPUExecutionProvider"]
+    )
     for example, want in [*zip(examples, expected, strict=True), *empty]:
         try:
             (got,) = session.run(None, example.feeds())
@@ -142,7 +150,9 @@ def test_what_is_traced_is_right_at_two_shapes_and_without_elements(expression, 
             assert not all(array.size for array in example.inputs), expression
             continue
         finite = np.abs(want[0][np.isfinite(want[0])]).max(initial=1.0)
-        pyopnb.testing.assert_close(got, want[0], rtol=1e-6, atol=1e-9 * float(finite), where=expression)
+        pyopnb.testing.assert_close(
+            got, want[0], rtol=1e-6, atol=1e-9 * float(finite), where=expression
+        )
 
 
 SAMPLE = 300

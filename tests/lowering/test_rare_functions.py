@@ -14,13 +14,30 @@ from pyopnb.lowering.dispatch import name_of
 CALLS = {
     **{
         name: f"np.{name}(n, k)"
-        for name in ("bitwise_and", "bitwise_or", "bitwise_xor", "greater", "greater_equal", "less_equal", "not_equal")
+        for name in (
+            "bitwise_and",
+            "bitwise_or",
+            "bitwise_xor",
+            "greater",
+            "greater_equal",
+            "less_equal",
+            "not_equal",
+        )
     },
     **{name: f"np.{name}((n, k))" for name in ("column_stack", "dstack")},
     **{name: f"np.{name}(n, 2)" for name in ("left_shift", "right_shift")},
     **{
         name: f"np.{name}(x)"
-        for name in ("absolute", "amax", "amin", "atleast_1d", "atleast_2d", "degrees", "radians", "positive")
+        for name in (
+            "absolute",
+            "amax",
+            "amin",
+            "atleast_1d",
+            "atleast_2d",
+            "degrees",
+            "radians",
+            "positive",
+        )
     },
     **{name: f"np.{name}(x)" for name in ("flipud", "nanmin")},
     "broadcast_arrays": "np.broadcast_arrays(x, x[0])[1]",
@@ -52,7 +69,9 @@ def test_result_is_numpy_s(name):
             return f"{want.dtype.name}[...]"
 
     pyopnb.registry.define(Rare, "rare::Rare")
-    model = pyopnb.parse("(float[R,4] x, int64[R,4] n, int64[R,4] k) => (y) { y = rare.Rare(x, n, k) }")
+    model = pyopnb.parse(
+        "(float[R,4] x, int64[R,4] n, int64[R,4] k) => (y) { y = rare.Rare(x, n, k) }"
+    )
     lowered = pyopnb.lower(model, feeds(2), strict=True)
     (got,) = onnxruntime.InferenceSession(lowered.SerializeToString()).run(None, feeds(6))
     assert got.dtype == want.dtype

@@ -14,5 +14,10 @@ def test_most_references_become_other_operators_and_none_gives_a_wrong_number():
     found = outcomes()
     print(report(found))
     assert sum(outcome.whole for outcome in found.values()) >= LEAST
-    wrong = {case: why for outcome in found.values() for case, why in outcome.failed.items() if "Not equal to tolerance" in why}
+    wrong = {
+        case: why
+        for outcome in found.values()
+        for case, why in outcome.failed.items()
+        if "Not equal to tolerance" in why
+    }
     assert not wrong

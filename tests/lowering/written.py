@@ -64,7 +64,10 @@ OPS: dict[str, tuple[str, list[tuple[int, ...]]]] = {
         """,
         [(4, 3), (5, 3)],
     ),
-    "InPlace": ("def compute(self, x):\n    y = x.copy(); y[y < 0] = 0; y[:, 0] += 1\n    return y", [(4, 3)]),
+    "InPlace": (
+        "def compute(self, x):\n    y = x.copy(); y[y < 0] = 0; y[:, 0] += 1\n    return y",
+        [(4, 3)],
+    ),
     "WhereClip": (
         "def compute(self, x):\n    return np.where(x > 0.3, np.clip(x, 0.1, 0.8), np.abs(x)) + np.sign(x)",
         [(4, 3)],
@@ -75,8 +78,14 @@ OPS: dict[str, tuple[str, list[tuple[int, ...]]]] = {
     ),
     "Branch": ("def compute(self, x):\n    if x.sum() > 0: return x * 2\n    return x", [(4, 3)]),
     "Inverse": ("def compute(self, x):\n    return np.linalg.inv(x) + x", [(3, 3)]),
-    "CumsumRoll": ("def compute(self, x):\n    return np.cumsum(x, axis=1) - np.roll(x, 1, axis=1)", [(4, 3)]),
-    "ArgMax": ('def compute(self, x) -> "int64[N]":\n    return np.argmax(x, axis=1).astype(np.int64)', [(4, 3)]),
+    "CumsumRoll": (
+        "def compute(self, x):\n    return np.cumsum(x, axis=1) - np.roll(x, 1, axis=1)",
+        [(4, 3)],
+    ),
+    "ArgMax": (
+        'def compute(self, x) -> "int64[N]":\n    return np.argmax(x, axis=1).astype(np.int64)',
+        [(4, 3)],
+    ),
     "ConcatStack": (
         "def compute(self, a, b):\n    return np.concatenate([a, b], 0), np.stack([a[0], b[0]])",
         [(4, 3), (4, 3)],
@@ -96,7 +105,10 @@ OPS: dict[str, tuple[str, list[tuple[int, ...]]]] = {
         """,
         [(4, 3)],
     ),
-    "Unique": ("def compute(self, x):\n    return np.unique(np.round(x)).astype(np.float32)", [(4, 3)]),
+    "Unique": (
+        "def compute(self, x):\n    return np.unique(np.round(x)).astype(np.float32)",
+        [(4, 3)],
+    ),
     "PythonLoop": (
         "def compute(self, x):\n    return np.array([[float(v) * 2 for v in row] for row in x], dtype=np.float32)",
         [(4, 3)],
@@ -113,7 +125,10 @@ OPS: dict[str, tuple[str, list[tuple[int, ...]]]] = {
         """,
         [(4, 4), (3, 4)],
     ),
-    "Rfft": ("def compute(self, x):\n    return np.fft.rfft(x, axis=-1).real.astype(np.float32)", [(4, 8)]),
+    "Rfft": (
+        "def compute(self, x):\n    return np.fft.rfft(x, axis=-1).real.astype(np.float32)",
+        [(4, 8)],
+    ),
 }
 
 

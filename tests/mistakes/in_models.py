@@ -18,7 +18,10 @@ MISTAKES = (
         """
         n = pyopnb.node("demo::Lookup", "x", "y", «vocab=["a", 1]»)
         """,
-        ("node demo::Lookup, attr vocab: expected a number, str", "got a list of str and int: ['a', 1]"),
+        (
+            "node demo::Lookup, attr vocab: expected a number, str",
+            "got a list of str and int: ['a', 1]",
+        ),
         "list(n.attribute[0].strings) == [b'a', b'1']",
     ),
     Mistake(
@@ -26,7 +29,10 @@ MISTAKES = (
         """
         n = pyopnb.node("demo::Filter", "x", "y", «kernel=[[1, 2], [3, 4]]»)
         """,
-        ("node demo::Filter, attr kernel: expected a number, str", "got a list of list: [[1, 2], [3, 4]]"),
+        (
+            "node demo::Filter, attr kernel: expected a number, str",
+            "got a list of list: [[1, 2], [3, 4]]",
+        ),
         "list(n.attribute[0].t.dims) == [2, 2]",
     ),
     Mistake(
@@ -292,7 +298,9 @@ MISTAKES = (
         """
         m = pyopnb.model(pyopnb.node("Abs", "x", "y"), {"x": «("N", None, 3)»}, "y")
         """,
-        ("input x: expected a type as float32[N,3], or an example array, got tuple ('N', None, 3)",),
+        (
+            "input x: expected a type as float32[N,3], or an example array, got tuple ('N', None, 3)",
+        ),
         "pyopnb.run(m, np.zeros((2, 1, 3), np.float32))['y'].shape == (2, 1, 3)",
         advice="Try: (.*), or",
     ),

@@ -20,7 +20,10 @@ MISTAKES = (
         %%onnx -q m
         (float[N] features) => (y) { y = Abs(«featrues») }
         """,
-        ("line 2, column 38", "input featrues: expected an input, an initializer or a value made above"),
+        (
+            "line 2, column 38",
+            "input featrues: expected an input, an initializer or a value made above",
+        ),
         "m.graph.node[0].input[0] == 'features'",
     ),
     Mistake(

@@ -50,7 +50,9 @@ MISTAKES = (
             def compute(self, x):
                 return x
         """,
-        ("%%pyop lab: expected the op's type, got what looks like a domain; an op of that name is pyopnb::lab",),
+        (
+            "%%pyop lab: expected the op's type, got what looks like a domain; an op of that name is pyopnb::lab",
+        ),
         "[op.name for op in pyopnb.registry] == ['lab::Same']",
     ),
     Mistake(
@@ -84,7 +86,9 @@ MISTAKES = (
             def compute(self, x, «by=1»):
                 return x if by is None else x + by
         """,
-        ("class Plus, compute, input by: expected no default, or None for an optional input, got 1",),
+        (
+            "class Plus, compute, input by: expected no default, or None for an optional input, got 1",
+        ),
         "pyopnb.call('demo::Plus', np.int64([1, 2])).tolist() == [1, 2]",
     ),
     Mistake(
@@ -130,7 +134,10 @@ MISTAKES = (
         m = pyopnb.model(pyopnb.node("demo::NMS", "b s", "keep"), {"b": "float32[N,4]", "s": "float32[N]"}, "keep")
         keep, = pyopnb.run(m, np.zeros((3, 4), np.float32), np.float32([0.6, 0.1, 0.9]))
         """,
-        ("the node of output 'keep' (demo::NMS), line 8, `return keep`, output 0", "got list, which is int64[2]"),
+        (
+            "the node of output 'keep' (demo::NMS), line 8, `return keep`, output 0",
+            "got list, which is int64[2]",
+        ),
         "keep.tolist() == [2, 0]",
         advice="Try: (-> .*) after",
     ),
@@ -176,7 +183,11 @@ MISTAKES = (
         ---
         a, b = pyopnb.call("demo::Halves", np.int64([3]))
         """,
-        ("line 4", "output 1: expected int64[N], got float64[1]", "; or return x // 2, np.asarray(x / 2, dtype=np.int64)"),
+        (
+            "line 4",
+            "output 1: expected int64[N], got float64[1]",
+            "; or return x // 2, np.asarray(x / 2, dtype=np.int64)",
+        ),
         "a.tolist() == [1] and b.tolist() == [1.5]",
         advice="Try: (-> .*) after",
     ),
@@ -232,7 +243,9 @@ MISTAKES = (
         ---
         y = pyopnb.call("demo::Diff", np.float32([1, 3, 6]))
         """,
-        ("line 4, `return np.diff(x)`, output 0: expected float32[N], as the hint of compute says, got float32[2]",),
+        (
+            "line 4, `return np.diff(x)`, output 0: expected float32[N], as the hint of compute says, got float32[2]",
+        ),
         "y.tolist() == [2, 3]",
         advice="Try: (-> .*) after",
     ),
@@ -292,7 +305,11 @@ MISTAKES = (
         ---
         y = pyopnb.call("demo::Floor", np.float32([-1, 2]))
         """,
-        ("ValueError: assignment destination is read-only", "with x: float32[2]", "the inputs of compute are read-only"),
+        (
+            "ValueError: assignment destination is read-only",
+            "with x: float32[2]",
+            "the inputs of compute are read-only",
+        ),
         "y.tolist() == [0, 2]",
         advice="Try: (copy_inputs = True) in the class",
     ),

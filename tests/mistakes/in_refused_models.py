@@ -61,7 +61,9 @@ MISTAKES = (
         input = np.float64([0, 9])
         y = «pyopnb.call("Erf", input)»
         """,
-        ("call of Erf: expected a node that the installed onnxruntime can run, got T is float64; there are kernels for",),
+        (
+            "call of Erf: expected a node that the installed onnxruntime can run, got T is float64; there are kernels for",
+        ),
         "abs(y - [0, 1]).max() < 1e-6",
     ),
     Mistake(
@@ -93,7 +95,10 @@ MISTAKES = (
         ---
         !python -m pyopnb diff erf.onnx erf.onnx --feeds feeds.npz «»
         """,
-        ("model erf.onnx: the node of output 'y' (::Erf)", "got T is float64; there are kernels for"),
+        (
+            "model erf.onnx: the node of output 'y' (::Erf)",
+            "got T is float64; there are kernels for",
+        ),
         "True",  # the command ended with 0
     ),
     # ---- operators
@@ -103,7 +108,10 @@ MISTAKES = (
         + """
         s = pyopnb.Session(build(node("«Releu»", ["x"], ["y"])))
         """,
-        ("UnknownOp: the node of output 'y' (::Releu): expected an operator of ONNX", "got ::Releu"),
+        (
+            "UnknownOp: the node of output 'y' (::Releu): expected an operator of ONNX",
+            "got ::Releu",
+        ),
         "s(x=[-1, 2])['y'].tolist() == [0, 2]",
     ),
     Mistake(
@@ -222,7 +230,9 @@ MISTAKES = (
         + """
         s = pyopnb.Session(build(node("LeakyRelu", ["x"], ["y"], «alpha=2»)))
         """,
-        ("the node of output 'y' (::LeakyRelu), attr alpha: expected a float, as LeakyRelu takes, got alpha = 2",),
+        (
+            "the node of output 'y' (::LeakyRelu), attr alpha: expected a float, as LeakyRelu takes, got alpha = 2",
+        ),
         "s(x=[-2])['y'].tolist() == [-4]",
     ),
     Mistake(
@@ -231,7 +241,9 @@ MISTAKES = (
         + """
         t = pyopnb.trace(build(node("Softmax", ["x"], ["y"], «axis=0.0»)), [1])
         """,
-        ("the node of output 'y' (::Softmax), attr axis: expected an int, as Softmax takes, got axis = 0.0",),
+        (
+            "the node of output 'y' (::Softmax), attr axis: expected an int, as Softmax takes, got axis = 0.0",
+        ),
         "t['y'].tolist() == [1]",
     ),
     Mistake(
@@ -240,7 +252,9 @@ MISTAKES = (
         + """
         s = pyopnb.Session(build(node("Cast", ["x"], ["y"], «»)))
         """,
-        ("the node of output 'y' (::Cast), attr to: expected an int, which Cast needs, got nothing",),
+        (
+            "the node of output 'y' (::Cast), attr to: expected an int, which Cast needs, got nothing",
+        ),
         "s(x=[1])['y'].tolist() == [1]",
     ),
     # ---- inputs
@@ -251,7 +265,9 @@ MISTAKES = (
         nodes = node("Neg", ["x"], ["features"]), node("Abs", ["«featrues»"], ["y"])
         s = pyopnb.Session(build(*nodes))
         """,
-        ("the node of output 'y' (::Abs), input featrues: expected an input, an initializer or an output of a node",),
+        (
+            "the node of output 'y' (::Abs), input featrues: expected an input, an initializer or an output of a node",
+        ),
         "s(x=[-1])['y'].tolist() == [1]",
     ),
     Mistake(
@@ -271,7 +287,9 @@ MISTAKES = (
         w = np.array([2.0])
         s = pyopnb.Session(build(node("Mul", ["x", "w"], ["y"]), weights={"w": «w»}))
         """,
-        ("the node of output 'y' (::Mul), input w: expected float32, as x is, got float64 in an initializer",),
+        (
+            "the node of output 'y' (::Mul), input w: expected float32, as x is, got float64 in an initializer",
+        ),
         "s(x=[3])['y'].tolist() == [6]",
     ),
     Mistake(
@@ -281,7 +299,9 @@ MISTAKES = (
         w = np.array([2.0])
         r = pyopnb.run(build(node("Mul", ["w", "x"], ["y"]), weights={"w": «w»}), [3])
         """,
-        ("the node of output 'y' (::Mul), input w: expected float32, as x is, got float64 in an initializer",),
+        (
+            "the node of output 'y' (::Mul), input w: expected float32, as x is, got float64 in an initializer",
+        ),
         "r['y'].tolist() == [6]",
     ),
     Mistake(
@@ -291,7 +311,9 @@ MISTAKES = (
         nodes = [pyopnb.node("Abs", "x", "a"), pyopnb.node("Mul", "a w", "y")]
         s = pyopnb.Session(pyopnb.model(nodes, {"x": "float32[N]"}, "y", initializers={"w": «w»}))
         """,
-        ("the node of output 'y' (::Mul), input w: expected float32, as a is, got float64 in an initializer",),
+        (
+            "the node of output 'y' (::Mul), input w: expected float32, as a is, got float64 in an initializer",
+        ),
         "s(x=[3])['y'].tolist() == [6]",
     ),
     Mistake(
@@ -301,7 +323,9 @@ MISTAKES = (
         shape = np.array([1, -1], np.int32)
         s = pyopnb.Session(build(node("Reshape", ["x", "shape"], ["y"]), weights={"shape": «shape»}))
         """,
-        ("the node of output 'y' (::Reshape), input shape: expected int64, got int32 in an initializer",),
+        (
+            "the node of output 'y' (::Reshape), input shape: expected int64, got int32 in an initializer",
+        ),
         "s(x=[3])['y'].tolist() == [[3]]",
     ),
     Mistake(

@@ -107,7 +107,9 @@ MISTAKES = (
         x = 3
         y, = s(«»)
         """,
-        ("Required inputs (['x']) are missing from input feed ([]): expected x: float32[N,3], got nothing",),
+        (
+            "Required inputs (['x']) are missing from input feed ([]): expected x: float32[N,3], got nothing",
+        ),
         "y.shape == (1, 3)",
     ),
     Mistake(
@@ -417,7 +419,9 @@ MISTAKES = (
         ---
         d = pyopnb.diff(«"before", "after"»)
         """,
-        ("diff: expected values, or the paths of files, got the folder before and the folder after",),
+        (
+            "diff: expected values, or the paths of files, got the folder before and the folder after",
+        ),
         "d.verdict == 'different' and d.parts[0].a == 'float32[1]'",
     ),
     Mistake(

@@ -25,7 +25,11 @@ PARTS = (in_pyop_cells, in_onnx_cells, in_models, in_refused_models, in_runs, in
 TABLE = [row for part in PARTS for row in part.MISTAKES]
 # What is wrong in the text of a class, each Python says in its own words; the other messages are pyopnb's.
 PARAMETERS = [
-    pytest.param(row, id=row.name, marks=pytest.mark.pythons if part is in_pyop_cells else pytest.mark.libraries)
+    pytest.param(
+        row,
+        id=row.name,
+        marks=pytest.mark.pythons if part is in_pyop_cells else pytest.mark.libraries,
+    )
     for part in PARTS
     for row in part.MISTAKES
 ]
@@ -54,14 +58,18 @@ def type_(run, tmp_path, monkeypatch) -> Type:
         assert PACKAGE not in ran.out, ran.out
         if error is None or isinstance(error, UsageError):
             return error is None, "\n".join([*said, ran.out, ran.err])
-        return False, "\n".join([*said, f"{type(error).__name__}: {error}", *getattr(error, "__notes__", ())])
+        return False, "\n".join(
+            [*said, f"{type(error).__name__}: {error}", *getattr(error, "__notes__", ())]
+        )
 
     assert type_("import numpy as np\nimport onnx\nimport pyopnb")[0]
     return type_
 
 
 @pytest.mark.parametrize("row", PARAMETERS)
-def test_the_message_says_what_is_wrong_and_its_advice_works(row: Mistake, type_: Type, shell) -> None:
+def test_the_message_says_what_is_wrong_and_its_advice_works(
+    row: Mistake, type_: Type, shell
+) -> None:
     shown = []
     for cell in row.cells():
         ran, text = type_(cell)

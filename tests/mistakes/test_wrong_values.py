@@ -38,8 +38,14 @@ def is_answer(call: Call, place: int | str, error: BaseException) -> bool:
         return True  # the runtime's own words about a model or a kernel
     if type(error) is OTHERS.get((call.name, place)):
         return True
-    deepest = [frame.f_code.co_filename.replace("\\", "/") for frame, _ in walk_tb(error.__traceback__)][-1]
-    return call.name in ELSEWHERE and ELSEWHERE[call.name] in deepest and "reference implementation" in str(error.__notes__)
+    deepest = [
+        frame.f_code.co_filename.replace("\\", "/") for frame, _ in walk_tb(error.__traceback__)
+    ][-1]
+    return (
+        call.name in ELSEWHERE
+        and ELSEWHERE[call.name] in deepest
+        and "reference implementation" in str(error.__notes__)
+    )
 
 
 @pytest.fixture

@@ -113,7 +113,11 @@ def calls(folder: Path) -> list[Call]:
     """A call of each public function and method."""
     pyopnb.pyop("wrong::Half")(Half)
     x = np.float32([1, 2, 3])
-    model = pyopnb.model([pyopnb.node("wrong::Half", "x", "h"), pyopnb.node("Abs", "h", "y", "abs")], {"x": "float32[N]"}, "y")
+    model = pyopnb.model(
+        [pyopnb.node("wrong::Half", "x", "h"), pyopnb.node("Abs", "h", "y", "abs")],
+        {"x": "float32[N]"},
+        "y",
+    )
     session = pyopnb.Session(model)
     result, trace = session(x=x), session.trace(x=x)
     written = pyopnb.text(model)
@@ -142,16 +146,34 @@ def calls(folder: Path) -> list[Call]:
         Call(
             "model, values",
             lambda value, other, array: pyopnb.model(
-                [pyopnb.node("Abs", "x", "y")], {"x": value}, {"y": other}, initializers={"w": array}
+                [pyopnb.node("Abs", "x", "y")],
+                {"x": value},
+                {"y": other},
+                initializers={"w": array},
             ),
             ("float32[N]", "float32[N]", x),
         ),
         Call("parse", pyopnb.parse, (written,), {"name": "g", "weights": saved}),
-        Call("text", pyopnb.text, (model,), {"most": 100, "drop": ("metadata",), "weights": folder / "weights.bin"}),
+        Call(
+            "text",
+            pyopnb.text,
+            (model,),
+            {"most": 100, "drop": ("metadata",), "weights": folder / "weights.bin"},
+        ),
         Call("load", pyopnb.load, (saved,), {"ops": ["wrong::Half"], "base_dir": folder}),
-        Call("save", pyopnb.save, (model, folder / "again.onnx"), {"external_data": True, "base_dir": folder}),
+        Call(
+            "save",
+            pyopnb.save,
+            (model, folder / "again.onnx"),
+            {"external_data": True, "base_dir": folder},
+        ),
         Call("load_module", pyopnb.load_module, (module,)),
-        Call("save_module", pyopnb.save_module, (folder / "again.py", "wrong::Half"), {"overwrite": True}),
+        Call(
+            "save_module",
+            pyopnb.save_module,
+            (folder / "again.py", "wrong::Half"),
+            {"overwrite": True},
+        ),
         Call("missing", pyopnb.missing, (model,)),
         Call("fill", pyopnb.fill, (model,), {"nodes": "abs", "base_dir": folder}),
         Call("replace", pyopnb.replace, (model, "abs", "wrong::Half"), {"base_dir": folder}),
@@ -200,7 +222,14 @@ def calls(folder: Path) -> list[Call]:
             "first_divergence",
             pyopnb.first_divergence,
             (model, model, {"x": x}),
-            {"rtol": 1e-3, "atol": 1e-3, "stol": 1e-3, "on": "onnxruntime", "optimised": True, "at_once": 8},
+            {
+                "rtol": 1e-3,
+                "atol": 1e-3,
+                "stol": 1e-3,
+                "on": "onnxruntime",
+                "optimised": True,
+                "at_once": 8,
+            },
         ),
         Call(
             "lower",
@@ -231,11 +260,26 @@ def calls(folder: Path) -> list[Call]:
         Call("Session.run", session.run, (["y"], {"x": x}, onnxruntime.RunOptions())),
         Call("Session.run, feed", lambda x: session.run(None, {"x": x}), (x,)),
         Call(
-            "Session.run_async", ran_async, (["y"], {"x": x}, lambda values, data, error: None, None, onnxruntime.RunOptions())
+            "Session.run_async",
+            ran_async,
+            (["y"], {"x": x}, lambda values, data, error: None, None, onnxruntime.RunOptions()),
         ),
-        Call("Session.run_with_ort_values", session.run_with_ort_values, (["y"], {"x": value}, onnxruntime.RunOptions())),
-        Call("Session.run_with_iobinding", session.run_with_iobinding, (binding, onnxruntime.RunOptions())),
-        Call("Session.trace", session.trace, (x,), {"only": "y", "level": "all", "times": True, "progress": False}),
+        Call(
+            "Session.run_with_ort_values",
+            session.run_with_ort_values,
+            (["y"], {"x": value}, onnxruntime.RunOptions()),
+        ),
+        Call(
+            "Session.run_with_iobinding",
+            session.run_with_iobinding,
+            (binding, onnxruntime.RunOptions()),
+        ),
+        Call(
+            "Session.trace",
+            session.trace,
+            (x,),
+            {"only": "y", "level": "all", "times": True, "progress": False},
+        ),
         Call(
             "Session.set_providers",
             lambda *given: pyopnb.Session(model).set_providers(*given),
@@ -258,7 +302,11 @@ def calls(folder: Path) -> list[Call]:
         Call("registry[]", pyopnb.registry.__getitem__, ("wrong::Half",)),
         Call("registry in", pyopnb.registry.__contains__, ("wrong::Half",)),
         Call("registry.history", pyopnb.registry.history, ("wrong::Half",)),
-        Call("registry.rollback", lambda name, number: pyopnb.registry.rollback(name, number), ("wrong::Half", 1)),
+        Call(
+            "registry.rollback",
+            lambda name, number: pyopnb.registry.rollback(name, number),
+            ("wrong::Half", 1),
+        ),
         Call("registry.modules_of", pyopnb.registry.modules_of, ("wrong::Half",)),
         Call("registry.remove", pyopnb.registry.remove, ("wrong::Half",)),
         Call("registry.save", pyopnb.registry.save, (folder / "registry.html",)),
@@ -268,5 +316,10 @@ def calls(folder: Path) -> list[Call]:
             (Half, "wrong::Third"),
             {"opset": 1, "module": "m", "source": "class Half: pass", "restored": 1},
         ),
-        Call("registry.subscribe", into.subscribe, (lambda version: None,), {"removed": lambda name: None}),
+        Call(
+            "registry.subscribe",
+            into.subscribe,
+            (lambda version: None,),
+            {"removed": lambda name: None},
+        ),
     ]

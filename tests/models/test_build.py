@@ -60,13 +60,20 @@ def test_versions_are_those_that_the_runtime_takes() -> None:
 
 
 def test_domains_are_imported_wherever_they_stand() -> None:
-    inner = onnx.helper.make_graph([pyopnb.node("b::Op", "x", "z")], "g", [], [onnx.ValueInfoProto(name="z")])
-    nodes = [pyopnb.node("a::Op", "x", "c"), pyopnb.node("If", "c", "y", then_branch=inner, else_branch=inner)]
+    inner = onnx.helper.make_graph(
+        [pyopnb.node("b::Op", "x", "z")], "g", [], [onnx.ValueInfoProto(name="z")]
+    )
+    nodes = [
+        pyopnb.node("a::Op", "x", "c"),
+        pyopnb.node("If", "c", "y", then_branch=inner, else_branch=inner),
+    ]
     made = pyopnb.model(nodes, {"x": "float32[N]"}, "y")
     assert {entry.domain for entry in made.opset_import} == {"", "a", "b"}
     assert {
         e.domain: e.version
-        for e in pyopnb.model(pyopnb.node("com.microsoft::Gelu", "x", "y"), {"x": "float32"}, "y").opset_import
+        for e in pyopnb.model(
+            pyopnb.node("com.microsoft::Gelu", "x", "y"), {"x": "float32"}, "y"
+        ).opset_import
     }["com.microsoft"] >= 1
 
 
@@ -96,7 +103,12 @@ def test_initializers() -> None:
 )
 def test_a_name_that_stands_for_two_things(nodes: Any, inputs: Any, initializers: Any) -> None:
     with pytest.raises(pyopnb.errors.ModelError, match="expected one meaning"):
-        pyopnb.model([pyopnb.node("demo::Op", i, o) for i, o in nodes], inputs, "y", initializers=initializers)
+        pyopnb.model(
+            [pyopnb.node("demo::Op", i, o) for i, o in nodes],
+            inputs,
+            "y",
+            initializers=initializers,
+        )
 
 
 def test_outputs_left_out_are_no_names() -> None:
@@ -122,13 +134,19 @@ def test_nodes_are_sorted_and_sorted_ones_stay() -> None:
 
 
 def test_a_body_waits_for_the_names_around_it() -> None:
-    inner = onnx.helper.make_graph([pyopnb.node("Neg", "late", "z")], "g", [], [onnx.ValueInfoProto(name="z")])
-    nodes = [pyopnb.node("If", "c", "y", then_branch=inner, else_branch=inner), pyopnb.node("Abs", "x", "late")]
+    inner = onnx.helper.make_graph(
+        [pyopnb.node("Neg", "late", "z")], "g", [], [onnx.ValueInfoProto(name="z")]
+    )
+    nodes = [
+        pyopnb.node("If", "c", "y", then_branch=inner, else_branch=inner),
+        pyopnb.node("Abs", "x", "late"),
+    ]
     made = pyopnb.model(nodes, {"x": "float32[N]", "c": "bool[]"}, "y")
     assert [n.op_type for n in made.graph.node] == ["Abs", "If"]
     nodes[1].output[0] = "lat"
     with pytest.raises(
-        pyopnb.errors.ModelError, match=r"'z' \(::Neg\) in .*'y' \(::If\), input late: .*no node produces. Try: lat"
+        pyopnb.errors.ModelError,
+        match=r"'z' \(::Neg\) in .*'y' \(::If\), input late: .*no node produces. Try: lat",
     ):
         pyopnb.model(nodes, {"x": "float32[N]", "c": "bool[]"}, "y")
 
@@ -150,7 +168,9 @@ def test_models_that_cannot_run(pairs: str, said: str) -> None:
 
 def test_an_operator_that_onnx_does_not_have() -> None:
     for op, near in (("Sofmax", "Softmax"), ("ai.onnx.ml::Scalar", "Scaler")):
-        with pytest.raises(pyopnb.errors.ModelError, match=f"{op.rpartition('::')[2]}.* Try: {near}"):
+        with pytest.raises(
+            pyopnb.errors.ModelError, match=f"{op.rpartition('::')[2]}.* Try: {near}"
+        ):
             pyopnb.model(pyopnb.node(op, "x", "y"), {"x": "float32[N]"}, "y")
     pyopnb.registry.define(type("Sofmax", (), {"compute": lambda self, x: x}), "::Sofmax")
     pyopnb.model(pyopnb.node("Sofmax", "x", "y"), {"x": "float32[N]"}, "y")
@@ -171,7 +191,12 @@ def test_arrays_that_no_tensor_can_be_made_of(value: Any, said: str) -> None:
     for where in ("inputs", "initializers"):
         given = {"inputs": {}, "initializers": {}} | {where: {"w": value}}
         with pytest.raises(pyopnb.errors.ModelError, match=said):
-            pyopnb.model(pyopnb.node("d::Op", "w", "y"), given["inputs"], "y", initializers=given["initializers"])
+            pyopnb.model(
+                pyopnb.node("d::Op", "w", "y"),
+                given["inputs"],
+                "y",
+                initializers=given["initializers"],
+            )
 
 
 def test_sizes_that_are_none() -> None:
@@ -205,20 +230,31 @@ class Double:
 
 def test_types_of_outputs_are_inferred() -> None:
     pyopnb.registry.define(Half, "b::Op")
-    nodes = [pyopnb.node("b::Op", "x", "h"), pyopnb.node("Concat", "h h", "y", axis=0), pyopnb.node("b::Later", "y", "z")]
+    nodes = [
+        pyopnb.node("b::Op", "x", "h"),
+        pyopnb.node("Concat", "h h", "y", axis=0),
+        pyopnb.node("b::Later", "y", "z"),
+    ]
     assert kinds(pyopnb.model(nodes, {"x": "float32[N,3]"}, "y h z")) == {
         "y": "float16[?,3]",
         "h": "float16[N,3]",
         "z": "any[...]",
     }
     big = pyopnb.model(
-        pyopnb.node("MatMul", "x w", "y"), {"x": "float32[N,3]"}, "y", initializers={"w": np.ones((3, 999), np.float32)}
+        pyopnb.node("MatMul", "x w", "y"),
+        {"x": "float32[N,3]"},
+        "y",
+        initializers={"w": np.ones((3, 999), np.float32)},
     )
-    assert kinds(big) == {"y": "float32[N,999]"}  # the weights, which are large, are not looked into
+    assert kinds(big) == {
+        "y": "float32[N,999]"
+    }  # the weights, which are large, are not looked into
     shape = {"s": np.int64([4, -1])}
-    assert kinds(pyopnb.model(pyopnb.node("Reshape", "x s", "y"), {"x": "float32[2,6]"}, "y", initializers=shape)) == {
-        "y": "float32[4,3]"
-    }
+    assert kinds(
+        pyopnb.model(
+            pyopnb.node("Reshape", "x s", "y"), {"x": "float32[2,6]"}, "y", initializers=shape
+        )
+    ) == {"y": "float32[4,3]"}
 
 
 def test_an_op_that_cannot_say_is_no_obstacle() -> None:
@@ -251,9 +287,13 @@ def test_an_inferred_type_does_not_bind_an_op_that_is_redefined() -> None:
 
 def test_a_declared_type_binds() -> None:
     pyopnb.registry.define(Half, "b::Op")
-    declared = pyopnb.model(pyopnb.node("b::Op", "x", "y"), {"x": "float32[N,3]"}, {"y": "float16[N,3]"})
+    declared = pyopnb.model(
+        pyopnb.node("b::Op", "x", "y"), {"x": "float32[N,3]"}, {"y": "float16[N,3]"}
+    )
     changed = pyopnb.model(pyopnb.node("b::Op", "x", "y"), {"x": "float32[N,3]"}, "y")
-    changed.graph.output[0].type.tensor_type.shape.dim[0].dim_param = "K"  # by hand: now it is the user's word
+    changed.graph.output[0].type.tensor_type.shape.dim[
+        0
+    ].dim_param = "K"  # by hand: now it is the user's word
     pyopnb.registry.define(Double, "b::Op")
     for model in (declared, changed):
         with pytest.raises(Exception, match=r"float16|double"):
@@ -270,21 +310,32 @@ def test_the_class_stands_for_the_op() -> None:
             return x * 2
 
     try:
-        assert (pyopnb.node(Doubled, "x", "y").domain, pyopnb.node(Doubled, "x", "y").op_type) == ("build", "Doubled")
+        assert (pyopnb.node(Doubled, "x", "y").domain, pyopnb.node(Doubled, "x", "y").op_type) == (
+            "build",
+            "Doubled",
+        )
         assert pyopnb.node(pyopnb.registry["build::Doubled"], "x", "y").op_type == "Doubled"
         assert pyopnb.call(Doubled, np.float32([1])).tolist() == [2]
     finally:
         pyopnb.registry.remove("build::Doubled")
-    with pytest.raises(pyopnb.errors.UnknownOp, match="class Doubled: expected the class of an op in the registry"):
+    with pytest.raises(
+        pyopnb.errors.UnknownOp, match="class Doubled: expected the class of an op in the registry"
+    ):
         pyopnb.node(Doubled, "x", "y")
-    with pytest.raises(pyopnb.errors.UnknownOp, match="expected the name of an op, or its class, got an object of int"):
+    with pytest.raises(
+        pyopnb.errors.UnknownOp,
+        match="expected the name of an op, or its class, got an object of int",
+    ):
         pyopnb.call(3, np.float32([1]))
 
 
-@pytest.mark.parametrize("value", [{1, 2}, object(), 1 + 2j, [None], 10**30, np.float32, {}, [[1], [2, 3]]])
+@pytest.mark.parametrize(
+    "value", [{1, 2}, object(), 1 + 2j, [None], 10**30, np.float32, {}, [[1], [2, 3]]]
+)
 def test_what_no_attr_can_be(value) -> None:
     with pytest.raises(
-        pyopnb.errors.ModelError, match="node a::B, attr k: expected a number, str, bytes, bool, array or model, or a list"
+        pyopnb.errors.ModelError,
+        match="node a::B, attr k: expected a number, str, bytes, bool, array or model, or a list",
     ):
         pyopnb.node("a::B", "x", "y", k=value)
 

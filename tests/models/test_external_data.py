@@ -17,9 +17,15 @@ SECRET = np.float32([3, 1, 4, 1])
 
 
 def two_locations(folder: pathlib.Path, first: str, last: str) -> pathlib.Path:
-    made = pyopnb.model(pyopnb.node("Add", ["x", "w"], "y"), {"x": "float32[4]", "w": "float32[4]"}, {"y": "float32[4]"})
+    made = pyopnb.model(
+        pyopnb.node("Add", ["x", "w"], "y"),
+        {"x": "float32[4]", "w": "float32[4]"},
+        {"y": "float32[4]"},
+    )
     made.graph.input.pop()
-    tensor = made.graph.initializer.add(name="w", data_type=1, dims=[4], data_location=onnx.TensorProto.EXTERNAL)
+    tensor = made.graph.initializer.add(
+        name="w", data_type=1, dims=[4], data_location=onnx.TensorProto.EXTERNAL
+    )
     for location in (first, last):
         tensor.external_data.add(key="location", value=location)
     path = folder / "m.onnx"
@@ -49,9 +55,12 @@ CALLS = {
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_two_locations_are_refused_and_the_other_file_is_not_read(call: str, harmful: pathlib.Path) -> None:
+def test_two_locations_are_refused_and_the_other_file_is_not_read(
+    call: str, harmful: pathlib.Path
+) -> None:
     with pytest.raises(
-        pyopnb.errors.ModelError, match=r"initializer w, external data: expected one 'location', got 'w.bin' and"
+        pyopnb.errors.ModelError,
+        match=r"initializer w, external data: expected one 'location', got 'w.bin' and",
     ):
         CALLS[call](harmful)
     assert not [p for p in harmful.parent.iterdir() if SECRET.tobytes() in p.read_bytes()]
@@ -63,7 +72,11 @@ def test_onnxruntime_refuses_such_a_file(harmful: pathlib.Path) -> None:
 
 
 def test_one_location_is_read_by_all(tmp_path: pathlib.Path) -> None:
-    made = pyopnb.model(pyopnb.node("Add", ["x", "w"], "y"), {"x": "float32[4]", "w": "float32[4]"}, {"y": "float32[4]"})
+    made = pyopnb.model(
+        pyopnb.node("Add", ["x", "w"], "y"),
+        {"x": "float32[4]", "w": "float32[4]"},
+        {"y": "float32[4]"},
+    )
     made.graph.input.pop()
     made.graph.initializer.append(numpy_helper.from_array(SECRET, "w"))
     path = tmp_path / "m.onnx"

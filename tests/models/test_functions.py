@@ -15,7 +15,10 @@ from pyopnb.models.functions import MOST_DEEP, Expansion, check_functions, expan
 
 
 def function(name: str, *called: str, domain: str = "l") -> FunctionProto:
-    nodes = [helper.make_node(op, ["x"], ["y"], domain="l" if op.startswith("F") else "") for op in called]
+    nodes = [
+        helper.make_node(op, ["x"], ["y"], domain="l" if op.startswith("F") else "")
+        for op in called
+    ]
     return helper.make_function(domain, name, ["x"], ["y"], nodes, [])
 
 
@@ -44,8 +47,16 @@ def models(draw: st.DrawFn) -> ModelProto:
     functions = []
     for place in range(count):
         later = [f"F{n}" for n in range(place + 1, count)]
-        functions.append(function(f"F{place}", *draw(st.lists(st.sampled_from([*later, "Neg"]), min_size=1, max_size=4))))
-    made = model(draw(st.permutations(functions)), *draw(st.lists(st.sampled_from(["F0", "F1", "Abs"]), max_size=4)))
+        functions.append(
+            function(
+                f"F{place}",
+                *draw(st.lists(st.sampled_from([*later, "Neg"]), min_size=1, max_size=4)),
+            )
+        )
+    made = model(
+        draw(st.permutations(functions)),
+        *draw(st.lists(st.sampled_from(["F0", "F1", "Abs"]), max_size=4)),
+    )
     for scope in (made.graph, *made.functions):
         if scope.node and draw(st.booleans()):  # the nodes go into a body
             body = GraphProto(node=scope.node)
@@ -62,20 +73,36 @@ def test_as_if_written_out(made: ModelProto) -> None:
 
 
 def chain(count: int, each: int) -> ModelProto:
-    return model([function(f"F{n}", *[f"F{n + 1}" if n < count - 1 else "Neg"] * each) for n in range(count)], "F0")
+    return model(
+        [
+            function(f"F{n}", *[f"F{n + 1}" if n < count - 1 else "Neg"] * each)
+            for n in range(count)
+        ],
+        "F0",
+    )
 
 
 def test_limits() -> None:
     check_functions(chain(MOST_DEEP, 1))
     check_functions(chain(16, 2))
-    with pytest.raises(pyopnb.errors.ModelError, match="at most 250,000 nodes that come from calls of functions, got 262,142"):
+    with pytest.raises(
+        pyopnb.errors.ModelError,
+        match="at most 250,000 nodes that come from calls of functions, got 262,142",
+    ):
         check_functions(chain(17, 2))
-    with pytest.raises(pyopnb.errors.ModelError, match="at most 100 calls of functions and bodies inside one another, got 101"):
+    with pytest.raises(
+        pyopnb.errors.ModelError,
+        match="at most 100 calls of functions and bodies inside one another, got 101",
+    ):
         check_functions(chain(MOST_DEEP + 1, 1))
-    with pytest.raises(pyopnb.errors.ModelError, match="function l::F0: expected one function of that name, got two"):
+    with pytest.raises(
+        pyopnb.errors.ModelError,
+        match="function l::F0: expected one function of that name, got two",
+    ):
         check_functions(model([function("F0", "Neg"), function("F0", "Abs")], "F0"))
     with pytest.raises(
-        pyopnb.errors.ModelError, match="function l::F0: expected no recursion, got a function that calls itself"
+        pyopnb.errors.ModelError,
+        match="function l::F0: expected no recursion, got a function that calls itself",
     ):
         check_functions(model([function("F0", "F1"), function("F1", "F0")], "F0"))
 
@@ -95,7 +122,9 @@ def test_a_callers_attribute_is_within_the_limit_too() -> None:
     made.graph.node[0].attribute.add(name="n", type=2, i=2**16)
     check_attributes(made)
     made.graph.node[0].attribute[0].i += 1
-    with pytest.raises(pyopnb.errors.ModelError, match=r"\(l::F0\), attr n: expected at most 65,536, got 65,537"):
+    with pytest.raises(
+        pyopnb.errors.ModelError, match=r"\(l::F0\), attr n: expected at most 65,536, got 65,537"
+    ):
         check_attributes(made)
 
 

@@ -34,7 +34,9 @@ def any_graph(rng: random.Random, depth: int) -> GraphProto:
         if depth and rng.random() < 0.3:
             node.attribute.add(name="one").g.CopyFrom(any_graph(rng, depth - 1))
         if depth and rng.random() < 0.3:
-            node.attribute.add(name="list").graphs.extend(any_graph(rng, depth - 1) for _ in range(rng.randint(0, 2)))
+            node.attribute.add(name="list").graphs.extend(
+                any_graph(rng, depth - 1) for _ in range(rng.randint(0, 2))
+            )
     graph.input.extend(onnx.ValueInfoProto(name=name) for name in names(2))
     graph.output.extend(onnx.ValueInfoProto(name=name) for name in names(2))
     graph.initializer.extend(onnx.TensorProto(name=name) for name in names(1))
@@ -51,7 +53,9 @@ def plain_bodies(node: NodeProto) -> list[GraphProto]:
 
 
 def plain_given(graph: GraphProto) -> set[str]:
-    weights = {t.name for t in graph.initializer} | {s.values.name for s in graph.sparse_initializer}
+    weights = {t.name for t in graph.initializer} | {
+        s.values.name for s in graph.sparse_initializer
+    }
     return weights | {info.name for info in graph.input}
 
 
@@ -80,7 +84,11 @@ def plain_order(graph: GraphProto) -> list[int]:
     """The first in the file that can run, again and again; what never can, last."""
     producers = plain_producers(graph)
     left, order = list(range(len(graph.node))), []
-    while ready := [i for i in left if not {producers[n] for n in plain_reads(graph.node[i]) if n in producers} & set(left)]:
+    while ready := [
+        i
+        for i in left
+        if not {producers[n] for n in plain_reads(graph.node[i]) if n in producers} & set(left)
+    ]:
         order.append(ready[0])
         left.remove(ready[0])
     return order + left
@@ -91,16 +99,22 @@ def test_any_graph_is_read_as_by_the_plain_versions(graph: GraphProto) -> None:
     index = GraphIndex(graph)
     assert set(index.free) == plain_free(graph) and len(set(index.free)) == len(index.free)
     assert {name: node for name, (node, _) in index.producers.items()} == plain_producers(graph)
-    assert all(graph.node[node].output[slot] == name for name, (node, slot) in index.producers.items())
+    assert all(
+        graph.node[node].output[slot] == name for name, (node, slot) in index.producers.items()
+    )
     assert list(index.order) == plain_order(graph)
     for place, node in enumerate(graph.node):
         assert {name for _, name in index.reads(place)} == plain_reads(node)
-        assert [graph for _, body in index.bodies.get(place, ()) for graph in [body.scope]] == plain_bodies(node)
+        assert [
+            graph for _, body in index.bodies.get(place, ()) for graph in [body.scope]
+        ] == plain_bodies(node)
     for name, readers in index.consumers.items():
         for place, slot in readers:
             captured = slot == CAPTURED and name in index.captures[place]
             assert captured or graph.node[place].input[slot] == name
-    assert sum(map(len, index.consumers.values())) == sum(len(list(index.reads(i))) for i in range(len(graph.node)))
+    assert sum(map(len, index.consumers.values())) == sum(
+        len(list(index.reads(i))) for i in range(len(graph.node))
+    )
 
 
 @given(graphs())
@@ -108,7 +122,9 @@ def test_a_name_belongs_to_the_next_graph_around_it_that_defines_it(graph: Graph
     def check(index: GraphIndex, around: list[GraphIndex]) -> None:
         for name in ["a", "b", "c", "d", "nobody"]:
             scopes = [
-                s for s in [index, *around] if name in plain_given(s.scope) or any(name in n.output for n in s.scope.node)
+                s
+                for s in [index, *around]
+                if name in plain_given(s.scope) or any(name in n.output for n in s.scope.node)
             ]
             assert index.resolve(name) is (scopes[0] if scopes else None)
         for held in index.bodies.values():
@@ -141,7 +157,10 @@ def _can_run(graph: GraphProto) -> bool:
     producers = plain_producers(graph)
     done: set[int] = set()
     for place in plain_order(graph):
-        if not {producers[name] for name in plain_reads(graph.node[place]) if name in producers} <= done:
+        if (
+            not {producers[name] for name in plain_reads(graph.node[place]) if name in producers}
+            <= done
+        ):
             return False
         done.add(place)
     return True
@@ -155,7 +174,9 @@ def op(inputs: str, outputs: str, **attrs: object) -> NodeProto:
 
 
 def graph(*nodes: NodeProto, inputs: str = "", outputs: str = "") -> GraphProto:
-    infos = [[onnx.ValueInfoProto(name=name) for name in names.split()] for names in (inputs, outputs)]
+    infos = [
+        [onnx.ValueInfoProto(name=name) for name in names.split()] for names in (inputs, outputs)
+    ]
     return helper.make_graph(list(nodes), "g", *infos)
 
 
@@ -169,17 +190,30 @@ def test_inputs_outputs_and_initializers() -> None:
 
 
 def test_a_function() -> None:
-    function = FunctionProto(domain="d", name="F", input=["x"], output=["y"], node=[op("x", "y"), op("z", "t")])
+    function = FunctionProto(
+        domain="d", name="F", input=["x"], output=["y"], node=[op("x", "y"), op("z", "t")]
+    )
     index = GraphIndex(function)
-    assert (index.inputs, index.outputs, index.free, index.path) == (["x"], ["y"], ("z",), "function d::F")
+    assert (index.inputs, index.outputs, index.free, index.path) == (
+        ["x"],
+        ["y"],
+        ("z",),
+        "function d::F",
+    )
     assert not index.initializers
 
 
 def test_paths_of_bodies() -> None:
     inner = op("a", "b", body=graph(op("x", "z")))
-    index = GraphIndex(FunctionProto(domain="d", name="F", node=[op("", "y", name="n", list=[graph(inner)])]))
+    index = GraphIndex(
+        FunctionProto(domain="d", name="F", node=[op("", "y", name="n", list=[graph(inner)])])
+    )
     paths = [held.path for held in index.walk()]
-    assert paths == ["function d::F", "function d::F, Op 'n', list", "function d::F, Op 'n', list, Op 'b', body"]
+    assert paths == [
+        "function d::F",
+        "function d::F, Op 'n', list",
+        "function d::F, Op 'n', list, Op 'b', body",
+    ]
 
 
 def test_a_nest_deeper_than_the_stack() -> None:
@@ -193,7 +227,11 @@ def test_a_nest_deeper_than_the_stack() -> None:
     bottom.outer, bottom.holder = index, (0, "body")
     index.__dict__["bodies"] = {0: [("body", bottom)]}
     assert top.captures == {0: ("x",)} and top.free == ("x",)
-    assert list(top.order) == [0, 1] and bottom.resolve("x") is None and bottom.path.count("body") == 5_001
+    assert (
+        list(top.order) == [0, 1]
+        and bottom.resolve("x") is None
+        and bottom.path.count("body") == 5_001
+    )
 
 
 @pytest.mark.parametrize(
@@ -201,8 +239,14 @@ def test_a_nest_deeper_than_the_stack() -> None:
     [
         ([op("b", "a"), op("a", "b"), op("a", "y")], "(Op).*a cycle: (a → b → a|b → a → b)"),
         ([op("y", "y")], "output 'y' .*a cycle: y → y"),
-        ([op("late", "a"), op("", "late", body=graph(op("a", "t")))], "a cycle: late → a → late|a cycle: a → late → a"),
-        ([op(f"n{(i + 1) % 99}", f"n{i}") for i in range(99)], r"a cycle: \w+ → \w+ → \w+ → \w+ → \w+ → \w+ → … → "),
+        (
+            [op("late", "a"), op("", "late", body=graph(op("a", "t")))],
+            "a cycle: late → a → late|a cycle: a → late → a",
+        ),
+        (
+            [op(f"n{(i + 1) % 99}", f"n{i}") for i in range(99)],
+            r"a cycle: \w+ → \w+ → \w+ → \w+ → \w+ → \w+ → … → ",
+        ),
     ],
 )
 def test_cycles(nodes: list[NodeProto], text: str) -> None:
@@ -215,7 +259,10 @@ def test_cycles(nodes: list[NodeProto], text: str) -> None:
 @pytest.mark.parametrize(
     ("nodes", "text"),
     [
-        ([op("", "a"), op("", "a")], "name a: expected one meaning, got an output of Op and an output of Op. Try: rename one"),
+        (
+            [op("", "a"), op("", "a")],
+            "name a: expected one meaning, got an output of Op and an output of Op. Try: rename one",
+        ),
         ([op("", "x")], "name x: expected one meaning, got an input and an output of Op"),
         ([op("", "a a")], "name a: expected one meaning"),
     ],
@@ -226,12 +273,19 @@ def test_duplicates(nodes: list[NodeProto], text: str) -> None:
 
 
 def test_unknown_names_with_the_node_that_reads_them_and_the_nearest() -> None:
-    deep = op("", "y", name="outer", body=graph(op("", "q", name="middle", body=graph(op("wieght", "t", name="inner")))))
+    deep = op(
+        "",
+        "y",
+        name="outer",
+        body=graph(op("", "q", name="middle", body=graph(op("wieght", "t", name="inner")))),
+    )
     index = GraphIndex(graph(deep, inputs="weight"))
     text = r"node 'inner' \(::Op\) in node 'middle' \(::Op\) in node 'outer' \(::Op\), input wieght: .*Try: weight"
     with pytest.raises(pyopnb.errors.ModelError, match=text):
         index.refuse_unknown_names()
-    with pytest.raises(pyopnb.errors.ModelError, match="output nobody: .*got nobody, which no node produces"):
+    with pytest.raises(
+        pyopnb.errors.ModelError, match="output nobody: .*got nobody, which no node produces"
+    ):
         GraphIndex(graph(outputs="nobody")).refuse_unknown_names()
     closed = op("", "y", body=graph(op("x", "t")))
     closed.domain = "demo"  # what its op does with the graph is its own affair

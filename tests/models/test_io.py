@@ -16,7 +16,10 @@ DATA = MODEL.SerializeToString()
 
 BAD = {
     "empty": (b"", "an empty file"),
-    "lfs": (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 3\n", "a Git LFS pointer.*git lfs pull"),
+    "lfs": (
+        b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 3\n",
+        "a Git LFS pointer.*git lfs pull",
+    ),
     "html": (b"<!DOCTYPE html><html>404</html>", "HTML or XML"),
     "text": (b"hello, world\n", "text that begins with hello, world\\."),
     "truncated": (DATA[: len(DATA) // 2], "no model with a graph"),
@@ -48,7 +51,9 @@ def test_an_empty_proto_is_no_model() -> None:
 def test_a_missing_file_and_a_folder(tmp_path: Path) -> None:
     with pytest.raises(pyopnb.errors.ModelError, match="File doesn't exist"):
         read_model(tmp_path / "none.onnx")
-    with pytest.raises(pyopnb.errors.ModelError, match="expected a model file, got a folder without .onnx files"):
+    with pytest.raises(
+        pyopnb.errors.ModelError, match="expected a model file, got a folder without .onnx files"
+    ):
         read_model(tmp_path)
 
 
@@ -60,12 +65,16 @@ def test_the_callers_model_is_not_the_sources() -> None:
 
 def external(location: str) -> onnx.ModelProto:
     made = onnx.ModelProto.FromString(DATA)
-    tensor = made.graph.initializer.add(name="w", data_type=1, dims=[1], data_location=onnx.TensorProto.EXTERNAL)
+    tensor = made.graph.initializer.add(
+        name="w", data_type=1, dims=[1], data_location=onnx.TensorProto.EXTERNAL
+    )
     tensor.external_data.add(key="location", value=location)
     return made
 
 
-@pytest.mark.parametrize("location", ["../w.bin", "/etc/hostname", "", ".", "..", "a\0b", "none.bin", "sub/../../w.bin"])
+@pytest.mark.parametrize(
+    "location", ["../w.bin", "/etc/hostname", "", ".", "..", "a\0b", "none.bin", "sub/../../w.bin"]
+)
 def test_data_that_is_not_beside_the_model(location: str, tmp_path: Path) -> None:
     (tmp_path / "w.bin").write_bytes(bytes(4))
     folder = tmp_path / "folder"

@@ -84,7 +84,9 @@ def test_what_is_named_is_run(trap, form):
     assert version is registry["demo::SoftClip"].current
     assert version.source == source
     assert loaded.ops["demo::SoftClip"].same
-    assert inspect.getsource(version.cls).startswith('@pyopnb.pyop("demo::SoftClip")\nclass SoftClip:')
+    assert inspect.getsource(version.cls).startswith(
+        '@pyopnb.pyop("demo::SoftClip")\nclass SoftClip:'
+    )
     assert version.cls.__module__ in sys.modules
 
 
@@ -111,7 +113,10 @@ def test_a_traceback_shows_the_source(file):
         (["demo::SoftCli[p]"], ".*one by one"),
         (["all"], ".*one by one"),
         ([""], ".*one by one"),
-        (["demo::SoftClap"], "an op that the file keeps, got 'demo::SoftClap'. Try: 'demo::SoftClip'"),
+        (
+            ["demo::SoftClap"],
+            "an op that the file keeps, got 'demo::SoftClap'. Try: 'demo::SoftClip'",
+        ),
         (["SoftClip"], "an op that the file keeps"),
         (["sha256:"], "a digest with all its 64 digits"),
         (["sha256:" + "0" * 64], "the digest of a source in the file"),
@@ -127,7 +132,12 @@ def test_no_blanket_yes(trap, ops, words):
 
 def test_no_part_of_a_digest_will_do(trap):
     source, path, mark = trap
-    for wrong in (digest(source)[:-1], digest(source)[:19], digest(source).upper(), digest(source)[7:]):
+    for wrong in (
+        digest(source)[:-1],
+        digest(source)[:19],
+        digest(source).upper(),
+        digest(source)[7:],
+    ):
         with pytest.raises(pyopnb.errors.ModelError, match="load, ops"):
             pyopnb.load(path, ops=[wrong])
     assert not mark.exists()
@@ -141,15 +151,30 @@ BAD = {
     "empty": ([(KEY, "")], "JSON with source, .*, got nothing"),
     "deep": ([(KEY, "[" * 100_000)], "JSON with source"),
     "a field is missing": ([(KEY, entry(SOURCE, digest=None))], "JSON with source"),
-    "a number for a source": ([(KEY, json.dumps({"source": 1, "digest": "", "schema": "", "pyopnb": ""}))], "JSON with"),
+    "a number for a source": (
+        [(KEY, json.dumps({"source": 1, "digest": "", "schema": "", "pyopnb": ""}))],
+        "JSON with",
+    ),
     "a key twice in it": ([(KEY, '{"source": "a", ' + entry(SOURCE)[1:])], "JSON with source"),
     "an entry twice": ([(KEY, entry(SOURCE))] * 2, "expected one entry, got two"),
-    "tampered": ([(KEY, entry(SOURCE, source="import os\n"))], "a source with the digest sha256:.*, got sha256:"),
-    "another digest": ([(KEY, entry(SOURCE, digest="sha256:" + "0" * 64))], "a source with the digest"),
+    "tampered": (
+        [(KEY, entry(SOURCE, source="import os\n"))],
+        "a source with the digest sha256:.*, got sha256:",
+    ),
+    "another digest": (
+        [(KEY, entry(SOURCE, digest="sha256:" + "0" * 64))],
+        "a source with the digest",
+    ),
     "too long": ([(KEY, entry("#" * MAX_SOURCE))], f"at most {MAX_SOURCE} characters"),
-    "a carriage return": ([(KEY, entry("# a\rimport os\n"))], r"a source of plain lines, got the character \\r in it"),
+    "a carriage return": (
+        [(KEY, entry("# a\rimport os\n"))],
+        r"a source of plain lines, got the character \\r in it",
+    ),
     "an escape": ([(KEY, entry("#\x1b[2K\n"))], r"the character \\x1b in it"),
-    "half a character": ([(KEY, entry(SOURCE).replace("x = 1", "\\ud800"))], "JSON with source|plain lines"),
+    "half a character": (
+        [(KEY, entry(SOURCE).replace("x = 1", "\\ud800"))],
+        "JSON with source|plain lines",
+    ),
     "a strange name": ([(f"{PREFIX}de\x1bmo::A", entry(SOURCE))], "expected domain::OpType"),
     "no domain": ([(f"{PREFIX}A", entry(SOURCE))], "expected domain::OpType"),
     "a path": ([(f"{PREFIX}../a::A", entry(SOURCE))], "expected domain::OpType"),
@@ -160,7 +185,9 @@ BAD = {
 @pytest.mark.parametrize("kind", BAD)
 def test_a_hostile_entry(file, kind):
     entries, words = BAD[kind]
-    with pytest.raises(pyopnb.errors.ModelError, match=f"as the model keeps it: .*({words})") as raised:
+    with pytest.raises(
+        pyopnb.errors.ModelError, match=f"as the model keeps it: .*({words})"
+    ) as raised:
         pyopnb.load(file(*entries), ops=["demo::SoftClip"])
     assert "\x1b" not in str(raised.value)
     assert len(str(raised.value)) < 800
@@ -168,7 +195,9 @@ def test_a_hostile_entry(file, kind):
 
 @given(
     st.text()
-    | st.recursive(st.none() | st.booleans() | st.text(), lambda inner: st.dictionaries(st.text(), inner)).map(json.dumps)
+    | st.recursive(
+        st.none() | st.booleans() | st.text(), lambda inner: st.dictionaries(st.text(), inner)
+    ).map(json.dumps)
 )
 def test_any_entry_is_read_or_refused(text):
     model = onnx.ModelProto()
@@ -185,7 +214,11 @@ def test_any_entry_is_read_or_refused(text):
     [
         ("1 / 0\n", ZeroDivisionError, "division"),
         ("def\n", SyntaxError, "invalid syntax"),
-        ("x = 1\n", pyopnb.errors.ModelError, "expected a source that defines this op alone, got none"),
+        (
+            "x = 1\n",
+            pyopnb.errors.ModelError,
+            "expected a source that defines this op alone, got none",
+        ),
         (
             "import pyopnb\n@pyopnb.pyop('::Relu')\nclass A:\n    def compute(self, x): ...\n",
             pyopnb.errors.ModelError,
@@ -196,7 +229,11 @@ def test_any_entry_is_read_or_refused(text):
             pyopnb.errors.ModelError,
             "got ::Relu, demo::SoftClip",
         ),
-        ("import pyopnb\n@pyopnb.pyop('demo::SoftClip')\nclass A: ...\n", pyopnb.errors.DefinitionError, "compute"),
+        (
+            "import pyopnb\n@pyopnb.pyop('demo::SoftClip')\nclass A: ...\n",
+            pyopnb.errors.DefinitionError,
+            "compute",
+        ),
     ],
 )
 def test_a_source_that_does_not_define_the_op(file, soft_clip, source, error, words):
@@ -212,14 +249,21 @@ def test_of_several_named_ops_all_are_defined_or_none(file):
     with pytest.raises(ZeroDivisionError):
         pyopnb.load(path, ops=["demo::A", "demo::SoftClip"])
     assert len(registry) == 0
-    assert [version.op for version in pyopnb.load(path, ops=["demo::A", digest(good)]).versions] == ["demo::A"]
+    assert [
+        version.op for version in pyopnb.load(path, ops=["demo::A", digest(good)]).versions
+    ] == ["demo::A"]
 
 
 def test_how_it_stands_to_the_registry(define, soft_clip, clipper, tmp_path):
     path = tmp_path / "clip.onnx"
     pyopnb.save(clipper, path)
-    assert "the registry's version 1 is the same  (x)<limit: float = 1.0>" in repr(pyopnb.load(path))
-    define("@pyopnb.pyop('demo::SoftClip')\nclass Other:\n    def compute(self, x, limit=None): return x\n", "b.py")
+    assert "the registry's version 1 is the same  (x)<limit: float = 1.0>" in repr(
+        pyopnb.load(path)
+    )
+    define(
+        "@pyopnb.pyop('demo::SoftClip')\nclass Other:\n    def compute(self, x, limit=None): return x\n",
+        "b.py",
+    )
     assert "the registry's version 2 is another" in repr(pyopnb.load(path))
     registry.define(type("Made", (), {"compute": lambda self, x: x}), "demo::SoftClip")
     assert "the registry's version 3 has no text to compare" in repr(pyopnb.load(path))
@@ -269,7 +313,9 @@ def test_the_data_of_a_fitted_estimator_is_one_line(file):
     blob = "\n".join(f"        '{'c-n=B)7pX2' * 10}'" for _ in range(50))
     source = f"class A:\n    stored = (\n{blob}\n    )\n    after = 1\n"
     loaded = pyopnb.load(file((KEY, entry(source))))
-    assert "c-n=B" not in repr(loaded) and "50 lines of data, 5,550 characters, are NOT shown: print(" in repr(loaded)
+    assert "c-n=B" not in repr(
+        loaded
+    ) and "50 lines of data, 5,550 characters, are NOT shown: print(" in repr(loaded)
     assert "after = 1" in repr(loaded)
     assert next(iter(loaded.ops.values())).source == source
 
@@ -305,11 +351,17 @@ def test_a_model_without_ops_from_memory(clipper):
 
 
 @pytest.mark.parametrize(
-    "invisible", ["\u3164", "\ufe00", "\ufe0f", "\u115f", "\u034f", "\u2800", "\uffa0", "\u200b", "\U000e0101"]
+    "invisible",
+    ["\u3164", "\ufe00", "\ufe0f", "\u115f", "\u034f", "\u2800", "\uffa0", "\u200b", "\U000e0101"],
 )
 def test_what_nobody_sees_is_escaped(file, invisible):
     source = f"allowed = True\nallowed{invisible} = False  # {invisible}\n"
-    loaded = pyopnb.load(file((KEY, entry(source, schema=f"(x{invisible})")), (f"{PREFIX}demo::B", entry("é = '日本'\n"))))
+    loaded = pyopnb.load(
+        file(
+            (KEY, entry(source, schema=f"(x{invisible})")),
+            (f"{PREFIX}demo::B", entry("é = '日本'\n")),
+        )
+    )
     for shown in (repr(loaded), html.unescape(loaded._repr_html_())):
         assert invisible not in shown
         assert f"allowed{invisible.encode('unicode_escape').decode()} = False" in shown

@@ -18,9 +18,16 @@ def graph() -> onnx.GraphProto:
 
 
 def sample() -> onnx.ModelProto:
-    then = helper.make_graph([pyopnb.node("d::Op", "x", "a", body=graph(), many=[graph(), graph()])], "b", [], [])
-    nodes = [pyopnb.node("d::Op", "x", "m", name="n", k=1), pyopnb.node("If", "c", "y", then_branch=then, else_branch=then)]
-    return pyopnb.model(nodes, {"x": "float32[N]", "c": "bool[]"}, {"y": "float32[]", "m": "int64[?,3]"})
+    then = helper.make_graph(
+        [pyopnb.node("d::Op", "x", "a", body=graph(), many=[graph(), graph()])], "b", [], []
+    )
+    nodes = [
+        pyopnb.node("d::Op", "x", "m", name="n", k=1),
+        pyopnb.node("If", "c", "y", then_branch=then, else_branch=then),
+    ]
+    return pyopnb.model(
+        nodes, {"x": "float32[N]", "c": "bool[]"}, {"y": "float32[]", "m": "int64[?,3]"}
+    )
 
 
 def numbered(model: onnx.ModelProto, fixed: tuple[int, ...] = ()) -> list[NumberedNode]:
@@ -65,12 +72,21 @@ def test_the_private_domain_is_imported_once() -> None:
 def test_what_a_file_says_of_types() -> None:
     model = sample()
     assert str(declared_outputs(model.graph)["m"]) == "int64[?,3]"
-    assert {k: str(v) for k, v in input_types(model.graph).items()} == {"x": "float32[N]", "c": "bool[]"}
+    assert {k: str(v) for k, v in input_types(model.graph).items()} == {
+        "x": "float32[N]",
+        "c": "bool[]",
+    }
     assert declared_scalars(model) == {"c", "y"}
 
 
-def function(name: str, nodes: list[onnx.NodeProto], opset: int | None = None) -> onnx.FunctionProto:
-    imports = [helper.make_opsetid("", opset or newest_opset()), helper.make_opsetid("d", 9), helper.make_opsetid("f", 1)]
+def function(
+    name: str, nodes: list[onnx.NodeProto], opset: int | None = None
+) -> onnx.FunctionProto:
+    imports = [
+        helper.make_opsetid("", opset or newest_opset()),
+        helper.make_opsetid("d", 9),
+        helper.make_opsetid("f", 1),
+    ]
     return helper.make_function("f", name, ["u"], ["v"], nodes, imports)
 
 
@@ -100,14 +116,24 @@ def test_a_model_without_such_functions_is_itself() -> None:
 
 def test_functions_of_another_opset_stay() -> None:
     functions = [function("Holds", [pyopnb.node("d::Op", "u", "v")], opset=17)]
-    model = pyopnb.model([pyopnb.node("f::Holds", "x", "y")], {"x": "float32"}, "y", functions=functions)
+    model = pyopnb.model(
+        [pyopnb.node("f::Holds", "x", "y")], {"x": "float32"}, "y", functions=functions
+    )
     assert [n.op_type for n in inline_ops(model, is_op).graph.node] == ["Holds"]
 
 
 def test_circles_are_refused() -> None:
-    functions = [function("A", [pyopnb.node("f::B", "u", "v")]), function("B", [pyopnb.node("f::A", "u", "v")])]
-    model = pyopnb.model([pyopnb.node("f::A", "x", "y")], {"x": "float32"}, "y", functions=functions)
-    with pytest.raises(pyopnb.errors.ModelError, match="f::A: expected no recursion, got a function that calls itself"):
+    functions = [
+        function("A", [pyopnb.node("f::B", "u", "v")]),
+        function("B", [pyopnb.node("f::A", "u", "v")]),
+    ]
+    model = pyopnb.model(
+        [pyopnb.node("f::A", "x", "y")], {"x": "float32"}, "y", functions=functions
+    )
+    with pytest.raises(
+        pyopnb.errors.ModelError,
+        match="f::A: expected no recursion, got a function that calls itself",
+    ):
         inline_ops(model, is_op)
 
 
@@ -115,18 +141,26 @@ def test_circles_are_refused() -> None:
 def test_packed_graphs_inside_one_another_have_a_limit(depth: int) -> None:
     inner = onnx.helper.make_graph([onnx.helper.make_node("Abs", ["x"], ["y"])], "g", [], [])
     for _ in range(depth):
-        node = onnx.helper.make_node("N.", ["x"], ["y"], domain="pyopnb:d", **{"pyopnb_graph:b": inner.SerializeToString()})
+        node = onnx.helper.make_node(
+            "N.", ["x"], ["y"], domain="pyopnb:d", **{"pyopnb_graph:b": inner.SerializeToString()}
+        )
         inner = onnx.helper.make_graph([node], "g", [], [])
     model = onnx.helper.make_model(inner)
     if depth <= 32:
         remove_markers(model)
         assert sum(1 for _ in walk(model)) == depth + 1
     else:
-        with pytest.raises(pyopnb.errors.ModelError, match="at most 32 graphs packed inside one another"):
+        with pytest.raises(
+            pyopnb.errors.ModelError, match="at most 32 graphs packed inside one another"
+        ):
             remove_markers(model)
 
 
 def test_a_packed_graph_that_does_not_parse() -> None:
-    node = onnx.helper.make_node("N.", ["x"], ["y"], domain="pyopnb:d", **{"pyopnb_graph:b": b"\xff\xff"})
-    with pytest.raises(pyopnb.errors.ModelError, match="attr pyopnb_graph:b: expected a graph that pyopnb packed"):
+    node = onnx.helper.make_node(
+        "N.", ["x"], ["y"], domain="pyopnb:d", **{"pyopnb_graph:b": b"\xff\xff"}
+    )
+    with pytest.raises(
+        pyopnb.errors.ModelError, match="attr pyopnb_graph:b: expected a graph that pyopnb packed"
+    ):
         remove_markers(onnx.helper.make_model(onnx.helper.make_graph([node], "g", [], [])))

@@ -55,7 +55,10 @@ def test_every_name_is_looked_at(path: tuple[str, ...]) -> None:
     way = r"(\[\d+\])?\.".join(path)
     got = re.escape(str(BROKEN))
     for read in (read_model, open_readonly, as_proto):
-        with pytest.raises(pyopnb.errors.ModelError, match=rf"^model, {way}(\[\d+\])?: expected names in UTF-8, got {got}"):
+        with pytest.raises(
+            pyopnb.errors.ModelError,
+            match=rf"^model, {way}(\[\d+\])?: expected names in UTF-8, got {got}",
+        ):
             read(model)
     with pytest.raises(pyopnb.errors.ModelError, match=rf"^model bytes, {way}"):
         read_model(model.SerializeToString())
@@ -64,11 +67,16 @@ def test_every_name_is_looked_at(path: tuple[str, ...]) -> None:
 @pytest.mark.parametrize("attrs", [{}, {"a": 1.0}])
 def test_a_name_far_back_in_a_large_graph_is_looked_at(attrs: dict[str, float]) -> None:
     model = pyopnb.parse("(float[N] x) => (float[N] y) { y = Abs(x) }")
-    model.graph.node.extend(onnx.helper.make_node("Abs", ["x"], [f"é{number}"], **attrs) for number in range(2500))
+    model.graph.node.extend(
+        onnx.helper.make_node("Abs", ["x"], [f"é{number}"], **attrs) for number in range(2500)
+    )
     check_names(model, "model")
     model.graph.node[2400].output[0] = MARK
     model = ModelProto.FromString(model.SerializeToString().replace(MARK.encode(), BROKEN))
-    with pytest.raises(pyopnb.errors.ModelError, match=r"^model, graph\.node\[2400\]\.output\[0\]: expected names in UTF-8"):
+    with pytest.raises(
+        pyopnb.errors.ModelError,
+        match=r"^model, graph\.node\[2400\]\.output\[0\]: expected names in UTF-8",
+    ):
         check_names(model, "model")
 
 
@@ -78,13 +86,18 @@ def test_a_version_that_no_one_wrote(version: int) -> None:
     model.opset_import[0].version = version
     for call in (pyopnb.Session, pyopnb.load, lambda model: pyopnb.wrap(model, "Abs", print)):
         with pytest.raises(
-            pyopnb.errors.ModelError, match=f"import of ai.onnx: expected a version up to 2147483647, got {version}"
+            pyopnb.errors.ModelError,
+            match=f"import of ai.onnx: expected a version up to 2147483647, got {version}",
         ):
             call(model)
-    assert pyopnb.show(model) and len(pyopnb.missing(model)) == 1, "what only looks says what it sees"
+    assert pyopnb.show(model) and len(pyopnb.missing(model)) == 1, (
+        "what only looks says what it sees"
+    )
     model.opset_import[0].version = 20
     model.functions.add(name="F", domain="l").opset_import.add(domain="m", version=version)
-    with pytest.raises(pyopnb.errors.ModelError, match="model, function F, import of m: expected a version"):
+    with pytest.raises(
+        pyopnb.errors.ModelError, match="model, function F, import of m: expected a version"
+    ):
         pyopnb.Session(model)
 
 
@@ -110,11 +123,16 @@ def nested(depth: int) -> onnx.ModelProto:
 
 
 @pytest.mark.parametrize("depth", [33, 40, 1000])
-@pytest.mark.parametrize("name", ["netron", "diff", "show", "text", "missing", "Session", "fill", "skeleton", "save"])
+@pytest.mark.parametrize(
+    "name", ["netron", "diff", "show", "text", "missing", "Session", "fill", "skeleton", "save"]
+)
 def test_a_model_deeper_than_a_file_can_be(depth, name, tmp_path):
     model = nested(depth)
     more = {"diff": [model], "skeleton": ["y0"], "save": [tmp_path / "m.onnx"]}.get(name, [])
-    with pytest.raises(pyopnb.errors.ModelError, match=r"model: expected graphs, .* nested at most 100 deep, .*, got more\."):
+    with pytest.raises(
+        pyopnb.errors.ModelError,
+        match=r"model: expected graphs, .* nested at most 100 deep, .*, got more\.",
+    ):
         getattr(pyopnb, name)(model, *more)
 
 

@@ -20,11 +20,19 @@ def everywhere() -> onnx.ModelProto:
     deep = body(pyopnb.node("d::Deep", "x", "z"))
     listed = pyopnb.node("d::Holder", "x", "l", name="list", graphs=[deep, deep])
     single = pyopnb.node(
-        "If", "c", "y", name="if", then_branch=body(listed), else_branch=body(pyopnb.node("d::Else", "x", "e"))
+        "If",
+        "c",
+        "y",
+        name="if",
+        then_branch=body(listed),
+        else_branch=body(pyopnb.node("d::Else", "x", "e")),
     )
     inner = pyopnb.node("Loop", "u", "v", body=body(pyopnb.node("d::InLoop", "u", "w")))
     return pyopnb.model(
-        [single], {"x": "float32", "c": "bool"}, "y", functions=[helper.make_function("f", "F", ["u"], ["v"], [inner], [])]
+        [single],
+        {"x": "float32", "c": "bool"},
+        "y",
+        functions=[helper.make_function("f", "F", ["u"], ["v"], [inner], [])],
     )
 
 
@@ -54,7 +62,10 @@ def test_tensors_of_every_place() -> None:
     def named(name: str) -> onnx.TensorProto:
         return onnx.numpy_helper.from_array(np.zeros(1), name)
 
-    inner = body(pyopnb.node("d::Op", "x", "z", t=named("attr"), ts=[named("attrs")]), initializer=[named("inner")])
+    inner = body(
+        pyopnb.node("d::Op", "x", "z", t=named("attr"), ts=[named("attrs")]),
+        initializer=[named("inner")],
+    )
     made = pyopnb.model(
         [pyopnb.node("If", "c", "y", then_branch=inner)],
         {"c": "bool[]", "x": "float32"},
@@ -65,7 +76,9 @@ def test_tensors_of_every_place() -> None:
     constant = helper.make_node("Constant", [], ["s"])
     sparse = onnx.SparseTensorProto(values=named("sparse"))
     constant.attribute.append(
-        onnx.AttributeProto(name="sparse_value", type=onnx.AttributeProto.SPARSE_TENSOR, sparse_tensor=sparse)
+        onnx.AttributeProto(
+            name="sparse_value", type=onnx.AttributeProto.SPARSE_TENSOR, sparse_tensor=sparse
+        )
     )
     made.functions.append(helper.make_function("f", "F", [], ["s"], [constant], []))
     names = {t.name for t in tensors(made)}
@@ -74,7 +87,9 @@ def test_tensors_of_every_place() -> None:
 
 def test_values_of_attributes_that_the_caller_gives_are_left_out() -> None:
     node = pyopnb.node("d::Op", "x", "y", a=1)
-    node.attribute.append(onnx.AttributeProto(name="b", ref_attr_name="outer", type=onnx.AttributeProto.INT))
+    node.attribute.append(
+        onnx.AttributeProto(name="b", ref_attr_name="outer", type=onnx.AttributeProto.INT)
+    )
     assert attribute_values(node, pyopnb.model([], {}, ""), "here") == {"a": 1}
 
 

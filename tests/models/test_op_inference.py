@@ -22,10 +22,14 @@ from pyopnb.models.nodes import type_of_proto
 from pyopnb.models.op_inference import infer_types
 from pyopnb.ops.schema import REQUIRED
 
-ROOT = Path(pyopnb.__file__).parents[1]  # where Python that is started anew finds the pyopnb under test
+ROOT = Path(pyopnb.__file__).parents[
+    1
+]  # where Python that is started anew finds the pyopnb under test
 
 OWN = frozenset(
-    (s.domain, s.name, s.since_version) for s in defs.get_all_schemas_with_history() if s.domain != "pyopnb.inferred"
+    (s.domain, s.name, s.since_version)
+    for s in defs.get_all_schemas_with_history()
+    if s.domain != "pyopnb.inferred"
 )
 
 
@@ -39,7 +43,9 @@ def types(model: onnx.ModelProto, strict: bool = True) -> dict[str, str]:
 
 
 def named(typed: onnx.ModelProto) -> dict[str, str]:
-    return {i.name: str(type_of_proto(i.type)) for i in (*typed.graph.value_info, *typed.graph.output)}
+    return {
+        i.name: str(type_of_proto(i.type)) for i in (*typed.graph.value_info, *typed.graph.output)
+    }
 
 
 def defined(name: str, source: str, **options: Any) -> type:
@@ -59,7 +65,11 @@ SAME = "class Op:\n    '''Doc.'''\n    def compute(self, x: 'float32[N,3]', w=No
 
 
 def chained() -> onnx.ModelProto:
-    nodes = [pyopnb.node("s::Same", "x", "a"), pyopnb.node("s::Wide", "a x", "b c", k=4), pyopnb.node("Neg", "b", "y")]
+    nodes = [
+        pyopnb.node("s::Same", "x", "a"),
+        pyopnb.node("s::Wide", "a x", "b c", k=4),
+        pyopnb.node("Neg", "b", "y"),
+    ]
     return pyopnb.model(nodes, {"x": "float32[B,3]"}, "y c")
 
 
@@ -68,21 +78,36 @@ def test_symbolic_dimensions_go_through() -> None:
     defined("s::Wide", RESHAPES)
     model = chained()
     onnx.checker.check_model(model, full_check=True)
-    assert types(model) == {"a": "float32[B,3]", "b": "float32[B,3,4]", "y": "float32[B,3,4]", "c": "int64[M]"}
+    assert types(model) == {
+        "a": "float32[B,3]",
+        "b": "float32[B,3,4]",
+        "y": "float32[B,3,4]",
+        "c": "int64[M]",
+    }
 
 
 def test_inside_bodies_and_functions() -> None:
     defined("s::Wide", RESHAPES)
-    inner = helper.make_graph([pyopnb.node("s::Wide", "x", "z", k=2)], "g", [], [onnx.ValueInfoProto(name="z")])
+    inner = helper.make_graph(
+        [pyopnb.node("s::Wide", "x", "z", k=2)], "g", [], [onnx.ValueInfoProto(name="z")]
+    )
     twice = helper.make_graph(
         [pyopnb.node("s::Wide", "v", "w", k=5), pyopnb.node("Identity", "c", "d")], "l",
         [helper.make_tensor_value_info("i", 7, []), helper.make_tensor_value_info("c", 9, [])],
         [onnx.ValueInfoProto(name=n) for n in ("d", "w")],
     )  # fmt: skip
     wide = pyopnb.node("s::Wide", "u", "r")
-    wide.attribute.append(onnx.AttributeProto(name="k", ref_attr_name="size", type=onnx.AttributeProto.INT))
+    wide.attribute.append(
+        onnx.AttributeProto(name="k", ref_attr_name="size", type=onnx.AttributeProto.INT)
+    )
     function = helper.make_function(
-        "f", "F", ["u"], ["r"], [wide], [helper.make_opsetid("", 20), helper.make_opsetid("s", 1)], attributes=["size"]
+        "f",
+        "F",
+        ["u"],
+        ["r"],
+        [wide],
+        [helper.make_opsetid("", 20), helper.make_opsetid("s", 1)],
+        attributes=["size"],
     )
     nodes = [
         pyopnb.node("f::F", "x", "v", size=3),
@@ -121,11 +146,14 @@ def test_what_the_schema_says() -> None:
     ]  # fmt: skip
     assert not defs.has("Op", 2, "s")
     with pytest.raises(onnx.checker.ValidationError, match="'a' is missing"):
-        onnx.checker.check_model(pyopnb.model(pyopnb.node("s::Op", "x", "y"), {"x": "int8[1]"}, {"y": "float32[1]"}))
+        onnx.checker.check_model(
+            pyopnb.model(pyopnb.node("s::Op", "x", "y"), {"x": "int8[1]"}, {"y": "float32[1]"})
+        )
 
 
 @pytest.mark.parametrize(
-    ("init", "value"), [("**attrs", "text"), ("a=None", "text"), ("a: object = 1", "text"), ("a: list = None", [1])]
+    ("init", "value"),
+    [("**attrs", "text"), ("a=None", "text"), ("a: object = 1", "text"), ("a: list = None", [1])],
 )
 def test_attrs_that_a_schema_cannot_list_are_not_refused(init: str, value: Any) -> None:
     defined(
@@ -149,7 +177,10 @@ def test_optional_inputs_before_a_variadic_one() -> None:
 def test_operators_that_onnx_has_stay_onnx_own() -> None:
     before = str(defs.get_schema("Relu"))
     newest = defs.onnx_opset_version()
-    defined("::Relu", "class Op:\n    def infer(self, x): return x.like(dtype='int8')\n    def compute(self, x): ...\n")
+    defined(
+        "::Relu",
+        "class Op:\n    def infer(self, x): return x.like(dtype='int8')\n    def compute(self, x): ...\n",
+    )
     defined("::NotThere", SAME, opset=2)
     defined("::TooNew", SAME, opset=999)
     assert notebook_schemas() == {("", "NotThere", 2)}
@@ -160,7 +191,9 @@ def test_operators_that_onnx_has_stay_onnx_own() -> None:
 
 
 def test_a_schema_of_somebody_else_stays() -> None:
-    other = defs.OpSchema("Op", "s", 1, "theirs", outputs=[defs.OpSchema.FormalParameter("y", "tensor(float)")])
+    other = defs.OpSchema(
+        "Op", "s", 1, "theirs", outputs=[defs.OpSchema.FormalParameter("y", "tensor(float)")]
+    )
     defs.register_schema(other)
     try:
         defined("s::Op", SAME)
@@ -170,7 +203,9 @@ def test_a_schema_of_somebody_else_stays() -> None:
         defs.deregister_schema("Op", 1, "s")
 
 
-@pytest.mark.parametrize("raised", [ValueError("mine"), TypeError("mine"), KeyboardInterrupt("mine"), SystemExit("mine")])
+@pytest.mark.parametrize(
+    "raised", [ValueError("mine"), TypeError("mine"), KeyboardInterrupt("mine"), SystemExit("mine")]
+)
 @pytest.mark.parametrize("strict", [False, True])
 def test_what_infer_raises_arrives_as_itself(raised: BaseException, strict: bool) -> None:
     model = pyopnb.model(pyopnb.node("s::Op", "x", "y", name="n"), {"x": "float32[N]"}, "y")
@@ -193,10 +228,15 @@ def test_what_infer_raises_arrives_as_itself(raised: BaseException, strict: bool
 
 def test_infer_that_lies_or_says_nonsense() -> None:
     model = pyopnb.model(pyopnb.node("s::Op", "x", "y"), {"x": "float32[N]"}, {"y": "float32[2]"})
-    defined("s::Op", "class Op:\n    def infer(self, x): return 'int64[5]'\n    def compute(self, x): ...\n")
+    defined(
+        "s::Op",
+        "class Op:\n    def infer(self, x): return 'int64[5]'\n    def compute(self, x): ...\n",
+    )
     with pytest.raises(onnx.shape_inference.InferenceError, match="type"):
         onnx.shape_inference.infer_shapes(model, strict_mode=True)
-    defined("s::Op", "class Op:\n    def infer(self, x): return 12\n    def compute(self, x): ...\n")
+    defined(
+        "s::Op", "class Op:\n    def infer(self, x): return 12\n    def compute(self, x): ...\n"
+    )
     with pytest.raises(pyopnb.errors.ResultError, match="expected types"):
         onnx.shape_inference.infer_shapes(model)
 
@@ -216,7 +256,8 @@ def test_a_kept_traceback_does_not_keep_the_old_schema() -> None:
     inside = []
     names: dict[str, Any] = {"look": lambda: inside.append(op_inference._is_inferring())}
     exec(
-        "class Op:\n    def infer(self, x):\n        look()\n        return 1 / 0\n    def compute(self, x): return x\n", names
+        "class Op:\n    def infer(self, x):\n        look()\n        return 1 / 0\n    def compute(self, x): return x\n",
+        names,
     )
     pyopnb.registry.define(names["Op"], "s::Op")
     model = helper.make_model(helper.make_graph(
@@ -257,7 +298,9 @@ def test_redefinition_while_another_thread_infers() -> None:
 
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from(["define", "define", "define", "remove", "rollback", "clear"]), st.integers(0, 3), st.integers(0, 3)
+        st.sampled_from(["define", "define", "define", "remove", "rollback", "clear"]),
+        st.integers(0, 3),
+        st.integers(0, 3),
     ),
     max_size=12,
 )
@@ -289,7 +332,14 @@ def test_onnx_defs_is_as_the_registry(steps: list[tuple[str, int, int]]) -> None
 
 
 HINTS = st.sampled_from(["", ": 'float32[N,M]'", ": 'float32'", ": 'any[N,?]'"])
-DEFAULTS = {"int": "3", "float": "0.5", "str": "'t'", "bool": "True", "list[int]": "[1]", "bytes": "b'b'"}
+DEFAULTS = {
+    "int": "3",
+    "float": "0.5",
+    "str": "'t'",
+    "bool": "True",
+    "list[int]": "[1]",
+    "bytes": "b'b'",
+}
 ATTRS = st.lists(st.tuples(st.sampled_from(sorted(DEFAULTS)), st.booleans()), max_size=3)
 
 
@@ -302,21 +352,38 @@ ATTRS = st.lists(st.tuples(st.sampled_from(sorted(DEFAULTS)), st.booleans()), ma
     st.sampled_from(["", " -> 'float32[N]'", " -> ('int64[?,M]', 'any')", "infer"]),
     st.data(),
 )
-def test_random_classes(ports: list[str], optional: bool, variadic: bool, attrs: Any, gives: str, data: Any) -> None:
-    takes = [f"x{i}{hint}" for i, hint in enumerate(ports)] + ["o=None"] * optional + ["*xs"] * variadic
+def test_random_classes(
+    ports: list[str], optional: bool, variadic: bool, attrs: Any, gives: str, data: Any
+) -> None:
+    takes = (
+        [f"x{i}{hint}" for i, hint in enumerate(ports)] + ["o=None"] * optional + ["*xs"] * variadic
+    )
     attrs = sorted(attrs, key=lambda attr: attr[1])
-    held = [f"a{i}: {kind}" + (f" = {DEFAULTS[kind]}" if default else "") for i, (kind, default) in enumerate(attrs)]
+    held = [
+        f"a{i}: {kind}" + (f" = {DEFAULTS[kind]}" if default else "")
+        for i, (kind, default) in enumerate(attrs)
+    ]
     source = f"class Op:\n    def __init__(self{''.join(f', {a}' for a in held)}): pass\n"
     if gives == "infer":
         source += "    def infer(self, x0, *rest): return x0.like(shape=('Q', *x0.shape[1:])), 'bool[3]'\n"
     source += f"    def compute(self, {', '.join(takes)}){gives if gives != 'infer' else ''}: ...\n"
     cls = defined("s::Random", source)
     schema = pyopnb.registry["s::Random"].current.schema
-    more = data.draw(st.integers(0, 3)) if variadic else data.draw(st.integers(0, 1)) if optional else 0
+    more = (
+        data.draw(st.integers(0, 3))
+        if variadic
+        else data.draw(st.integers(0, 1))
+        if optional
+        else 0
+    )
     given_ = {f"i{n}": "float32[B,3]" for n in range(len(ports) + more)}
     count = data.draw(st.integers(1, len(schema.outputs or (1, 1))))
     outputs = [f"y{n}" for n in range(count)]
-    values = {a.name: eval(DEFAULTS[a.kind]) for a in schema.attrs if a.default is REQUIRED or data.draw(st.booleans())}
+    values = {
+        a.name: eval(DEFAULTS[a.kind])
+        for a in schema.attrs
+        if a.default is REQUIRED or data.draw(st.booleans())
+    }
     model = pyopnb.model(pyopnb.node("s::Random", list(given_), outputs, **values), given_, outputs)
     context = onnx.checker.C.CheckerContext()
     context.ir_version, context.opset_imports = model.ir_version, {"": 20, "s": 1}
@@ -324,7 +391,10 @@ def test_random_classes(ports: list[str], optional: bool, variadic: bool, attrs:
     instance = cls(**{a.name: eval(DEFAULTS[a.kind]) for a in schema.attrs})
     said = schema.infer(instance, [pyopnb.tensor_type(t) for t in given_.values()], count, "here")
     want = [(said[n] if said else pyopnb.TensorType(None, None)) for n in range(count)]
-    want = [t if t.dtype else pyopnb.TensorType(pyopnb.tensor_type("float32").dtype, t.shape) for t in want]
+    want = [
+        t if t.dtype else pyopnb.TensorType(pyopnb.tensor_type("float32").dtype, t.shape)
+        for t in want
+    ]
     model.graph.ClearField("output")
     model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in outputs)
     got = named(onnx.shape_inference.infer_shapes(model, strict_mode=True, check_type=True))
@@ -340,7 +410,13 @@ BEGIN = "import sys, threading, onnx, numpy as np, pyopnb\n"
 
 
 def run(script: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-c", BEGIN + script], capture_output=True, text=True, timeout=LIMIT, cwd=ROOT)
+    return subprocess.run(
+        [sys.executable, "-c", BEGIN + script],
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+        cwd=ROOT,
+    )
 
 
 def test_the_end_of_the_interpreter() -> None:

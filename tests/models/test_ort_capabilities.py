@@ -22,11 +22,18 @@ from pyopnb.models.ort_capabilities import (
 def loads(ir_version: int, opset: int) -> bool:
     x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in "xy")
     graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", [x], [y])
-    model = helper.make_model(graph, ir_version=ir_version, opset_imports=[helper.make_opsetid("", opset)])
+    model = helper.make_model(
+        graph, ir_version=ir_version, opset_imports=[helper.make_opsetid("", opset)]
+    )
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     try:
-        onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"], enable_fallback=0)
+        onnxruntime.InferenceSession(
+            model.SerializeToString(),
+            options,
+            providers=["CPUExecutionProvider"],
+            enable_fallback=0,
+        )
     except Exception:  # whatever it raises, it does not load
         return False
     return True
@@ -37,8 +44,12 @@ def test_the_newest_are_taken() -> None:
 
 
 def test_one_more_is_refused_or_unknown_to_onnx() -> None:
-    assert newest_ir_version() == onnx.IR_VERSION or not loads(newest_ir_version() + 1, newest_opset())
-    assert newest_opset() == onnx.defs.onnx_opset_version() or not loads(newest_ir_version(), newest_opset() + 1)
+    assert newest_ir_version() == onnx.IR_VERSION or not loads(
+        newest_ir_version() + 1, newest_opset()
+    )
+    assert newest_opset() == onnx.defs.onnx_opset_version() or not loads(
+        newest_ir_version(), newest_opset() + 1
+    )
 
 
 @pytest.mark.parametrize("domain", ["", "ai.onnx.ml", "com.microsoft"])
@@ -52,7 +63,11 @@ def test_domains_of_nobody() -> None:
 
 def test_a_listed_operator_that_the_runtime_does_not_take_yet_is_not_the_newest():
     newest = newest_version("")
-    assert newest_opset() <= newest <= max(row.since for rows in operators().values() for row in rows if row.domain == "")
+    assert (
+        newest_opset()
+        <= newest
+        <= max(row.since for rows in operators().values() for row in rows if row.domain == "")
+    )
     assert newest_version("ai.onnx") == newest
     assert newest_version("com.microsoft") == 1
     assert newest_version("nobody's") is None

@@ -23,7 +23,10 @@ WEIGHTS = np.arange(1000, dtype=np.float32)
 @pytest.fixture
 def heavy():
     """A model with a weight of 4 kB, in itself."""
-    nodes = [pyopnb.node("demo::SoftClip", "x", "a", limit=2.0), pyopnb.node("Add", ["a", "w"], "y")]
+    nodes = [
+        pyopnb.node("demo::SoftClip", "x", "a", limit=2.0),
+        pyopnb.node("Add", ["a", "w"], "y"),
+    ]
     made = pyopnb.model(nodes, {"x": "float32[1000]", "w": "float32[1000]"}, "y")
     made.graph.initializer.append(numpy_helper.from_array(WEIGHTS, "w"))
     return made
@@ -108,7 +111,9 @@ def test_weights_inside_and_beside(soft_clip, heavy, tmp_path, outside, from_out
     if from_outside:
         (tmp_path / "from").mkdir()
         source = tmp_path / "from" / "heavy.onnx"
-        onnx.save_model(heavy, source, save_as_external_data=True, location="w.bin", size_threshold=0)
+        onnx.save_model(
+            heavy, source, save_as_external_data=True, location="w.bin", size_threshold=0
+        )
     path = tmp_path / "m.onnx"
     pyopnb.save(source, path, external_data=outside)
     beside = from_outside if outside is None else outside
@@ -117,7 +122,9 @@ def test_weights_inside_and_beside(soft_clip, heavy, tmp_path, outside, from_out
     (weight,) = onnx.load(path, load_external_data=False).graph.initializer
     assert (weight.data_location == TensorProto.EXTERNAL) is beside
     np.testing.assert_array_equal(run(path), WEIGHTS)
-    np.testing.assert_array_equal(numpy_helper.to_array(onnx.load(path).graph.initializer[0]), WEIGHTS)
+    np.testing.assert_array_equal(
+        numpy_helper.to_array(onnx.load(path).graph.initializer[0]), WEIGHTS
+    )
 
 
 def test_the_data_of_the_model_before_goes_and_only_that(soft_clip, heavy, tmp_path):
@@ -134,14 +141,18 @@ def test_the_data_of_the_model_before_goes_and_only_that(soft_clip, heavy, tmp_p
     np.testing.assert_array_equal(run(path), WEIGHTS + 1)
 
 
-def test_a_session_in_memory_remembers_the_data_and_the_file_does_not_say_where(soft_clip, heavy, tmp_path):
+def test_a_session_in_memory_remembers_the_data_and_the_file_does_not_say_where(
+    soft_clip, heavy, tmp_path
+):
     path = tmp_path / "m.onnx"
     pyopnb.save(heavy, path, external_data=True)
     loaded = pyopnb.load(path)
     np.testing.assert_array_equal(run(loaded.model), WEIGHTS)
     (tmp_path / "b").mkdir()
     pyopnb.save(loaded.model, tmp_path / "b" / "b.onnx")
-    assert [entry.key for entry in onnx.load(tmp_path / "b" / "b.onnx").metadata_props] == ["pyopnb.op.demo::SoftClip"]
+    assert [entry.key for entry in onnx.load(tmp_path / "b" / "b.onnx").metadata_props] == [
+        "pyopnb.op.demo::SoftClip"
+    ]
     np.testing.assert_array_equal(run(tmp_path / "b" / "b.onnx"), WEIGHTS)
 
 
@@ -153,7 +164,9 @@ def test_a_model_that_is_too_large_for_one_file(soft_clip, heavy, tmp_path, monk
     np.testing.assert_array_equal(run(tmp_path / "m.onnx"), WEIGHTS)
 
 
-@pytest.mark.parametrize(("key", "value"), [("offset", "-4"), ("offset", "9" * 30), ("offset", "4096"), ("offset", "1")])
+@pytest.mark.parametrize(
+    ("key", "value"), [("offset", "-4"), ("offset", "9" * 30), ("offset", "4096"), ("offset", "1")]
+)
 def test_data_that_is_not_there(soft_clip, heavy, tmp_path, key, value):
     path = tmp_path / "m.onnx"
     pyopnb.save(heavy, path, external_data=True)
@@ -184,7 +197,9 @@ def test_a_write_that_fails_leaves_what_was_there(soft_clip, heavy, tmp_path, mo
     assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
 
 
-def test_a_model_that_fails_after_its_data_leaves_the_model_before(soft_clip, heavy, tmp_path, monkeypatch):
+def test_a_model_that_fails_after_its_data_leaves_the_model_before(
+    soft_clip, heavy, tmp_path, monkeypatch
+):
     path = tmp_path / "m.onnx"
     pyopnb.save(heavy, path, external_data=True)
     heavy.graph.initializer[0].raw_data = (WEIGHTS + 1).tobytes()
@@ -203,7 +218,11 @@ def test_the_rights_of_the_file_stay_and_a_link_is_replaced(soft_clip, clipper, 
     link.symlink_to(path)
     pyopnb.save(clipper, path)
     pyopnb.save(pyopnb.model(pyopnb.node("Abs", "x", "y"), {"x": "float32[N]"}, "y"), link)
-    assert (path.stat().st_mode & 0o777, path.read_bytes(), link.is_symlink()) == (0o640, data, False)
+    assert (path.stat().st_mode & 0o777, path.read_bytes(), link.is_symlink()) == (
+        0o640,
+        data,
+        False,
+    )
 
 
 def _umask():
@@ -219,7 +238,9 @@ def test_no_place_to_write(soft_clip, clipper, tmp_path):
         pyopnb.save(clipper, tmp_path)
 
 
-def test_data_that_could_not_follow_its_model_is_taken_away(soft_clip, heavy, tmp_path, monkeypatch):
+def test_data_that_could_not_follow_its_model_is_taken_away(
+    soft_clip, heavy, tmp_path, monkeypatch
+):
     monkeypatch.setattr(save, "_serialized", lambda model: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         pyopnb.save(heavy, tmp_path / "m.onnx", external_data=True)

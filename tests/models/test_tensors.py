@@ -77,7 +77,8 @@ def test_every_place_is_checked(path: tuple[str, ...], tmp_path: pathlib.Path) -
     (inner / "m.onnx").write_bytes(model.SerializeToString())
     for call in (pyopnb.Session, pyopnb.load, lambda p: pyopnb.save(p, inner / "saved.onnx")):
         with pytest.raises(
-            pyopnb.errors.ModelError, match=r"initializer w: expected a data file of its own .*, got ../secret, which"
+            pyopnb.errors.ModelError,
+            match=r"initializer w: expected a data file of its own .*, got ../secret, which",
         ):
             call(inner / "m.onnx")
     tensor.external_data.add(key="location", value="x")

@@ -17,7 +17,9 @@ NEWER_IR = newest_loaded_ir() + 1
 def relu(**more: object) -> ModelProto:
     x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in "xy")
     graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", [x], [y])
-    return helper.make_model(graph, **{"ir_version": NEWER_IR, "opset_imports": [helper.make_opsetid("", 20)], **more})
+    return helper.make_model(
+        graph, **{"ir_version": NEWER_IR, "opset_imports": [helper.make_opsetid("", 20)], **more}
+    )
 
 
 @pytest.fixture
@@ -25,7 +27,9 @@ def older_runtime(monkeypatch):
     """A runtime that takes opset 12 and version 2 of ai.onnx.ml, so that no onnx is too old for these tests."""
     newest = {"": 12, "ai.onnx.ml": 2}
     for module in (versions, ort_capabilities):
-        monkeypatch.setattr(module, "newest_version", lambda domain: newest.get({"ai.onnx": ""}.get(domain, domain)))
+        monkeypatch.setattr(
+            module, "newest_version", lambda domain: newest.get({"ai.onnx": ""}.get(domain, domain))
+        )
         monkeypatch.setattr(module, "newest_opset", lambda: 12)
     monkeypatch.setattr(versions, "_TAKEN", {})
 
@@ -61,7 +65,10 @@ def test_numbers_alone_are_lowered(older_runtime: None) -> None:
 
 
 def test_what_is_taken_stays(older_runtime: None) -> None:
-    model = relu(ir_version=8, opset_imports=[helper.make_opsetid("", 12), helper.make_opsetid("nobody", 1000)])
+    model = relu(
+        ir_version=8,
+        opset_imports=[helper.make_opsetid("", 12), helper.make_opsetid("nobody", 1000)],
+    )
     before = model.SerializeToString()
     assert lower_versions(model) == ()
     assert model.SerializeToString() == before
@@ -82,14 +89,18 @@ def exp(monkeypatch):
     return model
 
 
-def test_a_version_that_is_taken_without_a_kernel_is_lowered_to_one_with_it(exp: ModelProto) -> None:
+def test_a_version_that_is_taken_without_a_kernel_is_lowered_to_one_with_it(
+    exp: ModelProto,
+) -> None:
     assert runnable_versions(exp, new_imports(exp)) == {"": 12}
     assert lower_versions(exp) == ("opset 20 → 12",)
     assert list(new_imports(exp)) == []
 
 
 @pytest.mark.parametrize("op_type", ["Gelu", "Softmax"])
-def test_it_stays_where_another_node_came_or_has_changed_since(exp: ModelProto, op_type: str) -> None:
+def test_it_stays_where_another_node_came_or_has_changed_since(
+    exp: ModelProto, op_type: str
+) -> None:
     exp.graph.node.add(op_type=op_type, input=["x"], output=["z"])
     before = exp.SerializeToString()
     assert runnable_versions(exp, new_imports(exp)) == {"": 20}
@@ -136,13 +147,23 @@ def test_bodies_and_functions_are_looked_into(older_runtime: None) -> None:
     b = helper.make_tensor_value_info("b", TensorProto.FLOAT, [2])
     body = helper.make_graph([softmax("inside")], "body", [], [b])
     model = relu(ir_version=8)
-    model.graph.node.append(helper.make_node("If", ["c"], ["z"], name="choose", then_branch=body, else_branch=body))
-    with pytest.raises(pyopnb.errors.ModelError, match=r"node 'inside' \(::Softmax, in If 'choose', then_branch\)"):
+    model.graph.node.append(
+        helper.make_node("If", ["c"], ["z"], name="choose", then_branch=body, else_branch=body)
+    )
+    with pytest.raises(
+        pyopnb.errors.ModelError, match=r"node 'inside' \(::Softmax, in If 'choose', then_branch\)"
+    ):
         lower_versions(model)
-    model = relu(ir_version=8, opset_imports=[helper.make_opsetid("", 12), helper.make_opsetid("local", 1)])
+    model = relu(
+        ir_version=8, opset_imports=[helper.make_opsetid("", 12), helper.make_opsetid("local", 1)]
+    )
     imports = [helper.make_opsetid("ai.onnx", 20)]
-    model.functions.append(helper.make_function("local", "F", ["a"], ["b"], [softmax("inside")], imports))
-    with pytest.raises(pyopnb.errors.ModelError, match=r"node 'inside' \(::Softmax, in function local::F\)"):
+    model.functions.append(
+        helper.make_function("local", "F", ["a"], ["b"], [softmax("inside")], imports)
+    )
+    with pytest.raises(
+        pyopnb.errors.ModelError, match=r"node 'inside' \(::Softmax, in function local::F\)"
+    ):
         lower_versions(model)
     del model.functions[0].node[:]
     model.functions[0].node.append(helper.make_node("Relu", ["a"], ["b"]))
@@ -156,9 +177,15 @@ def test_other_domains(older_runtime: None) -> None:
     model.graph.node.append(helper.make_node("Scaler", ["y"], ["z"], domain="ai.onnx.ml"))
     assert lower_versions(model) == ("opset of ai.onnx.ml 3 → 2",)
     model = relu(ir_version=8, opset_imports=imports)
-    changed = [name for name in ("TreeEnsembleRegressor", "LabelEncoder") if changed_in("ai.onnx.ml", name, 3, 2)]
+    changed = [
+        name
+        for name in ("TreeEnsembleRegressor", "LabelEncoder")
+        if changed_in("ai.onnx.ml", name, 3, 2)
+    ]
     model.graph.node.append(helper.make_node(changed[0], ["y"], ["z"], domain="ai.onnx.ml"))
-    with pytest.raises(pyopnb.errors.ModelError, match=r"expected ai\.onnx\.ml up to version 2.*changed in 3"):
+    with pytest.raises(
+        pyopnb.errors.ModelError, match=r"expected ai\.onnx\.ml up to version 2.*changed in 3"
+    ):
         lower_versions(model)
 
 
@@ -166,7 +193,8 @@ def test_a_version_that_onnx_does_not_know() -> None:
     version = max(onnx.defs.onnx_opset_version(), newest_version("")) + 1
     model = relu(ir_version=8, opset_imports=[helper.make_opsetid("", version)])
     with pytest.raises(
-        pyopnb.errors.ModelError, match=r"import of ai\.onnx: .* cannot say what changed\. Try: pip install -U onnx"
+        pyopnb.errors.ModelError,
+        match=r"import of ai\.onnx: .* cannot say what changed\. Try: pip install -U onnx",
     ):
         lower_versions(model)
     model.graph.node[0].domain = "local"  # an import that no node needs
@@ -178,12 +206,20 @@ def test_a_domain_that_onnx_does_not_know() -> None:
         def compute(self, x):
             return x
 
-    pyopnb.registry.define(Gone, "com.microsoft::Gone", opset=7)  # onnx.defs keeps its domain after it was removed
+    pyopnb.registry.define(
+        Gone, "com.microsoft::Gone", opset=7
+    )  # onnx.defs keeps its domain after it was removed
     pyopnb.registry.remove("com.microsoft::Gone")
     assert "com.microsoft" in onnx.defs.C.schema_version_map()
-    model = relu(ir_version=8, opset_imports=[helper.make_opsetid("", 20), helper.make_opsetid("com.microsoft", 7)])
+    model = relu(
+        ir_version=8,
+        opset_imports=[helper.make_opsetid("", 20), helper.make_opsetid("com.microsoft", 7)],
+    )
     model.graph.node.append(helper.make_node("Gelu", ["y"], ["z"], domain="com.microsoft"))
-    with pytest.raises(pyopnb.errors.ModelError, match=r"the installed onnx does not know the domain.*Try: import version 1"):
+    with pytest.raises(
+        pyopnb.errors.ModelError,
+        match=r"the installed onnx does not know the domain.*Try: import version 1",
+    ):
         lower_versions(model)
 
 
@@ -232,7 +268,10 @@ def in_body_of_function(model: ModelProto) -> None:
 def test_a_dtype_of_a_newer_ir_version_needs_it(put) -> None:
     model = relu()
     put(model)
-    with pytest.raises(pyopnb.errors.ModelError, match=rf"got IR version {NEWER_IR}, .*it has the dtype (28|float6e3m2)"):
+    with pytest.raises(
+        pyopnb.errors.ModelError,
+        match=rf"got IR version {NEWER_IR}, .*it has the dtype (28|float6e3m2)",
+    ):
         lower_versions(model)
 
 
@@ -246,7 +285,9 @@ def test_a_field_that_onnx_does_not_know_needs_it() -> None:
 
 def test_the_listed_fields_are_those_of_the_listed_ir_version(monkeypatch) -> None:
     """A field that a later onnx knows and the list does not."""
-    monkeypatch.setitem(versions._LISTED_FIELDS, "NodeProto", versions._LISTED_FIELDS["NodeProto"] - {"op_type"})
+    monkeypatch.setitem(
+        versions._LISTED_FIELDS, "NodeProto", versions._LISTED_FIELDS["NodeProto"] - {"op_type"}
+    )
     with pytest.raises(pyopnb.errors.ModelError, match=r"it has NodeProto\.op_type"):
         lower_versions(relu())
 
@@ -258,5 +299,9 @@ def test_the_list_lacks_no_field_of_the_ir_versions_that_were_looked_at() -> Non
             yield from messages(message.nested_types)
 
     known = messages(ModelProto.DESCRIPTOR.file.message_types_by_name.values())
-    more = {m.name: extra for m in known if (extra := set(m.fields_by_name) - versions._LISTED_FIELDS.get(m.name, set()))}
+    more = {
+        m.name: extra
+        for m in known
+        if (extra := set(m.fields_by_name) - versions._LISTED_FIELDS.get(m.name, set()))
+    }
     assert not more or onnx.IR_VERSION > 14

@@ -22,11 +22,15 @@ def light(name: str) -> ModelProto:
     """
     model = onnx.load(DATA / "light" / f"light_{name}.onnx")
     graph = model.graph
-    model.ir_version = 8  # before 4, an initializer that is no input has no type for ONNX's inference
+    model.ir_version = (
+        8  # before 4, an initializer that is no input has no type for ONNX's inference
+    )
     shapes = {t.name: numpy_helper.to_array(t).tolist() for t in graph.initializer}
     rng = np.random.default_rng(0)
     for node in [n for n in graph.node if n.op_type == "ConstantOfShape"]:
-        graph.initializer.append(numpy_helper.from_array(_weights(rng, shapes[node.input[0]]), node.output[0]))
+        graph.initializer.append(
+            numpy_helper.from_array(_weights(rng, shapes[node.input[0]]), node.output[0])
+        )
         graph.node.remove(node)
     softmax = [n for n in graph.node if n.op_type == "Softmax"]
     # With random weights a Softmax gives one 1 and many 0, which hides what came before it.
@@ -37,7 +41,11 @@ def light(name: str) -> ModelProto:
 def _weights(rng: np.random.Generator, shape: list[int]) -> np.ndarray:
     """Such that numbers neither vanish nor explode on their way; what has one axis may be a variance, and is positive."""
     drawn = rng.standard_normal(shape, np.float32)
-    return np.abs(drawn) + np.float32(0.5) if len(shape) == 1 else drawn * np.float32(math.sqrt(2 / math.prod(shape[1:])))
+    return (
+        np.abs(drawn) + np.float32(0.5)
+        if len(shape) == 1
+        else drawn * np.float32(math.sqrt(2 / math.prod(shape[1:])))
+    )
 
 
 def converted(name: str) -> ModelProto:
@@ -49,5 +57,9 @@ def feeds(model: ModelProto) -> dict[str, np.ndarray]:
     """Random arrays for a model's inputs."""
     held = {t.name for t in model.graph.initializer}
     rng = np.random.default_rng(1)
-    shapes = {i.name: [d.dim_value for d in i.type.tensor_type.shape.dim] for i in model.graph.input if i.name not in held}
+    shapes = {
+        i.name: [d.dim_value for d in i.type.tensor_type.shape.dim]
+        for i in model.graph.input
+        if i.name not in held
+    }
     return {name: rng.standard_normal(shape, np.float32) for name, shape in shapes.items()}

@@ -28,15 +28,24 @@ def transformer(approximate: str = "none", *, blocks: int = 1, seed: int = 0) ->
         return name
 
     def node(op_type: str, inputs: list[str], output: str, **attrs: object) -> str:
-        nodes.append(helper.make_node(op_type, inputs, [output], name=f"/{output}/{op_type}_{len(nodes)}", **attrs))
+        nodes.append(
+            helper.make_node(
+                op_type, inputs, [output], name=f"/{output}/{op_type}_{len(nodes)}", **attrs
+            )
+        )
         return output
 
     def norm(x: str, output: str) -> str:
-        scale, bias = weight(f"{output}.scale", _WIDTH, around=1.0), weight(f"{output}.bias", _WIDTH)
+        scale, bias = (
+            weight(f"{output}.scale", _WIDTH, around=1.0),
+            weight(f"{output}.bias", _WIDTH),
+        )
         return node("LayerNormalization", [x, scale, bias], output, axis=-1, epsilon=1e-5)
 
     def linear(x: str, output: str, rows: int, columns: int) -> str:
-        product = node("MatMul", [x, weight(f"{output}.weight", rows, columns)], f"{output}.product")
+        product = node(
+            "MatMul", [x, weight(f"{output}.weight", rows, columns)], f"{output}.product"
+        )
         return node("Add", [product, weight(f"{output}.bias", columns)], output)
 
     weights.append(numpy_helper.from_array(np.int64([0, 0, _HEADS, _WIDTH // _HEADS]), "split"))
@@ -48,12 +57,25 @@ def transformer(approximate: str = "none", *, blocks: int = 1, seed: int = 0) ->
         normed = norm(x, f"{p}norm1")
         heads = {}
         for letter, perm in (("q", [0, 2, 1, 3]), ("k", [0, 2, 3, 1]), ("v", [0, 2, 1, 3])):
-            shaped = node("Reshape", [linear(normed, p + letter, _WIDTH, _WIDTH), "split"], f"{p}{letter}.heads")
+            shaped = node(
+                "Reshape",
+                [linear(normed, p + letter, _WIDTH, _WIDTH), "split"],
+                f"{p}{letter}.heads",
+            )
             heads[letter] = node("Transpose", [shaped], f"{p}{letter}.turned", perm=perm)
-        scores = node("Mul", [node("MatMul", [heads["q"], heads["k"]], f"{p}scores"), "scale"], f"{p}scaled")
+        scores = node(
+            "Mul", [node("MatMul", [heads["q"], heads["k"]], f"{p}scores"), "scale"], f"{p}scaled"
+        )
         probs = node("Softmax", [scores], "probs" if number == blocks - 1 else f"{p}probs", axis=-1)
-        mixed = node("Transpose", [node("MatMul", [probs, heads["v"]], f"{p}mixed")], f"{p}mixed.turned", perm=[0, 2, 1, 3])
-        attended = linear(node("Reshape", [mixed, "joined"], f"{p}mixed.joined"), f"{p}attended", _WIDTH, _WIDTH)
+        mixed = node(
+            "Transpose",
+            [node("MatMul", [probs, heads["v"]], f"{p}mixed")],
+            f"{p}mixed.turned",
+            perm=[0, 2, 1, 3],
+        )
+        attended = linear(
+            node("Reshape", [mixed, "joined"], f"{p}mixed.joined"), f"{p}attended", _WIDTH, _WIDTH
+        )
         middle = node("Add", [x, attended], f"{p}middle")
         wide = linear(norm(middle, f"{p}norm2"), f"{p}wide", _WIDTH, _INNER)
         bent = node("Gelu", [wide], f"{p}bent", approximate=approximate)
@@ -78,7 +100,9 @@ def renamed(model: ModelProto, seed: int = 0) -> ModelProto:
     tensors |= {x.name for x in (*graph.input, *graph.output, *graph.initializer)}
     numbers = list(range(len(tensors)))
     drawn.shuffle(numbers)
-    names = {name: f"renamed{number}" for name, number in zip(sorted(tensors), numbers, strict=True)}
+    names = {
+        name: f"renamed{number}" for name, number in zip(sorted(tensors), numbers, strict=True)
+    }
     for held in (*graph.input, *graph.output, *graph.initializer, *graph.value_info):
         held.name = names.get(held.name, held.name)
     places = list(range(len(graph.node)))
@@ -102,7 +126,9 @@ def renamed(model: ModelProto, seed: int = 0) -> ModelProto:
 
 def _rename_captured(body: object, names: dict[str, str]) -> None:
     """Follow the new names where a body uses what is outside."""
-    own = {x.name for x in (*body.input, *body.initializer)} | {name for node in body.node for name in node.output}
+    own = {x.name for x in (*body.input, *body.initializer)} | {
+        name for node in body.node for name in node.output
+    }
     outside = {name: new for name, new in names.items() if name not in own}
     for node in body.node:
         node.input[:] = [outside.get(name, name) for name in node.input]

@@ -25,7 +25,9 @@ def offered(define, shell, jedi, monkeypatch):
         "%%pyop -q -d demo\nclass SoftClip:\n    def __init__(self, limit=1.0, power=1): ...\n    def compute(self, x): return x"
     )
     define("%%pyop -q\nclass Other:\n    def compute(self, x): return x")
-    define("%%onnx -q model\n(float[N] x, float[N] other) => (y, z) { a = Abs(x) y = demo.SoftClip(a) z = Add(x, other) }")
+    define(
+        "%%onnx -q model\n(float[N] x, float[N] other) => (y, z) { a = Abs(x) y = demo.SoftClip(a) z = Add(x, other) }"
+    )
     define(
         "session = pyopnb.Session(model)\nx = np.float32([1])\nr = session(x=x, other=x)\ntrace = session.trace(x=x, other=x)"
     )
@@ -81,7 +83,9 @@ ALONE = [
 
 
 def test_nothing_else_is_offered(offered):
-    assert {text: sorted(offered(text)) for text, _ in ALONE} == {text: sorted(matches) for text, matches in ALONE}
+    assert {text: sorted(offered(text)) for text, _ in ALONE} == {
+        text: sorted(matches) for text, matches in ALONE
+    }
 
 
 def test_a_feed_among_the_names_of_python(offered):
@@ -91,25 +95,54 @@ def test_a_feed_among_the_names_of_python(offered):
 
 
 def test_elsewhere_python_is_offered(offered):
-    for text in ("session(x=", "session(x=n", "[session, ", "session[", "max(", "undefined(", "session().x(", "'session("):
+    for text in (
+        "session(x=",
+        "session(x=n",
+        "[session, ",
+        "session[",
+        "max(",
+        "undefined(",
+        "session().x(",
+        "'session(",
+    ):
         assert "other=" not in offered(text), text
 
 
 def test_what_is_public_is_offered(offered):
-    assert sorted(name.removeprefix("pyopnb").removeprefix(".") for name in offered("pyopnb.")) == sorted(
-        [*pyopnb.__all__, "errors", "ortx", "sklearn", "testing", "torch", "training"]
-    )
+    assert sorted(
+        name.removeprefix("pyopnb").removeprefix(".") for name in offered("pyopnb.")
+    ) == sorted([*pyopnb.__all__, "errors", "ortx", "sklearn", "testing", "torch", "training"])
 
 
 def test_a_completion_replaces_what_is_typed(offered, shell):
     text = "session(x=x, ot"
     with provisionalcompleter():
-        (match,) = [match for match in shell.Completer.completions(text, len(text)) if match.text == "other="]
+        (match,) = [
+            match
+            for match in shell.Completer.completions(text, len(text))
+            if match.text == "other="
+        ]
     assert (match.start, match.end) == (13, 15)
 
 
 @pytest.mark.parametrize(
-    "text", ["", ")", "f(", "f(((", "f('", 'f("""', "f(#", "f(x, 'a)", "(", "1(", "f()(", "f{[(", "f(\\", "f('\\"]
+    "text",
+    [
+        "",
+        ")",
+        "f(",
+        "f(((",
+        "f('",
+        'f("""',
+        "f(#",
+        "f(x, 'a)",
+        "(",
+        "1(",
+        "f()(",
+        "f{[(",
+        "f(\\",
+        "f('\\",
+    ],
 )
 def test_any_text_is_read(text):
     call = open_call(text)

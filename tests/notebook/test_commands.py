@@ -14,7 +14,8 @@ from pyopnb.notebook.commands import COMMANDS, parse_command
 from pyopnb.notebook.completion import _for_command
 
 SOFT_CLIP = soft_clip_source(
-    "self.limit * np.tanh(x / self.limit) + len(more)", '(self, x: "float32[N]", *more) -> "float32[N]"'
+    "self.limit * np.tanh(x / self.limit) + len(more)",
+    '(self, x: "float32[N]", *more) -> "float32[N]"',
 )
 
 
@@ -39,10 +40,15 @@ def test_a_form_determines_the_number_of_arguments(name):
     for count in range(least, len(line) + 1):
         assert parse_command(" ".join([name, *line[:count], *options]))[0] is command
         assert parse_command(" ".join([name, *options, *line[:count]]))[0] is command
-    with pytest.raises(UsageError, match=f"%pyop {name}: the following arguments are required: .* Try: %pyop {name}"):
+    with pytest.raises(
+        UsageError,
+        match=f"%pyop {name}: the following arguments are required: .* Try: %pyop {name}",
+    ):
         parse_command(" ".join([name, *line[: least - 1]]))
     if "..." not in command.form and not command.takes_expressions:
-        with pytest.raises(UsageError, match=f"%pyop {name}: unrecognized arguments: w. Try: %pyop {name}"):
+        with pytest.raises(
+            UsageError, match=f"%pyop {name}: unrecognized arguments: w. Try: %pyop {name}"
+        ):
             parse_command(" ".join([name, *line, "w"]))
 
 
@@ -77,7 +83,9 @@ def test_the_nearest_subcommand(run):
 )
 def test_an_op_is_called_at_once(soft_clip, define, line, values):
     ran = define(f"%%pyop -d demo {line}{SOFT_CLIP}")
-    assert ran.out.startswith("demo::SoftClip, version 2: (x: float32[N], *more)<limit: float = 1.0> -> float32[N]\n")
+    assert ran.out.startswith(
+        "demo::SoftClip, version 2: (x: float32[N], *more)<limit: float = 1.0> -> float32[N]\n"
+    )
     assert ran.value.results[0].tolist() == values
     assert ran.value.version is soft_clip.current
     first, second = repr(ran.value).split("\n")
@@ -96,7 +104,10 @@ def test_several_runs_and_a_last_expression(soft_clip, define):
     ("line", "text"),
     [
         ("limt=2.0", "limt: expected one of x, more, limit, got limt. Try: limit=…"),
-        ("v, q=1", "q: expected one of x, more, limit, got q. Try: the op takes (x: float32[N], *more)<"),
+        (
+            "v, q=1",
+            "q: expected one of x, more, limit, got q. Try: the op takes (x: float32[N], *more)<",
+        ),
         ("limit=2.0", "input x: expected float32[N], got nothing. Try: x=…"),
         ("v, x=v", "input x: expected one value, got two"),
         ("v.astype(float)", "call of demo::SoftClip, input x: expected float32[N], got float64[2]"),
@@ -118,7 +129,10 @@ def test_invalid_arguments_run_nothing(soft_clip, run, line):
 
 def test_one_class_to_run(soft_clip, run):
     ran = run(f"%%pyop -d demo --run v{SOFT_CLIP}class B(SoftClip): ...\n")
-    assert "expected one class with compute, got SoftClip, B. Try: one cell each, or pyopnb.call" in ran.err
+    assert (
+        "expected one class with compute, got SoftClip, B. Try: one cell each, or pyopnb.call"
+        in ran.err
+    )
     assert len(registry) == 1
 
 
@@ -146,7 +160,10 @@ def test_what_an_expression_or_the_op_raises_is_shown_from_the_cell_on(soft_clip
         ("", "Tried (float32[2], float32[2,3], float32[2,3]), generated from the hints"),
         ("x=v", "Tried (float32[2])"),
         ("v, limit=2.0", "Tried (float32[2], limit=2.0)"),
-        ("limit=2.0", "Tried (float32[2], float32[2,3], float32[2,3], limit=2.0), generated from the hints"),
+        (
+            "limit=2.0",
+            "Tried (float32[2], float32[2,3], float32[2,3], limit=2.0), generated from the hints",
+        ),
     ],
 )
 def test_check(soft_clip, define, line, tried):
@@ -157,16 +174,23 @@ def test_check(soft_clip, define, line, tried):
 
 def test_check_of_what_is_wrong(soft_clip, run):
     assert "UnknownOp: op SoftClap" in run("%pyop check SoftClap").out
-    assert run("%pyop check SoftClip x=").err.startswith("UsageError: %pyop check SoftClip: expected x=EXPR, y=EXPR, got x=.")
+    assert run("%pyop check SoftClip x=").err.startswith(
+        "UsageError: %pyop check SoftClip: expected x=EXPR, y=EXPR, got x=."
+    )
     assert "y: expected one of x, more, limit, got y" in run("%pyop check SoftClip y=v, x=v").out
-    assert "%pyop check: the following arguments are required: OP. Try: %pyop check OP [x=EXPR,...]" in run("%pyop check").err
+    assert (
+        "%pyop check: the following arguments are required: OP. Try: %pyop check OP [x=EXPR,...]"
+        in run("%pyop check").err
+    )
 
 
 def test_forms(soft_clip, define, run):
     forms = define("%pyop forms SoftClip np.float32([1, 2]), limit=2.0").value
     assert [form.verdict for form in forms] == ["", "yes"]
     assert "(float32[2], limit=2.0)" in repr(forms)
-    assert run("%pyop forms SoftClip x=").err.startswith("UsageError: %pyop forms SoftClip: expected x=EXPR, y=EXPR, got x=.")
+    assert run("%pyop forms SoftClip x=").err.startswith(
+        "UsageError: %pyop forms SoftClip: expected x=EXPR, y=EXPR, got x=."
+    )
 
 
 def test_diff(soft_clip, define, run):
@@ -178,9 +202,14 @@ def test_diff(soft_clip, define, run):
     define(f"%%pyop -d demo -q{SOFT_CLIP.replace('tanh', 'sin')}")
     versions = soft_clip.versions
     for line, a, b in (("", 1, 2), ("1", 0, 2), ("3 1", 2, 0)):
-        assert repr(define(f"%pyop diff SoftClip {line}").value) == repr(pyopnb.diff(versions[a], versions[b]))
+        assert repr(define(f"%pyop diff SoftClip {line}").value) == repr(
+            pyopnb.diff(versions[a], versions[b])
+        )
     assert "expected one of versions 1, 2, 3, got 9" in run("%pyop diff SoftClip 9").out
-    assert "argument B: invalid int value: 'x'. Try: %pyop diff OP [A] [B]" in run("%pyop diff SoftClip 1 x").err
+    assert (
+        "argument B: invalid int value: 'x'. Try: %pyop diff OP [A] [B]"
+        in run("%pyop diff SoftClip 1 x").err
+    )
 
 
 # ---- missing --cells ---------------------------------------------------------------------------------------------------------
@@ -188,7 +217,9 @@ def test_diff(soft_clip, define, run):
 
 def test_cells_one_after_the_other(shell, run, define):
     shell.push({"np": np})
-    define("%%onnx -q m\n(float[N] x) => (float[N] y) { a = demo.A(x)\n b = other.B<k = 1>(a)\n c = demo.A(b)\n y = Abs(c) }")
+    define(
+        "%%onnx -q m\n(float[N] x) => (float[N] y) { a = demo.A(x)\n b = other.B<k = 1>(a)\n c = demo.A(b)\n y = Abs(c) }"
+    )
     printed = ["demo::A; 1 more missing: run this line again", "other::B"]
     for name, words in zip(("demo::A", "other::B"), printed, strict=True):
         ran = define("%pyop missing m --cells")
@@ -220,7 +251,9 @@ def test_what_can_have_no_cell_is_told_and_the_next_gets_its_own(shell, define):
 
 def test_cells_as_a_file(soft_clip, define, shell, tmp_path):
     define("from math import tau as turn\nK = 2\ndef helper(v):\n    return v * np.float32(K)\n")
-    define("%%pyop -q\nclass Turn:\n    def compute(self, x):\n        return helper(x) * np.float32(turn)\n")
+    define(
+        "%%pyop -q\nclass Turn:\n    def compute(self, x):\n        return helper(x) * np.float32(turn)\n"
+    )
     define("%%pyop -q -d demo\nclass Child(SoftClip):\n    '''No method of its own.'''\n")
     out = define("%pyop save ops.py").out
     assert [line.split(":")[0] for line in out.splitlines()] == ["ops.py"] * 3
@@ -245,11 +278,16 @@ def test_cells_as_a_file(soft_clip, define, shell, tmp_path):
 
 def test_save_needs_no_names_of_ops(run):
     ran = run("%pyop save")
-    assert "%pyop save: the following arguments are required: FILE. Try: %pyop save FILE [OP...] [--overwrite]" in ran.err
+    assert (
+        "%pyop save: the following arguments are required: FILE. Try: %pyop save FILE [OP...] [--overwrite]"
+        in ran.err
+    )
 
 
 def test_a_cell_that_uses_ipython_cannot_be_a_file(soft_clip, define, run):
-    define("%%pyop -q\nclass A:\n    def compute(self, x):\n        files = !ls\n        return x\n")
+    define(
+        "%%pyop -q\nclass A:\n    def compute(self, x):\n        files = !ls\n        return x\n"
+    )
     ran = run("%pyop save ops.py A")
     assert "got get_ipython (" in ran.out
 
@@ -308,13 +346,20 @@ def test_completion(soft_clip, shell, tmp_path, text, matches):
     assert sorted(offered) == sorted(matches)
 
 
-@pytest.mark.parametrize("words", [["skeleton", "none"], ["save", "ops.py", "demo::SoftClip"], ["nope"], ["source", "nope"]])
+@pytest.mark.parametrize(
+    "words",
+    [["skeleton", "none"], ["save", "ops.py", "demo::SoftClip"], ["nope"], ["source", "nope"]],
+)
 def test_no_candidates(soft_clip, words):
     assert list(_for_command(words, "")) == []
 
 
-@pytest.mark.parametrize("text", ["%%pyop --run x=a_long_n", "%pyop check demo::SoftClip x=a_long_n"])
+@pytest.mark.parametrize(
+    "text", ["%%pyop --run x=a_long_n", "%pyop check demo::SoftClip x=a_long_n"]
+)
 def test_expressions_are_completed_as_python(soft_clip, shell, text):
     shell.push({"a_long_name": 1})
     with provisionalcompleter():
-        assert "a_long_name" in [match.text for match in shell.Completer.completions(text, len(text))]
+        assert "a_long_name" in [
+            match.text for match in shell.Completer.completions(text, len(text))
+        ]

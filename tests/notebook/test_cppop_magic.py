@@ -27,8 +27,12 @@ def cache(tmp_path_factory):
 def test_the_story(define, shell):
     shell.user_ns["np"] = np
     ran = define(CELL.format(line=" -d demo --run x=np.float32([0, 9]), limit=2.0"))
-    assert ran.out.startswith("demo::SoftClip, version 1: (x: float32[...])<limit: float = 1.0> -> float32[...]\n")
-    assert "float32[2]" in str(ran.value) and ran.value.results[0][1] == pytest.approx(2 * np.tanh(4.5))
+    assert ran.out.startswith(
+        "demo::SoftClip, version 1: (x: float32[...])<limit: float = 1.0> -> float32[...]\n"
+    )
+    assert "float32[2]" in str(ran.value) and ran.value.results[0][1] == pytest.approx(
+        2 * np.tanh(4.5)
+    )
     assert shell.user_ns["SoftClip"]().compute(np.zeros(2, np.float32)).tolist() == [0, 0]
     assert pyopnb.registry["demo::SoftClip"].current.source in CELL.format(line="")
 
@@ -43,6 +47,12 @@ def test_a_cell_that_does_not_compile_leaves_the_last_version(define, run):
 
 
 def test_wrong_lines(run):
-    assert "%%cppop: unrecognized arguments: --nonsense. Try: %%cppop?" in run(CELL.format(line=" --nonsense")).err
+    assert (
+        "%%cppop: unrecognized arguments: --nonsense. Try: %%cppop?"
+        in run(CELL.format(line=" --nonsense")).err
+    )
     assert "%%cppop my.domain: expected the op's type" in run(CELL.format(line=" my.domain")).err
-    assert "expected one function with an Output among its parameters, got none" in run("%%cppop\nint x;").out
+    assert (
+        "expected one function with an Output among its parameters, got none"
+        in run("%%cppop\nint x;").out
+    )

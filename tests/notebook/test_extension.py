@@ -37,7 +37,10 @@ def test_unload_leaves_nothing(bare):
     before = parts(bare)
     bare.run_line_magic("load_ext", "pyopnb")
     added = {name: len(now) - len(before[name]) for name, now in parts(bare).items()}
-    once, thrice = ("input", "ast", "matchers", "line magics", "displayed"), ("configurables", "cell magics", "registry")
+    once, thrice = (
+        ("input", "ast", "matchers", "line magics", "displayed"),
+        ("configurables", "cell magics", "registry"),
+    )
     assert added == dict.fromkeys(once, 1) | dict.fromkeys(thrice, 3)
     bare.run_line_magic("unload_ext", "pyopnb")
     assert parts(bare) == before
@@ -63,7 +66,12 @@ def test_load_and_unload_are_idempotent(bare):
 
 def test_a_cell_works_after_a_reload(shell, define):
     shell.run_line_magic("reload_ext", "pyopnb")
-    assert define("%%pyop\nclass Same:\n    def compute(self, x):\n        return x\n").out.count("version 1") == 1
+    assert (
+        define("%%pyop\nclass Same:\n    def compute(self, x):\n        return x\n").out.count(
+            "version 1"
+        )
+        == 1
+    )
 
 
 def test_without_the_extension_the_magic_is_unknown(bare):
@@ -74,9 +82,13 @@ def test_without_the_extension_the_magic_is_unknown(bare):
 PROBE = "import sys, pyopnb{more}; print('IPython' in sys.modules)"
 
 
-@pytest.mark.parametrize(("more", "imported"), [("", "False"), (", pyopnb.notebook.extension", "True")])
+@pytest.mark.parametrize(
+    ("more", "imported"), [("", "False"), (", pyopnb.notebook.extension", "True")]
+)
 def test_importing_pyopnb_does_not_import_ipython(more, imported):
     # The second case shows that the first could fail.
     command = [sys.executable, "-c", PROBE.format(more=more)]
-    probe = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(pyopnb.__file__).parents[1])
+    probe = subprocess.run(
+        command, capture_output=True, text=True, check=True, cwd=Path(pyopnb.__file__).parents[1]
+    )
     assert probe.stdout.strip() == imported

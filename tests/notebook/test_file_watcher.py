@@ -55,7 +55,9 @@ def until(true):
 
 def test_a_cell_uses_what_was_saved_before_it(define, shell, save, slow):
     out = define("%pyop load ops.py --watch").out
-    assert out.splitlines()[1] == "ops.py is reloaded whenever it is saved. To stop: %pyop load ops.py"
+    assert (
+        out.splitlines()[1] == "ops.py is reloaded whenever it is saved. To stop: %pyop load ops.py"
+    )
     shell.push({"limit": limit})
     assert define("limit()").value == 1
     save(OP.format(2))
@@ -77,7 +79,11 @@ def test_a_failure_is_reported_once_and_leaves_the_last_good_version(define, sav
     for text, words in [
         (
             OP.format(2) + "1 / 0\n",
-            ["ops.py was saved but could not be loaded; its ops are unchanged.", "line 6", "ZeroDivisionError"],
+            [
+                "ops.py was saved but could not be loaded; its ops are unchanged.",
+                "line 6",
+                "ZeroDivisionError",
+            ],
         ),
         ("class A(", ["SyntaxError", "line 1"]),
         ("x = 1\n", ["DefinitionError: file", "expected an op, got none"]),

@@ -17,17 +17,30 @@ import pyopnb
 ROOT = Path(pyopnb.__file__).parents[1]
 GOOD = "%%pyop -d demo\nclass Twice:\n    def compute(self, x):\n        return x * 2\nTwice().compute(21)"
 FAILING = {
-    "schema": ("%%pyop\nclass Wrong:\n    def compute(self, x=3): ...\n", "DefinitionError: class Wrong, compute, input x"),
+    "schema": (
+        "%%pyop\nclass Wrong:\n    def compute(self, x=3): ...\n",
+        "DefinitionError: class Wrong, compute, input x",
+    ),
     "usage": ("%%pyop --nope\nclass Wrong:\n    def compute(self, x): ...\n", "UsageError"),
-    "body": ("%%pyop\nclass Wrong:\n    limit = 1 / 0\n    def compute(self, x): ...\n", "ZeroDivisionError"),
+    "body": (
+        "%%pyop\nclass Wrong:\n    limit = 1 / 0\n    def compute(self, x): ...\n",
+        "ZeroDivisionError",
+    ),
 }
 
 
 @pytest.fixture(scope="module")
 def kernel():
     """A client whose kernel has run the good cell; cells are run in it one at a time."""
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(text) for text in ("%load_ext pyopnb", GOOD)])
-    client = NotebookClient(notebook, timeout=int(LIMIT), kernel_name="python3", resources={"metadata": {"path": str(ROOT)}})
+    notebook = nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_code_cell(text) for text in ("%load_ext pyopnb", GOOD)]
+    )
+    client = NotebookClient(
+        notebook,
+        timeout=int(LIMIT),
+        kernel_name="python3",
+        resources={"metadata": {"path": str(ROOT)}},
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("default")  # for what the client itself leaves open
         with client.setup_kernel():

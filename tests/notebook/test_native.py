@@ -47,7 +47,10 @@ def test_a_traceback_in_a_method(define, run):
 
 
 def test_a_traceback_of_a_class_body(run):
-    ran = run("%%pyop -d demo\n\n# a comment\nclass A:\n    limit = 1 / 0\n    def compute(self, x): ...\n", number=5)
+    ran = run(
+        "%%pyop -d demo\n\n# a comment\nclass A:\n    limit = 1 / 0\n    def compute(self, x): ...\n",
+        number=5,
+    )
     assert "Cell In[5], line 5, in A()" in ran.out
     assert "----> 5     limit = 1 / 0" in ran.out
     assert not of_the_extension(ran.out)
@@ -61,7 +64,9 @@ def test_a_traceback_of_the_last_expression(run):
     assert not of_the_extension(ran.out)
 
 
-@pytest.mark.parametrize("body", ["class A\n", "class A:\n    def compute(self, x):\n    return x\n", "return 1\n"])
+@pytest.mark.parametrize(
+    "body", ["class A\n", "class A:\n    def compute(self, x):\n    return x\n", "return 1\n"]
+)
 def test_a_syntax_error_is_shown_as_in_any_cell(run, body):
     plain = run(f"# 12345\n{body}", number=11)
     ours = run(f"%%pyop\n{body}", number=11)
@@ -86,7 +91,9 @@ def test_a_kernel_names_the_code_after_the_raw_cell(define, shell, monkeypatch):
     compiler = XCachingCompiler()
     monkeypatch.setattr(shell, "compile", compiler)
     define(SCALE)
-    assert shell.user_ns["Scale"].compute.__code__.co_filename == compiler.get_code_name(SCALE, "", 0)
+    assert shell.user_ns["Scale"].compute.__code__.co_filename == compiler.get_code_name(
+        SCALE, "", 0
+    )
 
 
 def test_a_trace_function_stops_on_the_cells_lines(define, shell):
@@ -108,7 +115,10 @@ def test_a_trace_function_stops_on_the_cells_lines(define, shell):
     assert ("compute", 7) in seen
 
 
-@pytest.mark.parametrize("after", ["total = 1 + nope", "if True:\n    total = 1 + nope", "for _ in [1]:\n\n    total = nope"])
+@pytest.mark.parametrize(
+    "after",
+    ["total = 1 + nope", "if True:\n    total = 1 + nope", "for _ in [1]:\n\n    total = nope"],
+)
 def test_a_traceback_of_a_line_after_the_class(run, after):
     ran = run(f"%%pyop -q\nclass A:\n    def compute(self, x): ...\n\n{after}\nprint(1)", number=6)
     line = 5 + after.count("\n")
@@ -124,7 +134,9 @@ def test_a_traceback_of_a_line_after_the_class(run, after):
 def test_getsource(define, shell):
     define(SCALE + "\nother = 1\n")
     assert inspect.getsource(shell.user_ns["Scale"]) == "".join(SCALE.splitlines(keepends=True)[1:])
-    assert inspect.getsource(shell.user_ns["Scale"].compute).startswith("    def compute(self, x):\n")
+    assert inspect.getsource(shell.user_ns["Scale"].compute).startswith(
+        "    def compute(self, x):\n"
+    )
 
 
 def test_a_plain_cell_has_no_source_to_show(define, shell):
@@ -148,7 +160,10 @@ def test_question_marks_show_the_source(define, run):
 def test_an_old_version_keeps_its_lines(define, run, shell):
     define(SCALE, number=3)
     run("old = Scale()")
-    define("%%pyop -q\n# line\n# line\n# line\nclass Scale:\n    def compute(self, x):\n        return x.other\n", number=4)
+    define(
+        "%%pyop -q\n# line\n# line\n# line\nclass Scale:\n    def compute(self, x):\n        return x.other\n",
+        number=4,
+    )
     ran = run("old.compute(1)")
     assert "Cell In[3], line 7, in Scale.compute(self, x)" in ran.out
     assert "----> 7     return x.nope * self.k" in ran.out
@@ -193,7 +208,9 @@ READ = "import cloudpickle, sys; scale = cloudpickle.load(sys.stdin.buffer); pri
 def fresh(dumped):
     # Somewhere else, so that this process's modules are out of reach.
     env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    return subprocess.run([sys.executable, "-c", READ], input=dumped, capture_output=True, cwd=Path("/"), env=env)
+    return subprocess.run(
+        [sys.executable, "-c", READ], input=dumped, capture_output=True, cwd=Path("/"), env=env
+    )
 
 
 def test_cloudpickle_to_a_fresh_process(define, run, shell):

@@ -21,10 +21,15 @@ CELL = """\
 
 def test_the_story(define, shell):
     define(soft_clip_cell("x + 1"))
-    assert define(CELL.format(line=" clipper")).out == "clipper: (x: float32[N,3]) -> (y: float32[...]), 2 nodes\n"
+    assert (
+        define(CELL.format(line=" clipper")).out
+        == "clipper: (x: float32[N,3]) -> (y: float32[...]), 2 nodes\n"
+    )
     assert isinstance(shell.user_ns["clipper"], onnx.ModelProto)
     assert shell.user_ns["clipper"].graph.name == "clipper"
-    assert pyopnb.run(shell.user_ns["clipper"], x=np.float32([[1, -2, 3]]))["y"].tolist() == [[2, 3, 4]]
+    assert pyopnb.run(shell.user_ns["clipper"], x=np.float32([[1, -2, 3]]))["y"].tolist() == [
+        [2, 3, 4]
+    ]
 
 
 @pytest.mark.parametrize("line", [" -q clipper", " clipper --quiet"])
@@ -62,10 +67,19 @@ def test_a_failing_cell_fails_in_one_line_and_leaves_the_old_model(define, run, 
 @pytest.mark.parametrize(
     ("cell", "text"),
     [
-        ("%%onnx\n(float x) => (x) {}", "%%onnx: the following arguments are required: NAME. Try: %%onnx?"),
+        (
+            "%%onnx\n(float x) => (x) {}",
+            "%%onnx: the following arguments are required: NAME. Try: %%onnx?",
+        ),
         ("%%onnx a b\n(float x) => (x) {}", "%%onnx: unrecognized arguments: b. Try: %%onnx?"),
-        ("%%onnx a.b\n() => () {}", "%%onnx, NAME: expected a valid variable name, got a.b. Try: %%onnx clipper"),
-        ("%%onnx class\n() => () {}", "%%onnx, NAME: expected a valid variable name, got class. Try: %%onnx clipper"),
+        (
+            "%%onnx a.b\n() => () {}",
+            "%%onnx, NAME: expected a valid variable name, got a.b. Try: %%onnx clipper",
+        ),
+        (
+            "%%onnx class\n() => () {}",
+            "%%onnx, NAME: expected a valid variable name, got class. Try: %%onnx clipper",
+        ),
         ("%%onnx 'a\n() => () {}", "No closing quotation: 'a"),
         ("%%onnx a\n \n", "%%onnx a: expected a graph, got an empty cell. Try: %%onnx?"),
     ],
@@ -85,7 +99,10 @@ def test_help(shell, run):
 
 def completions(shell, text, cursor=None):
     with provisionalcompleter():
-        return [c.text for c in shell.Completer.completions(text, len(text) if cursor is None else cursor)]
+        return [
+            c.text
+            for c in shell.Completer.completions(text, len(text) if cursor is None else cursor)
+        ]
 
 
 def test_completion(shell):

@@ -14,11 +14,15 @@ from pyopnb.ops import progress
 
 def test_the_bar_of_a_trace(bare):
     bare.run_line_magic("load_ext", "pyopnb")
-    model = pyopnb.model([pyopnb.node("Exp", "x", "e"), pyopnb.node("Neg", "e", "y")], {"x": "float32[2]"}, "y")
+    model = pyopnb.model(
+        [pyopnb.node("Exp", "x", "e"), pyopnb.node("Neg", "e", "y")], {"x": "float32[2]"}, "y"
+    )
     with capture_output() as seen:
         pyopnb.trace(model, np.float32([0, 1]), progress=True)
     first, last = seen.outputs[0], seen.outputs[-1]
-    assert first.data["text/html"].startswith('<progress value="1" max="2" aria-label="1 of 2 tensors"></progress>')
+    assert first.data["text/html"].startswith(
+        '<progress value="1" max="2" aria-label="1 of 2 tensors"></progress>'
+    )
     assert last.data["text/plain"] == "2 of 2 tensors" and "<progress" in last.data["text/html"]
     bare.run_line_magic("unload_ext", "pyopnb")
     assert isinstance(progress.bar(), progress.Throttled)
@@ -34,7 +38,9 @@ def test_a_map_of_a_generator_counts_and_leaves_how_long_it_took(bare, monkeypat
         pyopnb.map(model, (np.float32([n]) for n in range(5)))
     first, last = seen.outputs[0], seen.outputs[-1]
     assert first.data["text/html"].startswith('<progress aria-label="1 batches, ')
-    assert last.data["text/plain"].startswith("5 of 5 batches, ") and last.data["text/plain"].endswith(", in 0 s")
+    assert last.data["text/plain"].startswith("5 of 5 batches, ") and last.data[
+        "text/plain"
+    ].endswith(", in 0 s")
     assert last.update and last.transient["display_id"] == first.transient["display_id"]
     bare.run_line_magic("unload_ext", "pyopnb")
 
@@ -53,7 +59,11 @@ def test_the_curve_of_a_training_is_one_output_that_ends_complete(bare):
     model = pyopnb.model(nodes, {"x": "float32[N]"}, "loss", initializers={"w": np.float32([1])})
     with capture_output() as seen:
         result = pyopnb.train(
-            model, {"x": np.ones(8, np.float32)}, loss="loss", batch_size=2, optimizer=pyopnb.training.SGD(0.1)
+            model,
+            {"x": np.ones(8, np.float32)},
+            loss="loss",
+            batch_size=2,
+            optimizer=pyopnb.training.SGD(0.1),
         )
     assert len({output.transient["display_id"] for output in seen.outputs}) == 1
     assert [output.update for output in seen.outputs] == [False, *[True] * (len(seen.outputs) - 1)]
@@ -61,7 +71,9 @@ def test_the_curve_of_a_training_is_one_output_that_ends_complete(bare):
     assert last["text/plain"].startswith("4 steps, 1 of 1 epoch, loss 1 → 0.7, ")
     assert 'src="data:image/svg+xml;base64,' in last["text/html"]
     data, _ = bare.display_formatter.format(result)
-    assert list(data) == ["text/plain"], "as the last expression of the same cell it does not repeat the picture"
+    assert list(data) == ["text/plain"], (
+        "as the last expression of the same cell it does not repeat the picture"
+    )
     bare.execution_count += 1
     data, _ = bare.display_formatter.format(result)
     assert data["text/html"] == last["text/html"]

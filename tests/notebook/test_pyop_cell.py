@@ -48,7 +48,10 @@ def test_the_version(define, shell):
 def test_it_prints_what_it_defined(define):
     typed = TWICE.replace("x)", "x: 'float32[N]') -> 'float32[N]'")
     define(f"%%pyop -d demo\n{TWICE}")
-    assert define(f"%%pyop -d demo\n{typed}").out == "demo::Twice, version 2: (x: float32[N]) -> float32[N]\n"
+    assert (
+        define(f"%%pyop -d demo\n{typed}").out
+        == "demo::Twice, version 2: (x: float32[N]) -> float32[N]\n"
+    )
 
 
 @pytest.mark.parametrize("quiet", ["-q", "--quiet"])
@@ -87,7 +90,10 @@ def test_when_one_of_several_is_wrong_none_is_defined(run):
     wrong = "class Wrong:\n    def compute(self, x=3): ...\n"
     ran = run(f"%%pyop\n{TWICE}{wrong}")
     assert not ran.ok
-    assert "class Wrong, compute, input x: expected no default, or None for an optional input, got 3" in ran.out
+    assert (
+        "class Wrong, compute, input x: expected no default, or None for an optional input, got 3"
+        in ran.out
+    )
     assert names() == []
 
 
@@ -107,7 +113,14 @@ def test_what_the_cell_did_not_bind_is_no_op(define):
         "import numpy as np\nA = type('A', (), {'compute': staticmethod(np.add)})\n",
         "from __future__ import annotations\nclass A:\n    def compute(self, x: float32[N]): ...\n",
     ],
-    ids=["in a block", "made by a function", "dataclass with slots", "two names", "type()", "future"],
+    ids=[
+        "in a block",
+        "made by a function",
+        "dataclass with slots",
+        "two names",
+        "type()",
+        "future",
+    ],
 )
 def test_ways_to_write_the_class(define, body):
     define(f"%%pyop\n{body}")
@@ -125,7 +138,9 @@ def test_ipython_syntax_works_in_the_body(define):
 
 
 def test_text_is_not_expanded(define):
-    ran = define("%%pyop -d demo\nclass A:\n    '''{limit} $limit'''\n    def compute(self, x): ...\n")
+    ran = define(
+        "%%pyop -d demo\nclass A:\n    '''{limit} $limit'''\n    def compute(self, x): ...\n"
+    )
     assert "demo::A" in ran.out
     assert registry["A"].current.cls.__doc__ == "{limit} $limit"
 
@@ -140,8 +155,12 @@ def session(define, shell):
     """A session in the notebook; its op multiplies by 2."""
     define("import numpy as np, pyopnb")
     define(GAIN.format(line=" -q", gain=2))
-    define("model = pyopnb.parse('(float[N] x) => (y) { y = demo.Gain(x) }')\nsession = pyopnb.Session(model)")
-    define("def results():\n    return [float(run(x=np.float32([1]))[0][0]) for run in (session, pyopnb.Session(model))]")
+    define(
+        "model = pyopnb.parse('(float[N] x) => (y) { y = demo.Gain(x) }')\nsession = pyopnb.Session(model)"
+    )
+    define(
+        "def results():\n    return [float(run(x=np.float32([1]))[0][0]) for run in (session, pyopnb.Session(model))]"
+    )
     return shell.user_ns["session"]
 
 
@@ -161,7 +180,9 @@ AFTER = {
 
 @pytest.mark.parametrize("after", AFTER)
 def test_what_follows_the_class_uses_it(session, define, shell, after):
-    assert define(GAIN.format(line="", gain=3) + AFTER[after]).out.startswith("demo::Gain, version 2: (x)\n")
+    assert define(GAIN.format(line="", gain=3) + AFTER[after]).out.startswith(
+        "demo::Gain, version 2: (x)\n"
+    )
     assert set(shell.user_ns["seen"]) == {3.0}
     assert ran(session) == 3
 
@@ -231,8 +252,12 @@ def test_a_cell_that_fails_leaves_the_version_before(session, run, define, shell
 
 @pytest.mark.filterwarnings("ignore::pyopnb.errors.SessionRebuilt")
 def test_a_cell_that_fails_with_other_outputs_leaves_the_session_right(session, run, shell):
-    body = "class Gain:\n    def compute(self, x) -> 'float64[N]':\n        return x.astype(float)\n"
-    assert not run(f"%%pyop -q -d demo\n{body}seen = session(x=np.float32([1]))[0].dtype\nraise ValueError").ok
+    body = (
+        "class Gain:\n    def compute(self, x) -> 'float64[N]':\n        return x.astype(float)\n"
+    )
+    assert not run(
+        f"%%pyop -q -d demo\n{body}seen = session(x=np.float32([1]))[0].dtype\nraise ValueError"
+    ).ok
     assert shell.user_ns["seen"] == np.float64
     assert session(x=np.float32([1]))[0].dtype == np.float32
 
@@ -240,7 +265,10 @@ def test_a_cell_that_fails_with_other_outputs_leaves_the_session_right(session, 
 def test_a_failed_first_version_is_not_defined(define, run):
     define("import numpy as np, pyopnb")
     failed = run(GAIN.format(line="", gain=3) + "1 / 0")
-    assert "demo::Gain, version 1 is withdrawn because its cell failed; the op is not defined\n" in failed.out
+    assert (
+        "demo::Gain, version 1 is withdrawn because its cell failed; the op is not defined\n"
+        in failed.out
+    )
     assert names() == []
     assert "withdrawn" not in run(GAIN.format(line=" -q", gain=3) + "1 / 0").out
 
@@ -252,7 +280,9 @@ def test_an_interrupted_cell_leaves_the_version_before(session, run):
 
 def test_what_else_a_failed_cell_defined_stays(session, run):
     decorated = "@pyopnb.pyop('demo::Other')\nclass Other:\n    def compute(self, x): ...\n"
-    inner = "get_ipython().run_cell('%%pyop -q -d demo\\nclass Inner:\\n    def compute(self, x): ...')"
+    inner = (
+        "get_ipython().run_cell('%%pyop -q -d demo\\nclass Inner:\\n    def compute(self, x): ...')"
+    )
     assert not run(GAIN.format(line="", gain=3) + f"{decorated}{inner}\n1 / 0").ok
     assert names() == ["demo::Gain", "demo::Inner", "demo::Other"]
     assert ran(session) == 2
@@ -301,7 +331,11 @@ def test_a_test_in_the_cell_guards_the_op(define, run):
 
 WRONG = {
     "syntax": ("", "class Twice:\n    def compute(self, x)\n        return x\n", SyntaxError),
-    "class body": ("", "class Twice:\n    limit = 1 / 0\n    def compute(self, x): ...\n", ZeroDivisionError),
+    "class body": (
+        "",
+        "class Twice:\n    limit = 1 / 0\n    def compute(self, x): ...\n",
+        ZeroDivisionError,
+    ),
     "schema": ("", "class Twice:\n    def compute(self, x=3): ...\n", TypeError),
     "notation": ("", "class Twice:\n    def compute(self, x: 'float33[N]'): ...\n", ValueError),
     "no compute": ("", "class Twice:\n    pass\n", TypeError),
@@ -324,7 +358,9 @@ def test_a_cell_that_fails(define, run, kind):
 
 
 def test_the_next_cell_does_not_define_the_class_of_a_failed_cell(run):
-    run("%%pyop demo::Half --opset 7\nclass Half:\n    def compute(self, x): ...\nraise ValueError('half')\n")
+    run(
+        "%%pyop demo::Half --opset 7\nclass Half:\n    def compute(self, x): ...\nraise ValueError('half')\n"
+    )
     assert run("class Other:\n    def compute(self, x): ...\n").ok
     assert names() == []
     run("%%pyop\nclass Whole:\n    def compute(self, x): ...\n")
@@ -345,7 +381,11 @@ REFUSED = {
 def test_a_refusal_is_one_line(run, body):
     ran = run(f"%%pyop\n{body}")
     assert not ran.ok
-    next_ = "def compute(self, x): return x" if "class" in body else "class Same: compute = lambda self, x: x"
+    next_ = (
+        "def compute(self, x): return x"
+        if "class" in body
+        else "class Same: compute = lambda self, x: x"
+    )
     assert ran.out == f"{REFUSED[body]} Try: {next_}\n"
 
 
@@ -360,7 +400,10 @@ def test_a_refusal_is_one_line(run, body):
         ("9x", "op name: expected domain::OpType, got '9x'. Try: \"demo::SoftClip\""),
         ("-d 'a b'", "op name: expected domain::OpType, got 'a b::Twice'. Try: \"demo::SoftClip\""),
         ("-d 'a", "No closing quotation: -d 'a"),
-        ("-d demo other::A", "%%pyop: other::A and --domain demo name two domains. Try: leave one out"),
+        (
+            "-d demo other::A",
+            "%%pyop: other::A and --domain demo name two domains. Try: leave one out",
+        ),
     ],
 )
 def test_a_wrong_line_is_one_line_and_the_body_does_not_run(run, shell, line, text):
@@ -393,7 +436,9 @@ def test_a_comparable_magic_is_left_alone(run):
 
 
 def test_by_hand(define):
-    ran = define(f"get_ipython().run_cell_magic('pyop', '-d demo', {TWICE + 'Twice().compute(3)'!r})")
+    ran = define(
+        f"get_ipython().run_cell_magic('pyop', '-d demo', {TWICE + 'Twice().compute(3)'!r})"
+    )
     assert ran.out.startswith("demo::Twice, version 1: (x)\n")
     assert ran.value == 6
     assert registry["demo::Twice"].current.source == TWICE + "Twice().compute(3)\n"

@@ -21,7 +21,9 @@ HOSTILE = "<script>alert(1)</script>\"'&\u202e\x1b[31m"
 @pytest.fixture
 def ops(define):
     define(soft_clip_cell())
-    define("%%pyop -d demo -q\nclass SoftClip:\n    '''Second.'''\n    def compute(self, x: 'float32[N]'): ...\n")
+    define(
+        "%%pyop -d demo -q\nclass SoftClip:\n    '''Second.'''\n    def compute(self, x: 'float32[N]'): ...\n"
+    )
     define("%%pyop -q --opset 4\nclass Other:\n    def compute(self, *xs): ...\n")
 
 
@@ -32,7 +34,9 @@ def test_the_registry(ops, define):
     table = define("%pyop").value
     head, *rows = repr(table).split("\n")
     assert head.split() == ["op", "version", "schema", "opset", "defined"]
-    assert re.fullmatch(r"demo::SoftClip  2 +\(x: float32\[N\]\)  1 +\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", rows[0])
+    assert re.fullmatch(
+        r"demo::SoftClip  2 +\(x: float32\[N\]\)  1 +\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", rows[0]
+    )
     assert re.fullmatch(r"pyopnb::Other   1 +\(\*xs\) +4 +\d{4}-.*", rows[1])
 
 
@@ -66,7 +70,8 @@ class Tags(HTMLParser):
 
 
 @pytest.mark.parametrize(
-    "shown", [Table((HOSTILE, "b"), [(HOSTILE, HOSTILE * 50)]), Table(("a",), [], HOSTILE), Source(HOSTILE)]
+    "shown",
+    [Table((HOSTILE, "b"), [(HOSTILE, HOSTILE * 50)]), Table(("a",), [], HOSTILE), Source(HOSTILE)],
 )
 def test_html_lets_nothing_through(shown):
     tags = Tags()
@@ -98,16 +103,24 @@ def test_remove(ops, define, run):
     said = define("%pyop remove SoftClip").out
     assert said == "demo::SoftClip is removed. Sessions that use it keep version 2\n"
     assert "demo::SoftClip" not in [op.name for op in registry]
-    assert "UnknownOp: op SoftClip: expected an op of the registry" in run("%pyop remove SoftClip").out
+    assert (
+        "UnknownOp: op SoftClip: expected an op of the registry" in run("%pyop remove SoftClip").out
+    )
 
 
 def test_rollback(ops, define):
-    assert define("%pyop rollback demo::SoftClip").out == "demo::SoftClip, version 3: (x)<limit: float = 1.0>\n"
+    assert (
+        define("%pyop rollback demo::SoftClip").out
+        == "demo::SoftClip, version 3: (x)<limit: float = 1.0>\n"
+    )
     assert registry["demo::SoftClip"].current.restored == 1
 
 
 def test_the_domain_may_be_left_out_while_one_op_has_the_type(ops, define):
-    assert "version 2" in define("%pyop rollback SoftClip 2").out + define("%pyop history SoftClip").out
+    assert (
+        "version 2"
+        in define("%pyop rollback SoftClip 2").out + define("%pyop history SoftClip").out
+    )
 
 
 def test_source(ops, define):
@@ -125,13 +138,28 @@ def test_a_long_line_of_source_is_not_cut():
 @pytest.mark.parametrize(
     ("line", "text"),
     [
-        ("histroy A", f"%pyop: expected {', '.join(COMMANDS)} or nothing, got histroy. Try: %pyop history OP\n"),
-        ("history", "%pyop history: the following arguments are required: OP. Try: %pyop history OP"),
+        (
+            "histroy A",
+            f"%pyop: expected {', '.join(COMMANDS)} or nothing, got histroy. Try: %pyop history OP\n",
+        ),
+        (
+            "history",
+            "%pyop history: the following arguments are required: OP. Try: %pyop history OP",
+        ),
         ("history A 1", "%pyop history: unrecognized arguments: 1. Try: %pyop history OP"),
-        ("source A B", "%pyop source: argument N: invalid int value: 'B'. Try: %pyop source OP [N]"),
+        (
+            "source A B",
+            "%pyop source: argument N: invalid int value: 'B'. Try: %pyop source OP [N]",
+        ),
         ("rollback A 1 2", "%pyop rollback: unrecognized arguments: 2. Try: %pyop rollback OP [N]"),
-        ("skeleton m", "%pyop skeleton: the following arguments are required: NODE. Try: %pyop skeleton MODEL NODE"),
-        ("missing", "%pyop missing: the following arguments are required: MODEL. Try: %pyop missing MODEL"),
+        (
+            "skeleton m",
+            "%pyop skeleton: the following arguments are required: NODE. Try: %pyop skeleton MODEL NODE",
+        ),
+        (
+            "missing",
+            "%pyop missing: the following arguments are required: MODEL. Try: %pyop missing MODEL",
+        ),
         ("source 'A", "No closing quotation: 'A"),
     ],
 )
@@ -150,8 +178,14 @@ def test_a_wrong_line(run, line, text):
             "history demo::SoftClap",
             "UnknownOp: op demo::SoftClap: expected an op of the registry, got demo::SoftClap. Try: demo::SoftClip\n",
         ),
-        ("source SoftClip 9", "UnknownOp: op demo::SoftClip: expected one of versions 1, 2, got 9. Try: 2\n"),
-        ("rollback SoftClip 9", "UnknownOp: op demo::SoftClip, rollback: expected one of versions 1, 2, got 9. Try: 2\n"),
+        (
+            "source SoftClip 9",
+            "UnknownOp: op demo::SoftClip: expected one of versions 1, 2, got 9. Try: 2\n",
+        ),
+        (
+            "rollback SoftClip 9",
+            "UnknownOp: op demo::SoftClip, rollback: expected one of versions 1, 2, got 9. Try: 2\n",
+        ),
     ],
 )
 def test_what_the_registry_does_not_have(ops, run, line, text):
@@ -163,7 +197,10 @@ def test_what_the_registry_does_not_have(ops, run, line, text):
 def test_a_version_without_source(run):
     registry.define(type("Made", (), {"compute": lambda self, x: x}))
     ran = run("%pyop source Made")
-    assert ran.out == "UnknownOp: pyopnb::Made, version 1: expected its source, got a class whose source was not recorded.\n"
+    assert (
+        ran.out
+        == "UnknownOp: pyopnb::Made, version 1: expected its source, got a class whose source was not recorded.\n"
+    )
 
 
 # Help
@@ -174,7 +211,13 @@ def test_help(run, asked):
     out = run(asked).out
     assert "%%pyop [-d DOMAIN] [--opset N] [--module MODULE] [-q] [--run" in out
     assert "class SoftClip:" in out
-    for word in ("--domain", "--opset", "--module", "--quiet", *(command.usage for command in COMMANDS.values())):
+    for word in (
+        "--domain",
+        "--opset",
+        "--module",
+        "--quiet",
+        *(command.usage for command in COMMANDS.values()),
+    ):
         assert word in out
 
 
@@ -183,7 +226,10 @@ def test_help(run, asked):
 
 def offered(shell, text, cursor=None):
     with provisionalcompleter():
-        return [match.text for match in shell.Completer.completions(text, len(text) if cursor is None else cursor)]
+        return [
+            match.text
+            for match in shell.Completer.completions(text, len(text) if cursor is None else cursor)
+        ]
 
 
 OPTIONS = ["--domain", "--module", "--opset", "--quiet", "--run", "-d", "-q"]
@@ -272,10 +318,18 @@ def test_completion_of_models(clipper, shell, fragment, matches):
 # ---- the cell for a node -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("line", ["%pyop skeleton m Celu", "pyopnb.skeleton(m, 'Celu')", "print(1); pyopnb.skeleton(m, 'y')"])
+@pytest.mark.parametrize(
+    "line",
+    ["%pyop skeleton m Celu", "pyopnb.skeleton(m, 'Celu')", "print(1); pyopnb.skeleton(m, 'y')"],
+)
 def test_skeleton_puts_a_cell_below_that_runs_as_written(shell, run, line):
     shell.user_ns |= {
-        "m": pyopnb.model(pyopnb.node("Celu", "x", "y", alpha=2.0), {"x": "float64[N]"}, {"y": "float64[N]"}, opset=12),
+        "m": pyopnb.model(
+            pyopnb.node("Celu", "x", "y", alpha=2.0),
+            {"x": "float64[N]"},
+            {"y": "float64[N]"},
+            opset=12,
+        ),
         "pyopnb": pyopnb,
     }
     ran = run(line)

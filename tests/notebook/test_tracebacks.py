@@ -15,7 +15,11 @@ CELLS = {
         "UnknownOp: the node of output 'y' (demo::SoftClap): ",
         "demo::SoftClip",
     ),
-    "a missing attr": ("pyopnb.Session(bare)", "ModelError: the node of output 'y' (demo::SoftClip), attr limit: ", "limit=…"),
+    "a missing attr": (
+        "pyopnb.Session(bare)",
+        "ModelError: the node of output 'y' (demo::SoftClip), attr limit: ",
+        "limit=…",
+    ),
     "a wrong dtype": (
         "pyopnb.run(good, x=np.ones(3))",
         "InputError: feed x: expected float32[N], got float64[3]",
@@ -47,11 +51,17 @@ CELLS = {
 @pytest.fixture
 def prepared(shell, define, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "lfs.onnx").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n")
+    (tmp_path / "lfs.onnx").write_text(
+        "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n"
+    )
     (tmp_path / "page.onnx").write_text("<!DOCTYPE html>\n<title>Not Found</title>")
     (tmp_path / "clip.onnx").write_text("")
     define(soft_clip_cell("x").replace(" = 1.0", ""))
-    for name, node in {"typo": "SoftClap", "bare": "SoftClip", "good": "SoftClip<limit = 1.0>"}.items():
+    for name, node in {
+        "typo": "SoftClap",
+        "bare": "SoftClip",
+        "good": "SoftClip<limit = 1.0>",
+    }.items():
         define(f"%%onnx -q {name}\n(float[N] x) => (float[N] y) {{ y = demo.{node}(x) }}")
     shell.push({"pyopnb": pyopnb, "np": np})
 

@@ -28,7 +28,17 @@ from pyopnb.onnx_reference.fill import Filled, fill
 from pyopnb.ops.dtypes import DTYPES, dtype
 from pyopnb.runtime.ortvalues import from_ortvalue, texts_to_ortvalue, to_ortvalue
 
-__all__ = ["EXCEPTIONS", "WRITTEN_FOR", "cases", "filled", "outcome", "plainly", "report", "run", "sample"]
+__all__ = [
+    "EXCEPTIONS",
+    "WRITTEN_FOR",
+    "cases",
+    "filled",
+    "outcome",
+    "plainly",
+    "report",
+    "run",
+    "sample",
+]
 
 _DRAWN = ("test_bernoulli", "test_training_dropout")
 """Beginnings of the names of cases whose values are drawn: others are right as well, and dtype and shape are compared."""
@@ -87,15 +97,21 @@ EXCEPTIONS: dict[str, str] = {
 }
 """The cases that fail after `fill`, each with its reason. They pass where the caller asks for the reference: ``fill(model, nodes=…)``."""
 
-_CARRIED_BY_NUMPY = {row.name for row in DTYPES if row.numpy.isbuiltin == 1 and row.name != "string"}
+_CARRIED_BY_NUMPY = {
+    row.name for row in DTYPES if row.numpy.isbuiltin == 1 and row.name != "string"
+}
 
 
 @cache
 def cases() -> dict[str, TestCase]:
     """All node tests by name; expanded function bodies are cases of their own."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # some of ONNX's cases compute with infinities and warn while they are made
-        made = collect_testcases(*[None] * bool(inspect.signature(collect_testcases).parameters))  # onnx 1.19 wants an op type
+        warnings.simplefilter(
+            "ignore"
+        )  # some of ONNX's cases compute with infinities and warn while they are made
+        made = collect_testcases(
+            *[None] * bool(inspect.signature(collect_testcases).parameters)
+        )  # onnx 1.19 wants an op type
     return {case.name: case for case in made}
 
 
@@ -106,7 +122,12 @@ def sample() -> dict[str, TestCase]:
     chosen = {}
     for name, case in cases().items():
         traits = _traits(case.model)
-        if name in EXCEPTIONS or _peculiar(case.model) or not traits <= seen or zlib.crc32(name.encode()) % 8 == 0:
+        if (
+            name in EXCEPTIONS
+            or _peculiar(case.model)
+            or not traits <= seen
+            or zlib.crc32(name.encode()) % 8 == 0
+        ):
             chosen[name] = case
             seen |= traits
     return chosen
@@ -115,7 +136,9 @@ def sample() -> dict[str, TestCase]:
 def _traits(model: ModelProto) -> set[str]:
     """The operator of a model of one node, and the dtypes at its ends."""
     kinds = [_element(info.type) for info in [*model.graph.input, *model.graph.output]]
-    operator = {f"{node.domain}::{node.op_type}" for node in model.graph.node if len(model.graph.node) == 1}
+    operator = {
+        f"{node.domain}::{node.op_type}" for node in model.graph.node if len(model.graph.node) == 1
+    }
     return operator | {kind.name for kind in kinds if kind}
 
 
@@ -124,13 +147,17 @@ def _peculiar(model: ModelProto) -> bool:
     ends = [*model.graph.input, *model.graph.output]
     kinds = [info.type.tensor_type.elem_type for info in ends if info.type.HasField("tensor_type")]
     bodies = {AttributeProto.GRAPH, AttributeProto.GRAPHS}
-    has_body = any(attribute.type in bodies for node in model.graph.node for attribute in node.attribute)
+    has_body = any(
+        attribute.type in bodies for node in model.graph.node for attribute in node.attribute
+    )
     return has_body or TensorProto.STRING in kinds or len(kinds) < len(ends)
 
 
 def plainly(model: ModelProto, feeds: dict[str, Any]) -> list[Any]:
     """The results of plain onnxruntime."""
-    session = onnxruntime.InferenceSession(model.SerializeToString(), _quiet(), ["CPUExecutionProvider"], enable_fallback=0)
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), _quiet(), ["CPUExecutionProvider"], enable_fallback=0
+    )
     return run(session, model, feeds)
 
 
@@ -140,22 +167,32 @@ def _quiet() -> onnxruntime.SessionOptions:
     return options
 
 
-def run(session: onnxruntime.InferenceSession, model: ModelProto, feeds: dict[str, Any]) -> list[Any]:
+def run(
+    session: onnxruntime.InferenceSession, model: ModelProto, feeds: dict[str, Any]
+) -> list[Any]:
     """Run a session on anything that a case feeds: dtypes that NumPy lacks, strings, sequences, optionals left out."""
     run = onnxruntime.RunOptions()
     run.log_severity_level = 4
     kinds = {info.name: _element(info.type) for info in [*model.graph.input, *model.graph.output]}
     given = {name: _fed(value, kinds[name]) for name, value in feeds.items() if value is not None}
     names = [info.name for info in model.graph.output]
-    if all(kinds[name] is None or kinds[name].name in _CARRIED_BY_NUMPY | {"string"} for name in names):
+    if all(
+        kinds[name] is None or kinds[name].name in _CARRIED_BY_NUMPY | {"string"} for name in names
+    ):
         return onnxruntime.InferenceSession.run(session, names, given, run)
-    values = {n: v if isinstance(v, onnxruntime.OrtValue) else _as_ortvalue(v) for n, v in given.items()}
+    values = {
+        n: v if isinstance(v, onnxruntime.OrtValue) else _as_ortvalue(v) for n, v in given.items()
+    }
     got = onnxruntime.InferenceSession.run_with_ort_values(session, names, values, run)
     return [from_ortvalue(value, kinds[name]) for name, value in zip(names, got, strict=True)]
 
 
 def _as_ortvalue(array: np.ndarray) -> onnxruntime.OrtValue:
-    return texts_to_ortvalue(array) if array.dtype.kind in "OUT" else onnxruntime.OrtValue.ortvalue_from_numpy(array)
+    return (
+        texts_to_ortvalue(array)
+        if array.dtype.kind in "OUT"
+        else onnxruntime.OrtValue.ortvalue_from_numpy(array)
+    )
 
 
 def _element(kind: TypeProto) -> Any:
@@ -172,7 +209,11 @@ def _fed(value: Any, kind: Any) -> Any:
 
 def can_be_an_op(model: ModelProto) -> bool:
     """Whether the model is one node with nothing at its ends that a custom op cannot have."""
-    kinds = [_element(info.type) for info in [*model.graph.input, *model.graph.output] if info.type.HasField("tensor_type")]
+    kinds = [
+        _element(info.type)
+        for info in [*model.graph.input, *model.graph.output]
+        if info.type.HasField("tensor_type")
+    ]
     ends = len(model.graph.input) + len(model.graph.output)
     return len(model.graph.node) == 1 and len(kinds) == ends and all(kind.carried for kind in kinds)
 
@@ -181,7 +222,8 @@ def data_sets(case: TestCase) -> list[tuple[dict[str, Any], list[Any]]]:
     """Feeds by name and expected results, for each data set of a case."""
     names = [info.name for info in case.model.graph.input]
     return [
-        (dict(zip(names, map(_value, given), strict=True)), list(map(_value, expected))) for given, expected in case.data_sets
+        (dict(zip(names, map(_value, given), strict=True)), list(map(_value, expected)))
+        for given, expected in case.data_sets
     ]
 
 
@@ -194,12 +236,16 @@ def _value(value: Any) -> Any:
     return list(map(_value, value)) if isinstance(value, (list, tuple)) else np.asarray(value)
 
 
-def outcome(case: TestCase, way: Callable[[ModelProto, dict[str, Any]], Sequence[Any]]) -> str | None:
+def outcome(
+    case: TestCase, way: Callable[[ModelProto, dict[str, Any]], Sequence[Any]]
+) -> str | None:
     """What went wrong on one way; None where nothing did."""
     for feeds, expected in data_sets(case):
         try:
             got = way(case.model, feeds)
-        except Exception as error:  # any exception at all is a failure of the case, and is told in the table
+        except (
+            Exception
+        ) as error:  # any exception at all is a failure of the case, and is told in the table
             return f"{type(error).__name__}: {error}"
         if len(got) != len(expected):
             return f"{len(got)} results, expected {len(expected)}"
@@ -218,7 +264,9 @@ def unlike(case: TestCase, got: Any, want: Any) -> str | None:
     if isinstance(want, list):
         if not isinstance(got, list) or len(got) != len(want):
             return f"{type(got).__name__} of {len(got)}, expected a list of {len(want)}"
-        return next(filter(None, (unlike(case, g, w) for g, w in zip(got, want, strict=True))), None)
+        return next(
+            filter(None, (unlike(case, g, w) for g, w in zip(got, want, strict=True))), None
+        )
     if not isinstance(got, (np.ndarray, np.generic)):
         return f"a {type(got).__name__}"
     if dtype(got.dtype) is not dtype(want.dtype):
@@ -228,9 +276,13 @@ def unlike(case: TestCase, got: Any, want: Any) -> str | None:
     if case.name.startswith(_DRAWN):
         return None
     if got.dtype.kind in "OUT":
-        return None if got.astype(object).tolist() == want.astype(object).tolist() else "other strings"
+        return (
+            None if got.astype(object).tolist() == want.astype(object).tolist() else "other strings"
+        )
     wide = np.float64 if got.dtype.kind in "fV" else got.dtype
-    if not np.allclose(got.astype(wide), want.astype(wide), rtol=case.rtol, atol=case.atol, equal_nan=True):
+    if not np.allclose(
+        got.astype(wide), want.astype(wide), rtol=case.rtol, atol=case.atol, equal_nan=True
+    ):
         return "other values"
     return None
 
@@ -263,14 +315,18 @@ class Report:
         return [name for name, wrong in self.filled.items() if wrong and self.plain[name] is None]
 
     def __str__(self) -> str:
-        lines = [f"{len(self.plain)} node tests of onnx {onnx.__version__} on onnxruntime {onnxruntime.__version__}"]
+        lines = [
+            f"{len(self.plain)} node tests of onnx {onnx.__version__} on onnxruntime {onnxruntime.__version__}"
+        ]
         for title, wrong in (("plain onnxruntime", self.plain), ("with fill", self.filled)):
             lines += ["", f"{title}: {sum(text is None for text in wrong.values())} load and pass"]
             reasons = Counter(self._reason(name, text) for name, text in wrong.items() if text)
             lines += [f"  {count:4} {reason}" for reason, count in reasons.most_common()]
         lines += ["", "what fails with fill"]
         lines += [
-            f"  {n}: {EXCEPTIONS.get(n, 'NOT LISTED')}: {_brief(text)}" for n, text in sorted(self.filled.items()) if text
+            f"  {n}: {EXCEPTIONS.get(n, 'NOT LISTED')}: {_brief(text)}"
+            for n, text in sorted(self.filled.items())
+            if text
         ]
         return "\n".join(lines)
 
@@ -288,7 +344,10 @@ def _brief(text: str) -> str:
 def report(chosen: Mapping[str, TestCase]) -> Report:
     """Run each of the cases without and with `fill`."""
     plain = {name: outcome(case, plainly) for name, case in chosen.items()}
-    after = {name: plain[name] if _untouched(case.model) else outcome(case, filled) for name, case in chosen.items()}
+    after = {
+        name: plain[name] if _untouched(case.model) else outcome(case, filled)
+        for name, case in chosen.items()
+    }
     return Report(plain, after)
 
 

@@ -27,7 +27,9 @@ def model(
     """A model without inference or checks; the sizes, if given, are those of the first input."""
     takes = [
         helper.make_tensor_value_info(
-            name, helper.np_dtype_to_tensor_dtype(value.dtype), sizes if sizes and not n else [None] * value.ndim
+            name,
+            helper.np_dtype_to_tensor_dtype(value.dtype),
+            sizes if sizes and not n else [None] * value.ndim,
         )
         for n, (name, value) in enumerate(inputs.items())
     ]
@@ -39,9 +41,15 @@ def model(
         [numpy_helper.from_array(value, name) for name, value in (weights or {}).items()],
     )
     imports = [
-        helper.make_opsetid(domain.replace("_", "."), version) for domain, version in versions.items() if domain != "onnx"
+        helper.make_opsetid(domain.replace("_", "."), version)
+        for domain, version in versions.items()
+        if domain != "onnx"
     ]
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", versions.get("onnx", 17)), *imports], ir_version=8)
+    return helper.make_model(
+        graph,
+        opset_imports=[helper.make_opsetid("", versions.get("onnx", 17)), *imports],
+        ir_version=8,
+    )
 
 
 def same(proto: onnx.ModelProto, feeds: dict[str, np.ndarray]) -> Any:
@@ -58,9 +66,14 @@ NORM = {name: RANDOM.uniform(0.5, 1, 3).astype(np.float32) for name in "sbmv"}
 
 @pytest.mark.parametrize("opset", [7, 9, 11, 13, 14, 15])
 def test_a_batch_normalization_does_not_train(opset):
-    nodes = [helper.make_node("BatchNormalization", ["x", *"sbmv"], ["n"]), helper.make_node("Relu", ["n"], ["y"])]
+    nodes = [
+        helper.make_node("BatchNormalization", ["x", *"sbmv"], ["n"]),
+        helper.make_node("Relu", ["n"], ["y"]),
+    ]
     trace = same(model(nodes, {"x": X}, "y", NORM, onnx=opset), {"x": X})
-    assert np.array_equal(trace["n"], pyopnb.reference("::BatchNormalization", X, *NORM.values(), opset=opset))
+    assert np.array_equal(
+        trace["n"], pyopnb.reference("::BatchNormalization", X, *NORM.values(), opset=opset)
+    )
 
 
 def test_it_does_not_train_in_a_body_or_in_a_local_function_either():
@@ -81,7 +94,9 @@ def test_it_does_not_train_in_a_body_or_in_a_local_function_either():
     inner = helper.make_node("BatchNormalization", ["x", *"sbmv"], ["n"])
     inner.attribute.add(name="epsilon", ref_attr_name="epsilon", type=onnx.AttributeProto.FLOAT)
     imports = [helper.make_opsetid("", 11)]
-    proto.functions.append(helper.make_function("local", "Norm", ["x", *"sbmv"], ["n"], [inner], imports, ["epsilon"]))
+    proto.functions.append(
+        helper.make_function("local", "Norm", ["x", *"sbmv"], ["n"], [inner], imports, ["epsilon"])
+    )
     same(proto, {"x": X, "c": np.array(True)})
 
 
@@ -93,7 +108,9 @@ def test_kernels_of_the_runtime_where_onnx_has_words_only():
         helper.make_node("QuickGelu", ["p"], ["q"], domain="com.microsoft", alpha=1.5),
     ]  # fmt: skip
     x = RANDOM.normal(size=(3, 2)).astype(np.float32)
-    proto = model(nodes, {"x": x}, "l z q", ai_onnx_ml=1)  # com.microsoft needs no import in ONNX Runtime
+    proto = model(
+        nodes, {"x": x}, "l z q", ai_onnx_ml=1
+    )  # com.microsoft needs no import in ONNX Runtime
     trace = same(proto, {"x": x})
     assert [sorted(row) for row in trace["z"]] == [[0, 1]] * 3
     found = pyopnb.first_divergence(proto, proto, {"x": x}, on=("onnxruntime", "reference"))
@@ -101,14 +118,37 @@ def test_kernels_of_the_runtime_where_onnx_has_words_only():
 
 
 def test_a_map_is_held_to_the_tolerance_of_float32():
-    node = helper.make_node("ZipMap", ["p"], ["z"], domain="ai.onnx.ml", classlabels_strings=["a", "b"])
+    node = helper.make_node(
+        "ZipMap", ["p"], ["z"], domain="ai.onnx.ml", classlabels_strings=["a", "b"]
+    )
     one = np.float32([[0.1, 0.9]])
-    proto = model([helper.make_node("Mul", ["x", "w"], ["p"]), node], {"x": one}, "z", {"w": np.float32(1)}, ai_onnx_ml=1)
-    near = model([helper.make_node("Mul", ["x", "w"], ["p"]), node], {"x": one}, "z", {"w": np.float32(1 + 1e-6)}, ai_onnx_ml=1)
+    proto = model(
+        [helper.make_node("Mul", ["x", "w"], ["p"]), node],
+        {"x": one},
+        "z",
+        {"w": np.float32(1)},
+        ai_onnx_ml=1,
+    )
+    near = model(
+        [helper.make_node("Mul", ["x", "w"], ["p"]), node],
+        {"x": one},
+        "z",
+        {"w": np.float32(1 + 1e-6)},
+        ai_onnx_ml=1,
+    )
     diff = pyopnb.diff(pyopnb.trace(proto, x=one), pyopnb.trace(near, x=one))
     assert diff.verdict == "close" and {part.a for part in diff["z"].diff.parts} == {"float32[]"}
-    far = model([helper.make_node("Mul", ["x", "w"], ["p"]), node], {"x": one}, "z", {"w": np.float32(1 + 1e-3)}, ai_onnx_ml=1)
-    assert pyopnb.diff(pyopnb.trace(proto, x=one), pyopnb.trace(far, x=one))["z"].diff.verdict == "different"
+    far = model(
+        [helper.make_node("Mul", ["x", "w"], ["p"]), node],
+        {"x": one},
+        "z",
+        {"w": np.float32(1 + 1e-3)},
+        ai_onnx_ml=1,
+    )
+    assert (
+        pyopnb.diff(pyopnb.trace(proto, x=one), pyopnb.trace(far, x=one))["z"].diff.verdict
+        == "different"
+    )
 
 
 @given(st.permutations(range(5)))
@@ -169,12 +209,22 @@ def test_a_maximum_over_all_axes_but_two(rank):
     same(model([helper.make_node("GlobalMaxPool", ["x"], ["y"])], {"x": x}, "y"), {"x": x})
 
 
-@pytest.mark.parametrize(("shape", "axis"), [((100, 3), 0), ((3, 100), 1), ((3, 100), -1), ((2, 80, 4), 1)])
+@pytest.mark.parametrize(
+    ("shape", "axis"), [((100, 3), 0), ((3, 100), 1), ((3, 100), -1), ((2, 80, 4), 1)]
+)
 def test_gathering_from_more_than_64(shape, axis):
     x = RANDOM.normal(size=shape).astype(np.float32)
-    place = RANDOM.integers(-shape[axis], shape[axis], [2 if n == axis % len(shape) else size for n, size in enumerate(shape)])
+    place = RANDOM.integers(
+        -shape[axis],
+        shape[axis],
+        [2 if n == axis % len(shape) else size for n, size in enumerate(shape)],
+    )
     same(
-        model([helper.make_node("GatherElements", ["x", "i"], ["y"], axis=axis)], {"x": x, "i": place}, "y"),
+        model(
+            [helper.make_node("GatherElements", ["x", "i"], ["y"], axis=axis)],
+            {"x": x, "i": place},
+            "y",
+        ),
         {"x": x, "i": place},
     )
     with pytest.raises(IndexError):
@@ -185,7 +235,9 @@ def test_gathering_from_more_than_64(shape, axis):
 def test_the_mask_of_a_dropout(opset):
     y, mask = pyopnb.reference("::Dropout", X, opset=opset, outputs=2)
     assert np.array_equal(y, X) and mask.dtype == np.bool_ and mask.all()
-    with pytest.raises(pyopnb.errors.ModelError, match="expected a Dropout without its mask before opset 10"):
+    with pytest.raises(
+        pyopnb.errors.ModelError, match="expected a Dropout without its mask before opset 10"
+    ):
         pyopnb.reference("::Dropout", X, opset=9, outputs=2)
 
 
@@ -196,7 +248,11 @@ def test_what_a_loop_collects_gets_one_new_axis(shape, most, goes_on):
     body = f"b (int64 i, bool k, {kind} s) => (bool l, {kind} t, {kind} u) {{ l = Identity(k)  t = Add(s, x)  u = Mul(s, x) }}"
     text = f"(int64 n, bool c, {kind} x) => ({kind} last, float[...] rows) {{ last, rows = Loop<body = {body}>(n, c, x) }}"
     proto = pyopnb.parse(f'<ir_version: 8, opset_import: ["" : 17]> g {text}')
-    feeds = {"n": np.int64(most), "c": np.array(goes_on), "x": RANDOM.normal(size=shape).astype(np.float32)}
+    feeds = {
+        "n": np.int64(most),
+        "c": np.array(goes_on),
+        "x": RANDOM.normal(size=shape).astype(np.float32),
+    }
     trace = same(proto, feeds)
     assert trace["rows"].shape == (most if goes_on else 0, *shape)
 
@@ -224,7 +280,11 @@ def test_the_probabilities_of_a_support_vector_machine(classes):
     # For three classes and more, onnx's class is wrong, and a kernel of the runtime takes its place.
     trace = same(proto, {"x": x})
     if classes > 2:
-        attrs = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
-        with pytest.raises(pyopnb.errors.ModelError, match="got probabilities of three classes or more"):
+        attrs = {
+            attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute
+        }
+        with pytest.raises(
+            pyopnb.errors.ModelError, match="got probabilities of three classes or more"
+        ):
             pyopnb.reference("ai.onnx.ml::SVMClassifier", x, outputs=2, **attrs)
     assert trace["p"].shape == (20, classes) and np.allclose(trace["p"].sum(axis=1), 1)

@@ -24,7 +24,11 @@ def evaluated(model: onnx.ModelProto, **feeds: Any) -> list[Any]:
 
 def one(cls: type, inputs: str = "x", outputs: str = "y", x: Any = X, **attrs: Any) -> list[Any]:
     pyopnb.registry.define(cls, "e::Op")
-    made = pyopnb.model(pyopnb.node("e::Op", inputs.split(" "), outputs, name="n", **attrs), {"x": "float32[...]"}, outputs)
+    made = pyopnb.model(
+        pyopnb.node("e::Op", inputs.split(" "), outputs, name="n", **attrs),
+        {"x": "float32[...]"},
+        outputs,
+    )
     return evaluated(made, x=x)
 
 
@@ -32,7 +36,9 @@ def test_attrs_inputs_and_outputs() -> None:
     seen: list[Any] = []
 
     class Op:
-        def __init__(self, f: float, t: np.ndarray, names: list[str], i: int = 7, b: bool = True) -> None:
+        def __init__(
+            self, f: float, t: np.ndarray, names: list[str], i: int = 7, b: bool = True
+        ) -> None:
             seen.append((f, t.tolist(), names, i, b, type(f), type(b)))
 
         def compute(self, x, w=None, z=None):
@@ -77,7 +83,9 @@ def test_one_instance_a_node_and_the_next_version() -> None:
             return x * self.n
 
     pyopnb.registry.define(Op, "e::Op")
-    model = pyopnb.model([pyopnb.node("e::Op", "x", "m"), pyopnb.node("e::Op", "m", "y")], {"x": "float32[N,3]"}, "y")
+    model = pyopnb.model(
+        [pyopnb.node("e::Op", "x", "m"), pyopnb.node("e::Op", "m", "y")], {"x": "float32[N,3]"}, "y"
+    )
     session = ReferenceEvaluator(model, new_ops=pyopnb.reference_ops())
     assert [session.run(None, {"x": X})[0][0, 0] for _ in range(3)] == [1, 4, 9]
     pyopnb.registry.define(type("Op", (), {"compute": lambda self, x: -x}), "e::Op")
@@ -92,7 +100,11 @@ def test_one_instance_a_node_and_the_next_version() -> None:
             X.astype(np.float64),
             r"node 'n' \(e::Op\), line \d+, `return value`, output 0: expected float32\[1,3\], got float64\[1,3\]",
         ),
-        ("float32[N,3]", X[:, :2], r"output 0: expected float32\[N,3\], as the hint of compute says, got float32\[1,2\]"),
+        (
+            "float32[N,3]",
+            X[:, :2],
+            r"output 0: expected float32\[N,3\], as the hint of compute says, got float32\[1,2\]",
+        ),
         ("float32[N,N]", X, r"expected float32\[N,N\]"),
         ("float32", None, "got None"),
         ("float32", (X, X), "outputs: expected one array, got a tuple of 2"),
@@ -126,7 +138,8 @@ def test_inputs_are_checked() -> None:
             return x
 
     with pytest.raises(
-        pyopnb.errors.ModelError, match=r"input x: expected float32\[2,3\], with one size a symbol, got float32\[1,3\]"
+        pyopnb.errors.ModelError,
+        match=r"input x: expected float32\[2,3\], with one size a symbol, got float32\[1,3\]",
     ):
         one(Op)
 
@@ -140,18 +153,31 @@ def test_in_bodies_and_functions_with_attrs_of_the_caller() -> None:
             return x + self.k
 
     pyopnb.registry.define(Plus, "e::Plus")
-    inner = helper.make_graph([pyopnb.node("e::Plus", "x", "z", k=9.0)], "g", [], [helper.make_tensor_value_info("z", 1, None)])
+    inner = helper.make_graph(
+        [pyopnb.node("e::Plus", "x", "z", k=9.0)],
+        "g",
+        [],
+        [helper.make_tensor_value_info("z", 1, None)],
+    )
     linked = pyopnb.node("e::Plus", "u", "r")
-    linked.attribute.append(onnx.AttributeProto(name="k", ref_attr_name="size", type=onnx.AttributeProto.FLOAT))
+    linked.attribute.append(
+        onnx.AttributeProto(name="k", ref_attr_name="size", type=onnx.AttributeProto.FLOAT)
+    )
     imports = [helper.make_opsetid("", 20), helper.make_opsetid("e", 1)]
     function = helper.make_function("f", "F", ["u"], ["r"], [linked], imports, attributes=["size"])
     nodes = [pyopnb.node("f::F", "x", "a", size=3.5), pyopnb.node("f::F", "x", "b", size=0.5),
              pyopnb.node("If", "c", "y", then_branch=inner, else_branch=inner)]  # fmt: skip
-    model = pyopnb.model(nodes, {"x": "float32[N,3]", "c": "bool[]"}, "a b y", functions=[function], opset=20)
+    model = pyopnb.model(
+        nodes, {"x": "float32[N,3]", "c": "bool[]"}, "a b y", functions=[function], opset=20
+    )
     # onnx hands new_ops to no local function
     got = evaluated(onnx.inliner.inline_local_functions(model), x=X, c=np.array(True))
     assert [array[0, 0] for array in got] == [4.5, 1.5, 10.0]
-    assert [array[0, 0] for array in pyopnb.Session(model)(x=X, c=np.array(True))] == [4.5, 1.5, 10.0]
+    assert [array[0, 0] for array in pyopnb.Session(model)(x=X, c=np.array(True))] == [
+        4.5,
+        1.5,
+        10.0,
+    ]
 
 
 def test_strings_arrive_as_objects() -> None:
@@ -179,9 +205,13 @@ def test_attrs_that_the_caller_of_a_function_gives() -> None:
     pyopnb.registry.define(Plus, "e::Plus")
     linked = pyopnb.node("e::Plus", "u", "r")
     for name, kind in (("k", onnx.AttributeProto.FLOAT), ("by", onnx.AttributeProto.FLOATS)):
-        linked.attribute.append(onnx.AttributeProto(name=name, ref_attr_name=f"outer_{name}", type=kind))
+        linked.attribute.append(
+            onnx.AttributeProto(name=name, ref_attr_name=f"outer_{name}", type=kind)
+        )
     imports = [helper.make_opsetid("e", 1)]
-    function = helper.make_function("f", "F", ["u"], ["r"], [linked], imports, attributes=["outer_k", "outer_by"])
+    function = helper.make_function(
+        "f", "F", ["u"], ["r"], [linked], imports, attributes=["outer_k", "outer_by"]
+    )
     evaluator = ReferenceEvaluator(function, new_ops=pyopnb.reference_ops())
     for k in (1.0, 1.0, 2.0):
         attributes = {"outer_k": np.float32(k), "outer_by": [np.float32(0.5)]}
@@ -197,10 +227,15 @@ def test_an_interrupt_at_any_line_leaves_no_lock_held() -> None:
             return x + 1
 
     pyopnb.registry.define(Op, "e::Op")
-    evaluated_op = evaluator_ops.EvaluatedOp(pyopnb.registry["e::Op"], pyopnb.node("e::Op", "x", "y"), {})
+    evaluated_op = evaluator_ops.EvaluatedOp(
+        pyopnb.registry["e::Op"], pyopnb.node("e::Op", "x", "y"), {}
+    )
 
     def action() -> None:
         evaluated_op._instantiated = None
         evaluated_op.run([X], {})
 
-    assert lines_that_leave_held(action, [evaluated_op._lock, evaluated_op.op.lock], evaluator_ops) == []
+    assert (
+        lines_that_leave_held(action, [evaluated_op._lock, evaluated_op.op.lock], evaluator_ops)
+        == []
+    )

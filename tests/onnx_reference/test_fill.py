@@ -24,7 +24,9 @@ from pyopnb.models.ort_capabilities import newest_ir_version, newest_opset
 from pyopnb.models.versions import changed_in
 from pyopnb.onnx_reference.fill import FilledNode
 
-ROOT = Path(pyopnb.__file__).parents[1]  # where Python that is started anew finds the pyopnb under test
+ROOT = Path(pyopnb.__file__).parents[
+    1
+]  # where Python that is started anew finds the pyopnb under test
 
 F = np.float32
 
@@ -68,13 +70,18 @@ def test_what_is_said() -> None:
         pyopnb.fill(celu())
     assert said[0].filename == __file__  # it points at the line that asked
     text = str(said[0].message)
-    assert text.startswith("1 node by ONNX's reference implementation, in Python:\n  node 'act' (::Celu): X is float64;")
+    assert text.startswith(
+        "1 node by ONNX's reference implementation, in Python:\n  node 'act' (::Celu): X is float64;"
+    )
     assert str(pickle.loads(pickle.dumps(said[0].message))) == text
 
 
 def test_a_long_list_is_cut() -> None:
     model = pyopnb.model(
-        [pyopnb.node("Celu", f"x{n}", f"x{n + 1}") for n in range(30)], {"x0": "float64[1]"}, {"x30": "float64[1]"}, opset=12
+        [pyopnb.node("Celu", f"x{n}", f"x{n + 1}") for n in range(30)],
+        {"x0": "float64[1]"},
+        {"x30": "float64[1]"},
+        opset=12,
     )
     with pytest.warns(pyopnb.Filled, match=r"30 nodes by(.|\n)*… and 20 more") as said:
         pyopnb.fill(model)
@@ -108,7 +115,9 @@ def test_filling_again_defines_nothing_again() -> None:
 
 def test_two_versions_in_one_model() -> None:
     body = [helper.make_node("Celu", ["a"], ["b"], alpha=2.0)]
-    function = helper.make_function("local", "Old", ["a"], ["b"], body, [helper.make_opsetid("", 12)])
+    function = helper.make_function(
+        "local", "Old", ["a"], ["b"], body, [helper.make_opsetid("", 12)]
+    )
     model = celu(opset=13)
     model.graph.node[0].output[0] = "z"
     model.graph.node.append(helper.make_node("Old", ["z"], ["y"], domain="local"))
@@ -132,9 +141,20 @@ def test_an_attr_that_the_caller_of_a_function_gives() -> None:
     node = helper.make_node("Celu", ["a"], ["b"])
     attr = node.attribute.add(name="alpha", type=AttributeProto.FLOAT)
     attr.ref_attr_name = "strength"
-    function = helper.make_function("local", "F", ["a"], ["b"], [node], [helper.make_opsetid("", 12)], ["strength"])
-    calls = [pyopnb.node("local::F", "x", "y", strength=2.0), pyopnb.node("local::F", "x", "z", strength=1.0)]
-    model = pyopnb.model(calls, {"x": "float64[2]"}, {"y": "float64[2]", "z": "float64[2]"}, functions=[function], opset=12)
+    function = helper.make_function(
+        "local", "F", ["a"], ["b"], [node], [helper.make_opsetid("", 12)], ["strength"]
+    )
+    calls = [
+        pyopnb.node("local::F", "x", "y", strength=2.0),
+        pyopnb.node("local::F", "x", "z", strength=1.0),
+    ]
+    model = pyopnb.model(
+        calls,
+        {"x": "float64[2]"},
+        {"y": "float64[2]", "z": "float64[2]"},
+        functions=[function],
+        opset=12,
+    )
     y, z = pyopnb.Session(filled(model)[0])(x=np.float64([-1, 2]))
     np.testing.assert_allclose(y, CELU)
     np.testing.assert_allclose(z, [np.expm1(-1), 2])
@@ -142,9 +162,17 @@ def test_an_attr_that_the_caller_of_a_function_gives() -> None:
 
 def test_nodes_in_a_body_that_read_from_outside() -> None:
     branch = helper.make_graph(
-        [helper.make_node("Celu", ["x"], ["b"], alpha=2.0)], "b", [], [helper.make_tensor_value_info("b", 11, None)]
+        [helper.make_node("Celu", ["x"], ["b"], alpha=2.0)],
+        "b",
+        [],
+        [helper.make_tensor_value_info("b", 11, None)],
     )
-    other = helper.make_graph([helper.make_node("Neg", ["x"], ["b"])], "o", [], [helper.make_tensor_value_info("b", 11, None)])
+    other = helper.make_graph(
+        [helper.make_node("Neg", ["x"], ["b"])],
+        "o",
+        [],
+        [helper.make_tensor_value_info("b", 11, None)],
+    )
     node = helper.make_node("If", ["c"], ["y"], then_branch=branch, else_branch=other)
     model = pyopnb.model(node, {"c": "bool[]", "x": "float64[N]"}, {"y": "float64[N]"}, opset=13)
     session = pyopnb.Session(filled(model)[0])
@@ -154,12 +182,17 @@ def test_nodes_in_a_body_that_read_from_outside() -> None:
 
 def test_nodes_that_are_asked_for() -> None:
     model = pyopnb.model(
-        [pyopnb.node("Softmax", "x", "a"), pyopnb.node("Neg", "a", "y")], {"x": "float32[2,2]"}, {"y": "float32[2,2]"}, opset=13
+        [pyopnb.node("Softmax", "x", "a"), pyopnb.node("Neg", "a", "y")],
+        {"x": "float32[2,2]"},
+        {"y": "float32[2,2]"},
+        opset=13,
     )
     whole, nodes = filled(model, nodes="Softmax")
     assert [(n.op, n.reason) for n in nodes] == [("onnx.reference::Softmax_13", "asked for")]
     x = F([[1, 2], [3, 5]])
-    np.testing.assert_allclose(pyopnb.Session(whole)(x)["y"], pyopnb.Session(model)(x)["y"], rtol=1e-6)
+    np.testing.assert_allclose(
+        pyopnb.Session(whole)(x)["y"], pyopnb.Session(model)(x)["y"], rtol=1e-6
+    )
     with pytest.raises(pyopnb.errors.ModelError, match="got none of these"):
         pyopnb.fill(model, nodes="Sotfmax")
 
@@ -204,9 +237,16 @@ def older_runtime(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
 
 def test_a_newer_opset_is_brought_down(older_runtime: int) -> None:
     model = pyopnb.model(pyopnb.node("Abs", "x", "y"), {"x": "float32[N]"}, "y")
-    model.opset_import[0].version, model.ir_version = onnx.defs.onnx_opset_version(), onnx.IR_VERSION
+    model.opset_import[0].version, model.ir_version = (
+        onnx.defs.onnx_opset_version(),
+        onnx.IR_VERSION,
+    )
     whole, nodes = filled(model)
-    assert (whole.opset_import[0].version, whole.ir_version, nodes) == (older_runtime, newest_ir_version(), ())
+    assert (whole.opset_import[0].version, whole.ir_version, nodes) == (
+        older_runtime,
+        newest_ir_version(),
+        (),
+    )
     assert pyopnb.Session(whole)(x=F([-1]))["y"].tolist() == [1]
 
 
@@ -217,7 +257,10 @@ def test_an_operator_of_a_newer_opset_runs_in_its_own_version(older_runtime: int
     model.opset_import[0].version = onnx.defs.onnx_opset_version()
     whole, nodes = filled(model)
     assert [n.op for n in nodes] == [f"onnx.reference::Squeeze_{since}"]
-    assert pyopnb.Session(whole)(F(np.arange(6).reshape(1, 2, 3)))["y"].tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert pyopnb.Session(whole)(F(np.arange(6).reshape(1, 2, 3)))["y"].tolist() == [
+        [0, 1, 2],
+        [3, 4, 5],
+    ]
 
 
 def test_a_version_that_onnx_does_not_know_is_left() -> None:
@@ -239,7 +282,9 @@ def test_what_nobody_knows_is_left_and_named() -> None:
     whole, nodes = filled(model)
     left = [n for n in nodes if not n.op]
     assert (
-        len(nodes) == 2 and "node 's' (com.example::Scale)" in str(left[0]) and "no reference implementation" in left[0].reason
+        len(nodes) == 2
+        and "node 's' (com.example::Scale)" in str(left[0])
+        and "no reference implementation" in left[0].reason
     )
 
     class Scale:
@@ -267,9 +312,13 @@ def test_an_op_of_the_user_s_own_stays() -> None:
 
 
 def test_a_dtype_that_no_op_can_have() -> None:
-    model = pyopnb.model(pyopnb.node("Transpose", "x", "y"), {"x": "complex64[4]"}, {"y": "complex64[4]"})
+    model = pyopnb.model(
+        pyopnb.node("Transpose", "x", "y"), {"x": "complex64[4]"}, {"y": "complex64[4]"}
+    )
     _, nodes = filled(model)
-    assert [n.op for n in nodes] == [""] and "which ONNX Runtime gives to no custom op" in nodes[0].reason
+    assert [n.op for n in nodes] == [""] and "which ONNX Runtime gives to no custom op" in nodes[
+        0
+    ].reason
 
 
 # ---- sessions ----------------------------------------------------------------------------------------------------------------
@@ -289,7 +338,10 @@ def test_a_session_that_fills() -> None:
 @pytest.mark.usefixtures("older_runtime")
 def test_a_session_that_fills_a_file(tmp_path: Path) -> None:
     model = celu()
-    model.opset_import[0].version, model.ir_version = onnx.defs.onnx_opset_version(), onnx.IR_VERSION
+    model.opset_import[0].version, model.ir_version = (
+        onnx.defs.onnx_opset_version(),
+        onnx.IR_VERSION,
+    )
     path = tmp_path / "m.onnx"
     path.write_bytes(model.SerializeToString())
     with pytest.warns(pyopnb.Filled):
@@ -312,13 +364,21 @@ def test_a_saved_model_in_another_process(tmp_path: Path) -> None:
     path = tmp_path / "filled.onnx"
     path.write_bytes(filled(celu())[0].SerializeToString())
     code = "import numpy, pyopnb, sys; print(pyopnb.Session(sys.argv[1], fill=True)(x=numpy.float64([-1, 2]))['y'])"
-    run = subprocess.run([sys.executable, "-W", "error", "-c", code, str(path)], capture_output=True, text=True, cwd=ROOT)
+    run = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code, str(path)],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+    )
     assert run.stdout == f"{np.array(CELU)}\n", run.stderr
 
 
 def test_a_model_that_names_what_is_no_stand_in() -> None:
     model = pyopnb.model(pyopnb.node("onnx.reference::Evil_1", "x", "y"), {"x": "float32[N]"}, "y")
-    with pytest.raises(pyopnb.errors.UnknownOp, match="onnx.reference::Evil_1"), pytest.warns(pyopnb.Filled):
+    with (
+        pytest.raises(pyopnb.errors.UnknownOp, match="onnx.reference::Evil_1"),
+        pytest.warns(pyopnb.Filled),
+    ):
         pyopnb.Session(model, fill=True)
     assert len(pyopnb.registry) == 0
 
@@ -353,7 +413,9 @@ def test_rebuilding_a_session_keeps_what_was_filled() -> None:
 def test_external_data_stay_where_they_are(tmp_path: Path) -> None:
     size = 1 << 26  # bytes; 64 MB
     model = celu()
-    model.graph.initializer.append(TensorProto(name="w", data_type=11, dims=[size // 8], data_location=TensorProto.EXTERNAL))
+    model.graph.initializer.append(
+        TensorProto(name="w", data_type=11, dims=[size // 8], data_location=TensorProto.EXTERNAL)
+    )
     for key, value in (("location", "w.bin"), ("offset", "0"), ("length", str(size))):
         model.graph.initializer[0].external_data.add(key=key, value=value)
     model.graph.node.append(helper.make_node("ReduceSum", ["w"], ["s"], keepdims=0))
@@ -370,10 +432,17 @@ def test_external_data_stay_where_they_are(tmp_path: Path) -> None:
         print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, whole.ByteSize())
         print(*pyopnb.Session(whole)(x=[2.0]))
     """
-    run = subprocess.run([sys.executable, "-c", code, str(tmp_path / "m.onnx")], capture_output=True, text=True, cwd=ROOT)
+    run = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "m.onnx")],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+    )
     assert run.returncode == 0, run.stderr
     grown, length = map(int, run.stdout.split("\n")[0].split())
-    print(f"filling a model of {size >> 20} MB with external data: {grown} KB more, a proto of {length} bytes")
+    print(
+        f"filling a model of {size >> 20} MB with external data: {grown} KB more, a proto of {length} bytes"
+    )
     assert grown < size / 1024 / 4 and length < 10_000 and run.stdout.split("\n")[1] == "[2.] 0.0"
 
 
@@ -400,5 +469,7 @@ def test_what_kernels_refuse_can_be_asked_for() -> None:
     wrong = {}
     for name in sorted(ways.EXCEPTIONS):
         case = ways.cases()[name]
-        wrong[name] = ways.outcome(case, lambda m, feeds: ways.filled(m, feeds, nodes=lambda node: True))
+        wrong[name] = ways.outcome(
+            case, lambda m, feeds: ways.filled(m, feeds, nodes=lambda node: True)
+        )
     assert {name: text for name, text in wrong.items() if text} == {}

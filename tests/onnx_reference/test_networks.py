@@ -57,7 +57,11 @@ SHORT = ("squeezenet Concat", "squeezenet Softmax", "shufflenet BatchNormalizati
 
 @pytest.mark.one_python
 @pytest.mark.parametrize(
-    "name", [name if name in SHORT else pytest.param(name, marks=pytest.mark.everywhere) for name in NETWORKS]
+    "name",
+    [
+        name if name in SHORT else pytest.param(name, marks=pytest.mark.everywhere)
+        for name in NETWORKS
+    ],
 )
 def test_outputs_agree_with_the_runtimes_own(name: str) -> None:
     make, model, op_type, nodes, tolerance = NETWORKS[name]
@@ -71,7 +75,9 @@ def normalised(x: np.ndarray, size: int, alpha: float, beta: float, bias: float)
     """LRN as ONNX's text defines it."""
     square, sums = x.astype(np.float64) ** 2, np.zeros(x.shape)
     for c in range(x.shape[1]):
-        sums[:, c] = square[:, max(0, c - (size - 1) // 2) : c + math.ceil((size - 1) / 2) + 1].sum(axis=1)
+        sums[:, c] = square[:, max(0, c - (size - 1) // 2) : c + math.ceil((size - 1) / 2) + 1].sum(
+            axis=1
+        )
     return (x / (bias + alpha / size * sums) ** beta).astype(np.float32)
 
 

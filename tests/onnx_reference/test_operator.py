@@ -14,14 +14,20 @@ import pyopnb
 from pyopnb.onnx_reference.operator import Evaluation, has_reference, runs_as_newest, stand_in_class
 from pyopnb.ops.types import tensor_type
 
-ROOT = Path(pyopnb.__file__).parents[1]  # where Python that is started anew finds the pyopnb under test
+ROOT = Path(pyopnb.__file__).parents[
+    1
+]  # where Python that is started anew finds the pyopnb under test
 
 F = np.float32
 
 
 def test_an_operator_with_attrs() -> None:
     x = F([-1, 0, 2])
-    np.testing.assert_allclose(pyopnb.reference("::Celu", x, alpha=2.0), np.where(x > 0, x, 2 * (np.exp(x / 2) - 1)), rtol=1e-6)
+    np.testing.assert_allclose(
+        pyopnb.reference("::Celu", x, alpha=2.0),
+        np.where(x > 0, x, 2 * (np.exp(x / 2) - 1)),
+        rtol=1e-6,
+    )
 
 
 def test_an_operator_of_another_domain() -> None:
@@ -49,9 +55,16 @@ def test_as_many_outputs_as_are_asked_for() -> None:
 
 def test_a_variadic_output_needs_a_count() -> None:
     x = F([1, 2, 3, 4])
-    assert [part.tolist() for part in pyopnb.reference("Split", x, num_outputs=2)] == [[1, 2], [3, 4]]
-    assert [part.tolist() for part in pyopnb.reference("Split", x, np.int64([1, 3]), outputs=2)] == [[1], [2, 3, 4]]
-    with pytest.raises(pyopnb.errors.ModelError, match=r"::Split: expected outputs=…, .* Try: outputs=2"):
+    assert [part.tolist() for part in pyopnb.reference("Split", x, num_outputs=2)] == [
+        [1, 2],
+        [3, 4],
+    ]
+    assert [
+        part.tolist() for part in pyopnb.reference("Split", x, np.int64([1, 3]), outputs=2)
+    ] == [[1], [2, 3, 4]]
+    with pytest.raises(
+        pyopnb.errors.ModelError, match=r"::Split: expected outputs=…, .* Try: outputs=2"
+    ):
         pyopnb.reference("Split", x, np.int64([1, 3]))
 
 
@@ -89,7 +102,12 @@ def test_a_batch_normalization_that_does_not_train(opset: int) -> None:
     rest = [v[:, 0] for v in (scale, bias, mean, var)]
     found = pyopnb.reference("BatchNormalization", x, *rest, opset=opset, epsilon=1e-3)
     if opset == 7:
-        assert np.array_equal(found, Evaluation("", "BatchNormalization", 7, {"epsilon": 1e-3, "spatial": 1}, 1)(x, *rest)[0])
+        assert np.array_equal(
+            found,
+            Evaluation("", "BatchNormalization", 7, {"epsilon": 1e-3, "spatial": 1}, 1)(x, *rest)[
+                0
+            ],
+        )
     np.testing.assert_allclose(found, (x - mean) / np.sqrt(var + 1e-3) * scale + bias, rtol=1e-5)
 
 
@@ -102,17 +120,25 @@ def test_a_value_that_is_the_default_is_no_attr_to_the_reference() -> None:
 def test_an_operator_that_is_only_defined_by_a_function_of_types(bias: np.ndarray | None) -> None:
     x = np.arange(4, dtype=F).reshape(1, 2, 2)
     scale, zero = np.ones(2, F), np.zeros(2, F)
-    normal = pyopnb.reference("GroupNormalization", x, scale, zero if bias is None else bias, num_groups=1)
-    assert normal.shape == x.shape and np.allclose(normal.mean(), 0 if bias is None else 15, atol=1e-5)
+    normal = pyopnb.reference(
+        "GroupNormalization", x, scale, zero if bias is None else bias, num_groups=1
+    )
+    assert normal.shape == x.shape and np.allclose(
+        normal.mean(), 0 if bias is None else 15, atol=1e-5
+    )
 
 
 def test_a_graph_among_the_attrs() -> None:
     body = pyopnb.model(
-        pyopnb.node("Add", "total item", "sum"), {"total": "float32[]", "item": "float32[]"}, {"sum": "float32[]"}
+        pyopnb.node("Add", "total item", "sum"),
+        {"total": "float32[]", "item": "float32[]"},
+        {"sum": "float32[]"},
     )
     body.graph.node.append(helper.make_node("Identity", ["sum"], ["each"]))
     body.graph.output.append(helper.make_tensor_value_info("each", 1, []))
-    total, each = pyopnb.reference("Scan", F(0), F([1, 2, 3]), body=body, num_scan_inputs=1, outputs=2)
+    total, each = pyopnb.reference(
+        "Scan", F(0), F([1, 2, 3]), body=body, num_scan_inputs=1, outputs=2
+    )
     assert total == 6 and each.ravel().tolist() == [1, 3, 6]  # onnx 1.19 gives it an axis too many
 
 
@@ -124,24 +150,33 @@ def test_overflow_says_nothing() -> None:
 
 
 def test_an_unknown_operator() -> None:
-    with pytest.raises(pyopnb.errors.ModelError, match=r"reference of ::Sofmax: expected an operator of onnx .*Try: ::Softmax"):
+    with pytest.raises(
+        pyopnb.errors.ModelError,
+        match=r"reference of ::Sofmax: expected an operator of onnx .*Try: ::Softmax",
+    ):
         pyopnb.reference("Sofmax", F([1]))
 
 
 def test_an_operator_without_reference() -> None:
-    with pytest.raises(pyopnb.errors.ModelError, match=r"::Scatter: expected .* got a definition in words only"):
+    with pytest.raises(
+        pyopnb.errors.ModelError, match=r"::Scatter: expected .* got a definition in words only"
+    ):
         pyopnb.reference("Scatter", F([[1]]), np.int64([[0]]), F([[2]]), opset=10)
 
 
 @pytest.mark.parametrize("opset", [5, 2**40])
 def test_a_version_without_the_operator(opset: int) -> None:
-    with pytest.raises(pyopnb.errors.ModelError, match=r"::Celu: expected a version in which ONNX has it, got version \d+"):
+    with pytest.raises(
+        pyopnb.errors.ModelError,
+        match=r"::Celu: expected a version in which ONNX has it, got version \d+",
+    ):
         pyopnb.reference("Celu", F([1]), opset=opset)
 
 
 def test_an_unknown_attr() -> None:
     with pytest.raises(
-        pyopnb.errors.ModelError, match=r"::Celu, attr alhpa: expected one of alpha, got alhpa = 2.0. Try: write alpha"
+        pyopnb.errors.ModelError,
+        match=r"::Celu, attr alhpa: expected one of alpha, got alhpa = 2.0. Try: write alpha",
     ):
         pyopnb.reference("Celu", F([1]), alhpa=2.0)
 
@@ -149,7 +184,8 @@ def test_an_unknown_attr() -> None:
 @pytest.mark.parametrize(("value", "got"), [("a", "str a"), ([1.0], "list"), (0.5, "float 0.5")])
 def test_an_attr_of_another_kind(value: object, got: str) -> None:
     with pytest.raises(
-        pyopnb.errors.ModelError, match=rf"::Softmax, attr axis: expected a value of kind INT, got {got.split()[0]}"
+        pyopnb.errors.ModelError,
+        match=rf"::Softmax, attr axis: expected a value of kind INT, got {got.split()[0]}",
     ):
         pyopnb.reference("Softmax", F([1]), axis=value)
 
@@ -164,12 +200,16 @@ def test_types_of_outputs() -> None:
 
 
 def test_types_of_outputs_where_nothing_is_known() -> None:
-    assert [str(kind) for kind in Evaluation("", "Celu", 12, {}, 1).infer(tensor_type("any[...]"))] == ["any[...]"]
+    assert [
+        str(kind) for kind in Evaluation("", "Celu", 12, {}, 1).infer(tensor_type("any[...]"))
+    ] == ["any[...]"]
 
 
 def test_which_operators_there_are() -> None:
     assert has_reference(helper.make_node("Celu", ["x"], ["y"]), 12)
-    assert has_reference(helper.make_node("GroupNormalization", list("xsb"), ["y"], num_groups=1), 21)
+    assert has_reference(
+        helper.make_node("GroupNormalization", list("xsb"), ["y"], num_groups=1), 21
+    )
     assert not has_reference(helper.make_node("Scatter", list("xiu"), ["y"]), 10)
     assert not has_reference(helper.make_node("Celu", ["x"], ["y"], domain="com.example"), 12)
 
@@ -184,7 +224,9 @@ def test_an_implementation_that_knows_one_version_only() -> None:
 def test_a_stand_in_is_an_op() -> None:
     pyopnb.registry.define(stand_in_class("", "TopK", 11), "demo::TopK")
     model = pyopnb.model(
-        [pyopnb.node("demo::TopK", "x k", "v i", reference_outputs=2, axis=0)], {"x": "float32[N]", "k": "int64[1]"}, "v i"
+        [pyopnb.node("demo::TopK", "x k", "v i", reference_outputs=2, axis=0)],
+        {"x": "float32[N]", "k": "int64[1]"},
+        "v i",
     )
     values, places = pyopnb.Session(model)(x=F([3, 1, 2]), k=np.int64([2]))
     assert values.tolist() == [3, 2] and places.dtype == np.int64
@@ -193,9 +235,13 @@ def test_a_stand_in_is_an_op() -> None:
 @pytest.mark.one_python  # processes of their own
 def test_importing_pyopnb_does_not_import_the_reference() -> None:
     show = "import pyopnb, sys; print('onnx.reference' in sys.modules)"
-    use = "import pyopnb, sys; pyopnb.reference('Abs', -1.0); print('onnx.reference' in sys.modules)"
+    use = (
+        "import pyopnb, sys; pyopnb.reference('Abs', -1.0); print('onnx.reference' in sys.modules)"
+    )
     runs = [
-        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stdout
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
+        ).stdout
         for code in (show, use)
     ]
     assert [run.strip() for run in runs] == ["False", "True"]

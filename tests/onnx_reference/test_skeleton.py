@@ -40,8 +40,12 @@ def scale(*nodes: NodeProto, **kinds: str) -> ModelProto:
 
 
 def test_a_missing_node_that_nobody_knows() -> None:
-    node = pyopnb.node("com.example::Scale", "x layer.0/w", "y", by=0.1, mode='a"b', axes=[1, 2], w=F([1, 2]))
-    model = pyopnb.model(node, {"x": "float32[N,3]", "layer.0/w": "int64[3]"}, {"y": "float32[N,3]"})
+    node = pyopnb.node(
+        "com.example::Scale", "x layer.0/w", "y", by=0.1, mode='a"b', axes=[1, 2], w=F([1, 2])
+    )
+    model = pyopnb.model(
+        node, {"x": "float32[N,3]", "layer.0/w": "int64[3]"}, {"y": "float32[N,3]"}
+    )
     assert pyopnb.skeleton(model, "Scale") == (
         "%%pyop -d com.example\n"
         "import numpy as np\n"
@@ -65,7 +69,9 @@ def test_a_missing_node_that_nobody_knows() -> None:
 
 
 def test_an_operator_that_the_runtime_lacks_runs_as_written() -> None:
-    model = pyopnb.model(pyopnb.node("Celu", "x", "y", alpha=2.0), {"x": "float64[N]"}, {"y": "float64[N]"}, opset=12)
+    model = pyopnb.model(
+        pyopnb.node("Celu", "x", "y", alpha=2.0), {"x": "float64[N]"}, {"y": "float64[N]"}, opset=12
+    )
     cell = pyopnb.skeleton(model, "y")
     assert cell.startswith("%%pyop ::Celu\nimport numpy as np\nimport pyopnb\n")
     assert "alpha: float = 2.0" in cell and 'compute(self, X: "float64[N]") -> "float64[N]"' in cell
@@ -81,14 +87,23 @@ def test_an_operator_that_the_runtime_has_gets_the_default_domain() -> None:
     assert cell.startswith("%%pyop\n") and "# ONNX Runtime has ::Softmax" in cell
     defined(cell)
     x = np.random.default_rng(0).normal(size=(4, 3)).astype(F)
-    mine, own = pyopnb.Session(pyopnb.replace(model, "Softmax", "pyopnb::Softmax")), pyopnb.Session(model)
+    mine, own = (
+        pyopnb.Session(pyopnb.replace(model, "Softmax", "pyopnb::Softmax")),
+        pyopnb.Session(model),
+    )
     np.testing.assert_allclose(mine(x)["y"], own(x)["y"], rtol=1e-6)
 
 
 def test_a_row_of_missing_and_a_node() -> None:
-    model = pyopnb.model(pyopnb.node("Celu", "x", "y"), {"x": "float64[N]"}, {"y": "float64[N]"}, opset=12)
+    model = pyopnb.model(
+        pyopnb.node("Celu", "x", "y"), {"x": "float64[N]"}, {"y": "float64[N]"}, opset=12
+    )
     (row,) = pyopnb.missing(model)
-    assert pyopnb.skeleton(model, row) == pyopnb.skeleton(model, model.graph.node[0]) == pyopnb.skeleton(model, "y")
+    assert (
+        pyopnb.skeleton(model, row)
+        == pyopnb.skeleton(model, model.graph.node[0])
+        == pyopnb.skeleton(model, "y")
+    )
 
 
 def test_it_prints_as_it_is_typed() -> None:
@@ -102,23 +117,40 @@ def test_ports_that_are_optional_and_variadic() -> None:
         {"x": "float32[2]", "m": "float32[]"},
         "y",
     )
-    assert 'compute(self, input: "float32[2]", min=None, max: "float32[]" = None)' in pyopnb.skeleton(model, "Clip")
+    assert (
+        'compute(self, input: "float32[2]", min=None, max: "float32[]" = None)'
+        in pyopnb.skeleton(model, "Clip")
+    )
     concat = pyopnb.skeleton(model, "Concat")
-    assert 'compute(self, *inputs: "float32[2]") -> "float32[4]"' in concat and "*inputs, opset=" in concat
+    assert (
+        'compute(self, *inputs: "float32[2]") -> "float32[4]"' in concat
+        and "*inputs, opset=" in concat
+    )
 
 
 def test_attrs_that_the_node_leaves_out_have_the_defaults_of_their_version() -> None:
     old = pyopnb.model(pyopnb.node("Softmax", "x", "y"), {"x": "float32[N,3]"}, "y", opset=11)
     new = pyopnb.model(pyopnb.node("Softmax", "x", "y"), {"x": "float32[N,3]"}, "y", opset=13)
-    assert "axis: int = 1)" in pyopnb.skeleton(old, "y") and "axis: int = -1)" in pyopnb.skeleton(new, "y")
-    assert "knows one version only" in pyopnb.skeleton(old, "y") and "knows one version only" not in pyopnb.skeleton(new, "y")
+    assert "axis: int = 1)" in pyopnb.skeleton(old, "y") and "axis: int = -1)" in pyopnb.skeleton(
+        new, "y"
+    )
+    assert "knows one version only" in pyopnb.skeleton(
+        old, "y"
+    ) and "knows one version only" not in pyopnb.skeleton(new, "y")
 
 
 def test_an_attr_without_default_that_the_node_leaves_out() -> None:
-    cell = pyopnb.skeleton(scale(pyopnb.node("Cast", "x", "y", to=TensorProto.INT64), x="float32[N]"), "y")
+    cell = pyopnb.skeleton(
+        scale(pyopnb.node("Cast", "x", "y", to=TensorProto.INT64), x="float32[N]"), "y"
+    )
     assert f"to: int = {TensorProto.INT64}" in cell
     lstm = pyopnb.node("LSTM", "x w r", "y", hidden_size=2)
-    cell = pyopnb.skeleton(pyopnb.model(lstm, {"x": "float32[1,1,1]", "w": "float32[1,8,1]", "r": "float32[1,8,2]"}, "y"), "y")
+    cell = pyopnb.skeleton(
+        pyopnb.model(
+            lstm, {"x": "float32[1,1,1]", "w": "float32[1,8,1]", "r": "float32[1,8,2]"}, "y"
+        ),
+        "y",
+    )
     assert "clip: float | None = None" in cell and "activations: list[str] | None = None" in cell
 
 
@@ -165,36 +197,64 @@ def test_values_of_attrs(value: object, text: str) -> None:
     cls = defined(cell)
     default = pyopnb.registry["com.example::A"].current.schema.attrs[0].default
     if "=" in text:
-        np.testing.assert_array_equal(default, np.asarray(value, object) if isinstance(value, list) else value)
+        np.testing.assert_array_equal(
+            default, np.asarray(value, object) if isinstance(value, list) else value
+        )
     assert cls.__name__ == "A"
 
 
 def test_a_node_in_a_body_and_one_in_a_function() -> None:
     function = helper.make_function(
-        "local", "F", ["a"], ["b"], [helper.make_node("Celu", ["a"], ["b"])], [helper.make_opsetid("", 12)], ["alpha"]
+        "local",
+        "F",
+        ["a"],
+        ["b"],
+        [helper.make_node("Celu", ["a"], ["b"])],
+        [helper.make_opsetid("", 12)],
+        ["alpha"],
     )
     attr = function.node[0].attribute.add(name="alpha", type=AttributeProto.FLOAT)
     attr.ref_attr_name = "alpha"
     model = pyopnb.model(
-        pyopnb.node("local::F", "x", "y", alpha=2.0), {"x": "float64[2]"}, {"y": "float64[2]"}, functions=[function], opset=12
+        pyopnb.node("local::F", "x", "y", alpha=2.0),
+        {"x": "float64[2]"},
+        {"y": "float64[2]"},
+        functions=[function],
+        opset=12,
     )
     cell = pyopnb.skeleton(model, "Celu")
     assert cell.startswith("%%pyop ::Celu") and "opset=12" in cell
     defined(cell)
-    np.testing.assert_allclose(pyopnb.Session(model)(x=-np.ones(2))["y"], np.full(2, 2 * np.expm1(-0.5)))
+    np.testing.assert_allclose(
+        pyopnb.Session(model)(x=-np.ones(2))["y"], np.full(2, 2 * np.expm1(-0.5))
+    )
 
 
 def test_a_dtype_that_no_op_can_have() -> None:
-    model = pyopnb.model(pyopnb.node("com.example::A", "x", "y"), {"x": "complex64[2]"}, {"y": "float32[2]"})
+    model = pyopnb.model(
+        pyopnb.node("com.example::A", "x", "y"), {"x": "complex64[2]"}, {"y": "float32[2]"}
+    )
     assert "# No custom op of ONNX Runtime can have complex64" in pyopnb.skeleton(model, "A")
 
 
 @pytest.mark.parametrize(
     ("body", "node", "got"),
     [
-        ("s = SequenceConstruct(x, x)  y = ConcatFromSequence<axis = 0>(s)", "s", r"output s: .* got a value of type sequence"),
-        ("s = SequenceConstruct(x, x)  y = ConcatFromSequence<axis = 0>(s)", "y", r"input s: .* got a value of type sequence"),
-        ("o = Optional(x)  y = OptionalGetElement(o)", "y", r"input o: .* got a value of type optional"),
+        (
+            "s = SequenceConstruct(x, x)  y = ConcatFromSequence<axis = 0>(s)",
+            "s",
+            r"output s: .* got a value of type sequence",
+        ),
+        (
+            "s = SequenceConstruct(x, x)  y = ConcatFromSequence<axis = 0>(s)",
+            "y",
+            r"input s: .* got a value of type sequence",
+        ),
+        (
+            "o = Optional(x)  y = OptionalGetElement(o)",
+            "y",
+            r"input o: .* got a value of type optional",
+        ),
         (
             "z = ai.onnx.ml.ZipMap<classlabels_int64s = [0, 1]>(x)  y = Abs(x)",
             "z",
@@ -209,7 +269,9 @@ def test_values_that_no_op_can_have(body: str, node: str, got: str) -> None:
     with pytest.raises(pyopnb.errors.ModelError, match=expected):
         pyopnb.skeleton(model, node)
     x = np.float32([[1, 2]])
-    assert pyopnb.diff(pyopnb.trace(model, x, on="reference")["y"], pyopnb.Session(model)(x)["y"]).ok, "what is said to go"
+    assert pyopnb.diff(
+        pyopnb.trace(model, x, on="reference")["y"], pyopnb.Session(model)(x)["y"]
+    ).ok, "what is said to go"
 
 
 # ---- which node --------------------------------------------------------------------------------------------------------------
@@ -217,21 +279,29 @@ def test_values_that_no_op_can_have(body: str, node: str, got: str) -> None:
 
 def test_an_op_type_that_occurs_twice() -> None:
     model = scale(pyopnb.node("Abs", "x", "a", name="one"), pyopnb.node("Abs", "a", "y"))
-    with pytest.raises(pyopnb.errors.ModelError, match=r"node 'Abs': expected one node, got 2: one, y. Try: 'one'"):
+    with pytest.raises(
+        pyopnb.errors.ModelError, match=r"node 'Abs': expected one node, got 2: one, y. Try: 'one'"
+    ):
         pyopnb.skeleton(model, "Abs")
 
 
 def test_a_node_that_there_is_not() -> None:
-    with pytest.raises(pyopnb.errors.ModelError, match=r"'Sotfmax'.*got none of these. Try: Softmax"):
+    with pytest.raises(
+        pyopnb.errors.ModelError, match=r"'Sotfmax'.*got none of these. Try: Softmax"
+    ):
         pyopnb.skeleton(scale(pyopnb.node("Softmax", "x", "y")), "Sotfmax")
 
 
-@pytest.mark.parametrize("name", ["com.example::A b", "com example::A", "com.example::", "ä::A", 'x"::A'])
+@pytest.mark.parametrize(
+    "name", ["com.example::A b", "com example::A", "com.example::", "ä::A", 'x"::A']
+)
 def test_a_name_that_no_op_can_have(name: str) -> None:
     domain, _, op_type = name.rpartition("::")
     model = scale(pyopnb.node("Abs", "x", "y"))
     model.graph.node[0].domain, model.graph.node[0].op_type = domain, op_type
-    with pytest.raises(pyopnb.errors.ModelError, match="expected a domain and an op type of letters"):
+    with pytest.raises(
+        pyopnb.errors.ModelError, match="expected a domain and an op type of letters"
+    ):
         pyopnb.skeleton(model, model.graph.node[0])
 
 
@@ -267,9 +337,19 @@ TEXTS = st.sampled_from(HOSTILE) | st.text(max_size=12)
 @st.composite
 def models(draw: Any) -> ModelProto:
     inputs = draw(st.lists(TEXTS, max_size=4))
-    outputs = [name for name in draw(st.lists(TEXTS, min_size=1, max_size=3, unique=True)) if name not in inputs] or ["y"]
-    node = helper.make_node(draw(st.sampled_from(["Foo", "Celu", "Concat", "None", "class", "np"])), inputs, outputs)
-    node.name, node.doc_string, node.domain = draw(TEXTS), draw(TEXTS), draw(st.sampled_from(["com.example", "", "-q", "a-b"]))
+    outputs = [
+        name
+        for name in draw(st.lists(TEXTS, min_size=1, max_size=3, unique=True))
+        if name not in inputs
+    ] or ["y"]
+    node = helper.make_node(
+        draw(st.sampled_from(["Foo", "Celu", "Concat", "None", "class", "np"])), inputs, outputs
+    )
+    node.name, node.doc_string, node.domain = (
+        draw(TEXTS),
+        draw(TEXTS),
+        draw(st.sampled_from(["com.example", "", "-q", "a-b"])),
+    )
     for name in draw(st.lists(TEXTS, max_size=4, unique=True)):
         values = st.one_of(
             TEXTS,
@@ -282,12 +362,17 @@ def models(draw: Any) -> ModelProto:
     symbol = draw(TEXTS)
     infos = [
         helper.make_tensor_value_info(
-            name, draw(st.sampled_from([1, 7, 8, 14])), draw(st.sampled_from([None, [], [symbol, 3]]))
+            name,
+            draw(st.sampled_from([1, 7, 8, 14])),
+            draw(st.sampled_from([None, [], [symbol, 3]])),
         )
         for name in dict.fromkeys(inputs)
     ]
     ends = [helper.make_tensor_value_info(name, 1, [symbol]) for name in outputs if name]
-    return helper.make_model(helper.make_graph([node], draw(TEXTS), infos, ends), opset_imports=[helper.make_opsetid("", 13)])
+    return helper.make_model(
+        helper.make_graph([node], draw(TEXTS), infos, ends),
+        opset_imports=[helper.make_opsetid("", 13)],
+    )
 
 
 def statements(cell: str) -> None:
@@ -296,10 +381,21 @@ def statements(cell: str) -> None:
     assert first.isprintable() and first.startswith("%%pyop")
     tree = ast.parse(body)
     *imports, cls = tree.body
-    assert {ast.unparse(node) for node in imports} <= {"import numpy as np", "import onnx", "import pyopnb"}
+    assert {ast.unparse(node) for node in imports} <= {
+        "import numpy as np",
+        "import onnx",
+        "import pyopnb",
+    }
     assert isinstance(cls, ast.ClassDef) and not cls.bases and not cls.decorator_list
-    methods = cls.body[1:] if isinstance(cls.body[0], ast.Expr) and isinstance(cls.body[0].value, ast.Constant) else cls.body
-    assert [getattr(method, "name", None) for method in methods] in (["__init__", "compute"], ["compute"])
+    methods = (
+        cls.body[1:]
+        if isinstance(cls.body[0], ast.Expr) and isinstance(cls.body[0].value, ast.Constant)
+        else cls.body
+    )
+    assert [getattr(method, "name", None) for method in methods] in (
+        ["__init__", "compute"],
+        ["compute"],
+    )
     for method in methods:
         assert isinstance(method, ast.FunctionDef) and not method.decorator_list
         for node in ast.walk(method):
@@ -344,7 +440,9 @@ def through_skeleton(model: ModelProto, feeds: dict[str, Any]) -> list[Any]:
     mine.CopyFrom(model)
     mine.graph.node[0].domain = op.domain
     del mine.opset_import[:]
-    mine.opset_import.extend([helper.make_opsetid("", 17), helper.make_opsetid(op.domain, 1)][: 2 if op.domain else 1])
+    mine.opset_import.extend(
+        [helper.make_opsetid("", 17), helper.make_opsetid(op.domain, 1)][: 2 if op.domain else 1]
+    )
     mine.ir_version = min(mine.ir_version, pyopnb.models.ort_capabilities.newest_ir_version())
     return node_tests.run(pyopnb.Session(mine), mine, feeds)
 
@@ -377,7 +475,9 @@ def agrees(text: str, name: str, op: str, **feeds: np.ndarray) -> str:
     expected = pyopnb.Session(model).run(None, feeds)
     cell = pyopnb.skeleton(model, name)
     defined(cell)
-    results = pyopnb.Session(pyopnb.replace(model, op, f"pyopnb::{op.removeprefix('::')}")).run(None, feeds)
+    results = pyopnb.Session(pyopnb.replace(model, op, f"pyopnb::{op.removeprefix('::')}")).run(
+        None, feeds
+    )
     assert pyopnb.diff(results, expected).ok
     return str(cell)
 
@@ -397,7 +497,9 @@ def test_what_a_function_with_several_calls_declares_is_that_of_one_call() -> No
     function = '<domain: "local", opset_import: ["" : 17]> F (p) => (q) <float[2,3] r> { r = Abs(p)  q = Neg(r) }'
     main = "g (float[2,3] x, float[5] z) => (float[2,3] y, float[5] w) { y = local.F(x)  w = local.F(z) }"
     for op in ("::Abs", "::Neg"):
-        assert "float32" not in agrees(f"{HEAD} {main} {function}", op, op, x=MATRIX, z=np.float32([1, -1, 0, 2, -2]))
+        assert "float32" not in agrees(
+            f"{HEAD} {main} {function}", op, op, x=MATRIX, z=np.float32([1, -1, 0, 2, -2])
+        )
     once = "g (float[2,3] x) => (float[2,3] y) { y = local.F(x) }"
     assert '-> "float32[2,3]"' in agrees(f"{HEAD} {once} {function}", "::Abs", "::Abs", x=MATRIX)
 
@@ -406,11 +508,11 @@ def test_a_dtype_that_the_operator_or_its_attr_fixes() -> None:
     function = '<domain: "local", opset_import: ["" : 17]> F (p) => (q) { i = Shape(p)  r = Abs(p)  q = Reshape(r, i) }'
     main = "g (float[2,3] x) => (float[2,3] y) { y = local.F(x) }"
     assert '-> "int64[...]"' in agrees(f"{HEAD} {main} {function}", "::Shape", "::Shape", x=MATRIX)
-    function = (
-        '<domain: "local", opset_import: ["" : 17]> F (p) => (q) { r = Cast<to = 1>(p)  s = Neg(r)  q = Cast<to = 7>(s) }'
-    )
+    function = '<domain: "local", opset_import: ["" : 17]> F (p) => (q) { r = Cast<to = 1>(p)  s = Neg(r)  q = Cast<to = 7>(s) }'
     main = "g (float[2,3] x) => (int64[2,3] y) { a = Cast<to = 7>(x)  y = local.F(a) }"
-    assert "return input.like(dtype=self.to)" in agrees(f"{HEAD} {main} {function}", "a", "::Cast", x=MATRIX)
+    assert "return input.like(dtype=self.to)" in agrees(
+        f"{HEAD} {main} {function}", "a", "::Cast", x=MATRIX
+    )
 
 
 @pytest.mark.parametrize(
@@ -418,8 +520,16 @@ def test_a_dtype_that_the_operator_or_its_attr_fixes() -> None:
     [
         ("y = Identity(x)", "::Identity", '"float32[N,3]") -> "float32[N,3]"'),
         ("y = Add(x, c)", "::Add", '-> "float32[N,3]"'),
-        ("i = ai.onnx.ml.ArrayFeatureExtractor(x, k)  y = Identity(i)", "::Identity", '-> "float32[N,3]"'),
-        ("s = Shape(x)  t = Abs(s)  r = Reshape(x, t)  y = Identity(r)", "::Identity", '-> "float32[?,?]"'),
+        (
+            "i = ai.onnx.ml.ArrayFeatureExtractor(x, k)  y = Identity(i)",
+            "::Identity",
+            '-> "float32[N,3]"',
+        ),
+        (
+            "s = Shape(x)  t = Abs(s)  r = Reshape(x, t)  y = Identity(r)",
+            "::Identity",
+            '-> "float32[?,?]"',
+        ),
     ],
 )
 def test_an_output_is_not_of_the_declared_size(body: str, op: str, hint: str) -> None:
@@ -432,7 +542,12 @@ def test_an_output_is_not_of_the_declared_size(body: str, op: str, hint: str) ->
 def test_one_dimensional_and_long_inputs_of_what_onnx_gets_wrong() -> None:
     long = np.random.default_rng(0).normal(size=(100, 2)).astype(np.float32)
     agrees(
-        f"{HEAD} g (float[1,2,5] x) => (float[1,2,1] y) {{ y = GlobalMaxPool(x) }}", "y", "::GlobalMaxPool", x=long[:5].T[None]
+        f"{HEAD} g (float[1,2,5] x) => (float[1,2,1] y) {{ y = GlobalMaxPool(x) }}",
+        "y",
+        "::GlobalMaxPool",
+        x=long[:5].T[None],
     )
-    text = f"{HEAD} g (float[100,2] x, int64[3,2] i) => (float[3,2] y) {{ y = GatherElements(x, i) }}"
+    text = (
+        f"{HEAD} g (float[100,2] x, int64[3,2] i) => (float[3,2] y) {{ y = GatherElements(x, i) }}"
+    )
     agrees(text, "y", "::GatherElements", x=long, i=np.int64([[99, 0], [-1, 64], [5, 70]]))

@@ -13,7 +13,15 @@ from pyopnb.ops.dtypes import DTYPES, dtype
 
 @pytest.mark.parametrize("row", DTYPES, ids=str)
 def test_every_way_to_name_a_row(row):
-    for name in (row, row.name, row.name.upper(), f" {row.name} ", row.onnx, TensorProto.DataType.Name(row.onnx), row.numpy):
+    for name in (
+        row,
+        row.name,
+        row.name.upper(),
+        f" {row.name} ",
+        row.onnx,
+        TensorProto.DataType.Name(row.onnx),
+        row.numpy,
+    ):
         assert dtype(name) is row
     assert dtype(row.numpy.type) is row
     assert str(row) == row.name
@@ -31,8 +39,14 @@ def test_rows_are_unique():
 
 def test_every_type_of_a_tensor_has_a_row():
     rows = {row.onnx for row in DTYPES}
-    missing = {TensorProto.DataType.Name(number) for number in TensorProto.DataType.values() if number not in rows}
-    assert missing - {"FLOAT6E2M3", "FLOAT6E3M2"} == {"UNDEFINED"}  # ONNX Runtime has no element type for these two
+    missing = {
+        TensorProto.DataType.Name(number)
+        for number in TensorProto.DataType.values()
+        if number not in rows
+    }
+    assert missing - {"FLOAT6E2M3", "FLOAT6E3M2"} == {
+        "UNDEFINED"
+    }  # ONNX Runtime has no element type for these two
 
 
 NUMPY_2_STRINGS = [np.dtypes.StringDType] if hasattr(np.dtypes, "StringDType") else []
@@ -73,7 +87,23 @@ class Anything:
 
 @pytest.mark.parametrize(
     "value",
-    ["float33", "", "any", 0, 99, -1, True, None, 1.0, dict, Anything, bytes, np.floating, np.dtype("S3"), np.dtype("M8[s]")],
+    [
+        "float33",
+        "",
+        "any",
+        0,
+        99,
+        -1,
+        True,
+        None,
+        1.0,
+        dict,
+        Anything,
+        bytes,
+        np.floating,
+        np.dtype("S3"),
+        np.dtype("M8[s]"),
+    ],
 )
 def test_what_is_no_dtype(value):
     with pytest.raises(InputError, match=r"^dtype .*: expected one of bool, int8, .*, got \w+ "):

@@ -28,7 +28,12 @@ def drawn():
 
 def test_the_tree_is_as_drawn():
     real = {
-        (cls.__name__, cls.__bases__[0].__name__, cls.__bases__[1].__name__ if len(cls.__bases__) > 1 else None) for cls in ALL
+        (
+            cls.__name__,
+            cls.__bases__[0].__name__,
+            cls.__bases__[1].__name__ if len(cls.__bases__) > 1 else None,
+        )
+        for cls in ALL
     }
     assert set(drawn()) == real
     assert len(real) == len(ALL)
@@ -36,14 +41,25 @@ def test_the_tree_is_as_drawn():
 
 @pytest.mark.parametrize("cls", ALL)
 @pytest.mark.parametrize(
-    "again", [lambda e: pickle.loads(pickle.dumps(e)), copy.copy, copy.deepcopy], ids=["pickle", "copy", "deep"]
+    "again",
+    [lambda e: pickle.loads(pickle.dumps(e)), copy.copy, copy.deepcopy],
+    ids=["pickle", "copy", "deep"],
 )
 def test_errors_cross_processes(cls, again):
     error = cls("op a::B", expected="float32[N]", got="int8[2]", next="x.astype(np.float32)")
     other = again(error)
     assert type(other) is cls
-    assert str(other) == str(error) == "op a::B: expected float32[N], got int8[2]. Try: x.astype(np.float32)"
-    assert (other.where, other.expected, other.got, other.next) == ("op a::B", "float32[N]", "int8[2]", "x.astype(np.float32)")
+    assert (
+        str(other)
+        == str(error)
+        == "op a::B: expected float32[N], got int8[2]. Try: x.astype(np.float32)"
+    )
+    assert (other.where, other.expected, other.got, other.next) == (
+        "op a::B",
+        "float32[N]",
+        "int8[2]",
+        "x.astype(np.float32)",
+    )
 
 
 @pytest.mark.parametrize(
@@ -65,7 +81,21 @@ def test_a_sentence_keeps_its_end():
 
 
 @pytest.mark.parametrize(
-    "bad", ["\x00", "\x1b", "\r", "\x7f", "\x9b", "\u202e", "\u2066", "\u200b", "\u2028", "\ud800", "\ufeff", "\t"]
+    "bad",
+    [
+        "\x00",
+        "\x1b",
+        "\r",
+        "\x7f",
+        "\x9b",
+        "\u202e",
+        "\u2066",
+        "\u200b",
+        "\u2028",
+        "\ud800",
+        "\ufeff",
+        "\t",
+    ],
 )
 def test_shown_lets_no_control_or_bidirectional_character_through(bad):
     text = sanitize(f"a{bad}b")

@@ -22,8 +22,13 @@ def test_written_and_loaded(soft_clip, tmp_path):
 
 
 def test_all_of_the_registry(define, tmp_path):
-    define("@pyopnb.pyop('b::B')\nclass B:\n    def compute(self, x): return x\n@pyopnb.pyop\nclass A(B): pass\n")
-    assert [version.op for version in pyopnb.save_module(tmp_path / "ops.py")] == ["b::B", "pyopnb::A"]
+    define(
+        "@pyopnb.pyop('b::B')\nclass B:\n    def compute(self, x): return x\n@pyopnb.pyop\nclass A(B): pass\n"
+    )
+    assert [version.op for version in pyopnb.save_module(tmp_path / "ops.py")] == [
+        "b::B",
+        "pyopnb::A",
+    ]
 
 
 def test_what_somebody_else_wrote_stays(soft_clip, tmp_path):
@@ -31,7 +36,10 @@ def test_what_somebody_else_wrote_stays(soft_clip, tmp_path):
     pyopnb.save_module(path)
     pyopnb.save_module(path)
     path.write_text(path.read_text() + "# mine\n")
-    with pytest.raises(pyopnb.errors.DefinitionError, match="changed by somebody else. Try: another name, or overwrite=True"):
+    with pytest.raises(
+        pyopnb.errors.DefinitionError,
+        match="changed by somebody else. Try: another name, or overwrite=True",
+    ):
         pyopnb.save_module(path)
     assert path.read_text().endswith("# mine\n")
     pyopnb.save_module(path, overwrite=True)
@@ -62,16 +70,21 @@ def test_a_file_that_raises_has_defined_nothing(define, soft_clip):
         define("@pyopnb.pyop('demo::SoftClip')\nclass B:\n    def compute(self, x): ...\n1 / 0\n")
     assert registry["demo::SoftClip"].versions == (soft_clip,)
     with pytest.raises(pyopnb.errors.DefinitionError, match="class B"):
-        define("@pyopnb.pyop('demo::New')\nclass A:\n    def compute(self, x): ...\n@pyopnb.pyop\nclass B: ...\n")
+        define(
+            "@pyopnb.pyop('demo::New')\nclass A:\n    def compute(self, x): ...\n@pyopnb.pyop\nclass B: ...\n"
+        )
     assert [op.name for op in registry] == ["demo::SoftClip"]
 
 
 def test_a_file_without_an_op(define, tmp_path):
     with pytest.raises(
-        pyopnb.errors.DefinitionError, match="written.py: expected an op, got none. Try: @pyopnb.pyop above the class"
+        pyopnb.errors.DefinitionError,
+        match="written.py: expected an op, got none. Try: @pyopnb.pyop above the class",
     ):
         define("class A: ...\n")
-    with pytest.raises(pyopnb.errors.DefinitionError, match="none.py: expected a Python file, got no such file"):
+    with pytest.raises(
+        pyopnb.errors.DefinitionError, match="none.py: expected a Python file, got no such file"
+    ):
         pyopnb.load_module(tmp_path / "none.py")
     with pytest.raises(pyopnb.errors.DefinitionError, match="expected a file that can be read"):
         pyopnb.load_module(tmp_path)

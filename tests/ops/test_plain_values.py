@@ -19,9 +19,16 @@ from pyopnb.ops.plain_values import is_plain, plain_array
 
 INTEGERS = [row for row in DTYPES if row.name.lstrip("u").startswith("int")]
 FLOATS = [row for row in DTYPES if "float" in row.name]
-INT_MIN, INT_MAX = ({row: int(getattr(ml_dtypes.iinfo(row.numpy), end)) for row in INTEGERS} for end in ("min", "max"))
+INT_MIN, INT_MAX = (
+    {row: int(getattr(ml_dtypes.iinfo(row.numpy), end)) for row in INTEGERS}
+    for end in ("min", "max")
+)
 NUMBERS = st.one_of(
-    st.integers(), st.integers(-300, 300), st.floats(), st.floats(width=16), st.floats(-9, 9).map(lambda v: round(v, 2))
+    st.integers(),
+    st.integers(-300, 300),
+    st.floats(),
+    st.floats(width=16),
+    st.floats(-9, 9).map(lambda v: round(v, 2)),
 )
 
 
@@ -31,12 +38,19 @@ def taken(value, row):
         try:
             return plain_array(value, row, "x", str(row), "x")
         except InputError as error:
-            if error.next is not None:  # what is advised, typed, is an array of the dtype with the nearest values
+            if (
+                error.next is not None
+            ):  # what is advised, typed, is an array of the dtype with the nearest values
                 advised = advice_followed(error.next, value)
                 assert (advised.dtype, advised.shape) == (row.numpy, np.shape(value))
                 if row in INTEGERS:
-                    near = [max(min(item, INT_MAX[row]), INT_MIN[row]) for item in np.array(value, object).ravel()]
-                    assert all(abs(int(a) - b) <= 0.5 for a, b in zip(advised.ravel(), near, strict=True))
+                    near = [
+                        max(min(item, INT_MAX[row]), INT_MIN[row])
+                        for item in np.array(value, object).ravel()
+                    ]
+                    assert all(
+                        abs(int(a) - b) <= 0.5 for a, b in zip(advised.ravel(), near, strict=True)
+                    )
             raise
 
 
@@ -51,7 +65,10 @@ def advice_followed(advice, value):
 def test_integers_are_there_exactly_or_refused(row, numbers) -> None:
     limits = ml_dtypes.iinfo(row.numpy)
     fits = [
-        type(n) is not bool and math.isfinite(n) and Fraction(n).denominator == 1 and int(limits.min) <= n <= int(limits.max)
+        type(n) is not bool
+        and math.isfinite(n)
+        and Fraction(n).denominator == 1
+        and int(limits.min) <= n <= int(limits.max)
         for n in numbers
     ]
     if all(fits):
@@ -85,7 +102,11 @@ def test_ints_are_there_exactly_and_floats_rounded(row, numbers) -> None:
         else:
             assert item == nearest or (item != item and number != number)
             assert math.isinf(item) == math.isinf(number) and (item == 0) == (number == 0)
-            assert math.isinf(number) or number != number or abs(number) <= float(ml_dtypes.finfo(row.numpy).max)
+            assert (
+                math.isinf(number)
+                or number != number
+                or abs(number) <= float(ml_dtypes.finfo(row.numpy).max)
+            )
 
 
 @given(st.floats(width=32))
@@ -99,7 +120,10 @@ def test_two_decimals_are_written_for_float32(number) -> None:
 
 
 @given(
-    st.recursive(st.integers(0, 9) | st.booleans() | st.none() | st.text(max_size=1), lambda inner: st.lists(inner, max_size=3))
+    st.recursive(
+        st.integers(0, 9) | st.booleans() | st.none() | st.text(max_size=1),
+        lambda inner: st.lists(inner, max_size=3),
+    )
 )
 def test_any_nest_is_an_array_or_named(value) -> None:
     if not is_plain(value, dtype("float32")):
@@ -112,7 +136,11 @@ def test_any_nest_is_an_array_or_named(value) -> None:
 @pytest.mark.parametrize(
     ("value", "name", "message"),
     [
-        ([1, 2**70], "int64", "x[1]: expected int64, got 1180591620717411303424; int64 has -9223372036854775808 to"),
+        (
+            [1, 2**70],
+            "int64",
+            "x[1]: expected int64, got 1180591620717411303424; int64 has -9223372036854775808 to",
+        ),
         ([-1], "uint64", "x[0]: expected uint64, got -1; uint64 has 0 to 18446744073709551615."),
         (
             [-1.5, 300],
@@ -126,9 +154,21 @@ def test_any_nest_is_an_array_or_named(value) -> None:
         ),
         ([math.inf], "int8", "x[0]: expected int8, got inf, which is no integer."),
         (1.5, "int32", "x: expected int32, got 1.5, which is no integer."),
-        ([2**53 + 1, 0.5], "float64", "x[0]: expected float64, got 9007199254740993, which float64 has as 9007199254740992.0."),
-        ([16777217], "float32", "x[0]: expected float32, got 16777217, which float32 has as 16777216.0."),
-        ([500.0], "float8_e4m3fn", "x[0]: expected float8_e4m3fn, got 500.0, which float8_e4m3fn has as "),
+        (
+            [2**53 + 1, 0.5],
+            "float64",
+            "x[0]: expected float64, got 9007199254740993, which float64 has as 9007199254740992.0.",
+        ),
+        (
+            [16777217],
+            "float32",
+            "x[0]: expected float32, got 16777217, which float32 has as 16777216.0.",
+        ),
+        (
+            [500.0],
+            "float8_e4m3fn",
+            "x[0]: expected float8_e4m3fn, got 500.0, which float8_e4m3fn has as ",
+        ),
         ([1e-50], "float32", "x[0]: expected float32, got 1e-50, which float32 has as 0.0."),
         ([1e6], "float16", "x[0]: expected float16, got 1000000.0, which float16 has as inf."),
         ([True, 2], "int64", "x[0]: expected int64, got bool True; a bool is no number."),
@@ -136,8 +176,16 @@ def test_any_nest_is_an_array_or_named(value) -> None:
         (["1"], "float32", "x[0]: expected float32, got str '1', which is no number."),
         ([1j], "float32", "x[0]: expected float32, got complex 1j, which is no number."),
         ([[1, 2], [3]], "int64", "x: expected int64, got a ragged list: 2 at [0], 1 at [1]."),
-        ([[[1], [2]], [[3], [4, 5]]], "int64", "x: expected int64, got a ragged list: 1 at [0][0], 2 at [1][1]."),
-        ([[1], 2], "int64", "x: expected int64, got a ragged list: a list at [0], and none at [1]."),
+        (
+            [[[1], [2]], [[3], [4, 5]]],
+            "int64",
+            "x: expected int64, got a ragged list: 1 at [0][0], 2 at [1][1].",
+        ),
+        (
+            [[1], 2],
+            "int64",
+            "x: expected int64, got a ragged list: a list at [0], and none at [1].",
+        ),
     ],
 )
 def test_what_is_refused(value, name, message) -> None:
@@ -155,7 +203,11 @@ def test_a_list_that_holds_itself() -> None:
 
 @pytest.mark.parametrize("row", [row for row in DTYPES if row.name != "string"], ids=str)
 def test_empty_lists_have_any_dtype(row) -> None:
-    assert (taken([], row).shape, taken([[], []], row).shape, taken([], row).dtype) == ((0,), (2, 0), row.numpy)
+    assert (taken([], row).shape, taken([[], []], row).shape, taken([], row).dtype) == (
+        (0,),
+        (2, 0),
+        row.numpy,
+    )
 
 
 def test_numpy_scalars_keep_their_dtype() -> None:

@@ -29,7 +29,9 @@ def test_not_more_than_can_be_seen(monkeypatch):
 
 
 def test_a_notebook_without_a_bar_keeps_few_lines(monkeypatch, capsys):
-    times = iter([0.0, 0.0, 0.0, 0.5, 0.9, 1.1, 1.1, 1.2, 1.2])  # at its start, of each update, and of each text
+    times = iter(
+        [0.0, 0.0, 0.0, 0.5, 0.9, 1.1, 1.1, 1.2, 1.2]
+    )  # at its start, of each update, and of each text
     monkeypatch.setattr(progress.time, "monotonic", lambda: next(times))
     tell = progress.bar()
     for done in range(1, 6):
@@ -102,7 +104,11 @@ def test_a_file_that_collects_stderr_gets_no_bar(capsys, monkeypatch):
         monkeypatch.setattr(sys.stderr, "isatty", lambda terminal=terminal: terminal)
         with progress.tracking("elements", 10_000):
             progress.advance("elements", 5_000)
-        expected = "\r5,000 of 10,000 elements\033[K\r10,000 of 10,000 elements\033[K\n" if terminal else ""
+        expected = (
+            "\r5,000 of 10,000 elements\033[K\r10,000 of 10,000 elements\033[K\n"
+            if terminal
+            else ""
+        )
         assert capsys.readouterr().err == expected
 
 

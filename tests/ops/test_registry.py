@@ -47,16 +47,24 @@ def test_split_name(name, parts):
     assert split_name(name) == parts
 
 
-@pytest.mark.parametrize("name", ["", "demo::", "9x", "a b", "a::b::C", "demo::So ft", "d/e::X", "Größe", "demo:X", "X\n"])
+@pytest.mark.parametrize(
+    "name",
+    ["", "demo::", "9x", "a b", "a::b::C", "demo::So ft", "d/e::X", "Größe", "demo:X", "X\n"],
+)
 def test_what_is_no_name(name):
-    with pytest.raises(DefinitionError, match=r"^op name: expected domain::OpType, got .*\. Try: \"demo::(SoftClip|X)\"$"):
+    with pytest.raises(
+        DefinitionError,
+        match=r"^op name: expected domain::OpType, got .*\. Try: \"demo::(SoftClip|X)\"$",
+    ):
         split_name(name)
 
 
 def test_versions(registry):
     before = time.time()
     classes = [made() for _ in range(3)]
-    versions = [registry.define(cls, "demo::Twice", source=f"text {n}") for n, cls in enumerate(classes)]
+    versions = [
+        registry.define(cls, "demo::Twice", source=f"text {n}") for n, cls in enumerate(classes)
+    ]
     assert [v.number for v in versions] == [1, 2, 3]
     assert [v.epoch for v in versions] == [1, 2, 3]
     assert registry.epoch == 3
@@ -124,7 +132,10 @@ def test_onnx_has_two_names(registry):
 
 
 def test_unknown(registry):
-    with pytest.raises(UnknownOp, match=r"^op demo::X: expected an op of the registry, got demo::X\. Try: define it: %%pyop$"):
+    with pytest.raises(
+        UnknownOp,
+        match=r"^op demo::X: expected an op of the registry, got demo::X\. Try: define it: %%pyop$",
+    ):
         registry["demo::X"]
     registry.define(made(), "demo::SoftClip")
     registry.define(made(), "demo::Other")
@@ -136,7 +147,9 @@ def test_unknown(registry):
 
 @pytest.mark.parametrize("opset", [0, -1, 1001, "1", 1.0, None, True])
 def test_opset(registry, opset):
-    with pytest.raises(DefinitionError, match=r"op pyopnb::Twice, opset: expected a number from 1 to 1000, got "):
+    with pytest.raises(
+        DefinitionError, match=r"op pyopnb::Twice, opset: expected a number from 1 to 1000, got "
+    ):
         registry.define(made(), opset=opset)
     assert len(registry) == 0
 
@@ -170,7 +183,13 @@ def test_modules_of_the_retired_op(registry):
 def test_rollback(registry):
     first, second = (registry.define(made(), opset=n, source=f"text {n}") for n in (1, 2))
     third = registry.rollback("Twice")
-    assert (third.number, third.restored, third.cls, third.source, third.opset) == (3, 1, first.cls, "text 1", 1)
+    assert (third.number, third.restored, third.cls, third.source, third.opset) == (
+        3,
+        1,
+        first.cls,
+        "text 1",
+        1,
+    )
     assert registry["Twice"].current is third
     assert registry.rollback("Twice", 2).cls is second.cls
     assert registry.epoch == 4
@@ -181,7 +200,8 @@ def test_rollback_to_what_is_not_there(registry, number):
     registry.define(made())
     registry.define(made())
     with pytest.raises(
-        UnknownOp, match=rf"^op pyopnb::Twice, rollback: expected one of versions 1, 2, got {number}\. Try: [12]$"
+        UnknownOp,
+        match=rf"^op pyopnb::Twice, rollback: expected one of versions 1, 2, got {number}\. Try: [12]$",
     ):
         registry.rollback("Twice", number)
     assert registry.epoch == 2
@@ -203,7 +223,12 @@ def test_a_withdrawn_version_leaves_the_one_before_it(registry):
     assert op.current is first
     assert registry.history("Twice") == (first,)
     assert told == [first, second, first]
-    assert [op.at(epoch) for epoch in range(1, 5)] == [first, second, first, first]  # a run in flight keeps its version
+    assert [op.at(epoch) for epoch in range(1, 5)] == [
+        first,
+        second,
+        first,
+        first,
+    ]  # a run in flight keeps its version
     assert registry.epoch == 3
     assert registry.find_class("old", "Twice") is None
     registry.withdraw(second)  # nothing happens
@@ -220,7 +245,11 @@ def test_a_withdrawn_first_version_removes_the_op(registry):
     version = registry.define(made(), module="old")
     op = registry["Twice"]
     registry.withdraw(version)
-    assert (removed, len(registry), registry.find_class("old", "Twice")) == (["pyopnb::Twice"], 0, None)
+    assert (removed, len(registry), registry.find_class("old", "Twice")) == (
+        ["pyopnb::Twice"],
+        0,
+        None,
+    )
     assert op.current is version  # for the sessions that use it
     again = registry.define(made())
     assert registry["Twice"] is op
@@ -278,7 +307,11 @@ def test_a_listener_that_leaves_while_it_is_told(registry):
 
 def test_a_listener_that_subscribes_while_it_is_told(registry):
     told = []
-    registry.subscribe(lambda version: registry.subscribe(lambda later: told.append((version.number, later.number))))
+    registry.subscribe(
+        lambda version: registry.subscribe(
+            lambda later: told.append((version.number, later.number))
+        )
+    )
     registry.define(made())
     assert told == []
     registry.define(made())
@@ -429,7 +462,9 @@ def test_what_is_gathered_is_checked_and_not_defined():
         with pytest.raises(DefinitionError, match="opset"):
             pyop("demo::Held", opset=0)(Held)
         assert len(pyopnb.registry) == 0
-    assert [(one.cls, one.name, one.opset, one.module) for one in definitions] == [(Held, "demo::Held", 3, "old")]
+    assert [(one.cls, one.name, one.opset, one.module) for one in definitions] == [
+        (Held, "demo::Held", 3, "old")
+    ]
     pyop(Held)
     assert [op.name for op in pyopnb.registry] == ["pyopnb::Held"]
 
@@ -454,7 +489,9 @@ def test_the_modules_that_an_op_serves(registry):
 
 
 def test_a_version_is_shown_with_its_schema(registry):
-    version = registry.define(type("A", (), {"compute": lambda self, x: x}), "demo::A", source="x" * 10_000)
+    version = registry.define(
+        type("A", (), {"compute": lambda self, x: x}), "demo::A", source="x" * 10_000
+    )
     assert repr(version) == "demo::A, version 1: (x)"
 
 
@@ -465,7 +502,12 @@ def test_the_source_of_what_no_file_has_is_none_of_a_file():
     exec(compile(text, "<cell of a test>", "exec"), held)
     registry = Registry()
     assert registry_of(held["Cell"], registry).source is None
-    linecache.cache["<cell of a test>"] = len(text), None, text.splitlines(keepends=True), "<cell of a test>"
+    linecache.cache["<cell of a test>"] = (
+        len(text),
+        None,
+        text.splitlines(keepends=True),
+        "<cell of a test>",
+    )
     try:
         assert registry_of(held["Cell"], registry).source == text
     finally:
@@ -508,8 +550,12 @@ def test_the_source_is_what_inspect_says():
 
 def test_a_file_of_many_ops_is_parsed_once_at_most(define, monkeypatch):
     parsed = []
-    monkeypatch.setattr(ast, "parse", lambda text, *rest, parse=ast.parse: parsed.append(text) or parse(text, *rest))
-    texts = [f"@pyopnb.pyop\nclass A{n}:\n    def compute(self, x): return x + {n}\n" for n in range(50)]
+    monkeypatch.setattr(
+        ast, "parse", lambda text, *rest, parse=ast.parse: parsed.append(text) or parse(text, *rest)
+    )
+    texts = [
+        f"@pyopnb.pyop\nclass A{n}:\n    def compute(self, x): return x + {n}\n" for n in range(50)
+    ]
     assert [version.source for version in define("".join(texts))] == texts
     assert sum("class A49" in text for text in parsed) <= 1  # Python 3.13 knows the lines without
 

@@ -33,8 +33,13 @@ def test_by_name_number_and_slice():
 def test_indexed_as_an_array(key, got):
     with pytest.raises(InputError) as raised:
         Result({"y": Y})[key]
-    assert str(raised.value) == f'result: expected the name of one output, got {got}. Try: result["y"][…]'
-    assert eval('result["y"][…]'.replace("…", "key"), {"result": Result({"y": Y}), "key": Y > 0}) == [2]
+    assert (
+        str(raised.value)
+        == f'result: expected the name of one output, got {got}. Try: result["y"][…]'
+    )
+    assert eval(
+        'result["y"][…]'.replace("…", "key"), {"result": Result({"y": Y}), "key": Y > 0}
+    ) == [2]
 
 
 def test_without_outputs_there_is_nothing_to_try():

@@ -46,7 +46,9 @@ def f(x):
 
 
 @pytest.mark.filterwarnings("ignore:.*is.*with:SyntaxWarning")
-@pytest.mark.parametrize(("count", "lines"), [(1, (7, 11, 13)), (2, (5, 7, 11, 13)), (3, (7, 11, 13))])
+@pytest.mark.parametrize(
+    ("count", "lines"), [(1, (7, 11, 13)), (2, (5, 7, 11, 13)), (3, (7, 11, 13))]
+)
 def test_tuples_of_another_length_are_left_out(count, lines):
     assert origin_of(function(BRANCHES), count).lines == lines
 
@@ -61,7 +63,8 @@ class Ramp:
         x = x * 2
 """)
     with pytest.raises(
-        pyopnb.errors.ResultError, match=r"output 0: expected float32\[...\], got None: compute ended without a return"
+        pyopnb.errors.ResultError,
+        match=r"output 0: expected float32\[...\], got None: compute ended without a return",
     ):
         pyopnb.call("demo::Ramp", X)
 
@@ -80,14 +83,22 @@ def test_a_lambda_and_what_has_no_source():
 
 
 def test_a_decorated_function_names_lines_and_rewrites_nothing():
-    f = function("def twice(f):\n    return w(f)(lambda x: None)\n@twice\ndef f(x):\n    return x", w=functools.wraps)
+    f = function(
+        "def twice(f):\n    return w(f)(lambda x: None)\n@twice\ndef f(x):\n    return x",
+        w=functools.wraps,
+    )
     assert str(origin_of(f, 1)) == "line 5"
     assert origin_of(f, 1).rewritten("abs({})") == "return abs(y)"
 
 
 def test_a_source_that_changed_is_not_quoted():
     f = function("def f(x):\n    return x")
-    linecache.cache[f.__code__.co_filename] = (0, None, ["def g(x):\n", "    return x * 2\n"], f.__code__.co_filename)
+    linecache.cache[f.__code__.co_filename] = (
+        0,
+        None,
+        ["def g(x):\n", "    return x * 2\n"],
+        f.__code__.co_filename,
+    )
     assert str(origin_of(f, 1)) == ""
 
 

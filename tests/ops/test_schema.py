@@ -142,11 +142,14 @@ def test_without_annotation_and_default():
 
 
 @pytest.mark.parametrize(
-    "hint", [dict, set, "dict[str, int]", "no such name", list[dict], tuple[int, str], Literal[1, "a"]], ids=str
+    "hint",
+    [dict, set, "dict[str, int]", "no such name", list[dict], tuple[int, str], Literal[1, "a"]],
+    ids=str,
 )
 def test_an_annotation_that_no_attr_can_have(hint):
     with pytest.raises(
-        DefinitionError, match=r"^class Op, attr a: expected an annotation of int, float, str, bytes, bool, a list"
+        DefinitionError,
+        match=r"^class Op, attr a: expected an annotation of int, float, str, bytes, bool, a list",
     ):
         annotated(hint)
 
@@ -160,8 +163,14 @@ def test_a_default_is_shown_short_and_on_one_line():
 @pytest.mark.parametrize(
     ("init", "text"),
     [
-        (lambda self, *values: None, r"class Op, __init__: expected parameters that can be given by name, got \*values"),
-        (lambda self, a, /: None, r"class Op, __init__: expected parameters that can be given by name, got a"),
+        (
+            lambda self, *values: None,
+            r"class Op, __init__: expected parameters that can be given by name, got \*values",
+        ),
+        (
+            lambda self, a, /: None,
+            r"class Op, __init__: expected parameters that can be given by name, got a",
+        ),
         (lambda: None, r"class Op, __init__: expected self, got no parameter"),
     ],
 )
@@ -342,18 +351,33 @@ def test_a_builtin_without_a_signature_takes_what_it_takes():
 @pytest.mark.parametrize(
     ("cls", "text"),
     [
-        (op(compute=3), r"class Op: expected a method compute, got compute = 3\. Try: def compute\(self, x\): return x"),
+        (
+            op(compute=3),
+            r"class Op: expected a method compute, got compute = 3\. Try: def compute\(self, x\): return x",
+        ),
         (op(compute=None), "class Op: expected a method compute, got compute = None"),
-        (op(compute=property(lambda self: 1)), "class Op: expected a method compute, got compute = <property"),
+        (
+            op(compute=property(lambda self: 1)),
+            "class Op: expected a method compute, got compute = <property",
+        ),
         (type("Empty", (), {}), "class Empty: expected a method compute, got no compute"),
         (3, "pyop: expected a class, got int 3"),
-        (op(compute=lambda self, x=3: x), "class Op, compute, input x: expected no default, or None .*, got 3. Try: x=None"),
-        (op(compute=lambda self, x=np.zeros(2): x), r"input x: expected no default, .*, got array\(\[0., 0.\]\)"),
+        (
+            op(compute=lambda self, x=3: x),
+            "class Op, compute, input x: expected no default, or None .*, got 3. Try: x=None",
+        ),
+        (
+            op(compute=lambda self, x=np.zeros(2): x),
+            r"input x: expected no default, .*, got array\(\[0., 0.\]\)",
+        ),
         (
             op(compute=lambda self, x, *, axis: x),
             "class Op, compute: expected inputs only, got axis. Try: give axis to __init__",
         ),
-        (op(compute=lambda self, x, **kw: x), r"class Op, compute: expected inputs only, got \*\*kw"),
+        (
+            op(compute=lambda self, x, **kw: x),
+            r"class Op, compute: expected inputs only, got \*\*kw",
+        ),
         (op(compute=lambda: 1), "class Op, compute: expected self, got no parameter"),
     ],
 )
@@ -371,8 +395,14 @@ def test_a_compute_that_does_not_return_its_outputs():
     async def both(self, x):
         yield x
 
-    for compute, got in ((waits, "async def"), (yields, "a generator"), (both, "async def with yield")):
-        with pytest.raises(DefinitionError, match=f"expected a function that returns its outputs, got {got}"):
+    for compute, got in (
+        (waits, "async def"),
+        (yields, "a generator"),
+        (both, "async def with yield"),
+    ):
+        with pytest.raises(
+            DefinitionError, match=f"expected a function that returns its outputs, got {got}"
+        ):
             schema_of(op(compute=compute))
 
 
@@ -387,7 +417,12 @@ def test_flags_and_doc():
         def infer(self, x): ...
 
     schema = schema_of(Op)
-    assert (schema.copy_inputs, schema.serial, schema.infers, schema.doc) == (True, True, True, "Says what it does.")
+    assert (schema.copy_inputs, schema.serial, schema.infers, schema.doc) == (
+        True,
+        True,
+        True,
+        "Says what it does.",
+    )
 
 
 # Types of ports
@@ -416,7 +451,18 @@ def test_a_hint_that_says_a_type(hint, text):
 
 @pytest.mark.parametrize(
     "hint",
-    [np.ndarray, "np.ndarray", npt.NDArray[Any], npt.NDArray[np.floating], npt.ArrayLike, Any, None, float, object, int | str],
+    [
+        np.ndarray,
+        "np.ndarray",
+        npt.NDArray[Any],
+        npt.NDArray[np.floating],
+        npt.ArrayLike,
+        Any,
+        None,
+        float,
+        object,
+        int | str,
+    ],
     ids=str,
 )
 def test_a_hint_that_says_nothing(hint):
@@ -432,7 +478,10 @@ def test_python_types_say_nothing_under_the_future_import():
 
 def test_an_unquoted_type_under_the_future_import():
     namespace = {}
-    exec("from __future__ import annotations\nclass Op:\n def compute(self, x: float32[N]) -> float32[N]: ...", namespace)
+    exec(
+        "from __future__ import annotations\nclass Op:\n def compute(self, x: float32[N]) -> float32[N]: ...",
+        namespace,
+    )
     assert str(schema_of(namespace["Op"])) == "(x: float32[N]) -> float32[N]"
 
 
@@ -455,7 +504,9 @@ def test_several_outputs(hint, outputs):
     assert list(map(str, schema_of(op(compute=compute)).outputs)) == outputs
 
 
-@pytest.mark.parametrize("hint", [tuple[np.ndarray, ...], tuple[np.ndarray, np.ndarray], tuple, None], ids=str)
+@pytest.mark.parametrize(
+    "hint", [tuple[np.ndarray, ...], tuple[np.ndarray, np.ndarray], tuple, None], ids=str
+)
 def test_outputs_that_are_not_said(hint):
     def compute(self, x): ...
 
@@ -463,7 +514,9 @@ def test_outputs_that_are_not_said(hint):
     assert schema_of(op(compute=compute)).outputs is None
 
 
-@pytest.mark.parametrize("hint", ["float33[N]", "float32[N", "float32[-1]", "N items", "1/0", "undefined.name"])
+@pytest.mark.parametrize(
+    "hint", ["float33[N]", "float32[N", "float32[-1]", "N items", "1/0", "undefined.name"]
+)
 def test_a_hint_that_is_no_type(hint):
     with pytest.raises(InputError, match=r"^class Op, input x: (dtype|type)"):
         typed(hint)
@@ -544,7 +597,9 @@ def test_not_taken(kind, value):
 def test_literals_are_the_only_values():
     attr = annotated(Literal["nearest", "linear"] | None, None)
     assert attr.take(b"linear", "node") == "linear"
-    with pytest.raises(ModelError, match="node, attr a: expected one of 'nearest', 'linear', got str 'cubic'"):
+    with pytest.raises(
+        ModelError, match="node, attr a: expected one of 'nearest', 'linear', got str 'cubic'"
+    ):
         attr.take("cubic", "node")
 
 
@@ -620,7 +675,10 @@ def test_inputs_that_fit(given):
         ),
         (["float32[3]"], r"^node, input x: expected float32\[N,3\], got float32\[3\]"),
         (["float32", "int32"], r"^node, input y: expected int64\[\.\.\.\], got int32"),
-        (["float32", None, "int8[]", "int16[]"], r"^node, input rest: expected int8\[\], got int16\[\]"),
+        (
+            ["float32", None, "int8[]", "int16[]"],
+            r"^node, input rest: expected int8\[\], got int16\[\]",
+        ),
     ],
 )
 def test_inputs_that_do_not_fit(given, text):
@@ -643,7 +701,10 @@ def test_sizes_of_inputs_reach_the_outputs():
     class Op:
         def compute(self, x: "float32[N,M]", y: "int8[M]") -> ("float32[M,N,K]", "int8"): ...
 
-    assert list(map(str, schema_of(Op).hinted(inputs("float32[5,?]", "int8[B]")))) == ["float32[B,5,K]", "int8[...]"]
+    assert list(map(str, schema_of(Op).hinted(inputs("float32[5,?]", "int8[B]")))) == [
+        "float32[B,5,K]",
+        "int8[...]",
+    ]
 
 
 class Lies:
@@ -683,7 +744,10 @@ def test_infer(answer, said):
             "float64[N,3]",
             r"^node, infer, output 0: expected float32\[N,3\] \(the hint of compute\), got float64\[N,3\]\. Try: let infer",
         ),
-        ("float32[N]", r"^node, infer, output 0: expected float32\[N,3\] \(the hint of compute\), got float32\[N\]"),
+        (
+            "float32[N]",
+            r"^node, infer, output 0: expected float32\[N,3\] \(the hint of compute\), got float32\[N\]",
+        ),
         ("float32[N,4]", r"^node, infer, output 0: expected .*, got float32\[N,4\]"),
         (None, r"^node, infer: expected types, as float32\[N,3\] or x.like\(shape=…\), got None"),
         ((2, 3), r"^node, infer: expected types, .*, got \(2, 3\)"),
@@ -743,7 +807,10 @@ def test_the_same_class_has_the_same_schema(default):
 @pytest.mark.parametrize(
     ("a", "b"),
     [
-        (np.arange(2000), np.arange(2000) * np.r_[np.ones(1000, int), 2, np.ones(999, int)]),  # the same repr
+        (
+            np.arange(2000),
+            np.arange(2000) * np.r_[np.ones(1000, int), 2, np.ones(999, int)],
+        ),  # the same repr
         (np.zeros(2, np.int8), np.zeros(2, np.uint8)),
         (np.zeros((2, 1)), np.zeros((1, 2))),
         (np.array([0.0]), np.array([-0.0])),
@@ -768,7 +835,11 @@ def test_the_docstring_is_no_part_of_what_is_compared():
     assert schema_of(op(__doc__="One.")) == schema_of(op(__doc__="Two."))
 
 
-@pytest.mark.parametrize("copied", [copy.deepcopy, lambda schema: pickle.loads(pickle.dumps(schema))], ids=["copy", "pickle"])
+@pytest.mark.parametrize(
+    "copied",
+    [copy.deepcopy, lambda schema: pickle.loads(pickle.dumps(schema))],
+    ids=["copy", "pickle"],
+)
 def test_a_copy_still_knows_what_is_required(copied):
     schema = copied(limits())
     assert schema == limits()

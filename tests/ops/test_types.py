@@ -77,7 +77,10 @@ def test_forms(text, written):
         (3, "got 3"),
         (np.float32, "numpy.float32"),
         ("float33[N]", "dtype float33: expected one of bool, int8"),
-        ("float32[-1]", r"type float32\[-1\]: expected a size from 0 to 2\*\*63 - 1, a symbol or \?, got -1"),
+        (
+            "float32[-1]",
+            r"type float32\[-1\]: expected a size from 0 to 2\*\*63 - 1, a symbol or \?, got -1",
+        ),
         ("float32[1.5]", "got 1.5"),
         ("float32[N,]", "got nothing"),
         ("float32[,]", "got nothing"),
@@ -96,7 +99,11 @@ def test_bad_notation(text, message):
 @pytest.mark.parametrize("element", ["float64", "DOUBLE", np.float64, np.dtype("f8"), 11])
 def test_a_type_is_made_of_what_names_a_dtype_and_of_a_list(element):
     made = TensorType(element, ["N", np.int64(3), None])
-    assert made == tensor_type("float64[N,3,?]") and str(made) == "float64[N,3,?]" and type(made.shape[1]) is int
+    assert (
+        made == tensor_type("float64[N,3,?]")
+        and str(made) == "float64[N,3,?]"
+        and type(made.shape[1]) is int
+    )
 
 
 @pytest.mark.parametrize(
@@ -128,13 +135,20 @@ def test_like_takes_numpy_sizes():
 
 def arrays_of(type_, sizes):
     """A type with all known: symbols by a table, the unknown dimensions and dtype filled in."""
-    shape = () if type_.shape is None else tuple(sizes[d] if isinstance(d, str) else 5 if d is None else d for d in type_.shape)
+    shape = (
+        ()
+        if type_.shape is None
+        else tuple(sizes[d] if isinstance(d, str) else 5 if d is None else d for d in type_.shape)
+    )
     return TensorType(type_.dtype or DTYPES[0], shape)
 
 
 @given(types, st.integers(0, 7))
 def test_a_type_accepts_its_arrays(type_, start):
-    sizes = {dim: start + n for n, dim in enumerate(sorted({d for d in type_.shape or () if isinstance(d, str)}))}
+    sizes = {
+        dim: start + n
+        for n, dim in enumerate(sorted({d for d in type_.shape or () if isinstance(d, str)}))
+    }
     array, bound = arrays_of(type_, sizes), {}
     assert type_.accepts(array)
     assert type_.accepts(array, bound)
@@ -162,7 +176,9 @@ def test_a_type_refuses_what_differs(type_, data):
     changed = (*array.shape[:place], array.shape[place] + 1, *array.shape[place + 1 :])
     assert type_.accepts_shape(changed) == (not isinstance(type_.shape[place], int))
     repeated = isinstance(type_.shape[place], str) and type_.shape.count(type_.shape[place]) > 1
-    assert type_.accepts_shape(changed, {}) == (not isinstance(type_.shape[place], int) and not repeated)
+    assert type_.accepts_shape(changed, {}) == (
+        not isinstance(type_.shape[place], int) and not repeated
+    )
 
 
 def test_one_size_a_symbol_over_several_types():

@@ -59,7 +59,11 @@ def contrib(op_type, inputs, outputs, **attrs):
 
 def one_node(op_type, before=TensorProto.FLOAT, after=TensorProto.FLOAT, shape=None, **attrs):
     """A model of one node; its shape is open."""
-    return model(contrib(op_type, ["x"], ["y"], **attrs), inputs=[("x", before, shape)], outputs=[("y", after, None)])
+    return model(
+        contrib(op_type, ["x"], ["y"], **attrs),
+        inputs=[("x", before, shape)],
+        outputs=[("y", after, None)],
+    )
 
 
 def run_bare(made, **feeds):
@@ -70,7 +74,9 @@ def run_bare(made, **feeds):
 
 
 def test_a_reversed_matrix_between_standard_nodes():
-    @onnx_op(op_type="PyReverseMatrix", inputs=[PyCustomOpDef.dt_float], outputs=[PyCustomOpDef.dt_float])
+    @onnx_op(
+        op_type="PyReverseMatrix", inputs=[PyCustomOpDef.dt_float], outputs=[PyCustomOpDef.dt_float]
+    )
     def reverse_matrix(x):
         return np.flip(x, axis=0)
 
@@ -85,7 +91,11 @@ def test_a_reversed_matrix_between_standard_nodes():
 
 
 def test_two_outputs_that_add_up():
-    @onnx_op(op_type="NegPos", inputs=[PyCustomOpDef.dt_float], outputs=[PyCustomOpDef.dt_float, PyCustomOpDef.dt_float])
+    @onnx_op(
+        op_type="NegPos",
+        inputs=[PyCustomOpDef.dt_float],
+        outputs=[PyCustomOpDef.dt_float, PyCustomOpDef.dt_float],
+    )
     def negpos(x):
         neg, pos = x.copy(), x.copy()
         neg[x > 0] = 0
@@ -102,16 +112,25 @@ def test_two_outputs_that_add_up():
 
 
 def test_an_epsilon_in_double():
-    @onnx_op(op_type="AddEpsilon", inputs=[PyCustomOpDef.dt_double], outputs=[PyCustomOpDef.dt_double])
+    @onnx_op(
+        op_type="AddEpsilon", inputs=[PyCustomOpDef.dt_double], outputs=[PyCustomOpDef.dt_double]
+    )
     def add_epsilon(x):
         return x + 1e-3
 
-    (y,) = run_bare(one_node("AddEpsilon", TensorProto.DOUBLE, TensorProto.DOUBLE), x=np.array([1.0, 2.0]))
+    (y,) = run_bare(
+        one_node("AddEpsilon", TensorProto.DOUBLE, TensorProto.DOUBLE), x=np.array([1.0, 2.0])
+    )
     assert y.tolist() == [1.001, 2.001]
 
 
 def test_strings_that_are_joined_with_a_string_attribute_given_as_a_list():
-    @onnx_op(op_type="PyJoin", inputs=[PyCustomOpDef.dt_string], outputs=[PyCustomOpDef.dt_string], attrs=["sep"])
+    @onnx_op(
+        op_type="PyJoin",
+        inputs=[PyCustomOpDef.dt_string],
+        outputs=[PyCustomOpDef.dt_string],
+        attrs=["sep"],
+    )
     def join(arr, **kwargs):
         return np.array([kwargs["sep"].join(row) for row in arr])
 
@@ -122,9 +141,13 @@ def test_strings_that_are_joined_with_a_string_attribute_given_as_a_list():
 def test_checksums_of_strings_in_uint32():
     @onnx_op(op_type="PyCrc32", inputs=[PyCustomOpDef.dt_string], outputs=[PyCustomOpDef.dt_uint32])
     def crc32(x):
-        return np.array([zlib.crc32(word.encode()) & 0xFFFFFFFF for word in x.flat]).reshape(x.shape)  # int64
+        return np.array([zlib.crc32(word.encode()) & 0xFFFFFFFF for word in x.flat]).reshape(
+            x.shape
+        )  # int64
 
-    (y,) = run_bare(one_node("PyCrc32", TensorProto.STRING, TensorProto.UINT32), x=np.array(["a", "ü"], object))
+    (y,) = run_bare(
+        one_node("PyCrc32", TensorProto.STRING, TensorProto.UINT32), x=np.array(["a", "ü"], object)
+    )
     assert y.dtype == np.uint32 and y.tolist() == [zlib.crc32(word.encode()) for word in "aü"]
 
 
@@ -148,15 +171,32 @@ def test_a_split_with_three_outputs_of_other_dtypes():
         inputs=[("texts", 8, [None]), ("sep", 8, []), ("skip", 9, [])],
         outputs=[("places", 7, [None, 2]), ("words", 8, [None]), ("size", 7, [2])],
     )
-    feeds = {"texts": np.array(["a,,b", "c"], object), "sep": np.array(",", object), "skip": np.array(True)}
+    feeds = {
+        "texts": np.array(["a,,b", "c"], object),
+        "sep": np.array(",", object),
+        "skip": np.array(True),
+    }
     places, words, size = run_bare(made, **feeds)
-    assert places.tolist() == [[0, 0], [0, 1], [1, 0]] and words.tolist() == ["a", "b", "c"] and size.tolist() == [2, 2]
+    assert (
+        places.tolist() == [[0, 0], [0, 1], [1, 0]]
+        and words.tolist() == ["a", "b", "c"]
+        and size.tolist() == [2, 2]
+    )
 
 
 def test_int_and_float_attributes_arrive_with_all_their_digits():
-    kinds = {"length": PyCustomOpDef.dt_int64, "scale": PyCustomOpDef.dt_float, "word": PyCustomOpDef.dt_string}
+    kinds = {
+        "length": PyCustomOpDef.dt_int64,
+        "scale": PyCustomOpDef.dt_float,
+        "word": PyCustomOpDef.dt_string,
+    }
 
-    @onnx_op(op_type="Padded", inputs=[PyCustomOpDef.dt_float], outputs=[PyCustomOpDef.dt_float], attrs=kinds)
+    @onnx_op(
+        op_type="Padded",
+        inputs=[PyCustomOpDef.dt_float],
+        outputs=[PyCustomOpDef.dt_float],
+        attrs=kinds,
+    )
     def padded(x, length, scale, word):
         assert (type(length), word) == (int, "ü")
         return np.pad(x * np.float32(scale), (0, length))
@@ -166,7 +206,11 @@ def test_int_and_float_attributes_arrive_with_all_their_digits():
 
 
 def test_a_domain_in_the_name_and_an_operator_of_onnx():
-    @onnx_op(op_type="torchcustom::Add10", inputs=[PyCustomOpDef.dt_float], outputs=[PyCustomOpDef.dt_float])
+    @onnx_op(
+        op_type="torchcustom::Add10",
+        inputs=[PyCustomOpDef.dt_float],
+        outputs=[PyCustomOpDef.dt_float],
+    )
     def add10(x):
         return x + 10
 
@@ -180,7 +224,9 @@ def test_a_domain_in_the_name_and_an_operator_of_onnx():
         return np.maximum(x, 7)
 
     node = helper.make_node("Relu", ["x"], ["y"])
-    assert run_bare(model(node, inputs=[("x", 1, None)], outputs=[("y", 1, None)]), x=ONE)[0].tolist() == [7, 7]
+    assert run_bare(model(node, inputs=[("x", 1, None)], outputs=[("y", 1, None)]), x=ONE)[
+        0
+    ].tolist() == [7, 7]
 
 
 def test_the_name_and_one_float_each_where_nothing_is_given():
@@ -197,7 +243,8 @@ def test_every_dtype_goes_in_and_out_or_is_refused_when_it_is_declared(name):
     number = getattr(PyCustomOpDef, name)
     if "complex" in name:
         with pytest.raises(
-            pyopnb.errors.DefinitionError, match="op ai.onnx.contrib::Same, inputs: expected dtypes .* got complex"
+            pyopnb.errors.DefinitionError,
+            match="op ai.onnx.contrib::Same, inputs: expected dtypes .* got complex",
         ):
             Opdef.create(lambda x: x, op_type="Same", inputs=[number], outputs=[number])
         return
@@ -209,8 +256,18 @@ def test_every_dtype_goes_in_and_out_or_is_refused_when_it_is_declared(name):
 
 
 def test_any_dtype():
-    Opdef.create(lambda x: x[:1], op_type="First", inputs=[PyCustomOpDef.undefined], outputs=[PyCustomOpDef.undefined])
-    for number, x in ((1, ONE), (11, ONE.astype(float)), (7, np.array([1, 2])), (8, np.array(["a", "b"], object))):
+    Opdef.create(
+        lambda x: x[:1],
+        op_type="First",
+        inputs=[PyCustomOpDef.undefined],
+        outputs=[PyCustomOpDef.undefined],
+    )
+    for number, x in (
+        (1, ONE),
+        (11, ONE.astype(float)),
+        (7, np.array([1, 2])),
+        (8, np.array(["a", "b"], object)),
+    ):
         (y,) = run_bare(one_node("First", number, number, [None]), x=x)
         assert y.dtype == x.dtype and y.tolist() == x[:1].tolist()
 
@@ -230,7 +287,9 @@ def test_one_name_for_several_dtypes_and_numbers_of_inputs():
     for run in (run_bare, lambda made, **feeds: list(pyopnb.run(made, **feeds).values())):
         a, b, c = run(made, x=np.float32([2]), z=np.array([5.0]))
         assert (a.tolist(), b.tolist(), c.tolist()) == ([4], [15], [8])
-    with pytest.raises(pyopnb.errors.ModelError, match=re.escape("expected (float32[...]) or (float64[...]) or")):
+    with pytest.raises(
+        pyopnb.errors.ModelError, match=re.escape("expected (float32[...]) or (float64[...]) or")
+    ):
         pyopnb.run(one_node("Many", TensorProto.INT64, TensorProto.INT64), x=[1])
 
 
@@ -252,7 +311,9 @@ def test_inputs_can_be_written_to():
         return x
 
     x = ONE.copy()
-    assert run_bare(one_node("Overwrite"), x=x)[0].tolist() == [9, -2.5] and x.tolist() == ONE.tolist()
+    assert (
+        run_bare(one_node("Overwrite"), x=x)[0].tolist() == [9, -2.5] and x.tolist() == ONE.tolist()
+    )
 
 
 RETURNED = [
@@ -275,11 +336,17 @@ RETURNED = [
 def test_numbers_of_another_dtype_are_converted_where_their_values_stay(kind, returned, expected):
     number = getattr(PyCustomOpDef, kind)
     Opdef.create(lambda x: returned, op_type="Give", outputs=[number])
-    np.testing.assert_array_equal(run_bare(one_node("Give", 1, number), x=ONE)[0], np.array(expected))
+    np.testing.assert_array_equal(
+        run_bare(one_node("Give", 1, number), x=ONE)[0], np.array(expected)
+    )
 
 
 REFUSED = [
-    ("dt_int64", np.array([1.5]), r"expected int64\[...\], got float64\[1\], whose values it does not have"),
+    (
+        "dt_int64",
+        np.array([1.5]),
+        r"expected int64\[...\], got float64\[1\], whose values it does not have",
+    ),
     ("dt_int64", np.array([2.0**63]), r"expected int64\[...\], got float64\[1\]"),
     ("dt_int32", np.array([2**40]), r"expected int32\[...\], got int64\[1\]"),
     ("dt_uint8", np.array([-1]), r"expected uint8\[...\], got int64\[1\]"),
@@ -295,12 +362,18 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("kind", "returned", "message"), REFUSED)
-def test_what_has_no_such_value_is_refused_where_theirs_spoils_it_or_ends_the_process(kind, returned, message):
+def test_what_has_no_such_value_is_refused_where_theirs_spoils_it_or_ends_the_process(
+    kind, returned, message
+):
     number = getattr(PyCustomOpDef, kind)
     Opdef.create(lambda x: returned, op_type="Give", outputs=[number])
-    with pytest.raises(pyopnb.errors.ResultError, match=f"op ai.onnx.contrib::Give, output.*{message}"):
+    with pytest.raises(
+        pyopnb.errors.ResultError, match=f"op ai.onnx.contrib::Give, output.*{message}"
+    ):
         PyOrtFunction.from_model(one_node("Give", 1, number))(ONE)
-    with pytest.raises(Exception, match=f"ResultError: op ai.onnx.contrib::Give, output.*{message}"):
+    with pytest.raises(
+        Exception, match=f"ResultError: op ai.onnx.contrib::Give, output.*{message}"
+    ):
         run_bare(one_node("Give", 1, number), x=ONE)
 
 
@@ -328,13 +401,18 @@ def test_a_cell_that_runs_again_serves_live_sessions_and_new_ones():
     assert run_bare(one_node("Again"), x=ONE)[0].tolist() == [6, -10]
     opdef.body = lambda x: x * 0
     assert session.run(None, {"x": ONE})[0].tolist() == [0, 0]
-    assert [version.number for version in pyopnb.registry.history("ai.onnx.contrib::Again")] == [1, 2]
+    assert [version.number for version in pyopnb.registry.history("ai.onnx.contrib::Again")] == [
+        1,
+        2,
+    ]
 
 
 def test_a_definition_that_fails_leaves_the_one_before():
     Opdef.create(lambda x, by: x + by, op_type="Keeps", attrs={"by": PyCustomOpDef.dt_int64})
     number = [PyCustomOpDef.dt_double]
-    with pytest.raises(pyopnb.errors.DefinitionError, match="attr by: expected int, as for other inputs, got str"):
+    with pytest.raises(
+        pyopnb.errors.DefinitionError, match="attr by: expected int, as for other inputs, got str"
+    ):
         Opdef.create(lambda x, by: x, op_type="Keeps", inputs=number, outputs=number, attrs=["by"])
     assert run_bare(one_node("Keeps", by=1), x=ONE)[0].tolist() == [2.5, -1.5]
 
@@ -343,42 +421,63 @@ def test_ops_that_are_switched_off_and_on():
     Opdef.create(lambda x: x, op_type="Switched")
     try:
         assert enable_py_op(False) is True
-        with pytest.raises(Exception, match=r"ai.onnx.contrib:Switched\(-1\) is not a registered function/op"):
+        with pytest.raises(
+            Exception, match=r"ai.onnx.contrib:Switched\(-1\) is not a registered function/op"
+        ):
             run_bare(one_node("Switched"), x=ONE)
         Opdef.create(lambda x: x + 1, op_type="Later")
     finally:
         assert enable_py_op(True) is False
-    assert run_bare(one_node("Later"), x=ONE)[0].tolist() == run_bare(one_node("Switched"), x=ONE + 1)[0].tolist()
+    assert (
+        run_bare(one_node("Later"), x=ONE)[0].tolist()
+        == run_bare(one_node("Switched"), x=ONE + 1)[0].tolist()
+    )
 
 
 def test_what_is_refused_or_ignored_when_it_is_declared():
     with pytest.raises(
-        pyopnb.errors.DefinitionError, match=r"onnx_op: expected keyword arguments, got the function plain itself"
+        pyopnb.errors.DefinitionError,
+        match=r"onnx_op: expected keyword arguments, got the function plain itself",
     ):
 
         @onnx_op
         def plain(x):
             return x
 
-    with pytest.raises(pyopnb.errors.DefinitionError, match=r"attr a: expected dt_int64, .* got dt_complex64. Try: attrs="):
+    with pytest.raises(
+        pyopnb.errors.DefinitionError,
+        match=r"attr a: expected dt_int64, .* got dt_complex64. Try: attrs=",
+    ):
         Opdef.create(lambda x, a: x, op_type="Wrong", attrs={"a": PyCustomOpDef.dt_complex64})
     with pytest.raises(
-        pyopnb.errors.DefinitionError, match=r"inputs: expected dtypes .* got 99. Try: \[PyCustomOpDef.dt_float\]"
+        pyopnb.errors.DefinitionError,
+        match=r"inputs: expected dtypes .* got 99. Try: \[PyCustomOpDef.dt_float\]",
     ):
         Opdef.create(lambda x: x, op_type="Wrong", inputs=[99])
     assert "ai.onnx.contrib::Wrong" not in pyopnb.registry
-    with pytest.warns(UserWarning, match=r'onnx_op ignores domain=, .* Try: op_type="my.domain::Name"'):
+    with pytest.warns(
+        UserWarning, match=r'onnx_op ignores domain=, .* Try: op_type="my.domain::Name"'
+    ):
         onnx_op(op_type="Elsewhere", domain="my")(lambda x: x)
-    with pytest.warns(UserWarning, match=r"onnx_op ignores 'Positional', as onnxruntime-extensions does") as caught:
+    with pytest.warns(
+        UserWarning, match=r"onnx_op ignores 'Positional', as onnxruntime-extensions does"
+    ) as caught:
         onnx_op("Positional")(np.abs)
     assert caught[0].filename == __file__
 
 
 def test_a_node_without_an_attribute_and_one_with_more():
-    Opdef.create(lambda x, by: x + np.float32(by), op_type="Shift", attrs={"by": PyCustomOpDef.dt_float})
-    with pytest.raises(pyopnb.errors.ModelError, match=r"attr by: expected a value of kind float .* got nothing"):
+    Opdef.create(
+        lambda x, by: x + np.float32(by), op_type="Shift", attrs={"by": PyCustomOpDef.dt_float}
+    )
+    with pytest.raises(
+        pyopnb.errors.ModelError, match=r"attr by: expected a value of kind float .* got nothing"
+    ):
         PyOrtFunction.from_model(one_node("Shift"))(ONE)
-    assert PyOrtFunction.from_model(one_node("Shift", by=1.0, unknown=3))(ONE).tolist() == [2.5, -1.5]
+    assert PyOrtFunction.from_model(one_node("Shift", by=1.0, unknown=3))(ONE).tolist() == [
+        2.5,
+        -1.5,
+    ]
     assert run_bare(one_node("Shift", by=1.0, unknown=3), x=ONE)[0].tolist() == [2.5, -1.5]
 
 
@@ -392,7 +491,10 @@ def test_a_model_as_a_function(tmp_path):
         outputs=[("row", 1, [None])],
     )
     onnx.save_model(made, str(tmp_path / "gather.onnx"))
-    for function in (PyOrtFunction.from_model(made), OrtPyFunction(str(tmp_path / "gather.onnx"), cpu_only=True)):
+    for function in (
+        PyOrtFunction.from_model(made),
+        OrtPyFunction(str(tmp_path / "gather.onnx"), cpu_only=True),
+    ):
         assert function.input_names == ["table", "which"] and function.output_names == ["row"]
         assert function(TWO, 1).tolist() == [3, 4]
         assert function(TWO, np.array(0, np.int32)).tolist() == [1, 2]
@@ -405,7 +507,9 @@ def test_a_model_as_a_function(tmp_path):
 
 def test_wrong_arguments_of_a_function_are_named():
     function = OrtPyFunction(one_node("Abs"))
-    with pytest.raises(pyopnb.errors.InputError, match=r"expected at most 1 positional argument \(x\), got 2"):
+    with pytest.raises(
+        pyopnb.errors.InputError, match=r"expected at most 1 positional argument \(x\), got 2"
+    ):
         function(ONE, ONE)
     with pytest.raises(pyopnb.errors.InputError, match="expected names of inputs, got X. Try: x"):
         function(X=ONE)
@@ -425,13 +529,18 @@ def test_the_function_of_one_op():
     assert function.input_names == ["x", "times"]
     assert function(np.float32([[1], [2]]), 3).tolist() == [[1.5], [3.0]]
     with pytest.raises(
-        pyopnb.errors.UnknownOp, match="expected an op of the registry, got 'Wieghted'. Try: ai.onnx.contrib::Weighted"
+        pyopnb.errors.UnknownOp,
+        match="expected an op of the registry, got 'Wieghted'. Try: ai.onnx.contrib::Weighted",
     ):
         PyOrtFunction.from_customop("Wieghted")
 
 
 def test_options_of_the_session_of_a_function():
-    function = OrtPyFunction(model(helper.make_node("Abs", ["x"], ["y"]), inputs=[("x", 1, None)], outputs=[("y", 1, None)]))
+    function = OrtPyFunction(
+        model(
+            helper.make_node("Abs", ["x"], ["y"]), inputs=[("x", 1, None)], outputs=[("y", 1, None)]
+        )
+    )
     function.extra_session_options["intra_op_num_threads"] = 1
     assert function(ONE).tolist() == [1.5, 2.5]
     assert function.ort_session.get_session_options().intra_op_num_threads == 1
@@ -455,26 +564,45 @@ def test_a_hook_before_a_node_sees_and_may_change_its_inputs(name):
     assert hooked is made
     assert run_bare(hooked, x=ONE, high=np.array(2, np.float32))[0].tolist() == [1, -2.5]
     assert seen == [([1.5, -2.5], 2.0)]
-    with pytest.raises(pyopnb.errors.ModelError, match=f"expected the name of a node, got 'konv'. Try: .*{name}"):
+    with pytest.raises(
+        pyopnb.errors.ModelError, match=f"expected the name of a node, got 'konv'. Try: .*{name}"
+    ):
         hook_model_op(made, "konv", look, [])
-    with pytest.raises(pyopnb.errors.ModelError, match=f"node '{name}': expected 2 dtypes, one an input, got 1"):
+    with pytest.raises(
+        pyopnb.errors.ModelError, match=f"node '{name}': expected 2 dtypes, one an input, got 1"
+    ):
         hook_model_op(made, name, look, [PyOp.dt_float])
 
 
 def test_a_hook_of_a_node_that_reads_one_tensor_twice():
-    made = model(helper.make_node("Mul", ["x", "x"], ["y"], name="m"), inputs=[("x", 1, None)], outputs=[("y", 1, None)])
-    assert run_bare(hook_model_op(made, "m", lambda x: x + 1, [1]), x=ONE)[0].tolist() == [6.25, 2.25]
+    made = model(
+        helper.make_node("Mul", ["x", "x"], ["y"], name="m"),
+        inputs=[("x", 1, None)],
+        outputs=[("y", 1, None)],
+    )
+    assert run_bare(hook_model_op(made, "m", lambda x: x + 1, [1]), x=ONE)[0].tolist() == [
+        6.25,
+        2.25,
+    ]
 
 
 def test_nodes_before_an_input():
-    Opdef.create(lambda words: np.array([float(w) for w in words]), op_type="Parse", inputs=[8], outputs=[1])
-    made = model(helper.make_node("Abs", ["x"], ["y"]), inputs=[("x", 1, [None])], outputs=[("y", 1, [None])])
+    Opdef.create(
+        lambda words: np.array([float(w) for w in words]), op_type="Parse", inputs=[8], outputs=[1]
+    )
+    made = model(
+        helper.make_node("Abs", ["x"], ["y"]), inputs=[("x", 1, [None])], outputs=[("y", 1, [None])]
+    )
     del made.opset_import[1:]
     words = helper.make_tensor_value_info("words", 8, [None])
     expanded = expand_onnx_inputs(made, "x", [contrib("Parse", ["words"], ["x"])], [words])
     assert run_bare(expanded, words=np.array(["-1.5"], object))[0].tolist() == [1.5]
-    assert [value.name for value in made.graph.input] == ["x"] and default_opset_domain() == expanded.opset_import[1].domain
-    with pytest.raises(pyopnb.errors.ModelError, match="expected an input of the model, got 'z'. Try: x"):
+    assert [value.name for value in made.graph.input] == [
+        "x"
+    ] and default_opset_domain() == expanded.opset_import[1].domain
+    with pytest.raises(
+        pyopnb.errors.ModelError, match="expected an input of the model, got 'z'. Try: x"
+    ):
         expand_onnx_inputs(made, "z", [], [])
 
 
@@ -492,5 +620,7 @@ def test_an_optimized_model_is_written(tmp_path):
 
 
 def test_operators_in_c_are_refused_by_name():
-    with pytest.raises(ImportError, match="Try: from onnxruntime_extensions import gen_processing_models"):
+    with pytest.raises(
+        ImportError, match="Try: from onnxruntime_extensions import gen_processing_models"
+    ):
         from pyopnb.ortx import gen_processing_models  # noqa: F401

@@ -14,7 +14,9 @@ __all__ = ["bare", "define", "only_shell", "run", "shell"]
 
 @pytest.fixture(scope="session")
 def _only_process():
-    vars(sys.modules["__main__"]).setdefault("__spec__", None)  # a shell's reset takes it, and multiprocessing asks for it
+    vars(sys.modules["__main__"]).setdefault(
+        "__spec__", None
+    )  # a shell's reset takes it, and multiprocessing asks for it
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         pool.submit(abs, 1).result()
         yield pool

@@ -100,7 +100,9 @@ def versions():
 
 def numbers(session):
     """The numbers of the versions that a session serves."""
-    return {kernel.op.name: kernel.op.at(session._built.epoch).number for kernel in session._kernels}
+    return {
+        kernel.op.name: kernel.op.at(session._built.epoch).number for kernel in session._kernels
+    }
 
 
 def modules_of_classes(session):
@@ -131,7 +133,9 @@ def beside_another(session, name, factor, x):
 
 
 def session_model(name, **attrs):
-    return pyopnb.model(pyopnb.node(name, "x", "y", **attrs), {"x": "float32[N]"}, {"y": "float32[N]"})
+    return pyopnb.model(
+        pyopnb.node(name, "x", "y", **attrs), {"x": "float32[N]"}, {"y": "float32[N]"}
+    )
 
 
 def round_trip(session):
@@ -154,7 +158,11 @@ def message(data):
 
 def without_pyopnb(function, *arguments):
     """Call a function as if this process had no pyopnb."""
-    hidden = {name: sys.modules.pop(name) for name in list(sys.modules) if name.partition(".")[0] == "pyopnb"}
+    hidden = {
+        name: sys.modules.pop(name)
+        for name in list(sys.modules)
+        if name.partition(".")[0] == "pyopnb"
+    }
     sys.modules["pyopnb"] = None
     try:
         return function(*arguments)

@@ -9,7 +9,13 @@ import signal
 import subprocess
 import sys
 import threading
-from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import (
+    BrokenExecutor,
+    Executor,
+    Future,
+    ProcessPoolExecutor,
+    ThreadPoolExecutor,
+)
 from typing import NamedTuple
 
 import numpy as np
@@ -28,7 +34,9 @@ def threads():
 
 @pytest.fixture
 def session():
-    pyopnb.registry.define(remote_work.Checked, "travel::Checked", source=class_source(remote_work.Checked))
+    pyopnb.registry.define(
+        remote_work.Checked, "travel::Checked", source=class_source(remote_work.Checked)
+    )
     yield pyopnb.Session(remote_work.session_model("travel::Checked"))
     pyopnb.registry.clear()
 
@@ -36,7 +44,9 @@ def session():
 @pytest.fixture(params=["here", "threads", "processes"])
 def executor(request):
     return (
-        None if request.param == "here" else request.getfixturevalue("threads" if request.param == "threads" else "processes")
+        None
+        if request.param == "here"
+        else request.getfixturevalue("threads" if request.param == "threads" else "processes")
     )
 
 
@@ -47,7 +57,11 @@ def numbers(count):
 def test_every_result_in_the_order_of_the_batches(session, executor):
     results = pyopnb.map(session, numbers(500), executor)
     np.testing.assert_array_equal(results.array("y")[:, 0], np.arange(500) * 2)
-    assert len(results) == 500 and results.missing == [] and [run.number for run in results.runs] == list(range(500))
+    assert (
+        len(results) == 500
+        and results.missing == []
+        and [run.number for run in results.runs] == list(range(500))
+    )
     assert all(run.seconds > 0 for run in results.runs)
 
 
@@ -75,7 +89,9 @@ def test_keep_runs_all_of_them(session, executor):
 
 
 def test_a_batch_that_does_not_fit(session, executor):
-    with pytest.raises(pyopnb.errors.InputError, match=r"feed x: expected float32\[N\], got float64\[1\]") as raised:
+    with pytest.raises(
+        pyopnb.errors.InputError, match=r"feed x: expected float32\[N\], got float64\[1\]"
+    ) as raised:
         pyopnb.map(session, [np.float32([1]), np.float64([1])], executor)
     assert "in batch 1" in raised.value.__notes__
 
@@ -104,7 +120,9 @@ def test_a_worker_that_is_killed_is_said_and_the_results_before_are_kept(session
         with pytest.raises(BrokenExecutor) as raised:
             pyopnb.map(
                 session,
-                remote_work.numbers_and_then(5, lambda: os.kill(next(iter(pool._processes)), signal.SIGKILL)),
+                remote_work.numbers_and_then(
+                    5, lambda: os.kill(next(iter(pool._processes)), signal.SIGKILL)
+                ),
                 pool,
                 in_flight=1,
             )
@@ -143,7 +161,9 @@ def test_an_op_that_cannot_be_sent_is_named(processes, run, shell):
     assert run(
         "%%pyop -q -d travel\nclass Kept:\n    def __init__(self):\n        self.lock = threading.Lock()\n    def compute(self, x):\n        return x"
     ).ok
-    with pytest.raises(pyopnb.errors.DefinitionError, match=r"self\.lock: expected state that can be pickled"):
+    with pytest.raises(
+        pyopnb.errors.DefinitionError, match=r"self\.lock: expected state that can be pickled"
+    ):
         pyopnb.map(pyopnb.Session(remote_work.session_model("travel::Kept")), numbers(3), processes)
 
 
@@ -152,7 +172,9 @@ def test_what_a_profiler_of_the_worker_holds_is_an_error_as_here(processes):
     session = pyopnb.Session(remote_work.session_model("travel::Held"))
     for executor in (None, processes):
         results = pyopnb.map(session, numbers(20), executor, in_flight=1, errors="keep")
-        assert {number: type(error) for number, error in results.errors.items()} == {5: pyopnb.errors.EscapedInput}
+        assert {number: type(error) for number, error in results.errors.items()} == {
+            5: pyopnb.errors.EscapedInput
+        }
     pyopnb.registry.clear()
 
 
@@ -173,7 +195,8 @@ def test_what_goes_to_an_engine_needs_no_pyopnb_to_be_read(session, processes):
 def test_a_batch_that_cannot_be_sent_is_named(session, processes):
     batches = [np.float32([1]), np.float32([2]), {"x": threading.Lock()}]
     with pytest.raises(
-        pyopnb.errors.InputError, match="map, batch 2: expected batches that can be pickled, as arrays can"
+        pyopnb.errors.InputError,
+        match="map, batch 2: expected batches that can be pickled, as arrays can",
     ) as raised:
         pyopnb.map(session, batches, processes)
     assert [run.result["y"].item() for run in raised.value.batches.runs] == [2, 4]
@@ -188,18 +211,30 @@ def test_wrong_arguments(session, wrong):
 def test_a_table(session):
     pandas = pytest.importorskip("pandas")
     results = pyopnb.map(session, numbers(30))
-    assert repr(results).splitlines()[0].split() == ["batch", "y", "ms", "worker"] and "and 10 more" in repr(results)
+    assert repr(results).splitlines()[0].split() == [
+        "batch",
+        "y",
+        "ms",
+        "worker",
+    ] and "and 10 more" in repr(results)
     table = results.to_pandas()
-    assert isinstance(table, pandas.DataFrame) and table["y"].tolist() == [2.0 * n for n in range(30)]
+    assert isinstance(table, pandas.DataFrame) and table["y"].tolist() == [
+        2.0 * n for n in range(30)
+    ]
     assert len(pickle.loads(pickle.dumps(results))) == 30
 
 
 def test_it_is_shown_with_a_plot(session):
     results = pyopnb.map(session, [np.float32([n]) for n in (*range(600), -1)], errors="keep")
     page = results._repr_html_()
-    assert "<table" in page and "data:image/svg+xml" in page and "without a result: 1 of 601" in page
+    assert (
+        "<table" in page and "data:image/svg+xml" in page and "without a result: 1 of 601" in page
+    )
     assert len(page) < 60_000
-    assert "<table" in pyopnb.map(session, [])._repr_html_() or "no batches" in pyopnb.map(session, [])._repr_html_()
+    assert (
+        "<table" in pyopnb.map(session, [])._repr_html_()
+        or "no batches" in pyopnb.map(session, [])._repr_html_()
+    )
     with pytest.raises(pyopnb.errors.InputError, match="an output of the model"):
         pyopnb.show(results, output="z")
 
@@ -207,7 +242,9 @@ def test_it_is_shown_with_a_plot(session):
 # ---- what is read ahead ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("form", [lambda x: x, lambda x: (x,), lambda x: {"x": x}], ids=["array", "tuple", "dict"])
+@pytest.mark.parametrize(
+    "form", [lambda x: x, lambda x: (x,), lambda x: {"x": x}], ids=["array", "tuple", "dict"]
+)
 def test_a_generator_may_refill_one_buffer(session, executor, form):
     def refilled():
         buffer = np.empty(1, np.float32)
@@ -247,7 +284,9 @@ def test_a_generator_is_read_as_far_as_the_executor_needs_it(session, processes)
 
 def test_a_large_session_goes_to_a_worker_once(processes):
     weight = np.random.default_rng(0).random(100_000, np.float32)
-    model = pyopnb.model(pyopnb.node("Add", "x w", "y"), {"x": "float32[100000]"}, "y", initializers={"w": weight})
+    model = pyopnb.model(
+        pyopnb.node("Add", "x w", "y"), {"x": "float32[100000]"}, "y", initializers={"w": weight}
+    )
     sent = []
 
     def submit(function, text, names):
@@ -284,7 +323,9 @@ def test_a_worker_without_pyopnb_is_named(session, processes):
     def submit(function, text, names):
         return processes.submit(remote_work.without_pyopnb, function, text, names)
 
-    with pytest.raises(pyopnb.errors.InputError, match=r"map, executor: .* process \d+ of .*no pyopnb.*pip install") as raised:
+    with pytest.raises(
+        pyopnb.errors.InputError, match=r"map, executor: .* process \d+ of .*no pyopnb.*pip install"
+    ) as raised:
         pyopnb.map(session, numbers(1000), Engine(submit), in_flight=8)
     assert raised.value.batches.missing == list(range(8))
     with pytest.raises(pyopnb.errors.InputError, match="sweep, executor: .*no pyopnb") as raised:
@@ -314,7 +355,9 @@ def test_an_exception_of_the_engine_names_its_batches_and_keeps_those_before(ses
 def test_a_session_that_a_worker_cannot_open_says_why(session):
     def submit(function, text, names):
         future = Future()
-        future.set_result(function(text, {**names, "digest": "x", "session": b"cno_such_module\nx\n."}))
+        future.set_result(
+            function(text, {**names, "digest": "x", "session": b"cno_such_module\nx\n."})
+        )
         return future
 
     with pytest.raises(ModuleNotFoundError, match="no_such_module") as raised:
@@ -323,10 +366,16 @@ def test_a_session_that_a_worker_cannot_open_says_why(session):
 
 
 def test_an_exception_of_the_notebook_arrives_as_itself(processes, run, shell):
-    assert run("class Below(Exception):\n    def __init__(self, value, limit):\n        super().__init__(value, limit)").ok
-    assert run("%%pyop -q -d travel\nclass Refusing:\n    def compute(self, x):\n        raise Below(x[0], 0)").ok
+    assert run(
+        "class Below(Exception):\n    def __init__(self, value, limit):\n        super().__init__(value, limit)"
+    ).ok
+    assert run(
+        "%%pyop -q -d travel\nclass Refusing:\n    def compute(self, x):\n        raise Below(x[0], 0)"
+    ).ok
     with pytest.raises(shell.user_ns["Below"]) as raised:
-        pyopnb.map(pyopnb.Session(remote_work.session_model("travel::Refusing")), numbers(1), processes)
+        pyopnb.map(
+            pyopnb.Session(remote_work.session_model("travel::Refusing")), numbers(1), processes
+        )
     assert raised.value.args == (0, 0) and "in batch 0" in raised.value.__notes__
 
 
@@ -353,7 +402,10 @@ def test_every_task_of_an_engine_is_another(session, processes):
 
 @pytest.mark.parametrize("batches", [{"x": [np.float32([1])]}, "x"])
 def test_feeds_in_the_place_of_batches_are_refused(session, batches):
-    with pytest.raises(pyopnb.errors.InputError, match="map, batches: expected an iterable with the feeds of each run"):
+    with pytest.raises(
+        pyopnb.errors.InputError,
+        match="map, batches: expected an iterable with the feeds of each run",
+    ):
         pyopnb.map(session, batches)
 
 
@@ -362,7 +414,9 @@ def test_a_client_in_the_place_of_an_executor_is_told_what_to_type(session):
         def submit(self): ...
         def get_executor(self): ...
 
-    with pytest.raises(pyopnb.errors.InputError, match=r"got Client\. Try: client\.get_executor\(\)"):
+    with pytest.raises(
+        pyopnb.errors.InputError, match=r"got Client\. Try: client\.get_executor\(\)"
+    ):
         pyopnb.map(session, [], Client())
 
 

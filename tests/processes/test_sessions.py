@@ -65,7 +65,9 @@ def shift(run):
     for number in (1, 2):
         assert run(BEFORE.format(number)).ok
         assert run(CELL).ok
-    return pyopnb.Session(pyopnb.parse("(float[N] x) => (float[N] y) { a = Abs(x)\n y = travel.Shift<by=10.0>(a) }"))
+    return pyopnb.Session(
+        pyopnb.parse("(float[N] x) => (float[N] y) { a = Abs(x)\n y = travel.Shift<by=10.0>(a) }")
+    )
 
 
 @pytest.fixture
@@ -205,7 +207,9 @@ def test_getstate_leaves_out_what_cannot_come_along(run, remote):
 
 def weights(size):
     weight = np.random.default_rng(1).random(size, np.float32)
-    model = pyopnb.model(pyopnb.node("Add", "x w", "y"), {"x": f"float32[{size}]"}, "y", initializers={"w": weight})
+    model = pyopnb.model(
+        pyopnb.node("Add", "x w", "y"), {"x": f"float32[{size}]"}, "y", initializers={"w": weight}
+    )
     return model, weight
 
 
@@ -223,13 +227,18 @@ def test_protocol_5_lends_the_model(run):
     buffers = []
     data = pickle.dumps(session, 5, buffer_callback=buffers.append)
     assert len(data) < 10_000 and len(buffers) == 1
-    assert np.shares_memory(np.frombuffer(buffers[0], np.uint8), np.frombuffer(session._built.runtime._model_bytes, np.uint8))
+    assert np.shares_memory(
+        np.frombuffer(buffers[0], np.uint8),
+        np.frombuffer(session._built.runtime._model_bytes, np.uint8),
+    )
     np.testing.assert_array_equal(pickle.loads(data, buffers=buffers)(weight)["y"], weight * 2)
 
 
 @pytest.mark.parametrize("op", ["Neg", "travel::Negative"])
 def test_external_data_stays_in_its_file(op, tmp_path, remote):
-    pyopnb.registry.define(remote_work.Negative, "travel::Negative", source=class_source(remote_work.Negative))
+    pyopnb.registry.define(
+        remote_work.Negative, "travel::Negative", source=class_source(remote_work.Negative)
+    )
     model = pyopnb.model(
         [pyopnb.node("Add", "x w", "a"), pyopnb.node(op, "a", "y")],
         {"x": "float32[2000]"},
@@ -241,12 +250,16 @@ def test_external_data_stays_in_its_file(op, tmp_path, remote):
     data = pickle.dumps(session)
     assert len(data) < 8000
     x = np.ones(2000, np.float32)
-    np.testing.assert_array_equal(remote(remote_work.outputs, session, x)[0], -(x + np.arange(2000)))
+    np.testing.assert_array_equal(
+        remote(remote_work.outputs, session, x)[0], -(x + np.arange(2000))
+    )
     (beside,) = tmp_path.glob("*.data")
     beside.unlink()
     text, notes = remote(remote_work.message, data)
     assert text.startswith("ModelError: model") and "which is no file in" in text
-    assert notes == [f"the session is of another process, and its model has external data in {tmp_path}"]
+    assert notes == [
+        f"the session is of another process, and its model has external data in {tmp_path}"
+    ]
     pyopnb.registry.clear()
 
 
@@ -270,14 +283,21 @@ def test_options_come_along_as_far_as_they_can_be_read():
     )
 
 
-@pytest.mark.parametrize(("name", "value"), [("enable_profiling", True), ("optimized_model_filepath", "model.ort")])
+@pytest.mark.parametrize(
+    ("name", "value"), [("enable_profiling", True), ("optimized_model_filepath", "model.ort")]
+)
 def test_options_that_write_a_file_are_refused(name, value, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     setattr(options, name, value)
-    session = pyopnb.Session(pyopnb.model(pyopnb.node("Neg", "x", "y"), {"x": "float32[N]"}, "y"), options)
-    with pytest.raises(pyopnb.errors.InputError, match=rf"SessionOptions\.{name}: expected options that write no file"):
+    session = pyopnb.Session(
+        pyopnb.model(pyopnb.node("Neg", "x", "y"), {"x": "float32[N]"}, "y"), options
+    )
+    with pytest.raises(
+        pyopnb.errors.InputError,
+        match=rf"SessionOptions\.{name}: expected options that write no file",
+    ):
         pickle.dumps(session)
 
 
@@ -286,17 +306,31 @@ def test_options_that_cannot_be_read_are_refused_by_name():
     lent = onnxruntime.OrtValue.ortvalue_from_numpy(weight + 1)
     given = onnxruntime.SessionOptions()
     given.add_initializer("w", lent)
-    with pytest.raises(pyopnb.errors.InputError, match=r"SessionOptions\.add_initializer: .* got a value of w\."):
+    with pytest.raises(
+        pyopnb.errors.InputError, match=r"SessionOptions\.add_initializer: .* got a value of w\."
+    ):
         pickle.dumps(pyopnb.Session(model, given))
 
     library = onnxruntime.SessionOptions()
     # Found and not imported, which would take the domain from every later test of this process.
     package = importlib.util.find_spec("onnxruntime_extensions")
-    library.register_custom_ops_library(str(next(Path(package.origin).parent.glob("_extensions_pydll*.so"))))
-    inverse = pyopnb.model(pyopnb.node("ai.onnx.contrib::Inverse", "x", "y"), {"x": "float32[N,N]"}, {"y": "float32[N,N]"})
-    with pytest.raises(pyopnb.errors.InputError, match=r"\.register_custom_ops_library: .* ai\.onnx\.contrib::Inverse"):
+    library.register_custom_ops_library(
+        str(next(Path(package.origin).parent.glob("_extensions_pydll*.so")))
+    )
+    inverse = pyopnb.model(
+        pyopnb.node("ai.onnx.contrib::Inverse", "x", "y"),
+        {"x": "float32[N,N]"},
+        {"y": "float32[N,N]"},
+    )
+    with pytest.raises(
+        pyopnb.errors.InputError,
+        match=r"\.register_custom_ops_library: .* ai\.onnx\.contrib::Inverse",
+    ):
         pickle.dumps(pyopnb.Session(inverse, library))
-    assert pickle.loads(pickle.dumps(pyopnb.Session(model, library)))(weight)["y"].tolist() == (weight * 2).tolist()
+    assert (
+        pickle.loads(pickle.dumps(pyopnb.Session(model, library)))(weight)["y"].tolist()
+        == (weight * 2).tolist()
+    )
 
 
 def test_sizes_of_symbols_come_along():
@@ -316,20 +350,35 @@ def test_sizes_of_symbols_come_along():
     dim.Clear()
     dim.denotation = "DATA_BATCH"
     with pytest.raises(
-        pyopnb.errors.InputError, match=r"\.add_free_dimension_override_by_denotation: .* 3 for an axis of input x"
+        pyopnb.errors.InputError,
+        match=r"\.add_free_dimension_override_by_denotation: .* 3 for an axis of input x",
     ):
         pickle.dumps(pyopnb.Session(model, options))
 
 
 def test_filled_models_and_retired_nodes(remote, run):
-    celu = pyopnb.model(pyopnb.node("Celu", "x", "y"), {"x": "float64[N]"}, {"y": "float64[N]"}, opset=12)
+    celu = pyopnb.model(
+        pyopnb.node("Celu", "x", "y"), {"x": "float64[N]"}, {"y": "float64[N]"}, opset=12
+    )
     with pytest.warns(pyopnb.Filled):
         session = pyopnb.Session(celu, fill=True)
-    np.testing.assert_allclose(remote(remote_work.outputs, session, np.float64(X))[0], [1, np.expm1(-2)])
+    np.testing.assert_allclose(
+        remote(remote_work.outputs, session, np.float64(X))[0], [1, np.expm1(-2)]
+    )
     assert pickle.loads(pickle.dumps(session)).filled == session.filled
 
-    assert run("%%pyop -q --module mymodule\nclass Old:\n    def compute(self, x):\n        return x * 2").ok
-    node = pyopnb.node("old::PyOp", "x", "y", module="mymodule", class_name="Old", input_types=[1], output_types=[1])
+    assert run(
+        "%%pyop -q --module mymodule\nclass Old:\n    def compute(self, x):\n        return x * 2"
+    ).ok
+    node = pyopnb.node(
+        "old::PyOp",
+        "x",
+        "y",
+        module="mymodule",
+        class_name="Old",
+        input_types=[1],
+        output_types=[1],
+    )
     old = pyopnb.Session(pyopnb.model(node, {"x": "float32[N]"}, {"y": "float32[N]"}))
     np.testing.assert_array_equal(remote(remote_work.outputs, old, X)[0], X * 2)
 
@@ -339,7 +388,13 @@ def test_filled_models_and_retired_nodes(remote, run):
 
 def test_traces_diffs_and_results(shift, remote):
     first, second = shift.trace(X), shift.trace(X * 2)
-    for thing in (first, shift(X), pyopnb.diff(first, second), pyopnb.diff(X, X + 1), pyopnb.diff(first["y"], second["y"])):
+    for thing in (
+        first,
+        shift(X),
+        pyopnb.diff(first, second),
+        pyopnb.diff(X, X + 1),
+        pyopnb.diff(first["y"], second["y"]),
+    ):
         assert remote(remote_work.text, thing) == repr(thing)
         assert repr(remote(remote_work.round_trip, thing)) == repr(thing)
     again = pickle.loads(pickle.dumps(first))
@@ -359,7 +414,10 @@ def test_an_op_and_its_version(shift, remote):
     assert remote(remote_work.versions) == {}
     assert remote(remote_work.text, op) == repr(op)
     assert remote(remote_work.versions) == {"travel::Shift": 2}
-    assert pickle.loads(pickle.dumps(op)) is op and pickle.loads(pickle.dumps(op.current)) is op.current
+    assert (
+        pickle.loads(pickle.dumps(op)) is op
+        and pickle.loads(pickle.dumps(op.current)) is op.current
+    )
     there = remote(remote_work.round_trip, op)
     assert there is op  # it is known again
     assert copy.deepcopy(op.current) is op.current
@@ -369,7 +427,9 @@ def test_threads_that_open_one_pickle_at_once(shift):
     data = pickle.dumps(shift)
     pyopnb.registry.clear()
     found = []
-    threads = [threading.Thread(target=lambda: found.append(pickle.loads(data)(X)["y"])) for _ in range(4)]
+    threads = [
+        threading.Thread(target=lambda: found.append(pickle.loads(data)(X)["y"])) for _ in range(4)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -383,20 +443,29 @@ def test_a_gradient_op_comes_with_its_op(run, remote):
         "    def compute(self, x: 'float32[N]') -> 'float32[N]':\n        return self.helper(x, 3)\n"
         "    def backward(self, inputs, outputs, grads):\n        return (grads[0] * np.float32({}) * self.helper(inputs[0], 2),)\n"
     )
-    assert run("import numpy as np\nclass Power:\n    def __call__(self, x, n):\n        return x ** n").ok
+    assert run(
+        "import numpy as np\nclass Power:\n    def __call__(self, x, n):\n        return x ** n"
+    ).ok
     for factor in (9, 3):
         assert run(text.format(factor)).ok
     assert pyopnb.registry["travel::CubeGrad"].current.number == 2
     nodes = [pyopnb.node("travel::Cube", "x", "y"), pyopnb.node("travel::CubeGrad", "x y g", "d")]
-    session = pyopnb.Session(pyopnb.model(nodes, {"x": "float32[N]", "g": "float32[N]"}, ["y", "d"]))
+    session = pyopnb.Session(
+        pyopnb.model(nodes, {"x": "float32[N]", "g": "float32[N]"}, ["y", "d"])
+    )
     y, d = remote(remote_work.outputs, session, X, np.ones_like(X))
     np.testing.assert_allclose(y, X**3)
     np.testing.assert_allclose(d, 3 * X**2)
     assert remote(remote_work.versions) == {"travel::Cube": 2, "travel::CubeGrad": 2}
     remote(remote_work.forget)
     remote(remote_work.define_another, "travel::CubeGrad", 1)
-    np.testing.assert_allclose(remote(remote_work.outputs, session, X, np.ones_like(X))[1], 3 * X**2)
-    assert pickle.loads(pickle.dumps(pyopnb.registry["travel::CubeGrad"])) is pyopnb.registry["travel::CubeGrad"]
+    np.testing.assert_allclose(
+        remote(remote_work.outputs, session, X, np.ones_like(X))[1], 3 * X**2
+    )
+    assert (
+        pickle.loads(pickle.dumps(pyopnb.registry["travel::CubeGrad"]))
+        is pyopnb.registry["travel::CubeGrad"]
+    )
 
 
 def test_an_op_in_cpp_is_compiled_there(remote):

@@ -26,14 +26,19 @@ def executor(request):
 
 @pytest.fixture
 def session():
-    pyopnb.registry.define(remote_work.Limited, "travel::Limited", source=class_source(remote_work.Limited))
+    pyopnb.registry.define(
+        remote_work.Limited, "travel::Limited", source=class_source(remote_work.Limited)
+    )
     yield pyopnb.Session(remote_work.session_model("travel::Limited"))
     pyopnb.registry.clear()
 
 
 def test_it_is_what_one_thread_gives(session, executor):
     axes = {"limit": np.linspace(0.5, 3, 40), "power": [1, 2]}
-    here, there = pyopnb.sweep(session, X, **axes), pyopnb.sweep(session, X, executor=executor, **axes)
+    here, there = (
+        pyopnb.sweep(session, X, **axes),
+        pyopnb.sweep(session, X, executor=executor, **axes),
+    )
     np.testing.assert_array_equal(there.array(), here.array())
     assert there.axes == here.axes and [run.values for run in there] == [run.values for run in here]
     assert there.is_complete and there.missing == [] and all(run.seconds > 0 for run in there)
@@ -48,7 +53,11 @@ def test_feeds_are_varied(session, executor):
 
 def test_errors_are_part_of_it(session, executor):
     found = pyopnb.sweep(session, X, limit=[-1.0, 1.0, "a"], executor=executor)
-    assert [type(run.error) for run in found] == [remote_work.BelowZero, type(None), pyopnb.errors.ModelError]
+    assert [type(run.error) for run in found] == [
+        remote_work.BelowZero,
+        type(None),
+        pyopnb.errors.ModelError,
+    ]
     assert found.missing == [0, 2] and "in run 0" in found[0].error.__notes__
     with pytest.raises(remote_work.BelowZero):
         pyopnb.sweep(session, X, limit=[-1.0, -2.0], executor=executor)
@@ -59,9 +68,17 @@ def test_a_session_whose_outputs_change_with_the_attr(executor, shell, define):
         "%%pyop -q -d travel\nimport numpy as np\nclass Repeat:\n    def __init__(self, times: int = 1):\n        self.times = times\n"
         "    def infer(self, x):\n        return f'float32[{2 * self.times}]'\n    def compute(self, x):\n        return np.tile(x, self.times)"
     )
-    model = pyopnb.model([pyopnb.node("travel::Repeat", "x", "r"), pyopnb.node("Neg", "r", "y")], {"x": "float32[2]"}, "y")
+    model = pyopnb.model(
+        [pyopnb.node("travel::Repeat", "x", "r"), pyopnb.node("Neg", "r", "y")],
+        {"x": "float32[2]"},
+        "y",
+    )
     session = pyopnb.Session(model)
-    with pytest.warns(pyopnb.errors.SessionRebuilt) if isinstance(executor, ThreadPoolExecutor) else nullcontext():
+    with (
+        pytest.warns(pyopnb.errors.SessionRebuilt)
+        if isinstance(executor, ThreadPoolExecutor)
+        else nullcontext()
+    ):
         found = pyopnb.sweep(session, np.float32([1, 2]), times=[1, 2, 3], executor=executor)
     assert [run.result["y"].size for run in found] == [2, 4, 6]
 
@@ -84,9 +101,16 @@ def test_a_lost_worker_is_said_and_what_was_run_is_kept(session):
             pyopnb.sweep(session, X, limit=np.linspace(1, 2, 50), executor=Breaking())
     assert any("which had runs" in note for note in raised.value.__notes__)
     kept = raised.value.sweep
-    assert len(kept.missing) == 50 - len(kept) and "interrupted after" in repr(kept) and "<" in kept._repr_html_()
+    assert (
+        len(kept.missing) == 50 - len(kept)
+        and "interrupted after" in repr(kept)
+        and "<" in kept._repr_html_()
+    )
 
 
 def test_no_executor(session):
-    with pytest.raises(pyopnb.errors.InputError, match=r"sweep, executor: expected an executor of concurrent.futures, got int"):
+    with pytest.raises(
+        pyopnb.errors.InputError,
+        match=r"sweep, executor: expected an executor of concurrent.futures, got int",
+    ):
         pyopnb.sweep(session, X, limit=[1.0, 2.0], executor=2)

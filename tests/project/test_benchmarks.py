@@ -7,7 +7,13 @@ from pathlib import Path
 import pytest
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
-RUN = {"date": "2026-11-22 03:00", "commit": "abc1234", "cores": "2", "python": "3.11.7", "numpy": "2.4.6"}
+RUN = {
+    "date": "2026-11-22 03:00",
+    "commit": "abc1234",
+    "cores": "2",
+    "python": "3.11.7",
+    "numpy": "2.4.6",
+}
 
 
 @pytest.fixture
@@ -20,7 +26,9 @@ def results(monkeypatch):
 
 def rows(results, *ratios):
     table = importlib.import_module("table")
-    return [table.Row(f"claim, {ratio}", "1 µs", "2 µs of “another”", ratio, 0.4) for ratio in ratios]
+    return [
+        table.Row(f"claim, {ratio}", "1 µs", "2 µs of “another”", ratio, 0.4) for ratio in ratios
+    ]
 
 
 def test_runs_are_appended(results, tmp_path):

@@ -46,7 +46,9 @@ def import_graph():
     """Map each file of the package to the files that it imports."""
     modules = {}
     for path in PACKAGE.rglob("*.py"):
-        name = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
+        name = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(
+            ".__init__"
+        )
         modules[name] = ast.parse(path.read_text(encoding="utf-8"))
     # The top level imports everything at first use, so that whoever imports it closes a circle on purpose.
     modules.pop("pyopnb")
@@ -76,7 +78,11 @@ def test_files_do_not_import_each_other_in_a_circle():
     allowed = []
     for room, files in zip(ROOMS, TEMPORARY, strict=True):
         allowed.append({f"pyopnb.{room}.{name}" for name in files.split()})
-    new = [sorted(group) for group in circles(import_graph()) if not any(group <= known for known in allowed)]
+    new = [
+        sorted(group)
+        for group in circles(import_graph())
+        if not any(group <= known for known in allowed)
+    ]
     assert new == []
 
 

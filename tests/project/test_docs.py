@@ -73,8 +73,15 @@ def test_that_a_wrong_path_and_a_wrong_name_are_seen():
     assert is_unknown("pyopnb.sklearn.konvert")
     assert is_unknown("pyopnb.sklearn.fitted.Fild")
     assert not is_unknown("pyopnb.runtime.session.Session.run")
-    assert not any(map(is_unknown, ["pyopnb.sklearn", "pyopnb.sklearn.convert", "pyopnb.sklearn.fitted.Filled"]))
-    assert names_in("`pyopnb.diff`, import pyopnb.testing; example.org/pyopnb.git") == {"pyopnb.diff", "pyopnb.testing"}
+    assert not any(
+        map(
+            is_unknown, ["pyopnb.sklearn", "pyopnb.sklearn.convert", "pyopnb.sklearn.fitted.Filled"]
+        )
+    )
+    assert names_in("`pyopnb.diff`, import pyopnb.testing; example.org/pyopnb.git") == {
+        "pyopnb.diff",
+        "pyopnb.testing",
+    }
 
 
 def anchors(text):
@@ -90,7 +97,9 @@ def broken_links(page):
         if parts.scheme or parts.netloc:
             continue
         file = page.parent / unquote(parts.path) if parts.path else page
-        if not file.exists() or (parts.fragment and parts.fragment not in anchors(file.read_text(encoding="utf-8"))):
+        if not file.exists() or (
+            parts.fragment and parts.fragment not in anchors(file.read_text(encoding="utf-8"))
+        ):
             yield target
 
 
@@ -114,7 +123,9 @@ def test_every_room_is_in_the_page_on_architecture():
 
 
 def test_every_notebook_is_a_tutorial():
-    listed = re.findall(r"^tutorials/(\w+)$", (DOCS / "tutorials.md").read_text(encoding="utf-8"), re.M)
+    listed = re.findall(
+        r"^tutorials/(\w+)$", (DOCS / "tutorials.md").read_text(encoding="utf-8"), re.M
+    )
     assert listed == sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
     assert (DOCS / "tutorials").resolve() == ROOT / "notebooks"
 
@@ -161,18 +172,29 @@ def test_rooms_that_import_upwards_or_in_a_circle_or_are_too_many_are_refused(ex
 
 def test_the_picture_shows_the_rooms_without_arrows_that_a_longer_way_implies(ext):
     rooms = ext("rooms")
-    order, arrows = [["runtime"], ["models"], ["ops"]], {("runtime", "models"): 3, ("models", "ops"): 1, ("runtime", "ops"): 2}
+    order, arrows = (
+        [["runtime"], ["models"], ["ops"]],
+        {("runtime", "models"): 3, ("models", "ops"): 1, ("runtime", "ops"): 2},
+    )
     svg = rooms.picture(order, arrows)
     assert all(room in svg for room in ("runtime", "models", "ops"))
     assert svg != rooms.picture(order, {("runtime", "ops"): 2})
-    assert svg == rooms.picture(order, {pair: arrows[pair] for pair in arrows if pair != ("runtime", "ops")})
+    assert svg == rooms.picture(
+        order, {pair: arrows[pair] for pair in arrows if pair != ("runtime", "ops")}
+    )
     assert rooms.listing(order, arrows) == ["runtime → models (3), ops (2)", "models → ops (1)"]
 
 
 def test_messages_are_read_from_the_code(ext):
     forms = ext("messages").forms
-    errors = [name for name in pyopnb.errors.__all__ if issubclass(getattr(pyopnb.errors, name), pyopnb.PyopError)]
-    listed = re.findall(r"^```\{messages\} (\w+)$", (DOCS / "messages.md").read_text(encoding="utf-8"), re.M)
+    errors = [
+        name
+        for name in pyopnb.errors.__all__
+        if issubclass(getattr(pyopnb.errors, name), pyopnb.PyopError)
+    ]
+    listed = re.findall(
+        r"^```\{messages\} (\w+)$", (DOCS / "messages.md").read_text(encoding="utf-8"), re.M
+    )
     assert sorted(listed) == sorted(errors)
     assert all(forms(name) for name in errors)
     assert any(form.startswith("feed {name}: expected ") for form, _ in forms("InputError"))
@@ -182,14 +204,24 @@ def test_messages_are_read_from_the_code(ext):
 
 def test_a_public_name_without_an_entry_is_seen(ext):
     absent, names = ext("public_names").absent, ext("public_names").public()
-    assert {"pyopnb.Session.run", "pyopnb.Session.attrs", "pyopnb.diff", "pyopnb.testing.assert_close"} <= set(names)
+    assert {
+        "pyopnb.Session.run",
+        "pyopnb.Session.attrs",
+        "pyopnb.diff",
+        "pyopnb.testing.assert_close",
+    } <= set(names)
     assert absent(names) == []
-    assert absent(set(names) - {"pyopnb.Session.trace", "pyopnb.show"}) == ["pyopnb.Session.trace", "pyopnb.show"]
+    assert absent(set(names) - {"pyopnb.Session.trace", "pyopnb.show"}) == [
+        "pyopnb.Session.trace",
+        "pyopnb.show",
+    ]
 
 
 def test_links_in_built_pages_that_lead_nowhere_are_seen(ext, tmp_path):
     broken = ext("internal_links").broken
-    (tmp_path / "a.html").write_text('<h1 id="top">A</h1><a href="b.html#x">x</a><a href="#top">t</a><img src="gone.png">')
+    (tmp_path / "a.html").write_text(
+        '<h1 id="top">A</h1><a href="b.html#x">x</a><a href="#top">t</a><img src="gone.png">'
+    )
     (tmp_path / "b.html").write_text(
         '<a href="a.html#lost">x</a><a href="https://example.org">y</a><img src="data:image/png;base64,">'
     )
@@ -198,14 +230,26 @@ def test_links_in_built_pages_that_lead_nowhere_are_seen(ext, tmp_path):
 
 def test_a_notebook_on_torch_is_shown_as_executed_if_its_cells_are_the_same(ext, tmp_path):
     executed, copy = ext("executed"), tmp_path / "copy.ipynb"
-    code = {"cell_type": "code", "id": "b", "metadata": {}, "source": ["import pyopnb\n", "import pyopnb.torch"], "outputs": []}
-    notebook = {"cells": [{"cell_type": "markdown", "id": "a", "metadata": {}, "source": "# A"}, code], "metadata": {}}
+    code = {
+        "cell_type": "code",
+        "id": "b",
+        "metadata": {},
+        "source": ["import pyopnb\n", "import pyopnb.torch"],
+        "outputs": [],
+    }
+    notebook = {
+        "cells": [{"cell_type": "markdown", "id": "a", "metadata": {}, "source": "# A"}, code],
+        "metadata": {},
+    }
     text = json.dumps(notebook)
     assert executed.needs_torch(text)
     assert not executed.needs_torch(text.replace("pyopnb.torch", "pyopnb.sklearn"))
     shown = json.loads(executed.with_outputs(text, copy))
     assert [cell["id"] for cell in shown["cells"]] == ["a", "not-executed", "b"]
-    code["source"], code["outputs"] = "".join(code["source"]), [{"output_type": "stream", "name": "stdout", "text": "ran"}]
+    code["source"], code["outputs"] = (
+        "".join(code["source"]),
+        [{"output_type": "stream", "name": "stdout", "text": "ran"}],
+    )
     copy.write_text(json.dumps(notebook))
     assert executed.with_outputs(text, copy) == copy.read_text()
     code["source"] = "import pyopnb.torch"

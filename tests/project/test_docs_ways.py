@@ -19,7 +19,9 @@ MOST = 3
 def holds(value, things):
     if any(value is thing for thing in things):
         return True
-    inside = value.values() if type(value) is dict else value if type(value) in (list, tuple) else ()
+    inside = (
+        value.values() if type(value) is dict else value if type(value) in (list, tuple) else ()
+    )
     return any(item is thing for item in inside for thing in things)
 
 

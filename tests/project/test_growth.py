@@ -82,7 +82,9 @@ def session_attrs(count: int) -> Call:
 
 
 def skeleton_of_attrs(count: int) -> Call:
-    node = helper.make_node("Big", ["x"], ["y"], domain="grow", **{f"a{n}": float(n) for n in range(count)})
+    node = helper.make_node(
+        "Big", ["x"], ["y"], domain="grow", **{f"a{n}": float(n) for n in range(count)}
+    )
     model = pyopnb.model([node], {"x": "float32[4]"}, {"y": "float32[4]"})
     return lambda: pyopnb.skeleton(model, "Big")
 
@@ -90,7 +92,9 @@ def skeleton_of_attrs(count: int) -> Call:
 def wrap_in_functions(count: int) -> Call:
     imports = [helper.make_opsetid("", 20)]
     negate = helper.make_node("Neg", ["x"], ["y"])
-    functions = [helper.make_function("grow", f"F{n}", ["x"], ["y"], [negate], imports) for n in range(count)]
+    functions = [
+        helper.make_function("grow", f"F{n}", ["x"], ["y"], [negate], imports) for n in range(count)
+    ]
     model = chain("Neg", count)
     for node, function in zip(model.graph.node, functions, strict=True):
         node.domain, node.op_type = function.domain, function.name
@@ -116,19 +120,25 @@ def test_the_work_grows_with_the_model(case):
 
 
 def test_wrapping_grows_with_the_functions(monkeypatch):
-    monkeypatch.setattr(pyopnb.registry, "define", lambda cls, name: None)  # most of the work, in proportion to the nodes
+    monkeypatch.setattr(
+        pyopnb.registry, "define", lambda cls, name: None
+    )  # most of the work, in proportion to the nodes
     check_growth(wrap_in_functions)
 
 
 def check_growth(case: Callable[[int], Call]) -> None:
-    work(case(5))  # what is read once a process; and Python 3.13 counts in a function from the second traced call on
+    work(
+        case(5)
+    )  # what is read once a process; and Python 3.13 counts in a function from the second traced call on
     small, large = (work(case(count)) for count in (SMALL, FACTOR * SMALL))
     assert small > SMALL
     assert large <= 1.25 * FACTOR * small, f"{small} → {large}"
 
 
 def test_what_each_node_does_to_a_difference_is_found_out_once():
-    one, other = (pyopnb.Session(chain(op_type, SMALL)).trace(x=X + 1) for op_type in ("Neg", "Abs"))
+    one, other = (
+        pyopnb.Session(chain(op_type, SMALL)).trace(x=X + 1) for op_type in ("Neg", "Abs")
+    )
     diff = pyopnb.diff(one, other)
 
     def look() -> None:

@@ -5,7 +5,16 @@ import sys
 
 import pytest
 
-HEAVY = ["IPython", "ipywidgets", "jupyterlab", "jupyter_client", "jupyter_server", "netron", "torch", "sklearn"]
+HEAVY = [
+    "IPython",
+    "ipywidgets",
+    "jupyterlab",
+    "jupyter_client",
+    "jupyter_server",
+    "netron",
+    "torch",
+    "sklearn",
+]
 
 
 DOORS = ["pyopnb.torch", "pyopnb.sklearn", "pyopnb.ortx"]
@@ -14,11 +23,13 @@ LIGHT = ["pyopnb.ops", "pyopnb.models", "pyopnb.runtime", "pyopnb", *DOORS]
 
 def heavy_after(statements, cwd):
     """Those of `HEAVY` that a fresh process holds after each of the statements, which it runs in turn."""
-    code = (
-        f"import sys\nfor each in {statements}:\n    exec(each)\n    print(*(name for name in {HEAVY} if name in sys.modules))"
+    code = f"import sys\nfor each in {statements}:\n    exec(each)\n    print(*(name for name in {HEAVY} if name in sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=cwd, capture_output=True, text=True, check=True
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=cwd, capture_output=True, text=True, check=True)
-    return {each: line.split() for each, line in zip(statements, done.stdout.splitlines(), strict=True)}
+    return {
+        each: line.split() for each, line in zip(statements, done.stdout.splitlines(), strict=True)
+    }
 
 
 def test_imports_are_light(tmp_path):
@@ -29,7 +40,10 @@ def test_imports_are_light(tmp_path):
 @pytest.mark.one_python  # of the test alone
 def test_that_the_test_above_can_fail(tmp_path):
     found = heavy_after(["import pyopnb, IPython", "import netron"], tmp_path)
-    assert "IPython" in found["import pyopnb, IPython"] and "netron" not in found["import pyopnb, IPython"]
+    assert (
+        "IPython" in found["import pyopnb, IPython"]
+        and "netron" not in found["import pyopnb, IPython"]
+    )
     assert "netron" in found["import netron"]
 
 
@@ -40,8 +54,8 @@ def test_doors_need_no_import_of_their_own(tmp_path):
 
 @pytest.mark.one_python  # the same modules on every Python
 def test_what_asks_the_runtime_comes_with_the_first_session(tmp_path):
-    code = (
-        "import sys, pyopnb; print([name for name in sys.modules if name.endswith(('.ort_capabilities', 'models.versions'))])"
+    code = "import sys, pyopnb; print([name for name in sys.modules if name.endswith(('.ort_capabilities', 'models.versions'))])"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

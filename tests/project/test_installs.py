@@ -56,11 +56,19 @@ def test_another_build_of_onnxruntime_is_enough() -> None:
 def test_nothing_asks_which_distribution_brought_onnxruntime() -> None:
     # The other builds have its modules, but not its name among the installed distributions.
     asks = re.compile(r"""(version|distribution|requires|metadata|files)\(\s*["']onnxruntime""")
-    assert [path for path in Path(pyopnb.__file__).parent.rglob("*.py") if asks.search(path.read_text(encoding="utf-8"))] == []
+    assert [
+        path
+        for path in Path(pyopnb.__file__).parent.rglob("*.py")
+        if asks.search(path.read_text(encoding="utf-8"))
+    ] == []
 
 
 def test_the_oldest_lane_has_the_lowest_versions() -> None:
     lowest = dict(each.split(">=") for each in PROJECT["project"]["dependencies"])
-    tried = dict(line.split("==") for line in (ROOT / "tests/oldest.txt").read_text().splitlines() if "==" in line)
+    tried = dict(
+        line.split("==")
+        for line in (ROOT / "tests/oldest.txt").read_text().splitlines()
+        if "==" in line
+    )
     for name, version in lowest.items():
         assert tried[name] == version or tried[name] == f"{version}.0", name

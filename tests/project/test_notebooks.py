@@ -14,24 +14,43 @@ def test_there_are_notebooks():
 
 
 def test_notebooks_of_doors_are_told_by_what_they_use():
-    assert [path.stem[:2] for path in PATHS if door(path) is None] == [*(f"{number:02}" for number in range(9)), "14", "15"]
+    assert [path.stem[:2] for path in PATHS if door(path) is None] == [
+        *(f"{number:02}" for number in range(9)),
+        "14",
+        "15",
+    ]
     assert {door(path) for path in PATHS} == {None, "torch", "sklearn", "dask"}
 
 
 @pytest.mark.in_docs
-@pytest.mark.parametrize("path", [path for path in PATHS if door(path) is None], ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", [path for path in PATHS if door(path) is None], ids=lambda path: path.stem
+)
 def test_notebook_runs(path):
     notebook = read(path)
-    NotebookClient(notebook, timeout=int(LIMIT), kernel_name="python3", resources={"metadata": {"path": str(FOLDER)}}).execute()
+    NotebookClient(
+        notebook,
+        timeout=int(LIMIT),
+        kernel_name="python3",
+        resources={"metadata": {"path": str(FOLDER)}},
+    ).execute()
     assert_raised_as_told(notebook)
 
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
 def test_notebook_is_stripped(path):
     notebook = read(path)
-    ran = [cell.id for cell in notebook.cells if cell.cell_type == "code" and (cell.outputs or cell.execution_count)]
-    assert not ran, "saved with outputs; type: jupyter nbconvert --clear-output --inplace notebooks/*.ipynb"
-    assert "widgets" not in notebook.metadata, "saved with the state of its widgets; clear it in JupyterLab's Kernel menu"
+    ran = [
+        cell.id
+        for cell in notebook.cells
+        if cell.cell_type == "code" and (cell.outputs or cell.execution_count)
+    ]
+    assert not ran, (
+        "saved with outputs; type: jupyter nbconvert --clear-output --inplace notebooks/*.ipynb"
+    )
+    assert "widgets" not in notebook.metadata, (
+        "saved with the state of its widgets; clear it in JupyterLab's Kernel menu"
+    )
 
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
@@ -54,4 +73,6 @@ def test_notebook_is_a_story(path):
         for line in source.splitlines()
         if line.strip().startswith(text)
     ]
-    assert not found, "an error that is shown is a cell tagged raises-exception; what checks the notebook is its last cell"
+    assert not found, (
+        "an error that is shown is a cell tagged raises-exception; what checks the notebook is its last cell"
+    )

@@ -15,7 +15,11 @@ import pyopnb
 
 # IPython finds these two by their names; users never type them.
 HOOKS = {"load_ipython_extension", "unload_ipython_extension"}
-MODULES = sorted(found.name for found in pkgutil.walk_packages(pyopnb.__path__, "pyopnb.") if "._" not in found.name)
+MODULES = sorted(
+    found.name
+    for found in pkgutil.walk_packages(pyopnb.__path__, "pyopnb.")
+    if "._" not in found.name
+)
 
 
 def defined(source):
@@ -23,10 +27,19 @@ def defined(source):
     names = set()
     for node in ast.parse(source).body:
         match node:
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            case (
+                ast.FunctionDef(name=name)
+                | ast.AsyncFunctionDef(name=name)
+                | ast.ClassDef(name=name)
+            ):
                 names.add(name)
             case ast.Assign(targets=targets):
-                every = [name for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)]
+                every = [
+                    name
+                    for target in targets
+                    for name in ast.walk(target)
+                    if isinstance(name, ast.Name)
+                ]
                 names |= {name.id for name in every if isinstance(name.ctx, ast.Store)}
             case ast.AnnAssign(target=ast.Name(id=name)):
                 names.add(name)
@@ -53,7 +66,11 @@ def test_exported_name_is_there_and_described(name):
 
 def section(doc, title):
     """The lines of a numpydoc section, or None where the docstring has no such section."""
-    found = re.search(rf"^{title}\n-{{{len(title)}}}\n(.+?)(?=\n\n\w[\w ]*\n-{{3,}}$|\Z)", inspect.cleandoc(doc), re.M | re.S)
+    found = re.search(
+        rf"^{title}\n-{{{len(title)}}}\n(.+?)(?=\n\n\w[\w ]*\n-{{3,}}$|\Z)",
+        inspect.cleandoc(doc),
+        re.M | re.S,
+    )
     return found[1].splitlines() if found else None
 
 
@@ -120,14 +137,28 @@ def test_that_a_docstring_without_returns_is_seen():
     def nothing(x: int) -> None:
         """Print it."""
 
-    assert [lacks_returns(function) for function in (silent, telling, nothing)] == [True, False, False]
+    assert [lacks_returns(function) for function in (silent, telling, nothing)] == [
+        True,
+        False,
+        False,
+    ]
     assert section(telling.__doc__, "Returns") == ["int", "    Twice x."]
-    assert {"diff", "Session.run", "registry.define", "Diff.from_json", "testing.assert_close"} <= set(FUNCTIONS)
+    assert {
+        "diff",
+        "Session.run",
+        "registry.define",
+        "Diff.from_json",
+        "testing.assert_close",
+    } <= set(FUNCTIONS)
 
 
 def test_what_is_imported_at_first_use_is_exported():
     assert set(pyopnb._HOMES) <= set(pyopnb.__all__) <= set(dir(pyopnb))
-    homes = {name: getattr(getattr(pyopnb, name), "__module__", "pyopnb") for name in dir(pyopnb) if not name.startswith("_")}
+    homes = {
+        name: getattr(getattr(pyopnb, name), "__module__", "pyopnb")
+        for name in dir(pyopnb)
+        if not name.startswith("_")
+    }
     assert [name for name, home in homes.items() if not home.startswith("pyopnb")] == []
     assert {"Any", "TYPE_CHECKING", "annotations", "importlib"}.isdisjoint(homes)
     with pytest.raises(AttributeError, match="module 'pyopnb' has no attribute 'sesion'"):
@@ -139,7 +170,11 @@ def test_all_is_sorted_and_without_repeats():
 
 
 def test_package_exports_nothing_by_accident():
-    names = {name for name, value in vars(pyopnb).items() if not name.startswith("_") and not inspect.ismodule(value)}
+    names = {
+        name
+        for name, value in vars(pyopnb).items()
+        if not name.startswith("_") and not inspect.ismodule(value)
+    }
     extra = sorted(names - set(pyopnb.__all__) - HOOKS - {"annotations", *typing.__all__})
     assert not extra, f"{extra}: add them to pyopnb.__all__, or import them where they are used"
 
@@ -148,7 +183,9 @@ def test_package_exports_nothing_by_accident():
 def test_module_defines_nothing_public_by_accident(module):
     source = Path(importlib.util.find_spec(module).origin).read_text(encoding="utf-8")
     extra = accidents(source, listed(source))
-    assert not extra, f"{module} defines {extra}: add them to its __all__, or begin their names with an underscore"
+    assert not extra, (
+        f"{module} defines {extra}: add them to its __all__, or begin their names with an underscore"
+    )
 
 
 def test_that_an_accident_is_seen():
@@ -159,5 +196,14 @@ def test_that_an_accident_is_seen():
 
 def test_dir_holds_what_is_public() -> None:
     assert sorted(dir(pyopnb)) == sorted(
-        [*pyopnb.__all__, "__version__", "errors", "ortx", "sklearn", "testing", "torch", "training"]
+        [
+            *pyopnb.__all__,
+            "__version__",
+            "errors",
+            "ortx",
+            "sklearn",
+            "testing",
+            "torch",
+            "training",
+        ]
     )

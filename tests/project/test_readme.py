@@ -62,7 +62,9 @@ def test_the_diffs_that_are_quoted_are_true(shell):
             shell.run_cell(before).raise_error()
             printed = str(shell.ev(call)).splitlines()
             kept = lines[: lines.index("…")] if "…" in lines else lines
-            assert printed[: len(kept)] == kept and ("…" in lines or len(printed) == len(kept)), call
+            assert printed[: len(kept)] == kept and ("…" in lines or len(printed) == len(kept)), (
+                call
+            )
             checked += 1
         shell.run_cell(source).raise_error()
     assert checked == 3

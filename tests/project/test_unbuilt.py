@@ -14,7 +14,9 @@ def test_sources_without_the_compiled_module_say_what_to_type(tmp_path):
     shutil.copytree(Path(pyopnb.__file__).parent, tmp_path / "pyopnb", ignore=built)
     # -S leaves out the .pth of an editable install, whose finder would serve the built package; the dependencies are put back.
     code = f"import sys; sys.path.append({sysconfig.get_path('purelib')!r})\nimport pyopnb\npyopnb.get_library_path()"
-    done = subprocess.run([sys.executable, "-S", "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", code], cwd=tmp_path, capture_output=True, text=True
+    )
     assert done.returncode == 1, done.stdout
     assert "\nImportError: " in done.stderr, done.stderr
     assert "pip install" in done.stderr, done.stderr

@@ -89,13 +89,18 @@ def test_other_defaults_of_attrs(make):
 def test_a_new_attr_that_the_node_lacks_is_a_clear_error_until_it_is_fixed(make):
     define(ADDS.format(1))
     session = make(chain("reload::Op"))
-    define("class Op:\n    def __init__(self, size: int):\n        pass\n    def compute(self, x):\n        return x\n")
+    define(
+        "class Op:\n    def __init__(self, size: int):\n        pass\n    def compute(self, x):\n        return x\n"
+    )
     for _ in range(2):
         with pytest.raises(
-            Exception, match=r"node 'n0' \(reload::Op\), attr size: expected a value of kind int .* got nothing"
+            Exception,
+            match=r"node 'n0' \(reload::Op\), attr size: expected a value of kind int .* got nothing",
         ) as caught:
             session.run(None, {"x": X})
-        assert isinstance(caught.value, pyopnb.errors.ModelError) == isinstance(session, pyopnb.Session)
+        assert isinstance(caught.value, pyopnb.errors.ModelError) == isinstance(
+            session, pyopnb.Session
+        )
     define(ADDS.format(2))
     assert out(session) == [3, 4, 5]
 
@@ -119,9 +124,14 @@ def test_more_inputs_than_the_node_has(make):
     session = make(chain("reload::Op"))
     define("class Op:\n    def compute(self, x, w):\n        return x + w\n")
     for _ in range(2):
-        with pytest.raises(Exception, match=r"node 'n0' \(reload::Op\), input w: expected any\[\.\.\.\], got nothing"):
+        with pytest.raises(
+            Exception,
+            match=r"node 'n0' \(reload::Op\), input w: expected any\[\.\.\.\], got nothing",
+        ):
             session.run(None, {"x": X})
-    define("class Op:\n    def compute(self, x, w=None):\n        assert w is None\n        return x\n")
+    define(
+        "class Op:\n    def compute(self, x, w=None):\n        assert w is None\n        return x\n"
+    )
     assert out(session) == [1, 2, 3]
 
 
@@ -176,7 +186,9 @@ def test_a_run_in_flight_finishes_with_its_version():
         define(text.format(1))
         session = pyopnb.Session(chain("reload::Op", "::Neg", "::Neg", "reload::Op"))
         result = []
-        thread = threading.Thread(target=lambda: result.extend(out(session, np.zeros(1, np.float32))))
+        thread = threading.Thread(
+            target=lambda: result.extend(out(session, np.zeros(1, np.float32)))
+        )
         thread.start()
         assert inside.wait(LIMIT)
         pyopnb.hold = None
@@ -193,7 +205,10 @@ def test_a_run_in_flight_finishes_with_its_version():
 
 
 def test_the_traceback_of_an_old_version_shows_the_old_source():
-    texts = [f"class Op:\n    def compute(self, x):\n        raise ValueError('version {n}')  # line of {n}\n" for n in (1, 2)]
+    texts = [
+        f"class Op:\n    def compute(self, x):\n        raise ValueError('version {n}')  # line of {n}\n"
+        for n in (1, 2)
+    ]
     define(texts[0])
     session = pyopnb.Session(chain("reload::Op"))
     with pytest.raises(ValueError, match="version 1") as first:
@@ -204,7 +219,9 @@ def test_the_traceback_of_an_old_version_shows_the_old_source():
     for number, caught in ((1, first), (2, second)):
         last = traceback.extract_tb(caught.value.__traceback__)[-1]
         assert last.line == f"raise ValueError('version {number}')  # line of {number}"
-        assert caught.value.__notes__ == [f"in node 'n0' (reload::Op), version {number}, with x: float32[3]"]
+        assert caught.value.__notes__ == [
+            f"in node 'n0' (reload::Op), version {number}, with x: float32[3]"
+        ]
 
 
 CHANGES = {
@@ -218,7 +235,11 @@ CHANGES = {
         [[-1.0, -2.0, -3.0]],
         "float32",
     ),
-    "dims": ("class Op:\n    def compute(self, x) -> 'float32[2]':\n        return x[:2]\n", [-1.0, -2.0], "float32"),
+    "dims": (
+        "class Op:\n    def compute(self, x) -> 'float32[2]':\n        return x[:2]\n",
+        [-1.0, -2.0],
+        "float32",
+    ),
     "infer": (
         "class Op:\n    def infer(self, x):\n        return 'int64[M]'\n    def compute(self, x):\n        return x.astype(np.int64)[1:]\n",
         [-2, -3],
@@ -235,14 +256,17 @@ def test_a_session_is_built_anew_for_other_outputs(change):
     define(text)
     for session in sessions:
         with pytest.warns(
-            SessionRebuilt, match=r"session rebuilt: reload::Op, version 2 gives .* instead of float32\[N\]"
+            SessionRebuilt,
+            match=r"session rebuilt: reload::Op, version 2 gives .* instead of float32\[N\]",
         ) as said:
             y = session(x=X)["y"]
         assert len(said) == 1
         assert said[0].filename == __file__
         assert (y.tolist(), y.dtype.name) == (want, kind)
         assert np.dtype(np.asarray(y).dtype).name in repr(session)
-        np.testing.assert_array_equal(session(x=X)["y"], y)  # and once only: warnings are errors here
+        np.testing.assert_array_equal(
+            session(x=X)["y"], y
+        )  # and once only: warnings are errors here
     gc.collect()
     assert _bridge.counters()["runs"] == 0
 
@@ -266,11 +290,15 @@ def test_a_rebuild_that_fails_keeps_saying_so_and_recovers():
     session = pyopnb.Session(chain("reload::Op", "::Tanh"))
     want = session(x=X)["y"]
     # Tanh takes no strings, so no session can be made of this.
-    define("class Op:\n    def compute(self, x) -> 'string[N]':\n        return x.astype(str).astype(object)\n")
+    define(
+        "class Op:\n    def compute(self, x) -> 'string[N]':\n        return x.astype(str).astype(object)\n"
+    )
     for _ in range(3):
         with pytest.raises(Exception, match=r"(?i)tanh.*string|string.*tanh"):
             session(x=X)
-    define("class Op:\n    def compute(self, x) -> 'float64[N]':\n        return x.astype(np.float64)\n")
+    define(
+        "class Op:\n    def compute(self, x) -> 'float64[N]':\n        return x.astype(np.float64)\n"
+    )
     with pytest.warns(SessionRebuilt):
         np.testing.assert_allclose(session(x=X)["y"], want, rtol=1e-6)
     define("class Op:\n    def compute(self, x) -> 'float32[N]':\n        return x\n")
@@ -348,7 +376,10 @@ def resident():
 def test_a_thousand_redefinitions_leave_nothing_behind():
     texts = [ADDS.format(number) for number in range(4)]
     define(texts[0], file="<growth>")
-    sessions = [pyopnb.Session(chain("reload::Op", "::Neg", "reload::Op")), bare(chain("reload::Op"))]
+    sessions = [
+        pyopnb.Session(chain("reload::Op", "::Neg", "reload::Op")),
+        bare(chain("reload::Op")),
+    ]
 
     def rounds(count):
         for number in range(count):
@@ -374,7 +405,10 @@ def test_a_thousand_redefinitions_leave_nothing_behind():
 
 def test_rebuilding_again_and_again_leaves_nothing_behind():
     kinds = ["float64", "float32", "int64"]
-    texts = [f"class Op:\n    def compute(self, x) -> '{kind}[N]':\n        return x.astype(np.{kind})\n" for kind in kinds]
+    texts = [
+        f"class Op:\n    def compute(self, x) -> '{kind}[N]':\n        return x.astype(np.{kind})\n"
+        for kind in kinds
+    ]
     define(texts[0], file="<growth>")
     session = pyopnb.Session(chain("reload::Op", "::Neg"))
 

@@ -47,7 +47,9 @@ def bare_session(model: onnx.ModelProto) -> onnxruntime.InferenceSession:
     # The optimizer of onnxruntime 1.25 fails on any tensor attribute of strings.
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.register_custom_ops_library(pyopnb.get_library_path())
-    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
 
 
 @pytest.mark.parametrize("value", [0, -(2**63), 2**63 - 1])
@@ -78,7 +80,9 @@ def test_a_string_that_is_no_utf8_is_bytes() -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [[1, -2, 2**62], [0.1, -0.0], ["a", "é", ""], [b"\xff", b"\xfe\0"]], ids=["ints", "floats", "strings", "bytes"]
+    "value",
+    [[1, -2, 2**62], [0.1, -0.0], ["a", "é", ""], [b"\xff", b"\xfe\0"]],
+    ids=["ints", "floats", "strings", "bytes"],
 )
 def test_lists(value: list[Any]) -> None:
     got = arriving(a=value)["a"]
@@ -86,7 +90,9 @@ def test_lists(value: list[Any]) -> None:
     assert type(got) is list
 
 
-@pytest.mark.parametrize("kind", [AttributeProto.INTS, AttributeProto.FLOATS, AttributeProto.STRINGS])
+@pytest.mark.parametrize(
+    "kind", [AttributeProto.INTS, AttributeProto.FLOATS, AttributeProto.STRINGS]
+)
 def test_empty_lists(kind: int) -> None:
     assert arriving(helper.make_attribute("a", [], attr_type=kind))["a"] == []
 
@@ -112,7 +118,9 @@ def test_tensor(array: np.ndarray) -> None:
 
 
 def inner_graph() -> onnx.GraphProto:
-    return pyopnb.model([pyopnb.node("Neg", "u", "v")], {"u": "float32[N]"}, {"v": "float32[N]"}, name="inner").graph
+    return pyopnb.model(
+        [pyopnb.node("Neg", "u", "v")], {"u": "float32[N]"}, {"v": "float32[N]"}, name="inner"
+    ).graph
 
 
 def test_graph_is_a_model_that_runs_inside_the_op() -> None:
@@ -154,7 +162,9 @@ def test_nodes_of_a_graph_attr_are_the_business_of_the_op() -> None:
 
     pyopnb.registry.define(Inner, "demo::Inner")
     pyopnb.registry.define(Runs, "demo::Keeper")
-    body = pyopnb.model([pyopnb.node("demo::Inner", "u", "v")], {"u": "float32[N]"}, {"v": "float32[N]"})
+    body = pyopnb.model(
+        [pyopnb.node("demo::Inner", "u", "v")], {"u": "float32[N]"}, {"v": "float32[N]"}
+    )
     session = pyopnb.Session(one_node(body=body))
     assert session(x=X)["y"].tolist() == [10, 20]
     assert made == ["demo", "inner"]
@@ -215,7 +225,16 @@ def declared(**attrs: Any) -> dict[str, Any]:
 
 
 def test_defaults_are_those_of_init() -> None:
-    assert declared() == {"i": 3, "f": 0.5, "s": "s", "b": b"b", "flag": True, "many": (1, 2), "t": None, "guess": "text"}
+    assert declared() == {
+        "i": 3,
+        "f": 0.5,
+        "s": "s",
+        "b": b"b",
+        "flag": True,
+        "many": (1, 2),
+        "t": None,
+        "guess": "text",
+    }
 
 
 def test_declared_kinds_arrive_as_declared() -> None:
@@ -293,7 +312,9 @@ def test_two_attributes_of_one_name_are_refused() -> None:
 
 
 def test_a_tensor_attr_in_another_file_is_refused() -> None:
-    tensor = TensorProto(name="t", data_type=TensorProto.FLOAT, dims=[1], data_location=TensorProto.EXTERNAL)
+    tensor = TensorProto(
+        name="t", data_type=TensorProto.FLOAT, dims=[1], data_location=TensorProto.EXTERNAL
+    )
     tensor.external_data.add(key="location", value="elsewhere.bin")
     pyopnb.registry.define(keeping([]), "demo::Keeper")
     with pytest.raises(pyopnb.errors.ModelError, match="external data"):
@@ -320,7 +341,9 @@ LINKED = {
 }
 
 
-def in_function(call: dict[str, Any], defaults: list[AttributeProto] | None = None) -> onnx.ModelProto:
+def in_function(
+    call: dict[str, Any], defaults: list[AttributeProto] | None = None
+) -> onnx.ModelProto:
     inner = pyopnb.node("demo::Keeper", "u", "v")
     for name, (_, kind) in LINKED.items():
         inner.attribute.append(AttributeProto(name=name, ref_attr_name=f"outer_{name}", type=kind))
@@ -354,7 +377,9 @@ def same(got: dict[str, Any], want: dict[str, Any]) -> bool:
 class Full:
     seen: ClassVar[list[dict[str, Any]]] = []
 
-    def __init__(self, i: Any = 0, f=0.0, s: Any = "", ints=None, floats=None, strings=None, t=None):
+    def __init__(
+        self, i: Any = 0, f=0.0, s: Any = "", ints=None, floats=None, strings=None, t=None
+    ):
         Full.seen.append({k: v for k, v in locals().items() if k != "self"})
 
     def compute(self, x):
@@ -387,7 +412,10 @@ def test_attrs_of_a_function_that_reach_open_attrs() -> None:
 @pytest.mark.parametrize("make", [pyopnb.Session, bare_session], ids=["session", "bare"])
 def test_a_caller_that_gives_nothing_leaves_the_defaults_of_init(full, make) -> None:
     make(in_function({}))
-    assert same(full[-1], {"i": 0, "f": 0.0, "s": "", "ints": None, "floats": None, "strings": None, "t": None})
+    assert same(
+        full[-1],
+        {"i": 0, "f": 0.0, "s": "", "ints": None, "floats": None, "strings": None, "t": None},
+    )
 
 
 @pytest.mark.parametrize("make", [pyopnb.Session, bare_session], ids=["session", "bare"])
@@ -408,7 +436,9 @@ def test_a_bare_session_reads_each_kind(full, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "tensor", [np.array(7), np.zeros((0, 2), np.float64), np.array(["a"], dtype=object)], ids=["0-d", "empty", "str"]
+    "tensor",
+    [np.array(7), np.zeros((0, 2), np.float64), np.array(["a"], dtype=object)],
+    ids=["0-d", "empty", "str"],
 )
 def test_a_bare_session_reads_tensors(full, tensor: np.ndarray) -> None:
     bare_session(one_node(t=tensor))

@@ -15,7 +15,8 @@ from pyopnb.runtime import callbacks
 X = np.float32([[1, 2], [3, 4]])
 
 needs_tellable_outputs = pytest.mark.skipif(
-    not callbacks._REFUSES_FURTHER_OUTPUTS, reason="ONNX Runtime before 1.28 can only be told the first output's type"
+    not callbacks._REFUSES_FURTHER_OUTPUTS,
+    reason="ONNX Runtime before 1.28 can only be told the first output's type",
 )
 
 
@@ -26,9 +27,14 @@ def registered() -> onnxruntime.SessionOptions:
     return options
 
 
-def bare(model: onnx.ModelProto, options: onnxruntime.SessionOptions | None = None) -> onnxruntime.InferenceSession:
+def bare(
+    model: onnx.ModelProto, options: onnxruntime.SessionOptions | None = None
+) -> onnxruntime.InferenceSession:
     return onnxruntime.InferenceSession(
-        model.SerializeToString(), options or registered(), providers=["CPUExecutionProvider"], enable_fallback=0
+        model.SerializeToString(),
+        options or registered(),
+        providers=["CPUExecutionProvider"],
+        enable_fallback=0,
     )
 
 
@@ -39,10 +45,17 @@ def run(session: onnxruntime.InferenceSession, **feeds: Any) -> list[Any]:
 
 
 def model(
-    op: str = "b::Op", inputs: Any = None, outputs: Any = None, ins: Any = "x", outs: Any = "y", **attrs: Any
+    op: str = "b::Op",
+    inputs: Any = None,
+    outputs: Any = None,
+    ins: Any = "x",
+    outs: Any = "y",
+    **attrs: Any,
 ) -> onnx.ModelProto:
     kinds = inputs or {"x": "float32[N,2]"}
-    return pyopnb.model([pyopnb.node(op, ins, outs, name="mine", **attrs)], kinds, outputs or {"y": "float32[N,2]"})
+    return pyopnb.model(
+        [pyopnb.node(op, ins, outs, name="mine", **attrs)], kinds, outputs or {"y": "float32[N,2]"}
+    )
 
 
 def define(**members: Any) -> None:
@@ -64,7 +77,10 @@ def test_hints_reach_the_runtime() -> None:
 
     pyopnb.registry.define(Op, "b::Op")
     session = bare(model(outputs="y"))
-    assert (session.get_outputs()[0].type, session.get_outputs()[0].shape) == ("tensor(int64)", ["N"])
+    assert (session.get_outputs()[0].type, session.get_outputs()[0].shape) == (
+        "tensor(int64)",
+        ["N"],
+    )
     assert run(session, x=X)[0].tolist() == [3, 7]
 
 
@@ -142,7 +158,10 @@ HINT = ("float32[...]", "int64[...]")
 @pytest.mark.parametrize(
     ("hint", "size"),
     [
-        (HINT, "int64[...]"),  # without a rank infer cannot tell ONNX Runtime a dtype: the op type declares the hint's
+        (
+            HINT,
+            "int64[...]",
+        ),  # without a rank infer cannot tell ONNX Runtime a dtype: the op type declares the hint's
         (HINT, "int64[]"),
         pytest.param(None, "int64[]", marks=needs_tellable_outputs),
     ],
@@ -174,7 +193,10 @@ def test_a_node_without_the_later_outputs() -> None:
 
 def test_strings() -> None:
     define(compute=lambda self, x: np.array([s.upper() for s in x], object))
-    got = run(bare(model(inputs={"x": "string[N]"}, outputs={"y": "string[N]"})), x=np.array(["a", "é"], object))
+    got = run(
+        bare(model(inputs={"x": "string[N]"}, outputs={"y": "string[N]"})),
+        x=np.array(["a", "é"], object),
+    )
     assert got[0].tolist() == ["A", "É"]
 
 
@@ -192,19 +214,32 @@ def test_the_error_carries_everything() -> None:
         run(session, x=X)
     text = str(caught.value)
     line = Op.compute.__code__.co_firstlineno + 1
-    for fact in ("LookupError: boom é", "node 'mine'", "b::Op", "version 1", f"line {line}", "in compute", "raise LookupError"):
+    for fact in (
+        "LookupError: boom é",
+        "node 'mine'",
+        "b::Op",
+        "version 1",
+        f"line {line}",
+        "in compute",
+        "raise LookupError",
+    ):
         assert fact in text
 
 
-@pytest.mark.parametrize("bad", [None, X.astype(np.float64), (X, X), X.tolist(), X.astype(">f8")], ids=range(5))
+@pytest.mark.parametrize(
+    "bad", [None, X.astype(np.float64), (X, X), X.tolist(), X.astype(">f8")], ids=range(5)
+)
 def test_wrong_results_are_told(bad: Any) -> None:
     define(compute=lambda self, x: bad)
-    with pytest.raises(Exception, match=r"ResultError: node 'mine' \(b::Op\), (line \d+, `return bad`, )?output"):
+    with pytest.raises(
+        Exception, match=r"ResultError: node 'mine' \(b::Op\), (line \d+, `return bad`, )?output"
+    ):
         run(bare(model()), x=X)
 
 
 @pytest.mark.parametrize(
-    "error", ["KeyboardInterrupt()", "SystemExit(3)", "GeneratorExit()", "StopIteration()", "MemoryError()"]
+    "error",
+    ["KeyboardInterrupt()", "SystemExit(3)", "GeneratorExit()", "StopIteration()", "MemoryError()"],
 )
 def test_no_exception_ends_the_process(error: str) -> None:
     def compute(self, x):
@@ -269,7 +304,8 @@ def test_a_changed_schema_is_an_error_that_says_what_to_do() -> None:
 
     pyopnb.registry.define(Op, "b::Op")
     with pytest.raises(
-        Exception, match=r"SchemaChanged: .*b::Op.*expected float32\[N,2\], got float32\[N\].*rebuild the session"
+        Exception,
+        match=r"SchemaChanged: .*b::Op.*expected float32\[N,2\], got float32\[N\].*rebuild the session",
     ):
         run(session, x=X)
     assert run(bare(model(outputs="y")), x=X)[0].tolist() == [1, 3]
@@ -307,7 +343,11 @@ def test_more_ops_of_the_same_domain_by_a_second_registration() -> None:
     options.register_custom_ops_library(pyopnb.get_library_path())
     for made in (options, registered(), others):
         assert run(bare(model(), made), x=X)[0][0, 0] == 2
-    assert run(bare(model("b::More"), options), x=X)[0][0, 0] == run(bare(model("b::More")), x=X)[0][0, 0] == 3
+    assert (
+        run(bare(model("b::More"), options), x=X)[0][0, 0]
+        == run(bare(model("b::More")), x=X)[0][0, 0]
+        == 3
+    )
     assert run(pyopnb.Session(model("b::More"), options), x=X)[0][0, 0] == 3
     assert run(first, x=X)[0][0, 0] == 2
 
@@ -347,7 +387,9 @@ def test_in_the_place_of(name: str) -> None:
 
 def test_the_librarys_ops_do_not_disturb_other_models() -> None:
     pyopnb.registry.define(type("C", (), {"compute": lambda self, x: x}), "::Relu")
-    made = pyopnb.model([pyopnb.node("Neg", "x", "y")], {"x": "float32[N,2]"}, {"y": "float32[N,2]"})
+    made = pyopnb.model(
+        [pyopnb.node("Neg", "x", "y")], {"x": "float32[N,2]"}, {"y": "float32[N,2]"}
+    )
     assert run(bare(made), x=X)[0].tolist() == (-X).tolist()
 
 

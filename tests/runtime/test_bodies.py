@@ -49,7 +49,9 @@ def counted(x: str, y: str, **attrs: Any) -> onnx.NodeProto:
     return pyopnb.node("t::Counted", x, y, **attrs)
 
 
-def choice(cond: str, output: str, then: list[onnx.NodeProto], other: list[onnx.NodeProto]) -> onnx.NodeProto:
+def choice(
+    cond: str, output: str, then: list[onnx.NodeProto], other: list[onnx.NodeProto]
+) -> onnx.NodeProto:
     return MAKE(
         "If",
         [cond],
@@ -64,7 +66,9 @@ OUT = {"y": "float32[...]"}
 
 
 def test_in_the_branches_of_if() -> None:
-    model = pyopnb.model([choice("c", "y", [counted("x", "a", step=1.0)], [counted("x", "b", step=10.0)])], IN, OUT)
+    model = pyopnb.model(
+        [choice("c", "y", [counted("x", "a", step=1.0)], [counted("x", "b", step=10.0)])], IN, OUT
+    )
     session = pyopnb.Session(model)
     assert session(c=np.array(True), x=X)["y"].tolist() == [2, 3]
     assert session(c=np.array(False), x=X)["y"].tolist() == [11, 12]
@@ -85,7 +89,11 @@ def test_in_a_loop_body_whose_state_goes_on() -> None:
         ["y"],
         body=body(
             [MAKE("Identity", ["cond"], ["cond_out"]), counted("state", "next")],
-            [info("i", (), onnx.TensorProto.INT64), info("cond", (), onnx.TensorProto.BOOL), info("state")],
+            [
+                info("i", (), onnx.TensorProto.INT64),
+                info("cond", (), onnx.TensorProto.BOOL),
+                info("state"),
+            ],
             [info("cond_out", (), onnx.TensorProto.BOOL), info("next")],
         ),
     )
@@ -109,7 +117,11 @@ def test_in_a_scan_body_in_a_loop_body() -> None:
         ["y"],
         body=body(
             [MAKE("Identity", ["cond"], ["cond_out"]), MAKE("Identity", ["state"], ["rows"]), scan],
-            [info("i", (), onnx.TensorProto.INT64), info("cond", (), onnx.TensorProto.BOOL), info("state", ("M", 2))],
+            [
+                info("i", (), onnx.TensorProto.INT64),
+                info("cond", (), onnx.TensorProto.BOOL),
+                info("state", ("M", 2)),
+            ],
             [info("cond_out", (), onnx.TensorProto.BOOL), info("scanned", ("M", 2))],
         ),
     )
@@ -121,14 +133,20 @@ def test_in_a_scan_body_in_a_loop_body() -> None:
 # ---- functions ---------------------------------------------------------------------------------------------------------------
 
 
-def function(name: str, nodes: list[onnx.NodeProto], domains: tuple[str, ...] = ("t",)) -> onnx.FunctionProto:
-    imports = [helper.make_opsetid(domain, 1) for domain in domains] + [helper.make_opsetid("", newest_opset())]
+def function(
+    name: str, nodes: list[onnx.NodeProto], domains: tuple[str, ...] = ("t",)
+) -> onnx.FunctionProto:
+    imports = [helper.make_opsetid(domain, 1) for domain in domains] + [
+        helper.make_opsetid("", newest_opset())
+    ]
     return helper.make_function("local", name, ["u"], ["v"], nodes, imports)
 
 
 def test_a_function_called_twice_has_two_instances() -> None:
     calls = [MAKE("F", ["x"], ["m"], domain="local"), MAKE("F", ["m"], ["y"], domain="local")]
-    model = pyopnb.model(calls, {"x": "float32[N]"}, OUT, functions=[function("F", [counted("u", "v")])])
+    model = pyopnb.model(
+        calls, {"x": "float32[N]"}, OUT, functions=[function("F", [counted("u", "v")])]
+    )
     session = pyopnb.Session(model)
     assert session(X)["y"].tolist() == [3, 4]
     assert session(X)["y"].tolist() == [5, 6]
@@ -137,16 +155,32 @@ def test_a_function_called_twice_has_two_instances() -> None:
 
 def test_a_function_of_another_opset_runs_where_its_types_are_declared() -> None:
     f = helper.make_function(
-        "local", "F", ["u"], ["v"], [counted("u", "v")], [helper.make_opsetid("t", 7), helper.make_opsetid("", 17)]
+        "local",
+        "F",
+        ["u"],
+        ["v"],
+        [counted("u", "v")],
+        [helper.make_opsetid("t", 7), helper.make_opsetid("", 17)],
     )
-    model = pyopnb.model([MAKE("F", ["x"], ["y"], domain="local")], {"x": "float32[N]"}, OUT, functions=[f])
+    model = pyopnb.model(
+        [MAKE("F", ["x"], ["y"], domain="local")], {"x": "float32[N]"}, OUT, functions=[f]
+    )
     assert pyopnb.Session(model)(X)["y"].tolist() == [2, 3]
 
 
 def test_an_op_in_a_function_in_a_function() -> None:
     inner = function("Inner", [counted("u", "v", step=5.0)])
-    outer = function("Outer", [MAKE("Inner", ["u"], ["w"], domain="local"), MAKE("Neg", ["w"], ["v"])], ("local",))
-    model = pyopnb.model([MAKE("Outer", ["x"], ["y"], domain="local")], {"x": "float32[N]"}, OUT, functions=[outer, inner])
+    outer = function(
+        "Outer",
+        [MAKE("Inner", ["u"], ["w"], domain="local"), MAKE("Neg", ["w"], ["v"])],
+        ("local",),
+    )
+    model = pyopnb.model(
+        [MAKE("Outer", ["x"], ["y"], domain="local")],
+        {"x": "float32[N]"},
+        OUT,
+        functions=[outer, inner],
+    )
     assert pyopnb.Session(model)(X)["y"].tolist() == [-6, -7]
 
 
@@ -157,7 +191,12 @@ def test_an_op_in_an_if_in_a_function() -> None:
         MAKE("Greater", ["sum", "zero"], ["c"]),
         choice("c", "v", [counted("u", "a")], [MAKE("Neg", ["u"], ["b"])]),
     ]
-    model = pyopnb.model([MAKE("F", ["x"], ["y"], domain="local")], {"x": "float32[N]"}, OUT, functions=[function("F", nodes)])
+    model = pyopnb.model(
+        [MAKE("F", ["x"], ["y"], domain="local")],
+        {"x": "float32[N]"},
+        OUT,
+        functions=[function("F", nodes)],
+    )
     session = pyopnb.Session(model)
     assert session(X)["y"].tolist() == [2, 3]
     assert session(-X)["y"].tolist() == [1, 2]
@@ -176,9 +215,16 @@ def test_an_op_with_infer_in_a_function_called_twice() -> None:
 
     pyopnb.registry.define(Grows, "t::Grows")
     node = MAKE("Grows", ["u"], ["v"], domain="t")
-    node.attribute.append(onnx.AttributeProto(name="by", ref_attr_name="by", type=onnx.AttributeProto.INT))
-    f = helper.make_function("local", "F", ["u"], ["v"], [node], [helper.make_opsetid("t", 1)], attributes=["by"])
-    calls = [MAKE("F", ["x"], ["m"], domain="local", by=2), MAKE("F", ["m"], ["y"], domain="local", by=3)]
+    node.attribute.append(
+        onnx.AttributeProto(name="by", ref_attr_name="by", type=onnx.AttributeProto.INT)
+    )
+    f = helper.make_function(
+        "local", "F", ["u"], ["v"], [node], [helper.make_opsetid("t", 1)], attributes=["by"]
+    )
+    calls = [
+        MAKE("F", ["x"], ["m"], domain="local", by=2),
+        MAKE("F", ["m"], ["y"], domain="local", by=3),
+    ]
     session = pyopnb.Session(pyopnb.model(calls, {"x": "float32[2]"}, "y", functions=[f]))
     assert session.get_outputs()[0].shape == [12]
     assert session(X)["y"].shape == (12,)
@@ -276,7 +322,9 @@ def test_a_bare_session_in_compute() -> None:
             options = onnxruntime.SessionOptions()
             options.log_severity_level = 4
             options.register_custom_ops_library(pyopnb.get_library_path())
-            self.inner = onnxruntime.InferenceSession(single().SerializeToString(), options, providers=["CPUExecutionProvider"])
+            self.inner = onnxruntime.InferenceSession(
+                single().SerializeToString(), options, providers=["CPUExecutionProvider"]
+            )
 
         def compute(self, x):
             return self.inner.run(None, {"x": x})[0]
@@ -300,7 +348,9 @@ def test_a_failing_bare_session_in_compute_is_the_runtimes_own_error() -> None:
             model = single("t::Fails").SerializeToString()
             run = onnxruntime.RunOptions()
             run.log_severity_level = 4
-            return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"]).run(None, {"x": x}, run)[0]
+            return onnxruntime.InferenceSession(
+                model, options, providers=["CPUExecutionProvider"]
+            ).run(None, {"x": x}, run)[0]
 
     pyopnb.registry.define(Fails, "t::Fails")
     pyopnb.registry.define(Bare, "t::Bare")

@@ -61,7 +61,10 @@ def test_onnx_own_ops():
     assert pyopnb.call("Constant", value=np.eye(2)).tolist() == [[1, 0], [0, 1]]
     assert pyopnb.call("StringConcat", ["a"], np.array(["b"])).tolist() == ["ab"]
     assert pyopnb.call("Cast", X, to=16).dtype == ml_dtypes.bfloat16
-    assert [part.tolist() for part in pyopnb.call("Split", X, num_outputs=2, outputs=2)] == [[1], [-2]]
+    assert [part.tolist() for part in pyopnb.call("Split", X, num_outputs=2, outputs=2)] == [
+        [1],
+        [-2],
+    ]
 
 
 def test_an_input_that_is_left_out():
@@ -70,9 +73,15 @@ def test_an_input_that_is_left_out():
 
 
 def test_the_version_of_onnx(built):
-    assert pyopnb.call("Upsample", np.ones((1, 1), np.float32), np.float32([2, 1]), opset=9).shape == (2, 1)
-    assert pyopnb.call("Softmax", np.ones((2, 2, 2), np.float32), opset=11)[0, 0, 0] == pytest.approx(0.25)
-    assert pyopnb.call("Softmax", np.ones((2, 2, 2), np.float32), opset=13)[0, 0, 0] == pytest.approx(0.5)
+    assert pyopnb.call(
+        "Upsample", np.ones((1, 1), np.float32), np.float32([2, 1]), opset=9
+    ).shape == (2, 1)
+    assert pyopnb.call("Softmax", np.ones((2, 2, 2), np.float32), opset=11)[
+        0, 0, 0
+    ] == pytest.approx(0.25)
+    assert pyopnb.call("Softmax", np.ones((2, 2, 2), np.float32), opset=13)[
+        0, 0, 0
+    ] == pytest.approx(0.5)
 
 
 def test_how_many_outputs():
@@ -95,7 +104,10 @@ def test_how_many_outputs():
     ):
         pyopnb.call("demo::Any", X)
     for wrong in (0, True, 1.0):
-        with pytest.raises(pyopnb.errors.ModelError, match="call of demo::Any, outputs: expected a number from 1 to 1000"):
+        with pytest.raises(
+            pyopnb.errors.ModelError,
+            match="call of demo::Any, outputs: expected a number from 1 to 1000",
+        ):
             pyopnb.call("demo::Any", X, outputs=wrong)
 
 
@@ -168,7 +180,9 @@ def test_a_redefinition_is_followed(built, soft_clip):
         def compute(self, x) -> "int64[...]":
             return x.astype(np.int64)
 
-    assert pyopnb.call("demo::SoftClip", X, limit=0.5).dtype == np.int64  # and no warning that a session was rebuilt
+    assert (
+        pyopnb.call("demo::SoftClip", X, limit=0.5).dtype == np.int64
+    )  # and no warning that a session was rebuilt
     pyopnb.registry.rollback("demo::SoftClip")
     assert pyopnb.call("demo::SoftClip", X, limit=0.5).dtype == np.float32
     pyopnb.registry.remove("demo::SoftClip")
@@ -329,7 +343,10 @@ def test_many_threads(built, soft_clip):
             for step in range(50):
                 limit = float((number + step) % 3)
                 x = np.float32([number, step])
-                if pyopnb.call("demo::SoftClip", x, limit=limit).tolist() != np.minimum(x, limit).tolist():
+                if (
+                    pyopnb.call("demo::SoftClip", x, limit=limit).tolist()
+                    != np.minimum(x, limit).tolist()
+                ):
                     failures.append((number, step))
                 if number == 0 and step % 10 == 0:
                     pyopnb.registry.define(soft_clip, "demo::SoftClip")

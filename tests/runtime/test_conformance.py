@@ -45,17 +45,26 @@ EXCEPTIONS: dict[str, str] = {
 
 def carried(every: Mapping[str, TestCase]) -> dict[str, TestCase]:
     """The node tests of one node whose tensors a custom op can carry, by name."""
-    return {name: case for name, case in every.items() if len(case.model.graph.node) == 1 and _carried(case.model)}
+    return {
+        name: case
+        for name, case in every.items()
+        if len(case.model.graph.node) == 1 and _carried(case.model)
+    }
 
 
 def _carried(model: ModelProto) -> bool:
     types = [info.type for info in [*model.graph.input, *model.graph.output]]
-    return all(kind.HasField("tensor_type") and dtype(kind.tensor_type.elem_type).carried for kind in types)
+    return all(
+        kind.HasField("tensor_type") and dtype(kind.tensor_type.elem_type).carried for kind in types
+    )
 
 
 def tensors_of(case: TestCase, which: int) -> list[np.ndarray]:
     """The feeds (0) or the expected results (1) of a case; those that NumPy has no dtype for stand in it as TensorProtos."""
-    return [numpy_helper.to_array(t) if isinstance(t, TensorProto) else np.asarray(t) for t in case.data_sets[0][which]]
+    return [
+        numpy_helper.to_array(t) if isinstance(t, TensorProto) else np.asarray(t)
+        for t in case.data_sets[0][which]
+    ]
 
 
 def dtypes_of(case: TestCase) -> list[str]:
@@ -72,7 +81,9 @@ def through_pyopnb(case: TestCase) -> list[Any]:
     model = ModelProto()
     model.CopyFrom(case.model)
     model.ir_version = min(model.ir_version, pyopnb.models.ort_capabilities.newest_ir_version())
-    model.opset_import[0].version = min(model.opset_import[0].version, pyopnb.models.ort_capabilities.newest_opset())
+    model.opset_import[0].version = min(
+        model.opset_import[0].version, pyopnb.models.ort_capabilities.newest_opset()
+    )
     (node,) = model.graph.node
     node.domain = DOMAIN
     pyopnb.registry.define(_standing_in(case), f"{DOMAIN}::{node.op_type}")
@@ -89,7 +100,9 @@ def _standing_in(case: TestCase) -> type:
             alone = ModelProto()
             alone.CopyFrom(original)
             alone.graph.node[0].CopyFrom(
-                pyopnb.node(f"{node.domain}::{node.op_type}", node.input, node.output, node.name, **attrs)
+                pyopnb.node(
+                    f"{node.domain}::{node.op_type}", node.input, node.output, node.name, **attrs
+                )
             )
             self.names = list(node.input)
             self.given = list(node.output)
@@ -97,7 +110,9 @@ def _standing_in(case: TestCase) -> type:
 
         def compute(self, *inputs: Any) -> Any:
             feeds = {name: value for name, value in zip(self.names, inputs, strict=False) if name}
-            results = dict(zip(self.reference.output_names, _quietly(self.reference, feeds), strict=True))
+            results = dict(
+                zip(self.reference.output_names, _quietly(self.reference, feeds), strict=True)
+            )
             values = tuple(results.get(name) for name in self.given)
             return values if len(values) > 1 else values[0]
 
@@ -107,7 +122,9 @@ def _standing_in(case: TestCase) -> type:
 def through_reference(case: TestCase) -> list[Any]:
     """The results of ONNX's reference implementation alone."""
     names = [info.name for info in case.model.graph.input]
-    return _quietly(ReferenceEvaluator(case.model), dict(zip(names, tensors_of(case, 0), strict=True)))
+    return _quietly(
+        ReferenceEvaluator(case.model), dict(zip(names, tensors_of(case, 0), strict=True))
+    )
 
 
 def _quietly(reference: ReferenceEvaluator, feeds: dict[str, Any]) -> list[Any]:
@@ -139,9 +156,13 @@ def _unlike(case: TestCase, declared: TypeProto, got: Any, want: np.ndarray) -> 
     if case.name in DRAWN:
         return None
     if row.name == "string":
-        return None if got.astype(object).tolist() == want.astype(object).tolist() else "other strings"
+        return (
+            None if got.astype(object).tolist() == want.astype(object).tolist() else "other strings"
+        )
     wide = np.float64 if got.dtype.kind in "fV" else got.dtype
-    if not np.allclose(got.astype(wide), want.astype(wide), rtol=case.rtol, atol=case.atol, equal_nan=True):
+    if not np.allclose(
+        got.astype(wide), want.astype(wide), rtol=case.rtol, atol=case.atol, equal_nan=True
+    ):
         return "other values"
     return None
 
@@ -150,7 +171,9 @@ def outcome(case: TestCase, way: Any) -> str | None:
     """What went wrong on one way; None where nothing did."""
     try:
         return difference(case, way(case))
-    except Exception as error:  # any exception at all is a failure of the case, and is told in the table
+    except (
+        Exception
+    ) as error:  # any exception at all is a failure of the case, and is told in the table
         return f"{type(error).__name__}: {error}"
 
 
@@ -169,11 +192,20 @@ def report(cases: Mapping[str, TestCase]) -> tuple[dict[str, str], str]:
             failures[name] = wrong
         else:
             passed.update(dtypes_of(case))
-    lines = [f"{len(cases) - len(failures)} of {len(cases)} cases pass", "", "dtype            passed  of"]
-    lines += [f"{name:16} {passed[name]:6} {total[name]:4}" for name in sorted(total, key=lambda n: -total[n])]
+    lines = [
+        f"{len(cases) - len(failures)} of {len(cases)} cases pass",
+        "",
+        "dtype            passed  of",
+    ]
+    lines += [
+        f"{name:16} {passed[name]:6} {total[name]:4}"
+        for name in sorted(total, key=lambda n: -total[n])
+    ]
     lines += ["", f"random, compared by dtype and shape only: {', '.join(DRAWN)}", "", "exceptions"]
     for name, wrong in sorted(failures.items()):
-        lines.append(f"  {name}: {EXCEPTIONS.get(name, 'NOT LISTED')}: {wrong.splitlines()[0][:100]}")
+        lines.append(
+            f"  {name}: {EXCEPTIONS.get(name, 'NOT LISTED')}: {wrong.splitlines()[0][:100]}"
+        )
     return failures, "\n".join(lines)
 
 

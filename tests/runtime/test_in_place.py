@@ -37,11 +37,17 @@ def test_arrays_of_bytes_and_void_are_texts(array: np.ndarray, texts: list[str])
 
 def test_bytes_that_are_no_text() -> None:
     session = pyopnb.Session(identity())
-    with pytest.raises(pyopnb.errors.InputError, match=r"^feed x\[1\]: expected UTF-8, as in string\[N\], got b'\\xff'\.$"):
+    with pytest.raises(
+        pyopnb.errors.InputError,
+        match=r"^feed x\[1\]: expected UTF-8, as in string\[N\], got b'\\xff'\.$",
+    ):
         session(x=np.array([b"a", b"\xff"]))
     with pytest.raises(pyopnb.errors.InputError, match=r"^feed x: expected string\[N\]"):
         session(x=np.zeros(2, [("a", "i4")]))
-    with pytest.raises(pyopnb.errors.InputError, match=r"^feed x: expected float32\[N\], got an array of dtype \|S1"):
+    with pytest.raises(
+        pyopnb.errors.InputError,
+        match=r"^feed x: expected float32\[N\], got an array of dtype \|S1",
+    ):
         pyopnb.Session(identity(TensorProto.FLOAT))(x=np.array([b"1"]))
 
 
@@ -51,7 +57,10 @@ def test_the_words_of_a_missing_feed() -> None:
     with pytest.raises(ValueError, match="feed") as theirs:
         onnxruntime.InferenceSession(identity(TensorProto.FLOAT).SerializeToString()).run(None, {})
     words = str(theirs.value).rstrip(".")
-    assert str(raised.value) == f"{words}: expected x: float32[N], got nothing. Try: x=np.zeros(1, np.float32)"
+    assert (
+        str(raised.value)
+        == f"{words}: expected x: float32[N], got nothing. Try: x=np.zeros(1, np.float32)"
+    )
 
 
 def test_values_of_a_result() -> None:
@@ -74,7 +83,9 @@ def test_what_holds_a_model(tmp_path: Path) -> None:
     assert len(pyopnb.missing(exported)) == 0
     pyopnb.save(exported, tmp_path / "m.onnx")
     assert pyopnb.Session(tmp_path / "m.onnx")(x=[3])["y"].tolist() == [3]
-    with pytest.raises(pyopnb.errors.ModelError, match="expected a ModelProto, bytes or a path, got Exported"):
+    with pytest.raises(
+        pyopnb.errors.ModelError, match="expected a ModelProto, bytes or a path, got Exported"
+    ):
         pyopnb.Session(Exported(None))
 
 
@@ -91,7 +102,9 @@ def test_what_writes_a_model() -> None:
     assert pyopnb.diff(Written(), identity(TensorProto.FLOAT)).ok
     assert "Identity" in repr(pyopnb.show(Written()))
     assert "Identity" in pyopnb.text(Written())
-    with pytest.raises(pyopnb.errors.ModelError, match="expected a ModelProto, bytes or a path, got type"):
+    with pytest.raises(
+        pyopnb.errors.ModelError, match="expected a ModelProto, bytes or a path, got type"
+    ):
         pyopnb.Session(Written)
 
 
@@ -102,7 +115,9 @@ def elsewhere(location: str = "absent.bin") -> onnx.ModelProto:
     """x + w, whose w is in a file that is not there."""
     model = identity(TensorProto.FLOAT)
     model.graph.node[0].CopyFrom(helper.make_node("Add", ["x", "w"], ["y"]))
-    w = model.graph.initializer.add(name="w", data_type=1, dims=[2], data_location=TensorProto.EXTERNAL)
+    w = model.graph.initializer.add(
+        name="w", data_type=1, dims=[2], data_location=TensorProto.EXTERNAL
+    )
     for key, value in (("location", location), ("offset", "0"), ("length", "8")):
         w.external_data.add(key=key, value=value)
     return model
@@ -117,7 +132,9 @@ def options_with(**arrays: np.ndarray) -> tuple[onnxruntime.SessionOptions, list
 
 
 @pytest.mark.parametrize("kind", ["path", "proto"])
-def test_initializers_that_options_have(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_initializers_that_options_have(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "m.onnx"
     onnx.save(elsewhere(), path)
     model = path if kind == "path" else elsewhere()
@@ -139,7 +156,9 @@ def test_initializers_that_options_have(tmp_path: Path, kind: str, monkeypatch: 
 
 @pytest.mark.parametrize("kind", ["path", "proto"])
 @pytest.mark.parametrize("level", ["all", "summaries"])
-def test_a_trace_has_the_initializers_that_options_have(tmp_path: Path, kind: str, level: str) -> None:
+def test_a_trace_has_the_initializers_that_options_have(
+    tmp_path: Path, kind: str, level: str
+) -> None:
     path = tmp_path / "m.onnx"
     onnx.save(elsewhere(), path)
     options, _keep = options_with(w=np.float32([10, 20]))
@@ -149,13 +168,17 @@ def test_a_trace_has_the_initializers_that_options_have(tmp_path: Path, kind: st
     assert traces[0]["y"].tolist() == [11, 21]
     assert list(traces[0].summaries) == ["x", "y"]
     assert traces[0].initializers["w"].tolist() == [10, 20]
-    assert "already in the feeds" in str(pyopnb.diff(*traces)) and "of 1 node" in repr(pyopnb.show(traces[0]))
+    assert "already in the feeds" in str(pyopnb.diff(*traces)) and "of 1 node" in repr(
+        pyopnb.show(traces[0])
+    )
     assert session(x=[1, 2])["y"].tolist() == [11, 22]
     assert (options.graph_optimization_level, options.enable_profiling) == (level_before, False)
 
 
 @pytest.mark.parametrize("folded", [False, True])
-def test_an_initializer_of_the_options_replaces_a_weight_wherever_onnxruntime_does(folded: bool) -> None:
+def test_an_initializer_of_the_options_replaces_a_weight_wherever_onnxruntime_does(
+    folded: bool,
+) -> None:
     """Where the runtime folds the weight into a constant, it takes the file's: so do sessions."""
     weights = {"w": np.float32([1, 2]), "v": np.float32([0, 0])}
     nodes = [pyopnb.node("Add", ["x", "w"], "s"), pyopnb.node("Neg", "s", "y")]
@@ -180,7 +203,9 @@ def test_an_initializer_of_the_options_replaces_a_weight_wherever_onnxruntime_do
     value = onnxruntime.OrtValue.ortvalue_from_numpy(np.float32([10, 20]))
     options.add_initializer("w", value)
     x = np.float32([0, 0])
-    plain = onnxruntime.InferenceSession(made("Neg").SerializeToString(), options, providers=["CPUExecutionProvider"])
+    plain = onnxruntime.InferenceSession(
+        made("Neg").SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
     expected = plain.run(None, {"x": x})[0].tolist()
     assert expected == ([-1, -2] if folded else [-10, -20])
     assert pyopnb.Session(made("Neg"), options)(x=x)["y"].tolist() == expected
@@ -213,8 +238,13 @@ def test_options_open_no_other_files(tmp_path: Path) -> None:
 def test_the_folder_that_options_name(tmp_path: Path) -> None:
     (tmp_path / "absent.bin").write_bytes(np.float32([1, 2]).tobytes())
     options = onnxruntime.SessionOptions()
-    options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(tmp_path))
-    assert pyopnb.Session(elsewhere().SerializeToString(), options)(x=[0, 0])["y"].tolist() == [1, 2]
+    options.add_session_config_entry(
+        "session.model_external_initializers_file_folder_path", str(tmp_path)
+    )
+    assert pyopnb.Session(elsewhere().SerializeToString(), options)(x=[0, 0])["y"].tolist() == [
+        1,
+        2,
+    ]
 
 
 def test_ops_beside_initializers_that_options_have() -> None:

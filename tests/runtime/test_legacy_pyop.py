@@ -69,8 +69,14 @@ def pyop(
     )
 
 
-def model(nodes: list[onnx.NodeProto], shape: Any = (2, 2), kind: int = F, out: int = F) -> onnx.ModelProto:
-    return clamped(helper.make_model(helper.make_graph(nodes, "g", [value("X", shape, kind)], [value("Y", None, out)])))
+def model(
+    nodes: list[onnx.NodeProto], shape: Any = (2, 2), kind: int = F, out: int = F
+) -> onnx.ModelProto:
+    return clamped(
+        helper.make_model(
+            helper.make_graph(nodes, "g", [value("X", shape, kind)], [value("Y", None, out)])
+        )
+    )
 
 
 def session(nodes: list[onnx.NodeProto], **more: Any) -> pyopnb.Session:
@@ -176,11 +182,19 @@ def test_two_nodes_in_one_domain(mymodule: Writer) -> None:
         class B:
             def compute(self, x): return (x * 2).astype(np.int64), x
     """)
-    nodes = [pyop(["X"], ["m"], "A", "one"), pyop(["m"], ["Y", "Z"], "B", "one", gives=[TensorProto.INT64, F])]
-    assert session(nodes, out=TensorProto.INT64).run(["Y"], {"X": X})[0].tolist() == [[4, 6], [8, 10]]
+    nodes = [
+        pyop(["X"], ["m"], "A", "one"),
+        pyop(["m"], ["Y", "Z"], "B", "one", gives=[TensorProto.INT64, F]),
+    ]
+    assert session(nodes, out=TensorProto.INT64).run(["Y"], {"X": X})[0].tolist() == [
+        [4, 6],
+        [8, 10],
+    ]
 
 
-@pytest.mark.parametrize("domain", ["", "ai.onnx", "com.microsoft", "ai.onnx.contrib", "any.thing-1"])
+@pytest.mark.parametrize(
+    "domain", ["", "ai.onnx", "com.microsoft", "ai.onnx.contrib", "any.thing-1"]
+)
 def test_any_domain(mymodule: Writer, domain: str) -> None:
     mymodule("class C:\n    def compute(self, x): return x + 1")
     assert session([pyop(["X"], ["Y"], domain=domain)])(X)["Y"].tolist() == (X + 1).tolist()
@@ -191,7 +205,9 @@ def branches(then: onnx.NodeProto, other: onnx.NodeProto) -> onnx.NodeProto:
     return helper.make_node("If", ["c"], ["Y"], then_branch=bodies[0], else_branch=bodies[1])
 
 
-TRUE = helper.make_node("Constant", [], ["c"], value=helper.make_tensor("t", TensorProto.BOOL, [], [True]))
+TRUE = helper.make_node(
+    "Constant", [], ["c"], value=helper.make_tensor("t", TensorProto.BOOL, [], [True])
+)
 
 
 def test_nodes_in_bodies_and_in_bodies_of_bodies(mymodule: Writer) -> None:
@@ -204,8 +220,13 @@ def test_nodes_in_bodies_and_in_bodies_of_bodies(mymodule: Writer) -> None:
 
 def test_nodes_in_functions(mymodule: Writer) -> None:
     mymodule("class C:\n    def compute(self, x): return x + 1")
-    function = helper.make_function("local", "F", ["X"], ["Y"], [pyop(["X"], ["Y"])], [helper.make_opsetid("", newest_opset())])
-    calls = [helper.make_node("F", ["X"], ["m"], domain="local"), helper.make_node("F", ["m"], ["Y"], domain="local")]
+    function = helper.make_function(
+        "local", "F", ["X"], ["Y"], [pyop(["X"], ["Y"])], [helper.make_opsetid("", newest_opset())]
+    )
+    calls = [
+        helper.make_node("F", ["X"], ["m"], domain="local"),
+        helper.make_node("F", ["m"], ["Y"], domain="local"),
+    ]
     made = model(calls)
     made.functions.append(function)
     made.opset_import.append(helper.make_opsetid("local", 1))
@@ -213,7 +234,9 @@ def test_nodes_in_functions(mymodule: Writer) -> None:
 
 
 def test_a_missing_file_keeps_its_words(tmp_path: Path) -> None:
-    with pytest.raises(pyopnb.errors.ModelError, match=r"Load model .*nothing\.onnx failed\. File doesn't exist"):
+    with pytest.raises(
+        pyopnb.errors.ModelError, match=r"Load model .*nothing\.onnx failed\. File doesn't exist"
+    ):
         pyopnb.Session(tmp_path / "nothing.onnx")
 
 
@@ -251,9 +274,26 @@ def test_attrs_arrive_as_keyword_arguments_with_their_types(mymodule: Writer) ->
                 type(self).seen = kw
             def compute(self, x): return x
     """)
-    session([pyop(["X"], ["Y"], W="5", n=3, f=0.5, ints=[1, 2], t=helper.make_tensor("t", F, [1], [2.0]))])
+    session(
+        [
+            pyop(
+                ["X"],
+                ["Y"],
+                W="5",
+                n=3,
+                f=0.5,
+                ints=[1, 2],
+                t=helper.make_tensor("t", F, [1], [2.0]),
+            )
+        ]
+    )
     seen = sys.modules["mymodule"].C.seen
-    assert {k: v for k, v in seen.items() if k != "t"} == {"W": "5", "n": 3, "f": 0.5, "ints": [1, 2]}
+    assert {k: v for k, v in seen.items() if k != "t"} == {
+        "W": "5",
+        "n": 3,
+        "f": 0.5,
+        "ints": [1, 2],
+    }
     assert seen["t"].tolist() == [2.0]
 
 
@@ -333,7 +373,9 @@ def test_two_threads_may_be_in_compute_at_once(mymodule: Writer) -> None:
     """)
     s = session([pyop(["X"], ["Y"])])
     results: list[Any] = []
-    threads = [threading.Thread(target=lambda: results.append(s(X)["Y"].tolist())) for _ in range(2)]
+    threads = [
+        threading.Thread(target=lambda: results.append(s(X)["Y"].tolist())) for _ in range(2)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -341,7 +383,9 @@ def test_two_threads_may_be_in_compute_at_once(mymodule: Writer) -> None:
     assert results == [X.tolist()] * 2
 
 
-@pytest.mark.parametrize("text", ["raise ValueError('mine')", "import sys; sys.exit(3)", "raise KeyboardInterrupt"])
+@pytest.mark.parametrize(
+    "text", ["raise ValueError('mine')", "import sys; sys.exit(3)", "raise KeyboardInterrupt"]
+)
 def test_errors_arrive_as_themselves(mymodule: Writer, text: str) -> None:
     mymodule(f"class C:\n    def compute(self, x):\n        {text}")
     with pytest.raises(BaseException) as caught:  # noqa: PT011  # the type is looked at below
@@ -351,7 +395,9 @@ def test_errors_arrive_as_themselves(mymodule: Writer, text: str) -> None:
 
 
 def test_what_the_constructor_raises_arrives_as_itself(mymodule: Writer) -> None:
-    mymodule("class C:\n    def __init__(self): raise ValueError('mine')\n    def compute(self, x): return x")
+    mymodule(
+        "class C:\n    def __init__(self): raise ValueError('mine')\n    def compute(self, x): return x"
+    )
     with pytest.raises(ValueError, match="mine"):
         session([pyop(["X"], ["Y"])])
 
@@ -387,7 +433,18 @@ def test_results_of_any_layout_and_shape(mymodule: Writer, expression: str, want
 
 @pytest.mark.parametrize(
     "expression",
-    ["x.astype(np.float64)", "x.astype(np.int32)", "[x]", "None", "1.0", "(x, x)", "()", "((x,),)", "'text'", "x.tolist()"],
+    [
+        "x.astype(np.float64)",
+        "x.astype(np.int32)",
+        "[x]",
+        "None",
+        "1.0",
+        "(x, x)",
+        "()",
+        "((x,),)",
+        "'text'",
+        "x.tolist()",
+    ],
 )
 def test_wrong_results_are_errors(mymodule: Writer, expression: str) -> None:
     mymodule(f"class C:\n    def compute(self, x): return {expression}")
@@ -403,12 +460,17 @@ def test_too_few_and_too_many_results_are_errors(mymodule: Writer, expression: s
 
 
 @pytest.mark.parametrize(
-    "name", ["BOOL", "UINT8", "UINT16", "UINT32", "INT16", "INT32", "DOUBLE", "INT64", "FLOAT16", "STRING"]
+    "name",
+    ["BOOL", "UINT8", "UINT16", "UINT32", "INT16", "INT32", "DOUBLE", "INT64", "FLOAT16", "STRING"],
 )
 def test_dtypes(mymodule: Writer, name: str) -> None:
     mymodule("class C:\n    def compute(self, x): return x[::-1]")
     kind = TensorProto.DataType.Value(name)
-    x = np.array([["a", "b"]] * 2, object) if name == "STRING" else X.astype(helper.tensor_dtype_to_np_dtype(kind))
+    x = (
+        np.array([["a", "b"]] * 2, object)
+        if name == "STRING"
+        else X.astype(helper.tensor_dtype_to_np_dtype(kind))
+    )
     s = session([pyop(["X"], ["Y"], takes=[kind], gives=[kind])], kind=kind, out=kind)
     assert s(x)["Y"].tolist() == x[::-1].tolist()
 

@@ -69,7 +69,9 @@ def test_they_stay_when_the_op_is_redefined_and_when_the_session_is_rebuilt(scal
         def compute(self, x) -> "float64[N]":
             return x.astype(np.float64) * self.by
 
-    model = pyopnb.model([pyopnb.node("demo::Scale", "x", "y")], {"x": "float32[N]"}, {"y": "float64[N]"})
+    model = pyopnb.model(
+        [pyopnb.node("demo::Scale", "x", "y")], {"x": "float32[N]"}, {"y": "float64[N]"}
+    )
     other = pyopnb.Session(model)
     other.set_attrs(by=7.0)
     other.set_providers(["CPUExecutionProvider"])  # which rebuilds
@@ -78,7 +80,11 @@ def test_they_stay_when_the_op_is_redefined_and_when_the_session_is_rebuilt(scal
 
 def test_attrs_that_change_the_output_rebuild():
     small_ops.define(small_ops.Repeat)
-    session = pyopnb.Session(pyopnb.model([pyopnb.node("demo::Repeat", "x", "y")], {"x": "float32[N]"}, {"y": "float32[?,N]"}))
+    session = pyopnb.Session(
+        pyopnb.model(
+            [pyopnb.node("demo::Repeat", "x", "y")], {"x": "float32[N]"}, {"y": "float32[?,N]"}
+        )
+    )
     with pytest.warns(pyopnb.errors.SessionRebuilt, match="times changed outputs"):
         session.set_attrs(times=3)
     assert session(x=X)["y"].shape == (3, 2)
@@ -103,14 +109,18 @@ def test_a_refusal_changes_nothing(scale, where, attrs, text):
 
 
 def test_what_the_class_raises_changes_nothing(scale):
-    session = session_of(pyopnb.node("demo::Scale", "x", "a", by=3.0), pyopnb.node("demo::Scale", "a", "y"))
+    session = session_of(
+        pyopnb.node("demo::Scale", "x", "a", by=3.0), pyopnb.node("demo::Scale", "a", "y")
+    )
     with pytest.raises(ArithmeticError, match="negative"):
         session.set_attrs(by=-1.0)
     assert session(x=X)["y"].tolist() == [6, 12]
 
 
 def test_one_node_or_all_of_an_op(scale):
-    session = session_of(pyopnb.node("demo::Scale", "x", "a", by=3.0), pyopnb.node("demo::Scale", "a", "y"))
+    session = session_of(
+        pyopnb.node("demo::Scale", "x", "a", by=3.0), pyopnb.node("demo::Scale", "a", "y")
+    )
     session.set_attrs("a", by=10.0)
     assert session(x=X)["y"].tolist() == [20, 40]
     session.set_attrs(by=1.0)
@@ -121,7 +131,8 @@ def test_two_ops_with_the_same_attr_must_be_told_apart(scale):
     pyopnb.pyop("demo::Other")(scale)
     session = session_of(pyopnb.node("demo::Scale", "x", "a"), pyopnb.node("demo::Other", "a", "y"))
     with pytest.raises(
-        pyopnb.errors.ModelError, match="expected an attr that one op of the session has, got demo::Other, demo::Scale"
+        pyopnb.errors.ModelError,
+        match="expected an attr that one op of the session has, got demo::Other, demo::Scale",
     ):
         session.set_attrs(by=1.0)
     session.set_attrs("Other", by=1.0)
@@ -131,7 +142,9 @@ def test_two_ops_with_the_same_attr_must_be_told_apart(scale):
 def test_a_session_without_ops_says_so():
     session = session_of(pyopnb.node("Abs", "x", "y"))
     assert session.attrs == {}
-    with pytest.raises(pyopnb.errors.ModelError, match="expected a session with ops of the registry"):
+    with pytest.raises(
+        pyopnb.errors.ModelError, match="expected a session with ops of the registry"
+    ):
         session.set_attrs(alpha=1.0)
 
 
@@ -151,7 +164,9 @@ def test_old_instances_are_let_go(scale):
     gc.collect()
     assert len(made) == 100
     assert sum(ref() is not None for ref in made) <= 2
-    assert len(session._kernels) == 1 and all(len(p._states) <= 2 and len(p.settings._own) <= 2 for p in session._kernels)
+    assert len(session._kernels) == 1 and all(
+        len(p._states) <= 2 and len(p.settings._own) <= 2 for p in session._kernels
+    )
 
 
 def test_a_run_in_flight_keeps_its_attrs():

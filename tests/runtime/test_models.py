@@ -28,7 +28,9 @@ def plus_one() -> None:
 
 
 def plain() -> onnx.ModelProto:
-    return pyopnb.model([pyopnb.node("t::PlusOne", "x", "y", name="n")], {"x": "float32[N]"}, {"y": "float32[N]"})
+    return pyopnb.model(
+        [pyopnb.node("t::PlusOne", "x", "y", name="n")], {"x": "float32[N]"}, {"y": "float32[N]"}
+    )
 
 
 # ---- where a model comes from ------------------------------------------------------------------------------------------------
@@ -53,7 +55,9 @@ def weighted(location: str, tensor: np.ndarray) -> onnx.ModelProto:
     for key, entry in (("location", location), ("offset", "0"), ("length", str(tensor.nbytes))):
         outside.external_data.add(key=key, value=entry)
     nodes = [pyopnb.node("t::PlusOne", "x", "m"), pyopnb.node("Mul", "m w", "y")]
-    return pyopnb.model(nodes, {"x": "float32[N]"}, {"y": "float32[N]"}, initializers={"w": outside})
+    return pyopnb.model(
+        nodes, {"x": "float32[N]"}, {"y": "float32[N]"}, initializers={"w": outside}
+    )
 
 
 @pytest.fixture
@@ -78,8 +82,12 @@ def test_external_data_beside_a_path(folder: Path, monkeypatch: pytest.MonkeyPat
     assert pyopnb.Session("inside/m.onnx")(X)["y"].tolist() == WANT
 
 
-@pytest.mark.parametrize("form", [lambda m: m, lambda m: m.SerializeToString()], ids=["proto", "bytes"])
-def test_external_data_in_memory_needs_its_folder(folder: Path, form: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "form", [lambda m: m, lambda m: m.SerializeToString()], ids=["proto", "bytes"]
+)
+def test_external_data_in_memory_needs_its_folder(
+    folder: Path, form: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(folder)  # the current directory is nobody's permission
     with pytest.raises(pyopnb.errors.ModelError, match=r"initializer w.*base_dir"):
         pyopnb.Session(form(weighted("w.bin", W)))
@@ -99,7 +107,15 @@ def test_external_data_is_there_again_when_a_session_is_built_anew(folder: Path)
 
 
 @pytest.mark.parametrize(
-    "location", ["../outside.bin", "../inside/../outside.bin", "{absolute}", "link.bin", "hard.bin", "nothing.bin"]
+    "location",
+    [
+        "../outside.bin",
+        "../inside/../outside.bin",
+        "{absolute}",
+        "link.bin",
+        "hard.bin",
+        "nothing.bin",
+    ],
 )
 def test_external_data_outside_its_folder_is_refused(folder: Path, location: str) -> None:
     outside = folder.parent / "outside.bin"
@@ -109,12 +125,17 @@ def test_external_data_outside_its_folder_is_refused(folder: Path, location: str
         os.link(outside, folder / "hard.bin")
     made = weighted(location.replace("{absolute}", str(outside)), W)
     (folder / "m.onnx").write_bytes(made.SerializeToString())
-    for make in (lambda: pyopnb.Session(folder / "m.onnx"), lambda: pyopnb.Session(made, base_dir=folder)):
+    for make in (
+        lambda: pyopnb.Session(folder / "m.onnx"),
+        lambda: pyopnb.Session(made, base_dir=folder),
+    ):
         with pytest.raises(pyopnb.errors.ModelError, match="initializer w"):
             make()
 
 
-def test_options_that_had_a_folder_do_not_lend_it_to_the_next_model(folder: Path, tmp_path: Path) -> None:
+def test_options_that_had_a_folder_do_not_lend_it_to_the_next_model(
+    folder: Path, tmp_path: Path
+) -> None:
     other = tmp_path / "other"
     other.mkdir()
     (other / "w.bin").write_bytes(np.float32([1, 1]).tobytes())
@@ -141,7 +162,9 @@ def test_a_model_over_2_gb_by_its_path(tmp_path: Path) -> None:
         data.truncate(rows * 4096 * 4)  # a hole: it costs no disk
         data.seek(4096 * 4)
         data.write(np.float32([5]).tobytes())
-    outside = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[rows, 4096], data_location=TensorProto.EXTERNAL)
+    outside = TensorProto(
+        name="w", data_type=TensorProto.FLOAT, dims=[rows, 4096], data_location=TensorProto.EXTERNAL
+    )
     outside.external_data.add(key="location", value="big.bin")
     nodes = [pyopnb.node("Gather", "w i", "row"), pyopnb.node("t::PlusOne", "row", "y")]
     made = pyopnb.model(nodes, {"i": "int64[]"}, {"y": "float32[...]"}, initializers={"w": outside})
@@ -199,7 +222,9 @@ def test_an_output_that_is_bound_over_an_input_is_refused(offset: int) -> None:
             return x + 1
 
     model = pyopnb.model(
-        [pyopnb.node("demo::Next", "x", "y"), pyopnb.node("demo::Next", "x", "z")], {"x": "float32[4]"}, ["y", "z"]
+        [pyopnb.node("demo::Next", "x", "y"), pyopnb.node("demo::Next", "x", "z")],
+        {"x": "float32[4]"},
+        ["y", "z"],
     )
     session = pyopnb.Session(model)
     memory = np.arange(8, dtype=np.float32)
@@ -210,11 +235,15 @@ def test_an_output_that_is_bound_over_an_input_is_refused(offset: int) -> None:
     binding.bind_output("z", "cpu", 0, np.float32, [4], z.ctypes.data)
     for _ in range(3):
         with pytest.raises(
-            pyopnb.errors.InputError, match=r"output 0: expected memory of its own, got .* input x\. Try: bind the output"
+            pyopnb.errors.InputError,
+            match=r"output 0: expected memory of its own, got .* input x\. Try: bind the output",
         ):
             session.run_with_iobinding(binding)
     assert memory.tolist() == list(range(8))
-    assert z.tolist() in ([0] * 4, [3, 4, 5, 6])  # which of the two runs first is ONNX Runtime's affair
+    assert z.tolist() in (
+        [0] * 4,
+        [3, 4, 5, 6],
+    )  # which of the two runs first is ONNX Runtime's affair
 
 
 def test_an_output_that_is_bound_beside_an_input() -> None:
@@ -228,7 +257,9 @@ def test_an_output_that_is_bound_beside_an_input() -> None:
 
 
 def test_run_with_ort_values() -> None:
-    (y,) = pyopnb.Session(plain()).run_with_ort_values(["y"], {"x": onnxruntime.OrtValue.ortvalue_from_numpy(X)})
+    (y,) = pyopnb.Session(plain()).run_with_ort_values(
+        ["y"], {"x": onnxruntime.OrtValue.ortvalue_from_numpy(X)}
+    )
     assert y.numpy().tolist() == [0, 3]
 
 
@@ -247,7 +278,9 @@ def test_options_used_for_two_sessions_after_a_bare_registration() -> None:
     first = pyopnb.Session(plain(), options)
     pyopnb.registry.define(type("Later", (), {"compute": lambda self, x: x * 2}), "u::Later")
     two = pyopnb.model(
-        [pyopnb.node("t::PlusOne", "x", "m"), pyopnb.node("u::Later", "m", "y")], {"x": "float32[N]"}, {"y": "float32[N]"}
+        [pyopnb.node("t::PlusOne", "x", "m"), pyopnb.node("u::Later", "m", "y")],
+        {"x": "float32[N]"},
+        {"y": "float32[N]"},
     )
     second = pyopnb.Session(two, options)
     bare = onnxruntime.InferenceSession(plain().SerializeToString(), options, providers=CPU)
@@ -258,9 +291,13 @@ def test_options_used_for_two_sessions_after_a_bare_registration() -> None:
 
 def test_several_ops_in_one_domain() -> None:
     for n in range(5):
-        pyopnb.registry.define(type("C", (), {"compute": lambda self, x, n=None: x + np.float32(1)}), f"t::Op{n}")
+        pyopnb.registry.define(
+            type("C", (), {"compute": lambda self, x, n=None: x + np.float32(1)}), f"t::Op{n}"
+        )
     nodes = [pyopnb.node(f"t::Op{n}", f"v{n}", f"v{n + 1}") for n in range(5)]
-    assert pyopnb.Session(pyopnb.model(nodes, {"v0": "float32[N]"}, {"v5": "float32[N]"}))(X)["v5"].tolist() == [4, 7]
+    assert pyopnb.Session(pyopnb.model(nodes, {"v0": "float32[N]"}, {"v5": "float32[N]"}))(X)[
+        "v5"
+    ].tolist() == [4, 7]
 
 
 def test_other_runs_of_a_session_after_a_failed_one() -> None:
@@ -321,7 +358,9 @@ def test_add_for_two_dtypes_in_one_model() -> None:
 def test_functions_of_the_runtime_keep_their_own_add() -> None:
     standing_in("::Relu", lambda self, x: x + np.float32(100))
     made = pyopnb.model(
-        [pyopnb.node("Gelu", "x", "g"), pyopnb.node("Relu", "g", "y")], {"x": "float32[N]"}, {"y": "float32[N]"}
+        [pyopnb.node("Gelu", "x", "g"), pyopnb.node("Relu", "g", "y")],
+        {"x": "float32[N]"},
+        {"y": "float32[N]"},
     )
     got = pyopnb.Session(made)(X)["y"]
     np.testing.assert_allclose(got, [99.84134, 101.9545], rtol=1e-6)
@@ -329,7 +368,9 @@ def test_functions_of_the_runtime_keep_their_own_add() -> None:
 
 def test_gelu_of_com_microsoft() -> None:
     standing_in("com.microsoft::Gelu", lambda self, x: x + np.float32(100))
-    made = pyopnb.model([pyopnb.node("com.microsoft::Gelu", "x", "y")], {"x": "float32[N]"}, {"y": "float32[N]"})
+    made = pyopnb.model(
+        [pyopnb.node("com.microsoft::Gelu", "x", "y")], {"x": "float32[N]"}, {"y": "float32[N]"}
+    )
     assert pyopnb.Session(made)(X)["y"].tolist() == [99, 102]
 
 
@@ -339,7 +380,9 @@ def test_another_librarys_op_of_the_same_domain_in_the_same_options() -> None:
     options.register_custom_ops_library(pyopnb.get_library_path())
     standing_in("t::Second", lambda self, x: -x)
     made = pyopnb.model(
-        [pyopnb.node("t::PlusOne", "x", "m"), pyopnb.node("t::Second", "m", "y")], {"x": "float32[N]"}, {"y": "float32[N]"}
+        [pyopnb.node("t::PlusOne", "x", "m"), pyopnb.node("t::Second", "m", "y")],
+        {"x": "float32[N]"},
+        {"y": "float32[N]"},
     )
     assert pyopnb.Session(made, options)(X)["y"].tolist() == [0, -3]
 
@@ -368,7 +411,9 @@ def test_a_model_that_the_runtime_saved_loads_again(tmp_path: Path) -> None:
 
 
 def test_nodes_of_a_saved_model_can_be_bare_and_retired(tmp_path: Path) -> None:
-    pyopnb.registry.define(type("C", (), {"compute": lambda self, x: x * 3}), "reg::C", module="mymodule")
+    pyopnb.registry.define(
+        type("C", (), {"compute": lambda self, x: x * 3}), "reg::C", module="mymodule"
+    )
     node = pyopnb.node(
         "d::PyOp",
         "x",
@@ -402,7 +447,12 @@ def test_a_dimension_of_which_infer_says_nothing_fits_any() -> None:
         pyopnb.node("m::Op", "b", "y"),
     ]
     session = pyopnb.Session(
-        pyopnb.model(nodes, {"x": "float32[1,4,2,2]"}, "y", initializers={"w": np.ones((1, 4, 1, 1), np.float32)})
+        pyopnb.model(
+            nodes,
+            {"x": "float32[1,4,2,2]"},
+            "y",
+            initializers={"w": np.ones((1, 4, 1, 1), np.float32)},
+        )
     )
     assert "y: float32[?,?,?,?]" in repr(session)
     assert session(x=np.ones((1, 4, 2, 2), np.float32))["y"].shape == (1, 4, 2, 2)

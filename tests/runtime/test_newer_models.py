@@ -45,10 +45,14 @@ def quiet():
         yield
 
 
-def newer(op_type: str = "Relu", inputs: str = "x", kind: int = TensorProto.FLOAT, **attrs: object) -> ModelProto:
+def newer(
+    op_type: str = "Relu", inputs: str = "x", kind: int = TensorProto.FLOAT, **attrs: object
+) -> ModelProto:
     ends = [helper.make_tensor_value_info(name, kind, [2]) for name in inputs.split()]
     y = helper.make_tensor_value_info("y", kind, [2])
-    graph = helper.make_graph([helper.make_node(op_type, inputs.split(), ["y"], name="n", **attrs)], "g", ends, [y])
+    graph = helper.make_graph(
+        [helper.make_node(op_type, inputs.split(), ["y"], name="n", **attrs)], "g", ends, [y]
+    )
     return helper.make_model(graph, ir_version=newest_loaded_ir() + 1)
 
 
@@ -64,7 +68,9 @@ def test_it_is_said_once_and_at_the_line_of_the_user() -> None:
     assert [one.filename for one in said] == [__file__]
     assert session(x=X)["y"].tolist() == RELU
     assert session.lowered == again.lowered == LOWERED
-    assert str(said[0].message).startswith("lowered for onnxruntime ") and ", ".join(LOWERED) in str(said[0].message)
+    assert str(said[0].message).startswith("lowered for onnxruntime ") and ", ".join(
+        LOWERED
+    ) in str(said[0].message)
 
 
 def test_what_it_advises_needs_no_lowering() -> None:
@@ -127,7 +133,9 @@ def test_bytes_paths_and_external_data(tmp_path, quiet) -> None:
     path = tmp_path / "model.onnx"
     onnx.save(model, path)
     outside = tmp_path / "outside.onnx"
-    onnx.save(with_weight(), outside, save_as_external_data=True, location="weights", size_threshold=0)
+    onnx.save(
+        with_weight(), outside, save_as_external_data=True, location="weights", size_threshold=0
+    )
     assert (tmp_path / "weights").stat().st_size
     apart = onnx.load(outside, load_external_data=False)
     for given, more in [
@@ -179,7 +187,9 @@ def test_the_command_line(tmp_path, capsys, quiet) -> None:
 def test_a_process_with_no_filters_shows_it_once(tmp_path) -> None:
     onnx.save(newer(), tmp_path / "a.onnx")
     code = "import numpy, pyopnb, sys; print(*[pyopnb.Session(sys.argv[1])(x=numpy.float32([1, -2]))['y'].tolist() for _ in range(3)])"
-    run = subprocess.run([sys.executable, "-c", code, tmp_path / "a.onnx"], capture_output=True, text=True, cwd=ROOT)
+    run = subprocess.run(
+        [sys.executable, "-c", code, tmp_path / "a.onnx"], capture_output=True, text=True, cwd=ROOT
+    )
     assert run.stdout == "[1.0, 0.0] [1.0, 0.0] [1.0, 0.0]\n", run.stderr
     assert run.stderr.count("VersionsLowered") == 1
 
@@ -199,7 +209,9 @@ def older_runtime(monkeypatch):
 def test_an_operator_that_differs_is_named_and_filled(older_runtime) -> None:
     model = newer("Softmax")
     wanted = rf"node 'n' \(::Softmax\): expected ai\.onnx up to version 12, .* got version {OPSET}, and Softmax changed in 13"
-    with pytest.raises(pyopnb.errors.ModelError, match=wanted + r"\. Try: pyopnb\.Session\(model, fill=True\)"):
+    with pytest.raises(
+        pyopnb.errors.ModelError, match=wanted + r"\. Try: pyopnb\.Session\(model, fill=True\)"
+    ):
         pyopnb.Session(model)
     assert [(row.node, row.kind) for row in pyopnb.missing(model)] == [("n", "opset too new")]
     with warnings.catch_warnings(record=True) as said:
@@ -208,7 +220,11 @@ def test_an_operator_that_differs_is_named_and_filled(older_runtime) -> None:
         again = pyopnb.Session(model, fill=True)
     assert session.lowered == again.lowered and f"opset {OPSET} → 12" in session.lowered
     filled, lowered, filled_again = said
-    assert "node 'n' (::Softmax): changed after version 12" in str(filled.message) == str(filled_again.message)
+    assert (
+        "node 'n' (::Softmax): changed after version 12"
+        in str(filled.message)
+        == str(filled_again.message)
+    )
     assert lowered.category is pyopnb.errors.VersionsLowered and lowered.filename == __file__
     assert str(lowered.message).endswith("session.filled lists those that run in their own version")
     np.testing.assert_allclose(session(x=X)["y"], np.exp(X) / np.exp(X).sum(), rtol=1e-6)
@@ -217,7 +233,8 @@ def test_an_operator_that_differs_is_named_and_filled(older_runtime) -> None:
 def test_a_dtype_that_only_the_newer_version_allows(older_runtime, quiet) -> None:
     model = newer("Relu", kind=TensorProto.INT32)  # from version 14 on
     with pytest.raises(
-        pyopnb.errors.ModelError, match=r"node 'n' \(::Relu\).*X is int32.*Try: pyopnb\.Session\(model, fill=True\)"
+        pyopnb.errors.ModelError,
+        match=r"node 'n' \(::Relu\).*X is int32.*Try: pyopnb\.Session\(model, fill=True\)",
     ):
         pyopnb.Session(model)
     with pytest.warns(pyopnb.Filled, match=r"node 'n' \(::Relu\): X is int32"):
@@ -225,7 +242,10 @@ def test_a_dtype_that_only_the_newer_version_allows(older_runtime, quiet) -> Non
 
 
 def test_a_dtype_that_no_version_allows(quiet) -> None:
-    with pytest.raises(pyopnb.errors.ModelError, match=r"node 'n' \(::Not\), input x: expected bool, got float32\.$"):
+    with pytest.raises(
+        pyopnb.errors.ModelError,
+        match=r"node 'n' \(::Not\), input x: expected bool, got float32\.$",
+    ):
         pyopnb.Session(newer("Not"))
 
 
@@ -238,7 +258,9 @@ def test_onnx_node_tests_give_what_they_should_or_are_refused_by_name(node_tests
     for name, case in node_tests.items():
         if not any(new_imports(case.model)):
             continue
-        wrong = ways.outcome(case, lambda model, feeds: ways.run(pyopnb.Session(model), model, feeds))
+        wrong = ways.outcome(
+            case, lambda model, feeds: ways.run(pyopnb.Session(model), model, feeds)
+        )
         assert wrong is None or wrong.startswith("ModelError: "), (name, wrong)
         lowered += wrong is None
     assert lowered > (100 if len(node_tests) > 1500 else 25) or newest_version("") >= OPSET

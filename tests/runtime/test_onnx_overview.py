@@ -10,7 +10,15 @@ import onnx
 import onnx.compose
 import onnx.inliner
 import pytest
-from onnx import ModelProto, TensorProto, helper, numpy_helper, parser, shape_inference, version_converter
+from onnx import (
+    ModelProto,
+    TensorProto,
+    helper,
+    numpy_helper,
+    parser,
+    shape_inference,
+    version_converter,
+)
 from onnx.external_data_helper import convert_model_to_external_data, load_external_data_for_model
 from onnx.tools import update_model_dims
 
@@ -26,7 +34,11 @@ def scaled() -> ModelProto:
     """A model with a weight, in the versions that onnx writes by itself."""
     x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [3, 2]) for name in "xy")
     weight = numpy_helper.from_array(F([[2, 3]]), "w")
-    return helper.make_model(helper.make_graph([helper.make_node("Mul", ["x", "w"], ["y"])], "scaled", [x], [y], [weight]))
+    return helper.make_model(
+        helper.make_graph(
+            [helper.make_node("Mul", ["x", "w"], ["y"])], "scaled", [x], [y], [weight]
+        )
+    )
 
 
 def gives(model: object, **more: object) -> bool:
@@ -43,7 +55,12 @@ def test_load_and_save(tmp_path) -> None:
 
 
 def test_converting_and_saving_with_external_data(tmp_path) -> None:
-    options = {"all_tensors_to_one_file": True, "location": "weights", "size_threshold": 0, "convert_attribute": False}
+    options = {
+        "all_tensors_to_one_file": True,
+        "location": "weights",
+        "size_threshold": 0,
+        "convert_attribute": False,
+    }
     onnx.save_model(scaled(), tmp_path / "m.onnx", save_as_external_data=True, **options)
     assert gives(tmp_path / "m.onnx")
     assert gives(onnx.load(tmp_path / "m.onnx"))
@@ -52,7 +69,9 @@ def test_converting_and_saving_with_external_data(tmp_path) -> None:
 def test_converting_to_external_data_and_loading_it_from_another_folder(tmp_path) -> None:
     model, data = scaled(), tmp_path / "data"
     data.mkdir()
-    convert_model_to_external_data(model, all_tensors_to_one_file=True, location="weights", size_threshold=0)
+    convert_model_to_external_data(
+        model, all_tensors_to_one_file=True, location="weights", size_threshold=0
+    )
     onnx.save(model, data / "m.onnx")
     (data / "m.onnx").rename(tmp_path / "m.onnx")
     apart = onnx.load(tmp_path / "m.onnx", load_external_data=False)
@@ -67,13 +86,24 @@ def test_converting_to_external_data_and_loading_it_from_another_folder(tmp_path
 def test_arrays_as_tensors_and_back(tmp_path) -> None:
     (tmp_path / "x.pb").write_bytes(numpy_helper.from_array(X).SerializeToString())
     tensor = TensorProto.FromString((tmp_path / "x.pb").read_bytes())
-    assert pyopnb.run(scaled(), x=numpy_helper.to_array(tensor))["y"].tolist() == (X * F([[2, 3]])).tolist()
+    assert (
+        pyopnb.run(scaled(), x=numpy_helper.to_array(tensor))["y"].tolist()
+        == (X * F([[2, 3]])).tolist()
+    )
 
 
 def test_the_conversion_utilities_tell_the_dtype_of_a_feed() -> None:
-    for number in (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.INT32, TensorProto.INT64, TensorProto.BOOL):
+    for number in (
+        TensorProto.FLOAT,
+        TensorProto.DOUBLE,
+        TensorProto.INT32,
+        TensorProto.INT64,
+        TensorProto.BOOL,
+    ):
         x, y = (helper.make_tensor_value_info(name, number, ["N"]) for name in "xy")
-        model = helper.make_model(helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "g", [x], [y]))
+        model = helper.make_model(
+            helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "g", [x], [y])
+        )
         result = pyopnb.run(model, x=np.zeros(2, helper.tensor_dtype_to_np_dtype(number)))["y"]
         assert helper.np_dtype_to_tensor_dtype(result.dtype) == number
 
@@ -83,11 +113,17 @@ def test_the_conversion_utilities_tell_the_dtype_of_a_feed() -> None:
 
 def pad(pads: int, shape: list[int], names: list[str], **attrs: object) -> ModelProto:
     """The example of Pad, by what differs between the editions of the overview."""
-    kinds = {"X": (TensorProto.FLOAT, [3, 2]), "pads": (pads, shape), "value": (TensorProto.FLOAT, [])}
+    kinds = {
+        "X": (TensorProto.FLOAT, [3, 2]),
+        "pads": (pads, shape),
+        "value": (TensorProto.FLOAT, []),
+    }
     inputs = [helper.make_tensor_value_info(name, *kinds[name]) for name in names]
     y = helper.make_tensor_value_info("Y", TensorProto.FLOAT, [3, 4])
     node = helper.make_node("Pad", names, ["Y"], mode="constant", **attrs)
-    return helper.make_model(helper.make_graph([node], "test-model", inputs, [y]), producer_name="onnx-example")
+    return helper.make_model(
+        helper.make_graph([node], "test-model", inputs, [y]), producer_name="onnx-example"
+    )
 
 
 def test_a_model_by_helpers() -> None:
@@ -105,9 +141,13 @@ def test_what_the_overview_prints_of_pad_is_no_model_and_it_is_said_why() -> Non
     with pytest.raises(pyopnb.errors.ModelError, match=r"input pads: expected int64, got float32"):
         pyopnb.Session(of_floats)
     with_attr = pad(TensorProto.INT64, [4], ["X", "pads"], value=0.0)
-    with pytest.raises(onnx.checker.ValidationError, match="Unrecognized attribute: value for operator Pad"):
+    with pytest.raises(
+        onnx.checker.ValidationError, match="Unrecognized attribute: value for operator Pad"
+    ):
         onnx.checker.check_model(with_attr)
-    with pytest.raises(pyopnb.errors.ModelError, match="attr value: expected one of mode, got value"):
+    with pytest.raises(
+        pyopnb.errors.ModelError, match="attr value: expected one of mode, got value"
+    ):
         pyopnb.Session(with_attr)
 
 
@@ -117,7 +157,9 @@ def test_what_the_overview_prints_of_pad_is_no_model_and_it_is_said_why() -> Non
 def test_shape_inference() -> None:
     nodes = [helper.make_node("Transpose", [a], [b], perm=[1, 0, 2]) for a, b in ("XY", "YZ")]
     x, z = (helper.make_tensor_value_info(name, TensorProto.FLOAT, (2, 3, 4)) for name in "XZ")
-    model = helper.make_model(helper.make_graph(nodes, "two-transposes", [x], [z]), producer_name="onnx-examples")
+    model = helper.make_model(
+        helper.make_graph(nodes, "two-transposes", [x], [z]), producer_name="onnx-examples"
+    )
     onnx.checker.check_model(model)
     x = np.arange(24, dtype=F).reshape(2, 3, 4)
     for each in (model, shape_inference.infer_shapes(model)):
@@ -140,10 +182,18 @@ def test_a_function() -> None:
     (kind,) = shape_inference.infer_function_output_types(function, [given], [to])
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2])
     y = helper.make_tensor_value_info("y", kind.tensor_type.elem_type, [2])
-    graph = helper.make_graph([helper.make_node("CastTo", ["x"], ["y"], domain="local", dtype=6)], "g", [x], [y])
-    imports = [helper.make_opsetid("", onnx.defs.onnx_opset_version()), helper.make_opsetid("local", 1)]
+    graph = helper.make_graph(
+        [helper.make_node("CastTo", ["x"], ["y"], domain="local", dtype=6)], "g", [x], [y]
+    )
+    imports = [
+        helper.make_opsetid("", onnx.defs.onnx_opset_version()),
+        helper.make_opsetid("local", 1),
+    ]
     model = helper.make_model(graph, functions=[function], opset_imports=imports)
-    for each in (model, onnx.inliner.inline_local_functions(model)):  # of the section on the inliner
+    for each in (
+        model,
+        onnx.inliner.inline_local_functions(model),
+    ):  # of the section on the inliner
         assert pyopnb.run(each, x=F([1.5, -2]))["y"].tolist() == [1, -2]
 
 
@@ -158,7 +208,9 @@ def test_converting_the_version() -> None:
 
 # ---- Utility functions and tools ---------------------------------------------------------------------------------------------
 
-SUM_AND_DIFFERENCE = "agraph (float[N] A, float[N] B) => (float[N] C, float[N] D) { C = Add(A, B) D = Sub(A, B) }"
+SUM_AND_DIFFERENCE = (
+    "agraph (float[N] A, float[N] B) => (float[N] C, float[N] D) { C = Add(A, B) D = Sub(A, B) }"
+)
 PRODUCT = "agraph (float[N] X, float[N] Y) => (float[N] Z) { Z = Mul(X, Y) }"
 
 
@@ -169,7 +221,10 @@ def of_text(text: str) -> ModelProto:
 def test_extracting(tmp_path) -> None:
     onnx.save(of_text(SUM_AND_DIFFERENCE), tmp_path / "m.onnx")
     onnx.utils.extract_model(tmp_path / "m.onnx", tmp_path / "part.onnx", ["A", "B"], ["D"])
-    assert {name: value.tolist() for name, value in pyopnb.run(tmp_path / "part.onnx", F([3]), F([2])).items()} == {"D": [1]}
+    assert {
+        name: value.tolist()
+        for name, value in pyopnb.run(tmp_path / "part.onnx", F([3]), F([2])).items()
+    } == {"D": [1]}
 
 
 @pytest.mark.parametrize(
@@ -181,7 +236,9 @@ def test_extracting(tmp_path) -> None:
     ],
 )
 def test_merging(io_map, outputs, expected) -> None:
-    merged = onnx.compose.merge_models(of_text(SUM_AND_DIFFERENCE), of_text(PRODUCT), io_map=io_map, outputs=outputs)
+    merged = onnx.compose.merge_models(
+        of_text(SUM_AND_DIFFERENCE), of_text(PRODUCT), io_map=io_map, outputs=outputs
+    )
     results = pyopnb.run(merged, A=F([3]), B=F([2]))
     assert {name: value.tolist() for name, value in results.items()} == expected
 
@@ -204,7 +261,9 @@ def test_a_dimension_more() -> None:
 
 def test_dimensions_of_variable_length() -> None:
     x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 2, 3, 4]) for name in "xy")
-    model = helper.make_model(helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", [x], [y]))
+    model = helper.make_model(
+        helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", [x], [y])
+    )
     shape = ["seq", "batch", 3, -1]
     changed = update_model_dims.update_inputs_outputs_dims(model, {"x": shape}, {"y": shape})
     assert pyopnb.run(changed, x=np.ones((5, 1, 3, 7), F))["y"].shape == (5, 1, 3, 7)

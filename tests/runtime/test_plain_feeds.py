@@ -37,7 +37,9 @@ def same(kind: str) -> pyopnb.Session:
 )
 def test_plain_values(kind, value) -> None:
     session = same(kind)
-    expected = np.asarray(list(value) if isinstance(value, range) else value, session._feeds.types["x"].dtype.numpy)
+    expected = np.asarray(
+        list(value) if isinstance(value, range) else value, session._feeds.types["x"].dtype.numpy
+    )
     for result in (session(x=value), session(value), session({"x": value})):
         assert result["y"].dtype == expected.dtype
         np.testing.assert_array_equal(result["y"], expected)
@@ -58,7 +60,11 @@ def test_in_all_that_runs_a_model() -> None:
 @pytest.mark.parametrize(
     ("kind", "value", "message"),
     [
-        ("float32[N]", np.float64([1]), "feed x: expected float32[N], got float64[1]. Try: x=np.asarray(x, dtype=np.float32)"),
+        (
+            "float32[N]",
+            np.float64([1]),
+            "feed x: expected float32[N], got float64[1]. Try: x=np.asarray(x, dtype=np.float32)",
+        ),
         (
             "float32[N]",
             [np.float64(1)],
@@ -71,7 +77,11 @@ def test_in_all_that_runs_a_model() -> None:
             [1e-9],
             "feed x[0]: expected float16[N], got 1e-09, which float16 has as 0.0. Try: x=np.asarray(",
         ),
-        ("float32[N,2]", [1, 2], "feed x: expected float32[N,2], got list, which is float32[2]. Try: x=np.asarray(x, dtype="),
+        (
+            "float32[N,2]",
+            [1, 2],
+            "feed x: expected float32[N,2], got list, which is float32[2]. Try: x=np.asarray(x, dtype=",
+        ),
         (
             "int64[N]",
             pd.Series([1.5]),
@@ -82,12 +92,32 @@ def test_in_all_that_runs_a_model() -> None:
             np.array([1, np.nan]),
             "feed x: expected int64[N], got float64[2]. Try: x=np.nan_to_num(np.asarray(x, dtype=np.float64)).astype(np.int64)",
         ),
-        ("float32[N]", "it's", "feed x: expected float32[N], got str, which is string[]. Try: x=np.zeros(1, np.float32)"),
-        ("string[N]", "it's", 'feed x: expected string[N], got str, which is string[]. Try: x=["it\'s"]'),
-        ("float32[N]", float("nan"), "feed x: expected float32[N], got float, which is float32[]. Try: x=[x]"),
-        ("int64[N]", pd.Series([1, None], dtype=object), "feed x: expected int64[N], got Series, as a list with None in it"),
+        (
+            "float32[N]",
+            "it's",
+            "feed x: expected float32[N], got str, which is string[]. Try: x=np.zeros(1, np.float32)",
+        ),
+        (
+            "string[N]",
+            "it's",
+            'feed x: expected string[N], got str, which is string[]. Try: x=["it\'s"]',
+        ),
+        (
+            "float32[N]",
+            float("nan"),
+            "feed x: expected float32[N], got float, which is float32[]. Try: x=[x]",
+        ),
+        (
+            "int64[N]",
+            pd.Series([1, None], dtype=object),
+            "feed x: expected int64[N], got Series, as a list with None in it",
+        ),
         ("string[N]", [1], "feed x[0]: expected str, as in string[N], got int 1."),
-        ("string[N]", pd.Series(["a", None], dtype=object), "feed x[1]: expected str, as in string[N], got None."),
+        (
+            "string[N]",
+            pd.Series(["a", None], dtype=object),
+            "feed x[1]: expected str, as in string[N], got None.",
+        ),
     ],
 )
 def test_what_is_refused(kind, value, message) -> None:
@@ -145,7 +175,13 @@ def memory_of(kind: str, value: object) -> np.ndarray:
 
 def test_they_go_in_without_copies() -> None:
     x = F([1, 2])
-    for value in (Exported(x), Recording(x), memoryview(x), pd.Series(x, copy=False), pd.DataFrame({"a": x}, copy=False)["a"]):
+    for value in (
+        Exported(x),
+        Recording(x),
+        memoryview(x),
+        pd.Series(x, copy=False),
+        pd.DataFrame({"a": x}, copy=False)["a"],
+    ):
         made = memory_of("float32[N]", value)
         assert np.shares_memory(made, np.asarray(value) if isinstance(value, pd.Series) else x)
         assert same("float32[N]")(x=value)["y"].tolist() == [1, 2]
@@ -162,7 +198,10 @@ def test_tables_and_pictures() -> None:
 
 
 def test_what_gives_no_array_is_refused_in_its_own_words() -> None:
-    with pytest.raises(pyopnb.errors.InputError, match=r"feed x: expected float32\[N\], got Elsewhere: can't convert cuda:0"):
+    with pytest.raises(
+        pyopnb.errors.InputError,
+        match=r"feed x: expected float32\[N\], got Elsewhere: can't convert cuda:0",
+    ):
         same("float32[N]")(x=Elsewhere())
 
 
@@ -170,14 +209,21 @@ def test_what_gives_no_array_is_refused_in_its_own_words() -> None:
 def test_half_a_character_is_named(kind):
     texts = np.array([["a", "é"], ["b\ud83d", "c"]], dtype=kind)
     model = pyopnb.model(pyopnb.node("Identity", "x", "y"), {"x": "string[N,2]"}, "y")
-    for run in (pyopnb.Session(model), lambda x: pyopnb.trace(model, x=x), lambda x: pyopnb.trace(model, on="reference", x=x)):
+    for run in (
+        pyopnb.Session(model),
+        lambda x: pyopnb.trace(model, x=x),
+        lambda x: pyopnb.trace(model, on="reference", x=x),
+    ):
         with pytest.raises(
-            pyopnb.errors.InputError, match=r"feed x\[1, 0\]: expected characters that UTF-8 has, got 'b\\ud83d'. Try:"
+            pyopnb.errors.InputError,
+            match=r"feed x\[1, 0\]: expected characters that UTF-8 has, got 'b\\ud83d'. Try:",
         ):
             run(x=texts)
         with pytest.raises(pyopnb.errors.InputError, match=r"feed x\[1, 0\]: expected characters"):
             run(x=texts.tolist())
-    with pytest.raises(pyopnb.errors.InputError, match=r"call of Identity, input 0\[1, 0\]: expected characters"):
+    with pytest.raises(
+        pyopnb.errors.InputError, match=r"call of Identity, input 0\[1, 0\]: expected characters"
+    ):
         pyopnb.call("Identity", texts)
     good = np.array([["\U0001f600", "é"]], dtype=kind)
     assert pyopnb.Session(model)(x=good)["y"].tolist() == good.tolist()
@@ -189,8 +235,17 @@ def test_nothing_but_str_becomes_a_text(odd):
     texts[:] = "a", None
     texts[1] = odd
     model = pyopnb.model(pyopnb.node("Identity", "x", "y"), {"x": "string[N]"}, "y")
-    for run in (pyopnb.Session(model), lambda x: pyopnb.trace(model, x=x), lambda x: pyopnb.trace(model, on="reference", x=x)):
-        with pytest.raises(pyopnb.errors.InputError, match=r"feed x\[1\]: expected str, as in string\[N\], got"):
+    for run in (
+        pyopnb.Session(model),
+        lambda x: pyopnb.trace(model, x=x),
+        lambda x: pyopnb.trace(model, on="reference", x=x),
+    ):
+        with pytest.raises(
+            pyopnb.errors.InputError, match=r"feed x\[1\]: expected str, as in string\[N\], got"
+        ):
             run(x=texts)
-    with pytest.raises(pyopnb.errors.InputError, match="expected what numpy.asarray makes an array of numbers or str, got"):
+    with pytest.raises(
+        pyopnb.errors.InputError,
+        match="expected what numpy.asarray makes an array of numbers or str, got",
+    ):
         pyopnb.call("Identity", texts)

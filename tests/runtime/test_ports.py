@@ -25,7 +25,10 @@ def define(compute: Any, **more: Any) -> None:
 
 
 def one(
-    inputs: dict[str, Any], outputs: Any = "y", ins: list[str] | None = None, outs: list[str] | None = None
+    inputs: dict[str, Any],
+    outputs: Any = "y",
+    ins: list[str] | None = None,
+    outs: list[str] | None = None,
 ) -> onnx.ModelProto:
     """A model of one node; ``ins`` and ``outs`` are the node's own lists, with '' for what is left out."""
     names = list(outputs) if not isinstance(outputs, str) else outputs.split()
@@ -44,8 +47,12 @@ def returning(value: Any, kind: str = "float32[...]") -> Any:
 def test_optional_input_left_out_at_the_end() -> None:
     define(lambda self, x, b=None: x if b is None else x + b)
     assert pyopnb.Session(one({"x": "float32[N]"}))(x=np.float32([3]))["y"].tolist() == [3]
-    assert pyopnb.Session(one({"x": "float32[N]", "b": "float32[N]"}))(np.float32([3]), np.float32([1]))["y"].tolist() == [4]
-    assert pyopnb.Session(one({"x": "float32[N]"}, ins=["x", ""]))(np.float32([3]))["y"].tolist() == [3]
+    assert pyopnb.Session(one({"x": "float32[N]", "b": "float32[N]"}))(
+        np.float32([3]), np.float32([1])
+    )["y"].tolist() == [4]
+    assert pyopnb.Session(one({"x": "float32[N]"}, ins=["x", ""]))(np.float32([3]))[
+        "y"
+    ].tolist() == [3]
 
 
 def test_optional_inputs_left_out_in_the_middle_and_at_the_start() -> None:
@@ -60,21 +67,36 @@ def test_optional_inputs_left_out_in_the_middle_and_at_the_start() -> None:
 
 def test_a_missing_input_is_named() -> None:
     define(lambda self, x, bias: x)
-    with pytest.raises(pyopnb.errors.ModelError, match=r"input bias: expected any\[\.\.\.\], got nothing\. Try: bias=None$"):
+    with pytest.raises(
+        pyopnb.errors.ModelError,
+        match=r"input bias: expected any\[\.\.\.\], got nothing\. Try: bias=None$",
+    ):
         pyopnb.Session(one({"x": "float32[N]"}))
 
 
 def test_too_many_inputs_are_counted() -> None:
     define(lambda self, x: x)
-    with pytest.raises(pyopnb.errors.ModelError, match=r"expected 1 input \(x\), got 2\. Try: \['x'\]$"):
+    with pytest.raises(
+        pyopnb.errors.ModelError, match=r"expected 1 input \(x\), got 2\. Try: \['x'\]$"
+    ):
         pyopnb.Session(one({"x": "float32[N]", "z": "float32[N]"}))
 
 
 def test_variadic_inputs_of_mixed_dtypes() -> None:
     define(lambda self, *xs: np.array([str(x.dtype) for x in xs], dtype=object))
     kinds = {"a": "float32[2]", "b": "int64[]", "c": "string[1]", "d": "bfloat16[0]"}
-    feeds = {"a": np.zeros(2, np.float32), "b": np.array(1), "c": np.array(["s"]), "d": np.zeros(0, ml_dtypes.bfloat16)}
-    assert pyopnb.Session(one(kinds, {"y": "string[4]"}))(**feeds)["y"].tolist() == ["float32", "int64", "object", "bfloat16"]
+    feeds = {
+        "a": np.zeros(2, np.float32),
+        "b": np.array(1),
+        "c": np.array(["s"]),
+        "d": np.zeros(0, ml_dtypes.bfloat16),
+    }
+    assert pyopnb.Session(one(kinds, {"y": "string[4]"}))(**feeds)["y"].tolist() == [
+        "float32",
+        "int64",
+        "object",
+        "bfloat16",
+    ]
 
 
 def test_strings_beside_dtypes_that_onnxruntime_has_no_arrays_for() -> None:
@@ -111,7 +133,10 @@ def test_no_inputs() -> None:
 
 def test_the_same_value_at_two_inputs() -> None:
     define(lambda self, a, b: a + b)
-    assert pyopnb.Session(one({"x": "float32[...]"}, ins=["x", "x"]))(x=X)["y"].tolist() == (X * 2).tolist()
+    assert (
+        pyopnb.Session(one({"x": "float32[...]"}, ins=["x", "x"]))(x=X)["y"].tolist()
+        == (X * 2).tolist()
+    )
 
 
 def test_inputs_are_read_only_and_the_feed_is_untouched() -> None:
@@ -149,7 +174,9 @@ def test_several_outputs_of_several_dtypes() -> None:
     assert (a.dtype, b.dtype, c.shape, c.tolist()) == (np.float32, np.int64, (), "s")
 
 
-@pytest.mark.parametrize("outs", [["a", "", "c"], ["a", "b", ""], ["", "b", "c"], ["", "", "c"], ["", "b", ""]])
+@pytest.mark.parametrize(
+    "outs", [["a", "", "c"], ["a", "b", ""], ["", "b", "c"], ["", "", "c"], ["", "b", ""]]
+)
 def test_outputs_left_out(outs: list[str]) -> None:
     define(lambda self, x: (x, x + 1, x + 2))
     named = [name for name in outs if name]
@@ -198,7 +225,11 @@ def test_results_that_alias_an_input(layout: str, dtype: str) -> None:
     f = ALIASES[layout]
     define(lambda self, x: f(x))
     row = next(r for r in DTYPES if r.name == dtype)
-    x = np.array([["a", "b", "c"], ["d", "é", ""]], object) if dtype == "string" else X.astype(row.numpy)
+    x = (
+        np.array([["a", "b", "c"], ["d", "é", ""]], object)
+        if dtype == "string"
+        else X.astype(row.numpy)
+    )
     session = pyopnb.Session(one({"x": f"{dtype}[...]"}, {"y": f"{dtype}[...]"}))
     for _ in range(3):  # the first call gets copies, the later ones views
         got = session(x=x)["y"]
@@ -394,7 +425,9 @@ def test_a_lone_surrogate_is_an_error_and_no_crash() -> None:
 def test_text_arrays_of_numpy_are_strings() -> None:
     assert returning(np.array([["a", "bc"]]), "string[...]").tolist() == [["a", "bc"]]
     if hasattr(np.dtypes, "StringDType"):  # from NumPy 2 on
-        assert returning(np.array(["a", "bc"], np.dtypes.StringDType()), "string[...]").tolist() == ["a", "bc"]
+        assert returning(
+            np.array(["a", "bc"], np.dtypes.StringDType()), "string[...]"
+        ).tolist() == ["a", "bc"]
 
 
 # ---- everything at once ------------------------------------------------------------------------------------------------------
@@ -406,14 +439,18 @@ LAYOUTS = ("straight", "reversed", "transposed", "strided", "fortran")
 def laid_out(array: np.ndarray, layout: str) -> np.ndarray:
     """The same values in another memory layout."""
     if layout == "reversed":
-        return array[(slice(None, None, -1),) * array.ndim].copy()[(slice(None, None, -1),) * array.ndim]
+        return array[(slice(None, None, -1),) * array.ndim].copy()[
+            (slice(None, None, -1),) * array.ndim
+        ]
     if layout == "transposed":
         return array.T.copy().T
     if layout == "strided" and array.ndim:
         wide = np.zeros((*array.shape[:-1], array.shape[-1] * 2), array.dtype)
         wide[..., ::2] = array
         return wide[..., ::2]
-    return np.asfortranarray(array).reshape(array.shape, order="F") if layout == "fortran" else array
+    return (
+        np.asfortranarray(array).reshape(array.shape, order="F") if layout == "fortran" else array
+    )
 
 
 CARRIED = [row for row in DTYPES if row.carried and row.name != "string"]
@@ -426,9 +463,13 @@ CARRIED = [row for row in DTYPES if row.carried and row.name != "string"]
     shape=hnp.array_shapes(min_dims=0, max_dims=5, min_side=0, max_side=5),
     fed=st.sampled_from(LAYOUTS),
     returned=st.sampled_from(LAYOUTS),
-    seed=st.integers(0, 2**32 - 1),  # and not the bytes themselves: hypothesis takes its time over thousands
+    seed=st.integers(
+        0, 2**32 - 1
+    ),  # and not the bytes themselves: hypothesis takes its time over thousands
 )
-def test_identity_is_bit_equal(row: Any, shape: tuple[int, ...], fed: str, returned: str, seed: int) -> None:
+def test_identity_is_bit_equal(
+    row: Any, shape: tuple[int, ...], fed: str, returned: str, seed: int
+) -> None:
     count = int(np.prod(shape, dtype=int))
     values = np.random.default_rng(seed).integers(0, 256, count * row.numpy.itemsize, np.uint8)
     if row.bits < 8:
@@ -457,7 +498,13 @@ def test_identity_is_bit_equal(row: Any, shape: tuple[int, ...], fed: str, retur
 
 @pytest.mark.one_python  # long; feeds of strings are in the tests above
 @settings(max_examples=100)
-@given(hnp.arrays(object, hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4), elements=st.text(max_size=5)))
+@given(
+    hnp.arrays(
+        object,
+        hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4),
+        elements=st.text(max_size=5),
+    )
+)
 def test_identity_of_strings(array: np.ndarray) -> None:
     define(lambda self, x: x)
     got = pyopnb.Session(one({"x": "string[...]"}))(x=array)["y"]
@@ -477,7 +524,9 @@ def test_an_output_has_the_first_inputs_dtype_whatever_the_others_have(outputs, 
     if infers:
         Reduce.infer = lambda self, x, axes: pyopnb.TensorType(x.dtype, None)
     pyopnb.pyop("demo::Reduce")(Reduce)
-    model = pyopnb.model(pyopnb.node("demo::Reduce", "x a", "y"), {"x": "float32[N,3]", "a": "int64[1]"}, outputs)
+    model = pyopnb.model(
+        pyopnb.node("demo::Reduce", "x a", "y"), {"x": "float32[N,3]", "a": "int64[1]"}, outputs
+    )
     result = pyopnb.Session(model)(x=np.ones((2, 3), np.float32), a=np.int64([0]))
     assert result["y"].tolist() == [2, 2, 2] and result["y"].dtype == np.float32
 
@@ -502,9 +551,15 @@ def test_an_unknown_rank_is_no_scalar():
 
     pyopnb.pyop("demo::Unknown")(Unknown)
     pyopnb.pyop("demo::Same")(Same)
-    nodes = [pyopnb.node("demo::Unknown", "x", "a"), pyopnb.node("demo::Same", "a", "y"), pyopnb.node("demo::Same", "s", "t")]
+    nodes = [
+        pyopnb.node("demo::Unknown", "x", "a"),
+        pyopnb.node("demo::Same", "a", "y"),
+        pyopnb.node("demo::Same", "s", "t"),
+    ]
     session = pyopnb.Session(pyopnb.model(nodes, {"x": "float32[N]", "s": "float32[]"}, "y t"))
-    assert set(Same.seen) == {"float32[...]", "float32[]"} and Same.seen.count("float32[...]") >= Same.seen.count("float32[]")
+    assert set(Same.seen) == {"float32[...]", "float32[]"} and Same.seen.count(
+        "float32[...]"
+    ) >= Same.seen.count("float32[]")
     y, t = session(x=np.ones(2, np.float32), s=np.float32(1))
     assert y.shape == (2,) and t.shape == ()
 
@@ -532,7 +587,10 @@ def cuts(count: int, *, between: str = "Add", declared: bool = False) -> onnx.Mo
     graph = helper.make_graph(
         nodes,
         "g",
-        [helper.make_tensor_value_info("x", 1, None), helper.make_tensor_value_info("shape", 7, None)],
+        [
+            helper.make_tensor_value_info("x", 1, None),
+            helper.make_tensor_value_info("shape", 7, None),
+        ],
         [helper.make_tensor_value_info("y", 1, None)],
         [numpy_helper.from_array(value, name) for name, value in weights.items()],
         value_info=[helper.make_tensor_value_info(name, 1, None) for name in floats if declared],
@@ -548,7 +606,11 @@ def cuts(count: int, *, between: str = "Add", declared: bool = False) -> onnx.Mo
 def test_several_nodes_behind_unknown_ranks(count, between, declared, attempts, monkeypatch):
     model, built = cuts(count, between=between, declared=declared), []
     inference = onnxruntime.InferenceSession
-    monkeypatch.setattr(onnxruntime, "InferenceSession", lambda *args, **kwargs: built.append(1) or inference(*args, **kwargs))
+    monkeypatch.setattr(
+        onnxruntime,
+        "InferenceSession",
+        lambda *args, **kwargs: built.append(1) or inference(*args, **kwargs),
+    )
     session = pyopnb.Session(model)
     assert len(built) <= attempts
     result = session(x=np.float32([1, 2, 3]), shape=np.int64([3]))
@@ -571,15 +633,22 @@ def test_an_unknown_rank_that_no_attempt_settles_is_the_runtimes_error():
 
 def test_nodes_behind_unknown_ranks_in_the_branches_of_an_if():
     inner = cuts(2).graph
-    branch = helper.make_graph(list(inner.node), "branch", [], [helper.make_tensor_value_info("y", 1, None)])
+    branch = helper.make_graph(
+        list(inner.node), "branch", [], [helper.make_tensor_value_info("y", 1, None)]
+    )
     node = helper.make_node("If", ["c"], ["z"], then_branch=branch, else_branch=branch)
     graph = helper.make_graph(
-        [node], "g", [*inner.input, helper.make_tensor_value_info("c", 9, [])], [helper.make_tensor_value_info("z", 1, None)]
+        [node],
+        "g",
+        [*inner.input, helper.make_tensor_value_info("c", 9, [])],
+        [helper.make_tensor_value_info("z", 1, None)],
     )
     graph.initializer.extend(inner.initializer)
     imports = [helper.make_opsetid("", 17), helper.make_opsetid("t", 1)]
     session = pyopnb.Session(helper.make_model(graph, opset_imports=imports, ir_version=9))
-    assert session(x=np.float32([1, 2, 3]), shape=np.int64([3]), c=np.array(True))["z"].tolist() == [-3, -4]
+    assert session(x=np.float32([1, 2, 3]), shape=np.int64([3]), c=np.array(True))[
+        "z"
+    ].tolist() == [-3, -4]
 
 
 # ---- float16 between nodes that ONNX Runtime has no kernel of float16 for ----------------------------------------------------
@@ -601,7 +670,9 @@ def half_op(form: str, seen: list[np.dtype]) -> None:
             seen.append(x.dtype)
             return function(x)
 
-    Double.compute.__annotations__.update({name: hint for name, hint in (("x", takes), ("return", gives)) if hint})
+    Double.compute.__annotations__.update(
+        {name: hint for name, hint in (("x", takes), ("return", gives)) if hint}
+    )
     if infers:
         Double.infer = lambda self, x: x
     pyopnb.registry.define(Double, "t::Op")
@@ -612,12 +683,19 @@ def half_op(form: str, seen: list[np.dtype]) -> None:
 def test_an_op_keeps_float16_between_nodes_that_run_in_float32(form, level):
     seen: list[np.dtype] = []
     half_op(form, seen)
-    nodes = [pyopnb.node(op, *"xabcdy"[n : n + 2]) for n, op in enumerate(("Elu", "t::Op", "Elu", "t::Op", "Elu"))]
+    nodes = [
+        pyopnb.node(op, *"xabcdy"[n : n + 2])
+        for n, op in enumerate(("Elu", "t::Op", "Elu", "t::Op", "Elu"))
+    ]
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, level)
     session = pyopnb.Session(pyopnb.model(nodes, {"x": "float16[N,3]"}, "y"), options)
     result = session(x=np.float16([[1, 2, 3]]))
-    assert result["y"].tolist() == [[4, 8, 12]] and result["y"].dtype == np.float16 and set(seen) == {np.dtype(np.float16)}
+    assert (
+        result["y"].tolist() == [[4, 8, 12]]
+        and result["y"].dtype == np.float16
+        and set(seen) == {np.dtype(np.float16)}
+    )
     trace = session.trace(x=np.float16([[1, 2, 3]]))
     assert trace["b"].tolist() == [[2, 4, 6]] and trace["b"].dtype == np.float16
 
@@ -626,12 +704,18 @@ def test_an_op_keeps_float16_between_nodes_that_run_in_float32(form, level):
 def test_an_op_keeps_float16_in_a_bare_session(form):
     seen: list[np.dtype] = []
     half_op(form, seen)
-    nodes = [pyopnb.node("Elu", "x", "a"), pyopnb.node("t::Op", "a", "b"), pyopnb.node("Elu", "b", "y")]
+    nodes = [
+        pyopnb.node("Elu", "x", "a"),
+        pyopnb.node("t::Op", "a", "b"),
+        pyopnb.node("Elu", "b", "y"),
+    ]
     options = onnxruntime.SessionOptions()
     options.register_custom_ops_library(pyopnb.get_library_path())
     model = pyopnb.model(nodes, {"x": "float16[N,3]"}, "y")
     session = onnxruntime.InferenceSession(model.SerializeToString(), options)
-    assert session.run(None, {"x": np.float16([[1, 2, 3]])})[0].tolist() == [[2, 4, 6]] and seen == [np.float16]
+    assert session.run(None, {"x": np.float16([[1, 2, 3]])})[0].tolist() == [
+        [2, 4, 6]
+    ] and seen == [np.float16]
 
 
 def test_a_scalar_is_no_array_of_one_element():
@@ -653,7 +737,10 @@ def test_a_scalar_is_no_array_of_one_element():
     model = pyopnb.model(pyopnb.node("ports::S", "x", "y"), {"x": "float32[N]"}, {"y": "float32[]"})
     for cls, says in [(Hinted, "the hint of compute"), (Inferred, "infer")]:
         pyopnb.registry.define(cls, "ports::S")
-        with pytest.raises(pyopnb.errors.ResultError, match=rf"expected float32\[\], as {says} says, got float32\[1\]"):
+        with pytest.raises(
+            pyopnb.errors.ResultError,
+            match=rf"expected float32\[\], as {says} says, got float32\[1\]",
+        ):
             pyopnb.Session(model)(x=np.float32([1, 2]))
     pyopnb.registry.define(Free, "ports::S")  # the file's own types promise nothing for an op
     assert pyopnb.Session(model)(x=np.float32([1, 2]))["y"].shape == (1,)

@@ -27,7 +27,9 @@ class Trap:
 
     def write(self, name: str, text: str = "") -> None:
         sentinel = f"with open({str(self.mark)!r}, 'a') as mark: mark.write({name!r} + ' ')\n"
-        (self.folder / f"{name}.py").write_text(sentinel + text + "\nclass C:\n    def compute(self, x):\n        return x\n")
+        (self.folder / f"{name}.py").write_text(
+            sentinel + text + "\nclass C:\n    def compute(self, x):\n        return x\n"
+        )
 
     @property
     def ran(self) -> list[str]:
@@ -45,13 +47,28 @@ def trap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Trap]:
 
 def pyop(module: str, class_name: str = "C", output: str = "y", **attrs: Any) -> onnx.NodeProto:
     return helper.make_node(
-        "PyOp", ["x"], [output], domain="d", module=module, class_name=class_name, input_types=[F], output_types=[F], **attrs
+        "PyOp",
+        ["x"],
+        [output],
+        domain="d",
+        module=module,
+        class_name=class_name,
+        input_types=[F],
+        output_types=[F],
+        **attrs,
     )
 
 
-def model(*nodes: onnx.NodeProto, functions: tuple[onnx.FunctionProto, ...] = ()) -> onnx.ModelProto:
-    x, y = helper.make_tensor_value_info("x", F, [1]), helper.make_tensor_value_info(nodes[-1].output[0], F, None)
-    made = helper.make_model(helper.make_graph(list(nodes), "g", [x], [y]), functions=list(functions))
+def model(
+    *nodes: onnx.NodeProto, functions: tuple[onnx.FunctionProto, ...] = ()
+) -> onnx.ModelProto:
+    x, y = (
+        helper.make_tensor_value_info("x", F, [1]),
+        helper.make_tensor_value_info(nodes[-1].output[0], F, None),
+    )
+    made = helper.make_model(
+        helper.make_graph(list(nodes), "g", [x], [y]), functions=list(functions)
+    )
     made.ir_version = newest_ir_version()
     made.opset_import[0].version = newest_opset()
     return made
@@ -60,12 +77,16 @@ def model(*nodes: onnx.NodeProto, functions: tuple[onnx.FunctionProto, ...] = ()
 def in_if(node: onnx.NodeProto) -> onnx.ModelProto:
     node.output[0] = "inner"
     inner = helper.make_graph([node], "b", [], [helper.make_tensor_value_info("inner", F, None)])
-    true = helper.make_node("Constant", [], ["c"], value=helper.make_tensor("t", TensorProto.BOOL, [], [True]))
+    true = helper.make_node(
+        "Constant", [], ["c"], value=helper.make_tensor("t", TensorProto.BOOL, [], [True])
+    )
     return model(true, helper.make_node("If", ["c"], ["y"], then_branch=inner, else_branch=inner))
 
 
 def in_function(node: onnx.NodeProto) -> onnx.ModelProto:
-    function = helper.make_function("local", "F", ["x"], ["y"], [node], [helper.make_opsetid("", newest_opset())])
+    function = helper.make_function(
+        "local", "F", ["x"], ["y"], [node], [helper.make_opsetid("", newest_opset())]
+    )
     made = model(helper.make_node("F", ["x"], ["y"], domain="local"), functions=(function,))
     made.opset_import.append(helper.make_opsetid("local", 1))
     return made
@@ -82,15 +103,30 @@ def in_list_of_graphs(node: onnx.NodeProto) -> onnx.ModelProto:
     return model(helper.make_node("Other", ["x"], ["y"], domain="other", bodies=[graph, graph]))
 
 
-PLACES: list[Callable[[onnx.NodeProto], onnx.ModelProto]] = [model, in_if, in_function, in_uncalled_function, in_list_of_graphs]
+PLACES: list[Callable[[onnx.NodeProto], onnx.ModelProto]] = [
+    model,
+    in_if,
+    in_function,
+    in_uncalled_function,
+    in_list_of_graphs,
+]
 
 
 @pytest.mark.parametrize("place", PLACES, ids=lambda f: f.__name__)
 @pytest.mark.parametrize(
     ("module", "class_name"),
-    [("subprocess", "Popen"), ("os", "system"), ("builtins", "eval"), ("trap_a", "C"), ("sys", "C"), ("pyopnb", "Session")],
+    [
+        ("subprocess", "Popen"),
+        ("os", "system"),
+        ("builtins", "eval"),
+        ("trap_a", "C"),
+        ("sys", "C"),
+        ("pyopnb", "Session"),
+    ],
 )
-def test_nothing_is_imported_because_a_model_says_so(trap: Trap, place: Any, module: str, class_name: str) -> None:
+def test_nothing_is_imported_because_a_model_says_so(
+    trap: Trap, place: Any, module: str, class_name: str
+) -> None:
     trap.write("trap_a")
     with pytest.raises(pyopnb.errors.ModuleRefused) as caught:
         pyopnb.Session(place(pyop(module, class_name, args=f"touch {trap.mark}")))
@@ -104,7 +140,10 @@ def test_nothing_is_imported_because_a_model_says_so(trap: Trap, place: Any, mod
 def test_an_allowed_module_is_not_imported_while_another_is_refused(trap: Trap) -> None:
     trap.write("trap_a")
     trap.write("trap_b")
-    for made in (model(pyop("trap_a", output="m"), pyop("trap_b")), model(pyop("trap_b", output="m"), pyop("trap_a"))):
+    for made in (
+        model(pyop("trap_a", output="m"), pyop("trap_b")),
+        model(pyop("trap_b", output="m"), pyop("trap_a")),
+    ):
         with pytest.raises(pyopnb.errors.ModuleRefused, match="trap_b"):
             pyopnb.Session(made, modules=["trap_a"])
     assert trap.ran == []
@@ -113,7 +152,9 @@ def test_an_allowed_module_is_not_imported_while_another_is_refused(trap: Trap) 
 def test_a_bad_node_after_an_allowed_one_stops_the_import(trap: Trap) -> None:
     trap.write("trap_a")
     with pytest.raises(pyopnb.errors.ModelError):
-        pyopnb.Session(model(pyop("trap_a", output="m"), pyop("trap_a", "__class__")), modules=["trap_a"])
+        pyopnb.Session(
+            model(pyop("trap_a", output="m"), pyop("trap_a", "__class__")), modules=["trap_a"]
+        )
     assert trap.ran == []
 
 
@@ -125,7 +166,20 @@ def test_an_allowed_module_is_imported_once(trap: Trap) -> None:
 
 
 @pytest.mark.parametrize(
-    "modules", [True, "trap_a", b"trap_a", 1, None, [True], [None], [b"trap_a"], [""], {"trap_a": 1}.values(), object()]
+    "modules",
+    [
+        True,
+        "trap_a",
+        b"trap_a",
+        1,
+        None,
+        [True],
+        [None],
+        [b"trap_a"],
+        [""],
+        {"trap_a": 1}.values(),
+        object(),
+    ],
 )
 def test_only_a_list_of_names_allows_anything(trap: Trap, modules: Any) -> None:
     trap.write("trap_a")
@@ -135,7 +189,19 @@ def test_only_a_list_of_names_allows_anything(trap: Trap, modules: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "allowed", ["trap_*", "*", "trap", "trap_", "TRAP_A", "trap_a.", ".trap_a", " trap_a", "trap_a.C", "[t]rap_a"]
+    "allowed",
+    [
+        "trap_*",
+        "*",
+        "trap",
+        "trap_",
+        "TRAP_A",
+        "trap_a.",
+        ".trap_a",
+        " trap_a",
+        "trap_a.C",
+        "[t]rap_a",
+    ],
 )
 def test_names_are_exact(trap: Trap, allowed: str) -> None:
     trap.write("trap_a")
@@ -154,7 +220,22 @@ def test_a_package_does_not_allow_what_is_inside_it(trap: Trap) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["Popen.__init__", "a.b", "__class__", "__import__", "", "a b", "a-b", "1a", "class", "a\n", "a\0", "C()", "é.x"]
+    "name",
+    [
+        "Popen.__init__",
+        "a.b",
+        "__class__",
+        "__import__",
+        "",
+        "a b",
+        "a-b",
+        "1a",
+        "class",
+        "a\n",
+        "a\0",
+        "C()",
+        "é.x",
+    ],
 )
 def test_class_and_method_names_are_one_identifier(trap: Trap, name: str) -> None:
     trap.write("trap_a")
@@ -190,8 +271,13 @@ def test_an_allowed_module_offers_only_the_classes_that_it_defines(trap: Trap, t
         "__module__ = type('Any', (str,), {'__eq__': lambda *a: True, '__ne__': lambda *a: False, '__hash__': None})('trap_a')",
     ],
 )
-def test_a_class_of_another_module_that_claims_to_be_of_the_allowed_one(trap: Trap, claim: str) -> None:
-    trap.write("trap_b", f"class Foreign:\n    {claim}\n    def compute(self, x): raise AssertionError('ran')")
+def test_a_class_of_another_module_that_claims_to_be_of_the_allowed_one(
+    trap: Trap, claim: str
+) -> None:
+    trap.write(
+        "trap_b",
+        f"class Foreign:\n    {claim}\n    def compute(self, x): raise AssertionError('ran')",
+    )
     trap.write("trap_a", "from trap_b import Foreign")
     with pytest.raises(pyopnb.errors.ModuleRefused, match="a class that trap_a itself defines"):
         pyopnb.Session(model(pyop("trap_a", "Foreign")), modules=["trap_a"])
@@ -227,7 +313,9 @@ def test_a_compute_that_is_no_method(trap: Trap, name: str) -> None:
         pyopnb.Session(model(pyop("trap_a", "D", compute=name)), modules=["trap_a"])
 
 
-def test_metadata_of_the_model_and_the_environment_allow_nothing(trap: Trap, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_metadata_of_the_model_and_the_environment_allow_nothing(
+    trap: Trap, monkeypatch: pytest.MonkeyPatch
+) -> None:
     trap.write("trap_a")
     made = model(pyop("trap_a"))
     helper.set_model_props(made, {"modules": "trap_a", "trust_remote_code": "True"})
@@ -250,14 +338,24 @@ def test_what_a_session_allows_is_not_allowed_inside_its_ops(trap: Trap) -> None
 
     pyopnb.registry.define(Opens, "d::Opens")
     with pytest.raises(pyopnb.errors.ModuleRefused):
-        pyopnb.Session(pyopnb.model([pyopnb.node("d::Opens", "x", "y")], {"x": "float32[1]"}, "y"), modules=["trap_b"])
+        pyopnb.Session(
+            pyopnb.model([pyopnb.node("d::Opens", "x", "y")], {"x": "float32[1]"}, "y"),
+            modules=["trap_b"],
+        )
     assert trap.ran == []
 
 
-@pytest.mark.parametrize("hostile", ["\x1b[31mred", "a\u202eb", "a\u2066b", "\x00", "a\rb", "\x9b31m", "\u2028"])
+@pytest.mark.parametrize(
+    "hostile", ["\x1b[31mred", "a\u202eb", "a\u2066b", "\x00", "a\rb", "\x9b31m", "\u2028"]
+)
 def test_names_from_a_model_are_escaped_in_messages(hostile: str) -> None:
     texts = []
-    for node in (pyop(hostile), pyop("m", hostile), pyop("m", output=hostile), pyop("m", name=hostile)):
+    for node in (
+        pyop(hostile),
+        pyop("m", hostile),
+        pyop("m", output=hostile),
+        pyop("m", name=hostile),
+    ):
         with pytest.raises(pyopnb.errors.ModelError) as caught:
             pyopnb.Session(model(node))
         texts.append(str(caught.value))
@@ -275,7 +373,10 @@ def test_functions_that_call_each_other_are_refused() -> None:
     pyopnb.registry.define(type("C", (), {"compute": lambda self, x: x}), "d::C")
     made = model(helper.make_node("F", ["x"], ["y"], domain="local"))
     for name, other in (("F", "G"), ("G", "F")):
-        nodes = [helper.make_node(other, ["x"], ["m"], domain="local"), helper.make_node("C", ["m"], ["y"], domain="d")]
+        nodes = [
+            helper.make_node(other, ["x"], ["m"], domain="local"),
+            helper.make_node("C", ["m"], ["y"], domain="d"),
+        ]
         imports = [helper.make_opsetid(d, 1) for d in ("local", "d")]
         made.functions.append(helper.make_function("local", name, ["x"], ["y"], nodes, imports))
     made.opset_import.append(helper.make_opsetid("local", 1))

@@ -18,7 +18,9 @@ def twice():
         def compute(self, x):
             return x * 2
 
-    return pyopnb.model([pyopnb.node("session::Twice", "x", "y", name="twice")], {"x": "float32[N,3]"}, "y")
+    return pyopnb.model(
+        [pyopnb.node("session::Twice", "x", "y", name="twice")], {"x": "float32[N,3]"}, "y"
+    )
 
 
 def test_a_session_is_an_inference_session(twice):
@@ -46,7 +48,9 @@ def test_feeds_by_place(twice):
 
 def test_feeds_in_one_dict(twice):
     session = pyopnb.Session(twice)
-    assert session({"x": X})["y"].tolist() == pyopnb.run(twice, {"x": X})["y"].tolist() == [[2, 4, 6]]
+    assert (
+        session({"x": X})["y"].tolist() == pyopnb.run(twice, {"x": X})["y"].tolist() == [[2, 4, 6]]
+    )
     with pytest.raises(pyopnb.errors.InputError, match="got x, z"):
         session({"x": X}, z=X)
 
@@ -60,8 +64,14 @@ def test_feeds_in_one_dict(twice):
         ),
         ({"X": X}, r"feeds: expected x: float32\[N,3\], got X\. Try: write x for X"),
         ({"x": X, "w": X}, r"got x, w\. Try: leave w out"),
-        ({"x": X.astype(np.float64)}, r"feed x: expected float32\[N,3\], got float64\[1,3\]\. Try: x=np\.asarray\(x, dtype="),
-        ({"x": X[0]}, r"feed x: expected float32\[N,3\], got float32\[3\]\. Try: x=x\[np\.newaxis\]"),
+        (
+            {"x": X.astype(np.float64)},
+            r"feed x: expected float32\[N,3\], got float64\[1,3\]\. Try: x=np\.asarray\(x, dtype=",
+        ),
+        (
+            {"x": X[0]},
+            r"feed x: expected float32\[N,3\], got float32\[3\]\. Try: x=x\[np\.newaxis\]",
+        ),
         ({"x": X[:, :2]}, r"got float32\[1,2\]\.$"),
         ({"x": [[1.0, 2.0], [3.0]]}, r"feed x: expected float32\[N,3\], got a ragged list"),
         ({"x": np.array(["2020-01-01"], "M8")}, r"got an array of dtype datetime64"),
@@ -75,7 +85,10 @@ def test_feeds_that_do_not_fit_are_named(twice, feeds, text):
 @pytest.mark.parametrize(
     ("feeds", "text"),
     [
-        (None, r'feeds: expected a dict of name to array, got NoneType\. Try: {"x": np\.zeros\(\(1, 3\), np\.float32\)}'),
+        (
+            None,
+            r'feeds: expected a dict of name to array, got NoneType\. Try: {"x": np\.zeros\(\(1, 3\), np\.float32\)}',
+        ),
         (X, r"feeds: expected a dict of name to array, got ndarray"),
         ({0: X}, r"feeds: expected x: float32\[N,3\], got 0\. Try: write x for 0"),
     ],
@@ -97,11 +110,22 @@ def test_a_refusal_leads_from_the_users_line_to_no_inside(twice):
             return x
 
     lacking = pyopnb.model([pyopnb.node("session::Needs", "x", "y")], {"x": "float32[N]"}, "y")
-    for refused in (lambda: session(X.astype(int)), lambda: pyopnb.Session("nowhere.onnx"), lambda: pyopnb.Session(lacking)):
+    for refused in (
+        lambda: session(X.astype(int)),
+        lambda: pyopnb.Session("nowhere.onnx"),
+        lambda: pyopnb.Session(lacking),
+    ):
         with pytest.raises(pyopnb.PyopError) as caught:
             refused()
-        inside = [frame for frame in caught.traceback if "pyopnb" in str(frame.path) and "tests" not in str(frame.path)]
-        assert {frame.name for frame in inside} <= {"__call__", "wrapper"}  # "wrapper" is that of hide_internal_frames
+        inside = [
+            frame
+            for frame in caught.traceback
+            if "pyopnb" in str(frame.path) and "tests" not in str(frame.path)
+        ]
+        assert {frame.name for frame in inside} <= {
+            "__call__",
+            "wrapper",
+        }  # "wrapper" is that of hide_internal_frames
         assert all(frame.frame.f_locals["__tracebackhide__"] for frame in inside)
 
 
@@ -109,12 +133,17 @@ def test_lists_are_taken_where_the_dtype_has_their_values():
     model = pyopnb.model([pyopnb.node("Neg", "x", "y")], {"x": "int64[N]"}, "y")
     assert pyopnb.run(model, x=[1, 2])["y"].tolist() == [-1, -2]
     assert pyopnb.run(model, x=[1.0])["y"].tolist() == [-1]
-    with pytest.raises(pyopnb.errors.InputError, match=r"feed x\[0\]: expected int64\[N\], got 1.5, which is no integer"):
+    with pytest.raises(
+        pyopnb.errors.InputError,
+        match=r"feed x\[0\]: expected int64\[N\], got 1.5, which is no integer",
+    ):
         pyopnb.run(model, x=[1.5])
 
 
 def test_a_declared_scalar_is_told_from_an_unknown_rank():
-    model = pyopnb.model([pyopnb.node("Identity", "x", "y")], {"x": "float32[]"}, {"y": "float32[]"})
+    model = pyopnb.model(
+        [pyopnb.node("Identity", "x", "y")], {"x": "float32[]"}, {"y": "float32[]"}
+    )
     session = pyopnb.Session(model)
     assert repr(session) == "Session (x: float32[]) -> (y: float32[]), ops: none"
     with pytest.raises(pyopnb.errors.InputError, match=r"expected float32\[\], got float32\[1\]"):
@@ -129,7 +158,9 @@ def test_bfloat16_and_packed_int4_go_in_and_come_out_as_arrays():
 
     for dtype in (ml_dtypes.bfloat16, ml_dtypes.int4):
         name = np.dtype(dtype).name
-        model = pyopnb.model([pyopnb.node("session::Same", "x", "y")], {"x": f"{name}[N]"}, {"y": f"{name}[N]"})
+        model = pyopnb.model(
+            [pyopnb.node("session::Same", "x", "y")], {"x": f"{name}[N]"}, {"y": f"{name}[N]"}
+        )
         fed = np.array([1, -2, 3], dtype)
         got = pyopnb.run(model, x=fed)["y"]
         assert got.dtype == fed.dtype
@@ -143,7 +174,10 @@ def test_an_ort_value_goes_in_as_it_is(twice):
 
 def test_a_mistyped_op_is_named_with_the_nearest_one(twice):
     model = pyopnb.model([pyopnb.node("session::Twise", "x", "y")], {"x": "float32[N,3]"}, "y")
-    with pytest.raises(pyopnb.errors.UnknownOp, match=r"got session::Twise, which is in neither\. Try: .*write session::Twice"):
+    with pytest.raises(
+        pyopnb.errors.UnknownOp,
+        match=r"got session::Twise, which is in neither\. Try: .*write session::Twice",
+    ):
         pyopnb.Session(model)
 
 
@@ -184,7 +218,9 @@ def test_other_outputs_rebuild_the_session_and_say_so(twice):
         def compute(self, x) -> "int64[...]":
             return (x * 2).astype(np.int64)
 
-    with pytest.warns(SessionRebuilt, match=r"Twice, version 2 gives int64\[\.\.\.\] instead of any") as told:
+    with pytest.warns(
+        SessionRebuilt, match=r"Twice, version 2 gives int64\[\.\.\.\] instead of any"
+    ) as told:
         result = session(x=X)
     assert result["y"].dtype == np.int64
     assert told[0].filename == __file__  # the warning points at the user's line

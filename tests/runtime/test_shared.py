@@ -26,7 +26,10 @@ def define(body="x * np.float32(self.by)"):
 @pytest.fixture
 def session():
     define()
-    nodes = [pyopnb.node("shared::Scale", "x", "a", name="first"), pyopnb.node("shared::Scale", "a", "y", name="last", by=1.0)]
+    nodes = [
+        pyopnb.node("shared::Scale", "x", "a", name="first"),
+        pyopnb.node("shared::Scale", "a", "y", name="last", by=1.0),
+    ]
     return pyopnb.Session(pyopnb.model(nodes, {"x": "float32[N]"}, "y"))
 
 
@@ -80,7 +83,9 @@ def test_state_is_not_shared(session):
 
 def test_where_outputs_change_each_gets_what_it_needs():
     small_ops.define(small_ops.Repeat)
-    model = pyopnb.model([pyopnb.node("demo::Repeat", "x", "y")], {"x": "float32[N]"}, {"y": "float32[?,N]"})
+    model = pyopnb.model(
+        [pyopnb.node("demo::Repeat", "x", "y")], {"x": "float32[N]"}, {"y": "float32[?,N]"}
+    )
     session = pyopnb.Session(model)
     other = session.with_attrs()
     with pytest.warns(pyopnb.errors.SessionRebuilt, match="times changed outputs"):
@@ -131,7 +136,9 @@ def test_threads(session):
             if run(one) != [number, 2 * number]:
                 wrong.append((number, step))
 
-    threads = [threading.Thread(target=repeat, args=(one, number)) for number, one in enumerate(others, 1)]
+    threads = [
+        threading.Thread(target=repeat, args=(one, number)) for number, one in enumerate(others, 1)
+    ]
     for thread in threads:
         thread.start()
     for _ in range(20):
@@ -152,7 +159,10 @@ def test_traces_and_pictures_have_the_attrs_that_serve(session):
     assert [node.attribute[:] for node in before.model.graph.node[:1]] == [[]]
     steps = {step.name: (step.changes, step.isolated) for step in pyopnb.diff(before, after).steps}
     name = "{} (shared::Scale)".format
-    assert steps == {name("first"): (("attr by: 2.0 → 3.0",), 2.0), name("last"): (("attr by: 1.0 → 4.0",), 12.0)}
+    assert steps == {
+        name("first"): (("attr by: 2.0 → 3.0",), 2.0),
+        name("last"): (("attr by: 1.0 → 4.0",), 12.0),
+    }
     assert "by=3" in str(pyopnb.show(other)) and "by=3" not in str(pyopnb.show(session))
 
 

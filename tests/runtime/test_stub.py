@@ -20,6 +20,8 @@ def test_the_stubs_classes_have_what_the_modules_have():
     for node in _stub().body:
         if isinstance(node, ast.ClassDef):
             told = {inner.name for inner in node.body if isinstance(inner, ast.FunctionDef)}
-            told |= {ast.unparse(inner.target) for inner in node.body if isinstance(inner, ast.AnnAssign)}
+            told |= {
+                ast.unparse(inner.target) for inner in node.body if isinstance(inner, ast.AnnAssign)
+            }
             there = {name for name in vars(getattr(_bridge, node.name)) if not name.startswith("_")}
             assert told - {"__init__"} == there

@@ -13,19 +13,30 @@ X = np.float32([-1, 0.5, 2])
 
 
 class Soft:
-    def __init__(self, limit: float = 1.0, power: int = 1, kind: str = "a", axes: list[int] = [0]) -> None:  # noqa: B006
+    def __init__(
+        self,
+        limit: float = 1.0,
+        power: int = 1,
+        kind: str = "a",
+        axes: list[int] = [0],  # noqa: B006
+    ) -> None:
         self.limit, self.power, self.kind, self.axes = limit, power, kind, axes
 
     def compute(self, x):
         if self.limit < 0:
             raise ValueError("limit is negative")
-        return (np.clip(x, -self.limit, self.limit) ** self.power + len(self.axes) - 1).astype(x.dtype)
+        return (np.clip(x, -self.limit, self.limit) ** self.power + len(self.axes) - 1).astype(
+            x.dtype
+        )
 
 
 @pytest.fixture
 def session() -> Any:
     pyopnb.registry.define(Soft, "sweeps::Soft")
-    nodes = [pyopnb.node("sweeps::Soft", "x", "y", limit=5.0), pyopnb.node("ReduceSum", "y", "s", keepdims=0)]
+    nodes = [
+        pyopnb.node("sweeps::Soft", "x", "y", limit=5.0),
+        pyopnb.node("ReduceSum", "y", "s", keepdims=0),
+    ]
     return pyopnb.Session(pyopnb.model(nodes, {"x": "float32[N]"}, ["y", "s"]))
 
 
@@ -33,26 +44,47 @@ def test_each_value_is_that_run(session: Any) -> None:
     limits = np.linspace(0.25, 2, 8)
     found = pyopnb.sweep(session, x=X, limit=limits)
     assert found.shape == (8,) and found.is_complete and found.axes == {"limit": limits.tolist()}
-    assert np.array_equal(found.array("y"), np.stack([np.clip(X, -limit, limit) for limit in limits]).astype(np.float32))
-    assert found[2].values == {"limit": 0.75} and found[2].result["s"] == 0.5 and all(run.seconds > 0 for run in found)
+    assert np.array_equal(
+        found.array("y"),
+        np.stack([np.clip(X, -limit, limit) for limit in limits]).astype(np.float32),
+    )
+    assert (
+        found[2].values == {"limit": 0.75}
+        and found[2].result["s"] == 0.5
+        and all(run.seconds > 0 for run in found)
+    )
 
 
 def test_the_session_keeps_its_attrs(session: Any) -> None:
     pyopnb.sweep(session, x=X, limit=[0.1, 0.2])
-    assert session.attrs["y"]["limit"] == 5.0 and session.changed_attrs == {} and np.array_equal(session(x=X)["y"], X)
+    assert (
+        session.attrs["y"]["limit"] == 5.0
+        and session.changed_attrs == {}
+        and np.array_equal(session(x=X)["y"], X)
+    )
 
 
 def test_combinations_vary_the_last_name_first(session: Any) -> None:
     found = pyopnb.sweep(session, X, limit=[1, 2, 3], power=np.linspace(1, 2, 2))
-    assert found.shape == (3, 2) and [tuple(run.values.values()) for run in found][:3] == [(1, 1), (1, 2), (2, 1)]
+    assert found.shape == (3, 2) and [tuple(run.values.values()) for run in found][:3] == [
+        (1, 1),
+        (1, 2),
+        (2, 1),
+    ]
     assert found.array().shape == (3, 2, 3) and found.array("s").shape == (3, 2)
     assert found.array()[2, 1].tolist() == [1, 0.25, 4]
 
 
 def test_what_is_varied_and_what_is_one_value(session: Any) -> None:
-    assert pyopnb.sweep(session, x=X, kind=["a", "b"], limit=2.0).axes == {"kind": ["a", "b"], "limit": [2.0]}
+    assert pyopnb.sweep(session, x=X, kind=["a", "b"], limit=2.0).axes == {
+        "kind": ["a", "b"],
+        "limit": [2.0],
+    }
     assert pyopnb.sweep(session, x=X, axes=[[0], [0, 1]]).array("s").tolist() == [1.5, 4.5]
-    assert pyopnb.sweep(session, x=X, axes=[0, 1], power=range(1, 3)).axes == {"axes": [[0, 1]], "power": [1, 2]}
+    assert pyopnb.sweep(session, x=X, axes=[0, 1], power=range(1, 3)).axes == {
+        "axes": [[0, 1]],
+        "power": [1, 2],
+    }
     assert pyopnb.sweep(session, x=[X, 2 * X]).array("s").tolist() == [1.5, 3]
     assert pyopnb.sweep(session, x=X, **{"y.limit": [1.0, 2.0]}).shape == (2,)
     assert pyopnb.sweep(session, x=X, **{"Soft.limit": [1.0, 2.0]}).shape == (2,)
@@ -66,9 +98,16 @@ def test_a_scalar_feed_and_a_model() -> None:
 
 def test_an_error_is_part_of_it(session: Any) -> None:
     found = pyopnb.sweep(session, x=X, limit=[-1.0, 1.0])
-    assert str(found[0].error) == "limit is negative" and found[0].result is None and found[1].error is None
+    assert (
+        str(found[0].error) == "limit is negative"
+        and found[0].result is None
+        and found[1].error is None
+    )
     assert "ValueError: limit is negative" in repr(found)
-    with pytest.raises(pyopnb.errors.InputError, match=r"sweep, array: expected 2 results of one shape, got 1 results"):
+    with pytest.raises(
+        pyopnb.errors.InputError,
+        match=r"sweep, array: expected 2 results of one shape, got 1 results",
+    ):
         found.array()
     with pytest.raises(ValueError, match="limit is negative"):
         pyopnb.sweep(session, x=X, limit=[-1.0, -2.0])
@@ -83,7 +122,11 @@ def test_an_interrupt_keeps_what_was_run(session: Any) -> None:
 
     pyopnb.registry.define(Stops, "sweeps::Soft")
     found = pyopnb.sweep(session, x=X, limit=[1.0, 2.0, 3.0])
-    assert len(found) == 2 and not found.is_complete and repr(found).endswith("interrupted after 2 of 3 runs")
+    assert (
+        len(found) == 2
+        and not found.is_complete
+        and repr(found).endswith("interrupted after 2 of 3 runs")
+    )
 
 
 @pytest.mark.parametrize(
@@ -100,12 +143,22 @@ def test_an_interrupt_keeps_what_was_run(session: Any) -> None:
             r"sweep: expected 1 to 10,000 combinations, got one value of each\. Try: limit=np\.linspace",
         ),
         ({"limit": []}, pyopnb.errors.InputError, "got 0 combinations"),
-        ({"limit": range(101), "power": range(100)}, pyopnb.errors.InputError, "got 10,100 combinations"),
+        (
+            {"limit": range(101), "power": range(100)},
+            pyopnb.errors.InputError,
+            "got 10,100 combinations",
+        ),
         ({"limit": ["a", "b"]}, pyopnb.PyopError, "limit.*expected float"),
-        ({"q.limit": [1.0]}, pyopnb.errors.ModelError, "expected a node or op of the session, got q"),
+        (
+            {"q.limit": [1.0]},
+            pyopnb.errors.ModelError,
+            "expected a node or op of the session, got q",
+        ),
     ],
 )
-def test_what_is_refused(session: Any, options: dict[str, Any], error: type[Exception], says: str) -> None:
+def test_what_is_refused(
+    session: Any, options: dict[str, Any], error: type[Exception], says: str
+) -> None:
     with pytest.raises(error, match=says):
         pyopnb.sweep(session, x=X, **options)
 
@@ -119,5 +172,8 @@ def test_it_prints_as_a_table(session: Any) -> None:
     lines = repr(pyopnb.sweep(session, x=X, limit=np.linspace(0.5, 1, 2))).splitlines()
     assert lines[0].split() == ["limit", "y", "s", "ms"]
     assert lines[1].startswith("0.5    -0.5 … 0.5, mean 0.1667  0.5 ")
-    assert repr(pyopnb.sweep(session, x=X, limit=np.linspace(0.5, 1, 200))).splitlines()[-1] == "and 150 more"
+    assert (
+        repr(pyopnb.sweep(session, x=X, limit=np.linspace(0.5, 1, 200))).splitlines()[-1]
+        == "and 150 more"
+    )
     assert repr(pyopnb.sweep(session, x=[X, X])).splitlines()[2].startswith("x[1]  ")

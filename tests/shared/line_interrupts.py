@@ -13,7 +13,9 @@ from typing import Any
 from pyopnb.ops import locks
 
 
-def lines_that_leave_held(action: Callable[[], object], held: Sequence[Any], *modules: ModuleType) -> list[str]:
+def lines_that_leave_held(
+    action: Callable[[], object], held: Sequence[Any], *modules: ModuleType
+) -> list[str]:
     """Run an action again and again, each time with an interrupt at another line of the modules; also as a ``with`` is left.
 
     Returns the lines after which another thread would wait for one of the locks for ever.
@@ -32,7 +34,9 @@ def lines_that_leave_held(action: Callable[[], object], held: Sequence[Any], *mo
     return found
 
 
-def _traced(action: Callable[[], object], files: set[str | None], place: int | None) -> list[tuple[str, int]]:
+def _traced(
+    action: Callable[[], object], files: set[str | None], place: int | None
+) -> list[tuple[str, int]]:
     """The lines that an action passes, up to the one at whose place it is interrupted."""
     passed: list[tuple[str, int]] = []
 

@@ -74,7 +74,9 @@ def rolled(x: np.ndarray, shift: int) -> np.ndarray:
     """What a good op of version ``shift`` gives."""
     flat = x.reshape(-1)
     at = flat.size and -shift % flat.size
-    return np.concatenate((flat[at:], flat[:at])).reshape(x.shape)  # np.roll, in a fifth of its time
+    return np.concatenate((flat[at:], flat[:at])).reshape(
+        x.shape
+    )  # np.roll, in a fifth of its time
 
 
 def perform(op: Any, x: np.ndarray, shift: int) -> Any:
@@ -120,16 +122,24 @@ STEPS: dict[str, Callable[..., Any]] = {
     "fresh": lambda op, x, shift, plan: rolled(x, shift),
     "itself": lambda op, x, shift, plan: x,
     "view": lambda op, x, shift, plan: x.reshape(-1).reshape(x.shape),
-    "backwards": lambda op, x, shift, plan: rolled(x, shift)[::-1][::-1] if x.ndim else rolled(x, shift),
-    "strided": lambda op, x, shift, plan: np.repeat(rolled(x, shift)[None], 2, 0).T[..., 0].T if x.ndim else rolled(x, shift),
+    "backwards": lambda op, x, shift, plan: (
+        rolled(x, shift)[::-1][::-1] if x.ndim else rolled(x, shift)
+    ),
+    "strided": lambda op, x, shift, plan: (
+        np.repeat(rolled(x, shift)[None], 2, 0).T[..., 0].T if x.ndim else rolled(x, shift)
+    ),
     "fortran": lambda op, x, shift, plan: np.asfortranarray(rolled(x, shift)).reshape(x.shape),
     "buffer": _buffer,
     "keeps": _keep(lambda x: x),
     "keeps a view": _keep(lambda x: x[1:] if x.ndim else x[...]),
-    "keeps the memory": _keep(lambda x: memoryview(x) if x.dtype.isbuiltin == 1 and x.dtype != object else x.reshape(-1)),
+    "keeps the memory": _keep(
+        lambda x: memoryview(x) if x.dtype.isbuiltin == 1 and x.dtype != object else x.reshape(-1)
+    ),
     "nested": _nested,
     "raises": _raise,
-    "other dtype": lambda op, x, shift, plan: x.astype(np.complex64) if x.dtype != object else np.zeros(x.shape, np.float32),
+    "other dtype": lambda op, x, shift, plan: (
+        x.astype(np.complex64) if x.dtype != object else np.zeros(x.shape, np.float32)
+    ),
     "other count": lambda op, x, shift, plan: (x, x, x),
     "other rank": lambda op, x, shift, plan: rolled(x, shift)[None],
 }
@@ -165,7 +175,9 @@ class Epoch:
     def __init__(self, seed: int, number: int) -> None:
         self.place = f"seed {seed}, epoch {number}"
         self.random = random.Random(f"{seed} {number}")
-        self.shifts = dict.fromkeys([*NAMES, PAIR], 0)  # the model: what each op's newest version rolls by
+        self.shifts = dict.fromkeys(
+            [*NAMES, PAIR], 0
+        )  # the model: what each op's newest version rolls by
         self.graphs: list[Graph] = []
         self.kept: list[tuple[Any, bytes]] = []
         self.runs = 0
@@ -204,16 +216,26 @@ class Epoch:
 
     def make_graph(self) -> None:
         kind, rank = self.random.choice(KINDS), self.random.randrange(4)
-        size = self.random.randint(1, 3) if self.random.random() < 0.6 else self.random.randint(4, 24)
-        passes = [self.random.choice(NAMES) for _ in range(size)] if self.random.random() < 0.8 else [PAIR]
+        size = (
+            self.random.randint(1, 3) if self.random.random() < 0.6 else self.random.randint(4, 24)
+        )
+        passes = (
+            [self.random.choice(NAMES) for _ in range(size)]
+            if self.random.random() < 0.8
+            else [PAIR]
+        )
         names = ["x", *(f"t{n}" for n in range(1, len(passes))), "y"]
         nodes = [
-            pyopnb.node(op, names[n], [names[n + 1], "z"] if op == PAIR else names[n + 1], name=f"n{n}")
+            pyopnb.node(
+                op, names[n], [names[n + 1], "z"] if op == PAIR else names[n + 1], name=f"n{n}"
+            )
             for n, op in enumerate(passes)
         ]
         dims = ",".join("NMKL"[:rank])
         outputs = ["y", "z"] if passes == [PAIR] else ["y"]
-        model = pyopnb.model(nodes, {"x": f"{kind}[{dims}]"}, {output: f"{kind}[{dims}]" for output in outputs})
+        model = pyopnb.model(
+            nodes, {"x": f"{kind}[{dims}]"}, {output: f"{kind}[{dims}]" for output in outputs}
+        )
         self.graphs.append(Graph(pyopnb.Session(model), kind, rank, passes))
         self.seen["sessions"] += 1
         if len(self.graphs) > 6:
@@ -221,7 +243,9 @@ class Epoch:
 
     def feed(self, graph: Graph) -> np.ndarray:
         shape = self.random.choice([shape for shape in SHAPES if len(shape) == graph.rank])
-        if shape == LARGE and self.random.random() < 0.8:  # it costs as much as a hundred small ones
+        if (
+            shape == LARGE and self.random.random() < 0.8
+        ):  # it costs as much as a hundred small ones
             shape = (2, 3)
         count = int(np.prod(shape))
         start = self.random.randrange(100)
@@ -246,12 +270,21 @@ class Epoch:
             self.runs += 1
             return Plan(steps, self.runs)
 
-    def run(self, graph: Graph, chosen: random.Random, *, nests: bool = True, versions: dict[str, int] | None = None) -> None:
+    def run(
+        self,
+        graph: Graph,
+        chosen: random.Random,
+        *,
+        nests: bool = True,
+        versions: dict[str, int] | None = None,
+    ) -> None:
         """One run and its judgement; ``versions`` are the first ones that it may see, where ops are redefined meanwhile."""
         x = self.feed(graph) if versions is None else _FIXED[graph.kind][graph.rank].copy()
         before = x.copy()
         plan = self.plan(graph, chosen, nests=nests)
-        plan.inner = lambda: self.run(chosen.choice(self.graphs), chosen, nests=False, versions=versions)
+        plan.inner = lambda: self.run(
+            chosen.choice(self.graphs), chosen, nests=False, versions=versions
+        )
         outer, NOW.plan = NOW.plan, plan
         first = dict(self.shifts) if versions is None else versions
         raised, got = None, None
@@ -270,17 +303,25 @@ class Epoch:
         if plan.kept and x.size:
             x[...] = x.reshape(-1)[0]  # what was kept must not read the caller's array
 
-    def judge(self, graph: Graph, plan: Plan, x: np.ndarray, got: Any, raised: Any, first: dict[str, int]) -> None:
+    def judge(
+        self, graph: Graph, plan: Plan, x: np.ndarray, got: Any, raised: Any, first: dict[str, int]
+    ) -> None:
         where = f"{self.place}, run {plan.number}: {graph.kind}{list(x.shape)} through {graph.passes}, {plan.steps}"
-        bad = next((n for n, step in enumerate(plan.steps) if step == "raises" or step in REFUSED), None)
+        bad = next(
+            (n for n, step in enumerate(plan.steps) if step == "raises" or step in REFUSED), None
+        )
         if isinstance(raised, pyopnb.errors.EscapedInput):
-            assert any(step in KEEPING for step in plan.steps[: plan.at]), f"{where}: {raised!r}, and nothing was kept"
+            assert any(step in KEEPING for step in plan.steps[: plan.at]), (
+                f"{where}: {raised!r}, and nothing was kept"
+            )
             self.seen["escapes"] += 1
             return
         if bad is not None:
             wanted = Boom if plan.steps[bad] == "raises" else pyopnb.errors.ResultError
             assert isinstance(raised, wanted), f"{where}: {raised!r}, expected {wanted.__name__}"
-            assert wanted is not Boom or raised.args == (plan.number,), f"{where}: another run's exception, {raised!r}"
+            assert wanted is not Boom or raised.args == (plan.number,), (
+                f"{where}: another run's exception, {raised!r}"
+            )
             assert plan.at == bad + 1, f"{where}: {plan.at} calls, expected {bad + 1}"
             self.seen["errors"] += 1
             return
@@ -289,17 +330,27 @@ class Epoch:
         results = [got["y"], got["z"]] if graph.passes == [PAIR] else [got["y"]]
         wanted = self.expected(graph, plan, x, first)
         for result in results:
-            assert result.dtype == x.dtype and result.shape == x.shape, f"{where}: {result.dtype}{result.shape}"
+            assert result.dtype == x.dtype and result.shape == x.shape, (
+                f"{where}: {result.dtype}{result.shape}"
+            )
             assert content(result) in wanted, f"{where}: {result!r}"
 
-    def expected(self, graph: Graph, plan: Plan, x: np.ndarray, first: dict[str, int]) -> set[bytes]:
+    def expected(
+        self, graph: Graph, plan: Plan, x: np.ndarray, first: dict[str, int]
+    ) -> set[bytes]:
         """The contents that are right: of one version of each name, the same one in all its nodes."""
         moving = {name: plan.steps[n] not in UNCHANGED for n, name in enumerate(graph.passes)}
-        times = Counter(name for n, name in enumerate(graph.passes) if plan.steps[n] not in UNCHANGED)
+        times = Counter(
+            name for n, name in enumerate(graph.passes) if plan.steps[n] not in UNCHANGED
+        )
         totals = {0}
         for name, many in times.items():
             if moving[name] or many:
-                totals = {t + many * shift for t in totals for shift in range(first[name], self.shifts[name] + 1)}
+                totals = {
+                    t + many * shift
+                    for t in totals
+                    for shift in range(first[name], self.shifts[name] + 1)
+                }
         return {content(rolled(x, total)) for total in totals}
 
     # ---- what happens --------------------------------------------------------------------------------------------------------
@@ -322,7 +373,9 @@ class Epoch:
             self.define(NAMES[0])
 
         with ThreadPoolExecutor(threads + redefined) as pool:
-            jobs = [pool.submit(work, seed) for seed in seeds] + [pool.submit(redefine) for _ in range(redefined)]
+            jobs = [pool.submit(work, seed) for seed in seeds] + [
+                pool.submit(redefine) for _ in range(redefined)
+            ]
             for job in jobs:
                 job.result(LIMIT)
         self.seen["batches on threads"] += 1
@@ -370,7 +423,11 @@ class Report:
 
     def __str__(self) -> str:
         parts = ", ".join(f"{count:,} {what}" for what, count in self.seen.items())
-        grown = f", resident memory {self.resident[0] / 1e6:.1f} → {self.resident[-1] / 1e6:.1f} MB" if self.resident else ""
+        grown = (
+            f", resident memory {self.resident[0] / 1e6:.1f} → {self.resident[-1] / 1e6:.1f} MB"
+            if self.resident
+            else ""
+        )
         return f"{self.calls:,} calls of compute in {self.seconds:.0f} s: {parts}{grown}; none lied"
 
 
@@ -396,7 +453,11 @@ def epoch(seed: int, number: int, calls: int = EPOCH) -> tuple[int, Counter[str]
     gc.collect()
     assert not any(graph() for graph in graphs), f"{place}: a session is still alive"
     after = _bridge.counters()
-    left = {key: (before[key], after[key]) for key in ("kernels", "states", "runs") if before[key] != after[key]}
+    left = {
+        key: (before[key], after[key])
+        for key in ("kernels", "states", "runs")
+        if before[key] != after[key]
+    }
     assert not left, f"{place}: {left}"
     return COUNTS.total(), seen
 
@@ -437,7 +498,10 @@ def main(arguments: list[str] | None = None) -> int:
     print(report)
     grown = report.resident[-1] - report.resident[0] if report.resident else 0
     if grown > 16e6:
-        print(f"resident memory grew by {grown / 1e6:.1f} MB after the first {10 * EPOCH:,} calls", file=sys.stderr)
+        print(
+            f"resident memory grew by {grown / 1e6:.1f} MB after the first {10 * EPOCH:,} calls",
+            file=sys.stderr,
+        )
         return 1
     return 0
 

@@ -19,7 +19,9 @@ def only_shell(tmp_path_factory):
     config = Config()
     config.HistoryManager.enabled = False
     config.InteractiveShell.colors = "nocolor"
-    shell = InteractiveShell.instance(config=config, ipython_dir=str(tmp_path_factory.mktemp("ipython")))
+    shell = InteractiveShell.instance(
+        config=config, ipython_dir=str(tmp_path_factory.mktemp("ipython"))
+    )
     yield shell
     InteractiveShell.clear_instance()
 

@@ -80,5 +80,8 @@ def define(cls: type, name: str | None = None) -> Any:
 def chain(*op_types: str, kind: str = "float32[N]", **attrs: Any) -> ModelProto:
     """Unary nodes ``n0``, ``n1`` … one after the other, from ``x`` over ``t1``, ``t2`` … to ``y``; ``attrs`` go to each."""
     names = ["x", *(f"t{n}" for n in range(1, len(op_types))), "y"]
-    nodes = [pyopnb.node(op, names[n], names[n + 1], name=f"n{n}", **attrs) for n, op in enumerate(op_types)]
+    nodes = [
+        pyopnb.node(op, names[n], names[n + 1], name=f"n{n}", **attrs)
+        for n, op in enumerate(op_types)
+    ]
     return pyopnb.model(nodes, {"x": kind}, "y")

@@ -30,7 +30,9 @@ def feeds_of(model: ModelProto) -> dict[str, Any]:
             continue
         tensor = info.type.tensor_type
         sizes = [d.dim_value if 0 < d.dim_value < 5 else 2 for d in tensor.shape.dim][:4]
-        feeds[info.name] = np.zeros(sizes, {7: np.int64, 9: np.bool_, 11: np.float64}.get(tensor.elem_type, np.float32))
+        feeds[info.name] = np.zeros(
+            sizes, {7: np.int64, 9: np.bool_, 11: np.float64}.get(tensor.elem_type, np.float32)
+        )
     return feeds
 
 
@@ -57,7 +59,10 @@ def _command(*words: str) -> Callable[[ModelProto, Path], None]:
     def run(model: ModelProto, folder: Path) -> None:
         path = folder / "m.onnx"
         path.write_bytes(model.SerializeToString())
-        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as told:
+        with (
+            contextlib.redirect_stdout(io.StringIO()),
+            contextlib.redirect_stderr(io.StringIO()) as told,
+        ):
             try:
                 code = main([word.format(path=path, folder=folder) for word in words])
             except SystemExit as end:
@@ -102,8 +107,12 @@ TAKERS: dict[str, Callable[[ModelProto, Path], Any]] = {
     "session fill": lambda model, folder: pyopnb.Session(model.SerializeToString(), fill=True),
     "run": lambda model, folder: _display(pyopnb.run(model, **feeds_of(model))),
     "trace": _trace,
-    "trace reference": lambda model, folder: _display(pyopnb.trace(model, on="reference", **feeds_of(model))),
-    "first divergence": lambda model, folder: _display(pyopnb.first_divergence(model, _twin(model), feeds_of(model))),
+    "trace reference": lambda model, folder: _display(
+        pyopnb.trace(model, on="reference", **feeds_of(model))
+    ),
+    "first divergence": lambda model, folder: _display(
+        pyopnb.first_divergence(model, _twin(model), feeds_of(model))
+    ),
     "command show": _command("show", "{path}", "--save", "{folder}/shown.html"),
     "command missing": _command("missing", "{path}"),
 }

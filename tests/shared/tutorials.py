@@ -32,5 +32,11 @@ def door(path: Path) -> str | None:
 
 def assert_raised_as_told(notebook: Any) -> None:
     """Of an executed notebook: only the cells that are to show an error have one."""
-    raised = [cell.source for cell in code_cells(notebook) if any(output.output_type == "error" for output in cell.outputs)]
-    assert raised == [cell.source for cell in code_cells(notebook) if "raises-exception" in tags(cell)]
+    raised = [
+        cell.source
+        for cell in code_cells(notebook)
+        if any(output.output_type == "error" for output in cell.outputs)
+    ]
+    assert raised == [
+        cell.source for cell in code_cells(notebook) if "raises-exception" in tags(cell)
+    ]

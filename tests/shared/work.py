@@ -41,7 +41,9 @@ def work(function: Callable[[], object]) -> int:
         return step
 
     before = sys.gettrace()
-    sys._getframe().f_trace_opcodes = True  # Python 3.12 heeds the frames' own only if settrace finds that one had it before
+    sys._getframe().f_trace_opcodes = (
+        True  # Python 3.12 heeds the frames' own only if settrace finds that one had it before
+    )
     sys.settrace(enter)
     try:
         function()

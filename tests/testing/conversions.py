@@ -32,7 +32,9 @@ def padded(x):
 
 def erf_approximation(x):
     t = 1 / (1 + 0.3275911 * np.abs(x))
-    poly = ((((1.061405429 * t - 1.453152027) * t) + 1.421413741) * t - 0.284496736) * t + 0.254829592
+    poly = (
+        (((1.061405429 * t - 1.453152027) * t) + 1.421413741) * t - 0.284496736
+    ) * t + 0.254829592
     return (np.sign(x) * (1 - poly * t * np.exp(-x * x))).astype(x.dtype)
 
 
@@ -53,8 +55,12 @@ def logsumexp(x):
 
 
 def pairwise_iou(a):
-    wide = np.clip(np.minimum(a[:, None, 2], a[None, :, 2]) - np.maximum(a[:, None, 0], a[None, :, 0]), 0, None)
-    high = np.clip(np.minimum(a[:, None, 3], a[None, :, 3]) - np.maximum(a[:, None, 1], a[None, :, 1]), 0, None)
+    wide = np.clip(
+        np.minimum(a[:, None, 2], a[None, :, 2]) - np.maximum(a[:, None, 0], a[None, :, 0]), 0, None
+    )
+    high = np.clip(
+        np.minimum(a[:, None, 3], a[None, :, 3]) - np.maximum(a[:, None, 1], a[None, :, 1]), 0, None
+    )
     area = (a[:, 2] - a[:, 0]) * (a[:, 3] - a[:, 1])
     return wide * high / (area[:, None] + area[None] - wide * high)
 

@@ -25,7 +25,16 @@ def test_what_is_close_passes_and_gives_the_diff() -> None:
 
 @pytest.mark.parametrize(
     ("actual", "expected"),
-    [(X, X + 1), (X, X.astype(float)), (X, X[:2]), (X, None), ({"y": X}, {"z": X}), ([X], [X, X]), ("a", "b"), (np.nan, 1.0)],
+    [
+        (X, X + 1),
+        (X, X.astype(float)),
+        (X, X[:2]),
+        (X, None),
+        ({"y": X}, {"z": X}),
+        ([X], [X, X]),
+        ("a", "b"),
+        (np.nan, 1.0),
+    ],
 )
 def test_what_is_not_fails_with_the_text_of_the_diff(actual: Any, expected: Any) -> None:
     with pytest.raises(AssertionError) as caught:
@@ -49,15 +58,20 @@ def test_a_stricter_verdict(actual: Any, expected: Any, fails: list[str], at_lea
         return
     with pytest.raises(AssertionError) as caught:
         assert_close(actual, expected, at_least=at_least)
-    assert (f"expected {at_least}, got {caught.value.diff.verdict}: " in str(caught.value)) == (at_least != "close")
+    assert (f"expected {at_least}, got {caught.value.diff.verdict}: " in str(caught.value)) == (
+        at_least != "close"
+    )
 
 
 def test_where_begins_the_text_and_twelve_lines_are_kept() -> None:
     many = {f"y{i}": X + i for i in range(40)}
     with pytest.raises(
-        AssertionError, match=r"^case 3 \\x1b: expected bit-identical, got different: 39 of 40 parts; 1 bit-identical"
+        AssertionError,
+        match=r"^case 3 \\x1b: expected bit-identical, got different: 39 of 40 parts; 1 bit-identical",
     ) as caught:
-        assert_close({name: X for name in many}, many, at_least="bit-identical", where="case\n3 \x1b")
+        assert_close(
+            {name: X for name in many}, many, at_least="bit-identical", where="case\n3 \x1b"
+        )
     assert len(str(caught.value).splitlines()) == 12
 
 
@@ -86,7 +100,11 @@ def test_a_diff_is_judged_as_it_is_or_by_a_tolerance() -> None:
 @pytest.mark.parametrize(
     ("arguments", "keywords", "text"),
     [
-        ((X,), {}, r"assert_close: expected two values, or a diff, got ndarray\. Try: assert_close\(actual, expected\)"),
+        (
+            (X,),
+            {},
+            r"assert_close: expected two values, or a diff, got ndarray\. Try: assert_close\(actual, expected\)",
+        ),
         (
             (X, X),
             {"at_least": "identical"},
@@ -121,12 +139,16 @@ def test_a_failure_shows_the_test_and_nothing_of_ours(runner: str, tmp_path: Pat
         "pytest": f"def test_it():\n    {body}",
         "unittest": f"import unittest\nclass TestIt(unittest.TestCase):\n    def test_it(self):\n        {body}",
     }
-    (tmp_path / "test_it.py").write_text(f"import numpy as np\nfrom pyopnb.testing import assert_close\n{tests[runner]}")
+    (tmp_path / "test_it.py").write_text(
+        f"import numpy as np\nfrom pyopnb.testing import assert_close\n{tests[runner]}"
+    )
     arguments = {
         "pytest": ["-q", "-p", "no:cacheprovider", "-c", "/dev/null", str(tmp_path)],
         "unittest": ["discover", "-s", str(tmp_path)],
     }
-    done = subprocess.run([sys.executable, "-m", runner, *arguments[runner]], cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", runner, *arguments[runner]], cwd=ROOT, capture_output=True, text=True
+    )
     said = done.stdout + done.stderr
     assert done.returncode == 1
     assert "here: different: float64[3]" in said
@@ -135,5 +157,7 @@ def test_a_failure_shows_the_test_and_nothing_of_ours(runner: str, tmp_path: Pat
 
 def test_it_is_there_without_an_import_of_its_own() -> None:
     code = "import sys, pyopnb; assert 'pyopnb.testing' not in sys.modules; print(pyopnb.testing.assert_close(1, 1).verdict)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True
+    )
     assert done.stdout == "bit-identical\n"

@@ -195,8 +195,12 @@ BAD = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("cls", "example", "test", "message"), BAD, ids=[row[0].__name__ for row in BAD])
-def test_a_bad_op_fails_one_test_and_no_other(cls: type, example: np.ndarray, test: str, message: str) -> None:
+@pytest.mark.parametrize(
+    ("cls", "example", "test", "message"), BAD, ids=[row[0].__name__ for row in BAD]
+)
+def test_a_bad_op_fails_one_test_and_no_other(
+    cls: type, example: np.ndarray, test: str, message: str
+) -> None:
     import re
 
     name = f"t::{cls.__name__}"
@@ -217,7 +221,9 @@ def test_a_reference_that_the_runtime_has_no_kernel_for(monkeypatch: pytest.Monk
     from pyopnb.testing import trials
 
     def lacking(proto: Any, feeds: Any) -> Any:
-        raise type("NotImplemented", (Exception,), {})("NOT_IMPLEMENTED\nmore")  # as onnxruntime calls it
+        raise type("NotImplemented", (Exception,), {})(
+            "NOT_IMPLEMENTED\nmore"
+        )  # as onnxruntime calls it
 
     monkeypatch.setattr(trials, "run_kernels", lacking)
     report = check_class(Celu, X, name="t::Celu")
@@ -231,7 +237,11 @@ def test_the_references_wrong_lrn_is_found() -> None:
     x = np.random.default_rng(0).normal(size=(2, 5, 3, 3)).astype(np.float32)
     report = check_class(LRN, x, name="t::LRN", size=3, alpha=0.5)
     assert report["kernel"].outcome == "fail"
-    assert "[0,2," in report["kernel"].text or "[1,2," in report["kernel"].text or ",4," in report["kernel"].text
+    assert (
+        "[0,2," in report["kernel"].text
+        or "[1,2," in report["kernel"].text
+        or ",4," in report["kernel"].text
+    )
     square = np.random.default_rng(0).normal(size=(5, 5, 3, 3)).astype(np.float32)
     assert check_class(LRN, square, name="t::LRN", size=3, alpha=0.5)["kernel"].outcome == "pass"
 
@@ -335,13 +345,17 @@ GOOD = [
 ]
 
 
-@pytest.mark.parametrize(("cls", "examples", "attrs"), GOOD, ids=[f"{n}-{row[0].__name__}" for n, row in enumerate(GOOD)])
+@pytest.mark.parametrize(
+    ("cls", "examples", "attrs"), GOOD, ids=[f"{n}-{row[0].__name__}" for n, row in enumerate(GOOD)]
+)
 def test_a_good_op_passes_all(cls: type, examples: list[Any], attrs: dict[str, Any]) -> None:
     report = check_class(cls, *examples, name=f"t::{cls.__name__}", **attrs)
     assert report, report
     assert report.ok
     assert report["runtime"].outcome == "pass"
-    assert (report["kernel"].outcome == "pass") == (cls in (MatMul, Sum, Shape, LeakyRelu, Constant)), report
+    assert (report["kernel"].outcome == "pass") == (
+        cls in (MatMul, Sum, Shape, LeakyRelu, Constant)
+    ), report
 
 
 # ---- verdicts ----------------------------------------------------------------------------------------------------------------
@@ -349,11 +363,19 @@ def test_a_good_op_passes_all(cls: type, examples: list[Any], attrs: dict[str, A
 
 def test_what_does_not_apply_says_why() -> None:
     report = check_class(MatMul, (X, X.T.copy()), name="t::MatMul")
-    assert str(report["scalar"]) == "scalar: n/a, the hints say the rank of each input, or there is none"
-    assert str(report["precision"]) == "precision: n/a, the hints take no float64, or none of the smaller dtypes"
+    assert (
+        str(report["scalar"])
+        == "scalar: n/a, the hints say the rank of each input, or there is none"
+    )
+    assert (
+        str(report["precision"])
+        == "precision: n/a, the hints take no float64, or none of the smaller dtypes"
+    )
     assert report["reference"].text == "ONNX Runtime has a kernel of that name: see kernel"
     assert report["shapes"].text.startswith("as promised at ")
-    assert check_class(Raises, X)["threads"].text == "the op does not run on the examples: see schema"
+    assert (
+        check_class(Raises, X)["threads"].text == "the op does not run on the examples: see schema"
+    )
     assert check_class(Writes, X)["runtime"].text == "see inputs_unmodified first"
     assert (
         check_class(Halve, X)["scalar"].text
@@ -363,7 +385,9 @@ def test_what_does_not_apply_says_why() -> None:
 
 def test_examples_that_were_made_are_told() -> None:
     pyopnb.registry.define(MatMul, "t::MatMul")
-    assert "Tried (float32[2,3], float32[3,4]), generated from the hints" in repr(pyopnb.check(MatMul))
+    assert "Tried (float32[2,3], float32[3,4]), generated from the hints" in repr(
+        pyopnb.check(MatMul)
+    )
     assert "generated" not in repr(pyopnb.check("MatMul", X, X.T))
 
 
@@ -384,7 +408,9 @@ def test_an_example_that_is_not_what_the_hints_say() -> None:
 
 def test_examples_that_are_no_arrays() -> None:
     pyopnb.registry.define(SoftClip, "t::Op")
-    with pytest.raises(pyopnb.errors.InputError, match="example 1, input 0: expected an array of a dtype of ONNX"):
+    with pytest.raises(
+        pyopnb.errors.InputError, match="example 1, input 0: expected an array of a dtype of ONNX"
+    ):
         pyopnb.check("t::Op", X, examples=[iter([1, 2])])
     with pytest.raises(pyopnb.errors.InputError, match="example 0, input 0"):
         pyopnb.check("t::Op", np.array(["2020-01-01"], "datetime64[D]"))
@@ -396,7 +422,9 @@ def test_inputs_are_given_as_to_call() -> None:
     pyopnb.registry.define(MatMul, "t::MatMul")
     assert pyopnb.check("t::MatMul", X, X.T).examples == ("(float32[2,3], float32[3,2])",)
     assert len(pyopnb.check("t::MatMul", X, X.T, examples=[(X.T, X)]).examples) == 2
-    assert pyopnb.check("t::MatMul", [[1.0, 2.0]], [[1.0], [2.0]]).examples == ("(float64[1,2], float64[2,1])",)
+    assert pyopnb.check("t::MatMul", [[1.0, 2.0]], [[1.0], [2.0]]).examples == (
+        "(float64[1,2], float64[2,1])",
+    )
     with pytest.raises(
         pyopnb.errors.InputError,
         match=r"check of t::MatMul, input 0: expected an array, got a tuple\. Try: check\('t::MatMul', a, b\)",
@@ -404,11 +432,15 @@ def test_inputs_are_given_as_to_call() -> None:
         pyopnb.check("t::MatMul", (X, X.T))
     for inputs in ((X,), (X, X, X)):
         with pytest.raises(
-            pyopnb.errors.InputError, match=rf"example 0: expected 2 inputs \(a: .*, b: .*\), got {len(inputs)}"
+            pyopnb.errors.InputError,
+            match=rf"example 0: expected 2 inputs \(a: .*, b: .*\), got {len(inputs)}",
         ):
             pyopnb.check("t::MatMul", *inputs)
     pyopnb.registry.define(SoftClip, "t::Op")
-    with pytest.raises(pyopnb.errors.InputError, match=r"expected 1 inputs.*Try: examples=\[…\] for several examples"):
+    with pytest.raises(
+        pyopnb.errors.InputError,
+        match=r"expected 1 inputs.*Try: examples=\[…\] for several examples",
+    ):
         pyopnb.check("t::Op", X, X)
 
 
@@ -450,7 +482,11 @@ def test_it_is_a_mapping_and_shown_as_text_html_and_json() -> None:
         report["nothing"]
     assert len(repr(report).splitlines()) == 12
     document = json.loads(report.to_json())
-    assert (document["op"], document["ok"], document["examples"]) == ("t::Op, version 1", False, ["(float32[2,3])"])
+    assert (document["op"], document["ok"], document["examples"]) == (
+        "t::Op, version 1",
+        False,
+        ["(float32[2,3])"],
+    )
     assert {row["name"]: row["outcome"] for row in document["verdicts"]}["repeatable"] == "fail"
     assert report._repr_html_().count("<tr>") == 11
 
@@ -469,7 +505,12 @@ def test_nothing_of_the_process_stays_changed() -> None:
     import sys
     import warnings
 
-    before = sys.getswitchinterval(), list(warnings.filters), np.geterr(), [op.name for op in pyopnb.registry]
+    before = (
+        sys.getswitchinterval(),
+        list(warnings.filters),
+        np.geterr(),
+        [op.name for op in pyopnb.registry],
+    )
     check_class(SoftClip, X)
     assert (sys.getswitchinterval(), list(warnings.filters), np.geterr()) == before[:3]
     assert [op.name for op in pyopnb.registry] == ["t::Op"]

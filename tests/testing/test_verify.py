@@ -15,7 +15,9 @@ def as_function(body):
 
 def test_row_taken_for_the_last_one_is_found_at_another_size():
     x = np.arange(6, dtype=np.float32).reshape(3, 2)
-    verification = verify(as_function(lambda x: x[-1:]), as_function(lambda x: x[2:3]), [(x,)], dims=[["N", 2]])
+    verification = verify(
+        as_function(lambda x: x[-1:]), as_function(lambda x: x[2:3]), [(x,)], dims=[["N", 2]]
+    )
     assert not verification.ok
     assert "sizes" in verification.disagreement.trial
 
@@ -76,7 +78,9 @@ def test_error_of_the_converted_function_is_kept():
             raise ValueError("one element")
         return [x + 1]
 
-    verification = verify(as_function(lambda x: x + 1), converted, [(np.float32([1, 2]),)], dims=[["N"]])
+    verification = verify(
+        as_function(lambda x: x + 1), converted, [(np.float32([1, 2]),)], dims=[["N"]]
+    )
     assert verification.disagreement is None
     assert str(verification.error) == "one element"
 
@@ -92,15 +96,23 @@ def test_inputs_that_the_original_refuses_are_left_out():
     assert verification.left_out
 
 
-@pytest.mark.parametrize("dtype", ["int8", "uint8", "int64", "float16", "float32", "float64", "bool"])
+@pytest.mark.parametrize(
+    "dtype", ["int8", "uint8", "int64", "float16", "float32", "float64", "bool"]
+)
 def test_same_function_passes(dtype):
     x = np.ones((2, 3), dtype)
-    assert verify(as_function(lambda x: x[::-1]), as_function(lambda x: x[::-1]), [(x,)], dims=[["N", "M"]]).ok
+    assert verify(
+        as_function(lambda x: x[::-1]), as_function(lambda x: x[::-1]), [(x,)], dims=[["N", "M"]]
+    ).ok
 
 
 def verified(original, converted, dtype, shape):
     return verify(
-        as_function(original), as_function(converted), [(example(dtype, shape),)], dims=[list(shape)], constants=[1, 3, 300]
+        as_function(original),
+        as_function(converted),
+        [(example(dtype, shape),)],
+        dims=[list(shape)],
+        constants=[1, 3, 300],
     )
 
 
@@ -118,7 +130,9 @@ def passes(case, dtypes):
         warnings.simplefilter("ignore")
         for dtype in dtypes:
             verification = verified(original, converted, dtype, shape)
-            assert verification.ok, f"{dtype}: {verification.disagreement}, {verification.errors[:1]}"
+            assert verification.ok, (
+                f"{dtype}: {verification.disagreement}, {verification.errors[:1]}"
+            )
 
 
 @pytest.mark.parametrize("case", RIGHT, ids=lambda case: case[0])

@@ -63,7 +63,9 @@ def bad():
 
 
 def test_a_session_with_ops_is_refused_under_parallel_execution(bad):
-    with pytest.raises(pyopnb.errors.RunRefused, match="ORT_PARALLEL: expected a model without Python ops"):
+    with pytest.raises(
+        pyopnb.errors.RunRefused, match="ORT_PARALLEL: expected a model without Python ops"
+    ):
         parallel(branches("parallel::Odd"))
     np.testing.assert_array_equal(parallel(branches("Neg"))(x=X)["y1"], X)
 
@@ -87,7 +89,11 @@ def test_an_asynchronous_run_gives_the_op_s_own_exception(bad):
     session = pyopnb.Session(branches("parallel::Odd"))
     [(results, data, failure)] = answered(session, {"x": X + 1})
     assert (results, data) == ([], 0)
-    assert isinstance(failure, str) and failure.startswith("ValueError: 1 is odd\n") and "parallel::Odd" in failure
+    assert (
+        isinstance(failure, str)
+        and failure.startswith("ValueError: 1 is odd\n")
+        and "parallel::Odd" in failure
+    )
     assert type(failure.exception) is ValueError
     assert traceback.extract_tb(failure.exception.__traceback__)[-1].name == "compute"
     [(results, _, failure)] = answered(session, {"x": X})
@@ -122,7 +128,9 @@ def test_each_asynchronous_run_belongs_to_one_version():
 def test_an_asynchronous_run_of_a_session_without_ops_is_onnxruntime_s():
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 2  # it refuses to do it on one
-    session = pyopnb.Session(pyopnb.model([pyopnb.node("Neg", "x", "y")], {"x": "float32[N]"}, "y"), options)
+    session = pyopnb.Session(
+        pyopnb.model([pyopnb.node("Neg", "x", "y")], {"x": "float32[N]"}, "y"), options
+    )
     [(results, _, failure)] = answered(session, {"x": X})
     assert failure == ""
     np.testing.assert_array_equal(results[0], -X)

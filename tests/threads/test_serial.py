@@ -79,12 +79,19 @@ def evaluated(model):
 def function():
     """The op inside a local function, twice."""
     body = [helper.make_node("Buffer", ["a"], ["b"], domain="serial")]
-    imports = [helper.make_opsetid("", 18), helper.make_opsetid("serial", 1), helper.make_opsetid("local", 1)]
+    imports = [
+        helper.make_opsetid("", 18),
+        helper.make_opsetid("serial", 1),
+        helper.make_opsetid("local", 1),
+    ]
     proto = helper.make_function("local", "Both", ["a"], ["b"], body, imports)
     model = chain("::Identity")
     model.functions.append(proto)
     del model.graph.node[:]
-    nodes = [helper.make_node("Both", ["x"], ["t"], domain="local"), helper.make_node("Flatten", ["t"], ["y"], axis=0)]
+    nodes = [
+        helper.make_node("Both", ["x"], ["t"], domain="local"),
+        helper.make_node("Flatten", ["t"], ["y"], axis=0),
+    ]
     model.graph.node.extend(nodes)
     del model.graph.output[:]
     model.graph.output.append(helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None))

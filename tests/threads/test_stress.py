@@ -96,7 +96,9 @@ class Jobs:
         self.model = chain("stress::Plus", "stress::Plus")
         self.session = pyopnb.Session(self.model)
         self.gone = pyopnb.Session(chain("stress::Gone", "stress::Gone"))
-        self.keeping, self.pooled, self.odd = (pyopnb.Session(chain(f"stress::{op}")) for op in ("Keep", "Pooled", "Odd"))
+        self.keeping, self.pooled, self.odd = (
+            pyopnb.Session(chain(f"stress::{op}")) for op in ("Keep", "Pooled", "Odd")
+        )
         self.packed = pickle.dumps(self.session)
 
     def run(self, rng):
@@ -132,7 +134,9 @@ class Jobs:
     def build_bare(self, rng):
         options = options_of(onnxruntime.ExecutionMode.ORT_SEQUENTIAL)
         options.register_custom_ops_library(pyopnb.get_library_path())
-        session = onnxruntime.InferenceSession(self.model.SerializeToString(), options, ["CPUExecutionProvider"])
+        session = onnxruntime.InferenceSession(
+            self.model.SerializeToString(), options, ["CPUExecutionProvider"]
+        )
         step = session.run(None, {"x": X})[0][0] - X[0]
         assert 2 <= step <= 14, step  # a bare session has a version for each call
 

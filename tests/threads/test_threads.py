@@ -121,7 +121,9 @@ def test_threads_meet_inside_compute():
     @pyopnb.pyop("threads::Meet")
     class Meet:
         def compute(self, x):
-            meeting.wait(LIMIT)  # raises BrokenBarrierError where only one thread at a time is let in
+            meeting.wait(
+                LIMIT
+            )  # raises BrokenBarrierError where only one thread at a time is let in
             return x
 
     session = pyopnb.Session(chain("threads::Meet"))
@@ -266,7 +268,9 @@ def test_redefinition_with_other_outputs_while_threads_run():
             if over:
                 return y.dtype.name
 
-    with warnings.catch_warnings():  # its filters belong to the process, so it is set once and not by each thread
+    with (
+        warnings.catch_warnings()
+    ):  # its filters belong to the process, so it is set once and not by each thread
         warnings.simplefilter("ignore")
         assert together(redefine, job, job)[1:] == ["int32", "int32"]
 
@@ -295,7 +299,11 @@ def test_attrs_change_under_runs():
             time.sleep(0.001)  # so that attrs change between two nodes of a run
             return x * self.by
 
-    nodes = [pyopnb.node("demo::Scale", "x", "a"), pyopnb.node("demo::Scale", "a", "b"), pyopnb.node("demo::Scale", "b", "y")]
+    nodes = [
+        pyopnb.node("demo::Scale", "x", "a"),
+        pyopnb.node("demo::Scale", "a", "b"),
+        pyopnb.node("demo::Scale", "b", "y"),
+    ]
     session = pyopnb.Session(pyopnb.model(nodes, {"x": "float32[N]"}, "y"))
     least, wrong, stop = [1], [], threading.Event()
 

@@ -44,7 +44,9 @@ def functions_made_once():
             tables[key] = read(**options)
         # An export registers its own functions in the table, so that each gets a copy.
         copied = copy.copy(tables[key])
-        copied.functions = {target: list(functions) for target, functions in tables[key].functions.items()}
+        copied.functions = {
+            target: list(functions) for target, functions in tables[key].functions.items()
+        }
         return copied
 
     return staticmethod(from_torchlib)
@@ -56,7 +58,9 @@ def ops_loaded_once():
     loaded = []
 
     def materialize():
-        names = frozenset(torch._C._dispatch_get_registrations_for_dispatch_key("CompositeImplicitAutograd"))
+        names = frozenset(
+            torch._C._dispatch_get_registrations_for_dispatch_key("CompositeImplicitAutograd")
+        )
         if loaded != [names]:
             walk()
             loaded[:] = [names]
@@ -78,7 +82,12 @@ def exported():
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
             model = pyopnb.torch.export(module, examples[0], **options)
-        filled = [hole for each in said if isinstance(each.message, StandIns) for hole in each.message.holes]
+        filled = [
+            hole
+            for each in said
+            if isinstance(each.message, StandIns)
+            for hole in each.message.holes
+        ]
         session = pyopnb.Session(model)
         for example in examples:
             feeds = zip((entry.name for entry in session.get_inputs()), example, strict=True)
@@ -89,6 +98,8 @@ def exported():
             for mine, theirs in zip(got, expected, strict=True):
                 assert mine.dtype == theirs.numpy().dtype
                 np.testing.assert_allclose(mine, theirs.numpy(), rtol=rtol, atol=atol)
-        return sorted({hole.op.removeprefix("torch.ops.").removesuffix(".default") for hole in filled})
+        return sorted(
+            {hole.op.removeprefix("torch.ops.").removesuffix(".default") for hole in filled}
+        )
 
     return exported

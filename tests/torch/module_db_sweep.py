@@ -35,7 +35,9 @@ def cases():
 
 def _samples(entry, torch):
     torch.manual_seed(0)
-    samples = entry.module_inputs_func(entry, device="cpu", dtype=torch.float32, requires_grad=False, training=False)
+    samples = entry.module_inputs_func(
+        entry, device="cpu", dtype=torch.float32, requires_grad=False, training=False
+    )
     return [sample for sample in samples if sample.forward_input is not None]
 
 
@@ -44,7 +46,11 @@ def judged(entry, n):
     try:
         return {"module": f"{entry.name} {n}"} | verdict(entry, n)
     except Exception as error:  # anything but a refusal with a reason is wrong
-        return {"module": f"{entry.name} {n}", "verdict": "wrong", "reason": f"{type(error).__name__}: {error}"[:400]}
+        return {
+            "module": f"{entry.name} {n}",
+            "verdict": "wrong",
+            "reason": f"{type(error).__name__}: {error}"[:400],
+        }
 
 
 def verdict(entry, n):
@@ -59,7 +65,9 @@ def verdict(entry, n):
         warnings.simplefilter("ignore")
         sample = _samples(entry, torch)[n]
         torch.manual_seed(0)
-        module = entry.module_cls(*sample.constructor_input.args, **sample.constructor_input.kwargs).eval()
+        module = entry.module_cls(
+            *sample.constructor_input.args, **sample.constructor_input.kwargs
+        ).eval()
         args, kwargs = tuple(sample.forward_input.args), dict(sample.forward_input.kwargs)
         try:
             with torch.no_grad():
@@ -69,7 +77,11 @@ def verdict(entry, n):
             return {"verdict": "torch", "reason": f"{type(error).__name__}: {error}"[:200]}
 
     def opened(leaf):
-        return dict.fromkeys(range(leaf.dim()), torch.export.Dim.AUTO) if isinstance(leaf, torch.Tensor) else None
+        return (
+            dict.fromkeys(range(leaf.dim()), torch.export.Dim.AUTO)
+            if isinstance(leaf, torch.Tensor)
+            else None
+        )
 
     shapes = {name: tree_map(opened, value) for name, value in arguments.items()}
     with warnings.catch_warnings(record=True) as caught:
@@ -78,22 +90,42 @@ def verdict(entry, n):
             model = pyopnb.torch.export(module, args, kwargs, dynamic_shapes=shapes)
         except pyopnb.errors.PyopError as error:
             return {"verdict": "refused", "reason": " ".join(str(error).split())}
-    reports = [entry.message for entry in caught if isinstance(entry.message, pyopnb.torch.StandIns)]
+    reports = [
+        entry.message for entry in caught if isinstance(entry.message, pyopnb.torch.StandIns)
+    ]
     said = {(size.input, size.axis) for report in reports for size in report.fixed}
     row = {"verdict": "fixed" if said else "general", "runs": 0}
     names = [info.name for info in model.graph.input]
-    leaves = [leaf for leaf in torch.utils._pytree.tree_leaves(dict(arguments)) if isinstance(leaf, torch.Tensor)]
-    dims = [[dim.dim_param or dim.dim_value for dim in info.type.tensor_type.shape.dim] for info in model.graph.input]
+    leaves = [
+        leaf
+        for leaf in torch.utils._pytree.tree_leaves(dict(arguments))
+        if isinstance(leaf, torch.Tensor)
+    ]
+    dims = [
+        [dim.dim_param or dim.dim_value for dim in info.type.tensor_type.shape.dim]
+        for info in model.graph.input
+    ]
     for name, entry_dims in zip(names, dims, strict=True):
         for axis, dim in enumerate(entry_dims):
             if (isinstance(dim, int) or dim.isdecimal()) and (name, axis) not in said:
-                return row | {"verdict": "wrong", "reason": f"{name}, axis {axis}, is {dim} and nothing says so"}
+                return row | {
+                    "verdict": "wrong",
+                    "reason": f"{name}, axis {axis}, is {dim} and nothing says so",
+                }
     session = pyopnb.Session(model)
     for sizes in further_sizes(dims, leaves):
-        resized = [other_size(leaf, [evaluated(dim, sizes) for dim in each]) for leaf, each in zip(leaves, dims, strict=True)]
+        resized = [
+            other_size(leaf, [evaluated(dim, sizes) for dim in each])
+            for leaf, each in zip(leaves, dims, strict=True)
+        ]
         ahead = iter(resized)
-        changed = tree_map(lambda leaf, ahead=ahead: next(ahead) if isinstance(leaf, torch.Tensor) else leaf, dict(arguments))
-        bound = inspect.BoundArguments(inspect.signature(module.forward), collections.OrderedDict(changed))
+        changed = tree_map(
+            lambda leaf, ahead=ahead: next(ahead) if isinstance(leaf, torch.Tensor) else leaf,
+            dict(arguments),
+        )
+        bound = inspect.BoundArguments(
+            inspect.signature(module.forward), collections.OrderedDict(changed)
+        )
         try:
             with torch.no_grad(), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -101,8 +133,14 @@ def verdict(entry, n):
         except Exception:  # a size that torch does not take
             continue
         row["runs"] += 1
-        arrays = [leaf.numpy() for leaf in torch.utils._pytree.tree_leaves(expected) if isinstance(leaf, torch.Tensor)]
-        got = session.run(None, {name: tensor.numpy() for name, tensor in zip(names, resized, strict=True)})
+        arrays = [
+            leaf.numpy()
+            for leaf in torch.utils._pytree.tree_leaves(expected)
+            if isinstance(leaf, torch.Tensor)
+        ]
+        got = session.run(
+            None, {name: tensor.numpy() for name, tensor in zip(names, resized, strict=True)}
+        )
         text = next(filter(None, map(difference, got, arrays)), None)
         if text:
             return row | {"verdict": "wrong", "reason": f"{sizes}: {text}"}
@@ -113,7 +151,11 @@ def further_sizes(dims, leaves):
     """All sizes one larger, and three; then each alone twice as large and one."""
     example = {}
     for names, leaf in zip(dims, leaves, strict=True):
-        example |= {name: size for name, size in zip(names, leaf.shape, strict=True) if str(name).isidentifier()}
+        example |= {
+            name: size
+            for name, size in zip(names, leaf.shape, strict=True)
+            if str(name).isidentifier()
+        }
     if not example:
         return
     yield {name: size + 1 for name, size in example.items()}
@@ -137,7 +179,9 @@ def other_size(leaf, shape):
 
     flat = leaf.detach().flatten()
     count = int(np.prod(shape))
-    places = torch.randint(flat.numel(), (count,)) if flat.numel() else torch.zeros(0, dtype=torch.int64)
+    places = (
+        torch.randint(flat.numel(), (count,)) if flat.numel() else torch.zeros(0, dtype=torch.int64)
+    )
     return flat[places].reshape(shape) if flat.numel() else torch.zeros(shape, dtype=leaf.dtype)
 
 
@@ -170,7 +214,9 @@ def table(rows):
     lines = [", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS)]
     reasons = collections.Counter(reason_of(row) for row in rows if row["verdict"] == "refused")
     lines += [f"  {count} × {reason}" for reason, count in reasons.most_common()]
-    lines += [f"wrong: {row['module']}: {row['reason']}" for row in rows if row["verdict"] == "wrong"]
+    lines += [
+        f"wrong: {row['module']}: {row['reason']}" for row in rows if row["verdict"] == "wrong"
+    ]
     return "\n".join(lines)
 
 

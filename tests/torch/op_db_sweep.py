@@ -50,7 +50,11 @@ def cases():
         taken = entry.supported_dtypes("cpu")
         for dtype in DTYPES:
             if getattr(torch, dtype) in taken:
-                yield place, f"{entry.name}{f'.{entry.variant_test_name}' if entry.variant_test_name else ''}", dtype
+                yield (
+                    place,
+                    f"{entry.name}{f'.{entry.variant_test_name}' if entry.variant_test_name else ''}",
+                    dtype,
+                )
 
 
 def sample_of(entry, dtype, seed, place=None):
@@ -61,11 +65,19 @@ def sample_of(entry, dtype, seed, place=None):
     random.seed(seed)
     drawn = iter(entry.sample_inputs("cpu", getattr(torch, dtype), requires_grad=False))
     samples = list(itertools.islice(drawn, 20))
-    if hasattr(drawn, "close"):  # a generator of torch's calls torch as it ends, which must not be in the middle of an export
+    if hasattr(
+        drawn, "close"
+    ):  # a generator of torch's calls torch as it ends, which must not be in the middle of an export
         drawn.close()
     if place is None:
-        filled = [n for n, sample in enumerate(samples) if sample.input is None or all(t.numel() for t in tensors_of(sample))]
-        place = random.Random(f"{entry.name} {entry.variant_test_name} {dtype} {seed}").choice(filled or range(len(samples)))
+        filled = [
+            n
+            for n, sample in enumerate(samples)
+            if sample.input is None or all(t.numel() for t in tensors_of(sample))
+        ]
+        place = random.Random(f"{entry.name} {entry.variant_test_name} {dtype} {seed}").choice(
+            filled or range(len(samples))
+        )
     return samples[place], place
 
 
@@ -83,7 +95,11 @@ def module_of(entry, sample):
     leaves, spec = torch.utils._pytree.tree_flatten((sample.input, sample.args, sample.kwargs))
 
     def real(value):
-        return torch.view_as_real(value.resolve_conj()) if isinstance(value, torch.Tensor) and value.is_complex() else value
+        return (
+            torch.view_as_real(value.resolve_conj())
+            if isinstance(value, torch.Tensor) and value.is_complex()
+            else value
+        )
 
     class Call(torch.nn.Module):
         def forward(self, *tensors):
@@ -130,9 +146,19 @@ def verdict(place, dtype, seed):
         try:
             model = pyopnb.torch.export(module, tensors)
         except pyopnb.PyopError as error:
-            return {"verdict": "refused", "sample": chosen, "reason": " ".join(str(error).split())[:600]}
-    holes = [hole for each in said if isinstance(each.message, StandIns) for hole in each.message.holes]
-    others = {f"{each.category.__name__}: {each.message}"[:150] for each in said if not isinstance(each.message, StandIns)}
+            return {
+                "verdict": "refused",
+                "sample": chosen,
+                "reason": " ".join(str(error).split())[:600],
+            }
+    holes = [
+        hole for each in said if isinstance(each.message, StandIns) for hole in each.message.holes
+    ]
+    others = {
+        f"{each.category.__name__}: {each.message}"[:150]
+        for each in said
+        if not isinstance(each.message, StandIns)
+    }
     found = {
         "verdict": "filled" if holes else "exported",
         "sample": chosen,
@@ -159,7 +185,10 @@ def again(entry, dtype, seed, place, first):
         other, _ = sample_of(entry, dtype, seed, place)
     except IndexError:
         return None
-    mine, theirs = (torch.utils._pytree.tree_flatten((each.input, each.args, each.kwargs)) for each in (first, other))
+    mine, theirs = (
+        torch.utils._pytree.tree_flatten((each.input, each.args, each.kwargs))
+        for each in (first, other)
+    )
     if str(mine[1]) != str(theirs[1]) or not tensors_of(first):
         return None
     for a, b in zip(mine[0], theirs[0], strict=True):
@@ -174,7 +203,9 @@ def differs(session, tensors, expected, like=False):
     from pyopnb.torch.arrays import to_array
 
     names = [entry.name for entry in session.get_inputs()]
-    got = session.run(None, {name: to_array(tensor.clone()) for name, tensor in zip(names, tensors, strict=True)})
+    got = session.run(
+        None, {name: to_array(tensor.clone()) for name, tensor in zip(names, tensors, strict=True)}
+    )
     if len(got) != len(expected):
         return f"{len(got)} outputs, where torch has {len(expected)}"
     if like:
@@ -187,7 +218,11 @@ def difference(mine, theirs):
     if mine.dtype != theirs.dtype or mine.shape != theirs.shape:
         return f"{mine.dtype}{list(mine.shape)}, where torch has {theirs.dtype}{list(theirs.shape)}"
     if theirs.dtype.kind in "biu":
-        return None if np.array_equal(mine, theirs) else f"{int((mine != theirs).sum())} of {theirs.size} differ"
+        return (
+            None
+            if np.array_equal(mine, theirs)
+            else f"{int((mine != theirs).sum())} of {theirs.size} differ"
+        )
     mine, theirs = mine.astype(np.float64), theirs.astype(np.float64)
     largest = np.abs(theirs[np.isfinite(theirs)]).max(initial=0)
     close = np.isclose(mine, theirs, rtol=0, atol=TOLERANCE * largest, equal_nan=True)
@@ -224,7 +259,10 @@ def judged(place, name, dtype, seed):
     try:
         found = verdict(place, dtype, seed)
     except Exception as error:  # anything but a refusal with a reason is wrong
-        found = {"verdict": "wrong", "reason": f"{type(error).__name__}: {' '.join(str(error).split())[:400]}"}
+        found = {
+            "verdict": "wrong",
+            "reason": f"{type(error).__name__}: {' '.join(str(error).split())[:400]}",
+        }
     return {"op": name, "dtype": dtype, **found}
 
 
@@ -248,7 +286,12 @@ def sweep(chosen, seed, worker=None):
             row = answers.recv()
         except EOFError:
             process.join()
-            row = {"op": name, "dtype": dtype, "verdict": "wrong", "reason": f"the process ended with {process.exitcode}"}
+            row = {
+                "op": name,
+                "dtype": dtype,
+                "verdict": "wrong",
+                "reason": f"the process ended with {process.exitcode}",
+            }
         yield row
     if process is not None:
         asked.put(None)
@@ -265,13 +308,22 @@ def table(rows):
     """How many of each verdict, by dtype, and every case that is wrong."""
     counts = collections.Counter((row["dtype"], row["verdict"]) for row in rows)
     lines = [f"{'':8}{''.join(f'{verdict:>10}' for verdict in VERDICTS)}"]
-    lines += [f"{dtype:8}{''.join(f'{counts[dtype, verdict]:10}' for verdict in VERDICTS)}" for dtype in DTYPES]
-    lines += [f"wrong: {row['op']} {row['dtype']}: {row['reason']}" for row in rows if row["verdict"] == "wrong"]
+    lines += [
+        f"{dtype:8}{''.join(f'{counts[dtype, verdict]:10}' for verdict in VERDICTS)}"
+        for dtype in DTYPES
+    ]
+    lines += [
+        f"wrong: {row['op']} {row['dtype']}: {row['reason']}"
+        for row in rows
+        if row["verdict"] == "wrong"
+    ]
     return "\n".join(lines)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--count", type=int, help="how many, drawn by the seed")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", help="ops whose name begins so")
@@ -282,7 +334,11 @@ def main():
         KEPT.unlink(missing_ok=True)
     rows = [json.loads(line) for line in KEPT.read_text().splitlines()] if KEPT.exists() else []
     known = {(row["op"], row["dtype"]) for row in rows}
-    chosen = [case for case in some(given.count, given.seed) if case[1].startswith(given.only or "") and case[1:] not in known]
+    chosen = [
+        case
+        for case in some(given.count, given.seed)
+        if case[1].startswith(given.only or "") and case[1:] not in known
+    ]
     with KEPT.open("a") as file:
         for row in sweep(chosen, given.seed):
             print(json.dumps(row), file=file, flush=True)

@@ -74,7 +74,9 @@ def test_several_outputs_optional_inputs_and_variadic_ones(halves, define):
 
 
 def test_results_that_share_memory_are_copied(define):
-    define('@pyopnb.pyop("demo::Same")\nclass Same:\n    def compute(self, x): return x\n    def infer(self, x): return x')
+    define(
+        '@pyopnb.pyop("demo::Same")\nclass Same:\n    def compute(self, x): return x\n    def infer(self, x): return x'
+    )
     x = torch.zeros(3)
     y = pyopnb.torch.op("demo::Same")(x)
     x += 1
@@ -97,7 +99,9 @@ class Clipped(nn.Module):
 def test_compiled_as_one_graph(soft_clip):
     module, x = Clipped(soft_clip).eval(), torch.randn(2, 4)
     with torch.no_grad():
-        torch.testing.assert_close(torch.compile(module, backend="aot_eager", fullgraph=True)(x), module(x))
+        torch.testing.assert_close(
+            torch.compile(module, backend="aot_eager", fullgraph=True)(x), module(x)
+        )
 
 
 def test_exported_as_its_node(soft_clip, exported):
@@ -105,7 +109,10 @@ def test_exported_as_its_node(soft_clip, exported):
     assert exported(module, (x,), (x[:2],), dynamic_shapes=({0: "batch"},)) == []
     (node,) = [node for node in pyopnb.torch.export(module, (x,)).graph.node if node.domain]
     assert (node.domain, node.op_type) == ("demo", "SoftClip")
-    assert {attr.name: attr.f or attr.s for attr in node.attribute} == {"limit": 0.5, "mode": b"tanh"}
+    assert {attr.name: attr.f or attr.s for attr in node.attribute} == {
+        "limit": 0.5,
+        "mode": b"tanh",
+    }
 
 
 class Halved(nn.Module):
@@ -139,7 +146,9 @@ def test_a_new_version_serves_the_function_and_the_exported_model(soft_clip, def
     with torch.no_grad():
         expected = torch.clip(module.line(x), -0.5, 0.5).relu()
         torch.testing.assert_close(module(x), expected)
-    np.testing.assert_allclose(session.run(None, {session.get_inputs()[0].name: x.numpy()})[0], expected.numpy(), rtol=1e-6)
+    np.testing.assert_allclose(
+        session.run(None, {session.get_inputs()[0].name: x.numpy()})[0], expected.numpy(), rtol=1e-6
+    )
 
 
 def test_an_old_function_never_runs_a_changed_signature(soft_clip, define):
@@ -163,7 +172,8 @@ def test_gradients_and_vmap_are_refused(soft_clip):
     ):
         soft_clip(x).sum().backward()
     with pytest.raises(
-        pyopnb.errors.DefinitionError, match="op demo::SoftClip: expected an op that torch.vmap can batch, got one that"
+        pyopnb.errors.DefinitionError,
+        match="op demo::SoftClip: expected an op that torch.vmap can batch, got one that",
     ):
         torch.vmap(soft_clip)(torch.ones(2, 3))
 
@@ -187,24 +197,35 @@ def test_what_no_function_of_torch_can_be(define):
             "demo::Table",
             "op demo::Table, attr table: expected int, float, bool, str or a list of them, as a function of torch, got",
         ),
-        ("demo::Open", "op demo::Open, __init__: expected attrs by name, as a function of torch, got **attrs."),
+        (
+            "demo::Open",
+            "op demo::Open, __init__: expected attrs by name, as a function of torch, got **attrs.",
+        ),
     ):
         with pytest.raises(pyopnb.errors.DefinitionError, match=re.escape(said)):
             pyopnb.torch.op(name)
     with pytest.raises(
-        pyopnb.errors.UnknownOp, match="op demo::Plane: expected an op of the registry, got demo::Plane. Try: demo::Plain"
+        pyopnb.errors.UnknownOp,
+        match="op demo::Plane: expected an op of the registry, got demo::Plane. Try: demo::Plain",
     ):
         pyopnb.torch.op("demo::Plane")
     plain = pyopnb.torch.op("demo::Plain")
     assert plain(torch.ones(2)).tolist() == [1, 1]
-    with pytest.raises(pyopnb.errors.InputError, match=r"op demo::Plain, attr limit: expected no attrs, got limit."):
+    with pytest.raises(
+        pyopnb.errors.InputError, match=r"op demo::Plain, attr limit: expected no attrs, got limit."
+    ):
         plain(torch.ones(2), limit=2.0)
-    with pytest.raises(pyopnb.errors.ModelError, match="infer or the hint of compute says, with its rank, where torch traces"):
+    with pytest.raises(
+        pyopnb.errors.ModelError,
+        match="infer or the hint of compute says, with its rank, where torch traces",
+    ):
         pyopnb.torch.export(Halved(lambda x, _, axis: (plain(x), x)).eval(), (torch.ones(2, 2),))
 
 
 def test_the_exception_of_an_op_arrives_as_itself(define):
-    define('@pyopnb.pyop("demo::Bad")\nclass Bad:\n    def compute(self, x): raise KeyError("mine")')
+    define(
+        '@pyopnb.pyop("demo::Bad")\nclass Bad:\n    def compute(self, x): raise KeyError("mine")'
+    )
     with pytest.raises(KeyError, match="mine"):
         pyopnb.torch.op("demo::Bad")(torch.ones(2))
 

@@ -71,12 +71,16 @@ def test_compiled(ops):
         return relu(torch.sin(x), slope=0.3).square().sum()
 
     (eager,) = torch.autograd.grad(loss(x), x)
-    (compiled,) = torch.autograd.grad(torch.compile(loss, fullgraph=True, backend="aot_eager")(x), x)
+    (compiled,) = torch.autograd.grad(
+        torch.compile(loss, fullgraph=True, backend="aot_eager")(x), x
+    )
     assert torch.allclose(eager, compiled)
 
 
 def test_torch_checks_it_with_its_gradient(ops):
-    assert set(pyopnb.torch.op("demo::UserRelu").opcheck(doubles(2, 3), slope=0.5).values()) == {"SUCCESS"}
+    assert set(pyopnb.torch.op("demo::UserRelu").opcheck(doubles(2, 3), slope=0.5).values()) == {
+        "SUCCESS"
+    }
 
 
 def test_redefined(define):
@@ -91,7 +95,9 @@ def test_redefined(define):
     relu(x, slope=0.5).sum().backward()
     assert x.grad.tolist() == [5, 5]
     define(text.split("    def backward")[0])
-    with pytest.raises(pyopnb.errors.DefinitionError, match="expected an op with a gradient, got one without"):
+    with pytest.raises(
+        pyopnb.errors.DefinitionError, match="expected an op with a gradient, got one without"
+    ):
         relu(x, slope=0.5).sum().backward()
 
 
@@ -108,10 +114,17 @@ class Attention(torch.nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.norm, self.mix, self.out = torch.nn.LayerNorm(8), torch.nn.Linear(8, 24), torch.nn.Linear(8, 8)
+        self.norm, self.mix, self.out = (
+            torch.nn.LayerNorm(8),
+            torch.nn.Linear(8, 24),
+            torch.nn.Linear(8, 8),
+        )
 
     def forward(self, x):
-        q, k, v = (part.unflatten(-1, (2, 4)).transpose(1, 2) for part in self.mix(self.norm(x)).chunk(3, -1))
+        q, k, v = (
+            part.unflatten(-1, (2, 4)).transpose(1, 2)
+            for part in self.mix(self.norm(x)).chunk(3, -1)
+        )
         weights = torch.softmax(q @ k.transpose(-1, -2) / 2, -1)
         return x + self.out((weights @ v).transpose(1, 2).flatten(2))
 
@@ -131,7 +144,9 @@ NETS = {
         (2, 1, 14, 14),
     ),
     "mlp": (
-        lambda: torch.nn.Sequential(torch.nn.Linear(8, 16), Leaky(), torch.nn.LayerNorm(16), torch.nn.Linear(16, 3)),
+        lambda: torch.nn.Sequential(
+            torch.nn.Linear(8, 16), Leaky(), torch.nn.LayerNorm(16), torch.nn.Linear(16, 3)
+        ),
         (4, 8),
     ),
     "attention": (lambda: torch.nn.Sequential(Attention(), Leaky(), Attention()), (2, 5, 8)),
@@ -144,7 +159,9 @@ OPSETS = sorted({*range(17, 24), newest_opset()})
 def set_opset(model, version):
     """Have a model import another opset, in which its operators mean the same."""
     next(entry for entry in model.opset_import if not entry.domain).version = version
-    for node in model.graph.node if version < 18 else ():  # what they say by default came with that opset
+    for node in (
+        model.graph.node if version < 18 else ()
+    ):  # what they say by default came with that opset
         kept = [a for a in node.attribute if a.name not in ("num_outputs", "noop_with_empty_axes")]
         del node.attribute[:]
         node.attribute.extend(kept)
@@ -167,12 +184,19 @@ def test_nets_have_the_gradients_of_torch(ops, net):
         torch.nn.init.normal_(weight, 0.1, 0.4)
     model = pyopnb.torch.export(module, (x,))
     loss = model.graph.output[0].name
-    weights = [name for name, _ in module.named_parameters() if name in {t.name for t in model.graph.initializer}]
+    weights = [
+        name
+        for name, _ in module.named_parameters()
+        if name in {t.name for t in model.graph.initializer}
+    ]
     assert len(weights) >= 4
     feed = model.graph.input[0].name
     x.requires_grad_()
     module(x).backward()
-    expected = {feed: x.grad, **{name: dict(module.named_parameters())[name].grad for name in weights}}
+    expected = {
+        feed: x.grad,
+        **{name: dict(module.named_parameters())[name].grad for name in weights},
+    }
     for opset in OPSETS[::-1]:
         set_opset(model, opset)
         onnx.checker.check_model(model)

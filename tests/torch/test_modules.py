@@ -44,7 +44,13 @@ class Probes(nn.Module):
 
 def test_twelve_ops_that_the_exporter_lacks(exported):
     filled = exported(Probes(), (some(4, 4),), (some(4, 4),))
-    assert {"aten.inverse", "aten.linalg_svd", "aten.linalg_eigh", "aten.special_bessel_j0", "aten.kthvalue"} <= set(filled)
+    assert {
+        "aten.inverse",
+        "aten.linalg_svd",
+        "aten.linalg_eigh",
+        "aten.special_bessel_j0",
+        "aten.kthvalue",
+    } <= set(filled)
 
 
 class GaussianProcess(nn.Module):
@@ -63,7 +69,10 @@ class GaussianProcess(nn.Module):
 class KalmanStep(nn.Module):
     def __init__(self):
         super().__init__()
-        self.move, self.see = nn.Parameter(torch.eye(4) + 0.1 * some(4, 4)), nn.Parameter(some(2, 4))
+        self.move, self.see = (
+            nn.Parameter(torch.eye(4) + 0.1 * some(4, 4)),
+            nn.Parameter(some(2, 4)),
+        )
         self.register_buffer("noise", 0.1 * torch.eye(2))
 
     def forward(self, x, p, z):
@@ -99,7 +108,12 @@ class NegativeBinomial(nn.Module):
 
     def forward(self, x):
         a, b = nn.functional.softplus(self.line(x)).unbind(-1)
-        return torch.lgamma(3.0 + a) - torch.lgamma(a) + a * torch.log(a / (a + b)) + 3.0 * torch.log(b / (a + b))
+        return (
+            torch.lgamma(3.0 + a)
+            - torch.lgamma(a)
+            + a * torch.log(a / (a + b))
+            + 3.0 * torch.log(b / (a + b))
+        )
 
 
 class Neighbours(nn.Module):
@@ -109,7 +123,11 @@ class Neighbours(nn.Module):
 
     def forward(self, x):
         i = torch.cdist(x, x).topk(3, largest=False).indices
-        near = torch.gather(x.unsqueeze(1).expand(-1, x.shape[1], -1, -1), 2, i.unsqueeze(-1).expand(-1, -1, -1, x.shape[-1]))
+        near = torch.gather(
+            x.unsqueeze(1).expand(-1, x.shape[1], -1, -1),
+            2,
+            i.unsqueeze(-1).expand(-1, -1, -1, x.shape[-1]),
+        )
         return self.line(torch.cat([near - x.unsqueeze(2), near], -1)).amax(2)
 
 
@@ -142,7 +160,8 @@ SHORT = ("Kalman step", "median pool")
 
 
 @pytest.mark.parametrize(
-    "name", [name if name in SHORT else pytest.param(name, marks=pytest.mark.everywhere) for name in SEVEN]
+    "name",
+    [name if name in SHORT else pytest.param(name, marks=pytest.mark.everywhere) for name in SEVEN],
 )
 def test_seven_modules_with_a_batch_of_any_size(exported, name):
     module, examples, filled, atol = SEVEN[name]
@@ -244,7 +263,9 @@ class Sizes(nn.Module):
 
 class Loops(nn.Module):
     def forward(self, x):
-        return torch.while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, x.exp()), (torch.tensor(0), x))
+        return torch.while_loop(
+            lambda i, x: i < 3, lambda i, x: (i + 1, x.exp()), (torch.tensor(0), x)
+        )
 
 
 class Lists(nn.Module):
@@ -291,7 +312,9 @@ def test_a_loop(exported):
 
 
 def test_lists_of_tensors_and_several_outputs(exported):
-    assert "lgamma" in " ".join(exported(Lists(), (some(5, 6), some(5, 6)), (some(5, 6), some(5, 6))))
+    assert "lgamma" in " ".join(
+        exported(Lists(), (some(5, 6), some(5, 6)), (some(5, 6), some(5, 6)))
+    )
 
 
 def test_every_dtype_comes_back(exported):
@@ -311,7 +334,9 @@ class Branches(nn.Module):
 
 def test_holes_in_the_branches_of_cond(exported):
     positive, negative = some(3, 4).abs(), -some(3, 4).abs()
-    filled = exported(Branches(), (positive,), (negative,), (positive[:2],), dynamic_shapes=({0: "batch"},))
+    filled = exported(
+        Branches(), (positive,), (negative,), (positive[:2],), dynamic_shapes=({0: "batch"},)
+    )
     assert filled == ["aten.lgamma", "aten.special_bessel_j0", "aten.special_bessel_j1"]
 
 
@@ -338,7 +363,11 @@ class Layers(nn.Module):
     def __init__(self):
         super().__init__()
         self.net = nn.Sequential(
-            nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.GroupNorm(2, 8), nn.ReLU(inplace=True), nn.Dropout(0.5)
+            nn.Conv2d(3, 8, 3),
+            nn.BatchNorm2d(8),
+            nn.GroupNorm(2, 8),
+            nn.ReLU(inplace=True),
+            nn.Dropout(0.5),
         )
         self.attend = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
 
@@ -351,7 +380,9 @@ def test_writing_in_place(exported):
 
 
 def test_tied_weights(exported):
-    assert exported(Tied(), (torch.arange(5),), (torch.arange(2),), dynamic_shapes=({0: "n"},)) == ["aten.special_bessel_j0"]
+    assert exported(Tied(), (torch.arange(5),), (torch.arange(2),), dynamic_shapes=({0: "n"},)) == [
+        "aten.special_bessel_j0"
+    ]
 
 
 def test_a_module_without_holes(exported):

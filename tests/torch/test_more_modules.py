@@ -44,7 +44,9 @@ class ScansWithHole(nn.Module):
 class Nested(nn.Module):
     def forward(self, x):
         def inner(x):
-            return torch.cond(x.sum() > 10, lambda x: torch.special.bessel_j1(x), lambda x: x.sin(), (x,))
+            return torch.cond(
+                x.sum() > 10, lambda x: torch.special.bessel_j1(x), lambda x: x.sin(), (x,)
+            )
 
         return torch.cond(x.sum() > 0, inner, lambda x: torch.lgamma(x.abs() + 1), (x,))
 
@@ -63,12 +65,18 @@ def test_a_scan(exported):
 
 
 def test_holes_in_a_scan(exported):
-    assert exported(ScansWithHole(), (some(5, 3),), (some(5, 3),)) == ["aten.lgamma", "aten.special_bessel_j0"]
+    assert exported(ScansWithHole(), (some(5, 3),), (some(5, 3),)) == [
+        "aten.lgamma",
+        "aten.special_bessel_j0",
+    ]
 
 
 def test_holes_in_branches_of_branches(exported):
     large, small = torch.full((3, 4), 2.0), torch.full((3, 4), 0.1)
-    assert exported(Nested(), (large,), (small,), (-small,)) == ["aten.lgamma", "aten.special_bessel_j1"]
+    assert exported(Nested(), (large,), (small,), (-small,)) == [
+        "aten.lgamma",
+        "aten.special_bessel_j1",
+    ]
 
 
 def test_holes_in_a_loop(exported):
@@ -115,8 +123,12 @@ class Mixed(nn.Module):
     def forward(self, x, y):
         spectrum = torch.fft.fft(x)
         solved = torch.linalg.solve(spectrum.mH, torch.complex(y, y))
-        both = torch.linalg.multi_dot([torch.linalg.inv(spectrum.conj()), solved, solved.double().to(torch.complex64)])
-        return torch.linalg.svdvals(both), torch.view_as_real(torch.linalg.inv(torch.view_as_complex(torch.stack([x, y], -1))))
+        both = torch.linalg.multi_dot(
+            [torch.linalg.inv(spectrum.conj()), solved, solved.double().to(torch.complex64)]
+        )
+        return torch.linalg.svdvals(both), torch.view_as_real(
+            torch.linalg.inv(torch.view_as_complex(torch.stack([x, y], -1)))
+        )
 
 
 class Distributions(nn.Module):
@@ -125,7 +137,9 @@ class Distributions(nn.Module):
         self.scale = nn.Parameter(torch.eye(3) + 0.1)
 
     def forward(self, x):
-        normal = torch.distributions.MultivariateNormal(torch.zeros(3), scale_tril=self.scale.tril(), validate_args=False)
+        normal = torch.distributions.MultivariateNormal(
+            torch.zeros(3), scale_tril=self.scale.tril(), validate_args=False
+        )
         gamma = torch.distributions.Gamma(torch.tensor(2.0), torch.tensor(3.0), validate_args=False)
         return normal.log_prob(x), gamma.log_prob(x.abs() + 0.1)
 
@@ -134,7 +148,12 @@ class LeastSquares(nn.Module):
     def forward(self, a, b):
         q, r = torch.linalg.qr(a)
         x = torch.linalg.solve_triangular(r, q.mT @ b, upper=True)
-        return x, torch.linalg.matrix_norm(a @ x - b), torch.linalg.slogdet(a.mT @ a).logabsdet, torch.linalg.pinv(a) @ b
+        return (
+            x,
+            torch.linalg.matrix_norm(a @ x - b),
+            torch.linalg.slogdet(a.mT @ a).logabsdet,
+            torch.linalg.pinv(a) @ b,
+        )
 
 
 class Images(nn.Module):
@@ -151,7 +170,9 @@ class Images(nn.Module):
 
 
 def test_roots_of_polynomials(exported):
-    filled = exported(Roots(), (some(3, 4),), (some(5, 4),), dynamic_shapes=(BATCH,), rtol=1e-3, atol=1e-3)
+    filled = exported(
+        Roots(), (some(3, 4),), (some(5, 4),), dynamic_shapes=(BATCH,), rtol=1e-3, atol=1e-3
+    )
     assert "aten.linalg_eigvals" in filled
 
 
@@ -160,8 +181,15 @@ def test_an_analytic_signal(exported):
 
 
 def test_calls_that_take_complex_numbers(exported):
-    filled = exported(Mixed(), (some(4, 4), some(4, 4)), (some(4, 4), some(4, 4)), rtol=1e-2, atol=1e-3)
-    assert {"aten.linalg_inv", "aten.linalg_solve", "aten.linalg_multi_dot", "aten.linalg_svdvals"} <= set(filled)
+    filled = exported(
+        Mixed(), (some(4, 4), some(4, 4)), (some(4, 4), some(4, 4)), rtol=1e-2, atol=1e-3
+    )
+    assert {
+        "aten.linalg_inv",
+        "aten.linalg_solve",
+        "aten.linalg_multi_dot",
+        "aten.linalg_svdvals",
+    } <= set(filled)
     assert "aten.view_as_real" not in filled
 
 
@@ -177,7 +205,9 @@ def test_distributions(exported):
 
 def test_least_squares(exported):
     sizes = [(some(n, 6, 3), some(n, 6, 1)) for n in (3, 5)]
-    assert "aten.linalg_qr" in exported(LeastSquares(), *sizes, dynamic_shapes=(BATCH, BATCH), rtol=1e-3, atol=1e-4)
+    assert "aten.linalg_qr" in exported(
+        LeastSquares(), *sizes, dynamic_shapes=(BATCH, BATCH), rtol=1e-3, atol=1e-4
+    )
 
 
 @pytest.mark.everywhere  # the exporter has all of its calls
@@ -191,7 +221,10 @@ def test_images(exported):
 class Recurrent(nn.Module):
     def __init__(self):
         super().__init__()
-        self.lstm, self.gru = nn.LSTM(3, 4, batch_first=True), nn.GRU(4, 2, bidirectional=True, batch_first=True)
+        self.lstm, self.gru = (
+            nn.LSTM(3, 4, batch_first=True),
+            nn.GRU(4, 2, bidirectional=True, batch_first=True),
+        )
 
     def forward(self, x):
         y, (h, c) = self.lstm(x)
@@ -231,7 +264,9 @@ def test_fake_quantised_layers(exported):
 
 
 def test_a_layer_that_is_called_again(exported):
-    assert exported(Shared(), (some(3, 4),), (some(1, 4),), dynamic_shapes=(BATCH,)) == ["aten.special_i0e"]
+    assert exported(Shared(), (some(3, 4),), (some(1, 4),), dynamic_shapes=(BATCH,)) == [
+        "aten.special_i0e"
+    ]
 
 
 # ---- refused -----------------------------------------------------------------------------------------------------------------
@@ -272,7 +307,11 @@ class Grows(nn.Module):
 @pytest.mark.parametrize(
     ("module", "line", "reason"),
     [
-        (RunningMean, "self.mean.copy_(0.9 * self.mean + 0.1 * x.mean(0))", "a forward that does not change its module"),
+        (
+            RunningMean,
+            "self.mean.copy_(0.9 * self.mean + 0.1 * x.mean(0))",
+            "a forward that does not change its module",
+        ),
         (DropsOut, "return nn.functional.dropout(x, 0.5, training=True)", "got random numbers"),
         (Samples, "return torch.multinomial(x.softmax(-1), 2)", "got random numbers"),
         (Sparse, "return x.to_sparse()", "expected a"),
@@ -298,8 +337,16 @@ class Returns(nn.Module):
     ("options", "inputs", "outputs"),
     [
         ({}, ["x", "y"], ["x_out", "add", "y_out"]),
-        ({"input_names": ["y"]}, ["y", "y_orig"], ["x", "add", "y_out"]),  # the second one's own name is taken
-        ({"input_names": ["x", "y"], "output_names": ["same"]}, ["x", "y"], ["same", "add", "y_out"]),
+        (
+            {"input_names": ["y"]},
+            ["y", "y_orig"],
+            ["x", "add", "y_out"],
+        ),  # the second one's own name is taken
+        (
+            {"input_names": ["x", "y"], "output_names": ["same"]},
+            ["x", "y"],
+            ["same", "add", "y_out"],
+        ),
         ({"output_names": ["x"]}, ["x_orig", "y"], ["x", "add", "y_out"]),
     ],
 )
@@ -309,4 +356,6 @@ def test_an_input_that_is_a_result_has_its_own_name(options, inputs, outputs):
     assert [entry.name for entry in model.graph.input] == inputs
     assert [entry.name for entry in model.graph.output] == outputs
     got = pyopnb.Session(model).run(None, dict(zip(inputs, (x.numpy(), y.numpy()), strict=True)))
-    assert all((mine == theirs.numpy()).all() for mine, theirs in zip(got, (x, y + 1, y), strict=True))
+    assert all(
+        (mine == theirs.numpy()).all() for mine, theirs in zip(got, (x, y + 1, y), strict=True)
+    )

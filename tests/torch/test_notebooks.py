@@ -20,7 +20,10 @@ FORGET = "import pyopnb\n\npyopnb.registry.clear()\n%unload_ext pyopnb\n%reset -
 def execute(tmp_path_factory):
     """Runs a notebook. One kernel serves all of them, as torch takes longer to import than they take to run."""
     runner = NotebookClient(
-        new_notebook(), timeout=int(LIMIT), kernel_name="python3", resources={"metadata": {"path": str(FOLDER)}}
+        new_notebook(),
+        timeout=int(LIMIT),
+        kernel_name="python3",
+        resources={"metadata": {"path": str(FOLDER)}},
     )
 
     def execute(notebook):
@@ -28,8 +31,12 @@ def execute(tmp_path_factory):
         runner.execute(reset_kc=False, cleanup_kc=False)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path_factory.mktemp("extensions")))  # what is compiled, each time
-        patch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)  # for ninja, which is beside this Python
+        patch.setenv(
+            "TORCH_EXTENSIONS_DIR", str(tmp_path_factory.mktemp("extensions"))
+        )  # what is compiled, each time
+        patch.setenv(
+            "PATH", str(Path(sys.executable).parent), prepend=os.pathsep
+        )  # for ninja, which is beside this Python
         yield execute
     runner.kc.stop_channels()
     run_sync(runner.km.shutdown_kernel)(now=True)
@@ -41,12 +48,18 @@ def drop_log(notebook):
         for output in cell.outputs:
             if output.get("name") == "stderr":
                 output.text = "".join(
-                    line for line in output.text.splitlines(True) if "torchvision is not installed" not in line
+                    line
+                    for line in output.text.splitlines(True)
+                    if "torchvision is not installed" not in line
                 )
-        cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr" or output.text]
+        cell.outputs = [
+            output for output in cell.outputs if output.get("name") != "stderr" or output.text
+        ]
 
 
-@pytest.mark.parametrize("path", [path for path in PATHS if door(path) == "torch"], ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", [path for path in PATHS if door(path) == "torch"], ids=lambda path: path.stem
+)
 def test_notebook_runs(path, execute):
     notebook = read(path)
     execute(notebook)

@@ -13,7 +13,11 @@ COUNT = os.environ.get("PYOPNB_OP_DB", "20")
 
 
 def test_no_op_comes_out_wrong(capsys):
-    rows = op_db_sweep.sweep(op_db_sweep.some(None, 0), 0) if COUNT == "all" else op_db_sweep.here(int(COUNT), 0)
+    rows = (
+        op_db_sweep.sweep(op_db_sweep.some(None, 0), 0)
+        if COUNT == "all"
+        else op_db_sweep.here(int(COUNT), 0)
+    )
     rows = list(rows)
     with capsys.disabled():
         print(f"\n{op_db_sweep.table(rows)}")
@@ -25,7 +29,9 @@ def test_no_op_comes_out_wrong(capsys):
 
 
 def test_the_sweep_sees_wrong_numbers(monkeypatch):
-    (case,) = [case for case in op_db_sweep.cases() if case[1:] == ("nn.functional.batch_norm", "float32")]
+    (case,) = [
+        case for case in op_db_sweep.cases() if case[1:] == ("nn.functional.batch_norm", "float32")
+    ]
     assert op_db_sweep.judged(*case, 0)["verdict"] == "filled"
     monkeypatch.setattr(pyopnb.torch.conversion, "verify_numbers", lambda *given: None)
     row = op_db_sweep.judged(*case, 0)
@@ -36,7 +42,9 @@ def test_the_sweep_sees_wrong_numbers(monkeypatch):
 
 def test_a_worker_that_ends_is_wrong():
     rows = op_db_sweep.sweep([(0, "abs", "float32")], 0, worker=op_db_sweep.ending)
-    assert list(rows) == [{"op": "abs", "dtype": "float32", "verdict": "wrong", "reason": "the process ended with 7"}]
+    assert list(rows) == [
+        {"op": "abs", "dtype": "float32", "verdict": "wrong", "reason": "the process ended with 7"}
+    ]
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,9 @@ def opened(module, *args, axes=None, **options):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model = pyopnb.torch.export(module.eval(), args, dynamic_shapes=shapes, **options)
-    reports = [entry.message for entry in caught if isinstance(entry.message, pyopnb.torch.StandIns)]
+    reports = [
+        entry.message for entry in caught if isinstance(entry.message, pyopnb.torch.StandIns)
+    ]
     return model, reports
 
 
@@ -72,14 +74,18 @@ def test_a_size_that_torch_fixes_is_refused_by_name_in_a_feed(module, x):
     assert "axis 0: always 5" in str(report)
     session = pyopnb.Session(model)
     name = session.get_inputs()[0].name
-    np.testing.assert_allclose(session.run(None, {name: x.numpy()})[0], module(x).detach().numpy(), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        session.run(None, {name: x.numpy()})[0], module(x).detach().numpy(), rtol=1e-4, atol=1e-5
+    )
     with pytest.raises(pyopnb.errors.InputError, match=name):
         session.run(None, {name: torch.cat([x, x[:1]]).numpy()})
 
 
 def test_the_line_that_fixes_a_size_is_named():
     _, (report,) = opened(Loops(), torch.randn(5, 3))
-    assert re.search(r"test_open_sizes\.py:\d+, `for row in range\(len\(x\)\):`", str(report.fixed[0]))
+    assert re.search(
+        r"test_open_sizes\.py:\d+, `for row in range\(len\(x\)\):`", str(report.fixed[0])
+    )
 
 
 def test_the_length_as_a_number_is_right_at_every_size_or_fixed():
@@ -123,7 +129,10 @@ def test_wrong_numbers_at_another_size_are_found():
     last = pyopnb.node("ReduceSum", ["first"], "total", keepdims=1)
     constants = {"ramp": CONSTANT, "zero": np.int64([0])}
     model = pyopnb.model(
-        [length, broadcast, last, pyopnb.node("Add", ["x", "total"], "y")], {"x": "float32[N]"}, "y", initializers=constants
+        [length, broadcast, last, pyopnb.node("Add", ["x", "total"], "y")],
+        {"x": "float32[N]"},
+        "y",
+        initializers=constants,
     )
 
     class Total(nn.Module):
@@ -146,7 +155,9 @@ def test_a_named_size_that_cannot_change_is_refused():
 @pytest.mark.parametrize("size", ["batch", torch.export.Dim("batch")])
 def test_an_example_of_one_with_a_named_batch(size):
     with pytest.raises(pyopnb.errors.ModelError, match="Try: an example with 2 or more there"):
-        pyopnb.torch.export(nn.Linear(3, 2).eval(), (torch.ones(1, 3),), dynamic_shapes=({0: size},))
+        pyopnb.torch.export(
+            nn.Linear(3, 2).eval(), (torch.ones(1, 3),), dynamic_shapes=({0: size},)
+        )
 
 
 def test_an_example_of_one_with_an_open_batch_is_said():
@@ -158,7 +169,9 @@ def test_an_example_of_one_with_an_open_batch_is_said():
 @pytest.mark.filterwarnings("ignore")  # of the tracer, of which the error tells
 def test_the_tracing_exporter_is_refused_at_other_sizes():
     with pytest.raises(pyopnb.errors.ModelError, match="module Loops"):
-        pyopnb.torch.export(Loops().eval(), (torch.randn(5, 3),), dynamic_shapes=({0: "rows"},), dynamo=False)
+        pyopnb.torch.export(
+            Loops().eval(), (torch.randn(5, 3),), dynamic_shapes=({0: "rows"},), dynamo=False
+        )
 
 
 def test_without_the_verification_the_warning_says_so():

@@ -22,7 +22,9 @@ def test_the_page_runs(blocks, tmp_path, monkeypatch):
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
             exec(compile(block, str(file), "exec"), names)
-        names[f"said_{number}"] = [str(each.message) for each in said if type(each.message).__name__ == "StandIns"]
+        names[f"said_{number}"] = [
+            str(each.message) for each in said if type(each.message).__name__ == "StandIns"
+        ]
     assert names["session"](p=names["p"])["gain"].shape == (3, 4, 2)
     (said,) = names["said_0"]
     assert "return p @ self.see.T @ torch.inverse(" in said
@@ -33,4 +35,7 @@ def test_the_page_runs(blocks, tmp_path, monkeypatch):
     assert names["found"].origin.changes == ("attr epsilon: 1e-05 → 0.1",)
     assert names["found"].origin.source.endswith("in norm (LayerNorm)")
     assert [node.op_type for node in names["traced"].graph.node] == ["Inverse", "Add"]
-    assert (names["clipped"].graph.node[-1].domain, names["clipped"].graph.node[-1].op_type) == ("demo", "SoftClip")
+    assert (names["clipped"].graph.node[-1].domain, names["clipped"].graph.node[-1].op_type) == (
+        "demo",
+        "SoftClip",
+    )

@@ -24,7 +24,10 @@ class Filled(nn.Module):
 
 @pytest.mark.usefixtures("elsewhere")
 def test_holes_are_found_call_by_call(exported):
-    assert exported(Filled(), (torch.eye(3) * 2 + 0.1,)) == ["aten.linalg_cholesky", "aten.linalg_inv"]
+    assert exported(Filled(), (torch.eye(3) * 2 + 0.1,)) == [
+        "aten.linalg_cholesky",
+        "aten.linalg_inv",
+    ]
 
 
 @pytest.mark.usefixtures("elsewhere")
@@ -33,7 +36,9 @@ def test_a_failure_there_says_which_way_was_taken(monkeypatch):
         raise torch.onnx.OnnxExporterError("of another kind")
 
     monkeypatch.setattr(conversion.torch.onnx, "export", fails)
-    with pytest.raises(pyopnb.errors.ModelError, match=r"torch.onnx.export: .*of another kind") as caught:
+    with pytest.raises(
+        pyopnb.errors.ModelError, match=r"torch.onnx.export: .*of another kind"
+    ) as caught:
         pyopnb.torch.export(Filled().eval(), (torch.eye(3),))
     (note,) = caught.value.__cause__.__notes__
     assert note.startswith(

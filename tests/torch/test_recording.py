@@ -27,8 +27,13 @@ class Net(nn.Module):
     def __init__(self):
         super().__init__()
         self.stem, self.norm = nn.Conv2d(3, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8)
-        self.down, self.across = nn.Conv2d(8, 8, 3, stride=2, padding=1), nn.Conv2d(8, 8, 1, stride=2)
-        self.block = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, norm_first=True, activation="gelu")
+        self.down, self.across = (
+            nn.Conv2d(8, 8, 3, stride=2, padding=1),
+            nn.Conv2d(8, 8, 1, stride=2),
+        )
+        self.block = nn.TransformerEncoderLayer(
+            8, 2, 16, batch_first=True, norm_first=True, activation="gelu"
+        )
         self.drop, self.head = nn.Dropout(), nn.Linear(8, 5)
         self.norm.running_mean.normal_()
         self.norm.running_var.uniform_(0.5, 2)
@@ -74,14 +79,22 @@ def test_the_numbers_are_those_of_torch(net, in_torch):
     np.testing.assert_allclose(in_torch[conv.output[0]], stem.numpy(), rtol=1e-4, atol=1e-5)
     assert [array.tolist() for array in in_torch.feeds.values()] == [arg.tolist() for arg in args]
     assert in_torch.runtime == f"torch {torch.__version__}"
-    assert "x = torch.sigmoid(self.norm(self.stem(image)))`, in norm (BatchNorm2d)" in in_torch.sources[conv.output[0]]
+    assert (
+        "x = torch.sigmoid(self.norm(self.stem(image)))`, in norm (BatchNorm2d)"
+        in in_torch.sources[conv.output[0]]
+    )
 
 
 def test_an_exported_model_agrees(net, in_torch):
     model = pyopnb.torch.export(
-        *net, dynamic_shapes=({0: "batch"}, None), input_names=["photo", "n"], output_names=["scores", "places"]
+        *net,
+        dynamic_shapes=({0: "batch"}, None),
+        input_names=["photo", "n"],
+        output_names=["scores", "places"],
     )
-    found = pyopnb.diff(in_torch, session_trace(model, zip(["photo", "n"], in_torch.feeds.values(), strict=True)))
+    found = pyopnb.diff(
+        in_torch, session_trace(model, zip(["photo", "n"], in_torch.feeds.values(), strict=True))
+    )
     assert found.ok
     assert found.origin is None
     assert len(found.steps) >= 20
@@ -139,7 +152,10 @@ def test_each_spoilt_node_is_named(in_torch, capsys):
         (origin,) = found.origins[:1] or [None]
         assert origin is not None, f"{node.name}: no origin"
         named = {tensor.b for tensor in origin.outputs}
-        exact, within = bool(named & set(node.output)), any(text.startswith(f"{node.name} (") for text in origin.between)
+        exact, within = (
+            bool(named & set(node.output)),
+            any(text.startswith(f"{node.name} (") for text in origin.between),
+        )
         assert exact or within, f"{node.name}: {found}"
         assert origin.source
         counts["exact" if exact else "within its operation"] += 1
@@ -156,12 +172,20 @@ def test_the_origin_has_its_line_submodule_and_cause(in_torch):
     next(attribute for attribute in norms[1].attribute if attribute.name == "epsilon").f = 0.05
     found = pyopnb.diff(in_torch, session_trace(model, in_torch.feeds))
     assert found.origin.changes == ("attr epsilon: 1e-05 → 0.05",)
-    assert found.origin.source.endswith("`x = self.block(x.flatten(2).transpose(1, 2))`, in block.norm2 (LayerNorm)")
+    assert found.origin.source.endswith(
+        "`x = self.block(x.flatten(2).transpose(1, 2))`, in block.norm2 (LayerNorm)"
+    )
     lines = str(found).splitlines()
     assert lines[0].startswith("different: ")
-    assert lines[1].startswith(f"where: {norms[1].name} (LayerNormalization), from test_recording.py:")
+    assert lines[1].startswith(
+        f"where: {norms[1].name} (LayerNormalization), from test_recording.py:"
+    )
     assert lines[2].startswith("how much: ")
-    assert all(step.verdict in ("propagates", "amplifies", "hides", "same") for step in found.steps if step is not found.origin)
+    assert all(
+        step.verdict in ("propagates", "amplifies", "hides", "same")
+        for step in found.steps
+        if step is not found.origin
+    )
     picture = pyopnb.show(found).svg
     assert "block.norm2 (LayerNorm)" in picture
     assert TraceDiff.from_json(found.to_json()) == found
@@ -247,7 +271,10 @@ def test_bodies_and_ops_in_the_place_of_torch(define):
 
 
 def test_bfloat16_keeps_its_dtype_and_a_trace_stays_when_the_module_trains_on():
-    module, x = nn.Sequential(nn.Linear(8, 8), nn.LayerNorm(8)).bfloat16().eval(), torch.randn(4, 8, dtype=torch.bfloat16)
+    module, x = (
+        nn.Sequential(nn.Linear(8, 8), nn.LayerNorm(8)).bfloat16().eval(),
+        torch.randn(4, 8, dtype=torch.bfloat16),
+    )
     mine = pyopnb.torch.trace(module, (x,))
     before = {name: array.copy() for name, array in mine.items()}
     with torch.no_grad():
@@ -255,7 +282,9 @@ def test_bfloat16_keeps_its_dtype_and_a_trace_stays_when_the_module_trains_on():
             tensor.zero_()
     assert all(np.array_equal(before[name], array) for name, array in mine.items())
     assert {array.dtype.name for array in mine.values.values()} == {"bfloat16"}
-    assert all("bfloat16" in remark for remark in mine.remarks.values())  # of which ONNX Runtime has no such kernels
+    assert all(
+        "bfloat16" in remark for remark in mine.remarks.values()
+    )  # of which ONNX Runtime has no such kernels
     found = pyopnb.diff(mine, pyopnb.Session(mine.model).trace(mine.feeds))
     assert found.ok
     assert len(found.steps) == 2
@@ -276,17 +305,24 @@ def test_what_is_recorded_is_no_memory_of_the_weights():
 def test_what_is_refused_says_what_to_type(net, in_torch):
     module, args = net
     runs = session_trace(in_torch.model, in_torch.feeds)
-    with pytest.raises(InputError, match=r"expected the run of the program that was exported first, .*Try: diff\(b, a\)"):
+    with pytest.raises(
+        InputError,
+        match=r"expected the run of the program that was exported first, .*Try: diff\(b, a\)",
+    ):
         pyopnb.diff(runs, in_torch)
     with pytest.raises(InputError, match=r"Try: \(x,\)"):
         pyopnb.torch.trace(module, args[0])
-    with pytest.raises(ModelError, match="expected a tensor with values, got one on the device meta"):
+    with pytest.raises(
+        ModelError, match="expected a tensor with values, got one on the device meta"
+    ):
         pyopnb.torch.trace(module, (args[0].to("meta"), args[1]))
     feeds = dict(in_torch.feeds)
     feeds["image"] = feeds["image"] * 2
     found = pyopnb.diff(in_torch, session_trace(in_torch.model, feeds))
     assert "where: already in the feeds; no node introduces a difference" in str(found)
-    other = pyopnb.parse("(float[2,3,6,6] image) => (float[2,3,6,6] y) { a = Sin(image)  y = Cos(a) }")
+    other = pyopnb.parse(
+        "(float[2,3,6,6] image) => (float[2,3,6,6] y) { a = Sin(image)  y = Cos(a) }"
+    )
     found = pyopnb.diff(in_torch, session_trace(other, {"image": in_torch.feeds["image"]}))
     assert found.verdict == "incomparable"
 
@@ -303,7 +339,9 @@ def test_what_export_leaves_to_torch_is_the_same_node_in_the_trace():
     mine = pyopnb.torch.trace(Normalised().eval(), args)
     assert [node.op_type for node in mine.model.graph.node] == ["Exp", "batch_norm", "Tanh"]
     (remark,) = mine.remarks.values()
-    assert remark.startswith("export leaves torch.ops.aten.batch_norm.default to torch: output tanh: off by ")
+    assert remark.startswith(
+        "export leaves torch.ops.aten.batch_norm.default to torch: output tanh: off by "
+    )
     with pytest.warns(pyopnb.torch.StandIns):
         model = pyopnb.torch.export(Normalised().eval(), args)
     found = pyopnb.diff(mine, session_trace(model, mine.feeds))
@@ -311,7 +349,9 @@ def test_what_export_leaves_to_torch_is_the_same_node_in_the_trace():
     assert len(found.steps) == 3
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        as_exported = torch.onnx.export(Normalised().eval(), args, dynamo=True, verbose=False).model_proto
+        as_exported = torch.onnx.export(
+            Normalised().eval(), args, dynamo=True, verbose=False
+        ).model_proto
     found = pyopnb.diff(mine, session_trace(as_exported, mine.feeds))
     assert found.origin.op == "::BatchNormalization"
     assert found.origin.changes[0] == remark
@@ -325,8 +365,6 @@ class Feigned(nn.Module):
 
 
 def test_a_program_that_is_not_what_forward_computes_is_refused():
-    expected = (
-        r"module Feigned, output 0: expected the numbers of forward, operation by operation, got off by 3 where the largest"
-    )
+    expected = r"module Feigned, output 0: expected the numbers of forward, operation by operation, got off by 3 where the largest"
     with pytest.raises(ModelError, match=expected):
         pyopnb.torch.trace(Feigned().eval(), (torch.full((2,), 3.0),))

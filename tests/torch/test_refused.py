@@ -27,7 +27,9 @@ def refused(module, *args, error=pyopnb.errors.ModelError, **options):
 
 
 def test_training_mode():
-    assert refused(Line(), torch.ones(2, 3)) == ("module Line: expected evaluation mode, got training mode. Try: module.eval()")
+    assert refused(Line(), torch.ones(2, 3)) == (
+        "module Line: expected evaluation mode, got training mode. Try: module.eval()"
+    )
     inner = nn.Sequential(nn.Linear(3, 2), nn.Dropout()).eval()
     inner[1].train()
     assert "got training mode in 1." in refused(inner, torch.ones(2, 3))
@@ -39,7 +41,9 @@ def test_a_module_or_argument_without_values():
     assert refused(empty, torch.ones(2, 3)).startswith(
         "module Line, parameter line.weight: expected a tensor with values, got one on the device meta. Try: load"
     )
-    assert refused(Line().eval(), torch.ones(2, 3, device="meta")).startswith("args, tensor 0: expected a tensor with values")
+    assert refused(Line().eval(), torch.ones(2, 3, device="meta")).startswith(
+        "args, tensor 0: expected a tensor with values"
+    )
 
 
 def test_nan_among_the_weights():
@@ -55,7 +59,8 @@ def test_what_is_no_module_and_no_tuple():
     said = refused(Line, torch.ones(2, 3), error=pyopnb.errors.InputError)
     assert said == "module: expected a torch.nn.Module, got class Line. Try: Line().eval()"
     with pytest.raises(
-        pyopnb.errors.InputError, match=r"args: expected a tuple of the module's arguments, got Tensor. Try: \(x,\)"
+        pyopnb.errors.InputError,
+        match=r"args: expected a tuple of the module's arguments, got Tensor. Try: \(x,\)",
     ):
         pyopnb.torch.export(Line().eval(), torch.ones(2, 3))
 
@@ -69,7 +74,12 @@ class Scaled(nn.Module):
 @pytest.mark.parametrize(
     ("module", "args", "options", "said"),
     [
-        (Line, 2, {}, "args: expected the arguments of forward(x), got 2 in args: too many positional arguments. Try: (x,)"),
+        (
+            Line,
+            2,
+            {},
+            "args: expected the arguments of forward(x), got 2 in args: too many positional arguments. Try: (x,)",
+        ),
         (
             Scaled,
             1,
@@ -82,7 +92,12 @@ class Scaled(nn.Module):
             {"kwargs": {"z": 1}},
             "args: expected the arguments of forward(x), got 1 in args and z: got an unexpected keyword argument 'z'. Try: (x,)",
         ),
-        (Line, 1, {"kwargs": [1]}, "kwargs: expected a dict of parameter names and arguments, got list. Try: {'x': x}"),
+        (
+            Line,
+            1,
+            {"kwargs": [1]},
+            "kwargs: expected a dict of parameter names and arguments, got list. Try: {'x': x}",
+        ),
     ],
 )
 def test_arguments_that_forward_does_not_have(module, args, options, said, dynamo):
@@ -100,13 +115,24 @@ def test_an_array_in_the_place_of_a_tensor():
 @pytest.mark.parametrize(
     ("x", "tells", "of"),
     [
-        (torch.ones(2, 4), "mat1 and mat2 shapes cannot be multiplied (2x4 and 3x2)", "x float32[2,4]"),
-        (torch.ones(2, 3, dtype=torch.int64), "mat1 and mat2 must have the same dtype", "x int64[2,3]"),
+        (
+            torch.ones(2, 4),
+            "mat1 and mat2 shapes cannot be multiplied (2x4 and 3x2)",
+            "x float32[2,4]",
+        ),
+        (
+            torch.ones(2, 3, dtype=torch.int64),
+            "mat1 and mat2 must have the same dtype",
+            "x int64[2,3]",
+        ),
     ],
 )
 def test_an_example_for_which_torch_itself_does_not_run(x, tells, of, dynamo, caplog):
     said = refused(Line().eval(), x, dynamo=dynamo)
-    assert "`return self.line(x)`: expected arguments that forward takes, got RuntimeError: " + tells in said
+    assert (
+        "`return self.line(x)`: expected arguments that forward takes, got RuntimeError: " + tells
+        in said
+    )
     assert said.endswith(f", of {of}. Try: an example for which module(*args) runs in torch")
     assert not [record for record in caplog.records if record.levelname != "DEBUG"]
 
@@ -123,13 +149,17 @@ class Fussy(nn.Module):
 
 def test_the_module_stays_as_it_was_when_torch_is_asked_whether_it_runs():
     module = Fussy().eval()
-    assert "expected arguments that forward takes, got KeyError: 'x', of x float32[2]." in refused(module, torch.ones(2))
+    assert "expected arguments that forward takes, got KeyError: 'x', of x float32[2]." in refused(
+        module, torch.ones(2)
+    )
     assert module.calls == 0
 
 
 def test_wrong_dynamic_shapes():
     said = refused(Line().eval(), torch.ones(2, 3), dynamic_shapes=({1: "features"},))
-    assert said.startswith("module Line, dynamic_shapes: expected sizes that forward lets change, got")
+    assert said.startswith(
+        "module Line, dynamic_shapes: expected sizes that forward lets change, got"
+    )
     assert "got a forward that takes only 3 there" in said
     said = refused(Line().eval(), torch.ones(2, 3), dynamic_shapes=({0: "batch"}, {0: "batch"}))
     assert said.startswith("module Line, dynamic_shapes: expected")
@@ -138,13 +168,27 @@ def test_wrong_dynamic_shapes():
 @pytest.mark.parametrize(
     ("shapes", "said"),
     [
-        (({5: "batch"},), "dynamic_shapes, x: expected a dimension from 0 to 1, got 5. Try: {0: 'batch'}"),
-        ({"x": {"rows": "batch"}}, "dynamic_shapes, x: expected a dimension from 0 to 1, got 'rows'. Try: {0: 'batch'}"),
-        ("batch", "dynamic_shapes: expected an entry for each argument, got 'batch'. Try: ({0: 'batch'},)"),
+        (
+            ({5: "batch"},),
+            "dynamic_shapes, x: expected a dimension from 0 to 1, got 5. Try: {0: 'batch'}",
+        ),
+        (
+            {"x": {"rows": "batch"}},
+            "dynamic_shapes, x: expected a dimension from 0 to 1, got 'rows'. Try: {0: 'batch'}",
+        ),
+        (
+            "batch",
+            "dynamic_shapes: expected an entry for each argument, got 'batch'. Try: ({0: 'batch'},)",
+        ),
     ],
 )
 def test_dimensions_that_are_not_there(shapes, said):
-    assert refused(Line().eval(), torch.ones(2, 3), dynamic_shapes=shapes, error=pyopnb.errors.InputError) == said
+    assert (
+        refused(
+            Line().eval(), torch.ones(2, 3), dynamic_shapes=shapes, error=pyopnb.errors.InputError
+        )
+        == said
+    )
 
 
 @pytest.mark.parametrize("size", [torch.export.Dim("batch", min=5), 3])
@@ -156,11 +200,20 @@ def test_dimensions_that_the_example_does_not_have(size):
 
 
 def test_more_names_than_inputs_and_outputs():
-    said = refused(Line().eval(), torch.ones(2, 3), input_names=["x", "y"], error=pyopnb.errors.InputError)
+    said = refused(
+        Line().eval(), torch.ones(2, 3), input_names=["x", "y"], error=pyopnb.errors.InputError
+    )
     assert said == "input_names: expected names of 1 input, got 2: x, y."
-    said = refused(Line().eval(), torch.ones(2, 3), output_names=["score", "score"], error=pyopnb.errors.InputError)
+    said = refused(
+        Line().eval(),
+        torch.ones(2, 3),
+        output_names=["score", "score"],
+        error=pyopnb.errors.InputError,
+    )
     assert said == "output_names: expected each name once, got 'score' twice."
-    said = refused(Line().eval(), torch.ones(2, 3), output_names="score", error=pyopnb.errors.InputError)
+    said = refused(
+        Line().eval(), torch.ones(2, 3), output_names="score", error=pyopnb.errors.InputError
+    )
     assert said == "output_names: expected a list of names, got 'score'. Try: ['score']"
 
 
@@ -211,7 +264,10 @@ def test_random_numbers_with_the_line():
 
 def test_a_buffer_that_changes():
     said = refused(Counter().eval(), torch.ones(3))
-    assert "`self.count += 1`, buffer count: expected a forward that does not change its module, got one that writes to" in said
+    assert (
+        "`self.count += 1`, buffer count: expected a forward that does not change its module, got one that writes to"
+        in said
+    )
 
 
 def test_complex_results_with_the_line():
@@ -229,7 +285,8 @@ def test_control_flow_that_values_decide():
 def test_what_torch_itself_does_not_export():
     said = refused(Quantised().eval(), torch.ones(3), dynamic_shapes=({0: "n"},))
     assert (
-        "`return torch.quantize_per_tensor(x, 0.1, 0, torch.qint8).dequantize()`: expected a forward that torch.export" in said
+        "`return torch.quantize_per_tensor(x, 0.1, 0, torch.qint8).dequantize()`: expected a forward that torch.export"
+        in said
     )
 
 
@@ -244,7 +301,10 @@ def test_an_op_that_returns_lists_beside_tensors():
 
 def test_ops_that_are_not_there():
     said = refused(
-        Line().eval(), torch.ones(2, 3), error=pyopnb.errors.InputError, ops={torch.ops.aten.inverse.default: "demo::X"}
+        Line().eval(),
+        torch.ones(2, 3),
+        error=pyopnb.errors.InputError,
+        ops={torch.ops.aten.inverse.default: "demo::X"},
     )
     assert said == (
         "ops: expected a torch op that the module calls, got torch.ops.aten.inverse.default. Try: torch.ops.aten.linear.default"
@@ -255,7 +315,9 @@ def test_ops_that_are_not_there():
         error=pyopnb.errors.InputError,
         ops={torch.ops.aten.linear.default: "com.microsoft::Gem"},
     )
-    assert said.startswith("ops, torch.ops.aten.linear.default: expected an op of the registry, or an operator of ONNX Runtime")
+    assert said.startswith(
+        "ops, torch.ops.aten.linear.default: expected an op of the registry, or an operator of ONNX Runtime"
+    )
 
 
 class Lazy(nn.Module):
@@ -296,7 +358,9 @@ def test_what_to_type_instead(module, next_):
 def test_arguments_of_the_older_exporter():
     error = pyopnb.errors.InputError
     x = torch.ones(2, 3)
-    with pytest.raises(error, match=r"pyopnb\.save\(pyopnb\.torch\.export\(module, args\), 'm\.onnx'\)"):
+    with pytest.raises(
+        error, match=r"pyopnb\.save\(pyopnb\.torch\.export\(module, args\), 'm\.onnx'\)"
+    ):
         pyopnb.torch.export(Line().eval(), (x,), "m.onnx")
     said = refused(Line().eval(), x, error=error, dynamic_axes={"x": {0: "batch"}})
     assert "dynamic_shapes={'x': {0: 'batch'}}" in said

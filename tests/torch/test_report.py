@@ -31,7 +31,9 @@ def example():
 def said(example):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        model = pyopnb.torch.export(Inverse().eval(), (example,), dynamic_shapes=({0: "batch"},), input_names=["x"])
+        model = pyopnb.torch.export(
+            Inverse().eval(), (example,), dynamic_shapes=({0: "batch"},), input_names=["x"]
+        )
     (warning,) = [each for each in caught if isinstance(each.message, pyopnb.torch.StandIns)]
     assert warning.filename == __file__
     return model, warning.message
@@ -44,10 +46,15 @@ def test_the_warning_says_which_calls_and_where_and_has_their_cells(said):
     assert inverse.line.startswith("test_report.py:")
     assert inverse.line.endswith(", `y = torch.inverse(x)`")
     assert inverse.types.endswith(",3,3]) -> float32" + inverse.types.rpartition("float32")[2])
-    assert str(message).startswith("2 calls of ops that the exporter lacks, by torch itself:\n  test_report.py:")
+    assert str(message).startswith(
+        "2 calls of ops that the exporter lacks, by torch itself:\n  test_report.py:"
+    )
     assert sorted(message.cells) == ["torch.aten::inverse", "torch.aten::linalg_solve_triangular"]
     cell = message.cells["torch.aten::linalg_solve_triangular"]
-    assert "def __init__(self, upper: bool = None, left: bool = True, unitriangular: bool = False, **attrs):" not in cell
+    assert (
+        "def __init__(self, upper: bool = None, left: bool = True, unitriangular: bool = False, **attrs):"
+        not in cell
+    )
     assert "    def compute(self, x, B):" in cell
     assert cell in str(message)
     assert str(pickle.loads(pickle.dumps(message))) == str(message)
@@ -61,7 +68,10 @@ def test_a_cell_replaces_the_op_in_the_live_session(said, example, define):
     head, _, body = message.cells["torch.aten::inverse"].partition("\n")
     assert head == "%%pyop -d torch.aten"
     body = body.replace("class inverse:", '@pyopnb.pyop("torch.aten::inverse")\nclass inverse:')
-    define(body.replace('raise NotImplementedError("torch.aten::inverse")', "return np.linalg.inv(x)"), "mine.py")
+    define(
+        body.replace('raise NotImplementedError("torch.aten::inverse")', "return np.linalg.inv(x)"),
+        "mine.py",
+    )
     assert pyopnb.registry["torch.aten::inverse"].current.number == 2
     np.testing.assert_allclose(session(x=example)[0], before, rtol=1e-5)
 
@@ -86,10 +96,12 @@ def test_an_operator_of_the_runtime_in_its_place(example):
             return torch.inverse(x) + x
 
     ops = {torch.ops.aten.inverse.default: "com.microsoft::Inverse"}
-    model = pyopnb.torch.export(Plain().eval(), (example,), dynamic_shapes=({0: "n", 1: "m", 2: "m"},), ops=ops)
-    assert [(node.domain, node.op_type, len(node.attribute)) for node in model.graph.node if node.domain] == [
-        ("com.microsoft", "Inverse", 0)
-    ]
+    model = pyopnb.torch.export(
+        Plain().eval(), (example,), dynamic_shapes=({0: "n", 1: "m", 2: "m"},), ops=ops
+    )
+    assert [
+        (node.domain, node.op_type, len(node.attribute)) for node in model.graph.node if node.domain
+    ] == [("com.microsoft", "Inverse", 0)]
     session = pyopnb.Session(model)
     for size in ((2, 3), (5, 4), (1, 2)):
         x = torch.eye(size[1]).repeat(size[0], 1, 1) + 0.1 * torch.randn(size[0], size[1], size[1])
@@ -106,7 +118,10 @@ def test_an_op_of_the_registry_in_its_place(example, define):
                 assert self.upper and not self.left
                 return (b @ np.linalg.inv(np.triu(a))).astype(np.float32)
     """)
-    ops = {torch.ops.aten.linalg_solve_triangular: "demo::Solve", torch.ops.aten.inverse.default: "com.microsoft::Inverse"}
+    ops = {
+        torch.ops.aten.linalg_solve_triangular: "demo::Solve",
+        torch.ops.aten.inverse.default: "com.microsoft::Inverse",
+    }
     model = pyopnb.torch.export(Inverse().eval(), (example,), ops=ops)
     assert [f"{node.domain}::{node.op_type}" for node in model.graph.node if node.domain] == [
         "com.microsoft::Inverse",
@@ -115,11 +130,16 @@ def test_an_op_of_the_registry_in_its_place(example, define):
 
 
 def test_a_model_with_other_numbers_is_refused(example, define):
-    define('@pyopnb.pyop("demo::Wrong")\nclass Wrong:\n    def compute(self, x): return np.linalg.inv(x) * np.float32(1.01)')
+    define(
+        '@pyopnb.pyop("demo::Wrong")\nclass Wrong:\n    def compute(self, x): return np.linalg.inv(x) * np.float32(1.01)'
+    )
     with pytest.raises(
-        pyopnb.errors.ModelError, match=r"module Inverse: expected torch's numbers in ONNX Runtime, got output \w+: off by"
+        pyopnb.errors.ModelError,
+        match=r"module Inverse: expected torch's numbers in ONNX Runtime, got output \w+: off by",
     ):
-        pyopnb.torch.export(Inverse().eval(), (example,), ops={torch.ops.aten.inverse.default: "demo::Wrong"})
+        pyopnb.torch.export(
+            Inverse().eval(), (example,), ops={torch.ops.aten.inverse.default: "demo::Wrong"}
+        )
 
 
 class Arguments(nn.Module):
@@ -158,8 +178,20 @@ def test_every_kind_of_argument_comes_back_from_its_attribute():
             proto.attribute.extend(kept)
         attrs = attribute_values(proto, None, "")
         args, kwargs = decode(call.target, attrs, call.inputs)
-        given = {**dict(zip((a.name for a in call.target._schema.arguments), node.args, strict=False)), **node.kwargs}
-        decoded = dict(zip((a.name for a in call.target._schema.arguments if not a.kwarg_only), args, strict=True)) | kwargs
+        given = {
+            **dict(zip((a.name for a in call.target._schema.arguments), node.args, strict=False)),
+            **node.kwargs,
+        }
+        decoded = (
+            dict(
+                zip(
+                    (a.name for a in call.target._schema.arguments if not a.kwarg_only),
+                    args,
+                    strict=True,
+                )
+            )
+            | kwargs
+        )
         for name, value in given.items():
             back = decoded[name]
             assert back == value, (call.target, name, value, back)

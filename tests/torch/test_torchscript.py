@@ -43,9 +43,14 @@ class Inverse(nn.Module):
 def agree(model, module, *examples):
     session = pyopnb.Session(model)
     for example in examples:
-        feeds = {entry.name: value.numpy() for entry, value in zip(session.get_inputs(), example, strict=True)}
+        feeds = {
+            entry.name: value.numpy()
+            for entry, value in zip(session.get_inputs(), example, strict=True)
+        }
         with torch.no_grad():
-            np.testing.assert_allclose(session.run(None, feeds)[0], module(*example).numpy(), rtol=1e-3, atol=1e-5)
+            np.testing.assert_allclose(
+                session.run(None, feeds)[0], module(*example).numpy(), rtol=1e-3, atol=1e-5
+            )
 
 
 def test_a_function_of_an_op_is_its_node_in_torchs_own_export(define):
@@ -53,7 +58,14 @@ def test_a_function_of_an_op_is_its_node_in_torchs_own_export(define):
     module, file = Clipped(pyopnb.torch.op("demo::SoftClip")).eval(), io.BytesIO()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of torch: it has a newer one
-        torch.onnx.export(module, (torch.randn(3, 4),), file, dynamo=False, input_names=["x"], dynamic_axes={"x": {0: "n"}})
+        torch.onnx.export(
+            module,
+            (torch.randn(3, 4),),
+            file,
+            dynamo=False,
+            input_names=["x"],
+            dynamic_axes={"x": {0: "n"}},
+        )
     model = onnx.load_model_from_string(file.getvalue())
     first, second = [node for node in model.graph.node if node.domain == "demo"]
     assert {attr.name: attr.f or attr.s or list(attr.ints) for attr in first.attribute} == {
@@ -77,19 +89,34 @@ class Alone(nn.Module):
 def test_results_have_the_dtype_and_rank_that_torch_saw(define, capfd):
     define(SOFT_CLIP)
     module = Alone(pyopnb.torch.op("demo::SoftClip")).eval()
-    model = pyopnb.torch.export(module, (torch.randn(3, 4),), dynamo=False, dynamic_shapes=({0: "batch"},))
-    assert "shape inference" not in capfd.readouterr().err  # what C++ says of results without a type
+    model = pyopnb.torch.export(
+        module, (torch.randn(3, 4),), dynamo=False, dynamic_shapes=({0: "batch"},)
+    )
+    assert (
+        "shape inference" not in capfd.readouterr().err
+    )  # what C++ says of results without a type
     (output,) = model.graph.output
     assert output.type.tensor_type.elem_type == onnx.TensorProto.FLOAT
-    assert [dim.HasField("dim_value") for dim in output.type.tensor_type.shape.dim] == [False, False]
+    assert [dim.HasField("dim_value") for dim in output.type.tensor_type.shape.dim] == [
+        False,
+        False,
+    ]
 
 
 def test_the_document_on_inverse():
     pyopnb.torch.register_custom_op_symbolic("::linalg_inv", "com.microsoft::Inverse")
     sizes = {0: "n", 1: "m", 2: "m"}
-    examples = [(torch.eye(m).repeat(n, 1, 1) + 0.1 * torch.randn(n, m, m),) for n, m in ((2, 3), (5, 4), (1, 2))]
-    model = pyopnb.torch.export(Inverse().eval(), examples[0], dynamic_shapes=(sizes,), dynamo=False)
-    assert [(node.domain, node.op_type) for node in model.graph.node] == [("com.microsoft", "Inverse"), ("", "Add")]
+    examples = [
+        (torch.eye(m).repeat(n, 1, 1) + 0.1 * torch.randn(n, m, m),)
+        for n, m in ((2, 3), (5, 4), (1, 2))
+    ]
+    model = pyopnb.torch.export(
+        Inverse().eval(), examples[0], dynamic_shapes=(sizes,), dynamo=False
+    )
+    assert [(node.domain, node.op_type) for node in model.graph.node] == [
+        ("com.microsoft", "Inverse"),
+        ("", "Add"),
+    ]
     assert [entry.name for entry in model.graph.input] == ["x"]
     agree(model, Inverse(), *examples)
 
@@ -113,8 +140,16 @@ def test_an_op_of_the_registry_for_an_op_of_torch(define):
 
 def test_names_that_are_not_there():
     for symbolic, op, said in (
-        ("::inversed", "com.microsoft::Inverse", "symbolic_name: expected a torch op, namespace::name, or ::name for one of"),
-        ("inverse", "com.microsoft::Inverse", "symbolic_name: expected a torch op, namespace::name, or ::name for one of"),
+        (
+            "::inversed",
+            "com.microsoft::Inverse",
+            "symbolic_name: expected a torch op, namespace::name, or ::name for one of",
+        ),
+        (
+            "inverse",
+            "com.microsoft::Inverse",
+            "symbolic_name: expected a torch op, namespace::name, or ::name for one of",
+        ),
         (
             "::inverse",
             "com.microsoft::Inversed",
@@ -152,7 +187,10 @@ class Item(nn.Module):
 def test_numpy_in_forward_is_refused_with_the_line(module, line, dynamo):
     with pytest.raises(pyopnb.errors.ModelError) as caught:
         pyopnb.torch.export(module().eval(), (torch.ones(3),), dynamo=dynamo)
-    assert re.search(rf"test_torchscript\.py:\d+, `{re.escape(line)}`: expected torch ops, which follow the", str(caught.value))
+    assert re.search(
+        rf"test_torchscript\.py:\d+, `{re.escape(line)}`: expected torch ops, which follow the",
+        str(caught.value),
+    )
     assert 'and call pyopnb.torch.op("demo::Part")' in str(caught.value)
 
 
@@ -169,10 +207,17 @@ def test_what_the_older_exporter_lacks(capfd):
             return torch.special.bessel_j1(x)
 
     with pytest.raises(
-        pyopnb.errors.ModelError, match=r"got Exporting the operator 'aten::special_bessel_j1' .* Try: leave out dynamo=F"
+        pyopnb.errors.ModelError,
+        match=r"got Exporting the operator 'aten::special_bessel_j1' .* Try: leave out dynamo=F",
     ):
         pyopnb.torch.export(Waves().eval(), (torch.ones(3),), dynamo=False)
     with pytest.raises(
-        pyopnb.errors.InputError, match="ops: expected none with dynamo=False, got 1 op. Try: pyopnb.torch.register_"
+        pyopnb.errors.InputError,
+        match="ops: expected none with dynamo=False, got 1 op. Try: pyopnb.torch.register_",
     ):
-        pyopnb.torch.export(Waves().eval(), (torch.ones(3),), dynamo=False, ops={torch.ops.aten.special_bessel_j1: "demo::X"})
+        pyopnb.torch.export(
+            Waves().eval(),
+            (torch.ones(3),),
+            dynamo=False,
+            ops={torch.ops.aten.special_bessel_j1: "demo::X"},
+        )

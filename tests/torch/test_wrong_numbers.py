@@ -34,7 +34,9 @@ def whole():
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model = pyopnb.torch.export(Whole().eval(), (example, example))
-    (report,) = [entry.message for entry in caught if isinstance(entry.message, pyopnb.torch.StandIns)]
+    (report,) = [
+        entry.message for entry in caught if isinstance(entry.message, pyopnb.torch.StandIns)
+    ]
     feeds = [entry.name for entry in model.graph.input]
     result = pyopnb.run(model, dict.fromkeys(feeds, example.numpy()))[0]
     return report, result, Whole()(example, example).numpy()
@@ -59,16 +61,19 @@ class Normalised(nn.Module):
 
 def test_an_op_with_other_numbers_runs_in_torch(exported):
     mean, variance = torch.zeros(3), torch.ones(3)
-    assert exported(Normalised(), (torch.randn(4, 3), mean, variance), (torch.randn(4, 3), mean, variance)) == [
-        "aten.batch_norm"
-    ]
+    assert exported(
+        Normalised(), (torch.randn(4, 3), mean, variance), (torch.randn(4, 3), mean, variance)
+    ) == ["aten.batch_norm"]
     assert (mean.tolist(), variance.tolist()) == ([0, 0, 0], [1, 1, 1])
 
 
 def test_the_warning_says_what_was_wrong(whole):
     report, _, _ = whole
     pool, linear = report.holes
-    assert (pool.op, linear.op) == ("torch.ops.aten.max_pool2d.default", "torch.ops.aten.linear.default")
+    assert (pool.op, linear.op) == (
+        "torch.ops.aten.max_pool2d.default",
+        "torch.ops.aten.linear.default",
+    )
     assert "expected int8, uint8, float16, float32, float64, got int64" in pool.reason
     assert "there are kernels for float32" in linear.reason
     assert linear.line.endswith("`y = nn.functional.linear(x, weight, weight[0]) - 1`")
@@ -81,7 +86,9 @@ class Steps(nn.Module):
         return x.sqrt()
 
 
-@pytest.mark.parametrize("wrong", [{"tanh"}, {"sqrt"}, {"exp"}, {"sin", "cos"}, {"exp", "sqrt"}, {"mul"}])
+@pytest.mark.parametrize(
+    "wrong", [{"tanh"}, {"sqrt"}, {"exp"}, {"sin", "cos"}, {"exp", "sqrt"}, {"mul"}]
+)
 def test_only_what_is_at_fault_goes_to_torch(wrong):
     program = capture(Steps().eval(), (torch.ones(2),), None, None)
     tried = []
@@ -143,7 +150,10 @@ class Total(nn.Module):
 def test_a_constant_of_the_example_is_found_in_a_second_run():
     x = torch.arange(1.0, 5.0)
     model = pyopnb.model(
-        [pyopnb.node("Mul", ["x", "total"], "y")], {"x": "float32[4]"}, "y", initializers={"total": np.float32(10)}
+        [pyopnb.node("Mul", ["x", "total"], "y")],
+        {"x": "float32[4]"},
+        "y",
+        initializers={"total": np.float32(10)},
     )
     fault = verify(model, Total(), (x,), None)
     assert "for the arguments times 1.01" in fault.text
@@ -184,7 +194,9 @@ def test_a_saved_model_has_its_ops_of_torch(tmp_path):
     path = tmp_path / "solve.onnx"
     kept = pyopnb.save(model, path)
     assert sorted(op.name for op in kept) == ["torch.aten::lgamma", "torch.aten::linalg_inv"]
-    assert "    target = torch.ops.aten.lgamma.default\n" in next(op.source for op in kept if op.name == "torch.aten::lgamma")
+    assert "    target = torch.ops.aten.lgamma.default\n" in next(
+        op.source for op in kept if op.name == "torch.aten::lgamma"
+    )
     code = f"""
         import sys, numpy as np, pyopnb
         try:
@@ -195,9 +207,17 @@ def test_a_saved_model_has_its_ops_of_torch(tmp_path):
         loaded = pyopnb.load({str(path)!r}, ops=["torch.aten::lgamma", "torch.aten::linalg_inv"])
         print(pyopnb.run(loaded.model, x=np.float32([[3, 1], [1, 3]]))[0].tolist())
     """
-    ran = subprocess.run([sys.executable, "-P", "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True)
+    ran = subprocess.run(
+        [sys.executable, "-P", "-c", textwrap.dedent(code)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     said, numbers = ran.stdout.strip().split("\n")
-    assert "pyopnb.load shows its source, which the model keeps; then pyopnb.load(…, ops=['torch.aten::" in said
+    assert (
+        "pyopnb.load shows its source, which the model keeps; then pyopnb.load(…, ops=['torch.aten::"
+        in said
+    )
     expected = Solve()(torch.tensor([[3.0, 1.0], [1.0, 3.0]])).numpy()
     np.testing.assert_allclose(np.array(eval(numbers)), expected, rtol=1e-5)
 

@@ -25,9 +25,15 @@ def samples():
 def classifier():
     """Two layers and three classes."""
     rng = np.random.default_rng(1)
-    nodes = [pyopnb.node("Gemm", "x w1 b1", "h"), pyopnb.node("Tanh", "h", "a"), pyopnb.node("Gemm", "a w2 b2", "y")]
+    nodes = [
+        pyopnb.node("Gemm", "x w1 b1", "h"),
+        pyopnb.node("Tanh", "h", "a"),
+        pyopnb.node("Gemm", "a w2 b2", "y"),
+    ]
     shapes = {"w1": (4, 8), "b1": (8,), "w2": (8, 3), "b2": (3,)}
-    weights = {name: (rng.standard_normal(shape) / 2).astype(np.float32) for name, shape in shapes.items()}
+    weights = {
+        name: (rng.standard_normal(shape) / 2).astype(np.float32) for name, shape in shapes.items()
+    }
     return pyopnb.model(nodes, {"x": "float32[N,4]"}, "y", initializers=weights)
 
 
@@ -37,6 +43,8 @@ def flowers():
     rng = np.random.default_rng(2)
     labels = rng.integers(0, 3, 200)
     return {
-        "x": (rng.standard_normal((3, 4))[labels] * 2 + rng.standard_normal((200, 4)) / 2).astype(np.float32),
+        "x": (rng.standard_normal((3, 4))[labels] * 2 + rng.standard_normal((200, 4)) / 2).astype(
+            np.float32
+        ),
         "kind": labels,
     }

@@ -228,7 +228,9 @@ def fill_disk(monkeypatch):
     return fill
 
 
-def test_a_full_disk_raises_with_the_training(classifier, flowers, tmp_path, fill_disk, monkeypatch):
+def test_a_full_disk_raises_with_the_training(
+    classifier, flowers, tmp_path, fill_disk, monkeypatch
+):
     whole = train(classifier, flowers, epochs=2, batch_size=20)
     fill_disk(after=1)
     path = tmp_path / "run.npz"
@@ -242,9 +244,13 @@ def test_a_full_disk_raises_with_the_training(classifier, flowers, tmp_path, fil
     assert [file.name for file in tmp_path.iterdir()] == ["run.npz"]
     monkeypatch.undo()
     # Both what is in memory and the file before go on to the bit.
-    assert np.array_equal(train(classifier, flowers, epochs=2, batch_size=20, resume=path).losses, whole.losses)
+    assert np.array_equal(
+        train(classifier, flowers, epochs=2, batch_size=20, resume=path).losses, whole.losses
+    )
     assert np.array_equal(training.go_on().losses, whole.losses)
-    assert all(np.array_equal(training.weights[name], value) for name, value in whole.weights.items())
+    assert all(
+        np.array_equal(training.weights[name], value) for name, value in whole.weights.items()
+    )
 
 
 def test_a_disk_that_is_full_at_the_end_raises_with_all_steps(line, samples, tmp_path, fill_disk):

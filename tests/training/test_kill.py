@@ -37,7 +37,10 @@ def test_a_killed_training_goes_on_to_the_bit(classifier, flowers, tmp_path):
     np.savez(data, **flowers)
     chance, steps = random.Random(7), [0]
     for _ in range(2):
-        child = subprocess.Popen([sys.executable, "-P", "-c", CHILD, str(model), str(data), str(path)], stdout=subprocess.PIPE)
+        child = subprocess.Popen(
+            [sys.executable, "-P", "-c", CHILD, str(model), str(data), str(path)],
+            stdout=subprocess.PIPE,
+        )
         for _ in range(chance.randrange(10, 60)):
             assert child.stdout.readline()
         # Anywhere within a step or the writing of its file.
@@ -49,10 +52,18 @@ def test_a_killed_training_goes_on_to_the_bit(classifier, flowers, tmp_path):
         with np.load(path) as file:
             steps.append(len(json.loads(str(file["facts"]))["losses"]))
     assert steps == sorted(set(steps)), "each went on from where the last was killed"
-    feeds = [{name: value[k : k + 25] for name, value in flowers.items()} for k in range(0, 200, 25)]
+    feeds = [
+        {name: value[k : k + 25] for name, value in flowers.items()} for k in range(0, 200, 25)
+    ]
     epochs = steps[-1] // 8 + 1
     resumed = pyopnb.train(classifier, feeds, epochs=epochs, resume=path, verify=False)
     whole = pyopnb.train(classifier, feeds, epochs=epochs, verify=False)
     assert np.array_equal(resumed.losses, whole.losses)
-    assert all(np.array_equal(resumed.weights[name], value) for name, value in whole.weights.items())
-    assert {each.name for each in Path(tmp_path).iterdir() if each.suffix != ".part"} == {"model.onnx", "data.npz", "run.npz"}
+    assert all(
+        np.array_equal(resumed.weights[name], value) for name, value in whole.weights.items()
+    )
+    assert {each.name for each in Path(tmp_path).iterdir() if each.suffix != ".part"} == {
+        "model.onnx",
+        "data.npz",
+        "run.npz",
+    }

@@ -32,7 +32,11 @@ CASES = {
         "Adagrad",
         {"decay_factor": 0.5, "epsilon": 1e-6, "norm_coefficient": 0.1},
     ),
-    "sgd": (pyopnb.training.SGD(0.1), "Momentum", {"alpha": 0.0, "beta": 1.0, "mode": "standard", "norm_coefficient": 0.0}),
+    "sgd": (
+        pyopnb.training.SGD(0.1),
+        "Momentum",
+        {"alpha": 0.0, "beta": 1.0, "mode": "standard", "norm_coefficient": 0.0},
+    ),
 }
 
 
@@ -40,7 +44,10 @@ def reference(op, attrs, rate, number, weight, gradient, slots):
     names = ["r", "t", "x", "g", *(f"s{k}" for k in range(len(slots)))]
     outputs = ["x_new", *(f"s{k}_new" for k in range(len(slots)))]
     node = helper.make_node(op, names, outputs, domain="ai.onnx.preview.training", **attrs)
-    infos = [[helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in each] for each in (names, outputs)]
+    infos = [
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in each]
+        for each in (names, outputs)
+    ]
     opsets = [helper.make_opsetid("", 18), helper.make_opsetid("ai.onnx.preview.training", 1)]
     model = helper.make_model(helper.make_graph([node], "step", *infos), opset_imports=opsets)
     values = [np.float32(rate), np.int64(number), weight, gradient, *slots]
@@ -54,10 +61,14 @@ def session(optimizer, dtype="float32"):
     names = ["x", *optimizer.slots]
     for name in (*names, "g"):
         nodes.input(name, dtype, (3, 4))
-    made = optimizer.update(nodes, "x", "g", optimizer.slots, optimizer.rate(nodes, "t", dtype), dtype)
+    made = optimizer.update(
+        nodes, "x", "g", optimizer.slots, optimizer.rate(nodes, "t", dtype), dtype
+    )
     for name in made:
         nodes.output(name, dtype, (3, 4))
-    return pyopnb.Session(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10))
+    return pyopnb.Session(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+    )
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -70,8 +81,18 @@ def test_five_steps_are_those_of_the_reference_implementation(name):
     ours, run = [weight, *slots], session(optimizer)
     for number in range(1, 6):
         gradient = rng.standard_normal((3, 4)).astype(np.float32)
-        expected = reference(op, attrs, optimizer.learning_rate, number, expected[0], gradient, expected[1:])
-        ours = list(run({"t": np.int64(number), "g": gradient, **dict(zip(["x", *optimizer.slots], ours, strict=True))}))
+        expected = reference(
+            op, attrs, optimizer.learning_rate, number, expected[0], gradient, expected[1:]
+        )
+        ours = list(
+            run(
+                {
+                    "t": np.int64(number),
+                    "g": gradient,
+                    **dict(zip(["x", *optimizer.slots], ours, strict=True)),
+                }
+            )
+        )
         for mine, theirs in zip(ours, expected, strict=False):
             np.testing.assert_allclose(mine, theirs, rtol=2e-5, atol=1e-7)
     assert len(ours) == 1 + len(optimizer.slots)
@@ -86,25 +107,48 @@ def test_the_comparison_can_fail():
 
 def test_doubles_stay_doubles():
     x = np.ones((3, 4))
-    result = session(pyopnb.training.Adam(0.1), "float64")(t=np.int64(1), x=x, g=x, mean=x * 0, square=x * 0)
+    result = session(pyopnb.training.Adam(0.1), "float64")(
+        t=np.int64(1), x=x, g=x, mean=x * 0, square=x * 0
+    )
     np.testing.assert_allclose(result[0], 0.9, rtol=1e-7)
 
 
 def test_names_of_optimizers():
     assert find_optimizer("Adam") == pyopnb.training.Adam()
-    with pytest.raises(pyopnb.errors.InputError, match=r"train, optimizer: expected one of sgd.*got 'adma'\. Try: adam"):
+    with pytest.raises(
+        pyopnb.errors.InputError,
+        match=r"train, optimizer: expected one of sgd.*got 'adma'\. Try: adam",
+    ):
         find_optimizer("adma")
 
 
 @pytest.mark.parametrize(
     ("make", "text"),
     [
-        (lambda: pyopnb.training.Adam(-1), r"Adam, learning_rate: expected a number from 0 on, got -1"),
-        (lambda: pyopnb.training.Adam(True), r"Adam, learning_rate: expected a number from 0 on, got True"),
-        (lambda: pyopnb.training.Momentum(nesterov="no"), r"Momentum, nesterov: expected True or False, got 'no'"),
-        (lambda: pyopnb.training.SGD(float("nan")), r"SGD, learning_rate: expected a number from 0 on, got nan"),
-        (lambda: pyopnb.training.Adam(beta=1.0), r"Adam, beta: expected a number from 0 to below 1, got 1\.0"),
-        (lambda: pyopnb.training.Momentum("fast"), r"Momentum, learning_rate: expected a number from 0 on, got 'fast'"),
+        (
+            lambda: pyopnb.training.Adam(-1),
+            r"Adam, learning_rate: expected a number from 0 on, got -1",
+        ),
+        (
+            lambda: pyopnb.training.Adam(True),
+            r"Adam, learning_rate: expected a number from 0 on, got True",
+        ),
+        (
+            lambda: pyopnb.training.Momentum(nesterov="no"),
+            r"Momentum, nesterov: expected True or False, got 'no'",
+        ),
+        (
+            lambda: pyopnb.training.SGD(float("nan")),
+            r"SGD, learning_rate: expected a number from 0 on, got nan",
+        ),
+        (
+            lambda: pyopnb.training.Adam(beta=1.0),
+            r"Adam, beta: expected a number from 0 to below 1, got 1\.0",
+        ),
+        (
+            lambda: pyopnb.training.Momentum("fast"),
+            r"Momentum, learning_rate: expected a number from 0 on, got 'fast'",
+        ),
     ],
 )
 def test_numbers_that_make_no_sense(make, text):

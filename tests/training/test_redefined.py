@@ -51,7 +51,13 @@ class Feeds:
 
 def test_the_next_step_is_that_of_the_new_version(model):
     result = train(model, Feeds(5, 3, lambda: define(10)), loss="loss", optimizer=SGD(0.125))
-    assert result.losses.tolist() == [1, 0.875, 7.5, -5.0, -17.5]  # the gradient is 1, and from then on 10
+    assert result.losses.tolist() == [
+        1,
+        0.875,
+        7.5,
+        -5.0,
+        -17.5,
+    ]  # the gradient is 1, and from then on 10
     assert result.marks == [(3, "demo::Brighter version 2")]
     html = result._repr_html_()
     assert "From step 3 on demo::Brighter version 2." in html
@@ -65,12 +71,19 @@ def test_a_version_between_two_trainings_is_marked_as_well(model):
     define(10)
     assert result.go_on(epochs=1).marks == [(3, "demo::Brighter version 2")]
     assert result.losses[2] == 7.5
-    assert train(model, Feeds(2, 9, None), loss="loss", optimizer=SGD(0.125), epochs=3, resume=result).marks == result.marks
+    assert (
+        train(
+            model, Feeds(2, 9, None), loss="loss", optimizer=SGD(0.125), epochs=3, resume=result
+        ).marks
+        == result.marks
+    )
 
 
 def test_a_version_whose_outputs_changed_rebuilds_the_session_and_keeps_the_weights(model):
     with pytest.warns(pyopnb.errors.SessionRebuilt):
-        result = train(model, Feeds(3, 3, lambda: define(10, hint=False)), loss="loss", optimizer=SGD(0.125))
+        result = train(
+            model, Feeds(3, 3, lambda: define(10, hint=False)), loss="loss", optimizer=SGD(0.125)
+        )
     assert result.losses.tolist() == [1, 0.875, 7.5]
 
 
@@ -80,7 +93,10 @@ def test_an_op_that_raises_arrives_as_itself(model):
             raise ZeroDivisionError("on purpose")
 
     feeds = Feeds(5, 3, lambda: pyopnb.pyop("demo::Brighter")(Brighter))
-    with pytest.warns(pyopnb.errors.SessionRebuilt), pytest.raises(ZeroDivisionError, match="on purpose") as caught:
+    with (
+        pytest.warns(pyopnb.errors.SessionRebuilt),
+        pytest.raises(ZeroDivisionError, match="on purpose") as caught,
+    ):
         train(model, feeds, loss="loss")
     assert "in step 3 of a training" in "".join(caught.value.__notes__)
 

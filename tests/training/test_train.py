@@ -35,9 +35,13 @@ def test_the_steps_are_those_done_by_hand(line, samples):
     np.testing.assert_allclose(result.losses, losses, rtol=1e-5)
     np.testing.assert_allclose([result.weights["w"][0], result.weights["b"][0]], [w, b], rtol=1e-5)
     assert line.SerializeToString(deterministic=True) == before
-    trained = {tensor.name: numpy_helper.to_array(tensor) for tensor in result.model.graph.initializer}
+    trained = {
+        tensor.name: numpy_helper.to_array(tensor) for tensor in result.model.graph.initializer
+    }
     assert trained["w"] == result.weights["w"] and trained["b"] == result.weights["b"]
-    np.testing.assert_allclose(pyopnb.run(result.model, x=np.float32([2]))["y"], 2 * w + b, rtol=1e-5)
+    np.testing.assert_allclose(
+        pyopnb.run(result.model, x=np.float32([2]))["y"], 2 * w + b, rtol=1e-5
+    )
 
 
 def test_a_wrong_gradient_is_refused_before_the_first_step(define):
@@ -67,18 +71,32 @@ def test_cross_entropy_and_its_first_gradient_are_numpys(classifier, flowers):
 def test_it_learns_and_is_measured_on_held_out_data(classifier, flowers):
     rest = {name: value[150:] for name, value in flowers.items()}
     data = {name: value[:150] for name, value in flowers.items()}
-    result = train(classifier, data, epochs=20, batch_size=32, optimizer=Adam(0.02), validation=rest)
-    assert (result.steps, result.epoch, [step for step, _ in result.scores]) == (100, 20, list(range(5, 101, 5)))
+    result = train(
+        classifier, data, epochs=20, batch_size=32, optimizer=Adam(0.02), validation=rest
+    )
+    assert (result.steps, result.epoch, [step for step, _ in result.scores]) == (
+        100,
+        20,
+        list(range(5, 101, 5)),
+    )
     assert result.scores[-1][1] > 0.95
     y = pyopnb.run(result.model, x=rest["x"])["y"]
     assert result.scores[-1][1] == pytest.approx((y.argmax(1) == rest["kind"]).mean())
-    assert repr(result).startswith("100 steps, 20 of 20 epochs, loss ") and ", accuracy " in repr(result)
+    assert repr(result).startswith("100 steps, 20 of 20 epochs, loss ") and ", accuracy " in repr(
+        result
+    )
 
 
 def test_the_loss_of_an_output_of_doubles():
-    nodes = [pyopnb.node("Sub", "w x", "d"), pyopnb.node("Mul", "d d", "q"), pyopnb.node("ReduceMean", "q", "loss", keepdims=0)]
+    nodes = [
+        pyopnb.node("Sub", "w x", "d"),
+        pyopnb.node("Mul", "d d", "q"),
+        pyopnb.node("ReduceMean", "q", "loss", keepdims=0),
+    ]
     model = pyopnb.model(nodes, {"x": "float64[N]"}, "loss", initializers={"w": np.zeros(1)})
-    result = train(model, {"x": np.ones(3)}, loss="loss", optimizer=SGD(0.25), epochs=2, batch_size=3)
+    result = train(
+        model, {"x": np.ones(3)}, loss="loss", optimizer=SGD(0.25), epochs=2, batch_size=3
+    )
     assert result.losses.tolist() == [1.0, 0.25] and result.weights["w"].tolist() == [0.75]
 
 
@@ -88,13 +106,16 @@ def test_a_seed_gives_the_same_steps_and_another_gives_others(classifier, flower
 
 
 def test_feeds_one_by_one_are_the_same_as_arrays_in_order(classifier, flowers):
-    feeds = [{name: value[k : k + 40] for name, value in flowers.items()} for k in range(0, 200, 40)]
+    feeds = [
+        {name: value[k : k + 40] for name, value in flowers.items()} for k in range(0, 200, 40)
+    ]
     whole = train(classifier, flowers, epochs=2, batch_size=40, seed=None)
     assert np.array_equal(train(classifier, feeds, epochs=2, seed=None).losses, whole.losses)
     once = train(classifier, (feed for feed in feeds), seed=None)
     assert np.array_equal(once.losses, whole.losses[:5])
     with pytest.raises(
-        pyopnb.errors.InputError, match=r"train, data: expected feeds that can be gone through again, got a generator"
+        pyopnb.errors.InputError,
+        match=r"train, data: expected feeds that can be gone through again, got a generator",
     ):
         train(classifier, (feed for feed in feeds), epochs=2)
 
@@ -103,7 +124,15 @@ def test_a_function_as_metric_gets_outputs_and_feeds(line, samples):
     def worst(outputs, feeds):
         return float(np.abs(outputs["y"] - feeds["target"]).max())
 
-    result = train(line, samples, loss="mse", validation=samples, metric=worst, batch_size=50, optimizer=SGD(1e-6))
+    result = train(
+        line,
+        samples,
+        loss="mse",
+        validation=samples,
+        metric=worst,
+        batch_size=50,
+        optimizer=SGD(1e-6),
+    )
     assert result.metric == "worst" and result.scores[0][1] == pytest.approx(4, rel=1e-3)
 
 
@@ -154,7 +183,9 @@ def test_what_ctrl_c_ended_goes_on_to_the_same_weights(classifier, flowers):
         return 0.0
 
     result = train(classifier, flowers, epochs=3, validation=flowers, metric=press)
-    assert result.interrupted and result.steps == 8  # the first of the second epoch, in which it was seen
+    assert (
+        result.interrupted and result.steps == 8
+    )  # the first of the second epoch, in which it was seen
     result.go_on()
     assert not result.interrupted and np.array_equal(result.losses, whole.losses)
 
@@ -178,7 +209,9 @@ def test_a_folder_keeps_each_checkpoint_and_a_file_the_last(classifier, flowers,
     for source in (tmp_path / "all", tmp_path / "all" / names[0]):
         result = train(classifier, flowers, epochs=3, resume=source)
         assert np.array_equal(result.losses, whole.losses)
-        assert all(np.array_equal(result.weights[name], whole.weights[name]) for name in whole.weights)
+        assert all(
+            np.array_equal(result.weights[name], whole.weights[name]) for name in whole.weights
+        )
     again = train(classifier, flowers, epochs=3, checkpoint=tmp_path / "run.npz", resume=True)
     assert again.steps == 21 and np.array_equal(again.losses, whole.losses)
 
@@ -186,7 +219,11 @@ def test_a_folder_keeps_each_checkpoint_and_a_file_the_last(classifier, flowers,
 def test_what_killed_trainings_left_goes_when_another_begins(classifier, flowers, tmp_path):
     (tmp_path / "all").mkdir()
     old = [tmp_path / ".run[1].npz.abc.part", tmp_path / "all/.step-00000005.npz.abc.part"]
-    kept = [tmp_path / ".run[1].npz.new.part", tmp_path / ".other.npz.abc.part", tmp_path / "all/.mine.part"]
+    kept = [
+        tmp_path / ".run[1].npz.new.part",
+        tmp_path / ".other.npz.abc.part",
+        tmp_path / "all/.mine.part",
+    ]
     for path in [*old, *kept]:
         path.touch()
     for path in [*old, *kept[1:]]:
@@ -199,20 +236,31 @@ def test_what_killed_trainings_left_goes_when_another_begins(classifier, flowers
 def test_a_checkpoint_of_another_training_is_refused(classifier, flowers, line, samples, tmp_path):
     path = tmp_path / "run.npz"
     train(classifier, flowers, checkpoint=path)
-    with pytest.raises(pyopnb.errors.InputError, match=r"train, resume: optimizer: expected Adam\(.*got SGD\("):
+    with pytest.raises(
+        pyopnb.errors.InputError, match=r"train, resume: optimizer: expected Adam\(.*got SGD\("
+    ):
         train(classifier, flowers, optimizer="sgd", resume=path)
     with pytest.raises(pyopnb.errors.InputError, match=r"train, resume: seed: expected 0, got 3"):
         train(classifier, flowers, seed=3, resume=path)
     with pytest.raises(
-        pyopnb.errors.InputError, match=r"train, resume: expected a training of w1: float32\[4,8\], .*got w: float32\[1\], "
+        pyopnb.errors.InputError,
+        match=r"train, resume: expected a training of w1: float32\[4,8\], .*got w: float32\[1\], ",
     ):
         train(line, samples, loss="mse", resume=path)
     path.write_bytes(path.read_bytes()[:100])
-    with pytest.raises(pyopnb.errors.InputError, match=r"checkpoint .*: expected a file that train wrote, got "):
+    with pytest.raises(
+        pyopnb.errors.InputError, match=r"checkpoint .*: expected a file that train wrote, got "
+    ):
         train(classifier, flowers, resume=path)
-    with pytest.raises(pyopnb.errors.InputError, match=r"checkpoint .*none\.npz: expected a file that train wrote, got none"):
+    with pytest.raises(
+        pyopnb.errors.InputError,
+        match=r"checkpoint .*none\.npz: expected a file that train wrote, got none",
+    ):
         train(classifier, flowers, resume=tmp_path / "none.npz")
-    with pytest.raises(pyopnb.errors.InputError, match=r'train, resume: expected a checkpoint .*Try: checkpoint="run\.npz"'):
+    with pytest.raises(
+        pyopnb.errors.InputError,
+        match=r'train, resume: expected a checkpoint .*Try: checkpoint="run\.npz"',
+    ):
         train(classifier, flowers, resume=True)
 
 
@@ -228,26 +276,73 @@ def bad(text, error=pyopnb.errors.InputError, **changes):
     [
         bad(r"train, loss: expected one of y, cross_entropy, mse, got 'entropy'", loss="entropy"),
         bad(r"train, output: expected one of y, got 'z'\. Try: y", output="z"),
-        bad(r"loss y: expected float32\[\], got float32\[N,3\]", pyopnb.errors.ModelError, loss="y", drop="kind"),
-        bad(r"train, train: expected names of initializers .*, got 'w3'\. Try: w", pyopnb.errors.ModelError, train=["w3"]),
-        bad(r"labels kind: expected int64\[N\], the number of each sample's class, got float32\[32\]", kind=np.zeros(200, "f")),
-        bad(r"labels kind: expected a class from 0 to 2, got -1 in sample 7", kind=np.where(np.arange(200) == 7, -1, 0)),
-        bad(r"labels kind: expected a class from 0 to 2, got 3 in sample 9", kind=np.where(np.arange(200) == 9, 3, 0)),
-        bad(r"train, loss cross_entropy: expected one array .*the labels, got the model's inputs alone", drop="kind"),
-        bad(r"train, loss cross_entropy: expected one array .*, got kind, other", other=np.zeros(200)),
+        bad(
+            r"loss y: expected float32\[\], got float32\[N,3\]",
+            pyopnb.errors.ModelError,
+            loss="y",
+            drop="kind",
+        ),
+        bad(
+            r"train, train: expected names of initializers .*, got 'w3'\. Try: w",
+            pyopnb.errors.ModelError,
+            train=["w3"],
+        ),
+        bad(
+            r"labels kind: expected int64\[N\], the number of each sample's class, got float32\[32\]",
+            kind=np.zeros(200, "f"),
+        ),
+        bad(
+            r"labels kind: expected a class from 0 to 2, got -1 in sample 7",
+            kind=np.where(np.arange(200) == 7, -1, 0),
+        ),
+        bad(
+            r"labels kind: expected a class from 0 to 2, got 3 in sample 9",
+            kind=np.where(np.arange(200) == 9, 3, 0),
+        ),
+        bad(
+            r"train, loss cross_entropy: expected one array .*the labels, got the model's inputs alone",
+            drop="kind",
+        ),
+        bad(
+            r"train, loss cross_entropy: expected one array .*, got kind, other",
+            other=np.zeros(200),
+        ),
         bad(r"feed x: expected float32\[N,4\], got float64\[32,4\]", x=np.zeros((200, 4))),
         bad(r"feed x: expected float32\[N,4\], got float32\[32,5\]", x=np.zeros((200, 5), "f")),
-        bad(r"data: expected as many samples in each array, got x: 10, kind: 200", x=np.zeros((10, 4), "f")),
-        bad(r"data: expected at least one sample, got 0 samples in x, kind", x=np.zeros((0, 4), "f"), kind=np.zeros(0, int)),
+        bad(
+            r"data: expected as many samples in each array, got x: 10, kind: 200",
+            x=np.zeros((10, 4), "f"),
+        ),
+        bad(
+            r"data: expected at least one sample, got 0 samples in x, kind",
+            x=np.zeros((0, 4), "f"),
+            kind=np.zeros(0, int),
+        ),
         bad(r"data, batch_size: expected 1 to 200, the number of samples, got 201", batch_size=201),
         bad(r"data, batch_size: expected 1 to 200, the number of samples, got 0", batch_size=0),
         bad(r"train, epochs: expected a number from 1 on, got 0", epochs=0),
-        bad(r"train, epochs: expected a whole number, got bool True", pyopnb.errors.InputError, epochs=True),
-        bad(r"train, batch_size: expected a whole number, or None, got bool True", pyopnb.errors.InputError, batch_size=True),
-        bad(r"train, progress: expected True or False, got str 'no'", pyopnb.errors.InputError, progress="no"),
+        bad(
+            r"train, epochs: expected a whole number, got bool True",
+            pyopnb.errors.InputError,
+            epochs=True,
+        ),
+        bad(
+            r"train, batch_size: expected a whole number, or None, got bool True",
+            pyopnb.errors.InputError,
+            batch_size=True,
+        ),
+        bad(
+            r"train, progress: expected True or False, got str 'no'",
+            pyopnb.errors.InputError,
+            progress="no",
+        ),
         bad(r"train, output: expected str, or None, got int 3", pyopnb.errors.InputError, output=3),
         bad(r"train, seed: expected a number from 0 on, got -1", seed=-1),
-        bad(r"train, seed: expected a whole number, or None, got str 'a'", pyopnb.errors.InputError, seed="a"),
+        bad(
+            r"train, seed: expected a whole number, or None, got str 'a'",
+            pyopnb.errors.InputError,
+            seed="a",
+        ),
         bad(
             r"train, resume: expected a Training, a path, True or None, got int 3\. Try: resume=",
             pyopnb.errors.InputError,
@@ -261,17 +356,28 @@ def bad(text, error=pyopnb.errors.InputError, **changes):
             output="y",
             kind=np.zeros((200, 3), "f"),
         ),
-        bad(r"data: expected a dict of arrays, or feeds to iterate over, got ndarray", data=np.zeros(3)),
+        bad(
+            r"data: expected a dict of arrays, or feeds to iterate over, got ndarray",
+            data=np.zeros(3),
+        ),
         bad(r"data: expected at least one feed, got none", data=[]),
         bad(r"data, feed 0: expected a dict of arrays, got tuple", data=[(1, 2)]),
-        bad(r"validation: expected at least one sample", validation={"x": np.zeros((0, 4), "f"), "kind": np.zeros(0, int)}),
+        bad(
+            r"validation: expected at least one sample",
+            validation={"x": np.zeros((0, 4), "f"), "kind": np.zeros(0, int)},
+        ),
         bad(r"train, metric: expected 'loss', 'accuracy'.*got 'f1'", metric="f1", validation={}),
     ],
 )
 def test_what_does_not_fit_is_said_before_the_first_step(changes, error, text, classifier, flowers):
-    data = {**flowers, **{name: value for name, value in changes.items() if name in ("x", "kind", "other")}}
+    data = {
+        **flowers,
+        **{name: value for name, value in changes.items() if name in ("x", "kind", "other")},
+    }
     data.pop(changes.get("drop", ""), None)
-    rest = {name: value for name, value in changes.items() if name not in ("x", "kind", "other", "drop")}
+    rest = {
+        name: value for name, value in changes.items() if name not in ("x", "kind", "other", "drop")
+    }
     if rest.get("validation") == {}:
         rest["validation"] = flowers
     with pytest.raises(error, match=text):
@@ -286,41 +392,69 @@ def test_a_later_feed_with_fewer_labels_than_samples(classifier, flowers):
     feeds = [flowers, {"x": flowers["x"][:5], "kind": flowers["kind"][:4]}]
     for model, symbol in ((classifier, "N"), (renamed, "batch")):
         with pytest.raises(
-            pyopnb.errors.InputError, match=rf"feed kind: expected int64\[{symbol}\] with {symbol} = 5, got \[4\]"
+            pyopnb.errors.InputError,
+            match=rf"feed kind: expected int64\[{symbol}\] with {symbol} = 5, got \[4\]",
         ):
             train(model, feeds)
 
 
 def test_weights_in_a_file_beside_the_model(classifier, flowers, tmp_path):
-    onnx.save(classifier, tmp_path / "model.onnx", save_as_external_data=True, size_threshold=0, location="weights.bin")
+    onnx.save(
+        classifier,
+        tmp_path / "model.onnx",
+        save_as_external_data=True,
+        size_threshold=0,
+        location="weights.bin",
+    )
     onnx.load_external_data_for_model(classifier, str(tmp_path))  # onnx.save took them out
     result, same = (train(model, flowers) for model in (tmp_path / "model.onnx", classifier))
     assert np.array_equal(result.losses, same.losses)
-    assert result.model.SerializeToString(deterministic=True) == same.model.SerializeToString(deterministic=True)
+    assert result.model.SerializeToString(deterministic=True) == same.model.SerializeToString(
+        deterministic=True
+    )
 
 
 def test_what_makes_no_sense_for_going_on(line, samples):
     result = train(line, samples, loss="mse", train="w")
     assert set(result.weights) == {"w"}
-    with pytest.raises(pyopnb.errors.InputError, match=r"go_on, epochs: expected a whole number, or None, got str '2'\."):
+    with pytest.raises(
+        pyopnb.errors.InputError,
+        match=r"go_on, epochs: expected a whole number, or None, got str '2'\.",
+    ):
         result.go_on("2")
-    with pytest.raises(pyopnb.errors.InputError, match=r"go_on, epochs: expected a number from 1 on, or None, got 0"):
+    with pytest.raises(
+        pyopnb.errors.InputError,
+        match=r"go_on, epochs: expected a number from 1 on, or None, got 0",
+    ):
         result.go_on(0)
 
 
 def test_numbers_of_numpys_are_numbers(classifier, flowers, tmp_path):
     two, path = np.int64(2), tmp_path / "run.npz"
-    result = train(classifier, flowers, epochs=two, batch_size=np.int32(50), seed=two, checkpoint=path, every=two)
-    assert np.array_equal(result.losses, train(classifier, flowers, epochs=2, batch_size=50, seed=2).losses)
+    result = train(
+        classifier,
+        flowers,
+        epochs=two,
+        batch_size=np.int32(50),
+        seed=two,
+        checkpoint=path,
+        every=two,
+    )
+    assert np.array_equal(
+        result.losses, train(classifier, flowers, epochs=2, batch_size=50, seed=2).losses
+    )
     assert train(classifier, flowers, epochs=3, batch_size=50, seed=2, resume=path).steps == 12
 
 
-def test_an_opset_too_old_for_the_loss_is_said_with_the_one_it_needs(classifier, flowers, line, samples):
-    for model, data, loss, opset in ((classifier, flowers, "cross_entropy", 16), (line, samples, "mse", 13)):
+def test_an_opset_too_old_for_the_loss_is_said_with_the_one_it_needs(
+    classifier, flowers, line, samples
+):
+    for model, data, loss, opset in (
+        (classifier, flowers, "cross_entropy", 16),
+        (line, samples, "mse", 13),
+    ):
         model.opset_import[0].version, model.ir_version = opset - 1, 7
-        expected = (
-            rf"train, loss {loss}: expected a model of opset {opset} or newer, got opset {opset - 1}\. Try: onnx\.version"
-        )
+        expected = rf"train, loss {loss}: expected a model of opset {opset} or newer, got opset {opset - 1}\. Try: onnx\.version"
         with pytest.raises(pyopnb.errors.ModelError, match=expected):
             train(model, data, loss=loss)
         converted = onnx.version_converter.convert_version(model, opset)
@@ -331,7 +465,9 @@ def test_an_opset_too_old_for_the_loss_is_said_with_the_one_it_needs(classifier,
 
 
 def test_a_second_thread_is_refused_and_changes_nothing(classifier, flowers):
-    feeds = [{name: value[k : k + 40] for name, value in flowers.items()} for k in range(0, 200, 40)]
+    feeds = [
+        {name: value[k : k + 40] for name, value in flowers.items()} for k in range(0, 200, 40)
+    ]
     began, end = threading.Event(), threading.Event()
 
     class Waiting:
@@ -348,13 +484,16 @@ def test_a_second_thread_is_refused_and_changes_nothing(classifier, flowers):
     thread.start()
     assert began.wait(60)
     with pytest.raises(
-        pyopnb.errors.RunRefused, match="go_on: expected a training that stands still, got one that is going on, in ano"
+        pyopnb.errors.RunRefused,
+        match="go_on: expected a training that stands still, got one that is going on, in ano",
     ):
         training.go_on(9)
     end.set()
     thread.join()
     whole = train(classifier, feeds, epochs=3)
-    assert (training.epoch, training.epochs) == (3, 3) and np.array_equal(training.losses, whole.losses)
+    assert (training.epoch, training.epochs) == (3, 3) and np.array_equal(
+        training.losses, whole.losses
+    )
     assert training.go_on(1).epoch == 4
 
 
@@ -388,21 +527,33 @@ def test_a_metric_that_fails_is_computed_when_it_goes_on(classifier, flowers):
 
 def test_a_metric_that_goes_on_is_refused(classifier, flowers):
     made = []
-    result = train(classifier, flowers, validation=flowers, metric=lambda outputs, feeds: 0.0 if not made else made[0].go_on())
+    result = train(
+        classifier,
+        flowers,
+        validation=flowers,
+        metric=lambda outputs, feeds: 0.0 if not made else made[0].go_on(),
+    )
     made.append(result)
-    with pytest.raises(pyopnb.errors.RunRefused, match="go_on: expected a training that stands still"):
+    with pytest.raises(
+        pyopnb.errors.RunRefused, match="go_on: expected a training that stands still"
+    ):
         result.go_on(1)
 
 
 def test_labels_of_another_rank_are_refused_for_mse(line, samples):
-    with pytest.raises(pyopnb.errors.InputError, match=r"labels target: expected float32\[N\], got float32\[32,1\]"):
+    with pytest.raises(
+        pyopnb.errors.InputError, match=r"labels target: expected float32\[N\], got float32\[32,1\]"
+    ):
         train(line, {"x": samples["x"], "target": samples["target"][:, None]}, loss="mse")
 
 
 def test_a_model_without_weights():
-    model = pyopnb.model(pyopnb.node("ReduceMean", "x", "loss", keepdims=0), {"x": "float32[N]"}, "loss")
+    model = pyopnb.model(
+        pyopnb.node("ReduceMean", "x", "loss", keepdims=0), {"x": "float32[N]"}, "loss"
+    )
     with pytest.raises(
-        pyopnb.errors.ModelError, match=r"train: expected a model with initializers of float32 or float64, got none"
+        pyopnb.errors.ModelError,
+        match=r"train: expected a model with initializers of float32 or float64, got none",
     ):
         train(model, {"x": np.ones(2, np.float32)}, loss="loss", batch_size=2)
 
@@ -410,7 +561,10 @@ def test_a_model_without_weights():
 def test_a_fixed_number_of_samples_leaves_the_rest_of_an_epoch_out(line, samples):
     line.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 20
     line = pyopnb.model(
-        list(line.graph.node), {"x": "float32[20]"}, "y", initializers={t.name: t for t in line.graph.initializer}
+        list(line.graph.node),
+        {"x": "float32[20]"},
+        "y",
+        initializers={t.name: t for t in line.graph.initializer},
     )
     assert train(line, samples, loss="mse", batch_size=20, epochs=2).steps == 4
 
@@ -420,12 +574,16 @@ def test_a_fixed_number_of_samples_leaves_the_rest_of_an_epoch_out(line, samples
 
 def test_nan_in_the_loss_stops_and_names_step_and_node(line, samples):
     samples["target"][13] = np.nan
-    with pytest.raises(pyopnb.errors.NotFinite, match=r"train, step \d in epoch 1: expected a finite loss") as caught:
+    with pytest.raises(
+        pyopnb.errors.NotFinite, match=r"train, step \d in epoch 1: expected a finite loss"
+    ) as caught:
         train(line, samples, loss="mse", batch_size=10, optimizer=SGD(0.1))
     assert "it begins in the feed, target: " in str(caught.value)
     training = caught.value.training
     assert f"step {training.steps + 1} " in str(caught.value)
-    assert np.isfinite(training.losses).all() and all(np.isfinite(value).all() for value in training.weights.values())
+    assert np.isfinite(training.losses).all() and all(
+        np.isfinite(value).all() for value in training.weights.values()
+    )
 
 
 def test_nan_of_a_node_names_it():
@@ -436,9 +594,17 @@ def test_nan_of_a_node_names_it():
     ]
     model = pyopnb.model(nodes, {"x": "float32[N]"}, "loss", initializers={"w": np.float32([1])})
     with pytest.raises(
-        pyopnb.errors.NotFinite, match=r"step 2 in epoch 2: .* it begins in node the_root \(Sqrt\), root: .*2 NaN"
+        pyopnb.errors.NotFinite,
+        match=r"step 2 in epoch 2: .* it begins in node the_root \(Sqrt\), root: .*2 NaN",
     ):
-        train(model, {"x": np.float32([4, 9])}, loss="loss", optimizer=SGD(1.0), epochs=5, batch_size=2)
+        train(
+            model,
+            {"x": np.float32([4, 9])},
+            loss="loss",
+            optimizer=SGD(1.0),
+            epochs=5,
+            batch_size=2,
+        )
 
 
 def test_a_gradient_that_is_infinite_where_the_loss_is_not():
@@ -449,7 +615,8 @@ def test_a_gradient_that_is_infinite_where_the_loss_is_not():
     ]
     model = pyopnb.model(nodes, {"x": "float32[N]"}, "loss", initializers={"w": np.float32([0])})
     with pytest.raises(
-        pyopnb.errors.NotFinite, match=r"step 1 in epoch 1: .*got a gradient that is not finite: it begins in node "
+        pyopnb.errors.NotFinite,
+        match=r"step 1 in epoch 1: .*got a gradient that is not finite: it begins in node ",
     ):
         train(model, {"x": np.float32([1, 1])}, loss="loss", batch_size=2)
 
@@ -475,7 +642,9 @@ def test_an_infinity_of_a_backward_names_its_node():
         pyopnb.node("demo::Steep", "p", "s"),
         pyopnb.node("ReduceMean", "s", "loss", keepdims=0),
     ]
-    model = pyopnb.model(nodes, {"x": "float32[N,2]"}, "loss", initializers={"w": np.ones((2, 2), np.float32)})
+    model = pyopnb.model(
+        nodes, {"x": "float32[N,2]"}, "loss", initializers={"w": np.ones((2, 2), np.float32)}
+    )
     x = np.float32([[1, 0], [1, 0]])  # infinity times zero is NaN
     text = r"got a gradient .*, after an infinity in node \S+ \(SteepGrad\), .*Try: breakpoint\(\) in backward of demo::Steep, which"
     with pytest.raises(pyopnb.errors.NotFinite, match=text):
@@ -498,9 +667,7 @@ def test_nan_that_an_op_makes_of_finite_numbers_is_looked_for_in_the_op():
         pyopnb.node("ReduceMean", "r", "loss", keepdims=0),
     ]
     model = pyopnb.model(nodes, {"x": "float32[N]"}, "loss", initializers={"w": np.float32([-1])})
-    text = (
-        r"in node \S+ \(Root\).*Try: breakpoint\(\) in compute of demo::Root, which was given finite numbers; error\.training"
-    )
+    text = r"in node \S+ \(Root\).*Try: breakpoint\(\) in compute of demo::Root, which was given finite numbers; error\.training"
     with np.errstate(all="ignore"), pytest.raises(pyopnb.errors.NotFinite, match=text):
         train(model, {"x": np.float32([4, 9])}, loss="loss", batch_size=2)
     pyopnb.registry.remove("demo::Root")
@@ -511,7 +678,14 @@ def test_a_weight_that_overflows_is_no_feed():
     model = pyopnb.model(nodes, {"x": "float32[N]"}, "loss", initializers={"w": np.float32([1])})
     text = r"step 2 in epoch 2: .*begins in the state, w: .*Try: a smaller learning rate"
     with pytest.raises(pyopnb.errors.NotFinite, match=text):
-        train(model, {"x": np.float32([1e9, 1e9])}, loss="loss", batch_size=2, epochs=3, optimizer=SGD(1e30))
+        train(
+            model,
+            {"x": np.float32([1e9, 1e9])},
+            loss="loss",
+            batch_size=2,
+            epochs=3,
+            optimizer=SGD(1e30),
+        )
 
 
 # ---- what it shows
@@ -520,7 +694,11 @@ def test_a_weight_that_overflows_is_no_feed():
 def test_the_curve_is_an_image_that_survives(classifier, flowers, tmp_path):
     result = train(classifier, flowers, epochs=2, validation=flowers)
     html = result._repr_html_()
-    assert html.count('src="data:image/svg+xml;base64,') == 1 and "<script" not in html and repr(result) in html
+    assert (
+        html.count('src="data:image/svg+xml;base64,') == 1
+        and "<script" not in html
+        and repr(result) in html
+    )
     assert len(html) < 60_000
     result.save(tmp_path / "curve.svg")
     svg = (tmp_path / "curve.svg").read_text()
@@ -535,8 +713,15 @@ def test_what_is_trained_by_default():
         pyopnb.node("Mul", "n aside", "side"),
         pyopnb.node("ReduceMean", "n", "loss", keepdims=0),
     ]
-    weights = {name: np.full(2, 0.5, np.float32) for name in ("gain", "bias", "mean", "var", "aside")}
-    model = pyopnb.model(nodes, {"x": "float32[N,2]"}, ["loss", "side"], initializers={**weights, "scale": np.float32(2)})
+    weights = {
+        name: np.full(2, 0.5, np.float32) for name in ("gain", "bias", "mean", "var", "aside")
+    }
+    model = pyopnb.model(
+        nodes,
+        {"x": "float32[N,2]"},
+        ["loss", "side"],
+        initializers={**weights, "scale": np.float32(2)},
+    )
     data = {"x": np.ones((4, 2), np.float32)}
     assert set(train(model, data, loss="loss", batch_size=4).weights) == {"gain", "bias"}
     chosen = train(model, data, loss="loss", batch_size=4, train=["scale"], optimizer=SGD(0.1))
@@ -550,7 +735,9 @@ def test_names_of_the_model_that_ours_could_meet():
         pyopnb.node("Mul", "x train/w", "train/constant_1"),
         pyopnb.node("ReduceMean", "train/constant_1", "loss", keepdims=0),
     ]
-    model = pyopnb.model(nodes, {"x": "float32[N]"}, "loss", initializers={"train/w": np.float32([1])})
+    model = pyopnb.model(
+        nodes, {"x": "float32[N]"}, "loss", initializers={"train/w": np.float32([1])}
+    )
     result = train(model, {"x": np.float32([1, 1])}, loss="loss", optimizer=SGD(0.5), batch_size=2)
     assert result.weights["train/w"].tolist() == [0.5]
     onnx.checker.check_model(result.model)

@@ -69,7 +69,9 @@ class Diff(ToleranceDiff):
         return cls(parts)
 
 
-def compared(a: Any, b: Any, rtol: float | None = None, atol: float | None = None, stol: float | None = None) -> Diff:
+def compared(
+    a: Any, b: Any, rtol: float | None = None, atol: float | None = None, stol: float | None = None
+) -> Diff:
     """Compare two arrays, or values made of them; see `pyopnb.diff`.
 
     Raises

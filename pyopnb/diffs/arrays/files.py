@@ -22,7 +22,9 @@ from pyopnb.ops.messages import sanitize
 __all__ = ["ENDINGS", "arrays_in"]
 
 _MOST_UNPACKED = 2**30  # bytes of the arrays of an .npz file, however well they are packed
-_MOST_PACKED = 100  # times as large as the file that more may be: deflate reaches 1,000 with nothing but zeros
+_MOST_PACKED = (
+    100  # times as large as the file that more may be: deflate reaches 1,000 with nothing but zeros
+)
 
 
 def arrays_in(path: str | os.PathLike[str]) -> np.ndarray | dict[str, np.ndarray]:
@@ -41,7 +43,11 @@ def arrays_in(path: str | os.PathLike[str]) -> np.ndarray | dict[str, np.ndarray
     where = f"file {sanitize(str(file))}"
     ending = file.suffix.lower()
     if ending not in ENDINGS:
-        raise InputError(where, expected=f"a name that ends in {', '.join(ENDINGS)}", got=sanitize(ending) or "no ending")
+        raise InputError(
+            where,
+            expected=f"a name that ends in {', '.join(ENDINGS)}",
+            got=sanitize(ending) or "no ending",
+        )
     head = _head(file, where)
     magic, contents, read = ENDINGS[ending]
     try:
@@ -74,7 +80,9 @@ def _head(file: Path, where: str) -> bytes:
     except FileNotFoundError:
         raise InputError(f"{where} does not exist", next=similar_path(file, file.suffix)) from None
     except (OSError, ValueError) as error:
-        raise InputError(where, expected="a file that can be read", got=sanitize(str(error))) from None
+        raise InputError(
+            where, expected="a file that can be read", got=sanitize(str(error))
+        ) from None
 
 
 def _npy(file: Path) -> np.ndarray:
@@ -86,8 +94,13 @@ def _npz(file: Path) -> dict[str, np.ndarray]:
     with ZipFile(file) as members:
         size, packed = sum(member.file_size for member in members.infolist()), file.stat().st_size
     if size > max(_MOST_UNPACKED, _MOST_PACKED * packed):
-        raise ValueError(f"{packed:,} bytes that unpack to {size:,}; the limit is {_MOST_PACKED} times as many, or 1 GiB")
-    with file.open("rb") as opened, np.load(opened, allow_pickle=False) as archive:  # NumPy leaves a damaged one open
+        raise ValueError(
+            f"{packed:,} bytes that unpack to {size:,}; the limit is {_MOST_PACKED} times as many, or 1 GiB"
+        )
+    with (
+        file.open("rb") as opened,
+        np.load(opened, allow_pickle=False) as archive,
+    ):  # NumPy leaves a damaged one open
         found = {name: archive[name] for name in archive.files}
     other = next((name for name, array in found.items() if not isinstance(array, np.ndarray)), None)
     if other is not None:
@@ -104,7 +117,13 @@ def _pb(file: Path) -> np.ndarray:
     return np.asarray(numpy_helper.to_array(tensor))
 
 
-ENDINGS: Mapping[str, tuple[bytes, str, Callable[[Path], np.ndarray | dict[str, np.ndarray]]]] = MappingProxyType(
-    {".npz": (b"PK", "arrays", _npz), ".npy": (b"\x93NUMPY", "an array", _npy), ".pb": (b"", "a TensorProto", _pb)}
+ENDINGS: Mapping[str, tuple[bytes, str, Callable[[Path], np.ndarray | dict[str, np.ndarray]]]] = (
+    MappingProxyType(
+        {
+            ".npz": (b"PK", "arrays", _npz),
+            ".npy": (b"\x93NUMPY", "an array", _npy),
+            ".pb": (b"", "a TensorProto", _pb),
+        }
+    )
 )
 """The first bytes of a file, its contents and its reader, by the ending of its name."""

@@ -183,7 +183,9 @@ def elements(value: Any, depth: int = 0) -> int:
     return sum(elements(item, depth + 1) for item in items)
 
 
-def parts(a: Any, b: Any, rtol: float | None, atol: float | None, stol: float | None = None) -> Iterator[Part]:
+def parts(
+    a: Any, b: Any, rtol: float | None, atol: float | None, stol: float | None = None
+) -> Iterator[Part]:
     """Pair the arrays of two values; what has no partner is a part as well.
 
     Raises
@@ -237,7 +239,9 @@ def _walk_members(
         yield Part(path, *types)
 
 
-def _arrays(path: _Path, a: np.ndarray, b: np.ndarray, types: tuple[str, str], tolerances: _Tolerances) -> Part:
+def _arrays(
+    path: _Path, a: np.ndarray, b: np.ndarray, types: tuple[str, str], tolerances: _Tolerances
+) -> Part:
     for array, side in ((a, "a"), (b, "b")):
         refusal = _why_no_tensor(array)
         if refusal:

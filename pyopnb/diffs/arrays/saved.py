@@ -190,7 +190,9 @@ def _spread(rows: Any) -> dict[tuple[int, int], int]:
     return spread
 
 
-def _picture(matrix: Any, grid: Any, count: int) -> tuple[tuple[int, int] | None, tuple[tuple[int, ...], ...]]:
+def _picture(
+    matrix: Any, grid: Any, count: int
+) -> tuple[tuple[int, int] | None, tuple[tuple[int, ...], ...]]:
     fields = []
     for row in checked_items(grid, _MOST_CELLS):
         cells = checked_items(row, 4 * _MOST_CELLS)

@@ -23,7 +23,16 @@ from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.messages import sanitize
 from pyopnb.ops.progress import advance
 
-__all__ = ["ArrayStats", "Axis", "LazyStats", "Place", "array_stats", "family", "quick_stats", "scale_of"]
+__all__ = [
+    "ArrayStats",
+    "Axis",
+    "LazyStats",
+    "Place",
+    "array_stats",
+    "family",
+    "quick_stats",
+    "scale_of",
+]
 
 _WORST = 5  # elements that are kept
 _SAMPLED = 2**20  # of longer arrays at most so many elements are in the histograms
@@ -220,7 +229,9 @@ def family(kind: np.dtype) -> str:
     return "integer" if name.startswith(("int", "uint")) else "float"
 
 
-def array_stats(a: np.ndarray, b: np.ndarray, rtol: float, atol: float, chunk: int | None = None) -> ArrayStats:
+def array_stats(
+    a: np.ndarray, b: np.ndarray, rtol: float, atol: float, chunk: int | None = None
+) -> ArrayStats:
     """Compare two arrays of the same dtype and shape.
 
     Parameters
@@ -300,7 +311,13 @@ def scale_of(b: np.ndarray) -> float:
 
 
 def _count(
-    a: np.ndarray, b: np.ndarray, kind: str, rtol: float, atol: float, stride: int, chunk: int | None = None
+    a: np.ndarray,
+    b: np.ndarray,
+    kind: str,
+    rtol: float,
+    atol: float,
+    stride: int,
+    chunk: int | None = None,
 ) -> _stats.Stats:
     stored, counted, name, tiny = _native(a.dtype)
     tables: tuple[Any, Any] = (b"", b"")
@@ -352,7 +369,9 @@ def _blocks(arrays: tuple[np.ndarray, ...], most: int) -> Iterator[tuple[np.ndar
     if all(array.flags.c_contiguous for array in arrays):
         arrays = tuple(array.reshape(-1) for array in arrays)
     shape, whole, inner = arrays[0].shape, arrays[0].ndim, 1
-    while whole and inner * shape[whole - 1] <= most:  # the axes from here on fit into a block as they are
+    while (
+        whole and inner * shape[whole - 1] <= most
+    ):  # the axes from here on fit into a block as they are
         whole -= 1
         inner *= shape[whole]
     if not whole:
@@ -361,7 +380,10 @@ def _blocks(arrays: tuple[np.ndarray, ...], most: int) -> Iterator[tuple[np.ndar
     rows = most // inner
     for outer in np.ndindex(shape[: whole - 1]):
         for begin in range(0, shape[whole - 1], rows):
-            yield tuple(np.ascontiguousarray(array[*outer, begin : begin + rows]).reshape(-1) for array in arrays)
+            yield tuple(
+                np.ascontiguousarray(array[*outer, begin : begin + rows]).reshape(-1)
+                for array in arrays
+            )
 
 
 @cache

@@ -33,8 +33,14 @@ def tabulate(kind: np.dtype) -> tuple[np.ndarray, np.ndarray]:
     (np.float32(0.0078125), np.int32(1))
     """
     with np.errstate(invalid="ignore"):
-        values = np.arange(256**kind.itemsize, dtype=f"u{kind.itemsize}").view(kind).astype(np.float32)
-    ordered = np.where((values == 0) & np.signbit(values), np.float32(-1e-45), np.where(np.isnan(values), 0, values))
+        values = (
+            np.arange(256**kind.itemsize, dtype=f"u{kind.itemsize}").view(kind).astype(np.float32)
+        )
+    ordered = np.where(
+        (values == 0) & np.signbit(values),
+        np.float32(-1e-45),
+        np.where(np.isnan(values), 0, values),
+    )
     return values, np.searchsorted(np.unique(ordered), ordered).astype(np.int32)
 
 

@@ -74,7 +74,9 @@ class Defaults:
         Domain and name to the model's local function.
     """
 
-    def __init__(self, imports: Mapping[str, int], functions: Mapping[tuple[str, str], FunctionProto]) -> None:
+    def __init__(
+        self, imports: Mapping[str, int], functions: Mapping[tuple[str, str], FunctionProto]
+    ) -> None:
         self.imports = {canonical_domain(domain): version for domain, version in imports.items()}
         self._functions = functions
         self._known: dict[tuple[str, str], dict[str, AttributeProto]] = {}
@@ -97,12 +99,17 @@ class Defaults:
         schema = find_schema(domain, op_type, self.imports.get(domain, 1))
         if schema is None:  # its defaults are its kernel's own
             return {}
-        return {name: a.default_value for name, a in schema.attributes.items() if a.default_value.type}
+        return {
+            name: a.default_value for name, a in schema.attributes.items() if a.default_value.type
+        }
 
     @classmethod
     def of_model(cls, model: ModelProto) -> Defaults:
         """Return the defaults in a model's main graph."""
-        return cls({o.domain: o.version for o in model.opset_import}, {(f.domain, f.name): f for f in model.functions})
+        return cls(
+            {o.domain: o.version for o in model.opset_import},
+            {(f.domain, f.name): f for f in model.functions},
+        )
 
 
 _Values = tuple[str, AttributeProto | None, AttributeProto | None]
@@ -131,13 +138,20 @@ def differing_attributes(
     written = [{attribute.name: attribute for attribute in node.attribute} for node in nodes]
     known = [of_model.of(node) for of_model, node in zip(defaults, nodes, strict=True)]
     for name in sorted({*written[0], *written[1], *known[0], *known[1]}):
-        values = [own.get(name, default.get(name)) for own, default in zip(written, known, strict=True)]
-        keys = [None if value is None else attribute_key(value, of) for value, of in zip(values, content, strict=True)]
+        values = [
+            own.get(name, default.get(name)) for own, default in zip(written, known, strict=True)
+        ]
+        keys = [
+            None if value is None else attribute_key(value, of)
+            for value, of in zip(values, content, strict=True)
+        ]
         if keys[0] == keys[1]:
             continue
         if None in keys:
             side = keys.index(None) ^ 1
-            if (default := known[side].get(name)) is not None and attribute_key(default, content[side]) == keys[side]:
+            if (default := known[side].get(name)) is not None and attribute_key(
+                default, content[side]
+            ) == keys[side]:
                 continue
         yield name, values[0], values[1]
 
@@ -156,14 +170,20 @@ def format_attribute(attribute: AttributeProto) -> str:
     if kind == AttributeProto.TENSOR:
         return _format_tensor(attribute.t)
     if kind == AttributeProto.STRING:
-        return sanitize(repr(attribute.s[: 2 * _MAX_TEXT].decode(errors="backslashreplace")), _MAX_TEXT)
+        return sanitize(
+            repr(attribute.s[: 2 * _MAX_TEXT].decode(errors="backslashreplace")), _MAX_TEXT
+        )
     if kind == AttributeProto.STRINGS:
         strings = attribute.strings[:_MAX_TEXT]
-        return sanitize([s[:_MAX_TEXT].decode(errors="backslashreplace") for s in strings], _MAX_TEXT)
+        return sanitize(
+            [s[:_MAX_TEXT].decode(errors="backslashreplace") for s in strings], _MAX_TEXT
+        )
     if kind == AttributeProto.FLOAT:
         return str(np.float32(attribute.f))  # with as many digits as tell it from its neighbours
     if kind == AttributeProto.FLOATS:
-        return sanitize([float(str(np.float32(x))) for x in attribute.floats[:_MAX_TEXT]], _MAX_TEXT)
+        return sanitize(
+            [float(str(np.float32(x))) for x in attribute.floats[:_MAX_TEXT]], _MAX_TEXT
+        )
     if kind == AttributeProto.INT:
         return str(attribute.i)
     if kind == AttributeProto.INTS:
@@ -176,7 +196,11 @@ def format_attribute(attribute: AttributeProto) -> str:
 
 def _format_tensor(tensor: TensorProto) -> str:
     types = TensorProto.DataType
-    dtype = types.Name(tensor.data_type).lower() if tensor.data_type in types.values() else f"type {tensor.data_type}"
+    dtype = (
+        types.Name(tensor.data_type).lower()
+        if tensor.data_type in types.values()
+        else f"type {tensor.data_type}"
+    )
     text = sanitize(f"tensor of {dtype}[{','.join(map(str, tensor.dims[:20]))}]", _MAX_TEXT)
     if math.prod(tensor.dims) > 8 or tensor.data_location == TensorProto.EXTERNAL:
         return text

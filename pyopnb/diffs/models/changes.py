@@ -9,7 +9,16 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, SparseTensorProto, TensorProto, TypeProto, numpy_helper
+from onnx import (
+    FunctionProto,
+    GraphProto,
+    ModelProto,
+    NodeProto,
+    SparseTensorProto,
+    TensorProto,
+    TypeProto,
+    numpy_helper,
+)
 
 from pyopnb.diffs.arrays.diff import compared
 from pyopnb.diffs.models.attributes import Defaults, differing_attributes, format_attribute
@@ -43,7 +52,9 @@ class _Level:
 _Tolerances = tuple[float | None, float | None, float | None]
 
 
-def find_changes(a: ModelSource, b: ModelSource, tolerances: _Tolerances) -> tuple[list[Change], Counts]:
+def find_changes(
+    a: ModelSource, b: ModelSource, tolerances: _Tolerances
+) -> tuple[list[Change], Counts]:
     """Find every change between two models.
 
     Parameters
@@ -64,7 +75,13 @@ def find_changes(a: ModelSource, b: ModelSource, tolerances: _Tolerances) -> tup
     """
     numbers, counts = Numbers(), Counts()
     contents = [Contents(numbers, source.folder, source.taken_out) for source in (a, b)]
-    levels = deque([_Level("", graph_of_model(a.proto, contents[0]), graph_of_model(b.proto, contents[1]), None)])
+    levels = deque(
+        [
+            _Level(
+                "", graph_of_model(a.proto, contents[0]), graph_of_model(b.proto, contents[1]), None
+            )
+        ]
+    )
     changes = [*_interface(a.proto.graph, b.proto.graph, levels[0]), *_header(a.proto, b.proto)]
     changes += _functions(a.proto, b.proto, contents, levels)
     while levels:
@@ -78,12 +95,21 @@ def find_changes(a: ModelSource, b: ModelSource, tolerances: _Tolerances) -> tup
 def _interface(a: GraphProto, b: GraphProto, level: _Level) -> Iterator[Change]:
     for kind, left, right in (("input", a.input, b.input), ("output", a.output, b.output)):
         one, other = {info.name: info for info in left}, {info.name: info for info in right}
-        required = [list(one), list(other)] if kind == "output" else [level.a.inputs, level.b.inputs]
+        required = (
+            [list(one), list(other)] if kind == "output" else [level.a.inputs, level.b.inputs]
+        )
         pairs = dict(pair_names(*required))
         if kind == "input":  # those that have a default: initializers that can be fed
             taken = set(pairs.values())
-            pairs |= {name: name for name in one.keys() & other.keys() if name not in pairs and name not in taken}
-        types = [{name: _format_type(info.type) for name, info in infos.items()} for infos in (one, other)]
+            pairs |= {
+                name: name
+                for name in one.keys() & other.keys()
+                if name not in pairs and name not in taken
+            }
+        types = [
+            {name: _format_type(info.type) for name, info in infos.items()}
+            for infos in (one, other)
+        ]
         known = set(pairs.values())
         facts = [Fact(name, types[0][name], types[1][partner]) for name, partner in pairs.items()]
         facts += [Fact(name, types[0][name], None) for name in one if name not in pairs]
@@ -104,24 +130,43 @@ def _format_type(proto: TypeProto) -> str:
 def _header(a: ModelProto, b: ModelProto) -> Iterator[Change]:
     used = {site.node.domain or "ai.onnx" for model in (a, b) for site in walk(model)}
     opsets = [
-        {o.domain or "ai.onnx": str(o.version) for o in m.opset_import if (o.domain or "ai.onnx") in used} for m in (a, b)
+        {
+            o.domain or "ai.onnx": str(o.version)
+            for o in m.opset_import
+            if (o.domain or "ai.onnx") in used
+        }
+        for m in (a, b)
     ]
     yield from (Change("opset", facts=(fact,)) for fact in _differing(*opsets))
     names = ("ir_version", "producer_name", "producer_version", "domain", "model_version")
     fields = [{name: sanitize(getattr(model, name), _TEXT) for name in names} for model in (a, b)]
     metadata = [
-        {f"metadata {sanitize(e.key, _TEXT)}": sanitize(e.value, _TEXT) for e in model.metadata_props if e.key != FOLDER}
+        {
+            f"metadata {sanitize(e.key, _TEXT)}": sanitize(e.value, _TEXT)
+            for e in model.metadata_props
+            if e.key != FOLDER
+        }
         for model in (a, b)
     ]
-    yield from (Change("header", facts=(fact,)) for fact in (*_differing(*fields), *_differing(*metadata)))
+    yield from (
+        Change("header", facts=(fact,)) for fact in (*_differing(*fields), *_differing(*metadata))
+    )
 
 
 def _differing(a: Mapping[str, str], b: Mapping[str, str]) -> list[Fact]:
-    return [Fact(sanitize(key, _TEXT), a.get(key), b.get(key)) for key in dict.fromkeys((*a, *b)) if a.get(key) != b.get(key)]
+    return [
+        Fact(sanitize(key, _TEXT), a.get(key), b.get(key))
+        for key in dict.fromkeys((*a, *b))
+        if a.get(key) != b.get(key)
+    ]
 
 
-def _functions(a: ModelProto, b: ModelProto, contents: list[Contents], levels: deque[_Level]) -> Iterator[Change]:
-    ours, theirs = ({(f.domain, f.name, f.overload): f for f in model.functions} for model in (a, b))
+def _functions(
+    a: ModelProto, b: ModelProto, contents: list[Contents], levels: deque[_Level]
+) -> Iterator[Change]:
+    ours, theirs = (
+        {(f.domain, f.name, f.overload): f for f in model.functions} for model in (a, b)
+    )
     local = [{(f.domain, f.name): f for f in model.functions} for model in (a, b)]
     for key in dict.fromkeys((*ours, *theirs)):
         name = sanitize("::".join(filter(None, key)) or "without a name")
@@ -132,7 +177,12 @@ def _functions(a: ModelProto, b: ModelProto, contents: list[Contents], levels: d
             continue
         facts = [
             *_differing(_declared(left), _declared(right)),
-            *_differing(*({f"opset {o.domain or 'ai.onnx'}": str(o.version) for o in f.opset_import} for f in (left, right))),
+            *_differing(
+                *(
+                    {f"opset {o.domain or 'ai.onnx'}": str(o.version) for o in f.opset_import}
+                    for f in (left, right)
+                )
+            ),
         ]
         if facts:
             yield Change("function", f"function {name}", facts=tuple(facts))
@@ -143,19 +193,35 @@ def _functions(a: ModelProto, b: ModelProto, contents: list[Contents], levels: d
 def _declared(function: FunctionProto) -> dict[str, str]:
     defaults = {f"attr {a.name}": format_attribute(a) for a in function.attribute_proto}
     attrs = {f"attr {name}": "required" for name in function.attribute}
-    return {"inputs": str(len(function.input)), "outputs": str(len(function.output)), **attrs, **defaults}
+    return {
+        "inputs": str(len(function.input)),
+        "outputs": str(len(function.output)),
+        **attrs,
+        **defaults,
+    }
 
 
-def _function(function: FunctionProto, local: Mapping[tuple[str, str], FunctionProto], contents: Contents) -> Graph:
-    return graph_of(function, Defaults({o.domain: o.version for o in function.opset_import}, local), contents)
+def _function(
+    function: FunctionProto, local: Mapping[tuple[str, str], FunctionProto], contents: Contents
+) -> Graph:
+    return graph_of(
+        function, Defaults({o.domain: o.version for o in function.opset_import}, local), contents
+    )
 
 
 # ---- one pair of graphs
 
 
 class _GraphComparison:
-    def __init__(self, level: _Level, levels: deque[_Level], counts: Counts, tolerances: _Tolerances) -> None:
-        self.path, self.a, self.b, self.outer = level.path, level.a, level.b, dict(level.outer or {})
+    def __init__(
+        self, level: _Level, levels: deque[_Level], counts: Counts, tolerances: _Tolerances
+    ) -> None:
+        self.path, self.a, self.b, self.outer = (
+            level.path,
+            level.a,
+            level.b,
+            dict(level.outer or {}),
+        )
         self.levels, self.counts, self.tolerances = levels, counts, tolerances
         self.matching: Matching
         self.left: Fingerprints
@@ -167,10 +233,20 @@ class _GraphComparison:
         """Weights that differ, with the first nodes that read them."""
 
     def changes(self) -> Iterator[Change]:
-        if self.path and (len(self.a.inputs), len(self.a.outputs)) != (len(self.b.inputs), len(self.b.outputs)):
-            for kind, one, other in (("input", self.a.inputs, self.b.inputs), ("output", self.a.outputs, self.b.outputs)):
+        if self.path and (len(self.a.inputs), len(self.a.outputs)) != (
+            len(self.b.inputs),
+            len(self.b.outputs),
+        ):
+            for kind, one, other in (
+                ("input", self.a.inputs, self.b.inputs),
+                ("output", self.a.outputs, self.b.outputs),
+            ):
                 if len(one) != len(other):
-                    yield Change(kind, self.path, facts=(Fact(f"number of {kind}s", str(len(one)), str(len(other))),))
+                    yield Change(
+                        kind,
+                        self.path,
+                        facts=(Fact(f"number of {kind}s", str(len(one)), str(len(other))),),
+                    )
         pairs = [(i, j) for i, j in self.matching.pairs if i not in self.a.constants]
         for i, j in pairs:
             yield from self._compare_nodes(i, j)
@@ -189,7 +265,9 @@ class _GraphComparison:
         counts.b += len(self.b.nodes) - len(self.b.constants)
         counts.pairs += len(pairs)
         counts.renamed += sum(self.a.nodes[i].name != self.b.nodes[j].name for i, j in pairs)
-        counts.renamed += sum(name != other for name, other in self.matching.values.items() if name not in self.a.free)
+        counts.renamed += sum(
+            name != other for name, other in self.matching.values.items() if name not in self.a.free
+        )
         counts.moved |= any(j > k for (_, j), (_, k) in pairwise(pairs))
 
     def _nodes_at(self, side: int, places: tuple[int, ...]) -> tuple[NodeAt, ...]:
@@ -201,20 +279,35 @@ class _GraphComparison:
     def _compare_nodes(self, i: int, j: int) -> Iterator[Change]:
         facts = tuple(self._op_facts(i, j))
         if facts:
-            yield Change("changed", self.path, self._nodes_at(0, (i,)), self._nodes_at(1, (j,)), facts)
+            yield Change(
+                "changed", self.path, self._nodes_at(0, (i,)), self._nodes_at(1, (j,)), facts
+            )
         moved = tuple(self._input_facts(i, j))
         if moved:
-            yield Change("rewired", self.path, self._nodes_at(0, (i,)), self._nodes_at(1, (j,)), moved)
+            yield Change(
+                "rewired", self.path, self._nodes_at(0, (i,)), self._nodes_at(1, (j,)), moved
+            )
 
     def _op_facts(self, i: int, j: int) -> Iterator[Fact]:
         left, right = self.a.nodes[i], self.b.nodes[j]
         if (full_name(left), left.overload) != (full_name(right), right.overload):
-            names = [_op_name(node) + (f":{sanitize(node.overload, _TEXT)}" if node.overload else "") for node in (left, right)]
+            names = [
+                _op_name(node) + (f":{sanitize(node.overload, _TEXT)}" if node.overload else "")
+                for node in (left, right)
+            ]
             yield Fact("op", *names)
-        elif self.a.local[i] != self.b.local[j] or self.a.defaults.imports != self.b.defaults.imports:
-            defaults, contents = (self.a.defaults, self.b.defaults), (self.a.contents.of, self.b.contents.of)
+        elif (
+            self.a.local[i] != self.b.local[j] or self.a.defaults.imports != self.b.defaults.imports
+        ):
+            defaults, contents = (
+                (self.a.defaults, self.b.defaults),
+                (self.a.contents.of, self.b.contents.of),
+            )
             for name, *values in differing_attributes((left, right), defaults, contents):
-                yield Fact(f"attr {sanitize(name, _TEXT)}", *(None if x is None else format_attribute(x) for x in values))
+                yield Fact(
+                    f"attr {sanitize(name, _TEXT)}",
+                    *(None if x is None else format_attribute(x) for x in values),
+                )
         given = [_without_trailing(node.output) for node in (left, right)]
         if len(given[0]) != len(given[1]):
             yield Fact("outputs", str(len(given[0])), str(len(given[1])))
@@ -237,25 +330,39 @@ class _GraphComparison:
             return True
         if self.left.values.get(x, -1) == self.right.values.get(y, -2) or self.values.get(x) == y:
             return True
-        return self._same_through_unpaired(x, y) or (other is not None and one is None and self._may_be_folded(x))
+        return self._same_through_unpaired(x, y) or (
+            other is not None and one is None and self._may_be_folded(x)
+        )
 
     def _same_through_unpaired(self, x: str, y: str) -> bool:
         """Tell whether two tensors are the same except for nodes in between that were removed or inserted."""
         above_y = {y, *_walk_up(self.b, y, self.matching.back)}
-        return any(self.values.get(name) in above_y for name in (x, *_walk_up(self.a, x, self.matching.forward)))
+        return any(
+            self.values.get(name) in above_y
+            for name in (x, *_walk_up(self.a, x, self.matching.forward))
+        )
 
     def _may_be_folded(self, x: str) -> bool:
         """Tell whether the result of a node that was removed may have become a weight."""
         producer = self.a.producers.get(x)
-        return producer is not None and producer[0] not in self.matching.forward and x not in self.matching.values
+        return (
+            producer is not None
+            and producer[0] not in self.matching.forward
+            and x not in self.matching.values
+        )
 
     def _add_bodies(self, i: int, j: int) -> None:
-        inner = [_number_bodies(graph.bodies.get(place, [])) for graph, place in ((self.a, i), (self.b, j))]
+        inner = [
+            _number_bodies(graph.bodies.get(place, []))
+            for graph, place in ((self.a, i), (self.b, j))
+        ]
         node = self.a.nodes[i]
         for key in inner[0].keys() & inner[1].keys():
             name, number = key
             title = sanitize(node.name or next(iter(_without_trailing(node.output)), ""), _TEXT)
-            path = f"{sanitize(node.op_type, _TEXT)} '{title}', {sanitize(name, _TEXT)}" + (f" {number}" if number else "")
+            path = f"{sanitize(node.op_type, _TEXT)} '{title}', {sanitize(name, _TEXT)}" + (
+                f" {number}" if number else ""
+            )
             if self.path:  # of a deep nest, only the innermost bodies
                 path = f"{self.path if len(self.path) < 5 * _TEXT else '…'}, {path}"
             self.levels.append(_Level(path, inner[0][key], inner[1][key], self.values))
@@ -270,30 +377,61 @@ class _GraphComparison:
             elif not left:
                 kind = "added"
             elif len(left) == len(right) == 1:
-                kind, facts = "changed", (Fact("op", _op_name(self.a.nodes[left[0]]), _op_name(self.b.nodes[right[0]])),)
+                kind, facts = (
+                    "changed",
+                    (
+                        Fact(
+                            "op", _op_name(self.a.nodes[left[0]]), _op_name(self.b.nodes[right[0]])
+                        ),
+                    ),
+                )
             else:
-                kind = "fused" if len(left) > len(right) else "split" if len(left) < len(right) else "exchanged"
+                kind = (
+                    "fused"
+                    if len(left) > len(right)
+                    else "split"
+                    if len(left) < len(right)
+                    else "exchanged"
+                )
             yield Change(kind, self.path, self._nodes_at(0, left), self._nodes_at(1, right), facts)
 
     def _classify_removal(self, place: int) -> tuple[str, tuple[Fact, ...]]:
         for name in self.a.nodes[place].output:
             if name in self.matching.values:
-                return "fused", (Fact("computed once", sanitize(name, _TEXT), sanitize(self.matching.values[name], _TEXT)),)
+                return "fused", (
+                    Fact(
+                        "computed once",
+                        sanitize(name, _TEXT),
+                        sanitize(self.matching.values[name], _TEXT),
+                    ),
+                )
             for reader, slot in self.a.consumers.get(name, ())[:_MAX_CHAIN] if name else ():
                 j = self.matching.forward.get(reader)
-                y = self.b.nodes[j].input[slot] if j is not None and 0 <= slot < len(self.b.nodes[j].input) else ""
+                y = (
+                    self.b.nodes[j].input[slot]
+                    if j is not None and 0 <= slot < len(self.b.nodes[j].input)
+                    else ""
+                )
                 if y and self.b.weight(y) is not None:
-                    return "folded", (Fact("became a weight", sanitize(name, _TEXT), sanitize(y, _TEXT)),)
+                    return "folded", (
+                        Fact("became a weight", sanitize(name, _TEXT), sanitize(y, _TEXT)),
+                    )
         return "removed", ()
 
     def _outputs(self) -> Iterator[Change]:
         pairs = (
-            pair_names(self.a.outputs, self.b.outputs) if not self.path else zip(self.a.outputs, self.b.outputs, strict=False)
+            pair_names(self.a.outputs, self.b.outputs)
+            if not self.path
+            else zip(self.a.outputs, self.b.outputs, strict=False)
         )
         for x, y in pairs:
             if not self._same_tensor(x, y, (-1, -1)):
                 yield Change(
-                    "output", self.path, facts=(Fact("what is given", _format_tensor(x, self.a), _format_tensor(y, self.b)),)
+                    "output",
+                    self.path,
+                    facts=(
+                        Fact("what is given", _format_tensor(x, self.a), _format_tensor(y, self.b)),
+                    ),
                 )
 
     # ---- weights
@@ -306,7 +444,11 @@ class _GraphComparison:
                 arrays = _read_weight(one, self.a.contents), _read_weight(other, self.b.contents)
                 values = compared(*arrays, *self.tolerances)
             except (ValueError, TypeError, KeyError, InputError, OSError) as error:
-                facts.append(Fact("values cannot be read", sanitize(f"{type(error).__name__}: {error}"), None))
+                facts.append(
+                    Fact(
+                        "values cannot be read", sanitize(f"{type(error).__name__}: {error}"), None
+                    )
+                )
             yield Change(
                 "weight",
                 self.path,
@@ -321,7 +463,12 @@ class _GraphComparison:
         for side, graph, other in ((0, self.a, self.b), (1, self.b, self.a)):
             known, given = set(other.weights.values()), set(graph.outputs)
             for name, weight in graph.weights.items():
-                if name not in graph.consumers and name not in given and weight not in known and name not in graph.producers:
+                if (
+                    name not in graph.consumers
+                    and name not in given
+                    and weight not in known
+                    and name not in graph.producers
+                ):
                     names = [sanitize(name, _TEXT) if side == here else None for here in (0, 1)]
                     yield Change("weight", self.path, facts=(Fact("unread", *names),))
 
@@ -345,7 +492,11 @@ def _without_trailing(names: Sequence[str]) -> list[str]:
 def _format_tensor(name: str, graph: Graph) -> str | None:
     if not name:
         return None
-    return f"weight {sanitize(name, _TEXT)}" if graph.weight(name) is not None else sanitize(name, _TEXT)
+    return (
+        f"weight {sanitize(name, _TEXT)}"
+        if graph.weight(name) is not None
+        else sanitize(name, _TEXT)
+    )
 
 
 def _number_bodies(bodies: list[tuple[str, Graph]]) -> dict[tuple[str, int], Graph]:
@@ -374,7 +525,10 @@ def _walk_up(graph: Graph, name: str, paired: Mapping[int, int]) -> Iterator[str
 def _read_weight(tensor: TensorProto | SparseTensorProto | None, contents: Contents) -> Any:
     """Read a weight as an array, a sparse one as a dict of its parts."""
     if isinstance(tensor, SparseTensorProto):
-        values, indices = _read_weight(tensor.values, contents), _read_weight(tensor.indices, contents)
+        values, indices = (
+            _read_weight(tensor.values, contents),
+            _read_weight(tensor.indices, contents),
+        )
         return {"values": values, "indices": indices, "shape": list(tensor.dims)}
     if tensor is None:
         raise ValueError("there is no such weight")

@@ -69,7 +69,11 @@ class ModelDiff(ToleranceDiff):
         """``"identical"``; ``"close"`` if only weights differ, all within the tolerance; or ``"different"``."""
         if not self.changes:
             return "identical"
-        return "close" if all(change.values is not None and change.values.ok for change in self.changes) else "different"
+        return (
+            "close"
+            if all(change.values is not None and change.values.ok for change in self.changes)
+            else "different"
+        )
 
     @property
     def ok(self) -> bool:
@@ -95,7 +99,9 @@ class ModelDiff(ToleranceDiff):
         """
         for kind in kinds:
             if kind not in KINDS:
-                raise InputError("ModelDiff.of", expected=f"one of {', '.join(KINDS)}", got=sanitize(kind))
+                raise InputError(
+                    "ModelDiff.of", expected=f"one of {', '.join(KINDS)}", got=sanitize(kind)
+                )
         return tuple(change for change in self.changes if change.kind in kinds)
 
     def __str__(self) -> str:
@@ -111,7 +117,9 @@ class ModelDiff(ToleranceDiff):
         if not self.changes:
             return [f"{self.verdict}: {plural(self.nodes[0], 'node')}"]
         counts = Counter(change.kind for change in self.changes)
-        kinds = ", ".join(plural(counts[kind], _NOUNS.get(kind, f"{kind} node")) for kind in KINDS if counts[kind])
+        kinds = ", ".join(
+            plural(counts[kind], _NOUNS.get(kind, f"{kind} node")) for kind in KINDS if counts[kind]
+        )
         places = list(dict.fromkeys(place for change in self.changes for place in _places(change)))
         more = f" and {len(places) - _MAX_PLACES} more" if len(places) > _MAX_PLACES else ""
         amounts = "; ".join(filter(None, (self._share(), self._worst_weight())))
@@ -131,26 +139,42 @@ class ModelDiff(ToleranceDiff):
             )
             for side in ("a", "b")
         ]
-        one, other = (f"{count:,} of {plural(total, 'node')}" for count, total in zip(changed, self.nodes, strict=True))
+        one, other = (
+            f"{count:,} of {plural(total, 'node')}"
+            for count, total in zip(changed, self.nodes, strict=True)
+        )
         return "" if not any(changed) else one if one == other else f"{one} in a, {other} in b"
 
     def _worst_weight(self) -> str:
         """Say how large the largest difference of a weight is, where both models have it."""
-        weights = [(change.facts[0].a, change.values.worst) for change in self.changes if change.values is not None]
+        weights = [
+            (change.facts[0].a, change.values.worst)
+            for change in self.changes
+            if change.values is not None
+        ]
         if not weights:
             return ""
-        name, part = max(weights, key=lambda weight: (VERDICTS.index(weight[1].verdict), largest_difference(weight[1])))
+        name, part = max(
+            weights,
+            key=lambda weight: (VERDICTS.index(weight[1].verdict), largest_difference(weight[1])),
+        )
         return f"weight {name} {summarize(part)}"
 
     def _names(self) -> str:
-        names = [f"{plural(self.renamed, 'other name')} of nodes and tensors"] if self.renamed else []
-        return "not counted as changes: " + ", ".join([*names, *(["another order of nodes"] if self.moved else [])])
+        names = (
+            [f"{plural(self.renamed, 'other name')} of nodes and tensors"] if self.renamed else []
+        )
+        return "not counted as changes: " + ", ".join(
+            [*names, *(["another order of nodes"] if self.moved else [])]
+        )
 
     def _judged(self, rtol: float | None, atol: float | None, stol: float | None) -> ModelDiff:
         return replace(
             self,
             changes=tuple(
-                c if c.values is None else replace(c, values=c.values.judged(rtol=rtol, atol=atol, stol=stol))
+                c
+                if c.values is None
+                else replace(c, values=c.values.judged(rtol=rtol, atol=atol, stol=stol))
                 for c in self.changes
             ),
         )
@@ -169,7 +193,9 @@ class ModelDiff(ToleranceDiff):
         return cls(changes, (one, other), pairs, renamed, fields["moved"])
 
 
-def diff_models(a: Any, b: Any, rtol: float | None = None, atol: float | None = None, stol: float | None = None) -> ModelDiff:
+def diff_models(
+    a: Any, b: Any, rtol: float | None = None, atol: float | None = None, stol: float | None = None
+) -> ModelDiff:
     """Compare two models; see `pyopnb.diff`.
 
     Parameters
@@ -198,7 +224,15 @@ def diff_models(a: Any, b: Any, rtol: float | None = None, atol: float | None = 
       changed: Gelu 'v', attr approximate: 'none' → 'tanh'
     """
     changes, counts = find_changes(open_readonly(a), open_readonly(b), (rtol, atol, stol))
-    return ModelDiff(tuple(changes), (counts.a, counts.b), counts.pairs, counts.renamed, counts.moved, (a, b), counts.tensors)
+    return ModelDiff(
+        tuple(changes),
+        (counts.a, counts.b),
+        counts.pairs,
+        counts.renamed,
+        counts.moved,
+        (a, b),
+        counts.tensors,
+    )
 
 
 # ---- text
@@ -223,7 +257,10 @@ def _places(change: Change) -> Iterator[str]:
     nodes = change.b or change.a
     if change.kind == "weight" or not nodes:
         prefix = f"{change.kind} " if change.kind != "header" else ""
-        yield from (f"{where}{prefix}{fact.a or fact.b if change.kind == 'weight' else fact.what}" for fact in change.facts[:1])
+        yield from (
+            f"{where}{prefix}{fact.a or fact.b if change.kind == 'weight' else fact.what}"
+            for fact in change.facts[:1]
+        )
         return
     yield from (f"{where}{node.op} '{node.name or _first(node)}'" for node in nodes)
 
@@ -231,7 +268,10 @@ def _places(change: Change) -> Iterator[str]:
 def format_change(change: Change) -> Iterator[str]:
     """Describe a change: a line for each fact, or one."""
     where = f"{change.path}: " if change.path else ""
-    left, right = (", ".join(f"{node.op} '{node.name or _first(node)}'" for node in nodes) for nodes in (change.a, change.b))
+    left, right = (
+        ", ".join(f"{node.op} '{node.name or _first(node)}'" for node in nodes)
+        for nodes in (change.a, change.b)
+    )
     kind = change.kind
     if kind in ("changed", "rewired"):
         yield from (f"{where}{kind}: {left}, {_format_fact(fact)}" for fact in change.facts)
@@ -246,7 +286,10 @@ def format_change(change: Change) -> Iterator[str]:
     elif kind == "weight":
         yield from _weight(change, where, left)
     else:
-        yield from (f"{where}{'' if kind == 'header' else kind + ' '}{_format_fact(fact)}" for fact in change.facts)
+        yield from (
+            f"{where}{'' if kind == 'header' else kind + ' '}{_format_fact(fact)}"
+            for fact in change.facts
+        )
 
 
 def _first(node: NodeAt) -> str:
@@ -264,7 +307,9 @@ def _weight(change: Change, where: str, reader: str) -> Iterator[str]:
     fact = change.facts[0]
     if change.values is None:
         unread = len(change.facts) == 1
-        text = f"only in {'a' if fact.a else 'b'}, unread" if unread else _format_fact(change.facts[1])
+        text = (
+            f"only in {'a' if fact.a else 'b'}, unread" if unread else _format_fact(change.facts[1])
+        )
         yield f"{where}weight {fact.a or fact.b}: {text}"
         return
     of_reader = f" of {reader}" if reader else ""
@@ -287,7 +332,10 @@ def _change_from_dict(document: Mapping[str, Any]) -> Change:
     values = None if document["values"] is None else from_document(Diff, document["values"])
     change = Change(document["kind"], checked_text(document["path"]), a, b, facts, values)
     try:
-        list(format_change(change)), list(_places(change))  # a change of a kind without the facts that it needs
+        (
+            list(format_change(change)),
+            list(_places(change)),
+        )  # a change of a kind without the facts that it needs
     except IndexError:
         raise ValueError(f"a change without facts: {change.kind}") from None
     return change
@@ -303,4 +351,9 @@ def _optional(value: Any) -> str | None:
 
 def _node_from_dict(document: Mapping[str, Any]) -> NodeAt:
     outputs = tuple(map(checked_text, checked_items(document["outputs"])))
-    return NodeAt(checked_whole(document["place"]), checked_text(document["op"]), checked_text(document["name"]), outputs)
+    return NodeAt(
+        checked_whole(document["place"]),
+        checked_text(document["op"]),
+        checked_text(document["name"]),
+        outputs,
+    )

@@ -34,7 +34,9 @@ def group_unpaired(a: Graph, b: Graph, matching: Matching) -> list[Group]:
     for side, graph, names in ((0, a, set(shared)), (1, b, set(shared.values()))):
         for index in unpaired[side]:
             for _, producer, slot in graph.predecessors(index):
-                if (side, producer) in sets.parents and graph.nodes[producer].output[slot] not in names:
+                if (side, producer) in sets.parents and graph.nodes[producer].output[
+                    slot
+                ] not in names:
                     sets.join((side, producer), (side, index))
     for name, other in shared.items():
         sets.join((0, a.producers[name][0]), (1, b.producers[other][0]))
@@ -55,7 +57,9 @@ def group_unpaired(a: Graph, b: Graph, matching: Matching) -> list[Group]:
     return groups
 
 
-def _shared_tensors(a: Graph, b: Graph, matching: Matching, sets: DisjointSets[_Member]) -> dict[str, str]:
+def _shared_tensors(
+    a: Graph, b: Graph, matching: Matching, sets: DisjointSets[_Member]
+) -> dict[str, str]:
     """Tensors of a to those of b, both produced by unpaired nodes."""
 
     def is_open(side: int, name: str) -> bool:
@@ -64,15 +68,25 @@ def _shared_tensors(a: Graph, b: Graph, matching: Matching, sets: DisjointSets[_
 
     shared = {x: y for x, y in matching.values.items() if is_open(0, x) and is_open(1, y)}
     same_names = sum(x == y for x, y in matching.values.items())
-    if 2 * same_names > len(matching.values):  # most names were kept: here, too, one name is one tensor
+    if 2 * same_names > len(
+        matching.values
+    ):  # most names were kept: here, too, one name is one tensor
         taken = set(shared.values())
         names = (name for index in matching.only_a for name in a.nodes[index].output)
-        shared |= {n: n for n in names if n not in shared and n not in taken and is_open(0, n) and is_open(1, n)}
+        shared |= {
+            n: n
+            for n in names
+            if n not in shared and n not in taken and is_open(0, n) and is_open(1, n)
+        }
     return shared
 
 
 def _sole_readers(graph: Graph, nodes: list[int]) -> dict[int, int]:
     """Weights that exactly one of some nodes reads, and that node."""
-    readers = [(graph.weights[name], index) for index in nodes for name in {*graph.nodes[index].input} & graph.weights.keys()]
+    readers = [
+        (graph.weights[name], index)
+        for index in nodes
+        for name in {*graph.nodes[index].input} & graph.weights.keys()
+    ]
     counts = Counter(weight for weight, _ in readers)
     return {weight: index for weight, index in readers if counts[weight] == 1}

@@ -43,7 +43,12 @@ class Contents:
         Tensors that were replaced by external ones in the model, by name.
     """
 
-    def __init__(self, numbers: Numbers, folder: str | None = None, taken_out: Mapping[str, TensorProto] | None = None) -> None:
+    def __init__(
+        self,
+        numbers: Numbers,
+        folder: str | None = None,
+        taken_out: Mapping[str, TensorProto] | None = None,
+    ) -> None:
         self.numbers, self.folder, self._taken_out = numbers, folder, taken_out or {}
 
     def original(self, tensor: TensorProto) -> TensorProto:
@@ -53,7 +58,9 @@ class Contents:
     def of(self, tensor: TensorProto | SparseTensorProto) -> int:
         """Equal numbers for equal dtype, shape and bytes, however they are stored."""
         if isinstance(tensor, SparseTensorProto):
-            return self.numbers["sparse", tuple(tensor.dims), self.of(tensor.values), self.of(tensor.indices)]
+            return self.numbers[
+                "sparse", tuple(tensor.dims), self.of(tensor.values), self.of(tensor.indices)
+            ]
         tensor = self.original(tensor)
         head = ("tensor", tensor.data_type, tuple(tensor.dims))
         if tensor.data_location == TensorProto.EXTERNAL:
@@ -67,12 +74,16 @@ class Contents:
         if tensor.data_type == TensorProto.STRING:
             return self.numbers[*head, tuple(tensor.string_data)]
         try:
-            return self.numbers[*head, _digest(numpy_helper.from_array(numpy_helper.to_array(tensor)).raw_data)]
+            return self.numbers[
+                *head, _digest(numpy_helper.from_array(numpy_helper.to_array(tensor)).raw_data)
+            ]
         except (ValueError, TypeError, KeyError):  # damaged: equal to those of the same bytes
             bare = TensorProto()
             bare.CopyFrom(tensor)
             bare.name = bare.doc_string = ""
-            return self.numbers[*head, "damaged", _digest(bare.SerializeToString(deterministic=True))]
+            return self.numbers[
+                *head, "damaged", _digest(bare.SerializeToString(deterministic=True))
+            ]
 
     def _external(self, tensor: TensorProto) -> Hashable:
         if self.folder is None:
@@ -128,10 +139,16 @@ class Graph(GraphIndex):
         self.defaults, self.contents = defaults, contents
         self.tensors: dict[str, TensorProto | SparseTensorProto] = {}
         for name, tensor in self.initializers.items():
-            self.tensors[name] = contents.original(tensor) if isinstance(tensor, TensorProto) else tensor
+            self.tensors[name] = (
+                contents.original(tensor) if isinstance(tensor, TensorProto) else tensor
+            )
         constants = {index: self._constant(node) for index, node in enumerate(self.nodes)}
-        self.constants = frozenset(index for index, tensor in constants.items() if tensor is not None)
-        self.tensors |= {self.nodes[i].output[0]: tensor for i, tensor in constants.items() if tensor is not None}
+        self.constants = frozenset(
+            index for index, tensor in constants.items() if tensor is not None
+        )
+        self.tensors |= {
+            self.nodes[i].output[0]: tensor for i, tensor in constants.items() if tensor is not None
+        }
         self.weights = {name: contents.of(tensor) for name, tensor in self.tensors.items()}
         self.local: list[int] = []
 
@@ -170,13 +187,18 @@ class Graph(GraphIndex):
             defaults = self.defaults.of(node)
             for attribute in node.attribute:
                 value = attribute_key(attribute, self.contents.of)
-                if attribute.name in defaults and attribute_key(defaults[attribute.name], self.contents.of) == value:
+                if (
+                    attribute.name in defaults
+                    and attribute_key(defaults[attribute.name], self.contents.of) == value
+                ):
                     continue
                 attrs.append((attribute.name, value))
             attrs.sort(key=lambda pair: pair[0])
         bodies = sorted(self.bodies.get(index, ()), key=lambda pair: pair[0])
         shapes = tuple((name, body.shape()) for name, body in bodies)
-        return numbers["node", canonical_domain(node.domain), node.op_type, node.overload, tuple(attrs), shapes]
+        return numbers[
+            "node", canonical_domain(node.domain), node.op_type, node.overload, tuple(attrs), shapes
+        ]
 
     def shape(self) -> int:
         """Number the graph as a body, whatever it reads from outside."""
@@ -189,7 +211,9 @@ class Graph(GraphIndex):
 def graph_of(scope: GraphProto | FunctionProto, defaults: Defaults, contents: Contents) -> Graph:
     """Build a graph or function, with all bodies in it, for comparison."""
     top = Graph(scope, defaults, contents)
-    for graph in reversed([graph for graph in top.walk() if isinstance(graph, Graph)]):  # inner ones first
+    for graph in reversed(
+        [graph for graph in top.walk() if isinstance(graph, Graph)]
+    ):  # inner ones first
         graph.number_nodes()
     return top
 
@@ -211,7 +235,9 @@ class Fingerprints:
     values: dict[str, int]
 
 
-def fingerprints(graph: Graph, given: Mapping[str, int], ends: Mapping[str, int] | None = None) -> Fingerprints:
+def fingerprints(
+    graph: Graph, given: Mapping[str, int], ends: Mapping[str, int] | None = None
+) -> Fingerprints:
     """Number the nodes of a graph from both ends.
 
     Parameters
@@ -255,7 +281,12 @@ def _down(graph: Graph, ends: Mapping[str, int]) -> list[int]:
         node = graph.nodes[place]
         weights = tuple(graph.weights.get(name, -1) for name in node.input)
         uses = tuple(
-            (tuple(sorted((down[reader], slot) for reader, slot in graph.consumers.get(name, ()))), ends.get(name, -1))
+            (
+                tuple(
+                    sorted((down[reader], slot) for reader, slot in graph.consumers.get(name, ()))
+                ),
+                ends.get(name, -1),
+            )
             for name in node.output
         )
         down[place] = numbers["down", graph.local[place], weights, uses]

@@ -20,7 +20,14 @@ from itertools import islice
 from onnx import GraphProto, ModelProto
 
 from pyopnb.diffs.models.attributes import Defaults
-from pyopnb.diffs.models.hashing import Contents, Fingerprints, Graph, Numbers, fingerprints, graph_of
+from pyopnb.diffs.models.hashing import (
+    Contents,
+    Fingerprints,
+    Graph,
+    Numbers,
+    fingerprints,
+    graph_of,
+)
 
 __all__ = ["Matching", "graph_of_model", "match_graphs", "match_models", "pair_names"]
 
@@ -65,7 +72,9 @@ def match_models(a: ModelProto, b: ModelProto) -> Matching:
     Matching
     """
     numbers = Numbers()
-    return match_graphs(graph_of_model(a, Contents(numbers)), graph_of_model(b, Contents(numbers)))[0]
+    return match_graphs(graph_of_model(a, Contents(numbers)), graph_of_model(b, Contents(numbers)))[
+        0
+    ]
 
 
 def graph_of_model(model: ModelProto, contents: Contents) -> Graph:
@@ -89,11 +98,17 @@ def pair_names(a: Sequence[str], b: Sequence[str]) -> list[tuple[str, str]]:
             return list(zip(a, b, strict=True))
     same = [name for name in dict.fromkeys(a) if name in right]
     both = left & right
-    rest = zip((name for name in a if name not in both), (name for name in b if name not in both), strict=False)
+    rest = zip(
+        (name for name in a if name not in both),
+        (name for name in b if name not in both),
+        strict=False,
+    )
     return [(name, name) for name in same] + list(rest)
 
 
-def match_graphs(a: Graph, b: Graph, outer: Mapping[str, str] | None = None) -> tuple[Matching, Fingerprints, Fingerprints]:
+def match_graphs(
+    a: Graph, b: Graph, outer: Mapping[str, str] | None = None
+) -> tuple[Matching, Fingerprints, Fingerprints]:
     """Pair the nodes of two graphs that share their `Numbers`.
 
     Parameters
@@ -121,14 +136,18 @@ def match_graphs(a: Graph, b: Graph, outer: Mapping[str, str] | None = None) -> 
     if outer:  # without it, all names that nothing produces count as the same
         for name in a.free:
             if a.weight(name) is None:
-                given_a[name] = numbers["outer", outer[name]] if name in outer else numbers["outer a", name]
+                given_a[name] = (
+                    numbers["outer", outer[name]] if name in outer else numbers["outer a", name]
+                )
         given_b |= {name: numbers["outer", name] for name in b.free if b.weight(name) is None}
     slots_a, slots_b = defaultdict(list), defaultdict(list)
     for slot, (left, right) in enumerate(outputs):
         slots_a[left].append(slot)
         slots_b[right].append(slot)
     printed_a, printed_b = (
-        fingerprints(graph, given, {name: numbers["end", tuple(slots)] for name, slots in ends.items()})
+        fingerprints(
+            graph, given, {name: numbers["end", tuple(slots)] for name, slots in ends.items()}
+        )
         for graph, given, ends in ((a, given_a, slots_a), (b, given_b, slots_b))
     )
     pairing = _Pairing(a, b, printed_a, printed_b, outputs)
@@ -148,12 +167,21 @@ def match_graphs(a: Graph, b: Graph, outer: Mapping[str, str] | None = None) -> 
 class _Pairing:
     """The pairs of nodes found so far, and the candidates that wait."""
 
-    def __init__(self, a: Graph, b: Graph, left: Fingerprints, right: Fingerprints, outputs: Sequence[tuple[str, str]]) -> None:
+    def __init__(
+        self,
+        a: Graph,
+        b: Graph,
+        left: Fingerprints,
+        right: Fingerprints,
+        outputs: Sequence[tuple[str, str]],
+    ) -> None:
         self.a, self.b, self.left, self.right, self.outputs = a, b, left, right, outputs
         self._output_pairs = dict(outputs)
         self.forward: dict[int, int] = {}
         self.back: dict[int, int] = {}
-        self._candidates: list[tuple[int, int, int]] = []  # a heap of (-likeness, node of a, node of b)
+        self._candidates: list[
+            tuple[int, int, int]
+        ] = []  # a heap of (-likeness, node of a, node of b)
         self._nodes_a = [index for index in a.order if index not in a.constants]
         self._nodes_b = [index for index in b.order if index not in b.constants]
 
@@ -184,10 +212,17 @@ class _Pairing:
         for index in self._nodes_a:
             if index not in self.forward:
                 near |= {producer for _, producer, _ in a.predecessors(index)}
-                near |= {reader for name in a.nodes[index].output if name for reader, _ in a.consumers.get(name, ())}
+                near |= {
+                    reader
+                    for name in a.nodes[index].output
+                    if name
+                    for reader, _ in a.consumers.get(name, ())
+                }
         return [(i, self.forward[i]) for i in sorted(near & self.forward.keys())]
 
-    def _pair_by(self, key: Callable[[int, int], Hashable], equal_counts: bool = False) -> list[tuple[int, int]]:
+    def _pair_by(
+        self, key: Callable[[int, int], Hashable], equal_counts: bool = False
+    ) -> list[tuple[int, int]]:
         """Pair unpaired nodes of equal keys in order.
 
         Parameters
@@ -198,7 +233,10 @@ class _Pairing:
             Only where both sides have equally many nodes of a key.
         """
         groups: dict[Hashable, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
-        for side, nodes, paired in ((0, self._nodes_a, self.forward), (1, self._nodes_b, self.back)):
+        for side, nodes, paired in (
+            (0, self._nodes_a, self.forward),
+            (1, self._nodes_b, self.back),
+        ):
             for index in nodes:
                 if index not in paired and (value := key(side, index)) is not None:
                     groups[value][side].append(index)
@@ -231,7 +269,11 @@ class _Pairing:
         lefts = [index for index in lefts if index not in self.forward]
         rights = [index for index in rights if index not in self.back]
         all_pairs = len(lefts) * len(rights) <= _MANY
-        for i, j in ((i, j) for i in lefts for j in rights) if all_pairs else zip(lefts, rights, strict=False):
+        for i, j in (
+            ((i, j) for i in lefts for j in rights)
+            if all_pairs
+            else zip(lefts, rights, strict=False)
+        ):
             a, b = self.a.nodes[i], self.b.nodes[j]
             if a.op_type == b.op_type and a.domain == b.domain:
                 heapq.heappush(self._candidates, (-self._likeness(i, j), i, j))
@@ -256,7 +298,9 @@ class _Pairing:
         """Score two nodes: op and attributes, what they read, what reads them, and a little for names."""
         a, b = self.a, self.b
         score = 4 * (a.local[i] == b.local[j])
-        for (slot, name), (other_slot, other) in islice(zip(a.reads(i), b.reads(j), strict=False), _MANY):
+        for (slot, name), (other_slot, other) in islice(
+            zip(a.reads(i), b.reads(j), strict=False), _MANY
+        ):
             if slot != other_slot:
                 break
             score += 3 * self._agree(name, other)
@@ -264,7 +308,9 @@ class _Pairing:
                 score += 1 if a.tensors[name].dims == b.tensors[other].dims else -4
         for name, other in zip(a.nodes[i].output, b.nodes[j].output, strict=False):
             score += 4 * (bool(name) and self._output_pairs.get(name) == other)
-            readers = {self.forward[p] for p, _ in a.consumers.get(name, ())[:_MANY] if p in self.forward}
+            readers = {
+                self.forward[p] for p, _ in a.consumers.get(name, ())[:_MANY] if p in self.forward
+            }
             score += 3 * any(p in readers for p, _ in b.consumers.get(other, ())[:_MANY])
             score += name == other
         return score + (a.nodes[i].name == b.nodes[j].name != "")
@@ -274,7 +320,12 @@ class _Pairing:
         if self.left.values.get(name, -1) == self.right.values.get(other, -2):
             return True
         one, two = self.a.producers.get(name), self.b.producers.get(other)
-        return one is not None and two is not None and self.forward.get(one[0], -1) == two[0] and one[1] == two[1]
+        return (
+            one is not None
+            and two is not None
+            and self.forward.get(one[0], -1) == two[0]
+            and one[1] == two[1]
+        )
 
     # ---- keys for what is left when nothing spreads any more
 
@@ -287,7 +338,9 @@ class _Pairing:
         graph = (self.a, self.b)[side]
         before = tuple((slot, graph.local[p], s) for slot, p, s in graph.predecessors(index))
         names = [name for name in graph.nodes[index].output if name]
-        after = sorted((graph.local[p], s) for name in names for p, s in graph.consumers.get(name, ())[:_MANY])
+        after = sorted(
+            (graph.local[p], s) for name in names for p, s in graph.consumers.get(name, ())[:_MANY]
+        )
         return graph.local[index], before, tuple(after)
 
     def _name_key(self, side: int, index: int) -> Hashable:
@@ -311,8 +364,17 @@ class _Pairing:
                     if slot < 0 or reader not in self.forward:
                         continue
                     inputs = self.b.nodes[self.forward[reader]].input
-                    j, _ = self.b.producers.get(inputs[slot], (-1, 0)) if slot < len(inputs) else (-1, 0)
-                    if j >= 0 and j not in self.back and i not in self.forward and self._reads_same(i, j):
+                    j, _ = (
+                        self.b.producers.get(inputs[slot], (-1, 0))
+                        if slot < len(inputs)
+                        else (-1, 0)
+                    )
+                    if (
+                        j >= 0
+                        and j not in self.back
+                        and i not in self.forward
+                        and self._reads_same(i, j)
+                    ):
                         self._pair(i, j)
 
     def _reads_same(self, i: int, j: int) -> bool:
@@ -328,7 +390,12 @@ class _Pairing:
         for i, j in list(self.forward.items()):
             for name, other in zip(self.a.nodes[i].input, self.b.nodes[j].input, strict=False):
                 left, right = self.a.producers.get(name), self.b.producers.get(other)
-                if left is None or right is None or left[0] not in self.a.constants or right[0] not in self.b.constants:
+                if (
+                    left is None
+                    or right is None
+                    or left[0] not in self.a.constants
+                    or right[0] not in self.b.constants
+                ):
                     continue
                 if left[0] not in self.forward and right[0] not in self.back:
                     self._pair(left[0], right[0])
@@ -340,7 +407,11 @@ class _Pairing:
         for i, j in self.forward.items():
             values.update(zip(a.nodes[i].output, b.nodes[j].output, strict=False))
         taken = set(values.values())
-        read = [pair for i, j in sorted(self.forward.items()) for pair in zip(a.nodes[i].input, b.nodes[j].input, strict=False)]
+        read = [
+            pair
+            for i, j in sorted(self.forward.items())
+            for pair in zip(a.nodes[i].input, b.nodes[j].input, strict=False)
+        ]
         for name, other in (*read, *self.outputs):
             if not name or not other or name in values:
                 continue
@@ -360,7 +431,12 @@ class _Pairing:
 
     def _unpaired(self, name: str, other: str) -> bool:
         left, right = self.a.producers.get(name), self.b.producers.get(other)
-        return left is not None and right is not None and left[0] not in self.forward and right[0] not in self.back
+        return (
+            left is not None
+            and right is not None
+            and left[0] not in self.forward
+            and right[0] not in self.back
+        )
 
 
 def _readers(graph: Graph, name: str) -> dict[tuple[str, int], list[int]]:

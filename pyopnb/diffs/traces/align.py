@@ -97,7 +97,11 @@ def align(a: TraceGraph, b: TraceGraph, traces: tuple[Trace, Trace]) -> Alignmen
     aligner.pair_outputs_by_position()
     partners, taken = aligner.partners, aligner.taken
     return Alignment(
-        tuple(Pair(partners[name], name, aligner.evidence[name]) for name in b.order if name in partners),
+        tuple(
+            Pair(partners[name], name, aligner.evidence[name])
+            for name in b.order
+            if name in partners
+        ),
         tuple(name for name in a.order if name not in taken),
         tuple(name for name in b.order if name not in partners),
     )
@@ -154,7 +158,9 @@ class _Aligner:
     def sweep(self) -> None:
         """Find the partners of b's nodes by the rules of the module's docstring."""
         for place, node in enumerate(self.b.nodes):
-            if place not in self.b.constants and not all(name in self.partners for name in node.output if name):
+            if place not in self.b.constants and not all(
+                name in self.partners for name in node.output if name
+            ):
                 self._decide(place, node)
 
     def _decide(self, place: int, node: NodeProto) -> None:
@@ -170,7 +176,9 @@ class _Aligner:
         if len(similar) > 1:
             similar = [other for other in similar if self._same_values(other, node)] or similar
         if len(similar) > 1 or match not in similar:
-            similar = [other for other in similar if other == match or not self._reads_partners(other, key)]
+            similar = [
+                other for other in similar if other == match or not self._reads_partners(other, key)
+            ]
         if len(similar) == 1:
             self._pair_nodes(similar[0], node)
             return
@@ -180,18 +188,32 @@ class _Aligner:
             self._pair_nodes(match, node)
 
     def _same_weights(self, a: NodeProto, b: NodeProto) -> bool:
-        arrays = [[weights.get(name) for name in node.input] for weights, node in zip(self.weights, (a, b), strict=True)]
-        return all(one is None or other is None or np.array_equal(one, other) for one, other in zip(*arrays, strict=True))
+        arrays = [
+            [weights.get(name) for name in node.input]
+            for weights, node in zip(self.weights, (a, b), strict=True)
+        ]
+        return all(
+            one is None or other is None or np.array_equal(one, other)
+            for one, other in zip(*arrays, strict=True)
+        )
 
     def _same_values(self, a: NodeProto, b: NodeProto) -> bool:
-        arrays = [(self.arrays_a.get(one), self.arrays_b.get(other)) for one, other in zip(a.output, b.output, strict=False)]
-        return all(x is not None and y is not None and x.type == y.type and x.close_to(y) for x, y in arrays)
+        arrays = [
+            (self.arrays_a.get(one), self.arrays_b.get(other))
+            for one, other in zip(a.output, b.output, strict=False)
+        ]
+        return all(
+            x is not None and y is not None and x.type == y.type and x.close_to(y)
+            for x, y in arrays
+        )
 
     def _pair_nodes(self, a: NodeProto, b: NodeProto) -> None:
         for one, other in zip(a.output, b.output, strict=False):
             self.pair(one, other, "structure")
 
-    def _free(self, nodes: Mapping[Hashable, list[NodeProto]], key: Hashable, b: NodeProto) -> list[NodeProto]:
+    def _free(
+        self, nodes: Mapping[Hashable, list[NodeProto]], key: Hashable, b: NodeProto
+    ) -> list[NodeProto]:
         return [node for node in nodes.get(key, ()) if self._is_free(node, b)]
 
     def _is_free(self, a: NodeProto, b: NodeProto) -> bool:
@@ -202,7 +224,9 @@ class _Aligner:
     def _matched_node(self, node: NodeProto) -> NodeProto | None:
         """Return the node of a that the match of the graphs gives a node of b."""
         names = (self.matches_b.get(name) for name in node.output)
-        return next((self.a.nodes[self.a.producer[name]] for name in names if name in self.a.producer), None)
+        return next(
+            (self.a.nodes[self.a.producer[name]] for name in names if name in self.a.producer), None
+        )
 
     def _reads_partners(self, a: NodeProto, key: Hashable) -> bool:
         """Tell whether a node of a is matched with a node of b that has the key, and so is not for another one with it."""
@@ -216,7 +240,9 @@ class _Aligner:
         if array is None or name in self.partners or array.constant:
             return
         match = self.matches_b.get(name)
-        candidates = [one for one in self.of_type[array.type] if one not in self.taken][:_MAX_CANDIDATES]
+        candidates = [one for one in self.of_type[array.type] if one not in self.taken][
+            :_MAX_CANDIDATES
+        ]
         for one in sorted(candidates, key=lambda one: one != match):
             if array.close_to(self.arrays_a[one]):
                 self.pair(one, name, "structure" if one == match else "value")
@@ -234,7 +260,11 @@ class _Aligner:
         """Pair the outputs that are left of models that have equally many."""
         if len(self.a.outputs) == len(self.b.outputs):
             for one, other in zip(self.a.outputs, self.b.outputs, strict=True):
-                if one in self.a.producer and other in self.b.producer and self._same_type(one, other):
+                if (
+                    one in self.a.producer
+                    and other in self.b.producer
+                    and self._same_type(one, other)
+                ):
                     self.pair(one, other, "output")
 
     def _same_type(self, one: str, other: str) -> bool:
@@ -274,13 +304,20 @@ class _NodeKeys:
         reads = self._reads(place, names, lambda name: 0)
         return None if reads is None else (full_name(node), len(node.output), reads)
 
-    def _reads(self, place: int, names: Mapping[str, str], weight: Callable[[str], int]) -> Hashable | None:
+    def _reads(
+        self, place: int, names: Mapping[str, str], weight: Callable[[str], int]
+    ) -> Hashable | None:
         """Return the inputs in order, then what the bodies read."""
         node, weights = self.segments.nodes[place], self.graph.weights
         inner = [name for name in self.segments.reads[place] if name not in node.input]
-        if any(name and name not in weights and name not in names for name in (*node.input, *inner)):
+        if any(
+            name and name not in weights and name not in names for name in (*node.input, *inner)
+        ):
             return None
-        keys = [("weight", weight(name)) if name in weights else names.get(name, "") for name in (*node.input, *inner)]
+        keys = [
+            ("weight", weight(name)) if name in weights else names.get(name, "")
+            for name in (*node.input, *inner)
+        ]
         return tuple(keys[: len(node.input)]), frozenset(keys[len(node.input) :])
 
 
@@ -291,7 +328,9 @@ class _Array:
         self.array = array
         try:
             self.type = str(type_of(array))
-        except ValueError:  # a dtype that ONNX does not have, which an op for the reference evaluator may give
+        except (
+            ValueError
+        ):  # a dtype that ONNX does not have, which an op for the reference evaluator may give
             self.type = f"{array.dtype}{array.shape}"
 
     @cached_property
@@ -312,7 +351,10 @@ class _Array:
         kind = self.array.dtype
         relative = min(_MAX_ULPS * float(np.finfo(kind).eps), 0.01) if kind.kind == "f" else 0.0
         most = relative * max(self.peak, other.peak)
-        if any(abs(x - y) > most for x, y in zip((self.peak, *self.first), (other.peak, *other.first), strict=True)):
+        if any(
+            abs(x - y) > most
+            for x, y in zip((self.peak, *self.first), (other.peak, *other.first), strict=True)
+        ):
             return False
         if compared(self.array, other.array).verdict in ("bit-identical", "value-identical"):
             return True

@@ -13,7 +13,14 @@ from pyopnb.diffs.traces.diff import TraceDiff
 from pyopnb.diffs.traces.isolate import Run, as_made, runner
 from pyopnb.diffs.traces.precision import precisions
 from pyopnb.diffs.traces.segments import TraceGraph
-from pyopnb.diffs.traces.steps import Step, Tensor, Tolerances, default_stol, scales_by_dtype, widened
+from pyopnb.diffs.traces.steps import (
+    Step,
+    Tensor,
+    Tolerances,
+    default_stol,
+    scales_by_dtype,
+    widened,
+)
 from pyopnb.errors import InputError
 from pyopnb.models.edit.inline import inline_ops
 from pyopnb.models.external_data import take_in_all
@@ -90,11 +97,22 @@ def first_divergence(
     ('y (Elu)', ('attr alpha: 1.0 → 2.0',))
     """
     if not isinstance(at_once, int) or at_once < 1:
-        raise InputError("first_divergence, at_once", expected="a number of tensors, at least 1", got=sanitize(at_once))
+        raise InputError(
+            "first_divergence, at_once",
+            expected="a number of tensors, at least 1",
+            got=sanitize(at_once),
+        )
     sides = tuple(
-        _Side(model, how, best) for model, how, best in zip((a, b), _pair(on, "on"), _pair(optimised, "optimised"), strict=True)
+        _Side(model, how, best)
+        for model, how, best in zip(
+            (a, b), _pair(on, "on"), _pair(optimised, "optimised"), strict=True
+        )
     )
-    tolerances = rtol, atol, default_stol((sides[0].trace.runtime, sides[1].trace.runtime), rtol, atol, stol)
+    tolerances = (
+        rtol,
+        atol,
+        default_stol((sides[0].trace.runtime, sides[1].trace.runtime), rtol, atol, stol),
+    )
     search = _Search((sides[0], sides[1]), feeds, tolerances, at_once)
     suspected = len(sides[1].proto.graph.node)
     with tracking("nodes ruled out", suspected):
@@ -109,8 +127,14 @@ def first_divergence(
 def _pair(value: Any, name: str) -> tuple[Any, Any]:
     pair = value if isinstance(value, tuple) else (value, value)
     allowed: tuple[Any, ...] = ("onnxruntime", "reference") if name == "on" else (True, False)
-    if len(pair) != 2 or any(not isinstance(item, (str, int)) or item not in allowed for item in pair):
-        raise InputError(f"first_divergence, {name}", expected=" or ".join(map(repr, allowed)), got=sanitize(repr(value), 80))
+    if len(pair) != 2 or any(
+        not isinstance(item, (str, int)) or item not in allowed for item in pair
+    ):
+        raise InputError(
+            f"first_divergence, {name}",
+            expected=" or ".join(map(repr, allowed)),
+            got=sanitize(repr(value), 80),
+        )
     return pair[0], pair[1]
 
 
@@ -131,7 +155,9 @@ class _Side:
             summaries={},
             initializers=Initializers(lambda: (proto.graph.initializer, folder)),
             versions={op.name: op.current for op in registry},
-            runtime=f"onnxruntime, {'all' if optimised else 'no'} optimisations" if on == "onnxruntime" else "onnx.reference",
+            runtime=f"onnxruntime, {'all' if optimised else 'no'} optimisations"
+            if on == "onnxruntime"
+            else "onnx.reference",
         )
         self.declared = {info.name: info.SerializeToString() for info in proto.graph.output}
         self.run: Run = runner(self.trace)
@@ -189,7 +215,11 @@ class _Search:
         b = self.sides[1].graph
         names = [name for name in b.outputs if name in self.pairs and name in b.producer]
         if not names:
-            raise InputError("first_divergence", expected="two models with an output in common", got="none that corresponds")
+            raise InputError(
+                "first_divergence",
+                expected="two models with an output in common",
+                got="none that corresponds",
+            )
         return names
 
     def compare(self, names: Sequence[str]) -> None:
@@ -206,7 +236,9 @@ class _Search:
             pair = self.pairs[name]
             values = as_made(arrays[0][pair.a]), as_made(arrays[1][name])
             precision = self.coarse.get(name, "")
-            diff = compared({name: values[0]}, {name: values[1]}, *widened(self.tolerances, precision))
+            diff = compared(
+                {name: values[0]}, {name: values[1]}, *widened(self.tolerances, precision)
+            )
             self.compared[name] = Tensor(pair.a, name, pair.by, diff, precision=precision)
             if diff.ok:
                 self.good.add(name)
@@ -223,7 +255,9 @@ class _Search:
         """Tensors that cut the suspected nodes into two halves: a smallest cut in the middle third of their order."""
         graph, suspects = self.sides[1].graph, self.suspects()
         inside = {name for place in suspects for name in graph.nodes[place].output}
-        last_reader = {name: place for place in suspects for name in graph.reads[place] if name in inside}
+        last_reader = {
+            name: place for place in suspects for name in graph.reads[place] if name in inside
+        }
         candidates = [
             name
             for place in suspects
@@ -233,7 +267,11 @@ class _Search:
         third, size = len(candidates) // 3, len(candidates)
         best: tuple[tuple[int, int], list[str]] | None = None
         for at in range(third, size - third):
-            cut = [name for name in candidates[: at + 1] if last_reader[name] > graph.producer[candidates[at]]]
+            cut = [
+                name
+                for name in candidates[: at + 1]
+                if last_reader[name] > graph.producer[candidates[at]]
+            ]
             key = len(cut), abs(2 * at - size)
             if best is None or key < best[0]:
                 best = key, cut
@@ -244,10 +282,23 @@ class _Search:
         a, b = self.sides
         steps: list[Step] = []
         if self.bad is not None:
-            ends = [name for name in b.graph.between(self.bad, self.good).ends if name in b.graph.producer]
+            ends = [
+                name
+                for name in b.graph.between(self.bad, self.good).ends
+                if name in b.graph.producer
+            ]
             arrays = self._run([*ends, self.bad])
-            pairs = [Pair(self.pairs[name].a, name, self.pairs[name].by) for name in (*ends, self.bad)]
-            comparison = TraceComparison((a.trace, b.trace), (a.graph, b.graph), arrays, pairs, self.tolerances, only=self.bad)
+            pairs = [
+                Pair(self.pairs[name].a, name, self.pairs[name].by) for name in (*ends, self.bad)
+            ]
+            comparison = TraceComparison(
+                (a.trace, b.trace),
+                (a.graph, b.graph),
+                arrays,
+                pairs,
+                self.tolerances,
+                only=self.bad,
+            )
             tensors = comparison.tensors()
             steps = comparison.steps(tensors)
             self.compared |= tensors

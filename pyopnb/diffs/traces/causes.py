@@ -46,7 +46,9 @@ def find_causes(
         A line for each difference.
     """
     nodes = [graph.nodes[graph.producer[name]] for graph, name in zip(graphs, names, strict=True)]
-    ops = [" + ".join(_ops(graph, segment)) for graph, segment in zip(graphs, segments, strict=True)]
+    ops = [
+        " + ".join(_ops(graph, segment)) for graph, segment in zip(graphs, segments, strict=True)
+    ]
     if ops[0] != ops[1]:
         yield f"op {ops[0]} → {ops[1]}"
     if full_name(nodes[0]) == full_name(nodes[1]):
@@ -60,13 +62,19 @@ def find_causes(
 
 
 def _ops(graph: TraceGraph, segment: Segment) -> list[str]:
-    return [sanitize(full_name(graph.nodes[p]).removeprefix("::"), 80) for p in segment.nodes if p not in graph.constants]
+    return [
+        sanitize(full_name(graph.nodes[p]).removeprefix("::"), 80)
+        for p in segment.nodes
+        if p not in graph.constants
+    ]
 
 
 # ---- attributes ------------------------------------------------------------------------------------------------------------
 
 
-def _attribute_causes(a: NodeProto, b: NodeProto, models: tuple[ModelProto, ModelProto]) -> Iterator[str]:
+def _attribute_causes(
+    a: NodeProto, b: NodeProto, models: tuple[ModelProto, ModelProto]
+) -> Iterator[str]:
     content = Contents(Numbers()).of
     defaults = Defaults.of_model(models[0]), Defaults.of_model(models[1])
     for name, *values in differing_attributes((a, b), defaults, (content, content)):
@@ -82,12 +90,17 @@ def _attribute_causes(a: NodeProto, b: NodeProto, models: tuple[ModelProto, Mode
 
 
 def _weight_causes(
-    traces: tuple[Trace, Trace], graphs: tuple[TraceGraph, TraceGraph], segments: tuple[Segment, Segment]
+    traces: tuple[Trace, Trace],
+    graphs: tuple[TraceGraph, TraceGraph],
+    segments: tuple[Segment, Segment],
 ) -> Iterator[str]:
     """Compare the weights that the nodes read, those of Constant nodes among them, if they are equally many."""
     ours, theirs = (dict(_arrays(*side)) for side in zip(traces, graphs, segments, strict=True))
     if len(ours) != len(theirs):
-        counts = [plural(len(weights), "weight") if weights else "no weights" for weights in (ours, theirs)]
+        counts = [
+            plural(len(weights), "weight") if weights else "no weights"
+            for weights in (ours, theirs)
+        ]
         yield f"a reads {counts[0]}, b reads {counts[1]}"
         return
     for (name, array), (other, other_array) in zip(ours.items(), theirs.items(), strict=True):
@@ -105,8 +118,13 @@ def _arrays(trace: Trace, graph: TraceGraph, segment: Segment) -> Iterator[tuple
     for place in segment.nodes:
         if place in graph.constants:
             node = graph.nodes[place]
-            value = attribute_value(node.attribute[0], trace.model) if node.attribute[0].type else None
-            yield node.output[0], None if isinstance(value, (bytes, str)) or value is None else np.asarray(value)
+            value = (
+                attribute_value(node.attribute[0], trace.model) if node.attribute[0].type else None
+            )
+            yield (
+                node.output[0],
+                None if isinstance(value, (bytes, str)) or value is None else np.asarray(value),
+            )
 
 
 # ---- source ----------------------------------------------------------------------------------------------------------------

@@ -15,7 +15,14 @@ from pyopnb.diffs.traces.diff import TraceDiff
 from pyopnb.diffs.traces.isolate import Isolated, as_made, run_isolated
 from pyopnb.diffs.traces.precision import precisions
 from pyopnb.diffs.traces.segments import Segment, TraceGraph, called
-from pyopnb.diffs.traces.steps import Step, Tensor, Tolerances, default_stol, scales_by_dtype, widened
+from pyopnb.diffs.traces.steps import (
+    Step,
+    Tensor,
+    Tolerances,
+    default_stol,
+    scales_by_dtype,
+    widened,
+)
 from pyopnb.errors import InputError
 from pyopnb.models.nodes import bodies, first_output, full_name
 from pyopnb.ops.messages import sanitize, suggest
@@ -29,7 +36,11 @@ _ROUNDING = 1e-2
 
 
 def diff_traces(
-    a: Trace, b: Trace, rtol: float | None = None, atol: float | None = None, stol: float | None = None
+    a: Trace,
+    b: Trace,
+    rtol: float | None = None,
+    atol: float | None = None,
+    stol: float | None = None,
 ) -> TraceDiff:
     """Find where two runs diverge; see `pyopnb.diff`.
 
@@ -44,7 +55,12 @@ def diff_traces(
     """
     if a.by_model and not b.by_model:
         got = f"a by {a.runtime or 'a model'}, b by {b.runtime}"
-        raise InputError("diff", expected="the run of the program that was exported first", got=got, next="diff(b, a)")
+        raise InputError(
+            "diff",
+            expected="the run of the program that was exported first",
+            got=got,
+            next="diff(b, a)",
+        )
     graphs = TraceGraph(a.model), TraceGraph(b.model)
     arrays = dict(a.items()), dict(b.items())
     alignment = align(*graphs, (a, b))
@@ -62,7 +78,11 @@ def diff_traces(
 
 def _names(trace: Trace) -> str:
     names = [sanitize(name, 40) for name in trace.values]
-    return f"{', '.join(names[:4])}{' …' * (len(names) > 4)}" if names else "a trace that kept no tensors"
+    return (
+        f"{', '.join(names[:4])}{' …' * (len(names) > 4)}"
+        if names
+        else "a trace that kept no tensors"
+    )
 
 
 def diff_with_arrays(
@@ -106,7 +126,12 @@ def diff_with_arrays(
     pairs = [Pair(name, name, "given") for name in own if name in arrays]
     sides = (own, dict(arrays)) if first else (dict(arrays), own)
     return TraceComparison(
-        (trace, trace), (graph, graph), sides, pairs, (rtol, atol, stol), arrays_side=1 if first else 0
+        (trace, trace),
+        (graph, graph),
+        sides,
+        pairs,
+        (rtol, atol, stol),
+        arrays_side=1 if first else 0,
     ).diff()
 
 
@@ -143,15 +168,24 @@ class TraceComparison:
     def __post_init__(self) -> None:
         b = self.graphs[1]
         paired = {pair.b for pair in self.pairs}
-        names = [pair.b for pair in self.pairs if pair.b in b.producer] if self.only is None else [self.only]
+        names = (
+            [pair.b for pair in self.pairs if pair.b in b.producer]
+            if self.only is None
+            else [self.only]
+        )
         self.segments = {name: b.between(name, paired) for name in names}
 
     def diff(self, alignment: Alignment | None = None) -> TraceDiff:
         """Compare everything; what the alignment leaves without a partner is listed."""
         tensors = self.tensors()
         b = self.graphs[1]
-        a_outputs, b_outputs, a_rest, b_rest = self._unpaired(alignment) if alignment is not None else ((), (), (), ())
-        of_a, of_b = ("arrays" if side == self.arrays_side else trace.runtime for side, trace in enumerate(self.traces))
+        a_outputs, b_outputs, a_rest, b_rest = (
+            self._unpaired(alignment) if alignment is not None else ((), (), (), ())
+        )
+        of_a, of_b = (
+            "arrays" if side == self.arrays_side else trace.runtime
+            for side, trace in enumerate(self.traces)
+        )
         return TraceDiff(
             of_a,
             of_b,
@@ -165,12 +199,18 @@ class TraceComparison:
             outputs_only_b=b_outputs,
             exposed=tuple(self._exposed()),
             models=(self.traces[0].model, self.traces[1].model),
-            partners={pair.a: pair.b for pair in (self.pairs if alignment is None else alignment.pairs)},
+            partners={
+                pair.a: pair.b for pair in (self.pairs if alignment is None else alignment.pairs)
+            },
         )
 
     def _exposed(self) -> Iterator[str]:
         for side, trace in enumerate(self.traces):
-            if side != self.arrays_side and trace.exposure is not None and any(_is_more_than_rounding(trace)):
+            if (
+                side != self.arrays_side
+                and trace.exposure is not None
+                and any(_is_more_than_rounding(trace))
+            ):
                 yield f"{'ab'[side]}: {trace.exposure}"
 
     def _unpaired(self, alignment: Alignment) -> tuple[tuple[str, ...], ...]:
@@ -182,13 +222,18 @@ class TraceComparison:
             lone = tuple(name for name in graph.outputs if name in only[side])
             outputs.append(lone)
             recorded = (name for name in graph.order if name in self.arrays[side])
-            rest.append(tuple(name for name in recorded if name not in paired[side] and name not in lone))
+            rest.append(
+                tuple(name for name in recorded if name not in paired[side] and name not in lone)
+            )
         return *outputs, *rest
 
     def tensors(self) -> dict[str, Tensor]:
         """Every pair with its accumulated and its isolated error, by the name in b."""
         # The nodes of b run on a's arrays; where b is arrays, the nodes of a run on those.
-        given = {pair.b: self.arrays[1][pair.b] if self.arrays_side == 1 else self.arrays[0][pair.a] for pair in self.pairs}
+        given = {
+            pair.b: self.arrays[1][pair.b] if self.arrays_side == 1 else self.arrays[0][pair.a]
+            for pair in self.pairs
+        }
         trace, graph = self.traces[1], self.graphs[1]
         coarse: dict[str, str] = {}
         if scales_by_dtype(self.tolerances):
@@ -197,14 +242,27 @@ class TraceComparison:
         with tracking("comparisons", len(self.segments) + len(self.pairs)):
             isolated = {}
             if trace.by_model:
-                isolated = run_isolated(trace, graph, self.segments, {**trace.feeds, **given}, self.tolerances)
+                isolated = run_isolated(
+                    trace, graph, self.segments, {**trace.feeds, **given}, self.tolerances
+                )
             own = self._own(isolated)
             for pair in self.pairs:
                 values = as_made(self.arrays[0][pair.a]), as_made(self.arrays[1][pair.b])
                 precision = coarse.get(pair.b, "")
-                diff = compared({pair.b: values[0]}, {pair.b: values[1]}, *widened(self.tolerances, precision))
-                result = isolated.get(pair.b, Isolated() if trace.by_model else Isolated(why=f"{trace.runtime} ran no node"))
-                facts = result.diff, result.why, result.steady, tuple(own.get(pair.b, ())), precision
+                diff = compared(
+                    {pair.b: values[0]}, {pair.b: values[1]}, *widened(self.tolerances, precision)
+                )
+                result = isolated.get(
+                    pair.b,
+                    Isolated() if trace.by_model else Isolated(why=f"{trace.runtime} ran no node"),
+                )
+                facts = (
+                    result.diff,
+                    result.why,
+                    result.steady,
+                    tuple(own.get(pair.b, ())),
+                    precision,
+                )
                 tensors[pair.b] = Tensor(pair.a, pair.b, pair.by, diff, *facts)
                 advance("comparisons", 1)
         return tensors
@@ -214,14 +272,23 @@ class TraceComparison:
 
         A node with a state or random numbers is off by these, so there is nothing to learn.
         """
-        over = {name for name, one in isolated.items() if one.diff is not None and not one.diff.ok and one.steady}
+        over = {
+            name
+            for name, one in isolated.items()
+            if one.diff is not None and not one.diff.ok and one.steady
+        }
         found: dict[str, list[Diff]] = {name: [] for name in over}
-        for side in {0, 1} - {self.arrays_side, *(n for n in (0, 1) if not self.traces[n].by_model)}:
+        for side in {0, 1} - {
+            self.arrays_side,
+            *(n for n in (0, 1) if not self.traces[n].by_model),
+        }:
             trace, graph = self.traces[side], self.graphs[side]
             ends = {(pair.b if side else pair.a): pair.b for pair in self.pairs}
             names = [name for name, b in ends.items() if b in over and name in graph.producer]
             segments = {name: graph.between(name, ends.keys()) for name in names}
-            results = run_isolated(trace, graph, segments, {**trace.feeds, **self.arrays[side]}, self.tolerances)
+            results = run_isolated(
+                trace, graph, segments, {**trace.feeds, **self.arrays[side]}, self.tolerances
+            )
             for name, result in results.items():
                 found[ends[name]] += [] if result.diff is None else [result.diff]
         return found
@@ -231,14 +298,18 @@ class TraceComparison:
         outputs: dict[int, list[Tensor]] = {}
         for name in self.segments:
             outputs.setdefault(self.graphs[1].producer[name], []).append(tensors[name])
-        return [self._step(place, tuple(of_node), tensors) for place, of_node in sorted(outputs.items())]
+        return [
+            self._step(place, tuple(of_node), tensors) for place, of_node in sorted(outputs.items())
+        ]
 
     def _step(self, place: int, outputs: tuple[Tensor, ...], tensors: Mapping[str, Tensor]) -> Step:
         a, b = self.graphs
         node = b.nodes[place]
         segment = _join([self.segments[tensor.b] for tensor in outputs])
         paired = {pair.a for pair in self.pairs}
-        twins = {tensor.a: a.between(tensor.a, paired) for tensor in outputs if tensor.a in a.producer}
+        twins = {
+            tensor.a: a.between(tensor.a, paired) for tensor in outputs if tensor.a in a.producer
+        }
         makers = [a.producer[name] for name in twins]
         before = {p for twin in twins.values() for p in twin.nodes} - set(makers)
         twin = a.nodes[makers[0]] if makers else None
@@ -259,7 +330,13 @@ class TraceComparison:
         name, of_a = next(iter(twins.items()))
         ends = (name, outputs[0].b)
         remarks = self._remarks(twins.values(), outputs)
-        return replace(step, changes=(*remarks, *find_causes(self.traces, self.graphs, (of_a, self.segments[ends[1]]), ends)))
+        return replace(
+            step,
+            changes=(
+                *remarks,
+                *find_causes(self.traces, self.graphs, (of_a, self.segments[ends[1]]), ends),
+            ),
+        )
 
     def _source(self, tensor: Tensor) -> str:
         return self.traces[0].sources.get(tensor.a) or self.traces[1].sources.get(tensor.b, "")
@@ -280,7 +357,11 @@ class TraceComparison:
         prefixes = [f"{node.name or first_output(node)}/" for node in (a, b)]
         for other, array in self.arrays[1].items():
             name = prefixes[0] + other.removeprefix(prefixes[1])
-            if other.startswith(prefixes[1]) and name in self.arrays[0] and other not in self.graphs[1].producer:
+            if (
+                other.startswith(prefixes[1])
+                and name in self.arrays[0]
+                and other not in self.graphs[1].producer
+            ):
                 diff = compared({other: self.arrays[0][name]}, {other: array}, *self.tolerances)
                 yield Tensor(name, other, "name", diff)
 
@@ -297,5 +378,8 @@ def _is_more_than_rounding(trace: Trace) -> Iterator[bool]:
 def _join(segments: Sequence[Segment]) -> Segment:
     """Join the segments of a node's outputs to one."""
     nodes = sorted({place for segment in segments for place in segment.nodes})
-    ends, weights = (dict.fromkeys(name for s in segments for name in getattr(s, which)) for which in ("ends", "weights"))
+    ends, weights = (
+        dict.fromkeys(name for s in segments for name in getattr(s, which))
+        for which in ("ends", "weights")
+    )
     return Segment(tuple(nodes), tuple(ends), tuple(weights))

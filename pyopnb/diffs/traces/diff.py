@@ -137,7 +137,10 @@ class TraceDiff(ToleranceDiff):
     @property
     def first(self) -> Step | None:
         """Return the first node with an output that is not bit-identical, be it within the tolerance."""
-        return next((s for s in self.steps if any(t.diff.verdict != "bit-identical" for t in s.outputs)), None)
+        return next(
+            (s for s in self.steps if any(t.diff.verdict != "bit-identical" for t in s.outputs)),
+            None,
+        )
 
     @property
     def feeds_differ(self) -> bool:
@@ -167,8 +170,16 @@ class TraceDiff(ToleranceDiff):
         lines = [f"{self.verdict}: {'; '.join(lone) or count_verdicts(verdicts, 'tensor')}"]
         if self.feeds_differ:
             feeds = [feed for feed in self.feeds if not same_values(feed.diff)]
-            nodes = "; a node introduces a difference too" if self.origins else "; no node introduces a difference"
-            return [*lines, f"where: already in the feeds{nodes}", f"how much: {_join_tensors(feeds)}"]
+            nodes = (
+                "; a node introduces a difference too"
+                if self.origins
+                else "; no node introduces a difference"
+            )
+            return [
+                *lines,
+                f"where: already in the feeds{nodes}",
+                f"how much: {_join_tensors(feeds)}",
+            ]
         step = self.origin or self.first
         if step is None:
             return lines
@@ -186,7 +197,9 @@ class TraceDiff(ToleranceDiff):
         if self.origin is None:
             return f"first in {where}"
         isolation = (
-            "isolation proves it of no node" if any(step.inconclusive for step in self.steps) else "in isolation no node is"
+            "isolation proves it of no node"
+            if any(step.inconclusive for step in self.steps)
+            else "in isolation no node is"
         )
         return f"{where} is the first outside the tolerance; {isolation}"
 
@@ -208,13 +221,25 @@ class TraceDiff(ToleranceDiff):
         return list(self._details())
 
     def _details(self) -> Iterator[str]:
-        if inner := next((line for step in (self.origin, self.first) if step is not None for line in format_body(step)), ""):
+        if inner := next(
+            (
+                line
+                for step in (self.origin, self.first)
+                if step is not None
+                for line in format_body(step)
+            ),
+            "",
+        ):
             yield inner
         counts = Counter(step.verdict for step in self.steps)
         if set(counts) - {"same"}:
             yield f"nodes: {', '.join(f'{counts[effect]} {_EFFECTS[effect]}' for effect in EFFECTS if counts[effect])}"
             yield from self._amplification()
-        if inconclusive := [s.name for s in self.steps if s.inconclusive and s.verdict in ("amplifies", "propagates")]:
+        if inconclusive := [
+            s.name
+            for s in self.steps
+            if s.inconclusive and s.verdict in ("amplifies", "propagates")
+        ]:
             yield f"isolation proves nothing, as it is as far off from their own runs: {_join_names(inconclusive)}"
         if nondeterministic := [step.name for step in self.steps if step.nondeterministic]:
             yield f"nondeterministic (random or stateful): {_join_names(nondeterministic)}"
@@ -223,7 +248,10 @@ class TraceDiff(ToleranceDiff):
         evidence = Counter(tensor.by for tensor in self.tensors)
         if set(evidence) - {"structure", "given"}:
             yield f"paired by: {', '.join(f'{by} {count}' for by, count in evidence.items())}"
-        for what, names in (("not compared, only in a", self.only_a), ("not compared, only in b", self.only_b)):
+        for what, names in (
+            ("not compared, only in a", self.only_a),
+            ("not compared, only in b", self.only_b),
+        ):
             if names:
                 yield f"{what}: {_join_names(names)}"
         yield from self.exposed
@@ -238,13 +266,19 @@ class TraceDiff(ToleranceDiff):
         named = frozenset(self.outputs)
         outputs = [tensor for tensor in self.tensors if tensor.b in named and tensor.b != shown]
         for tensor in outputs[:_MAX_TENSORS]:
-            result = tensor.diff.verdict if same_values(tensor.diff) else summarize(tensor.diff.worst)
+            result = (
+                tensor.diff.verdict if same_values(tensor.diff) else summarize(tensor.diff.worst)
+            )
             yield f"output {sanitize(tensor.b, 80)}: {result}"
         if len(outputs) > _MAX_TENSORS:
             yield f"… and {plural(len(outputs) - _MAX_TENSORS, 'more output')}"
 
     def _amplification(self) -> Iterator[str]:
-        most = max((s for s in self.steps if s.verdict == "amplifies"), key=lambda s: s.amplification or 0.0, default=None)
+        most = max(
+            (s for s in self.steps if s.verdict == "amplifies"),
+            key=lambda s: s.amplification or 0.0,
+            default=None,
+        )
         if most is not None and most.amplification:
             yield f"most amplified: {most.name}, {format_number(most.amplification)} × the error of its inputs"
 
@@ -270,12 +304,18 @@ class TraceDiff(ToleranceDiff):
 
     def _to_fields(self) -> dict[str, Any]:
         document = {each.name: getattr(self, each.name) for each in fields(self) if each.compare}
-        document |= {name: [_tensor_to_dict(tensor) for tensor in document[name]] for name in ("feeds", "tensors")}
+        document |= {
+            name: [_tensor_to_dict(tensor) for tensor in document[name]]
+            for name in ("feeds", "tensors")
+        }
         return {**document, "steps": [_step_to_dict(step) for step in self.steps]}
 
     @classmethod
     def _from_fields(cls, fields: Mapping[str, Any]) -> TraceDiff:
-        feeds, tensors = (tuple(map(_tensor_from_dict, checked_items(fields[name]))) for name in ("feeds", "tensors"))
+        feeds, tensors = (
+            tuple(map(_tensor_from_dict, checked_items(fields[name])))
+            for name in ("feeds", "tensors")
+        )
         by_name = {tensor.b: tensor for tensor in (*feeds, *tensors)}
         names = ("outputs", "only_a", "only_b", "outputs_only_a", "outputs_only_b")
         strings: dict[str, Any] = {name: _strings(fields[name]) for name in names}
@@ -285,7 +325,9 @@ class TraceDiff(ToleranceDiff):
             feeds,
             tensors,
             tuple(_step_from_dict(step, by_name) for step in checked_items(fields["steps"])),
-            exposed=_strings(fields.get("exposed", [])),  # what was written before there was one has none
+            exposed=_strings(
+                fields.get("exposed", [])
+            ),  # what was written before there was one has none
             runs=None if fields["runs"] is None else checked_whole(fields["runs"]),
             **strings,
         )
@@ -330,13 +372,22 @@ def _tensor_to_dict(tensor: Tensor) -> dict[str, Any]:
     document = {name: getattr(tensor, name) for name in ("a", "b", "by", "why", "steady")}
     alone = None if tensor.alone is None else to_document(tensor.alone)
     own = [to_document(diff) for diff in tensor.own]
-    return {**document, "diff": to_document(tensor.diff), "alone": alone, "own": own, "precision": tensor.precision}
+    return {
+        **document,
+        "diff": to_document(tensor.diff),
+        "alone": alone,
+        "own": own,
+        "precision": tensor.precision,
+    }
 
 
 def _step_to_dict(step: Step) -> dict[str, Any]:
     names = ("name", "op", "a", "between", "between_a", "versions", "changes", "verdict", "source")
     document = {name: getattr(step, name) for name in names}
-    ports = {"outputs": [tensor.b for tensor in step.outputs], "inputs": [tensor.b for tensor in step.inputs]}
+    ports = {
+        "outputs": [tensor.b for tensor in step.outputs],
+        "inputs": [tensor.b for tensor in step.inputs],
+    }
     return {**document, **ports, "inside": [_tensor_to_dict(tensor) for tensor in step.inside]}
 
 
@@ -350,20 +401,44 @@ def _tensor_from_dict(document: Mapping[str, Any]) -> Tensor:
     precision = checked_text(document.get("precision", ""))
     if precision and precision not in TOLERANCES:
         raise ValueError("a precision that is no float dtype")
-    return Tensor(a, b, by, from_document(Diff, document["diff"]), alone, why, document["steady"], own, precision)
+    return Tensor(
+        a,
+        b,
+        by,
+        from_document(Diff, document["diff"]),
+        alone,
+        why,
+        document["steady"],
+        own,
+        precision,
+    )
 
 
 def _step_from_dict(document: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Step:
     name, op, a = (checked_text(document[key]) for key in ("name", "op", "a"))
     versions = checked_items(document["versions"], 2, 2)
     first, second = (None if version is None else checked_whole(version) for version in versions)
-    outputs, inputs = (tuple(tensors[name] for name in _strings(document[port])) for port in ("outputs", "inputs"))
+    outputs, inputs = (
+        tuple(tensors[name] for name in _strings(document[port])) for port in ("outputs", "inputs")
+    )
     if not outputs or len({output.b for output in outputs}) < len(outputs):
         raise ValueError("a step without outputs, or with one twice")
     inside = tuple(map(_tensor_from_dict, checked_items(document["inside"])))
     texts = {key: _strings(document[key]) for key in ("between", "between_a", "changes")}
-    source = checked_text(document.get("source", ""))  # what was written before there was one has none
-    return Step(name, op, a, outputs, inputs, versions=(first, second), inside=inside, source=source, **texts)
+    source = checked_text(
+        document.get("source", "")
+    )  # what was written before there was one has none
+    return Step(
+        name,
+        op,
+        a,
+        outputs,
+        inputs,
+        versions=(first, second),
+        inside=inside,
+        source=source,
+        **texts,
+    )
 
 
 def _strings(value: Any) -> tuple[str, ...]:

@@ -89,16 +89,26 @@ def run_isolated(
     runnable: dict[str, Segment] = {}
     for name, segment in segments.items():
         if missing := next((end for end in segment.ends if end not in given), None):
-            results[name] = Isolated(why=f"the other run did not record its input {sanitize(missing)}")
-        elif unfit := next((end for end in segment.ends if not isinstance(given[end], np.ndarray)), None):
+            results[name] = Isolated(
+                why=f"the other run did not record its input {sanitize(missing)}"
+            )
+        elif unfit := next(
+            (end for end in segment.ends if not isinstance(given[end], np.ndarray)), None
+        ):
             results[name] = Isolated(why=f"its input {sanitize(unfit)} is not a tensor")
         else:
             runnable[name] = segment
     # Versions that served the trace and serve no more: a session would run the current ones.
     retired = {
-        name for name, version in trace.versions.items() if name not in registry or registry[name].current is not version
+        name
+        for name, version in trace.versions.items()
+        if name not in registry or registry[name].current is not version
     }
-    old = {name: segment for name, segment in runnable.items() if retired and _ops(graph, segment) & retired}
+    old = {
+        name: segment
+        for name, segment in runnable.items()
+        if retired and _ops(graph, segment) & retired
+    }
     current = {name: segment for name, segment in runnable.items() if name not in old}
     for group, run in ((current, runner(trace)), (old, _in_evaluator(trace.versions))):
         for batch in _batches(group, given):
@@ -106,7 +116,9 @@ def run_isolated(
     return {name: results[name] for name in segments}
 
 
-def _batches(segments: Mapping[str, Segment], given: Mapping[str, Any]) -> Iterator[dict[str, Segment]]:
+def _batches(
+    segments: Mapping[str, Segment], given: Mapping[str, Any]
+) -> Iterator[dict[str, Segment]]:
     batch: dict[str, Segment] = {}
     size = 0
     for name, segment in segments.items():
@@ -121,7 +133,11 @@ def _batches(segments: Mapping[str, Segment], given: Mapping[str, Any]) -> Itera
 
 def _ops(graph: TraceGraph, segment: Segment) -> set[str]:
     nodes = [graph.nodes[place] for place in segment.nodes]
-    return {full_name(node) for top in nodes for node in (top, *(n for body in bodies(top) for n in nodes_in(body)))}
+    return {
+        full_name(node)
+        for top in nodes
+        for node in (top, *(n for body in bodies(top) for n in nodes_in(body)))
+    }
 
 
 class _Isolation:
@@ -142,28 +158,46 @@ class _Isolation:
     def __init__(self, trace: Trace, graph: TraceGraph, given: Mapping[str, Any], run: Run) -> None:
         self.trace, self.graph, self.given, self.run = trace, graph, given, run
         self.stored = {tensor.name: tensor for tensor in trace.model.graph.initializer}
-        self.sparse = {tensor.values.name: tensor for tensor in trace.model.graph.sparse_initializer}
+        self.sparse = {
+            tensor.values.name: tensor for tensor in trace.model.graph.sparse_initializer
+        }
 
-    def results(self, segments: Mapping[str, Segment], tolerances: Tolerances) -> Iterator[tuple[str, Isolated]]:
+    def results(
+        self, segments: Mapping[str, Segment], tolerances: Tolerances
+    ) -> Iterator[tuple[str, Isolated]]:
         """Every segment's result. If a model of several cannot run, its halves are tried, down to the one at fault."""
         try:
             model, outputs, inputs = self._model(segments)
             feeds = {name: self.given[name] for name in inputs}
             first, second = self.run(model, [feeds, feeds])
-        except Exception as error:  # whatever a runtime or an op raises on these inputs is the finding
+        except (
+            Exception
+        ) as error:  # whatever a runtime or an op raises on these inputs is the finding
             items = list(segments.items())
             if len(items) == 1:
-                yield items[0][0], Isolated(why=sanitize(f"{type(error).__name__}: {error}".partition("\n")[0]))
+                yield (
+                    items[0][0],
+                    Isolated(why=sanitize(f"{type(error).__name__}: {error}".partition("\n")[0])),
+                )
                 return
             for half in (items[: len(items) // 2], items[len(items) // 2 :]):
                 yield from self.results(dict(half), tolerances)
             return
         for name, output in outputs.items():
-            diff = compared({name: as_made(self.given[name])}, {name: as_made(first[output])}, *tolerances)
-            yield name, Isolated(diff, steady=compared(first[output], second[output]).verdict == "bit-identical")
+            diff = compared(
+                {name: as_made(self.given[name])}, {name: as_made(first[output])}, *tolerances
+            )
+            yield (
+                name,
+                Isolated(
+                    diff, steady=compared(first[output], second[output]).verdict == "bit-identical"
+                ),
+            )
             advance("comparisons", 1)
 
-    def _model(self, segments: Mapping[str, Segment]) -> tuple[ModelProto, dict[str, str], list[str]]:
+    def _model(
+        self, segments: Mapping[str, Segment]
+    ) -> tuple[ModelProto, dict[str, str], list[str]]:
         """Build one model of the segments; its outputs by the tensors' names, and its inputs."""
         suffix = self._unused_suffix()
         graph = GraphProto(name="isolated")
@@ -173,25 +207,36 @@ class _Isolation:
             node.output[:] = [name + suffix if name in self.given else name for name in node.output]
         inputs = list(dict.fromkeys(name for segment in segments.values() for name in segment.ends))
         outputs = {name: name + suffix for name in segments}
-        graph.input.extend(ValueInfoProto(name=name, type=type_proto(type_of(self.given[name]))) for name in inputs)
+        graph.input.extend(
+            ValueInfoProto(name=name, type=type_proto(type_of(self.given[name]))) for name in inputs
+        )
         graph.output.extend(ValueInfoProto(name=name) for name in outputs.values())
-        for name in dict.fromkeys(name for segment in segments.values() for name in segment.weights):
+        for name in dict.fromkeys(
+            name for segment in segments.values() for name in segment.weights
+        ):
             if name in self.sparse:
                 graph.sparse_initializer.add().CopyFrom(self.sparse[name])
             else:
                 graph.initializer.add().CopyFrom(self._weight(name))
         proto = self.trace.model
         model = helper.make_model(
-            graph, opset_imports=list(proto.opset_import), functions=list(proto.functions), ir_version=proto.ir_version
+            graph,
+            opset_imports=list(proto.opset_import),
+            functions=list(proto.functions),
+            ir_version=proto.ir_version,
         )
         for tensor in filter(is_external, tensors(model)):
-            with_data(tensor, None)  # which raises: the runtime or onnx would look for its file in the working folder
+            with_data(
+                tensor, None
+            )  # which raises: the runtime or onnx would look for its file in the working folder
         return model, outputs, inputs
 
     def _unused_suffix(self) -> str:
         """Find a suffix with which no name in the graph or in its bodies ends."""
         names = {*self.graph.producer, *self.graph.inputs, *self.graph.weights}
-        names |= {name for node in self.graph.nodes for body in bodies(node) for name in _names(body)}
+        names |= {
+            name for node in self.graph.nodes for body in bodies(node) for name in _names(body)
+        }
         suffix = "'"
         while any(name.endswith(suffix) for name in names):
             suffix += "'"
@@ -199,7 +244,11 @@ class _Isolation:
 
     def _weight(self, name: str) -> TensorProto:
         stored = self.stored[name]
-        return numpy_helper.from_array(self.trace.initializers[name], name) if uses_external_data(stored) else stored
+        return (
+            numpy_helper.from_array(self.trace.initializers[name], name)
+            if uses_external_data(stored)
+            else stored
+        )
 
 
 def as_made(value: Any) -> Any:
@@ -211,7 +260,10 @@ def as_made(value: Any) -> Any:
     if isinstance(value, list):
         return [as_made(item) for item in value] if value and isinstance(value[0], dict) else value
     if isinstance(value, dict):
-        return {key: np.float32(item) if isinstance(item, float) else item for key, item in value.items()}
+        return {
+            key: np.float32(item) if isinstance(item, float) else item
+            for key, item in value.items()
+        }
     return value
 
 

@@ -51,7 +51,11 @@ def precisions(model: ModelProto, graph: TraceGraph, arrays: Mapping[str, Any]) 
             continue
         read = [made[name] for name in graph.reads[place] if name in made]
         for name in filter(None, node.output):
-            own = _dtype(arrays[name]) if types is None or name in arrays else _declared(types, model, name)
+            own = (
+                _dtype(arrays[name])
+                if types is None or name in arrays
+                else _declared(types, model, name)
+            )
             if own in TOLERANCES:
                 made[name] = _coarsest([own, *read])
                 if made[name] != own:

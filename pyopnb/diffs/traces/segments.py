@@ -51,17 +51,26 @@ class TraceGraph:
         graph = GraphIndex(model.graph)
         graph.refuse_unknown_names()
         graph.refuse_cycles()
-        self.inputs, self.outputs, self.weights = graph.inputs, graph.outputs, graph.initializers.keys()
+        self.inputs, self.outputs, self.weights = (
+            graph.inputs,
+            graph.outputs,
+            graph.initializers.keys(),
+        )
         # ONNX Runtime takes nodes in any order; here they are in one in which they can run.
         self.nodes: list[NodeProto] = [node for _, node in graph.in_order()]
         self.reads = [_read(graph, index) for index in graph.order]
-        self.producer = {name: place for place, node in enumerate(self.nodes) for name in node.output if name}
+        self.producer = {
+            name: place for place, node in enumerate(self.nodes) for name in node.output if name
+        }
         self.constants = {place for place, node in enumerate(self.nodes) if is_constant(node)}
 
     @property
     def order(self) -> list[str]:
         """Every tensor: the inputs, then the outputs of the nodes in order; the outputs of Constant nodes are weights."""
-        return [*self.inputs, *(name for name, place in self.producer.items() if place not in self.constants)]
+        return [
+            *self.inputs,
+            *(name for name, place in self.producer.items() if place not in self.constants),
+        ]
 
     def between(self, name: str, known: Collection[str]) -> Segment:
         """Return the nodes that compute a tensor from known ones."""
@@ -91,4 +100,6 @@ def _read(graph: GraphIndex, index: int) -> tuple[str, ...]:
 
 def called(node: NodeProto) -> str:
     """Name a node in messages: its name, or else its first output, and its op."""
-    return sanitize(f"{node.name or first_output(node)} ({full_name(node).removeprefix('::')})", 120)
+    return sanitize(
+        f"{node.name or first_output(node)} ({full_name(node).removeprefix('::')})", 120
+    )

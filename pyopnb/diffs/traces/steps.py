@@ -97,7 +97,9 @@ class Tensor:
         alone = None if self.alone is None else self.alone.judged(rtol=rtol, atol=atol, stol=stol)
         own = tuple(diff.judged(rtol=rtol, atol=atol, stol=stol) for diff in self.own)
         rtol, atol, stol = widened((rtol, atol, stol), self.precision)
-        return replace(self, diff=self.diff.judged(rtol=rtol, atol=atol, stol=stol), alone=alone, own=own)
+        return replace(
+            self, diff=self.diff.judged(rtol=rtol, atol=atol, stol=stol), alone=alone, own=own
+        )
 
 
 @dataclass(frozen=True)
@@ -146,12 +148,17 @@ class Step:
     @property
     def isolated(self) -> float | None:
         """Return the largest error that it makes by itself, on the inputs of a; None if that could not be run."""
-        return max((largest_error(tensor.alone) for tensor in self.outputs if tensor.alone is not None), default=None)
+        return max(
+            (largest_error(tensor.alone) for tensor in self.outputs if tensor.alone is not None),
+            default=None,
+        )
 
     @property
     def inconclusive(self) -> bool:
         """Tell whether isolation says nothing: it is over the tolerance, and as far off from its own runs."""
-        over = [tensor for tensor in self.outputs if tensor.alone is not None and not tensor.alone.ok]
+        over = [
+            tensor for tensor in self.outputs if tensor.alone is not None and not tensor.alone.ok
+        ]
         return bool(over) and not any(tensor.introduced for tensor in over)
 
     @property
@@ -193,18 +200,27 @@ class Step:
         if bad_inputs:
             return "amplifies" if (self.amplification or 0.0) >= AMPLIFIES else "propagates"
         exact = all(same_values(tensor.diff) for tensor in self.inputs)
-        return "origin" if exact or any(tensor.alone is None for tensor in self.outputs) else "amplifies"
+        return (
+            "origin"
+            if exact or any(tensor.alone is None for tensor in self.outputs)
+            else "amplifies"
+        )
 
     @property
     def worst(self) -> Tensor:
         """Return the output of the worst verdict, of equal ones the one with the largest error."""
-        return max(self.outputs, key=lambda tensor: (VERDICTS.index(tensor.diff.verdict), largest_error(tensor.diff)))
+        return max(
+            self.outputs,
+            key=lambda tensor: (VERDICTS.index(tensor.diff.verdict), largest_error(tensor.diff)),
+        )
 
     def __str__(self) -> str:
         return f"{self.verdict}: {format_step(self)}"
 
 
-def default_stol(runtimes: tuple[str, str], rtol: float | None, atol: float | None, stol: float | None) -> float | None:
+def default_stol(
+    runtimes: tuple[str, str], rtol: float | None, atol: float | None, stol: float | None
+) -> float | None:
     """Choose the ``stol`` of two runs.
 
     Unless a tolerance is given, it is True where ONNX Runtime's level of optimisation is another, or torch ran.
@@ -217,7 +233,13 @@ def default_stol(runtimes: tuple[str, str], rtol: float | None, atol: float | No
     if any(runtime.startswith("torch ") for runtime in runtimes):
         return True
     names = [runtime.partition(", ")[0] for runtime in runtimes]
-    return True if names[0] == names[1] and names[0].startswith("onnxruntime") and runtimes[0] != runtimes[1] else None
+    return (
+        True
+        if names[0] == names[1]
+        and names[0].startswith("onnxruntime")
+        and runtimes[0] != runtimes[1]
+        else None
+    )
 
 
 def scales_by_dtype(tolerances: Tolerances) -> bool:
@@ -233,13 +255,23 @@ def widened(tolerances: Tolerances, precision: str) -> Tolerances:
     >>> widened((None, None, True), "float16"), widened((None, None, None), "float16"), widened((None, None, True), "")
     ((0.001, 1e-05, 0.001), (None, None, None), (None, None, True))
     """
-    return tolerance(precision, *tolerances) if precision and scales_by_dtype(tolerances) else tolerances
+    return (
+        tolerance(precision, *tolerances)
+        if precision and scales_by_dtype(tolerances)
+        else tolerances
+    )
 
 
 def format_step(step: Step) -> str:
     """Describe a step in one line: the node, its error, and how much of that is its own."""
     body = next(iter(format_body(step)), "")
-    parts = [step.name, format_versions(step), format_error(step), body, "nondeterministic" if step.nondeterministic else ""]
+    parts = [
+        step.name,
+        format_versions(step),
+        format_error(step),
+        body,
+        "nondeterministic" if step.nondeterministic else "",
+    ]
     return "; ".join(filter(None, parts))
 
 
@@ -262,7 +294,9 @@ def format_error(step: Step) -> str:
     elif step.inconclusive:
         facts.append("in isolation as far off from its own runs, which proves nothing")
     elif step.isolated != step.accumulated:
-        facts.append(f"in isolation {'equal' if not step.isolated else f'up to {format_number(step.isolated)}'}")
+        facts.append(
+            f"in isolation {'equal' if not step.isolated else f'up to {format_number(step.isolated)}'}"
+        )
     return "; ".join(facts)
 
 

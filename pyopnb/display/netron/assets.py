@@ -30,7 +30,15 @@ __all__ = [
 OLDEST = (8, 8)
 """The first Netron that can lay out a graph without a worker, which a page without a server cannot load."""
 
-_DETECTION = ("base", "text", "json", "protobuf", "flatbuffers", "flexbuffers", "zip")  # of the format of a file
+_DETECTION = (
+    "base",
+    "text",
+    "json",
+    "protobuf",
+    "flatbuffers",
+    "flexbuffers",
+    "zip",
+)  # of the format of a file
 MINIMAL = (*_DETECTION, "dagre", "grapher", "view", "browser", "onnx", "onnx-proto")
 """The modules that a plain .onnx file needs."""
 
@@ -103,18 +111,32 @@ def _read_folder(folder: Path) -> Assets:
     page, style = (file.read_text("utf-8") if file.is_file() else "" for file in files)
     version = re.search(r'<meta name="version" content="(\d+)\.(\d+)([\w.]*)"', page)
     if version is None:
-        raise UnusableNetron(f"a folder netron without Netron's page ({folder})", "pip install --force-reinstall netron")
+        raise UnusableNetron(
+            f"a folder netron without Netron's page ({folder})",
+            "pip install --force-reinstall netron",
+        )
     text = f"{version[1]}.{version[2]}{version[3]}"
     if (int(version[1]), int(version[2])) < OLDEST:
         raise UnusableNetron(text, "pip install -U netron")
     # Netron's policy, icons and start-up code are for a server. Our policy forbids all requests, whatever a model contains.
-    page = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>|<link [^>]*>|<script [^>]*></script>', "", page)
+    page = re.sub(
+        r'<meta http-equiv="Content-Security-Policy"[^>]*>|<link [^>]*>|<script [^>]*></script>',
+        "",
+        page,
+    )
     policy = f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
     page, heads = re.subn(r'(<meta charset="utf-8">)', lambda at: at[0] + policy, page, count=1)
     page, styles = re.subn("</head>", lambda at: f"<style>{style}</style></head>", page, count=1)
-    page, bodies = re.subn("</body>", lambda at: f"{MODEL_MARKER}<script>{read_script('frame')}</script></body>", page, count=1)
+    page, bodies = re.subn(
+        "</body>",
+        lambda at: f"{MODEL_MARKER}<script>{read_script('frame')}</script></body>",
+        page,
+        count=1,
+    )
     if not heads == styles == bodies == 1:
-        raise UnusableNetron(f"{text}, whose page has an unknown structure", "pip install 'netron<10', and report it")
+        raise UnusableNetron(
+            f"{text}, whose page has an unknown structure", "pip install 'netron<10', and report it"
+        )
     return Assets(text, page, folder)
 
 
@@ -131,10 +153,17 @@ def write_extension(folder: Path, version: str) -> None:
     assets = read_assets()
     static = folder / "static"
     static.mkdir(parents=True, exist_ok=True)
-    _write_gzip(static / "assets.json.gz", {"version": assets.version, "page": assets.page, "modules": assets.modules(ALL)})
+    _write_gzip(
+        static / "assets.json.gz",
+        {"version": assets.version, "page": assets.page, "modules": assets.modules(ALL)},
+    )
     _write_gzip(static / "documentation.json.gz", assets.documentation())
     (static / "remoteEntry.js").write_text(read_script("extension"), "utf-8")
-    build = {"load": "static/remoteEntry.js", "extension": "./extension", "mimeExtension": "./mimeExtension"}
+    build = {
+        "load": "static/remoteEntry.js",
+        "extension": "./extension",
+        "mimeExtension": "./mimeExtension",
+    }
     package = {
         "name": _NAME,
         "version": version,

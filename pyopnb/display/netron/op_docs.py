@@ -33,7 +33,10 @@ def document_ops(model: ModelProto, known: Iterable[dict[str, Any]]) -> list[dic
     """
     used = {(site.node.domain or "ai.onnx", site.node.op_type) for site in walk(model)}
     imported: dict[str, int] = {}
-    for opset in (*model.opset_import, *(opset for function in model.functions for opset in function.opset_import)):
+    for opset in (
+        *model.opset_import,
+        *(opset for function in model.functions for opset in function.opset_import),
+    ):
         domain = opset.domain or "ai.onnx"
         imported[domain] = max(imported.get(domain, 0), opset.version)
     ours = {key: op for key in used if (op := registry.find(*key)) is not None}
@@ -41,9 +44,21 @@ def document_ops(model: ModelProto, known: Iterable[dict[str, Any]]) -> list[dic
     entries: dict[object, dict[str, Any]] = {}
     for entry in known:
         key = (entry.get("module"), entry.get("name"))
-        if key in used and key not in ours and entry.get("version", 0) <= imported.get(str(entry.get("module")), 0):
-            entries[key] = max(entries.get(key, entry), entry, key=lambda entry: entry.get("version", 0))
-    return [*entries.values(), *(_entry_of(op, domain, imported.get(domain, 0)) for (domain, _), op in sorted(ours.items()))]
+        if (
+            key in used
+            and key not in ours
+            and entry.get("version", 0) <= imported.get(str(entry.get("module")), 0)
+        ):
+            entries[key] = max(
+                entries.get(key, entry), entry, key=lambda entry: entry.get("version", 0)
+            )
+    return [
+        *entries.values(),
+        *(
+            _entry_of(op, domain, imported.get(domain, 0))
+            for (domain, _), op in sorted(ours.items())
+        ),
+    ]
 
 
 def _entry_of(op: Op, domain: str, version: int) -> dict[str, Any]:
@@ -57,14 +72,19 @@ def _entry_of(op: Op, domain: str, version: int) -> dict[str, Any]:
         "inputs": [_port(port) for port in schema.inputs],
     }
     if schema.outputs is not None:
-        entry["outputs"] = [{"name": f"output {place}", **_type_entry(kind)} for place, kind in enumerate(schema.outputs)]
+        entry["outputs"] = [
+            {"name": f"output {place}", **_type_entry(kind)}
+            for place, kind in enumerate(schema.outputs)
+        ]
     return entry
 
 
 def _paragraphs(op: Op) -> Iterator[str]:
     schema = op.current.schema
     if schema.doc:
-        yield html.escape(schema.doc, quote=False)  # Netron renders Markdown, in which < starts a tag
+        yield html.escape(
+            schema.doc, quote=False
+        )  # Netron renders Markdown, in which < starts a tag
     yield f"{op.name}, version {op.current.number} in Python."
     if schema.open_attrs:
         yield "Takes any further attribute."

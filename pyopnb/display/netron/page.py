@@ -26,10 +26,14 @@ def _modules(assets: Assets) -> str:
     return pack(json.dumps(assets.modules(MINIMAL)).encode())
 
 
-def netron_page(assets: Assets, model: bytes, documentation: list[dict[str, Any]], colours: dict[str, Any]) -> str:
+def netron_page(
+    assets: Assets, model: bytes, documentation: list[dict[str, Any]], colours: dict[str, Any]
+) -> str:
     """A whole page with Netron and a model, which needs no other file, no server and no network."""
     encoded = base64.b64encode(model).decode()
-    content = json.dumps({"model": encoded, "documentation": documentation, "colours": colours}).encode()
+    content = json.dumps(
+        {"model": encoded, "documentation": documentation, "colours": colours}
+    ).encode()
     # The model is packed, so no name in it can end the element or start another one.
     data = f'<script type="text/plain" id="pyopnb-netron">{_modules(assets)}</script>'
     data += f'<script type="text/plain" id="pyopnb-model">{pack(content)}</script>'
@@ -42,6 +46,10 @@ def netron_output(page: str | None, *, name: str, picture: str, caption: str, he
     if page is not None:
         title = html.escape(f"Netron: {name}")
         content = _TRUSTED.format(
-            title=title, page=html.escape(page), height=height, picture=picture, theme=read_script("theme")
+            title=title,
+            page=html.escape(page),
+            height=height,
+            picture=picture,
+            theme=read_script("theme"),
         )
     return content + note(caption)

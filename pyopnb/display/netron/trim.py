@@ -19,7 +19,13 @@ _MOST_BYTES = 1024  # of a tensor that keeps its values
 _TOTAL_BYTES = 64 * 1024  # of all such tensors
 _MOST_ITEMS = 1000  # of an attribute
 _MOST_CHARACTERS = 16 * 1024
-_TYPED = (("float_data", 4), ("int32_data", 4), ("int64_data", 8), ("double_data", 8), ("uint64_data", 8))
+_TYPED = (
+    ("float_data", 4),
+    ("int32_data", 4),
+    ("int64_data", 8),
+    ("double_data", 8),
+    ("uint64_data", 8),
+)
 
 
 @dataclass(frozen=True)
@@ -49,7 +55,13 @@ class Trimmed:
         if not self.left_out:
             return ""
         size = self.size / 1e6
-        held = f"{self.size} bytes" if self.size < 1e5 else f"{size:.1f} MB" if size < 1e3 else f"{size / 1e3:.1f} GB"
+        held = (
+            f"{self.size} bytes"
+            if self.size < 1e5
+            else f"{size:.1f} MB"
+            if size < 1e3
+            else f"{size / 1e3:.1f} GB"
+        )
         return f"{self.left_out} large or external {'value' if self.left_out == 1 else 'values'} left out of this view ({held})"
 
 
@@ -76,7 +88,13 @@ def _clear_data(proto: ModelProto) -> tuple[int, int]:
             kept += here
             continue
         gone, size = gone + 1, size + max(here, _declared_bytes(tensor))
-        for name in ("raw_data", "string_data", "external_data", "data_location", *(name for name, _ in _TYPED)):
+        for name in (
+            "raw_data",
+            "string_data",
+            "external_data",
+            "data_location",
+            *(name for name, _ in _TYPED),
+        ):
             tensor.ClearField(name)
     return gone, size
 
@@ -88,7 +106,11 @@ def _stored_bytes(tensor: TensorProto) -> int:
 
 def _declared_bytes(tensor: TensorProto) -> int:
     row = next((row for row in DTYPES if row.onnx == tensor.data_type), None)
-    return math.prod(tensor.dims) * row.bits // 8 if row and row.bits and min(tensor.dims, default=0) >= 0 else 0
+    return (
+        math.prod(tensor.dims) * row.bits // 8
+        if row and row.bits and min(tensor.dims, default=0) >= 0
+        else 0
+    )
 
 
 def _long_attributes(node: NodeProto) -> Iterator[tuple[int, int]]:
@@ -112,7 +134,11 @@ def _cut_texts(proto: ModelProto) -> None:
     """Cut documentation and metadata, which can be of any length."""
     _cut_doc(proto)
     entries: list[StringStringEntryProto] = list(proto.metadata_props)
-    for graph in (proto.graph, *proto.functions, *(body for site in walk(proto) for body in bodies(site.node))):
+    for graph in (
+        proto.graph,
+        *proto.functions,
+        *(body for site in walk(proto) for body in bodies(site.node)),
+    ):
         _cut_doc(graph)
         entries += graph.metadata_props
         for node in graph.node:
@@ -135,8 +161,13 @@ def _name_nodes(model: ModelProto, proto: ModelProto) -> dict[str, NodeProto]:
     """Give each node of the copy a unique name; returns the nodes of the original by these names."""
     named: dict[str, NodeProto] = {}
     for index, (original, copy) in enumerate(zip(walk(model), walk(proto), strict=True)):
-        name = base = original.node.name or f"({original.node.op_type} of {first_output(original.node) or index})"
-        while name in named:  # two bodies may use the same name, and a hostile model may use it everywhere
+        name = base = (
+            original.node.name
+            or f"({original.node.op_type} of {first_output(original.node) or index})"
+        )
+        while (
+            name in named
+        ):  # two bodies may use the same name, and a hostile model may use it everywhere
             name = f"{base} ({index})" if name == base else f"{name}'"
         copy.node.name = name
         named[name] = original.node

@@ -59,7 +59,9 @@ class NetronView:
         except UnusableNetron as error:
             got, remedy = error.args
             oldest = ".".join(map(str, OLDEST))
-            raise PyopError("netron", expected=f"version {oldest} or newer", got=got, next=remedy) from None
+            raise PyopError(
+                "netron", expected=f"version {oldest} or newer", got=got, next=remedy
+            ) from None
         copy = trim(canvas.model)
         self._nodes = copy.nodes
         self._data = copy.proto.SerializeToString(deterministic=True)
@@ -115,7 +117,9 @@ class NetronView:
         file = Path(os.fspath(path))
         if file.suffix != ".html":
             got = sanitize(file.suffix) or "no ending"
-            raise InputError(f"save({sanitize(str(file))!r})", expected="a path that ends in .html", got=got)
+            raise InputError(
+                f"save({sanitize(str(file))!r})", expected="a path that ends in .html", got=got
+            )
         file.write_text(self._page(), encoding="utf-8")
 
     def _page(self) -> str:
@@ -139,19 +143,31 @@ class NetronView:
 
     def _html(self, picture: str) -> str:
         page = self._page() if self._embed else None
-        return netron_output(page, name=sanitize(self.name), picture=picture, caption=self._caption, height=self.height)
+        return netron_output(
+            page,
+            name=sanitize(self.name),
+            picture=picture,
+            caption=self._caption,
+            height=self.height,
+        )
 
 
 def _colours(canvas: Canvas, nodes: Mapping[str, NodeProto]) -> dict[str, Any]:
     """The colours of Netron's nodes and of the text on them, what they tell, and the legend."""
-    painted = {id(node): (colour, text_colour(colour) if colour else "", about) for node, colour, about in canvas.nodes}
+    painted = {
+        id(node): (colour, text_colour(colour) if colour else "", about)
+        for node, colour, about in canvas.nodes
+    }
     found = {name: painted[id(node)] for name, node in nodes.items() if id(node) in painted}
     scale = canvas.scale
     if scale is None:
         return {"nodes": found}
     stops = [scale.colour(scale.value_at(n / 8)) for n in range(9)]
     ends = [f"{end:.3g}" for end in (scale.low, scale.high)]
-    return {"nodes": found, "legend": {"title": sanitize(canvas.legend), "ends": ends, "stops": stops}}
+    return {
+        "nodes": found,
+        "legend": {"title": sanitize(canvas.legend), "ends": ends, "stops": stops},
+    }
 
 
 def clicked(view: str, node: str) -> None:
@@ -169,7 +185,9 @@ def clicked(view: str, node: str) -> None:
 
 @hide_internal_frames
 @check_arguments
-def netron(model: Any, *, name: str | None = None, height: int = 480, embed: bool = True) -> NetronView:
+def netron(
+    model: Any, *, name: str | None = None, height: int = 480, embed: bool = True
+) -> NetronView:
     """Show a model in Netron, in the output of the cell, without a port or a network, and with nothing to accept.
 
     With pyopnb's JupyterLab extension, which the wheel installs, Netron appears in any saved notebook, trusted or not, with or
@@ -211,10 +229,16 @@ def netron(model: Any, *, name: str | None = None, height: int = 480, embed: boo
     <Netron: small: 2 nodes>
     """
     if type(height) is not int or not _MIN_HEIGHT <= height <= _MAX_HEIGHT:
-        raise InputError("netron, height", expected=f"an int from {_MIN_HEIGHT} to {_MAX_HEIGHT}", got=sanitize(repr(height)))
+        raise InputError(
+            "netron, height",
+            expected=f"an int from {_MIN_HEIGHT} to {_MAX_HEIGHT}",
+            got=sanitize(repr(height)),
+        )
     view = show(model) if isinstance(model, _SHOWN) else view_model(model)
     if view.canvas is None:  # of a diff without a node
-        raise InputError("netron", expected="something with a graph", got=view.title, next="pyopnb.show(…)")
+        raise InputError(
+            "netron", expected="something with a graph", got=view.title, next="pyopnb.show(…)"
+        )
     if name is None:
         path = isinstance(model, (str, os.PathLike))
         name = Path(os.fspath(model)).name if path else view.canvas.model.graph.name or "model"

@@ -7,7 +7,16 @@ from itertools import pairwise
 
 from pyopnb.display.svg.colours import INK, LINE, Scale, text_colour
 from pyopnb.display.svg.marks import BADGE, badge_text, badge_width, look_of_mark, plain_mark
-from pyopnb.display.svg.placement import LABEL, ROW, ROW_HEIGHT, STACK, TITLE, TITLE_HEIGHT, PlacedGraph, SizedBox
+from pyopnb.display.svg.placement import (
+    LABEL,
+    ROW,
+    ROW_HEIGHT,
+    STACK,
+    TITLE,
+    TITLE_HEIGHT,
+    PlacedGraph,
+    SizedBox,
+)
 from pyopnb.display.svg.shapes import Group, Path, Rectangle, Shape, Step, Text
 from pyopnb.display.svg.text_width import fit
 
@@ -48,7 +57,10 @@ class Artist:
                 self._draw_label(title, left + current.width / 2, top + 10)
                 top += TITLE_HEIGHT
             left += (current.width - current.layout.width) / 2
-            corners = [_corner(*placed, left, top) for placed in zip(current.boxes, current.layout.centres, strict=True)]
+            corners = [
+                _corner(*placed, left, top)
+                for placed in zip(current.boxes, current.layout.centres, strict=True)
+            ]
             for box, (box_x, box_y) in zip(current.boxes, corners, strict=True):
                 self._draw_box(box, box_x, box_y)
                 inner_y = box_y + box.head_height
@@ -68,7 +80,9 @@ class Artist:
         )
         for port, label in enumerate(box.labels):
             if label:
-                self._draw_label(label, x + box.width / 2 + box.port_offset(port), y + box.height + 11)
+                self._draw_label(
+                    label, x + box.width / 2 + box.port_offset(port), y + box.height + 11
+                )
 
     def _draw_label(self, text: str, x: float, y: float) -> None:
         self._labels.append(Text(round(x), round(y), text, LABEL, INK, "middle"))
@@ -90,15 +104,21 @@ class Artist:
         else:
             size = (width, sized.height)
         yield Rectangle(0, 0, *size, fill, border, thickness, dashes, radius)
-        yield Text((width - badge_width(box.mark)) / 2, 16, sized.title, TITLE, colour, "middle", bold=True)
+        yield Text(
+            (width - badge_width(box.mark)) / 2, 16, sized.title, TITLE, colour, "middle", bold=True
+        )
         for number, row in enumerate(sized.rows):
-            yield Text(width / 2, TITLE_HEIGHT + 10 + ROW_HEIGHT * number, row, ROW, colour, "middle")
+            yield Text(
+                width / 2, TITLE_HEIGHT + 10 + ROW_HEIGHT * number, row, ROW, colour, "middle"
+            )
         if box.mark:
             badge = badge_width(box.mark) - 6
             yield Rectangle(width - badge - 4, 5, badge, 14, border, radius=7)
             yield Text(width - badge + 1, 15.2, badge_text(box.mark), BADGE, "#ffffff", bold=True)
 
-    def _draw_lines(self, graph: PlacedGraph, corners: Sequence[_Point], left: float, top: float) -> None:
+    def _draw_lines(
+        self, graph: PlacedGraph, corners: Sequence[_Point], left: float, top: float
+    ) -> None:
         routes = [[(x + left, y + top) for x, y in route] for route in graph.layout.routes]
         incoming: dict[int, list[list[_Point]]] = {}
         for number, (line, route) in enumerate(zip(graph.lines, routes, strict=True)):
@@ -107,8 +127,12 @@ class Artist:
             incoming.setdefault(line.target, []).append(route)
             if not graph.layout.branches[number]:
                 box, y = graph.boxes[line.source], corners[line.source][1]
-                centre = graph.layout.centres[line.source][0] + left  # not of the corner, whose rounding would make kinks
-                _start_at_port(route, centre + box.port_offset(line.port), y, y + box.line_start(line.port))
+                centre = (
+                    graph.layout.centres[line.source][0] + left
+                )  # not of the corner, whose rounding would make kinks
+                _start_at_port(
+                    route, centre + box.port_offset(line.port), y, y + box.line_start(line.port)
+                )
         for target, arriving in incoming.items():
             _spread_ends(arriving, corners[target][0], graph.boxes[target].width)
         for line, route in zip(graph.lines, routes, strict=True):
@@ -182,7 +206,9 @@ class _Lines:
                 steps.append(("L", b))
             down, lifted = a[0] == b[0], False
         (_, before), (x, y) = points[-2:]
-        if before > y or not self._plain:  # of thousands of lines, only those that go up need a head
+        if (
+            before > y or not self._plain
+        ):  # of thousands of lines, only those that go up need a head
             back = y + 6 if before > y else y - 6
             self._heads[("M", (x, y)), ("L", (x - 3, back)), ("L", (x + 3, back)), ("Z", ())] = None
 
@@ -190,7 +216,9 @@ class _Lines:
         """A line from the right side of a box back to it."""
         corners = ((x, y - 4), (x + 7, y - 4), (x + 7, y + 4), (x, y + 4))
         self._steps += [("L" if number else "M", corner) for number, corner in enumerate(corners)]
-        self._heads[("M", (x, y + 4)), ("L", (x + 6, y + 1)), ("L", (x + 6, y + 7)), ("Z", ())] = None
+        self._heads[("M", (x, y + 4)), ("L", (x + 6, y + 1)), ("L", (x + 6, y + 7)), ("Z", ())] = (
+            None
+        )
 
     def shapes(self) -> Iterator[Path]:
         """The lines, and their arrowheads."""

@@ -86,7 +86,12 @@ class Graph:
         for line in self.lines:
             source, target = index(line.source), index(line.target)
             if source != target and not {source, target} <= placeholders:
-                lines.add(Line(source, target, 0 if source in placeholders else line.port, line.mark))
+                lines.add(
+                    Line(source, target, 0 if source in placeholders else line.port, line.mark)
+                )
         ordered = sorted(lines, key=lambda line: (line.source, line.port, line.target, line.mark))
-        boxes = [replace(box, labels=()) if number in placeholders else box for number, box in enumerate(boxes)]
+        boxes = [
+            replace(box, labels=()) if number in placeholders else box
+            for number, box in enumerate(boxes)
+        ]
         return Graph(boxes, ordered, self.title)

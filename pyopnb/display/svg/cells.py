@@ -21,7 +21,14 @@ _INDEX = {name: _SHADES + number for number, name in enumerate([*SPECIAL, "0"])}
 
 
 def cells(
-    values: np.ndarray, scale: Scale, x: float, y: float, width: float, height: float, *, blank_zero: bool = False
+    values: np.ndarray,
+    scale: Scale,
+    x: float,
+    y: float,
+    width: float,
+    height: float,
+    *,
+    blank_zero: bool = False,
 ) -> Cells:
     """Numbers as cells in the colours of a scale; NaN and infinities have colours of their own.
 
@@ -46,7 +53,14 @@ def cells(
     indices[np.isneginf(values)] = _INDEX["-inf"]
     if blank_zero:
         indices[values == 0] = _INDEX["0"]
-    return Cells(x, y, width, height, indices, (*shades, *((*colour, 255) for colour in SPECIAL.values()), (0, 0, 0, 0)))
+    return Cells(
+        x,
+        y,
+        width,
+        height,
+        indices,
+        (*shades, *((*colour, 255) for colour in SPECIAL.values()), (0, 0, 0, 0)),
+    )
 
 
 def _positions(values: np.ndarray, scale: Scale) -> np.ndarray:

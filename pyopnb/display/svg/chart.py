@@ -12,7 +12,17 @@ import numpy as np
 from pyopnb.display.svg.cells import cells
 from pyopnb.display.svg.colours import DARK, INK, Scale
 from pyopnb.display.svg.legend import SMALL, frame, legend_of_words, legend_with_special, small_text
-from pyopnb.display.svg.shapes import Cells, Circle, Drawing, Group, Path, Rectangle, Shape, Text, drawing
+from pyopnb.display.svg.shapes import (
+    Cells,
+    Circle,
+    Drawing,
+    Group,
+    Path,
+    Rectangle,
+    Shape,
+    Text,
+    drawing,
+)
 from pyopnb.display.svg.text_width import fit, text_width
 
 __all__ = [
@@ -30,7 +40,16 @@ _GAP, _PADDING = 28, 8  # between charts, and around them
 _HEAD = 22  # height of a chart's title
 _BAR = "#6a5acd"
 # Of medium lightness, and told apart without red and green (P. Tol, "Colour Schemes", 2021, vibrant).
-_LINE_COLOURS = ("#0077bb", "#ee7733", "#009988", "#cc3311", "#33bbee", "#ee3377", "#888888", "#aa7744")
+_LINE_COLOURS = (
+    "#0077bb",
+    "#ee7733",
+    "#009988",
+    "#cc3311",
+    "#33bbee",
+    "#ee3377",
+    "#888888",
+    "#aa7744",
+)
 _MOST_POINTS = 60  # of a line on which each is marked
 _MOST_STRETCHED = 8  # times as long as high
 _THINNEST = 24  # pixels of a single row
@@ -68,7 +87,9 @@ def size_on_page(shape: tuple[int, int], most: int) -> tuple[float, float, bool]
     if max(shape) <= _MOST_STRETCHED * min(shape):
         size = min(16, most // max(shape)) if max(shape) <= most else most / max(shape)
         return columns * size, rows * size, True
-    width, height = (min(most, side * max(1, min(16, most // max(shape)))) for side in (columns, rows))
+    width, height = (
+        min(most, side * max(1, min(16, most // max(shape)))) for side in (columns, rows)
+    )
     return max(width, _THINNEST), max(height, _THINNEST), False
 
 
@@ -122,7 +143,10 @@ def heat_maps(
     width, height = size or size_on_page((rows, columns), 256)[:2]
     label, gap, head = (13 if many else 0), 8, (_HEAD if title else 0)
     pitch = height + gap + label
-    corners = [((k % in_row) * (width + gap), head + (k // in_row) * pitch + label) for k in range(len(matrices))]
+    corners = [
+        ((k % in_row) * (width + gap), head + (k // in_row) * pitch + label)
+        for k in range(len(matrices))
+    ]
     shapes: list[Shape] = [_title(title)] if title else []
 
     def drawn(matrix: np.ndarray, x: float, y: float, width: float, height: float) -> Cells:
@@ -135,7 +159,9 @@ def heat_maps(
             shapes.append(small_text(x, y - 4, fit(name, SMALL, width + gap - 2)))
         shapes += [drawn(matrix, x, y, width, height), frame(x, y, width, height)]
     for k, row, column in marks:
-        shapes += _ring(corners[k][0] + column * width / columns, corners[k][1] + row * height / rows)
+        shapes += _ring(
+            corners[k][0] + column * width / columns, corners[k][1] + row * height / rows
+        )
     bottom = head + math.ceil(len(matrices) / in_row) * pitch + 4
     total = max(in_row * (width + gap) - gap, 200)
     if words and scale:
@@ -168,7 +194,9 @@ def _sheet(matrices: Sequence[np.ndarray], in_row: int) -> np.ndarray:
     if len(matrices) == 1:
         return matrices[0]
     if matrices[0].ndim == 3:
-        matrices = [one if one.shape[2] == 4 else np.insert(one, 3, 255, axis=2) for one in matrices]
+        matrices = [
+            one if one.shape[2] == 4 else np.insert(one, 3, 255, axis=2) for one in matrices
+        ]
     rows, columns, *parts = matrices[0].shape
     down = math.ceil(len(matrices) / in_row)
     sheet = np.zeros((down * (rows + 1) - 1, in_row * (columns + 1) - 1, *parts), matrices[0].dtype)
@@ -219,10 +247,14 @@ def density(
         shapes.append(Path(steps, stroke=INK, stroke_width=1.25, dashes=(4, 3)))
     for number, text in enumerate(x):
         anchor = "start" if number == 0 else "end" if number == len(x) - 1 else "middle"
-        shapes.append(small_text(left + side * number / max(1, len(x) - 1), _HEAD + side + 12, text, anchor))
+        shapes.append(
+            small_text(left + side * number / max(1, len(x) - 1), _HEAD + side + 12, text, anchor)
+        )
     for number, text in enumerate(y):
         baseline = 9 if number == 0 else 0 if number == len(y) - 1 else 4
-        shapes.append(small_text(left - 4, _HEAD + side * number / max(1, len(y) - 1) + baseline, text, "end"))
+        shapes.append(
+            small_text(left - 4, _HEAD + side * number / max(1, len(y) - 1) + baseline, text, "end")
+        )
     shapes.append(small_text(left + side / 2, _HEAD + side + 26, labels[0], "middle"))
     shapes.append(Text(9, _HEAD + side / 2, labels[1], SMALL, INK, "middle", upwards=True))
     return Chart(left + side, _HEAD + side + 30, shapes)
@@ -302,14 +334,26 @@ def line_chart(
     for number, (name, line) in enumerate(zip(lines, ys, strict=True)):
         colour = _LINE_COLOURS[number % len(_LINE_COLOURS)]
         good = np.isfinite(values[number])
-        steps = [("L" if k and good[k - 1] else "M", (xs[k], line[k])) for k in range(len(xs)) if good[k]]
+        steps = [
+            ("L" if k and good[k - 1] else "M", (xs[k], line[k])) for k in range(len(xs)) if good[k]
+        ]
         shapes.append(Path(tuple(steps), stroke=colour, stroke_width=1.5))
-        shapes += [Circle(xs[k], line[k], 1.5, colour, 1.5) for k in range(len(xs)) if good[k] and len(xs) <= _MOST_POINTS]
+        shapes += [
+            Circle(xs[k], line[k], 1.5, colour, 1.5)
+            for k in range(len(xs))
+            if good[k] and len(xs) <= _MOST_POINTS
+        ]
         shapes.append(Rectangle(left + width + 10, _HEAD + 6 + 15 * number, 12, 3, colour))
-        shapes.append(small_text(left + width + 26, _HEAD + 11 + 15 * number, fit(name, SMALL, 150)))
+        shapes.append(
+            small_text(left + width + 26, _HEAD + 11 + 15 * number, fit(name, SMALL, 150))
+        )
     for number, (place, text) in enumerate(marks):
         shapes += _mark(
-            left + width * float(_shares(np.array(place), across.min(), across.max())), left + width, height, number, text
+            left + width * float(_shares(np.array(place), across.min(), across.max())),
+            left + width,
+            height,
+            number,
+            text,
         )
     for text, baseline in zip(heights, (9, height / 2 + 4, height), strict=True):
         shapes.append(small_text(left - 4, _HEAD + baseline, text, "end"))
@@ -328,7 +372,10 @@ def _tick_texts(values: Sequence[float]) -> list[str]:
     """Numbers beside an axis: in three digits, or in as many up to six as tell them apart; thousands are written out."""
     for digits in (3, 4, 5, 6):
         is_long = [digits == 3 and 1_000 <= abs(value) < 1_000_000 for value in values]
-        texts = [f"{value:,.0f}" if long else f"{value:.{digits}g}" for value, long in zip(values, is_long, strict=True)]
+        texts = [
+            f"{value:,.0f}" if long else f"{value:.{digits}g}"
+            for value, long in zip(values, is_long, strict=True)
+        ]
         if len(set(texts)) == len(set(values)):
             break
     return texts
@@ -336,22 +383,32 @@ def _tick_texts(values: Sequence[float]) -> list[str]:
 
 def _mark(x: float, right: float, height: float, number: int, text: str) -> Iterator[Shape]:
     """A dashed upright line and what it means, on one of four lines so that neighbours can be read."""
-    yield Path((("M", (x, _HEAD)), ("L", (x, _HEAD + height))), stroke=INK, stroke_width=1, dashes=(4, 3))
+    yield Path(
+        (("M", (x, _HEAD)), ("L", (x, _HEAD + height))), stroke=INK, stroke_width=1, dashes=(4, 3)
+    )
     fits = x + 4 + text_width(text, SMALL) <= right
-    yield small_text(x + 4 if fits else x - 4, _HEAD + 12 + 13 * (number % 4), text, "start" if fits else "end")
+    yield small_text(
+        x + 4 if fits else x - 4, _HEAD + 12 + 13 * (number % 4), text, "start" if fits else "end"
+    )
 
 
 def _is_geometric(x: Sequence[float]) -> bool:
     if len(x) < 3 or min(x) <= 0:
         return False
     steps = np.diff(np.log(x))
-    return bool(np.ptp(steps) < 1e-3 * abs(steps[0]) and np.ptp(np.diff(x)) > 1e-3 * abs(x[1] - x[0]))
+    return bool(
+        np.ptp(steps) < 1e-3 * abs(steps[0]) and np.ptp(np.diff(x)) > 1e-3 * abs(x[1] - x[0])
+    )
 
 
 def _shares(values: np.ndarray, low: float, high: float) -> np.ndarray:
     """Where numbers are from low to high, 0 to 1; the distance of two floats can overflow, that of their halves cannot."""
     with np.errstate(all="ignore"):
-        return (values / 2 - low / 2) / (high / 2 - low / 2) if low < high else np.full(values.shape, 0.5)
+        return (
+            (values / 2 - low / 2) / (high / 2 - low / 2)
+            if low < high
+            else np.full(values.shape, 0.5)
+        )
 
 
 def page(charts: Sequence[Chart], title: str, in_row: int = 3) -> Drawing:
@@ -378,7 +435,9 @@ def page(charts: Sequence[Chart], title: str, in_row: int = 3) -> Drawing:
         shapes += [Group(x, y, tuple(chart.shapes)) for x, chart in zip(offsets, row, strict=False)]
         width = max(width, offsets[-1] - _GAP + _PADDING)
         y += max(chart.height for chart in row) + _GAP
-    return drawing(math.ceil(width), math.ceil(y - _GAP + _PADDING), shapes, fit(title, SMALL, 2_000))
+    return drawing(
+        math.ceil(width), math.ceil(y - _GAP + _PADDING), shapes, fit(title, SMALL, 2_000)
+    )
 
 
 def _title(text: str) -> Text:

@@ -105,7 +105,11 @@ def translucent(kind: str) -> tuple[RGBA, ...]:
     tuple of (int, int, int, int)
     """
     colours = palette(kind)
-    return tuple((*colour, 255) for colour in colours) if kind == "grey" else tuple(map(_remove_white, colours))
+    return (
+        tuple((*colour, 255) for colour in colours)
+        if kind == "grey"
+        else tuple(map(_remove_white, colours))
+    )
 
 
 def _remove_white(colour: RGB) -> RGBA:
@@ -138,7 +142,9 @@ def _linear(lightness: float, a: float, b: float) -> tuple[float, float, float]:
 
 def _eight_bits(linear: float) -> int:
     linear = min(1.0, max(0.0, linear))
-    return round(255 * (12.92 * linear if linear <= 0.0031308 else 1.055 * linear ** (1 / 2.4) - 0.055))
+    return round(
+        255 * (12.92 * linear if linear <= 0.0031308 else 1.055 * linear ** (1 / 2.4) - 0.055)
+    )
 
 
 def hex_colour(colour: RGB) -> str:
@@ -149,7 +155,9 @@ def hex_colour(colour: RGB) -> str:
 def text_colour(background: str) -> str:
     """Dark or white, whichever has more contrast on a background (WCAG 2), as ``#rrggbb``."""
     parts = (int(background[at : at + 2], 16) / 255 for at in (1, 3, 5))
-    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    red, green, blue = (
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+    )
     luminance = 0.2126 * red + 0.7152 * green + 0.0722 * blue
     return DARK if (luminance + 0.05) ** 2 > 1.05 * 0.064 else "#ffffff"
 
@@ -192,7 +200,9 @@ class Scale:
     def value_at(self, position: float) -> float:
         """The number at a position from 0 to 1."""
         if self.log:
-            return math.exp(math.log(self.low) + position * (math.log(self.high) - math.log(self.low)))
+            return math.exp(
+                math.log(self.low) + position * (math.log(self.high) - math.log(self.low))
+            )
         return self.low * (1 - position) + self.high * position
 
 
@@ -226,5 +236,7 @@ def scale_for(values: Iterable[float], *, log: bool | None = None, around: bool 
     if log is None:
         log = bool(positive) and low >= 0 and high > 1000 * min(positive)
     if log and positive:
-        return Scale(min(*positive, high / 10), high, log=True)  # a decade at least: what is nearly equal looks so
+        return Scale(
+            min(*positive, high / 10), high, log=True
+        )  # a decade at least: what is nearly equal looks so
     return Scale(min(0.0, low) if low < high / 2 else low, high)

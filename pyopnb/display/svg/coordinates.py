@@ -10,7 +10,9 @@ from pyopnb.display.svg.layers import LAYER_GAP, Layering, Links, Point
 
 __all__ = ["extent", "horizontal", "vertical"]
 
-_SPREAD = 2.5  # times the widest layer that a picture may be wide before long straight lines are given up
+_SPREAD = (
+    2.5  # times the widest layer that a picture may be wide before long straight lines are given up
+)
 _BLOCK_LENGTHS = (1_000_000, 16, 4, 2, 1)  # vertices that may share one x
 
 
@@ -63,13 +65,17 @@ def _conflicts(graph: Layering) -> set[tuple[int, int]]:
         positions = {vertex: position for position, vertex in enumerate(upper)}
         begin = left = 0
         for position, vertex in enumerate(lower):
-            inner = next((positions[u] for u in graph.above[vertex] if vertex >= graph.boxes <= u), None)
+            inner = next(
+                (positions[u] for u in graph.above[vertex] if vertex >= graph.boxes <= u), None
+            )
             if inner is None and position < len(lower) - 1:
                 continue
             right = len(upper) - 1 if inner is None else inner
             for passed in lower[begin : position + 1]:
                 for other in graph.above[passed]:
-                    if not left <= positions[other] <= right and not (passed >= graph.boxes <= other):
+                    if not left <= positions[other] <= right and not (
+                        passed >= graph.boxes <= other
+                    ):
                         conflicts.add((other, passed))
             begin, left = position + 1, right
     return conflicts
@@ -89,7 +95,9 @@ def _align(
         for vertex in layer:
             near = _candidates(links, vertex)
             if len(near) > 1:
-                near = sorted(near, key=positions.__getitem__)[(len(near) - 1) // 2 : len(near) // 2 + 1]
+                near = sorted(near, key=positions.__getitem__)[
+                    (len(near) - 1) // 2 : len(near) // 2 + 1
+                ]
             for other in near:
                 if (
                     root[vertex] == vertex
@@ -109,9 +117,13 @@ def _candidates(links: Links, vertex: int) -> list[int]:
     return ([other for other in near if links[other]] or near) if len(near) > 1 else near
 
 
-def _compact(graph: Layering, layers: Sequence[Sequence[int]], root: list[int], roots: list[int]) -> list[float]:
+def _compact(
+    graph: Layering, layers: Sequence[Sequence[int]], root: list[int], roots: list[int]
+) -> list[float]:
     """An x for every vertex: each block as far left as its neighbours allow, the first of a layer as close to the next."""
-    right: dict[int, dict[int, float]] = {block: {} for block in roots}  # least distances to the blocks to the right
+    right: dict[int, dict[int, float]] = {
+        block: {} for block in roots
+    }  # least distances to the blocks to the right
     missing = dict.fromkeys(roots, 0)
     for layer in layers:
         for a, b in pairwise(layer):
@@ -141,5 +153,9 @@ def vertical(graph: Layering) -> list[Point]:
     for layer in graph.layers:
         height = max([graph.heights[vertex] for vertex in layer])
         borders.append((y, y + height))
-        y += height + LAYER_GAP + min(30, 2 * max(0, sum([len(graph.below[vertex]) for vertex in layer]) - 2))
+        y += (
+            height
+            + LAYER_GAP
+            + min(30, 2 * max(0, sum([len(graph.below[vertex]) for vertex in layer]) - 2))
+        )
     return borders

@@ -18,7 +18,9 @@ __all__ = ["Picture", "draw", "draw_within"]
 _MARGIN = 16
 _LEGEND_HEIGHT, _LEGEND_WIDTH = 44, 180
 _LEGEND_BYTES = 2_200
-_PLAIN_FROM = 800  # boxes from which on rows and labels are left out: they take space, and nobody reads them
+_PLAIN_FROM = (
+    800  # boxes from which on rows and labels are left out: they take space, and nobody reads them
+)
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,9 @@ class Picture:
     count: int
 
 
-def draw_within(graph: Graph, most: int, *, scale: Scale | None = None, legend_title: str = "", around: int = 0) -> Picture:
+def draw_within(
+    graph: Graph, most: int, *, scale: Scale | None = None, legend_title: str = "", around: int = 0
+) -> Picture:
     """An SVG of at most so many bytes.
 
     Rows and labels are dropped first, then the boxes far from that of index ``around``.
@@ -60,8 +64,12 @@ def draw_within(graph: Graph, most: int, *, scale: Scale | None = None, legend_t
     count, plain = len(graph.boxes), len(graph.boxes) > _PLAIN_FROM
     longer = 1.02  # times its estimate, that an SVG may have: layouts are too expensive to try many
     while True:
-        count, plain, estimate = _estimated_to_fit(graph, most / longer, around, scale, (count, plain))
-        drawing = draw(graph.part(count, around), scale=scale, legend_title=legend_title, plain=plain)
+        count, plain, estimate = _estimated_to_fit(
+            graph, most / longer, around, scale, (count, plain)
+        )
+        drawing = draw(
+            graph.part(count, around), scale=scale, legend_title=legend_title, plain=plain
+        )
         svg = to_svg(drawing, titles=False)
         length = len(svg.encode())
         if length <= most or (count <= 1 and plain):
@@ -105,12 +113,19 @@ def _estimated_bytes(graph: Graph, plain: bool, scale: Scale | None) -> int:
             look = box.title, rows, box.kind, fill, box.mark
             if look not in drawn:  # what looks alike is written once
                 drawn.add(look)
-                length += 130 + len(box.title) + sum([42 + min(40, len(row)) for row in rows]) + 190 * bool(box.mark)
+                length += (
+                    130
+                    + len(box.title)
+                    + sum([42 + min(40, len(row)) for row in rows])
+                    + 190 * bool(box.mark)
+                )
             waiting += box.inside
     return length
 
 
-def draw(graph: Graph, *, scale: Scale | None = None, legend_title: str = "", plain: bool | None = None) -> Drawing:
+def draw(
+    graph: Graph, *, scale: Scale | None = None, legend_title: str = "", plain: bool | None = None
+) -> Drawing:
     """A graph as a drawing.
 
     Parameters

@@ -26,7 +26,9 @@ def order_layers(graph: Layering) -> list[list[int]]:
         downwards, median = sweep % 2 == 0, sweep % 4 < 2
         changed: set[int] = set()
         for rank in range(1, len(layers)) if downwards else range(len(layers) - 2, -1, -1):
-            layer = _sort_layer(layers[rank], graph.above if downwards else graph.below, positions, median)
+            layer = _sort_layer(
+                layers[rank], graph.above if downwards else graph.below, positions, median
+            )
             if layer != layers[rank]:
                 layers[rank] = layer
                 number_vertices(layer, positions)
@@ -60,7 +62,9 @@ def _depth_first(graph: Layering) -> list[list[int]]:
     return layers
 
 
-def _sort_layer(layer: list[int], links: Links, positions: Sequence[int], median: bool) -> list[int]:
+def _sort_layer(
+    layer: list[int], links: Links, positions: Sequence[int], median: bool
+) -> list[int]:
     """A layer sorted by the medians or barycentres of its neighbours; vertices without neighbours stay."""
     if len(layer) < 2:
         return layer
@@ -80,7 +84,9 @@ def _centre(positions: Sequence[int], median: bool) -> float:
     half = len(positions) // 2
     if len(positions) % 2:
         return positions[half]
-    return (positions[half - 1] + positions[half]) / 2 if median else sum(positions) / len(positions)
+    return (
+        (positions[half - 1] + positions[half]) / 2 if median else sum(positions) / len(positions)
+    )
 
 
 def _crossings(upper: Sequence[int], below: Links, positions: Sequence[int]) -> int:

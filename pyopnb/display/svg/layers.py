@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-__all__ = ["LAYER_GAP", "Edge", "Layering", "Links", "Point", "Size", "back_edges", "break_wide_layers", "layers_of"]
+__all__ = [
+    "LAYER_GAP",
+    "Edge",
+    "Layering",
+    "Links",
+    "Point",
+    "Size",
+    "back_edges",
+    "break_wide_layers",
+    "layers_of",
+]
 
 Point = tuple[float, float]
 Links = list[list[int]]
@@ -43,7 +53,9 @@ def _neighbours(count: int, pairs: Sequence[tuple[int, int]]) -> tuple[Links, Li
 
 def back_edges(count: int, edges: Sequence[Edge]) -> set[int]:
     """The indices of the edges that close a cycle in a depth-first search, which starts at the sources of the graph."""
-    if all(edge.source <= edge.target for edge in edges):  # as in most models: the order of the boxes is topological
+    if all(
+        edge.source <= edge.target for edge in edges
+    ):  # as in most models: the order of the boxes is topological
         return set()
     leaving: Links = [[] for _ in range(count)]
     has_input = [False] * count
@@ -138,11 +150,15 @@ class Layering:
         self.boxes = len(sizes)
         self.widths = [size.width for size in sizes]
         self.heights = [size.height for size in sizes]
-        self.ranks = break_wide_layers(layers_of(self.boxes, [(e.source, e.target) for e in edges]), sizes)
+        self.ranks = break_wide_layers(
+            layers_of(self.boxes, [(e.source, e.target) for e in edges]), sizes
+        )
         self.layers: list[list[int]] = [[] for _ in range(max(self.ranks) + 1)]
         for box, rank in enumerate(self.ranks):
             self.layers[rank].append(box)
-        self._dummies: dict[tuple[int, int], list[int]] = {}  # of a source and port, one a layer below it
+        self._dummies: dict[
+            tuple[int, int], list[int]
+        ] = {}  # of a source and port, one a layer below it
         self._routed: dict[tuple[int, int], int] = {}  # how many of these are on routes already
         links = [link for edge in edges for link in self._add_dummies(edge)]
         self.below, self.above = _neighbours(len(self.widths), links)

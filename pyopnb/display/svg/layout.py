@@ -21,7 +21,15 @@ from dataclasses import dataclass
 
 from pyopnb.display.svg.coordinates import extent, horizontal, vertical
 from pyopnb.display.svg.layer_order import order_layers
-from pyopnb.display.svg.layers import Edge, Layering, Point, Size, back_edges, break_wide_layers, layers_of
+from pyopnb.display.svg.layers import (
+    Edge,
+    Layering,
+    Point,
+    Size,
+    back_edges,
+    break_wide_layers,
+    layers_of,
+)
 
 __all__ = ["Layout", "edges_to_cut", "lay_out"]
 
@@ -72,7 +80,9 @@ def lay_out(sizes: Sequence[Size], edges: Sequence[Edge]) -> Layout:
     if not sizes:
         return Layout([], [], [], 0, 0)
     reversed_edges = back_edges(len(sizes), edges)
-    downward = [Edge(e.target, e.source, -1 - n) if n in reversed_edges else e for n, e in enumerate(edges)]
+    downward = [
+        Edge(e.target, e.source, -1 - n) if n in reversed_edges else e for n, e in enumerate(edges)
+    ]
     graph = Layering(sizes, [edge for edge in downward if edge.source != edge.target])
     graph.layers = order_layers(graph)
     xs, ys = horizontal(graph), vertical(graph)
@@ -102,8 +112,13 @@ def edges_to_cut(sizes: Sequence[Size], edges: Sequence[Edge], most: int) -> set
         Indices of edges.
     """
     reversed_edges = back_edges(len(sizes), edges)
-    pairs = [(e.target, e.source) if n in reversed_edges else (e.source, e.target) for n, e in enumerate(edges)]
-    ranks = break_wide_layers(layers_of(len(sizes), [pair for pair in pairs if pair[0] != pair[1]]), sizes)
+    pairs = [
+        (e.target, e.source) if n in reversed_edges else (e.source, e.target)
+        for n, e in enumerate(edges)
+    ]
+    ranks = break_wide_layers(
+        layers_of(len(sizes), [pair for pair in pairs if pair[0] != pair[1]]), sizes
+    )
     lengths: dict[tuple[int, int], int] = {}
     users: Counter[tuple[int, int]] = Counter()
     for edge, (a, b) in zip(edges, pairs, strict=True):
@@ -111,10 +126,16 @@ def edges_to_cut(sizes: Sequence[Size], edges: Sequence[Edge], most: int) -> set
         lengths[key] = max(lengths.get(key, 0), ranks[b] - ranks[a] - 1)
         users[key] += 1
     total, cut = sum(lengths.values()), set()
-    for key in sorted(lengths, key=lambda key: (-lengths[key] / users[key], key)):  # what many edges share is worth its space
+    for key in sorted(
+        lengths, key=lambda key: (-lengths[key] / users[key], key)
+    ):  # what many edges share is worth its space
         if total <= most:
             break
         total -= lengths[key]
         cut.add(key)
     # Edges of such a port that end in one of the next few layers can stay.
-    return {n for n, (a, b) in enumerate(pairs) if (edges[n].source, edges[n].port) in cut and ranks[b] - ranks[a] > 3}
+    return {
+        n
+        for n, (a, b) in enumerate(pairs)
+        if (edges[n].source, edges[n].port) in cut and ranks[b] - ranks[a] > 3
+    }

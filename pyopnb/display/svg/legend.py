@@ -23,23 +23,36 @@ def legend(scale: Scale, title: str, x: float, y: float, width: float) -> Iterat
     yield from _scale_strip(scale, x, y + 13, width, opaque=True)
 
 
-def _scale_strip(scale: Scale, x: float, y: float, width: float, *, opaque: bool = False) -> Iterator[Shape]:
+def _scale_strip(
+    scale: Scale, x: float, y: float, width: float, *, opaque: bool = False
+) -> Iterator[Shape]:
     values = np.array([[scale.value_at(k / 127) for k in range(128)]])
     if opaque:  # as `Scale.colour` is
         yield Rectangle(x, y, width, 8, "#ffffff")
     yield cells(values, scale, x, y, width, 8)
     yield frame(x, y, width, 8)
-    ticks = ((0.0, "start"), (0.5, "middle"), (1.0, "end")) if scale.low < scale.high else ((0.0, "start"),)
+    ticks = (
+        ((0.0, "start"), (0.5, "middle"), (1.0, "end"))
+        if scale.low < scale.high
+        else ((0.0, "start"),)
+    )
     for position, anchor in ticks:
         yield small_text(x + width * position, y + 19, f"{scale.value_at(position):.3g}", anchor)
 
 
-def legend_with_special(scale: Scale, special: Sequence[str], y: float, width: float) -> Iterator[Shape]:
+def legend_with_special(
+    scale: Scale, special: Sequence[str], y: float, width: float
+) -> Iterator[Shape]:
     """The scale's strip, and beside it the special colours that the heat map has."""
     room = width - 46 * len(special)
     yield from _scale_strip(scale, 0, y, room)
     for number, name in enumerate(special):
-        yield from _swatch(room + 10 + 46 * number, y, hex_colour(SPECIAL[name]) if name in SPECIAL else "none", name)
+        yield from _swatch(
+            room + 10 + 46 * number,
+            y,
+            hex_colour(SPECIAL[name]) if name in SPECIAL else "none",
+            name,
+        )
 
 
 def legend_of_words(words: Mapping[str, float], scale: Scale, y: float) -> Iterator[Shape]:

@@ -9,7 +9,11 @@ __all__ = ["BADGE", "badge_text", "badge_width", "look_of_mark", "mark_colour", 
 BADGE = 9
 """Font size."""
 
-_MARKS = {"added": ("#1a7f37", "+"), "removed": ("#c4302b", "−"), "changed": ("#9a6700", "~")}  # colour and sign
+_MARKS = {
+    "added": ("#1a7f37", "+"),
+    "removed": ("#c4302b", "−"),
+    "changed": ("#9a6700", "~"),
+}  # colour and sign
 _SIGNS = {"+": "added", "-": "removed"}  # the first letter of a mark that is drawn like these
 _OTHER_MARK = ("#44546a", "")
 

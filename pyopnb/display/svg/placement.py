@@ -11,7 +11,17 @@ from pyopnb.display.svg.layout import Layout, edges_to_cut, lay_out
 from pyopnb.display.svg.marks import badge_width
 from pyopnb.display.svg.text_width import fit, text_width
 
-__all__ = ["LABEL", "ROW", "ROW_HEIGHT", "STACK", "TITLE", "TITLE_HEIGHT", "PlacedGraph", "SizedBox", "place"]
+__all__ = [
+    "LABEL",
+    "ROW",
+    "ROW_HEIGHT",
+    "STACK",
+    "TITLE",
+    "TITLE_HEIGHT",
+    "PlacedGraph",
+    "SizedBox",
+    "place",
+]
 
 TITLE, ROW, LABEL = 12, 10, 9.5
 """Font sizes."""
@@ -29,10 +39,14 @@ class SizedBox:
 
     def __init__(self, box: Box, plain: bool, inside: list[PlacedGraph]) -> None:
         self.box, self.inside = box, inside
-        self.title = fit(f"◆ {box.title}" if box.kind == "own" else box.title, TITLE, _WIDEST, bold=True)
+        self.title = fit(
+            f"◆ {box.title}" if box.kind == "own" else box.title, TITLE, _WIDEST, bold=True
+        )
         rows = box.rows if not plain or box.kind in ("end", "folded") else ()
         self.rows = [fit(row, ROW, _WIDEST) for row in rows]
-        labels = [] if plain or len(box.labels) > 3 else [fit(label, LABEL, 170) for label in box.labels]
+        labels = (
+            [] if plain or len(box.labels) > 3 else [fit(label, LABEL, 170) for label in box.labels]
+        )
         self.labels = labels if any(labels) else []
         self._label_widths = [text_width(label, LABEL) + 10 for label in self.labels]
         widths = [text_width(self.title, TITLE, bold=True) + badge_width(box.mark)]
@@ -40,7 +54,11 @@ class SizedBox:
         widths += [graph.width for graph in inside]
         padding = _PADDING + (5 if box.kind == "end" else 0)
         self.width = max(34.0, max(widths) + 2 * padding)
-        self.height = self.head_height + sum(graph.height + 10 for graph in inside) + (STACK if box.kind == "folded" else 0)
+        self.height = (
+            self.head_height
+            + sum(graph.height + 10 for graph in inside)
+            + (STACK if box.kind == "folded" else 0)
+        )
         below = _LABEL_HEIGHT if self.labels else 0
         self.size = Size(max(self.width, sum(self._label_widths)), self.height + below)
 
@@ -89,10 +107,16 @@ def place(graph: Graph, plain: bool) -> PlacedGraph:
         waiting += [inner for box in current.boxes for inner in box.inside]
     placed: dict[int, PlacedGraph] = {}
     for current in reversed(order):
-        boxes = [SizedBox(box, plain, [placed[id(inner)] for inner in box.inside]) for box in current.boxes]
+        boxes = [
+            SizedBox(box, plain, [placed[id(inner)] for inner in box.inside])
+            for box in current.boxes
+        ]
         placeholders, lines = _cut_long_lines(current, [box.size for box in boxes])
         boxes += [SizedBox(box, plain, []) for box in placeholders]
-        layout = lay_out([box.size for box in boxes], [Edge(line.source, line.target, line.port) for line in lines])
+        layout = lay_out(
+            [box.size for box in boxes],
+            [Edge(line.source, line.target, line.port) for line in lines],
+        )
         placed[id(current)] = PlacedGraph(current.title, boxes, lines, layout)
     return placed[id(graph)]
 
@@ -108,12 +132,17 @@ def _cut_long_lines(graph: Graph, sizes: Sequence[Size]) -> tuple[list[Box], lis
     placeholders: list[Box] = []
     for (target, mark), numbers in sources.items():
         lines.append(Line(len(graph.boxes) + len(placeholders), target, mark=mark))
-        placeholders.append(Box(_name_sources([graph.boxes[number] for number in numbers]), kind="far"))
+        placeholders.append(
+            Box(_name_sources([graph.boxes[number] for number in numbers]), kind="far")
+        )
     return placeholders, lines
 
 
 def _name_sources(boxes: Sequence[Box]) -> str:
     if len(boxes) > 2:
         return f"from {len(boxes):,} others"
-    names = (f"{box.title} ({box.rows[0]})" if box.rows and box.kind != "end" else box.title for box in boxes)
+    names = (
+        f"{box.title} ({box.rows[0]})" if box.rows and box.kind != "end" else box.title
+        for box in boxes
+    )
     return f"from {', '.join(name[:40] for name in names)}"

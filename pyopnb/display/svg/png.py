@@ -40,11 +40,19 @@ def png(pixels: np.ndarray, colours: Sequence[RGB | RGBA] = (), *, flat: bool = 
     b'\x89PNG\r\n\x1a\n'
     """
     indexed = pixels.ndim == 2
-    if pixels.dtype != np.uint8 or not (indexed or (pixels.ndim == 3 and pixels.shape[2] in (3, 4))) or not pixels.size:
+    if (
+        pixels.dtype != np.uint8
+        or not (indexed or (pixels.ndim == 3 and pixels.shape[2] in (3, 4)))
+        or not pixels.size
+    ):
         got = f"{pixels.dtype}{list(pixels.shape)}"
-        raise ValueError(f"png: expected uint8[rows,columns], [rows,columns,3] or [rows,columns,4], not empty, got {got}")
+        raise ValueError(
+            f"png: expected uint8[rows,columns], [rows,columns,3] or [rows,columns,4], not empty, got {got}"
+        )
     if indexed and not int(pixels.max()) < len(colours) <= 256:
-        raise ValueError(f"png: expected indices below {min(len(colours), 256)}, got {int(pixels.max())}")
+        raise ValueError(
+            f"png: expected indices below {min(len(colours), 256)}, got {int(pixels.max())}"
+        )
     height, width = pixels.shape[:2]
     kind = 3 if indexed else 2 if pixels.shape[2] == 3 else 6
     rows = _unfiltered(pixels) if indexed or flat else _filtered(pixels)
@@ -59,7 +67,9 @@ def png(pixels: np.ndarray, colours: Sequence[RGB | RGBA] = (), *, flat: bool = 
 
 def _unfiltered(pixels: np.ndarray) -> np.ndarray:
     flat = pixels.reshape(pixels.shape[0], -1)
-    rows = np.zeros((flat.shape[0], flat.shape[1] + 1), np.uint8)  # a row begins with the number of its filter; 0 is none
+    rows = np.zeros(
+        (flat.shape[0], flat.shape[1] + 1), np.uint8
+    )  # a row begins with the number of its filter; 0 is none
     rows[:, 1:] = flat
     return rows
 
@@ -69,11 +79,15 @@ def _filtered(pixels: np.ndarray) -> np.ndarray:
     left, above = np.zeros_like(pixels), np.zeros_like(pixels)
     left[:, 1:], above[1:] = pixels[:, :-1], pixels[:-1]
     mean = ((left.astype(np.uint16) + above) // 2).astype(np.uint8)
-    choices = np.stack([pixels - near for near in (np.zeros_like(pixels), left, above, mean)])  # PNG's filters 0 to 3
+    choices = np.stack(
+        [pixels - near for near in (np.zeros_like(pixels), left, above, mean)]
+    )  # PNG's filters 0 to 3
     choices = choices.reshape(4, pixels.shape[0], -1)
     sizes = np.abs(choices.view(np.int8).astype(np.int16)).sum(axis=2)
     best = sizes.argmin(axis=0)
-    return np.concatenate([best.astype(np.uint8)[:, None], choices[best, np.arange(best.size)]], axis=1)
+    return np.concatenate(
+        [best.astype(np.uint8)[:, None], choices[best, np.arange(best.size)]], axis=1
+    )
 
 
 def _chunk(kind: bytes, data: bytes) -> bytes:

@@ -28,7 +28,11 @@ def edges(size: int, most: int) -> np.ndarray:
 
 
 def pool(
-    matrix: np.ndarray, rows: int, columns: int, how: Pooling, convert: Callable[[np.ndarray], np.ndarray] = np.asarray
+    matrix: np.ndarray,
+    rows: int,
+    columns: int,
+    how: Pooling,
+    convert: Callable[[np.ndarray], np.ndarray] = np.asarray,
 ) -> np.ndarray:
     """A matrix in fewer cells.
 
@@ -64,7 +68,9 @@ def pool(
     pool_band = _largest_of_band if how == "largest" else _mean_of_band
     pooled = np.empty((down.size - 1, across.size - 1))
     with np.errstate(all="ignore"):
-        for row, (top, bottom) in enumerate(zip(down[:-1].tolist(), down[1:].tolist(), strict=True)):
+        for row, (top, bottom) in enumerate(
+            zip(down[:-1].tolist(), down[1:].tolist(), strict=True)
+        ):
             pooled[row] = pool_band(matrix[top:bottom], across, convert)
     return pooled
 
@@ -72,7 +78,9 @@ def pool(
 _Blocks: TypeAlias = Iterator[tuple[slice, np.ndarray, np.ndarray]]
 
 
-def _blocks(band: np.ndarray, across: np.ndarray, convert: Callable[[np.ndarray], np.ndarray]) -> _Blocks:
+def _blocks(
+    band: np.ndarray, across: np.ndarray, convert: Callable[[np.ndarray], np.ndarray]
+) -> _Blocks:
     """One row of cells in blocks of whole cells as far as these fit: which cells, their borders in the block, the block."""
     cells = across.size - 1
     height = max(1, min(band.shape[0], _BLOCK // max(1, min(band.shape[1], _BLOCK))))
@@ -80,11 +88,15 @@ def _blocks(band: np.ndarray, across: np.ndarray, convert: Callable[[np.ndarray]
     for first in range(0, cells, step):
         borders = across[first : first + step + 1]
         for top in range(0, band.shape[0], height):
-            block = np.ascontiguousarray(convert(band[top : top + height, borders[0] : borders[-1]]))
+            block = np.ascontiguousarray(
+                convert(band[top : top + height, borders[0] : borders[-1]])
+            )
             yield slice(first, first + step), borders[:-1] - borders[0], block
 
 
-def _largest_of_band(band: np.ndarray, across: np.ndarray, convert: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+def _largest_of_band(
+    band: np.ndarray, across: np.ndarray, convert: Callable[[np.ndarray], np.ndarray]
+) -> np.ndarray:
     pooled = np.zeros(across.size - 1)
     for cells, borders, block in _blocks(band, across, convert):
         high = np.maximum.reduceat(block.max(axis=0), borders)
@@ -93,12 +105,20 @@ def _largest_of_band(band: np.ndarray, across: np.ndarray, convert: Callable[[np
     return pooled
 
 
-def _mean_of_band(band: np.ndarray, across: np.ndarray, convert: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-    sums, scaled, finite = np.zeros(across.size - 1), np.zeros(across.size - 1), np.ones(across.size - 1, bool)
+def _mean_of_band(
+    band: np.ndarray, across: np.ndarray, convert: Callable[[np.ndarray], np.ndarray]
+) -> np.ndarray:
+    sums, scaled, finite = (
+        np.zeros(across.size - 1),
+        np.zeros(across.size - 1),
+        np.ones(across.size - 1, bool),
+    )
     counts = np.diff(across) * band.shape[0]
     for cells, borders, block in _blocks(band, across, convert):
         part = np.add.reduceat(block.sum(axis=0, dtype=np.float64), borders)
-        if not np.isfinite(part).all():  # perhaps only the sum, and not the mean, is more than float64 holds
+        if not np.isfinite(
+            part
+        ).all():  # perhaps only the sum, and not the mean, is more than float64 holds
             widths = np.repeat(counts[cells], np.diff([*borders, block.shape[1]]))
             scaled[cells] += np.add.reduceat((block / widths).sum(axis=0), borders)
             finite[cells] &= np.logical_and.reduceat(np.isfinite(block).all(axis=0), borders)
@@ -106,7 +126,9 @@ def _mean_of_band(band: np.ndarray, across: np.ndarray, convert: Callable[[np.nd
         sums[cells] += part
     sums /= counts
     means, most = sums + scaled, np.finfo(np.float64).max
-    return np.where(finite, np.clip(means, -most, most), means)  # rounding can make the sum of the parts infinite
+    return np.where(
+        finite, np.clip(means, -most, most), means
+    )  # rounding can make the sum of the parts infinite
 
 
 def _farther(a: np.ndarray, b: np.ndarray) -> np.ndarray:

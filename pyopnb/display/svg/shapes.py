@@ -16,7 +16,18 @@ import numpy as np
 from pyopnb.display.svg.colours import RGB, RGBA
 from pyopnb.display.svg.png import png
 
-__all__ = ["Cells", "Circle", "Drawing", "Group", "Path", "Rectangle", "Shape", "Step", "Text", "drawing"]
+__all__ = [
+    "Cells",
+    "Circle",
+    "Drawing",
+    "Group",
+    "Path",
+    "Rectangle",
+    "Shape",
+    "Step",
+    "Text",
+    "drawing",
+]
 
 Step: TypeAlias = tuple[str, tuple[float, ...]]
 """A step of a path in absolute coordinates: M and L to a point, C by two control points to a point, Z back to the start."""

@@ -82,13 +82,26 @@ class _Printer:
         radius = min(shape.radius, shape.width / 2, shape.height / 2)
         style = f"round,pad=0,rounding_size={radius}" if radius else "square,pad=0"
         corner = (x + shape.x, y + shape.y)
-        self._add(FancyBboxPatch(corner, shape.width, shape.height, style, zorder=self._level, **_paint(shape)))
+        self._add(
+            FancyBboxPatch(
+                corner, shape.width, shape.height, style, zorder=self._level, **_paint(shape)
+            )
+        )
 
     def _circle(self, shape: Circle, x: float, y: float) -> None:
         from matplotlib.patches import Circle as Patch
 
         centre = (x + shape.x, y + shape.y)
-        self._add(Patch(centre, shape.radius, fill=False, ec=shape.stroke, lw=shape.stroke_width, zorder=self._level))
+        self._add(
+            Patch(
+                centre,
+                shape.radius,
+                fill=False,
+                ec=shape.stroke,
+                lw=shape.stroke_width,
+                zorder=self._level,
+            )
+        )
 
     def _path(self, shape: Path, x: float, y: float) -> None:
         from matplotlib.patches import PathPatch
@@ -138,7 +151,9 @@ class _Printer:
         up = outline.points[:, 1]
         right, down = (-up, -across) if shape.upwards else (across, -up)
         points = np.stack([right + (x + shape.x), down + (y + shape.y)], axis=1)
-        self._add(PathPatch(Outline(points, outline.codes), zorder=self._level, fc=shape.fill, lw=0))
+        self._add(
+            PathPatch(Outline(points, outline.codes), zorder=self._level, fc=shape.fill, lw=0)
+        )
 
     def _cells(self, shape: Cells, x: float, y: float) -> None:
         left, top = x + shape.x, y + shape.y
@@ -169,7 +184,9 @@ def _outline(text: str, size: float, bold: bool, fonts: list[str]) -> _Outline:
     points, codes = text_to_path.get_text_path(font, text, ismath=False)
     width, _, _ = text_to_path.get_text_width_height_descent(text, font, ismath=False)
     scale = size / text_to_path.FONT_SCALE
-    return _Outline(np.asarray(points, np.float64).reshape(-1, 2) * scale, np.asarray(codes, np.uint8), width)
+    return _Outline(
+        np.asarray(points, np.float64).reshape(-1, 2) * scale, np.asarray(codes, np.uint8), width
+    )
 
 
 def _colours_of(cells: Cells) -> np.ndarray:

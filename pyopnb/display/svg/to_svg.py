@@ -12,7 +12,17 @@ from collections.abc import Callable, Iterable
 from html import escape
 from typing import Any
 
-from pyopnb.display.svg.shapes import Cells, Circle, Drawing, Group, Path, Rectangle, Shape, Step, Text
+from pyopnb.display.svg.shapes import (
+    Cells,
+    Circle,
+    Drawing,
+    Group,
+    Path,
+    Rectangle,
+    Shape,
+    Step,
+    Text,
+)
 from pyopnb.display.svg.text_width import FONT
 
 __all__ = ["to_svg"]
@@ -39,11 +49,16 @@ def to_svg(drawing: Drawing, *, titles: bool = True) -> str:
     printer = _Printer()
     parts = [(shape, printer.body(shape)) for shape in drawing.shapes]
     abouts = [
-        f"<title>{escape(shape.about)}</title>" if titles and isinstance(shape, Group) and shape.about else ""
+        f"<title>{escape(shape.about)}</title>"
+        if titles and isinstance(shape, Group) and shape.about
+        else ""
         for shape, _ in parts
     ]
     uses = Counter(body for shape, body in parts if isinstance(shape, Group))
-    ids = {body: f"b{number:x}" for number, body in enumerate(body for body, count in uses.items() if count > 1)}
+    ids = {
+        body: f"b{number:x}"
+        for number, body in enumerate(body for body, count in uses.items() if count > 1)
+    }
     definitions = "".join(f'<g id="{name}">{body}</g>' for body, name in ids.items())
     width, height = drawing.width, drawing.height
     return (
@@ -109,7 +124,9 @@ class _Printer:
 
 
 def _rectangle(shape: Rectangle) -> str:
-    corner = "".join([f'{name}="{_number(value)}" ' for name, value in (("x", shape.x), ("y", shape.y)) if value])
+    corner = "".join(
+        [f'{name}="{_number(value)}" ' for name, value in (("x", shape.x), ("y", shape.y)) if value]
+    )
     radius = f' rx="{_number(shape.radius)}"' if shape.radius else ""
     size = f'width="{_number(shape.width)}" height="{_number(shape.height)}"{radius}'
     return f"<rect {corner}{size}{_paint(shape.fill, shape.stroke, shape.stroke_width, shape.dashes)}/>"
@@ -134,7 +151,9 @@ def _paint(fill: str, stroke: str, stroke_width: float, dashes: tuple[float, ...
 
 def _cells(shape: Cells) -> str:
     data = base64.b64encode(shape.png).decode()
-    at = " ".join(f'{name}="{_number(getattr(shape, name))}"' for name in ("x", "y", "width", "height"))
+    at = " ".join(
+        f'{name}="{_number(getattr(shape, name))}"' for name in ("x", "y", "width", "height")
+    )
     return f'<image {at} preserveAspectRatio="none" style="image-rendering:pixelated" href="data:image/png;base64,{data}"/>'
 
 

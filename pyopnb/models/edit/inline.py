@@ -44,7 +44,11 @@ def inline_ops(proto: ModelProto, is_op: Callable[[NodeProto], bool]) -> ModelPr
     held = nodes_of_functions(proto)
     holders: set[tuple[str, str]] = set()
     while True:  # until no more functions are found that call one with an op in it
-        more = {f for f, nodes in held.items() if any(is_op(n) or (n.domain, n.op_type) in holders for n in nodes)}
+        more = {
+            f
+            for f, nodes in held.items()
+            if any(is_op(n) or (n.domain, n.op_type) in holders for n in nodes)
+        }
         if more == holders:
             break
         holders = more
@@ -61,7 +65,9 @@ def inline_ops(proto: ModelProto, is_op: Callable[[NodeProto], bool]) -> ModelPr
             if entry.domain not in schema_domains():
                 entry.version = known.setdefault(entry.domain, 1)
     del ready.opset_import[:]
-    ready.opset_import.extend(helper.make_opsetid(domain, version) for domain, version in known.items())
+    ready.opset_import.extend(
+        helper.make_opsetid(domain, version) for domain, version in known.items()
+    )
     _give_defaults(ready)
     _forget_types(ready)
     try:

@@ -12,7 +12,13 @@ from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProt
 from pyopnb.errors import ModelError
 from pyopnb.models.edit.select import Where, select_sites
 from pyopnb.models.io import ModelSource, read_model, to_model
-from pyopnb.models.nodes import Site, attribute_values, imported_versions, linked_attributes, nodes_in
+from pyopnb.models.nodes import (
+    Site,
+    attribute_values,
+    imported_versions,
+    linked_attributes,
+    nodes_in,
+)
 from pyopnb.models.onnx_schemas import find_schema
 from pyopnb.models.types import Types
 from pyopnb.ops.arguments import check_arguments
@@ -86,7 +92,9 @@ def replace(
     imports = dict(_imports(source.proto))
     for site in sites:
         schema = target.current.schema
-        _give_defaults(site.node, schema, imports.get(id(site.node)) or imported_versions(source.proto))
+        _give_defaults(
+            site.node, schema, imports.get(id(site.node)) or imported_versions(source.proto)
+        )
         _check_attrs(site, schema, source.proto)
         _check_ports(site, schema, types)
     _declare(sites, types)
@@ -114,7 +122,12 @@ def open_for_edit(model: Any, base_dir: str | os.PathLike[str] | None) -> ModelS
     source = read_model(model, base_dir, data=False)
     if not source.proto.HasField("graph"):
         got = "ONNX Runtime's own format, whose nodes are fixed"
-        raise ModelError("model", expected="an ONNX model", got=got, next="give the .onnx file that it was made from")
+        raise ModelError(
+            "model",
+            expected="an ONNX model",
+            got=got,
+            next="give the .onnx file that it was made from",
+        )
     return source
 
 
@@ -143,12 +156,16 @@ def put_ops(proto: ModelProto, changes: Iterable[tuple[Site, str]]) -> None:
     _import(proto, versions)
     for function in proto.functions:
         used = {node.domain for node in nodes_in(function)}
-        _import(function, {domain: version for domain, version in versions.items() if domain in used})
+        _import(
+            function, {domain: version for domain, version in versions.items() if domain in used}
+        )
 
 
 def _import(scope: ModelProto | FunctionProto, versions: dict[str, int]) -> None:
     known = imported_versions(scope)
-    scope.opset_import.extend(helper.make_opsetid(d, v) for d, v in sorted(versions.items()) if d not in known)
+    scope.opset_import.extend(
+        helper.make_opsetid(d, v) for d, v in sorted(versions.items()) if d not in known
+    )
 
 
 # ---- whether the op fits -----------------------------------------------------------------------------------------------------
@@ -170,7 +187,11 @@ def _give_defaults(node: NodeProto, schema: Schema, versions: dict[str, int]) ->
     given = {attribute.name for attribute in node.attribute}
     for attr in schema.attrs:
         known = operator.attributes.get(attr.name)
-        if known is not None and attr.name not in given and known.default_value.type != AttributeProto.UNDEFINED:
+        if (
+            known is not None
+            and attr.name not in given
+            and known.default_value.type != AttributeProto.UNDEFINED
+        ):
             node.attribute.append(known.default_value)
 
 
@@ -187,7 +208,9 @@ def _check_ports(site: Site, schema: Schema, types: Types) -> None:
     given = [types.of(site, name) if name else None for name in site.node.input]
     schema.check_inputs(given, site.where)
     schema.check_outputs(len(site.node.output), site.where)
-    for number, (name, hint) in enumerate(zip(site.node.output, schema.hinted(given) or (), strict=False)):
+    for number, (name, hint) in enumerate(
+        zip(site.node.output, schema.hinted(given) or (), strict=False)
+    ):
         known = types.of(site, name) if name else ANY
         if not known.accepts(hint.without_sizes()):
             raise ModelError(
@@ -206,7 +229,9 @@ def _declare(sites: Iterable[Site], types: Types) -> None:
             continue
         names = declared.get(id(site.scope))
         if names is None:
-            names = declared[id(site.scope)] = {info.name for info in (*site.scope.value_info, *site.scope.output)}
+            names = declared[id(site.scope)] = {
+                info.name for info in (*site.scope.value_info, *site.scope.output)
+            }
         for name in site.node.output:
             known = types.find(site.scope, name)
             if name and name not in names and known is not None:

@@ -52,7 +52,9 @@ def select_sites(proto: ModelProto, where: Where, original: object = None) -> li
     for selector in wanted:
         places.update(sites.places(selector))
     if not places:
-        raise ModelError("where", expected="nodes to choose", got="nothing", next='"Softmax", or lambda node: …')
+        raise ModelError(
+            "where", expected="nodes to choose", got="nothing", next='"Softmax", or lambda node: …'
+        )
     return [sites.sites[place] for place in sorted(places)]
 
 
@@ -88,24 +90,36 @@ class _Sites:
         else:
             raise _unknown_selector(where)
         if not places:
-            raise ModelError("where", expected="a node of the model", got=got, next="one of model.graph.node")
+            raise ModelError(
+                "where", expected="a node of the model", got=got, next="one of model.graph.node"
+            )
         return places
 
     @cached_property
     def _untapped(self) -> list[tuple[int, Site]]:
-        return [(place, site) for place, site in enumerate(self.sites) if site.node.domain != TAP_DOMAIN]
+        return [
+            (place, site) for place, site in enumerate(self.sites) if site.node.domain != TAP_DOMAIN
+        ]
 
     def _by_node(self, node: NodeProto) -> list[int]:
         """Find a node by identity in the caller's model, else by equality."""
         place = self._place_in_original.get(id(node))
         if place is not None and place < len(self.sites):
             return [place]
-        return [place for place in self._by_outline.get(_outline(node), ()) if self.sites[place].node == node]
+        return [
+            place
+            for place in self._by_outline.get(_outline(node), ())
+            if self.sites[place].node == node
+        ]
 
     @cached_property
     def _originals(self) -> list[NodeProto]:
         # referenced, as the ids are those of live objects
-        return [site.node for site in walk(self._original)] if isinstance(self._original, ModelProto) else []
+        return (
+            [site.node for site in walk(self._original)]
+            if isinstance(self._original, ModelProto)
+            else []
+        )
 
     @cached_property
     def _place_in_original(self) -> dict[int, int]:
@@ -126,7 +140,10 @@ class _Sites:
         for place, site in self._untapped:
             node, full = site.node, full_name(site.node)
             means = [(node.name, "a node's name")]
-            means += [(names.get((id(site.scope), name), name), "an output's name") for name in node.output]
+            means += [
+                (names.get((id(site.scope), name), name), "an output's name")
+                for name in node.output
+            ]
             means += [(text, f"op type {sanitize(full)}") for text in (node.op_type, full)]
             for text, meaning in dict.fromkeys(means):
                 if text:
@@ -137,7 +154,14 @@ class _Sites:
         exact = f"::{text.removeprefix('ai.onnx::')}" if text.startswith("ai.onnx::") else text
         meanings = self._meanings.get(text, {})
         if exact != text:
-            meanings = {**meanings, **{k: v for k, v in self._meanings.get(exact, {}).items() if k.startswith("op type ")}}
+            meanings = {
+                **meanings,
+                **{
+                    k: v
+                    for k, v in self._meanings.get(exact, {}).items()
+                    if k.startswith("op type ")
+                },
+            }
         if not meanings:
             raise ModelError(
                 f"where {sanitize(repr(text))}",
@@ -166,7 +190,9 @@ def _exactly(meanings: Iterable[str], text: str) -> str:
         "a node's name": f"lambda node: node.name == {text!r}",
         "an output's name": f"lambda node: {text!r} in node.output",
     }
-    return sanitize(", or ".join(exact.get(m) or repr(m.removeprefix("op type ")) for m in meanings), 1000)
+    return sanitize(
+        ", or ".join(exact.get(m) or repr(m.removeprefix("op type ")) for m in meanings), 1000
+    )
 
 
 def _similar(sites: Sequence[Site], text: str) -> str:

@@ -119,7 +119,10 @@ def wrap(
     tapped_inputs = [_tappable_inputs(site, types) for site in sites]
     every = list(walk(source.proto))
     names, taken = original_names(every), _names(source.proto, every)
-    taps = [_tap(site, inputs, names, taken, types, function) for site, inputs in zip(sites, tapped_inputs, strict=True)]
+    taps = [
+        _tap(site, inputs, names, taken, types, function)
+        for site, inputs in zip(sites, tapped_inputs, strict=True)
+    ]
     scopes: dict[int, tuple[GraphProto | FunctionProto, list[tuple[NodeProto, NodeProto]]]] = {}
     for site, (tap, _) in zip(sites, taps, strict=True):
         scopes.setdefault(id(site.scope), (site.scope, []))[1].append((site.node, tap.node))
@@ -129,7 +132,9 @@ def wrap(
     return to_model(source)
 
 
-def move_behind(scope: GraphProto | FunctionProto, pairs: Sequence[tuple[NodeProto, NodeProto]]) -> None:
+def move_behind(
+    scope: GraphProto | FunctionProto, pairs: Sequence[tuple[NodeProto, NodeProto]]
+) -> None:
     """Move the second node of each pair right behind the first; those behind the same node keep their order."""
     nodes = list(scope.node)  # referenced, as the ids are those of live objects
     places: dict[int, float] = {id(node): place for place, node in enumerate(nodes)}
@@ -151,7 +156,9 @@ def _tappable_inputs(site: Site, types: Types) -> list[str]:
             raise ModelError(
                 f"{site.where}, output {sanitize(name)}",
                 expected="a tensor of a dtype that ONNX Runtime gives to custom ops",
-                got=str(types.of(site, name)) if kind == "tensor_type" else str(kind).removesuffix("_type"),
+                got=str(types.of(site, name))
+                if kind == "tensor_type"
+                else str(kind).removesuffix("_type"),
                 next="wrap the nodes that take it apart",
             )
     return [name for name in dict.fromkeys(site.node.input) if name and passes(name)]
@@ -160,7 +167,10 @@ def _tappable_inputs(site: Site, types: Types) -> list[str]:
 def _names(proto: ModelProto, sites: Sequence[Site]) -> set[str]:
     """Return all names of values. Bodies see the names of the graphs around them, so a new name must differ from all."""
     taken = {name for site in sites for name in (*site.node.input, *site.node.output)}
-    for graph in [proto.graph, *(a.g for site in sites for a in site.node.attribute if a.HasField("g"))]:
+    for graph in [
+        proto.graph,
+        *(a.g for site in sites for a in site.node.attribute if a.HasField("g")),
+    ]:
         taken.update(info.name for info in (*graph.input, *graph.output, *graph.initializer))
     return taken
 
@@ -183,7 +193,9 @@ def _tap(
     original = NodeProto()
     original.CopyFrom(node)
     original.output[:] = [before(name) for name in node.output]
-    cls = _tap_class(function, original, site.where, [before(n) for n in inputs], [before(n) for n in outputs])
+    cls = _tap_class(
+        function, original, site.where, [before(n) for n in inputs], [before(n) for n in outputs]
+    )
     fresh = {name: _new_name(name, taken) for name in outputs}
     node.output[:] = [fresh.get(name, "") for name in node.output]
     name = _op_name(node.op_type)
@@ -215,17 +227,31 @@ def _new_name(name: str, taken: set[str]) -> str:
     return fresh
 
 
-def _tap_class(function: Callable[[Seen], object], node: NodeProto, where: str, inputs: list[str], outputs: list[str]) -> type:
+def _tap_class(
+    function: Callable[[Seen], object],
+    node: NodeProto,
+    where: str,
+    inputs: list[str],
+    outputs: list[str],
+) -> type:
     stops = function is builtins.breakpoint
     count = len(inputs) + len(outputs)
 
     class Tap:
         def infer(self, *types: TensorType) -> list[TensorType]:
             if len(types) != count:
-                raise ModelError(f"tap of {where}", expected=f"{count} inputs", got=str(len(types)), next="wrap(model, …)")
+                raise ModelError(
+                    f"tap of {where}",
+                    expected=f"{count} inputs",
+                    got=str(len(types)),
+                    next="wrap(model, …)",
+                )
             # Only the rank: a model whose declared dimensions are not those of a run runs all the same. During inference
             # the runtime does not distinguish an unknown rank from a scalar; then not even the rank.
-            return [TensorType(t.dtype, (None,) * len(t.shape) if t.shape else None) for t in types[len(inputs) :]]
+            return [
+                TensorType(t.dtype, (None,) * len(t.shape) if t.shape else None)
+                for t in types[len(inputs) :]
+            ]
 
         def compute(self, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
             inputs_by_name = dict(zip(inputs, arrays, strict=False))

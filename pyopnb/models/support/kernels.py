@@ -7,7 +7,14 @@ from collections.abc import Sequence
 from pyopnb.models.ort_capabilities import Operator, RuntimeKernel, RuntimePort, kernels
 from pyopnb.models.support.ort_types import join_types, to_notation
 
-__all__ = ["Kinds", "float16_as_float32", "has_kernel", "port_at", "type_mismatch", "unserved_types"]
+__all__ = [
+    "Kinds",
+    "float16_as_float32",
+    "has_kernel",
+    "port_at",
+    "type_mismatch",
+    "unserved_types",
+]
 
 Kinds = Sequence[str | None]
 """A type for each input or output: ``""`` where nothing is connected, None where the type is unknown."""
@@ -34,7 +41,9 @@ def type_mismatch(operator: Operator, inputs: Kinds, outputs: Kinds) -> str | No
 
 def has_kernel(operator: Operator, inputs: Kinds, outputs: Kinds) -> bool:
     """Tell whether one of the runtime's kernels takes these types; an unknown type suits every kernel."""
-    return any(not _mismatches(operator, kernel, inputs, outputs) for kernel in _kernels_for(operator))
+    return any(
+        not _mismatches(operator, kernel, inputs, outputs) for kernel in _kernels_for(operator)
+    )
 
 
 def float16_as_float32(kinds: Kinds) -> list[str | None]:
@@ -48,7 +57,9 @@ def unserved_types(operator: Operator, inputs: Kinds, outputs: Kinds) -> str | N
     if not serving:
         return None
     texts = []
-    for name, kind in min((_mismatches(operator, kernel, inputs, outputs) for kernel in serving), key=len).items():
+    for name, kind in min(
+        (_mismatches(operator, kernel, inputs, outputs) for kernel in serving), key=len
+    ).items():
         taken = frozenset().union(*(dict(kernel.takes).get(name, ()) for kernel in serving))
         texts.append(f"{name} is {to_notation(kind)}; there are kernels for {join_types(taken)}")
     return ", ".join(texts)
@@ -59,7 +70,9 @@ def _kernels_for(operator: Operator) -> list[RuntimeKernel]:
     return [kernel for kernel in rows if kernel.serves(operator.since)]
 
 
-def _mismatches(operator: Operator, kernel: RuntimeKernel, inputs: Kinds, outputs: Kinds) -> dict[str, str]:
+def _mismatches(
+    operator: Operator, kernel: RuntimeKernel, inputs: Kinds, outputs: Kinds
+) -> dict[str, str]:
     """Return type variables and ports whose type the kernel does not take, with that type."""
     wrong = {}
     for name, takes in kernel.takes:

@@ -85,11 +85,16 @@ class Missing(Sequence[MissingNode]):
     def _table(self) -> Table:
         shown = self._rows[:_SHOWN]
         inside = any(row.path for row in shown)
-        rows = [(row.node, row.op, row.kind, row.reason, *([row.path] if inside else [])) for row in shown]
+        rows = [
+            (row.node, row.op, row.kind, row.reason, *([row.path] if inside else []))
+            for row in shown
+        ]
         if len(shown) < len(self._rows):
             rows.append((f"and {len(self._rows) - len(shown)} more", *[""] * (len(rows[0]) - 1)))
         head = ("node", "op", "missing", "reason", *(["in"] if inside else []))
-        return Table(head, rows, "Nothing is missing: the installed ONNX Runtime has a kernel for every node")
+        return Table(
+            head, rows, "Nothing is missing: the installed ONNX Runtime has a kernel for every node"
+        )
 
     def __repr__(self) -> str:
         return repr(self._table())
@@ -134,10 +139,19 @@ def missing(model: ModelProto | bytes | str | os.PathLike[str]) -> Missing:
     proto = as_proto(model)
     new = list(new_imports(proto))
     rows = [
-        MissingNode(site, sanitize(full_name(site.node)) + (f"-{lack.since}" if lack.since else ""), lack.kind, lack.reason)
+        MissingNode(
+            site,
+            sanitize(full_name(site.node)) + (f"-{lack.since}" if lack.since else ""),
+            lack.kind,
+            lack.reason,
+        )
         for site, lack in lacks(proto, new)
     ]
-    shown = {full_name(row.site.node).partition("::")[0] for row in rows if row.site and row.kind == "opset too new"}
+    shown = {
+        full_name(row.site.node).partition("::")[0]
+        for row in rows
+        if row.site and row.kind == "opset too new"
+    }
     return Missing([*rows, *_imports(new, shown)])
 
 

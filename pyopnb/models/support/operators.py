@@ -24,7 +24,9 @@ __all__ = ["declared_outputs", "defaults_of", "function_of", "infer_node"]
 def declared_outputs(node: NodeProto, operator: Operator, kinds: Kinds) -> list[str | None]:
     """Return the types of a node's outputs as far as they follow from the operator's type variables."""
     if is_constant(node):
-        value = constant_value(node)  # the runtime makes an initializer of it before it looks for any kernel
+        value = constant_value(
+            node
+        )  # the runtime makes an initializer of it before it looks for any kernel
         tensor = value.values if isinstance(value, SparseTensorProto) else value
         return [None if tensor is None else tensor_kind(tensor.data_type)]
     bound: dict[str, str] = {}
@@ -42,7 +44,9 @@ def declared_outputs(node: NodeProto, operator: Operator, kinds: Kinds) -> list[
     return outputs
 
 
-def infer_node(schema: Any, node: NodeProto, types: Mapping[str, TypeProto], versions: Mapping[str, int]) -> list[str | None]:
+def infer_node(
+    schema: Any, node: NodeProto, types: Mapping[str, TypeProto], versions: Mapping[str, int]
+) -> list[str | None]:
     """Return the types of a node's outputs as ONNX infers them for this node alone; None where it cannot.
 
     The whole model never goes through ONNX's inference here: that copies every weight, fails above 2 GB and at nested
@@ -54,18 +58,31 @@ def infer_node(schema: Any, node: NodeProto, types: Mapping[str, TypeProto], ver
         check_nodes(with_inner(node))
     except ModelError:
         return [None] * len(node.output)
-    imports = [onnx.helper.make_opsetid(domain, min(version, LARGEST_VERSION)) for domain, version in versions.items()]
+    imports = [
+        onnx.helper.make_opsetid(domain, min(version, LARGEST_VERSION))
+        for domain, version in versions.items()
+    ]
     for exact in (True, False):
-        given = {name: kind if exact else proto_of(kind_of(kind) or "") for name, kind in types.items()}
+        given = {
+            name: kind if exact else proto_of(kind_of(kind) or "") for name, kind in types.items()
+        }
         try:
             outputs = infer_node_outputs(schema, node, given, opset_imports=imports)
-        except (InferenceError, onnx.checker.ValidationError, EncodeError, ValueError, RuntimeError):
+        except (
+            InferenceError,
+            onnx.checker.ValidationError,
+            EncodeError,
+            ValueError,
+            RuntimeError,
+        ):
             continue  # contradictory shapes: try again with the dtypes alone
         return [kind_of(outputs[name]) if name in outputs else None for name in node.output]
     return [None] * len(node.output)
 
 
-def function_of(node: NodeProto, operator: Operator, types: Sequence[TypeProto], version: int) -> FunctionProto | None:
+def function_of(
+    node: NodeProto, operator: Operator, types: Sequence[TypeProto], version: int
+) -> FunctionProto | None:
     """Return the function by which ONNX defines an operator, as the runtime would inline it; None where there is none.
 
     Parameters
@@ -89,7 +106,11 @@ def function_of(node: NodeProto, operator: Operator, types: Sequence[TypeProto],
         return None
     body = FunctionProto.FromString(schema.get_function_with_opset_version(since))
     # As in the runtime: a function written for one version is valid in a later one while none of its operators changed.
-    same = all(operator_at("", n.op_type, since) is operator_at("", n.op_type, version) for n in body.node if not n.domain)
+    same = all(
+        operator_at("", n.op_type, since) is operator_at("", n.op_type, version)
+        for n in body.node
+        if not n.domain
+    )
     return body if same else None
 
 
@@ -97,7 +118,9 @@ def _newest(versions: Sequence[int], version: int) -> int | None:
     return max((v for v in versions if v <= version), default=None)
 
 
-def _context_dependent(schema: Any, since: int, node: NodeProto, types: Sequence[TypeProto]) -> bytes:
+def _context_dependent(
+    schema: Any, since: int, node: NodeProto, types: Sequence[TypeProto]
+) -> bytes:
     try:
         function = schema.get_context_dependent_function_with_opset_version(
             since, node.SerializeToString(), [kind.SerializeToString() for kind in types]
@@ -110,4 +133,8 @@ def _context_dependent(schema: Any, since: int, node: NodeProto, types: Sequence
 def defaults_of(operator: Operator) -> list[AttributeProto]:
     """Return the default attrs of the operator, for a node that leaves them out."""
     schema = find_schema(operator.domain, operator.op_type, operator.since)
-    return [a.default_value for a in schema.attributes.values() if a.default_value.name] if schema else []
+    return (
+        [a.default_value for a in schema.attributes.values() if a.default_value.name]
+        if schema
+        else []
+    )

@@ -58,10 +58,14 @@ def proto_of(kind: str) -> TypeProto:
             inner.map_type.key_type = _NUMBERS.get(key or "", 0)
             inner = inner.map_type.value_type
         else:
-            inner = inner.sequence_type.elem_type if which == "seq" else inner.optional_type.elem_type
+            inner = (
+                inner.sequence_type.elem_type if which == "seq" else inner.optional_type.elem_type
+            )
     if element := _ELEMENT.fullmatch(kind):
         sparse, name = element.groups()
-        (inner.sparse_tensor_type if sparse else inner.tensor_type).elem_type = _NUMBERS.get(name, 0)
+        (inner.sparse_tensor_type if sparse else inner.tensor_type).elem_type = _NUMBERS.get(
+            name, 0
+        )
     return made
 
 
@@ -73,4 +77,7 @@ def to_notation(kind: str) -> str:
 def join_types(kinds: Iterable[str]) -> str:
     """Return types in our notation, comma-separated, in the order of the table of dtypes."""
     order = {f"tensor({_NAMES[row.onnx]})": place for place, row in enumerate(DTYPES)}
-    return ", ".join(to_notation(kind) for kind in sorted(kinds, key=lambda kind: (order.get(kind, len(order)), kind)))
+    return ", ".join(
+        to_notation(kind)
+        for kind in sorted(kinds, key=lambda kind: (order.get(kind, len(order)), kind))
+    )

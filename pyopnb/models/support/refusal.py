@@ -59,7 +59,9 @@ def explain_refusal(proto: ModelProto, said: str, *, filled: bool = False) -> Py
         for error, words in _candidates(proto, filled):
             if all(word in said for word in words):
                 return error
-    except ModelError as error:  # a cycle, or a function that calls itself: the types cannot be followed
+    except (
+        ModelError
+    ) as error:  # a cycle, or a function that calls itself: the types cannot be followed
         return error
     return None
 
@@ -69,7 +71,10 @@ def _candidates(proto: ModelProto, filled: bool) -> Iterator[_Candidate]:
     imports, kept = imported_versions(proto), kept_names(proto)
     if not imports:
         next_ = "model.opset_import.add(version=onnx.defs.onnx_opset_version())"
-        yield ModelError("model", expected="an import of ONNX's operators", got="none", next=next_), ("opset",)
+        yield (
+            ModelError("model", expected="an import of ONNX's operators", got="none", next=next_),
+            ("opset",),
+        )
     for site in walk(proto):
         node = site.node
         known = (node.domain, node.op_type) in functions or node.domain.startswith(PREFIX)
@@ -103,7 +108,9 @@ def _unknown_op(site: Site, imports: dict[str, int], kept: Collection[str]) -> _
             next=_how_to_define(full_name(node), kept),
         )
         return error, (f"{node.domain}:{node.op_type}",)
-    if is_unknown(domain, node.op_type) or not (has_op(domain, node.op_type) or onnx.defs.has(node.op_type, domain)):
+    if is_unknown(domain, node.op_type) or not (
+        has_op(domain, node.op_type) or onnx.defs.has(node.op_type, domain)
+    ):
         error = UnknownOp(
             site.where,
             expected=f"an operator of {domain or 'ONNX'}, or an op of the registry",
@@ -112,9 +119,17 @@ def _unknown_op(site: Site, imports: dict[str, int], kept: Collection[str]) -> _
         )
         return error, (node.op_type,)
     version = imports.get(domain)
-    if domain in ("", "ai.onnx.ml") and version is not None and not onnx.defs.has(node.op_type, version, domain):
+    if (
+        domain in ("", "ai.onnx.ml")
+        and version is not None
+        and not onnx.defs.has(node.op_type, version, domain)
+    ):
         versions = operators().get((domain, node.op_type), ())
-        since = versions[0].since if versions else onnx.defs.get_schema(node.op_type, domain).since_version
+        since = (
+            versions[0].since
+            if versions
+            else onnx.defs.get_schema(node.op_type, domain).since_version
+        )
         error = ModelError(
             site.where,
             expected=f"version {since} of {domain or 'ai.onnx'} or newer, in which {node.op_type} came",
@@ -157,24 +172,55 @@ def _attributes(site: Site, imports: dict[str, int]) -> Iterator[_Candidate]:
     if wrong is not None:
         name, expected, got, meant = wrong
         next_ = meant.written if isinstance(meant, Meant) else meant
-        yield ModelError(f"{site.where}, attr {sanitize(name)}", expected=expected, got=got, next=next_), (node.op_type, name)
+        yield (
+            ModelError(
+                f"{site.where}, attr {sanitize(name)}", expected=expected, got=got, next=next_
+            ),
+            (node.op_type, name),
+        )
     for attribute in node.attribute:
-        if attribute.name in _DTYPE_ATTRS and attribute.type == AttributeProto.INT and attribute.i not in _DTYPE_NUMBERS:
-            expected, next_ = "the number of one of ONNX's dtypes", f"{attribute.name}=onnx.TensorProto.FLOAT"
+        if (
+            attribute.name in _DTYPE_ATTRS
+            and attribute.type == AttributeProto.INT
+            and attribute.i not in _DTYPE_NUMBERS
+        ):
+            expected, next_ = (
+                "the number of one of ONNX's dtypes",
+                f"{attribute.name}=onnx.TensorProto.FLOAT",
+            )
             where = f"{site.where}, attr {attribute.name}"
-            yield ModelError(where, expected=expected, got=str(attribute.i), next=next_), (node.op_type, attribute.name)
-    schema = find_schema(canonical_domain(node.domain), node.op_type, imports.get(canonical_domain(node.domain)))
+            yield (
+                ModelError(where, expected=expected, got=str(attribute.i), next=next_),
+                (node.op_type, attribute.name),
+            )
+    schema = find_schema(
+        canonical_domain(node.domain), node.op_type, imports.get(canonical_domain(node.domain))
+    )
     given = {attribute.name for attribute in node.attribute}
     for name, attribute in sorted(schema.attributes.items()) if schema is not None else ():
         if attribute.required and name not in given:
             kind = AttributeProto.AttributeType.Name(attribute.type.value)
             value = _EXAMPLES.get(kind) if name not in _DTYPE_ATTRS else "onnx.TensorProto.FLOAT"
-            where, expected = f"{site.where}, attr {name}", f"{_ARTICLES.get(kind, kind.lower())}, which {node.op_type} needs"
-            yield ModelError(where, expected=expected, got="nothing", next=value and f"{name}={value}"), (node.op_type, name)
+            where, expected = (
+                f"{site.where}, attr {name}",
+                f"{_ARTICLES.get(kind, kind.lower())}, which {node.op_type} needs",
+            )
+            yield (
+                ModelError(
+                    where, expected=expected, got="nothing", next=value and f"{name}={value}"
+                ),
+                (node.op_type, name),
+            )
 
 
 _EXAMPLES = {"INT": "0", "FLOAT": "1.0", "INTS": "[1, 1]", "FLOATS": "[1.0]"}
-_ARTICLES = {"INT": "an int", "FLOAT": "a float", "INTS": "a list of ints", "FLOATS": "a list of floats", "STRING": "a text"}
+_ARTICLES = {
+    "INT": "an int",
+    "FLOAT": "a float",
+    "INTS": "a list of ints",
+    "FLOATS": "a list of floats",
+    "STRING": "a text",
+}
 
 
 # ---- inputs and outputs ------------------------------------------------------------------------------------------------------
@@ -182,7 +228,9 @@ _ARTICLES = {"INT": "an int", "FLOAT": "a float", "INTS": "a list of ints", "FLO
 
 def _ports(site: Site, imports: dict[str, int]) -> Iterator[_Candidate]:
     node = site.node
-    schema = find_schema(canonical_domain(node.domain), node.op_type, imports.get(canonical_domain(node.domain)))
+    schema = find_schema(
+        canonical_domain(node.domain), node.op_type, imports.get(canonical_domain(node.domain))
+    )
     if schema is None:
         return
     for side, names, ports, least, most in (
@@ -195,10 +243,18 @@ def _ports(site: Site, imports: dict[str, int]) -> Iterator[_Candidate]:
             known = ", ".join(port.name for port in ports[:limit])
             next_ = repr([sanitize(name) for name in names[:most]]) if len(names) > most else None
             expected = f"{word}{plural(limit, side)} ({known})"
-            yield ModelError(site.where, expected=expected, got=str(len(names)), next=next_), (node.op_type,)
+            yield (
+                ModelError(site.where, expected=expected, got=str(len(names)), next=next_),
+                (node.op_type,),
+            )
         for port, name in zip(ports, names, strict=False):
             if not name and side == "input" and port.option == _OPTION.Single:
-                yield ModelError(f"{site.where}, input {port.name}", expected="a name", got="an empty one"), (node.op_type,)
+                yield (
+                    ModelError(
+                        f"{site.where}, input {port.name}", expected="a name", got="an empty one"
+                    ),
+                    (node.op_type,),
+                )
 
 
 # ---- types -------------------------------------------------------------------------------------------------------------------
@@ -222,9 +278,16 @@ def _misfit(site: Site, misfit: Misfit) -> ModelError:
     """An input of another dtype than the others, or than the operator takes; the constant one, as that was made by hand."""
     place, other = misfit.place, misfit.other
     names = site.node.input
-    if other is not None and _constant(site, names[other]) is not None and _constant(site, names[place]) is None:
+    if (
+        other is not None
+        and _constant(site, names[other]) is not None
+        and _constant(site, names[place]) is None
+    ):
         place, other = other, place
-    got, wanted = misfit.kinds[place] or "", misfit.takes if other is None else (misfit.kinds[other] or "",)
+    got, wanted = (
+        misfit.kinds[place] or "",
+        misfit.takes if other is None else (misfit.kinds[other] or "",),
+    )
     name, constant = sanitize(names[place]), _constant(site, names[place])
     beside = f", as {sanitize(names[other])} is" if other is not None else ""
     next_ = None
@@ -248,7 +311,11 @@ def _castable(got: str, wanted: tuple[str, ...]) -> int | None:
     return int(proto_of(best).tensor_type.elem_type) if best else None
 
 
-_NEAR = {"tensor(double)": ("tensor(float)",), "tensor(int32)": ("tensor(int64)",), "tensor(int64)": ("tensor(int32)",)}
+_NEAR = {
+    "tensor(double)": ("tensor(float)",),
+    "tensor(int32)": ("tensor(int64)",),
+    "tensor(int64)": ("tensor(int32)",),
+}
 
 
 def _constant(site: Site, name: str) -> str | None:

@@ -11,16 +11,44 @@ from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, TypeProto
+from onnx import (
+    AttributeProto,
+    FunctionProto,
+    GraphProto,
+    ModelProto,
+    NodeProto,
+    TensorProto,
+    TypeProto,
+)
 
 from pyopnb.errors import ModelError
 from pyopnb.models.functions import expansion, function_key
 from pyopnb.models.index import GraphIndex
 from pyopnb.models.markers import PREFIX
-from pyopnb.models.nodes import Site, first_output, full_name, imported_versions, is_constant, named_bodies
+from pyopnb.models.nodes import (
+    Site,
+    first_output,
+    full_name,
+    imported_versions,
+    is_constant,
+    named_bodies,
+)
 from pyopnb.models.onnx_schemas import find_schema
-from pyopnb.models.ort_capabilities import Operator, newest_version, operator_at, operators, schema_domains
-from pyopnb.models.support.kernels import Kinds, float16_as_float32, has_kernel, port_at, type_mismatch, unserved_types
+from pyopnb.models.ort_capabilities import (
+    Operator,
+    newest_version,
+    operator_at,
+    operators,
+    schema_domains,
+)
+from pyopnb.models.support.kernels import (
+    Kinds,
+    float16_as_float32,
+    has_kernel,
+    port_at,
+    type_mismatch,
+    unserved_types,
+)
 from pyopnb.models.support.operators import declared_outputs, defaults_of, function_of, infer_node
 from pyopnb.models.support.ort_types import kind_of, proto_of, tensor_kind, to_notation
 from pyopnb.models.support.unsupported import MIXED, Misfit, Unsupported
@@ -36,7 +64,8 @@ _ONNX = ("", "ai.onnx.ml")
 """The domains in which the runtime ignores local functions."""
 
 _LARGE = frozenset(
-    getattr(AttributeProto, name) for name in ("TENSOR", "TENSORS", "GRAPH", "GRAPHS", "SPARSE_TENSOR", "SPARSE_TENSORS")
+    getattr(AttributeProto, name)
+    for name in ("TENSOR", "TENSORS", "GRAPH", "GRAPHS", "SPARSE_TENSOR", "SPARSE_TENSORS")
 )
 
 _GUESSES = 200
@@ -52,7 +81,9 @@ class _Names:
     graph: GraphIndex
     outer: _Names | None
     kinds: dict[str, str | None] = field(default_factory=dict)
-    protos: dict[str, TypeProto] = field(default_factory=dict)  # of those that the file declares, with their shapes
+    protos: dict[str, TypeProto] = field(
+        default_factory=dict
+    )  # of those that the file declares, with their shapes
     truths: dict[str, bool] = field(default_factory=dict)  # of constants that a condition can be
 
     def scope_of(self, name: str) -> _Names:
@@ -67,7 +98,9 @@ class _Names:
     def proto(self, name: str, kind: str | None) -> TypeProto:
         """Return the type with the shape that the file declares, if that is of the same kind."""
         declared = self.scope_of(name).protos.get(name) if name else None
-        return declared if declared is not None and kind_of(declared) == kind else proto_of(kind or "")
+        return (
+            declared if declared is not None and kind_of(declared) == kind else proto_of(kind or "")
+        )
 
 
 @dataclass(frozen=True)
@@ -75,7 +108,9 @@ class _Around:
     """The context of a node, apart from names."""
 
     versions: Mapping[str, int]
-    own: Mapping[str, int] = field(default_factory=dict)  # as the local function imports them that the node is in
+    own: Mapping[str, int] = field(
+        default_factory=dict
+    )  # as the local function imports them that the node is in
     attrs: Mapping[str, AttributeProto] = field(default_factory=dict)
     found: list[tuple[Site, Unsupported]] = field(default_factory=list)
     unused: bool = False  # in a branch whose condition is a constant
@@ -83,7 +118,12 @@ class _Around:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        return frozenset(self.versions.items()), frozenset(self.own.items()), self.unused, self.expanded
+        return (
+            frozenset(self.versions.items()),
+            frozenset(self.own.items()),
+            self.unused,
+            self.expanded,
+        )
 
 
 def lacks(proto: ModelProto, new: Iterable[NewImport]) -> list[tuple[Site, Unsupported]]:
@@ -101,7 +141,9 @@ def lacks(proto: ModelProto, new: Iterable[NewImport]) -> list[tuple[Site, Unsup
         A name is defined twice, nodes form a cycle, or as from `expansion`.
     """
     if proto.functions:
-        expansion(proto)  # only whether it ends: each function is judged once for the types that it is called with
+        expansion(
+            proto
+        )  # only whether it ends: each function is judged once for the types that it is called with
     around = _Around(runnable_versions(proto, new))
     _run(_Walk(proto).scope(GraphIndex(proto.graph), (), None, around))
     first: dict[int, tuple[Site, Unsupported]] = {}
@@ -131,20 +173,31 @@ class _Walk:
         self.places: dict[Any, int] = {}
         self.judged: dict[Any, tuple[Unsupported | None, Kinds]] = {}
 
-    def scope(self, graph: GraphIndex, inputs: Kinds, outer: _Names | None, around: _Around) -> _Task:
+    def scope(
+        self, graph: GraphIndex, inputs: Kinds, outer: _Names | None, around: _Around
+    ) -> _Task:
         """Walk a graph or function whose inputs are of these types; returns the types of its outputs."""
         graph.refuse_duplicates()
         graph.refuse_cycles()
         scope = graph.scope
         names = _names_of(graph, inputs, outer)
         declared = {info.name: info.type for info in scope.value_info}
-        ends = {end.name: end.type for end in scope.output} if isinstance(scope, GraphProto) else dict.fromkeys(scope.output)
+        ends = (
+            {end.name: end.type for end in scope.output}
+            if isinstance(scope, GraphProto)
+            else dict.fromkeys(scope.output)
+        )
         declared |= {name: kind for name, kind in ends.items() if kind is not None}
         here = self.places.setdefault(around.key, len(self.places))  # a small number hashes faster
         known, ends_of = names.kinds, graph.ends
         for index, node in graph.in_order():
             given, made = ends_of[index]
-            kinds = tuple([(known[name] if name in known else names.kind(name)) if name else "" for name in given])
+            kinds = tuple(
+                [
+                    (known[name] if name in known else names.kind(name)) if name else ""
+                    for name in given
+                ]
+            )
             attributes = graph.attributes.get(index, ())
             key = _key(node, attributes, kinds, made, here)
             judged = self.judged.get(key) if key else None
@@ -153,14 +206,18 @@ class _Walk:
                 if key:
                     self.judged[key] = judged
             lack, outputs = judged
-            if lack is not None and not (lack.kernel and (around.unused or _is_eliminated(node, ends))):
+            if lack is not None and not (
+                lack.kernel and (around.unused or _is_eliminated(node, ends))
+            ):
                 around.found.append((Site(node, scope, graph.path), lack))
             _record(made, outputs, names, declared)
             if attributes and is_constant(node):
                 _record_constant(node, attributes, names)
         return [names.kind(name) for name in ends]
 
-    def node(self, node: NodeProto, index: int, kinds: Kinds, names: _Names, around: _Around) -> _Task:
+    def node(
+        self, node: NodeProto, index: int, kinds: Kinds, names: _Names, around: _Around
+    ) -> _Task:
         """Judge one node; returns its `Unsupported`, or None, and the types of its outputs."""
         node, bodies = _with_callers_attrs(node, index, names.graph, around.attrs)
         _refuse_undecodable(node, names.graph)
@@ -169,21 +226,31 @@ class _Walk:
         if own is not None:
             return None, own
         newest = newest_version(domain)
-        version = around.versions.get(domain, newest)  # the runtime adds an import of its own domains
+        version = around.versions.get(
+            domain, newest
+        )  # the runtime adds an import of its own domains
         if newest is not None and version is not None and version > newest:
             since = changed_in(domain, node.op_type, version, newest)
             if since is not None:
                 schema = find_schema(domain, node.op_type, version)
                 return _too_new(node, since, newest), self.infer(schema, node, kinds, names, around)
             version = newest
-        operator = None if newest is None or version is None else operator_at(domain, node.op_type, version)
+        operator = (
+            None
+            if newest is None or version is None
+            else operator_at(domain, node.op_type, version)
+        )
         if operator is not None:
             return (yield self.standard(node, bodies, operator, version or 1, kinds, names, around))
         function = self.functions.get(function_key(node))
         if function is not None and version is not None:
             return (yield self.call(node, *function, kinds, around))
         schema = find_schema(domain, node.op_type, version)
-        known = [None] * len(node.output) if schema is None else self.infer(schema, node, kinds, names, around)
+        known = (
+            [None] * len(node.output)
+            if schema is None
+            else self.infer(schema, node, kinds, names, around)
+        )
         return self.unknown(node, domain, version), known
 
     def standard(
@@ -206,7 +273,9 @@ class _Walk:
         if refusal is not None or is_constant(node) or has_kernel(operator, kinds, outputs):
             return refusal, outputs
         # The runtime computes float16 in float32 where it has no kernel of its own for it.
-        if "tensor(float16)" in kinds and has_kernel(operator, float16_as_float32(kinds), float16_as_float32(outputs)):
+        if "tensor(float16)" in kinds and has_kernel(
+            operator, float16_as_float32(kinds), float16_as_float32(outputs)
+        ):
             return None, outputs
         return (yield self.expanded(node, operator, version, kinds, outputs, names, around))
 
@@ -237,7 +306,9 @@ class _Walk:
         types = [names.proto(name, kind) for name, kind in zip(node.input, kinds, strict=True)]
         body = function_of(node, operator, types, version)
         if body is None and unserved:
-            return Unsupported("no kernel for dtype", unserved, operator.since, kernel=True), outputs
+            return Unsupported(
+                "no kernel for dtype", unserved, operator.since, kernel=True
+            ), outputs
         if body is None:
             reason = f"version {operator.since} has none for any dtype"
             return Unsupported("no kernel", reason, operator.since, kernel=True), outputs
@@ -254,7 +325,13 @@ class _Walk:
         return Unsupported(kind, reason, operator.since, kernel=True), outputs
 
     def inside(
-        self, node: NodeProto, bodies: _Bodies, operator: Operator, kinds: Kinds, names: _Names, around: _Around
+        self,
+        node: NodeProto,
+        bodies: _Bodies,
+        operator: Operator,
+        kinds: Kinds,
+        names: _Names,
+        around: _Around,
     ) -> _Task:
         """Walk the bodies of the runtime's control flow; returns the types of the outputs, or None for other nodes."""
         if operator.domain or node.op_type not in ("If", "Loop", "Scan") or not bodies:
@@ -266,7 +343,9 @@ class _Walk:
             if node.op_type == "Loop":
                 given = ["tensor(int64)", "tensor(bool)", *kinds[2:]]
             elif node.op_type == "Scan":
-                given = kinds[1:] if operator.since < 9 else kinds  # the first one's own batch lengths came first
+                given = (
+                    kinds[1:] if operator.since < 9 else kinds
+                )  # the first one's own batch lengths came first
             ends[name] = yield self.scope(body, given, names, inner)
         if node.op_type == "If":
             pairs = zip(ends.get("then_branch", ()), ends.get("else_branch", ()), strict=False)
@@ -275,11 +354,20 @@ class _Walk:
             found = ends.get("body", ())[1 if node.op_type == "Loop" else 0 :]
         return [*found, *[None] * len(node.output)][: len(node.output)]
 
-    def call(self, node: NodeProto, function: FunctionProto, graph: GraphIndex, kinds: Kinds, around: _Around) -> _Task:
+    def call(
+        self,
+        node: NodeProto,
+        function: FunctionProto,
+        graph: GraphIndex,
+        kinds: Kinds,
+        around: _Around,
+    ) -> _Task:
         """Walk a local function with the types and attrs of a call; returns what `node` does."""
         key = function_key(function)
         if key in self.called:
-            raise ModelError(graph.path, expected="no recursion", got="a function that calls itself")
+            raise ModelError(
+                graph.path, expected="no recursion", got="a function that calls itself"
+            )
         # The runtime puts the function's nodes into the graph, where the versions that the model imports hold. Before that, it
         # infers the function's types by the versions that the function imports.
         own = imported_versions(function)
@@ -297,23 +385,36 @@ class _Walk:
         if domain not in schema_domains():
             known = {op.name for op in registry} | {f"{d}::{name}" for d, name, _ in self.functions}
             if version is None and full_name(node) in known:
-                return Unsupported("unknown domain", f"the model has {asked} and imports no version of {sanitize(domain)}")
+                return Unsupported(
+                    "unknown domain",
+                    f"the model has {asked} and imports no version of {sanitize(domain)}",
+                )
             reason = f"the runtime has no domain {sanitize(domain)}, and no op of the registry is {asked}"
             return Unsupported("unknown domain", reason + self.guess(full_name(node), known))
         versions = operators().get((domain, node.op_type))
         if versions:
             since = versions[0].since
-            return Unsupported("unknown op", f"it came in version {since}; the model imports {version}", since)
+            return Unsupported(
+                "unknown op", f"it came in version {since}; the model imports {version}", since
+            )
         names = [f"{domain}::{op_type}" for place, op_type in operators() if place == domain]
-        return Unsupported("unknown op", f"the runtime has no {asked}" + self.guess(full_name(node), names))
+        return Unsupported(
+            "unknown op", f"the runtime has no {asked}" + self.guess(full_name(node), names)
+        )
 
     def guess(self, name: str, known: Collection[str]) -> str:
         close = closest(name, known) if self.guesses >= 0 else None
         return f"; nearest: {sanitize(close)}" if close else ""
 
     @staticmethod
-    def infer(schema: Any, node: NodeProto, kinds: Kinds, names: _Names, around: _Around) -> list[str | None]:
-        types = {name: names.proto(name, kind) for name, kind in zip(node.input, kinds, strict=True) if name}
+    def infer(
+        schema: Any, node: NodeProto, kinds: Kinds, names: _Names, around: _Around
+    ) -> list[str | None]:
+        types = {
+            name: names.proto(name, kind)
+            for name, kind in zip(node.input, kinds, strict=True)
+            if name
+        }
         return infer_node(schema, node, types, around.versions)
 
 
@@ -346,7 +447,9 @@ def _names_of(graph: GraphIndex, inputs: Kinds, outer: _Names | None) -> _Names:
     return names
 
 
-def _record(made: Sequence[str], outputs: Kinds, names: _Names, declared: Mapping[str, TypeProto]) -> None:
+def _record(
+    made: Sequence[str], outputs: Kinds, names: _Names, declared: Mapping[str, TypeProto]
+) -> None:
     """Record the types of a node's outputs; for unknown ones, what the file declares."""
     for name, kind in zip(made, outputs, strict=False):
         if name in declared and name:
@@ -383,7 +486,13 @@ def _is_eliminated(node: NodeProto, ends: Mapping[str, Any]) -> bool:
 # ---- one node ----------------------------------------------------------------------------------------------------------------
 
 
-def _key(node: NodeProto, attributes: Sequence[AttributeProto], kinds: Kinds, made: Sequence[str], here: int) -> Any:
+def _key(
+    node: NodeProto,
+    attributes: Sequence[AttributeProto],
+    kinds: Kinds,
+    made: Sequence[str],
+    here: int,
+) -> Any:
     """What a judgement depends on, as a dictionary key; None where that would be large."""
     attrs = []
     for attribute in attributes:
@@ -402,9 +511,17 @@ _BY_SHAPE = frozenset(("RotaryEmbedding", "CausalConvWithState"))
 
 def _refuse_undecodable(node: NodeProto, graph: GraphIndex) -> None:
     # protobuf gives bytes where a name is not UTF-8.
-    for name in (node.op_type, node.domain, *node.input, *node.output, *(a.name for a in node.attribute)):
+    for name in (
+        node.op_type,
+        node.domain,
+        *node.input,
+        *node.output,
+        *(a.name for a in node.attribute),
+    ):
         if not isinstance(name, str):
-            where = f"a node of op type {sanitize(node.op_type)}" + (f", in {graph.path}" if graph.path else "")
+            where = f"a node of op type {sanitize(node.op_type)}" + (
+                f", in {graph.path}" if graph.path else ""
+            )
             raise ModelError(where, expected="names in UTF-8", got=sanitize(name))
 
 
@@ -422,7 +539,9 @@ def _with_callers_attrs(
         if given is not None:
             made.attribute.add().CopyFrom(given)
             made.attribute[-1].name = attribute.name
-    return made, [(name, GraphIndex(body, graph, (index, name))) for name, body in named_bodies(made)]
+    return made, [
+        (name, GraphIndex(body, graph, (index, name))) for name, body in named_bodies(made)
+    ]
 
 
 def _outputs_of_op(node: NodeProto, domain: str) -> Kinds | None:
@@ -430,9 +549,17 @@ def _outputs_of_op(node: NodeProto, domain: str) -> Kinds | None:
     known: list[str | None] = []
     op = registry.find(domain, node.op_type)
     if op is not None:
-        known = [tensor_kind(hint.dtype.onnx) if hint.dtype else None for hint in op.current.schema.outputs or ()]
+        known = [
+            tensor_kind(hint.dtype.onnx) if hint.dtype else None
+            for hint in op.current.schema.outputs or ()
+        ]
     elif node.op_type == _RETIRED:
-        known = [tensor_kind(number) for a in node.attribute if a.name == "output_types" for number in a.ints]
+        known = [
+            tensor_kind(number)
+            for a in node.attribute
+            if a.name == "output_types"
+            for number in a.ints
+        ]
     elif not domain.startswith(PREFIX):
         return None
     return [*known, *[None] * len(node.output)][: len(node.output)]
@@ -440,18 +567,32 @@ def _outputs_of_op(node: NodeProto, domain: str) -> Kinds | None:
 
 def _too_new(node: NodeProto, since: int, newest: int) -> Unsupported:
     about = canonical_domain(node.domain) or "ai.onnx"
-    return Unsupported("opset too new", f"it changed in version {since}; the runtime takes {about} up to {newest}", since)
+    return Unsupported(
+        "opset too new",
+        f"it changed in version {since}; the runtime takes {about} up to {newest}",
+        since,
+    )
 
 
-def _refusal(node: NodeProto, operator: Operator, kinds: Kinds, outputs: Kinds) -> Unsupported | None:
+def _refusal(
+    node: NodeProto, operator: Operator, kinds: Kinds, outputs: Kinds
+) -> Unsupported | None:
     """Return the `Unsupported` of a node that the runtime refuses before it looks for a kernel."""
     since = operator.since
     if operator.deprecated:
-        return Unsupported("unknown op", f"it was taken out of {operator.domain or 'ai.onnx'} in version {since}", since)
+        return Unsupported(
+            "unknown op",
+            f"it was taken out of {operator.domain or 'ai.onnx'} in version {since}",
+            since,
+        )
     for attribute in node.attribute:
         if attribute.name not in operator.attributes and operator.domain in _ONNX:
             schema = find_schema(operator.domain, node.op_type)
-            if schema is not None and attribute.name in schema.attributes and schema.since_version > since:
+            if (
+                schema is not None
+                and attribute.name in schema.attributes
+                and schema.since_version > since
+            ):
                 reason = f"attr {sanitize(attribute.name)} is newer than the runtime's version {since} of it"
                 return Unsupported("opset too new", reason, int(schema.since_version))
     wrong = type_mismatch(operator, kinds, outputs) if not is_constant(node) else None
@@ -460,7 +601,10 @@ def _refusal(node: NodeProto, operator: Operator, kinds: Kinds, outputs: Kinds) 
         return Unsupported("no kernel for dtype", wrong, since, misfit=misfit)
     if misfit is not None and misfit.other is not None:
         (one, a), (two, b) = ((place, kinds[place] or "") for place in (misfit.other, misfit.place))
-        names = [port.name if (port := port_at(operator.inputs, place)) else str(place) for place in (one, two)]
+        names = [
+            port.name if (port := port_at(operator.inputs, place)) else str(place)
+            for place in (one, two)
+        ]
         reason = f"{names[0]} is {to_notation(a)} and {names[1]} is {to_notation(b)}; the operator takes one type for both"
         return Unsupported(MIXED, reason, since, misfit=misfit)
     return None
@@ -487,7 +631,9 @@ def _refusal_by_function(
     if not wrong:
         return None
     return Unsupported(
-        "no kernel for dtype", f"{wrong}, by version {version} of {domain}, which the function imports", own.since
+        "no kernel for dtype",
+        f"{wrong}, by version {version} of {domain}, which the function imports",
+        own.since,
     )
 
 
@@ -521,7 +667,9 @@ def _misfit(operator: Operator, kinds: Kinds) -> Misfit | None:
             continue
         if kind not in port.takes:
             return Misfit(place, tuple(sorted(port.takes)), None, tuple(kinds))
-        same = first.setdefault(port.type, place) if port.homogeneous or not port.variadic else place
+        same = (
+            first.setdefault(port.type, place) if port.homogeneous or not port.variadic else place
+        )
         if kinds[same] != kind:
             return Misfit(place, tuple(sorted(port.takes)), same, tuple(kinds))
     return None

@@ -76,9 +76,13 @@ def _losses(original: Any, copy: Any, where: str, path: str) -> Iterator[str]:
                 yield "names of graphs in nodes"
         elif is_repeated(field):
             if len(before) != len(after):
-                raise _refusal(f"{where}, {name}", f"{len(before)} entries, of which {len(after)} came back")
+                raise _refusal(
+                    f"{where}, {name}", f"{len(before)} entries, of which {len(after)} came back"
+                )
             for number, (item, item_after) in enumerate(zip(before, after, strict=True)):
-                yield from _entry_losses(item, item_after, f"{where}, {_label(name, number, item)}", field_path)
+                yield from _entry_losses(
+                    item, item_after, f"{where}, {_label(name, number, item)}", field_path
+                )
         elif field.message_type is not None:
             # An empty message and none at all mean the same.
             yield from _losses(before, after, f"{where}, {_label(name, None, before)}", field_path)
@@ -101,14 +105,21 @@ def _entry_losses(before: Any, after: Any, where: str, path: str) -> Iterator[st
 def _tensor_losses(original: TensorProto, copy: TensorProto, where: str) -> Iterator[str]:
     """Compare two tensors by their values, in whichever field these are stored."""
     facts = [
-        (tensor.data_type, list(tensor.dims), tensor.data_location, [(e.key, e.value) for e in tensor.external_data])
+        (
+            tensor.data_type,
+            list(tensor.dims),
+            tensor.data_location,
+            [(e.key, e.value) for e in tensor.external_data],
+        )
         for tensor in (original, copy)
     ]
     if facts[0] != facts[1] or original.HasField("segment"):
         raise _refusal(where, "a tensor that is stored in a way of its own")
     if original.name != copy.name:
         yield "names of constants"
-    if original.doc_string != copy.doc_string or len(original.metadata_props) != len(copy.metadata_props):
+    if original.doc_string != copy.doc_string or len(original.metadata_props) != len(
+        copy.metadata_props
+    ):
         yield "descriptions of tensors"
     if original.data_location == TensorProto.EXTERNAL:
         return
@@ -134,7 +145,9 @@ def _same_but_nan(before: np.ndarray, after: np.ndarray) -> bool:
     if before.dtype.kind == "c":
         half = np.float32 if before.dtype.itemsize == 8 else np.float64
         before, after = before.ravel().view(half), after.ravel().view(half)
-    different = np.frombuffer(before.tobytes(), np.uint8) != np.frombuffer(after.tobytes(), np.uint8)
+    different = np.frombuffer(before.tobytes(), np.uint8) != np.frombuffer(
+        after.tobytes(), np.uint8
+    )
     rows = different.reshape(-1, before.itemsize).any(axis=1)
     # A signalling NaN makes NumPy warn.
     with np.errstate(invalid="ignore"):

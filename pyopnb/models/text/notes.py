@@ -37,7 +37,10 @@ _IDENTITY_KEYS = ("domain", "op_type")
 _VALUE_LISTS = ("input", "output", "value_info", "initializer")
 
 _DOTTED_NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*", re.ASCII)
-_NOTE = re.compile(rf"#@\s*(?:value\s+(?P<value>{QUOTED})\s+)?(?P<key>\w+)\s*:\s*(?P<json>.*)", re.ASCII | re.DOTALL)
+_NOTE = re.compile(
+    rf"#@\s*(?:value\s+(?P<value>{QUOTED})\s+)?(?P<key>\w+)\s*:\s*(?P<json>.*)",
+    re.ASCII | re.DOTALL,
+)
 _MARKS = re.compile(
     rf"{QUOTED}|(?P<note>\#@[^\n]*+)|\#[^\n]*+|(?P<arrow>=>)|(?P<mark>[(\[{{<>}}\])=])",
     re.ASCII | re.DOTALL,
@@ -210,7 +213,11 @@ def _apply(item: _Described, note: str) -> tuple[str, str, str | None] | None:
     value = _value_of(match["json"])
     if key != "metadata_props":
         if not isinstance(value, str):
-            return "a text in double quotes, as in JSON", sanitize(match["json"], 60) or "nothing", None
+            return (
+                "a text in double quotes, as in JSON",
+                sanitize(match["json"], 60) or "nothing",
+                None,
+            )
         setattr(target, key, value)
         return None
     if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):

@@ -37,10 +37,14 @@ _PIECES = re.compile(
     rf"(?P<skipped>{QUOTED}|\#[^\n]*+|=>)|\b(?P<dtype>{'|'.join(_OUR_NAMES)})(?=\s*\[)|\[\s*(?P<any>\.\.\.)\s*\]",
     re.ASCII | re.DOTALL,
 )
-_BRACKETS = re.compile(rf"{QUOTED}|\#[^\n]*+|=>|(?P<open>[(\[{{<])|(?P<close>[)\]}}>])", re.ASCII | re.DOTALL)
+_BRACKETS = re.compile(
+    rf"{QUOTED}|\#[^\n]*+|=>|(?P<open>[(\[{{<])|(?P<close>[)\]}}>])", re.ASCII | re.DOTALL
+)
 _BLANKS = re.compile(f"{BLANK}*+", re.ASCII)
 _HEADER = re.compile(rf"<(?:{QUOTED}|\#[^\n]*+|[^>\"\#])*+>", re.ASCII | re.DOTALL)
-_PARSER_MESSAGE = re.compile(r"\[ParseError at position \(line: (\d+) column: (\d+)\)\]\nError context: .*\n(.*)", re.DOTALL)
+_PARSER_MESSAGE = re.compile(
+    r"\[ParseError at position \(line: (\d+) column: (\d+)\)\]\nError context: .*\n(.*)", re.DOTALL
+)
 _MAX_BRACKETS = 4 * DEEPEST
 """Depth of brackets; a graph needs two. The parser recurses, and would end the process at some thousands."""
 
@@ -50,7 +54,9 @@ _NOTATION = '(float[N] a, float[N] b) => (y) { y = domain.Op<alpha = 0.5, mode =
 
 @hide_internal_frames
 @functools.partial(check_arguments, but=("text",))
-def parse(text: str, *, name: str | None = None, weights: str | os.PathLike[str] | None = None) -> ModelProto:
+def parse(
+    text: str, *, name: str | None = None, weights: str | os.PathLike[str] | None = None
+) -> ModelProto:
     """Read a model from ONNX's text form. A bare graph is enough.
 
     Parameters
@@ -100,7 +106,9 @@ def parse(text: str, *, name: str | None = None, weights: str | os.PathLike[str]
     return model
 
 
-def read_text(text: str, name: str, weights: str | os.PathLike[str] | None) -> tuple[ModelProto, TextLayout]:
+def read_text(
+    text: str, name: str, weights: str | os.PathLike[str] | None
+) -> tuple[ModelProto, TextLayout]:
     """Read a text without checking the graph or adding what the text need not say.
 
     Parameters
@@ -168,9 +176,15 @@ def _check(text: Any) -> str:
     wrong = re.search("[\0\ud800-\udfff]", text)
     if wrong is not None:
         where = TextLayout(text).where(wrong.start())
-        raise ModelError(where, expected="characters that UTF-8 has, and no zero", got=f"the character {ord(wrong[0]):#x}")
+        raise ModelError(
+            where,
+            expected="characters that UTF-8 has, and no zero",
+            got=f"the character {ord(wrong[0]):#x}",
+        )
     if _BLANKS.fullmatch(text):
-        raise ModelError("text", expected="a graph in ONNX's text form", got="nothing", next=_EXAMPLE)
+        raise ModelError(
+            "text", expected="a graph in ONNX's text form", got="nothing", next=_EXAMPLE
+        )
     depth = 0
     for match in _BRACKETS.finditer(text):
         depth += (match["open"] is not None) - (match["close"] is not None and depth > 0)
@@ -180,7 +194,11 @@ def _check(text: Any) -> str:
 
 
 def _too_deep(where: str) -> ModelError:
-    return ModelError(where, expected=f"graphs and types nested at most {DEEPEST} deep", got="more than a ModelProto can hold")
+    return ModelError(
+        where,
+        expected=f"graphs and types nested at most {DEEPEST} deep",
+        got="more than a ModelProto can hold",
+    )
 
 
 def _parse(text: str, name: str) -> ModelProto:
@@ -196,10 +214,16 @@ def _parse(text: str, name: str) -> ModelProto:
         raise _too_deep("text") from None
     except (onnx.parser.ParseError, IndexError, ValueError, RuntimeError) as error:
         message = error.args[0] if error.args else None
-        match = _PARSER_MESSAGE.fullmatch(message.decode(errors="replace")) if isinstance(message, bytes) else None
+        match = (
+            _PARSER_MESSAGE.fullmatch(message.decode(errors="replace"))
+            if isinstance(message, bytes)
+            else None
+        )
         if match is None:
             # std::stod and its like do not say where they failed.
-            raise ModelError("text", expected="numbers that their types can hold", got=type(error).__name__) from error
+            raise ModelError(
+                "text", expected="numbers that their types can hold", got=type(error).__name__
+            ) from error
         position = TextLayout(ready).place(int(match[1]), int(match[2]))
         if position >= at:
             position = max(at, position - len(named))
@@ -274,7 +298,11 @@ def _dtype_at(layout: TextLayout, number: int | None, message: str) -> Token | N
     if number is None or number < 2 or not message.startswith("Expected character"):
         return None
     word, token, opening = tokens[number - 1], tokens[number], tokens[number - 2].text
-    in_head = token.inside in ("(", "<") and _opener(tokens, number).inside != "{" and opening in ("(", "<", ",")
+    in_head = (
+        token.inside in ("(", "<")
+        and _opener(tokens, number).inside != "{"
+        and opening in ("(", "<", ",")
+    )
     in_attribute = token.text == "[" and opening == "="
     is_type = word.kind == "word" and (token.name is not None or token.text == "[")
     return word if is_type and (in_head or in_attribute) else None
@@ -330,4 +358,6 @@ class _TypedAttributes:
         self._layout, self._node = layout, node
 
     def __contains__(self, name: object) -> bool:
-        return self._layout.tokens[self._layout.attribute_token(self._node, str(name)) + 1].text == ":"
+        return (
+            self._layout.tokens[self._layout.attribute_token(self._node, str(name)) + 1].text == ":"
+        )

@@ -31,7 +31,9 @@ from pyopnb.ops.messages import sanitize
 
 __all__ = ["DEEPEST", "TEXT_NAMES", "format_model", "quote"]
 
-TEXT_NAMES: dict[int, str] = {row.onnx: TensorProto.DataType.Name(row.onnx).lower() for row in DTYPES}
+TEXT_NAMES: dict[int, str] = {
+    row.onnx: TensorProto.DataType.Name(row.onnx).lower() for row in DTYPES
+}
 """Names of dtypes in ONNX's text form, by their number."""
 
 DEEPEST = 30
@@ -100,11 +102,17 @@ def _lines(lines: Iterable[str]) -> str:
 
 def _word(text: str) -> str:
     """Return a name where the text form takes only a word: the nearest one."""
-    return text if _WORD.fullmatch(text) else re.sub(r"^(?=\d|$)", "_", re.sub(r"\W", "_", text, flags=re.ASCII))
+    return (
+        text
+        if _WORD.fullmatch(text)
+        else re.sub(r"^(?=\d|$)", "_", re.sub(r"\W", "_", text, flags=re.ASCII))
+    )
 
 
 def _without_zero(text: str) -> str:
-    return text.replace("\0", "") if isinstance(text, str) else ""  # protobuf gives bytes that are not UTF-8
+    return (
+        text.replace("\0", "") if isinstance(text, str) else ""
+    )  # protobuf gives bytes that are not UTF-8
 
 
 def _quoted(text: str) -> str:
@@ -162,7 +170,10 @@ def _tensor_type(kind: Any) -> str:
     name = _dtype(kind.elem_type)
     if not kind.HasField("shape"):
         return f"{name}[]"
-    dims = [str(d.dim_value) if d.HasField("dim_value") else _name(d.dim_param) if d.dim_param else "?" for d in kind.shape.dim]
+    dims = [
+        str(d.dim_value) if d.HasField("dim_value") else _name(d.dim_param) if d.dim_param else "?"
+        for d in kind.shape.dim
+    ]
     return f"{name}[{','.join(dims)}]" if dims else name
 
 
@@ -197,7 +208,10 @@ def _tensor(tensor: TensorProto, name: str) -> str:
     if tensor.data_location == TensorProto.EXTERNAL:
         if not tensor.external_data:
             raise _Inexpressible("external data in no file")
-        pairs = (f"{_quote_value(p.key.encode())}: {_quote_value(p.value.encode())}" for p in tensor.external_data)
+        pairs = (
+            f"{_quote_value(p.key.encode())}: {_quote_value(p.value.encode())}"
+            for p in tensor.external_data
+        )
         return f"{head} = [{', '.join(pairs)}]"
     try:
         array = numpy_helper.to_array(tensor)
@@ -272,7 +286,9 @@ def _attribute_tensor(attribute: AttributeProto) -> str:
 def _nothing(attribute: AttributeProto) -> list[str]:
     """Write a list of which the form has only the empty one."""
     if attribute.tensors or attribute.graphs or attribute.type_protos:
-        raise _Inexpressible(f"an attribute of type {AttributeProto.AttributeType.Name(attribute.type)}")
+        raise _Inexpressible(
+            f"an attribute of type {AttributeProto.AttributeType.Name(attribute.type)}"
+        )
     return []
 
 
@@ -293,7 +309,9 @@ _LISTS: dict[int, Callable[[AttributeProto], Iterable[str]]] = {
 }
 
 
-def _written(write: Callable[..., str], items: Iterable[Any], where: str, *arguments: Any) -> list[str]:
+def _written(
+    write: Callable[..., str], items: Iterable[Any], where: str, *arguments: Any
+) -> list[str]:
     """Write items that decide what the model computes: one that the text form cannot hold is an error."""
     texts = []
     for item in items:
@@ -301,7 +319,9 @@ def _written(write: Callable[..., str], items: Iterable[Any], where: str, *argum
             texts.append(write(item, *arguments))
         except _Inexpressible as error:
             place = f"{where} {sanitize(item.name, 60)}".rstrip()
-            raise ModelError(place, expected="what ONNX's text form can hold", got=str(error)) from None
+            raise ModelError(
+                place, expected="what ONNX's text form can hold", got=str(error)
+            ) from None
     return texts
 
 
@@ -324,13 +344,21 @@ def _node(node: NodeProto, depth: int) -> str:
 
 def _graph(graph: GraphProto, name: str, depth: int) -> str:
     if depth > DEEPEST:
-        raise ModelError(f"graph {sanitize(name)}", expected=f"graphs nested at most {DEEPEST} deep", got="more")
+        raise ModelError(
+            f"graph {sanitize(name)}", expected=f"graphs nested at most {DEEPEST} deep", got="more"
+        )
     inputs = ", ".join(_written(_input_or_output, graph.input, "input"))
     outputs = ", ".join(_written(_input_or_output, graph.output, "output"))
-    values = _written(_initializer, graph.initializer, "initializer") + _inner_values(graph.value_info)
+    values = _written(_initializer, graph.initializer, "initializer") + _inner_values(
+        graph.value_info
+    )
     indent = _STEP * (depth + 1)
-    extra = "\n" + indent + "<" + f",\n{indent} ".join(values) + ">\n" + _STEP * depth if values else ""
-    return f"{name} ({inputs}) => ({outputs}) {extra}{{\n{_body(graph.node, depth)}{_STEP * depth}}}"
+    extra = (
+        "\n" + indent + "<" + f",\n{indent} ".join(values) + ">\n" + _STEP * depth if values else ""
+    )
+    return (
+        f"{name} ({inputs}) => ({outputs}) {extra}{{\n{_body(graph.node, depth)}{_STEP * depth}}}"
+    )
 
 
 def _body(nodes: Iterable[NodeProto], depth: int) -> str:
@@ -363,4 +391,8 @@ def _default(attribute: AttributeProto) -> str:
     if attribute.type in (AttributeProto.GRAPH, AttributeProto.GRAPHS) or attribute.ref_attr_name:
         raise _Inexpressible("a graph, or a reference")
     text = _attribute(attribute, 0)
-    return text if ": " in text.partition("=")[0] else text.replace(" =", f": {_KINDS[attribute.type]} =", 1)
+    return (
+        text
+        if ": " in text.partition("=")[0]
+        else text.replace(" =", f": {_KINDS[attribute.type]} =", 1)
+    )

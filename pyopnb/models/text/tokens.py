@@ -55,7 +55,9 @@ class Token:
     def name(self) -> str | None:
         """Return the name, without quotes and escapes; None for a number or a mark."""
         if self.kind == "string":
-            return re.sub(r"\\(.)", r"\1", self.text.removeprefix('"').removesuffix('"'), flags=re.DOTALL)
+            return re.sub(
+                r"\\(.)", r"\1", self.text.removeprefix('"').removesuffix('"'), flags=re.DOTALL
+            )
         return self.text if self.kind == "word" else None
 
 
@@ -86,7 +88,9 @@ class TextLayout:
         line = self.text[start:].partition("\n")[0]
         column = place - start
         first = max(0, column - _CONTEXT)
-        shown = "".join(char if char.isprintable() else " " for char in line[first : column + _CONTEXT])
+        shown = "".join(
+            char if char.isprintable() else " " for char in line[first : column + _CONTEXT]
+        )
         return f"    {shown}\n    {' ' * (column - first)}^"
 
     def place(self, line: int, column: int) -> int:
@@ -100,7 +104,10 @@ class TextLayout:
 
     def at(self, place: int) -> int | None:
         """Return the index of the first token at a position or after it; None at the end of the text."""
-        return next((n for n, token in enumerate(self.tokens) if token.start + len(token.text) > place), None)
+        return next(
+            (n for n, token in enumerate(self.tokens) if token.start + len(token.text) > place),
+            None,
+        )
 
     @cached_property
     def tokens(self) -> list[Token]:
@@ -153,7 +160,11 @@ class TextLayout:
 
     def attribute_token(self, node: int, name: str) -> int:
         """Return the index of the token that is an attribute's name; the next one is a colon if its type is written."""
-        named = (n for n, t in self._within(node, "<") if t.name == name and self.tokens[n - 1].text in ("<", ","))
+        named = (
+            n
+            for n, t in self._within(node, "<")
+            if t.name == name and self.tokens[n - 1].text in ("<", ",")
+        )
         return next(named, self._nodes[node] + 1)
 
     def _within(self, node: int, bracket: str) -> Iterator[tuple[int, Token]]:
@@ -174,7 +185,9 @@ class TextLayout:
         first, last = at - 2, at + 2  # past the brackets on both sides of the arrow
         while first > 0 and self.tokens[first].depth > depth:
             first -= 1
-        while last < len(self.tokens) and (self.tokens[last].depth > depth or self.tokens[last].text in ")<>"):
+        while last < len(self.tokens) and (
+            self.tokens[last].depth > depth or self.tokens[last].text in ")<>"
+        ):
             last += 1
         window = self.tokens[at:last] if outputs else self.tokens[first:last]
         named = [t for t in window if t.name == name and t.depth == depth + 1]

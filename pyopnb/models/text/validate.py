@@ -19,13 +19,28 @@ from pyopnb.ops.messages import closest, sanitize, suggest
 from pyopnb.ops.names import canonical_domain
 from pyopnb.ops.registry import registry
 
-__all__ = ["GraphFault", "Meant", "find_faults", "is_unknown", "known_ops", "tensor_fault", "wrong_attribute"]
+__all__ = [
+    "GraphFault",
+    "Meant",
+    "find_faults",
+    "is_unknown",
+    "known_ops",
+    "tensor_fault",
+    "wrong_attribute",
+]
 
 _DATA = ("int32_data", "int64_data", "uint64_data", "float_data", "double_data", "string_data")
 _MOST_SUGGESTIONS = 1000
 """Names among which the nearest is looked for."""
 
-_OWN = ("", "ai.onnx", "ai.onnx.ml", "ai.onnx.preview", "ai.onnx.preview.training", "ai.onnx.training")
+_OWN = (
+    "",
+    "ai.onnx",
+    "ai.onnx.ml",
+    "ai.onnx.preview",
+    "ai.onnx.preview.training",
+    "ai.onnx.training",
+)
 
 
 @dataclass(frozen=True)
@@ -76,7 +91,10 @@ def find_faults(model: ModelProto) -> Iterator[GraphFault]:
 
 def _versions(*scopes: ModelProto | FunctionProto) -> dict[str, int]:
     """Return the imported versions, as far as onnx.defs can be asked for them: in an int32."""
-    return {domain: min(version, LARGEST_VERSION) for domain, version in imported_versions(*scopes).items()}
+    return {
+        domain: min(version, LARGEST_VERSION)
+        for domain, version in imported_versions(*scopes).items()
+    }
 
 
 class _Checker:
@@ -88,7 +106,10 @@ class _Checker:
         self._nodes = 0
 
     def scope_faults(
-        self, scope: GraphProto | FunctionProto, outer: list[Mapping[str, str]], imports: Mapping[str, int]
+        self,
+        scope: GraphProto | FunctionProto,
+        outer: list[Mapping[str, str]],
+        imports: Mapping[str, int],
     ) -> Iterator[GraphFault]:
         """Find the faults of a graph or function; `outer` has the names around it, each with what it is."""
         number = self._scopes
@@ -103,13 +124,17 @@ class _Checker:
             # The runtime refuses two nodes of one name in words that name neither.
             if node.name and node.name in node_names:
                 got, remedy = "two nodes of that name", "rename one of them, or take the name away"
-                yield site.fault(f"node {sanitize(node.name)}", "a name of its own", got, remedy, "op", node.name)
+                yield site.fault(
+                    f"node {sanitize(node.name)}", "a name of its own", got, remedy, "op", node.name
+                )
             node_names.add(node.name)
             yield from self._node_faults(node, site, visible, imports)
             for body in bodies(node):
                 yield from self.scope_faults(body, visible, imports)
             for name in filter(None, node.output):
-                yield from _duplicate(name, f"an output of {node.op_type}", visible, (number, site.node, "output"))
+                yield from _duplicate(
+                    name, f"an output of {node.op_type}", visible, (number, site.node, "output")
+                )
                 owners[name] = f"an output of {node.op_type}"
         for result in scope.output:
             name = result if isinstance(result, str) else result.name
@@ -117,7 +142,11 @@ class _Checker:
                 yield _undefined_output(name, owners, number)
 
     def _node_faults(
-        self, node: NodeProto, site: _NodeSite, visible: list[Mapping[str, str]], imports: Mapping[str, int]
+        self,
+        node: NodeProto,
+        site: _NodeSite,
+        visible: list[Mapping[str, str]],
+        imports: Mapping[str, int],
     ) -> Iterator[GraphFault]:
         """Find the faults of a node, apart from those of its bodies."""
         yield from _op_faults(node, site.number, site.node, imports, self._functions)
@@ -142,7 +171,9 @@ class _NodeSite:
     number: int
     node: int
 
-    def fault(self, where: str, expected: str, got: str, remedy: str | None, part: str, name: str) -> GraphFault:
+    def fault(
+        self, where: str, expected: str, got: str, remedy: str | None, part: str, name: str
+    ) -> GraphFault:
         """Make a fault of this node."""
         return GraphFault(where, expected, got, remedy, self.number, self.node, part, name)
 
@@ -155,7 +186,16 @@ def _undefined_output(name: str, owners: Mapping[str, str], number: int) -> Grap
     # Looking for the nearest of very many names takes long and helps nobody.
     remedy = suggest(name, owners) if 0 < len(owners) < _MOST_SUGGESTIONS else None
     expected = "the name of a value of this graph"
-    return GraphFault(f"output {sanitize(name)}", expected, sanitize(name) or "nothing", remedy, number, None, "result", name)
+    return GraphFault(
+        f"output {sanitize(name)}",
+        expected,
+        sanitize(name) or "nothing",
+        remedy,
+        number,
+        None,
+        "result",
+        name,
+    )
 
 
 def _duplicate(
@@ -164,12 +204,22 @@ def _duplicate(
     for names in visible:
         if name in names:
             got = f"{names[name]} and {role}"
-            yield GraphFault(f"name {sanitize(name)}", "one meaning", sanitize(got), "rename one of them", *place, name)
+            yield GraphFault(
+                f"name {sanitize(name)}",
+                "one meaning",
+                sanitize(got),
+                "rename one of them",
+                *place,
+                name,
+            )
             return
 
 
 def _head_faults(
-    scope: GraphProto | FunctionProto, number: int, owners: dict[str, str], outer: list[Mapping[str, str]]
+    scope: GraphProto | FunctionProto,
+    number: int,
+    owners: dict[str, str],
+    outer: list[Mapping[str, str]],
 ) -> Iterator[GraphFault]:
     head = (number, None, "head")
     for item in scope.input:
@@ -204,7 +254,14 @@ def _size_faults(info: Any, number: int, part: str) -> Iterator[GraphFault]:
             if dim.HasField("dim_value") and dim.dim_value < 0:
                 expected = "sizes from 0 to 2**63 - 1, symbols or ?"
                 yield GraphFault(
-                    f"type of {sanitize(info.name)}", expected, str(dim.dim_value), None, number, None, part, info.name
+                    f"type of {sanitize(info.name)}",
+                    expected,
+                    str(dim.dim_value),
+                    None,
+                    number,
+                    None,
+                    part,
+                    info.name,
                 )
 
 
@@ -214,7 +271,9 @@ def _size_faults(info: Any, number: int, part: str) -> Iterator[GraphFault]:
 def _undefined(site: _NodeSite, name: str, visible: Sequence[Mapping[str, str]]) -> GraphFault:
     """Make the fault of an input that is not made above its node."""
     where = f"input {sanitize(name)}"
-    makers = {output: n for n, node in enumerate(site.scope.node) for output in node.output if output}
+    makers = {
+        output: n for n, node in enumerate(site.scope.node) for output in node.output if output
+    }
     if name in makers:
         expected = "a value made above"
         cycle = _cycle(site.scope, site.place, makers[name], makers)
@@ -229,7 +288,9 @@ def _undefined(site: _NodeSite, name: str, visible: Sequence[Mapping[str, str]])
     return site.fault(where, expected, sanitize(name), remedy, "input", name)
 
 
-def _cycle(scope: GraphProto | FunctionProto, first: int, last: int, makers: Mapping[str, int]) -> list[str]:
+def _cycle(
+    scope: GraphProto | FunctionProto, first: int, last: int, makers: Mapping[str, int]
+) -> list[str]:
     """Return the names on a cycle through the edge from node ``last`` to node ``first``; none if there is no such cycle."""
     came: dict[int, tuple[int, str]] = {}
     ahead = [last]
@@ -279,7 +340,11 @@ class Meant:
 
 
 def wrong_attribute(
-    node: NodeProto, imports: Mapping[str, int], functions: Container[tuple[str, str]] = (), *, exact: bool = False
+    node: NodeProto,
+    imports: Mapping[str, int],
+    functions: Container[tuple[str, str]] = (),
+    *,
+    exact: bool = False,
 ) -> tuple[str, str, str, str | Meant | None] | None:
     """Return an attribute that ONNX's own operator does not have, or of another kind than the operator takes.
 
@@ -302,7 +367,11 @@ def wrong_attribute(
     """
     domain = canonical_domain(node.domain)
     version = imports.get(domain, 0)
-    if domain not in _OWN or (node.domain, node.op_type) in functions or registry.find(domain, node.op_type) is not None:
+    if (
+        domain not in _OWN
+        or (node.domain, node.op_type) in functions
+        or registry.find(domain, node.op_type) is not None
+    ):
         return None
     if version < 1 or not onnx.defs.has(node.op_type, version, domain):
         return None
@@ -317,7 +386,12 @@ def wrong_attribute(
             value = onnx.helper.get_attribute_value(attribute)
             value = value.decode(errors="replace") if isinstance(value, bytes) else value
             got = f"{sanitize(name)} = {sanitize(repr(value), 60)}"
-            return name, f"{_KINDS[kind]}, as {node.op_type} takes", got, _meant(name, value, kind, known[name].default_value)
+            return (
+                name,
+                f"{_KINDS[kind]}, as {node.op_type} takes",
+                got,
+                _meant(name, value, kind, known[name].default_value),
+            )
     return None
 
 
@@ -336,7 +410,9 @@ def _fits(attribute: AttributeProto, kind: str, exact: bool) -> bool:
     got = AttributeProto.AttributeType.Name(attribute.type)
     if got == kind or attribute.ref_attr_name or got == "UNDEFINED":
         return True
-    if got in ("INTS", "FLOATS", "STRINGS") and not (attribute.ints or attribute.floats or attribute.strings):
+    if got in ("INTS", "FLOATS", "STRINGS") and not (
+        attribute.ints or attribute.floats or attribute.strings
+    ):
         return kind.endswith("S")  # an empty list says nothing about its items
     return not exact and (got, kind) in (("INT", "FLOAT"), ("INTS", "FLOATS"))
 
@@ -344,21 +420,31 @@ def _fits(attribute: AttributeProto, kind: str, exact: bool) -> bool:
 def _meant(name: str, value: Any, kind: str, default: AttributeProto) -> Meant | None:
     row = next((row for row in DTYPES if row.name == value), None) if kind == "INT" else None
     if row is not None:  # float32 for the number that ONNX gives it
-        return Meant(int(row.onnx), f"{name}=onnx.TensorProto.{TensorProto.DataType.Name(row.onnx)}")
+        return Meant(
+            int(row.onnx), f"{name}=onnx.TensorProto.{TensorProto.DataType.Name(row.onnx)}"
+        )
     try:
         if kind == "INTS" and isinstance(value, int):
             made: Any = [value] * _SPATIAL.get(name, 1)
         elif kind == "FLOATS" and isinstance(value, list):
             made = [float(item) for item in value]
         elif kind in ("INT", "FLOAT"):
-            made = (int if kind == "INT" else float)(value[0] if isinstance(value, list) and len(value) == 1 else value)
+            made = (int if kind == "INT" else float)(
+                value[0] if isinstance(value, list) and len(value) == 1 else value
+            )
         else:
             raise ValueError
     except (TypeError, ValueError):
         if not default.name:
             return None
         made = onnx.helper.get_attribute_value(default)
-        made = round(made, 7) if isinstance(made, float) else made.decode() if isinstance(made, bytes) else made
+        made = (
+            round(made, 7)
+            if isinstance(made, float)
+            else made.decode()
+            if isinstance(made, bytes)
+            else made
+        )
     return Meant(made, f"{name}={made!r}")
 
 
@@ -375,12 +461,24 @@ def known_ops(functions: Iterable[tuple[str, str]] = ()) -> dict[str, tuple[str,
     dict of str to (str, str)
         Op type to domain and op type; the registry goes before functions, functions before ONNX.
     """
-    own = {schema.name: (schema.domain, schema.name) for schema in onnx.defs.get_all_schemas() if not schema.deprecated}
-    return own | {name: (domain, name) for domain, name in functions} | {op.op_type: (op.domain, op.op_type) for op in registry}
+    own = {
+        schema.name: (schema.domain, schema.name)
+        for schema in onnx.defs.get_all_schemas()
+        if not schema.deprecated
+    }
+    return (
+        own
+        | {name: (domain, name) for domain, name in functions}
+        | {op.op_type: (op.domain, op.op_type) for op in registry}
+    )
 
 
 def _op_faults(
-    node: NodeProto, number: int, here: int, imports: Mapping[str, int], functions: set[tuple[str, str]]
+    node: NodeProto,
+    number: int,
+    here: int,
+    imports: Mapping[str, int],
+    functions: set[tuple[str, str]],
 ) -> Iterator[GraphFault]:
     domain = canonical_domain(node.domain)
     at = (number, here, "op")
@@ -389,19 +487,39 @@ def _op_faults(
     if is_unknown(domain, node.op_type):
         known = known_ops(functions)
         close = suggest(node.op_type, known)
-        remedy = ".".join(filter(None, known[close])) if close in known else "demo.NAME for an op of your own"
-        yield GraphFault(
-            f"op {sanitize(node.op_type)}", "an op of ONNX", sanitize(node.op_type) or "nothing", remedy, *at, node.op_type
+        remedy = (
+            ".".join(filter(None, known[close]))
+            if close in known
+            else "demo.NAME for an op of your own"
         )
-    elif domain in _OWN and onnx.defs.has(node.op_type, domain) and registry.find(domain, node.op_type) is None:
+        yield GraphFault(
+            f"op {sanitize(node.op_type)}",
+            "an op of ONNX",
+            sanitize(node.op_type) or "nothing",
+            remedy,
+            *at,
+            node.op_type,
+        )
+    elif (
+        domain in _OWN
+        and onnx.defs.has(node.op_type, domain)
+        and registry.find(domain, node.op_type) is None
+    ):
         version = imports.get(domain, 0)
         if version > 0 and not onnx.defs.has(node.op_type, version, domain):
             history = onnx.defs.get_all_schemas_with_history()
-            since = min(s.since_version for s in history if (s.domain, s.name) == (domain, node.op_type))
+            since = min(
+                s.since_version for s in history if (s.domain, s.name) == (domain, node.op_type)
+            )
             remedy = f'<opset_import: ["{domain}" : {since}]> before the graph'
             got = f"version {version} imported"
             yield GraphFault(
-                f"op {sanitize(node.op_type)}", f"version {since} of ONNX's operators or newer", got, remedy, *at, node.op_type
+                f"op {sanitize(node.op_type)}",
+                f"version {since} of ONNX's operators or newer",
+                got,
+                remedy,
+                *at,
+                node.op_type,
             )
 
 
@@ -411,9 +529,13 @@ def _op_faults(
 def _attribute_faults(attribute: AttributeProto, number: int, here: int) -> Iterator[GraphFault]:
     place: tuple[int, int, str, str] = (number, here, "attribute", attribute.name)
     lists = [field for field in ("ints", "floats", "strings") if len(getattr(attribute, field))]
-    if len(lists) > 1 or (attribute.type == AttributeProto.UNDEFINED and not attribute.ref_attr_name):
+    if len(lists) > 1 or (
+        attribute.type == AttributeProto.UNDEFINED and not attribute.ref_attr_name
+    ):
         expected = "one value, or a list of numbers or of strings"
-        got = "a list of ints and floats" if len(lists) > 1 else "a list of tensors, graphs or types"
+        got = (
+            "a list of ints and floats" if len(lists) > 1 else "a list of tensors, graphs or types"
+        )
         remedy = f"{sanitize(attribute.name)}: floats = […]" if len(lists) > 1 else None
         yield GraphFault(f"attr {sanitize(attribute.name)}", expected, got, remedy, *place)
     for tensor in [attribute.t] if attribute.HasField("t") else attribute.tensors:
@@ -447,7 +569,11 @@ def tensor_fault(tensor: TensorProto) -> tuple[str, str, str | None] | None:
     if count_stored != count:
         return f"{count} values", str(count_stored), None
     outside = [v for v in _integers(tensor) if not _is_in_range(v, row)] if row is not None else []
-    return (f"values that {row} can hold", str(outside[0]), None) if outside and row is not None else None
+    return (
+        (f"values that {row} can hold", str(outside[0]), None)
+        if outside and row is not None
+        else None
+    )
 
 
 def _integers(tensor: TensorProto) -> Iterable[int]:

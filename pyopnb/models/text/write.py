@@ -35,7 +35,11 @@ _INLINE = 64
 @hide_internal_frames
 @check_arguments
 def text(
-    model: ModelProto, *, most: int = 1_000_000, drop: Collection[str] = (), weights: str | os.PathLike[str] | None = None
+    model: ModelProto,
+    *,
+    most: int = 1_000_000,
+    drop: Collection[str] = (),
+    weights: str | os.PathLike[str] | None = None,
 ) -> str:
     """Write a model in ONNX's text form, which `parse` reads back as a model that computes the same.
 
@@ -89,7 +93,11 @@ def text(
     """
     model, _ = held_model(model)
     if not isinstance(model, ModelProto) or not model.HasField("graph"):
-        got = "a ModelProto without a graph" if isinstance(model, ModelProto) else type(model).__name__
+        got = (
+            "a ModelProto without a graph"
+            if isinstance(model, ModelProto)
+            else type(model).__name__
+        )
         raise ModelError("model", expected="a ModelProto", got=got)
     check_names(model, "model")
     _check_drop(drop)
@@ -108,14 +116,20 @@ def text(
         written = format_model(printed)
     except UnicodeDecodeError as error:  # names are checked, words are left
         got = sanitize(repr(error.object), 60)
-        raise ModelError("model, doc_string", expected="UTF-8", got=got, next='drop=("docs",)') from None
+        raise ModelError(
+            "model, doc_string", expected="UTF-8", got=got, next='drop=("docs",)'
+        ) from None
     return _remarks(declared, written, weights) + written
 
 
 def _check_drop(drop: Any) -> None:
     """Refuse what is no list of the words that can be dropped."""
     listed = isinstance(drop, Collection) and not isinstance(drop, (str, bytes, np.ndarray))
-    wrong = [word for word in drop if not (isinstance(word, str) and word in _DROPPED)] if listed else [drop]
+    wrong = (
+        [word for word in drop if not (isinstance(word, str) and word in _DROPPED)]
+        if listed
+        else [drop]
+    )
     if wrong:
         expected, got = '("metadata", "docs"), or one of them', sanitize(repr(wrong[0]), 60)
         raise InputError("drop", expected=expected, got=got, next=_advise(wrong[0]))
@@ -161,11 +175,19 @@ def _move_out(model: ModelProto, path: Path) -> None:
     kinds = {row.onnx for row in DTYPES if row.bits}
     named = (e.value for t in tensors(model) for e in t.external_data if e.key == "location")
     if any(name == path.name for name in named):
-        raise ModelError("weights", expected="another name than that of the model's own external data", got=sanitize(path.name))
+        raise ModelError(
+            "weights",
+            expected="another name than that of the model's own external data",
+            got=sanitize(path.name),
+        )
     with atomic_write(path) as file:
         at = 0
         for tensor in tensors(model):
-            large = math.prod(tensor.dims) > _INLINE and tensor.data_type in kinds and not tensor.HasField("data_location")
+            large = (
+                math.prod(tensor.dims) > _INLINE
+                and tensor.data_type in kinds
+                and not tensor.HasField("data_location")
+            )
             data = _bytes_of(tensor) if large else None
             if data is None:
                 continue
@@ -174,7 +196,11 @@ def _move_out(model: ModelProto, path: Path) -> None:
                 if descriptor.name.endswith("_data"):
                     tensor.ClearField(descriptor.name)
             tensor.data_location = TensorProto.EXTERNAL
-            for key, value in (("location", path.name), ("offset", str(at)), ("length", str(len(data)))):
+            for key, value in (
+                ("location", path.name),
+                ("offset", str(at)),
+                ("length", str(len(data))),
+            ):
                 tensor.external_data.add(key=key, value=value)
             at += len(data)
 
@@ -196,7 +222,9 @@ def _remarks(declared: ModelProto, written: str, weights: str | os.PathLike[str]
     try:
         copy, layout = read_text(written, "graph", weights)
     except ModelError as error:
-        raise ModelError("model", expected="what the installed onnx can read back", got=str(error).rstrip(".")) from error
+        raise ModelError(
+            "model", expected="what the installed onnx can read back", got=str(error).rstrip(".")
+        ) from error
     try:
         check_graph(copy, layout)
         refusal = ""
@@ -222,4 +250,6 @@ def _refuse_unknown_fields(model: ModelProto) -> None:
     copy.DiscardUnknownFields()
     if copy.ByteSize() != model.ByteSize():
         expected = f"the fields that onnx {onnx.__version__} knows"
-        raise ModelError("model", expected=expected, got="a field of a newer onnx", next="pip install -U onnx")
+        raise ModelError(
+            "model", expected=expected, got="a field of a newer onnx", next="pip install -U onnx"
+        )

@@ -21,7 +21,15 @@ from IPython.core.getipython import get_ipython
 from pyopnb.errors import InputError
 from pyopnb.notebook.listeners import ShellListener
 
-__all__ = ["PATIENCE", "CellRun", "LiveCells", "current_run", "lacks_extension", "live_cells", "wait_for"]
+__all__ = [
+    "PATIENCE",
+    "CellRun",
+    "LiveCells",
+    "current_run",
+    "lacks_extension",
+    "live_cells",
+    "wait_for",
+]
 
 
 PATIENCE = 0.2
@@ -64,7 +72,13 @@ class LiveCells(ShellListener):
 
     def hold(self, output: _Output, run: CellRun) -> None:
         """Keep an output alive while its cell shows it. Outputs of earlier runs of the cell are closed."""
-        self._close([old for old, shown in self._outputs.items() if shown.cell == run.cell and shown.count != run.count])
+        self._close(
+            [
+                old
+                for old, shown in self._outputs.items()
+                if shown.cell == run.cell and shown.count != run.count
+            ]
+        )
         self._outputs[output] = run
 
     def release(self, output: _Output) -> None:
@@ -82,7 +96,11 @@ class LiveCells(ShellListener):
 
     def before_cell(self, info: Any) -> None:
         metadata = _metadata(self._shell)
-        cells = {str(cell) for cell in [*(metadata.get("deletedCells") or []), metadata.get("cellId")] if cell}
+        cells = {
+            str(cell)
+            for cell in [*(metadata.get("deletedCells") or []), metadata.get("cellId")]
+            if cell
+        }
         self._close([output for output, run in self._outputs.items() if run.cell in cells])
 
     def _after_cell(self, result: Any) -> None:
@@ -90,7 +108,9 @@ class LiveCells(ShellListener):
         self._pending.clear()
         for output in outputs:
             output.start()
-        with contextlib.suppress(KeyboardInterrupt):  # the cell has ended, and the outputs say that they were stopped
+        with contextlib.suppress(
+            KeyboardInterrupt
+        ):  # the cell has ended, and the outputs say that they were stopped
             wait_for(outputs, in_cell=True)
 
     def _close(self, outputs: list[_Output]) -> None:
@@ -169,7 +189,9 @@ def live_cells(where: str) -> LiveCells:
     marimo = sys.modules.get("marimo")
     if marimo is not None and marimo.running_in_notebook():
         raise InputError(where, expected="Jupyter or IPython", got="marimo", next=_IN_MARIMO[where])
-    raise InputError(where, expected="a notebook or IPython", got="a script", next="session(x=x) runs it once")
+    raise InputError(
+        where, expected="a notebook or IPython", got="a script", next="session(x=x) runs it once"
+    )
 
 
 def current_run() -> CellRun:
@@ -195,7 +217,10 @@ def _cell_text(shell: Any) -> str:
 def _in_cell() -> bool:
     """Tell whether a cell is running on this thread."""
     module = "IPython.core.interactiveshell"
-    return any(frame.f_code.co_name == "run_code" and frame.f_globals.get("__name__") == module for frame in _callers())
+    return any(
+        frame.f_code.co_name == "run_code" and frame.f_globals.get("__name__") == module
+        for frame in _callers()
+    )
 
 
 def _callers() -> Iterator[FrameType]:

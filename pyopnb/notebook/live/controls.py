@@ -46,7 +46,10 @@ class Control:
     def move(self, value: Any) -> None:
         """Set the widget, as a user does with the mouse; a range that nobody asked for grows."""
         if self.grows:
-            self.widget.min, self.widget.max = min(value, self.widget.min), max(value, self.widget.max)
+            self.widget.min, self.widget.max = (
+                min(value, self.widget.min),
+                max(value, self.widget.max),
+            )
         if isinstance(self.widget, ipywidgets.FloatSlider):
             self.widget.step = _step_through(self.widget.min, float(value), self.widget.step)
         self.widget.value = value
@@ -94,18 +97,32 @@ def feed_control(name: str, type: TensorType, request: Any) -> Control:
     InputError
         The model's input is not a scalar, or the request does not fit it.
     """
-    if type.dtype is None or (type.shape is not None and any(dim not in (1, None) for dim in type.shape)):
+    if type.dtype is None or (
+        type.shape is not None and any(dim not in (1, None) for dim in type.shape)
+    ):
         next = f"interact(session, {sanitize(name)}=np.asarray(…))"
-        raise _refusal(name, f"an array, because the input is {type}", sanitize(repr(request)), next)
+        raise _refusal(
+            name, f"an array, because the input is {type}", sanitize(repr(request)), next
+        )
     code = np.dtype(type.dtype.numpy).kind
-    kind = "bool" if code == "b" else "str" if type.dtype.name == "string" else "int" if code in "iu" else "float"
+    kind = (
+        "bool"
+        if code == "b"
+        else "str"
+        if type.dtype.name == "string"
+        else "int"
+        if code in "iu"
+        else "float"
+    )
     if isinstance(request, tuple):
         control = _slider(name, kind, None, request)
     elif isinstance(request, list):
         control = _menu(name, request, request[0] if request else None)
     else:
         limits = np.iinfo(type.dtype.numpy) if code in "iu" else None
-        control = _box(name, kind, request, (int(limits.min), int(limits.max)) if limits else _ANY_NUMBER)
+        control = _box(
+            name, kind, request, (int(limits.min), int(limits.max)) if limits else _ANY_NUMBER
+        )
     shape = (1,) * len(type.shape or ())
     dtype = object if kind == "str" else type.dtype.numpy
     return Control(name, control.widget, lambda value: np.full(shape, control.read(value), dtype))
@@ -125,18 +142,36 @@ def _refusal(name: str, expected: str, got: str, next: str = "") -> InputError:
 
 
 def _slider(name: str, kind: str, current: Any, request: tuple[Any, ...]) -> Control:
-    finite = all(isinstance(x, (int, float)) and not isinstance(x, bool) and math.isfinite(x) for x in request)
-    if kind not in ("int", "float") or len(request) not in (2, 3) or not finite or not request[0] < request[1]:
-        expected = "(min, max) or (min, max, step)" if kind in ("int", "float") else f"a value of kind {kind}"
+    finite = all(
+        isinstance(x, (int, float)) and not isinstance(x, bool) and math.isfinite(x)
+        for x in request
+    )
+    if (
+        kind not in ("int", "float")
+        or len(request) not in (2, 3)
+        or not finite
+        or not request[0] < request[1]
+    ):
+        expected = (
+            "(min, max) or (min, max, step)"
+            if kind in ("int", "float")
+            else f"a value of kind {kind}"
+        )
         raise _refusal(name, expected, sanitize(repr(request)))
     low, high, *steps = request
-    value = current if isinstance(current, (int, float)) and low <= current <= high else (low + high) / 2
+    value = (
+        current
+        if isinstance(current, (int, float)) and low <= current <= high
+        else (low + high) / 2
+    )
     if kind == "int":
         if any(int(x) != x for x in request):
             next = f"{sanitize(name)}=({math.floor(low)}, {math.ceil(high)})"
             raise _refusal(name, "integers", sanitize(repr(request)), next)
         whole_step = int(steps[0]) if steps else 1
-        widget = ipywidgets.IntSlider(int(value), int(low), int(high), whole_step, description=name, style=_STYLE)
+        widget = ipywidgets.IntSlider(
+            int(value), int(low), int(high), whole_step, description=name, style=_STYLE
+        )
         return Control(name, widget, int)
     # A power of ten by default, so that values people type are on the slider.
     step = float(steps[0]) if steps else 10.0 ** math.floor(math.log10((high - low) / _STEPS))
@@ -186,17 +221,27 @@ def _box(name: str, kind: str, current: Any, bounds: tuple[float, float] = _ANY_
             number = int(current) if kind == "int" else float(current)
             if math.isfinite(number) and abs(number) <= _MOST_ON_A_SLIDER:
                 low, high = _range_around(number)
-                return replace(_slider(name, kind, number, (max(low, bounds[0]), min(high, bounds[1]))), grows=True)
+                return replace(
+                    _slider(name, kind, number, (max(low, bounds[0]), min(high, bounds[1]))),
+                    grows=True,
+                )
             widget_of = ipywidgets.IntText if kind == "int" else ipywidgets.FloatText
             return Control(name, widget_of(number, **common), type(number))
         if kind == "str":
-            return Control(name, ipywidgets.Text(str(current), continuous_update=False, **common), str)
+            return Control(
+                name, ipywidgets.Text(str(current), continuous_update=False, **common), str
+            )
         if kind.startswith("list"):
             widget = ipywidgets.Text(json.dumps(list(current)), continuous_update=False, **common)
             return Control(name, widget, lambda text: _parse_list(name, text))
     except (TypeError, ValueError):
         raise _refusal(name, f"a value of kind {kind}", sanitize(repr(current))) from None
-    raise _refusal(name, "an attr that is a number, bool, text or list of them", kind, f"session.set_attrs({sanitize(name)}=…)")
+    raise _refusal(
+        name,
+        "an attr that is a number, bool, text or list of them",
+        kind,
+        f"session.set_attrs({sanitize(name)}=…)",
+    )
 
 
 def _parse_list(name: str, text: str) -> list[Any]:

@@ -78,8 +78,12 @@ class Interact(LiveOutput):
         self._pinned: Run | None = None
         self._colours = SteadyColours()
         self._diff: Diff | None = None
-        self._pin_button = ipywidgets.Button(description="Pin as reference", tooltip="Compare later results with this one")
-        reference = weakref.ref(self)  # ipywidgets keeps the widgets, whose functions must not keep the output
+        self._pin_button = ipywidgets.Button(
+            description="Pin as reference", tooltip="Compare later results with this one"
+        )
+        reference = weakref.ref(
+            self
+        )  # ipywidgets keeps the widgets, whose functions must not keep the output
 
         def on_pin(button: Any) -> None:
             if (output := reference()) is not None:
@@ -114,9 +118,20 @@ class Interact(LiveOutput):
         try:
             values = self.values
             self._apply_attrs(values)
-            controlled = {f"{node}.{target.attr.name}" for target in self._targets.values() for node in target.nodes}
-            settings |= {name: text for name, text in set_attrs(self.session).items() if name not in controlled}
-        except (Exception, KeyboardInterrupt) as error:  # such as a value that the op refuses: shown like an error of the run
+            controlled = {
+                f"{node}.{target.attr.name}"
+                for target in self._targets.values()
+                for node in target.nodes
+            }
+            settings |= {
+                name: text
+                for name, text in set_attrs(self.session).items()
+                if name not in controlled
+            }
+        except (
+            Exception,
+            KeyboardInterrupt,
+        ) as error:  # such as a value that the op refuses: shown like an error of the run
             run: Run | None = Run({}, settings, 0.0, None, error, time.time())
         else:
             scalars = {name: value for name, value in values.items() if name not in self._targets}
@@ -124,7 +139,9 @@ class Interact(LiveOutput):
         if run is None:
             return
         good = run.error is None
-        difference = diff(run.result, self._pinned.result) if good and self._pinned is not None else None
+        difference = (
+            diff(run.result, self._pinned.result) if good and self._pinned is not None else None
+        )
         locked(self._lock, self._record, run, difference)
         if good:
             for control in self.controls.values():
@@ -149,7 +166,14 @@ class Interact(LiveOutput):
         state = "ended" if self.closed else ""
         reference = "the reference"
         return Report(
-            self._last, self._last_good, None, self._diff, reference, state, colours=self._colours, running=self._running()
+            self._last,
+            self._last_good,
+            None,
+            self._diff,
+            reference,
+            state,
+            colours=self._colours,
+            running=self._running(),
         )
 
     def _controls(self) -> list[ipywidgets.Widget]:
@@ -157,7 +181,9 @@ class Interact(LiveOutput):
 
     def _controls_html(self) -> str:
         used = self._last.settings if self._last else {}
-        return Table(("control", "value"), [(name, used.get(name, "")) for name in self.controls])._repr_html_()
+        return Table(
+            ("control", "value"), [(name, used.get(name, "")) for name in self.controls]
+        )._repr_html_()
 
     # ---- what users call -----------------------------------------------------------------------------------------------------
 
@@ -190,7 +216,9 @@ class Interact(LiveOutput):
 
 @hide_internal_frames
 @check_arguments
-def interact(session: Session, /, *, view: Callable[[Result], Any] | None = None, **requests: Any) -> Interact:
+def interact(
+    session: Session, /, *, view: Callable[[Result], Any] | None = None, **requests: Any
+) -> Interact:
     """Show sliders, boxes and menus for attrs and scalar feeds of a session, with the result below.
 
     The attrs are those of a session of its own, which shares everything else with the given one: see `Session.with_attrs`. A
@@ -225,7 +253,11 @@ def interact(session: Session, /, *, view: Callable[[Result], Any] | None = None
     controls: dict[str, Control] = {}
     targets: dict[str, _Target] = {}
     if all(name in types for name in requests):
-        requests |= {name: None for name, target in available.items() if "." not in name and _has_default_control(target)}
+        requests |= {
+            name: None
+            for name, target in available.items()
+            if "." not in name and _has_default_control(target)
+        }
     for name, request in requests.items():
         if name in available and name not in types:
             targets[name] = target = available[name]
@@ -236,13 +268,20 @@ def interact(session: Session, /, *, view: Callable[[Result], Any] | None = None
             controls[name] = feed_control(name, types[name] or ANY, request)
         else:
             feeds[name] = request.copy() if isinstance(request, np.ndarray) else request
-    session._feeds.check({**feeds, **{name: control.value for name, control in controls.items() if name in types}})
+    session._feeds.check(
+        {**feeds, **{name: control.value for name, control in controls.items() if name in types}}
+    )
     return Interact(session, feeds, controls, targets, view)
 
 
 def _unknown(name: str, known: Iterable[str]) -> InputError:
     expected = "an input of the model or an attr of its ops"
-    return InputError(f"interact, {sanitize(name)}", expected=expected, got=sanitize(name), next=suggest(name, known))
+    return InputError(
+        f"interact, {sanitize(name)}",
+        expected=expected,
+        got=sanitize(name),
+        next=suggest(name, known),
+    )
 
 
 def _has_default_control(target: _Target) -> bool:

@@ -170,7 +170,9 @@ class LiveOutput:
         self._options, self._began = quiet_options(), time.monotonic()
         return self._options
 
-    def _run_in_turn(self, feeds: Mapping[str, Any], settings: Mapping[str, str], options: Any) -> Run | None:
+    def _run_in_turn(
+        self, feeds: Mapping[str, Any], settings: Mapping[str, str], options: Any
+    ) -> Run | None:
         with _ticking(self._update):
             run = run_session(self.session, feeds, settings, options, self._view)
             return None if run.interrupted and self._worker.requested else run
@@ -192,7 +194,9 @@ class LiveOutput:
 
     @cached_property
     def _pane(self) -> Pane:
-        reference = weakref.ref(self)  # ipywidgets keeps the button, whose function must not keep the output
+        reference = weakref.ref(
+            self
+        )  # ipywidgets keeps the button, whose function must not keep the output
 
         def stop() -> None:
             if (output := reference()) is not None:

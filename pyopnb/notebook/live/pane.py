@@ -94,4 +94,6 @@ class Pane:
             data[_WIDGET] = self._view
         data |= {"text/html": _NOT_LIVE + saved + html, "text/plain": text}
         shell: Any = get_ipython()
-        shell.display_pub.publish(data=data, metadata={}, transient={"display_id": self._display_id}, update=update)
+        shell.display_pub.publish(
+            data=data, metadata={}, transient={"display_id": self._display_id}, update=update
+        )

@@ -98,7 +98,11 @@ class Report:
         if self.diff is not None and self.colours is not None:
             yield f"<div><b>against {self.baseline}</b></div>{self.colours.diff_html(self.diff)}"
         elif self.diff is not None:
-            yield details(f"against {self.baseline}: {self.diff.verdict}", html(self.diff), open=not self.diff.ok)
+            yield details(
+                f"against {self.baseline}: {self.diff.verdict}",
+                html(self.diff),
+                open=not self.diff.ok,
+            )
 
     def _picture(self, result: Result) -> str:
         """Render the result itself."""
@@ -108,13 +112,25 @@ class Report:
         return f"running for {self.running:.1f} s"
 
     def _head(self, run: Run, state: str = "") -> str:
-        ops = ", ".join(f"{name} version {version.number}" for name, version in run.versions.items()) or "no ops"
+        ops = (
+            ", ".join(f"{name} version {version.number}" for name, version in run.versions.items())
+            or "no ops"
+        )
         settings = " · ".join(f"{name} = {value}" for name, value in run.settings.items())
         seconds = run.seconds
         duration = f"{seconds * 1e3:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
         ended = time.strftime("%H:%M:%S", time.localtime(run.ended))
         return " · ".join(
-            filter(None, [ops, settings, f"stopped after {duration}" if run.interrupted else duration, ended, state])
+            filter(
+                None,
+                [
+                    ops,
+                    settings,
+                    f"stopped after {duration}" if run.interrupted else duration,
+                    ended,
+                    state,
+                ],
+            )
         )
 
     def _changed_settings(self) -> list[str]:
@@ -125,4 +141,7 @@ class Report:
         """Return the previous and the current version of each op that changed."""
         if self.before is None or self.run is None:
             return []
-        return [(self.before.versions[op], self.run.versions[op]) for op in self.run.changed_ops(self.before)]
+        return [
+            (self.before.versions[op], self.run.versions[op])
+            for op in self.run.changed_ops(self.before)
+        ]

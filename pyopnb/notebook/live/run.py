@@ -62,7 +62,9 @@ class Run:
         if self.error is None or self.interrupted:
             return "interrupted" if self.error else ""
         error = traceback.TracebackException.from_exception(self.error)
-        error.stack = traceback.StackSummary.from_list([f for f in error.stack if not f.filename.startswith(_PACKAGE)])
+        error.stack = traceback.StackSummary.from_list(
+            [f for f in error.stack if not f.filename.startswith(_PACKAGE)]
+        )
         return "".join(error.format(chain=False)).rstrip()
 
     def changed_settings(self, before: Run | None) -> dict[str, tuple[str, str]]:
@@ -70,12 +72,19 @@ class Run:
         if before is None:
             return {}
         names = [*before.settings, *(name for name in self.settings if name not in before.settings)]
-        pairs = {name: (before.settings.get(name, "the model's"), self.settings.get(name, "the model's")) for name in names}
+        pairs = {
+            name: (before.settings.get(name, "the model's"), self.settings.get(name, "the model's"))
+            for name in names
+        }
         return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
     def changed_ops(self, before: Run | None) -> list[str]:
         """List the ops whose version differs from that of an earlier run."""
-        return [] if before is None else [n for n, v in self.versions.items() if before.versions.get(n, v) is not v]
+        return (
+            []
+            if before is None
+            else [n for n, v in self.versions.items() if before.versions.get(n, v) is not v]
+        )
 
 
 def require_session(session: object, where: str) -> None:
@@ -87,7 +96,11 @@ def require_session(session: object, where: str) -> None:
 
 def set_attrs(session: Session) -> dict[str, str]:
     """List the attrs of a session that differ from the model's, as text."""
-    return {f"{label}.{name}": _brief(value) for label, attrs in session.changed_attrs.items() for name, value in attrs.items()}
+    return {
+        f"{label}.{name}": _brief(value)
+        for label, attrs in session.changed_attrs.items()
+        for name, value in attrs.items()
+    }
 
 
 def _brief(value: Any) -> str:
@@ -118,16 +131,30 @@ def run_session(
     -------
     Run
     """
-    versions = {name: op.current for name in session._ops if (op := registry.find(*split_name(name))) is not None}
+    versions = {
+        name: op.current
+        for name in session._ops
+        if (op := registry.find(*split_name(name))) is not None
+    }
     result: Result | None = None
     error: BaseException | None = None
     shown: Shown | None = None
     seconds: float | None = None
     start = time.perf_counter()
     try:
-        result = Result(dict(zip(session._feeds.output_names, session.run(None, feeds, options), strict=True)))
+        result = Result(
+            dict(zip(session._feeds.output_names, session.run(None, feeds, options), strict=True))
+        )
         seconds = time.perf_counter() - start
         shown = None if view is None else shown_by(view, result)
     except (Exception, KeyboardInterrupt) as raised:
         result, error = None, KeyboardInterrupt() if options.terminate else raised
-    return Run(versions, settings, seconds or time.perf_counter() - start, result, error, time.time(), shown)
+    return Run(
+        versions,
+        settings,
+        seconds or time.perf_counter() - start,
+        result,
+        error,
+        time.time(),
+        shown,
+    )

@@ -54,13 +54,17 @@ def shown_by(view: Callable[[Result], Any], result: Result) -> Shown:
         parts = [*map(_of_bundle, displayed), *parts]
         if not parts:
             parts = [_shown(figure) for figure in figures()]
-    return Shown("".join(paragraph(part.html) for part in parts), "\n".join(part.text for part in parts))
+    return Shown(
+        "".join(paragraph(part.html) for part in parts), "\n".join(part.text for part in parts)
+    )
 
 
 def _shown(value: Any) -> Shown:
     if (figure := _figure_of(value)) is not None:
         return _of_figure(figure)
-    if isinstance(value, np.ndarray) or (isinstance(value, (list, tuple)) and value and isinstance(value[0], np.ndarray)):
+    if isinstance(value, np.ndarray) or (
+        isinstance(value, (list, tuple)) and value and isinstance(value[0], np.ndarray)
+    ):
         value = show(value)
     if isinstance(value, str):
         return Shown(pre(value), value)
@@ -89,7 +93,11 @@ def _figure_of(value: Any) -> Any:
     """Return the matplotlib figure that a value is, or belongs to."""
     if "matplotlib.figure" not in sys.modules:
         return None
-    while isinstance(value, (list, tuple, np.ndarray)) and len(value) and not isinstance(value[0], (int, float, np.number)):
+    while (
+        isinstance(value, (list, tuple, np.ndarray))
+        and len(value)
+        and not isinstance(value[0], (int, float, np.number))
+    ):
         value = value[0]
     figure = value if hasattr(value, "savefig") else getattr(value, "figure", None)
     return figure if isinstance(figure, sys.modules["matplotlib.figure"].Figure) else None

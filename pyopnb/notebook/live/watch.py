@@ -80,7 +80,11 @@ class Watch(LiveOutput):
         if run is None:
             return
         before, difference = self._before, None
-        if run.error is not None or run.changed_ops(self._last_good) or run.changed_settings(self._last_good):
+        if (
+            run.error is not None
+            or run.changed_ops(self._last_good)
+            or run.changed_settings(self._last_good)
+        ):
             before = self._last_good
         if run.error is None and before is not None:
             rtol, atol = self._tolerance
@@ -93,9 +97,18 @@ class Watch(LiveOutput):
         self._last_good = run if run.error is None else self._last_good
 
     def _report(self) -> Report:
-        paused = "paused; an op or attr was changed" if self._stale else "paused" if self.paused else ""
+        paused = (
+            "paused; an op or attr was changed" if self._stale else "paused" if self.paused else ""
+        )
         state = "ended" if self.closed else paused
-        return Report(self._last, self._last_good, self._before, self._diff, state=state, running=self._running())
+        return Report(
+            self._last,
+            self._last_good,
+            self._before,
+            self._diff,
+            state=state,
+            running=self._running(),
+        )
 
     def pause(self) -> None:
         """Do not run again until `resume`."""
@@ -164,8 +177,13 @@ def watch(
     return Watch(session, _copy_feeds(session, feeds, named), (rtol, atol), view)
 
 
-def _copy_feeds(session: Session, feeds: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:
+def _copy_feeds(
+    session: Session, feeds: tuple[Any, ...], named: Mapping[str, Any]
+) -> dict[str, Any]:
     """Copy the feeds into memory that nobody else writes to."""
     by_name = {**dict(zip(session._feeds.types, feeds, strict=False)), **named}
     checked, _ = session._feeds.check(by_name)
-    return {name: value.copy() if isinstance(value, np.ndarray) else value for name, value in checked.items()}
+    return {
+        name: value.copy() if isinstance(value, np.ndarray) else value
+        for name, value in checked.items()
+    }

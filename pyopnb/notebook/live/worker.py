@@ -94,5 +94,7 @@ class Worker:
         return requested
 
     def _end(self) -> None:
-        if self._thread is threading.current_thread():  # and not one that a later request has started
+        if (
+            self._thread is threading.current_thread()
+        ):  # and not one that a later request has started
             self._thread = None

@@ -17,9 +17,16 @@ from pyopnb.runtime.trace.profile import Kernel
 
 __all__ = ["Events", "Recorder", "What", "write_chrome_trace"]
 
-_EVENT = np.dtype([("run", "i4"), ("what", "i4"), ("thread", "i8"), ("begin", "f8"), ("took", "f8")])
+_EVENT = np.dtype(
+    [("run", "i4"), ("what", "i4"), ("thread", "i8"), ("begin", "f8"), ("took", "f8")]
+)
 _CALL, _SESSION, _KERNEL, _PYTHON = "call", "session", "kernel", "python"
-_TRACKS = {_CALL: "calls of the session", _SESSION: "ONNX Runtime", _KERNEL: "ONNX Runtime", _PYTHON: "Python: compute"}
+_TRACKS = {
+    _CALL: "calls of the session",
+    _SESSION: "ONNX Runtime",
+    _KERNEL: "ONNX Runtime",
+    _PYTHON: "Python: compute",
+}
 _PROCESS = 1
 
 
@@ -67,11 +74,24 @@ class Events:
         tracks = self._tracks(rows)
         events: list[dict[str, Any]] = [_metadata("process_name", 0, {"name": title})]
         for (name, number), (track, _) in tracks.items():
-            events.append(_metadata("thread_name", track, {"name": f"{name}, thread {number}" if number > 1 else name}))
+            events.append(
+                _metadata(
+                    "thread_name",
+                    track,
+                    {"name": f"{name}, thread {number}" if number > 1 else name},
+                )
+            )
             events.append(_metadata("thread_sort_index", track, {"sort_index": track}))
         for track, selected in tracks.values():
-            events += (self._event(row, begin - start, end - start, track) for row, begin, end in _nested(rows[selected]))
-        return {"traceEvents": events, "displayTimeUnit": "ms", "otherData": {"made by": "pyopnb.profile"}}
+            events += (
+                self._event(row, begin - start, end - start, track)
+                for row, begin, end in _nested(rows[selected])
+            )
+        return {
+            "traceEvents": events,
+            "displayTimeUnit": "ms",
+            "otherData": {"made by": "pyopnb.profile"},
+        }
 
     def _tracks(self, rows: np.ndarray) -> dict[tuple[str, int], tuple[int, np.ndarray]]:
         """The rows of each track by its name and number: calls first, then ONNX Runtime's threads, then Python's."""
@@ -87,7 +107,10 @@ class Events:
     def _event(self, row: Any, begin: float, end: float, track: int) -> dict[str, Any]:
         what = self.whats[row["what"]]
         ts = round(begin, 3)
-        args: dict[str, Any] = {"run": int(row["run"]) + 1, **({"op_type": what.op_type} if what.op_type else {})}
+        args: dict[str, Any] = {
+            "run": int(row["run"]) + 1,
+            **({"op_type": what.op_type} if what.op_type else {}),
+        }
         return {
             "name": f"{what.name} {int(row['run']) + 1}" if what.kind == _CALL else what.name,
             "cat": what.kind,
@@ -143,7 +166,9 @@ class Recorder:
     labels: dict[str, tuple[str, str]]
     _rows: list[tuple[int, int, int, float, float]] = field(default_factory=list)
     _whats: dict[What, int] = field(default_factory=dict)
-    _bounds: dict[int, tuple[float, float]] = field(default_factory=dict)  # of the shift between the clocks, by run
+    _bounds: dict[int, tuple[float, float]] = field(
+        default_factory=dict
+    )  # of the shift between the clocks, by run
 
     def add(
         self,
@@ -180,12 +205,19 @@ class Recorder:
                 self._put(number, what, one.thread, one.begin / 1000, one.took)
 
     def _put(self, run: int, what: What, thread: int, begin: float, took: float) -> None:
-        self._rows.append((run, self._whats.setdefault(what, len(self._whats)), thread, begin, took))
+        self._rows.append(
+            (run, self._whats.setdefault(what, len(self._whats)), thread, begin, took)
+        )
 
     def events(self) -> Events:
         """All of them."""
-        rows, shifts = np.array(self._rows, _EVENT), dict(zip(self._bounds, _shifts(list(self._bounds.values())), strict=True))
-        is_python = np.array([what.kind in (_CALL, _PYTHON) for what in self._whats], bool)[rows["what"]]
+        rows, shifts = (
+            np.array(self._rows, _EVENT),
+            dict(zip(self._bounds, _shifts(list(self._bounds.values())), strict=True)),
+        )
+        is_python = np.array([what.kind in (_CALL, _PYTHON) for what in self._whats], bool)[
+            rows["what"]
+        ]
         rows["begin"][is_python] += [shifts[run] for run in rows["run"][is_python].tolist()]
         return Events(rows, list(self._whats))
 
@@ -211,7 +243,10 @@ def _shifts(bounds: Sequence[tuple[float, float]]) -> list[float]:
 
 
 def _bounds(
-    call: ClockedCall, event: Kernel, kernels: Iterable[Kernel], python: Mapping[str, Sequence[ClockedCall]]
+    call: ClockedCall,
+    event: Kernel,
+    kernels: Iterable[Kernel],
+    python: Mapping[str, Sequence[ClockedCall]],
 ) -> tuple[float, float]:
     """Between what the shift from Python's clock to that of ONNX Runtime's profile is, in a run.
 
@@ -228,4 +263,6 @@ def _bounds(
         for kernel, inner in zip(found, calls, strict=True) if len(found) == len(calls) else ():
             low = max(low, kernel.begin - inner.begin / 1000)
             high = min(high, kernel.end - inner.end / 1000)
-    return min(low, high + 1), high + 1  # ONNX Runtime counts whole microseconds, and drops the rest
+    return min(
+        low, high + 1
+    ), high + 1  # ONNX Runtime counts whole microseconds, and drops the rest

@@ -171,7 +171,12 @@ class Profile(Displayable):
     ) -> None:
         self.model, self.nodes, self.events = model, list(nodes), events
         self.walls, self.sessions, self.pythons = walls, sessions, pythons
-        self.unprofiled, self.asked, self.warmup, self.runtime = unprofiled, asked or len(walls), warmup, runtime
+        self.unprofiled, self.asked, self.warmup, self.runtime = (
+            unprofiled,
+            asked or len(walls),
+            warmup,
+            runtime,
+        )
         self.remarks = [*remarks, *self._overlaps()]
 
     def _overlaps(self) -> list[str]:
@@ -180,7 +185,9 @@ class Profile(Displayable):
         if kernels <= _OVERLAP * attributed:
             return []
         times = f"kernels of {microseconds(kernels)} µs in {microseconds(attributed)} µs of a run"
-        return [f"nodes ran at the same time: {times}; an instant with several of them is divided between them"]
+        return [
+            f"nodes ran at the same time: {times}; an instant with several of them is divided between them"
+        ]
 
     @property
     def runs(self) -> int:
@@ -244,13 +251,14 @@ class Profile(Displayable):
     @property
     def op_types(self) -> list[OpTypeProfile]:
         """The times by op type, the largest first."""
-        found: dict[str, list[NodeProfile]] = {}
+        nodes_by_op_type: dict[str, list[NodeProfile]] = {}
         for node in self.nodes:
-            found.setdefault(node.op_type, []).append(node)
-        rows = [
-            OpTypeProfile(op_type, len(nodes), sum(node.calls for node in nodes), sum(node.owns for node in nodes))  # type: ignore[arg-type]
-            for op_type, nodes in found.items()
-        ]
+            nodes_by_op_type.setdefault(node.op_type, []).append(node)
+        rows = []
+        for op_type, nodes in nodes_by_op_type.items():
+            calls = np.sum([node.calls for node in nodes], axis=0)
+            times = np.sum([node.owns for node in nodes], axis=0)
+            rows.append(OpTypeProfile(op_type, len(nodes), calls, times))
         return sorted(rows, key=lambda row: -self.mean(row.owns))
 
     def __getitem__(self, name: str) -> NodeProfile:
@@ -270,8 +278,13 @@ class Profile(Displayable):
         -------
         list of NodeProfile
         """
-        order = {key: place for place, key in enumerate(node.key for node in self._by_time() if not node.inside)}
-        return sorted(self._by_time(), key=lambda node: (order[node.inside or node.key], bool(node.inside)))
+        order = {
+            key: place
+            for place, key in enumerate(node.key for node in self._by_time() if not node.inside)
+        }
+        return sorted(
+            self._by_time(), key=lambda node: (order[node.inside or node.key], bool(node.inside))
+        )
 
     def _by_time(self) -> list[NodeProfile]:
         return sorted(self.nodes, key=lambda node: -self.mean(node.totals))
@@ -303,12 +316,20 @@ class Profile(Displayable):
         microseconds; an event that would end after the one around it ends with that.
         """
         if not is_path(path) or not os.fspath(path):
-            raise InputError("to_chrome, path", expected="a path", got=describe(path), next='"trace.json"')
+            raise InputError(
+                "to_chrome, path", expected="a path", got=describe(path), next='"trace.json"'
+            )
         if runs not in ("all", "median"):
             expected, got = '"all" or "median"', sanitize(repr(runs), 40)
             raise InputError("to_chrome, runs", expected=expected, got=got, next='runs="median"')
-        chosen = range(self.runs) if runs == "all" else [int(np.argsort(self.walls, kind="stable")[self.runs // 2])]
-        write_chrome_trace(self.events.chrome(chosen, f"pyopnb, {sanitize(self.model.graph.name, 60)}"), path)
+        chosen = (
+            range(self.runs)
+            if runs == "all"
+            else [int(np.argsort(self.walls, kind="stable")[self.runs // 2])]
+        )
+        write_chrome_trace(
+            self.events.chrome(chosen, f"pyopnb, {sanitize(self.model.graph.name, 60)}"), path
+        )
 
     # ---- text ----------------------------------------------------------------------------------------------------------------
 
@@ -329,9 +350,17 @@ class Profile(Displayable):
         -------
         str
         """
-        without = "" if self.unprofiled is None else f", {microseconds(self.unprofiled.median)} µs without the profile"
+        without = (
+            ""
+            if self.unprofiled is None
+            else f", {microseconds(self.unprofiled.median)} µs without the profile"
+        )
         ops = any(node.pythons is not None for node in self.nodes)
-        python = f"; in Python {microseconds(self.python.median)} µs, {_percent(self.share(self.pythons))}" if ops else ""
+        python = (
+            f"; in Python {microseconds(self.python.median)} µs, {_percent(self.share(self.pythons))}"
+            if ops
+            else ""
+        )
         return f"a run: {self.wall}{without}{python}"
 
     @hide_internal_frames
@@ -353,16 +382,35 @@ class Profile(Displayable):
         rows = [self._row(node, ops=ops) for node in nodes[:most]]
         keys = [node.outputs if not node.inside else (node.inside,) for node in nodes[:most]]
         if rest := [node for node in nodes[most:] if not node.inside]:
-            rows.append(self._sum(f"{len(rest):,} faster ones", np.sum([node.totals for node in rest], axis=0), ops=ops))
+            rows.append(
+                self._sum(
+                    f"{len(rest):,} faster ones",
+                    np.sum([node.totals for node in rest], axis=0),
+                    ops=ops,
+                )
+            )
         rows.append(self._sum("not attributed to a node", self.unattributed, ops=ops))
         rows.append(self._sum("the whole run", self.walls, ops=ops, python=self.pythons))
-        head = ("node", "op", "calls", "share", "median µs", "middle half", "least", *(("in Python",) if ops else ()))
+        head = (
+            "node",
+            "op",
+            "calls",
+            "share",
+            "median µs",
+            "middle half",
+            "least",
+            *(("in Python",) if ops else ()),
+        )
         return Table(head, rows, keys=keys)
 
     def _row(self, node: NodeProfile, *, ops: bool) -> tuple[str, ...]:
         total, python = node.total, node.python
         # A share of its node's, which is not to be added to the others.
-        share = f"({_percent(self.share(node.totals))})" if node.inside else _percent(self.share(node.totals))
+        share = (
+            f"({_percent(self.share(node.totals))})"
+            if node.inside
+            else _percent(self.share(node.totals))
+        )
         cells = (microseconds(total.median), total.range, microseconds(total.least))
         split = () if not ops else ("" if python is None else microseconds(python.median),)
         return (
@@ -374,11 +422,24 @@ class Profile(Displayable):
             *split,
         )
 
-    def _sum(self, what: str, values: np.ndarray, *, ops: bool, python: np.ndarray | None = None) -> tuple[str, ...]:
+    def _sum(
+        self, what: str, values: np.ndarray, *, ops: bool, python: np.ndarray | None = None
+    ) -> tuple[str, ...]:
         spread = Spread.of(values)
-        split = () if not ops else ("" if python is None else microseconds(Spread.of(python).median),)
+        split = (
+            () if not ops else ("" if python is None else microseconds(Spread.of(python).median),)
+        )
         share = _percent(self.share(values))
-        return what, "", "", share, microseconds(spread.median), spread.range, microseconds(spread.least), *split
+        return (
+            what,
+            "",
+            "",
+            share,
+            microseconds(spread.median),
+            spread.range,
+            microseconds(spread.least),
+            *split,
+        )
 
     def __repr__(self) -> str:
         counts = plural(len(self.model.graph.node), "node")

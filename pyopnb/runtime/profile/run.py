@@ -49,7 +49,9 @@ _UNPROFILED = 20  # runs without the profile
 
 @hide_internal_frames
 @check_arguments
-def profile(session: Any, /, *feeds: Any, runs: int = 100, warmup: int = 5, **named: Any) -> Profile:
+def profile(
+    session: Any, /, *feeds: Any, runs: int = 100, warmup: int = 5, **named: Any
+) -> Profile:
     """Run a session many times, and measure each node, and the part of it that is Python.
 
     Parameters
@@ -123,7 +125,9 @@ def _check_number(name: str, value: int, least: int) -> None:
         raise InputError(f"profile, {name}", expected=expected, got=describe(value), next=next_)
 
 
-def _unprofiled(session: Session, built: Built, feeds: Mapping[str, Any], wanted: _Measured) -> Spread | None:
+def _unprofiled(
+    session: Session, built: Built, feeds: Mapping[str, Any], wanted: _Measured
+) -> Spread | None:
     """Runs in the session's own ONNX Runtime session, with new instances of the ops."""
     __tracebackhide__ = True
     if built.recipe.options is not None and built.recipe.options.enable_profiling:
@@ -149,12 +153,18 @@ class _Measured:
     runs: int
     warmup: int
     ops: frozenset[str]
-    clocks: dict[str, Clock] = field(default_factory=dict)  # of the ops, by the names of their nodes
+    clocks: dict[str, Clock] = field(
+        default_factory=dict
+    )  # of the ops, by the names of their nodes
     labels: dict[str, _Label] = field(default_factory=dict)  # of all nodes, by their names
     main: list[str] = field(default_factory=list)  # labels of the main graph's nodes
-    named: GraphProto = field(default_factory=GraphProto)  # the main graph, all its nodes with names
+    named: GraphProto = field(
+        default_factory=GraphProto
+    )  # the main graph, all its nodes with names
     calls: list[ClockedCall] = field(default_factory=list)  # of the session
-    python: list[dict[str, list[ClockedCall]]] = field(default_factory=list)  # calls of compute of each run
+    python: list[dict[str, list[ClockedCall]]] = field(
+        default_factory=list
+    )  # calls of compute of each run
     rows: dict[str, _Row] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
     walls: list[float] = field(default_factory=list)
@@ -163,7 +173,9 @@ class _Measured:
 
     # ---- running -------------------------------------------------------------------------------------------------------------
 
-    def run(self, session: Session, built: Built, source: ModelSource, feeds: Mapping[str, Any]) -> None:
+    def run(
+        self, session: Session, built: Built, source: ModelSource, feeds: Mapping[str, Any]
+    ) -> None:
         """Run the model in a session with a profile, and read that."""
         __tracebackhide__ = True
         saves = can_save(built, source)
@@ -171,7 +183,9 @@ class _Measured:
             self.remarks.append(
                 "ONNX Runtime's optimised graph could not be saved: the times of nodes that it fused are not attributed"
             )
-        lent = bool(absent_initializers(source, built.taken_out)) or needs_libraries(source.proto, built.recipe.modules)
+        lent = bool(absent_initializers(source, built.taken_out)) or needs_libraries(
+            source.proto, built.recipe.modules
+        )
         with tempfile.TemporaryDirectory(prefix="pyopnb-") as folder:
             changes = profiling(folder, profiles=True, saves=saves)
             with options_beside(built, changes, folder, lent=lent) as options:
@@ -208,7 +222,13 @@ class _Measured:
                 raise
 
     def repeat(
-        self, built: Built, feeds: Mapping[str, Any], count: int, which: str, *, measured: bool = False
+        self,
+        built: Built,
+        feeds: Mapping[str, Any],
+        count: int,
+        which: str,
+        *,
+        measured: bool = False,
     ) -> list[ClockedCall]:
         """The calls of so many runs."""
         __tracebackhide__ = True
@@ -231,7 +251,9 @@ class _Measured:
         """Give all nodes names and the ops clocks; called before each attempt to build."""
         # An op that is new since the session was built does not serve it; the nodes are numbered as in the session.
         plan.nodes[:] = [node for node in plan.nodes if node.op.name in self.ops]
-        if not self.labels:  # not when the session is built again: the nodes have their new names then
+        if (
+            not self.labels
+        ):  # not when the session is built again: the nodes have their new names then
             paths = _paths(proto.graph)
             self.main = name_nodes(proto)
             self.labels = {node.name: label for node, label in paths}
@@ -245,16 +267,25 @@ class _Measured:
 
     def _read(self, written: str, executed: GraphProto) -> None:
         owners = self._owners(executed)
-        self.recorder = Recorder({name: (label.text, label.op_type) for name, label in self.labels.items()})
+        self.recorder = Recorder(
+            {name: (label.text, label.op_type) for name, label in self.labels.items()}
+        )
         with open(written, "rb") as file:
-            for number, (found, event, placed) in enumerate(profiled_runs(file, executed), -self.warmup):
+            for number, (found, event, placed) in enumerate(
+                profiled_runs(file, executed), -self.warmup
+            ):
                 if 0 <= number < len(self.python):
                     self._add(number, found, event, placed, owners)
         made, read = len(self.python), len(self.walls)
         full = f"ONNX Runtime's profile, which holds {_MOST_EVENTS:,} events,"
         if not read:
             got = f"{plural(made, 'run')} of more events"
-            raise InputError("profile, runs", expected=f"a run that fits into {full[:-1]}", got=got, next="warmup=0")
+            raise InputError(
+                "profile, runs",
+                expected=f"a run that fits into {full[:-1]}",
+                got=got,
+                next="warmup=0",
+            )
         if read < made:
             self.remarks.append(f"{full} was full after {plural(read, 'run')}")
         elif made < self.runs:
@@ -281,7 +312,12 @@ class _Measured:
         return owners
 
     def _add(
-        self, number: int, found: ProfiledRun, event: Kernel, placed: list[tuple[int, Kernel]], owners: Mapping[int, _Row]
+        self,
+        number: int,
+        found: ProfiledRun,
+        event: Kernel,
+        placed: list[tuple[int, Kernel]],
+        owners: Mapping[int, _Row],
     ) -> None:
         python = self.python[number]
         self.walls.append(self.calls[number].took)
@@ -299,7 +335,9 @@ class _Measured:
             if (row := owners.get(place)) is not None:
                 self.rows.setdefault(row.key, row).totals[number] += took
         self.recorder.labels.update(labels)
-        self.recorder.add(number, self.calls[number], event, [kernel for _, kernel in placed], python)
+        self.recorder.add(
+            number, self.calls[number], event, [kernel for _, kernel in placed], python
+        )
 
     def _add_inside(self, number: int, kernel: Kernel, owner: _Row, path: str) -> None:
         label = self.labels.get(kernel.name)
@@ -307,7 +345,14 @@ class _Measured:
         row = self.rows.get(f"{owner.key}\0{text}")
         if row is None:
             clocks = [kernel.name] if kernel.name in self.clocks else []
-            row = _Row(text, label.op_type if label else kernel.op_type, text, (), inside=owner.key, clocks=clocks)
+            row = _Row(
+                text,
+                label.op_type if label else kernel.op_type,
+                text,
+                (),
+                inside=owner.key,
+                clocks=clocks,
+            )
             self.rows[f"{owner.key}\0{text}"] = row
         row.add(number, kernel)
         row.totals[number] += kernel.took
@@ -317,7 +362,10 @@ class _Measured:
     def profile(self, model: ModelProto, unprofiled: Spread | None, runtime: str) -> Profile:
         """What was read."""
         count = len(self.walls)
-        spent = [{name: sum(call.took for call in calls) for name, calls in one.items()} for one in self.python[:count]]
+        spent = [
+            {name: sum(call.took for call in calls) for name, calls in one.items()}
+            for one in self.python[:count]
+        ]
         nodes = [row.profile(count, spent) for row in self.rows.values()]
         place = {first_output(node): number for number, node in enumerate(model.graph.node)}
         nodes.sort(key=lambda node: (place.get(node.inside or node.key, 0), bool(node.inside)))
@@ -349,7 +397,9 @@ class _Row:
     calls: dict[int, int] = field(default_factory=lambda: defaultdict(int))
     totals: dict[int, float] = field(default_factory=lambda: defaultdict(float))
     kernels: dict[int, float] = field(default_factory=lambda: defaultdict(float))
-    inner: dict[int, float] = field(default_factory=lambda: defaultdict(float))  # in the kernels of its bodies
+    inner: dict[int, float] = field(
+        default_factory=lambda: defaultdict(float)
+    )  # in the kernels of its bodies
 
     def add(self, number: int, kernel: Kernel) -> None:
         self.calls[number] += 1
@@ -357,8 +407,14 @@ class _Row:
         self.inner[number] += sum(inner.took for inner in kernel.inside)
 
     def profile(self, count: int, spent: Sequence[Mapping[str, float]]) -> NodeProfile:
-        totals, kernels, inner = (_array(one, count) for one in (self.totals, self.kernels, self.inner))
-        pythons = np.array([sum(one[name] for name in self.clocks) for one in spent], np.float64) if self.clocks else None
+        totals, kernels, inner = (
+            _array(one, count) for one in (self.totals, self.kernels, self.inner)
+        )
+        pythons = (
+            np.array([sum(one[name] for name in self.clocks) for one in spent], np.float64)
+            if self.clocks
+            else None
+        )
         return NodeProfile(
             self.node,
             self.op_type,

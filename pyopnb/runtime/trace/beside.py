@@ -35,9 +35,13 @@ __all__ = [
     "profiling",
 ]
 
-_changing = threading.RLock()  # while options of the user's are changed; an op can trace in __init__
+_changing = (
+    threading.RLock()
+)  # while options of the user's are changed; an op can trace in __init__
 _SAVING = frozenset({"CPUExecutionProvider", "CUDAExecutionProvider", "ROCMExecutionProvider"})
-_MOST_WEIGHTS = 1 << 28  # elements that a saved graph may take along, where the user's options are in use
+_MOST_WEIGHTS = (
+    1 << 28
+)  # elements that a saved graph may take along, where the user's options are in use
 
 
 def model_beside(built: Built, where: str) -> tuple[ModelSource, ModelProto]:
@@ -62,10 +66,16 @@ def model_beside(built: Built, where: str) -> tuple[ModelSource, ModelProto]:
     __tracebackhide__ = True
     source = built.source()
     if not source.proto.HasField("graph"):
-        raise ModelError(where, expected="a session of an ONNX model", got="one of a model in ONNX Runtime's own format")
+        raise ModelError(
+            where,
+            expected="a session of an ONNX model",
+            got="one of a model in ONNX Runtime's own format",
+        )
     source.given = None  # the bytes or the file, which are not what is to be loaded
     # An op may be new since the session was built.
-    source.proto = inline_ops(source.proto, is_op(source.proto, built.recipe.modules, built.recipe.ops))
+    source.proto = inline_ops(
+        source.proto, is_op(source.proto, built.recipe.modules, built.recipe.ops)
+    )
     model = without_weights(source.proto).proto
     write_attrs(built, model)
     return source, model
@@ -73,7 +83,12 @@ def model_beside(built: Built, where: str) -> tuple[ModelSource, ModelProto]:
 
 @contextmanager
 def options_beside(
-    built: Built, changes: Mapping[str, Any], folder: str, *, lent: bool, entries: Mapping[str, str] | None = None
+    built: Built,
+    changes: Mapping[str, Any],
+    folder: str,
+    *,
+    lent: bool,
+    entries: Mapping[str, str] | None = None,
 ) -> Iterator[onnxruntime.SessionOptions]:
     """A copy of a session's options with other fields, or the user's own for a while.
 
@@ -98,7 +113,9 @@ def options_beside(
             options.add_session_config_entry(key, entry)
         if saves and os.name == "posix":  # without the data of the weights
             os.symlink(os.devnull, os.path.join(folder, "weights"))
-            options.add_session_config_entry("session.optimized_model_external_initializers_file_name", "weights")
+            options.add_session_config_entry(
+                "session.optimized_model_external_initializers_file_name", "weights"
+            )
     elif not lent:
         options = copied_options(options, built.runtime)
     changes = dict(changes)
@@ -140,7 +157,9 @@ def needs_libraries(proto: ModelProto, modules: frozenset[str]) -> bool:
     functions = {function.domain for function in proto.functions}
     op = is_op(proto, modules)
     return any(
-        canonical_domain(site.node.domain) not in schema_domains() and site.node.domain not in functions and not op(site.node)
+        canonical_domain(site.node.domain) not in schema_domains()
+        and site.node.domain not in functions
+        and not op(site.node)
         for site in walk(proto)
     )
 
@@ -148,8 +167,16 @@ def needs_libraries(proto: ModelProto, modules: frozenset[str]) -> bool:
 def absent_initializers(source: ModelSource, taken_out: Mapping[str, TensorProto]) -> list[str]:
     """Names of those that are in no file: the user's options hand them to sessions, and cannot be asked for them."""
     folder = source.folder
-    stored = () if folder is None else (tensor for tensor in source.proto.graph.initializer if is_external(tensor))
-    return [tensor.name for tensor in stored if tensor.name not in taken_out and is_absent(tensor, folder or "")]
+    stored = (
+        ()
+        if folder is None
+        else (tensor for tensor in source.proto.graph.initializer if is_external(tensor))
+    )
+    return [
+        tensor.name
+        for tensor in stored
+        if tensor.name not in taken_out and is_absent(tensor, folder or "")
+    ]
 
 
 def can_save(built: Built, source: ModelSource) -> bool:
@@ -158,4 +185,6 @@ def can_save(built: Built, source: ModelSource) -> bool:
     Other providers than these compile nodes, which cannot be saved. An entry of the user's options could not be taken back.
     """
     weights = sum(math.prod(tensor.dims) for tensor in source.proto.graph.initializer)
-    return _SAVING.issuperset(built.runtime.get_providers()) and (built.recipe.options is None or weights <= _MOST_WEIGHTS)
+    return _SAVING.issuperset(built.runtime.get_providers()) and (
+        built.recipe.options is None or weights <= _MOST_WEIGHTS
+    )

@@ -37,7 +37,10 @@ class Exposure:
     def __str__(self) -> str:
         if self.same:
             return f"exposing the tensors changed no bit of {self.compared} output{'s' * (self.compared != 1)}"
-        listed = [f"{sanitize(n)} (by at most {d:.3g})" if d is not None else sanitize(n) for n, d in self.differing.items()]
+        listed = [
+            f"{sanitize(n)} (by at most {d:.3g})" if d is not None else sanitize(n)
+            for n, d in self.differing.items()
+        ]
         more = f" and {len(listed) - 3} more" if len(listed) > 3 else ""
         return (
             f"exposing the tensors changed {', '.join(listed[:3])}{more}: ONNX Runtime fuses other nodes in a plain run"

@@ -26,7 +26,9 @@ class Initializers(Mapping[str, np.ndarray]):
     """
 
     def __init__(
-        self, load: Callable[[], tuple[Iterable[TensorProto], str | None]], arrays: Mapping[str, np.ndarray] | None = None
+        self,
+        load: Callable[[], tuple[Iterable[TensorProto], str | None]],
+        arrays: Mapping[str, np.ndarray] | None = None,
     ) -> None:
         self._load: Callable[[], tuple[Iterable[TensorProto], str | None]] | None = load
         self._tensors: dict[str, TensorProto] = {}
@@ -69,6 +71,8 @@ class Initializers(Mapping[str, np.ndarray]):
         return f"{len(self)} initializers"
 
 
-def _initializers(tensors: list[TensorProto], folder: str | None, arrays: Mapping[str, np.ndarray]) -> Initializers:
+def _initializers(
+    tensors: list[TensorProto], folder: str | None, arrays: Mapping[str, np.ndarray]
+) -> Initializers:
     """Those of a trace from another process, whose external data is in the same folder."""
     return Initializers(lambda: (tensors, folder), arrays)

@@ -11,7 +11,9 @@ from pyopnb.models.nodes import bodies, first_output, nodes_in, walk
 
 __all__ = ["name_nodes"]
 
-_ESCAPED = re.compile(r'["\\\x00-\x1f]')  # which onnxruntime 1.25 writes into a profile as they are: no JSON
+_ESCAPED = re.compile(
+    r'["\\\x00-\x1f]'
+)  # which onnxruntime 1.25 writes into a profile as they are: no JSON
 
 
 def name_nodes(proto: ModelProto) -> list[str]:
@@ -32,7 +34,9 @@ def name_nodes(proto: ModelProto) -> list[str]:
     labels = [node.name or first_output(node) for node in proto.graph.node]
     taken = {site.node.name for site in walk(proto)}
     used: set[str] = set()
-    for number, node in enumerate([*proto.graph.node, *(inner for outer in proto.graph.node for inner in _inside(outer))]):
+    for number, node in enumerate(
+        [*proto.graph.node, *(inner for outer in proto.graph.node for inner in _inside(outer))]
+    ):
         if not node.name or node.name in used or _ESCAPED.search(node.name):
             node.name = f"{node.op_type}_{number}"
             while node.name in taken:

@@ -65,7 +65,9 @@ class _Origins:
         self.copies = [index for index in range(len(ran.nodes)) if self._is_copy(index)]
         copies = set(self.copies)
         self.kernels = [index for index in range(len(ran.nodes)) if index not in copies]
-        self.tensors: DisjointSets[str] = DisjointSets()  # names of the optimised graph that stand for one tensor
+        self.tensors: DisjointSets[str] = (
+            DisjointSets()
+        )  # names of the optimised graph that stand for one tensor
         for index in self.copies:
             self.tensors.join(ran.nodes[index].input[0], ran.nodes[index].output[0])
         self.names = {self.tensors.root(name): name for name in self.kept}
@@ -94,7 +96,9 @@ class _Origins:
         """Whether a node was inserted for the layout or the device of a tensor, of which one side is new."""
         node = self.ran.nodes[index]
         if node.op_type == "Transpose":
-            return self._owner(node.name) < 0 and not (node.output[0] in self.kept and self._is_known(node.input[0]))
+            return self._owner(node.name) < 0 and not (
+                node.output[0] in self.kept and self._is_known(node.input[0])
+            )
         return node.op_type in _COPIES
 
     def _is_known(self, name: str) -> bool:
@@ -140,12 +144,19 @@ class _Origins:
 
     def _sources(self, kernels: Iterable[int]) -> list[int]:
         """The user's nodes behind the tensors that some executed nodes produce, back to tensors that were kept."""
-        waiting = [self.user.producers[name][0] for index in kernels for name in self._produced(index)]
+        waiting = [
+            self.user.producers[name][0] for index in kernels for name in self._produced(index)
+        ]
         found = set(waiting)
         while waiting:
             for _, name in self.user.reads(waiting.pop()):
                 producer = self.user.producers.get(name, (-1,))[0]
-                if producer >= 0 and name not in self.kept and producer not in found and producer not in self.folded:
+                if (
+                    producer >= 0
+                    and name not in self.kept
+                    and producer not in found
+                    and producer not in self.folded
+                ):
                     found.add(producer)
                     waiting.append(producer)
         return sorted(found, key=self.places.__getitem__)
@@ -160,19 +171,31 @@ class _Origins:
         """The user's nodes that only constants go into, which ran before the run."""
         found: set[int] = set()
         for index in self.user.order:
-            names = [name for _, name in self.user.reads(index) if name not in self.user.initializers]
-            if all(name in self.user.producers and self.user.producers[name][0] in found for name in names):
+            names = [
+                name for _, name in self.user.reads(index) if name not in self.user.initializers
+            ]
+            if all(
+                name in self.user.producers and self.user.producers[name][0] in found
+                for name in names
+            ):
                 found.add(index)
         return found
 
     @cached_property
     def edges(self) -> set[tuple[int, int]]:
         """Pairs of executed nodes of which the second reads what the first produces."""
-        return {(a, b) for root, producers in self.producers.items() for a in producers for b in self.consumers.get(root, ())}
+        return {
+            (a, b)
+            for root, producers in self.producers.items()
+            for a in producers
+            for b in self.consumers.get(root, ())
+        }
 
     # ---- finer than regions: by names ----------------------------------------------------------------------------------------
 
-    def _refined(self, kernels: list[int], nodes: list[int]) -> list[tuple[tuple[int, ...], list[int]]]:
+    def _refined(
+        self, kernels: list[int], nodes: list[int]
+    ) -> list[tuple[tuple[int, ...], list[int]]]:
         """Parts of a region, where names and edges agree on them; else the region."""
         whole = [(tuple(nodes), kernels)]
         if len(kernels) == 1 or not nodes:
@@ -183,7 +206,9 @@ class _Origins:
         inside = set(nodes)
         before, after = {}, defaultdict(list)
         for index in nodes:
-            producers = (self.user.producers.get(name, (-1,))[0] for _, name in self.user.reads(index))
+            producers = (
+                self.user.producers.get(name, (-1,))[0] for _, name in self.user.reads(index)
+            )
             before[index] = [near for near in producers if near in inside]
             for near in before[index]:
                 after[near].append(index)
@@ -191,10 +216,20 @@ class _Origins:
 
         def spread(indices: Iterable[int], near: Mapping[int, list[int]], *, last: bool) -> None:
             for index in indices:
-                _label(index, labels, {labels[other] for other in near[index] if other in labels}, self.edges, last=last)
+                _label(
+                    index,
+                    labels,
+                    {labels[other] for other in near[index] if other in labels},
+                    self.edges,
+                    last=last,
+                )
 
         # What a kernel does behind its own operation, as an activation; or before it.
-        spread((index for index in nodes if self.user.nodes[index].op_type != "DequantizeLinear"), before, last=True)
+        spread(
+            (index for index in nodes if self.user.nodes[index].op_type != "DequantizeLinear"),
+            before,
+            last=True,
+        )
         spread(reversed(nodes), after, last=False)
         spread(nodes, before, last=True)
         agrees = len(labels) == len(nodes) and all(
@@ -204,7 +239,10 @@ class _Origins:
         )
         if not agrees:
             return whole
-        return [(tuple(index for index in nodes if labels[index] == kernel), [kernel]) for kernel in kernels]
+        return [
+            (tuple(index for index in nodes if labels[index] == kernel), [kernel])
+            for kernel in kernels
+        ]
 
     def _find_operations(self, labels: dict[int, int], before: Mapping[int, list[int]]) -> None:
         """Label the node that gave a kernel its op type, where another gave it its name: the Conv before an activation."""
@@ -213,10 +251,16 @@ class _Origins:
             named[kernel].append(index)
         for kernel, indices in named.items():
             op_type = self.ran.nodes[kernel].op_type
-            behind = [] if any(op_type.endswith(self.user.nodes[index].op_type) for index in indices) else indices
+            behind = (
+                []
+                if any(op_type.endswith(self.user.nodes[index].op_type) for index in indices)
+                else indices
+            )
             for index in behind:  # grows while it is walked
                 for near in before[index]:
-                    if near not in labels and op_type.endswith(self.user.nodes[near].op_type):  # FusedConv, QLinearConv
+                    if near not in labels and op_type.endswith(
+                        self.user.nodes[near].op_type
+                    ):  # FusedConv, QLinearConv
                         labels[near] = kernel
                         behind.clear()
                         break
@@ -226,7 +270,11 @@ class _Origins:
     def _named(self, kernels: list[int], nodes: list[int]) -> dict[int, int]:
         """User's nodes to the executed nodes that produce one of their tensors, or that have a name of theirs."""
         inside = set(nodes)
-        labels = {self.user.producers[name][0]: kernel for kernel in kernels for name in self._produced(kernel)}
+        labels = {
+            self.user.producers[name][0]: kernel
+            for kernel in kernels
+            for name in self._produced(kernel)
+        }
         for kernel in kernels:
             index = self._owner(self.ran.nodes[kernel].name)
             if index in inside:
@@ -234,11 +282,16 @@ class _Origins:
         return labels
 
 
-def _label(index: int, labels: dict[int, int], near: set[int], edges: set[tuple[int, int]], *, last: bool) -> None:
+def _label(
+    index: int, labels: dict[int, int], near: set[int], edges: set[tuple[int, int]], *, last: bool
+) -> None:
     """Give a node the label of a neighbour that the labels of all its other neighbours lead to, or come from."""
     if index in labels:
         return
     for label in near:
-        if all(other == label or ((other, label) if last else (label, other)) in edges for other in near):
+        if all(
+            other == label or ((other, label) if last else (label, other)) in edges
+            for other in near
+        ):
             labels[index] = label
             return

@@ -13,7 +13,10 @@ from onnx import GraphProto
 __all__ = ["LOOKS", "NOBODY", "Kernel", "ProfiledRun", "profiled_runs", "read_profile"]
 
 _KERNEL = "_kernel_time"
-_RUN, _EXECUTOR = "model_run", "SequentialExecutor::Execute"  # the latter is that of parallel execution as well
+_RUN, _EXECUTOR = (
+    "model_run",
+    "SequentialExecutor::Execute",
+)  # the latter is that of parallel execution as well
 NOBODY, LOOKS = -1, -2
 """In place of a node's index: the kernel of no node that is known, and of one of the trace's own."""
 
@@ -134,17 +137,28 @@ def _runs(events: Iterable[dict[str, Any]]) -> Iterator[tuple[Kernel, list[Kerne
         name, args = event.get("name", ""), event.get("args") or {}
         begin = event.get("ts", 0.0)
         one = Kernel(
-            name, args.get("op_name", ""), args.get("node_index", ""), event.get("tid", 0), begin, begin + event.get("dur", 0.0)
+            name,
+            args.get("op_name", ""),
+            args.get("node_index", ""),
+            event.get("tid", 0),
+            begin,
+            begin + event.get("dur", 0.0),
         )
         if name == _EXECUTOR:
             executed_until = one.end
         elif name == _RUN:
-            yield one, [kernel for of_thread in kernels.values() for kernel in of_thread], executed_until
+            yield (
+                one,
+                [kernel for of_thread in kernels.values() for kernel in of_thread],
+                executed_until,
+            )
             kernels.clear()
         elif event.get("cat") == "Node" and name.endswith(_KERNEL):
             one.name = name.removesuffix(_KERNEL)
             before = kernels[one.thread]
-            while before and before[-1].begin > one.begin:  # it began later and ended earlier: in a body of this one
+            while (
+                before and before[-1].begin > one.begin
+            ):  # it began later and ended earlier: in a body of this one
                 one.inside.append(before.pop())
             one.inside.reverse()
             before.append(one)
@@ -175,12 +189,16 @@ class _Places:
         key = kernel.name, kernel.node
         if key not in self.known:
             unnamed = kernel.name == f"{kernel.op_type}_{kernel.node}"
-            free = self.free.get((kernel.name, kernel.op_type)) or (self.free.get(("", kernel.op_type)) if unnamed else None)
+            free = self.free.get((kernel.name, kernel.op_type)) or (
+                self.free.get(("", kernel.op_type)) if unnamed else None
+            )
             self.known[key] = free.pop() if free else NOBODY
         return self.known[key]
 
 
-def _attribute(run: Kernel, placed: list[tuple[int, Kernel]], executed_until: float, places: _Places) -> ProfiledRun:
+def _attribute(
+    run: Kernel, placed: list[tuple[int, Kernel]], executed_until: float, places: _Places
+) -> ProfiledRun:
     """Divide a run's time among its nodes, instant by instant."""
     taken: dict[int, float] = defaultdict(float)
     inside: dict[int, float] = defaultdict(float)

@@ -25,7 +25,9 @@ from pyopnb.runtime.trace.trace import Trace
 __all__ = ["trace_on_reference"]
 
 
-def trace_on_reference(source: ModelSource, given: Mapping[str, Any], only: str | Iterable[str] | None, *, keep: bool) -> Trace:
+def trace_on_reference(
+    source: ModelSource, given: Mapping[str, Any], only: str | Iterable[str] | None, *, keep: bool
+) -> Trace:
     """Run a model in ONNX's reference implementation, node by node: nothing is fused, so that there is nothing to check.
 
     Parameters
@@ -47,7 +49,11 @@ def trace_on_reference(source: ModelSource, given: Mapping[str, Any], only: str 
     evaluator = Evaluator(whole, registry, NodeKernel)
     found = evaluator.run({name: copy.copy(value) for name, value in feeds.items()})
     outputs = [info.name for info in model.graph.output]
-    arrays = {name: _like_onnxruntime(found[name]) for name in dict.fromkeys([*names, *outputs]) if name in found}
+    arrays = {
+        name: _like_onnxruntime(found[name])
+        for name in dict.fromkeys([*names, *outputs])
+        if name in found
+    }
     looked = {name: value for name, value in arrays.items() if name in wanted or name in outputs}
     used = {(node.domain, node.op_type) for node in model.graph.node}
     return Trace(
@@ -82,4 +88,7 @@ def _check_feeds(model: ModelProto, feeds: Mapping[str, Any]) -> dict[str, Any]:
     types = {info.name: type_of_proto(info.type) for info in model.graph.input}
     required = {name: kind for name, kind in types.items() if name not in initializers}
     check_names(feeds, required, types)
-    return {name: _like_onnxruntime(copy.copy(check_feed(name, value, types[name]))) for name, value in feeds.items()}
+    return {
+        name: _like_onnxruntime(copy.copy(check_feed(name, value, types[name])))
+        for name, value in feeds.items()
+    }

@@ -40,7 +40,13 @@ from pyopnb.runtime.trace.initializers import Initializers
 from pyopnb.runtime.trace.node_names import name_nodes
 from pyopnb.runtime.trace.origins import origins
 from pyopnb.runtime.trace.profile import ProfiledRun, read_profile
-from pyopnb.runtime.trace.select import NamedTensor, expose, match_names, named_tensors, tappable_tensors
+from pyopnb.runtime.trace.select import (
+    NamedTensor,
+    expose,
+    match_names,
+    named_tensors,
+    tappable_tensors,
+)
 from pyopnb.runtime.trace.summary import Summary, summary_of
 from pyopnb.runtime.trace.taps import DOMAIN, Sink, insert_taps, make_taps
 from pyopnb.runtime.trace.times import Times, times_of
@@ -73,17 +79,29 @@ class TraceOptions:
         if self.level not in LEVELS:
             next_ = closest(str(self.level), LEVELS)
             expected = " or ".join(map(repr, LEVELS))
-            raise InputError("trace, level", expected=expected, got=sanitize(repr(self.level)), next=next_ and repr(next_))
+            raise InputError(
+                "trace, level",
+                expected=expected,
+                got=sanitize(repr(self.level)),
+                next=next_ and repr(next_),
+            )
         if not isinstance(self.times, int) or not 0 <= self.times <= _MOST_RUNS:
             expected = f"True, False, or how many runs to time, at most {_MOST_RUNS:,}"
             raise InputError("trace, times", expected=expected, got=sanitize(repr(self.times), 60))
         progress: Any = self.progress
         if not (isinstance(progress, (bool, np.bool_)) or progress is None or callable(progress)):
             expected = "True, False, or a function of two numbers"
-            raise InputError("trace, progress", expected=expected, got=describe(self.progress), next="progress=True")
+            raise InputError(
+                "trace, progress",
+                expected=expected,
+                got=describe(self.progress),
+                next="progress=True",
+            )
 
 
-def run_traced(session: Session, built: Built, feeds: Mapping[str, Any], wanted: TraceOptions) -> Trace:
+def run_traced(
+    session: Session, built: Built, feeds: Mapping[str, Any], wanted: TraceOptions
+) -> Trace:
     """Run a session's model with its tensors exposed, in the versions and with the attrs of what it has built."""
     __tracebackhide__ = True
     feeds = built.feeds.arrays(feeds)
@@ -92,11 +110,15 @@ def run_traced(session: Session, built: Built, feeds: Mapping[str, Any], wanted:
     instances, unchecked = _instances(built, copies=wanted.check and wanted.optimised)
     checks = wanted.check and wanted.optimised and not unchecked
     plain, unprofiled = _timed_run(session, built, outputs, feeds) if checks else (None, None)
-    traced = _TracedRun(wanted, select_tensors(source.proto, wanted), instances, frozenset(built.ops))
+    traced = _TracedRun(
+        wanted, select_tensors(source.proto, wanted), instances, frozenset(built.ops)
+    )
     arrays, times = traced.run(session, built, source, feeds, outputs)
     if times is not None:
         times.unprofiled = unprofiled
-    exposure = None if plain is None else exposure_of(plain, {name: arrays[name] for name in outputs})
+    exposure = (
+        None if plain is None else exposure_of(plain, {name: arrays[name] for name in outputs})
+    )
     return traced.trace(
         model,
         {name: _copy_feed(value) for name, value in feeds.items()},
@@ -109,7 +131,9 @@ def run_traced(session: Session, built: Built, feeds: Mapping[str, Any], wanted:
     )
 
 
-def _timed_run(session: Session, built: Built, outputs: list[str], feeds: Mapping[str, Any]) -> tuple[dict[str, Any], float]:
+def _timed_run(
+    session: Session, built: Built, outputs: list[str], feeds: Mapping[str, Any]
+) -> tuple[dict[str, Any], float]:
     """The outputs of an unexposed run by name, and how many microseconds it took."""
     __tracebackhide__ = True
     begin = time.perf_counter_ns()
@@ -145,24 +169,45 @@ class _TracedRun:
     clocks: dict[str, Clock] = field(default_factory=dict)
     absent: Sequence[str] = ()  # initializers that only the user's options have
     saves: bool = False  # whether ONNX Runtime saves the graph that it runs
-    named: GraphProto = field(default_factory=GraphProto)  # the main graph, all its nodes with names
+    named: GraphProto = field(
+        default_factory=GraphProto
+    )  # the main graph, all its nodes with names
     labels: list[str] = field(default_factory=list)  # of its nodes, for the reader
-    python: list[dict[str, float]] = field(default_factory=list)  # microseconds in ops of each run, by first output
+    python: list[dict[str, float]] = field(
+        default_factory=list
+    )  # microseconds in ops of each run, by first output
 
     def __post_init__(self) -> None:
         progress = bar() if self.wanted.progress is True else self.wanted.progress or None
-        self.sink = Sink(keeps=self.wanted.level == "all", sums=self.wanted.level == "summaries", progress=progress)
+        self.sink = Sink(
+            keeps=self.wanted.level == "all",
+            sums=self.wanted.level == "summaries",
+            progress=progress,
+        )
 
     def run(
-        self, session: Session, built: Built, source: ModelSource, feeds: Mapping[str, Any], outputs: Sequence[str]
+        self,
+        session: Session,
+        built: Built,
+        source: ModelSource,
+        feeds: Mapping[str, Any],
+        outputs: Sequence[str],
     ) -> tuple[dict[str, Any], Times | None]:
         """The outputs of the exposed session by name, and the times of its nodes."""
         __tracebackhide__ = True
         sums, looks = self.wanted.level == "summaries", self.sink.progress is not None
-        self.tapped = tappable_tensors(source.proto, [t for t in self.tensors if t.inside is not None or sums or looks])
+        self.tapped = tappable_tensors(
+            source.proto, [t for t in self.tensors if t.inside is not None or sums or looks]
+        )
         seen = set(map(id, self.tapped)) if sums else set()
         self.absent = absent_initializers(source, built.taken_out)
-        expose(source.proto, [*(t.name for t in self.tensors if t.inside is None and id(t) not in seen), *self.absent])
+        expose(
+            source.proto,
+            [
+                *(t.name for t in self.tensors if t.inside is None and id(t) not in seen),
+                *self.absent,
+            ],
+        )
         self.saves = bool(self.wanted.times) and can_save(built, source)
         with tempfile.TemporaryDirectory(prefix="pyopnb-") as folder:
             with self._options(built, source, folder) as options:
@@ -178,23 +223,43 @@ class _TracedRun:
                 profile = exposed.end_profiling() if self.wanted.times else None
             return arrays, None if profile is None else self._times(profile, executed)
 
-    def _run_once(self, exposed: Session, names: Sequence[str], feeds: Mapping[str, Any]) -> list[Any]:
+    def _run_once(
+        self, exposed: Session, names: Sequence[str], feeds: Mapping[str, Any]
+    ) -> list[Any]:
         __tracebackhide__ = True
         for clock in self.clocks.values():
             clock.take()
-        arrays = exposed._built.run(names, feeds)  # as it is: a rebuilt one would expose and measure nothing
-        self.python.append({output: sum(call.took for call in clock.take()) for output, clock in self.clocks.items()})
+        arrays = exposed._built.run(
+            names, feeds
+        )  # as it is: a rebuilt one would expose and measure nothing
+        self.python.append(
+            {
+                output: sum(call.took for call in clock.take())
+                for output, clock in self.clocks.items()
+            }
+        )
         return arrays
 
-    def _build(self, session: Session, built: Built, source: ModelSource, options: onnxruntime.SessionOptions) -> Session:
+    def _build(
+        self,
+        session: Session,
+        built: Built,
+        source: ModelSource,
+        options: onnxruntime.SessionOptions,
+    ) -> Session:
         __tracebackhide__ = True
         try:
             return session._with_model(source, built, options, self.prepare)
         except Exception as error:
             if type(error).__module__.startswith("onnxruntime"):
                 # It lacks kernels for some nodes that it usually fuses or removes.
-                what = "with its tensors exposed" if self.wanted.optimised else "without optimisations"
-                add_note(error, f"in a trace: ONNX Runtime cannot run the model {what}. Other tensors may do: only=[…]")
+                what = (
+                    "with its tensors exposed" if self.wanted.optimised else "without optimisations"
+                )
+                add_note(
+                    error,
+                    f"in a trace: ONNX Runtime cannot run the model {what}. Other tensors may do: only=[…]",
+                )
             raise
 
     def _more_runs(self) -> int:
@@ -204,9 +269,17 @@ class _TracedRun:
         with open(profile, "rb") as file:
             runs: list[ProfiledRun] = read_profile(file, executed, f"{DOMAIN}/")
         counted = self._more_runs() or 1
-        return times_of(runs[-counted:], self.python[-counted:], self.named, origins(self.named, executed), self.labels)
+        return times_of(
+            runs[-counted:],
+            self.python[-counted:],
+            self.named,
+            origins(self.named, executed),
+            self.labels,
+        )
 
-    def _options(self, built: Built, source: ModelSource, folder: str) -> AbstractContextManager[onnxruntime.SessionOptions]:
+    def _options(
+        self, built: Built, source: ModelSource, folder: str
+    ) -> AbstractContextManager[onnxruntime.SessionOptions]:
         """The options of this trace: a copy of the user's, or theirs for a while where a copy would lack what they hold."""
         changes = {
             **profiling(folder, profiles=bool(self.wanted.times), saves=self.saves),
@@ -217,7 +290,9 @@ class _TracedRun:
         if not self.wanted.optimised:
             changes["graph_optimization_level"] = _DISABLED
         if self.tapped:
-            changes["execution_order"] = onnxruntime.ExecutionOrder.PRIORITY_BASED  # see insert_taps
+            changes["execution_order"] = (
+                onnxruntime.ExecutionOrder.PRIORITY_BASED
+            )  # see insert_taps
         lent = bool(self.absent) or needs_libraries(source.proto, built.recipe.modules)
         # Else ONNX Runtime's spinning threads and the summaries slow each other down.
         entries = {"session.intra_op.allow_spinning": "0"} if self.tapped else {}
@@ -232,7 +307,9 @@ class _TracedRun:
         for place, node in enumerate(plan.nodes):
             self.versions[node.op.name] = node.op.at(plan.epoch)
             known = self.instances.get(place)
-            if known is not None and known.op == node.op.name and not node.linked:  # linked: each call has its own
+            if (
+                known is not None and known.op == node.op.name and not node.linked
+            ):  # linked: each call has its own
                 node.lent = known.version, known.instance
         if self.wanted.times:
             self._time(plan, proto)
@@ -243,7 +320,9 @@ class _TracedRun:
     def _time(self, plan: Plan, proto: ModelProto) -> None:
         """Give every node a unique name, by which the profile lists its times, and each op a clock."""
         labels = name_nodes(proto)
-        if not self.labels:  # not when the session is built again: the nodes have their new names then
+        if (
+            not self.labels
+        ):  # not when the session is built again: the nodes have their new names then
             self.labels, self.named = labels, without_weights(proto).proto.graph
         main = {id(node): first_output(node) for node in proto.graph.node}
         for entry in plan.nodes:
@@ -253,7 +332,9 @@ class _TracedRun:
 
     # ---- the trace -----------------------------------------------------------------------------------------------------------
 
-    def trace(self, model: ModelProto, feeds: dict[str, Any], arrays: Mapping[str, Any], **known: Any) -> Trace:
+    def trace(
+        self, model: ModelProto, feeds: dict[str, Any], arrays: Mapping[str, Any], **known: Any
+    ) -> Trace:
         """The trace of the run."""
         sums = self.wanted.level == "summaries"
         outputs = [info.name for info in model.graph.output]
@@ -265,12 +346,16 @@ class _TracedRun:
             elif name in arrays:
                 summaries[name] = summary_of(arrays[name])
             if name in outputs or not sums:
-                values.update((name, held[name]) for held in (arrays, self.sink.values) if name in held)
+                values.update(
+                    (name, held[name]) for held in (arrays, self.sink.values) if name in held
+                )
         for name in outputs:
             if name not in values:
                 values[name] = arrays[name]
                 summaries[name] = summary_of(arrays[name])
-        return Trace(model, feeds=feeds, values=values, summaries=summaries, versions=self.versions, **known)
+        return Trace(
+            model, feeds=feeds, values=values, summaries=summaries, versions=self.versions, **known
+        )
 
     def _in_order(self) -> Iterator[str]:
         """Names of the tensors of the trace; those in bodies in the order of the run."""
@@ -284,10 +369,19 @@ class _TracedRun:
 
 def _loader(built: Built) -> Callable[[], tuple[Iterable[TensorProto], str | None]]:
     """A function that reads the initializers later, when the session may be gone."""
-    data, path, folder, taken_out = built.runtime._model_bytes, built.runtime._model_path, built.folder, built.taken_out
+    data, path, folder, taken_out = (
+        built.runtime._model_bytes,
+        built.runtime._model_path,
+        built.folder,
+        built.taken_out,
+    )
 
     def load() -> tuple[Iterable[TensorProto], str | None]:
-        proto = read_model(path, folder, absent=True).proto if data is None else ModelProto.FromString(data)
+        proto = (
+            read_model(path, folder, absent=True).proto
+            if data is None
+            else ModelProto.FromString(data)
+        )
         return [original(tensor, taken_out) for tensor in proto.graph.initializer], folder
 
     return load
@@ -319,7 +413,9 @@ def _instances(built: Built, *, copies: bool) -> tuple[dict[int, _Instance], str
         try:
             copied[number] = replace(known, instance=copy.deepcopy(known.instance, memo))
         except Exception as error:  # a user's class can raise anything here
-            text = f"{type(known.instance).__name__} cannot be copied: {type(error).__name__}: {error}"
+            text = (
+                f"{type(known.instance).__name__} cannot be copied: {type(error).__name__}: {error}"
+            )
             return found, sanitize(text, 200)
     return (copied if copies else found), ""
 
@@ -333,7 +429,11 @@ def _copy_feed(value: Any) -> Any:
 def runtime_text(built: Built, *, optimised: bool = True) -> str:
     """What runs a session's model: onnxruntime's version and its level of optimisation."""
     options = built.recipe.options
-    level = options.graph_optimization_level if options is not None else onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
+    level = (
+        options.graph_optimization_level
+        if options is not None
+        else onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
+    )
     name = (level if optimised else _DISABLED).name.removeprefix("ORT_").replace("_", " ").lower()
     text = {"enable all": "all optimisations", "disable all": "no optimisations"}.get(name)
     return f"onnxruntime {onnxruntime.__version__}, {text or name.removeprefix('enable ') + ' optimisations'}"

@@ -64,14 +64,18 @@ def _fresh(tensor: NamedTensor, taken: set[str]) -> NamedTensor:
     return replace(tensor, name=name)
 
 
-def _named(scope: GraphProto, path: str, inside: str | None, repeats: bool, bodies: bool) -> Iterator[NamedTensor]:
+def _named(
+    scope: GraphProto, path: str, inside: str | None, repeats: bool, bodies: bool
+) -> Iterator[NamedTensor]:
     for node in scope.node:
         if bodies and node.op_type in _WITH_BODIES and not canonical_domain(node.domain):
             for attribute in node.attribute:
                 if attribute.HasField("g"):
                     way = f"{path}{node.name or first_output(node)}/{attribute.name}/"
                     outer = first_output(node) if inside is None else inside
-                    yield from _named(attribute.g, way, outer, repeats or _WITH_BODIES[node.op_type], bodies)
+                    yield from _named(
+                        attribute.g, way, outer, repeats or _WITH_BODIES[node.op_type], bodies
+                    )
         for name in dict.fromkeys(filter(None, node.output)):
             yield NamedTensor(path + name, name, scope, node, inside, repeats)
 
@@ -102,12 +106,16 @@ def match_names(names: Sequence[str], only: str | Iterable[str]) -> set[str]:
 def tappable_tensors(model: ModelProto, named: Sequence[NamedTensor]) -> list[NamedTensor]:
     """Those that a tap can take: tensors of a dtype that ONNX Runtime gives to custom ops."""
     unsure = [t for t in named if _may_be_no_tensor(t)]
-    types = Types(model) if named and (unsure or not _UNCARRIED.isdisjoint(_mentioned(model))) else None
+    types = (
+        Types(model) if named and (unsure or not _UNCARRIED.isdisjoint(_mentioned(model))) else None
+    )
     if types is None:
         return list(named)
     doubtful = set(map(id, unsure))
     carried = {id(t): types.carried(t.scope, t.inner) for t in named}
-    return [t for t in named if carried[id(t)] or (carried[id(t)] is None and id(t) not in doubtful)]
+    return [
+        t for t in named if carried[id(t)] or (carried[id(t)] is None and id(t) not in doubtful)
+    ]
 
 
 def _may_be_no_tensor(tensor: NamedTensor) -> bool:

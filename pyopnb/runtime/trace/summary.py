@@ -91,7 +91,13 @@ class Summary:
             span = f"{self.least:.6g} … {self.greatest:.6g}"
             spread, bars = f"mean {self.mean:.4g}, std {self.std:.4g}", self.bars
         counts = ((self.nan, "NaN"), (self.posinf, "+Inf"), (self.neginf, "-Inf"))
-        return kind, span, spread, bars, ", ".join(f"{count} {what}" for count, what in counts if count)
+        return (
+            kind,
+            span,
+            spread,
+            bars,
+            ", ".join(f"{count} {what}" for count, what in counts if count),
+        )
 
     def __str__(self) -> str:
         """One line: ``float32[2,3]  -1 … 2  mean 0.5, std 1  ▂▁█  1 NaN``."""
@@ -221,7 +227,9 @@ def _of_numbers(array: np.ndarray, kind: TensorType) -> Summary:
             "least": tally.least.item(),
             "greatest": tally.greatest.item(),
             "mean": tally.mean,
-            "std": math.inf if math.isnan(tally.squares) else math.sqrt(tally.squares / tally.count),
+            "std": math.inf
+            if math.isnan(tally.squares)
+            else math.sqrt(tally.squares / tally.count),
             "bins": _bins(array, tally),
         }
     return Summary(
@@ -255,7 +263,9 @@ def _bins(array: np.ndarray, tally: _Tally) -> tuple[int, ...]:
 def _above_integer(part: np.ndarray, least: Any, greatest: Any) -> np.ndarray:
     """Position of each element between least and greatest, 0 … 1; neighbours can be one float64."""
     wide = np.int64 if part.dtype.kind == "i" else np.uint64
-    steps = part.astype(wide).view(np.uint64) - np.uint64(int(least) % 2**64)  # modulo 2**64, where it is exact
+    steps = part.astype(wide).view(np.uint64) - np.uint64(
+        int(least) % 2**64
+    )  # modulo 2**64, where it is exact
     return np.asarray(steps.astype(np.float64) / float(int(greatest) - int(least)))
 
 

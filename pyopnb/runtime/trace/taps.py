@@ -49,7 +49,9 @@ class Sink:
     done: int = 0
     values: dict[str, np.ndarray] = field(default_factory=dict)
     summaries: dict[str, Summary] = field(default_factory=dict)
-    inner: dict[str, list[str]] = field(default_factory=dict)  # names of bodies' tensors in the order of the run, by outer node
+    inner: dict[str, list[str]] = field(
+        default_factory=dict
+    )  # names of bodies' tensors in the order of the run, by outer node
     counts: Counter[str] = field(default_factory=Counter)
     open: bool = True
 
@@ -100,9 +102,15 @@ def make_taps(tensors: Sequence[NamedTensor], sink: Sink) -> list[PlannedNode]:
     planned = []
     for number, tensor in enumerate(tensors):
         name = f"{DOMAIN}/{number}"
-        node = NodeProto(op_type="Tap", domain=DOMAIN, name=name, input=[tensor.inner], output=[name])
+        node = NodeProto(
+            op_type="Tap", domain=DOMAIN, name=name, input=[tensor.inner], output=[name]
+        )
         numbered = NumberedNode(Site(node, tensor.scope, ""), DOMAIN, "Tap", declared=(ANY,))
-        planned.append(PlannedNode(op, numbered, {}, {}, f"trace of {tensor.name}", lent=(1, _tap(tensor, sink))))
+        planned.append(
+            PlannedNode(
+                op, numbered, {}, {}, f"trace of {tensor.name}", lent=(1, _tap(tensor, sink))
+            )
+        )
     return planned
 
 

@@ -150,15 +150,21 @@ def times_of(
     times = {}
     for origin in sorted(found, key=lambda origin: origin.nodes[-1:]):
         outputs = tuple(first_output(graph.node[index]) for index in origin.nodes)
-        if not outputs or not any(index in run.kernels for run, _ in middle for index in origin.executed):
+        if not outputs or not any(
+            index in run.kernels for run, _ in middle for index in origin.executed
+        ):
             continue
         ops = [output for output in outputs if any(output in spent for _, spent in middle)]
         times[outputs[-1]] = NodeTime(
             group_text([labels[index] for index in origin.nodes]),
             group_text([graph.node[index].op_type for index in origin.nodes]),
             fmean(sum(run.nodes.get(index, 0.0) for index in origin.executed) for run, _ in middle),
-            fmean(sum(run.kernels.get(index, 0.0) for index in origin.executed) for run, _ in middle),
-            fmean(sum(spent.get(output, 0.0) for output in ops) for _, spent in middle) if ops else None,
+            fmean(
+                sum(run.kernels.get(index, 0.0) for index in origin.executed) for run, _ in middle
+            ),
+            fmean(sum(spent.get(output, 0.0) for output in ops) for _, spent in middle)
+            if ops
+            else None,
             outputs if len(outputs) > 1 else (),
         )
     total, looking = fmean(run.total for run, _ in middle), fmean(run.looking for run, _ in middle)

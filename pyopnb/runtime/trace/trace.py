@@ -28,7 +28,12 @@ class _Summaries(dict[str, Summary]):
 
     def __missing__(self, name: object) -> Summary:
         next_ = suggest_key(str(name), self)
-        raise UnknownOp("trace.summaries", expected="a tensor of the trace", got=sanitize(repr(name)), next=next_)
+        raise UnknownOp(
+            "trace.summaries",
+            expected="a tensor of the trace",
+            got=sanitize(repr(name)),
+            next=next_,
+        )
 
 
 class Trace(Displayable):
@@ -110,13 +115,21 @@ class Trace(Displayable):
         remarks: Mapping[str, str] | None = None,
     ) -> None:
         self.model = model
-        self.initializers = Initializers(lambda: (model.graph.initializer, None)) if initializers is None else initializers
+        self.initializers = (
+            Initializers(lambda: (model.graph.initializer, None))
+            if initializers is None
+            else initializers
+        )
         self.feeds, self.values, self.summaries = dict(feeds), dict(values), _Summaries(summaries)
         self.outputs = tuple(info.name for info in model.graph.output)
         self.times = times
         self.versions = dict(versions or {})
         self.runtime, self.exposure, self.unchecked = runtime, exposure, unchecked
-        self.by_model, self.sources, self.remarks = by_model, dict(sources or {}), dict(remarks or {})
+        self.by_model, self.sources, self.remarks = (
+            by_model,
+            dict(sources or {}),
+            dict(remarks or {}),
+        )
 
     # ---- names and arrays ----------------------------------------------------------------------------------------------------
 
@@ -134,11 +147,19 @@ class Trace(Displayable):
         if name in self.summaries:
             got = f"{sanitize(name)}, which was released after its summary was made"
             return UnknownOp(
-                "trace", expected="a tensor that was kept", got=got, next=f"trace.summaries[{shown}]; to keep it: only={shown}"
+                "trace",
+                expected="a tensor that was kept",
+                got=got,
+                next=f"trace.summaries[{shown}]; to keep it: only={shown}",
             )
         if name in self.initializers:
             got = f"the initializer {sanitize(name)}"
-            return UnknownOp("trace", expected="a tensor that the run made", got=got, next=f"trace.initializers[{shown}]")
+            return UnknownOp(
+                "trace",
+                expected="a tensor that the run made",
+                got=got,
+                next=f"trace.initializers[{shown}]",
+            )
         next_ = suggest_key(name, self)
         return UnknownOp("trace", expected="a tensor of the trace", got=shown, next=next_)
 
@@ -178,31 +199,43 @@ class Trace(Displayable):
     @property
     def first_nonfinite(self) -> str | None:
         """Name of the first tensor, in the order of the nodes, that contains a NaN or an infinity; None where none does."""
-        return next((name for name, summary in self.summaries.items() if summary.has_nonfinite), None)
+        return next(
+            (name for name, summary in self.summaries.items() if summary.has_nonfinite), None
+        )
 
     def __repr__(self) -> str:
-        made = {name: node.op_type for node in self.model.graph.node for name in node.output if name}
-        counts = f"{plural(len(self.model.graph.node), 'node')}, {plural(len(self.summaries), 'tensor')}"
+        made = {
+            name: node.op_type for node in self.model.graph.node for name in node.output if name
+        }
+        counts = (
+            f"{plural(len(self.model.graph.node), 'node')}, {plural(len(self.summaries), 'tensor')}"
+        )
         lines = [", ".join(filter(None, (f"Trace of {counts}", self.runtime)))]
         if self.exposure is not None and not self.exposure.same:
             lines.append(str(self.exposure))
         if self.unchecked:
             lines.append(f"not compared with an unexposed run: {self.unchecked}")
         if self.first_nonfinite is not None:
-            lines.append(f"first NaN or Inf: {sanitize(self.first_nonfinite)} ({made.get(self.first_nonfinite, 'a feed')})")
+            lines.append(
+                f"first NaN or Inf: {sanitize(self.first_nonfinite)} ({made.get(self.first_nonfinite, 'a feed')})"
+            )
         if self.times:
             lines.append(str(self.times))
         names = list(self.summaries)
         room = _LINES - len(lines)
         fits = names if len(names) <= room else names[: room - 1]
-        rows = [(sanitize(name, 40), *self.summaries[name].cells, self._time(name)) for name in fits]
+        rows = [
+            (sanitize(name, 40), *self.summaries[name].cells, self._time(name)) for name in fits
+        ]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         for row in rows:
             cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True) if width]
             lines.append("  ".join(cells).rstrip())
         if len(fits) < len(names):
             lines.append(f"… and {len(names) - len(fits)} more")
-        return "\n".join(line.replace("\n", " ") for line in lines)  # a name can contain a line break
+        return "\n".join(
+            line.replace("\n", " ") for line in lines
+        )  # a name can contain a line break
 
     def _time(self, name: str) -> str:
         time = None if self.times is None else self.times.get(name)

@@ -4,4 +4,13 @@ from pyopnb.testing.verify.rounding import KernelError
 from pyopnb.testing.verify.trials import Arrays, Dims, Trial, draw_trials
 from pyopnb.testing.verify.verification import Disagreement, Verification, verify
 
-__all__ = ["Arrays", "Dims", "Disagreement", "KernelError", "Trial", "Verification", "draw_trials", "verify"]
+__all__ = [
+    "Arrays",
+    "Dims",
+    "Disagreement",
+    "KernelError",
+    "Trial",
+    "Verification",
+    "draw_trials",
+    "verify",
+]

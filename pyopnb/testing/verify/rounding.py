@@ -109,7 +109,9 @@ class Judge:
                 return number, mask
         return None
 
-    def _wrong_elements(self, number: int, trial: Trial, want: np.ndarray, got: np.ndarray) -> np.ndarray:
+    def _wrong_elements(
+        self, number: int, trial: Trial, want: np.ndarray, got: np.ndarray
+    ) -> np.ndarray:
         # Most results agree closely, and the yardsticks cost seven more calls of the original.
         closely = wrong_elements(want, got, _strict_allowance(want))
         if not closely.any():
@@ -189,7 +191,11 @@ class Judge:
                 else:
                     moved_inputs.append(_moved(array, self.narrowest, seed, ties_stay))
             results = call_original(self.original, tuple(moved_inputs))
-            if results is not None and len(results) > number and results[number].shape == want.shape:
+            if (
+                results is not None
+                and len(results) > number
+                and results[number].shape == want.shape
+            ):
                 moved_results.append(results[number])
         return moved_results
 

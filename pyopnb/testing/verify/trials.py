@@ -106,7 +106,9 @@ def free_sizes_of(example: Arrays, dims: Dims | None) -> dict[str, int]:
     return sizes
 
 
-def _other_sizes(example: Arrays, dims: Dims, free_sizes: Mapping[str, int], empty: bool) -> Iterator[Trial]:
+def _other_sizes(
+    example: Arrays, dims: Dims, free_sizes: Mapping[str, int], empty: bool
+) -> Iterator[Trial]:
     tried = [dict(free_sizes)]
     wanted: list[dict[str, int]] = []
     for step in (1, 3):
@@ -167,7 +169,9 @@ def _roomy(example: Arrays, dims: Dims, free_sizes: Mapping[str, int]) -> Arrays
 # ---- values -----------------------------------------------------------------------------------------
 
 
-def _value_trials(first: Arrays, roomy: Arrays, constants: Collection[float], finite: bool) -> Iterator[Trial]:
+def _value_trials(
+    first: Arrays, roomy: Arrays, constants: Collection[float], finite: bool
+) -> Iterator[Trial]:
     sets_by_input: dict[int, dict[str, list[Any]]] = {}
     for number, array in enumerate(first):
         if array is not None:
@@ -184,7 +188,9 @@ def _value_trials(first: Arrays, roomy: Arrays, constants: Collection[float], fi
             yield from _of_one_set(base, name, sets_by_input, seed)
 
 
-def _of_one_set(base: Arrays, name: str, sets_by_input: Mapping[int, Mapping[str, list[Any]]], seed: int) -> Iterator[Trial]:
+def _of_one_set(
+    base: Arrays, name: str, sets_by_input: Mapping[int, Mapping[str, list[Any]]], seed: int
+) -> Iterator[Trial]:
     numbers = [number for number, sets in sets_by_input.items() if name in sets]
     groups = [numbers]
     if len(sets_by_input) > 1 and len(numbers) <= _SEPARATE_INPUTS:
@@ -201,7 +207,9 @@ def _of_one_set(base: Arrays, name: str, sets_by_input: Mapping[int, Mapping[str
             yield Trial(f"{name}{inside}", tuple(inputs), on_edges=name == HALVES)
 
 
-def _filled(array: np.ndarray | None, values: list[Any], random: np.random.Generator, draw: int) -> np.ndarray:
+def _filled(
+    array: np.ndarray | None, values: list[Any], random: np.random.Generator, draw: int
+) -> np.ndarray:
     """Return an array of the same shape with values of a set: all of them first, then any."""
     assert array is not None  # noqa: S101  # only inputs that are there have sets
     chosen = random.choice(len(values), array.size)

@@ -116,7 +116,10 @@ def _float_sets(dtype: np.dtype, constants: Collection[float]) -> Iterator[tuple
     # What cancels shows a sum whose terms were added in a narrower dtype.
     yield "tiny beside large numbers", [1 / eps, -1 / eps, 1.0, -1.0, eps, -eps]
     # Exponential functions leave their dtype here, and approximations clamp.
-    yield "numbers up to a hundred", [-100.0, -88.0, -50.0, -20.0, -10.0, 10.0, 20.0, 50.0, 88.0, 100.0]
+    yield (
+        "numbers up to a hundred",
+        [-100.0, -88.0, -50.0, -20.0, -10.0, 10.0, 20.0, 50.0, 88.0, 100.0],
+    )
     yield NOT_FINITE, [np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 2.5, -2.5, *near_constants]
 
 

@@ -14,7 +14,13 @@ import numpy as np
 
 from pyopnb.ops.messages import sanitize
 from pyopnb.ops.types import type_of
-from pyopnb.testing.verify.rounding import NO_KERNEL_ERROR, Function, Judge, KernelError, call_original
+from pyopnb.testing.verify.rounding import (
+    NO_KERNEL_ERROR,
+    Function,
+    Judge,
+    KernelError,
+    call_original,
+)
 from pyopnb.testing.verify.trials import Arrays, Dims, Trial, draw_trials, free_sizes_of, long_row
 
 __all__ = ["Disagreement", "Verification", "verify"]
@@ -160,7 +166,12 @@ def verify(
     """
     judge = Judge(original, original if exact is _SAME else exact, narrowest, kernel_error)
     verification = Verification()
-    options: dict[str, Any] = {"dims": dims, "constants": constants, "finite": finite, "empty": empty}
+    options: dict[str, Any] = {
+        "dims": dims,
+        "constants": constants,
+        "finite": finite,
+        "empty": empty,
+    }
     if trials is None:
         long_rows: list[str] = []
         if kernel_error.long_rows:
@@ -184,7 +195,9 @@ def verify(
     return verification
 
 
-def _names_of_long_rows(functions: Sequence[Function], example: Arrays, dims: Dims | None) -> list[str]:
+def _names_of_long_rows(
+    functions: Sequence[Function], example: Arrays, dims: Dims | None
+) -> list[str]:
     """Name the free dimensions along which a million elements take neither a second nor a gigabyte."""
     names = []
     for name in free_sizes_of(example, dims):
@@ -253,10 +266,14 @@ def _shown(element: Any) -> str:
     return sanitize(repr(element) if isinstance(element, str) else str(element), 40)
 
 
-def _disagreement_on_reuse(judge: Judge, converted: Function, example: Arrays) -> Disagreement | None:
+def _disagreement_on_reuse(
+    judge: Judge, converted: Function, example: Arrays
+) -> Disagreement | None:
     """Call twice with one buffer that is filled again, and once with inputs that are not contiguous."""
     buffers = tuple(None if array is None else np.array(array) for array in example)
-    reversed_inputs = tuple(None if array is None else array.ravel()[::-1].reshape(array.shape) for array in example)
+    reversed_inputs = tuple(
+        None if array is None else array.ravel()[::-1].reshape(array.shape) for array in example
+    )
     expected = call_original(judge.original, reversed_inputs)
     first_expected = call_original(judge.original, example)
     if expected is None or first_expected is None:
@@ -268,7 +285,9 @@ def _disagreement_on_reuse(judge: Judge, converted: Function, example: Arrays) -
                 buffer[...] = array
         results = _results(converted, buffers)
         strided = _results(converted, tuple(_strided(array) for array in reversed_inputs))
-    except Exception:  # the same inputs in other memory were taken a moment ago, by an op that keeps a state
+    except (
+        Exception
+    ):  # the same inputs in other memory were taken a moment ago, by an op that keeps a state
         return None
     # Results of the first call that lie in the buffer would have changed with it.
     for name, inputs, want, got in (

@@ -89,15 +89,23 @@ def _argument(dtype: Any = np.float32, shape: Any = ("N", 4)) -> spox.Var:
 def _spox_linear() -> Made:
     x = _argument()
     weight = spox_op.constant(value=np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3))
-    y = spox_op.relu(spox_op.add(spox_op.matmul(x, weight), spox_op.constant(value=np.float32([0.5, -0.5, 0.25]))))
+    y = spox_op.relu(
+        spox_op.add(
+            spox_op.matmul(x, weight), spox_op.constant(value=np.float32([0.5, -0.5, 0.25]))
+        )
+    )
     return _built({"y": y}, x=x), {"x": _X}
 
 
 @entry("spox if")
 def _spox_if() -> Made:
     x = _argument()
-    positive = spox_op.greater(spox_op.reduce_sum(x, keepdims=False), spox_op.constant(value_float=0.0))
-    (y,) = spox_op.if_(positive, then_branch=lambda: [spox_op.exp(x)], else_branch=lambda: [spox_op.abs(x)])
+    positive = spox_op.greater(
+        spox_op.reduce_sum(x, keepdims=False), spox_op.constant(value_float=0.0)
+    )
+    (y,) = spox_op.if_(
+        positive, then_branch=lambda: [spox_op.exp(x)], else_branch=lambda: [spox_op.abs(x)]
+    )
     return _built({"y": spox_op.mul(y, spox_op.constant(value=np.float32(0.5)))}, x=x), {"x": _X}
 
 
@@ -108,7 +116,10 @@ def _spox_loop() -> Made:
     (y,) = spox_op.loop(
         spox_op.const(4),
         v_initial=[x],
-        body=lambda i, going, value: [spox_op.const(True), spox_op.add(spox_op.mul(value, half), half)],
+        body=lambda i, going, value: [
+            spox_op.const(True),
+            spox_op.add(spox_op.mul(value, half), half),
+        ],
     )
     return _built({"y": y}, x=x), {"x": _X}
 
@@ -119,7 +130,9 @@ def _spox_statistics() -> Made:
     mean = spox_op.reduce_mean(x, axes=[-1])
     centred = spox_op.sub(x, mean)
     variance = spox_op.reduce_mean(spox_op.mul(centred, centred), axes=[-1])
-    normal = spox_op.div(centred, spox_op.sqrt(spox_op.add(variance, spox_op.constant(value=np.float32(1e-5)))))
+    normal = spox_op.div(
+        centred, spox_op.sqrt(spox_op.add(variance, spox_op.constant(value=np.float32(1e-5))))
+    )
     values, places = spox_op.top_k(normal, spox_op.const(np.array([2])))
     return _built({"values": values, "places": places}, x=x), {"x": _X}
 
@@ -128,4 +141,7 @@ def _spox_statistics() -> Made:
 def _spox_gather() -> Made:
     x, places = _argument(), _argument(np.int64, ("M",))
     table = spox_op.mul(x, spox_op.constant(value=np.float32([1, 2, 3, 4])))
-    return _built({"y": spox_op.gather(table, places, axis=0)}, x=x, places=places), {"x": _X, "places": np.int64([2, 0])}
+    return _built({"y": spox_op.gather(table, places, axis=0)}, x=x, places=places), {
+        "x": _X,
+        "places": np.int64([2, 0]),
+    }

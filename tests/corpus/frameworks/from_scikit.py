@@ -31,7 +31,14 @@ from sklearn.ensemble import (
 )
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.impute import SimpleImputer
-from sklearn.linear_model import ElasticNet, LinearRegression, LogisticRegression, Perceptron, PoissonRegressor, SGDClassifier
+from sklearn.linear_model import (
+    ElasticNet,
+    LinearRegression,
+    LogisticRegression,
+    Perceptron,
+    PoissonRegressor,
+    SGDClassifier,
+)
 from sklearn.mixture import GaussianMixture
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
@@ -93,8 +100,12 @@ _OTHERS = {
     "TruncatedSVD": TruncatedSVD(2, random_state=0),
     "GaussianMixture": GaussianMixture(2, random_state=0),
     "OneClassSVM": OneClassSVM(),
-    "KBinsDiscretizer": KBinsDiscretizer(3, encode="onehot-dense", quantile_method="averaged_inverted_cdf"),
-    "scalers": make_pipeline(SimpleImputer(), MinMaxScaler(), PolynomialFeatures(2), StandardScaler(), Normalizer()),
+    "KBinsDiscretizer": KBinsDiscretizer(
+        3, encode="onehot-dense", quantile_method="averaged_inverted_cdf"
+    ),
+    "scalers": make_pipeline(
+        SimpleImputer(), MinMaxScaler(), PolynomialFeatures(2), StandardScaler(), Normalizer()
+    ),
 }
 
 
@@ -128,7 +139,9 @@ def _without_map() -> Made:
 
 @entry("sklearn LogisticRegression of texts")
 def _texts() -> Made:
-    return to_onnx(LogisticRegression().fit(_X, np.array(["red", "green", "blue"])[_CLASSES]), _X[:1]), {"X": _FED}
+    return to_onnx(
+        LogisticRegression().fit(_X, np.array(["red", "green", "blue"])[_CLASSES]), _X[:1]
+    ), {"X": _FED}
 
 
 @entry("sklearn ColumnTransformer")
@@ -137,9 +150,15 @@ def _columns() -> Made:
     sizes = (_CLASSES * 2 + 1)[:, None]
     table = np.hstack([_X[:, :2].astype(object), colours, sizes.astype(object)])
     columns = ColumnTransformer(
-        [("numbers", StandardScaler(), [0, 1]), ("colours", OneHotEncoder(), [2]), ("sizes", OrdinalEncoder(), [3])]
+        [
+            ("numbers", StandardScaler(), [0, 1]),
+            ("colours", OneHotEncoder(), [2]),
+            ("sizes", OrdinalEncoder(), [3]),
+        ]
     )
-    fitted = make_pipeline(columns, RandomForestClassifier(3, max_depth=3, random_state=0)).fit(table, _NUMBERS > 0)
+    fitted = make_pipeline(columns, RandomForestClassifier(3, max_depth=3, random_state=0)).fit(
+        table, _NUMBERS > 0
+    )
     types = [("a", FloatTensorType([None, 1])), ("b", FloatTensorType([None, 1]))]
     types += [("colour", StringTensorType([None, 1])), ("size", Int64TensorType([None, 1]))]
     feeds = {"a": _X[:7, :1], "b": _X[:7, 1:2], "colour": colours[:7], "size": sizes[:7]}
@@ -148,7 +167,9 @@ def _columns() -> Made:
 
 def _lightgbm(make: Callable[..., Any], targets: np.ndarray) -> Made:
     fitted = make(n_estimators=4, num_leaves=5, verbose=-1, n_jobs=1).fit(_X, targets)
-    return convert_lightgbm(fitted, initial_types=[("X", LightgbmFloats([None, 4]))], target_opset=15), {"X": _FED}
+    return convert_lightgbm(
+        fitted, initial_types=[("X", LightgbmFloats([None, 4]))], target_opset=15
+    ), {"X": _FED}
 
 
 @entry("lightgbm LGBMClassifier")

@@ -32,29 +32,52 @@ class Function(nn.Module):
 
 
 def _perceptron() -> Any:
-    return nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3), nn.Softmax(-1)), (torch.randn(2, 6),)
+    return nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3), nn.Softmax(-1)), (
+        torch.randn(2, 6),
+    )
 
 
 def _convolutions() -> Any:
-    layers = [nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(64, 5)]
+    layers = [
+        nn.Conv2d(3, 4, 3, padding=1),
+        nn.BatchNorm2d(4),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(64, 5),
+    ]
     return nn.Sequential(*layers), (torch.randn(1, 3, 8, 8),)
 
 
 def _residual() -> Any:
     def forward(x: Tensor, first: nn.Module, second: nn.Module, norm: nn.Module) -> Tensor:
-        return functional.adaptive_avg_pool2d(functional.relu(x + norm(second(functional.relu(first(x))))), 1).flatten(1)
+        return functional.adaptive_avg_pool2d(
+            functional.relu(x + norm(second(functional.relu(first(x))))), 1
+        ).flatten(1)
 
-    parts = {"first": nn.Conv2d(4, 4, 3, padding=1), "second": nn.Conv2d(4, 4, 3, padding=1), "norm": nn.BatchNorm2d(4)}
+    parts = {
+        "first": nn.Conv2d(4, 4, 3, padding=1),
+        "second": nn.Conv2d(4, 4, 3, padding=1),
+        "norm": nn.BatchNorm2d(4),
+    }
     return Function(forward, **parts), (torch.randn(2, 4, 6, 6),)
 
 
 def _depthwise() -> Any:
-    layers = [nn.Conv2d(4, 8, 1), nn.Hardswish(), nn.Conv2d(8, 8, 3, groups=8, padding=1), nn.Hardsigmoid(), nn.Conv2d(8, 4, 1)]
+    layers = [
+        nn.Conv2d(4, 8, 1),
+        nn.Hardswish(),
+        nn.Conv2d(8, 8, 3, groups=8, padding=1),
+        nn.Hardsigmoid(),
+        nn.Conv2d(8, 4, 1),
+    ]
     return nn.Sequential(*layers), (torch.randn(1, 4, 6, 6),)
 
 
 def _lstm() -> Any:
-    return Function(lambda x, lstm: lstm(x)[0], lstm=nn.LSTM(5, 4, bidirectional=True)), (torch.randn(3, 2, 5),)
+    return Function(lambda x, lstm: lstm(x)[0], lstm=nn.LSTM(5, 4, bidirectional=True)), (
+        torch.randn(3, 2, 5),
+    )
 
 
 def _gru() -> Any:
@@ -62,7 +85,9 @@ def _gru() -> Any:
 
 
 def _encoder() -> Any:
-    return nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, activation="gelu"), (torch.randn(2, 5, 8),)
+    return nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, activation="gelu"), (
+        torch.randn(2, 5, 8),
+    )
 
 
 def _attention() -> Any:
@@ -81,19 +106,30 @@ def _embedding() -> Any:
     def forward(ids: Tensor, table: nn.Module, linear: nn.Module) -> Tensor:
         return linear(table(ids).mean(1)).tanh()
 
-    return Function(forward, table=nn.Embedding(20, 6), linear=nn.Linear(6, 3)), (torch.randint(0, 20, (2, 7)),)
+    return Function(forward, table=nn.Embedding(20, 6), linear=nn.Linear(6, 3)), (
+        torch.randint(0, 20, (2, 7)),
+    )
 
 
 def _unet() -> Any:
     def forward(x: Tensor, down: nn.Module, up: nn.Module, last: nn.Module) -> Tensor:
         return last(torch.cat([x, up(functional.gelu(down(x)))], 1)).sigmoid()
 
-    parts = {"down": nn.Conv2d(2, 4, 3, 2, 1), "up": nn.ConvTranspose2d(4, 4, 2, 2), "last": nn.Conv2d(6, 1, 1)}
+    parts = {
+        "down": nn.Conv2d(2, 4, 3, 2, 1),
+        "up": nn.ConvTranspose2d(4, 4, 2, 2),
+        "last": nn.Conv2d(6, 1, 1),
+    }
     return Function(forward, **parts), (torch.randn(1, 2, 8, 8),)
 
 
 def _upsampling() -> Any:
-    layers = [nn.Conv2d(3, 8, 3, padding=1), nn.PixelShuffle(2), nn.Upsample(scale_factor=2, mode="nearest"), nn.PReLU()]
+    layers = [
+        nn.Conv2d(3, 8, 3, padding=1),
+        nn.PixelShuffle(2),
+        nn.Upsample(scale_factor=2, mode="nearest"),
+        nn.PReLU(),
+    ]
     return nn.Sequential(*layers), (torch.randn(1, 3, 4, 4),)
 
 
@@ -121,7 +157,10 @@ def _gather() -> Any:
     def forward(x: Tensor, places: Tensor, linear: nn.Module) -> Tensor:
         return torch.zeros_like(x).scatter_add(1, places, linear(x).gather(1, places))
 
-    return Function(forward, linear=nn.Linear(5, 5)), (torch.randn(2, 5), torch.tensor([[0, 1, 4], [3, 3, 2]]))
+    return Function(forward, linear=nn.Linear(5, 5)), (
+        torch.randn(2, 5),
+        torch.tensor([[0, 1, 4], [3, 3, 2]]),
+    )
 
 
 def _padding() -> Any:
@@ -135,7 +174,9 @@ def _squeezed() -> Any:
     def forward(x: Tensor, small: nn.Module, large: nn.Module) -> Tensor:
         return x * large(functional.silu(small(x.mean((2, 3))))).sigmoid()[:, :, None, None]
 
-    return Function(forward, small=nn.Linear(4, 2), large=nn.Linear(2, 4)), (torch.randn(2, 4, 3, 3),)
+    return Function(forward, small=nn.Linear(4, 2), large=nn.Linear(2, 4)), (
+        torch.randn(2, 4, 3, 3),
+    )
 
 
 def _statistics() -> Any:
@@ -176,7 +217,17 @@ _NETWORKS: dict[str, Network] = {
     "statistics": _statistics,
     "positions": _positions,
 }
-_TORCHSCRIPT = ["perceptron", "convolutions", "residual", "LSTM", "GRU", "norms", "U-Net", "upsampling", "selection"]
+_TORCHSCRIPT = [
+    "perceptron",
+    "convolutions",
+    "residual",
+    "LSTM",
+    "GRU",
+    "norms",
+    "U-Net",
+    "upsampling",
+    "selection",
+]
 
 
 def _network(name: str) -> tuple[nn.Module, tuple[Tensor, ...]]:
@@ -202,7 +253,9 @@ def _exported(name: str, *, new: bool) -> Made:
             model = onnx.load_from_string(file.getvalue())
     held = {tensor.name for tensor in model.graph.initializer}
     names = [value.name for value in model.graph.input if value.name not in held]
-    return model, {name: np.ascontiguousarray(value.numpy()) for name, value in zip(names, inputs, strict=True)}
+    return model, {
+        name: np.ascontiguousarray(value.numpy()) for name, value in zip(names, inputs, strict=True)
+    }
 
 
 def _enter() -> None:

@@ -17,7 +17,9 @@ def test_jax2onnx(tmp_path):
     to_onnx, expected = names["to_onnx"], 2 * np.tanh(X @ X.T / 2) + 1
     np.testing.assert_allclose(names["from_jax"], expected, rtol=1e-5)
     np.testing.assert_allclose(names["jax"].jit(names["distances"])(X), expected, rtol=1e-5)
-    nodes = [(node.domain, node.op_type) for node in to_onnx(names["distances"], [("N", 4)]).graph.node]
+    nodes = [
+        (node.domain, node.op_type) for node in to_onnx(names["distances"], [("N", 4)]).graph.node
+    ]
     assert ("demo", "SoftClip") in nodes
     in_ir = pyopnb.Session(to_onnx(names["distances"], [("N", 4)], return_mode="ir"))
     np.testing.assert_allclose(in_ir.run(None, {"in_0": X})[0], expected, rtol=1e-5)
@@ -47,6 +49,8 @@ def test_a_function_of_numpy_in_tensorflow(tmp_path):
         def compute(self, x):
             return np.sin(x)
 
-    incomplete, _ = tf2onnx.convert.from_function(doubled_sine, input_signature=doubled_sine.input_signature, opset=18)
+    incomplete, _ = tf2onnx.convert.from_function(
+        doubled_sine, input_signature=doubled_sine.input_signature, opset=18
+    )
     model = pyopnb.replace(incomplete, "PyFunc", "demo::Sine")
     np.testing.assert_allclose(pyopnb.run(model, x=X)[0], 2 * np.sin(X), rtol=1e-6)

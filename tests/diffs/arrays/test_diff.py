@@ -31,7 +31,13 @@ def test_it_has_no_truth_value() -> None:
 
 def test_judged_again_is_judged_anew() -> None:
     found = diff(A, B)
-    for tolerances in ({"rtol": 0.0}, {"atol": 1e-2}, {"rtol": 1e-3, "atol": 1e-3}, {"rtol": 1e-3, "atol": 5e-3}, {}):
+    for tolerances in (
+        {"rtol": 0.0},
+        {"atol": 1e-2},
+        {"rtol": 1e-3, "atol": 1e-3},
+        {"rtol": 1e-3, "atol": 5e-3},
+        {},
+    ):
         again, anew = found.judged(**tolerances), diff(A, B, **tolerances)
         assert again.verdict == anew.verdict
         assert again.parts[0].facts.over in (anew.parts[0].facts.over, None)
@@ -72,9 +78,13 @@ def test_hard_cases_judged_again(a: Any, b: Any, tolerances: Any, verdict: str) 
     hnp.arrays(np.float32, 5, elements=st.floats(-8, 8, width=32)),
     *[st.sampled_from([0.0, 0.125, 0.25, 1.0])] * 3,
 )
-def test_a_tolerance_of_the_scale(a: np.ndarray, b: np.ndarray, rtol: float, atol: float, stol: float) -> None:
+def test_a_tolerance_of_the_scale(
+    a: np.ndarray, b: np.ndarray, rtol: float, atol: float, stol: float
+) -> None:
     wide = b.astype(np.float64)
-    passes = bool((np.abs(a - wide) <= atol + rtol * np.abs(wide) + stol * np.abs(wide).max()).all())
+    passes = bool(
+        (np.abs(a - wide) <= atol + rtol * np.abs(wide) + stol * np.abs(wide).max()).all()
+    )
     found = diff(a, b, rtol=rtol, atol=atol, stol=stol)
     assert found.ok == passes == diff(a, b).judged(rtol=rtol, atol=atol, stol=stol).ok
     assert Diff.from_json(found.to_json()) == found
@@ -91,7 +101,9 @@ def test_json_from_before_there_was_a_tolerance_of_the_scale() -> None:
 def test_text_says_the_scale() -> None:
     text = str(diff(np.float32([1, 101]), np.float32([0, 100]), stol=0.5))
     assert "within rtol 0, atol 0, stol 0.5 (of 100)" in text and "would" not in text
-    assert "outside rtol 0, atol 0, stol 0.001 (of 100)" in str(diff(np.float32([1, 101]), np.float32([0, 100]), stol=1e-3))
+    assert "outside rtol 0, atol 0, stol 0.001 (of 100)" in str(
+        diff(np.float32([1, 101]), np.float32([0, 100]), stol=1e-3)
+    )
     with pytest.raises(pyopnb.errors.InputError, match="diff, stol: expected a finite number"):
         diff(A, B, stol=-1)
 
@@ -110,10 +122,16 @@ def test_a_diff_stays_as_it_is_when_its_arrays_change(kind: Any, size: int) -> N
 
 def test_json_is_strict() -> None:
     found = diff(
-        {"y": np.float32([np.inf, 0, 1]), "n": np.uint64([2**64 - 1])}, {"y": np.float32([np.inf, 0, 1]), "n": np.uint64([0])}
+        {"y": np.float32([np.inf, 0, 1]), "n": np.uint64([2**64 - 1])},
+        {"y": np.float32([np.inf, 0, 1]), "n": np.uint64([0])},
     )
     held = json.loads(found.to_json(), parse_constant=lambda name: pytest.fail(name))
-    assert (held["format"], held["version"], held["verdict"], held["ok"]) == ("pyopnb.diff", 1, "different", False)
+    assert (held["format"], held["version"], held["verdict"], held["ok"]) == (
+        "pyopnb.diff",
+        1,
+        "different",
+        False,
+    )
     assert held["parts"][1]["facts"]["largest"] == 2**64 - 1
     assert held["parts"][1]["facts"]["snr"] == "-Infinity"
 
@@ -132,14 +150,17 @@ def test_other_json_is_refused(text: str) -> None:
 def test_text_is_short_whatever_there_is() -> None:
     a = {f"output {i}": A for i in range(50)}
     text = str(diff(a, {**a, **{f"output {i}": B for i in range(40)}}))
-    assert len(text.splitlines()) == 12 and text.startswith("different: 40 of 50 parts; 10 bit-identical\noutput 0: ")
+    assert len(text.splitlines()) == 12 and text.startswith(
+        "different: 40 of 50 parts; 10 bit-identical\noutput 0: "
+    )
     odd = A.copy()
     odd[:, 3] = np.nan
     odd[0, 0] = np.inf
     text = str(diff(odd, B))
     assert (
         len(text.splitlines()) <= 12
-        and "20 NaN only in a, 1 infinite only in a, which no tolerance covers; elsewhere |a-b|" in text
+        and "20 NaN only in a, 1 infinite only in a, which no tolerance covers; elsewhere |a-b|"
+        in text
     )
 
 
@@ -152,13 +173,22 @@ def test_the_first_three_lines_are_verdict_where_and_how_much() -> None:
     a = B.copy()
     a[17, 2] += 1
     lines = str(diff(a, B)).splitlines()
-    assert lines[0] == "different: float32[20,30], 1 of 600 elements (0.167 %) outside rtol 1e-05, atol 1e-05"
+    assert (
+        lines[0]
+        == "different: float32[20,30], 1 of 600 elements (0.167 %) outside rtol 1e-05, atol 1e-05"
+    )
     assert lines[1] == f"where: {format_place(Place((17, 2), str(a[17, 2]), str(B[17, 2])))}"
-    assert lines[2].startswith("how much: |a-b| 1, ") and all(line.startswith("  ") for line in lines[3:])
+    assert lines[2].startswith("how much: |a-b| 1, ") and all(
+        line.startswith("  ") for line in lines[3:]
+    )
     a[:, 3] = np.nan
     lines = str(diff(a, B)).splitlines()
-    assert lines[1].startswith("where: 20 of 21 at index 3 of axis 1 (length 30); worst at [0,3], a = nan, b = ")
-    assert lines[2].startswith("how much: 20 NaN only in a, which no tolerance covers; elsewhere |a-b| up to 1")
+    assert lines[1].startswith(
+        "where: 20 of 21 at index 3 of axis 1 (length 30); worst at [0,3], a = nan, b = "
+    )
+    assert lines[2].startswith(
+        "how much: 20 NaN only in a, which no tolerance covers; elsewhere |a-b| up to 1"
+    )
 
 
 @pytest.mark.parametrize(
@@ -166,12 +196,32 @@ def test_the_first_three_lines_are_verdict_where_and_how_much() -> None:
     [
         (np.float32([0.0, 1]), np.float32([-0.0, 1]), "  1 zeros of opposite sign"),
         (np.float32([1e-3, 1]), np.float32([0, 1]), "  1 nonzero in a where b is 0"),
-        (np.array([True, False]), np.array([False, False]), "how much: True in a and False in b: 1"),
-        (np.array(["cat"], object), np.array(["car"], object), "where: [0], a = 'cat' (differs at index 2), b = 'car'"),
-        (np.zeros((2, 3)), np.zeros((3, 2)), "incomparable: a is float64[2,3], b is float64[3,2]: the same lengths in another"),
-        (np.zeros((2, 3)), np.zeros(6), "incomparable: a is float64[2,3], b is float64[6]: as many elements, perhaps reshaped"),
+        (
+            np.array([True, False]),
+            np.array([False, False]),
+            "how much: True in a and False in b: 1",
+        ),
+        (
+            np.array(["cat"], object),
+            np.array(["car"], object),
+            "where: [0], a = 'cat' (differs at index 2), b = 'car'",
+        ),
+        (
+            np.zeros((2, 3)),
+            np.zeros((3, 2)),
+            "incomparable: a is float64[2,3], b is float64[3,2]: the same lengths in another",
+        ),
+        (
+            np.zeros((2, 3)),
+            np.zeros(6),
+            "incomparable: a is float64[2,3], b is float64[6]: as many elements, perhaps reshaped",
+        ),
         ({"y": None}, {"y": np.zeros(2)}, "incomparable: y: a is None, b is float64[2]"),
-        (np.float32([3, -4, 5]), np.float32([-4, 5, 3]), "how much: |a-b| up to 9, 180 % of |b|; |b| itself is up to 5"),
+        (
+            np.float32([3, -4, 5]),
+            np.float32([-4, 5, 3]),
+            "how much: |a-b| up to 9, 180 % of |b|; |b| itself is up to 5",
+        ),
     ],
 )
 def test_lines_are_sentences_of_plain_english(a: Any, b: Any, line: str) -> None:
@@ -188,7 +238,10 @@ def test_the_tolerances_that_would_pass_do(kind: Any, scale: float) -> None:
     advice = re.findall(r"\brtol=\S+, atol=[^\s;]+|\b[ar]tol=\S+", str(found))
     assert advice
     for tolerances in advice:
-        given = {name: float(value) for name, value in (one.split("=") for one in tolerances.rstrip(";").split(", "))}
+        given = {
+            name: float(value)
+            for name, value in (one.split("=") for one in tolerances.rstrip(";").split(", "))
+        }
         assert diff(a, b, **given).ok, tolerances
 
 
@@ -199,7 +252,11 @@ def test_html_of_many_parts_stays_small() -> None:
 
 def test_a_long_diff_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[tuple[int, int, str]] = []
-    monkeypatch.setattr(progress, "_make_bar", [lambda what, since: lambda done, total: told.append((done, total, what))])
+    monkeypatch.setattr(
+        progress,
+        "_make_bar",
+        [lambda what, since: lambda done, total: told.append((done, total, what))],
+    )
     numbers, texts = np.zeros(2**20, np.float32), np.array(["a"] * 2**17, object)
     diff([numbers, texts], [numbers, texts])
     assert told == []
@@ -212,7 +269,10 @@ def test_a_long_diff_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_bools_of_other_bytes_than_0_and_1_are_what_numpy_takes_them_for():
-    odd, plain = np.array([2, 0, 255] * 100, np.uint8).view(bool), np.array([True, False, True] * 100)
+    odd, plain = (
+        np.array([2, 0, 255] * 100, np.uint8).view(bool),
+        np.array([True, False, True] * 100),
+    )
     assert pyopnb.diff(odd, plain).ok
     flipped = pyopnb.diff(odd, ~plain)
     assert "False in a and True in b: 100; True in a and False in b: 200" in str(flipped)

@@ -58,7 +58,10 @@ def test_a_damaged_file_gives_arrays_or_a_refusal(
     if said:
         assert said.startswith(f"file {file}: expected ")
     else:
-        assert all(isinstance(one, np.ndarray) for one in (found.values() if isinstance(found, dict) else [found]))
+        assert all(
+            isinstance(one, np.ndarray)
+            for one in (found.values() if isinstance(found, dict) else [found])
+        )
     assert "\n" not in said
 
 
@@ -66,9 +69,12 @@ def test_an_npz_that_unpacks_to_gigabytes(tmp_path: Path, monkeypatch: pytest.Mo
     path = tmp_path / "bomb.npz"
     np.savez_compressed(path, a=np.zeros(2**24, np.uint8))
     assert pyopnb.diff(path, path).ok, "as dense as a bomb, but small enough to be honest"
-    monkeypatch.setattr(files, "_MOST_UNPACKED", 2**20)  # in place of 1 GiB, which would take seconds to pack
+    monkeypatch.setattr(
+        files, "_MOST_UNPACKED", 2**20
+    )  # in place of 1 GiB, which would take seconds to pack
     with pytest.raises(
-        pyopnb.errors.InputError, match=r"arrays, got 1[\d,]+ bytes that unpack to 16,777,344; the limit is 100 times"
+        pyopnb.errors.InputError,
+        match=r"arrays, got 1[\d,]+ bytes that unpack to 16,777,344; the limit is 100 times",
     ):
         pyopnb.diff(path, path)
     np.savez_compressed(path, a=np.random.default_rng(0).integers(0, 255, 2**21, np.uint8))

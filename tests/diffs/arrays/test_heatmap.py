@@ -26,14 +26,21 @@ def spot(index: int, size: int) -> int:
 def by_hand(values: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     rows, columns = int(np.prod(shape[:-1], dtype=int)), shape[-1] if shape else 1
     down, across = (
-        np.arange(min(n, k) + 1) * n // min(n, k) for n, k in ((rows, FIELDS), (columns, FIELDS if rows > 1 else 4 * FIELDS))
+        np.arange(min(n, k) + 1) * n // min(n, k)
+        for n, k in ((rows, FIELDS), (columns, FIELDS if rows > 1 else 4 * FIELDS))
     )
     fields = values.reshape(rows, columns)
-    return np.array([[fields[a:b, c:d].max() for c, d in pairwise(across)] for a, b in pairwise(down)])
+    return np.array(
+        [[fields[a:b, c:d].max() for c, d in pairwise(across)] for a, b in pairwise(down)]
+    )
 
 
 @settings(max_examples=60)
-@given(st.lists(st.integers(1, 40), min_size=0, max_size=3) | st.just([2, 40_000]), st.integers(1, 300), st.integers(0, 2**32))
+@given(
+    st.lists(st.integers(1, 40), min_size=0, max_size=3) | st.just([2, 40_000]),
+    st.integers(1, 300),
+    st.integers(0, 2**32),
+)
 def test_every_field_has_its_largest(shape: list[int], chunk: int, seed: int) -> None:
     shape = [size * 30 for size in shape] if len(shape) == 1 else shape
     values = np.random.default_rng(seed).random(shape)
@@ -42,10 +49,14 @@ def test_every_field_has_its_largest(shape: list[int], chunk: int, seed: int) ->
 
 
 @pytest.mark.parametrize("shape", [(100, 300), (7, 33, 129), (30_000,), (3, 20_000), (20_000, 3)])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, np.int16, np.complex64, ml_dtypes.bfloat16])
+@pytest.mark.parametrize(
+    "dtype", [np.float32, np.float64, np.float16, np.int16, np.complex64, ml_dtypes.bfloat16]
+)
 def test_picture_of_a_diff(shape: tuple[int, ...], dtype: Any) -> None:
     b = np.asarray(RNG.standard_normal(shape) * 100).astype(dtype)
-    a = np.asarray(b + np.asarray(RNG.integers(0, 2, shape) * RNG.standard_normal(shape) * 10).astype(dtype)).astype(dtype)
+    a = np.asarray(
+        b + np.asarray(RNG.integers(0, 2, shape) * RNG.standard_normal(shape) * 10).astype(dtype)
+    ).astype(dtype)
     facts = array_stats(a, b, 0.0, 0.0, 1000)
     wide = np.complex128 if dtype is np.complex64 else np.float64
     wanted = by_hand(np.abs(a.astype(wide) - b.astype(wide)), shape)
@@ -68,7 +79,11 @@ def test_what_is_not_finite_is_infinite_in_the_picture() -> None:
     a = b + np.float32(1e-3)
     a[3, 3], a[100, 150], b[9, 9] = np.nan, np.inf, np.nan
     picture = diff(a, b).worst.facts.picture()
-    assert np.argwhere(np.isinf(picture)).tolist() == [[spot(3, 200)] * 2, [spot(9, 200)] * 2, [spot(100, 200), spot(150, 200)]]
+    assert np.argwhere(np.isinf(picture)).tolist() == [
+        [spot(3, 200)] * 2,
+        [spot(9, 200)] * 2,
+        [spot(100, 200), spot(150, 200)],
+    ]
     assert (picture[np.isfinite(picture)] > 0).all()
 
 
@@ -79,8 +94,12 @@ def test_spread_counts_pairs_by_their_exponents() -> None:
     assert facts.spread == {(-1023, 1): 1, (0, -2): 2, (3, 0): 1, (3, 4): 1}
 
 
-@pytest.mark.parametrize("a", [np.float32([1, np.nan]), np.int64([3, 2]), np.array(["x", "z"]), np.bool_([1, 1])])
+@pytest.mark.parametrize(
+    "a", [np.float32([1, np.nan]), np.int64([3, 2]), np.array(["x", "z"]), np.bool_([1, 1])]
+)
 def test_json_holds_the_pictures(a: np.ndarray) -> None:
     found = diff(a, np.array(["x", "y"]) if a.dtype.kind == "U" else np.array([1, 0], a.dtype))
     assert Diff.from_json(found.to_json()) == found
-    assert np.array_equal(Diff.from_json(found.to_json()).worst.facts.picture(), found.worst.facts.picture())
+    assert np.array_equal(
+        Diff.from_json(found.to_json()).worst.facts.picture(), found.worst.facts.picture()
+    )

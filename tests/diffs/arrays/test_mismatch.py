@@ -20,7 +20,9 @@ NAN, INF = float("nan"), float("inf")
 
 @pytest.mark.parametrize("row", DTYPES, ids=str)
 def test_every_dtype_is_itself_and_not_another(row: Any) -> None:
-    one = np.array(["a", "b"], object) if row.name == "string" else np.array([0, 1]).astype(row.numpy)
+    one = (
+        np.array(["a", "b"], object) if row.name == "string" else np.array([0, 1]).astype(row.numpy)
+    )
     assert mismatch(one, one.copy()) is None
     assert mismatch(one[::-1], one).startswith("[0] is")
     assert mismatch(one[:1], one) is not None
@@ -44,7 +46,9 @@ def test_every_dtype_is_itself_and_not_another(row: Any) -> None:
         ([1e-3], [2e-3], True, [0]),
     ],
 )
-def test_floats(actual: list[float], expected: list[float], tolerant: bool, differing: list[int] | None) -> None:
+def test_floats(
+    actual: list[float], expected: list[float], tolerant: bool, differing: list[int] | None
+) -> None:
     text = mismatch(np.float32(actual), np.float32(expected), tolerant=tolerant)
     if differing is None:
         assert text is None
@@ -61,7 +65,9 @@ def test_zeros_of_other_signs_differ_where_every_bit_counts() -> None:
 def test_bools_agree_whatever_byte_is_true() -> None:
     odd = np.array([2, 255, 0, 1], np.uint8).view(bool)
     assert mismatch(odd, np.array([True, True, False, True])) is None
-    assert mismatch(odd, np.array([True, False, False, True])).startswith("[1] is True instead of False")
+    assert mismatch(odd, np.array([True, False, False, True])).startswith(
+        "[1] is True instead of False"
+    )
 
 
 def test_what_is_never_tolerated() -> None:

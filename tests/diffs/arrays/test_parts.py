@@ -76,7 +76,9 @@ def test_tolerance_of_each_dtype() -> None:
     assert tolerance("float8_e5m2", 0.25, None) == (0.25, 0.0, 0.0)
     assert tolerance("string", 1, 1, 1) == tolerance("int8", None, None, True) == (0.0, 0.0, 0.0)
     assert tolerance("float16", None, None, True) == (1e-3, 1e-5, 1e-3)
-    assert tolerance("float16", None, None, 0.5) == (0.0, 0.0, 0.5) and tolerance("float16", 0.5, None, True) == (
+    assert tolerance("float16", None, None, 0.5) == (0.0, 0.0, 0.5) and tolerance(
+        "float16", 0.5, None, True
+    ) == (
         0.5,
         0.0,
         1e-3,
@@ -100,4 +102,8 @@ def test_what_is_written_later_is_not_seen() -> None:
     a, b = ONE.copy(), TWO.copy()
     made = diff(a, b)
     a[:] = b
-    assert made.verdict == "different" and made.parts[0].facts.differing == 1 and made.verdict == "different"
+    assert (
+        made.verdict == "different"
+        and made.parts[0].facts.differing == 1
+        and made.verdict == "different"
+    )

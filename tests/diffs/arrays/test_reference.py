@@ -17,7 +17,14 @@ from hypothesis import strategies as st
 from pyopnb.diffs.arrays import _stats
 from pyopnb.diffs.arrays.stats import ArrayStats, array_stats, quick_stats
 
-FLOATS = [np.float16, np.float32, np.float64, ml_dtypes.bfloat16, ml_dtypes.float8_e5m2, ml_dtypes.float8_e4m3fn]
+FLOATS = [
+    np.float16,
+    np.float32,
+    np.float64,
+    ml_dtypes.bfloat16,
+    ml_dtypes.float8_e5m2,
+    ml_dtypes.float8_e4m3fn,
+]
 INTEGERS = [np.int8, np.uint8, np.int32, np.uint32, np.int64, np.uint64]
 SLACK = 1 + Fraction(1, 2**40)
 HARD = [0.0, -0.0, math.nan, math.inf, -math.inf, 1.0, 1e-40, -1e-45, 3e38, -1e308, 65504.0, 6e-8]
@@ -32,11 +39,23 @@ def plain_floats(a: np.ndarray, b: np.ndarray, rtol: float, atol: float) -> dict
         other_bits = a[index].tobytes() != b[index].tobytes()
         bits += other_bits
         if math.isnan(x) or math.isnan(y):
-            name = "NaN in both" if math.isnan(x) and math.isnan(y) else "NaN in a" if math.isnan(x) else "NaN in b"
+            name = (
+                "NaN in both"
+                if math.isnan(x) and math.isnan(y)
+                else "NaN in a"
+                if math.isnan(x)
+                else "NaN in b"
+            )
             classes["NaN of other bits"] += name == "NaN in both" and other_bits
         elif math.isinf(x) or math.isinf(y):
             both = "the same infinity" if x == y else "opposite infinities"
-            name = both if math.isinf(x) and math.isinf(y) else "infinite in a" if math.isinf(x) else "infinite in b"
+            name = (
+                both
+                if math.isinf(x) and math.isinf(y)
+                else "infinite in a"
+                if math.isinf(x)
+                else "infinite in b"
+            )
         elif math.isinf(x - y):
             name = "farther apart than float64 reaches"
         else:
@@ -74,7 +93,9 @@ def plain_floats(a: np.ndarray, b: np.ndarray, rtol: float, atol: float) -> dict
     return found
 
 
-def assert_totals(facts: ArrayStats, a: np.ndarray, b: np.ndarray, rtol: float, atol: float) -> None:
+def assert_totals(
+    facts: ArrayStats, a: np.ndarray, b: np.ndarray, rtol: float, atol: float
+) -> None:
     quick = quick_stats(a, b, rtol, atol)
     assert (quick.bits, quick.differing, quick.over) == (facts.bits, facts.differing, facts.over)
 
@@ -83,8 +104,16 @@ def assert_axes(facts: ArrayStats, counts: dict[int, list[int]]) -> None:
     if (facts.over or 0) <= 1:
         assert facts.axes == ()
         return
-    assert {axis.axis: (axis.size, axis.hit, axis.index, axis.most, axis.seen) for axis in facts.axes} == {
-        axis: (len(along), sum(c > 0 for c in along), along.index(max(along)), max(along), sum(along))
+    assert {
+        axis.axis: (axis.size, axis.hit, axis.index, axis.most, axis.seen) for axis in facts.axes
+    } == {
+        axis: (
+            len(along),
+            sum(c > 0 for c in along),
+            along.index(max(along)),
+            max(along),
+            sum(along),
+        )
         for axis, along in counts.items()
     }
 
@@ -101,33 +130,70 @@ thorough = settings(max_examples=200)
     st.sampled_from([0.0, 1e-3, 0.5]),
     st.sampled_from([0.0, 1e-5, 1.0]),
 )
-def test_floats(kind: Any, shape: tuple[int, ...], data: st.DataObject, rtol: float, atol: float) -> None:
+def test_floats(
+    kind: Any, shape: tuple[int, ...], data: st.DataObject, rtol: float, atol: float
+) -> None:
     count = math.prod(shape)
     with np.errstate(all="ignore"):
-        b = np.array(data.draw(st.lists(numbers, min_size=count, max_size=count))).astype(kind).reshape(shape)
-        near = np.array(data.draw(st.lists(st.sampled_from([1.0, 1.001, 2.0]) | numbers, min_size=count, max_size=count)))
+        b = (
+            np.array(data.draw(st.lists(numbers, min_size=count, max_size=count)))
+            .astype(kind)
+            .reshape(shape)
+        )
+        near = np.array(
+            data.draw(
+                st.lists(
+                    st.sampled_from([1.0, 1.001, 2.0]) | numbers, min_size=count, max_size=count
+                )
+            )
+        )
         a = (
-            np.where(np.isin(near, [1.0, 1.001, 2.0]), b.astype(np.float64).reshape(-1) * near, near)
+            np.where(
+                np.isin(near, [1.0, 1.001, 2.0]), b.astype(np.float64).reshape(-1) * near, near
+            )
             .astype(kind)
             .reshape(shape)
         )
     facts, plain = array_stats(a, b, rtol, atol), plain_floats(a, b, rtol, atol)
-    for name in ("count", "finite", "bits", "differing", "over", "odd", "classes", "largest", "peak", "first"):
+    for name in (
+        "count",
+        "finite",
+        "bits",
+        "differing",
+        "over",
+        "odd",
+        "classes",
+        "largest",
+        "peak",
+        "first",
+    ):
         assert getattr(facts, name) == plain[name], name
     assert [place.index for place in facts.worst] == plain["worst"]
     assert_axes(facts, plain["axes"])
     assert_totals(facts, a, b, rtol, atol)
     if plain["mean"] is not None and math.isfinite(facts.mean or 0.0):
         assert facts.mean == pytest.approx(float(plain["mean"]), rel=1e-12)
-        assert facts.bias == pytest.approx(float(plain["bias"]), rel=1e-9, abs=1e-12 * float(plain["mean"]))
+        assert facts.bias == pytest.approx(
+            float(plain["bias"]), rel=1e-9, abs=1e-12 * float(plain["mean"])
+        )
 
 
 @thorough
-@given(st.sampled_from(INTEGERS), st.sampled_from([(), (7,), (2, 3)]), st.data(), st.sampled_from([0.0, 1.0, 2.5, 1e30]))
+@given(
+    st.sampled_from(INTEGERS),
+    st.sampled_from([(), (7,), (2, 3)]),
+    st.data(),
+    st.sampled_from([0.0, 1.0, 2.5, 1e30]),
+)
 def test_integers(kind: Any, shape: tuple[int, ...], data: st.DataObject, atol: float) -> None:
     info, count = np.iinfo(kind), math.prod(shape)
-    integers = st.integers(info.min, info.max) | st.integers(0, 3) | st.sampled_from([info.min, info.max])
-    a, b = (np.array(data.draw(st.lists(integers, min_size=count, max_size=count)), kind).reshape(shape) for _ in "ab")
+    integers = (
+        st.integers(info.min, info.max) | st.integers(0, 3) | st.sampled_from([info.min, info.max])
+    )
+    a, b = (
+        np.array(data.draw(st.lists(integers, min_size=count, max_size=count)), kind).reshape(shape)
+        for _ in "ab"
+    )
     facts = array_stats(a, b, 0.0, atol)
     assert_totals(facts, a, b, 0.0, atol)
     away = [int(x) - int(y) for x, y in zip(a.flat, b.flat, strict=True)]
@@ -136,10 +202,16 @@ def test_integers(kind: Any, shape: tuple[int, ...], data: st.DataObject, atol: 
     assert facts.bits == facts.differing == sum(one != 0 for one in away)
     assert facts.over == hits.sum() and facts.largest == max(map(abs, away))
     assert facts.mean == sum(map(abs, away)) / count and facts.bias == sum(away) / count
-    worst = sorted((-abs(one), index) for one, index in zip(away, np.ndindex(shape), strict=True) if one)[:5]
+    worst = sorted(
+        (-abs(one), index) for one, index in zip(away, np.ndindex(shape), strict=True) if one
+    )[:5]
     assert [(-place.absolute, place.index) for place in facts.worst] == worst
     assert_axes(
-        facts, {axis: hits.sum(axis=tuple(k for k in range(len(shape)) if k != axis)).tolist() for axis in range(len(shape))}
+        facts,
+        {
+            axis: hits.sum(axis=tuple(k for k in range(len(shape)) if k != axis)).tolist()
+            for axis in range(len(shape))
+        },
     )
 
 
@@ -148,7 +220,10 @@ def test_blocks_with_and_without_numbers_in_turn(kind: Any) -> None:
     """What the native module counts of a block does not depend on what was in the one before."""
     rng = np.random.default_rng(3)
     with np.errstate(all="ignore"):
-        near, far, hard = (rng.choice(values, 1024).astype(kind) for values in ([0.5, 1.0, -0.0], [0.0, 2.0, 1e-40], HARD))
+        near, far, hard = (
+            rng.choice(values, 1024).astype(kind)
+            for values in ([0.5, 1.0, -0.0], [0.0, 2.0, 1e-40], HARD)
+        )
     pairs = [
         (near, far),
         (hard, near),
@@ -161,7 +236,17 @@ def test_blocks_with_and_without_numbers_in_turn(kind: Any) -> None:
     ]
     a, b = (np.concatenate([pair[side] for pair in pairs])[:-1] for side in (0, 1))
     facts, plain = array_stats(a, b, 1e-3, 1e-5), plain_floats(a, b, 1e-3, 1e-5)
-    for name in ("finite", "bits", "differing", "over", "odd", "classes", "largest", "peak", "first"):
+    for name in (
+        "finite",
+        "bits",
+        "differing",
+        "over",
+        "odd",
+        "classes",
+        "largest",
+        "peak",
+        "first",
+    ):
         assert getattr(facts, name) == plain[name], name
     assert math.isinf(facts.mean) or facts.mean == pytest.approx(float(plain["mean"]), rel=1e-12)
     assert [place.index for place in facts.worst] == plain["worst"]
@@ -180,22 +265,33 @@ def test_any_number_of_threads_gives_the_same_facts(make: str) -> None:
     elif make == "curve":
         a = b + np.sqrt(np.abs(b))
     else:
-        a = b.copy() if make == "equal" else b + np.float32(1e-3) * rng.standard_normal(b.size).astype(np.float32)
+        a = (
+            b.copy()
+            if make == "equal"
+            else b + np.float32(1e-3) * rng.standard_normal(b.size).astype(np.float32)
+        )
         a[:: 7 if make == "NaN" else b.size] = np.nan
     results = []
     for threads in (1, 2, 3, 8):
         stats = _stats.Stats("float4", a.shape, 1e-5, 1e-5, 4, 1e-38, b"", b"")
         for at in range(0, a.size, 2**17):
-            stats.add(a[at : at + 2**17].view(np.uint8), b[at : at + 2**17].view(np.uint8), at, threads)
+            stats.add(
+                a[at : at + 2**17].view(np.uint8), b[at : at + 2**17].view(np.uint8), at, threads
+            )
         results.append(str(stats.result()))
     assert len(set(results)) == 1
 
 
-@pytest.mark.parametrize("shape", [(3, 5, 1000), (70_000, 3), (2, 700_000), (3, 30, 20_000), (1, 1, 9)])
+@pytest.mark.parametrize(
+    "shape", [(3, 5, 1000), (70_000, 3), (2, 700_000), (3, 30, 20_000), (1, 1, 9)]
+)
 def test_mismatches_of_long_arrays_are_all_counted_along_their_axes(shape: tuple[int, ...]) -> None:
     hits = np.random.default_rng(2).random(shape) < 0.3
     facts = array_stats(hits.astype(np.float32), np.zeros(shape, np.float32), 0.0, 0.5, 100_003)
-    along = {k: hits.sum(axis=tuple(j for j in range(len(shape)) if j != k)).tolist() for k in range(len(shape))}
+    along = {
+        k: hits.sum(axis=tuple(j for j in range(len(shape)) if j != k)).tolist()
+        for k in range(len(shape))
+    }
     assert_axes(facts, {axis: counts for axis, counts in along.items() if 1 < len(counts) <= 2**16})
 
 
@@ -218,7 +314,12 @@ complexes = st.builds(complex, parts, parts)
 
 
 @thorough
-@given(st.sampled_from([np.complex64, np.complex128]), st.data(), st.sampled_from([0.0, 1e-2]), st.sampled_from([0.0, 1e-3]))
+@given(
+    st.sampled_from([np.complex64, np.complex128]),
+    st.data(),
+    st.sampled_from([0.0, 1e-2]),
+    st.sampled_from([0.0, 1e-3]),
+)
 def test_complex(kind: Any, data: st.DataObject, rtol: float, atol: float) -> None:
     b = data.draw(st.lists(complexes, min_size=1, max_size=9))
     a = [data.draw(st.just(one) | complexes) for one in b]
@@ -233,10 +334,18 @@ def test_complex(kind: Any, data: st.DataObject, rtol: float, atol: float) -> No
             differing += away > 0
             over += away > (atol + rtol * abs(q)) * (1 + 2.0**-40)
             largest = max(largest, away)
-        elif any(not (one == two or (one != one and two != two)) for one, two in zip(ends[:2], ends[2:], strict=True)):
+        elif any(
+            not (one == two or (one != one and two != two))
+            for one, two in zip(ends[:2], ends[2:], strict=True)
+        ):
             odd += 1
     facts = array_stats(a, b, rtol, atol)
     assert_totals(facts, a, b, rtol, atol)
-    assert (facts.finite, facts.differing, facts.over, facts.odd) == (finite, differing + odd, over + odd, odd)
+    assert (facts.finite, facts.differing, facts.over, facts.odd) == (
+        finite,
+        differing + odd,
+        over + odd,
+        odd,
+    )
     assert (facts.largest or 0.0) == pytest.approx(largest, rel=1e-15)
     assert facts.bits == sum(one.tobytes() != two.tobytes() for one, two in zip(a, b, strict=True))

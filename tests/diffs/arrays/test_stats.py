@@ -20,7 +20,13 @@ from pyopnb.diffs.arrays.stats import array_stats, family
 from pyopnb.ops.dtypes import DTYPES
 
 NAN, INF = float("nan"), float("inf")
-SAME, VALUE, CLOSE, DIFFERENT, NOT = "bit-identical", "value-identical", "close", "different", "incomparable"
+SAME, VALUE, CLOSE, DIFFERENT, NOT = (
+    "bit-identical",
+    "value-identical",
+    "close",
+    "different",
+    "incomparable",
+)
 f16, f32, f64, c64 = np.float16, np.float32, np.float64, np.complex64
 bf16, e4m3, e5m2 = ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2
 LOW, HIGH = np.iinfo(np.int64).min, np.iinfo(np.int64).max
@@ -151,7 +157,9 @@ def test_integers_never_pass_through_float() -> None:
     assert wide.mean == wide.bias == float(2**64 - 1)
     assert not diff(arr(np.int64, LOW), arr(np.int64, HIGH), atol=float(2**63)).ok
     assert diff(arr(np.int64, LOW), arr(np.int64, HIGH), atol=float(2**64)).verdict == CLOSE
-    assert diff(arr(np.int8, 5), arr(np.int8, 6), rtol=1.0).verdict == DIFFERENT  # a label is not nearly another
+    assert (
+        diff(arr(np.int8, 5), arr(np.int8, 6), rtol=1.0).verdict == DIFFERENT
+    )  # a label is not nearly another
     assert facts(arr(ml_dtypes.int4, -8), arr(ml_dtypes.int4, 7)).largest == 15
 
 
@@ -182,13 +190,18 @@ def test_classes_are_counted() -> None:
     assert (found.odd, found.differing, found.over, found.bits, found.finite) == (5, 7, 7, 8, 3)
     assert found.largest == 1.0 and found.mean == pytest.approx(0.5)
     assert [place.index for place in found.worst] == [(1,), (2,), (4,), (5,), (6,)]
-    assert facts(arr(bool, 1, 1, 0), arr(bool, 0, 0, 1)).classes == {"True to False": 2, "False to True": 1}
+    assert facts(arr(bool, 1, 1, 0), arr(bool, 0, 0, 1)).classes == {
+        "True to False": 2,
+        "False to True": 1,
+    }
 
 
 def test_statistics_of_nothing_are_none() -> None:
     for a in (np.ones((0, 2), f32), arr(f32, NAN)):
         found = facts(a, a)
-        assert (found.largest, found.mean, found.rms, found.cosine, found.snr, found.ulp) == (None,) * 6
+        assert (found.largest, found.mean, found.rms, found.cosine, found.snr, found.ulp) == (
+            None,
+        ) * 6
     assert facts(arr(f32, 0), arr(f32, 0)).snr is None
     assert facts(arr(f32, 1), arr(f32, 1)).snr is None or facts(arr(f32, 1), arr(f32, 1)).snr == INF
 
@@ -207,11 +220,15 @@ def test_statistics_against_plain_numpy() -> None:
     assert found.cosine == pytest.approx(x @ y / np.sqrt((x @ x) * (y @ y)), abs=1e-6)
     assert found.snr == pytest.approx(10 * np.log10((y @ y) / (away @ away)), abs=1e-4)
     assert found.peak == np.abs(b).max()
-    assert found.psnr == pytest.approx(10 * np.log10(float(found.peak) ** 2 / (away**2).mean()), abs=1e-4)
+    assert found.psnr == pytest.approx(
+        10 * np.log10(float(found.peak) ** 2 / (away**2).mean()), abs=1e-4
+    )
     assert found.relative == pytest.approx((away / np.abs(y)).max(), rel=1e-12)
     assert found.over == np.count_nonzero(away > 1e-3)
     assert found.first == (int(np.argmax(away > 1e-3)),)
-    assert [place.index[0] for place in found.worst] == np.argsort(-away, kind="stable")[:5].tolist()
+    assert [place.index[0] for place in found.worst] == np.argsort(-away, kind="stable")[
+        :5
+    ].tolist()
     for q in (0.5, 0.9, 0.99, 0.999):
         low, high = found.quantile(q)
         assert low <= np.quantile(away, q, method="inverted_cdf") < high <= low * 1.125
@@ -236,7 +253,11 @@ def test_concentration_along_an_axis(axis: int) -> None:
     b = a.copy()
     b[(slice(None),) * axis + (3,)] = 1
     found = facts(b, a)
-    assert found.axes[axis].hit == 1 and found.axes[axis].index == 3 and found.axes[axis].most == found.over
+    assert (
+        found.axes[axis].hit == 1
+        and found.axes[axis].index == 3
+        and found.axes[axis].most == found.over
+    )
     assert f"where: all {found.over} at index 3 of axis {axis} (" in str(diff(b, a))
     assert "of axis" not in str(diff(a + 1, a))
 
@@ -271,14 +292,29 @@ def test_memory_stays_flat() -> None:
 @pytest.mark.parametrize("order", list(permutations(range(4))))
 def test_views_are_compared_as_their_copies_are(order: tuple[int, ...], chunk: int) -> None:
     rng = np.random.default_rng(0)
-    a, b = (rng.integers(-3, 3, (4, 3, 5, 2), np.int32).transpose(order)[::-1, :, ::2] for _ in range(2))
+    a, b = (
+        rng.integers(-3, 3, (4, 3, 5, 2), np.int32).transpose(order)[::-1, :, ::2] for _ in range(2)
+    )
     assert array_stats(a, b, 0.0, 0.0, chunk) == array_stats(a.copy(), b.copy(), 0.0, 0.0)
 
 
 # ---- for any two arrays ------------------------------------------------------------------------------------------------------
 
 KINDS = [row.numpy for row in DTYPES if row.name != "string"]
-ODD = ["M8[s]", "m8[D]", "i4,f4", "O", "U3", "S3", np.longdouble, np.clongdouble, ml_dtypes.float8_e4m3, ">f8", ">i2", "V3"]
+ODD = [
+    "M8[s]",
+    "m8[D]",
+    "i4,f4",
+    "O",
+    "U3",
+    "S3",
+    np.longdouble,
+    np.clongdouble,
+    ml_dtypes.float8_e4m3,
+    ">f8",
+    ">i2",
+    "V3",
+]
 
 
 def filled(kind: Any, shape: tuple[int, ...], seed: bytes) -> np.ndarray:
@@ -286,9 +322,10 @@ def filled(kind: Any, shape: tuple[int, ...], seed: bytes) -> np.ndarray:
     kind = np.dtype(kind)
     count = int(np.prod(shape))
     if kind.kind == "O":
-        return np.array([[None, "a", b"a", 1, "ab", NAN][byte % 6] for byte in (seed * (count + 1))[:count]], object).reshape(
-            shape
-        )
+        return np.array(
+            [[None, "a", b"a", 1, "ab", NAN][byte % 6] for byte in (seed * (count + 1))[:count]],
+            object,
+        ).reshape(shape)
     if kind.kind == "U":
         return np.array([str(byte) for byte in (seed * (count + 1))[:count]], kind).reshape(shape)
     raw = np.frombuffer((seed * (count * kind.itemsize + 1))[: count * kind.itemsize], np.uint8)
@@ -301,14 +338,25 @@ def filled(kind: Any, shape: tuple[int, ...], seed: bytes) -> np.ndarray:
     return raw.copy().view(kind).reshape(shape)
 
 
-seeds = st.binary(min_size=1, max_size=24) | st.sampled_from([b"\0", b"\xff", b"\0\0\x80\x7f", b"\0\0\x80\xff", b"\0\0\0\x80"])
+seeds = st.binary(min_size=1, max_size=24) | st.sampled_from(
+    [b"\0", b"\xff", b"\0\0\x80\x7f", b"\0\0\x80\xff", b"\0\0\0\x80"]
+)
 shapes = hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4)
 quick = settings(max_examples=100)
 
 
 @quick
-@given(st.sampled_from([*KINDS, *ODD]), st.sampled_from([*KINDS, *ODD]) | st.none(), shapes, shapes | st.none(), seeds, seeds)
-def test_it_never_raises_and_reads_back(one: Any, other: Any, shape: Any, shape_too: Any, seed: bytes, seed_too: bytes) -> None:
+@given(
+    st.sampled_from([*KINDS, *ODD]),
+    st.sampled_from([*KINDS, *ODD]) | st.none(),
+    shapes,
+    shapes | st.none(),
+    seeds,
+    seeds,
+)
+def test_it_never_raises_and_reads_back(
+    one: Any, other: Any, shape: Any, shape_too: Any, seed: bytes, seed_too: bytes
+) -> None:
     a = filled(one, shape, seed)
     b = filled(one if other is None else other, shape if shape_too is None else shape_too, seed_too)
     found, back = diff(a, b), diff(b, a)
@@ -317,7 +365,12 @@ def test_it_never_raises_and_reads_back(one: Any, other: Any, shape: Any, shape_
     if found.verdict not in ("close", "different"):
         assert found.verdict == back.verdict  # the reference is not the same
     if (there := found.parts[0].facts) and (here := back.parts[0].facts):
-        assert (there.count, there.bits, there.differing, there.finite) == (here.count, here.bits, here.differing, here.finite)
+        assert (there.count, there.bits, there.differing, there.finite) == (
+            here.count,
+            here.bits,
+            here.differing,
+            here.finite,
+        )
         assert (there.odd, there.largest, there.ulp, there.rms, there.parts) == (
             here.odd,
             here.largest,
@@ -335,12 +388,22 @@ def test_an_array_is_itself(kind: Any, shape: Any, seed: bytes) -> None:
     assert diff(a, a.copy()).verdict in (SAME, NOT)
 
 
-FLOATS = [row.numpy for row in DTYPES if family(row.numpy) in ("float", "integer", "complex", "bool")]
+FLOATS = [
+    row.numpy for row in DTYPES if family(row.numpy) in ("float", "integer", "complex", "bool")
+]
 
 
 @quick
-@given(st.sampled_from(FLOATS), st.lists(seeds, min_size=2, max_size=2), st.integers(1, 70), st.integers(1, 80), st.booleans())
-def test_blocked_is_unblocked(kind: Any, two: list[bytes], count: int, block: int, half: bool) -> None:
+@given(
+    st.sampled_from(FLOATS),
+    st.lists(seeds, min_size=2, max_size=2),
+    st.integers(1, 70),
+    st.integers(1, 80),
+    st.booleans(),
+)
+def test_blocked_is_unblocked(
+    kind: Any, two: list[bytes], count: int, block: int, half: bool
+) -> None:
     a, b = (filled(kind, (count,), seed) for seed in two)
     if half:
         b[: count // 2] = a[: count // 2]
@@ -353,9 +416,19 @@ def test_blocked_is_unblocked(kind: Any, two: list[bytes], count: int, block: in
             two_, rel=1e-6, abs=max(scale, 1e-6) if name != "mean" else scale, nan_ok=True
         )
     sums = dict.fromkeys(("cosine", "snr", "psnr", "mean", "rms", "bias"))
-    assert (whole.frontier.largest, whole.frontier.at_zero) == (blocked.frontier.largest, blocked.frontier.at_zero)
-    for rtol in (0.0, 1e-3, 0.5, 2.0):  # corners that are on a line but for rounding may be there or not
-        assert whole.frontier.atol(rtol) == pytest.approx(blocked.frontier.atol(rtol), rel=1e-12, abs=1e-300)
+    assert (whole.frontier.largest, whole.frontier.at_zero) == (
+        blocked.frontier.largest,
+        blocked.frontier.at_zero,
+    )
+    for rtol in (
+        0.0,
+        1e-3,
+        0.5,
+        2.0,
+    ):  # corners that are on a line but for rounding may be there or not
+        assert whole.frontier.atol(rtol) == pytest.approx(
+            blocked.frontier.atol(rtol), rel=1e-12, abs=1e-300
+        )
     sums["frontier"] = whole.frontier
     assert replace(whole, **sums) == replace(blocked, **sums)
 
@@ -367,13 +440,22 @@ def below(number: float) -> float:
 
 
 values = hnp.arrays(
-    f64, st.integers(1, 12), elements=st.floats(-1e6, 1e6) | st.floats(-1e-3, 1e-3) | st.sampled_from([0.0, 1.0])
+    f64,
+    st.integers(1, 12),
+    elements=st.floats(-1e6, 1e6) | st.floats(-1e-3, 1e-3) | st.sampled_from([0.0, 1.0]),
 )
 
 
 @quick
-@given(values, st.integers(0, 2**32), st.sampled_from([f16, f32, f64, bf16, c64]), st.sampled_from([0.0, 1e-5, 1e-3, 0.5]))
-def test_smallest_tolerance_that_would_pass(a: np.ndarray, seed: int, kind: Any, other: float) -> None:
+@given(
+    values,
+    st.integers(0, 2**32),
+    st.sampled_from([f16, f32, f64, bf16, c64]),
+    st.sampled_from([0.0, 1e-5, 1e-3, 0.5]),
+)
+def test_smallest_tolerance_that_would_pass(
+    a: np.ndarray, seed: int, kind: Any, other: float
+) -> None:
     rng = np.random.default_rng(seed)
     scale, shift = 10 ** rng.uniform(-8, 0, 2)
     b = a * (1 + scale * rng.standard_normal(a.size)) + shift * rng.integers(0, 2, a.size)
@@ -386,13 +468,19 @@ def test_smallest_tolerance_that_would_pass(a: np.ndarray, seed: int, kind: Any,
     atol, rtol = frontier.atol(other), frontier.rtol(other)
     assert diff(a, b, rtol=other, atol=atol).ok and found.judged(rtol=other, atol=atol).ok
     if atol > 1e-300:
-        assert not diff(a, b, rtol=other, atol=below(atol)).ok and not found.judged(rtol=other, atol=below(atol)).ok
+        assert (
+            not diff(a, b, rtol=other, atol=below(atol)).ok
+            and not found.judged(rtol=other, atol=below(atol)).ok
+        )
     if rtol is None:
         assert not diff(a, b, rtol=1e30, atol=other).ok
         return
     assert diff(a, b, rtol=rtol, atol=other).ok and found.judged(rtol=rtol, atol=other).ok
     if rtol > 1e-300:
-        assert not diff(a, b, rtol=below(rtol), atol=other).ok and not found.judged(rtol=below(rtol), atol=other).ok
+        assert (
+            not diff(a, b, rtol=below(rtol), atol=other).ok
+            and not found.judged(rtol=below(rtol), atol=other).ok
+        )
 
 
 @pytest.mark.parametrize("kind", [f32, f64])
@@ -416,5 +504,11 @@ def test_judging_again_is_judging_anew_on_long_arrays(kind: Any, make: str) -> N
         least = max(float((away - rtol * size).max()), 0.0)
         for atol in (least * 0.999, least * 1.001):
             passes = bool((away <= atol + rtol * size).all())
-            assert found.judged(rtol=rtol, atol=atol).ok == passes == diff(a, b, rtol=rtol, atol=atol).ok
-            assert facts(a, b, rtol=rtol, atol=atol).over == np.count_nonzero(away > (atol + rtol * size) * (1 + 2.0**-40))
+            assert (
+                found.judged(rtol=rtol, atol=atol).ok
+                == passes
+                == diff(a, b, rtol=rtol, atol=atol).ok
+            )
+            assert facts(a, b, rtol=rtol, atol=atol).over == np.count_nonzero(
+                away > (atol + rtol * size) * (1 + 2.0**-40)
+            )

@@ -23,12 +23,24 @@ def frontier_of(points: list[tuple[float, float]], by: int = 1000) -> Frontier:
     return Frontier(hull.corners())
 
 
-@example([(1.8e-233, 3.4e75), (5e-324, float(np.nextafter(3.4e75, 1e76)))], 1, 0.0, 1.0)  # a slope past the largest double
-@given(st.lists(st.tuples(numbers, numbers), min_size=1, max_size=30), st.integers(1, 7), st.floats(0, 1e3), numbers)
-def test_corners_judge_like_all_points(points: list[tuple[float, float]], by: int, rtol: float, atol: float) -> None:
+@example(
+    [(1.8e-233, 3.4e75), (5e-324, float(np.nextafter(3.4e75, 1e76)))], 1, 0.0, 1.0
+)  # a slope past the largest double
+@given(
+    st.lists(st.tuples(numbers, numbers), min_size=1, max_size=30),
+    st.integers(1, 7),
+    st.floats(0, 1e3),
+    numbers,
+)
+def test_corners_judge_like_all_points(
+    points: list[tuple[float, float]], by: int, rtol: float, atol: float
+) -> None:
     found = frontier_of(points, by)
     assert found.largest == max(d for _, d in points)
-    for factor in (1 - 1e-9, 1 + 1e-9):  # a bound that is met but for rounding may be said to be either
+    for factor in (
+        1 - 1e-9,
+        1 + 1e-9,
+    ):  # a bound that is met but for rounding may be said to be either
         tried = rtol * factor, atol * factor
         plain = all(d <= (tried[1] + tried[0] * t) * (1 + SLACK) for t, d in points)
         near = any(abs(d - (tried[1] + tried[0] * t)) <= 1e-11 * d for t, d in points)
@@ -56,9 +68,19 @@ def test_points_on_one_line_have_one_corner() -> None:
 
 def test_what_no_relative_tolerance_covers() -> None:
     found = Frontier(((1.0, 0.5),), at_zero=0.25)
-    assert (found.largest, found.relative, found.rtol(0.0), found.rtol(0.25)) == (0.5, 0.5, None, 0.25)
+    assert (found.largest, found.relative, found.rtol(0.0), found.rtol(0.25)) == (
+        0.5,
+        0.5,
+        None,
+        0.25,
+    )
     assert found.atol(1.0) == 0.25
-    assert (Frontier().largest, Frontier().relative, Frontier().rtol(0), Frontier().atol(0)) == (0.0, 0.0, 0.0, 0.0)
+    assert (Frontier().largest, Frontier().relative, Frontier().rtol(0), Frontier().atol(0)) == (
+        0.0,
+        0.0,
+        0.0,
+        0.0,
+    )
 
 
 @pytest.mark.parametrize("value", [1.0, 0.1, 123456.7, 1e-300, 9.9999e-5, 5e-324])

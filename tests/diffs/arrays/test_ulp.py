@@ -33,10 +33,15 @@ def test_smallest_normal(row: Any) -> None:
     assert smallest_normal(row.numpy) > 0
 
 
-@pytest.mark.parametrize(("kind", "steps"), [(np.float64, 2 * 0x7FEFFFFFFFFFFFFF + 1), (np.float32, 2 * 0x7F7FFFFF + 1)])
+@pytest.mark.parametrize(
+    ("kind", "steps"), [(np.float64, 2 * 0x7FEFFFFFFFFFFFFF + 1), (np.float32, 2 * 0x7F7FFFFF + 1)]
+)
 def test_steps_reach_from_one_end_to_the_other(kind: Any, steps: int) -> None:
     # In float64 the two are farther apart than its range, and no pair of numbers: half of the way is counted twice.
-    low, high = np.array([-np.finfo(kind).max, 0.0, -0.0], kind), np.array([np.finfo(kind).max, -0.0, 0.0], kind)
+    low, high = (
+        np.array([-np.finfo(kind).max, 0.0, -0.0], kind),
+        np.array([np.finfo(kind).max, -0.0, 0.0], kind),
+    )
     if kind is np.float64:
         low, high = low / 2, high / 2
         steps -= 2 * 2**52

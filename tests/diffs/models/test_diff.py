@@ -53,8 +53,15 @@ def test_other_names_order_and_documentation_are_no_changes():
 def test_one_attribute():
     found = pyopnb.diff(transformer(), renamed(transformer("tanh")))
     (change,) = found.changes
-    assert (change.kind, change.a[0].op, change.b[0].op, change.a[0].place) == ("changed", "Gelu", "Gelu", 25)
-    assert [(fact.what, fact.a, fact.b) for fact in change.facts] == [("attr approximate", "'none'", "'tanh'")]
+    assert (change.kind, change.a[0].op, change.b[0].op, change.a[0].place) == (
+        "changed",
+        "Gelu",
+        "Gelu",
+        25,
+    )
+    assert [(fact.what, fact.a, fact.b) for fact in change.facts] == [
+        ("attr approximate", "'none'", "'tanh'")
+    ]
     assert "changed: Gelu '/b0.bent/Gelu_25', attr approximate: 'none' → 'tanh'" in str(found)
 
 
@@ -67,7 +74,10 @@ def test_a_default_that_is_written_out_is_no_change():
         if node.op_type == "LayerNormalization":
             node.attribute.append(helper.make_attribute("stash_type", 1))
             del node.attribute[0]  # axis, whose default it had
-    assert pyopnb.diff(model, other).verdict == "identical" and pyopnb.diff(other, model).verdict == "identical"
+    assert (
+        pyopnb.diff(model, other).verdict == "identical"
+        and pyopnb.diff(other, model).verdict == "identical"
+    )
 
 
 def test_a_default_of_a_notebook_op_that_is_written_out_is_no_change():
@@ -97,7 +107,9 @@ def test_an_inserted_identity(also_renamed):
         node.input[:] = ["passed" if name == "probs" else name for name in node.input]
     other.graph.node.append(helper.make_node("Identity", ["probs"], ["passed"]))
     other = renamed(other) if also_renamed else other
-    assert kinds(pyopnb.diff(model, other)) == ["added"] and kinds(pyopnb.diff(other, model)) == ["removed"]
+    assert kinds(pyopnb.diff(model, other)) == ["added"] and kinds(pyopnb.diff(other, model)) == [
+        "removed"
+    ]
     assert pyopnb.diff(model, other).changes[0].b[0].op == "Identity"
 
 
@@ -118,7 +130,10 @@ def test_a_rewired_input():
 def test_two_inputs_that_change_places():
     model = parsed("g (float[N] x, float[N] z) => (float[N] y) { y = Sub(x, z) }")
     other = parsed("g (float[N] x, float[N] z) => (float[N] y) { y = Sub(z, x) }")
-    assert kinds(pyopnb.diff(model, other)) == ["rewired"] and len(pyopnb.diff(model, other).changes[0].facts) == 2
+    assert (
+        kinds(pyopnb.diff(model, other)) == ["rewired"]
+        and len(pyopnb.diff(model, other).changes[0].facts) == 2
+    )
 
 
 def test_one_weight_element_and_other_tolerances():
@@ -129,7 +144,11 @@ def test_one_weight_element_and_other_tolerances():
     held.CopyFrom(numpy_helper.from_array(values, held.name))
     found = pyopnb.diff(model, renamed(other))
     (change,) = found.changes
-    assert change.kind == "weight" and change.a[0].op == "MatMul" and change.facts[0].a == "b0.attended.weight"
+    assert (
+        change.kind == "weight"
+        and change.a[0].op == "MatMul"
+        and change.facts[0].a == "b0.attended.weight"
+    )
     facts = change.values.worst.facts
     assert facts.differing == 1 and facts.worst[0].index == (3, 4) and found.verdict == "different"
     assert found.judged(atol=0.3).verdict == "close" and found.judged(atol=0.3).ok
@@ -140,13 +159,18 @@ def test_one_weight_element_and_other_tolerances():
 def test_a_weight_in_a_constant_node_or_in_another_field_is_the_same():
     model, other = transformer(), transformer()
     held = weight(other, "split")
-    other.graph.node.insert(0, helper.make_node("Constant", [], ["split"], value_ints=numpy_helper.to_array(held)))
+    other.graph.node.insert(
+        0, helper.make_node("Constant", [], ["split"], value_ints=numpy_helper.to_array(held))
+    )
     other.graph.initializer.remove(held)
     bias = weight(other, "b0.q.bias")
     values = numpy_helper.to_array(bias).tolist()
     bias.ClearField("raw_data")
     bias.float_data.extend(values)
-    assert pyopnb.diff(model, other).verdict == "identical" and pyopnb.diff(renamed(other), model).verdict == "identical"
+    assert (
+        pyopnb.diff(model, other).verdict == "identical"
+        and pyopnb.diff(renamed(other), model).verdict == "identical"
+    )
 
 
 def test_a_bool_weight_is_the_same_whatever_byte_is_true():
@@ -167,7 +191,9 @@ def test_what_onnx_runtime_fuses_is_fused(tmp_path, also_renamed):
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
     options.optimized_model_filepath = str(tmp_path / "optimized.onnx")
     options.log_severity_level = 4
-    onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
     other = onnx.load(options.optimized_model_filepath)
     found = pyopnb.diff(model, renamed(other) if also_renamed else other)
     fused = {change.b[0].op: [node.op for node in change.a] for change in found.of("fused")}
@@ -175,14 +201,18 @@ def test_what_onnx_runtime_fuses_is_fused(tmp_path, also_renamed):
     assert fused["com.microsoft::FusedMatMul"] == ["MatMul", "Mul"]
     assert {change.kind for change in found.changes} <= {"fused", "opset"}
     back = pyopnb.diff(other, model)
-    assert {change.kind for change in back.changes} <= {"split", "opset"} and len(back.of("split")) == len(fused)
+    assert {change.kind for change in back.changes} <= {"split", "opset"} and len(
+        back.of("split")
+    ) == len(fused)
 
 
 def test_another_op_in_the_place_of_one():
     model, other = transformer(), transformer()
     next(node for node in other.graph.node if node.op_type == "Softmax").op_type = "LogSoftmax"
     (change,) = pyopnb.diff(model, renamed(other)).changes
-    assert change.kind == "changed" and [(f.what, f.a, f.b) for f in change.facts] == [("op", "Softmax", "LogSoftmax")]
+    assert change.kind == "changed" and [(f.what, f.a, f.b) for f in change.facts] == [
+        ("op", "Softmax", "LogSoftmax")
+    ]
 
 
 def test_a_folded_node():
@@ -194,7 +224,9 @@ def test_a_folded_node():
 def test_what_is_computed_once_now():
     model = parsed("g (float[N] x) => (float[N] y) { a = Abs(x)  b = Abs(x)  y = Mul(a, b) }")
     other = parsed("g (float[N] x) => (float[N] y) { a = Abs(x)  y = Mul(a, a) }")
-    assert kinds(pyopnb.diff(model, other)) == ["fused"] and kinds(pyopnb.diff(other, model)) == ["added"]
+    assert kinds(pyopnb.diff(model, other)) == ["fused"] and kinds(pyopnb.diff(other, model)) == [
+        "added"
+    ]
 
 
 def test_a_layer_more():
@@ -224,7 +256,9 @@ def test_the_rest_of_the_file(change, kind, said):
     change(other)
     found = pyopnb.diff(transformer(), other)
     assert found.verdict == "different"
-    assert [(c.kind, *((f.what, f.a, f.b) for f in c.facts)) for c in found.changes] == [(kind, said)]
+    assert [(c.kind, *((f.what, f.a, f.b) for f in c.facts)) for c in found.changes] == [
+        (kind, said)
+    ]
 
 
 def test_an_import_that_nothing_uses_is_no_change():
@@ -250,7 +284,9 @@ BODIES = """g (bool c, float[N] x) => (float[N] y) <float w = {{2.0}}> {{
 def test_bodies(then, order, kind, path):
     model = parsed(BODIES.format(then="Mul", order="r, x"))
     other = renamed(parsed(BODIES.format(then=then, order=order)))
-    assert [(c.kind, c.path) for c in pyopnb.diff(model, other).changes] == ([(kind, path)] if kind else [])
+    assert [(c.kind, c.path) for c in pyopnb.diff(model, other).changes] == (
+        [(kind, path)] if kind else []
+    )
 
 
 def test_a_weight_outside_that_a_body_reads():
@@ -268,7 +304,9 @@ def test_functions():
     (change,) = pyopnb.diff(model, other).changes
     assert (change.kind, change.path) == ("changed", "function local::Twice")
     del other.functions[:]
-    assert [(c.kind, c.facts[0].what) for c in pyopnb.diff(model, other).changes] == [("function", "local::Twice")]
+    assert [(c.kind, c.facts[0].what) for c in pyopnb.diff(model, other).changes] == [
+        ("function", "local::Twice")
+    ]
 
 
 # ---- what is given, what comes back
@@ -280,9 +318,18 @@ def test_bytes_paths_and_what_is_no_model(tmp_path):
     for path, held in zip(paths, (model, other), strict=True):
         path.write_bytes(held.SerializeToString())
     wanted = pyopnb.diff(model, other)
-    for a, b in (paths, list(map(str, paths)), [p.read_bytes() for p in paths], [model, paths[1]], [str(paths[0]), other]):
+    for a, b in (
+        paths,
+        list(map(str, paths)),
+        [p.read_bytes() for p in paths],
+        [model, paths[1]],
+        [str(paths[0]), other],
+    ):
         assert pyopnb.diff(a, b) == wanted
-    assert pyopnb.diff("a", "b").verdict == "different" and pyopnb.diff("a.onnx", "b").verdict == "different"
+    assert (
+        pyopnb.diff("a", "b").verdict == "different"
+        and pyopnb.diff("a.onnx", "b").verdict == "different"
+    )
     assert pyopnb.diff(b"a", b"b").verdict == "different"
     with pytest.raises(ModelError, match="File doesn't exist"):
         pyopnb.diff(str(paths[0]), str(tmp_path / "c.onnx"))
@@ -295,11 +342,22 @@ def test_weights_in_a_file(tmp_path):
     for name, seed in (("a", 0), ("b", 0), ("c", 1)):
         model = transformer(seed=seed)
         paths.append(tmp_path / f"{name}.onnx")
-        onnx.save(model, paths[-1], save_as_external_data=True, location=f"{name}.data", size_threshold=1024)
+        onnx.save(
+            model,
+            paths[-1],
+            save_as_external_data=True,
+            location=f"{name}.data",
+            size_threshold=1024,
+        )
     inline = transformer()
-    assert pyopnb.diff(paths[0], paths[1]).verdict == "identical" and pyopnb.diff(paths[0], inline).verdict == "identical"
+    assert (
+        pyopnb.diff(paths[0], paths[1]).verdict == "identical"
+        and pyopnb.diff(paths[0], inline).verdict == "identical"
+    )
     found = pyopnb.diff(paths[0], paths[2])
-    assert set(kinds(found)) == {"weight"} and all(change.values is not None for change in found.changes)
+    assert set(kinds(found)) == {"weight"} and all(
+        change.values is not None for change in found.changes
+    )
 
 
 @pytest.mark.parametrize("offset", ["-4", "abc", "9" * 10_000])
@@ -312,9 +370,13 @@ def test_weights_at_no_place_in_a_file(tmp_path, offset):
     held.external_data.add(key="offset", value=offset)
     (tmp_path / "w.data").write_bytes(b"1234")
     (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
-    with pytest.raises(ModelError, match="initializer head, external data: expected offset in bytes"):
+    with pytest.raises(
+        ModelError, match="initializer head, external data: expected offset in bytes"
+    ):
         pyopnb.diff(tmp_path / "m.onnx", tmp_path / "m.onnx")
-    assert pyopnb.diff(model, model).verdict == "identical"  # in memory: nobody says where its file is
+    assert (
+        pyopnb.diff(model, model).verdict == "identical"
+    )  # in memory: nobody says where its file is
 
 
 def test_text_of_twelve_lines_and_json():
@@ -322,8 +384,20 @@ def test_text_of_twelve_lines_and_json():
     assert len(str(found).splitlines()) == 12 and " more\n" in str(found)
     assert ModelDiff.from_json(found.to_json()).to_json() == found.to_json()
     held = json.loads(found.to_json())
-    assert (held["format"], held["version"], held["verdict"], held["ok"]) == ("pyopnb.model-diff", 1, "different", False)
-    for change in ({"format": "x"}, {"version": 2}, {"changes": [{}]}, {"nodes": [1]}, {"nodes": [1, "2"]}, {"moved": 1}):
+    assert (held["format"], held["version"], held["verdict"], held["ok"]) == (
+        "pyopnb.model-diff",
+        1,
+        "different",
+        False,
+    )
+    for change in (
+        {"format": "x"},
+        {"version": 2},
+        {"changes": [{}]},
+        {"nodes": [1]},
+        {"nodes": [1, "2"]},
+        {"moved": 1},
+    ):
         with pytest.raises(InputError, match="ModelDiff.from_json"):
             ModelDiff.from_json(json.dumps(held | change))
     held["changes"][0]["kind"] = "unheard of"
@@ -364,7 +438,9 @@ def test_a_deep_nest():
         scope = held.graph
         for _ in range(30):  # a file can hold two more
             scope.node[0].CopyFrom(helper.make_node("If", ["c"], ["y"]))
-            scope = scope.node[0].attribute.add(name="then_branch", type=onnx.AttributeProto.GRAPH).g
+            scope = (
+                scope.node[0].attribute.add(name="then_branch", type=onnx.AttributeProto.GRAPH).g
+            )
             scope.CopyFrom(graph)
         scope.node[0].op_type = op
     assert pyopnb.diff(model, model).verdict == "identical"
@@ -374,7 +450,9 @@ def test_a_deep_nest():
 
 def test_both_branches_of_a_nest():
     (one, other) = (made([nest(6, op)], outputs=("y6",)) for op in ("Relu", "Abs"))
-    assert pyopnb.diff(one, one).verdict == "identical" and len(pyopnb.diff(one, other).changes) == 64
+    assert (
+        pyopnb.diff(one, one).verdict == "identical" and len(pyopnb.diff(one, other).changes) == 64
+    )
 
 
 @pytest.mark.parametrize(
@@ -389,12 +467,19 @@ def test_both_branches_of_a_nest():
     ],
 )
 def test_damaged_graphs(nodes):
-    model = made([helper.make_node(op, inputs, outputs, name="n\x1b" * 10_000) for op, inputs, outputs in nodes])
+    model = made(
+        [
+            helper.make_node(op, inputs, outputs, name="n\x1b" * 10_000)
+            for op, inputs, outputs in nodes
+        ]
+    )
     plain = made([helper.make_node("Relu", ["x"], ["y"])])
     assert pyopnb.diff(model, model).verdict == "identical"
     for found in (pyopnb.diff(model, plain), pyopnb.diff(plain, model)):
         text = str(found)
-        assert found.verdict == "different" and len(text) < 12 * 161 and len(text.splitlines()) <= 12
+        assert (
+            found.verdict == "different" and len(text) < 12 * 161 and len(text.splitlines()) <= 12
+        )
         assert "\x1b" not in text and "\u202e" not in text
         assert ModelDiff.from_json(found.to_json()) == found
 
@@ -402,7 +487,12 @@ def test_damaged_graphs(nodes):
 def test_a_long_chain_costs_no_stack():
     count = 3 * sys.getrecursionlimit()
     model, other = (
-        made([helper.make_node("Relu", [f"t{n}"], [f"t{n + 1}"]) for n in range(count)], ["t0"], [f"t{count}"]) for _ in "ab"
+        made(
+            [helper.make_node("Relu", [f"t{n}"], [f"t{n + 1}"]) for n in range(count)],
+            ["t0"],
+            [f"t{count}"],
+        )
+        for _ in "ab"
     )
     other.graph.node[count // 2].op_type = "Abs"
     assert kinds(pyopnb.diff(model, other)) == ["changed"]
@@ -426,7 +516,14 @@ def graphs(draw):
     names, nodes, read = ["x"], [], set()
     for place in range(count):
         op, arity, attrs = draw(
-            st.sampled_from([("Add", 2, {}), ("Sub", 2, {}), ("Relu", 1, {}), ("LeakyRelu", 1, {"alpha": float(place)})])
+            st.sampled_from(
+                [
+                    ("Add", 2, {}),
+                    ("Sub", 2, {}),
+                    ("Relu", 1, {}),
+                    ("LeakyRelu", 1, {"alpha": float(place)}),
+                ]
+            )
         )
         inputs = [draw(st.sampled_from(names)) for _ in range(arity)]
         nodes.append(helper.make_node(op, inputs, [f"t{place}"], name=f"n{place}", **attrs))
@@ -460,5 +557,7 @@ def test_one_edit_in_a_drawn_graph_is_found(model, data):
         node.input[0] = "other"
     found = pyopnb.diff(model, renamed(other, 1) if kind != "input" else other)
     assert found.verdict == "different"
-    assert len(found.of("changed", "added", "rewired", "exchanged", "split", "fused", "removed")) >= 1
+    assert (
+        len(found.of("changed", "added", "rewired", "exchanged", "split", "fused", "removed")) >= 1
+    )
     assert pyopnb.diff(other, model).verdict == "different"

@@ -28,12 +28,19 @@ def test_a_renamed_and_reordered_model_is_the_same(seed):
     assert [n.name for n in model.graph.node] != [n.name for n in other.graph.node]
     assert agrees(model, other) and agrees(other, model)
     inputs, outputs = [[x.name for x in field] for field in (other.graph.input, other.graph.output)]
-    assert [match_models(model, other).values[x] for x in ("x", "logits", "probs")] == [*inputs, *outputs]
+    assert [match_models(model, other).values[x] for x in ("x", "logits", "probs")] == [
+        *inputs,
+        *outputs,
+    ]
 
 
 def test_one_changed_attribute_leaves_all_nodes_paired():
     found = match_models(transformer(), renamed(transformer("tanh")))
-    assert len(found.pairs) == 31 and found.forward == dict(found.pairs) and found.back == {j: i for i, j in found.pairs}
+    assert (
+        len(found.pairs) == 31
+        and found.forward == dict(found.pairs)
+        and found.back == {j: i for i, j in found.pairs}
+    )
 
 
 def test_nodes_between_two_changes_are_found_from_their_neighbours():
@@ -52,7 +59,10 @@ def test_nodes_between_two_changes_are_found_from_their_neighbours():
 def test_two_ops_between_the_same_tensors_are_a_pair():
     model, other = transformer(), transformer()
     next(node for node in other.graph.node if node.op_type == "Softmax").op_type = "LogSoftmax"
-    assert not match_models(model, renamed(other)).only_a and match_models(model, other).forward[15] == 15
+    assert (
+        not match_models(model, renamed(other)).only_a
+        and match_models(model, other).forward[15] == 15
+    )
 
 
 def test_an_inserted_node_is_the_only_one_without_another():
@@ -65,7 +75,9 @@ def test_an_inserted_node_is_the_only_one_without_another():
     other.graph.node.insert(place + 1, helper.make_node("Identity", ["probs"], ["passed"]))
     other = renamed(other)
     found = match_models(model, other)
-    assert found.only_a == () and [other.graph.node[j].op_type for j in found.only_b] == ["Identity"]
+    assert found.only_a == () and [other.graph.node[j].op_type for j in found.only_b] == [
+        "Identity"
+    ]
 
 
 def test_a_weight_in_an_initializer_is_that_in_a_constant_node():
@@ -75,6 +87,13 @@ def test_a_weight_in_an_initializer_is_that_in_a_constant_node():
     weight = next(t for t in other.graph.initializer if t.name == "scale")
     value = numpy_helper.to_array(weight)
     other.graph.initializer.remove(weight)
-    other.graph.node.insert(0, helper.make_node("Constant", [], ["scale"], value_float=float(value)))
+    other.graph.node.insert(
+        0, helper.make_node("Constant", [], ["scale"], value_float=float(value))
+    )
     found = match_models(model, other)
-    assert found.only_a == () and found.only_b == (0,) and found.values["scale"] == "scale" and len(found.pairs) == 31
+    assert (
+        found.only_a == ()
+        and found.only_b == (0,)
+        and found.values["scale"] == "scale"
+        and len(found.pairs) == 31
+    )

@@ -17,7 +17,9 @@ def parsed(text: str) -> ModelProto:
 
 
 def pairs(a: str, b: str, x: Any, fed: str = "x") -> tuple[dict[str, tuple[str, str]], Alignment]:
-    runs = [pyopnb.trace(parsed(text), {name: x}, times=False) for text, name in ((a, "x"), (b, fed))]
+    runs = [
+        pyopnb.trace(parsed(text), {name: x}, times=False) for text, name in ((a, "x"), (b, fed))
+    ]
     found = align(TraceGraph(runs[0].model), TraceGraph(runs[1].model), (runs[0], runs[1]))
     return {pair.b: (pair.a, pair.by) for pair in found.pairs}, found
 
@@ -89,7 +91,9 @@ def test_pairs_are_followed_down_both_graphs() -> None:
         d = Add(x, x)  a = Selu<gamma = %s>(x)  b = Selu<gamma = 0.5>(a)  e = Add(d, b)  m = Mul(a, w)  f = Add(a, m)
         c = Selu<gamma = 0.5>(e)  %s = Elu<alpha = 1.0>(f)  %s = Add(m, c) }"""
     held, _ = pairs(text % ("p", "q", "0.5", "p", "q"), text % ("r", "s", "0.75", "r", "s"), X)
-    assert {name: a for name, (a, _) in held.items() if name not in "rs"} == {name: name for name in "xdabemfc"}
+    assert {name: a for name, (a, _) in held.items() if name not in "rs"} == {
+        name: name for name in "xdabemfc"
+    }
 
 
 def test_equal_values_elsewhere_are_no_partner_of_a_node_that_reads_the_same() -> None:

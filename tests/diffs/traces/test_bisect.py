@@ -27,7 +27,10 @@ def changed(model: ModelProto, number: int) -> ModelProto:
 
 
 def chain(alphas: list[float]) -> ModelProto:
-    nodes = [pyopnb.node("Elu", "x" if n == 0 else f"t{n}", f"t{n + 1}", alpha=alpha) for n, alpha in enumerate(alphas)]
+    nodes = [
+        pyopnb.node("Elu", "x" if n == 0 else f"t{n}", f"t{n + 1}", alpha=alpha)
+        for n, alpha in enumerate(alphas)
+    ]
     return pyopnb.model(nodes, {"x": "float32[N]"}, f"t{len(alphas)}")
 
 
@@ -72,26 +75,41 @@ def test_models_that_agree() -> None:
     found = first_divergence(transformer(), renamed(transformer(), 2), {"x": X})
     assert found.ok and found.origin is None and found.runs == 1
     found = first_divergence(transformer(), transformer(), {"x": X}, optimised=(True, False))
-    assert found.ok and found.a.endswith("all optimisations") and found.b.endswith("no optimisations")
+    assert (
+        found.ok and found.a.endswith("all optimisations") and found.b.endswith("no optimisations")
+    )
 
 
 def test_runtime_against_reference() -> None:
-    found = first_divergence(transformer(), transformer(), {"x": X}, on=("onnxruntime", "reference"), rtol=0, atol=0)
+    found = first_divergence(
+        transformer(), transformer(), {"x": X}, on=("onnxruntime", "reference"), rtol=0, atol=0
+    )
     assert found.origin is not None and found.origin.isolated > 0
     assert (found.a, found.b) == ("onnxruntime, all optimisations", "onnx.reference")
 
 
 def test_the_first_of_two_on_one_way() -> None:
-    found = first_divergence(chain([1.0, 1.0, 1.0, 1.0]), chain([1.0, 2.0, 1.0, 2.0]), {"x": np.float32([-1, 2])})
+    found = first_divergence(
+        chain([1.0, 1.0, 1.0, 1.0]), chain([1.0, 2.0, 1.0, 2.0]), {"x": np.float32([-1, 2])}
+    )
     assert [step.outputs[0].b for step in found.origins] == ["t2"]
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"at_once": 0}, "first_divergence, at_once: expected a number of tensors, at least 1, got 0"),
-        ({"on": "torch"}, "first_divergence, on: expected 'onnxruntime' or 'reference', got 'torch'"),
-        ({"optimised": (True, False, True)}, r"first_divergence, optimised: expected True or False, got \(True, False, True\)"),
+        (
+            {"at_once": 0},
+            "first_divergence, at_once: expected a number of tensors, at least 1, got 0",
+        ),
+        (
+            {"on": "torch"},
+            "first_divergence, on: expected 'onnxruntime' or 'reference', got 'torch'",
+        ),
+        (
+            {"optimised": (True, False, True)},
+            r"first_divergence, optimised: expected True or False, got \(True, False, True\)",
+        ),
         ({"rtol": -1}, "a finite number that is not negative"),
     ],
 )
@@ -104,7 +122,13 @@ def test_external_data_is_found(tmp_path: Any) -> None:
     import onnx
 
     onnx.save(transformer(), tmp_path / "a.onnx", save_as_external_data=True, size_threshold=256)
-    onnx.save(transformer("tanh"), tmp_path / "b.onnx", save_as_external_data=True, location="b.data", size_threshold=256)
+    onnx.save(
+        transformer("tanh"),
+        tmp_path / "b.onnx",
+        save_as_external_data=True,
+        location="b.data",
+        size_threshold=256,
+    )
     for on in ("onnxruntime", "reference"):
         found = first_divergence(tmp_path / "a.onnx", tmp_path / "b.onnx", {"x": X}, on=on)
         assert [step.outputs[0].b for step in found.origins] == ["b0.bent"]
@@ -112,7 +136,11 @@ def test_external_data_is_found(tmp_path: Any) -> None:
 
 def test_a_long_search_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[tuple[int, int, str]] = []
-    monkeypatch.setattr(progress, "_make_bar", [lambda what, since: lambda done, total: told.append((done, total, what))])
+    monkeypatch.setattr(
+        progress,
+        "_make_bar",
+        [lambda what, since: lambda done, total: told.append((done, total, what))],
+    )
     monkeypatch.setattr(progress, "_PATIENCE", 0.0)
     alphas = [0.9 + n / 1000 for n in range(64)]
     other = [alpha + 0.5 * (n == 32) for n, alpha in enumerate(alphas)]

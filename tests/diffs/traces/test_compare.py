@@ -39,7 +39,9 @@ def test_one_attribute_of_a_transformer_block_is_the_only_origin() -> None:
     found = diff(trace(transformer(), x=X), trace(transformer("tanh"), x=X))
     assert len(found.steps) == 31
     assert [step.outputs[0].b for step in found.origins] == ["b0.bent"]
-    assert found.origin is not None and found.origin.changes == ("attr approximate: 'none' → 'tanh'",)
+    assert found.origin is not None and found.origin.changes == (
+        "attr approximate: 'none' → 'tanh'",
+    )
     assert found.origin.isolated == found.origin.accumulated > 0 == found.origin.incoming
     assert effects(found)["logits"] == "propagates" and effects(found)["probs"] == "same"
     assert all(step.isolated == 0 for step in found.steps if step is not found.origin)
@@ -51,7 +53,9 @@ def test_one_attribute_of_a_transformer_block_is_the_only_origin() -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_other_names_and_another_order_are_no_change(seed: int) -> None:
     other = renamed(transformer(), seed)
-    found = diff(trace(transformer(), x=X, **QUICK), trace(other, {other.graph.input[0].name: X}, **QUICK))
+    found = diff(
+        trace(transformer(), x=X, **QUICK), trace(other, {other.graph.input[0].name: X}, **QUICK)
+    )
     assert found.verdict == "bit-identical" and found.origin is None and found.first is None
     assert len(found.tensors) == 31 and not found.only_a and not found.only_b
     assert {step.verdict for step in found.steps} == {"same"}
@@ -61,7 +65,9 @@ def test_what_the_runtime_fused_is_compared_where_it_corresponds(tmp_path: Any) 
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
     options.optimized_model_filepath, options.log_severity_level = str(tmp_path / "fused.onnx"), 4
-    onnxruntime.InferenceSession(transformer("tanh").SerializeToString(), options, providers=["CPUExecutionProvider"])
+    onnxruntime.InferenceSession(
+        transformer("tanh").SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
     fused = onnx.load(tmp_path / "fused.onnx")
     assert len(fused.graph.node) < 31
     same = diff(trace(transformer("tanh"), x=X, **QUICK), trace(fused, x=X, **QUICK))
@@ -98,7 +104,9 @@ def test_what_stands_before_the_origin_is_told_with_what_changed_in_it() -> None
 
 def test_a_node_hides_a_difference() -> None:
     text = "(float[N] x) => (float[N] y) <float by = {%s}> { a = Mul(x, by)  b = Floor(a)  y = Neg(b) }"
-    one, other = (trace(parsed(text % by), x=np.float32([1.1, 2.2]), **QUICK) for by in ("2.0", "2.1"))
+    one, other = (
+        trace(parsed(text % by), x=np.float32([1.1, 2.2]), **QUICK) for by in ("2.0", "2.1")
+    )
     found = diff(one, other)
     assert effects(found) == {"a": "origin", "b": "hides", "y": "same"}
     assert found.origin.name == "a (Mul)"
@@ -106,16 +114,17 @@ def test_a_node_hides_a_difference() -> None:
 
 def test_two_origins_that_make_up_for_each_other_are_both_found() -> None:
     text = "(float[N] x) => (float[N] y) <float p = {%s}, float q = {%s}> { a = Mul(x, p)  y = Mul(a, q) }"
-    one, other = (trace(parsed(text % by), x=np.float32([1, 2]), **QUICK) for by in (("2.0", "0.5"), ("4.0", "0.25")))
+    one, other = (
+        trace(parsed(text % by), x=np.float32([1, 2]), **QUICK)
+        for by in (("2.0", "0.5"), ("4.0", "0.25"))
+    )
     found = diff(one, other)
     assert [step.outputs[0].b for step in found.origins] == ["a", "y"]
     assert found["y"].diff.verdict == "bit-identical" and found["y"].alone.verdict == "different"
 
 
 def test_an_error_that_grows_is_amplified() -> None:
-    text = (
-        "(float[N] x) => (float[N] y) <float by = {%s}, float big = {1000.0}> { a = Add(x, by)  b = Mul(a, big)  y = Neg(b) }"
-    )
+    text = "(float[N] x) => (float[N] y) <float by = {%s}, float big = {1000.0}> { a = Add(x, by)  b = Mul(a, big)  y = Neg(b) }"
     one, other = (trace(parsed(text % by), x=np.float32([1, 2]), **QUICK) for by in ("0.5", "0.75"))
     found = diff(one, other)
     assert effects(found) == {"a": "origin", "b": "amplifies", "y": "propagates"}
@@ -125,7 +134,9 @@ def test_an_error_that_grows_is_amplified() -> None:
 
 def test_what_is_close_has_no_origin_and_the_first_that_is_not_the_same() -> None:
     text = "(float[N] x) => (float[N] y) <float by = {%s}> { a = Mul(x, by)  y = Neg(a) }"
-    one, other = (trace(parsed(text % by), x=np.float32([1, 2]), **QUICK) for by in ("1.0", "1.000001"))
+    one, other = (
+        trace(parsed(text % by), x=np.float32([1, 2]), **QUICK) for by in ("1.0", "1.000001")
+    )
     found = diff(one, other)
     assert found.verdict == "close" and found.ok and found.origin is None
     assert found.first.name == "a (Mul)" and "\nwhere: first in a (Mul)\n" in str(found)
@@ -135,7 +146,10 @@ def test_what_is_close_has_no_origin_and_the_first_that_is_not_the_same() -> Non
 def test_feeds_that_differ_are_said_first_and_are_no_nodes_fault() -> None:
     model = parsed("(float[N] x) => (float[N] y) { a = Neg(x)  y = Abs(a) }")
     found = diff(trace(model, x=np.float32([1, 2])), trace(model, x=np.float32([1, 3])))
-    assert "\nwhere: already in the feeds; no node introduces a difference\nhow much: x float32[2]" in str(found)
+    assert (
+        "\nwhere: already in the feeds; no node introduces a difference\nhow much: x float32[2]"
+        in str(found)
+    )
     assert found.feeds_differ and found.origin is None and not found.origins
     assert effects(found) == {"a": "propagates", "y": "propagates"}
 
@@ -143,20 +157,29 @@ def test_feeds_that_differ_are_said_first_and_are_no_nodes_fault() -> None:
 def test_nothing_to_compare() -> None:
     one = trace(parsed("(float[N] x) => (float[N] y) { y = Neg(x) }"), x=np.float32([1]))
     empty = pyopnb.Trace(one.model, feeds=one.feeds, values={}, summaries={}, runtime=one.runtime)
-    with pytest.raises(InputError, match=r"expected two runs with tensors in common, got y, and a trace that kept no tensors"):
+    with pytest.raises(
+        InputError,
+        match=r"expected two runs with tensors in common, got y, and a trace that kept no tensors",
+    ):
         diff(one, empty)
 
 
 def test_what_has_no_partner_is_listed() -> None:
-    one = trace(parsed("(float[N] x) => (float[N] y) { a = Exp(x)  y = Neg(a) }"), x=np.float32([1]))
+    one = trace(
+        parsed("(float[N] x) => (float[N] y) { a = Exp(x)  y = Neg(a) }"), x=np.float32([1])
+    )
     other = trace(
-        parsed("(float[N] x) => (float[N] y, float[N] z) { a = Exp(x)  y = Neg(a)  z = Floor(x) }"), x=np.float32([1])
+        parsed("(float[N] x) => (float[N] y, float[N] z) { a = Exp(x)  y = Neg(a)  z = Floor(x) }"),
+        x=np.float32([1]),
     )
     found = diff(one, other)
     assert found.verdict == "incomparable" and found.outputs_only_b == ("z",)
     assert str(found).startswith("incomparable: only b has the output z\n")
     assert diff(other, one).outputs_only_a == ("z",)
-    other = trace(parsed("(float[N] x) => (float[N] y) { u = Exp(x)  v = Neg(u)  w = Neg(v)  y = Neg(w) }"), x=np.float32([1]))
+    other = trace(
+        parsed("(float[N] x) => (float[N] y) { u = Exp(x)  v = Neg(u)  w = Neg(v)  y = Neg(w) }"),
+        x=np.float32([1]),
+    )
     assert diff(one, other).ok and diff(one, other).only_b
 
 
@@ -167,14 +190,20 @@ def test_the_node_that_was_changed_is_the_origin(seed: int) -> None:
     drawn = np.random.default_rng(seed)
     other = ModelProto()
     other.CopyFrom(model)
-    places = [place for place, node in enumerate(model.graph.node) if node.op_type in ("Elu", "Selu")]
+    places = [
+        place for place, node in enumerate(model.graph.node) if node.op_type in ("Elu", "Selu")
+    ]
     assume(places)
     node = other.graph.node[drawn.choice(places)]
     node.attribute[0].f *= 1.5
     x = np.float32([-0.7, 0.3, 1.1])
     one, changed = trace(model, x=x, **QUICK), trace(other, x=x, **QUICK)
     # Two tensors that hold the same may be taken for each other, and nobody could say which is which.
-    assume(all(len({array.tobytes() for _, array in run.items()}) == len(run) for run in (one, changed)))
+    assume(
+        all(
+            len({array.tobytes() for _, array in run.items()}) == len(run) for run in (one, changed)
+        )
+    )
     assume(not diff(one[node.output[0]], changed[node.output[0]]).ok)
     moved = renamed(other, seed)
     found = diff(one, trace(moved, {moved.graph.input[0].name: x}, **QUICK))
@@ -193,7 +222,11 @@ def random_graph(seed: int) -> ModelProto:
         nodes.append(helper.make_node(kind, reads, [f"v{number}"], name=f"n{number}", **given))
         names.append(f"v{number}")
     read = {name for node in nodes for name in node.input}
-    info = [helper.make_tensor_value_info(name, 1, [3]) for name in names if name == "x" or name not in read]
+    info = [
+        helper.make_tensor_value_info(name, 1, [3])
+        for name in names
+        if name == "x" or name not in read
+    ]
     graph = helper.make_graph(nodes, "g", info[:1], [i for i in info if i.name != "x"])
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
 
@@ -210,10 +243,18 @@ def versions_of_soft() -> tuple[Any, Any]:
         def compute(self, x: Any) -> Any:
             return np.tanh(x) * np.float32(0.5)
 
-    pyopnb.registry.define(Soft, "demo::Soft", source="def compute(self, x):\n    return np.tanh(x)\n")
-    session = pyopnb.Session(parsed("(float[N] x) => (float[N] y) { a = Abs(x)  b = demo.Soft(a)  y = Neg(b) }"))
+    pyopnb.registry.define(
+        Soft, "demo::Soft", source="def compute(self, x):\n    return np.tanh(x)\n"
+    )
+    session = pyopnb.Session(
+        parsed("(float[N] x) => (float[N] y) { a = Abs(x)  b = demo.Soft(a)  y = Neg(b) }")
+    )
     before = session.trace(x=np.float32([1, -2]))
-    pyopnb.registry.define(Softer, "demo::Soft", source="def compute(self, x):\n    return np.tanh(x) * np.float32(0.5)\n")
+    pyopnb.registry.define(
+        Softer,
+        "demo::Soft",
+        source="def compute(self, x):\n    return np.tanh(x) * np.float32(0.5)\n",
+    )
     return before, session.trace(x=np.float32([1, -2]))
 
 
@@ -237,7 +278,11 @@ def test_an_op_that_was_removed_still_runs_alone() -> None:
 
 def test_the_runtime_with_and_without_optimisation_and_the_reference() -> None:
     model = transformer()
-    runs = [trace(model, x=X, **QUICK), trace(model, x=X, optimised=False, **QUICK), trace(model, x=X, on="reference")]
+    runs = [
+        trace(model, x=X, **QUICK),
+        trace(model, x=X, optimised=False, **QUICK),
+        trace(model, x=X, on="reference"),
+    ]
     for one in runs:
         for other in runs:
             found = diff(one, other)
@@ -260,20 +305,37 @@ def test_the_largest_number_counts_between_levels_of_optimisation() -> None:
         return [one, other]
 
     best, plain, reference = {}, {"optimised": False}, {"on": "reference"}
-    for options, verdict in (((best, plain), "close"), ((plain, best), "close"), ((best, best), "different")):
+    for options, verdict in (
+        ((best, plain), "close"),
+        ((plain, best), "close"),
+        ((best, best), "different"),
+    ):
         found = diff(*runs(*options))
         assert found["y"].diff.verdict == verdict, str(found)
-        assert found.judged()["y"].diff.verdict == verdict and TraceDiff.from_json(found.to_json()) == found
+        assert (
+            found.judged()["y"].diff.verdict == verdict
+            and TraceDiff.from_json(found.to_json()) == found
+        )
         assert (found["y"].diff.worst.stol, "stol 1e-05" in str(found)) == (
             (1e-5, True) if verdict == "close" else (0.0, False)
         )
-    assert all(diff(*runs(best, plain), **{name: 1e-5})["y"].diff.verdict == "different" for name in ("rtol", "atol"))
-    assert diff(*runs(best, best), stol=1e-5)["y"].diff.ok and diff(*runs(best, reference), stol=True)["y"].diff.ok
+    assert all(
+        diff(*runs(best, plain), **{name: 1e-5})["y"].diff.verdict == "different"
+        for name in ("rtol", "atol")
+    )
+    assert (
+        diff(*runs(best, best), stol=1e-5)["y"].diff.ok
+        and diff(*runs(best, reference), stol=True)["y"].diff.ok
+    )
     assert not diff(*runs(best, reference))["y"].diff.ok
-    other = parsed("(float[2,2] x) => (float[2,2] y) { y = Add(x, c) }".replace("{", "<float c = {1e-3}> {"))
+    other = parsed(
+        "(float[2,2] x) => (float[2,2] y) { y = Add(x, c) }".replace("{", "<float c = {1e-3}> {")
+    )
     sides: dict[str, Any] = {"optimised": (True, False)}
     assert pyopnb.first_divergence(model, other, {"x": x}, **sides).verdict == "close"
-    assert pyopnb.first_divergence(model, other, {"x": x}, **sides, rtol=1e-5).verdict == "different"
+    assert (
+        pyopnb.first_divergence(model, other, {"x": x}, **sides, rtol=1e-5).verdict == "different"
+    )
 
 
 def test_arrays_from_anywhere() -> None:
@@ -282,7 +344,12 @@ def test_arrays_from_anywhere() -> None:
     named = {name: others[name] for name in ("b0.norm1", "b0.middle", "b0.narrow", "logits")}
     for found in (diff(ours, named), diff(named, ours)):
         assert {found.a, found.b} == {"arrays", ours.runtime}
-        assert effects(found) == {"b0.norm1": "same", "b0.middle": "same", "b0.narrow": "origin", "logits": "propagates"}
+        assert effects(found) == {
+            "b0.norm1": "same",
+            "b0.middle": "same",
+            "b0.narrow": "origin",
+            "logits": "propagates",
+        }
         assert [name.split(" ")[0].rsplit("/")[1] for name in found.interval] == [
             "b0.norm2", "b0.wide.product", "b0.wide", "b0.bent", "b0.narrow.product", "b0.narrow",
         ]  # fmt: skip
@@ -292,7 +359,10 @@ def test_arrays_from_anywhere() -> None:
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
-        ({"logit": X}, r"expected arrays by names of tensors in the trace, got 'logit'. Try: write logits"),
+        (
+            {"logit": X},
+            r"expected arrays by names of tensors in the trace, got 'logit'. Try: write logits",
+        ),
         ({}, "expected arrays by names of tensors in the trace, got none"),
         (X, "expected a trace, or arrays by name, to compare with a trace, got ndarray"),
     ],
@@ -311,7 +381,10 @@ def test_a_node_that_draws_random_numbers_is_flagged() -> None:
     )
     one = trace(model, x=np.float32([1, 2]), **QUICK)
     found = diff(one, one)
-    assert {step.outputs[0].b: step.nondeterministic for step in found.steps} == {"r": True, "y": False}
+    assert {step.outputs[0].b: step.nondeterministic for step in found.steps} == {
+        "r": True,
+        "y": False,
+    }
     assert "nondeterministic (random or stateful): r (RandomNormal)" in str(found)
 
 
@@ -328,8 +401,13 @@ def test_an_op_that_keeps_a_state_is_flagged() -> None:
     model = parsed("(float[N] x) => (float[N] y) { a = demo.Count(x)  y = Neg(a) }")
     session = pyopnb.Session(model)
     found = diff(session.trace(x=np.float32([1])), session.trace(x=np.float32([1])))
-    assert {step.outputs[0].b: step.nondeterministic for step in found.steps} == {"a": True, "y": False}
-    assert [step.outputs[0].b for step in found.origins] == ["a"] and found["a"].own == (), "its own runs say as little"
+    assert {step.outputs[0].b: step.nondeterministic for step in found.steps} == {
+        "a": True,
+        "y": False,
+    }
+    assert [step.outputs[0].b for step in found.origins] == ["a"] and found["a"].own == (), (
+        "its own runs say as little"
+    )
 
 
 def test_a_node_that_cannot_run_alone_says_why() -> None:
@@ -363,9 +441,14 @@ def test_a_node_with_bodies_is_one_unit_that_can_be_opened() -> None:
     feeds = {"go": np.array(True), "x": np.float32([-1, 2])}
     one, other = (trace(parsed(text % alpha), feeds, **QUICK) for alpha in ("1.0", "2.0"))
     found = diff(one, other)
-    assert effects(found) == {"a": "same", "b": "origin", "y": "propagates"} and found.origin.op == "::If"
+    assert (
+        effects(found) == {"a": "same", "b": "origin", "y": "propagates"}
+        and found.origin.op == "::If"
+    )
     assert not found.origin.inside
-    one, other = (trace(parsed(text % alpha), feeds, bodies=True, **QUICK) for alpha in ("1.0", "2.0"))
+    one, other = (
+        trace(parsed(text % alpha), feeds, bodies=True, **QUICK) for alpha in ("1.0", "2.0")
+    )
     found = diff(one, other)
     assert [tensor.b for tensor in found.origin.inside] == ["b/then_branch/q", "b/then_branch/p"]
     assert "in its body first at b/then_branch/q: float32" in str(found)
@@ -386,19 +469,28 @@ def test_strings_and_sequences_are_compared_too() -> None:
 
 
 def test_weights_that_only_one_side_reads_are_counted_in_words() -> None:
-    one = trace(parsed("(float[N] x) => (float[N] y) { y = Abs(x) }"), x=np.float32([-2, 1]), **QUICK)
+    one = trace(
+        parsed("(float[N] x) => (float[N] y) { y = Abs(x) }"), x=np.float32([-2, 1]), **QUICK
+    )
     other = trace(
-        parsed("(float[N] x) => (float[N] y) <float k = {2.0}, float l = {1.0}> { a = Mul(x, k)  y = Sub(a, l) }"),
+        parsed(
+            "(float[N] x) => (float[N] y) <float k = {2.0}, float l = {1.0}> { a = Mul(x, k)  y = Sub(a, l) }"
+        ),
         x=np.float32([-2, 1]),
         **QUICK,
     )
     assert diff(one, other, rtol=0.1).verdict == "different"
-    assert any("weight" in line and "no weights" in line for line in str(diff(one, other)).splitlines()), str(diff(one, other))
+    assert any(
+        "weight" in line and "no weights" in line for line in str(diff(one, other)).splitlines()
+    ), str(diff(one, other))
 
 
 def test_a_node_whose_tensors_are_the_same_to_the_bit_is_no_origin() -> None:
     one, other = np.ones(2, np.float32), np.full(2, 2, np.float32)
-    x, y = (Tensor(name, name, "name", diff(one, one), alone=diff(one, other) if name == "y" else None) for name in "xy")
+    x, y = (
+        Tensor(name, name, "name", diff(one, one), alone=diff(one, other) if name == "y" else None)
+        for name in "xy"
+    )
     assert Step("y", "::Elu", "y", (y,), (x,)).verdict == "same"
     differing = Tensor("x", "x", "name", diff(one, -one))
     assert Step("y", "::Abs", "y", (y,), (differing,)).verdict == "origin"
@@ -408,8 +500,13 @@ def test_a_node_whose_tensors_are_the_same_to_the_bit_is_no_origin() -> None:
 
 def test_a_float16_net_has_no_origins_in_two_runs_that_are_the_same() -> None:
     forms = [("Conv", ["w"]), ("HardSigmoid", []), ("Conv", ["w"]), ("HardSigmoid", [])]
-    nodes = [helper.make_node(form, [f"t{n}", *more], [f"t{n + 1}"]) for n, (form, more) in enumerate(forms)]
-    weight = numpy_helper.from_array(np.random.default_rng(0).normal(size=(8, 8, 3, 3)).astype(np.float16), "w")
+    nodes = [
+        helper.make_node(form, [f"t{n}", *more], [f"t{n + 1}"])
+        for n, (form, more) in enumerate(forms)
+    ]
+    weight = numpy_helper.from_array(
+        np.random.default_rng(0).normal(size=(8, 8, 3, 3)).astype(np.float16), "w"
+    )
     ends = [helper.make_tensor_value_info(name, 10, None) for name in ("t0", "t4")]
     graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], [weight])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
@@ -428,12 +525,23 @@ def test_the_perturbed_node_of_a_float16_net_is_its_only_origin() -> None:
     bias = next(tensor for tensor in other.graph.initializer if tensor.name == "b1.q.bias")
     bias.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(bias) * np.float16(1.5), bias.name))
     one, another = trace(model, x=X, **QUICK), trace(other, x=X, **QUICK)
-    for found in (diff(one, another), diff(another, one), TraceDiff.from_json(diff(one, another).to_json())):
+    for found in (
+        diff(one, another),
+        diff(another, one),
+        TraceDiff.from_json(diff(one, another).to_json()),
+    ):
         assert [step.outputs[0].b for step in found.origins] == ["b1.q"]
-        assert [part for step in found.origins for part in step.changes if "weight b1.q.bias" in part]
+        assert [
+            part for step in found.origins for part in step.changes if "weight b1.q.bias" in part
+        ]
         unsure = [step for step in found.steps if step.inconclusive]
         assert unsure and all(step.outputs[0].alone.verdict == "different" for step in unsure)
-        assert all(len(tensor.own) == 2 for step in unsure for tensor in step.outputs if not tensor.alone.ok)
+        assert all(
+            len(tensor.own) == 2
+            for step in unsure
+            for tensor in step.outputs
+            if not tensor.alone.ok
+        )
         assert "isolation proves nothing, as it is as far off from their own runs: " in str(found)
 
 
@@ -444,14 +552,16 @@ def test_levels_of_optimisation_of_a_float16_net_agree_to_its_precision() -> Non
     best, plain = (trace(model, feeds(net), **QUICK, optimised=level) for level in (True, False))
     found = diff(plain, best)
     assert (found.verdict, found.origins) == ("close", ()), str(found)
-    assert {tensor.b: tensor.precision for tensor in found.tensors if tensor.precision} == dict.fromkeys(
-        best.outputs, "float16"
-    )
+    assert {
+        tensor.b: tensor.precision for tensor in found.tensors if tensor.precision
+    } == dict.fromkeys(best.outputs, "float16")
     assert found.judged() == found == TraceDiff.from_json(found.to_json())
     assert not found.judged(rtol=1e-5, atol=1e-5, stol=1e-5).ok
     other = ModelProto()
     other.CopyFrom(model)
-    weight = next(tensor for tensor in other.graph.initializer if tensor.name == "fire3/expand3x3_w_0")
+    weight = next(
+        tensor for tensor in other.graph.initializer if tensor.name == "fire3/expand3x3_w_0"
+    )
     changed = numpy_helper.to_array(weight).copy()
     changed[0] *= np.float16(1.5)
     weight.CopyFrom(numpy_helper.from_array(changed, weight.name))
@@ -465,7 +575,10 @@ def test_isolation_that_does_not_give_what_its_own_runs_gave_proves_nothing() ->
     exact, little, nearly, ten, endless = (diff(values[0], value) for value in values)
 
     def step(alone: Any, *own: Any) -> Step:
-        x, y = Tensor("x", "x", "name", diff(values[0], values[0] * 2)), Tensor("y", "y", "name", ten, alone, own=own)
+        x, y = (
+            Tensor("x", "x", "name", diff(values[0], values[0] * 2)),
+            Tensor("y", "y", "name", ten, alone, own=own),
+        )
         return Step("y", "::Elu", "y", (y,), (x,))
 
     for alone, own, verdict in (
@@ -479,5 +592,8 @@ def test_isolation_that_does_not_give_what_its_own_runs_gave_proves_nothing() ->
         (exact, (), "propagates"),
     ):
         found = step(alone, *own)
-        assert (found.verdict, found.inconclusive) == (verdict, verdict == "propagates" and alone is not exact)
+        assert (found.verdict, found.inconclusive) == (
+            verdict,
+            verdict == "propagates" and alone is not exact,
+        )
         assert ("own runs, which proves nothing" in str(found)) == found.inconclusive

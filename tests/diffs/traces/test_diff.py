@@ -55,10 +55,17 @@ def test_json_is_strict_and_versioned() -> None:
     one, other = (trace(model, x=np.float32(x)) for x in ([0, -1, 1], [0, 1, 1]))
     odd = diff(one, other)
     held = json.loads(odd.to_json(), parse_constant=lambda name: pytest.fail(name))
-    assert (held["format"], held["version"], held["verdict"], held["ok"]) == ("pyopnb.trace-diff", 1, "different", False)
+    assert (held["format"], held["version"], held["verdict"], held["ok"]) == (
+        "pyopnb.trace-diff",
+        1,
+        "different",
+        False,
+    )
     assert [step["verdict"] for step in held["steps"]] == ["amplifies", "propagates"]
     assert odd.steps[0].accumulated == math.inf
-    assert TraceDiff.from_json(odd.to_json()) == odd and str(TraceDiff.from_json(odd.to_json())) == str(odd)
+    assert TraceDiff.from_json(odd.to_json()) == odd and str(
+        TraceDiff.from_json(odd.to_json())
+    ) == str(odd)
 
 
 def _wrong(**changes: Any) -> str:
@@ -71,8 +78,14 @@ def _wrong(**changes: Any) -> str:
         ("{", "expected what to_json wrote, got JSONDecodeError"),
         ("[]", "expected JSON with format pyopnb.trace-diff"),
         ('{"format": "pyopnb.diff"}', "expected JSON with format pyopnb.trace-diff"),
-        ('{"format": "pyopnb.trace-diff", "version": 2}', "expected version 1, got 2. Try: a newer pyopnb"),
-        ('{"format": "pyopnb.trace-diff", "version": 1}', "expected what to_json wrote, got KeyError"),
+        (
+            '{"format": "pyopnb.trace-diff", "version": 2}',
+            "expected version 1, got 2. Try: a newer pyopnb",
+        ),
+        (
+            '{"format": "pyopnb.trace-diff", "version": 1}',
+            "expected what to_json wrote, got KeyError",
+        ),
         ('{"format": "pyopnb.trace-diff", "version": NaN}', "NaN is not JSON"),
     ],
 )
@@ -107,7 +120,11 @@ def test_the_verdict_in_json_is_not_trusted() -> None:
 def test_damaged_json_is_refused_or_read(data: st.DataObject) -> None:
     text = found().to_json()
     at = data.draw(st.integers(0, len(text) - 1))
-    damaged = text[:at] + data.draw(st.sampled_from(["", '"', "0", "null", "{", "]", "-", "x"])) + text[at + 1 :]
+    damaged = (
+        text[:at]
+        + data.draw(st.sampled_from(["", '"', "0", "null", "{", "]", "-", "x"]))
+        + text[at + 1 :]
+    )
     try:
         read = TraceDiff.from_json(damaged)
     except InputError:
@@ -118,7 +135,8 @@ def test_damaged_json_is_refused_or_read(data: st.DataObject) -> None:
 def test_the_text_is_short_whatever_there_is() -> None:
     names = ["<script>alert(1)</script>", "x" * 5000, "line\nbreak\x1b[31m"]
     nodes = [
-        pyopnb.node("Selu", "x" if n == 0 else [names[n - 1]], [name], gamma=2.0, alpha=2.0) for n, name in enumerate(names)
+        pyopnb.node("Selu", "x" if n == 0 else [names[n - 1]], [name], gamma=2.0, alpha=2.0)
+        for n, name in enumerate(names)
     ]
     more = [pyopnb.node("Selu", [names[-1]], f"z{n}", gamma=1.0 + n, alpha=1.0) for n in range(20)]
     model = pyopnb.model([*nodes, *more], {"x": "float32[N]"}, [f"z{n}" for n in range(20)])
@@ -129,7 +147,10 @@ def test_the_text_is_short_whatever_there_is() -> None:
     runs = trace(model, x=np.float32([-1, 2])), trace(other, x=np.float32([-2, 2]))
     text = str(diff(*runs))
     assert len(text.splitlines()) <= 12 and all(len(line) <= 200 for line in text.splitlines())
-    assert "\x1b" not in text and "where: already in the feeds; a node introduces a difference too\n" in text
+    assert (
+        "\x1b" not in text
+        and "where: already in the feeds; a node introduces a difference too\n" in text
+    )
     assert "more lines: .steps, .tensors" in text
 
 
@@ -137,12 +158,19 @@ def test_the_worst_element_is_in_the_text() -> None:
     place = found().origin.worst.diff.worst.facts.worst[0]
     index = ",".join(map(str, place.index))
     lines = str(found()).splitlines()
-    assert lines[1] == f"where: {found().origin.name}" and f"at [{index}] a = {place.a}, b = {place.b}" in lines[2]
+    assert (
+        lines[1] == f"where: {found().origin.name}"
+        and f"at [{index}] a = {place.a}, b = {place.b}" in lines[2]
+    )
 
 
 def test_floats_of_attrs_have_the_digits_of_float32() -> None:
     one, other = (
-        trace(pyopnb.parse(f"(float[N] x) => (float[N] y) {{ y = Elu<alpha = {alpha}>(x) }}"), x=np.float32([-1]), times=False)
+        trace(
+            pyopnb.parse(f"(float[N] x) => (float[N] y) {{ y = Elu<alpha = {alpha}>(x) }}"),
+            x=np.float32([-1]),
+            times=False,
+        )
         for alpha in (0.9, 1.1)
     )
     assert diff(one, other).origin.changes == ("attr alpha: 0.9 → 1.1",)
@@ -159,7 +187,15 @@ def test_tensors_that_one_run_did_not_record_are_listed() -> None:
 def test_a_long_diff_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[tuple[int, int, str]] = []
     run = trace(transformer(), x=X, check=False, times=False)
-    monkeypatch.setattr(progress, "_make_bar", [lambda what, since: lambda done, total: told.append((done, total, what))])
+    monkeypatch.setattr(
+        progress,
+        "_make_bar",
+        [lambda what, since: lambda done, total: told.append((done, total, what))],
+    )
     monkeypatch.setattr(progress, "_PATIENCE", 0.0)
     diff(run, run)
-    assert told[0] == (1, 63, "comparisons") and told[-1] == (63, 63, "comparisons")  # of 31 nodes alone, of 31 and x
+    assert told[0] == (1, 63, "comparisons") and told[-1] == (
+        63,
+        63,
+        "comparisons",
+    )  # of 31 nodes alone, of 31 and x

@@ -15,17 +15,32 @@ from pyopnb.errors import InputError
 from pyopnb.runtime.trace.summary import summary_of
 
 X = np.float32([[1, 2], [3, 5]])
-MODEL = pyopnb.parse("(float[2,2] x) => (float[2,2] y) { a = Neg(x)  b = Exp(a)  c = Abs(b)  y = Sqrt(c) }")
+MODEL = pyopnb.parse(
+    "(float[2,2] x) => (float[2,2] y) { a = Neg(x)  b = Exp(a)  c = Abs(b)  y = Sqrt(c) }"
+)
 
 
-def of_program(values: dict[str, Any], model: ModelProto = MODEL, runtime: str = "torch 9.9", **known: Any) -> Trace:
+def of_program(
+    values: dict[str, Any], model: ModelProto = MODEL, runtime: str = "torch 9.9", **known: Any
+) -> Trace:
     feeds = {"x": X}
     summaries = {name: summary_of(value) for name, value in {**feeds, **values}.items()}
-    return Trace(model, feeds=feeds, values=values, summaries=summaries, runtime=runtime, by_model=False, **known)
+    return Trace(
+        model,
+        feeds=feeds,
+        values=values,
+        summaries=summaries,
+        runtime=runtime,
+        by_model=False,
+        **known,
+    )
 
 
 VALUES = {"a": -X, "c": np.exp(-X), "y": np.sqrt(np.exp(-X))}
-KNOWN = {"sources": {"c": "net.py:3, `return x.neg().exp()`"}, "remarks": {"b": "training mode: exp is otherwise"}}
+KNOWN = {
+    "sources": {"c": "net.py:3, `return x.neg().exp()`"},
+    "remarks": {"b": "training mode: exp is otherwise"},
+}
 
 
 def test_a_model_that_is_not_what_its_program_computes() -> None:
@@ -36,7 +51,10 @@ def test_a_model_that_is_not_what_its_program_computes() -> None:
     assert found.interval == ("b (Exp)", "c (Abs)")
     assert found.origin is not None and not found.origin.inconclusive
     assert found.origin.changes == ("training mode: exp is otherwise",)
-    assert "where: c (Abs), from net.py:3, `return x.neg().exp()`, or a node before it: b (Exp)" in str(found)
+    assert (
+        "where: c (Abs), from net.py:3, `return x.neg().exp()`, or a node before it: b (Exp)"
+        in str(found)
+    )
     assert "from net.py:3" in pyopnb.show(found).svg
 
 
@@ -45,7 +63,11 @@ def test_the_source_is_in_the_json_and_need_not_be() -> None:
     assert found.ok
     assert [step.source for step in found.steps] == ["", KNOWN["sources"]["c"], ""]
     assert TraceDiff.from_json(found.to_json()) == found
-    old = found.to_json().replace(f', "source": {json.dumps(KNOWN["sources"]["c"])}', "").replace(', "source": ""', "")
+    old = (
+        found.to_json()
+        .replace(f', "source": {json.dumps(KNOWN["sources"]["c"])}', "")
+        .replace(', "source": ""', "")
+    )
     assert "source" not in old
     assert [step.source for step in TraceDiff.from_json(old).steps] == ["", "", ""]
 
@@ -59,14 +81,20 @@ def test_two_programs_are_compared_without_isolation() -> None:
 
 
 def test_the_program_comes_first() -> None:
-    with pytest.raises(InputError, match=r"expected the run of the program that was exported first, .*Try: diff\(b, a\)"):
+    with pytest.raises(
+        InputError,
+        match=r"expected the run of the program that was exported first, .*Try: diff\(b, a\)",
+    ):
         diff(trace(MODEL, x=X), of_program(VALUES))
 
 
 def test_a_run_in_torch_is_held_to_a_part_of_the_largest_element() -> None:
     """Elements that cancel out are off by a part of the largest, as between ONNX Runtime's own levels of optimisation."""
     off = {**VALUES, "y": VALUES["y"] + np.float32(1.2e-5)}
-    assert diff(of_program({"y": off["y"]}), trace(MODEL, x=X)).judged(atol=1e-5).verdict == "different"
+    assert (
+        diff(of_program({"y": off["y"]}), trace(MODEL, x=X)).judged(atol=1e-5).verdict
+        == "different"
+    )
     assert diff(of_program({"y": off["y"]}), trace(MODEL, x=X)).ok
     assert not diff(of_program({"y": off["y"]}, runtime="elsewhere"), trace(MODEL, x=X)).ok
 

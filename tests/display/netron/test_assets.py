@@ -41,10 +41,16 @@ def installed(monkeypatch, tmp_path):
     ("page", "text"),
     [
         (None, "netron: expected version 8.8 or newer, got no netron. Try: pip install netron"),
-        (PAGE.format("8.7.9"), "netron: expected version 8.8 or newer, got 8.7.9. Try: pip install -U netron"),
+        (
+            PAGE.format("8.7.9"),
+            "netron: expected version 8.8 or newer, got 8.7.9. Try: pip install -U netron",
+        ),
         (PAGE.format("7.10.0"), "got 7.10.0. Try: pip install -U netron"),
         ("<html></html>", "got a folder netron without Netron's page"),
-        (PAGE.format("9.0.0").replace("</head>", ""), "got 9.0.0, whose page has an unknown structure"),
+        (
+            PAGE.format("9.0.0").replace("</head>", ""),
+            "got 9.0.0, whose page has an unknown structure",
+        ),
     ],
 )
 def test_a_netron_that_cannot_be_used(installed, page, text):
@@ -64,7 +70,9 @@ def test_the_page_asks_nobody_for_anything():
     page = assets.read_assets().page
     assert page.count("Content-Security-Policy") == 1
     policy = page.index("default-src 'none'")
-    assert policy < page.index("<style>") < page.index("<script>")  # before anything that it is about
+    assert (
+        policy < page.index("<style>") < page.index("<script>")
+    )  # before anything that it is about
     assert "<link" not in page and "src=" not in page.partition("<script>")[0]
 
 
@@ -96,7 +104,9 @@ def test_the_extension_as_a_build_writes_it(tmp_path):
         "page": assets.read_assets().page,
         "modules": assets.read_assets().modules(assets.ALL),
     }
-    documentation = json.loads(gzip.decompress((tmp_path / "static/documentation.json.gz").read_bytes()))
+    documentation = json.loads(
+        gzip.decompress((tmp_path / "static/documentation.json.gz").read_bytes())
+    )
     assert {"Gemm", "LSTM"} <= {entry["name"] for entry in documentation}
     assert not any("examples" in entry for entry in documentation)
 
@@ -104,6 +114,10 @@ def test_the_extension_as_a_build_writes_it(tmp_path):
 def test_netron_itself_is_never_imported():
     probe = f"import sys, pyopnb; pyopnb.netron(pyopnb.parse({SMALL!r}))._repr_mimebundle_(); print('netron' in sys.modules)"
     ran = subprocess.run(
-        [sys.executable, "-c", probe], capture_output=True, text=True, check=True, cwd=Path(pyopnb.__file__).parents[1]
+        [sys.executable, "-c", probe],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=Path(pyopnb.__file__).parents[1],
     )
     assert ran.stdout.strip() == "False"

@@ -25,13 +25,18 @@ def define(name="demo::SoftClip"):
 
 
 def entries(model):
-    return {(e["module"], e["name"]): e for e in document_ops(model, assets.read_assets().documentation())}
+    return {
+        (e["module"], e["name"]): e
+        for e in document_ops(model, assets.read_assets().documentation())
+    }
 
 
 def test_our_op():
     define()
     entry = entries(pyopnb.parse(MODEL))["demo", "SoftClip"]
-    assert entry["description"].startswith("Clip x smoothly to ±limit, where a&lt;b.\n\nSecond paragraph.")
+    assert entry["description"].startswith(
+        "Clip x smoothly to ±limit, where a&lt;b.\n\nSecond paragraph."
+    )
     assert "demo::SoftClip, version 1" in entry["description"]
     assert entry["attributes"] == [
         {"name": "limit", "type": "float", "required": True, "description": "Required."},

@@ -26,7 +26,9 @@ def weights(shape, name="w"):
 
 
 def test_large_weights_leave_and_small_ones_stay():
-    model = model_of([helper.make_node("Sum", ["x", "w", "v"], ["y"])], [weights((512, 512)), weights((4,), "v")])
+    model = model_of(
+        [helper.make_node("Sum", ["x", "w", "v"], ["y"])], [weights((512, 512)), weights((4,), "v")]
+    )
     before = model.SerializeToString(deterministic=True)
     copy = trim(model)
     w, v = copy.proto.graph.initializer
@@ -38,7 +40,9 @@ def test_large_weights_leave_and_small_ones_stay():
 
 
 def test_many_small_weights_are_not_small():
-    model = model_of([helper.make_node("Neg", ["x"], ["y"])], [weights((200,), f"w{n}") for n in range(1000)])
+    model = model_of(
+        [helper.make_node("Neg", ["x"], ["y"])], [weights((200,), f"w{n}") for n in range(1000)]
+    )
     copy = trim(model)
     assert sum(len(t.raw_data) for t in copy.proto.graph.initializer) <= 64 * 1024
     assert copy.left_out == 1000 - 64 * 1024 // 800
@@ -65,7 +69,9 @@ def test_data_of_any_kind_and_place(tensor, place):
     elif place == "attribute":
         model = model_of([constant, helper.make_node("Neg", ["x"], ["y"])])
     else:
-        body = helper.make_graph([constant], "body", [], [helper.make_tensor_value_info("c", TensorProto.FLOAT, None)])
+        body = helper.make_graph(
+            [constant], "body", [], [helper.make_tensor_value_info("c", TensorProto.FLOAT, None)]
+        )
         model = model_of([helper.make_node("If", ["x"], ["y"], then_branch=body, else_branch=body)])
     copy = trim(model)
     assert copy.left_out == (2 if place == "body" else 1)
@@ -73,7 +79,9 @@ def test_data_of_any_kind_and_place(tensor, place):
 
 
 def test_external_data_is_not_looked_for(tmp_path):
-    tensor = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[1000, 1000], data_location=TensorProto.EXTERNAL)
+    tensor = TensorProto(
+        name="w", data_type=TensorProto.FLOAT, dims=[1000, 1000], data_location=TensorProto.EXTERNAL
+    )
     tensor.external_data.add(key="location", value="/etc/passwd")
     model = model_of([helper.make_node("Neg", ["x"], ["y"])], [tensor])
     copy = trim(model)
@@ -82,13 +90,22 @@ def test_external_data_is_not_looked_for(tmp_path):
 
 
 def test_dims_that_lie_are_harmless():
-    tensor = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[2**62, 2**62, -1], raw_data=b"1" * 5000)
+    tensor = TensorProto(
+        name="w", data_type=TensorProto.FLOAT, dims=[2**62, 2**62, -1], raw_data=b"1" * 5000
+    )
     assert trim(model_of([helper.make_node("Neg", ["x"], ["y"])], [tensor])).size == 5000
 
 
 def test_long_attributes_and_texts():
     node = helper.make_node(
-        "Trees", ["x"], ["y"], domain="d", floats=[0.5] * 5000, blob=b"e" * 10**6, ints=[1, 2], doc_string="d" * 10**6
+        "Trees",
+        ["x"],
+        ["y"],
+        domain="d",
+        floats=[0.5] * 5000,
+        blob=b"e" * 10**6,
+        ints=[1, 2],
+        doc_string="d" * 10**6,
     )
     model = model_of([node])
     model.metadata_props.add(key="k", value="v" * 10**6)
@@ -104,7 +121,9 @@ def test_long_attributes_and_texts():
 
 
 def test_every_node_has_a_name_of_its_own_that_leads_to_the_original():
-    model = pyopnb.parse("(float[N] x) => (float[N] y) { a = Neg(x)  b = Neg(a)  c = Abs(b)  y = Abs(c) }")
+    model = pyopnb.parse(
+        "(float[N] x) => (float[N] y) { a = Neg(x)  b = Neg(a)  c = Abs(b)  y = Abs(c) }"
+    )
     for place, name in enumerate(["twice", "twice", "", "(Abs of c)"]):
         model.graph.node[place].name = name
     copy = trim(model)
@@ -117,9 +136,14 @@ def test_every_node_has_a_name_of_its_own_that_leads_to_the_original():
 
 def test_nodes_of_bodies_and_functions_are_found():
     body = helper.make_graph(
-        [helper.make_node("Neg", ["x"], ["n"], name="inner")], "b", [], [helper.make_tensor_value_info("n", 1, None)]
+        [helper.make_node("Neg", ["x"], ["n"], name="inner")],
+        "b",
+        [],
+        [helper.make_tensor_value_info("n", 1, None)],
     )
-    model = model_of([helper.make_node("If", ["x"], ["y"], name="inner", then_branch=body, else_branch=body)])
+    model = model_of(
+        [helper.make_node("If", ["x"], ["y"], name="inner", then_branch=body, else_branch=body)]
+    )
     model.functions.add(name="F", domain="f").node.add(op_type="Abs", input=["x"], output=["y"])
     copy = trim(model)
     assert [node.op_type for node in copy.nodes.values()] == ["If", "Abs", "Neg", "Neg"]

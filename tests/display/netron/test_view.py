@@ -45,7 +45,9 @@ class Elements(HTMLParser):
 def named(name):
     """A small model in which everything that can be named has this name."""
     model = pyopnb.parse(SMALL)
-    model.graph.name = model.graph.node[0].name = model.graph.node[1].op_type = model.doc_string = name
+    model.graph.name = model.graph.node[0].name = model.graph.node[1].op_type = model.doc_string = (
+        name
+    )
     model.producer_name = model.graph.input[0].doc_string = name
     model.graph.node[0].attribute.append(helper.make_attribute(name or "a", name))
     model.metadata_props.add(key=name, value=name)
@@ -62,7 +64,11 @@ def test_a_bundle():
     assert set(bundle) == {MIME, "text/html", "text/plain"}
     assert bundle["text/plain"] == "<Netron: small: 2 nodes>"
     content = json.loads(json.dumps(bundle[MIME]))
-    assert (content["name"], content["height"], content["caption"]) == ("small", 300, "small: 2 nodes")
+    assert (content["name"], content["height"], content["caption"]) == (
+        "small",
+        300,
+        "small: 2 nodes",
+    )
     shown = ModelProto.FromString(unpacked(content["model"]))
     assert [node.op_type for node in shown.graph.node] == ["Abs", "Neg"]
     assert {entry["name"] for entry in content["documentation"]} == {"Abs", "Neg"}
@@ -71,7 +77,9 @@ def test_a_bundle():
 def test_html_that_is_netron_or_the_picture():
     page = Elements(pyopnb.netron(pyopnb.parse(SMALL), height=300)._repr_mimebundle_()["text/html"])
     (frame,) = page.all("iframe")
-    assert frame["sandbox"] == "allow-scripts allow-downloads"  # not allow-same-origin: a model must not reach the notebook
+    assert (
+        frame["sandbox"] == "allow-scripts allow-downloads"
+    )  # not allow-same-origin: a model must not reach the notebook
     assert "height:300px" in frame["style"]
     (picture,) = page.all("img")
     assert picture["src"].startswith("data:image/svg+xml;base64,") and picture["alt"]
@@ -88,7 +96,9 @@ def test_without_embedding_it_is_the_picture():
 
 @functools.cache
 def page_of_plain():
-    return Elements(pyopnb.netron(pyopnb.parse(SMALL), name="plain")._repr_mimebundle_()["text/html"])
+    return Elements(
+        pyopnb.netron(pyopnb.parse(SMALL), name="plain")._repr_mimebundle_()["text/html"]
+    )
 
 
 def harmless(model, name):
@@ -98,7 +108,9 @@ def harmless(model, name):
     page = Elements(bundle["text/html"])
     if isinstance(model, ModelProto):
         assert [tag for tag, _ in page.elements] == [tag for tag, _ in plain.elements]
-        assert [set(attrs) for _, attrs in page.elements] == [set(attrs) for _, attrs in plain.elements]
+        assert [set(attrs) for _, attrs in page.elements] == [
+            set(attrs) for _, attrs in plain.elements
+        ]
     inner, before = (Elements(each.all("iframe")[0]["srcdoc"]) for each in (page, plain))
     assert inner.elements == before.elements  # the model is in the text of two scripts, as base64
     json.dumps(bundle[MIME])
@@ -138,7 +150,9 @@ def test_traces_and_diffs_have_their_colours():
 
 
 def test_large_weights_are_not_in_the_output(tmp_path):
-    weights = [numpy_helper.from_array(np.zeros((1600, 1600), np.float32), f"w{n}") for n in range(10)]
+    weights = [
+        numpy_helper.from_array(np.zeros((1600, 1600), np.float32), f"w{n}") for n in range(10)
+    ]
     model = pyopnb.parse(SMALL)
     model.graph.initializer.extend(weights)
     (tmp_path / "large.onnx").write_bytes(model.SerializeToString())
@@ -156,18 +170,26 @@ def test_names(tmp_path):
     path = tmp_path / "net.onnx"
     path.write_bytes(model.SerializeToString())
     assert pyopnb.netron(path).name == pyopnb.netron(str(path)).name == "net.onnx"
-    assert pyopnb.netron(model).name == pyopnb.netron(model.SerializeToString()).name == model.graph.name
+    assert (
+        pyopnb.netron(model).name
+        == pyopnb.netron(model.SerializeToString()).name
+        == model.graph.name
+    )
 
 
 @pytest.mark.parametrize("height", [0, 119, 4001])
 def test_a_height_out_of_range(height):
-    with pytest.raises(pyopnb.errors.InputError, match="netron, height: expected an int from 120 to 4000"):
+    with pytest.raises(
+        pyopnb.errors.InputError, match="netron, height: expected an int from 120 to 4000"
+    ):
         pyopnb.netron(pyopnb.parse(SMALL), height=height)
 
 
 @pytest.mark.parametrize("height", [480.0, "480", True, None])
 def test_a_height_that_is_none(height):
-    with pytest.raises(pyopnb.errors.InputError, match="netron, height: expected a whole number, got"):
+    with pytest.raises(
+        pyopnb.errors.InputError, match="netron, height: expected a whole number, got"
+    ):
         pyopnb.netron(pyopnb.parse(SMALL), height=height)
 
 
@@ -182,7 +204,9 @@ def test_a_page_of_its_own(tmp_path):
     view.save(tmp_path / "net.html")
     page = (tmp_path / "net.html").read_text("utf-8")
     assert html.escape(page) in view._repr_mimebundle_()["text/html"]
-    with pytest.raises(pyopnb.errors.InputError, match=r"expected a path that ends in \.html, got \.svg"):
+    with pytest.raises(
+        pyopnb.errors.InputError, match=r"expected a path that ends in \.html, got \.svg"
+    ):
         view.save(tmp_path / "net.svg")
 
 

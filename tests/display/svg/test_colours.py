@@ -6,14 +6,26 @@ from itertools import pairwise
 
 import pytest
 
-from pyopnb.display.svg.colours import DARK, INK, NOT_FINITE, Scale, palette, scale_for, text_colour, translucent
+from pyopnb.display.svg.colours import (
+    DARK,
+    INK,
+    NOT_FINITE,
+    Scale,
+    palette,
+    scale_for,
+    text_colour,
+    translucent,
+)
 from pyopnb.display.svg.legend import legend
 from pyopnb.display.svg.shapes import drawing
 from pyopnb.display.svg.to_svg import to_svg
 
 
 def lightness(colour):
-    linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in (part / 255 for part in colour)]
+    linear = [
+        p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4
+        for p in (part / 255 for part in colour)
+    ]
     return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 
 
@@ -63,7 +75,10 @@ def test_words_can_be_read_on_light_and_dark_pages(page):
 
 def over(colour, page):
     *parts, opacity = colour
-    return tuple(round((part * opacity + below * (255 - opacity)) / 255) for part, below in zip(parts, page, strict=True))
+    return tuple(
+        round((part * opacity + below * (255 - opacity)) / 255)
+        for part, below in zip(parts, page, strict=True)
+    )
 
 
 @pytest.mark.parametrize("kind", ["sequential", "diverging"])

@@ -24,7 +24,10 @@ def svg(graph, **options):
 def text_styles(made):
     """Size and weight of the classes of texts."""
     rules = re.findall(r"\.(\w+)\{font-size:([\d.]+)px;([^}]*)\}", made)
-    return {name: (float(size), "font-weight:600" in rest, "text-anchor:middle" in rest) for name, size, rest in rules}
+    return {
+        name: (float(size), "font-weight:600" in rest, "text-anchor:middle" in rest)
+        for name, size, rest in rules
+    }
 
 
 def texts(made):
@@ -37,7 +40,11 @@ def placed(made):
     kept = {group.get("id"): group for group in tree.findall(f"{SVG}defs/{SVG}g")}
     for element in tree:
         if element.tag == f"{SVG}use":
-            group, x, y = kept[element.get("href")[1:]], float(element.get("x")), float(element.get("y"))
+            group, x, y = (
+                kept[element.get("href")[1:]],
+                float(element.get("x")),
+                float(element.get("y")),
+            )
         elif element.tag == f"{SVG}g" and element.get("transform"):
             group, (x, y) = element, map(float, re.findall(r"[-\d.]+", element.get("transform")))
         else:
@@ -52,7 +59,9 @@ def size_of(made):
 
 
 def chain(count, **more):
-    return Graph([Box(f"n{n}", **more) for n in range(count)], [Line(n, n + 1) for n in range(count - 1)])
+    return Graph(
+        [Box(f"n{n}", **more) for n in range(count)], [Line(n, n + 1) for n in range(count - 1)]
+    )
 
 
 labels = st.text(max_size=30) | st.just(HOSTILE)
@@ -71,7 +80,12 @@ boxes = st.builds(
 def graphs(draw):
     made = draw(st.lists(boxes, min_size=1, max_size=7))
     place = st.integers(0, len(made) - 1)
-    lines = draw(st.lists(st.builds(Line, place, place, st.integers(0, 4), st.sampled_from(["", "added"])), max_size=12))
+    lines = draw(
+        st.lists(
+            st.builds(Line, place, place, st.integers(0, 4), st.sampled_from(["", "added"])),
+            max_size=12,
+        )
+    )
     return Graph(made, lines, draw(labels))
 
 
@@ -88,10 +102,19 @@ def test_whatever_is_written_it_is_xml_on_its_canvas(graph, plain):
 
 
 def test_nothing_is_loaded_and_nothing_runs():
-    made = svg(Graph([Box(HOSTILE, (HOSTILE,), mark=HOSTILE, labels=(HOSTILE,)), Box("b")], [Line(0, 1)], HOSTILE))
+    made = svg(
+        Graph(
+            [Box(HOSTILE, (HOSTILE,), mark=HOSTILE, labels=(HOSTILE,)), Box("b")],
+            [Line(0, 1)],
+            HOSTILE,
+        )
+    )
     tags = {element.tag.removeprefix(SVG) for element in ET.fromstring(made).iter()}
     assert tags <= {"svg", "style", "rect", "defs", "g", "use", "path", "text"}
-    assert "http" not in made.replace('xmlns="http://www.w3.org/2000/svg"', "") and "@import" not in made
+    assert (
+        "http" not in made.replace('xmlns="http://www.w3.org/2000/svg"', "")
+        and "@import" not in made
+    )
 
 
 def test_texts_stay_in_their_boxes():
@@ -109,7 +132,8 @@ def test_texts_stay_in_their_boxes():
 
 def test_same_graph_same_bytes():
     graph = Graph(
-        [Box(f"n{n % 3}", value=n / 7, labels=("float32[]",)) for n in range(30)], [Line(n // 2, n) for n in range(1, 30)]
+        [Box(f"n{n % 3}", value=n / 7, labels=("float32[]",)) for n in range(30)],
+        [Line(n // 2, n) for n in range(1, 30)],
     )
     assert svg(graph, scale=scale_for([0, 4])) == svg(graph, scale=scale_for([0, 4]))
 
@@ -117,7 +141,9 @@ def test_same_graph_same_bytes():
 def test_lines_end_at_their_boxes():
     made = svg(Graph([Box("a"), Box("b"), Box("c")], [Line(0, 1), Line(0, 2), Line(1, 2)]))
     spots = {group.find(f"{SVG}text").text: (x, y, w, h) for group, x, y, w, h in placed(made)}
-    head = next(element for element in ET.fromstring(made).iter(f"{SVG}path") if element.get("fill") == LINE)
+    head = next(
+        element for element in ET.fromstring(made).iter(f"{SVG}path") if element.get("fill") == LINE
+    )
     ends = [(float(x), float(y)) for x, y in re.findall(r"M(-?[\d.]+) (-?[\d.]+)l", head.get("d"))]
     expected = {"b": 1, "c": 2}
     for name, count in expected.items():
@@ -128,14 +154,28 @@ def test_lines_end_at_their_boxes():
 
 def test_what_is_marked_can_be_told_without_colours():
     made = texts(
-        svg(Graph([Box("a", mark="added"), Box("b", mark="removed"), Box("c", mark="slow"), Box("d", kind="own")], []))
+        svg(
+            Graph(
+                [
+                    Box("a", mark="added"),
+                    Box("b", mark="removed"),
+                    Box("c", mark="slow"),
+                    Box("d", kind="own"),
+                ],
+                [],
+            )
+        )
     )
     assert {"+ added", "− removed", "slow", "◆ d"} <= set(made)
 
 
 def test_values_are_colours_with_a_legend():
     numbers = scale_for([0, 1])
-    made = svg(Graph([Box("low", value=0.0), Box("high", value=1.0)], []), scale=numbers, legend_title="error")
+    made = svg(
+        Graph([Box("low", value=0.0), Box("high", value=1.0)], []),
+        scale=numbers,
+        legend_title="error",
+    )
     assert numbers.colour(0) in made and numbers.colour(1) in made and "error" in texts(made)
 
 
@@ -148,7 +188,12 @@ def test_graphs_stand_inside_boxes():
     held = [spot for spot in made if (spot[0].find(f"{SVG}text").text or "").startswith("n")]
     assert len(held) == 6
     for _, x, y, w, h in held:
-        assert outer[1] <= x and x + w <= outer[1] + outer[3] and outer[2] <= y and y + h <= outer[2] + outer[4]
+        assert (
+            outer[1] <= x
+            and x + w <= outer[1] + outer[3]
+            and outer[2] <= y
+            and y + h <= outer[2] + outer[4]
+        )
 
 
 def test_depth_needs_no_stack():
@@ -162,7 +207,10 @@ def test_depth_needs_no_stack():
 
 @pytest.mark.parametrize("count", [30, 700, 4000])
 def test_a_picture_is_never_too_long(count):
-    graph = Graph([Box(f"box {n}", ("a row", "b row"), labels=("float32[1,2,3]",)) for n in range(count)], chain(count).lines)
+    graph = Graph(
+        [Box(f"box {n}", ("a row", "b row"), labels=("float32[1,2,3]",)) for n in range(count)],
+        chain(count).lines,
+    )
     made = draw_within(graph, 40_000)
     assert len(made.svg.encode()) <= 40_000
     assert made.count > 20
@@ -174,7 +222,11 @@ def test_a_picture_is_never_too_long(count):
 def test_a_part_is_around_what_matters():
     graph = chain(100)
     part = graph.part(10, around=50)
-    assert [box.title for box in part.boxes] == ["… 45 boxes before", *(f"n{n}" for n in range(45, 55)), "… 45 more boxes"]
+    assert [box.title for box in part.boxes] == [
+        "… 45 boxes before",
+        *(f"n{n}" for n in range(45, 55)),
+        "… 45 more boxes",
+    ]
     assert [(line.source, line.target) for line in part.lines] == [(n, n + 1) for n in range(11)]
     leap = Graph(graph.boxes, [Line(47, 52), Line(3, 52), Line(47, 99)]).part(10, around=50)
     ends = {(leap.boxes[line.source].title, leap.boxes[line.target].title) for line in leap.lines}
@@ -185,6 +237,10 @@ def test_a_part_is_around_what_matters():
 
 def test_lines_across_very_many_layers_begin_at_a_box_that_names_their_sources():
     count = 400
-    lines = [*chain(count).lines, *(Line(0, n, 1) for n in range(2, count)), *(Line(n, count - 1, 1) for n in range(1, 300))]
+    lines = [
+        *chain(count).lines,
+        *(Line(0, n, 1) for n in range(2, count)),
+        *(Line(n, count - 1, 1) for n in range(1, 300)),
+    ]
     graph = Graph([Box(f"n{n}") for n in range(count)], lines)
     assert any(re.fullmatch(r"from \d+ others", text or "") for text in texts(svg(graph)))

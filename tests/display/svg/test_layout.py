@@ -79,7 +79,9 @@ def test_what_goes_straight_passes_no_box(graph):
                 continue
             for number in range(len(boxes)):
                 left, top, right, bottom = sides(layout, boxes, number)
-                assert not (left + 1e-6 < x < right - 1e-6 and upper < bottom - 1e-6 and top + 1e-6 < lower)
+                assert not (
+                    left + 1e-6 < x < right - 1e-6 and upper < bottom - 1e-6 and top + 1e-6 < lower
+                )
 
 
 def test_a_circle_leads_up():
@@ -116,7 +118,14 @@ def test_many_boxes_of_one_layer_become_rows():
 def test_long_lines_do_not_push_a_picture_apart():
     boxes = [Size(40, 20)] * 120
     chance = random.Random(3)
-    layout = lay_out(boxes, [Edge(chance.randrange(max(0, n - back), n), n) for n in range(1, 120) for back in (120, 15)])
+    layout = lay_out(
+        boxes,
+        [
+            Edge(chance.randrange(max(0, n - back), n), n)
+            for n in range(1, 120)
+            for back in (120, 15)
+        ],
+    )
     assert layout.width < 1500
     assert overlaps(layout, boxes) == []
 
@@ -134,7 +143,11 @@ def test_the_longest_edges_are_those_that_are_left_out():
 
 
 def test_a_way_that_many_share_stays():
-    edges = [Edge(n, n + 1) for n in range(20)] + [Edge(0, n, 1) for n in range(2, 21)] + [Edge(1, 12, 1)]
+    edges = (
+        [Edge(n, n + 1) for n in range(20)]
+        + [Edge(0, n, 1) for n in range(2, 21)]
+        + [Edge(1, 12, 1)]
+    )
     assert edges_to_cut([Size(9, 9)] * 21, edges, 20) == {39}
 
 

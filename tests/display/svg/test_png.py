@@ -47,14 +47,19 @@ def test_another_decoder_reads_the_same_pixels(which: np.ndarray) -> None:
     ],
 )
 def test_what_is_no_picture_is_refused(bad: np.ndarray) -> None:
-    with pytest.raises(ValueError, match=r"expected uint8\[rows,columns\], .* not empty|expected indices below 2, got 2"):
+    with pytest.raises(
+        ValueError,
+        match=r"expected uint8\[rows,columns\], .* not empty|expected indices below 2, got 2",
+    ):
         png(bad, [(0, 0, 0), (1, 1, 1)])
 
 
 @settings(max_examples=60)
 @given(
     st.sampled_from([3, 4]).flatmap(
-        lambda n: arrays(np.uint8, array_shapes(min_dims=2, max_dims=2, max_side=20).map(lambda s: (*s, n)))
+        lambda n: arrays(
+            np.uint8, array_shapes(min_dims=2, max_dims=2, max_side=20).map(lambda s: (*s, n))
+        )
     )
 )
 def test_another_decoder_reads_the_same_photograph(pixels: np.ndarray) -> None:
@@ -63,13 +68,17 @@ def test_another_decoder_reads_the_same_photograph(pixels: np.ndarray) -> None:
 
 
 def test_cells_are_enlarged_to_their_size() -> None:
-    drawn = decoded(cells_png(Cells(5, 5, 4, 3, np.uint8([[1, 2]]), ((0, 0, 0), (1, 1, 1), (2, 2, 2)))))
+    drawn = decoded(
+        cells_png(Cells(5, 5, 4, 3, np.uint8([[1, 2]]), ((0, 0, 0), (1, 1, 1), (2, 2, 2))))
+    )
     assert drawn[..., 0].tolist() == [[1, 1, 2, 2]] * 3
 
 
 @settings(max_examples=60)
 @given(
-    arrays(np.float64, array_shapes(min_dims=2, max_dims=2, max_side=30), elements=st.floats(width=32)),
+    arrays(
+        np.float64, array_shapes(min_dims=2, max_dims=2, max_side=30), elements=st.floats(width=32)
+    ),
     st.integers(1, 12),
     st.integers(1, 12),
 )
@@ -103,13 +112,19 @@ def test_each_field_has_its_mean(values: np.ndarray, rows: int, columns: int) ->
             assert not np.isfinite(found[i, j])
         else:
             exact = float(sum(map(Fraction, block.ravel().tolist())) / block.size)
-            assert found[i, j] == pytest.approx(exact, rel=1e-9, abs=1e-12 * float(np.abs(block).max()))
+            assert found[i, j] == pytest.approx(
+                exact, rel=1e-9, abs=1e-12 * float(np.abs(block).max())
+            )
 
 
 def test_the_nearest_is_one_of_them() -> None:
     values = np.arange(700 * 701).reshape(700, 701)
     found = pool(values, 7, 10, "nearest")
-    assert found.shape == (7, 10) and np.array_equal(found, found.astype(int)) and found[0, 0] == 50 * 701 + 35
+    assert (
+        found.shape == (7, 10)
+        and np.array_equal(found, found.astype(int))
+        and found[0, 0] == 50 * 701 + 35
+    )
 
 
 @pytest.mark.parametrize("shape", [(1, 400_000), (400_000, 1), (3, 150_001), (700, 701)])
@@ -119,13 +134,18 @@ def test_an_outlier_survives_however_the_blocks_fall(shape: tuple[int, int]) -> 
     values[row, column] = -1e9
     found = pool(values, 64, 64, "largest")
     down, across = edges(shape[0], 64), edges(shape[1], 64)
-    at = np.searchsorted(down, row, side="right") - 1, np.searchsorted(across, column, side="right") - 1
+    at = (
+        np.searchsorted(down, row, side="right") - 1,
+        np.searchsorted(across, column, side="right") - 1,
+    )
     assert found.min() == found[at] == -1e9
 
 
 def test_what_is_not_finite_has_a_colour_of_its_own() -> None:
     scale = Scale(-1, 1, kind="diverging")
-    drawn = decoded(cells_png(cells(np.array([[-1.0, 0.0, 1.0, np.nan, np.inf, -np.inf]]), scale, 0, 0, 6, 1)))[0]
+    drawn = decoded(
+        cells_png(cells(np.array([[-1.0, 0.0, 1.0, np.nan, np.inf, -np.inf]]), scale, 0, 0, 6, 1))
+    )[0]
     assert len({tuple(pixel) for pixel in drawn.tolist()}) == 6
     for value, pixel in zip((-1, 0, 1), drawn, strict=False):
         wanted = [int(scale.colour(value)[at : at + 2], 16) for at in (1, 3, 5)]
@@ -134,7 +154,11 @@ def test_what_is_not_finite_has_a_colour_of_its_own() -> None:
 
 def test_pixels_of_the_ends_of_floats() -> None:
     most = np.finfo(np.float64).max
-    drawn = decoded(cells_png(cells(np.array([[-most, 0.0, most]]), Scale(-most, most, kind="diverging"), 0, 0, 3, 1)))[0]
+    drawn = decoded(
+        cells_png(
+            cells(np.array([[-most, 0.0, most]]), Scale(-most, most, kind="diverging"), 0, 0, 3, 1)
+        )
+    )[0]
     assert drawn[0, 2] > drawn[0, 0] and drawn[2, 0] > drawn[2, 2]
 
 
@@ -148,7 +172,14 @@ def test_charts_stand_side_by_side_on_the_page() -> None:
             in_row=3,
             marks=[(4, 1, 1)],
         ),
-        density(RNG.random((4, 5)), "density", x=["0", "1"], y=["0", "1"], labels=("b", "d"), line=[(0, 0), (1, 1)]),
+        density(
+            RNG.random((4, 5)),
+            "density",
+            x=["0", "1"],
+            y=["0", "1"],
+            labels=("b", "d"),
+            line=[(0, 0), (1, 1)],
+        ),
         bar_chart({"0": 5, "1": 0, "2–3": 1}, "bars", "below"),
         Chart(10, 10, []),
     ]

@@ -66,11 +66,28 @@ def test_every_text_is_where_the_svg_has_it() -> None:
     drawn = to_figure(drawing)
     (axes,) = drawn.axes
     said = {one.get_text() for one in axes.texts}
-    assert {"x", "Relu", "one & <two>", "+ added", "fused", "◆ own", "p $x^2$", "then", "far", "▸ body: 1 node", "µs"} <= said
-    assert sorted(one.get_text() for one in axes.texts).count("far") == 2  # written once in the SVG, and used twice
+    assert {
+        "x",
+        "Relu",
+        "one & <two>",
+        "+ added",
+        "fused",
+        "◆ own",
+        "p $x^2$",
+        "then",
+        "far",
+        "▸ body: 1 node",
+        "µs",
+    } <= said
+    assert (
+        sorted(one.get_text() for one in axes.texts).count("far") == 2
+    )  # written once in the SVG, and used twice
     wide, high = map(int, re.findall(r'width="(\d+)" height="(\d+)"', to_svg(drawing))[0])
     assert colours(drawn).shape == (high, wide, 4)
-    assert all(0 <= one.get_position()[0] <= wide and 0 <= one.get_position()[1] <= high for one in axes.texts)
+    assert all(
+        0 <= one.get_position()[0] <= wide and 0 <= one.get_position()[1] <= high
+        for one in axes.texts
+    )
 
 
 def test_boxes_and_lines_have_their_colours() -> None:
@@ -103,7 +120,14 @@ def test_charts_have_their_cells_lines_and_texts() -> None:
     values = np.array([[0.0, 1.0], [2.0, np.nan]])
     charts = [
         heat_maps([values], [""], Scale(0.0, 2.0), "map", marks=[(0, 0.5, 0.5)]),
-        density(np.eye(2), "density", x=["0", "1"], y=["2", "3"], labels=("across", "up"), line=[(0, 0), (1, 1)]),
+        density(
+            np.eye(2),
+            "density",
+            x=["0", "1"],
+            y=["2", "3"],
+            labels=("across", "up"),
+            line=[(0, 0), (1, 1)],
+        ),
         bar_chart({"few": 1, "many": 9}, "bars"),
     ]
     drawing = page(charts, "charts")
@@ -112,10 +136,16 @@ def test_charts_have_their_cells_lines_and_texts() -> None:
     said = [one.get_text() for one in axes.texts]
     assert {"map", "density", "bars", "few", "many", "9", "across", "up", "NaN"} <= set(said)
     assert len(said) == to_svg(drawing).count("<text ")
-    assert len(axes.images) == to_svg(drawing).count("<image ") == 3  # two charts and the strip of a scale
+    assert (
+        len(axes.images) == to_svg(drawing).count("<image ") == 3
+    )  # two charts and the strip of a scale
     seen = colours(drawn)
     left, top = 8, 8 + 22
-    for row, column, colour in ((0, 1, palette()[127]), (1, 0, palette()[-1]), (1, 1, (213, 0, 127))):
+    for row, column, colour in (
+        (0, 1, palette()[127]),
+        (1, 0, palette()[-1]),
+        (1, 1, (213, 0, 127)),
+    ):
         pixel = seen[top + 16 * row + 8, left + 16 * column + 8, :3].astype(int)
         assert np.abs(pixel - colour).max() <= 4
     assert [text.get_rotation() for text in axes.texts if text.get_text() == "up"] == [90]
@@ -133,7 +163,9 @@ def test_as_pixels_each_text_is_outlined_once(monkeypatch):
         return original(font, text, ismath)
 
     monkeypatch.setattr(text_to_path, "get_text_path", outline)
-    texts = [Text(10, 20 * n, ("MatMul", "Add")[n % 2], 12.0, "#000000", "middle") for n in range(1, 30)]
+    texts = [
+        Text(10, 20 * n, ("MatMul", "Add")[n % 2], 12.0, "#000000", "middle") for n in range(1, 30)
+    ]
     png = figure_png(Drawing(100, 600, tuple(texts)))
     assert png.startswith(b"\x89PNG") and sorted(outlined) == ["Add", "MatMul"]
 
@@ -141,7 +173,9 @@ def test_as_pixels_each_text_is_outlined_once(monkeypatch):
 @pytest.mark.parametrize("anchor", ["start", "middle", "end"])
 @pytest.mark.parametrize("upwards", [False, True])
 def test_outlines_are_where_the_texts_are(anchor, upwards):
-    drawing = Drawing(200, 200, (Text(100, 100, "Überall $x$ ▸ gj", 14.0, "#000000", anchor, upwards=upwards),))
+    drawing = Drawing(
+        200, 200, (Text(100, 100, "Überall $x$ ▸ gj", 14.0, "#000000", anchor, upwards=upwards),)
+    )
     boxes = []
     for outlines in (False, True):
         canvas = FigureCanvasAgg(to_figure(drawing, outlines=outlines))

@@ -25,13 +25,19 @@ KIND = "float32[2,3]"
 
 def define_relu(name: str = "t::MyRelu", **more: Any) -> type:
     calls: list[int] = []
-    cls = type("MyRelu", (), {"compute": lambda self, x: (calls.append(1), np.maximum(x, 0))[1], "calls": calls, **more})
+    cls = type(
+        "MyRelu",
+        (),
+        {"compute": lambda self, x: (calls.append(1), np.maximum(x, 0))[1], "calls": calls, **more},
+    )
     pyopnb.registry.define(cls, name)
     return cls
 
 
 def replaced_ops(model: onnx.ModelProto, domain: str = "t") -> list[str]:
-    return [site.node.name or site.node.output[0] for site in walk(model) if site.node.domain == domain]
+    return [
+        site.node.name or site.node.output[0] for site in walk(model) if site.node.domain == domain
+    ]
 
 
 # ---- where -------------------------------------------------------------------------------------------------------------------
@@ -69,13 +75,17 @@ def test_a_node_that_was_read_from_elsewhere() -> None:
     define_relu()
     node = onnx.NodeProto.FromString(MODEL.graph.node[2].SerializeToString())
     assert replaced_ops(pyopnb.replace(MODEL, node, "t::MyRelu")) == ["n2"]
-    assert replaced_ops(pyopnb.replace(MODEL.SerializeToString(), MODEL.graph.node[0], "t::MyRelu")) == ["n0"]
+    assert replaced_ops(
+        pyopnb.replace(MODEL.SerializeToString(), MODEL.graph.node[0], "t::MyRelu")
+    ) == ["n0"]
 
 
 def test_equal_nodes_of_the_callers_model_are_told_apart() -> None:
     define_relu()
     model = chain("Relu", "Neg", kind=KIND)
-    inner = helper.make_function("f", "F", ["x"], ["t1"], [model.graph.node[0]], [helper.make_opsetid("", 17)])
+    inner = helper.make_function(
+        "f", "F", ["x"], ["t1"], [model.graph.node[0]], [helper.make_opsetid("", 17)]
+    )
     model.functions.append(inner)
     got = pyopnb.replace(model, model.functions[0].node[0], "t::MyRelu")
     assert (got.graph.node[0].domain, got.functions[0].node[0].domain) == ("", "t")
@@ -83,7 +93,11 @@ def test_equal_nodes_of_the_callers_model_are_told_apart() -> None:
 
 def test_one_node_named_in_two_ways_is_not_ambiguous() -> None:
     define_relu()
-    model = pyopnb.model([pyopnb.node("Relu", "x", "r", name="r"), pyopnb.node("Neg", "r", "y")], {"x": "float32[2,3]"}, "y")
+    model = pyopnb.model(
+        [pyopnb.node("Relu", "x", "r", name="r"), pyopnb.node("Neg", "r", "y")],
+        {"x": "float32[2,3]"},
+        "y",
+    )
     assert replaced_ops(pyopnb.replace(model, "r", "t::MyRelu")) == ["r"]
 
 
@@ -156,7 +170,9 @@ def test_ops_that_are_not_there() -> None:
     with pytest.raises(pyopnb.errors.UnknownOp, match="an object of int"):
         pyopnb.replace(MODEL, "n0", 3)
     define_relu()
-    with pytest.raises(pyopnb.errors.UnknownOp, match="an earlier version of t::MyRelu. Try: 't::MyRelu'"):
+    with pytest.raises(
+        pyopnb.errors.UnknownOp, match="an earlier version of t::MyRelu. Try: 't::MyRelu'"
+    ):
         pyopnb.replace(MODEL, "n0", cls)
     pyopnb.registry.define(cls, "t::A")
     pyopnb.registry.define(cls, "t::B")
@@ -177,33 +193,51 @@ class Softmax:
 
 
 def softmax(**attrs: Any) -> onnx.ModelProto:
-    return pyopnb.model([pyopnb.node("Softmax", "x", "s", **attrs), pyopnb.node("Neg", "s", "y")], {"x": "float32[2,3]"}, "y")
+    return pyopnb.model(
+        [pyopnb.node("Softmax", "x", "s", **attrs), pyopnb.node("Neg", "s", "y")],
+        {"x": "float32[2,3]"},
+        "y",
+    )
 
 
 def test_attrs_are_handed_on() -> None:
     pyopnb.registry.define(Softmax, "t::Softmax")
     model = softmax(axis=0)
     want = pyopnb.run(model, x=X)["y"]
-    np.testing.assert_allclose(pyopnb.run(pyopnb.replace(model, "Softmax", "t::Softmax"), x=X)["y"], want, rtol=1e-6)
+    np.testing.assert_allclose(
+        pyopnb.run(pyopnb.replace(model, "Softmax", "t::Softmax"), x=X)["y"], want, rtol=1e-6
+    )
 
 
 def test_a_default_is_that_of_the_operator_in_its_version() -> None:
     pyopnb.registry.define(Softmax, "t::Softmax")
     model = softmax()
     model.opset_import[0].version = 11  # where axis is 1 if nobody says another
-    (node,) = (site.node for site in walk(pyopnb.replace(model, "Softmax", "t::Softmax")) if site.node.domain == "t")
+    (node,) = (
+        site.node
+        for site in walk(pyopnb.replace(model, "Softmax", "t::Softmax"))
+        if site.node.domain == "t"
+    )
     assert node.attribute[0].i == 1
-    (node,) = (site.node for site in walk(pyopnb.replace(softmax(), "Softmax", "t::Softmax")) if site.node.domain == "t")
+    (node,) = (
+        site.node
+        for site in walk(pyopnb.replace(softmax(), "Softmax", "t::Softmax"))
+        if site.node.domain == "t"
+    )
     assert node.attribute[0].i == -1
 
 
 def test_an_attr_that_the_op_does_not_know() -> None:
     define_relu()
     with pytest.raises(
-        pyopnb.errors.ModelError, match=r"node of output 's' \(::Softmax\), attr axis: expected no attrs, got axis = 0"
+        pyopnb.errors.ModelError,
+        match=r"node of output 's' \(::Softmax\), attr axis: expected no attrs, got axis = 0",
     ):
         pyopnb.replace(softmax(axis=0), "Softmax", "t::MyRelu")
-    pyopnb.registry.define(type("Open", (), {"__init__": lambda self, **attrs: None, "compute": lambda self, x: x}), "t::Open")
+    pyopnb.registry.define(
+        type("Open", (), {"__init__": lambda self, **attrs: None, "compute": lambda self, x: x}),
+        "t::Open",
+    )
     assert replaced_ops(pyopnb.replace(softmax(axis=0), "Softmax", "t::Open")) == ["s"]
 
 
@@ -259,7 +293,9 @@ def test_more_outputs_than_the_op_gives() -> None:
 
     pyopnb.registry.define(One, "t::One")
     model = pyopnb.model(pyopnb.node("Unique", "x", "y i"), {"x": "float32[3]"}, "y i")
-    with pytest.raises(pyopnb.errors.ModelError, match="outputs: expected at most 1, as compute's hint says, got 2"):
+    with pytest.raises(
+        pyopnb.errors.ModelError, match="outputs: expected at most 1, as compute's hint says, got 2"
+    ):
         pyopnb.replace(model, "Unique", "t::One")
 
 
@@ -267,16 +303,28 @@ def test_more_outputs_than_the_op_gives() -> None:
 def test_outputs_keep_types_that_only_the_operator_knew(name: str) -> None:
     """Without hints an output has the first input's dtype; here that is wrong, and nobody declares the right one."""
     if name == "Shape":
-        pyopnb.registry.define(type("Op", (), {"compute": lambda self, x: np.int64(x.shape)}), "t::Op")
+        pyopnb.registry.define(
+            type("Op", (), {"compute": lambda self, x: np.int64(x.shape)}), "t::Op"
+        )
         nodes = [pyopnb.node("Shape", "x", "s"), pyopnb.node("Cast", "s", "y", to=1)]
     else:
-        pyopnb.registry.define(type("Op", (), {"compute": lambda self, c, a, b: np.where(c, a, b)}), "t::Op")
-        nodes = [pyopnb.node("Greater", "x x", "c"), pyopnb.node("Where", "c x x", "w"), pyopnb.node("Neg", "w", "y")]
+        pyopnb.registry.define(
+            type("Op", (), {"compute": lambda self, c, a, b: np.where(c, a, b)}), "t::Op"
+        )
+        nodes = [
+            pyopnb.node("Greater", "x x", "c"),
+            pyopnb.node("Where", "c x x", "w"),
+            pyopnb.node("Neg", "w", "y"),
+        ]
     model = pyopnb.model(nodes, {"x": "float32[2,3]"}, "y")
-    np.testing.assert_array_equal(pyopnb.run(pyopnb.replace(model, name, "t::Op"), x=X)["y"], pyopnb.run(model, x=X)["y"])
+    np.testing.assert_array_equal(
+        pyopnb.run(pyopnb.replace(model, name, "t::Op"), x=X)["y"], pyopnb.run(model, x=X)["y"]
+    )
 
 
-def test_a_model_that_onnx_cannot_infer_is_replaced_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_that_onnx_cannot_infer_is_replaced_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def fail(proto: Any) -> Any:
         raise RuntimeError
 
@@ -290,12 +338,23 @@ def test_a_model_that_onnx_cannot_infer_is_replaced_all_the_same(monkeypatch: py
 
 def test_bodies_of_control_flow_and_functions() -> None:
     cls = define_relu()
-    other = helper.make_graph([pyopnb.node("Neg", "x", "e")], "else", [], [onnx.ValueInfoProto(name="e")])
-    then = helper.make_graph([pyopnb.node("Relu", "x", "t", name="then")], "then", [], [onnx.ValueInfoProto(name="t")])
-    inside = helper.make_graph([pyopnb.node("Relu", "u", "i", name="deep")], "in", [], [onnx.ValueInfoProto(name="i")])
-    nodes = [pyopnb.node("Identity", "u", "c0"), pyopnb.node("If", "c", "v", then_branch=inside, else_branch=inside)]
+    other = helper.make_graph(
+        [pyopnb.node("Neg", "x", "e")], "else", [], [onnx.ValueInfoProto(name="e")]
+    )
+    then = helper.make_graph(
+        [pyopnb.node("Relu", "x", "t", name="then")], "then", [], [onnx.ValueInfoProto(name="t")]
+    )
+    inside = helper.make_graph(
+        [pyopnb.node("Relu", "u", "i", name="deep")], "in", [], [onnx.ValueInfoProto(name="i")]
+    )
+    nodes = [
+        pyopnb.node("Identity", "u", "c0"),
+        pyopnb.node("If", "c", "v", then_branch=inside, else_branch=inside),
+    ]
     nodes = [nodes[1]]
-    function = helper.make_function("f", "F", ["c", "u"], ["v"], nodes, [helper.make_opsetid("", 17)])
+    function = helper.make_function(
+        "f", "F", ["c", "u"], ["v"], nodes, [helper.make_opsetid("", 17)]
+    )
     model = pyopnb.model(
         [pyopnb.node("If", "c", "a", then_branch=then, else_branch=other), pyopnb.node("f::F", "c a", "b"), pyopnb.node("Relu", "b", "y", name="last")],
         {"x": "float32[2,3]", "c": "bool[]"}, {"y": "float32[2,3]"}, functions=[function], opset=17,
@@ -310,26 +369,45 @@ def test_bodies_of_control_flow_and_functions() -> None:
 
 def test_a_function_that_is_called() -> None:
     define_relu()
-    function = helper.make_function("f", "F", ["u"], ["v"], [pyopnb.node("Neg", "u", "v")], [helper.make_opsetid("", 17)])
-    model = pyopnb.model(
-        pyopnb.node("f::F", "x", "y"), {"x": "float32[2,3]"}, {"y": "float32[2,3]"}, functions=[function], opset=17
+    function = helper.make_function(
+        "f", "F", ["u"], ["v"], [pyopnb.node("Neg", "u", "v")], [helper.make_opsetid("", 17)]
     )
-    np.testing.assert_array_equal(pyopnb.run(pyopnb.replace(model, "f::F", "t::MyRelu"), x=X)["y"], np.maximum(X, 0))
+    model = pyopnb.model(
+        pyopnb.node("f::F", "x", "y"),
+        {"x": "float32[2,3]"},
+        {"y": "float32[2,3]"},
+        functions=[function],
+        opset=17,
+    )
+    np.testing.assert_array_equal(
+        pyopnb.run(pyopnb.replace(model, "f::F", "t::MyRelu"), x=X)["y"], np.maximum(X, 0)
+    )
 
 
 def test_attrs_that_the_caller_of_a_function_gives() -> None:
     pyopnb.registry.define(Softmax, "t::Softmax")
     inner = pyopnb.node("Softmax", "u", "v")
-    inner.attribute.append(onnx.AttributeProto(name="axis", ref_attr_name="a", type=onnx.AttributeProto.INT))
-    function = helper.make_function("f", "F", ["u"], ["v"], [inner], [helper.make_opsetid("", 17)], ["a"])
+    inner.attribute.append(
+        onnx.AttributeProto(name="axis", ref_attr_name="a", type=onnx.AttributeProto.INT)
+    )
+    function = helper.make_function(
+        "f", "F", ["u"], ["v"], [inner], [helper.make_opsetid("", 17)], ["a"]
+    )
     model = pyopnb.model(
-        pyopnb.node("f::F", "x", "y", a=0), {"x": "float32[2,3]"}, {"y": "float32[2,3]"}, functions=[function], opset=17
+        pyopnb.node("f::F", "x", "y", a=0),
+        {"x": "float32[2,3]"},
+        {"y": "float32[2,3]"},
+        functions=[function],
+        opset=17,
     )
     want = pyopnb.run(model, x=X)["y"]
-    np.testing.assert_allclose(pyopnb.run(pyopnb.replace(model, "Softmax", "t::Softmax"), x=X)["y"], want, rtol=1e-6)
+    np.testing.assert_allclose(
+        pyopnb.run(pyopnb.replace(model, "Softmax", "t::Softmax"), x=X)["y"], want, rtol=1e-6
+    )
     define_relu()
     with pytest.raises(
-        pyopnb.errors.ModelError, match="attr axis: expected no attrs, got axis = .set by the function's caller"
+        pyopnb.errors.ModelError,
+        match="attr axis: expected no attrs, got axis = .set by the function's caller",
     ):
         pyopnb.replace(model, "Softmax", "t::MyRelu")
 
@@ -368,9 +446,13 @@ def test_external_data_are_found_where_they_were(tmp_path: Path) -> None:
     got = pyopnb.replace(path, "Relu", "t::MyRelu")
     assert got.graph.initializer[0].data_location == onnx.TensorProto.EXTERNAL
     np.testing.assert_array_equal(pyopnb.run(got, x=X)["z"], want)
-    np.testing.assert_array_equal(pyopnb.run(pyopnb.replace(got, "Neg", "t::MyRelu"), x=X)["z"], 1 + np.maximum(X, 0))
+    np.testing.assert_array_equal(
+        pyopnb.run(pyopnb.replace(got, "Neg", "t::MyRelu"), x=X)["z"], 1 + np.maximum(X, 0)
+    )
     os.remove(tmp_path / "w.bin")
-    assert replaced_ops(pyopnb.replace(path, "Relu", "t::MyRelu")) == ["n0"], "weights are not looked at"
+    assert replaced_ops(pyopnb.replace(path, "Relu", "t::MyRelu")) == ["n0"], (
+        "weights are not looked at"
+    )
 
 
 def test_a_model_in_memory_with_external_data(tmp_path: Path) -> None:
@@ -394,7 +476,9 @@ def test_weights_that_leave_a_large_model_are_back(monkeypatch: pytest.MonkeyPat
     define_relu()
     monkeypatch.setattr(io, "_MAX_MESSAGE", 2**26)
     model = chain("Relu", "Neg", kind=KIND)
-    model.graph.initializer.append(onnx.numpy_helper.from_array(np.arange(3000, dtype=np.float32), "w"))
+    model.graph.initializer.append(
+        onnx.numpy_helper.from_array(np.arange(3000, dtype=np.float32), "w")
+    )
     got = pyopnb.replace(model, "Relu", "t::MyRelu")
     assert got.graph.initializer[0] == model.graph.initializer[0]
 
@@ -433,7 +517,11 @@ def test_random_nodes_of_random_graphs(data: st.DataObject) -> None:
     got = model
     for number in chosen:
         got = pyopnb.replace(got, f"n{number}", f"same::{nodes[number].op_type}")
-    tapped = pyopnb.wrap(got, [f"v{n}" for n in data.draw(st.sets(st.sampled_from(range(len(nodes))), min_size=1))], repr)
+    tapped = pyopnb.wrap(
+        got,
+        [f"v{n}" for n in data.draw(st.sets(st.sampled_from(range(len(nodes))), min_size=1))],
+        repr,
+    )
     feed = data.draw(st.sampled_from([X, X * 0, -X]))
     (want,) = pyopnb.run(model, x=feed)
     np.testing.assert_array_equal(pyopnb.run(got, x=feed)[0], want)
@@ -445,5 +533,7 @@ def test_the_middle_of_a_real_network() -> None:
     path = LIGHT / "light_squeezenet.onnx"
     feeds = {"data_0": np.random.default_rng(0).normal(size=(1, 3, 224, 224)).astype(np.float32)}
     want = pyopnb.run(path, **feeds)[0]
-    np.testing.assert_allclose(pyopnb.run(pyopnb.replace(path, "Relu", "t::MyRelu"), **feeds)[0], want, rtol=1e-5)
+    np.testing.assert_allclose(
+        pyopnb.run(pyopnb.replace(path, "Relu", "t::MyRelu"), **feeds)[0], want, rtol=1e-5
+    )
     assert len(cls.calls) == 26

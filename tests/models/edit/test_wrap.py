@@ -33,7 +33,10 @@ def test_what_is_seen() -> None:
     for _ in range(3):
         np.testing.assert_array_equal(session(x=X)["y"], want)
     assert [one.node.name for one in seen] == ["exp", "neg"] * 3
-    assert [(list(one.inputs), list(one.outputs)) for one in seen[:2]] == [(["x"], ["e"]), (["e"], ["y"])]
+    assert [(list(one.inputs), list(one.outputs)) for one in seen[:2]] == [
+        (["x"], ["e"]),
+        (["e"], ["y"]),
+    ]
     for one in seen[::2]:  # kept past the run, and still what they were
         np.testing.assert_array_equal(one.inputs["x"], X)
         np.testing.assert_array_equal(one.outputs["e"], -want)
@@ -84,12 +87,19 @@ def test_the_text_of_what_is_seen() -> None:
 
 def test_inputs_left_out_outputs_left_out_and_outputs_unused() -> None:
     seen: list[Seen] = []
-    clip = pyopnb.model(pyopnb.node("Clip", ["x", "", "m"], "y"), {"x": "float32[2,3]", "m": "float32[]"}, "y")
+    clip = pyopnb.model(
+        pyopnb.node("Clip", ["x", "", "m"], "y"), {"x": "float32[2,3]", "m": "float32[]"}, "y"
+    )
     pyopnb.run(pyopnb.wrap(clip, "Clip", seen.append), x=X, m=np.array(0, np.float32))
     assert (list(seen[0].inputs), list(seen[0].outputs)) == (["x", "m"], ["y"])
     unique = pyopnb.model(pyopnb.node("Unique", "x", ["y", "", "i"]), {"x": "float32[3]"}, "y")
-    assert pyopnb.run(pyopnb.wrap(unique, "Unique", seen.append), x=np.float32([3, 1, 3]))["y"].tolist() == [1, 3]
-    assert {name: array.tolist() for name, array in seen[1].outputs.items()} == {"y": [1, 3], "i": [1, 0, 1]}
+    assert pyopnb.run(pyopnb.wrap(unique, "Unique", seen.append), x=np.float32([3, 1, 3]))[
+        "y"
+    ].tolist() == [1, 3]
+    assert {name: array.tolist() for name, array in seen[1].outputs.items()} == {
+        "y": [1, 3],
+        "i": [1, 0, 1],
+    }
 
 
 def test_one_value_for_two_inputs() -> None:
@@ -103,12 +113,18 @@ def test_dtypes() -> None:
     for kind in ("bool", "int64", "float16", "bfloat16", "string", "float64"):
         seen: list[Seen] = []
         model = pyopnb.model(
-            [pyopnb.node("Identity", "x", "a"), pyopnb.node("Identity", "a", "y")], {"x": f"{kind}[2]"}, {"y": f"{kind}[2]"}
+            [pyopnb.node("Identity", "x", "a"), pyopnb.node("Identity", "a", "y")],
+            {"x": f"{kind}[2]"},
+            {"y": f"{kind}[2]"},
         )
         feed = (
-            np.array(["a", "b"], object) if kind == "string" else np.array([0, 1]).astype(pyopnb.tensor_type(kind).dtype.numpy)
+            np.array(["a", "b"], object)
+            if kind == "string"
+            else np.array([0, 1]).astype(pyopnb.tensor_type(kind).dtype.numpy)
         )
-        assert pyopnb.run(pyopnb.wrap(model, "a", seen.append), x=feed)["y"].tolist() == feed.tolist()
+        assert (
+            pyopnb.run(pyopnb.wrap(model, "a", seen.append), x=feed)["y"].tolist() == feed.tolist()
+        )
         assert seen[0].outputs["a"].dtype == feed.dtype
 
 
@@ -119,7 +135,9 @@ def test_bodies_and_functions() -> None:
         [helper.make_tensor_value_info("i", 7, []), helper.make_tensor_value_info("c", 9, []), helper.make_tensor_value_info("a", 1, [2, 3])],
         [helper.make_tensor_value_info("go", 9, []), helper.make_tensor_value_info("b", 1, [2, 3])],
     )  # fmt: skip
-    function = helper.make_function("f", "F", ["u"], ["v"], [pyopnb.node("Neg", "u", "v")], [helper.make_opsetid("", 17)])
+    function = helper.make_function(
+        "f", "F", ["u"], ["v"], [pyopnb.node("Neg", "u", "v")], [helper.make_opsetid("", 17)]
+    )
     model = pyopnb.model(
         [pyopnb.node("Loop", ["n", "", "x"], "l", body=body), pyopnb.node("f::F", "l", "m"), pyopnb.node("f::F", "m", "y")],
         {"x": "float32[2,3]", "n": "int64[]"}, {"y": "float32[2,3]"}, functions=[function], opset=17,
@@ -132,18 +150,27 @@ def test_bodies_and_functions() -> None:
 
 
 def test_an_op_of_the_registry_behind_which_only_the_file_knows_the_type() -> None:
-    pyopnb.registry.define(type("Op", (), {"compute": lambda self, x: x.astype(np.float64)}), "t::Op")
-    model = pyopnb.model(pyopnb.node("t::Op", "x", "y"), {"x": "float32[2,3]"}, {"y": "float64[2,3]"})
+    pyopnb.registry.define(
+        type("Op", (), {"compute": lambda self, x: x.astype(np.float64)}), "t::Op"
+    )
+    model = pyopnb.model(
+        pyopnb.node("t::Op", "x", "y"), {"x": "float32[2,3]"}, {"y": "float64[2,3]"}
+    )
     np.testing.assert_array_equal(pyopnb.run(pyopnb.wrap(model, "t::Op", repr), x=X)["y"], X)
 
 
 def test_types_that_no_op_can_pass_on() -> None:
     nodes = [pyopnb.node("SequenceConstruct", "x x", "s"), pyopnb.node("SequenceAt", "s i", "y")]
     model = pyopnb.model(nodes, {"x": "float32[2,3]"}, "y", initializers={"i": np.int64(1)})
-    with pytest.raises(pyopnb.errors.ModelError, match=r"SequenceConstruct\), output s: expected a tensor.*got sequence"):
+    with pytest.raises(
+        pyopnb.errors.ModelError,
+        match=r"SequenceConstruct\), output s: expected a tensor.*got sequence",
+    ):
         pyopnb.wrap(model, "SequenceConstruct", repr)
     seen: list[Seen] = []
-    np.testing.assert_array_equal(pyopnb.run(pyopnb.wrap(model, "SequenceAt", seen.append), x=X)["y"], X)
+    np.testing.assert_array_equal(
+        pyopnb.run(pyopnb.wrap(model, "SequenceAt", seen.append), x=X)["y"], X
+    )
     assert list(seen[0].inputs) == ["i"], "a sequence cannot be handed over"
     model = pyopnb.model(pyopnb.node("Identity", "x", "y"), {"x": "complex64[2]"}, "y")
     with pytest.raises(pyopnb.errors.ModelError, match=r"got complex64\[2\]"):
@@ -155,8 +182,14 @@ def test_taps_upon_taps_are_the_nodes_in_front_of_them() -> None:
     second: list[Seen] = []
     wrapped = pyopnb.wrap(pyopnb.wrap(two(), "e", first.append), "e", second.append)
     pyopnb.run(wrapped, x=X)
-    assert (list(first[0].outputs), list(second[0].outputs), list(second[0].node.output)) == (["e"], ["e"], ["e"])
-    assert len(pyopnb.wrap(wrapped, lambda node: True, repr).graph.node) == len(wrapped.graph.node) + 2
+    assert (list(first[0].outputs), list(second[0].outputs), list(second[0].node.output)) == (
+        ["e"],
+        ["e"],
+        ["e"],
+    )
+    assert (
+        len(pyopnb.wrap(wrapped, lambda node: True, repr).graph.node) == len(wrapped.graph.node) + 2
+    )
     pyopnb.registry.define(type("Op", (), {"compute": lambda self, x: -x}), "t::Op")
     np.testing.assert_array_equal(pyopnb.run(pyopnb.replace(wrapped, "e", "t::Op"), x=X)["y"], X)
     np.testing.assert_array_equal(second[-1].outputs["e"], -X)
@@ -164,17 +197,26 @@ def test_taps_upon_taps_are_the_nodes_in_front_of_them() -> None:
 
 def test_names_that_are_taken() -> None:
     model = pyopnb.model(
-        [pyopnb.node("Exp", "e_untapped", "e"), pyopnb.node("Neg", "e", "y")], {"e_untapped": "float32[2,3]"}, "y"
+        [pyopnb.node("Exp", "e_untapped", "e"), pyopnb.node("Neg", "e", "y")],
+        {"e_untapped": "float32[2,3]"},
+        "y",
     )
     want = pyopnb.run(model, e_untapped=X)["y"]
-    np.testing.assert_array_equal(pyopnb.run(pyopnb.wrap(model, "e", repr), e_untapped=X)["y"], want)
+    np.testing.assert_array_equal(
+        pyopnb.run(pyopnb.wrap(model, "e", repr), e_untapped=X)["y"], want
+    )
 
 
 def test_nodes_stay_sorted() -> None:
     model = two()
     model.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", 1, ["N", 3]))
     wrapped = pyopnb.wrap(model, lambda node: True, repr)
-    assert [node.op_type.partition("_")[0] for node in wrapped.graph.node] == ["Exp", "Exp", "Neg", "Neg"]
+    assert [node.op_type.partition("_")[0] for node in wrapped.graph.node] == [
+        "Exp",
+        "Exp",
+        "Neg",
+        "Neg",
+    ]
     onnx.checker.check_model(wrapped)
 
 
@@ -204,7 +246,8 @@ def test_a_breakpoint_has_the_values_as_local_variables(monkeypatch: pytest.Monk
 
 def test_a_function_that_is_none() -> None:
     with pytest.raises(
-        TypeError, match="wrap, function: expected a function of one argument, a Seen, got str 'print'. Try: print$"
+        TypeError,
+        match="wrap, function: expected a function of one argument, a Seen, got str 'print'. Try: print$",
     ):
         pyopnb.wrap(two(), "Exp", "print")
 
@@ -231,5 +274,7 @@ def test_letting_go() -> None:
 def test_op_types_that_are_no_names() -> None:
     model = two()
     model.graph.node[0].op_type = "4 bad'name"
-    (tap,) = (node for node in pyopnb.wrap(model, "e", repr).graph.node if node.domain == "pyopnb.tap")
+    (tap,) = (
+        node for node in pyopnb.wrap(model, "e", repr).graph.node if node.domain == "pyopnb.tap"
+    )
     assert tap.op_type.startswith("_4_bad_name_")

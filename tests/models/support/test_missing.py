@@ -19,7 +19,12 @@ import pyopnb
 from pyopnb import missing
 from pyopnb.models.nodes import nodes_in, walk
 from pyopnb.models.opsets import import_domains
-from pyopnb.models.ort_capabilities import newest_ir_version, newest_opset, newest_version, operator_at
+from pyopnb.models.ort_capabilities import (
+    newest_ir_version,
+    newest_opset,
+    newest_version,
+    operator_at,
+)
 from pyopnb.models.text.validate import is_unknown
 from pyopnb.models.versions import lower_versions
 
@@ -53,7 +58,12 @@ def refusal(model: ModelProto) -> str | None:
     options.log_severity_level = 4
     try:
         lower_versions(taken)
-        onnxruntime.InferenceSession(taken.SerializeToString(), options, providers=["CPUExecutionProvider"], enable_fallback=0)
+        onnxruntime.InferenceSession(
+            taken.SerializeToString(),
+            options,
+            providers=["CPUExecutionProvider"],
+            enable_fallback=0,
+        )
     except Exception as error:  # the runtime's exceptions share no base class
         return str(error)
     return None
@@ -62,7 +72,9 @@ def refusal(model: ModelProto) -> str | None:
 # ---- ONNX's own node tests ---------------------------------------------------------------------------------------------------
 
 
-def judged(cases: Mapping[str, TestCase]) -> tuple[dict[str, str], dict[str, str], dict[str, str], str]:
+def judged(
+    cases: Mapping[str, TestCase],
+) -> tuple[dict[str, str], dict[str, str], dict[str, str], str]:
     """False alarms, misses and wrong reasons, sessions that fail for other reasons, and the table to print."""
     false, missed, other = {}, {}, {}
     counts: Counter[str] = Counter()
@@ -74,13 +86,22 @@ def judged(cases: Mapping[str, TestCase]) -> tuple[dict[str, str], dict[str, str
             false[name] = str(found[0])
         elif error and not found:
             (other if reasons else missed)[name] = reasons[0] if reasons else error
-        elif error and not any(part in error and kinds & {row.kind for row in found} for part, kinds in SAYS.items()):
+        elif error and not any(
+            part in error and kinds & {row.kind for row in found} for part, kinds in SAYS.items()
+        ):
             missed[name] = f"{found[0]}, and the runtime says: {error}"
-    lines = [f"{len(cases)} node tests, onnx {onnx.__version__}, onnxruntime {onnxruntime.__version__}"]
+    lines = [
+        f"{len(cases)} node tests, onnx {onnx.__version__}, onnxruntime {onnxruntime.__version__}"
+    ]
     lines += [f"  {count:5} {kind}" for kind, count in counts.most_common()]
-    lines.append(f"{len(false)} false alarms, {len(missed)} misses, {len(other)} that the runtime refuses for other reasons")
+    lines.append(
+        f"{len(false)} false alarms, {len(missed)} misses, {len(other)} that the runtime refuses for other reasons"
+    )
     for title, group in (("false alarm", false), ("miss", missed), ("other reason", other)):
-        lines += [f"  {title}: {name}: {text.splitlines()[0][:150]}" for name, text in sorted(group.items())]
+        lines += [
+            f"  {title}: {name}: {text.splitlines()[0][:150]}"
+            for name, text in sorted(group.items())
+        ]
     return false, missed, other, "\n".join(lines)
 
 
@@ -95,7 +116,9 @@ def test_the_runtime_refuses_what_is_missing_and_nothing_else(node_tests):
 @pytest.mark.one_python
 def test_every_row_of_the_node_tests_is_a_node_of_the_model(node_tests):
     for case in node_tests.values():
-        sites = list(walk(case.model))  # kept: protobuf makes another object of a node that nobody holds
+        sites = list(
+            walk(case.model)
+        )  # kept: protobuf makes another object of a node that nobody holds
         paths = {id(site.node): site.path for site in sites}
         for row in missing(case.model):
             assert row.site is None or paths[id(row.site.node)] == row.path
@@ -135,7 +158,9 @@ def test_nothing_is_missing():
     found = missing(one(pyopnb.node("Relu", "x", "y"), {"x": "float32[N]"}))
     assert not found
     assert list(found) == []
-    assert repr(found) == "Nothing is missing: the installed ONNX Runtime has a kernel for every node"
+    assert (
+        repr(found) == "Nothing is missing: the installed ONNX Runtime has a kernel for every node"
+    )
 
 
 def test_an_unknown_op_comes_with_the_nearest_name():
@@ -148,7 +173,9 @@ def test_an_op_that_came_later_or_went():
     model = one(pyopnb.node("Gelu", "x", "y"), {"x": "float32[N]"}, opset=13)
     assert told(model) == [("y", "::Gelu-20", "unknown op")]
     assert missing(model)[0].reason == "it came in version 20; the model imports 13"
-    model = one(pyopnb.node("Upsample", "x s", "y"), {"x": "float32[N]", "s": "float32[1]"}, opset=13)
+    model = one(
+        pyopnb.node("Upsample", "x s", "y"), {"x": "float32[N]", "s": "float32[1]"}, opset=13
+    )
     assert told(model) == [("y", "::Upsample-10", "unknown op")]
 
 
@@ -167,9 +194,19 @@ def test_an_unknown_domain_until_the_registry_has_the_op():
 
 
 def test_the_retired_nodes_are_not_missing():
-    node = pyopnb.node("any::PyOp", "x", "a", module="m", class_name="C", input_types=[1], output_types=[TensorProto.DOUBLE])
+    node = pyopnb.node(
+        "any::PyOp",
+        "x",
+        "a",
+        module="m",
+        class_name="C",
+        input_types=[1],
+        output_types=[TensorProto.DOUBLE],
+    )
     found = missing(one([node, pyopnb.node("Erf", "a", "y")], {"x": "float32[N]"}))
-    assert [(row.node, row.kind) for row in found] == [("y", "no kernel for dtype")]  # by the type that output_types says
+    assert [(row.node, row.kind) for row in found] == [
+        ("y", "no kernel for dtype")
+    ]  # by the type that output_types says
 
 
 def test_the_op_of_the_registry_gives_the_types_that_its_hints_say():
@@ -178,7 +215,11 @@ def test_the_op_of_the_registry_gives_the_types_that_its_hints_say():
         def compute(self, x: "float32[N]") -> "float64[N]":
             return x.astype(np.float64)
 
-    found = missing(one([pyopnb.node("demo::Wide", "x", "a"), pyopnb.node("Erf", "a", "y")], {"x": "float32[N]"}))
+    found = missing(
+        one(
+            [pyopnb.node("demo::Wide", "x", "a"), pyopnb.node("Erf", "a", "y")], {"x": "float32[N]"}
+        )
+    )
     assert [row.node for row in found] == ["y"]
 
 
@@ -192,11 +233,15 @@ def test_a_dtype_without_a_kernel():
 def test_a_dtype_that_the_operator_does_not_take():
     model = one(pyopnb.node("Sin", "x", "y"), {"x": "int32[N]"}, opset=20)
     assert told(model) == [("y", "::Sin-7", "no kernel for dtype")]
-    assert missing(model)[0].reason == "input is int32; the operator takes float16, float32, float64"
+    assert (
+        missing(model)[0].reason == "input is int32; the operator takes float16, float32, float64"
+    )
 
 
 def test_a_version_without_any_kernel():
-    assert told(one(pyopnb.node("Relu", "x", "y"), {"x": "float32[N]"}, opset=5)) == [("y", "::Relu-1", "no kernel")]
+    assert told(one(pyopnb.node("Relu", "x", "y"), {"x": "float32[N]"}, opset=5)) == [
+        ("y", "::Relu-1", "no kernel")
+    ]
 
 
 def test_float16_is_cast_around_a_node_with_a_float16_input_only():
@@ -216,7 +261,9 @@ def test_the_function_of_an_older_version_does_not_stand_in():
     # Written with Cast of version 13, which changed in 19.
     window = pyopnb.node("HannWindow", "x", "y", output_datatype=TensorProto.FLOAT16)
     assert told(one(window, {"x": "int64[]"}, opset=17)) == []
-    assert told(one(window, {"x": "int64[]"}, opset=20)) == [("y", "::HannWindow-17", "no kernel for dtype")]
+    assert told(one(window, {"x": "int64[]"}, opset=20)) == [
+        ("y", "::HannWindow-17", "no kernel for dtype")
+    ]
 
 
 def test_types_flow_through_casts_constants_sequences_and_bodies():
@@ -234,15 +281,24 @@ def test_types_flow_through_casts_constants_sequences_and_bodies():
         ),
         pyopnb.node("Erf", "e", "y"),
     ]
-    assert told(one(nodes, {"x": "float32[2]", "i": "int64[]", "b": "bool[]"})) == [("y", "::Erf-13", "no kernel for dtype")]
+    assert told(one(nodes, {"x": "float32[2]", "i": "int64[]", "b": "bool[]"})) == [
+        ("y", "::Erf-13", "no kernel for dtype")
+    ]
 
 
 @pytest.mark.parametrize("kind", ["If", "Loop", "Scan"])
 def test_nodes_in_bodies(kind):
-    inner = [pyopnb.node("Cast", "x", "d", to=TensorProto.DOUBLE), pyopnb.node("Erf", "d", "e", name="inner")]
+    inner = [
+        pyopnb.node("Cast", "x", "d", to=TensorProto.DOUBLE),
+        pyopnb.node("Erf", "d", "e", name="inner"),
+    ]
     if kind == "If":
         node = pyopnb.node(
-            "If", "b", "y", then_branch=body(inner, "e"), else_branch=body([pyopnb.node("Cast", "x", "z", to=11)], "z")
+            "If",
+            "b",
+            "y",
+            then_branch=body(inner, "e"),
+            else_branch=body([pyopnb.node("Cast", "x", "z", to=11)], "z"),
         )
         path = "If 'y', then_branch"
     else:
@@ -250,7 +306,12 @@ def test_nodes_in_bodies(kind):
         graph = body([*inner, *ends], "on" if ends else "e")
         if kind == "Loop":
             graph.output.add(name="e")
-            graph.input.extend([helper.make_tensor_value_info("i", 7, []), helper.make_tensor_value_info("go", 9, [])])
+            graph.input.extend(
+                [
+                    helper.make_tensor_value_info("i", 7, []),
+                    helper.make_tensor_value_info("go", 9, []),
+                ]
+            )
             node = pyopnb.node("Loop", ["n", "b"], "y", body=graph)
         else:
             graph.input.append(helper.make_tensor_value_info("one", 1, []))
@@ -264,7 +325,9 @@ def test_nodes_in_bodies(kind):
 
 def test_a_branch_that_is_never_taken_needs_no_kernels_but_known_ops():
     def model(op):
-        no = body([pyopnb.node("Cast", "x", "d", to=TensorProto.DOUBLE), pyopnb.node(op, "d", "e")], "e")
+        no = body(
+            [pyopnb.node("Cast", "x", "d", to=TensorProto.DOUBLE), pyopnb.node(op, "d", "e")], "e"
+        )
         yes = body([pyopnb.node("Cast", "x", "z", to=TensorProto.DOUBLE)], "z")
         return one(
             pyopnb.node("If", "b", "y", then_branch=no, else_branch=yes),
@@ -291,7 +354,10 @@ def test_nodes_in_functions_by_the_types_and_attrs_of_each_call():
     outer = function("Outer", [pyopnb.node("local::As", "x", "y", kind=TensorProto.FLOAT)])
 
     def model(kind):
-        nodes = [pyopnb.node("local::Outer", "x", "a"), pyopnb.node("local::As", "a", "y", kind=kind)]
+        nodes = [
+            pyopnb.node("local::Outer", "x", "a"),
+            pyopnb.node("local::As", "a", "y", kind=kind),
+        ]
         return one(nodes, {"x": "float32[2]"}, functions=[outer, inner], opset=20)
 
     assert told(model(TensorProto.FLOAT)) == []
@@ -301,7 +367,10 @@ def test_nodes_in_functions_by_the_types_and_attrs_of_each_call():
 
 def test_a_function_that_nobody_calls_may_hold_anything():
     unused = function("Unused", [pyopnb.node("Erff", "x", "y")])
-    assert told(one(pyopnb.node("Relu", "x", "y"), {"x": "float32[2]"}, functions=[unused], opset=20)) == []
+    assert (
+        told(one(pyopnb.node("Relu", "x", "y"), {"x": "float32[2]"}, functions=[unused], opset=20))
+        == []
+    )
 
 
 def test_the_versions_of_the_model_hold_in_its_functions():
@@ -313,19 +382,29 @@ def test_the_versions_of_the_model_hold_in_its_functions():
 @pytest.mark.parametrize("own", [13, 14])
 def test_the_types_of_a_function_are_those_of_its_own_versions(own):
     relu = function("F", [pyopnb.node("Relu", "x", "y")], opset=own)  # of integers since 14
-    model = one(pyopnb.node("local::F", "x", "y"), {"x": "int32[2]"}, {"y": "int32[2]"}, functions=[relu], opset=18)
+    model = one(
+        pyopnb.node("local::F", "x", "y"),
+        {"x": "int32[2]"},
+        {"y": "int32[2]"},
+        functions=[relu],
+        opset=18,
+    )
     if own == 14:
         assert told(model) == []
         assert pyopnb.run(model, x=np.int32([-1, 2]))["y"].tolist() == [0, 2]
         return
     assert told(model) == [("y", "::Relu-13", "no kernel for dtype")]
-    assert missing(model)[0].reason.endswith("float64, by version 13 of ai.onnx, which the function imports")
+    assert missing(model)[0].reason.endswith(
+        "float64, by version 13 of ai.onnx, which the function imports"
+    )
     assert "'tensor(int32)' of input parameter (x) of operator (F)" in refusal(model)
     with pytest.warns(pyopnb.Filled, match="Relu, in function local::F"):
         assert pyopnb.run(model, x=np.int32([-1, 2]), fill=True)["y"].tolist() == [0, 2]
 
 
-@pytest.mark.parametrize("op", ["Squeeze", "Unsqueeze", "ReduceMean"])  # their axes became an input in 13, 13 and 18
+@pytest.mark.parametrize(
+    "op", ["Squeeze", "Unsqueeze", "ReduceMean"]
+)  # their axes became an input in 13, 13 and 18
 @pytest.mark.parametrize("opset", [11, 13, 18])
 @pytest.mark.parametrize("own", [11, 13, 18])
 def test_a_function_is_written_as_the_versions_of_the_model_have_its_nodes(op, own, opset):
@@ -337,7 +416,9 @@ def test_a_function_is_written_as_the_versions_of_the_model_have_its_nodes(op, o
     inner = function("F", nodes, opset=own)
     outer = function("G", [pyopnb.node("local::F", "x", "y")], opset=own)
     call = pyopnb.node("local::G", "x", "y")
-    model = one(call, {"x": "float32[1,2]"}, {"y": "float32[...]"}, functions=[inner, outer], opset=opset)
+    model = one(
+        call, {"x": "float32[1,2]"}, {"y": "float32[...]"}, functions=[inner, outer], opset=opset
+    )
     runs = (own >= changed) == (opset >= changed)
     assert (refusal(model) is None) == runs
     if runs:
@@ -346,9 +427,17 @@ def test_a_function_is_written_as_the_versions_of_the_model_have_its_nodes(op, o
     version = operator_at("", op, own).since
     assert told(model) == [("y", f"::{op}-{version}", "unknown op")]
     (row,) = missing(model)
-    assert row.reason.endswith(f"by version {opset} of ai.onnx, which the model imports; the function imports version {own}")
+    assert row.reason.endswith(
+        f"by version {opset} of ai.onnx, which the model imports; the function imports version {own}"
+    )
     said = row.reason.split(",")[0]
-    assert said in ("there is no attr axes", "2 inputs", "1 input", "at most 2 inputs", "the attr axes is needed"), said
+    assert said in (
+        "there is no attr axes",
+        "2 inputs",
+        "1 input",
+        "at most 2 inputs",
+        "the attr axes is needed",
+    ), said
     with pytest.warns(pyopnb.Filled, match=f"{op}, in function local::F|function local::F.*{op}"):
         (y,) = pyopnb.run(model, x=np.float32([[1, 2]]), fill=True)
     assert y.shape == {"Squeeze": (2,), "Unsqueeze": (1, 1, 2), "ReduceMean": (1, 2)}[op]
@@ -360,7 +449,10 @@ def test_an_import_that_onnx_does_not_know_is_told_by_itself():
     assert told(model) == [("", "ai.onnx-1000", "opset too new")]
     (row,) = missing(model)
     assert (row.site, row.path, row.where) == (None, "", "import of ai.onnx-1000")
-    assert row.reason == f"the runtime takes ai.onnx up to {newest_version('')}, and the installed onnx cannot say what changed"
+    assert (
+        row.reason
+        == f"the runtime takes ai.onnx up to {newest_version('')}, and the installed onnx cannot say what changed"
+    )
     model.opset_import[0].version = newest_opset()
     model.functions.append(function("F", [pyopnb.node("Relu", "x", "y")], opset=1000))
     assert told(model) == [("", "ai.onnx-1000", "opset too new")]
@@ -382,7 +474,9 @@ def test_bytes_paths_and_protos_alike(tmp_path):
     model = one(pyopnb.node("Erf", "x", "y"), {"x": "float64[N]"})
     path = tmp_path / "model.onnx"
     path.write_bytes(model.SerializeToString())
-    texts = {repr(missing(source)) for source in (model, model.SerializeToString(), path, str(path))}
+    texts = {
+        repr(missing(source)) for source in (model, model.SerializeToString(), path, str(path))
+    }
     assert len(texts) == 1
     assert missing(model)[0].site.node is not None
     missing(model)[0].site.node.name = "of the caller's model"
@@ -391,7 +485,9 @@ def test_bytes_paths_and_protos_alike(tmp_path):
 
 def test_external_data_is_not_looked_for(tmp_path):
     model = one(
-        [pyopnb.node("Add", "x w", "a"), pyopnb.node("Erf", "a", "y")], {"x": "float64[N]"}, initializers={"w": np.ones(3)}
+        [pyopnb.node("Add", "x w", "a"), pyopnb.node("Erf", "a", "y")],
+        {"x": "float64[N]"},
+        initializers={"w": np.ones(3)},
     )
     weight = model.graph.initializer[0]
     weight.ClearField("raw_data")
@@ -441,8 +537,17 @@ def test_no_model(model, text):
 
 def wired(*nodes):
     """A model of nodes that `pyopnb.model` refuses."""
-    graph = helper.make_graph([pyopnb.node(*node) for node in nodes], "g", [helper.make_tensor_value_info("x", 1, [2])], [])
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20), helper.make_opsetid("local", 1)], ir_version=10)
+    graph = helper.make_graph(
+        [pyopnb.node(*node) for node in nodes],
+        "g",
+        [helper.make_tensor_value_info("x", 1, [2])],
+        [],
+    )
+    return helper.make_model(
+        graph,
+        opset_imports=[helper.make_opsetid("", 20), helper.make_opsetid("local", 1)],
+        ir_version=10,
+    )
 
 
 @pytest.mark.parametrize(
@@ -456,7 +561,10 @@ def wired(*nodes):
             [("Add", "y x", "y")],
             "the node of output 'y' (::Add): expected nodes that can run one after the other, got a cycle: y → y",
         ),
-        ([("Abs", "x", "y"), ("Neg", "x", "y")], "name y: expected one meaning, got an output of Abs and an output of Neg"),
+        (
+            [("Abs", "x", "y"), ("Neg", "x", "y")],
+            "name y: expected one meaning, got an output of Abs and an output of Neg",
+        ),
         ([("Abs", "", "x")], "name x: expected one meaning, got an input and an output of Abs"),
     ],
 )
@@ -476,8 +584,12 @@ def test_names_that_are_not_utf_8():
 
 def test_nodes_in_any_order():
     model = wired(("Erf", "b", "y"), ("If", "k", "b"), ("Cast", "x", "a"), ("Cast", "x", "k"))
-    model.graph.node[1].attribute.append(helper.make_attribute("then_branch", body([pyopnb.node("Neg", "a", "t")], "t")))
-    model.graph.node[1].attribute.append(helper.make_attribute("else_branch", body([pyopnb.node("Abs", "a", "t")], "t")))
+    model.graph.node[1].attribute.append(
+        helper.make_attribute("then_branch", body([pyopnb.node("Neg", "a", "t")], "t"))
+    )
+    model.graph.node[1].attribute.append(
+        helper.make_attribute("else_branch", body([pyopnb.node("Abs", "a", "t")], "t"))
+    )
     model.graph.node[2].attribute.append(helper.make_attribute("to", TensorProto.DOUBLE))
     model.graph.node[3].attribute.append(helper.make_attribute("to", TensorProto.BOOL))
     assert told(model) == [("y", "::Erf-13", "no kernel for dtype")]
@@ -486,20 +598,29 @@ def test_nodes_in_any_order():
 def test_a_function_that_calls_itself():
     model = wired(("local::A", "x", "y"))
     model.functions.extend(
-        [function("A", [pyopnb.node("local::B", "x", "y")]), function("B", [pyopnb.node("local::A", "x", "y")])]
+        [
+            function("A", [pyopnb.node("local::B", "x", "y")]),
+            function("B", [pyopnb.node("local::A", "x", "y")]),
+        ]
     )
     with pytest.raises(
-        pyopnb.errors.ModelError, match="function local::A: expected no recursion, got a function that calls itself"
+        pyopnb.errors.ModelError,
+        match="function local::A: expected no recursion, got a function that calls itself",
     ):
         missing(model)
 
 
 def test_calls_that_double_at_every_step_cost_a_step_each():
     def step(i):
-        return function(f"f{i}", [pyopnb.node(f"local::f{i + 1}", "x", "t"), pyopnb.node(f"local::f{i + 1}", "t", "y")])
+        return function(
+            f"f{i}",
+            [pyopnb.node(f"local::f{i + 1}", "x", "t"), pyopnb.node(f"local::f{i + 1}", "t", "y")],
+        )
 
     model = wired(("local::f0", "x", "y"))
-    model.functions.extend([*map(step, range(200)), function("f200", [pyopnb.node("Erff", "x", "y")])])
+    model.functions.extend(
+        [*map(step, range(200)), function("f200", [pyopnb.node("Erff", "x", "y")])]
+    )
     assert [row.path for row in missing(model)] == ["function local::f200"]
 
 
@@ -538,7 +659,9 @@ def test_versions_that_are_none(version):
 @pytest.mark.one_python
 def test_a_hundred_thousand_nodes():
     model = wired(("Identity", "x", "t0"))
-    model.graph.node.extend(helper.make_node("Relu", [f"t{i}"], [f"t{i + 1}"]) for i in range(100_000))
+    model.graph.node.extend(
+        helper.make_node("Relu", [f"t{i}"], [f"t{i + 1}"]) for i in range(100_000)
+    )
     model.graph.node.append(helper.make_node("Erff", ["t100000"], ["y"]))
     assert [row.node for row in missing(model)] == ["y"]
 

@@ -15,7 +15,10 @@ from pyopnb.models.support.ort_types import join_types, kind_of, proto_of, tenso
 elements = st.sampled_from([n for n in TensorProto.DataType.values() if n]).map(tensor_kind)
 kinds = st.recursive(
     elements | elements.map(lambda kind: f"sparse_{kind}"),
-    lambda inner: st.builds("{}({})".format, st.sampled_from(["seq", "optional"]), inner) | inner.map("map(string,{})".format),
+    lambda inner: (
+        st.builds("{}({})".format, st.sampled_from(["seq", "optional"]), inner)
+        | inner.map("map(string,{})".format)
+    ),
     max_leaves=4,
 )
 
@@ -26,9 +29,18 @@ def test_there_and_back(kind):
 
 
 def test_every_type_that_the_runtime_lists():
-    ports = [port for rows in operators().values() for row in rows for port in row.inputs + row.outputs]
-    known = {name.lower() for name, _ in TensorProto.DataType.items()}  # an old onnx lacks the newest dtypes of the runtime
-    listed_kinds = {k for port in ports for k in port.takes if known.issuperset(re.findall(r"tensor\((\w+)\)", k))}
+    ports = [
+        port for rows in operators().values() for row in rows for port in row.inputs + row.outputs
+    ]
+    known = {
+        name.lower() for name, _ in TensorProto.DataType.items()
+    }  # an old onnx lacks the newest dtypes of the runtime
+    listed_kinds = {
+        k
+        for port in ports
+        for k in port.takes
+        if known.issuperset(re.findall(r"tensor\((\w+)\)", k))
+    }
     assert len(listed_kinds) > 50
     assert {kind for kind in listed_kinds if kind_of(proto_of(kind)) != kind} == set()
 
@@ -61,4 +73,7 @@ def test_the_notation(kind, text):
 
 
 def test_lists_are_in_the_order_of_the_dtypes():
-    assert join_types(["tensor(float)", "seq(tensor(float))", "tensor(int8)"]) == "int8, float32, seq(float32)"
+    assert (
+        join_types(["tensor(float)", "seq(tensor(float))", "tensor(int8)"])
+        == "int8, float32, seq(float32)"
+    )

@@ -12,8 +12,13 @@ from pyopnb.models.support.refusal import explain_refusal
 
 
 def model(*nodes, kind=1, opset=17, functions=(), **weights) -> ModelProto:
-    x, y = helper.make_tensor_value_info("x", kind, ["N"]), helper.make_tensor_value_info("y", kind, None)
-    graph = helper.make_graph(nodes, "g", [x], [y], [numpy_helper.from_array(w, name) for name, w in weights.items()])
+    x, y = (
+        helper.make_tensor_value_info("x", kind, ["N"]),
+        helper.make_tensor_value_info("y", kind, None),
+    )
+    graph = helper.make_graph(
+        nodes, "g", [x], [y], [numpy_helper.from_array(w, name) for name, w in weights.items()]
+    )
     imports = [helper.make_opsetid("", opset), helper.make_opsetid("local", 1)]
     return helper.make_model(graph, ir_version=8, opset_imports=imports, functions=functions)
 
@@ -26,7 +31,12 @@ def refusal(proto: ModelProto) -> str:
 
 def bad_in_function() -> ModelProto:
     inner = helper.make_function(
-        "local", "F", ["a"], ["b"], [helper.make_node("Celuu", ["a"], ["b"])], [helper.make_opsetid("", 17)]
+        "local",
+        "F",
+        ["a"],
+        ["b"],
+        [helper.make_node("Celuu", ["a"], ["b"])],
+        [helper.make_opsetid("", 17)],
     )
     return model(helper.make_node("F", ["x"], ["y"], domain="local"), functions=[inner])
 
@@ -35,26 +45,48 @@ def bad_in_body() -> ModelProto:
     def body(name, node):
         return helper.make_graph([node], name, [], [helper.make_tensor_value_info("b", 1, None)])
 
-    then, other = body("then", helper.make_node("Abs", ["x"], ["b"])), body("else", helper.make_node("Erff", ["x"], ["b"]))
-    return model(helper.make_node("If", ["c"], ["y"], then_branch=then, else_branch=other), c=np.array(True))
+    then, other = (
+        body("then", helper.make_node("Abs", ["x"], ["b"])),
+        body("else", helper.make_node("Erff", ["x"], ["b"])),
+    )
+    return model(
+        helper.make_node("If", ["c"], ["y"], then_branch=then, else_branch=other), c=np.array(True)
+    )
 
 
 @pytest.mark.parametrize(
     ("proto", "says"),
     [
-        (bad_in_function(), r"\(::Celuu, in function local::F\): expected an operator of ONNX.*Try: Celu$"),
+        (
+            bad_in_function(),
+            r"\(::Celuu, in function local::F\): expected an operator of ONNX.*Try: Celu$",
+        ),
         (bad_in_body(), r"\(::Erff, in If .*Try: Erf$"),
-        (model(helper.make_node("Abs", ["x"], ["z"])), r"^output y: expected an input, an initializer or an output of a node"),
-        (model(helper.make_node("Abs", ["x"], ["y"]), helper.make_node("Neg", ["x"], ["y"])), r"^name y: expected one meaning"),
-        (model(helper.make_node("Add", ["x"], ["y"])), r"\(::Add\): expected 2 inputs \(A, B\), got 1\.$"),
-        (model(helper.make_node("Add", ["x", ""], ["y"])), r"\(::Add\), input B: expected a name, got an empty one\.$"),
+        (
+            model(helper.make_node("Abs", ["x"], ["z"])),
+            r"^output y: expected an input, an initializer or an output of a node",
+        ),
+        (
+            model(helper.make_node("Abs", ["x"], ["y"]), helper.make_node("Neg", ["x"], ["y"])),
+            r"^name y: expected one meaning",
+        ),
+        (
+            model(helper.make_node("Add", ["x"], ["y"])),
+            r"\(::Add\): expected 2 inputs \(A, B\), got 1\.$",
+        ),
+        (
+            model(helper.make_node("Add", ["x", ""], ["y"])),
+            r"\(::Add\), input B: expected a name, got an empty one\.$",
+        ),
         (
             model(helper.make_node("Sum", ["x", "x", "w"], ["y"]), w=np.float64([1])),
             r"input w: expected float32, as x is, got float64 in an initializer\. Try: np\.asarray\(w, dtype=np\.float32\)$",
         ),
         (
             model(
-                helper.make_node("Constant", [], ["w"], value=numpy_helper.from_array(np.float64([1]))),
+                helper.make_node(
+                    "Constant", [], ["w"], value=numpy_helper.from_array(np.float64([1]))
+                ),
                 helper.make_node("Mul", ["w", "x"], ["y"]),
             ),
             r"input w: expected float32, as x is, got float64 in a Constant\.",
@@ -70,14 +102,24 @@ def test_what_the_runtime_refuses_is_named(proto, says) -> None:
     assert "ONNXRuntimeError" in str(raised.value.__context__)  # what the runtime said is kept
 
 
-@pytest.mark.parametrize("said", ["", "no such provider", "Node input 'z' is not a graph input", "a problem with Neg"])
+@pytest.mark.parametrize(
+    "said", ["", "no such provider", "Node input 'z' is not a graph input", "a problem with Neg"]
+)
 def test_what_the_runtime_did_not_say_is_not_blamed(said) -> None:
-    proto = model(helper.make_node("Erf", ["x"], ["e"]), helper.make_node("Add", ["e", "bias"], ["y"]), kind=11)
+    proto = model(
+        helper.make_node("Erf", ["x"], ["e"]),
+        helper.make_node("Add", ["e", "bias"], ["y"]),
+        kind=11,
+    )
     assert explain_refusal(proto, said) is None
 
 
 def test_the_fault_that_the_runtime_names_is_the_one_that_is_told() -> None:
-    proto = model(helper.make_node("Erf", ["x"], ["e"]), helper.make_node("Add", ["e", "bias"], ["y"]), kind=11)
+    proto = model(
+        helper.make_node("Erf", ["x"], ["e"]),
+        helper.make_node("Add", ["e", "bias"], ["y"]),
+        kind=11,
+    )
     assert "input bias" in str(explain_refusal(proto, refusal(proto)))
 
 

@@ -42,7 +42,10 @@ def imports(model: Any) -> dict[str, int]:
 
 def test_a_bare_graph() -> None:
     made = pyopnb.parse(STORY)
-    assert (made.ir_version, imports(made)) == (newest_ir_version(), {"": newest_opset(), "demo": 1})
+    assert (made.ir_version, imports(made)) == (
+        newest_ir_version(),
+        {"": newest_opset(), "demo": 1},
+    )
     assert [(n.domain, n.op_type, list(n.input), list(n.output)) for n in made.graph.node] == [
         ("", "Abs", ["x"], ["a"]),
         ("demo", "SoftClip", ["a"], ["y"]),
@@ -79,7 +82,9 @@ def test_a_header_is_taken_as_written() -> None:
         ('<opset_import: ["ai.onnx" : 17]>', newest_ir_version(), {"ai.onnx": 17, "demo": 1}),
     ],
 )
-def test_what_a_header_does_not_say_is_added(header: str, version: int, imported: dict[str, int]) -> None:
+def test_what_a_header_does_not_say_is_added(
+    header: str, version: int, imported: dict[str, int]
+) -> None:
     made = pyopnb.parse(header + STORY)
     assert (made.ir_version, imports(made)) == (version, imported)
 
@@ -115,7 +120,9 @@ def test_types(written: str, dtype: str, dims: Any) -> None:
     tensor = pyopnb.parse(f"({written} x) => (y) {{ y = Abs(x) }}").graph.input[0].type.tensor_type
     assert tensor.elem_type == next(r.onnx for r in pyopnb.ops.dtypes.DTYPES if r.name == dtype)
     assert tensor.HasField("shape") == (dims is not None)
-    assert [d.dim_param or (d.dim_value if d.HasField("dim_value") else None) for d in tensor.shape.dim] == list(dims or ())
+    assert [
+        d.dim_param or (d.dim_value if d.HasField("dim_value") else None) for d in tensor.shape.dim
+    ] == list(dims or ())
 
 
 def test_our_names_of_dtypes_elsewhere_stay() -> None:
@@ -157,7 +164,8 @@ def test_values_of_less_than_a_byte() -> None:
         "(float x) => (y) <int4[3] a = {1, -2, 7}, uint4[1] b = {15}> { y = demo.Op<t = int4[2] {-8, 3}>(x, a, b) }"
     )
     arrays = [
-        numpy_helper.to_array(t).astype(int).tolist() for t in [*made.graph.initializer, made.graph.node[0].attribute[0].t]
+        numpy_helper.to_array(t).astype(int).tolist()
+        for t in [*made.graph.initializer, made.graph.node[0].attribute[0].t]
     ]
     assert arrays == [[1, -2, 7], [15], [-8, 3]]
 
@@ -286,11 +294,17 @@ def test_what_is_wrong_and_where(text: Any, message: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "word", ["(floaty[N] x) => (y) {}", "() => (y) <floaty w = {1}> {}", "() => (y) { y = Op<t = floaty[2] {1, 2}>() }"]
+    "word",
+    [
+        "(floaty[N] x) => (y) {}",
+        "() => (y) <floaty w = {1}> {}",
+        "() => (y) { y = Op<t = floaty[2] {1, 2}>() }",
+    ],
 )
 def test_an_unknown_dtype(word: str) -> None:
     with pytest.raises(
-        pyopnb.errors.ModelError, match=r"expected one of the dtypes bool, .*float, double.*, got floaty\. Try: float"
+        pyopnb.errors.ModelError,
+        match=r"expected one of the dtypes bool, .*float, double.*, got floaty\. Try: float",
     ):
         pyopnb.parse(word)
 
@@ -318,7 +332,8 @@ def test_the_nearest_op_may_be_one_of_the_registry() -> None:
 
 def test_a_name_of_an_outer_graph_is_taken() -> None:
     with pytest.raises(
-        pyopnb.errors.ModelError, match="name a: expected one meaning, got an output of Abs and an output of Neg"
+        pyopnb.errors.ModelError,
+        match="name a: expected one meaning, got an output of Abs and an output of Neg",
     ):
         pyopnb.parse(
             "(bool c, float x) => (y) { a = Abs(x) y = If(c)<then_branch = t () => (a) { a = Neg(x) }, else_branch = e () => (z) { z = Abs(a) }> }"
@@ -333,15 +348,20 @@ def test_branches_may_use_one_name() -> None:
 
 def test_a_place_inside_a_function() -> None:
     text = '(bool c, float x) => (y) {\n y = If(c)<then_branch = t () => (z) { z = Neg(x) }, else_branch = e () => (z) { z = Abs(x) }>\n}\n<domain: "d", opset_import: ["" : 17]> F (a) => (b) {\n b = Abs(c)\n}'
-    with pytest.raises(pyopnb.errors.ModelError, match=r"line 5, column 10, in `b = Abs\(c\)`, input c"):
+    with pytest.raises(
+        pyopnb.errors.ModelError, match=r"line 5, column 10, in `b = Abs\(c\)`, input c"
+    ):
         pyopnb.parse(text)
 
 
 def nested(depth: int) -> str:
     head = "".join(
-        f"z{n} = If(c) <else_branch = e () => (z) {{ z = Abs(x) }}, then_branch = t () => (z{n + 1}) {{ " for n in range(depth)
+        f"z{n} = If(c) <else_branch = e () => (z) {{ z = Abs(x) }}, then_branch = t () => (z{n + 1}) {{ "
+        for n in range(depth)
     )
-    return f"(bool c, float x) => (z0) {{ {head}z{depth} = Abs(x){' }>' * depth} }}".replace("(z) { z = Abs(x) }", "(x) { }")
+    return f"(bool c, float x) => (z0) {{ {head}z{depth} = Abs(x){' }>' * depth} }}".replace(
+        "(z) { z = Abs(x) }", "(x) { }"
+    )
 
 
 # Past the parser's own depth of some thousands the process would end; past protobuf's, a model cannot be read.
@@ -365,7 +385,13 @@ for text in (
 def in_a_process(code: str, *arguments: str) -> str:
     """What a script prints; if it ends otherwise than by its end, that fails, and not the whole run of tests."""
     root = Path(pyopnb.__file__).parents[1]
-    ran = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, cwd=root, timeout=LIMIT)
+    ran = subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        capture_output=True,
+        text=True,
+        cwd=root,
+        timeout=LIMIT,
+    )
     assert ran.returncode == 0, ran.stderr[-3000:] or f"exit code {ran.returncode}"
     return ran.stdout
 
@@ -374,7 +400,9 @@ def in_a_process(code: str, *arguments: str) -> str:
 def test_endless_nesting_ends_no_process() -> None:
     lines = in_a_process(DEEP).splitlines()
     assert len(lines) == 12
-    assert all("nested at most 30 deep, got more than a ModelProto can hold" in line for line in lines[:10])
+    assert all(
+        "nested at most 30 deep, got more than a ModelProto can hold" in line for line in lines[:10]
+    )
 
 
 @pytest.mark.parametrize("depth", [0, 10, 28])
@@ -447,11 +475,19 @@ def test_no_text_ends_the_process_or_raises_anything_else() -> None:
 
 def test_a_text_of_megabytes() -> None:
     text = (
-        "(float[N] x) => (y) {\n" + "".join(f"y{n} = Abs({f'y{n - 1}' if n else 'x'})\n" for n in range(5000)) + "y = Abs(zz) }"
+        "(float[N] x) => (y) {\n"
+        + "".join(f"y{n} = Abs({f'y{n - 1}' if n else 'x'})\n" for n in range(5000))
+        + "y = Abs(zz) }"
     )
     with pytest.raises(pyopnb.errors.ModelError, match="line 5002, column 9, in `y = Abs"):
         pyopnb.parse(text)
-    for hostile in ('"\\"' * 30000, '"' + "\\" * 100000, "9" * 100000, "x" * 100000, "(float[" + "9" * 100000):
+    for hostile in (
+        '"\\"' * 30000,
+        '"' + "\\" * 100000,
+        "9" * 100000,
+        "x" * 100000,
+        "(float[" + "9" * 100000,
+    ):
         with pytest.raises(pyopnb.errors.ModelError) as raised:
             pyopnb.parse(hostile)
         assert len(str(raised.value)) < 600
@@ -503,8 +539,15 @@ def test_tensors_keep_every_bit(array: np.ndarray) -> None:
     again = same(made)
     for tensor in (again.graph.initializer[0], again.graph.node[0].attribute[0].t):
         got = numpy_helper.to_array(tensor)
-        assert (got.dtype, got.shape) == (numpy_helper.to_array(made.graph.initializer[0]).dtype, array.shape)
-        assert got.tolist() == array.tolist() if array.dtype == object else got.tobytes() == array.tobytes()
+        assert (got.dtype, got.shape) == (
+            numpy_helper.to_array(made.graph.initializer[0]).dtype,
+            array.shape,
+        )
+        assert (
+            got.tolist() == array.tolist()
+            if array.dtype == object
+            else got.tobytes() == array.tobytes()
+        )
 
 
 @pytest.mark.parametrize(
@@ -519,7 +562,9 @@ def test_tensors_keep_every_bit(array: np.ndarray) -> None:
 def test_attributes_come_back(value: Any) -> None:
     made = one_node(a=value)
     again = same(made).graph.node[0].attribute[0]
-    assert again.SerializeToString(deterministic=True) == made.graph.node[0].attribute[0].SerializeToString(deterministic=True)
+    assert again.SerializeToString(deterministic=True) == made.graph.node[0].attribute[
+        0
+    ].SerializeToString(deterministic=True)
 
 
 def test_what_else_comes_back() -> None:
@@ -541,7 +586,8 @@ def test_nothing_is_lost_in_silence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pyopnb.models.text.printer._number", lambda value: f"{float(value):.3g}")
     made = one_node(a=0.12345)
     with pytest.raises(
-        pyopnb.errors.ModelError, match=r"attribute a, f: expected what ONNX's text form can hold, got 0\.12345"
+        pyopnb.errors.ModelError,
+        match=r"attribute a, f: expected what ONNX's text form can hold, got 0\.12345",
     ):
         pyopnb.text(made)
 
@@ -581,9 +627,23 @@ def graphs(draw: Any) -> onnx.ModelProto:
     nodes, weights, names = [], {}, ["x"]
     for n in range(draw(st.integers(1, 7))):
         a, b = draw(st.sampled_from(names)), draw(st.sampled_from(names))
-        name = draw(st.sampled_from(["v{}", "v/{}:0", "v {}", 'v"{}']).map(lambda form: form.format(n)))  # noqa: B023
+        name = draw(st.sampled_from(["v{}", "v/{}:0", "v {}", 'v"{}'])).format(n)
         kind = draw(
-            st.sampled_from(["unary", "binary", "weight", "matmul", "concat", "reshape", "if", "cast", "attrs", "demo", "topk"])
+            st.sampled_from(
+                [
+                    "unary",
+                    "binary",
+                    "weight",
+                    "matmul",
+                    "concat",
+                    "reshape",
+                    "if",
+                    "cast",
+                    "attrs",
+                    "demo",
+                    "topk",
+                ]
+            )
         )
         if kind == "unary":
             nodes += [
@@ -613,15 +673,24 @@ def graphs(draw: Any) -> onnx.ModelProto:
             weights |= {f"r{n}": np.int64([3, -1]), f"q{n}": np.int64([2, 3])}
             nodes += [
                 pyopnb.node("Reshape", [a, f"r{n}"], [f"c{n}"]),
-                pyopnb.node("Reshape", [f"c{n}", f"q{n}"], [name], allowzero=draw(st.integers(0, 1))),
+                pyopnb.node(
+                    "Reshape", [f"c{n}", f"q{n}"], [name], allowzero=draw(st.integers(0, 1))
+                ),
             ]
         elif kind == "if":
             weights[f"b{n}"] = np.bool_(draw(st.booleans()))
             inner = [
-                helper.make_graph([pyopnb.node(op, [a], [f"i{n}{op}"])], op, [], [onnx.ValueInfoProto(name=f"i{n}{op}")])
+                helper.make_graph(
+                    [pyopnb.node(op, [a], [f"i{n}{op}"])],
+                    op,
+                    [],
+                    [onnx.ValueInfoProto(name=f"i{n}{op}")],
+                )
                 for op in ("Abs", "Neg")
             ]
-            nodes += [pyopnb.node("If", [f"b{n}"], [name], then_branch=inner[0], else_branch=inner[1])]
+            nodes += [
+                pyopnb.node("If", [f"b{n}"], [name], then_branch=inner[0], else_branch=inner[1])
+            ]
         elif kind == "cast":
             nodes += [
                 pyopnb.node("Cast", [a], [f"c{n}"], to=draw(st.sampled_from([6, 7, 11]))),
@@ -630,23 +699,40 @@ def graphs(draw: Any) -> onnx.ModelProto:
         elif kind == "attrs":
             constant = draw(
                 st.sampled_from(
-                    [{"value_float": 0.1}, {"value_floats": [0.5, -1.0, 3e-5]}, {"value": np.float32([[1e-30, 2, 3]])}]
+                    [
+                        {"value_float": 0.1},
+                        {"value_floats": [0.5, -1.0, 3e-5]},
+                        {"value": np.float32([[1e-30, 2, 3]])},
+                    ]
                 )
             )
-            nodes += [pyopnb.node("Constant", [], [f"c{n}"], **constant), pyopnb.node("Add", [a, f"c{n}"], [name])]
+            nodes += [
+                pyopnb.node("Constant", [], [f"c{n}"], **constant),
+                pyopnb.node("Add", [a, f"c{n}"], [name]),
+            ]
         elif kind == "demo":
-            nodes += [pyopnb.node("demo::SoftClip", [a], [name], limit=draw(st.floats(-10, 10, width=32)))]
+            nodes += [
+                pyopnb.node("demo::SoftClip", [a], [name], limit=draw(st.floats(-10, 10, width=32)))
+            ]
         else:
             weights[f"k{n}"] = np.int64([3])
             nodes += [pyopnb.node("TopK", [a, f"k{n}"], [name, f"j{n}"], axis=1)]
         names.append(name)
     return pyopnb.model(
-        nodes, {"x": "float32[2,3]"}, names[-1:], initializers=weights, opset=21, name=draw(st.sampled_from(["g", "a graph"]))
+        nodes,
+        {"x": "float32[2,3]"},
+        names[-1:],
+        initializers=weights,
+        opset=21,
+        name=draw(st.sampled_from(["g", "a graph"])),
     )
 
 
 @pytest.mark.one_python
-@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(
+    max_examples=30,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(graphs(), st.integers(0, 9))
 def test_built_printed_parsed_and_run_twice(model: onnx.ModelProto, seed: int) -> None:
     @pyopnb.pyop("demo::SoftClip")
@@ -671,11 +757,24 @@ NAMES = st.one_of(st.text(), st.sampled_from(["map", "float", "seq", "nan", "inf
 
 @settings(max_examples=60)
 @example("", "", b"", -math.nan, 0)
-@given(NAMES, st.text(), st.binary(max_size=8), st.floats(width=32), st.integers(-(2**63), 2**63 - 1))
-def test_any_name_and_value_comes_back_or_is_refused(name: str, text: str, raw: bytes, number: float, integer: int) -> None:
+@given(
+    NAMES, st.text(), st.binary(max_size=8), st.floats(width=32), st.integers(-(2**63), 2**63 - 1)
+)
+def test_any_name_and_value_comes_back_or_is_refused(
+    name: str, text: str, raw: bytes, number: float, integer: int
+) -> None:
     nodes = [
         helper.make_node(
-            "Op", ["x"], [name or "y"], name=name, domain="demo", s=text, b=raw, f=number, i=integer, l=[text, name]
+            "Op",
+            ["x"],
+            [name or "y"],
+            name=name,
+            domain="demo",
+            s=text,
+            b=raw,
+            f=number,
+            i=integer,
+            l=[text, name],
         )
     ]
     made = pyopnb.model(nodes, {"x": "float32"}, [name or "y"]) if name != "x" else one_node()
@@ -687,7 +786,9 @@ def test_any_name_and_value_comes_back_or_is_refused(name: str, text: str, raw: 
     else:
         said = ""
     if said:
-        assert re.search("UTF-8|zero byte|zero character" + "|installed onnx can read back" * OLD, said)
+        assert re.search(
+            "UTF-8|zero byte|zero character" + "|installed onnx can read back" * OLD, said
+        )
         return
     again = pyopnb.text(pyopnb.parse(written))
     assert re.sub("^# Left out: .*\n", "", again) == re.sub("^# Left out: .*\n", "", written)

@@ -36,10 +36,23 @@ def essence(message: Any, path: str = "") -> Any:
     """What decides a result, as nested lists: an oracle of its own, which knows nothing of how `text` compares."""
     if isinstance(message, TensorProto):
         if message.data_location == TensorProto.EXTERNAL:
-            return [message.data_type, *message.dims, *[(e.key, e.value) for e in message.external_data]]
+            return [
+                message.data_type,
+                *message.dims,
+                *[(e.key, e.value) for e in message.external_data],
+            ]
         array = numpy_helper.to_array(message)
-        values = [repr(v) for v in array.ravel().tolist()] if array.dtype.kind in "fcO" else array.tobytes()
-        return [message.data_type, *message.dims, values, message.name if path.endswith("initializer") else ""]
+        values = (
+            [repr(v) for v in array.ravel().tolist()]
+            if array.dtype.kind in "fcO"
+            else array.tobytes()
+        )
+        return [
+            message.data_type,
+            *message.dims,
+            values,
+            message.name if path.endswith("initializer") else "",
+        ]
     parts = []
     for field in message.DESCRIPTOR.fields:
         value = getattr(message, field.name)
@@ -69,7 +82,10 @@ def small(*nodes: onnx.NodeProto, **fields: Any) -> ModelProto:
     ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N"]) for name in "xy"]
     graph = helper.make_graph(nodes, "g", ends[:1], ends[1:])
     return helper.make_model(
-        graph, ir_version=10, opset_imports=[helper.make_opsetid("", 21), helper.make_opsetid("d", 1)], **fields
+        graph,
+        ir_version=10,
+        opset_imports=[helper.make_opsetid("", 21), helper.make_opsetid("d", 1)],
+        **fields,
     )
 
 
@@ -87,7 +103,9 @@ def trained(model: ModelProto) -> None:
 
 def sparse(model: ModelProto) -> None:
     values = numpy_helper.from_array(np.float32([1]), "s")
-    model.graph.sparse_initializer.append(helper.make_sparse_tensor(values, numpy_helper.from_array(np.int64([0])), [3]))
+    model.graph.sparse_initializer.append(
+        helper.make_sparse_tensor(values, numpy_helper.from_array(np.int64([0])), [3])
+    )
 
 
 def on_devices(model: ModelProto) -> None:
@@ -108,12 +126,24 @@ def overloaded(model: ModelProto) -> None:
 
 
 def listed(model: ModelProto) -> None:
-    branch = helper.make_graph([helper.make_node("Neg", ["x"], ["z"])], "b", [], [onnx.ValueInfoProto(name="z")])
+    branch = helper.make_graph(
+        [helper.make_node("Neg", ["x"], ["z"])], "b", [], [onnx.ValueInfoProto(name="z")]
+    )
     model.graph.node[0].op_type, model.graph.node[0].domain = "Op", "d"
-    for name, value in (("a", 1), ("graphs", [branch, branch]), ("bytes", b"\xff\0"), ("b", 2.0), ("l", [b"\xff"])):
+    for name, value in (
+        ("a", 1),
+        ("graphs", [branch, branch]),
+        ("bytes", b"\xff\0"),
+        ("b", 2.0),
+        ("l", [b"\xff"]),
+    ):
         model.graph.node[0].attribute.append(helper.make_attribute(name, value))
-    model.graph.node[0].attribute.append(helper.make_attribute("types", [helper.make_tensor_type_proto(1, [2])]))
-    model.graph.node[0].attribute.append(helper.make_attribute("tensors", [numpy_helper.from_array(np.float32([1]))]))
+    model.graph.node[0].attribute.append(
+        helper.make_attribute("types", [helper.make_tensor_type_proto(1, [2])])
+    )
+    model.graph.node[0].attribute.append(
+        helper.make_attribute("tensors", [numpy_helper.from_array(np.float32([1]))])
+    )
 
 
 @pytest.mark.parametrize(
@@ -150,8 +180,14 @@ def test_descriptions_stay_in_comments(change: Any, note: str) -> None:
         (quantized, "graph.quantization_annotation"),
         (trained, "training_info"),
         (on_devices, "graph.node.device_configurations, configuration"),
-        (lambda m: setattr(m.graph.input[0].type, "denotation", "IMAGE"), "graph.input.type.denotation"),
-        (lambda m: m.graph.initializer.append(helper.make_tensor("w", 1, [1], [1.0])), "storage of tensors outside raw_data"),
+        (
+            lambda m: setattr(m.graph.input[0].type, "denotation", "IMAGE"),
+            "graph.input.type.denotation",
+        ),
+        (
+            lambda m: m.graph.initializer.append(helper.make_tensor("w", 1, [1], [1.0])),
+            "storage of tensors outside raw_data",
+        ),
     ],
 )
 def test_the_head_says_what_is_left_out(change: Any, path: str) -> None:
@@ -218,9 +254,14 @@ def test_what_parse_completes_is_not_a_difference(change: Any) -> None:
 @pytest.mark.parametrize("name", ["w/1:0", "1", "float", "", "nan", 'a"b'])
 @pytest.mark.parametrize("raw", [True, False])
 def test_a_constant_of_any_name(name: str, raw: bool) -> None:
-    tensor = helper.make_tensor("w", TensorProto.FLOAT, [2], np.float32([1, 2]).tobytes() if raw else [1.0, 2.0], raw=raw)
+    tensor = helper.make_tensor(
+        "w", TensorProto.FLOAT, [2], np.float32([1, 2]).tobytes() if raw else [1.0, 2.0], raw=raw
+    )
     tensor.name = name
-    model = small(helper.make_node("Constant", [], ["c"], value=tensor), helper.make_node("Add", ["x", "c"], ["y"]))
+    model = small(
+        helper.make_node("Constant", [], ["c"], value=tensor),
+        helper.make_node("Add", ["x", "c"], ["y"]),
+    )
     assert_comes_back(model)
 
 
@@ -235,13 +276,26 @@ def test_nan_stays_nan_and_infinities_stay(data: Any) -> None:
     name = data.draw(st.sampled_from([*NANS]))
     whole, fraction = NANS[name]
     infinity = (1 << (whole - 1)) - (1 << fraction)
-    specials = [0, 1 << (whole - 1), infinity, infinity | 1, infinity | 1 << (fraction - 1), (1 << whole) - 1]
-    bits = data.draw(st.lists(st.sampled_from(specials), min_size=2, max_size=4).filter(lambda values: len(values) % 2 == 0))
+    specials = [
+        0,
+        1 << (whole - 1),
+        infinity,
+        infinity | 1,
+        infinity | 1 << (fraction - 1),
+        (1 << whole) - 1,
+    ]
+    bits = data.draw(
+        st.lists(st.sampled_from(specials), min_size=2, max_size=4).filter(
+            lambda values: len(values) % 2 == 0
+        )
+    )
     number = {row.name: row.onnx for row in pyopnb.ops.dtypes.DTYPES}[name]
     size = len(bits) // (2 if name.startswith("complex") else 1)
     raw = b"".join(value.to_bytes(whole // 8, "little") for value in bits)
     model = small()
-    model.graph.initializer.append(TensorProto(name="w", data_type=number, dims=[size], raw_data=raw))
+    model.graph.initializer.append(
+        TensorProto(name="w", data_type=number, dims=[size], raw_data=raw)
+    )
     again = pyopnb.parse(pyopnb.text(model))
     before, after = (numpy_helper.to_array(m.graph.initializer[0]) for m in (model, again))
     with np.errstate(invalid="ignore"):
@@ -277,12 +331,20 @@ def test_leaving_out_metadata_and_docs() -> None:
     model.metadata_props.add(key="k", value="v")
     model.graph.node[0].metadata_props.add(key="k", value="v")
     less = pyopnb.parse(pyopnb.text(model, drop=("docs",)))
-    assert not less.doc_string and not less.functions[0].doc_string and less.metadata_props and less.producer_name == "p"
+    assert (
+        not less.doc_string
+        and not less.functions[0].doc_string
+        and less.metadata_props
+        and less.producer_name == "p"
+    )
     least = pyopnb.text(model, drop=("metadata", "docs"))
     assert "metadata" not in least and "doc_string" not in least
-    assert not pyopnb.parse(least).graph.node[0].metadata_props and model.graph.node[0].metadata_props
+    assert (
+        not pyopnb.parse(least).graph.node[0].metadata_props and model.graph.node[0].metadata_props
+    )
     with pytest.raises(
-        pyopnb.errors.InputError, match=r'drop: expected \("metadata", "docs"\), .* got \'doc\'.* drop=\("docs",\)'
+        pyopnb.errors.InputError,
+        match=r'drop: expected \("metadata", "docs"\), .* got \'doc\'.* drop=\("docs",\)',
     ):
         pyopnb.text(model, drop=("doc",))
 
@@ -299,25 +361,37 @@ def test_large_tensors_go_to_a_file(tmp_path: Path) -> None:
         ("s", np.arange(3.0)),
         ("b", rng.random(99) > 0.5),
     ):
-        made = array if array.dtype == bool else array.astype(np.float16 if name == "h" else np.float32)
+        made = (
+            array
+            if array.dtype == bool
+            else array.astype(np.float16 if name == "h" else np.float32)
+        )
         model.graph.initializer.append(numpy_helper.from_array(made, name))
     model.graph.initializer.append(helper.make_tensor("typed", TensorProto.INT64, [70], range(70)))
     path = tmp_path / "weights.bin"
     written = assert_comes_back(model, weights=path)
     assert path.stat().st_size == 300 * 400 * 4 + 200 + 99 + 560 and len(written) < 1500
     aside = pyopnb.parse(written)
-    assert aside.graph.initializer[0].data_location == TensorProto.EXTERNAL and aside.graph.initializer[2].raw_data
+    assert (
+        aside.graph.initializer[0].data_location == TensorProto.EXTERNAL
+        and aside.graph.initializer[2].raw_data
+    )
     session = pyopnb.Session(aside, base_dir=tmp_path)
     assert session(x=[-1])["y"].tolist() == [1]
     path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(pyopnb.errors.ModelError, match=r"initializer typed: expected 560 bytes in weights.bin, got 559"):
+    with pytest.raises(
+        pyopnb.errors.ModelError,
+        match=r"initializer typed: expected 560 bytes in weights.bin, got 559",
+    ):
         pyopnb.parse(written, weights=path)
 
 
 def test_millions_of_values_come_back_from_a_file(tmp_path: Path) -> None:
     model = small()
     model.graph.initializer.append(numpy_helper.from_array(np.ones(5_000_000, np.float32), "w"))
-    with pytest.raises(pyopnb.errors.ModelError, match=r'Try: pyopnb\.text\(model, weights="weights\.bin"\)'):
+    with pytest.raises(
+        pyopnb.errors.ModelError, match=r'Try: pyopnb\.text\(model, weights="weights\.bin"\)'
+    ):
         pyopnb.text(model)
     assert_comes_back(model, weights=tmp_path / "w")
 
@@ -326,10 +400,13 @@ def test_a_file_of_the_models_own_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "w.bin").write_bytes(bytes(400))
     model = small()
     model.graph.initializer.append(numpy_helper.from_array(np.ones(100, np.float32), "w"))
-    tensor = model.graph.initializer.add(name="e", data_type=1, dims=[100], data_location=TensorProto.EXTERNAL)
+    tensor = model.graph.initializer.add(
+        name="e", data_type=1, dims=[100], data_location=TensorProto.EXTERNAL
+    )
     tensor.external_data.add(key="location", value="w.bin")
     with pytest.raises(
-        pyopnb.errors.ModelError, match="expected another name than that of the model's own external data, got w.bin"
+        pyopnb.errors.ModelError,
+        match="expected another name than that of the model's own external data, got w.bin",
     ):
         pyopnb.text(model, weights=tmp_path / "w.bin")
     assert (tmp_path / "w.bin").read_bytes() == bytes(400)
@@ -384,30 +461,64 @@ def test_notes_by_hand() -> None:
     )
     assert (model.graph.doc_string, model.graph.output[0].doc_string) == ("all", "what")
     assert [node.doc_string for node in model.graph.node] == ["", "one"]
-    assert (model.graph.node[1].metadata_props[0].value, model.graph.node[1].attribute[0].s) == ("two", b"#@ k")
+    assert (model.graph.node[1].metadata_props[0].value, model.graph.node[1].attribute[0].s) == (
+        "two",
+        b"#@ k",
+    )
 
 
 def test_a_fault_below_notes_has_its_line() -> None:
     text = '(float[N] x) => (float[N] y) {\n   #@ doc_string: "a"\n   a = Abs(x)\n   #@ doc_string: ""\n   y = Neg(b)\n}'
-    with pytest.raises(pyopnb.errors.ModelError, match=r"^line 5, column 12, in `y = Neg\(b\)`, input b: "):
+    with pytest.raises(
+        pyopnb.errors.ModelError, match=r"^line 5, column 12, in `y = Neg\(b\)`, input b: "
+    ):
         pyopnb.parse(text)
 
 
 # Any proto at all
 
 
-NAMES = st.sampled_from(["", "x", "y", "w 1", "a/b:0", "float", "nan", "1", "If", 'q"\\', "é\n", "\0", "a-b", "a.b", "g"])
+NAMES = st.sampled_from(
+    [
+        "",
+        "x",
+        "y",
+        "w 1",
+        "a/b:0",
+        "float",
+        "nan",
+        "1",
+        "If",
+        'q"\\',
+        "é\n",
+        "\0",
+        "a-b",
+        "a.b",
+        "g",
+    ]
+)
 SCALARS = {
     "int64": st.sampled_from([0, 1, -1, 7, 2**63 - 1]), "int32": st.integers(-3, 30), "uint64": st.sampled_from([0, 1, 2**64 - 1]),
     "float": st.sampled_from([0.0, -0.0, 0.5, float(np.float32(0.1)), float("inf"), float("nan"), 1e-40]),
     "double": st.sampled_from([0.0, -0.0, 0.1, float("-inf"), 5e-324]), "string": NAMES,
     "bytes": st.sampled_from([b"", b"a", b"\xff", b"\0\0\x80?", b'"\n']),
 }  # fmt: skip
-_TYPES = {1: "double", 2: "float", 3: "int64", 4: "uint64", 5: "int32", 9: "string", 12: "bytes", 13: "uint64"}
+_TYPES = {
+    1: "double",
+    2: "float",
+    3: "int64",
+    4: "uint64",
+    5: "int32",
+    9: "string",
+    12: "bytes",
+    13: "uint64",
+}
 
 
 def is_list(field: Any) -> bool:
-    return field.is_repeated if hasattr(field, "is_repeated") else field.label == field.LABEL_REPEATED
+    return (
+        field.is_repeated if hasattr(field, "is_repeated") else field.label == field.LABEL_REPEATED
+    )
 
 
 def fill(draw: Any, message: Any, depth: int) -> None:
@@ -440,12 +551,25 @@ def fill(draw: Any, message: Any, depth: int) -> None:
 def protos(draw: Any) -> ModelProto:
     """A model in which some part is filled at random, whether that makes sense or not."""
     model = small(
-        helper.make_node("Op", ["x"], ["y"], domain="d", a=1, b=[1.5], c="s", t=numpy_helper.from_array(np.float32([1]), "t"))
+        helper.make_node(
+            "Op",
+            ["x"],
+            ["y"],
+            domain="d",
+            a=1,
+            b=[1.5],
+            c="s",
+            t=numpy_helper.from_array(np.float32([1]), "t"),
+        )
     )
     overloaded(model)
     model.graph.initializer.append(numpy_helper.from_array(np.int64([1, 2]), "w"))
-    branch = helper.make_graph([helper.make_node("Neg", ["x"], ["v"])], "b", [], [onnx.ValueInfoProto(name="v")])
-    model.graph.node.append(helper.make_node("If", ["x"], ["u"], then_branch=branch, else_branch=branch))
+    branch = helper.make_graph(
+        [helper.make_node("Neg", ["x"], ["v"])], "b", [], [onnx.ValueInfoProto(name="v")]
+    )
+    model.graph.node.append(
+        helper.make_node("If", ["x"], ["u"], then_branch=branch, else_branch=branch)
+    )
     parts = [
         model, model.graph, *model.graph.node, *model.graph.input, *model.graph.initializer, *model.functions, branch,
         *model.graph.node[0].attribute, model.graph.node[0].attribute[-1].t, model.graph.node[-1].attribute[0].g,
@@ -489,8 +613,13 @@ def test_onnx_own_node_tests_compute_the_same() -> None:
         written = pyopnb.text(case.model)
         again = pyopnb.parse(written)
         assert essence(again) == essence(case.model), case.name
-        feeds = dict(zip([i.name for i in case.model.graph.input], case.data_sets[0][0], strict=False))
-        feeds = {name: numpy_helper.to_array(v) if isinstance(v, TensorProto) else v for name, v in feeds.items()}
+        feeds = dict(
+            zip([i.name for i in case.model.graph.input], case.data_sets[0][0], strict=False)
+        )
+        feeds = {
+            name: numpy_helper.to_array(v) if isinstance(v, TensorProto) else v
+            for name, v in feeds.items()
+        }
         if not all(isinstance(value, np.ndarray) for value in feeds.values()):
             continue  # The files of sequences and optionals are none of this test's business.
         if any(word in case.name for word in ("bernoulli", "random", "dropout", "image_decoder")):
@@ -511,7 +640,10 @@ def test_onnx_own_node_tests_compute_the_same() -> None:
 def test_the_models_that_come_with_onnx(tmp_path: Path) -> None:
     """The networks and bodies among onnx's own files; the other node tests are of one node each."""
     folder = Path(onnx.__file__).parent / "backend/test/data"
-    files = [*glob.glob(f"{folder}/light/*.onnx"), *glob.glob(f"{folder}/simple/**/*.onnx", recursive=True)]
+    files = [
+        *glob.glob(f"{folder}/light/*.onnx"),
+        *glob.glob(f"{folder}/simple/**/*.onnx", recursive=True),
+    ]
     assert len(files) >= 9
     for file in files:
         model = onnx.load(file, load_external_data=False)

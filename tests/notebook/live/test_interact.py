@@ -26,7 +26,11 @@ def test_moving_a_slider_shows_the_result_and_builds_nothing(clip, session):
     inner = session._sess
     panel = clip.run("i = pyopnb.interact(session, x=x, limit=(0.5, 6.0))\ni")
     slider = panel.controls["limit"].widget
-    assert isinstance(slider, ipywidgets.FloatSlider) and (slider.min, slider.max, slider.value) == (0.5, 6.0, 2.0)
+    assert isinstance(slider, ipywidgets.FloatSlider) and (
+        slider.min,
+        slider.max,
+        slider.value,
+    ) == (0.5, 6.0, 2.0)
     assert panel.result["y"].tolist() == [-2, 0, 1, 2]
     clip.run("i.controls['limit'].widget.value = 3.0")
     assert panel.result["y"].tolist() == [-3, 0, 1, 3]
@@ -47,7 +51,9 @@ def test_the_saved_notebook_has_values_and_result_without_widgets(clip, session)
     """A widget's MIME type would make front ends say "model not found", and nbconvert embed sliders that move nothing."""
     clip.run("pyopnb.interact(session, x=x, limit=(0.5, 6.0))")
     saved = list(clip.places.values())[-1]
-    assert set(saved) == {MIME, "text/html", "text/plain"} and f"'{MIME}'" in read_script("extension")
+    assert set(saved) == {MIME, "text/html", "text/plain"} and f"'{MIME}'" in read_script(
+        "extension"
+    )
     assert "not live: run this cell" in saved["text/html"]
     assert ">limit<" in saved["text/html"] and ">2</td>" in saved["text/html"]
 
@@ -57,7 +63,10 @@ def test_where_there_can_be_no_extension_the_widget_is_shown(clip, session):
     try:
         clip.run("i = pyopnb.interact(session, x=x, limit=(0.5, 6.0))\ni")
         shown = list(clip.places.values())[-1]
-        assert "application/vnd.jupyter.widget-view+json" in shown and "not live: run this cell" in shown["text/html"]
+        assert (
+            "application/vnd.jupyter.widget-view+json" in shown
+            and "not live: run this cell" in shown["text/html"]
+        )
         clip.run("i.set(limit=3.0)")  # the widget's own state changes; the output around it stays
         assert clip.updates == 0
         assert "limit = 3" in clip.run("i").widget.children[-1].outputs[0]["data"]["text/html"]
@@ -97,7 +106,11 @@ def test_the_reference_that_is_pinned(clip, session):
     clip.run("i.pin()")
     assert panel.diff.verdict == "bit-identical"
     clip.run("i.set(limit=6.0)")
-    assert panel.diff.verdict == "different" and "against the reference<" in clip.html and "✗ different" in clip.html
+    assert (
+        panel.diff.verdict == "different"
+        and "against the reference<" in clip.html
+        and "✗ different" in clip.html
+    )
     assert panel.reference["y"].tolist() == [-2, 0, 1, 2]
 
 
@@ -114,14 +127,34 @@ def test_controls_follow_the_schema(page):
                 return x
         """.replace("\n        ", "\n").lstrip()
     )
-    page.run('s = pyopnb.Session(pyopnb.model([pyopnb.node("demo::Many", "x", "y")], {"x": "float32[N]"}, "y"))')
+    page.run(
+        's = pyopnb.Session(pyopnb.model([pyopnb.node("demo::Many", "x", "y")], {"x": "float32[N]"}, "y"))'
+    )
     panel = page.run("i = pyopnb.interact(s, x=np.float32([1]))\ni")
     kinds = {name: type(control.widget).__name__ for name, control in panel.controls.items()}
-    assert kinds == {"n": "IntSlider", "f": "FloatSlider", "mode": "Dropdown", "on": "Checkbox", "axes": "Text", "text": "Text"}
-    assert panel.values == {"n": 2, "f": 0.5, "mode": "sum", "on": True, "axes": [0, 1], "text": "a"}
+    assert kinds == {
+        "n": "IntSlider",
+        "f": "FloatSlider",
+        "mode": "Dropdown",
+        "on": "Checkbox",
+        "axes": "Text",
+        "text": "Text",
+    }
+    assert panel.values == {
+        "n": 2,
+        "f": 0.5,
+        "mode": "sum",
+        "on": True,
+        "axes": [0, 1],
+        "text": "a",
+    }
     panel.set(axes="[1, 2, 3]", mode=1, on=False)
     assert panel.error is None and panel.session.attrs["y"]["axes"] == [1, 2, 3]
-    assert panel.controls["mode"].text == "mean" and panel.values["mode"] == "mean" and panel.session.attrs["y"]["on"] is False
+    assert (
+        panel.controls["mode"].text == "mean"
+        and panel.values["mode"] == "mean"
+        and panel.session.attrs["y"]["on"] is False
+    )
     panel.set(axes="[1, ")
     assert "expected a list, got [1, . Try: [1, 2, 3]" in str(panel.error)
     panel.set(axes="[1]")
@@ -155,11 +188,17 @@ def test_numbers_without_a_range_get_sliders(page):
     widgets = {name: control.widget for name, control in panel.controls.items()}
     for name, value in (("n", 2), ("f", 0.5), ("zero", 0.0), ("minus", -3), ("k", 4.0)):
         assert (type(widgets[name]), widgets[name].min, widgets[name].max) == range_of(value), name
-    assert isinstance(widgets["far"], ipywidgets.FloatText) and isinstance(widgets["seed"], ipywidgets.IntText)
+    assert isinstance(widgets["far"], ipywidgets.FloatText) and isinstance(
+        widgets["seed"], ipywidgets.IntText
+    )
     assert (widgets["u"].min, widgets["u"].max) == (0, 255), "what a uint8 holds"
     assert panel.result["y"].tolist() == [2, 0.5, 0, -3, np.inf, 2**60, 4, 100]
     panel.set(n=50, f=-7.25)
-    assert panel.values["n"] == 50 and panel.values["f"] == -7.25 and panel.result["y"].tolist()[:2] == [50, -7.25]
+    assert (
+        panel.values["n"] == 50
+        and panel.values["f"] == -7.25
+        and panel.result["y"].tolist()[:2] == [50, -7.25]
+    )
 
 
 def test_scalar_feeds(page):
@@ -196,8 +235,14 @@ def test_it_follows_a_redefinition(clip, session, redefine):
 @pytest.mark.parametrize(
     ("asked", "text"),
     [
-        ({"limt": (0.0, 1.0)}, "interact, limt: expected an input of the model or an attr of its ops, got limt. Try: limit"),
-        ({"limit": (5.0, 1.0)}, "interact, limit: expected (min, max) or (min, max, step), got (5.0, 1.0)"),
+        (
+            {"limt": (0.0, 1.0)},
+            "interact, limt: expected an input of the model or an attr of its ops, got limt. Try: limit",
+        ),
+        (
+            {"limit": (5.0, 1.0)},
+            "interact, limit: expected (min, max) or (min, max, step), got (5.0, 1.0)",
+        ),
         ({"limit": "much"}, "interact, limit: expected a value of kind float, got 'much'"),
         ({"limit": []}, "interact, limit: expected a list of choices, got an empty list"),
         ({"x": 3.0}, "interact, x: expected an array, because the input is float32[N], got 3.0"),
@@ -224,7 +269,9 @@ def test_two_ops_with_one_attr_are_told_apart(page):
     )
     with pytest.raises(pyopnb.errors.InputError, match=re.escape("got k. Try: ")):
         page.run("s") and pyopnb.interact(page.run("s"), x=X, k=2.0)
-    panel = page.run('i = pyopnb.interact(s, x=np.float32([1]), **{"A.k": (0.0, 4.0), "y.k": 10.0})\ni')
+    panel = page.run(
+        'i = pyopnb.interact(s, x=np.float32([1]), **{"A.k": (0.0, 4.0), "y.k": 10.0})\ni'
+    )
     assert panel.result["y"].tolist() == [12] or panel.result["y"].tolist() == [11]
     panel.set(**{"A.k": 3.0})
     assert panel.result["y"].tolist() == [13]
@@ -232,7 +279,13 @@ def test_two_ops_with_one_attr_are_told_apart(page):
 
 @pytest.mark.parametrize(
     ("ends", "value"),
-    [((0.1, 5.0), 2.0), ((0.0, 360.0), 225.0), ((0.0, 1.0), 1 / 3), ((-1e-6, 1e-6), 3e-7), ((0.0, 1e9), 12.5)],
+    [
+        ((0.1, 5.0), 2.0),
+        ((0.0, 360.0), 225.0),
+        ((0.0, 1.0), 1 / 3),
+        ((-1e-6, 1e-6), 3e-7),
+        ((0.0, 1e9), 12.5),
+    ],
 )
 def test_no_value_lies_between_two_steps_of_a_slider(clip, session, ends, value):
     """A browser moves such a value to the next step, and sends it back as if somebody had moved the slider."""
@@ -252,11 +305,20 @@ def test_no_value_lies_between_two_steps_of_a_slider(clip, session, ends, value)
 
 def test_colours_keep_their_limits_while_a_slider_moves(clip, session):
     clip.run("waves = np.sin(np.linspace(0, 20, 4096)).astype(np.float32) * 8")
-    panel = clip.run("i = pyopnb.interact(session, x=waves, limit=(0.5, 8.0))\ni.set(limit=2.0)\ni.pin()\ni")
+    panel = clip.run(
+        "i = pyopnb.interact(session, x=waves, limit=(0.5, 8.0))\ni.set(limit=2.0)\ni.pin()\ni"
+    )
     tops = []
     for limit in (8.0, 4.0, 6.0):
         clip.run(f"i.set(limit={limit})")
-        assert panel.diff.verdict == "different" and clip.html.count("<details") == 1  # that of "not live"
-        pictures = [base64.b64decode(data).decode() for data in re.findall(r"svg\+xml;base64,([^\"]+)", clip.html)]
-        tops.append([max(map(float, re.findall(r">(-?[\d.]+)</text>", picture))) for picture in pictures])
+        assert (
+            panel.diff.verdict == "different" and clip.html.count("<details") == 1
+        )  # that of "not live"
+        pictures = [
+            base64.b64decode(data).decode()
+            for data in re.findall(r"svg\+xml;base64,([^\"]+)", clip.html)
+        ]
+        tops.append(
+            [max(map(float, re.findall(r">(-?[\d.]+)</text>", picture))) for picture in pictures]
+        )
     assert np.allclose(tops, [[8, 6]] * 3, atol=0.02)

@@ -46,13 +46,19 @@ def test_what_it_returns_is_shown(clip, name, kind):
         with Image.open(io.BytesIO(base64.b64decode(data))) as picture:
             assert np.ptp(np.asarray(picture.convert("L"))) > 50
     if "matplotlib.pyplot" in sys.modules:
-        assert not sys.modules["matplotlib.pyplot"].get_fignums(), "a later cell would show them again"
+        assert not sys.modules["matplotlib.pyplot"].get_fignums(), (
+            "a later cell would show them again"
+        )
 
 
 def test_it_follows(clip, redefine):
     clip.run("w = pyopnb.watch(session, x=x, view=lambda r: f'sum {r[\"y\"].sum():.1f}')\nw")
     redefine("x * 0")
-    assert "sum 0.0" in clip.html and "sum 0.0" in clip.text and "changes in demo::SoftClip" in clip.html
+    assert (
+        "sum 0.0" in clip.html
+        and "sum 0.0" in clip.text
+        and "changes in demo::SoftClip" in clip.html
+    )
 
 
 def test_an_error_of_the_function_is_shown_above_the_last_good(clip, redefine):
@@ -62,11 +68,17 @@ def test_an_error_of_the_function_is_shown_above_the_last_good(clip, redefine):
     assert "size 1" in clip.html
     redefine("x * 0")
     assert isinstance(watched.error, ZeroDivisionError)
-    assert "ZeroDivisionError" in clip.html and "size 1" in clip.html and "pyopnb/notebook" not in clip.html
+    assert (
+        "ZeroDivisionError" in clip.html
+        and "size 1" in clip.html
+        and "pyopnb/notebook" not in clip.html
+    )
 
 
 def test_a_large_view_is_shown_whole(clip):
-    clip.run("w = pyopnb.watch(session, x=x, view=lambda r: 'word ' * 400 + '\\n' + 'a\\n' * 200_000)\nw")
+    clip.run(
+        "w = pyopnb.watch(session, x=x, view=lambda r: 'word ' * 400 + '\\n' + 'a\\n' * 200_000)\nw"
+    )
     assert clip.html.count("a\n") > 190_000 and "left out" not in clip.html
 
 
@@ -82,7 +94,11 @@ def test_what_it_displays_itself(clip, monkeypatch):
 
         def publish(self, data, metadata=None, **kwargs):
             hook = getattr(self, "hook", None)
-            if hook is None or hook({"header": {"msg_type": "display_data"}, "content": {"data": data}}) is not None:
+            if (
+                hook is None
+                or hook({"header": {"msg_type": "display_data"}, "content": {"data": data}})
+                is not None
+            ):
                 super().publish(data, metadata, **kwargs)
 
     monkeypatch.setattr(clip.shell, "display_pub", Publisher(parent=clip.shell))
@@ -90,7 +106,9 @@ def test_what_it_displays_itself(clip, monkeypatch):
     watched = pyopnb.watch(
         clip.run("session"),
         x=X,
-        view=lambda r: clip.run and clip.shell.user_ns["display"](clip.shell.user_ns["HTML"]("<u>own</u>")),
+        view=lambda r: (
+            clip.run and clip.shell.user_ns["display"](clip.shell.user_ns["HTML"]("<u>own</u>"))
+        ),
     )
     watched.wait()
     assert "<u>own</u>" in watched._report().html()
@@ -110,7 +128,9 @@ def test_pyplot_is_not_interactive_meanwhile(clip):
 
 def test_outputs_of_several_sessions_side_by_side(clip, redefine):
     clip.run("import ipywidgets\nother = session.with_attrs(limit=0.5)")
-    clip.run("a, b = (pyopnb.watch(s, x=x, view=lambda r: f'largest {r[\"y\"].max():.1f}') for s in (session, other))")
+    clip.run(
+        "a, b = (pyopnb.watch(s, x=x, view=lambda r: f'largest {r[\"y\"].max():.1f}') for s in (session, other))"
+    )
     box = clip.run("box = ipywidgets.HBox([a.widget, b.widget])\nbox")
     shown = lambda: [one.children[-1].outputs[0]["data"]["text/html"] for one in box.children]  # noqa: E731
     assert "largest 2.0" in shown()[0] and "largest 0.5" in shown()[1]

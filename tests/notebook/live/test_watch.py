@@ -76,9 +76,15 @@ def test_the_last_good_result_stays_below_an_error(clip, redefine):
     watch = clip.run("w = pyopnb.watch(session, x=x)\nw")
     before = repr(watch.result)
     redefine("x / nothing")
-    error, _, kept = clip.text.partition("the last result without an error: demo::SoftClip version 1")
+    error, _, kept = clip.text.partition(
+        "the last result without an error: demo::SoftClip version 1"
+    )
     assert "NameError" in error and before in kept
-    assert clip.html.index("NameError") < clip.html.index("the last result without an error") < clip.html.index("-1.928")
+    assert (
+        clip.html.index("NameError")
+        < clip.html.index("the last result without an error")
+        < clip.html.index("-1.928")
+    )
 
 
 def test_it_follows_the_attrs_of_the_session_and_names_those_that_are_not_the_models(clip):
@@ -86,7 +92,10 @@ def test_it_follows_the_attrs_of_the_session_and_names_those_that_are_not_the_mo
     assert "limit" not in clip.text
     clip.run("session.set_attrs(limit=1.0)")
     assert watch.runs == 2 and "· y.limit = 1 ·" in clip.text
-    assert "y.limit: the model's → 1" in clip.text and "against the previous run: different: y" in clip.text
+    assert (
+        "y.limit: the model's → 1" in clip.text
+        and "against the previous run: different: y" in clip.text
+    )
     clip.run("session.set_attrs(limit=2.0)")
     assert "y.limit: 1 → the model's" in clip.text and "y.limit =" not in clip.text
     clip.run("w.close()")
@@ -97,13 +106,19 @@ def test_it_follows_the_attrs_of_the_session_and_names_those_that_are_not_the_mo
 @pytest.fixture
 def in_jupyterlab(clip, monkeypatch):
     monkeypatch.setattr(cells, "PATIENCE", 0.2)
-    runs = (f"cell {number}" for number in itertools.count())  # each run is that of a cell of its own
-    monkeypatch.setattr(clip.shell, "get_parent", lambda: {"metadata": {"cellId": next(runs)}}, raising=False)
+    runs = (
+        f"cell {number}" for number in itertools.count()
+    )  # each run is that of a cell of its own
+    monkeypatch.setattr(
+        clip.shell, "get_parent", lambda: {"metadata": {"cellId": next(runs)}}, raising=False
+    )
 
 
 def test_a_long_run_leaves_the_cell_free(clip, redefine, in_jupyterlab):
     watch = clip.run("w = pyopnb.watch(session, x=x)\nw")
-    assert watch.runs == 1  # a slow machine is still at it, and a redefinition would replace the run
+    assert (
+        watch.runs == 1
+    )  # a slow machine is still at it, and a redefinition would replace the run
     gate = clip.shell.user_ns["gate"] = threading.Event()
     start = time.monotonic()
     redefine("gate.wait(600) * x")
@@ -131,7 +146,9 @@ def test_stop(clip, redefine, in_jupyterlab):
     redefine("[time.sleep(0.01) for _ in range(10_000)] and x")
     clip.run("w.stop()")
     assert isinstance(watch.error, KeyboardInterrupt) and watch.runs == 2
-    assert "stopped after" in repr(watch) and "the last result without an error: demo::SoftClip version 1" in repr(watch)
+    assert "stopped after" in repr(
+        watch
+    ) and "the last result without an error: demo::SoftClip version 1" in repr(watch)
     redefine(HARD)
     assert watch.wait(LIMIT) and watch.error is None
 
@@ -145,7 +162,9 @@ def test_a_cell_whose_output_is_not_updated_later_waits_for_its_runs(clip, redef
 
 
 def test_an_interrupt_of_a_cell_that_waits_stops_the_run(clip, redefine):
-    clip.shell.user_ns["interrupt"] = lambda: signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+    clip.shell.user_ns["interrupt"] = lambda: signal.pthread_kill(
+        threading.main_thread().ident, signal.SIGINT
+    )
     watch = clip.run("w = pyopnb.watch(session, x=x)\nw")
     redefine("interrupt() or [time.sleep(0.01) for _ in range(10_000)] and x")
     assert "stopped after" in repr(watch) and isinstance(watch.error, KeyboardInterrupt)
@@ -231,7 +250,9 @@ def test_unloading_the_extension_ends_all(clip, listeners):
     watch = clip.run("w = pyopnb.watch(session, x=x)\nw")
     clip.run("%unload_ext pyopnb")
     assert watch.closed and listeners() == before
-    assert {name: len(callbacks) for name, callbacks in clip.shell.events.callbacks.items()} == events
+    assert {
+        name: len(callbacks) for name, callbacks in clip.shell.events.callbacks.items()
+    } == events
     clip.run("%load_ext pyopnb")
     assert clip.run("pyopnb.watch(session, x=x)").runs == 1
 
@@ -254,9 +275,13 @@ def test_ten_watches_and_many_redefinitions_keep_what_they_need(clip, redefine, 
         redefine(f"x + np.float32({number})")
     gc.collect()
     assert listeners() == before + 10
-    runs = [thing for thing in gc.get_objects() if isinstance(thing, Run) and id(thing) not in earlier]
+    runs = [
+        thing for thing in gc.get_objects() if isinstance(thing, Run) and id(thing) not in earlier
+    ]
     assert len(runs) <= 10 * 3
-    watches = [thing for thing in gc.get_objects() if isinstance(thing, Watch) and id(thing) not in earlier]
+    watches = [
+        thing for thing in gc.get_objects() if isinstance(thing, Watch) and id(thing) not in earlier
+    ]
     assert len(watches) == 10 and all(watch.runs == 31 for watch in watches)
 
 
@@ -279,10 +304,16 @@ def test_refusals(clip, cell, text):
 def test_a_script_has_no_outputs_and_marimo_none_of_this_kind(clip, monkeypatch, where):
     session, x = clip.run("session"), clip.run("x")
     monkeypatch.setattr(cells, "get_ipython", lambda: None)
-    with pytest.raises(pyopnb.errors.InputError, match=f"{where}: expected a notebook or IPython, got a script"):
+    with pytest.raises(
+        pyopnb.errors.InputError, match=f"{where}: expected a notebook or IPython, got a script"
+    ):
         getattr(pyopnb, where)(session, x=x)
-    monkeypatch.setitem(sys.modules, "marimo", types.SimpleNamespace(running_in_notebook=lambda: True))
-    with pytest.raises(pyopnb.errors.InputError, match=f"{where}: expected Jupyter or IPython, got marimo. Try: ") as caught:
+    monkeypatch.setitem(
+        sys.modules, "marimo", types.SimpleNamespace(running_in_notebook=lambda: True)
+    )
+    with pytest.raises(
+        pyopnb.errors.InputError, match=f"{where}: expected Jupyter or IPython, got marimo. Try: "
+    ) as caught:
         getattr(pyopnb, where)(session, x=x)
     advice = re.search(r"session[.\w]*\(.*\bx=x\)", str(caught.value))[0]
     result = eval(advice, {"session": session, "x": x, "slider": types.SimpleNamespace(value=1.0)})
@@ -302,7 +333,9 @@ def test_a_closed_watch_is_released(clip):
 @pytest.mark.parametrize("made", ["watch(session, x=x)", "interact(session, x=x)"])
 def test_an_interrupt_at_any_line_leaves_no_lock_held(clip, monkeypatch, made):
     shown = clip.run(f"shown = pyopnb.{made}\nshown")
-    monkeypatch.setattr(output, "_ticking", lambda tick: contextlib.nullcontext())  # no thread that an interrupt leaves behind
+    monkeypatch.setattr(
+        output, "_ticking", lambda tick: contextlib.nullcontext()
+    )  # no thread that an interrupt leaves behind
     held = [shown._lock, output._session_locks[shown.session]]
 
     def action():

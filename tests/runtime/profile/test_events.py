@@ -35,7 +35,9 @@ def written(found: pyopnb.Profile, folder: Any, **wanted: Any) -> list[dict[str,
     path = folder / "trace.json"
     found.to_chrome(path, **wanted)
     document = json.loads(path.read_text(), parse_constant=pytest.fail)
-    assert set(document) <= {"traceEvents", "displayTimeUnit", "otherData"} and document["displayTimeUnit"] in ("ms", "ns")
+    assert set(document) <= {"traceEvents", "displayTimeUnit", "otherData"} and document[
+        "displayTimeUnit"
+    ] in ("ms", "ns")
     events = document["traceEvents"]
     assert isinstance(events, list)
     for event in events:
@@ -71,7 +73,9 @@ def check_nesting(events: list[dict[str, Any]]) -> None:
 
 def test_each_run_has_its_events_on_tracks_with_names(found, tmp_path):
     events = written(found, tmp_path)
-    tracks = {event["args"]["name"]: event["tid"] for event in events if event["name"] == "thread_name"}
+    tracks = {
+        event["args"]["name"]: event["tid"] for event in events if event["name"] == "thread_name"
+    }
     assert list(tracks) == ["calls of the session", "ONNX Runtime", "Python: compute"]
     names = defaultdict(list)
     for event in events:
@@ -85,7 +89,9 @@ def test_each_run_has_its_events_on_tracks_with_names(found, tmp_path):
 
 
 def test_python_is_inside_its_kernel(found, tmp_path):
-    events = [event for event in written(found, tmp_path) if event["ph"] == "X" and event["name"] == "y"]
+    events = [
+        event for event in written(found, tmp_path) if event["ph"] == "X" and event["name"] == "y"
+    ]
     by_kind = defaultdict(list)
     for event in sorted(events, key=lambda event: event["ts"]):
         by_kind[event["cat"]].append((event["ts"], event["ts"] + event["dur"]))
@@ -97,7 +103,10 @@ def test_python_is_inside_its_kernel(found, tmp_path):
 def test_the_median_run_alone(found, tmp_path):
     events = [event for event in written(found, tmp_path, runs="median") if event["ph"] == "X"]
     (number,) = {event["args"]["run"] for event in events}
-    assert found.walls[number - 1] == np.median(found.walls) and min(event["ts"] for event in events) == 0
+    assert (
+        found.walls[number - 1] == np.median(found.walls)
+        and min(event["ts"] for event in events) == 0
+    )
 
 
 def test_a_second_of_drift_between_the_clocks_and_rounding_do_not_unnest():
@@ -109,7 +118,11 @@ def test_a_second_of_drift_between_the_clocks_and_rounding_do_not_unnest():
     recorder.add(0, call, event, [kernel], {"op": [ClockedCall(9, 12_000, 88_000)]})
     events = recorder.events().chrome([0], "t")["traceEvents"]
     check_nesting(events)
-    at = {(event["cat"]): (event["ts"], event["ts"] + event["dur"]) for event in events if event["ph"] == "X"}
+    at = {
+        (event["cat"]): (event["ts"], event["ts"] + event["dur"])
+        for event in events
+        if event["ph"] == "X"
+    }
     assert at["kernel"][1] == at["session"][1]
     assert at["kernel"][0] <= at["python"][0] <= at["python"][1] <= at["kernel"][1] + 1.5
 
@@ -122,7 +135,13 @@ def test_calls_that_take_long_around_their_runs_are_not_laid_over_others(drift):
         before, after = (9_000, 5) if run % 5 == 2 else (5, 9_000) if run % 5 == 4 else (5, 5)
         length = before + 100 + after
         at = int((1_000_000 + now + before) * (1 + drift))
-        recorder.add(run, ClockedCall(9, now * 1000, (now + length) * 1000), Kernel("run", "", "", 7, at, at + 100), [], {})
+        recorder.add(
+            run,
+            ClockedCall(9, now * 1000, (now + length) * 1000),
+            Kernel("run", "", "", 7, at, at + 100),
+            [],
+            {},
+        )
         took.append(length)
         now += length + 20
     events = recorder.events().chrome(range(20), "t")["traceEvents"]
@@ -131,11 +150,15 @@ def test_calls_that_take_long_around_their_runs_are_not_laid_over_others(drift):
     assert [event["dur"] for event in calls] == pytest.approx(took, abs=1)
     runs = [event for event in events if event.get("cat") == "session"]
     for call, run in zip(calls, runs, strict=True):
-        assert call["ts"] - 2 <= run["ts"] and run["ts"] + run["dur"] <= call["ts"] + call["dur"] + 2
+        assert (
+            call["ts"] - 2 <= run["ts"] and run["ts"] + run["dur"] <= call["ts"] + call["dur"] + 2
+        )
 
 
 def test_what_cannot_be_written(found, tmp_path):
-    with pytest.raises(pyopnb.errors.InputError, match='to_chrome, runs: expected "all" or "median", got .first.'):
+    with pytest.raises(
+        pyopnb.errors.InputError, match='to_chrome, runs: expected "all" or "median", got .first.'
+    ):
         found.to_chrome(tmp_path / "x.json", runs="first")
     with pytest.raises(pyopnb.errors.ModelError, match="expected a folder that can be written to"):
         found.to_chrome(tmp_path / "nowhere" / "x.json")

@@ -53,10 +53,17 @@ def with_bodies() -> tuple[pyopnb.Session, dict[str, Any]]:
 
 def adds_up(found: pyopnb.Profile) -> None:
     main = [node for node in found.nodes if not node.inside]
-    np.testing.assert_allclose(sum(node.totals for node in main) + found.unattributed, found.walls, rtol=1e-9)
+    np.testing.assert_allclose(
+        sum(node.totals for node in main) + found.unattributed, found.walls, rtol=1e-9
+    )
     # Python's clock and ONNX Runtime's are two, the latter of whole microseconds.
-    assert (found.sessions <= found.walls + 2).all() and (found.unattributed >= -len(main) - 2).all()
-    assert abs(sum(found.share(node.totals) for node in main) + found.share(found.unattributed) - 1) < 1e-9
+    assert (found.sessions <= found.walls + 2).all() and (
+        found.unattributed >= -len(main) - 2
+    ).all()
+    assert (
+        abs(sum(found.share(node.totals) for node in main) + found.share(found.unattributed) - 1)
+        < 1e-9
+    )
     own = sum(row.owns for row in found.op_types)
     np.testing.assert_allclose(own, found.attributed, atol=2 * len(found.nodes) * 4)
 
@@ -65,10 +72,18 @@ def test_python_and_kernels_add_up_to_the_run(burn):
     session, fed = with_bodies()
     found = pyopnb.profile(session, fed, runs=4, warmup=1)
     adds_up(found)
-    assert found.runs == found.asked == 4 and found.warmup == 1 and not [r for r in found.remarks if "interrupted" in r]
+    assert (
+        found.runs == found.asked == 4
+        and found.warmup == 1
+        and not [r for r in found.remarks if "interrupted" in r]
+    )
     rows = [(node.node, node.op_type, node.calls_text, node.inside) for node in found.nodes]
     main = [("c + r", "Conv + Relu", "1", ""), ("s", "Burn", "1", ""), ("l", "Loop", "1", "")]
-    body = [("l/body/e", "Exp", "3", "l"), ("l/body/q", "Burn", "3", "l"), ("l/body/z", "Identity", "3", "l")]
+    body = [
+        ("l/body/e", "Exp", "3", "l"),
+        ("l/body/q", "Burn", "3", "l"),
+        ("l/body/z", "Identity", "3", "l"),
+    ]
     assert rows[:3] == main and sorted(rows[3:6]) == body and rows[6:] == [("y", "Neg", "1", "")]
     alone, inside, loop = found["s"], found["l/body/q"], found["l"]
     assert alone.pythons is not None and inside.pythons is not None and found["y"].pythons is None
@@ -82,9 +97,17 @@ def test_python_and_kernels_add_up_to_the_run(burn):
 def test_the_text_says_what_is_not_attributed(burn):
     session, fed = with_bodies()
     text = repr(pyopnb.profile(session, fed, runs=2, warmup=0))
-    assert text.startswith(f"Profile of 2 runs, onnxruntime {onnxruntime.__version__}, all optimisations, 5 nodes\na run: ")
+    assert text.startswith(
+        f"Profile of 2 runs, onnxruntime {onnxruntime.__version__}, all optimisations, 5 nodes\na run: "
+    )
     rows = {line.split("  ")[0] for line in text.splitlines()}
-    assert {"c + r", "s", "l", "not attributed to a node", "the whole run"} <= rows and "without the profile; in Python" in text
+    assert {
+        "c + r",
+        "s",
+        "l",
+        "not attributed to a node",
+        "the whole run",
+    } <= rows and "without the profile; in Python" in text
 
 
 def test_a_network_of_convolutions_is_fused_as_the_sessions_own(tmp_path):
@@ -96,8 +119,14 @@ def test_a_network_of_convolutions_is_fused_as_the_sessions_own(tmp_path):
     plain.enable_profiling, plain.profile_file_prefix = True, str(tmp_path / "own")
     own = onnxruntime.InferenceSession(model.SerializeToString(), plain)
     own.run(None, fed)
-    names = [line for line in Path(own.end_profiling()).read_text(encoding="utf-8").splitlines() if '_kernel_time"' in line]
-    assert sum(int(node.calls[0]) for node in found.nodes) == len(names) < len(model.graph.node)  # as many kernels as alone
+    names = [
+        line
+        for line in Path(own.end_profiling()).read_text(encoding="utf-8").splitlines()
+        if '_kernel_time"' in line
+    ]
+    assert (
+        sum(int(node.calls[0]) for node in found.nodes) == len(names) < len(model.graph.node)
+    )  # as many kernels as alone
     assert any(node.op_type == "Conv + Relu" for node in found.nodes)
     assert found.share(found.unattributed) < 0.5
 
@@ -147,12 +176,18 @@ def test_the_users_options_and_attrs_hold(tmp_path):
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.optimized_model_filepath = str(tmp_path / "mine.onnx")
-    model = pyopnb.parse("(float[N] x) => (float[N] y) { a = Identity(x)  b = demo.By(a)  y = Identity(b) }")
+    model = pyopnb.parse(
+        "(float[N] x) => (float[N] y) { a = Identity(x)  b = demo.By(a)  y = Identity(b) }"
+    )
     session = pyopnb.Session(model, options, ["CPUExecutionProvider"], [{}])
     session.set_attrs(by=3.0)
     written = (tmp_path / "mine.onnx").stat().st_mtime_ns
-    found = pyopnb.profile(session, onnxruntime.OrtValue.ortvalue_from_numpy(np.float32([1, 2])), runs=2)
-    assert [node.node for node in found.nodes] == ["a", "b", "y"] and found.runtime.endswith("no optimisations")
+    found = pyopnb.profile(
+        session, onnxruntime.OrtValue.ortvalue_from_numpy(np.float32([1, 2])), runs=2
+    )
+    assert [node.node for node in found.nodes] == ["a", "b", "y"] and found.runtime.endswith(
+        "no optimisations"
+    )
     assert (tmp_path / "mine.onnx").stat().st_mtime_ns == written and not options.enable_profiling
     assert found.model.graph.node[1].attribute[0].f == 3
 
@@ -161,12 +196,20 @@ def test_nodes_that_run_at_once_are_said_to():
     options = onnxruntime.SessionOptions()
     options.execution_mode = onnxruntime.ExecutionMode.ORT_PARALLEL
     options.inter_op_num_threads = 2
-    nodes = [pyopnb.node("Erf", "x", "a"), pyopnb.node("Erf", "x", "b"), pyopnb.node("Sum", ["a", "b"], "y")]
+    nodes = [
+        pyopnb.node("Erf", "x", "a"),
+        pyopnb.node("Erf", "x", "b"),
+        pyopnb.node("Sum", ["a", "b"], "y"),
+    ]
     session = pyopnb.Session(pyopnb.model(nodes, {"x": "float32[N]"}, "y"), options)
     found = pyopnb.profile(session, drawn(200_000), runs=3)
     adds_up(found)
-    overlap = found.mean(sum(node.kernels for node in found.nodes)) > 1.02 * found.mean(found.attributed)
-    assert overlap == any(remark.startswith("nodes ran at the same time") for remark in found.remarks)
+    overlap = found.mean(sum(node.kernels for node in found.nodes)) > 1.02 * found.mean(
+        found.attributed
+    )
+    assert overlap == any(
+        remark.startswith("nodes ran at the same time") for remark in found.remarks
+    )
 
 
 def test_names_that_json_escapes_and_no_names():
@@ -202,13 +245,17 @@ def test_it_can_be_pickled(burn):
 )  # fmt: skip
 def test_numbers_of_runs(wanted, text):
     with pytest.raises(pyopnb.errors.InputError) as raised:
-        pyopnb.profile(pyopnb.parse("(float[N] x) => (float[N] y) { y = Neg(x) }"), drawn(2), **wanted)
+        pyopnb.profile(
+            pyopnb.parse("(float[N] x) => (float[N] y) { y = Neg(x) }"), drawn(2), **wanted
+        )
     assert str(raised.value) == text
 
 
 def test_more_runs_than_the_profile_of_the_runtime_holds(monkeypatch):
     model = pyopnb.parse("(float[N] x) => (float[N] y) { a = Neg(x)  y = Exp(a) }")
-    with pytest.raises(pyopnb.errors.InputError, match=r"at most 249,992 runs of this model: .*Try: runs=249992"):
+    with pytest.raises(
+        pyopnb.errors.InputError, match=r"at most 249,992 runs of this model: .*Try: runs=249992"
+    ):
         pyopnb.profile(model, drawn(2), runs=250_000)
 
 
@@ -243,7 +290,9 @@ def test_an_exception_arrives_as_itself(at, where):
 
 def test_an_interrupt_keeps_what_was_measured():
     found = pyopnb.profile(failing(KeyboardInterrupt, 9), drawn(2), runs=4, warmup=2)
-    assert (found.runs, found.asked) == (2, 4) and found.remarks == ["interrupted after 2 of 4 runs"]
+    assert (found.runs, found.asked) == (2, 4) and found.remarks == [
+        "interrupted after 2 of 4 runs"
+    ]
     assert repr(found).startswith("Profile of 2 of 4 runs")
     adds_up(found)
     with pytest.raises(KeyboardInterrupt):
@@ -253,15 +302,23 @@ def test_an_interrupt_keeps_what_was_measured():
 def test_a_profile_that_is_full(monkeypatch):
     real = run_module.profiled_runs
     monkeypatch.setattr(
-        run_module, "profiled_runs", lambda *given: [one for _, one in zip(range(4), real(*given), strict=False)]
+        run_module,
+        "profiled_runs",
+        lambda *given: [one for _, one in zip(range(4), real(*given), strict=False)],
     )
-    found = pyopnb.profile(pyopnb.parse("(float[N] x) => (float[N] y) { y = Neg(x) }"), drawn(2), runs=9, warmup=1)
-    assert found.runs == 3 and found.remarks == ["ONNX Runtime's profile, which holds 1,000,000 events, was full after 3 runs"]
+    found = pyopnb.profile(
+        pyopnb.parse("(float[N] x) => (float[N] y) { y = Neg(x) }"), drawn(2), runs=9, warmup=1
+    )
+    assert found.runs == 3 and found.remarks == [
+        "ONNX Runtime's profile, which holds 1,000,000 events, was full after 3 runs"
+    ]
     adds_up(found)
 
 
 def test_a_node_that_is_not_there(burn):
     session, fed = with_bodies()
     found = pyopnb.profile(session, fed, runs=1, warmup=0)
-    with pytest.raises(pyopnb.errors.UnknownOp, match="a node of the profile, by its name or first output"):
+    with pytest.raises(
+        pyopnb.errors.UnknownOp, match="a node of the profile, by its name or first output"
+    ):
         found["nothing"]

@@ -13,7 +13,15 @@ F = np.float32
 
 @pytest.mark.parametrize(
     "value",
-    [F([1, np.nan, -0.0]), np.array(3), np.array(["a"], object), [F([1]), F([2])], None, np.array([1], ml_dtypes.int4), F([])],
+    [
+        F([1, np.nan, -0.0]),
+        np.array(3),
+        np.array(["a"], object),
+        [F([1]), F([2])],
+        None,
+        np.array([1], ml_dtypes.int4),
+        F([]),
+    ],
 )
 def test_the_same(value):
     exposure = exposure_of({"y": value}, {"y": value})

@@ -21,9 +21,14 @@ def groups(user, ran, names=()):
     for index, name in enumerate(names):
         ran.node[index].name = name
     found = origins(user, ran)
-    assert sorted(index for origin in found for index in origin.executed) == list(range(len(ran.node)))
+    assert sorted(index for origin in found for index in origin.executed) == list(
+        range(len(ran.node))
+    )
     outputs = [[user.node[index].output[0] for index in origin.nodes] for origin in found]
-    return [(made, [ran.node[index].op_type for index in origin.executed]) for made, origin in zip(outputs, found, strict=True)]
+    return [
+        (made, [ran.node[index].op_type for index in origin.executed])
+        for made, origin in zip(outputs, found, strict=True)
+    ]
 
 
 CHAIN = "c = Conv(x, w)  r = Relu(c)  d = Conv(r, v)  y = Sigmoid(d)"
@@ -31,15 +36,23 @@ FED = "float[N] x, float[N] w, float[N] v"
 
 
 def test_nodes_that_are_gone_belong_to_the_one_that_gives_their_result():
-    assert groups(parsed("a = Abs(x)  b = Add(a, x)  y = Gelu(b)"), parsed("a = Abs(x)  y = ort.BiasGelu(a, x)")) == [
+    assert groups(
+        parsed("a = Abs(x)  b = Add(a, x)  y = Gelu(b)"),
+        parsed("a = Abs(x)  y = ort.BiasGelu(a, x)"),
+    ) == [
         (["a"], ["Abs"]),
         (["b", "y"], ["BiasGelu"]),
     ]
 
 
 def test_tensors_of_another_layout_bound_nothing():
-    ran = parsed("t = Conv(x, w2)  u = Conv(t, v2)  y = ort.ReorderOutput(u)", FED.replace("w", "w2").replace("v", "v2"))
-    assert groups(parsed(CHAIN, FED), ran) == [(["c", "r", "d", "y"], ["Conv", "Conv", "ReorderOutput"])]
+    ran = parsed(
+        "t = Conv(x, w2)  u = Conv(t, v2)  y = ort.ReorderOutput(u)",
+        FED.replace("w", "w2").replace("v", "v2"),
+    )
+    assert groups(parsed(CHAIN, FED), ran) == [
+        (["c", "r", "d", "y"], ["Conv", "Conv", "ReorderOutput"])
+    ]
     assert groups(parsed(CHAIN, FED), ran, ["r_nchwc", "y_nchwc"]) == [
         (["c", "r"], ["Conv"]),
         (["d", "y"], ["Conv", "ReorderOutput"]),
@@ -49,12 +62,18 @@ def test_tensors_of_another_layout_bound_nothing():
 
 @pytest.mark.parametrize("names", [["y_nchwc", "r_nchwc"], ["d_1", "c_1"]])
 def test_names_that_the_edges_speak_against_are_not_believed(names):
-    ran = parsed("t = Conv(x, w2)  u = Conv(t, v2)  y = ort.ReorderOutput(u)", FED.replace("w", "w2").replace("v", "v2"))
+    ran = parsed(
+        "t = Conv(x, w2)  u = Conv(t, v2)  y = ort.ReorderOutput(u)",
+        FED.replace("w", "w2").replace("v", "v2"),
+    )
     assert len(groups(parsed(CHAIN, FED), ran, names)) == 1
 
 
 def test_a_sum_is_in_the_convolution_that_reads_the_other_term():
-    user = parsed("a = Conv(x, w)  b = Conv(a, v)  s = Add(b, a)  r = Relu(s)  c = Conv(r, w)  y = Conv(c, v)", FED)
+    user = parsed(
+        "a = Conv(x, w)  b = Conv(a, v)  s = Add(b, a)  r = Relu(s)  c = Conv(r, w)  y = Conv(c, v)",
+        FED,
+    )
     body = "p = ort.ReorderInput(x)  t = Conv(p, w)  u = Conv(t, v, z, t)  o = Conv(u, w)  q = Conv(o, v)  y = ort.ReorderOutput(q)"
     ran = parsed(body, FED + ", float[N] z")
     assert groups(user, ran, ["ReorderInput", "a_nchwc", "b_nchwc", "c_nchwc", "y_nchwc"]) == [
@@ -67,12 +86,15 @@ def test_a_sum_is_in_the_convolution_that_reads_the_other_term():
 
 def test_what_was_folded_is_in_no_group():
     user = parsed("k = Constant<value_float = 2.0>()  e = Exp(k)  m = Mul(x, e)  y = Identity(m)")
-    assert groups(user, parsed("y = Mul(x, e2)", "float[N] x, float[N] e2")) == [(["m", "y"], ["Mul"])]
+    assert groups(user, parsed("y = Mul(x, e2)", "float[N] x, float[N] e2")) == [
+        (["m", "y"], ["Mul"])
+    ]
 
 
 def test_nodes_that_nothing_is_known_of():
     assert groups(
-        parsed("y = Abs(x)"), parsed("y = Abs(x)  u = ort.Look(y)  v = ort.ReorderOutput(z)", "float[N] x, float[N] z")
+        parsed("y = Abs(x)"),
+        parsed("y = Abs(x)  u = ort.Look(y)  v = ort.ReorderOutput(z)", "float[N] x, float[N] z"),
     ) == [
         (["y"], ["Abs"]),
         ([], ["Look"]),

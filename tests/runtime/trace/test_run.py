@@ -58,11 +58,24 @@ def counter():
 def test_every_tensor_of_a_run(chain):
     trace = pyopnb.Session(chain).trace(x=X)
     assert list(trace) == ["x", "a", "b", "y"] == list(trace.keys()) == list(trace.summaries)
-    assert np.array_equal(trace["a"], np.exp(X), equal_nan=True) or np.allclose(trace["a"], np.exp(X))
+    assert np.array_equal(trace["a"], np.exp(X), equal_nan=True) or np.allclose(
+        trace["a"], np.exp(X)
+    )
     assert np.array_equal(trace["b"], -trace["a"]) and np.array_equal(trace["y"], trace["a"])
-    assert list(trace.values) == ["a", "b", "y"] and list(trace.feeds) == ["x"] and trace.outputs == ("y",)
-    assert len(trace) == 4 and "b" in trace and "w" not in trace and dict(trace)["b"] is trace["b"] is trace.values["b"]
-    assert [node.op_type for node in trace.model.graph.node] == ["Exp", "Neg", "Abs"] and len(trace.model.graph.output) == 1
+    assert (
+        list(trace.values) == ["a", "b", "y"]
+        and list(trace.feeds) == ["x"]
+        and trace.outputs == ("y",)
+    )
+    assert (
+        len(trace) == 4
+        and "b" in trace
+        and "w" not in trace
+        and dict(trace)["b"] is trace["b"] is trace.values["b"]
+    )
+    assert [node.op_type for node in trace.model.graph.node] == ["Exp", "Neg", "Abs"] and len(
+        trace.model.graph.output
+    ) == 1
     assert "onnxruntime" in trace.runtime and "all optimisations" in trace.runtime
     assert trace.exposure.same and trace.exposure.compared == 1
 
@@ -94,7 +107,9 @@ def test_summaries_alone(chain):
 @pytest.mark.parametrize("level", ["all", "summaries"])
 def test_the_progress_is_told(chain, level):
     told = []
-    pyopnb.Session(chain).trace(x=X, level=level, progress=lambda done, total: told.append((done, total)), times=2)
+    pyopnb.Session(chain).trace(
+        x=X, level=level, progress=lambda done, total: told.append((done, total)), times=2
+    )
     assert told == [(1, 3), (2, 3), (3, 3)]
 
 
@@ -130,8 +145,13 @@ def test_feeds_by_name_by_place_and_called_as_a_parameter():
 
 
 def test_outputs_that_no_node_gives_and_outputs_without_a_name():
-    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in ("x", "last", "w")]
-    weights = [numpy_helper.from_array(np.full((1, 1, 1), n, np.float32), name) for n, name in enumerate(("r", "w"))]
+    ends = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in ("x", "last", "w")
+    ]
+    weights = [
+        numpy_helper.from_array(np.full((1, 1, 1), n, np.float32), name)
+        for n, name in enumerate(("r", "w"))
+    ]
     node = helper.make_node("RNN", ["x", "w", "r"], ["", "last"], hidden_size=1)
     graph = helper.make_graph([node], "g", ends[:1], [ends[1], ends[0], ends[2]], weights)
     model = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 18)])
@@ -139,14 +159,24 @@ def test_outputs_that_no_node_gives_and_outputs_without_a_name():
     for options in ({}, {"level": "summaries"}, {"only": "last"}, {"on": "reference"}):
         trace = pyopnb.trace(model, x, **options)
         assert trace.outputs == ("last", "x", "w")
-        assert (trace["last"].item(), trace["w"].item(), trace["x"].ravel().tolist()) == (1, 1, [100, 100])
+        assert (trace["last"].item(), trace["w"].item(), trace["x"].ravel().tolist()) == (
+            1,
+            1,
+            [100, 100],
+        )
     assert list(pyopnb.trace(model, x).times) == ["last"]
 
 
 def test_dtypes_that_onnxruntime_has_no_arrays_for():
-    for name, scalar in (("BFLOAT16", ml_dtypes.bfloat16), ("FLOAT8E4M3FN", ml_dtypes.float8_e4m3fn), ("STRING", None)):
+    for name, scalar in (
+        ("BFLOAT16", ml_dtypes.bfloat16),
+        ("FLOAT8E4M3FN", ml_dtypes.float8_e4m3fn),
+        ("STRING", None),
+    ):
         number = getattr(TensorProto, name)
-        session = pyopnb.Session(parsed(f"a = Cast<to = {number}>(x)\ny = Cast<to = 1>(a)", opset=19, ir=9))
+        session = pyopnb.Session(
+            parsed(f"a = Cast<to = {number}>(x)\ny = Cast<to = 1>(a)", opset=19, ir=9)
+        )
         trace = session.trace(x=X)
         assert trace["a"].dtype == (scalar or object) and trace["y"].tolist() == X.tolist()
         assert session.trace(x=X, level="summaries").summaries == trace.summaries
@@ -178,7 +208,10 @@ def test_what_the_runtime_can_only_run_unexposed_is_said(chain, monkeypatch):
         raise onnxruntime.capi.onnxruntime_pybind11_state.NotImplemented("no kernel")
 
     monkeypatch.setattr(session, "_with_model", refuse)
-    for options, what in (({}, "with its tensors exposed"), ({"optimised": False}, "without optimisations")):
+    for options, what in (
+        ({}, "with its tensors exposed"),
+        ({"optimised": False}, "without optimisations"),
+    ):
         with pytest.raises(onnxruntime.capi.onnxruntime_pybind11_state.NotImplemented) as caught:
             session.trace(x=X, **options)
         assert what in caught.value.__notes__[0] and "only=[…]" in caught.value.__notes__[0]
@@ -202,7 +235,9 @@ def test_sequences_beside_dtypes_that_onnxruntime_has_no_arrays_for():
     body = "s = SequenceConstruct(x, x)\ni = Constant<value = int64 {1}>()\nz = SequenceAt(s, i)\n"
     model = parsed(body + f"a = Cast<to = {TensorProto.BFLOAT16}>(z)\ny = Cast<to = 1>(a)")
     trace = pyopnb.Session(model).trace(x=X)
-    assert [item.tolist() for item in trace["s"]] == [X.tolist()] * 2 and trace["a"].dtype == ml_dtypes.bfloat16
+    assert [item.tolist() for item in trace["s"]] == [X.tolist()] * 2 and trace[
+        "a"
+    ].dtype == ml_dtypes.bfloat16
 
 
 # ---- bodies ------------------------------------------------------------------------------------------------------------------
@@ -232,9 +267,19 @@ def test_bodies_on_demand():
     assert list(session.trace(x, c).values) == ["e", "last", "hist", "y"]
     trace = session.trace(x, c, bodies=True)
     inner = [f"last/body/{name}[{n}]" for n in range(3) for name in ("co", "so", "sc")]
-    assert list(trace.values) == ["e/then_branch/q", "e/then_branch/p", "e", *inner, "last", "hist", "y"]
+    assert list(trace.values) == [
+        "e/then_branch/q",
+        "e/then_branch/p",
+        "e",
+        *inner,
+        "last",
+        "hist",
+        "y",
+    ]
     assert trace["e/then_branch/q"].tolist() == np.abs(X).tolist()
-    assert [trace[f"last/body/so[{n}]"].tolist() for n in range(3)] == [(-np.abs(X) * f).tolist() for f in (2, 4, 8)]
+    assert [trace[f"last/body/so[{n}]"].tolist() for n in range(3)] == [
+        (-np.abs(X) * f).tolist() for f in (2, 4, 8)
+    ]
     assert "e/else_branch/r" in session.trace(x, np.array(False), bodies=True)
     sums = session.trace(x, c, bodies=True, level="summaries")
     assert list(sums.values) == ["y"] and sums.summaries == trace.summaries
@@ -266,7 +311,9 @@ def test_a_fusion_that_exposing_keeps_from_being_made_is_told():
     session = pyopnb.Session(model)
     trace = session.trace(x=x)
     plain = session(x=x)["y"]
-    assert not np.array_equal(plain, trace["y"]), "this runtime does not fuse Gelu: the test needs another model"
+    assert not np.array_equal(plain, trace["y"]), (
+        "this runtime does not fuse Gelu: the test needs another model"
+    )
     assert not trace.exposure.same and list(trace.exposure.differing) == ["y"]
     assert trace.exposure.differing["y"] == np.abs(plain.astype(float) - trace["y"]).max()
     assert "exposing the tensors changed y (by at most" in repr(trace)
@@ -274,7 +321,11 @@ def test_a_fusion_that_exposing_keeps_from_being_made_is_told():
     unoptimised = session.trace(x=x, optimised=False)
     assert unoptimised.exposure is None and "no optimisations" in unoptimised.runtime
     assert set(unoptimised.times) == {"a", "b", "c", "d", "y"}
-    assert len(session.trace(x=x, only=["y"]).times) < 5 == len(session.trace(x=x, only=["y"], optimised=False).times)
+    assert (
+        len(session.trace(x=x, only=["y"]).times)
+        < 5
+        == len(session.trace(x=x, only=["y"], optimised=False).times)
+    )
 
 
 def test_state_lives_on_as_in_one_run(counter):
@@ -301,7 +352,11 @@ def test_an_op_that_cannot_be_copied_runs_once():
 
     session = pyopnb.Session(parsed("a = demo.Locked(x)\ny = Neg(a)"))
     trace = session.trace(x=X)
-    assert trace["a"][0] == 1 and trace.exposure is None and "Locked cannot be copied" in trace.unchecked
+    assert (
+        trace["a"][0] == 1
+        and trace.exposure is None
+        and "Locked cannot be copied" in trace.unchecked
+    )
     assert "not compared with an unexposed run" in repr(trace)
     assert session(x=X)["y"][0] == -2
 
@@ -316,7 +371,9 @@ def test_a_redefined_op_serves_and_the_trace_knows_its_version(counter):
             return x + 1
 
     trace = session.trace(x=X)
-    assert trace.versions == {"demo::Count": pyopnb.registry["demo::Count"].current} and trace["a"].tolist() == [2, -1, 4]
+    assert trace.versions == {"demo::Count": pyopnb.registry["demo::Count"].current} and trace[
+        "a"
+    ].tolist() == [2, -1, 4]
 
 
 def test_an_op_with_other_outputs_is_followed_and_said_of_the_users_line():
@@ -347,7 +404,11 @@ def test_a_trace_leaves_the_users_options_alone(chain, monkeypatch):
         exposed = build(self, *arguments)
         other = onnxruntime.InferenceSession(plain.SerializeToString(), options)
         meanwhile.append(
-            (options.enable_profiling, options.optimized_model_filepath, other.get_session_options().enable_profiling)
+            (
+                options.enable_profiling,
+                options.optimized_model_filepath,
+                other.get_session_options().enable_profiling,
+            )
         )
         assert exposed._built.recipe.options.enable_profiling
         return exposed
@@ -363,11 +424,15 @@ def test_options_with_other_libraries_are_changed_by_one_trace_at_a_time(chain):
     options.log_severity_level = 4
     built = pyopnb.Session(chain, options)._built
     source = built.source()
-    source.proto.graph.node.add(op_type="Theirs", domain="another.library")  # which a copy of the options would not know
+    source.proto.graph.node.add(
+        op_type="Theirs", domain="another.library"
+    )  # which a copy of the options would not know
     entered = threading.Event()
 
     def look():
-        with run_module._TracedRun(run_module.TraceOptions(), [], {}, ())._options(built, source, "folder"):
+        with run_module._TracedRun(run_module.TraceOptions(), [], {}, ())._options(
+            built, source, "folder"
+        ):
             entered.set()
 
     other = threading.Thread(target=look)
@@ -392,15 +457,27 @@ def test_a_trace_while_the_op_gets_another_dtype_is_of_one_version():
             return x.astype(self.kind)
 
     def define(kind):
-        one = type("Redefines", (Redefines,), {"kind": kind, "compute": types.FunctionType(*parts(Redefines.compute))})
+        one = type(
+            "Redefines",
+            (Redefines,),
+            {"kind": kind, "compute": types.FunctionType(*parts(Redefines.compute))},
+        )
         one.compute.__annotations__ = {"return": f"{kind}[N]"}
         pyopnb.registry.define(one, "demo::Redefines")
 
     def parts(function):
-        return function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
+        return (
+            function.__code__,
+            function.__globals__,
+            function.__name__,
+            function.__defaults__,
+            function.__closure__,
+        )
 
     define("float32")
-    session = pyopnb.Session(pyopnb.model([pyopnb.node("demo::Redefines", "x", "y")], {"x": "float32[N]"}, "y"))
+    session = pyopnb.Session(
+        pyopnb.model([pyopnb.node("demo::Redefines", "x", "y")], {"x": "float32[N]"}, "y")
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         for _ in range(4):
@@ -453,7 +530,9 @@ def test_a_session_is_not_kept_by_its_trace(chain):
     assert gone() is None and trace["a"].shape == (3,)
 
 
-def test_the_users_options_stay_as_they_were_and_no_file_is_left(chain, tmp_path, monkeypatch, capfd):
+def test_the_users_options_stay_as_they_were_and_no_file_is_left(
+    chain, tmp_path, monkeypatch, capfd
+):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
@@ -474,7 +553,11 @@ def test_times_of_nodes_with_a_part_in_python(counter):
     model.graph.node[1].name = "Exp_0"  # what a node without a name may be called for the profile
     session = pyopnb.Session(model)
     times = session.trace(x=X).times
-    assert list(times) == ["a", "b", "y"] and all(t.total >= 0 for t in times.values()) and times.runs == 1
+    assert (
+        list(times) == ["a", "b", "y"]
+        and all(t.total >= 0 for t in times.values())
+        and times.runs == 1
+    )
     assert times["a"].python is None and times["a"].crossing is None
     assert 0 < times["b"].python <= times["b"].total + 1 and times["b"].node == "Exp_0"
     assert times["b"].crossing == max(0, times["b"].kernel - times["b"].python)
@@ -496,27 +579,41 @@ def test_initializers_are_read_when_they_are_asked_for(tmp_path):
     model = parsed("a = Add(x, w)\ny = Neg(a)")
     model.graph.initializer.append(numpy_helper.from_array(w, "w"))
     inside = pyopnb.Session(model).trace(np.zeros(2000, np.float32))
-    onnx.save(model, tmp_path / "m.onnx", save_as_external_data=True, location="m.data", size_threshold=0)
+    onnx.save(
+        model, tmp_path / "m.onnx", save_as_external_data=True, location="m.data", size_threshold=0
+    )
     outside = pyopnb.Session(tmp_path / "m.onnx").trace(np.zeros(2000, np.float32))
     for trace in (inside, outside):
         assert len(trace.model.SerializeToString()) < 2000
-        assert list(trace.initializers) == ["w"] and "w" in trace.initializers and len(trace.initializers) == 1
+        assert (
+            list(trace.initializers) == ["w"]
+            and "w" in trace.initializers
+            and len(trace.initializers) == 1
+        )
         assert np.array_equal(trace.initializers["w"], w) and np.array_equal(trace["a"], w)
         with pytest.raises(KeyError, match=r"trace\.initializers\['w'\]"):
             trace["w"]
     on_reference = pyopnb.trace(tmp_path / "m.onnx", np.zeros(2000, np.float32), on="reference")
-    assert np.array_equal(on_reference["a"], w) and np.array_equal(on_reference.initializers["w"], w)
+    assert np.array_equal(on_reference["a"], w) and np.array_equal(
+        on_reference.initializers["w"], w
+    )
 
 
 def test_weights_that_had_to_leave_the_model(monkeypatch):
-    monkeypatch.setattr("pyopnb.models.io._MAX_MESSAGE", 2**26 + 1000)  # as if this were more than 2 GB
+    monkeypatch.setattr(
+        "pyopnb.models.io._MAX_MESSAGE", 2**26 + 1000
+    )  # as if this were more than 2 GB
     w = np.arange(2000, dtype=np.float32)
     model = parsed("a = Add(x, w)\ny = Neg(a)")
     model.graph.initializer.append(numpy_helper.from_array(w, "w"))
     session = pyopnb.Session(model)
     assert session._built.taken_out
     trace = session.trace(np.zeros(2000, np.float32), level="summaries")
-    assert np.array_equal(trace.initializers["w"], w) and trace.summaries["a"].greatest == 1999 and trace.exposure.same
+    assert (
+        np.array_equal(trace.initializers["w"], w)
+        and trace.summaries["a"].greatest == 1999
+        and trace.exposure.same
+    )
 
 
 def test_local_functions(counter):
@@ -527,18 +624,24 @@ def test_local_functions(counter):
     session = pyopnb.Session(pyopnb.parse(text))
     trace = session.trace(x=X)
     assert trace["a"].tolist() == (2 * X).tolist() and trace["y"][0] == -1 and counter == [1, 1]
-    assert "demo::Count" in trace.versions and any(n.op_type == "Count" for n in trace.model.graph.node)
+    assert "demo::Count" in trace.versions and any(
+        n.op_type == "Count" for n in trace.model.graph.node
+    )
     assert np.array_equal(pyopnb.trace(pyopnb.parse(text), X, on="reference")["y"], trace["y"])
 
 
 @pytest.mark.parametrize("level", ["all", "summaries"])
 def test_constants_that_the_runtime_folds(level, counter):
     model = parsed(
-        "k = Constant<value = float[2] {1, 2}>()\nb = Neg(k)\nd = demo.Count(b)\ny = Add(x, d)", "float[2] x", "float[2] y"
+        "k = Constant<value = float[2] {1, 2}>()\nb = Neg(k)\nd = demo.Count(b)\ny = Add(x, d)",
+        "float[2] x",
+        "float[2] y",
     )
     trace = pyopnb.Session(model).trace(np.zeros(2, np.float32), level=level)
     assert list(trace.summaries) == ["x", "k", "b", "d", "y"]
-    assert trace.summaries["b"].least == -2 and trace["y"].tolist() == [trace.summaries["d"].least] * 2
+    assert (
+        trace.summaries["b"].least == -2 and trace["y"].tolist() == [trace.summaries["d"].least] * 2
+    )
 
 
 def test_retired_nodes():
@@ -552,11 +655,24 @@ def test_retired_nodes():
             return x * np.float32(self.calls)
 
     node = helper.make_node(
-        "PyOp", ["x"], ["a"], domain="old", module="mymodule", class_name="Doubled", input_types=[1], output_types=[1]
+        "PyOp",
+        ["x"],
+        ["a"],
+        domain="old",
+        module="mymodule",
+        class_name="Doubled",
+        input_types=[1],
+        output_types=[1],
     )
     ends = [helper.make_tensor_value_info(name, 1, [3]) for name in ("x", "y")]
-    graph = helper.make_graph([node, helper.make_node("Neg", ["a"], ["y"])], "g", ends[:1], ends[1:])
-    model = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 18), helper.make_opsetid("old", 1)])
+    graph = helper.make_graph(
+        [node, helper.make_node("Neg", ["a"], ["y"])], "g", ends[:1], ends[1:]
+    )
+    model = helper.make_model(
+        graph,
+        ir_version=8,
+        opset_imports=[helper.make_opsetid("", 18), helper.make_opsetid("old", 1)],
+    )
     session = pyopnb.Session(model)
     session(x=X)
     trace = session.trace(x=X)
@@ -576,11 +692,15 @@ def test_stand_ins_of_the_reference_implementation():
 def test_sequences_of_maps(level):
     nodes = [
         onnx.helper.make_node("Softmax", ["x"], ["p"]),
-        onnx.helper.make_node("ZipMap", ["p"], ["z"], domain="ai.onnx.ml", classlabels_strings=["a", "b"]),
+        onnx.helper.make_node(
+            "ZipMap", ["p"], ["z"], domain="ai.onnx.ml", classlabels_strings=["a", "b"]
+        ),
         onnx.helper.make_node("Neg", ["p"], ["y"]),
     ]
     takes = onnx.helper.make_tensor_value_info("x", 1, [None, 2])
-    graph = onnx.helper.make_graph(nodes, "g", [takes], [onnx.ValueInfoProto(name=name) for name in "zy"])
+    graph = onnx.helper.make_graph(
+        nodes, "g", [takes], [onnx.ValueInfoProto(name=name) for name in "zy"]
+    )
     imports = [onnx.helper.make_opsetid("", 17), onnx.helper.make_opsetid("ai.onnx.ml", 3)]
     model = onnx.helper.make_model(graph, opset_imports=imports, ir_version=8)
     trace = pyopnb.Session(model).trace(np.zeros((3, 2), np.float32), level=level)
@@ -600,7 +720,11 @@ def test_on_the_reference_implementation(chain, counter):
     only = pyopnb.trace(chain, x=X, on="reference", only="a", level="summaries")
     assert list(only.summaries) == ["x", "a", "y"] and list(only.values) == ["y"]
     ops = pyopnb.trace(parsed("a = demo.Count(x)\ny = Neg(a)"), X, on="reference")
-    assert ops["a"].tolist() == [1, 1, 1] and ops.versions["demo::Count"].number == 1 and counter == [1]
+    assert (
+        ops["a"].tolist() == [1, 1, 1]
+        and ops.versions["demo::Count"].number == 1
+        and counter == [1]
+    )
 
 
 def test_refusals_without_a_session(chain):
@@ -618,7 +742,9 @@ def test_refusals_without_a_session(chain):
 
 
 def test_the_text_of_a_long_trace_is_short():
-    model = parsed("\n".join(f"t{n + 1} = Log(t{n})" for n in range(40)), "float[N] t0", "float[N] t40")
+    model = parsed(
+        "\n".join(f"t{n + 1} = Log(t{n})" for n in range(40)), "float[N] t0", "float[N] t40"
+    )
     text = repr(pyopnb.trace(model, t0=np.float32([2, 3])))
     assert text.count("\n") < 12 and "and 3" in text and "first NaN or Inf: t" in text
     assert all(cell in text for cell in summary_of(np.float32([2, 3])).cells)
@@ -628,6 +754,8 @@ def test_a_model_in_the_format_of_the_runtime_is_refused(chain, tmp_path):
     options = onnxruntime.SessionOptions()
     options.optimized_model_filepath = str(tmp_path / "m.ort")
     options.add_session_config_entry("session.save_model_format", "ORT")
-    onnxruntime.InferenceSession(chain.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    onnxruntime.InferenceSession(
+        chain.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
     with pytest.raises(pyopnb.errors.ModelError, match="ONNX Runtime's own format"):
         pyopnb.Session(tmp_path / "m.ort").trace(x=X)

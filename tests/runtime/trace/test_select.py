@@ -28,21 +28,38 @@ def model():
 def test_the_names(model):
     assert [t.name for t in named_tensors(model)] == ["taken", "e", "s", "i", "j", "y"]
     inner = ["e/then_branch/q", "e/then_branch/p", "e/else_branch/r"]
-    assert [t.name for t in named_tensors(model, bodies=True)] == ["taken", *inner, "e", "s", "i", "j", "y"]
+    assert [t.name for t in named_tensors(model, bodies=True)] == [
+        "taken",
+        *inner,
+        "e",
+        "s",
+        "i",
+        "j",
+        "y",
+    ]
     model.graph.node[0].output[0] = "e/then_branch/q"
-    assert [t.name for t in named_tensors(model, bodies=True)][:2] == ["e/then_branch/q", "e/then_branch/q_"]
+    assert [t.name for t in named_tensors(model, bodies=True)][:2] == [
+        "e/then_branch/q",
+        "e/then_branch/q_",
+    ]
 
 
 def test_what_a_tap_can_take(model):
     names = [t.name for t in tappable_tensors(model, named_tensors(model, bodies=True))]
     assert names == ["taken", "e/then_branch/q", "e/then_branch/p", "j", "y"]
-    model.graph.value_info.append(onnx.helper.make_tensor_value_info("taken", onnx.TensorProto.COMPLEX64, None))
+    model.graph.value_info.append(
+        onnx.helper.make_tensor_value_info("taken", onnx.TensorProto.COMPLEX64, None)
+    )
     assert "taken" not in [t.name for t in tappable_tensors(model, named_tensors(model))]
 
 
 def test_globs_and_names_that_look_like_globs():
     names = ["a", "a[0]", "b"]
-    assert match_names(names, "a[0]") == {"a[0]"} and match_names(names, ["a*", "b"]) == {"a", "a[0]", "b"}
+    assert match_names(names, "a[0]") == {"a[0]"} and match_names(names, ["a*", "b"]) == {
+        "a",
+        "a[0]",
+        "b",
+    }
     with pytest.raises(pyopnb.errors.InputError, match="got 'c'"):
         match_names(names, ["a", "c"])
     with pytest.raises(pyopnb.errors.InputError, match="got 'c'"):

@@ -14,7 +14,17 @@ from hypothesis.extra import numpy as hnp
 from pyopnb.runtime.trace import summary as module
 from pyopnb.runtime.trace.summary import BINS, summary_of
 
-NUMBERS = (np.bool_, np.int8, np.uint8, np.int32, np.int64, np.uint64, np.float16, np.float32, np.float64)
+NUMBERS = (
+    np.bool_,
+    np.int8,
+    np.uint8,
+    np.int32,
+    np.int64,
+    np.uint64,
+    np.float16,
+    np.float32,
+    np.float64,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -24,7 +34,9 @@ def small_blocks(monkeypatch):
 
 @settings(max_examples=100)
 @given(
-    st.sampled_from(NUMBERS).flatmap(lambda d: hnp.arrays(d, hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=5)))
+    st.sampled_from(NUMBERS).flatmap(
+        lambda d: hnp.arrays(d, hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=5))
+    )
 )
 def test_numbers(array):
     summary = summary_of(array)
@@ -33,9 +45,14 @@ def test_numbers(array):
     assert (summary.count, summary.finite) == (array.size, finite.size)
     assert summary.nan == np.isnan(wide).sum() and summary.zeros == (array == 0).sum()
     assert (summary.posinf, summary.neginf) == ((wide == np.inf).sum(), (wide == -np.inf).sum())
-    assert summary.has_nonfinite == (finite.size < array.size) and str(summary).startswith(str(summary.type))
+    assert summary.has_nonfinite == (finite.size < array.size) and str(summary).startswith(
+        str(summary.type)
+    )
     if not finite.size:
-        assert summary.least is summary.greatest is summary.mean is summary.std is None and summary.bins == ()
+        assert (
+            summary.least is summary.greatest is summary.mean is summary.std is None
+            and summary.bins == ()
+        )
         return
     kept = array[np.isfinite(wide)]
     assert (summary.least, summary.greatest) == (kept.min(), kept.max())
@@ -44,7 +61,9 @@ def test_numbers(array):
         scale = max(1.0, np.abs(finite).max())
         mean, std = (finite / scale).mean() * scale, (finite / scale).std() * scale
     assert summary.mean == pytest.approx(mean, rel=1e-6, abs=scale * 1e-12)
-    assert summary.std == pytest.approx(std, rel=1e-5, abs=scale * 1e-7) or (summary.std == np.inf and scale > 1e150)
+    assert summary.std == pytest.approx(std, rel=1e-5, abs=scale * 1e-7) or (
+        summary.std == np.inf and scale > 1e150
+    )
     if summary.least < summary.greatest:
         assert summary.bins[0] and summary.bins[-1]
 
@@ -65,7 +84,10 @@ def test_dtypes_of_ml_dtypes(name):
     array = np.array([0, 1, 2, 3, 5], np.float32).astype(getattr(ml_dtypes, name))
     summary = summary_of(array)
     exact = array.astype(np.float64)
-    assert str(summary.type) == f"{name}[5]" and (summary.least, summary.greatest) == (0, exact.max())
+    assert str(summary.type) == f"{name}[5]" and (summary.least, summary.greatest) == (
+        0,
+        exact.max(),
+    )
     assert summary.mean == pytest.approx(exact.mean()) and summary.zeros == 1
 
 
@@ -76,18 +98,36 @@ def test_nan_of_a_small_float():
 
 def test_complex_numbers_by_their_moduli():
     summary = summary_of(np.array([3 + 4j, 0, complex(np.inf, np.nan), complex(-np.inf, 0)]))
-    assert (summary.least, summary.greatest, summary.nan, summary.posinf, summary.zeros) == (0, 5, 1, 1, 1)
+    assert (summary.least, summary.greatest, summary.nan, summary.posinf, summary.zeros) == (
+        0,
+        5,
+        1,
+        1,
+        1,
+    )
 
 
 def test_texts():
     summary = summary_of(np.array([["a", "long one"], ["", "a"]], object))
-    assert (summary.kind, summary.longest, summary.distinct, summary.zeros) == ("text", "long one", 3, 1)
+    assert (summary.kind, summary.longest, summary.distinct, summary.zeros) == (
+        "text",
+        "long one",
+        3,
+        1,
+    )
     assert str(summary) == 'string[2,2]  3 different, longest 8: "long one"'
-    assert summary_of(np.zeros(0, object)).longest is None and str(summary_of(np.zeros(0, object))) == "string[0]"
+    assert (
+        summary_of(np.zeros(0, object)).longest is None
+        and str(summary_of(np.zeros(0, object))) == "string[0]"
+    )
 
 
 def test_what_is_no_tensor():
-    assert summary_of(None).kind == "none" and summary_of([1, 2]).count == 2 and summary_of(object()).kind == "other"
+    assert (
+        summary_of(None).kind == "none"
+        and summary_of([1, 2]).count == 2
+        and summary_of(object()).kind == "other"
+    )
     assert str(summary_of([np.zeros(2)])) == "sequence of 1"
 
 
@@ -96,9 +136,17 @@ def test_values_on_the_edge_of_float64():
         assert summary_of(np.array([tiny, 0.0])).bins == (1, *[0] * (BINS - 2), 1)
     summary = summary_of(np.array([1.7e308, 1.7e308, -1.7e308]))
     assert summary.mean == pytest.approx(1.7e308 / 3) and sum(summary.bins) == 3
-    for pair in (np.int64([-(2**63), 2**63 - 1]), np.int64([2**62, 2**62 + 1]), np.uint64([2**64 - 2, 2**64 - 1])):
+    for pair in (
+        np.int64([-(2**63), 2**63 - 1]),
+        np.int64([2**62, 2**62 + 1]),
+        np.uint64([2**64 - 2, 2**64 - 1]),
+    ):
         summary = summary_of(pair)
-        assert (summary.least, summary.greatest) == tuple(pair.tolist()) and summary.bins == (1, *[0] * (BINS - 2), 1)
+        assert (summary.least, summary.greatest) == tuple(pair.tolist()) and summary.bins == (
+            1,
+            *[0] * (BINS - 2),
+            1,
+        )
 
 
 def test_nothing_of_the_size_of_the_tensor_is_made(monkeypatch):
@@ -114,4 +162,8 @@ def test_nothing_of_the_size_of_the_tensor_is_made(monkeypatch):
 
 
 def test_sequences_and_maps():
-    assert [str(summary_of(value)) for value in ([{0: 1.0}], {0: 1.0}, {})] == ["sequence of 1", "map of 1", "map of 0"]
+    assert [str(summary_of(value)) for value in ([{0: 1.0}], {0: 1.0}, {})] == [
+        "sequence of 1",
+        "map of 1",
+        "map of 0",
+    ]

@@ -42,7 +42,9 @@ def convolutions() -> Network:
     ]
     weights = {"w": drawn(16, 3, 3, 3), "b": drawn(16), "v": drawn(32, 16, 3, 3), "d": drawn(32)}
     # Not the newest opset: a runtime may know one before it has kernels for what quantisation puts into it.
-    return pyopnb.model(nodes, {"x": "float32[N,3,64,64]"}, "y", opset=21, initializers=weights), {"x": drawn(2, 3, 64, 64)}
+    return pyopnb.model(nodes, {"x": "float32[N,3,64,64]"}, "y", opset=21, initializers=weights), {
+        "x": drawn(2, 3, 64, 64)
+    }
 
 
 def attention() -> Network:
@@ -94,13 +96,19 @@ def with_op() -> Network:
         def compute(self, x):
             return np.tanh(x)
 
-    nodes = [pyopnb.node("Exp", "x", "a"), pyopnb.node("demo::Bend", "a", "b"), pyopnb.node("Neg", "b", "y")]
+    nodes = [
+        pyopnb.node("Exp", "x", "a"),
+        pyopnb.node("demo::Bend", "a", "b"),
+        pyopnb.node("Neg", "b", "y"),
+    ]
     return pyopnb.model(nodes, {"x": "float32[N]"}, "y"), {"x": drawn(300_000)}
 
 
 def without_constants(model: ModelProto) -> set[str]:
     """The first outputs of the nodes that a feed goes into."""
-    fed = {info.name for info in model.graph.input} - {tensor.name for tensor in model.graph.initializer}
+    fed = {info.name for info in model.graph.input} - {
+        tensor.name for tensor in model.graph.initializer
+    }
     for node in model.graph.node:
         if fed & {*node.input} or any(attribute.HasField("g") for attribute in node.attribute):
             fed.update(node.output)
@@ -114,10 +122,16 @@ def whole(model: ModelProto, fed: dict[str, np.ndarray], **wanted: Any) -> Times
         times = session.trace(fed, check=False, **wanted).times
         assert times is not None
         assert math.isclose(times.attributed + times.unattributed, times.total, rel_tol=1e-6)
-        assert all(time.total >= 0 and 0 <= time.kernel <= time.total + 1 for time in times.values())
+        assert all(
+            time.total >= 0 and 0 <= time.kernel <= time.total + 1 for time in times.values()
+        )
         listed = [name for key, time in times.items() for name in time.outputs or (key,)]
         assert len(listed) == len(set(listed))
-        assert without_constants(model) <= set(listed) <= {first_output(node) for node in model.graph.node}
+        assert (
+            without_constants(model)
+            <= set(listed)
+            <= {first_output(node) for node in model.graph.node}
+        )
         if times.unattributed < 0.05 * times.total:
             return times
     pytest.fail(f"{times} in each of {_NOISE} runs")
@@ -126,7 +140,9 @@ def whole(model: ModelProto, fed: dict[str, np.ndarray], **wanted: Any) -> Times
 def without_classifier(model: ModelProto) -> ModelProto:
     """The network up to the first Reshape, where the matrices of some hundred megabytes begin behind it."""
     if model.ByteSize() > 150_000_000:
-        end = next(index for index, node in enumerate(model.graph.node) if node.op_type == "Reshape")
+        end = next(
+            index for index, node in enumerate(model.graph.node) if node.op_type == "Reshape"
+        )
         last = model.graph.node[end - 1].output[0]
         del model.graph.node[end:], model.graph.output[:]
         model.graph.output.add(name=last)
@@ -144,7 +160,8 @@ SHORT = ("inception_v1", "shufflenet", "squeezenet")
 
 @pytest.mark.one_python
 @pytest.mark.parametrize(
-    "name", [name if name in SHORT else pytest.param(name, marks=pytest.mark.everywhere) for name in LIGHT]
+    "name",
+    [name if name in SHORT else pytest.param(name, marks=pytest.mark.everywhere) for name in LIGHT],
 )
 def test_networks_that_come_with_onnx(name: str) -> None:
     model = without_classifier(light(name))
@@ -153,7 +170,9 @@ def test_networks_that_come_with_onnx(name: str) -> None:
     whole(model, feeds(model))
 
 
-@pytest.mark.parametrize("make", [convolutions, attention, bodies, with_op], ids=lambda make: make.__name__)
+@pytest.mark.parametrize(
+    "make", [convolutions, attention, bodies, with_op], ids=lambda make: make.__name__
+)
 @pytest.mark.parametrize("level", ["all", "summaries"])
 def test_networks_of_these_tests(make: Callable[[], Network], level: str) -> None:
     times = whole(*make(), level=level)
@@ -165,7 +184,10 @@ def test_quantised_networks(make: Callable[[], Network], tmp_path: Any) -> None:
     model, fed = quantised(make, tmp_path)
     whole(model, fed)
     times = whole(model, fed, only=model.graph.output[0].name)
-    assert "DequantizeLinear + Conv + QuantizeLinear" in {time.op_type for time in times.values()} or make is attention
+    assert (
+        "DequantizeLinear + Conv + QuantizeLinear" in {time.op_type for time in times.values()}
+        or make is attention
+    )
     assert max(len(time.outputs) for time in times.values()) <= 6
 
 
@@ -190,14 +212,19 @@ def test_residual_sums_are_where_they_were_fused() -> None:
     times = whole(model, feeds(model), only=model.graph.output[0].name)
     groups = [time.op_type for time in times.values()]
     assert (
-        groups.count("Conv + BatchNormalization + Sum + Relu") == 16 and groups.count("Conv + BatchNormalization + Relu") > 20
+        groups.count("Conv + BatchNormalization + Sum + Relu") == 16
+        and groups.count("Conv + BatchNormalization + Relu") > 20
     )
 
 
 def test_bodies_and_functions_count_for_their_nodes() -> None:
     model, fed = bodies()
     times = whole(model, fed, only=["y", "z"])
-    assert list(times) == ["a", "b", "s", "y", "z"] and times["z"].op_type == "Loop" and times["s"].op_type == "Wave"
+    assert (
+        list(times) == ["a", "b", "s", "y", "z"]
+        and times["z"].op_type == "Loop"
+        and times["s"].op_type == "Wave"
+    )
     looked = whole(model, fed, bodies=True)
     assert looked.looking > 0 and list(looked) == list(times)
 
@@ -218,7 +245,10 @@ def test_parallel_execution_shares_the_run() -> None:
     model = pyopnb.model([*nodes, pyopnb.node("Sum", names, "y")], {"x": "float32[N]"}, "y")
     times = pyopnb.Session(model, options).trace(x=drawn(1_000_000), times=3).times
     assert times is not None and list(times) == [*names, "y"]
-    assert math.isclose(times.attributed + times.unattributed, times.total) and times.attributed <= times.total
+    assert (
+        math.isclose(times.attributed + times.unattributed, times.total)
+        and times.attributed <= times.total
+    )
     assert sum(time.kernel for time in times.values()) > 0
 
 
@@ -241,13 +271,17 @@ def test_the_weights_are_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def load(path: str, **options: Any) -> ModelProto:
         folder = os.path.dirname(path)
-        sizes.update({name: os.path.getsize(os.path.join(folder, name)) for name in os.listdir(folder)})
+        sizes.update(
+            {name: os.path.getsize(os.path.join(folder, name)) for name in os.listdir(folder)}
+        )
         return real(path, **options)
 
     real = onnx.load
     monkeypatch.setattr(beside.onnx, "load", load)
     nodes = [pyopnb.node("MatMul", ["x", "w"], "a"), pyopnb.node("Relu", "a", "y")]
-    model = pyopnb.model(nodes, {"x": "float32[N,1000]"}, "y", initializers={"w": drawn(1000, 1000)})
+    model = pyopnb.model(
+        nodes, {"x": "float32[N,1000]"}, "y", initializers={"w": drawn(1000, 1000)}
+    )
     assert list(whole(model, {"x": drawn(100, 1000)})) == ["a", "y"]
     assert "executed.onnx" in sizes and sum(sizes.values()) < 10_000 < model.ByteSize()
 

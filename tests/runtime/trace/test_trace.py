@@ -28,14 +28,25 @@ def trace():
 
 
 def test_names_and_arrays(trace):
-    assert list(trace) == list(trace.keys()) == ["x", "a", "y"] and len(trace) == 3 and trace.outputs == ("y",)
+    assert (
+        list(trace) == list(trace.keys()) == ["x", "a", "y"]
+        and len(trace) == 3
+        and trace.outputs == ("y",)
+    )
     assert dict(trace) == dict(trace.items()) == {**FEEDS, **VALUES} and trace["x"] is FEEDS["x"]
     assert "a" in trace and "z" not in trace and 3 not in trace
-    with pytest.raises(KeyError, match="^trace: expected a tensor of the trace, got 'aa'. Try: \"a\"$"):
+    with pytest.raises(
+        KeyError, match="^trace: expected a tensor of the trace, got 'aa'. Try: \"a\"$"
+    ):
         trace["aa"]
-    for key, got in [(FEEDS["x"] > 0, "an array of bool"), (slice(1), "an object of slice"), (0, "an object of int")]:
+    for key, got in [
+        (FEEDS["x"] > 0, "an array of bool"),
+        (slice(1), "an object of slice"),
+        (0, "an object of int"),
+    ]:
         with pytest.raises(
-            InputError, match=rf"^trace: expected the name of one tensor, got {got}\. Try: trace\[\"x\"\]\[…\]$"
+            InputError,
+            match=rf"^trace: expected the name of one tensor, got {got}\. Try: trace\[\"x\"\]\[…\]$",
         ):
             trace[key]
 
@@ -47,9 +58,15 @@ def test_a_feed_that_is_an_output_is_there_once():
 
 def test_the_text(trace):
     first, nonfinite, *rows = repr(trace).splitlines()
-    assert first == "Trace of 2 nodes, 3 tensors, a runtime" and nonfinite == "first NaN or Inf: a (Log)"
+    assert (
+        first == "Trace of 2 nodes, 3 tensors, a runtime"
+        and nonfinite == "first NaN or Inf: a (Log)"
+    )
     assert [row.split()[0] for row in rows] == ["x", "a", "y"] and rows[1].endswith("1 -Inf")
-    trace.exposure, trace.times = Exposure({"y": 0.5}, 1), Times({"a": NodeTime("n", "Log", 7, 6)}, 10)
+    trace.exposure, trace.times = (
+        Exposure({"y": 0.5}, 1),
+        Times({"a": NodeTime("n", "Log", 7, 6)}, 10),
+    )
     assert "changed y (by at most 0.5)" in repr(trace).splitlines()[1] and "7 µs" in repr(trace)
     trace.exposure, trace.unchecked = Exposure({}, 1), "a reason"
     assert repr(trace).splitlines()[1] == "not compared with an unexposed run: a reason"
@@ -57,8 +74,12 @@ def test_the_text(trace):
 
 def test_names_from_a_file_cannot_spoil_the_text():
     name = "a\n\x1b[31m" + "z" * 10_000
-    trace = Trace(MODEL, feeds={}, values={name: FEEDS["x"]}, summaries={name: summary_of(FEEDS["x"])})
-    assert len(repr(trace).splitlines()) == 2 and "\x1b" not in repr(trace) and len(repr(trace)) < 500
+    trace = Trace(
+        MODEL, feeds={}, values={name: FEEDS["x"]}, summaries={name: summary_of(FEEDS["x"])}
+    )
+    assert (
+        len(repr(trace).splitlines()) == 2 and "\x1b" not in repr(trace) and len(repr(trace)) < 500
+    )
     assert repr(Trace(MODEL, feeds={}, values={}, summaries={})).count("\n") == 0
 
 
@@ -67,10 +88,21 @@ def test_initializers_are_read_once_and_late():
 
     def load():
         loads.append(1)
-        return [numpy_helper.from_array(np.arange(3), "w"), numpy_helper.from_array(np.float32(1), "v")], None
+        return [
+            numpy_helper.from_array(np.arange(3), "w"),
+            numpy_helper.from_array(np.float32(1), "v"),
+        ], None
 
     initializers = Initializers(load)
     assert loads == []
-    assert list(initializers) == ["w", "v"] and initializers["w"].tolist() == [0, 1, 2] and len(initializers) == 2
-    assert initializers["w"] is initializers["w"] and not initializers["w"].flags.writeable and loads == [1]
+    assert (
+        list(initializers) == ["w", "v"]
+        and initializers["w"].tolist() == [0, 1, 2]
+        and len(initializers) == 2
+    )
+    assert (
+        initializers["w"] is initializers["w"]
+        and not initializers["w"].flags.writeable
+        and loads == [1]
+    )
     assert "x" not in initializers and repr(initializers) == "2 initializers"
