@@ -18,11 +18,13 @@ pyopnb never wraps exceptions of the user's own code: they arrive as themselves,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 __all__ = [
     "DefinitionError",
     "EscapedInput",
+    "Filled",
     "InputError",
     "ModelError",
     "ModuleRefused",
@@ -41,6 +43,7 @@ __all__ = [
 
 
 _SHOWN = 5  # nodes that a warning lists
+_SHOWN_FILLED = 10  # more, as each of them runs in Python unless something is done
 
 
 class PyopError(Exception):
@@ -160,6 +163,39 @@ class VersionsLowered(UserWarning):
 
 class SessionRebuilt(UserWarning):
     """An op was redefined with other outputs, or given other attrs, and a session was rebuilt for it."""
+
+
+class Filled(UserWarning):
+    """The nodes that `pyopnb.fill` replaced, and those that it could not.
+
+    Attributes
+    ----------
+    nodes : tuple of FilledNode
+    """
+
+    def __init__(self, nodes: Iterable[Any]) -> None:
+        self.nodes = tuple(nodes)
+        replaced = [node for node in self.nodes if node.op]
+        unchanged = [node for node in self.nodes if not node.op]
+        lines = _listing("by ONNX's reference implementation, in Python:", replaced)
+        lines += _listing("left unchanged, so the model does not load:", unchanged)
+        super().__init__("\n".join(lines))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.nodes,)
+
+
+def _listing(head: str, nodes: Sequence[object]) -> list[str]:
+    """List the first nodes under a line that counts them all."""
+    if not nodes:
+        return []
+    plural = "" if len(nodes) == 1 else "s"
+    lines = [f"{len(nodes)} node{plural} {head}"]
+    for node in nodes[:_SHOWN_FILLED]:
+        lines.append(f"  {node}")
+    if len(nodes) > _SHOWN_FILLED:
+        lines.append(f"  … and {len(nodes) - _SHOWN_FILLED} more")
+    return lines
 
 
 class NotCompiled(UserWarning):

@@ -17,6 +17,7 @@ from onnx.backend.test.case.test_case import TestCase
 from small_ops import SOFT_CLIP
 
 import pyopnb
+from pyopnb.ops.module_files import load_module
 
 # How long an example takes says how busy the machine is, and nothing about pyopnb.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -163,7 +164,7 @@ def define(tmp_path):
 
     def define(text: str, name: str = "written.py") -> tuple[pyopnb.registry.__class__, ...]:
         (tmp_path / name).write_text("import numpy as np\nimport pyopnb\n" + dedent(text))
-        return pyopnb.load_module(tmp_path / name)
+        return load_module(tmp_path / name)
 
     yield define
     for module in set(sys.modules) - before:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from onnx import ModelProto, NodeProto, TypeProto, helper
 
-from pyopnb.errors import ModelError
+from pyopnb.errors import Filled, ModelError
 from pyopnb.models.edit.replace import open_for_edit, put_ops
 from pyopnb.models.edit.select import Where, select_sites
 from pyopnb.models.index import GraphIndex
@@ -29,13 +29,12 @@ from pyopnb.ops.messages import hide_internal_frames, sanitize
 from pyopnb.ops.names import canonical_domain, split_name
 from pyopnb.ops.registry import registry
 
-__all__ = ["DOMAIN", "Filled", "FilledNode", "fill", "fill_source"]
+__all__ = ["DOMAIN", "FilledNode", "fill", "fill_source"]
 
 DOMAIN = "onnx.reference"
 """Domain of the stand-ins for ONNX's own operators; for other domains, theirs is appended."""
 
 _OUTPUTS = "reference_outputs"
-_SHOWN = 10
 
 
 @dataclass(frozen=True)
@@ -58,34 +57,6 @@ class FilledNode:
 
     def __str__(self) -> str:
         return f"{self.where}: {self.reason}"
-
-
-class Filled(UserWarning):
-    """The nodes that `fill` replaced, and those that it could not.
-
-    Attributes
-    ----------
-    nodes : tuple of FilledNode
-    """
-
-    def __init__(self, nodes: Iterable[FilledNode]) -> None:
-        self.nodes = tuple(nodes)
-        super().__init__(_summary(self.nodes))
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Filled, (self.nodes,)
-
-
-def _summary(nodes: Sequence[FilledNode]) -> str:
-    lines: list[str] = []
-    for head, same in (
-        ("by ONNX's reference implementation, in Python", [node for node in nodes if node.op]),
-        ("left unchanged, so the model does not load", [node for node in nodes if not node.op]),
-    ):
-        lines += [f"{len(same)} node{'s' * (len(same) > 1)} {head}:"] if same else []
-        lines += [f"  {node}" for node in same[:_SHOWN]]
-        lines += [f"  … and {len(same) - _SHOWN} more"] if len(same) > _SHOWN else []
-    return "\n".join(lines)
 
 
 @hide_internal_frames

@@ -61,7 +61,7 @@ def save_module(
     ...         return x * 3
     >>> folder = tempfile.TemporaryDirectory()
     >>> path = pathlib.Path(folder.name, "ops.py")
-    >>> _ = pyopnb.save_module(path, "doctest::Thrice")
+    >>> _ = save_module(path, "doctest::Thrice")
     >>> print("".join(path.read_text().splitlines(keepends=True)[1:]))
     import pyopnb
     <BLANKLINE>
@@ -71,7 +71,7 @@ def save_module(
         def compute(self, x):
             return x * 3
     <BLANKLINE>
-    >>> [str(version) for version in pyopnb.load_module(path)]
+    >>> [str(version) for version in load_module(path)]
     ['doctest::Thrice, version 2']
     >>> folder.cleanup()
     """

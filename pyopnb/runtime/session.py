@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import onnxruntime
 from onnx import ModelProto
 
-from pyopnb.errors import InputError, SessionRebuilt
+from pyopnb.errors import Filled, InputError, SessionRebuilt
 from pyopnb.models.io import ModelSource, read_model
 from pyopnb.ops.arguments import check_arguments, describe
 from pyopnb.ops.messages import hide_internal_frames, sanitize, suggest
@@ -705,7 +705,7 @@ def _refuse_keywords(given: Mapping[str, Any]) -> None:
 
 
 def _fill(source: ModelSource) -> tuple[FilledNode, ...]:
-    from pyopnb.onnx_reference.fill import Filled, fill_source  # what most sessions never need
+    from pyopnb.onnx_reference.fill import fill_source  # what most sessions never need
 
     filled = fill_source(source)
     source.given = None  # the bytes or the file, which are not what is to be loaded now

@@ -133,7 +133,7 @@ CASES = {
     "a change of attrs that rebuilds": """
         class Kind:
             def __init__(self, kind: str = "float32"): self.kind = kind
-            def infer(self, x): return pyopnb.tensor_type(self.kind + "[N]")
+            def infer(self, x): return self.kind + "[N]"
             def compute(self, x): return x.astype(self.kind)
         pyopnb.registry.define(Kind, "border::Kind")
         def prepare():

@@ -14,6 +14,7 @@ import pytest
 
 import pyopnb
 from pyopnb.__main__ import main
+from pyopnb.diffs.arrays.diff import Diff
 
 ROOT = Path(pyopnb.__file__).parents[1]
 OPS = "import pyopnb\n@pyopnb.pyop('cli::Clip')\nclass Clip:\n    def compute(self, x):\n        return {}\n"
@@ -245,7 +246,7 @@ def test_a_file_that_is_something_else(run: Run, name: str, text: str, ending: s
 def test_json_can_be_read_and_judged_again(run: Run, tmp_path: Path) -> None:
     code, out, err = run("diff", "x.npy", "far.npy", "--json", "--html", str(tmp_path / "o.html"))
     assert (code, err, json.loads(out)["verdict"]) == (1, "", "different")
-    assert str(pyopnb.Diff.from_json(out)) == str(
+    assert str(Diff.from_json(out)) == str(
         pyopnb.diff(np.float32([1, -2, 3]), np.float32([2, -1, 4]))
     )
     (tmp_path / "d.json").write_text(out)

@@ -18,6 +18,7 @@ from pyopnb.compile import compiler
 from pyopnb.compile.compiler import cache_directory
 from pyopnb.compile.cpp import _literal, cpp_class
 from pyopnb.compile.signature import read_signature
+from pyopnb.ops.module_files import load_module, save_module
 from pyopnb.ops.schema import REQUIRED
 
 pytestmark = pytest.mark.one_python  # compilers take long
@@ -426,14 +427,14 @@ def test_saved_as_a_module_beside_an_op_in_python(tmp_path):
     written.write_text(
         "import pyopnb\n\n\n@pyopnb.pyop('demo::Half')\nclass Half:\n    def compute(self, x):\n        return x / 2\n"
     )
-    pyopnb.load_module(written)
+    load_module(written)
     for place, name in enumerate(("demo::SoftClip", "demo::Clip")):
         pyopnb.cpp_op(SOFT_CLIP, name, opset=place + 1)
     path = tmp_path / "ops.py"
-    pyopnb.save_module(path, "demo::SoftClip", "demo::Half", "demo::Clip")
+    save_module(path, "demo::SoftClip", "demo::Half", "demo::Clip")
     assert f'pyopnb.cpp_op(r"""{SOFT_CLIP}""", \'demo::Clip\', opset=2)' in path.read_text()
     pyopnb.registry.clear()
-    loaded = {version.op: version for version in pyopnb.load_module(path)}
+    loaded = {version.op: version for version in load_module(path)}
     assert (
         list(loaded) == ["demo::SoftClip", "demo::Half", "demo::Clip"]
         and loaded["demo::Clip"].opset == 2
@@ -456,7 +457,7 @@ def test_a_file_that_raises_has_defined_nothing(tmp_path):
         f"import pyopnb\n\npyopnb.cpp_op(r'''{SOFT_CLIP}''', 'demo::SoftClip')\n1 / 0\n"
     )
     with pytest.raises(ZeroDivisionError):
-        pyopnb.load_module(path)
+        load_module(path)
     assert "demo::SoftClip" not in pyopnb.registry
 
 

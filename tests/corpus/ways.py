@@ -23,6 +23,7 @@ from onnx import (
 )
 
 import pyopnb
+from pyopnb.errors import Filled
 
 __all__ = ["WAYS"]
 
@@ -133,7 +134,7 @@ def missing(model: ModelProto, feeds: Feeds) -> None:
 def fill(model: ModelProto, feeds: Feeds) -> None:
     """Filling what lacks nothing changes nothing, and says nothing."""
     with warnings.catch_warnings():
-        warnings.simplefilter("error", pyopnb.Filled)
+        warnings.simplefilter("error", Filled)
         filled = pyopnb.fill(model)
     assert filled.graph == model.graph and list(filled.functions) == list(model.functions), (
         "the model was changed"

@@ -8,7 +8,8 @@ import pytest
 from small_ops import soft_clip_source
 
 import pyopnb
-from pyopnb import OpDiff, registry
+from pyopnb import registry
+from pyopnb.diffs.ops import OpDiff
 from pyopnb.errors import InputError
 
 CLIP = soft_clip_source("x").lstrip()

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 import pyopnb
-from pyopnb.diffs.profiles import NodeChange
+from pyopnb.diffs.profiles import NodeChange, ProfileDiff
 from pyopnb.runtime.profile.events import Events
-from pyopnb.runtime.profile.profile import NodeProfile
+from pyopnb.runtime.profile.profile import NodeProfile, Profile
 from pyopnb.runtime.profile.spread import Spread
 
 RUNS = np.array([0.0, 1, 2, 3, 40])
 
 
-def made(**medians: float) -> pyopnb.Profile:
+def made(**medians: float) -> Profile:
     """A profile of nodes with these times; ``c_r`` is a group of c and r."""
     nodes = []
     for key, median in medians.items():
@@ -27,7 +27,7 @@ def made(**medians: float) -> pyopnb.Profile:
         )
     walls = sum((node.totals for node in nodes), np.full(5, 7.0))
     model = pyopnb.parse("(float[N] x) => (float[N] y) { y = Neg(x) }")
-    return pyopnb.Profile(
+    return Profile(
         model,
         nodes,
         walls=walls,
@@ -71,11 +71,9 @@ def test_nodes_that_one_side_ran_as_one():
 
 def test_json_html_and_what_is_refused():
     found = pyopnb.diff(made(a=100, gone=5), made(a=200))
-    assert pyopnb.ProfileDiff.from_json(found.to_json()) == found
+    assert ProfileDiff.from_json(found.to_json()) == found
     with pytest.raises(pyopnb.errors.InputError):
-        pyopnb.ProfileDiff.from_json(
-            found.to_json().replace('"median": ', '"median": "x", "m": ', 1)
-        )
+        ProfileDiff.from_json(found.to_json().replace('"median": ', '"median": "x", "m": ', 1))
     assert "slower" in pyopnb.show(found).body and "1.98" in pyopnb.show(found).body
     with pytest.raises(
         pyopnb.errors.InputError,

@@ -10,6 +10,7 @@ import pytest
 
 import pyopnb
 from pyopnb import diff
+from pyopnb.diffs.arrays.diff import Diff
 from pyopnb.display.glossary import TERMS
 
 RNG = np.random.default_rng(4)
@@ -92,7 +93,7 @@ def test_many_parts_and_hostile_names_stay_small(survives: Any) -> None:
 
 def test_read_from_json_it_draws_the_same() -> None:
     found = diff(NAN, B)
-    assert pyopnb.Diff.from_json(found.to_json())._repr_html_() == found._repr_html_()
+    assert Diff.from_json(found.to_json())._repr_html_() == found._repr_html_()
 
 
 def test_the_important_is_open_and_the_rest_is_folded_once(survives: Any) -> None:

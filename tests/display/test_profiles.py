@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 import pyopnb
+from pyopnb.runtime.profile.profile import Profile
 
 
 @pytest.fixture(scope="module")
-def found() -> pyopnb.Profile:
+def found() -> Profile:
     @pyopnb.pyop("profiles::Sorted")
     class Sorted:
         def compute(self, x):

@@ -17,6 +17,7 @@ import pytest
 from PIL import Image
 
 import pyopnb
+from pyopnb.diffs.arrays.diff import Diff
 from pyopnb.display import plots
 from pyopnb.display.ops import _with_numbers
 from pyopnb.display.traces import _values
@@ -339,7 +340,7 @@ def test_each_ending(tmp_path: Path) -> None:
 def test_json_is_read_back(tmp_path: Path) -> None:
     found = pyopnb.diff(X, X + np.float32(1e-3))
     found.save(tmp_path / "d.json")
-    assert pyopnb.Diff.from_json((tmp_path / "d.json").read_text(encoding="utf-8")) == found
+    assert Diff.from_json((tmp_path / "d.json").read_text(encoding="utf-8")) == found
     pyopnb.show(found).save(str(tmp_path / "e.json"))
     assert (tmp_path / "e.json").read_bytes() == (tmp_path / "d.json").read_bytes()
 

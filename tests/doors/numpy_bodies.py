@@ -11,6 +11,7 @@ import numpy as np
 import pyopnb
 from pyopnb.compile.interface import Attrs, call_compiled
 from pyopnb.compile.numba_form import form_of
+from pyopnb.ops.types import tensor_type
 
 __all__ = ["BODIES", "DTYPES", "judge", "random_body"]
 
@@ -170,10 +171,10 @@ def judge(lines, dtype):
         warnings.simplefilter("ignore")
         try:
             example = np.asarray(cls().compute(*next(iter(_inputs(dtype)))))
-            output = pyopnb.tensor_type(f"{example.dtype.name}[{','.join('abcd'[: example.ndim])}]")
+            output = tensor_type(f"{example.dtype.name}[{','.join('abcd'[: example.ndim])}]")
         except Exception as error:
             return f"refused: Python raises {type(error).__name__}"
-    given = pyopnb.tensor_type(f"{dtype}[N]")
+    given = tensor_type(f"{dtype}[N]")
     with warnings.catch_warnings(record=True) as notices:
         warnings.simplefilter("always")
         form = form_of(cls(), (given, given), (output,), "survey")

@@ -10,6 +10,7 @@ from small_gradients import SCALE, USER_RELU
 
 import pyopnb
 from pyopnb.errors import DefinitionError, ModelError, ResultError
+from pyopnb.ops.module_files import load_module, save_module
 from pyopnb.ops.registry import Registry
 
 X = np.float32([[-1, 2, 3], [4, -5, 6]])
@@ -248,12 +249,12 @@ def test_nor_is_the_gradient_op(define):
 def test_saved_and_loaded_with_the_source_of_the_op(define, pair, tmp_path):
     define(times(2))
     assert [op.name for op in pyopnb.save(pair, tmp_path / "pair.onnx")] == ["demo::Times"]
-    pyopnb.save_module(tmp_path / "times.py")
+    save_module(tmp_path / "times.py")
     pyopnb.registry.clear()
     loaded = pyopnb.load(tmp_path / "pair.onnx", ops=["demo::Times"])
     assert values(pyopnb.Session(loaded.model)) == [2, 2]
     pyopnb.registry.clear()
-    pyopnb.load_module(tmp_path / "times.py")
+    load_module(tmp_path / "times.py")
     assert names() == ["demo::Times", "demo::TimesGrad"]
 
 

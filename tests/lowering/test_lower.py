@@ -21,6 +21,7 @@ import pyopnb
 from pyopnb.lowering import verify as verify_module
 from pyopnb.lowering.listing import COMMON, common
 from pyopnb.models.ort_capabilities import takes_empty
+from pyopnb.ops.types import tensor_type
 
 # onnxruntime 1.25 does, so lower refuses to sort there unless all arrays are finite.
 SORTS_NAN_WRONGLY = not takes_empty()
@@ -71,7 +72,7 @@ def call(
         f"{function.domain}::{function.name}", names, [f"y{n}" for n in range(outputs)], **attrs
     )
     types = {
-        name: pyopnb.TensorType(pyopnb.tensor_type(str(array.dtype)).dtype, (None,) * array.ndim)
+        name: pyopnb.TensorType(tensor_type(str(array.dtype)).dtype, (None,) * array.ndim)
         for name, array in zip(names, arrays, strict=True)
     }
     known = pyopnb.registry.find(function.domain, function.name)

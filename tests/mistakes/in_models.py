@@ -235,7 +235,7 @@ MISTAKES = (
             def compute(self, x):
                 return x
         ---
-        pyopnb.save_module("«ops.txt»")
+        save_module("«ops.txt»")
         """,
         ("expected a name that ends in .py, got ops.txt",),
         "__import__('os').path.exists('ops.py')",

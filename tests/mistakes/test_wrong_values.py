@@ -14,6 +14,8 @@ import pytest
 from wrong_values import WRONG, Call, calls, renewed
 
 import pyopnb
+from pyopnb.errors import Filled
+from pyopnb.ops.module_files import save_module
 
 OTHERS = {
     ("load_module", 0): SyntaxError,  # what the file raises, as itself
@@ -68,7 +70,7 @@ def attempt(call: Call, place: int | str, value: Any) -> BaseException | None:
 def test_the_calls_work(here: Path) -> None:
     for call in calls(here):
         with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
-            warnings.simplefilter("ignore", pyopnb.Filled)
+            warnings.simplefilter("ignore", Filled)
             call.function(*call.positional, **call.named)
         renewed()
 
@@ -111,7 +113,7 @@ X = np.float32([1, 2])
         (lambda s, m: pyopnb.node("Abs", 3, "y"), r'node, inputs: expected names, got int 3. Try: \["x"\]'),
         (lambda s, m: pyopnb.model(1, 2, 3), r"model, nodes: expected a list of nodes, got int 1. Try: \[pyopnb.node\("),
         (lambda s, m: pyopnb.save(m, 3), 'save, path: expected a path, got int 3. Try: "folder/file"'),
-        (lambda s, m: pyopnb.save_module("f.py", ["a::B"]), r"save_module, ops: expected str, got list \['a::B'\]. Try: 'a::B'"),
+        (lambda s, m: save_module("f.py", ["a::B"]), r"save_module, ops: expected str, got list \['a::B'\]. Try: 'a::B'"),
         (lambda s, m: pyopnb.reference("Conv", X), r'expected 2 to 3 inputs \(X, W, B\), got 1. Try: pyopnb.reference\("::Conv", X, W\)'),
         (lambda s, m: pyopnb.reference("Cast", X), "reference of ::Cast, attr to: expected a value, as it has no default"),
         (lambda s, m: pyopnb.call("Cast", X, to=99), "call of Cast, attr to: expected the number of one of ONNX's dtypes, got 99. Try"),

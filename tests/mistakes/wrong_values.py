@@ -16,7 +16,9 @@ import onnx
 import onnxruntime
 
 import pyopnb
+from pyopnb.ops.module_files import load_module, save_module
 from pyopnb.ops.registry import Registry
+from pyopnb.ops.types import tensor_type
 
 __all__ = ["WRONG", "Call", "Half", "calls", "renewed"]
 
@@ -123,7 +125,7 @@ def calls(folder: Path) -> list[Call]:
     written = pyopnb.text(model)
     saved, module = folder / "saved.onnx", folder / "saved.py"
     kept = pyopnb.save(model, saved)
-    pyopnb.save_module(module, "wrong::Half")
+    save_module(module, "wrong::Half")
     binding = session.io_binding()
     binding.bind_cpu_input("x", x)
     binding.bind_output("y")
@@ -167,10 +169,10 @@ def calls(folder: Path) -> list[Call]:
             (model, folder / "again.onnx"),
             {"external_data": True, "base_dir": folder},
         ),
-        Call("load_module", pyopnb.load_module, (module,)),
+        Call("load_module", load_module, (module,)),
         Call(
             "save_module",
-            pyopnb.save_module,
+            save_module,
             (folder / "again.py", "wrong::Half"),
             {"overwrite": True},
         ),
@@ -243,7 +245,7 @@ def calls(folder: Path) -> list[Call]:
         Call("show, trace", pyopnb.show, (trace,)),
         Call("show, array", pyopnb.show, (x,)),
         Call("netron", pyopnb.netron, (model,), {"name": "n", "height": 200, "embed": True}),
-        Call("tensor_type", pyopnb.tensor_type, ("float32[N]",)),
+        Call("tensor_type", tensor_type, ("float32[N]",)),
         Call(
             "pyop",
             lambda name, cls, **named: pyopnb.pyop(name, **named)(cls),

@@ -11,6 +11,7 @@ import pytest
 import pyopnb
 from pyopnb.models.nodes import type_of_proto as onnx_type
 from pyopnb.models.ort_capabilities import newest_ir_version, newest_opset
+from pyopnb.ops.types import tensor_type
 
 
 def test_a_node_has_the_names_as_given() -> None:
@@ -202,7 +203,7 @@ def test_arrays_that_no_tensor_can_be_made_of(value: Any, said: str) -> None:
 def test_sizes_that_are_none() -> None:
     for dims in ((-1,), (2**63,)):
         with pytest.raises(pyopnb.errors.InputError, match="a size from 0"):
-            pyopnb.TensorType(pyopnb.tensor_type("float32").dtype, dims)
+            pyopnb.TensorType(tensor_type("float32").dtype, dims)
 
 
 # ---- types of outputs --------------------------------------------------------------------------------------------------------

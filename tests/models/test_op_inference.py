@@ -21,6 +21,7 @@ from pyopnb.models import op_inference
 from pyopnb.models.nodes import type_of_proto
 from pyopnb.models.op_inference import infer_types
 from pyopnb.ops.schema import REQUIRED
+from pyopnb.ops.types import tensor_type
 
 ROOT = Path(pyopnb.__file__).parents[
     1
@@ -389,11 +390,10 @@ def test_random_classes(
     context.ir_version, context.opset_imports = model.ir_version, {"": 20, "s": 1}
     onnx.checker.check_node(model.graph.node[0], context)
     instance = cls(**{a.name: eval(DEFAULTS[a.kind]) for a in schema.attrs})
-    said = schema.infer(instance, [pyopnb.tensor_type(t) for t in given_.values()], count, "here")
+    said = schema.infer(instance, [tensor_type(t) for t in given_.values()], count, "here")
     want = [(said[n] if said else pyopnb.TensorType(None, None)) for n in range(count)]
     want = [
-        t if t.dtype else pyopnb.TensorType(pyopnb.tensor_type("float32").dtype, t.shape)
-        for t in want
+        t if t.dtype else pyopnb.TensorType(tensor_type("float32").dtype, t.shape) for t in want
     ]
     model.graph.ClearField("output")
     model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in outputs)

@@ -14,12 +14,13 @@ from onnx.reference import ReferenceEvaluator
 
 import pyopnb
 from pyopnb.onnx_reference import evaluator_ops
+from pyopnb.onnx_reference.evaluator_ops import reference_ops
 
 X = np.float32([[1, 2, 3]])
 
 
 def evaluated(model: onnx.ModelProto, **feeds: Any) -> list[Any]:
-    return ReferenceEvaluator(model, new_ops=pyopnb.reference_ops()).run(None, feeds)
+    return ReferenceEvaluator(model, new_ops=reference_ops()).run(None, feeds)
 
 
 def one(cls: type, inputs: str = "x", outputs: str = "y", x: Any = X, **attrs: Any) -> list[Any]:
@@ -86,7 +87,7 @@ def test_one_instance_a_node_and_the_next_version() -> None:
     model = pyopnb.model(
         [pyopnb.node("e::Op", "x", "m"), pyopnb.node("e::Op", "m", "y")], {"x": "float32[N,3]"}, "y"
     )
-    session = ReferenceEvaluator(model, new_ops=pyopnb.reference_ops())
+    session = ReferenceEvaluator(model, new_ops=reference_ops())
     assert [session.run(None, {"x": X})[0][0, 0] for _ in range(3)] == [1, 4, 9]
     pyopnb.registry.define(type("Op", (), {"compute": lambda self, x: -x}), "e::Op")
     assert session.run(None, {"x": X})[0][0, 0] == 1
@@ -212,7 +213,7 @@ def test_attrs_that_the_caller_of_a_function_gives() -> None:
     function = helper.make_function(
         "f", "F", ["u"], ["r"], [linked], imports, attributes=["outer_k", "outer_by"]
     )
-    evaluator = ReferenceEvaluator(function, new_ops=pyopnb.reference_ops())
+    evaluator = ReferenceEvaluator(function, new_ops=reference_ops())
     for k in (1.0, 1.0, 2.0):
         attributes = {"outer_k": np.float32(k), "outer_by": [np.float32(0.5)]}
         assert evaluator.run(None, {"u": X}, attributes=attributes)[0][0, 0] == 1.5 + k

@@ -19,6 +19,7 @@ from onnx import AttributeProto, ModelProto, TensorProto, helper
 from onnx.backend.test.case.test_case import TestCase
 
 import pyopnb
+from pyopnb.errors import Filled
 from pyopnb.models import ort_capabilities, versions
 from pyopnb.models.ort_capabilities import newest_ir_version, newest_opset
 from pyopnb.models.versions import changed_in
@@ -66,7 +67,7 @@ def test_a_stand_in() -> None:
 
 
 def test_what_is_said() -> None:
-    with pytest.warns(pyopnb.Filled) as said:
+    with pytest.warns(Filled) as said:
         pyopnb.fill(celu())
     assert said[0].filename == __file__  # it points at the line that asked
     text = str(said[0].message)
@@ -83,7 +84,7 @@ def test_a_long_list_is_cut() -> None:
         {"x30": "float64[1]"},
         opset=12,
     )
-    with pytest.warns(pyopnb.Filled, match=r"30 nodes by(.|\n)*… and 20 more") as said:
+    with pytest.warns(Filled, match=r"30 nodes by(.|\n)*… and 20 more") as said:
         pyopnb.fill(model)
     assert len(said[0].message.nodes) == 30 and len(str(said[0].message).splitlines()) <= 12
     assert len(pyopnb.registry) == 1
@@ -325,7 +326,7 @@ def test_a_dtype_that_no_op_can_have() -> None:
 
 
 def test_a_session_that_fills() -> None:
-    with pytest.warns(pyopnb.Filled) as said:
+    with pytest.warns(Filled) as said:
         session = pyopnb.Session(celu(), fill=True)
     assert said[0].filename == __file__
     assert [node.op for node in session.filled] == ["onnx.reference::Celu_12"] and pyopnb.Session(
@@ -344,7 +345,7 @@ def test_a_session_that_fills_a_file(tmp_path: Path) -> None:
     )
     path = tmp_path / "m.onnx"
     path.write_bytes(model.SerializeToString())
-    with pytest.warns(pyopnb.Filled):
+    with pytest.warns(Filled):
         session = pyopnb.Session(path, fill=True)
     np.testing.assert_allclose(session(x=np.float64([-1, 2]))["y"], CELU)
 
@@ -377,7 +378,7 @@ def test_a_model_that_names_what_is_no_stand_in() -> None:
     model = pyopnb.model(pyopnb.node("onnx.reference::Evil_1", "x", "y"), {"x": "float32[N]"}, "y")
     with (
         pytest.raises(pyopnb.errors.UnknownOp, match="onnx.reference::Evil_1"),
-        pytest.warns(pyopnb.Filled),
+        pytest.warns(Filled),
     ):
         pyopnb.Session(model, fill=True)
     assert len(pyopnb.registry) == 0
@@ -394,7 +395,7 @@ def test_rebuilding_a_session_keeps_what_was_filled() -> None:
     model.graph.node.append(helper.make_node("More", ["a"], ["y"], domain="demo"))
     del model.graph.output[0].type.tensor_type.shape.dim[:]
     model.graph.output[0].CopyFrom(onnx.ValueInfoProto(name="y"))
-    with pytest.warns(pyopnb.Filled):
+    with pytest.warns(Filled):
         session = pyopnb.Session(model, fill=True)
     np.testing.assert_allclose(session(x=np.float64([2]))["y"], [3])
 

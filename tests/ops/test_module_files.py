@@ -9,13 +9,14 @@ import pytest
 
 import pyopnb
 from pyopnb import registry
+from pyopnb.ops.module_files import load_module, save_module
 
 
 def test_written_and_loaded(soft_clip, tmp_path):
     path = tmp_path / "ops.py"
-    assert pyopnb.save_module(path, "demo::SoftClip") == (soft_clip,)
+    assert save_module(path, "demo::SoftClip") == (soft_clip,)
     registry.clear()
-    (version,) = pyopnb.load_module(path)
+    (version,) = load_module(path)
     assert version.schema == soft_clip.schema
     assert pyopnb.call("demo::SoftClip", np.float32([100]), limit=2.0) == [2]
     assert inspect.getsource(version.cls) in path.read_text()
@@ -25,7 +26,7 @@ def test_all_of_the_registry(define, tmp_path):
     define(
         "@pyopnb.pyop('b::B')\nclass B:\n    def compute(self, x): return x\n@pyopnb.pyop\nclass A(B): pass\n"
     )
-    assert [version.op for version in pyopnb.save_module(tmp_path / "ops.py")] == [
+    assert [version.op for version in save_module(tmp_path / "ops.py")] == [
         "b::B",
         "pyopnb::A",
     ]
@@ -33,16 +34,16 @@ def test_all_of_the_registry(define, tmp_path):
 
 def test_what_somebody_else_wrote_stays(soft_clip, tmp_path):
     path = tmp_path / "ops.py"
-    pyopnb.save_module(path)
-    pyopnb.save_module(path)
+    save_module(path)
+    save_module(path)
     path.write_text(path.read_text() + "# mine\n")
     with pytest.raises(
         pyopnb.errors.DefinitionError,
         match="changed by somebody else. Try: another name, or overwrite=True",
     ):
-        pyopnb.save_module(path)
+        save_module(path)
     assert path.read_text().endswith("# mine\n")
-    pyopnb.save_module(path, overwrite=True)
+    save_module(path, overwrite=True)
     assert "# mine" not in path.read_text()
 
 
@@ -56,13 +57,13 @@ def test_what_somebody_else_wrote_stays(soft_clip, tmp_path):
 )
 def test_what_cannot_be_written(soft_clip, tmp_path, name, ops, words):
     with pytest.raises(pyopnb.PyopError, match=words):
-        pyopnb.save_module(tmp_path / name, *ops)
+        save_module(tmp_path / name, *ops)
     assert [file.name for file in tmp_path.iterdir()] == ["written.py"]
 
 
 def test_an_empty_registry(tmp_path):
     with pytest.raises(pyopnb.errors.UnknownOp, match="expected an op to write, got none"):
-        pyopnb.save_module(tmp_path / "ops.py")
+        save_module(tmp_path / "ops.py")
 
 
 def test_a_file_that_raises_has_defined_nothing(define, soft_clip):
@@ -85,9 +86,9 @@ def test_a_file_without_an_op(define, tmp_path):
     with pytest.raises(
         pyopnb.errors.DefinitionError, match="none.py: expected a Python file, got no such file"
     ):
-        pyopnb.load_module(tmp_path / "none.py")
+        load_module(tmp_path / "none.py")
     with pytest.raises(pyopnb.errors.DefinitionError, match="expected a file that can be read"):
-        pyopnb.load_module(tmp_path)
+        load_module(tmp_path)
 
 
 def test_a_definition_inside_another_registry_is_not_held_back(define):

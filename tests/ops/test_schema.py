@@ -18,10 +18,10 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from pyopnb import tensor_type
 from pyopnb.errors import DefinitionError, InputError, ModelError, ResultError
 from pyopnb.ops.schema import REQUIRED, Attr, Schema
 from pyopnb.ops.signature import schema_of
+from pyopnb.ops.types import tensor_type
 
 Axis = NewType("Axis", int)
 MODEL = onnx.ModelProto(ir_version=7)

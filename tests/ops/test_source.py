@@ -12,6 +12,7 @@ import pytest
 
 import pyopnb
 from pyopnb.ops.exec_module import exec_source
+from pyopnb.ops.module_files import load_module, save_module
 from pyopnb.ops.source import free_names, source_closure
 
 OP = """
@@ -245,7 +246,7 @@ def test_postponed_hints_stay_postponed(tmp_path, define):
     path.write_text(
         f"from __future__ import annotations\nimport pyopnb\n{later.replace(': Unknown', '')}"
     )
-    (version,) = pyopnb.load_module(path)
+    (version,) = load_module(path)
     text = source_closure([version])
     assert text.startswith("from __future__ import annotations\n")
     assert (
@@ -275,7 +276,7 @@ def test_in_a_fresh_process(define, tmp_path):
         "from math import tau\nK = 2\ndef f(v):\n    return v * np.float32(K * tau)\n"
         + OP.format("f(x)")
     )
-    pyopnb.save_module(tmp_path / "ops.py")
+    save_module(tmp_path / "ops.py")
     probe = "import ops, numpy as np, pyopnb; print(pyopnb.call('demo::A', np.float32([1])), bool(pyopnb.check('demo::A')))"
     command = [sys.executable, "-c", f"import sys; sys.path.append({str(tmp_path)!r}); {probe}"]
     ran = subprocess.run(

@@ -10,6 +10,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import pyopnb
+from pyopnb.ops.types import tensor_type
 from pyopnb.ortx import (
     Opdef,
     OrtPyFunction,
@@ -249,7 +250,7 @@ def test_every_dtype_goes_in_and_out_or_is_refused_when_it_is_declared(name):
             Opdef.create(lambda x: x, op_type="Same", inputs=[number], outputs=[number])
         return
     Opdef.create(lambda x: x, op_type="Same", inputs=[number], outputs=[number])
-    kind = pyopnb.tensor_type(TensorProto.DataType.Name(number).lower() + "[...]").dtype.numpy
+    kind = tensor_type(TensorProto.DataType.Name(number).lower() + "[...]").dtype.numpy
     x = np.array(["a", "ü"], object) if name == "dt_string" else np.array([0, 1]).astype(kind)
     y = PyOrtFunction.from_model(one_node("Same", number, number))(x)
     assert y.dtype == x.dtype and y.tolist() == x.tolist()

@@ -16,6 +16,7 @@ import pytest
 import remote_work
 
 import pyopnb
+from pyopnb.errors import Filled
 from pyopnb.ops.definitions import class_source
 
 X = np.float32([1, -2])
@@ -360,7 +361,7 @@ def test_filled_models_and_retired_nodes(remote, run):
     celu = pyopnb.model(
         pyopnb.node("Celu", "x", "y"), {"x": "float64[N]"}, {"y": "float64[N]"}, opset=12
     )
-    with pytest.warns(pyopnb.Filled):
+    with pytest.warns(Filled):
         session = pyopnb.Session(celu, fill=True)
     np.testing.assert_allclose(
         remote(remote_work.outputs, session, np.float64(X))[0], [1, np.expm1(-2)]

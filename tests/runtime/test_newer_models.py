@@ -14,6 +14,7 @@ from onnx import ModelProto, TensorProto, helper
 
 import pyopnb
 from pyopnb.__main__ import main
+from pyopnb.errors import Filled
 from pyopnb.models import versions
 from pyopnb.models.ort_capabilities import newest_ir_version, newest_loaded_ir, newest_version
 from pyopnb.models.support import refusal, type_flow
@@ -237,7 +238,7 @@ def test_a_dtype_that_only_the_newer_version_allows(older_runtime, quiet) -> Non
         match=r"node 'n' \(::Relu\).*X is int32.*Try: pyopnb\.Session\(model, fill=True\)",
     ):
         pyopnb.Session(model)
-    with pytest.warns(pyopnb.Filled, match=r"node 'n' \(::Relu\): X is int32"):
+    with pytest.warns(Filled, match=r"node 'n' \(::Relu\): X is int32"):
         assert pyopnb.Session(model, fill=True)(x=np.int32([1, -2]))["y"].tolist() == RELU
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import pyopnb
+from pyopnb.diffs.arrays.diff import Diff
 from pyopnb.testing import assert_close
 
 ROOT = Path(pyopnb.__file__).parents[1]
@@ -92,7 +93,7 @@ def test_a_diff_is_judged_as_it_is_or_by_a_tolerance() -> None:
     with pytest.raises(AssertionError):
         assert_close(found)
     assert assert_close(found, atol=1.5).verdict == "close"
-    assert assert_close(pyopnb.Diff.from_json(found.to_json()), atol=1.5).ok
+    assert assert_close(Diff.from_json(found.to_json()), atol=1.5).ok
     with pytest.raises(AssertionError):
         assert_close(pyopnb.diff(X, X + np.float32(1e-6)), rtol=0.0)
 

@@ -16,7 +16,7 @@ from torch import nn
 
 import pyopnb
 import pyopnb.torch
-from pyopnb import TraceDiff
+from pyopnb.diffs.traces.diff import TraceDiff
 from pyopnb.errors import InputError, ModelError
 from pyopnb.torch.recording import Recorder
 

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import pyopnb
-from pyopnb import Diff, diff
+from pyopnb import diff
+from pyopnb.diffs.arrays.diff import Diff
 from pyopnb.diffs.arrays.report import format_place
 from pyopnb.diffs.arrays.stats import Place
 from pyopnb.ops import progress

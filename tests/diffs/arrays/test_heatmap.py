@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyopnb import Diff, diff
+from pyopnb import diff
+from pyopnb.diffs.arrays.diff import Diff
 from pyopnb.diffs.arrays.stats import array_stats
 
 RNG = np.random.default_rng(3)

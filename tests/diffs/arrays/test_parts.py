@@ -9,6 +9,7 @@ import pytest
 
 import pyopnb
 from pyopnb import diff
+from pyopnb.diffs.arrays.diff import Diff
 from pyopnb.diffs.arrays.parts import named, tolerance
 
 ONE, TWO = np.float32([1, 2]), np.float32([1, 3])
@@ -94,7 +95,7 @@ def test_hostile_names() -> None:
         made = diff({name: ONE}, {name: TWO})
         assert len(str(made)) < 2000 and "\x1b" not in str(made)
         assert "<script>" not in made._repr_html_()
-        assert pyopnb.Diff.from_json(made.to_json()) == made
+        assert Diff.from_json(made.to_json()) == made
     assert named(("n\x00", "'")) == 'n\\x00["\'"]'
 
 

@@ -15,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from pyopnb import Diff, diff
+from pyopnb import diff
+from pyopnb.diffs.arrays.diff import Diff
 from pyopnb.diffs.arrays.stats import array_stats, family
 from pyopnb.ops.dtypes import DTYPES
 

@@ -15,7 +15,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper, parser
 from transformer import renamed, transformer
 
 import pyopnb
-from pyopnb import ModelDiff
+from pyopnb.diffs.models.diff import ModelDiff
 from pyopnb.errors import InputError, ModelError
 
 

@@ -16,9 +16,11 @@ from onnxruntime.transformers.float16 import convert_float_to_float16
 from transformer import renamed, transformer
 
 import pyopnb
-from pyopnb import TraceDiff, diff, trace
+from pyopnb import diff, trace
+from pyopnb.diffs.traces.diff import TraceDiff
 from pyopnb.diffs.traces.steps import Step, Tensor
 from pyopnb.errors import InputError
+from pyopnb.runtime.trace.trace import Trace
 
 X = np.random.default_rng(0).normal(size=(2, 8, 32)).astype(np.float32)
 QUICK: dict[str, Any] = {"check": False, "times": False}
@@ -156,7 +158,7 @@ def test_feeds_that_differ_are_said_first_and_are_no_nodes_fault() -> None:
 
 def test_nothing_to_compare() -> None:
     one = trace(parsed("(float[N] x) => (float[N] y) { y = Neg(x) }"), x=np.float32([1]))
-    empty = pyopnb.Trace(one.model, feeds=one.feeds, values={}, summaries={}, runtime=one.runtime)
+    empty = Trace(one.model, feeds=one.feeds, values={}, summaries={}, runtime=one.runtime)
     with pytest.raises(
         InputError,
         match=r"expected two runs with tensors in common, got y, and a trace that kept no tensors",

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from transformer import transformer
 
 import pyopnb
-from pyopnb import TraceDiff, diff, trace
+from pyopnb import diff, trace
+from pyopnb.diffs.traces.diff import TraceDiff
 from pyopnb.errors import InputError
 from pyopnb.ops import progress
 

@@ -10,9 +10,11 @@ import pytest
 from onnx import ModelProto
 
 import pyopnb
-from pyopnb import Trace, TraceDiff, diff, trace
+from pyopnb import diff, trace
+from pyopnb.diffs.traces.diff import TraceDiff
 from pyopnb.errors import InputError
 from pyopnb.runtime.trace.summary import summary_of
+from pyopnb.runtime.trace.trace import Trace
 
 X = np.float32([[1, 2], [3, 5]])
 MODEL = pyopnb.parse(

@@ -17,6 +17,7 @@ from onnx import helper
 
 import pyopnb
 from pyopnb.models.edit.wrap import Seen
+from pyopnb.ops.types import tensor_type
 
 X = np.float32([[-1, 2, -3], [4, -5, 6]])
 
@@ -120,7 +121,7 @@ def test_dtypes() -> None:
         feed = (
             np.array(["a", "b"], object)
             if kind == "string"
-            else np.array([0, 1]).astype(pyopnb.tensor_type(kind).dtype.numpy)
+            else np.array([0, 1]).astype(tensor_type(kind).dtype.numpy)
         )
         assert (
             pyopnb.run(pyopnb.wrap(model, "a", seen.append), x=feed)["y"].tolist() == feed.tolist()

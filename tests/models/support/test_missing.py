@@ -17,6 +17,7 @@ from onnx.backend.test.case.test_case import TestCase
 
 import pyopnb
 from pyopnb import missing
+from pyopnb.errors import Filled
 from pyopnb.models.nodes import nodes_in, walk
 from pyopnb.models.opsets import import_domains
 from pyopnb.models.ort_capabilities import (
@@ -398,7 +399,7 @@ def test_the_types_of_a_function_are_those_of_its_own_versions(own):
         "float64, by version 13 of ai.onnx, which the function imports"
     )
     assert "'tensor(int32)' of input parameter (x) of operator (F)" in refusal(model)
-    with pytest.warns(pyopnb.Filled, match="Relu, in function local::F"):
+    with pytest.warns(Filled, match="Relu, in function local::F"):
         assert pyopnb.run(model, x=np.int32([-1, 2]), fill=True)["y"].tolist() == [0, 2]
 
 
@@ -438,7 +439,7 @@ def test_a_function_is_written_as_the_versions_of_the_model_have_its_nodes(op, o
         "at most 2 inputs",
         "the attr axes is needed",
     ), said
-    with pytest.warns(pyopnb.Filled, match=f"{op}, in function local::F|function local::F.*{op}"):
+    with pytest.warns(Filled, match=f"{op}, in function local::F|function local::F.*{op}"):
         (y,) = pyopnb.run(model, x=np.float32([[1, 2]]), fill=True)
     assert y.shape == {"Squeeze": (2,), "Unsqueeze": (1, 1, 2), "ReduceMean": (1, 2)}[op]
 

@@ -8,6 +8,7 @@ import pytest
 from onnx import ModelProto, helper, numpy_helper
 
 import pyopnb
+from pyopnb.errors import Filled
 from pyopnb.models.support.refusal import explain_refusal
 
 
@@ -127,7 +128,7 @@ def test_nothing_fills_what_has_no_meaning() -> None:
     proto = model(helper.make_node("Mul", ["x", "w"], ["y"]), w=np.float64([1]))
     assert [(row.node, row.kind) for row in pyopnb.missing(proto)] == [("y", "mixed dtypes")]
     with (
-        pytest.warns(pyopnb.Filled, match="left unchanged"),
+        pytest.warns(Filled, match="left unchanged"),
         pytest.raises(pyopnb.errors.ModelError, match="input w: expected float32"),
     ):
         pyopnb.Session(proto, fill=True)

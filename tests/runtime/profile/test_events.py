@@ -13,11 +13,12 @@ import pytest
 import pyopnb
 from pyopnb.runtime.plan import ClockedCall
 from pyopnb.runtime.profile.events import Recorder
+from pyopnb.runtime.profile.profile import Profile
 from pyopnb.runtime.trace.profile import Kernel
 
 
 @pytest.fixture(scope="module")
-def found() -> pyopnb.Profile:
+def found() -> Profile:
     @pyopnb.pyop("demo::Sorted")
     class Sorted:
         def compute(self, x):
@@ -31,7 +32,7 @@ def found() -> pyopnb.Profile:
     return pyopnb.profile(pyopnb.Session(model), x=x, n=2, go=True, runs=3, warmup=1)
 
 
-def written(found: pyopnb.Profile, folder: Any, **wanted: Any) -> list[dict[str, Any]]:
+def written(found: Profile, folder: Any, **wanted: Any) -> list[dict[str, Any]]:
     path = folder / "trace.json"
     found.to_chrome(path, **wanted)
     document = json.loads(path.read_text(), parse_constant=pytest.fail)

@@ -15,6 +15,7 @@ from light import feeds, light
 import pyopnb
 from pyopnb.runtime.plan import Clock
 from pyopnb.runtime.profile import run as run_module
+from pyopnb.runtime.profile.profile import Profile
 
 BODIES = """
 (float[N,3,16,16] x, float[8,3,3,3] w, int64 n, bool go) => (float[N,8,14,14] y) {
@@ -51,7 +52,7 @@ def with_bodies() -> tuple[pyopnb.Session, dict[str, Any]]:
     return pyopnb.Session(pyopnb.parse(BODIES)), fed
 
 
-def adds_up(found: pyopnb.Profile) -> None:
+def adds_up(found: Profile) -> None:
     main = [node for node in found.nodes if not node.inside]
     np.testing.assert_allclose(
         sum(node.totals for node in main) + found.unattributed, found.walls, rtol=1e-9

@@ -18,6 +18,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import pyopnb
+from pyopnb.errors import Filled
 from pyopnb.runtime.trace import run as run_module
 from pyopnb.runtime.trace.summary import summary_of
 
@@ -682,7 +683,7 @@ def test_retired_nodes():
 
 def test_stand_ins_of_the_reference_implementation():
     model = parsed("a = Celu(x)\ny = Neg(a)", "double[N] x", "double[N] y")
-    with pytest.warns(pyopnb.Filled):
+    with pytest.warns(Filled):
         session = pyopnb.Session(model, fill=True)
     trace = session.trace(np.float64([0.5]))
     assert trace["a"].dtype == np.float64 and trace.times["a"].python > 0
