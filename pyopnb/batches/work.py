@@ -16,8 +16,8 @@ import time
 import traceback
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -121,13 +121,15 @@ def check_executor(executor: Any, where: str) -> None:
 class _Chunk:
     """Items that an executor has, and its future.
 
-    ``sends`` is how many times the session had been sent to a worker when the chunk was submitted.
+    ``sends`` is how many times the session had been sent to a worker when the chunk was submitted,
+    and ``is_second_try`` whether the executor has failed with this chunk before.
     """
 
     first: int
     items: tuple[Any, ...]
     future: Future[Any]
     sends: int
+    is_second_try: bool = False
 
 
 class Work:
@@ -271,6 +273,12 @@ class Work:
         try:
             reply = chunk.future.result()
         except Exception as error:  # the engine's own
+            if not isinstance(error, BrokenExecutor) and not chunk.is_second_try:
+                # Dask's executor (2026.8) raises a ValueError if a worker dies while its result is
+                # under way. Nothing is wrong with the chunk, so it runs again.
+                again = self._submit(chunk.first, chunk.items, is_session_sent=False)
+                self._flying[0] = replace(again, is_second_try=True)
+                return
             last = chunk.first + len(chunk.items) - 1
             add_note(
                 error,

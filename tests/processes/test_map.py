@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import os
 import pickle
@@ -333,19 +334,30 @@ def test_a_worker_without_pyopnb_is_named(session, processes):
     assert len(raised.value.sweep) == 0
 
 
-def test_an_exception_of_the_engine_names_its_batches_and_keeps_those_before(session):
+def engine_that_fails(*numbers):
+    """Return an executor that runs what is submitted, except for the submissions of these numbers."""
+    counter = itertools.count()
+
     def submit(function, text, names):
         future = Future()
-        if submit.count == 3:
+        if next(counter) in numbers:
             future.set_exception(OSError("no route"))
         else:
             future.set_result(function(text, names))
-        submit.count += 1
         return future
 
-    submit.count = 0
+    return Engine(submit)
+
+
+def test_batches_that_an_engine_loses_run_again(session):
+    results = pyopnb.map(session, numbers(100), engine_that_fails(3), in_flight=1)
+    assert results.missing == []
+    assert [run.result["y"].item() for run in results.runs] == [2 * n for n in range(100)]
+
+
+def test_an_exception_of_the_engine_names_its_batches_and_keeps_those_before(session):
     with pytest.raises(OSError, match="no route") as raised:
-        pyopnb.map(session, numbers(100), Engine(submit), in_flight=1)
+        pyopnb.map(session, numbers(100), engine_that_fails(3, 4), in_flight=1)
     batches = raised.value.batches
     first = len(batches.runs)
     assert first and any(f"batches {first} to" in note for note in raised.value.__notes__)
