@@ -1,4 +1,4 @@
-"""README.md tells a story in Python blocks; here it is run from the first to the last, as the cells of one notebook."""
+"""README.md and the page of features tell one story in Python blocks, which runs here as the cells of one notebook."""
 
 import re
 from pathlib import Path
@@ -7,7 +7,12 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
-README = Path(__file__).parents[2] / "README.md"
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "docs/features.md"]
+
+
+def story():
+    return "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
 
 
 def blocks(text):
@@ -28,8 +33,8 @@ def shell(tmp_path, monkeypatch):
     InteractiveShell.clear_instance()
 
 
-def tell(story, shell):
-    for line, source in blocks(story):
+def tell(text, shell):
+    for line, source in blocks(text):
         result = shell.run_cell(source)
         try:
             result.raise_error()
@@ -40,10 +45,10 @@ def tell(story, shell):
             assert result.result is not None, "whoever copies a live block sees its output"
 
 
-def test_readme_runs(shell):
-    story = README.read_text(encoding="utf-8")
-    assert blocks(story), "README.md has no Python block"
-    tell(story, shell)
+def test_readme_and_features_run(shell):
+    for page in PAGES:
+        assert blocks(page.read_text(encoding="utf-8")), f"{page.name} has no Python block"
+    tell(story(), shell)
 
 
 def quoted_diffs(source):
@@ -54,7 +59,7 @@ def quoted_diffs(source):
 
 def test_the_diffs_that_are_quoted_are_true(shell):
     checked = 0
-    for _, source in blocks(README.read_text(encoding="utf-8")):
+    for _, source in blocks(story()):
         if "watch(" in source:
             break
         for call, lines in quoted_diffs(source):
