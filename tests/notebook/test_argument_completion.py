@@ -6,7 +6,6 @@ import pytest
 from IPython.core.completer import provisionalcompleter
 
 import pyopnb
-from pyopnb.notebook.open_call import open_call
 
 OPS = ["demo::SoftClip", "pyopnb::Other"]
 
@@ -114,6 +113,28 @@ def test_what_is_public_is_offered(offered):
     ) == sorted([*pyopnb.__all__, "errors", "ortx", "sklearn", "testing", "torch", "training"])
 
 
+def test_any_text_is_read(offered):
+    for text in (
+        ")",
+        "f(",
+        "f(((",
+        "f('",
+        'f("""',
+        "f(#",
+        "f(x, 'a)",
+        "(",
+        "f()(",
+        "f{[(",
+        "f(\\",
+        "f('\\",
+    ):
+        assert "other=" not in offered(text), text
+
+
+def test_an_open_string_in_an_earlier_line_ends_there(offered):
+    assert offered("it's\nsession(x=x, ") == ["other="]
+
+
 def test_a_completion_replaces_what_is_typed(offered, shell):
     text = "session(x=x, ot"
     with provisionalcompleter():
@@ -123,31 +144,3 @@ def test_a_completion_replaces_what_is_typed(offered, shell):
             if match.text == "other="
         ]
     assert (match.start, match.end) == (13, 15)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        ")",
-        "f(",
-        "f(((",
-        "f('",
-        'f("""',
-        "f(#",
-        "f(x, 'a)",
-        "(",
-        "1(",
-        "f()(",
-        "f{[(",
-        "f(\\",
-        "f('\\",
-    ],
-)
-def test_any_text_is_read(text):
-    call = open_call(text)
-    assert call is None or call.arguments
-
-
-def test_an_open_string_in_an_earlier_line_ends_there():
-    assert open_call("it's\nf(a, ").arguments == ("a", " ")

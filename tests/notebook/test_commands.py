@@ -11,7 +11,6 @@ from small_ops import soft_clip_source
 import pyopnb
 from pyopnb import registry
 from pyopnb.notebook.commands import COMMANDS, parse_command
-from pyopnb.notebook.completion import _for_command
 
 SOFT_CLIP = soft_clip_source(
     "self.limit * np.tanh(x / self.limit) + len(more)",
@@ -347,11 +346,12 @@ def test_completion(soft_clip, shell, tmp_path, text, matches):
 
 
 @pytest.mark.parametrize(
-    "words",
-    [["skeleton", "none"], ["save", "ops.py", "demo::SoftClip"], ["nope"], ["source", "nope"]],
+    "line", ["skeleton none ", "save ops.py demo::SoftClip x", "nope ", "source nope "]
 )
-def test_no_candidates(soft_clip, words):
-    assert list(_for_command(words, "")) == []
+def test_no_candidates(soft_clip, shell, line):
+    with provisionalcompleter():
+        completions = list(shell.Completer.completions(f"%pyop {line}", len(line) + 6))
+    assert "pyopnb" not in {match.type for match in completions}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,176 @@
+"""Complete the feeds, attrs and op names of calls of pyopnb, which depend on a model or an op.
+
+Signatures cannot say them: the names differ from session to session. Nothing of the cell is run.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from typing import Any
+
+import onnx
+from onnx import ModelProto
+
+import pyopnb
+from pyopnb.notebook.commands import user_namespace
+from pyopnb.ops.registry import Registry, registry
+from pyopnb.runtime.session import Session
+
+__all__ = ["attrs_of", "complete_call", "onnx_ops"]
+
+# A string that is open at the end of its line runs to that end.
+_TOKEN = re.compile(r"""'(?:\\.|[^'\\\n])*'|"(?:\\.|[^"\\\n])*"|['"].*|[()\[\]{},]""")
+_CALLEE = re.compile(r"([A-Za-z_][\w.]*)\s*\Z")
+_KEYWORD = re.compile(r"(\w+)\s*=(?!=)")
+
+_TAKES_MODEL = ("run", "trace", "watch", "interact")
+_TAKES_ATTRS = ("call", "check", "node")
+_OP_POSITION = {
+    "call": 0,
+    "check": 0,
+    "node": 0,
+    "replace": 2,
+    "history": 0,
+    "rollback": 0,
+    "remove": 0,
+}
+
+
+def complete_call(text: str) -> tuple[list[str], str]:
+    """Complete the call around the end of a text.
+
+    Returns
+    -------
+    tuple of list of str and str
+        The candidates, of which there are none for functions of others, and the fragment that they replace.
+    """
+    callee, arguments = _open_call(text)
+    function = _look_up(callee)
+    if function is None:
+        return [], ""
+    *earlier, current = arguments
+    name = getattr(function, "__name__", "")
+    if current[:1] in ("'", '"'):
+        if _OP_POSITION.get(name) != len(earlier):
+            return [], ""
+        return _ops_for(name, current[1:]), current[1:]
+    if not re.fullmatch(r"\w*", current):
+        return [], ""
+    keywords = []
+    for argument in earlier:
+        if match := _KEYWORD.match(argument):
+            keywords.append(match[1])
+    positional = len(earlier) - len(keywords)
+    names = _parameters(function, name, earlier, positional)
+    return [f"{known}=" for known in names if known not in keywords], current
+
+
+def _open_call(text: str) -> tuple[str, list[str]]:
+    """Return the innermost call that is open at the end of a text, and the texts of its arguments.
+
+    Examples
+    --------
+    >>> _open_call("y = f(g(1), session(x=[1, 2], ot")
+    ('session', ['x=[1, 2]', 'ot'])
+    >>> _open_call("a[")
+    ('', [''])
+    """
+    text = re.sub(r"#.*", "", text)
+    brackets: list[list[int]] = []  # of each open bracket: its position, and those of its commas
+    for token in _TOKEN.finditer(text):
+        if token[0] in "([{":
+            brackets.append([token.start()])
+        elif token[0] in ")]}" and brackets:
+            brackets.pop()
+        elif token[0] == "," and brackets:
+            brackets[-1].append(token.start())
+    if not brackets or text[brackets[-1][0]] != "(":
+        return "", [""]
+    callee = _CALLEE.search(text[: brackets[-1][0]])
+    cuts = [*brackets[-1], len(text)]
+    arguments = [text[start + 1 : end].strip() for start, end in pairwise(cuts)]
+    return callee[1] if callee else "", arguments
+
+
+def _look_up(callee: str) -> Any:
+    """Look up a session, or a function of pyopnb, a session or the registry; return None for others."""
+    first, *attributes = callee.split(".")
+    value = user_namespace().get(first)
+    for name in attributes:
+        # Attributes of the user's objects may be properties, which would run their code.
+        if value is not pyopnb and not isinstance(value, (Session, Registry)):
+            return None
+        value = getattr(value, name, None)
+    module = getattr(value, "__module__", None) or ""
+    return value if isinstance(value, Session) or module.startswith("pyopnb.") else None
+
+
+def _parameters(function: Any, name: str, earlier: list[str], positional: int) -> list[str]:
+    """List the feeds and attrs that can be passed by name."""
+    session = function if isinstance(function, Session) else getattr(function, "__self__", None)
+    if isinstance(session, Session):
+        if name == "set_attrs":
+            return _attrs_of_session(session)
+        return _feeds(session)[positional:] if name in ("", "trace") else []
+    if not earlier:
+        return []
+    if name in _TAKES_MODEL:
+        model = user_namespace().get(earlier[0])
+        names = _feeds(model)[positional - 1 :]
+        if name == "interact" and isinstance(model, Session):
+            names += _attrs_of_session(model)
+        return names
+    return _attrs_of_op(earlier[0]) if name in _TAKES_ATTRS else []
+
+
+def _feeds(model: Any) -> list[str]:
+    if isinstance(model, Session):
+        return list(model._feeds.types)
+    if isinstance(model, ModelProto):
+        initializers = {tensor.name for tensor in model.graph.initializer}
+        return [info.name for info in model.graph.input if info.name not in initializers]
+    return []
+
+
+def _attrs_of_session(session: Session) -> list[str]:
+    names: dict[str, None] = {}
+    for attrs in session.attrs.values():
+        names.update(dict.fromkeys(attrs))
+    return list(names)
+
+
+def _attrs_of_op(text: str) -> list[str]:
+    """List the attrs of the op that an argument names, in quotes or as a class."""
+    if text[:1] in ("'", '"'):
+        domain, _, op_type = text.strip("'\"").rpartition("::")
+        return attrs_of(domain, op_type)
+    cls = user_namespace().get(text)
+    for op in registry:
+        if isinstance(cls, type) and op.current.cls is cls:
+            return attrs_of(op.domain, op.op_type)
+    return []
+
+
+def attrs_of(domain: str, op_type: str) -> list[str]:
+    """List the attrs of an op of the registry or of ONNX."""
+    op = registry.find(domain, op_type)
+    if op is not None:
+        return [attr.name for attr in op.current.schema.attrs]
+    if onnx.defs.has(op_type, domain):
+        return sorted(onnx.defs.get_schema(op_type, domain).attributes)
+    return []
+
+
+def _ops_for(name: str, fragment: str) -> list[str]:
+    """List the ops of the registry and, once something is typed, ONNX's operators where they are taken."""
+    ops = [op.name for op in registry]
+    if name in ("call", "node") and fragment:
+        ops += onnx_ops()
+    return ops
+
+
+def onnx_ops() -> list[str]:
+    """List ONNX's own operators."""
+    schemas = onnx.defs.get_all_schemas()
+    return sorted(schema.name for schema in schemas if not schema.domain and not schema.deprecated)

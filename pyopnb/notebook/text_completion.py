@@ -1,0 +1,42 @@
+"""Complete ONNX's text form in a ``%%onnx`` cell: attrs, op types, dtypes, and the names that occur before."""
+
+from __future__ import annotations
+
+import re
+
+import onnx
+
+from pyopnb.notebook.call_completion import attrs_of, onnx_ops
+from pyopnb.ops.registry import registry
+
+__all__ = ["complete_text"]
+
+_FRAGMENT = re.compile(r"[\w.]*\Z")
+# Attributes stand before the inputs or behind them.
+_ATTRIBUTES = re.compile(r"([\w.]+)\s*(?:\([^()]*\)\s*)?<[^<>]*\Z")
+_NAME = re.compile(r"[A-Za-z_]\w*")
+_DTYPES = [name.lower() for name, number in onnx.TensorProto.DataType.items() if number]
+
+
+def complete_text(body: str) -> tuple[list[str], str]:
+    """Return what can stand at the end of the text, and the fragment that it replaces."""
+    match = _FRAGMENT.search(body)
+    fragment = match[0] if match else ""
+    before = body[: len(body) - len(fragment)].rstrip()
+    node = _ATTRIBUTES.search(before)
+    if node is not None:
+        if before.endswith("="):
+            return [], fragment  # a value
+        domain, _, op_type = node[1].rpartition(".")
+        return [f"{name} = " for name in attrs_of(domain, op_type)], fragment
+    if before.endswith("="):
+        ours = [f"{op.domain}.{op.op_type}" for op in registry if op.domain]
+        return [*ours, *onnx_ops()], fragment
+    if before.rfind("{") <= before.rfind("}"):
+        return _DTYPES, fragment
+    if before[-1:] not in ("(", ","):
+        return [], fragment  # a new name
+    words = {*onnx_ops(), *_DTYPES}
+    for op in registry:
+        words |= {op.op_type, op.domain}
+    return [name for name in _NAME.findall(before) if name not in words], fragment
