@@ -10,6 +10,7 @@ import onnx as _onnx  # noqa: F401  # first: importing it from a module further 
 from pyopnb.errors import PyopError
 from pyopnb.models import op_inference as _op_inference  # noqa: F401  # onnx.defs follows the registry from here on
 from pyopnb.ops import displayable as _displayable
+from pyopnb.ops import pickling as _pickling  # noqa: F401  # registers how ops are pickled
 from pyopnb.ops.definitions import pyop
 from pyopnb.ops.registry import registry
 from pyopnb.ops.result import Result

@@ -62,12 +62,6 @@ class Version(Displayable):
     def __str__(self) -> str:
         return f"{self.op}, version {self.number}"
 
-    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        """Take the version apart for a pickle; see `pyopnb.ops.pickling`."""
-        from pyopnb.ops.pickling import reduce_version  # which imports this
-
-        return reduce_version(self)
-
     def __deepcopy__(self, memo: Any) -> Version:
         return self  # it never changes
 
@@ -110,12 +104,6 @@ class Op(Displayable):
 
     def __repr__(self) -> str:
         return f"{self.current!r}" if self._served else f"{self.name}, no version"
-
-    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        """Pickle the current version; the history stays."""
-        from pyopnb.ops.pickling import reduce_op  # which imports this
-
-        return reduce_op(self)
 
     def _serve(self, version: Version, epoch: int) -> None:
         self._served = (*self._served, (epoch, version))[-MAX_VERSIONS:]

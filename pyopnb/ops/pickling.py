@@ -1,12 +1,17 @@
 """Pickles of classes, ops and their versions, which other processes open under the same names.
 
-A class that another process can import goes by name, as with any pickle. All others, such as those of a notebook, go by value,
-as cloudpickle writes them. A class has a key that travels with it, so that a process which has the class already keeps its own:
-opening a pickle twice, or where it was made, defines nothing anew.
+A class that another process can import goes by name, as with any pickle. All others, such as those
+of a notebook, go by value, as cloudpickle writes them. A class has a key that travels with it, so
+that a process which has the class already keeps it: opening a pickle twice, or where it was made,
+defines nothing anew.
+
+Importing this module registers how ops and versions are pickled; `pyopnb` does so.
 """
 
 from __future__ import annotations
 
+import copyreg
+import functools
 import importlib
 import io
 import pickle
@@ -17,37 +22,20 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-import cloudpickle  # type: ignore[import-untyped]
-
 from pyopnb.errors import DefinitionError
+from pyopnb.ops.class_source import is_importable
 from pyopnb.ops.messages import sanitize
 from pyopnb.ops.names import split_name
 from pyopnb.ops.op import Op, Version
 from pyopnb.ops.registry import registry
-from pyopnb.ops.source import is_importable
 
-__all__ = ["dumps", "open_op", "open_version", "reduce_op", "reduce_version"]
+__all__ = ["dumps", "open_op"]
 
 _keys: weakref.WeakKeyDictionary[type, str] = weakref.WeakKeyDictionary()
 _classes: weakref.WeakValueDictionary[str, type] = weakref.WeakValueDictionary()
-_opening = (
-    threading.RLock()
-)  # two threads that open one pickle at once must get one class and one op
 
-
-class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle ships no types
-    """Writes the classes that no other process can import by value, each beside its key."""
-
-    def __init__(
-        self, file: Any, inside: frozenset[type], buffer_callback: Callable[[Any], Any] | None
-    ) -> None:
-        super().__init__(file, protocol=5, buffer_callback=buffer_callback)
-        self._inside = inside  # classes whose own pickle this is a part of
-
-    def reducer_override(self, value: Any) -> Any:
-        if isinstance(value, type) and value not in self._inside and not _has_home(value):
-            return _open_class, (_key_of(value), _dump_class(value, self._inside))
-        return super().reducer_override(value)
+# Two threads that open one pickle at once must get one class and one op.
+_lock = threading.RLock()
 
 
 def dumps(value: object, buffer_callback: Callable[[Any], Any] | None = None) -> bytes:
@@ -67,19 +55,48 @@ def dumps(value: object, buffer_callback: Callable[[Any], Any] | None = None) ->
 
 
 def _dumps(
-    value: object, inside: frozenset[type], buffer_callback: Callable[[Any], Any] | None = None
+    value: object,
+    enclosing: frozenset[type],
+    buffer_callback: Callable[[Any], Any] | None = None,
 ) -> bytes:
     file = io.BytesIO()
-    _Pickler(file, inside, buffer_callback).dump(value)
+    _pickler_class()(file, enclosing, buffer_callback).dump(value)
     return file.getvalue()
 
 
-def _has_home(cls: type) -> bool:
-    """Tell whether another process can import a class."""
-    if not is_importable(cls.__module__):
+@functools.cache
+def _pickler_class() -> Any:
+    """Define the pickler at its first use, because importing cloudpickle takes 15 ms."""
+    import cloudpickle  # type: ignore[import-untyped]
+
+    class Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle ships no types
+        """Writes the classes that no other process can import by value, each beside its key."""
+
+        def __init__(
+            self,
+            file: Any,
+            enclosing: frozenset[type],
+            buffer_callback: Callable[[Any], Any] | None,
+        ) -> None:
+            super().__init__(file, protocol=5, buffer_callback=buffer_callback)
+            # The classes whose pickle this one is a part of. They are written by cloudpickle
+            # itself; a key for them would lead back to here for ever.
+            self._enclosing = enclosing
+            self._by_value = cloudpickle.list_registry_pickle_by_value()
+
+        def reducer_override(self, value: Any) -> Any:
+            is_new_class = isinstance(value, type) and value not in self._enclosing
+            if is_new_class and not _can_be_imported(value, self._by_value):
+                return _open_class, (_key_of(value), _dump_class(value, self._enclosing))
+            return super().reducer_override(value)
+
+    return Pickler
+
+
+def _can_be_imported(cls: type, modules_by_value: set[str]) -> bool:
+    """Tell whether another process finds a class under its name."""
+    if cls.__module__ in modules_by_value or not is_importable(cls.__module__):
         return False
-    if cls.__module__ in cloudpickle.list_registry_pickle_by_value():
-        return False  # as the user asked
     value: Any = sys.modules[cls.__module__]
     for name in cls.__qualname__.split("."):
         value = getattr(value, name, None)
@@ -87,22 +104,23 @@ def _has_home(cls: type) -> bool:
 
 
 def _key_of(cls: type) -> str:
-    with _opening:
+    with _lock:
         key = _keys.setdefault(cls, uuid.uuid4().hex)
         _classes[key] = cls
         return key
 
 
-def _dump_class(cls: type, inside: frozenset[type]) -> bytes:
-    # What a class wraps may belong to this process, as the address of compiled code does: it says how to make it anew.
+def _dump_class(cls: type, enclosing: frozenset[type]) -> bytes:
+    # What a class wraps may belong to this process, as the address of compiled code does. Such a
+    # class says how to make it anew.
     reduce_class = getattr(cls, "__pyopnb_reduce__", None)
     if reduce_class is not None:
         return pickle.dumps(reduce_class())
-    return _dumps(cls, inside | {cls})
+    return _dumps(cls, enclosing | {cls})
 
 
 def _open_class(key: str, data: bytes) -> type:
-    with _opening:
+    with _lock:
         cls = _classes.get(key)
         if cls is None:
             cls = pickle.loads(data)  # noqa: S301  # whoever opens a pickle runs it
@@ -117,22 +135,8 @@ def _open_class(key: str, data: bytes) -> type:
 # ---- versions and ops --------------------------------------------------------------------------
 
 
-def reduce_version(version: Version) -> tuple[Any, ...]:
-    """Take a version apart for a pickle.
-
-    Parameters
-    ----------
-    version : Version
-
-    Returns
-    -------
-    tuple
-
-    Raises
-    ------
-    DefinitionError
-        Its class uses what cannot be pickled.
-    """
+def _reduce_version(version: Version) -> tuple[Any, ...]:
+    """Take a version apart for a pickle."""
     fields = {
         "op": version.op,
         "number": version.number,
@@ -141,14 +145,14 @@ def reduce_version(version: Version) -> tuple[Any, ...]:
         "opset": version.opset,
         "source": version.source,
         "defined": version.defined,
-        "epoch": 0,
+        "epoch": 0,  # that of this process means nothing in another one
         "gradient": version.gradient,
         "gradient_of": version.gradient_of,
     }
     try:
-        return open_version, (dumps(fields),)
+        return _open_version, (dumps(fields),)
     except DefinitionError:
-        raise
+        raise  # of its gradient op, which was named already
     except Exception as error:  # a user's class can raise anything here
         raise DefinitionError(
             f"op {version.op}",
@@ -158,40 +162,23 @@ def reduce_version(version: Version) -> tuple[Any, ...]:
         ) from error
 
 
-def open_version(data: bytes) -> Version:
-    """Open a version: this process's own where it has it.
-
-    Parameters
-    ----------
-    data : bytes
-
-    Returns
-    -------
-    Version
-    """
+def _open_version(data: bytes) -> Version:
+    """Open a version; prefer the one of this process where it has the same class and number."""
     version = Version(**pickle.loads(data))  # noqa: S301  # as above
     op = registry.find(*split_name(version.op))
-    for known in () if op is None else op.versions:
-        if known.cls is version.cls and known.number == version.number:
-            return known
+    if op is not None:
+        for known in op.versions:
+            if known.cls is version.cls and known.number == version.number:
+                return known
     return version
 
 
-def reduce_op(op: Op) -> tuple[Any, ...]:
-    """Take an op apart for a pickle: its current version, and the modules whose retired nodes it serves.
-
-    Parameters
-    ----------
-    op : Op
-
-    Returns
-    -------
-    tuple
-    """
+def _reduce_op(op: Op) -> tuple[Any, ...]:
+    """Take an op apart for a pickle: its current version, without the history."""
     version = op.current
+    # A gradient op travels with the op that it belongs to.
     definer = registry.defining(version)
-    is_gradient = definer is not version
-    return open_op, (definer, registry.modules_of(definer.op), is_gradient)
+    return open_op, (definer, registry.modules_of(definer.op), definer is not version)
 
 
 def open_op(version: Version, modules: tuple[str, ...] = (), is_gradient: bool = False) -> Op:
@@ -209,9 +196,14 @@ def open_op(version: Version, modules: tuple[str, ...] = (), is_gradient: bool =
     -------
     Op
     """
-    with _opening:
+    with _lock:
         op = registry.find(*split_name(version.op))
         if op is None or op.current.cls is not version.cls:
             op = registry.admit(version, modules)
-    gradient = registry.gradient_of(op) if is_gradient else None
-    return gradient or op
+    if is_gradient:
+        return registry.gradient_of(op) or op
+    return op
+
+
+copyreg.pickle(Version, _reduce_version)
+copyreg.pickle(Op, _reduce_op)

@@ -15,7 +15,7 @@ import pytest
 import remote_work
 
 import pyopnb
-from pyopnb.ops.definitions import class_source
+from pyopnb.ops.class_source import class_source
 
 COUNT = 400
 

@@ -16,7 +16,8 @@ from limits import LIMIT
 import pyopnb
 from pyopnb import pyop
 from pyopnb.errors import DefinitionError, UnknownOp
-from pyopnb.ops.definitions import class_source, collect_definitions
+from pyopnb.ops.class_source import class_source
+from pyopnb.ops.definitions import collect_definitions
 from pyopnb.ops.names import split_name
 from pyopnb.ops.op import MAX_VERSIONS
 from pyopnb.ops.registry import Registry

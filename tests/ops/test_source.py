@@ -44,7 +44,11 @@ def imports(text):
         ("", "np.abs(x)", ["import numpy as np"]),
         ("import numpy", "numpy.abs(x)", ["import numpy"]),
         ("import os.path as osp", "x if osp.join else x", ["import posixpath as osp"]),
-        ("import xml", "x if xml.sax.handler else x", ["import xml.sax", "import xml.sax.handler"]),
+        (
+            "import xml",
+            "x if xml.sax.handler else x",
+            ["import xml", "import xml.sax", "import xml.sax.handler"],
+        ),
         ("from numpy import tanh as soft", "soft(x)", ["from numpy import tanh as soft"]),
         ("from math import pi", "x * pi", ["from math import pi"]),
         (

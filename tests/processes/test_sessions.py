@@ -17,7 +17,7 @@ import remote_work
 
 import pyopnb
 from pyopnb.errors import Filled
-from pyopnb.ops.definitions import class_source
+from pyopnb.ops.class_source import class_source
 
 X = np.float32([1, -2])
 

@@ -9,11 +9,10 @@ PACKAGE = Path(pyopnb.__file__).parent
 
 # Circles that are still there. Take a line out when its circle is gone; never add one.
 TEMPORARY = [
-    "definitions exec_module listeners op pickling registry source",
     "pickling session shared",
     "arrays dispatch indexing numbers operators protocols reductions size_vectors sorting ufuncs values",
 ]
-ROOMS = ["ops", "runtime", "lowering"]
+ROOMS = ["runtime", "lowering"]
 
 
 def typing_only(tree):
