@@ -42,7 +42,7 @@ class Unsupported:
     since : int or None
         The version of the domain that introduced the operator, as the model or, for a newer one, ONNX has it.
     kernel : bool
-        Whether only a kernel is lacking, which does not matter for a node that never runs.
+        Whether only a kernel is lacking.
     misfit : Misfit or None
         The input that is wrong, where it is one.
     """
