@@ -11,6 +11,7 @@ from onnx import AttributeProto, TensorProto, defs
 from pyopnb.errors import PyopError
 from pyopnb.models.names import LARGEST_VERSION
 from pyopnb.models.nodes import attribute_of
+from pyopnb.ops.attr_kinds import onnx_type
 from pyopnb.ops.dtypes import DTYPES, DType
 from pyopnb.ops.names import split_name
 from pyopnb.ops.op import Version
@@ -32,24 +33,6 @@ _Parameter, _Option, _Kind = (
     defs.OpSchema.AttrType,
 )
 
-_KINDS = {
-    "int": _Kind.INT,
-    "float": _Kind.FLOAT,
-    "str": _Kind.STRING,
-    "bytes": _Kind.STRING,
-    "bool": _Kind.INT,
-    "tensor": _Kind.TENSOR,
-    "graph": _Kind.GRAPH,
-}
-_LISTS = {
-    "list[int]": _Kind.INTS,
-    "list[float]": _Kind.FLOATS,
-    "list[str]": _Kind.STRINGS,
-    "list[bytes]": _Kind.STRINGS,
-    "list[bool]": _Kind.INTS,
-    "list[tensor]": _Kind.TENSORS,
-    "list[graph]": _Kind.GRAPHS,
-}
 _ANY = "T"
 
 
@@ -174,7 +157,8 @@ def _parameter(name: str, kind: TensorType, option: Any) -> Any:
 
 
 def _kind(attr: Attr) -> Any:
-    return _KINDS.get(attr.kind) or _LISTS.get(attr.kind)
+    number = onnx_type(attr.kind)
+    return None if number is None else _Kind(number)  # type: ignore[call-arg]  # an enum of C++
 
 
 def is_listable(attr: Attr) -> bool:

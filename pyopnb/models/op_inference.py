@@ -41,11 +41,12 @@ from pyopnb.models.nodes import (
     walk,
 )
 from pyopnb.models.onnx_schemas import is_listable, is_onnx_domain, op_schema, stand_in_schema
-from pyopnb.ops.instantiate import instantiate, promised_types, resolve_type
+from pyopnb.ops.instantiate import instantiate
 from pyopnb.ops.locks import locked
 from pyopnb.ops.messages import sanitize
 from pyopnb.ops.names import split_name
 from pyopnb.ops.op import Op, Version
+from pyopnb.ops.output_types import promised_types, resolve_type
 from pyopnb.ops.registry import registry
 from pyopnb.ops.schema import Schema
 from pyopnb.ops.types import ANY, TensorType

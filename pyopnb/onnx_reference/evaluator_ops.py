@@ -18,11 +18,10 @@ from pyopnb.ops.instantiate import (
     add_note,
     failure_notes,
     instantiate,
-    promised_types,
-    resolve_type,
 )
 from pyopnb.ops.locks import locked
 from pyopnb.ops.op import Op, Version
+from pyopnb.ops.output_types import promised_types, resolve_type
 from pyopnb.ops.registry import registry
 from pyopnb.ops.returns import Output, wrong_count
 from pyopnb.ops.schema import Schema, same_value

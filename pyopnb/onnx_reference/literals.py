@@ -10,21 +10,11 @@ from typing import Any
 import numpy as np
 from onnx import AttributeProto
 
+from pyopnb.ops.attr_kinds import annotation_of
+
 __all__ = ["Names", "attr_hint", "literal"]
 
 _MOST_ITEMS = 64  # items of a list or tensor that are written out; longer ones come from the node
-_KINDS: dict[int, str] = {
-    AttributeProto.INT: "int",
-    AttributeProto.FLOAT: "float",
-    AttributeProto.STRING: "str",
-    AttributeProto.TENSOR: "np.ndarray",
-    AttributeProto.GRAPH: "onnx.ModelProto",
-    AttributeProto.INTS: "list[int]",
-    AttributeProto.FLOATS: "list[float]",
-    AttributeProto.STRINGS: "list[str]",
-    AttributeProto.TENSORS: "list[np.ndarray]",
-    AttributeProto.GRAPHS: "list[onnx.ModelProto]",
-}
 
 
 class Names:
@@ -58,7 +48,7 @@ def attr_hint(kind: int, values: Sequence[Any]) -> str:
     str
         Empty for a kind that no annotation has, or where one would not hold for all values.
     """
-    hint = _KINDS.get(kind, "")
+    hint = annotation_of(kind)
     # A string that is not UTF-8 arrives as bytes.
     flat = [item for value in values for item in (value if isinstance(value, list) else [value])]
     if any(isinstance(item, bytes) for item in flat):

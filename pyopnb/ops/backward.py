@@ -7,36 +7,28 @@ own, so it has the same attrs and an instance of its own; its node takes the op'
 
 from __future__ import annotations
 
-import inspect
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from pyopnb.errors import DefinitionError, ResultError
+from pyopnb.errors import ResultError
 from pyopnb.ops.coerce import describe_value
-from pyopnb.ops.messages import plural, sanitize
+from pyopnb.ops.messages import plural
 from pyopnb.ops.returns import Output, ReturnOrigin, describe_none, origin_of
 from pyopnb.ops.schema import Port, Schema
 from pyopnb.ops.types import ANY, TensorType, type_of
 
 __all__ = [
     "Split",
-    "check_backward",
     "checked_gradients",
     "gradient_class",
     "gradient_name",
     "gradient_schema",
     "has_backward",
 ]
-
-_NOT_FUNCTIONS: tuple[Callable[[object], bool], ...] = (
-    inspect.iscoroutinefunction,
-    inspect.isasyncgenfunction,
-    inspect.isgeneratorfunction,
-)
 
 
 def gradient_name(name: str) -> str:
@@ -53,46 +45,6 @@ def gradient_name(name: str) -> str:
 def has_backward(cls: type) -> bool:
     """Tell whether a class has a ``backward``; ``backward = None`` counts as none."""
     return getattr(cls, "backward", None) is not None
-
-
-def check_backward(cls: type) -> None:
-    """Refuse a ``backward`` that cannot be called as one.
-
-    Parameters
-    ----------
-    cls : type
-
-    Raises
-    ------
-    DefinitionError
-    """
-    if not has_backward(cls):
-        return
-    backward = cls.backward  # type: ignore[attr-defined]  # has_backward says so
-    where, next_ = (
-        f"class {cls.__name__}, backward",
-        "def backward(self, inputs, outputs, grads): …",
-    )
-    if not callable(backward):
-        got = f"backward = {sanitize(repr(backward), 60)}"
-        raise DefinitionError(where, expected="a method, or None", got=got, next=next_)
-    if any(is_kind(backward) for is_kind in _NOT_FUNCTIONS):
-        raise DefinitionError(
-            where,
-            expected="a function that returns its gradients",
-            got="async def, or one with yield",
-        )
-    try:
-        signature = inspect.signature(backward)
-    except ValueError:  # a builtin whose signature is not known
-        return
-    static = isinstance(inspect.getattr_static(cls, "backward"), (staticmethod, classmethod))
-    try:
-        signature.bind(*([None] * (3 if static else 4)))
-    except TypeError:
-        raise DefinitionError(
-            where, expected="(self, inputs, outputs, grads)", got=str(signature), next=next_
-        ) from None
 
 
 class Split(NamedTuple):

@@ -3,41 +3,35 @@
 from __future__ import annotations
 import __future__
 
-import ast
 import builtins
 import functools
 import inspect
 import re
 import types
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import onnx
 
 from pyopnb.errors import DefinitionError, InputError
-from pyopnb.ops.backward import check_backward, has_backward
+from pyopnb.ops.attr_kinds import ATTR_KINDS, kind_of_class, kind_of_value
+from pyopnb.ops.backward import has_backward
 from pyopnb.ops.dtypes import is_element
-from pyopnb.ops.messages import sanitize
-from pyopnb.ops.schema import KINDS, OBJECTS, REQUIRED, SCALARS, Attr, Port, Schema, kind_of_value
+from pyopnb.ops.messages import moved, sanitize
+from pyopnb.ops.schema import REQUIRED, Attr, Port, Schema
 from pyopnb.ops.types import ANY, TensorType, tensor_type
 
 __all__ = ["schema_of"]
 
-_NOT_FUNCTIONS: tuple[tuple[Callable[[object], bool], str], ...] = (
-    (inspect.iscoroutinefunction, "async def"),
-    (inspect.isasyncgenfunction, "async def with yield"),
-    (inspect.isgeneratorfunction, "a generator (yield)"),
-)
-
-
+# What people call the first parameter of a method. Another name is that of an input, and self was
+# forgotten.
 _SELF = re.compile("_*(self|this|cls)?_*")
-"""What people call the first parameter of a method; another name is that of an input, and self was forgotten."""
 
-
-_KERNELS = ("python", "numba")
-"""What a class may ask for in ``kernel``."""
+_KERNELS = ("python", "numba")  # what a class may ask for in ``kernel``
+_KIND_NAMES = [kind.name for kind in ATTR_KINDS]
+_UNIONS = (typing.Union, types.UnionType)
 
 
 def schema_of(cls: type) -> Schema:
@@ -46,8 +40,8 @@ def schema_of(cls: type) -> Schema:
     Parameters
     ----------
     cls : type
-        A plain class with ``compute``. ``__init__``'s parameters are attrs, ``compute``'s are inputs (``x=None`` optional,
-        ``*xs`` variadic), its return annotation the outputs.
+        A plain class with ``compute``. ``__init__``'s parameters are attrs, ``compute``'s are inputs
+        (``x=None`` optional, ``*xs`` variadic), its return annotation the outputs.
 
     Returns
     -------
@@ -56,8 +50,8 @@ def schema_of(cls: type) -> Schema:
     Raises
     ------
     DefinitionError
-        The class has no callable ``compute``, a ``backward`` that cannot be called with inputs, outputs and gradients, or a
-        parameter that an op cannot have.
+        The class has no callable ``compute``, a ``backward`` that cannot be called with inputs,
+        outputs and gradients, or a parameter that an op cannot have.
     InputError
         A hint is no type.
 
@@ -74,27 +68,24 @@ def schema_of(cls: type) -> Schema:
             "pyop", expected="a class", got=f"{type(cls).__name__} {sanitize(repr(cls))}"
         )
     where = f"class {cls.__name__}"
-    if not callable(getattr(cls, "compute", None)):
-        got = (
-            "no compute"
-            if not hasattr(cls, "compute")
-            else f"compute = {sanitize(repr(_compute(cls)))}"
-        )
+    compute = getattr(cls, "compute", None)
+    if not callable(compute):
+        is_absent = not hasattr(cls, "compute")
         raise DefinitionError(
-            where, expected="a method compute", got=got, next="def compute(self, x): return x"
+            where,
+            expected="a method compute",
+            got="no compute" if is_absent else f"compute = {sanitize(repr(compute))}",
+            next="def compute(self, x): return x",
         )
-    for is_kind, kind in _NOT_FUNCTIONS:
-        if is_kind(_compute(cls)):
-            raise DefinitionError(
-                f"{where}, compute", expected="a function that returns its outputs", got=kind
-            )
+    _refuse_generator(compute, f"{where}, compute", "its outputs")
     kernel = getattr(cls, "kernel", None)
     if isinstance(kernel, str) and kernel not in _KERNELS:
         expected = " or ".join(map(repr, _KERNELS))
         raise DefinitionError(f"{where}, kernel", expected=expected, got=sanitize(repr(kernel)))
-    check_backward(cls)
+    if has_backward(cls):
+        _check_backward(cls, where)
     attrs, open_attrs = _attrs(cls, where)
-    inputs, outputs = _ports(cls, where)
+    inputs, outputs = _ports(cls, compute, where)
     return Schema(
         attrs,
         open_attrs,
@@ -108,203 +99,225 @@ def schema_of(cls: type) -> Schema:
     )
 
 
+def _refuse_generator(function: object, where: str, returned: str) -> None:
+    """Refuse a function that returns a coroutine or generator instead of arrays."""
+    got = ""
+    if inspect.iscoroutinefunction(function):
+        got = "async def"
+    elif inspect.isasyncgenfunction(function):
+        got = "async def with yield"
+    elif inspect.isgeneratorfunction(function):
+        got = "a generator (yield)"
+    if got:
+        raise DefinitionError(where, expected=f"a function that returns {returned}", got=got)
+
+
+def _check_backward(cls: Any, where: str) -> None:
+    """Refuse a ``backward`` that cannot be called with inputs, outputs and gradients."""
+    where = f"{where}, backward"
+    advice = "def backward(self, inputs, outputs, grads): …"
+    if not callable(cls.backward):
+        got = f"backward = {sanitize(repr(cls.backward), 60)}"
+        raise DefinitionError(where, expected="a method, or None", got=got, next=advice)
+    _refuse_generator(cls.backward, where, "its gradients")
+    attribute = inspect.getattr_static(cls, "backward")
+    is_static = isinstance(attribute, (staticmethod, classmethod))
+    signature = inspect.signature(cls.backward)
+    try:
+        signature.bind(*[None] * (3 if is_static else 4))
+    except TypeError:
+        raise DefinitionError(
+            where, expected="(self, inputs, outputs, grads)", got=str(signature), next=advice
+        ) from None
+
+
+# ---- attrs -------------------------------------------------------------------------------------
+
+
 def _attrs(cls: type, where: str) -> tuple[tuple[Attr, ...], bool]:
-    constructor = _constructor(cls)
-    if constructor is None:
+    """Read the attrs from the constructor's parameters, and whether it takes any others."""
+    name = "__init__"
+    if getattr(cls, name) is object.__init__:
+        name = "__new__"  # immutable classes, such as named tuples, have only that
+    if getattr(cls, name) is object.__new__:
         return (), False
-    parameters = _parameters(cls, constructor, inspect.signature(getattr(cls, constructor)))
+    constructor = getattr(cls, name)
+    parameters = _parameters(cls, name, inspect.signature(constructor))
     open_attrs = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
     attrs = []
     for parameter in parameters:
-        if parameter.kind is parameter.POSITIONAL_ONLY or (
-            parameter.kind is parameter.VAR_POSITIONAL and not open_attrs
-        ):
+        if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+            attrs.append(_attr(parameter, constructor, where))
+        # ``*args, **kwargs`` passes on what another class takes.
+        elif parameter.kind is parameter.POSITIONAL_ONLY or not open_attrs:
             raise DefinitionError(
-                f"{where}, {constructor}",
+                f"{where}, {name}",
                 expected="parameters that can be given by name",
                 got=str(parameter),
                 next="**attrs",
             )
-        if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            attrs.append(_attr(parameter, getattr(cls, constructor), where))
     return tuple(attrs), open_attrs
 
 
-def _constructor(cls: type) -> str | None:
-    # Immutable classes, such as named tuples, have only __new__.
-    return next(
-        (
-            name
-            for name in ("__init__", "__new__")
-            if getattr(cls, name) is not getattr(object, name)
-        ),
-        None,
-    )
-
-
-def _attr(parameter: inspect.Parameter, function: Callable[..., object], where: str) -> Attr:
+def _attr(parameter: inspect.Parameter, constructor: object, where: str) -> Attr:
     default = REQUIRED if parameter.default is parameter.empty else parameter.default
     if parameter.annotation is not parameter.empty:
-        hint = _evaluate(parameter.annotation, function)
+        hint = _evaluate(parameter.annotation, constructor)
         kind = _kind_of_hint(hint)
         if kind is None:
             raise DefinitionError(
                 f"{where}, attr {parameter.name}",
-                expected=f"an annotation of {', '.join(KINDS[:5])}, a list of these, np.ndarray or onnx.ModelProto",
+                expected=f"an annotation of {', '.join(_KIND_NAMES[:5])}, a list of these, np.ndarray or onnx.ModelProto",
                 got=sanitize(str(parameter.annotation)),
             )
         return Attr(parameter.name, kind, default, _choices(hint))
-    if (
-        default is REQUIRED
-        or default is None
-        or (isinstance(default, (list, tuple)) and not default)
-    ):
-        return Attr(parameter.name, "any", default)
     kind = kind_of_value(default)
-    known = kind.removeprefix("list[").removesuffix("]") in KINDS
-    return Attr(parameter.name, kind if known else "any", default)
-
-
-def _unaliased(hint: Any) -> Any:
-    """Resolve a ``type X[T] = …`` alias, which numpy.typing.NDArray is from NumPy 2.5 on."""
-    while hasattr(alias := typing.get_origin(hint) or hint, "__value__"):
-        inner = typing.get_args(hint)
-        hint = alias.__value__[inner] if inner else alias.__value__
-    return hint
+    # An empty list says nothing about its items, and None nothing at all.
+    is_known = kind.removeprefix("list[").removesuffix("]") in _KIND_NAMES
+    return Attr(parameter.name, kind if is_known else "any", default)
 
 
 def _kind_of_hint(hint: Any) -> str | None:
-    hint = _unaliased(hint)
-    if hint in (Any, object, typing.Any):
+    """Return the kind of attr that an annotation stands for; return None where no attr can have it."""
+    hint = _plain_hint(hint)
+    if hint in (Any, object):
         return "any"
-    for table in (SCALARS, OBJECTS):
-        if isinstance(hint, type) and hint in table:
-            return table[hint]
     if hint in (list, tuple, Sequence):
         return "list"
-    if isinstance(hint, typing.NewType):
-        return _kind_of_hint(hint.__supertype__)
-    origin, inner = (
-        typing.get_origin(hint),
-        [a for a in typing.get_args(hint) if a not in (type(None), Ellipsis)],
-    )
-    if origin in (typing.Annotated, typing.Final):
-        return _kind_of_hint(inner[0])
-    if origin in (typing.Union, types.UnionType):
-        return _kind_of_hint(inner[0]) if len(inner) == 1 else "any"
+    origin = typing.get_origin(hint)
+    arguments = [argument for argument in typing.get_args(hint) if argument is not Ellipsis]
+    if origin is typing.Literal:
+        kinds = {kind_of_value(item) for item in arguments}
+        return kinds.pop() if len(kinds) == 1 else None
+    if origin in _UNIONS:
+        return "any"
     if origin in (list, tuple, Sequence):
-        kinds = {_kind_of_hint(item) for item in inner}
-        return f"list[{kinds.pop()}]" if len(kinds) == 1 and None not in kinds else None
+        item_kinds = {_kind_of_hint(item) for item in arguments}
+        if len(item_kinds) != 1 or None in item_kinds:
+            return None
+        return f"list[{item_kinds.pop()}]"
     if origin is np.ndarray:
         return "tensor"
-    if origin is typing.Literal:
-        kinds = {kind_of_value(item) for item in inner}
-        return kinds.pop() if len(kinds) == 1 else None
-    return None
+    return kind_of_class(hint)
 
 
 def _choices(hint: Any) -> tuple[Any, ...]:
-    hint = _unaliased(hint)
-    if typing.get_origin(hint) is typing.Literal:
-        return typing.get_args(hint)
-    if typing.get_origin(hint) in (typing.Union, types.UnionType):
-        inner = [arg for arg in typing.get_args(hint) if arg is not type(None)]
-        return _choices(inner[0]) if len(inner) == 1 else ()
-    return ()
+    hint = _plain_hint(hint)
+    return typing.get_args(hint) if typing.get_origin(hint) is typing.Literal else ()
 
 
-def _ports(cls: type, where: str) -> tuple[tuple[Port, ...], tuple[TensorType, ...] | None]:
-    if isinstance(_compute(cls), np.ufunc):
-        return tuple(Port(f"x{n + 1}") for n in range(_compute(cls).nin)), None
+# ---- ports -------------------------------------------------------------------------------------
+
+
+def _ports(
+    cls: type, compute: Any, where: str
+) -> tuple[tuple[Port, ...], tuple[TensorType, ...] | None]:
+    """Read the inputs and outputs from the signature of ``compute``."""
+    if isinstance(compute, np.ufunc):
+        return tuple(Port(f"x{n + 1}") for n in range(compute.nin)), None
     try:
-        signature = inspect.signature(_compute(cls))
+        signature = inspect.signature(compute)
     except ValueError:  # a builtin whose signature is not known
         return (Port("xs", variadic=True),), None
     parameters = _parameters(cls, "compute", signature)
-    if [parameter.kind for parameter in parameters] == [
-        inspect.Parameter.VAR_POSITIONAL,
-        inspect.Parameter.VAR_KEYWORD,
-    ]:
+    kinds = [parameter.kind for parameter in parameters]
+    if kinds == [inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD]:
         parameters.pop()  # a wrapper that passes everything on; nothing is passed by name
-    ports: list[Port] = []
-    for parameter in parameters:
-        if parameter.kind in (parameter.KEYWORD_ONLY, parameter.VAR_KEYWORD):
-            raise DefinitionError(
-                f"{where}, compute",
-                expected="inputs only",
-                got=str(parameter),
-                next=f"give {parameter.name} to __init__",
-            )
-        if parameter.default is not parameter.empty and parameter.default is not None:
-            raise DefinitionError(
-                f"{where}, compute, input {parameter.name}",
-                expected="no default, or None for an optional input",
-                got=sanitize(repr(parameter.default)),
-                next=f"{parameter.name}=None",
-            )
-        variadic = parameter.kind is parameter.VAR_POSITIONAL
-        hint = _type_of_hint(parameter.annotation, cls, f"{where}, input {parameter.name}")
-        ports.append(Port(parameter.name, hint or ANY, parameter.default is None, variadic))
-    return tuple(ports), _outputs(cls, signature.return_annotation, where)
+    ports = [_port(parameter, compute, where) for parameter in parameters]
+    return tuple(ports), _outputs(signature.return_annotation, compute, where)
 
 
-def _outputs(cls: type, returned: Any, where: str) -> tuple[TensorType, ...] | None:
-    if _is_notation(returned):
-        hint = _type_of_hint(returned, cls, f"{where}, output")
-        return None if hint is None else (hint,)
-    if isinstance(returned, str):
-        returned = _unquote(returned)
-    if not isinstance(returned, (tuple, list)):
-        evaluated = _evaluate(returned, _compute(cls))
-        if typing.get_origin(evaluated) is not tuple:
-            hint = _type_of_hint(returned, cls, f"{where}, output")
-            return None if hint is None else (hint,)
-        returned = typing.get_args(evaluated)
-        if Ellipsis in returned:
-            return None
-    types_ = [_type_of_hint(item, cls, f"{where}, output {n}") for n, item in enumerate(returned)]
-    return tuple(hint or ANY for hint in types_) if any(types_) else None
+def _port(parameter: inspect.Parameter, compute: object, where: str) -> Port:
+    if parameter.kind in (parameter.KEYWORD_ONLY, parameter.VAR_KEYWORD):
+        raise DefinitionError(
+            f"{where}, compute",
+            expected="inputs only",
+            got=str(parameter),
+            next=f"give {parameter.name} to __init__",
+        )
+    if parameter.default is not parameter.empty and parameter.default is not None:
+        raise DefinitionError(
+            f"{where}, compute, input {parameter.name}",
+            expected="no default, or None for an optional input",
+            got=sanitize(repr(parameter.default)),
+            next=f"{parameter.name}=None",
+        )
+    hint = _type_of_hint(parameter.annotation, compute, f"{where}, input {parameter.name}")
+    is_variadic = parameter.kind is parameter.VAR_POSITIONAL
+    return Port(parameter.name, hint or ANY, parameter.default is None, is_variadic)
 
 
-def _compute(cls: type) -> Any:
-    return cls.compute  # type: ignore[attr-defined]  # schema_of has checked it
+def _outputs(hint: Any, compute: object, where: str) -> tuple[TensorType, ...] | None:
+    """Read the return annotation: one hint, or several in a tuple; None where it does not tell."""
+    items = None
+    if not _is_notation(hint):
+        evaluated = _evaluate(hint, compute)
+        if isinstance(evaluated, (tuple, list)):
+            items = evaluated
+        elif typing.get_origin(evaluated) is tuple:
+            items = typing.get_args(evaluated)
+    if items is None:
+        single = _type_of_hint(hint, compute, f"{where}, output")
+        return None if single is None else (single,)
+    if Ellipsis in items:
+        return None
+    outputs = []
+    for number, item in enumerate(items):
+        outputs.append(_type_of_hint(item, compute, f"{where}, output {number}"))
+    if not any(outputs):
+        return None
+    return tuple(output or ANY for output in outputs)
 
 
-def _type_of_hint(hint: Any, cls: type, where: str) -> TensorType | None:
+def _type_of_hint(hint: Any, compute: object, where: str) -> TensorType | None:
     """Read the type of a port from its hint; return None where the hint does not tell."""
-    if isinstance(hint, str):
-        if hint in ("float", "bool") and _postpones_annotations(_compute(cls)):
-            return None  # Python's own float, as without the __future__ import
-        hint = hint if _is_notation(hint) else _unquote(hint)
-    if isinstance(hint, TensorType):
-        return hint
-    if isinstance(hint, str):
+    if hint in ("float", "bool") and _postpones_annotations(compute):
+        return None  # Python's own float, as without the __future__ import
+    if isinstance(hint, str) and not _is_notation(hint):
+        evaluated = _evaluate(hint, compute)
+        # What is no Python expression either was meant as a type, and tensor_type says why it is none.
+        hint = hint if evaluated is None and hint != "None" else evaluated
+    if isinstance(hint, (str, TensorType)):
         try:
             return tensor_type(hint)
         except InputError as error:
-            evaluated = _evaluate(hint, _compute(cls))
-            if isinstance(evaluated, str):
-                raise InputError(
-                    f"{where}: {error.where}",
-                    expected=error.expected,
-                    got=error.got,
-                    next=error.next,
-                ) from None
-            hint = evaluated
+            raise moved(error, f"{where}: {error.where}", error.next) from None
+    if typing.get_origin(hint) is typing.Annotated:
+        for note in hint.__metadata__:
+            if isinstance(note, (str, TensorType)):
+                return _type_of_hint(note, compute, where)
+    hint = _plain_hint(hint)
     if isinstance(hint, typing.ForwardRef):
-        return _type_of_hint(hint.__forward_arg__, cls, where)
-    hint = _unaliased(hint)
-    origin, inner = typing.get_origin(hint), typing.get_args(hint)
-    if origin is typing.Annotated:
-        notes = [note for note in hint.__metadata__ if isinstance(note, (str, TensorType))]
-        return _type_of_hint(notes[0] if notes else inner[0], cls, where)
-    if origin in (typing.Union, types.UnionType):
-        inner = tuple(arg for arg in inner if arg is not type(None))
-        return _type_of_hint(inner[0], cls, where) if len(inner) == 1 else None
-    if origin is np.ndarray:  # npt.NDArray[np.float32] is ndarray[shape, dtype[float32]]
-        scalars = typing.get_args(inner[-1])
-        return ANY.like(dtype=scalars[0]) if scalars and is_element(scalars[0]) else None
+        return _type_of_hint(hint.__forward_arg__, compute, where)
+    if typing.get_origin(hint) is np.ndarray:
+        # npt.NDArray[np.float32] is np.ndarray[shape, np.dtype[np.float32]].
+        scalars = typing.get_args(typing.get_args(hint)[-1])
+        if scalars and is_element(scalars[0]):
+            return ANY.like(dtype=scalars[0])
     return None
+
+
+# ---- hints -------------------------------------------------------------------------------------
+
+
+def _plain_hint(hint: Any) -> Any:
+    """Strip an annotation of ``Annotated``, ``| None`` and the alias of a ``type`` statement."""
+    while True:
+        origin = typing.get_origin(hint)
+        arguments = typing.get_args(hint)
+        if hasattr(origin or hint, "__value__"):
+            # numpy.typing.NDArray is such an alias from NumPy 2.5 on.
+            value = (origin or hint).__value__
+            hint = value[arguments] if arguments else value
+        elif origin is typing.Annotated:
+            hint = arguments[0]
+        elif origin in _UNIONS:
+            without_none = [argument for argument in arguments if argument is not type(None)]
+            if len(without_none) > 1:
+                return hint
+            hint = without_none[0]
+        else:
+            return hint
 
 
 def _is_notation(hint: object) -> bool:
@@ -321,61 +334,51 @@ def _postpones_annotations(function: object) -> bool:
     return code is not None and bool(code.co_flags & __future__.annotations.compiler_flag)
 
 
-def _unquote(text: str) -> Any:
-    """Unquote a hint: under ``from __future__ import annotations`` a quoted one arrives quoted twice."""
-    try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        return text
-
-
-def _evaluate(hint: Any, function: Callable[..., object]) -> Any:
-    """Evaluate a hint that is a string, in the globals of its function; as it is if that fails."""
-    if isinstance(hint, typing.ForwardRef):
+def _evaluate(hint: Any, function: object) -> Any:
+    """Evaluate a hint that is a string, in the globals of its function; return None where it cannot be."""
+    if isinstance(hint, typing.ForwardRef):  # as in a named tuple
         hint = hint.__forward_arg__
     if not isinstance(hint, str):
         return hint
-    names = {
-        **vars(typing),
-        **vars(builtins),
-        "np": np,
-        "onnx": onnx,
-        **getattr(function, "__globals__", {}),
-    }
+    names = {**vars(typing), **vars(builtins), "np": np, "onnx": onnx}
+    names.update(getattr(function, "__globals__", {}))
     try:
         return eval(hint, names)  # noqa: S307  # the user's own annotation, as typing.get_type_hints does
     except Exception:  # any text may be a hint, and evaluating it may raise anything
-        return hint
+        return None
+
+
+# ---- parameters --------------------------------------------------------------------------------
 
 
 def _parameters(cls: type, method: str, signature: inspect.Signature) -> list[inspect.Parameter]:
     """List the parameters of a method without self."""
     parameters = list(signature.parameters.values())
-    attribute = inspect.getattr_static(cls, method)
-    # Up to Python 3.13 a partial is called without self; in 3.13 it has a __get__ that only warns.
-    plain = (staticmethod, classmethod, functools.partial)
-    takes_self = method == "__new__" or (
-        hasattr(type(attribute), "__get__") and not isinstance(attribute, plain)
-    )
-    if not takes_self or (parameters and parameters[0].kind is inspect.Parameter.VAR_POSITIONAL):
+    if not _takes_self(cls, method):
         return parameters
+    if parameters and parameters[0].kind is inspect.Parameter.VAR_POSITIONAL:
+        return parameters
+    where = f"class {cls.__name__}, {method}"
     if not parameters:
-        raise DefinitionError(
-            f"class {cls.__name__}, {method}", expected="self", got="no parameter", next="(self, x)"
-        )
-    first = parameters[0].name
-    if inspect.isfunction(attribute) and not _SELF.fullmatch(first):
-        names, where = (
-            ", ".join(parameter.name for parameter in parameters),
-            f"class {cls.__name__}, {method}",
-        )
-        in_class = attribute.__qualname__.endswith(f"{cls.__name__}.{method}")
-        advice = (
-            f"def {method}(self, {names}):"
-            if in_class
-            else f"{method} = staticmethod({attribute.__name__})"
-        )
+        raise DefinitionError(where, expected="self", got="no parameter", next="(self, x)")
+    function = inspect.getattr_static(cls, method)
+    if inspect.isfunction(function) and not _SELF.fullmatch(parameters[0].name):
+        names = ", ".join(parameter.name for parameter in parameters)
+        advice = f"def {method}(self, {names}):"
+        if not function.__qualname__.endswith(f"{cls.__name__}.{method}"):
+            advice = f"{method} = staticmethod({function.__name__})"
         raise DefinitionError(
             where, expected="self as the first parameter", got=f"({names})", next=advice
         )
     return parameters[1:]
+
+
+def _takes_self(cls: type, method: str) -> bool:
+    """Tell whether a method gets the instance as its first argument."""
+    if method == "__new__":
+        return True
+    attribute = inspect.getattr_static(cls, method)
+    # Up to Python 3.13 a partial is called without self; in 3.13 it has a __get__ that only warns.
+    if isinstance(attribute, (staticmethod, classmethod, functools.partial)):
+        return False
+    return hasattr(type(attribute), "__get__")

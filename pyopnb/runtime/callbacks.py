@@ -22,11 +22,12 @@ from pyopnb.errors import ModelError, PyopError, RunRefused
 from pyopnb.models.markers import PREFIX
 from pyopnb.models.nodes import text_of
 from pyopnb.ops.dtypes import DTYPES, DType
-from pyopnb.ops.instantiate import add_note, instantiate, promised_types, resolve_type
+from pyopnb.ops.instantiate import add_note, instantiate
 from pyopnb.ops.locks import lock_by
 from pyopnb.ops.messages import sanitize
 from pyopnb.ops.names import split_name
 from pyopnb.ops.op import Op, Version
+from pyopnb.ops.output_types import promised_types, resolve_type
 from pyopnb.ops.registry import registry
 from pyopnb.ops.schema import Schema
 from pyopnb.ops.types import TensorType

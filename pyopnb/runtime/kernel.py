@@ -25,8 +25,9 @@ from pyopnb.errors import (
     SchemaChanged,
 )
 from pyopnb.ops.dtypes import DTYPES, DType
-from pyopnb.ops.instantiate import add_note, failure_notes, instantiate, promised_types
+from pyopnb.ops.instantiate import add_note, failure_notes, instantiate
 from pyopnb.ops.op import Op, Version
+from pyopnb.ops.output_types import promised_types
 from pyopnb.ops.returns import Output, wrong_count
 from pyopnb.ops.schema import Port, Schema
 from pyopnb.ops.types import ANY, TensorType, type_of

@@ -14,10 +14,11 @@ from pyopnb.errors import DefinitionError, InputError, ResultError, SchemaChange
 from pyopnb.models.build import node
 from pyopnb.onnx_reference.evaluator_ops import EvaluatedOp
 from pyopnb.ops.dtypes import DType, dtype
-from pyopnb.ops.instantiate import instantiate, promised_types, resolve_type
+from pyopnb.ops.instantiate import instantiate
 from pyopnb.ops.locks import locked
 from pyopnb.ops.messages import hide_internal_frames, sanitize, suggest
 from pyopnb.ops.op import Version
+from pyopnb.ops.output_types import promised_types, resolve_type
 from pyopnb.ops.registry import find_op
 from pyopnb.ops.schema import REQUIRED, Attr, Port, Schema
 from pyopnb.ops.types import ANY, Dim, TensorType

@@ -235,6 +235,7 @@ MISTAKES = (
             def compute(self, x):
                 return x
         ---
+        from pyopnb.ops.module_files import save_module
         save_module("«ops.txt»")
         """,
         ("expected a name that ends in .py, got ops.txt",),

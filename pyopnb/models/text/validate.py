@@ -14,6 +14,7 @@ from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProt
 from pyopnb.models.names import LARGEST_VERSION
 from pyopnb.models.nodes import bodies, imported_versions
 from pyopnb.models.ort_capabilities import has_op
+from pyopnb.ops.attr_kinds import noun_of
 from pyopnb.ops.dtypes import DTYPES
 from pyopnb.ops.messages import closest, sanitize, suggest
 from pyopnb.ops.names import canonical_domain
@@ -388,20 +389,13 @@ def wrong_attribute(
             got = f"{sanitize(name)} = {sanitize(repr(value), 60)}"
             return (
                 name,
-                f"{_KINDS[kind]}, as {node.op_type} takes",
+                f"{noun_of(known[name].type.value)}, as {node.op_type} takes",
                 got,
                 _meant(name, value, kind, known[name].default_value),
             )
     return None
 
 
-_KINDS = {
-    "FLOAT": "a float", "INT": "an int", "STRING": "a text", "TENSOR": "an array", "GRAPH": "a graph",
-    "FLOATS": "a list of floats", "INTS": "a list of ints", "STRINGS": "a list of texts", "TENSORS": "a list of arrays",
-    "GRAPHS": "a list of graphs",
-    "SPARSE_TENSOR": "a sparse tensor", "SPARSE_TENSORS": "a list of sparse tensors", "TYPE_PROTO": "a type",
-    "TYPE_PROTOS": "a list of types",
-}  # fmt: skip
 _SPATIAL = {"kernel_shape": 2, "strides": 2, "dilations": 2, "pads": 4}
 """Values of a list for two spatial axes, as pictures have."""
 
