@@ -17,7 +17,8 @@ from pyopnb.ops.result import Result
 from pyopnb.ops.types import TensorType
 from pyopnb.runtime import forms as _forms
 from pyopnb.runtime.callbacks import get_library_path
-from pyopnb.runtime.session import Session
+from pyopnb.runtime.session import session as _session
+from pyopnb.runtime.session.session import Session
 
 if TYPE_CHECKING:
     from pyopnb.batches.map import map
@@ -45,10 +46,11 @@ if TYPE_CHECKING:
     from pyopnb.onnx_reference.operator import reference
     from pyopnb.onnx_reference.skeleton import skeleton
     from pyopnb.runtime.call import call
-    from pyopnb.runtime.one_run import run, trace
-    from pyopnb.runtime.profile.run import profile
+    from pyopnb.runtime.one_run import run
     from pyopnb.testing.check import check
     from pyopnb.testing.gradients import check_grad
+    from pyopnb.traces.api import trace
+    from pyopnb.traces.profiling import profile
     from pyopnb.training.train import train
 
 __version__ = "0.1.0"
@@ -115,8 +117,9 @@ _AT_FIRST_USE = {
     "pyopnb.notebook.live.interact": ["interact"],
     "pyopnb.notebook.live.watch": ["watch"],
     "pyopnb.runtime.call": ["call"],
-    "pyopnb.runtime.one_run": ["run", "trace"],
-    "pyopnb.runtime.profile.run": ["profile"],
+    "pyopnb.runtime.one_run": ["run"],
+    "pyopnb.traces.api": ["trace"],
+    "pyopnb.traces.profiling": ["profile"],
     "pyopnb.batches.map": ["map"],
     "pyopnb.batches.sweep": ["sweep"],
     "pyopnb.onnx_reference.fill": ["fill"],
@@ -132,8 +135,9 @@ _AT_FIRST_USE = {
 _HOMES = {name: module for module, names in _AT_FIRST_USE.items() for name in names}
 
 
-# Both rooms stand above those that call them, so they are handed down by name and imported when first used.
+# These rooms stand above those that call them, so they are handed down by name and imported when first used.
 _forms.register_maker("numba", "pyopnb.compile.numba_form", "form_of")
+_session.trace_with(lambda: importlib.import_module("pyopnb.traces.run"))
 _displayable.display_with(lambda: importlib.import_module("pyopnb.display.show"))
 
 

@@ -82,6 +82,7 @@ LIBRARIES = [
     "project/test_installed.py",
     "runtime",
     "testing",
+    "traces",
 ]
 
 

@@ -15,9 +15,9 @@ from pyopnb.ops.instantiate import add_note
 from pyopnb.ops.messages import hide_internal_frames, sanitize
 from pyopnb.ops.progress import tracking
 from pyopnb.ops.text_table import Table
-from pyopnb.runtime.built import Built
-from pyopnb.runtime.session import Session
-from pyopnb.runtime.trace.summary import summary_of
+from pyopnb.runtime.session.session import Session
+from pyopnb.runtime.session.state import Built
+from pyopnb.traces.summary import summary_of
 
 __all__ = ["KIND", "BatchRun", "Batches", "map"]
 

@@ -23,9 +23,9 @@ from pyopnb.ops.result import Result
 from pyopnb.ops.text_table import Table
 from pyopnb.ops.types import TensorType
 from pyopnb.runtime.feeds import feeds_by_name
-from pyopnb.runtime.live_attrs import select_kernels
-from pyopnb.runtime.session import Session
-from pyopnb.runtime.trace.summary import summary_of
+from pyopnb.runtime.session.live_attrs import select_kernels
+from pyopnb.runtime.session.session import Session
+from pyopnb.traces.summary import summary_of
 
 __all__ = ["KIND", "Sweep", "SweepRun", "sweep"]
 

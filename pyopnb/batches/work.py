@@ -30,7 +30,7 @@ from pyopnb.ops.messages import sanitize
 from pyopnb.ops.pickling import dumps
 from pyopnb.ops.progress import advance
 from pyopnb.ops.result import Result
-from pyopnb.runtime.session import Session
+from pyopnb.runtime.session.session import Session
 
 __all__ = ["BatchRun", "Run", "Work", "WorkKind", "check_executor", "run_packed"]
 

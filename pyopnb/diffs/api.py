@@ -21,8 +21,8 @@ from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.messages import hide_internal_frames, sanitize
 from pyopnb.ops.op import Op, Version
 from pyopnb.ops.result import Result
-from pyopnb.runtime.profile.profile import Profile
-from pyopnb.runtime.trace.trace import Trace
+from pyopnb.traces.profile import Profile
+from pyopnb.traces.trace import Trace
 
 if TYPE_CHECKING:
     from pyopnb.diffs.profiles import ProfileDiff

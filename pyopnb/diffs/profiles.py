@@ -11,8 +11,8 @@ import numpy as np
 from pyopnb.diffs.base import DiffBase, checked_items, checked_text, fit_lines
 from pyopnb.models.disjoint_sets import DisjointSets
 from pyopnb.ops.messages import sanitize
-from pyopnb.runtime.profile.profile import NodeProfile, Profile
-from pyopnb.runtime.profile.spread import Spread, microseconds
+from pyopnb.traces.profile import NodeProfile, Profile
+from pyopnb.traces.spread import Spread, microseconds
 
 __all__ = ["NodeChange", "ProfileDiff", "diff_profiles"]
 

@@ -17,7 +17,7 @@ from pyopnb.display.svg.pool import Pooling, pool
 from pyopnb.display.svg.shapes import Cells
 from pyopnb.errors import InputError
 from pyopnb.ops.messages import sanitize
-from pyopnb.runtime.trace.summary import Summary
+from pyopnb.traces.summary import Summary
 
 __all__ = ["Look", "Picture", "looks_like_photographs", "picture_of", "squeeze", "to_native"]
 

@@ -25,7 +25,7 @@ from pyopnb.display.view import View
 from pyopnb.errors import InputError, PyopError
 from pyopnb.ops.messages import sanitize
 from pyopnb.ops.result import Result
-from pyopnb.runtime.trace.trace import Trace
+from pyopnb.traces.trace import Trace
 
 __all__ = ["figure", "figure_png"]
 

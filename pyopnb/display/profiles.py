@@ -14,8 +14,8 @@ from pyopnb.errors import InputError
 from pyopnb.models.nodes import first_output
 from pyopnb.ops.messages import closest, sanitize
 from pyopnb.ops.text_table import Table
-from pyopnb.runtime.profile.profile import NodeProfile, Profile
-from pyopnb.runtime.profile.spread import microseconds
+from pyopnb.traces.profile import NodeProfile, Profile
+from pyopnb.traces.spread import microseconds
 
 __all__ = ["view_profile", "view_profile_diff"]
 

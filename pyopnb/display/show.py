@@ -39,10 +39,10 @@ from pyopnb.ops.messages import hide_internal_frames, sanitize, suggest
 from pyopnb.ops.op import Op, Version
 from pyopnb.ops.registry import Registry
 from pyopnb.ops.result import Result
-from pyopnb.runtime.live_attrs import model_in_use
-from pyopnb.runtime.profile.profile import Profile
-from pyopnb.runtime.session import Session
-from pyopnb.runtime.trace.trace import Trace
+from pyopnb.runtime.session.live_attrs import model_in_use
+from pyopnb.runtime.session.session import Session
+from pyopnb.traces.profile import Profile
+from pyopnb.traces.trace import Trace
 
 __all__ = ["html", "plot", "save", "show", "view"]
 

@@ -14,7 +14,7 @@ from pyopnb.display.picture import Look
 from pyopnb.display.tensors import view_arrays
 from pyopnb.errors import InputError
 from pyopnb.ops.result import Result
-from pyopnb.runtime.trace.summary import summary_of
+from pyopnb.traces.summary import summary_of
 
 __all__ = ["SteadyColours"]
 

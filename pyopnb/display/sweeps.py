@@ -18,7 +18,7 @@ from pyopnb.display.svg.to_svg import to_svg
 from pyopnb.display.view import View
 from pyopnb.errors import InputError
 from pyopnb.ops.messages import sanitize, suggest
-from pyopnb.runtime.trace.summary import summary_of
+from pyopnb.traces.summary import summary_of
 
 __all__ = ["view_sweep"]
 

@@ -19,7 +19,7 @@ from pyopnb.display.svg.to_svg import to_svg
 from pyopnb.display.view import View
 from pyopnb.errors import InputError
 from pyopnb.ops.messages import sanitize
-from pyopnb.runtime.trace.summary import Summary, summary_of
+from pyopnb.traces.summary import Summary, summary_of
 
 __all__ = ["chart_of", "describe", "view_array", "view_arrays"]
 

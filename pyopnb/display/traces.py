@@ -17,9 +17,9 @@ from pyopnb.errors import InputError
 from pyopnb.models.nodes import first_output
 from pyopnb.ops.messages import sanitize
 from pyopnb.ops.text_table import Table
-from pyopnb.runtime.trace.summary import Summary
-from pyopnb.runtime.trace.times import Times
-from pyopnb.runtime.trace.trace import Trace
+from pyopnb.traces.summary import Summary
+from pyopnb.traces.times import Times
+from pyopnb.traces.trace import Trace
 
 __all__ = ["view_trace"]
 

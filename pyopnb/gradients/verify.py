@@ -20,7 +20,7 @@ from pyopnb.gradients.ranks import types_of
 from pyopnb.models.nodes import type_of_proto
 from pyopnb.ops.messages import sanitize
 from pyopnb.ops.types import TensorType
-from pyopnb.runtime.session import Session
+from pyopnb.runtime.session.session import Session
 from pyopnb.testing.central import central_differences
 from pyopnb.testing.gradients import LOOSEST, TOLERANCES, unit
 

@@ -33,8 +33,8 @@ from pyopnb.ops.op import Op
 from pyopnb.ops.registry import registry
 from pyopnb.ops.schema import Port, same_value
 from pyopnb.runtime.notices import level_of_user
-from pyopnb.runtime.one_run import trace
 from pyopnb.testing.subject import Example, Subject, random_array
+from pyopnb.traces.api import trace
 
 __all__ = ["lower_model"]
 

@@ -15,7 +15,7 @@ from onnx import ModelProto
 import pyopnb
 from pyopnb.notebook.commands import user_namespace
 from pyopnb.ops.registry import Registry, registry
-from pyopnb.runtime.session import Session
+from pyopnb.runtime.session.session import Session
 
 __all__ = ["attrs_of", "complete_call", "onnx_ops"]
 

@@ -18,7 +18,7 @@ from pyopnb.ops.types import ANY, TensorType
 from pyopnb.ortx.definitions import default_opset_domain, find_overloads
 from pyopnb.ortx.models import make_onnx_model
 from pyopnb.ortx.optimized import extension_options, has_gpu
-from pyopnb.runtime.session import Session
+from pyopnb.runtime.session.session import Session
 
 __all__ = ["OrtPyFunction", "ort_inference"]
 

@@ -31,7 +31,7 @@ from pyopnb.ops.op import Op, Version
 from pyopnb.ops.registry import find_op, registry
 from pyopnb.ops.types import ANY, TensorType, tensor_type, type_of
 from pyopnb.runtime.feeds import as_array, check_characters, example_expression
-from pyopnb.runtime.session import Session
+from pyopnb.runtime.session.session import Session
 
 __all__ = ["KEPT_SESSIONS", "call"]
 

@@ -13,7 +13,7 @@ from pyopnb.models.nodes import type_proto
 from pyopnb.models.ort_capabilities import newest_ir_version, newest_version
 from pyopnb.ops.names import canonical_domain
 from pyopnb.ops.types import TensorType, type_of
-from pyopnb.runtime.session import Session
+from pyopnb.runtime.session.session import Session
 
 __all__ = ["NodeKernel"]
 

@@ -9,23 +9,16 @@ from typing import Any
 import onnxruntime
 from onnx import ModelProto
 
-from pyopnb.errors import InputError, PyopError
-from pyopnb.models.edit.inline import inline_ops
-from pyopnb.models.io import ModelSource, read_model
+from pyopnb.errors import PyopError
 from pyopnb.models.versions import FILL
 from pyopnb.ops.arguments import check_arguments
-from pyopnb.ops.messages import closest, hide_internal_frames, moved, sanitize
-from pyopnb.ops.progress import Progress
+from pyopnb.ops.messages import hide_internal_frames, moved
 from pyopnb.ops.result import Result
-from pyopnb.runtime.built import CPU
-from pyopnb.runtime.feeds import feeds_by_name
 from pyopnb.runtime.options import QUIET
-from pyopnb.runtime.plan import is_op
-from pyopnb.runtime.session import Session
-from pyopnb.runtime.trace.run import TraceOptions, run_traced
-from pyopnb.runtime.trace.trace import Trace
+from pyopnb.runtime.session.session import Session
+from pyopnb.runtime.session.state import CPU
 
-__all__ = ["kernel_runner", "run", "run_each", "run_kernels", "trace"]
+__all__ = ["kernel_runner", "run", "run_each", "run_kernels", "session_for_run"]
 
 
 @hide_internal_frames
@@ -61,11 +54,13 @@ def run(model: Any, /, *feeds: Any, fill: bool = False, **named: Any) -> Result:
     >>> run(pyopnb.model([pyopnb.node("Abs", "x", "y")], {"x": "float32[N]"}, "y"), x=np.float32([-1, 2]))["y"]
     array([1., 2.], dtype=float32)
     """
-    return _session(model, fill)(*feeds, **named)
+    return session_for_run(model, fill)(*feeds, **named)
 
 
-def _session(model: Any, fill: bool, base_dir: str | os.PathLike[str] | None = None) -> Session:
-    """A session for one run, whose errors advise what is typed for that run."""
+def session_for_run(
+    model: Any, fill: bool, base_dir: str | os.PathLike[str] | None = None
+) -> Session:
+    """Make a session for one run, whose errors advise what to type for that run."""
     __tracebackhide__ = True
     try:
         return Session(model, base_dir=base_dir, fill=fill)
@@ -73,100 +68,6 @@ def _session(model: Any, fill: bool, base_dir: str | os.PathLike[str] | None = N
         if error.next != FILL:
             raise
         raise moved(error, error.where, "fill=True") from None
-
-
-@hide_internal_frames
-@check_arguments
-def trace(
-    model: Any,
-    /,
-    *feeds: Any,
-    on: str = "onnxruntime",
-    only: str | Sequence[str] | None = None,
-    level: str = "all",
-    bodies: bool = False,
-    check: bool = True,
-    times: bool | int = True,
-    optimised: bool = True,
-    progress: Progress | bool = False,
-    base_dir: str | os.PathLike[str] | None = None,
-    fill: bool = False,
-    **named: Any,
-) -> Trace:
-    """Run a model once, and look at every named tensor.
-
-    Parameters
-    ----------
-    model : ModelProto, bytes or path
-    *feeds, **named
-        By name, or in the order of the model's inputs, or one dict of all by name.
-    on : {"onnxruntime", "reference"}
-        What runs it: ONNX Runtime, as `Session.trace` does, or ONNX's reference implementation with the ops of the registry,
-        node by node in Python: nothing is fused, nothing is timed, and it looks into no bodies. A node whose operator ONNX
-        defines in words only, as ``ZipMap`` or those of ``com.microsoft``, runs in ONNX Runtime's kernel, alone.
-    only, level, bodies, check, times, optimised, progress
-        As for `Session.trace`.
-    base_dir : path, optional
-        The folder of the external data of a model in memory.
-    fill : bool
-        As for `Session`; on the reference implementation, nothing is missing.
-
-    Returns
-    -------
-    Trace
-
-    Raises
-    ------
-    InputError
-        A feed does not fit, or a name in ``only`` is that of no tensor.
-    ModelError
-        The model cannot be used.
-    Exception
-        Whatever an op, or the reference implementation, raised.
-
-    Examples
-    --------
-    >>> import numpy as np, pyopnb
-    >>> model = pyopnb.model([pyopnb.node("Exp", "x", "e"), pyopnb.node("Neg", "e", "y")], {"x": "float32[2]"}, "y")
-    >>> trace(model, np.float32([0, 1]), on="reference")["e"].round(4)
-    array([1.    , 2.7183], dtype=float32)
-    """
-    __tracebackhide__ = True
-    options = TraceOptions(only, level, bodies, check, times, optimised, progress)
-    if on == "onnxruntime":
-        session = _session(model, fill, base_dir)
-        return run_traced(session, session._built, session._feeds.by_name(feeds, named), options)
-    if on != "reference":
-        next_ = closest(str(on), ("onnxruntime", "reference"))
-        got = sanitize(repr(on))
-        raise InputError(
-            "trace, on",
-            expected="'onnxruntime' or 'reference'",
-            got=got,
-            next=next_ and repr(next_),
-        )
-    if bodies:
-        raise InputError(
-            "trace, bodies",
-            expected="False on the reference implementation",
-            got="True",
-            next='on="onnxruntime"',
-        )
-    return _trace_on_reference(read_model(model, base_dir), feeds, named, options)
-
-
-def _trace_on_reference(
-    source: ModelSource, feeds: Sequence[Any], named: Mapping[str, Any], options: TraceOptions
-) -> Trace:
-    __tracebackhide__ = True
-    from pyopnb.runtime.trace.reference import trace_on_reference
-
-    source.proto = inline_ops(source.proto, is_op(source.proto, frozenset()))
-    initializers = {tensor.name for tensor in source.proto.graph.initializer}
-    inputs = [info.name for info in source.proto.graph.input if info.name not in initializers]
-    return trace_on_reference(
-        source, feeds_by_name(inputs, feeds, named), options.only, keep=options.level == "all"
-    )
 
 
 def run_kernels(model: ModelProto, feeds: Mapping[str, Any]) -> list[Any]:

@@ -10,7 +10,7 @@ import onnxruntime
 from onnx import ModelProto
 
 from pyopnb.runtime.ortvalues import from_ortvalue, needs_ml_dtypes, texts_to_ortvalue, to_ortvalue
-from pyopnb.runtime.session import Session
+from pyopnb.runtime.session.session import Session
 
 __all__ = ["RecurrentSession", "run_with_values"]
 

@@ -12,7 +12,7 @@ from onnx import ModelProto
 
 from pyopnb.diffs.tolerances import TOLERANCES
 from pyopnb.ops.messages import one_line
-from pyopnb.runtime.session import Session
+from pyopnb.runtime.session.session import Session
 from pyopnb.sklearn.columns import Columns
 from pyopnb.sklearn.inputs import feeds
 from pyopnb.sklearn.samples import outputs_of

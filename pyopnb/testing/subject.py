@@ -22,7 +22,7 @@ from pyopnb.ops.returns import Output
 from pyopnb.ops.schema import Port
 from pyopnb.ops.types import TensorType, type_of
 from pyopnb.runtime.kernel import promised_outputs
-from pyopnb.runtime.session import Session
+from pyopnb.runtime.session.session import Session
 
 __all__ = [
     "Arrays",

@@ -28,7 +28,7 @@ from pyopnb.ops.messages import sanitize
 from pyopnb.ops.schema import REQUIRED
 from pyopnb.ops.types import type_of
 from pyopnb.runtime.one_run import run_kernels
-from pyopnb.runtime.session import Session
+from pyopnb.runtime.session.session import Session
 from pyopnb.testing.sizes import ExampleSizes
 from pyopnb.testing.subject import Example, Subject, format_types
 

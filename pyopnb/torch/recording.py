@@ -15,14 +15,14 @@ from pyopnb.errors import ModelError
 from pyopnb.ops.messages import hide_internal_frames, one_line, sanitize
 from pyopnb.ops.op import Version
 from pyopnb.ops.registry import registry
-from pyopnb.runtime.trace.summary import summary_of
-from pyopnb.runtime.trace.trace import Trace
 from pyopnb.torch.arrays import to_array
 from pyopnb.torch.conversion import convert, export_verified, proto_of
 from pyopnb.torch.functions import exported_as
 from pyopnb.torch.program import calls_in, capture, in_order, is_random
 from pyopnb.torch.source import line_of
 from pyopnb.torch.verify import feeds_of, first_difference, results_of
+from pyopnb.traces.summary import summary_of
+from pyopnb.traces.trace import Trace
 
 __all__ = ["Recorder", "trace"]
 

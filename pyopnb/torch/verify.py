@@ -14,7 +14,7 @@ from onnx import ModelProto
 
 from pyopnb.errors import ModelError
 from pyopnb.ops.messages import plural, sanitize
-from pyopnb.runtime.session import Session
+from pyopnb.runtime.session.session import Session
 from pyopnb.torch.arrays import to_array
 from pyopnb.torch.program import example_tensors
 from pyopnb.torch.sizes import OpenSizes

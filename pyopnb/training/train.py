@@ -16,7 +16,7 @@ from pyopnb.models.io import read_model, to_model
 from pyopnb.ops.arguments import check_arguments, describe, is_path
 from pyopnb.ops.messages import hide_internal_frames, sanitize
 from pyopnb.runtime.recurrent import run_with_values
-from pyopnb.runtime.session import Session
+from pyopnb.runtime.session.session import Session
 from pyopnb.training.batches import Batches
 from pyopnb.training.checkpoint import Checkpoint, checkpoint_path, newest
 from pyopnb.training.graphs import Loss, find_weights, step_of, with_inputs, with_loss

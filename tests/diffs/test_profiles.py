@@ -7,9 +7,9 @@ import pytest
 
 import pyopnb
 from pyopnb.diffs.profiles import NodeChange, ProfileDiff
-from pyopnb.runtime.profile.events import Events
-from pyopnb.runtime.profile.profile import NodeProfile, Profile
-from pyopnb.runtime.profile.spread import Spread
+from pyopnb.traces.events import Events
+from pyopnb.traces.profile import NodeProfile, Profile
+from pyopnb.traces.spread import Spread
 
 RUNS = np.array([0.0, 1, 2, 3, 40])
 

@@ -21,7 +21,7 @@ from pyopnb.diffs.arrays.diff import Diff
 from pyopnb.display import plots
 from pyopnb.display.ops import _with_numbers
 from pyopnb.display.traces import _values
-from pyopnb.runtime.trace.times import NodeTime, Times
+from pyopnb.traces.times import NodeTime, Times
 
 MODEL = "net (float[N,4] x) => (float[N,4] z) { y = demo.Soft<limit = 2.0>(x)\n z = Add(y, x) }"
 SOURCE = 'class Soft:\n    """Clip <b>smoothly</b>."""\n\n    def __init__(self, limit: float = 1.0):\n        self.limit = limit\n\n    def compute(self, x):\n        return (self.limit * np.tanh(x / self.limit)).astype(x.dtype)\n'
@@ -237,7 +237,7 @@ def test_trace_without_times_and_with_nan(survives: Any) -> None:
 
 
 def test_exposure_is_warned_of() -> None:
-    from pyopnb.runtime.trace.exposure import Exposure
+    from pyopnb.traces.exposure import Exposure
 
     _, trace = traced()
     trace.exposure = Exposure({"z": 0.25}, 2)

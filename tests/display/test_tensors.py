@@ -17,7 +17,7 @@ from sklearn.datasets import load_sample_image
 
 import pyopnb
 from pyopnb.display.tensors import describe
-from pyopnb.runtime.trace.summary import summary_of
+from pyopnb.traces.summary import summary_of
 
 RNG = np.random.default_rng(2)
 HOSTILE = [

@@ -35,7 +35,7 @@ python -m pip check
 
 echo "binder: a notebook, and a console in the root"
 jupyter execute notebooks/00_first_op.ipynb
-python -c "import pyopnb.runtime.session"
+python -c "import pyopnb.runtime.session.session"
 
 echo "binder: postBuild fails where the bridge does not compile"
 echo "#error on purpose" >>pyopnb/runtime/bridge/bridge.cpp

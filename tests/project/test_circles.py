@@ -12,7 +12,7 @@ TEMPORARY = [
     "pickling session shared",
     "arrays dispatch indexing numbers operators protocols reductions size_vectors sorting ufuncs values",
 ]
-ROOMS = ["runtime", "lowering"]
+ROOMS = ["runtime.session", "lowering"]
 
 
 def typing_only(tree):

@@ -72,7 +72,7 @@ def test_that_a_wrong_path_and_a_wrong_name_are_seen():
     assert is_unknown("pyopnb.runtime.sesion.Session")
     assert is_unknown("pyopnb.sklearn.konvert")
     assert is_unknown("pyopnb.sklearn.fitted.Fild")
-    assert not is_unknown("pyopnb.runtime.session.Session.run")
+    assert not is_unknown("pyopnb.runtime.session.session.Session.run")
     assert not any(
         map(
             is_unknown, ["pyopnb.sklearn", "pyopnb.sklearn.convert", "pyopnb.sklearn.fitted.Filled"]

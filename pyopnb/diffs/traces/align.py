@@ -29,7 +29,7 @@ from pyopnb.diffs.models.match import graph_of_model, match_graphs, pair_names
 from pyopnb.diffs.traces.segments import TraceGraph
 from pyopnb.models.nodes import full_name
 from pyopnb.ops.types import type_of
-from pyopnb.runtime.trace.trace import Trace
+from pyopnb.traces.trace import Trace
 
 __all__ = ["Alignment", "Pair", "align"]
 

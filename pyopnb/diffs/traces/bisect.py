@@ -30,8 +30,8 @@ from pyopnb.ops.messages import hide_internal_frames, sanitize
 from pyopnb.ops.progress import advance, tracking
 from pyopnb.ops.registry import registry
 from pyopnb.runtime.plan import is_op
-from pyopnb.runtime.trace.initializers import Initializers
-from pyopnb.runtime.trace.trace import Trace
+from pyopnb.traces.initializers import Initializers
+from pyopnb.traces.trace import Trace
 
 __all__ = ["first_divergence"]
 

@@ -18,7 +18,7 @@ from pyopnb.diffs.traces.steps import same_values
 from pyopnb.models.nodes import attribute_value, full_name, named_bodies
 from pyopnb.ops.messages import plural, sanitize
 from pyopnb.ops.op import Version
-from pyopnb.runtime.trace.trace import Trace
+from pyopnb.traces.trace import Trace
 
 __all__ = ["find_causes", "op_versions"]
 

@@ -27,7 +27,7 @@ from pyopnb.errors import InputError
 from pyopnb.models.nodes import bodies, first_output, full_name
 from pyopnb.ops.messages import sanitize, suggest
 from pyopnb.ops.progress import advance, tracking
-from pyopnb.runtime.trace.trace import Trace
+from pyopnb.traces.trace import Trace
 
 __all__ = ["TraceComparison", "diff_traces", "diff_with_arrays"]
 

@@ -29,7 +29,7 @@ from pyopnb.ops.registry import registry
 from pyopnb.ops.types import type_of
 from pyopnb.runtime.node_kernel import NodeKernel
 from pyopnb.runtime.one_run import run_each
-from pyopnb.runtime.trace.trace import Trace
+from pyopnb.traces.trace import Trace
 
 __all__ = ["Isolated", "Run", "as_made", "run_isolated", "runner"]
 

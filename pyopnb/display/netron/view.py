@@ -25,8 +25,8 @@ from pyopnb.display.view import Canvas, View
 from pyopnb.errors import InputError, PyopError
 from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.messages import hide_internal_frames, plural, sanitize
-from pyopnb.runtime.session import Session
-from pyopnb.runtime.trace.trace import Trace
+from pyopnb.runtime.session.session import Session
+from pyopnb.traces.trace import Trace
 
 __all__ = ["MIME", "TARGET", "NetronView", "clicked", "netron"]
 

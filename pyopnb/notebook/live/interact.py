@@ -28,7 +28,7 @@ from pyopnb.ops.result import Result
 from pyopnb.ops.schema import REQUIRED, Attr
 from pyopnb.ops.text_table import Table
 from pyopnb.ops.types import ANY
-from pyopnb.runtime.session import Session
+from pyopnb.runtime.session.session import Session
 
 __all__ = ["Interact", "interact"]
 

@@ -23,7 +23,7 @@ from pyopnb.ops.op import Version
 from pyopnb.ops.registry import registry
 from pyopnb.ops.result import Result
 from pyopnb.runtime.options import quiet_options
-from pyopnb.runtime.session import Session
+from pyopnb.runtime.session.session import Session
 
 __all__ = ["LiveOutput"]
 

@@ -17,7 +17,7 @@ from pyopnb.ops.names import split_name
 from pyopnb.ops.op import Version
 from pyopnb.ops.registry import registry
 from pyopnb.ops.result import Result
-from pyopnb.runtime.session import Session
+from pyopnb.runtime.session.session import Session
 
 __all__ = ["Run", "require_session", "run_session", "set_attrs"]
 

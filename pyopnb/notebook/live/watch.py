@@ -17,7 +17,7 @@ from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.locks import locked
 from pyopnb.ops.messages import hide_internal_frames
 from pyopnb.ops.result import Result
-from pyopnb.runtime.session import Session
+from pyopnb.runtime.session.session import Session
 
 __all__ = ["Watch", "watch"]
 

@@ -20,7 +20,7 @@ from pyopnb import diff, trace
 from pyopnb.diffs.traces.diff import TraceDiff
 from pyopnb.diffs.traces.steps import Step, Tensor
 from pyopnb.errors import InputError
-from pyopnb.runtime.trace.trace import Trace
+from pyopnb.traces.trace import Trace
 
 X = np.random.default_rng(0).normal(size=(2, 8, 32)).astype(np.float32)
 QUICK: dict[str, Any] = {"check": False, "times": False}

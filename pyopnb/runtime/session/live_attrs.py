@@ -19,7 +19,7 @@ from pyopnb.runtime.kernel import Kernel
 from pyopnb.runtime.plan import is_op, planned_nodes
 
 if TYPE_CHECKING:
-    from pyopnb.runtime.built import Built
+    from pyopnb.runtime.session.state import Built
 
 __all__ = [
     "attrs_of",

@@ -23,10 +23,22 @@ from pyopnb.ops.instantiate import add_note
 from pyopnb.ops.messages import closest, sanitize
 from pyopnb.ops.op import Version
 from pyopnb.ops.progress import Progress, bar
-from pyopnb.runtime.built import Built
 from pyopnb.runtime.ortvalues import from_ortvalue
 from pyopnb.runtime.plan import Clock, Plan, PlannedNode
-from pyopnb.runtime.trace.beside import (
+from pyopnb.runtime.session.state import Built
+from pyopnb.traces.exposure import exposure_of
+from pyopnb.traces.initializers import Initializers
+from pyopnb.traces.node_names import name_nodes
+from pyopnb.traces.origins import origins
+from pyopnb.traces.ort_profile import ProfiledRun, read_profile
+from pyopnb.traces.select import (
+    NamedTensor,
+    expose,
+    match_names,
+    named_tensors,
+    tappable_tensors,
+)
+from pyopnb.traces.shadow_session import (
     absent_initializers,
     can_save,
     executed_graph,
@@ -35,25 +47,13 @@ from pyopnb.runtime.trace.beside import (
     options_beside,
     profiling,
 )
-from pyopnb.runtime.trace.exposure import exposure_of
-from pyopnb.runtime.trace.initializers import Initializers
-from pyopnb.runtime.trace.node_names import name_nodes
-from pyopnb.runtime.trace.origins import origins
-from pyopnb.runtime.trace.profile import ProfiledRun, read_profile
-from pyopnb.runtime.trace.select import (
-    NamedTensor,
-    expose,
-    match_names,
-    named_tensors,
-    tappable_tensors,
-)
-from pyopnb.runtime.trace.summary import Summary, summary_of
-from pyopnb.runtime.trace.taps import DOMAIN, Sink, insert_taps, make_taps
-from pyopnb.runtime.trace.times import Times, times_of
-from pyopnb.runtime.trace.trace import Trace
+from pyopnb.traces.summary import Summary, summary_of
+from pyopnb.traces.taps import DOMAIN, Sink, insert_taps, make_taps
+from pyopnb.traces.times import Times, times_of
+from pyopnb.traces.trace import Trace
 
 if TYPE_CHECKING:
-    from pyopnb.runtime.session import Session
+    from pyopnb.runtime.session.session import Session
 
 __all__ = ["LEVELS", "TraceOptions", "run_traced", "runtime_text", "select_tensors"]
 

@@ -12,9 +12,9 @@ import pytest
 
 import pyopnb
 from pyopnb.runtime.plan import ClockedCall
-from pyopnb.runtime.profile.events import Recorder
-from pyopnb.runtime.profile.profile import Profile
-from pyopnb.runtime.trace.profile import Kernel
+from pyopnb.traces.events import Recorder
+from pyopnb.traces.ort_profile import Kernel
+from pyopnb.traces.profile import Profile
 
 
 @pytest.fixture(scope="module")

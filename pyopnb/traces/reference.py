@@ -17,10 +17,10 @@ from pyopnb.onnx_reference.evaluator import Evaluator
 from pyopnb.ops.registry import registry
 from pyopnb.runtime.feeds import check_feed, check_names
 from pyopnb.runtime.node_kernel import NodeKernel
-from pyopnb.runtime.trace.initializers import Initializers
-from pyopnb.runtime.trace.select import match_names, named_tensors
-from pyopnb.runtime.trace.summary import summary_of
-from pyopnb.runtime.trace.trace import Trace
+from pyopnb.traces.initializers import Initializers
+from pyopnb.traces.select import match_names, named_tensors
+from pyopnb.traces.summary import summary_of
+from pyopnb.traces.trace import Trace
 
 __all__ = ["trace_on_reference"]
 

@@ -19,9 +19,9 @@ from transformer import transformer
 
 import pyopnb
 from pyopnb.models.nodes import first_output
-from pyopnb.runtime.trace import beside
-from pyopnb.runtime.trace import run as run_module
-from pyopnb.runtime.trace.times import Times
+from pyopnb.traces import run as run_module
+from pyopnb.traces import shadow_session
+from pyopnb.traces.times import Times
 
 Network = tuple[ModelProto, dict[str, np.ndarray]]
 
@@ -258,7 +258,7 @@ def test_parallel_execution_shares_the_run() -> None:
 def test_nothing_is_measured_unasked(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("read_profile", "origins", "times_of"):
         monkeypatch.setattr(run_module, name, None)
-    monkeypatch.setattr(beside.onnx, "load", None)
+    monkeypatch.setattr(shadow_session.onnx, "load", None)
     model, fed = with_op()
     assert pyopnb.Session(model).trace(fed, times=False).times is None
     with pytest.raises(TypeError):
@@ -277,7 +277,7 @@ def test_the_weights_are_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
         return real(path, **options)
 
     real = onnx.load
-    monkeypatch.setattr(beside.onnx, "load", load)
+    monkeypatch.setattr(shadow_session.onnx, "load", load)
     nodes = [pyopnb.node("MatMul", ["x", "w"], "a"), pyopnb.node("Relu", "a", "y")]
     model = pyopnb.model(
         nodes, {"x": "float32[N,1000]"}, "y", initializers={"w": drawn(1000, 1000)}

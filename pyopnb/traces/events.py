@@ -13,7 +13,7 @@ import numpy as np
 
 from pyopnb.ops.atomic_write import atomic_write, check_writable
 from pyopnb.runtime.plan import ClockedCall
-from pyopnb.runtime.trace.profile import Kernel
+from pyopnb.traces.ort_profile import Kernel
 
 __all__ = ["Events", "Recorder", "What", "write_chrome_trace"]
 

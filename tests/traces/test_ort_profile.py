@@ -7,9 +7,9 @@ import json
 
 from onnx import GraphProto, NodeProto
 
-from pyopnb.runtime.trace.origins import Origin
-from pyopnb.runtime.trace.profile import ProfiledRun, read_profile
-from pyopnb.runtime.trace.times import NodeTime, Times, times_of
+from pyopnb.traces.origins import Origin
+from pyopnb.traces.ort_profile import ProfiledRun, read_profile
+from pyopnb.traces.times import NodeTime, Times, times_of
 
 
 def kernel(name, begin, took, op_type="Op", number="0", tid=1):

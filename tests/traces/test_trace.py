@@ -8,11 +8,11 @@ import pytest
 from onnx import numpy_helper
 
 from pyopnb.errors import InputError
-from pyopnb.runtime.trace.exposure import Exposure
-from pyopnb.runtime.trace.initializers import Initializers
-from pyopnb.runtime.trace.summary import summary_of
-from pyopnb.runtime.trace.times import NodeTime, Times
-from pyopnb.runtime.trace.trace import Trace
+from pyopnb.traces.exposure import Exposure
+from pyopnb.traces.initializers import Initializers
+from pyopnb.traces.summary import summary_of
+from pyopnb.traces.times import NodeTime, Times
+from pyopnb.traces.trace import Trace
 
 MODEL = onnx.parser.parse_model(
     '<ir_version: 8, opset_import: ["" : 18]> g (float[N] x) => (float[N] y) { a = Log(x) y = Neg(a) }'

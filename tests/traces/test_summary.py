@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from pyopnb.runtime.trace import summary as module
-from pyopnb.runtime.trace.summary import BINS, summary_of
+from pyopnb.traces import summary as module
+from pyopnb.traces.summary import BINS, summary_of
 
 NUMBERS = (
     np.bool_,

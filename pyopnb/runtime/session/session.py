@@ -21,32 +21,44 @@ from pyopnb.ops.registry import registry
 from pyopnb.ops.result import Result
 from pyopnb.runtime import _bridge
 from pyopnb.runtime.background import run_in_background
-from pyopnb.runtime.built import CPU, Built, Prepare, Recipe
 from pyopnb.runtime.exceptions import live_sessions
 from pyopnb.runtime.feeds import Feeds, check_output_names
 from pyopnb.runtime.legacy_pyop import checked_modules
-from pyopnb.runtime.live_attrs import (
+from pyopnb.runtime.notices import level_of_user, warn_of_lowered
+from pyopnb.runtime.options import QUIET, check_providers, check_run_options, model_folder
+from pyopnb.runtime.ortvalues import checked_ortvalues
+from pyopnb.runtime.session.live_attrs import (
     attrs_of,
     changed_attrs,
     labels_of,
     merge_attrs,
     select_kernels,
 )
-from pyopnb.runtime.notices import level_of_user, warn_of_lowered
-from pyopnb.runtime.options import QUIET, check_providers, check_run_options, model_folder
-from pyopnb.runtime.ortvalues import checked_ortvalues
+from pyopnb.runtime.session.state import CPU, Built, Prepare, Recipe
 from pyopnb.runtime.settings import Setting
 
 if TYPE_CHECKING:
     from pyopnb.onnx_reference.fill import FilledNode
     from pyopnb.ops.progress import Progress
     from pyopnb.runtime.kernel import Kernel
-    from pyopnb.runtime.trace.trace import Trace
 
-__all__ = ["Session"]
+__all__ = ["Session", "trace_with"]
 
 _KEYWORDS = ("disabled_optimizers", "enable_fallback", "read_config_from_model")
 """What ``InferenceSession`` reads of its ``**kwargs``; it takes all others silently."""
+
+_find_tracer: list[Callable[[], Any]] = []
+
+
+def trace_with(find: Callable[[], Any]) -> None:
+    """Set what traces sessions: the room of traces stands above this one.
+
+    Parameters
+    ----------
+    find : callable
+        Returns a module with ``TraceOptions`` and ``run_traced``.
+    """
+    _find_tracer[:] = [find]
 
 
 class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntime ships no types
@@ -348,7 +360,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         ([10.0], [2.0])
         """
         __tracebackhide__ = True
-        from pyopnb.runtime.shared import SharedSession  # which derives from this class
+        from pyopnb.runtime.session.shared import SharedSession  # which derives from this class
 
         session = SharedSession(self)
         if attrs:
@@ -588,7 +600,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         optimised: bool = True,
         progress: Progress | bool = False,
         **named: Any,
-    ) -> Trace:
+    ) -> Any:
         """Run, and look at every named tensor.
 
         Parameters
@@ -654,20 +666,16 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         (-2.7182817459106445, ['x', 'e', 'y'])
         """
         __tracebackhide__ = True
-        from pyopnb.runtime.trace.run import (
-            TraceOptions,
-            run_traced,
-        )  # what most sessions never need
-
-        options = TraceOptions(only, level, bodies, check, times, optimised, progress)
+        tracer = _find_tracer[0]()
+        options = tracer.TraceOptions(only, level, bodies, check, times, optimised, progress)
         built = self._update()
-        return run_traced(self, built, built.feeds.by_name(feeds, named), options)
+        return tracer.run_traced(self, built, built.feeds.by_name(feeds, named), options)
 
     @hide_internal_frames
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """Take the session apart for a pickle; see `pyopnb.runtime.pickling`."""
+        """Take the session apart for a pickle; see `pyopnb.runtime.session.pickling`."""
         __tracebackhide__ = True
-        from pyopnb.runtime.pickling import reduce_session  # what most sessions never need
+        from pyopnb.runtime.session.pickling import reduce_session  # what most sessions never need
 
         return reduce_session(self, protocol)
 

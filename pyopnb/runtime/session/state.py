@@ -37,7 +37,7 @@ from pyopnb.runtime.settings import Setting, Settings
 
 if TYPE_CHECKING:
     from pyopnb.runtime.kernel import Kernel
-    from pyopnb.runtime.shared import Lease
+    from pyopnb.runtime.session.shared import Lease
 
 __all__ = ["CPU", "Built", "Prepare", "Recipe"]
 

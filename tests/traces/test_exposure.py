@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from pyopnb.runtime.trace.exposure import exposure_of
+from pyopnb.traces.exposure import exposure_of
 
 F = np.float32
 

@@ -19,8 +19,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 import pyopnb
 from pyopnb.errors import Filled
-from pyopnb.runtime.trace import run as run_module
-from pyopnb.runtime.trace.summary import summary_of
+from pyopnb.traces import run as run_module
+from pyopnb.traces.summary import summary_of
 
 X = np.float32([1, -2, 3])
 

@@ -15,8 +15,8 @@ from pyopnb.ops.arguments import check_arguments, describe, is_path
 from pyopnb.ops.displayable import Displayable
 from pyopnb.ops.messages import hide_internal_frames, plural, sanitize, suggest_key
 from pyopnb.ops.text_table import Table
-from pyopnb.runtime.profile.events import Events, write_chrome_trace
-from pyopnb.runtime.profile.spread import Spread, microseconds
+from pyopnb.traces.events import Events, write_chrome_trace
+from pyopnb.traces.spread import Spread, microseconds
 
 __all__ = ["NodeProfile", "OpTypeProfile", "Profile"]
 

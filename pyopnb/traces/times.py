@@ -9,8 +9,8 @@ from statistics import fmean
 from onnx import GraphProto
 
 from pyopnb.models.nodes import first_output
-from pyopnb.runtime.trace.origins import Origin
-from pyopnb.runtime.trace.profile import ProfiledRun
+from pyopnb.traces.origins import Origin
+from pyopnb.traces.ort_profile import ProfiledRun
 
 __all__ = ["NodeTime", "Times", "group_text", "times_of"]
 

@@ -13,10 +13,10 @@ from pyopnb.ops.displayable import Displayable
 from pyopnb.ops.messages import plural, sanitize, suggest_key
 from pyopnb.ops.op import Version
 from pyopnb.ops.result import index_error
-from pyopnb.runtime.trace.exposure import Exposure
-from pyopnb.runtime.trace.initializers import Initializers
-from pyopnb.runtime.trace.summary import Summary
-from pyopnb.runtime.trace.times import Times
+from pyopnb.traces.exposure import Exposure
+from pyopnb.traces.initializers import Initializers
+from pyopnb.traces.summary import Summary
+from pyopnb.traces.times import Times
 
 __all__ = ["Trace"]
 

@@ -22,7 +22,6 @@ from pyopnb.ops.op import Version
 from pyopnb.ops.op_sources import ReceivedOps
 from pyopnb.ops.pickling import dumps, open_op
 from pyopnb.ops.registry import registry
-from pyopnb.runtime.built import Built, Recipe
 from pyopnb.runtime.options import (
     free_dimensions,
     options_from,
@@ -30,9 +29,10 @@ from pyopnb.runtime.options import (
     refuse_unread_options,
 )
 from pyopnb.runtime.plan import Plan
-from pyopnb.runtime.session import Session
+from pyopnb.runtime.session.session import Session
+from pyopnb.runtime.session.shared import SharedSession
+from pyopnb.runtime.session.state import Built, Recipe
 from pyopnb.runtime.settings import Setting
-from pyopnb.runtime.shared import SharedSession
 
 __all__ = ["open_session", "reduce_session"]
 

@@ -20,10 +20,10 @@ from pyopnb.models.io import ModelSource, without_weights
 from pyopnb.models.nodes import walk
 from pyopnb.models.ort_capabilities import schema_domains
 from pyopnb.ops.names import canonical_domain
-from pyopnb.runtime.built import Built
-from pyopnb.runtime.live_attrs import write_attrs
 from pyopnb.runtime.options import copied_options
 from pyopnb.runtime.plan import is_op
+from pyopnb.runtime.session.live_attrs import write_attrs
+from pyopnb.runtime.session.state import Built
 
 __all__ = [
     "absent_initializers",

@@ -20,13 +20,16 @@ from pyopnb.ops.arguments import check_arguments, describe
 from pyopnb.ops.instantiate import add_note
 from pyopnb.ops.messages import hide_internal_frames, plural
 from pyopnb.ops.progress import advance, tracking
-from pyopnb.runtime.built import Built
 from pyopnb.runtime.plan import Clock, ClockedCall, Plan
-from pyopnb.runtime.profile.events import Recorder
-from pyopnb.runtime.profile.profile import NodeProfile, Profile
-from pyopnb.runtime.profile.spread import Spread
-from pyopnb.runtime.session import Session
-from pyopnb.runtime.trace.beside import (
+from pyopnb.runtime.session.session import Session
+from pyopnb.runtime.session.state import Built
+from pyopnb.traces.events import Recorder
+from pyopnb.traces.node_names import name_nodes
+from pyopnb.traces.origins import origins
+from pyopnb.traces.ort_profile import NOBODY, Kernel, ProfiledRun, profiled_runs
+from pyopnb.traces.profile import NodeProfile, Profile
+from pyopnb.traces.run import runtime_text
+from pyopnb.traces.shadow_session import (
     absent_initializers,
     can_save,
     executed_graph,
@@ -35,11 +38,8 @@ from pyopnb.runtime.trace.beside import (
     options_beside,
     profiling,
 )
-from pyopnb.runtime.trace.node_names import name_nodes
-from pyopnb.runtime.trace.origins import origins
-from pyopnb.runtime.trace.profile import NOBODY, Kernel, ProfiledRun, profiled_runs
-from pyopnb.runtime.trace.run import runtime_text
-from pyopnb.runtime.trace.times import group_text
+from pyopnb.traces.spread import Spread
+from pyopnb.traces.times import group_text
 
 __all__ = ["profile"]
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from pyopnb.ops.registry import registry
 from pyopnb.runtime import _bridge
-from pyopnb.runtime.built import Built
-from pyopnb.runtime.session import Session
+from pyopnb.runtime.session.session import Session
+from pyopnb.runtime.session.state import Built
 from pyopnb.runtime.settings import Setting, Settings, numbered
 
 __all__ = ["Lease", "SharedSession"]

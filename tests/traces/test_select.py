@@ -6,7 +6,7 @@ import onnx
 import pytest
 
 import pyopnb
-from pyopnb.runtime.trace.select import match_names, named_tensors, tappable_tensors
+from pyopnb.traces.select import match_names, named_tensors, tappable_tensors
 
 TEXT = """<ir_version: 8, opset_import: ["" : 18]>
 g (float[N] x, bool c) => (float[N] y) {

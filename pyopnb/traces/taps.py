@@ -17,8 +17,8 @@ from pyopnb.ops.progress import Progress
 from pyopnb.ops.signature import schema_of
 from pyopnb.ops.types import ANY
 from pyopnb.runtime.plan import PlannedNode
-from pyopnb.runtime.trace.select import NamedTensor
-from pyopnb.runtime.trace.summary import Summary, summary_of
+from pyopnb.traces.select import NamedTensor
+from pyopnb.traces.summary import Summary, summary_of
 
 __all__ = ["DOMAIN", "Sink", "Tap", "insert_taps", "make_taps"]
 

@@ -1,1 +1,0 @@
-"""Where the time of a session's runs goes: many runs, node by node."""

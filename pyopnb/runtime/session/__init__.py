@@ -1,0 +1,1 @@
+"""A session: how it is configured and built, its state, its attrs, and its pickle."""
