@@ -178,6 +178,18 @@ RIGHT = [
     ("variance by squares of differences", lambda x: x.var(-1), lambda x: np.square(x - x.mean(-1, keepdims=True)).mean(-1), ["f4", "f8"], "NM"),
     ("hypot by a wider float", lambda x: np.hypot(x, x), lambda x: through(np.longdouble, lambda y: np.hypot(y, y))(x), ["f4", "f8"], "N"),
     ("logarithm of a sum in another order", logsumexp, lambda x: logsumexp(x[..., ::-1]), ["f4", "f8"], "NM"),
+    ("range by sorting", lambda x: x.max(-1) - x.min(-1), lambda x: np.sort(x, -1)[..., -1] - np.sort(x, -1)[..., 0], [*_FLOATS, *_INTEGERS], ["N", 5]),
+    ("norm by a sum of squares", lambda x: np.sqrt((x * x).sum(-1)), lambda x: np.linalg.norm(x, axis=-1), ["f4", "f8"], "NM"),
+    ("gray by a product of matrices", lambda x: (x * np.array([0.299, 0.587, 0.114], x.dtype)).sum(-1), lambda x: x @ np.array([0.299, 0.587, 0.114], x.dtype), ["f4", "f8"], ["N", 3]),
+    ("sigmoid by the absolute value", lambda x: 1 / (1 + np.exp(-x)), lambda x: np.where(x >= 0, 1, np.exp(-np.abs(x))) / (1 + np.exp(-np.abs(x))), ["f4", "f8"], "N"),
+    ("cube by products", lambda x: x**3, lambda x: x * x * x, ["f4", "f8", "i8"], "N"),
+    ("running maximum by slices", lambda x: np.maximum.accumulate(x, -1), lambda x: np.concatenate([x[..., :0], *(x[..., : end + 1].max(-1, keepdims=True) for end in range(x.shape[-1]))], -1), [*_FLOATS, "i4", "u8"], ["N", 5]),
+    ("one-hot rows by comparison", lambda x: np.eye(7)[x % 7], lambda x: (x[:, None] % 7 == np.arange(7)).astype(float), ["u1", "i8"], "N"),
+    ("differences by slices", lambda x: np.diff(x, axis=-1), lambda x: x[..., 1:] - x[..., :-1], [*_FLOATS, *_INTEGERS], "NM"),
+    ("average of three by convolution", lambda x: np.convolve(x, np.full(3, 1 / 3, x.dtype)), lambda x: np.pad(x * x.dtype.type(1 / 3), (0, 2)) + np.pad(x * x.dtype.type(1 / 3), 1) + np.pad(x * x.dtype.type(1 / 3), (2, 0)), ["f4", "f8"], ["N"]),
+    ("squared distances by broadcasting", lambda x: ((x[:, None] - x[None]) ** 2).sum(-1), lambda x: np.einsum("ijk,ijk->ij", x[:, None] - x[None], x[:, None] - x[None]), ["f4", "f8"], "NM"),
+    ("argmin by a negated argmax", lambda x: x.argmin(-1), lambda x: (-x).argmax(-1), _FLOATS, "NM"),
+    ("outer product by broadcasting", lambda x: np.outer(x, x), lambda x: x[:, None] * x[None], [*_FLOATS, "i4"], "N"),
     ("texts stripped", lambda x: np.array([t.strip() for t in x], object), lambda x: np.array([t.lstrip().rstrip() for t in x], object), ["O"], "N"),
 ]  # fmt: skip
 

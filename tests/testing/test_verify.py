@@ -52,6 +52,39 @@ def test_kernels_that_are_off_beside_large_numbers_pass_only_if_that_is_named():
     assert verify(*lost_digits, [(np.float32([1, 2]),)], kernel_error=lost).disagreement is not None
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_infinity_of_the_wrong_sign_is_found_where_the_original_jumps(dtype):
+    # A rounding error takes 1 / (x - 1) from inf to a finite number, so any finite number would pass.
+    def original(x):
+        return 1 / (x - x.dtype.type(1))
+
+    def converted(x):
+        return np.where(x == 1, -np.inf, original(x)).astype(x.dtype)
+
+    x = np.ones(3, dtype)
+    verification = verify(as_function(original), as_function(converted), [(x,)])
+    assert (verification.disagreement.original, verification.disagreement.converted) == (
+        "inf",
+        "-inf",
+    )
+
+
+def test_float64_result_that_is_off_by_more_than_float32_is_found_in_a_body_that_casts():
+    def original(x):
+        return np.stack([x.astype(np.float32).astype(np.float64), np.sin(1000 * x)])
+
+    def converted(x):
+        return original(x) * [[1], [1 + 1e-4]]
+
+    verification = verify(
+        as_function(original),
+        as_function(converted),
+        [(np.float64([1, 2]),)],
+        narrowest=np.dtype(np.float32),
+    )
+    assert verification.disagreement is not None
+
+
 def test_long_rows_are_left_out_only_if_the_kernels_are_said_to_be_off_there():
     def original(x):
         return x.sum(keepdims=True)
@@ -148,4 +181,4 @@ def test_right_conversion_passes_in_each_dtype(case):
 
 def test_there_are_enough_conversions():
     assert len(WRONG) >= 60
-    assert sum(len(dtypes) for _, _, _, dtypes, _ in RIGHT) >= 150
+    assert sum(len(dtypes) for _, _, _, dtypes, _ in RIGHT) >= 200

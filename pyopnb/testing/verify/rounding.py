@@ -130,6 +130,7 @@ class Judge:
             # ONNX Runtime rounds float16 less often than NumPy does, so it may be nearer to the truth, and
             # finite where NumPy overflowed on the way.
             wrong &= wrong_elements(exact, _widened(got), allowance)
+        wrong |= _has_wrong_sign(want, got, exact)
         return wrong
 
     def _allowance(
@@ -189,7 +190,7 @@ class Judge:
                 if array is None or not _has_fractions(array.dtype):
                     moved_inputs.append(array)
                 else:
-                    moved_inputs.append(_moved(array, self.narrowest, seed, ties_stay))
+                    moved_inputs.append(_moved(array, seed, ties_stay))
             results = call_original(self.original, tuple(moved_inputs))
             if (
                 results is not None
@@ -234,6 +235,18 @@ def wrong_elements(want: np.ndarray, got: np.ndarray, allowance: np.ndarray | fl
     return np.asarray(~(same | near | np.isposinf(allowance)))
 
 
+def _has_wrong_sign(want: np.ndarray, got: np.ndarray, exact: np.ndarray | None) -> np.ndarray:
+    """Mark where one result is inf and the other -inf, whatever the allowance."""
+    if want.dtype.kind == "c":
+        return np.zeros(want.shape, bool)
+    a, b = _widened(want), _widened(got)
+    opposite = np.isinf(a) & np.isinf(b) & (a != b)
+    if exact is not None:
+        # A sum of large numbers overflows upwards or downwards by the order of its terms.
+        opposite &= ~np.isfinite(exact)
+    return opposite
+
+
 def _strict_allowance(want: np.ndarray) -> np.ndarray | float:
     if not _has_fractions(want.dtype):
         return 0.0
@@ -265,11 +278,9 @@ def _precision(dtype: np.dtype) -> tuple[float, float]:
     return float(info.eps), float(info.smallest_subnormal)
 
 
-def _moved(array: np.ndarray, narrowest: np.dtype | None, seed: int, ties_stay: bool) -> np.ndarray:
-    """Move each number by a rounding error, equal numbers alike if ties are to stay ties."""
+def _moved(array: np.ndarray, seed: int, ties_stay: bool) -> np.ndarray:
+    """Move each number by a rounding error of its dtype, equal numbers alike if ties are to stay."""
     eps, _ = _precision(array.dtype)
-    if narrowest is not None:
-        eps = max(eps, _precision(narrowest)[0])
     wide = _widened(array)
     random = np.random.default_rng(seed)
     share = random.random(wide.shape)
