@@ -7,21 +7,10 @@ from operator import attrgetter
 
 import numpy as np
 
-from pyopnb.lowering import (  # noqa: F401  # each registers its functions
-    alternatives,
-    diagonals,
-    flips,
-    indexing,
-    parts,
-    products,
-    repeats,
-    shapes,
-    sorting,
-    ufuncs,
-)
-from pyopnb.lowering.arrays import METHODS
-from pyopnb.lowering.dispatch import REASONS, TABLE, name_of
+import pyopnb.lowering.numpy  # noqa: F401  # each rule registers its functions
 from pyopnb.lowering.namespace import MAKERS
+from pyopnb.lowering.rules import REASONS, TABLE, name_of
+from pyopnb.lowering.tracing import METHODS
 from pyopnb.ops.text_table import Table
 
 __all__ = ["COMMON", "common", "listing"]

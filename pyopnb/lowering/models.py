@@ -12,7 +12,7 @@ from onnx import FunctionProto, GraphProto, ModelProto, helper, numpy_helper
 
 from pyopnb.errors import NotLowered, StayedInPython
 from pyopnb.lowering.one_op import called_on, lower_op
-from pyopnb.lowering.tracer import LoweredOp
+from pyopnb.lowering.trace_op import LoweredOp
 from pyopnb.lowering.verify import give_attrs
 from pyopnb.models.build import type_outputs
 from pyopnb.models.edit.inline import inlined_functions

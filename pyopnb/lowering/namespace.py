@@ -12,13 +12,21 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.lowering.arrays import Traced
-from pyopnb.lowering.dispatch import call, fit
+from pyopnb.lowering.numpy.ufuncs import lower_erf
 from pyopnb.lowering.refusal import refuse
 from pyopnb.lowering.size_vectors import shape_vector
-from pyopnb.lowering.tensors import INT64, Tensor, cast, constant, elementwise, expand, node, where
-from pyopnb.lowering.ufuncs import lower_erf
-from pyopnb.lowering.values import is_constant, is_traced, plain, tensor_of
+from pyopnb.lowering.tensors import (
+    INT64,
+    Tensor,
+    cast,
+    constant,
+    elementwise,
+    expand,
+    fit,
+    node,
+    where,
+)
+from pyopnb.lowering.tracing import Traced, call, is_constant, is_traced, plain, tensor_of
 
 __all__ = ["MAKERS", "NUMPY", "NumpyNamespace", "lower_scipy", "rebound"]
 
@@ -326,7 +334,7 @@ def lower_scipy() -> None:
     """Learn scipy's erf, where scipy has been imported."""
     import sys
 
-    from pyopnb.lowering.dispatch import TABLE
+    from pyopnb.lowering.rules import TABLE
 
     special = sys.modules.get("scipy.special")
     if special is not None:

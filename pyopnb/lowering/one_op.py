@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from pyopnb.errors import InputError, ModelError, NotLowered
-from pyopnb.lowering.tracer import LoweredOp, trace_op
+from pyopnb.lowering.trace_op import LoweredOp, trace_op
 from pyopnb.lowering.verify import FLOATS, NoKernel, in_dtype, tries_empty, verify
 from pyopnb.models.ort_capabilities import newest_opset
 from pyopnb.ops.messages import one_line, sanitize

@@ -11,11 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.lowering.arrays import Traced
-from pyopnb.lowering.numbers import Number, arithmetic
-from pyopnb.lowering.protocols import call
 from pyopnb.lowering.refusal import refuse
 from pyopnb.lowering.tensors import INT64, Tensor, constant, elementwise, where
+from pyopnb.lowering.tracing import Number, Traced, arithmetic, call
 
 # ---- between numbers ---------------------------------------------------------------------------------------------------------
 
@@ -62,9 +60,8 @@ def _of_numbers(function: Any, a: Any, b: Any) -> Any:
             lambda: _integer_division(function, arithmetic(a, int), arithmetic(b, int)),
             attrs,
         )
-    whole = a if type(a) is Number else b
-    whole = Number(value, whole._record, attrs)
-    whole.need(f"the operator {function.__name__}")
+    traced = a if type(a) is Number else b
+    Number(value, traced.record, attrs).need(f"the operator {function.__name__}")
 
 
 def _is_same_size(a: Any, b: Any) -> bool:

@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.lowering.arrays import Traced
-from pyopnb.lowering.numbers import Number
 from pyopnb.lowering.tensors import (
     INT64,
     Dims,
@@ -22,6 +20,7 @@ from pyopnb.lowering.tensors import (
     reshape,
     shape,
 )
+from pyopnb.lowering.tracing import Number, Traced
 
 __all__ = ["broadcast_shape", "flat", "shape_vector"]
 

@@ -33,6 +33,7 @@ __all__ = [
     "count",
     "elementwise",
     "expand",
+    "fit",
     "gather",
     "graph",
     "node",
@@ -266,6 +267,20 @@ def reduce(op_type: str, x: Tensor, axes: Sequence[int], keepdims: bool) -> Tens
     if graph().opset < 18 and op_type != "ReduceSum":
         return node(op_type, [x], x.dtype, dims, axes=sorted(axes), **attrs)
     return node(op_type, [x, constant(np.array(sorted(axes), np.int64))], x.dtype, dims, **attrs)
+
+
+def fit(tensor: Tensor, result: Any) -> Tensor:
+    """Cast a tensor to the dtype of NumPy's result, whose rank and known sizes it must have."""
+    result = np.asarray(result)
+    if tensor.ndim == result.ndim and all(
+        dim in (None, size) for dim, size in zip(tensor.dims, result.shape, strict=True)
+    ):
+        return cast(tensor, result.dtype)
+    refuse(f"nodes for {_described(tensor.dims)} where NumPy gives {_described(result.shape)}")
+
+
+def _described(dims: Dims) -> str:
+    return f"[{','.join('?' if dim is None else str(dim) for dim in dims)}]"
 
 
 def count(dims: Dims) -> int | None:

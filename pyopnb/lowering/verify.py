@@ -11,7 +11,7 @@ import numpy as np
 from onnx import ModelProto, NodeProto, helper, numpy_helper
 
 from pyopnb.errors import NotLowered
-from pyopnb.lowering.tracer import LoweredOp
+from pyopnb.lowering.trace_op import LoweredOp
 from pyopnb.models.nodes import nodes_in, set_attribute
 from pyopnb.models.ort_capabilities import newest_ir_version, takes_empty
 from pyopnb.ops.messages import one_line, sanitize

@@ -19,7 +19,7 @@ from onnx import TensorProto
 
 import pyopnb
 from pyopnb.errors import NotLowered
-from pyopnb.lowering.tracer import trace_op
+from pyopnb.lowering.trace_op import trace_op
 from pyopnb.lowering.verify import called
 from pyopnb.testing.subject import Example, Subject
 

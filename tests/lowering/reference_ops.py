@@ -19,7 +19,7 @@ from onnx import numpy_helper
 from onnx.reference.ops import load_op
 
 import pyopnb
-from pyopnb.lowering.tracer import trace_op
+from pyopnb.lowering.trace_op import trace_op
 from pyopnb.lowering.verify import called
 from pyopnb.testing.subject import Example, Subject
 

@@ -195,7 +195,7 @@ def test_what_cannot_be_traced_is_refused(op, body, message):
 
 def test_a_wrong_function_is_refused_and_not_returned(op, monkeypatch):
     # What the comparison is for: here Sinh is recorded for tanh.
-    from pyopnb.lowering.dispatch import TABLE
+    from pyopnb.lowering.rules import TABLE
 
     name = op("def compute(self, x):\n    return np.tanh(x)")
     monkeypatch.setitem(TABLE, np.tanh, TABLE[np.sinh])
@@ -206,10 +206,10 @@ def test_a_wrong_function_is_refused_and_not_returned(op, monkeypatch):
 
 
 def test_a_function_that_is_right_at_one_size_alone_is_refused(op, monkeypatch):
-    from pyopnb.lowering import arrays
+    from pyopnb.lowering import tracing
 
     name = op("def compute(self, x):\n    return x * x.shape[0]")
-    monkeypatch.setattr(arrays, "size_of", lambda x, axis: int(x.value.shape[axis]))
+    monkeypatch.setattr(tracing, "size_of", lambda x, axis: int(x.value.shape[axis]))
     with pytest.raises(
         pyopnb.errors.NotLowered, match=r"expected the results of compute, got .*sizes \[[45]\]"
     ):
@@ -258,7 +258,7 @@ def test_arrays_without_elements_are_as_in_numpy(op, body, shape):
 
 
 def test_a_function_that_is_wrong_for_arrays_without_elements_is_refused(op, monkeypatch):
-    from pyopnb.lowering import reductions
+    from pyopnb.lowering.numpy import reductions
 
     name = op("def compute(self, x):\n    return x.mean(1)")
     monkeypatch.setattr(reductions, "may_be_empty", lambda x, axes: False)
@@ -638,7 +638,7 @@ def test_an_operator_that_raises_where_the_op_does_not_is_refused_with_its_line(
 
 
 def test_an_overflow_of_float16_hides_no_wrong_number(op, monkeypatch):
-    from pyopnb.lowering.dispatch import TABLE
+    from pyopnb.lowering.rules import TABLE
 
     # NumPy's float16 overflows in the deviation, ONNX Runtime's does not.
     name = op("def compute(self, x):\n    return np.stack([np.tanh(x), x * 0 + np.std(x * 300)])")

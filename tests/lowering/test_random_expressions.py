@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from random_bodies import run_seeds
 
 import pyopnb
-from pyopnb.lowering.tracer import trace_op
+from pyopnb.lowering.trace_op import trace_op
 from pyopnb.lowering.verify import called
 from pyopnb.models.ort_capabilities import takes_empty
 from pyopnb.ops.op import Op

@@ -9,7 +9,7 @@ import pytest
 
 import pyopnb
 from pyopnb.lowering import listing  # which fills the table
-from pyopnb.lowering.dispatch import name_of
+from pyopnb.lowering.rules import name_of
 
 CALLS = {
     **{

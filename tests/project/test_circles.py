@@ -10,9 +10,8 @@ PACKAGE = Path(pyopnb.__file__).parent
 # Circles that are still there. Take a line out when its circle is gone; never add one.
 TEMPORARY = [
     "pickling session shared",
-    "arrays dispatch indexing numbers operators protocols reductions size_vectors sorting ufuncs values",
 ]
-ROOMS = ["runtime.session", "lowering"]
+ROOMS = ["runtime.session"]
 
 
 def typing_only(tree):

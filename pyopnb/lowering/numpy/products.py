@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.lowering.dispatch import REASONS, lowers
-from pyopnb.lowering.reductions import axes_of
+from pyopnb.lowering.numpy.reductions import axes_of
+from pyopnb.lowering.numpy.ufuncs import same_kind
 from pyopnb.lowering.refusal import refuse
+from pyopnb.lowering.rules import REASONS, lowers
 from pyopnb.lowering.tensors import (
     Dims,
     Tensor,
@@ -24,8 +25,7 @@ from pyopnb.lowering.tensors import (
     transpose,
     unsqueeze,
 )
-from pyopnb.lowering.ufuncs import same_kind
-from pyopnb.lowering.values import plain, tensor_of
+from pyopnb.lowering.tracing import plain, tensor_of
 
 __all__: list[str] = []
 

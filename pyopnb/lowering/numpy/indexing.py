@@ -7,12 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.lowering.arrays import Traced
-from pyopnb.lowering.dispatch import fit
-from pyopnb.lowering.numbers import Number
+from pyopnb.lowering.numpy.sorting import nonzero_rows, selected
 from pyopnb.lowering.refusal import refuse
+from pyopnb.lowering.rules import BRACKETS
 from pyopnb.lowering.size_vectors import broadcast_shape, flat, shape_vector
-from pyopnb.lowering.sorting import nonzero_rows, selected
 from pyopnb.lowering.tensors import (
     BOOL,
     INT64,
@@ -22,6 +20,7 @@ from pyopnb.lowering.tensors import (
     constant,
     count,
     expand,
+    fit,
     gather,
     node,
     reshape,
@@ -30,9 +29,7 @@ from pyopnb.lowering.tensors import (
     unsqueeze,
     where,
 )
-from pyopnb.lowering.values import is_constant, plain, tensor_of
-
-__all__ = ["put", "take"]
+from pyopnb.lowering.tracing import Number, Traced, is_constant, plain, tensor_of
 
 _MOST = np.iinfo(np.int64).max
 
@@ -69,12 +66,9 @@ def _writer(x: Traced, key: Any) -> Any:
 
 def put(x: Traced, key: Any, value: Any) -> None:
     """``x[key] = value``."""
-    if (
-        type(value) is Traced
-        and value.source is x
-        and value._stamp() == value._seen + value.version
-        and _same_key(value, x, key)
-    ):
+    # y[:, 0] += 1 writes into the view, and then assigns that to its place.
+    is_view = type(value) is Traced and value.source is x
+    if is_view and value.was_just_written and _same_key(value, x, key):
         return
     if not x.value.flags.writeable:
         refuse("a write into an input", "y = x.copy(), or copy_inputs = True in the class")
@@ -101,6 +95,9 @@ def _same_key(value: Traced, x: Traced, key: Any) -> bool:
         and view.strides == mine.strides
     )
 
+
+BRACKETS["read"] = take
+BRACKETS["write"] = put
 
 # ---- keys --------------------------------------------------------------------------------------------------------------------
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.lowering.dispatch import lowers
-from pyopnb.lowering.reductions import axes_of
+from pyopnb.lowering.numpy.reductions import axes_of
 from pyopnb.lowering.refusal import refuse
+from pyopnb.lowering.rules import lowers
 from pyopnb.lowering.size_vectors import broadcast_shape, flat, shape_vector
 from pyopnb.lowering.tensors import (
     Tensor,
@@ -22,7 +22,7 @@ from pyopnb.lowering.tensors import (
     transpose,
     unsqueeze,
 )
-from pyopnb.lowering.values import tensor_of
+from pyopnb.lowering.tracing import tensor_of
 
 
 @lowers(np.reshape)

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.lowering.dispatch import lowers
 from pyopnb.lowering.refusal import refuse
+from pyopnb.lowering.rules import lowers
 from pyopnb.lowering.tensors import (
     BOOL,
     INT64,
@@ -24,7 +24,7 @@ from pyopnb.lowering.tensors import (
     transpose,
     where,
 )
-from pyopnb.lowering.values import tensor_of
+from pyopnb.lowering.tracing import tensor_of
 
 
 @lowers(np.tril)
@@ -96,7 +96,7 @@ def _zero(dtype: Any) -> Any:
 
 @lowers(np.trace)
 def _trace(result: Any, a: Any, offset: Any = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
-    from pyopnb.lowering.reductions import sum_of
+    from pyopnb.lowering.numpy.reductions import sum_of
 
     made = _diagonal(result, a, offset, axis1, axis2)
     return sum_of(made, [made.ndim - 1], False, np.asarray(result).dtype)

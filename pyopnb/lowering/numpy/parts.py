@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.lowering.dispatch import lowers
-from pyopnb.lowering.reductions import axes_of
+from pyopnb.lowering.numpy.reductions import axes_of
+from pyopnb.lowering.numpy.ufuncs import same_kind
+from pyopnb.lowering.rules import lowers
 from pyopnb.lowering.size_vectors import flat, shape_vector
 from pyopnb.lowering.tensors import (
     BOOL,
@@ -21,8 +22,7 @@ from pyopnb.lowering.tensors import (
     shape,
     unsqueeze,
 )
-from pyopnb.lowering.ufuncs import same_kind
-from pyopnb.lowering.values import plain, tensor_of
+from pyopnb.lowering.tracing import plain, tensor_of
 
 __all__ = ["sliced"]
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.lowering.dispatch import lowers
+from pyopnb.lowering.numpy.ufuncs import is_nan, same_kind
 from pyopnb.lowering.refusal import refuse
+from pyopnb.lowering.rules import lowers
 from pyopnb.lowering.tensors import (
     BOOL,
     INT64,
@@ -30,8 +31,7 @@ from pyopnb.lowering.tensors import (
     unsqueeze,
     where,
 )
-from pyopnb.lowering.ufuncs import is_nan, same_kind
-from pyopnb.lowering.values import is_traced, tensor_of
+from pyopnb.lowering.tracing import is_traced, tensor_of
 
 __all__ = ["axes_of", "elements", "may_be_empty", "sum_of"]
 

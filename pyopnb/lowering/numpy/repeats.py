@@ -6,11 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.lowering.arrays import Traced
-from pyopnb.lowering.dispatch import lowers
-from pyopnb.lowering.numbers import Number
-from pyopnb.lowering.reductions import axes_of
+from pyopnb.lowering.numpy.reductions import axes_of
 from pyopnb.lowering.refusal import refuse
+from pyopnb.lowering.rules import lowers
 from pyopnb.lowering.size_vectors import flat, shape_vector
 from pyopnb.lowering.tensors import (
     BOOL,
@@ -24,7 +22,7 @@ from pyopnb.lowering.tensors import (
     shape,
     unsqueeze,
 )
-from pyopnb.lowering.values import plain, tensor_of
+from pyopnb.lowering.tracing import Number, Traced, plain, tensor_of
 
 __all__ = ["wide_for"]
 

@@ -10,29 +10,18 @@ from typing import Any
 import numpy as np
 from onnx import FunctionProto, ModelProto
 
+import pyopnb.lowering.numpy
+import pyopnb.lowering.operators  # noqa: F401  # each rule registers its functions
 from pyopnb.errors import NotLowered
-from pyopnb.lowering import (  # noqa: F401  # each registers its functions
-    alternatives,
-    diagonals,
-    flips,
-    indexing,
-    parts,
-    products,
-    repeats,
-    shapes,
-    sorting,
-    ufuncs,
-)
-from pyopnb.lowering.arrays import Traced
 from pyopnb.lowering.graph import Graph
 from pyopnb.lowering.namespace import lower_scipy, rebound
-from pyopnb.lowering.numbers import Number
 from pyopnb.lowering.refusal import NeedsValue, Refusal, line_of, noting
 from pyopnb.lowering.tensors import Dims, Tensor, cast, recording
-from pyopnb.lowering.values import tensor_of
+from pyopnb.lowering.tracing import Number, Traced, tensor_of
 from pyopnb.models.nodes import attribute_values
 from pyopnb.ops.messages import sanitize
 from pyopnb.ops.schema import REQUIRED
+from pyopnb.ops.types import type_of
 from pyopnb.testing.subject import Example, Subject
 
 __all__ = [
@@ -302,8 +291,11 @@ def _outputs(value: Any, expected: Sequence[np.ndarray]) -> list[Tensor]:
                 tensor, want.dtype
             )  # Python's numbers and lists, which the op's outputs may be
         if tensor.dtype != want.dtype or tensor.ndim != want.ndim:
-            raise AssertionError(
-                f"{tensor.dtype} of rank {tensor.ndim} was recorded for {want.dtype} of rank {want.ndim}"
+            raise Refusal(
+                "",
+                f"the output that compute gives, {type_of(want)}",
+                f"{tensor.dtype} of rank {tensor.ndim}",
+                None,
             )
         tensors.append(tensor)
     return tensors

@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.lowering.arrays import Traced
-from pyopnb.lowering.dispatch import lowers
-from pyopnb.lowering.reductions import axes_of
+from pyopnb.lowering.numpy.reductions import axes_of
+from pyopnb.lowering.rules import lowers
 from pyopnb.lowering.tensors import Tensor, constant, node, transpose
-from pyopnb.lowering.values import tensor_of
+from pyopnb.lowering.tracing import Traced, tensor_of
 
 
 @lowers(np.flip)

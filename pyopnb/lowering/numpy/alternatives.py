@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pyopnb.lowering.dispatch import REASONS, name_of
+from pyopnb.lowering.rules import REASONS, name_of
 
 __all__: list[str] = []
 

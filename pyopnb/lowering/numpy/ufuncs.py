@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.lowering.dispatch import REASONS, lowers
-from pyopnb.lowering.numbers import Number
 from pyopnb.lowering.refusal import refuse
+from pyopnb.lowering.rules import REASONS, lowers
 from pyopnb.lowering.tensors import BOOL, INT64, Tensor, cast, constant, elementwise, served, where
-from pyopnb.lowering.values import plain, tensor_of
+from pyopnb.lowering.tracing import Number, plain, tensor_of
 from pyopnb.models.ort_capabilities import compares_int64
 
 __all__ = ["is_nan", "loop_inputs", "lower_erf", "same_kind", "strong_inputs"]

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.lowering.dispatch import REASONS, lowers
-from pyopnb.lowering.reductions import axes_of, may_be_empty
+from pyopnb.lowering.numpy.reductions import axes_of, may_be_empty
+from pyopnb.lowering.numpy.ufuncs import is_nan, same_kind, strong_inputs
 from pyopnb.lowering.refusal import current_line, refuse
+from pyopnb.lowering.rules import REASONS, lowers
 from pyopnb.lowering.size_vectors import flat
 from pyopnb.lowering.tensors import (
     BOOL,
@@ -27,8 +28,7 @@ from pyopnb.lowering.tensors import (
     transpose,
     where,
 )
-from pyopnb.lowering.ufuncs import is_nan, same_kind, strong_inputs
-from pyopnb.lowering.values import plain, tensor_of
+from pyopnb.lowering.tracing import plain, tensor_of
 
 __all__ = ["nonzero_rows", "selected"]
 

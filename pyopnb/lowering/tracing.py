@@ -1,0 +1,621 @@
+"""Arrays and numbers that record what NumPy is asked for while ``compute`` is traced.
+
+A `Traced` array and a `Number` know their value on the example and their tensor in the graph. Each call is
+carried out twice: by NumPy itself on the example, which settles shape, dtype and every error, and by a
+rule of `rules.TABLE`, which records nodes. What depends on nothing but constants is left to NumPy.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+
+from pyopnb.lowering.refusal import NeedsValue, refuse
+from pyopnb.lowering.rules import BRACKETS, METADATA, REASONS, TABLE, Rule, name_of
+from pyopnb.lowering.tensors import (
+    INT64,
+    Tensor,
+    cast,
+    constant,
+    elementwise,
+    fit,
+    node,
+    shape,
+    squeeze,
+    unsqueeze,
+)
+from pyopnb.lowering.ufunc_methods import call_ufunc_method
+
+__all__ = [
+    "METHODS",
+    "Number",
+    "Traced",
+    "arithmetic",
+    "call",
+    "is_constant",
+    "is_traced",
+    "plain",
+    "size_of",
+    "tensor_of",
+]
+
+_FLOAT64 = np.dtype(np.float64)
+_ATTRIBUTES = {"nbytes", "strides", "flat", "ctypes", "data", "base", "imag"}
+_ITEM = "a scalar array stays one: use it as it is"
+_OF_SIZES = {np.shape, np.size, np.ndim}
+_IGNORED_ARGUMENTS = {"out", "order", "subok", "like", "copy", "casting"}
+
+
+# ---- numbers ----------------------------------------------------------------------------------------
+
+
+class Number:
+    """A number of Python's that depends on sizes of the inputs or on attrs.
+
+    Parameters
+    ----------
+    value : int, float or bool
+        On the example.
+    record : callable
+        Gives the tensor: a scalar or a vector of one.
+    attrs : frozenset of str
+        The attrs that it depends on.
+    origin : tuple of (Tensor, int), optional
+        The tensor and axis that it is the size of.
+    """
+
+    __slots__ = ("_recorded", "attrs", "origin", "record", "value")
+
+    def __init__(
+        self,
+        value: Any,
+        record: Callable[[], Tensor],
+        attrs: frozenset[str] = frozenset(),
+        origin: tuple[Tensor, int] | None = None,
+    ) -> None:
+        self.value, self.record, self.attrs, self.origin = value, record, attrs, origin
+        self._recorded: Tensor | None = None
+
+    @property  # type: ignore[misc]  # isinstance asks for it where the type itself is another
+    def __class__(self) -> type:
+        return type(self.value)
+
+    @property
+    def tensor(self) -> Tensor:
+        """Record it as a scalar or a vector of one: int64, float64 or bool, a float attr as float32."""
+        if self._recorded is None:
+            self._recorded = self.record()
+        return self._recorded
+
+    @property
+    def scalar(self) -> Tensor:
+        """Return the tensor without dimensions."""
+        return squeeze(self.tensor, [0]) if self.tensor.ndim else self.tensor
+
+    @property
+    def vector(self) -> Tensor:
+        """Return the tensor as a vector of one."""
+        return self.tensor if self.tensor.ndim else unsqueeze(self.tensor, [0])
+
+    def need(self, what: str) -> NoReturn:
+        """Ask for the value while the op is traced, which attrs have and sizes have not."""
+        if self.attrs:
+            raise NeedsValue(self.attrs)
+        refuse(
+            f"{what} of a size that can change",
+            'the size as a number in the hint of the input, "float32[N,3]", '
+            "or NumPy functions, np.arange(n), np.minimum",
+            "a size that is the same for all inputs",
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        self.need(f".{name}")
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        return call_ufunc_method(call, ufunc, method, inputs, kwargs)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        return call(function, args, kwargs)
+
+    def __neg__(self) -> Number:
+        value = -self.value
+        return Number(value, lambda: elementwise("Neg", arithmetic(self, type(value))), self.attrs)
+
+    def __pos__(self) -> Number:
+        return self
+
+    def __abs__(self) -> Number:
+        value = abs(self.value)
+        return Number(value, lambda: elementwise("Abs", arithmetic(self, type(value))), self.attrs)
+
+
+_NEEDS_VALUE = {
+    "a condition": ["bool"],
+    "the value": ["index", "array"],
+    "int()": ["int", "trunc", "ceil", "floor"],
+    "float()": ["float"],
+    "the hash": ["hash"],
+    "the text": ["str", "repr", "format"],
+    "round()": ["round"],
+}
+"""What Python calls a method for, and the methods' names."""
+
+
+def _needing(what: str) -> Callable[..., NoReturn]:
+    def method(self: Number, *args: Any, **kwargs: Any) -> NoReturn:
+        self.need(what)
+
+    return method
+
+
+for _what, _names in _NEEDS_VALUE.items():
+    for _name in _names:
+        setattr(Number, f"__{_name}__", _needing(_what))
+
+
+def arithmetic(x: Any, kind: type) -> Tensor:
+    """Record a number as the tensor that Python would calculate with."""
+    dtype = _FLOAT64 if kind is float else INT64
+    return cast(x.tensor, dtype) if isinstance(x, Number) else constant(x, dtype)
+
+
+# ---- arrays -----------------------------------------------------------------------------------------
+
+
+class Traced:
+    """An array, or a scalar of NumPy's, of the example.
+
+    A write replaces its tensor in the graph, and a view is recorded anew when its source was written.
+
+    Parameters
+    ----------
+    value : ndarray or numpy.generic
+        What NumPy's own functions gave on the example.
+    tensor : Tensor, optional
+        None for a constant.
+    source : Traced, optional
+        Of a view: what it is a view of.
+    rederive : callable, optional
+        Of a view: gives its tensor from the source's as that is now.
+    write : callable, optional
+        Of a view that can be written: writes a tensor into the source.
+    """
+
+    __slots__ = ("_rederive", "_seen", "_tensor", "_write", "source", "value", "version")
+    __array_priority__ = 1000
+
+    def __init__(
+        self,
+        value: Any,
+        tensor: Tensor | None = None,
+        *,
+        source: Traced | None = None,
+        rederive: Callable[[], Tensor] | None = None,
+        write: Callable[[Tensor], None] | None = None,
+    ) -> None:
+        self.value, self._tensor, self.version = value, tensor, 0
+        self.source, self._rederive, self._write = source, rederive, write
+        self._seen = 0 if source is None else source.stamp()
+
+    @property  # type: ignore[misc]  # isinstance asks for it where the type itself is another
+    def __class__(self) -> type:
+        return type(self.value)
+
+    def stamp(self) -> int:
+        """Count the writes into this array and into what it is a view of."""
+        return self.version + (self.source.stamp() if self.source is not None else 0)
+
+    @property
+    def was_just_written(self) -> bool:
+        """Tell whether the last write into the source came through this view."""
+        return self.stamp() == self._seen + self.version
+
+    @property
+    def constant(self) -> bool:
+        """Tell whether it is the same for all inputs."""
+        return self._tensor is None and (self.source is None or self.source.constant)
+
+    @property
+    def tensor(self) -> Tensor:
+        """Return its place in the graph, as it is now."""
+        if self.constant:
+            return constant(np.array(self.value))
+        is_old = self.source is not None and self.source.stamp() != self._seen
+        if self.source is not None and (self._tensor is None or is_old):
+            self._tensor, self._seen = self._rederive(), self.source.stamp()  # type: ignore[misc]  # views have one
+        return self._tensor  # type: ignore[return-value]  # it is no constant
+
+    def assign(self, new: Tensor) -> None:
+        """Replace the whole content, as a write in place does."""
+        if self.source is not None:
+            if self._write is None:
+                refuse(
+                    "a write into a view", "y = x.copy(), before you take views of y, or np.where"
+                )
+            self._write(new)
+            self._seen = self.source.stamp()
+        self._tensor, self.version = new, self.version + 1
+
+    # ---- what NumPy and Python ask for ----
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        return call_ufunc_method(call, ufunc, method, inputs, kwargs)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        return call(function, args, kwargs)
+
+    def __len__(self) -> int:
+        if not self.ndim:
+            raise TypeError("len() of unsized object")
+        size = self.shape[0]
+        if type(size) is Number:
+            size.need("len()")
+        return int(size)
+
+    def __iter__(self) -> Iterator[Any]:
+        size = self.shape[0] if self.ndim else 0
+        if type(size) is Number:
+            refuse(
+                "a loop over an axis whose size can change",
+                'NumPy functions on whole arrays, or the size in the hint, "float32[3,N]"',
+            )
+        return iter([self[position] for position in range(size)])
+
+    # ---- attributes ----
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        return tuple(size_of(self, axis) for axis in range(self.ndim))
+
+    @property
+    def ndim(self) -> int:
+        return int(np.ndim(self.value))
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.value.dtype  # type: ignore[no-any-return]  # of an ndarray
+
+    @property
+    def itemsize(self) -> int:
+        return self.dtype.itemsize
+
+    @property
+    def size(self) -> Any:
+        size = int(np.size(self.value))
+        if self.constant or None not in self.tensor.dims:
+            return size
+        tensor = self.tensor
+        return Number(size, lambda: node("Size", [tensor], INT64, ()))
+
+    @property
+    def flags(self) -> Any:
+        return self.value.flags  # memory: no result depends on it
+
+    @property
+    def T(self) -> Any:  # noqa: N802  # ndarray's
+        return call(np.transpose, (self,))
+
+    @property
+    def mT(self) -> Any:  # noqa: N802  # ndarray's
+        return call(np.swapaxes, (self, -1, -2))
+
+    @property
+    def real(self) -> Any:
+        if self.dtype.kind == "c":
+            refuse("complex numbers")
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if not hasattr(np.ndarray, name):
+            raise AttributeError(f"'numpy.ndarray' object has no attribute '{name}'")
+        brackets = "" if name in _ATTRIBUTES else "()"
+        refuse(f".{name}{brackets} of an array")
+
+    # ---- reading and writing ----
+
+    def __getitem__(self, key: Any) -> Any:
+        return BRACKETS["read"](self, key)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        BRACKETS["write"](self, key, value)
+
+    # ---- methods ----
+
+    def astype(
+        self,
+        dtype: Any,
+        order: str = "K",
+        casting: str = "unsafe",
+        subok: bool = True,
+        copy: bool = True,
+    ) -> Any:
+        result = self.value.astype(dtype, casting=casting)
+        if not copy and result.dtype == self.dtype:
+            return self
+        if self.constant:
+            return Traced(result)
+        if result.dtype.kind not in "biuf":
+            refuse(f".astype({result.dtype})")
+        return Traced(result, cast(self.tensor, result.dtype))
+
+    def copy(self, order: str = "C") -> Traced:
+        tensor = None if self.constant else self.tensor
+        return Traced(np.array(self.value), tensor)
+
+    __copy__ = copy
+
+    def __deepcopy__(self, memo: Any) -> Traced:
+        return self.copy()
+
+    def reshape(self, *shape: Any, order: str = "C") -> Any:
+        if order != "C":
+            refuse(f".reshape with order={order!r}", "x.T.reshape(…)")
+        return call(np.reshape, (self, shape[0] if len(shape) == 1 else shape))
+
+    def transpose(self, *axes: Any) -> Any:
+        if not axes:
+            return call(np.transpose, (self,))
+        return call(np.transpose, (self, axes[0] if len(axes) == 1 else axes))
+
+    def flatten(self, order: str = "C") -> Any:
+        if order != "C":
+            refuse(f".flatten with order={order!r}", "x.T.flatten()")
+        return call(np.ravel, (self,)).copy()
+
+    def clip(self, min: Any = None, max: Any = None, **kwargs: Any) -> Any:
+        return call(np.clip, (self, min, max), kwargs)
+
+    def fill(self, value: Any) -> None:
+        self[...] = value
+
+    def sort(self, axis: int = -1, kind: Any = None, order: Any = None) -> None:
+        self[...] = call(np.sort, (self, axis))
+
+    def view(self, *args: Any) -> Any:
+        if args and args[0] is not np.ndarray:
+            refuse(".view with another dtype", ".astype")
+        return self[...]
+
+    def __divmod__(self, other: Any) -> Any:
+        return self // other, self % other
+
+
+_REFUSED_METHODS: dict[str, tuple[str, str | None]] = {
+    "__array__": (
+        "the array's values, for code that NumPy does not hand over: scipy, a loop, np.float32(x)",
+        "NumPy functions on whole arrays, x.astype(np.float32); or leave this op in Python",
+    ),
+    "__bool__": ("a condition that depends on values", "np.where(condition, a, b)"),
+    "__float__": ("float() of an array", _ITEM),
+    "__int__": ("int() of an array", f"{_ITEM}, or x.astype(np.int64)"),
+    "__index__": ("a value as a Python integer", "an index array, np.take(x, i)"),
+    "__complex__": ("complex() of an array", None),
+    "__hash__": ("the hash of a value", "np.where, or np.take of a table"),
+    "__str__": ("the text of an array", "nothing that prints"),
+    "__repr__": ("the text of an array", "nothing that prints"),
+    "__format__": ("the text of an array", "nothing that prints"),
+    "__contains__": ("a condition that depends on values", "(x == item).any() as an array"),
+    "__round__": ("round() of an array", "np.round(x)"),
+    "item": (".item()", _ITEM),
+    "tolist": (".tolist()", "NumPy functions on whole arrays"),
+}
+
+_NAMES_OF_METHODS = """sum prod mean var std max min argmax argmin any all cumsum cumprod round ravel
+squeeze swapaxes take repeat dot argsort nonzero diagonal trace compress choose searchsorted partition
+argpartition"""
+METHODS = tuple(_NAMES_OF_METHODS.split())
+"""The methods of ndarray that are what a function of the same name is."""
+
+
+def _refused(got: str, next_: str | None) -> Callable[..., NoReturn]:
+    def method(self: Traced, *args: Any, **kwargs: Any) -> NoReturn:
+        refuse(got, next_)
+
+    return method
+
+
+def _of_function(function: Any) -> Callable[..., Any]:
+    def method(self: Traced, *args: Any, **kwargs: Any) -> Any:
+        return call(function, (self, *args), kwargs)
+
+    return method
+
+
+for _name, (_got, _next) in _REFUSED_METHODS.items():
+    setattr(Traced, _name, _refused(_got, _next))
+for _name in METHODS:
+    setattr(Traced, _name, _of_function(getattr(np, _name)))
+# Complex numbers are not traced.
+Traced.conj = Traced.conjugate = _of_function(np.positive)  # type: ignore[attr-defined]
+
+
+def size_of(x: Traced, axis: int) -> Any:
+    """Return a size of an array, an int where it is the same for all inputs."""
+    size = int(x.value.shape[axis])
+    if x.constant:
+        return size
+    tensor = x.tensor
+    if tensor.dims[axis] is not None:
+        return size
+    return Number(size, lambda: shape(tensor, axis, axis + 1), origin=(tensor, axis))
+
+
+# ---- values of both ---------------------------------------------------------------------------------
+
+
+def plain(value: Any) -> Any:
+    """Return a value as NumPy has it on the example."""
+    if type(value) in (Traced, Number):
+        return value.value
+    if type(value) in (tuple, list):
+        return type(value)(map(plain, value))
+    if type(value) is slice:
+        return slice(plain(value.start), plain(value.stop), plain(value.step))
+    if type(value) is dict:
+        return {key: plain(item) for key, item in value.items()}
+    return value
+
+
+def is_traced(value: Any) -> bool:
+    """Tell whether a value, or one inside it, is traced, a constant array included."""
+    if type(value) in (tuple, list):
+        return any(map(is_traced, value))
+    if type(value) is slice:
+        return any(map(is_traced, (value.start, value.stop, value.step)))
+    return type(value) in (Traced, Number)
+
+
+def is_constant(value: Any) -> bool:
+    """Tell whether a value is the same for all inputs."""
+    if type(value) is Number:
+        return False
+    if type(value) is Traced:
+        return value.constant
+    if type(value) in (tuple, list):
+        return all(map(is_constant, value))
+    if type(value) is slice:
+        return all(map(is_constant, (value.start, value.stop, value.step)))
+    if type(value) is dict:
+        return all(map(is_constant, value.values()))
+    return True
+
+
+def tensor_of(value: Any, dtype: Any = None) -> Tensor:
+    """Record the tensor of a value, cast to a dtype."""
+    if type(value) is Traced:
+        tensor = value.tensor
+    elif type(value) is Number:
+        tensor = value.scalar
+    elif is_traced(value):
+        tensor = tensor_of(call(np.stack, ([_as_array(item) for item in value],)))
+    else:
+        tensor = constant(value)
+    return tensor if dtype is None else cast(tensor, dtype)
+
+
+def _as_array(value: Any) -> Any:
+    if type(value) is Traced:
+        return value
+    if type(value) is Number:
+        return Traced(np.asarray(value.value), value.scalar)
+    return np.asarray(value)
+
+
+# ---- calls ------------------------------------------------------------------------------------------
+
+
+def call(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> Any:
+    """Call a function of NumPy's on values of which some are traced.
+
+    Raises
+    ------
+    Refusal
+        There is no rule, or not for these arguments.
+    Exception
+        What NumPy raises on the example.
+    """
+    kwargs = dict(kwargs or {})
+    if function in METADATA:
+        return function(*plain(args), **plain(kwargs))
+    out = kwargs.get("out")
+    for ignored in _IGNORED_ARGUMENTS:
+        kwargs.pop(ignored, None)
+    result = function(*plain(args), **plain(kwargs))
+    if is_constant(args) and is_constant(kwargs):
+        value = _wrap_constants(result)
+    else:
+        value = _record(function, result, args, kwargs)
+    if out is None:
+        return value
+    target = out[0] if isinstance(out, tuple) else out
+    target[...] = value
+    return target
+
+
+def _wrap_constants(result: Any) -> Any:
+    if type(result) is list:
+        return [_wrap_constants(item) for item in result]
+    if isinstance(result, (tuple, list)):  # np.linalg.eigh gives a named tuple
+        return tuple(map(_wrap_constants, result))
+    return Traced(result) if isinstance(result, np.ndarray) else result
+
+
+def _record(function: Any, result: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Record the nodes of a call by the rule for its function."""
+    rule = TABLE.get(function)
+    if rule is None:
+        why, next_ = REASONS.get(
+            function, (f"{name_of(function)}, for which there is no operator", None)
+        )
+        refuse(why, next_)
+    _check_arguments(function, rule, args, kwargs)
+
+    def record() -> Any:
+        return rule(result, *args, **kwargs)
+
+    recorded = record()
+    if function in _OF_SIZES:
+        return recorded
+    if isinstance(recorded, Tensor):
+        source = _source_of(result, args)
+        return Traced(
+            result,
+            fit(recorded, result),
+            source=source,
+            rederive=None if source is None else lambda: fit(record(), result),
+        )
+    if not isinstance(recorded, (list, tuple)) or not isinstance(result, (list, tuple)):
+        return recorded
+    parts = []
+    for number, (value, tensor) in enumerate(zip(result, recorded, strict=True)):
+        parts.append(_part(value, tensor, args, lambda number=number: record()[number]))
+    return parts if type(result) is list else tuple(parts)
+
+
+def _part(value: Any, tensor: Tensor, args: Sequence[Any], record: Callable[[], Tensor]) -> Traced:
+    """Return one of several results, as np.split has them."""
+    source = _source_of(value, args)
+    rederive = None if source is None else lambda: fit(record(), value)
+    return Traced(value, fit(tensor, value), source=source, rederive=rederive)
+
+
+def _check_arguments(
+    function: Any, rule: Rule, args: Sequence[Any], kwargs: dict[str, Any]
+) -> None:
+    """Drop arguments that have their default, and refuse those that the rule does not know."""
+    signature = inspect.signature(rule)
+    kinds = {parameter.kind for parameter in signature.parameters.values()}
+    if inspect.Parameter.VAR_KEYWORD in kinds:
+        return
+    for key in list(kwargs):
+        if key in signature.parameters:
+            continue
+        if kwargs[key] is not None and kwargs[key] is not np._NoValue:
+            refuse(f"{name_of(function)} with {key}=")
+        del kwargs[key]
+    try:
+        signature.bind(None, *args, **kwargs)
+    except TypeError:
+        refuse(f"{name_of(function)} with these arguments")
+
+
+def _source_of(result: Any, args: Sequence[Any]) -> Traced | None:
+    """Return the argument of which NumPy's result is a view."""
+    if not isinstance(result, np.ndarray):
+        return None
+    arrays: list[Any] = []
+    for arg in args:
+        arrays.extend(arg if isinstance(arg, (list, tuple)) else [arg])
+    for array in arrays:
+        if type(array) is not Traced or not isinstance(array.value, np.ndarray):
+            continue
+        if np.may_share_memory(result, array.value):
+            return array
+    return None
