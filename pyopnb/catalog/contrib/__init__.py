@@ -1,0 +1,1 @@
+"""Operators of com.microsoft that ONNX Runtime runs on GPUs only."""

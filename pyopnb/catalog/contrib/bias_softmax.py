@@ -1,0 +1,38 @@
+"""BiasSoftmax of com.microsoft, a softmax of scores with an additive mask.
+
+Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/contrib_defs.cc, version 1.
+"""
+
+import numpy as np
+
+NAMES = ("com.microsoft::BiasSoftmax",)
+
+
+class BiasSoftmax:
+    """Add a bias that rows share, and take the softmax over the axes from ``axis`` on.
+
+    With ``is_inner_broadcast``, consecutive rows share a row of the bias; without it, the rows of the bias are
+    repeated from the first.
+    """
+
+    def __init__(self, is_inner_broadcast: int, axis: int = 1):
+        self.is_inner_broadcast = bool(is_inner_broadcast)
+        self.axis = axis
+
+    def infer(self, data, bias):
+        return data
+
+    def compute(self, data, bias):
+        axis = self.axis % data.ndim
+        columns = int(np.prod(data.shape[axis:]))
+        wide = np.float64 if data.dtype == np.float64 else np.float32
+        rows = data.astype(wide).reshape(-1, columns)
+        bias_rows = bias.astype(wide).reshape(-1, columns)
+        repeats = len(rows) // max(len(bias_rows), 1)
+        if self.is_inner_broadcast:
+            rows = rows + np.repeat(bias_rows, repeats, axis=0)
+        else:
+            rows = rows + np.tile(bias_rows, (repeats, 1))
+        exponentials = np.exp(rows - rows.max(axis=-1, keepdims=True))
+        softmax = exponentials / exponentials.sum(axis=-1, keepdims=True)
+        return softmax.reshape(data.shape).astype(data.dtype)

@@ -1,0 +1,25 @@
+"""BiasSplitGelu of com.microsoft, which the optimizer of Stable Diffusion writes for GPUs.
+
+Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/diffusion_defs.cc, version 1. Gelu is the exact
+one, by erf, as the kernel has it.
+"""
+
+import numpy as np
+
+from pyopnb.catalog.cores.activations import gelu
+
+NAMES = ("com.microsoft::BiasSplitGelu",)
+
+
+class BiasSplitGelu:
+    """Add the bias, split the last axis into halves, and multiply the left one by Gelu of the right one."""
+
+    def infer(self, x, bias):
+        if not x.shape or not isinstance(x.shape[-1], int):
+            return x.like(shape=(*x.shape[:-1], None) if x.shape else None)
+        return x.like(shape=(*x.shape[:-1], x.shape[-1] // 2))
+
+    def compute(self, x, bias):
+        shifted = x.astype(np.float32) + bias.astype(np.float32)
+        left, right = np.split(shifted, 2, axis=-1)
+        return (left * gelu(right)).astype(x.dtype)

@@ -1,0 +1,19 @@
+"""ComplexMul of com.microsoft, a product of complex numbers that are pairs in the last axis.
+
+Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/contrib_defs.cc, version 1, and in the kernel
+contrib_ops/cuda/math/complex_mul.cc.
+"""
+
+from pyopnb.catalog.cores.complex_pairs import broadcast_type, multiply_pairs
+
+NAMES = ("com.microsoft::ComplexMul",)
+
+
+class ComplexMul:
+    """Multiply complex numbers, with NumPy's broadcasting."""
+
+    def infer(self, a, b):
+        return broadcast_type(a, b)
+
+    def compute(self, a, b):
+        return multiply_pairs(a, b, conjugate_b=False)

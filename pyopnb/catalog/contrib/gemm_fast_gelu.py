@@ -1,0 +1,26 @@
+"""GemmFastGelu of com.microsoft, a MatMul and a FastGelu in one node for AMD's GPUs.
+
+Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/bert_defs.cc, version 1.
+"""
+
+import numpy as np
+
+from pyopnb.catalog.cores.activations import fast_gelu
+from pyopnb.ops.types import TensorType
+
+NAMES = ("com.microsoft::GemmFastGelu",)
+
+
+class GemmFastGelu:
+    """Multiply matrices, add a bias, and apply Gelu by its approximation with tanh."""
+
+    def infer(self, x, weight, bias=None):
+        if not x.shape or weight.shape is None:
+            return TensorType(x.dtype, None)
+        return x.like(shape=(*x.shape[:-1], weight.shape[-1]))
+
+    def compute(self, x, weight, bias=None):
+        product = x.astype(np.float32) @ weight.astype(np.float32)
+        if bias is not None:
+            product += bias.astype(np.float32)
+        return fast_gelu(product).astype(x.dtype)

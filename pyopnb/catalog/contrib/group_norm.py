@@ -1,0 +1,33 @@
+"""GroupNorm of com.microsoft, which Olive and the Stable Diffusion optimizer write for GPUs.
+
+Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/diffusion_defs.cc, version 1. CUDA has channels
+last only; DirectML's models have them first, and so both are here. Moments are taken in float32, as the kernels do.
+"""
+
+import numpy as np
+
+from pyopnb.catalog.cores.group_norm import group_norm
+
+NAMES = ("com.microsoft::GroupNorm",)
+
+
+class GroupNorm:
+    """Normalize groups of channels, scale and shift each channel, and apply SiLU if ``activation`` is 1."""
+
+    def __init__(self, activation: int, groups: int, epsilon: float = 1e-5, channels_last: int = 1):
+        self.activation = activation
+        self.groups = groups
+        self.epsilon = epsilon
+        self.is_channels_last = bool(channels_last)
+
+    def infer(self, x, gamma, beta):
+        return x
+
+    def compute(self, x, gamma, beta):
+        channels_first = np.moveaxis(x, -1, 1) if self.is_channels_last else x
+        normalized = group_norm(channels_first, gamma, beta, self.groups, self.epsilon)
+        if self.activation:
+            normalized /= 1 + np.exp(-normalized)
+        if self.is_channels_last:
+            normalized = np.moveaxis(normalized, 1, -1)
+        return np.ascontiguousarray(normalized).astype(x.dtype)

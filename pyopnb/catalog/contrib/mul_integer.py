@@ -1,0 +1,25 @@
+"""MulInteger of com.microsoft, a product of quantized tensors.
+
+Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/quantization_defs.cc, version 1.
+"""
+
+import numpy as np
+
+from pyopnb.ops.types import TensorType
+
+NAMES = ("com.microsoft::MulInteger",)
+
+
+class MulInteger:
+    """Subtract the zero points and multiply, in int32, with NumPy's broadcasting."""
+
+    def infer(self, a, a_zero_point=None, b=None, b_zero_point=None):
+        return TensorType("int32", None)
+
+    def compute(self, a, a_zero_point=None, b=None, b_zero_point=None):
+        left, right = a.astype(np.int32), b.astype(np.int32)
+        if a_zero_point is not None:
+            left = left - a_zero_point.astype(np.int32)
+        if b_zero_point is not None:
+            right = right - b_zero_point.astype(np.int32)
+        return left * right

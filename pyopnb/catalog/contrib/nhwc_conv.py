@@ -1,0 +1,59 @@
+"""NhwcConv of com.microsoft, which the optimizer of Stable Diffusion writes for GPUs.
+
+Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/contrib_defs.cc, version 1. The schema's text gives
+the weights' shape as [M,C/group,kh,kw]; the optimizer (fusion_nhwc_conv.py) and the CUDA kernel have channels last,
+and so has this.
+"""
+
+import numpy as np
+
+from pyopnb.catalog.cores.convolution import convolve, pads_of
+from pyopnb.ops.types import TensorType
+
+NAMES = ("com.microsoft::NhwcConv",)
+
+
+class NhwcConv:
+    """Convolve images whose channels are the last axis."""
+
+    def __init__(
+        self,
+        auto_pad: str = "NOTSET",
+        dilations: list[int] = [1, 1],
+        group: int = 1,
+        kernel_shape: list[int] = [],
+        pads: list[int] = [0, 0, 0, 0],
+        strides: list[int] = [1, 1],
+    ):
+        self.auto_pad = auto_pad
+        self.dilations = dilations
+        self.group = group
+        self.pads = pads
+        self.strides = strides
+
+    def infer(self, x, weight, bias=None):
+        if x.shape is None or weight.shape is None:
+            return TensorType(x.dtype, None)
+        return x.like(shape=(x.shape[0], None, None, weight.shape[0]))
+
+    def compute(self, x, weight, bias=None):
+        images = np.moveaxis(x, -1, 1)
+        kernels = np.moveaxis(weight, -1, 1)
+        pads = pads_of(
+            self.auto_pad,
+            self.pads,
+            images.shape[2:],
+            kernels.shape[2:],
+            self.strides,
+            self.dilations,
+        )
+        convolved = convolve(
+            images,
+            kernels,
+            bias,
+            strides=self.strides,
+            pads=pads,
+            dilations=self.dilations,
+            group=self.group,
+        )
+        return np.ascontiguousarray(np.moveaxis(convolved, 1, -1))

@@ -1,0 +1,26 @@
+"""ReduceSumInteger of com.microsoft, a sum of quantized elements.
+
+Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/quantization_defs.cc, version 1.
+"""
+
+import numpy as np
+
+from pyopnb.ops.types import TensorType
+
+NAMES = ("com.microsoft::ReduceSumInteger",)
+
+
+class ReduceSumInteger:
+    """Sum int8 as int32, and uint8 as uint32."""
+
+    def __init__(self, axes: list[int], keepdims: int = 1):
+        self.axes = tuple(axes)
+        self.keepdims = bool(keepdims)
+
+    def infer(self, data):
+        return TensorType("int32" if str(data.dtype) == "int8" else "uint32", None)
+
+    def compute(self, data):
+        wide = np.int32 if data.dtype == np.int8 else np.uint32
+        axes = self.axes or None
+        return np.asarray(data.sum(axis=axes, dtype=wide, keepdims=self.keepdims))

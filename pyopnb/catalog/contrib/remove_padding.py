@@ -1,0 +1,48 @@
+"""RemovePadding of com.microsoft, which packs the tokens of a batch of sentences for PackedAttention.
+
+Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/bert_defs.cc, version 1. Padding is on the right.
+"""
+
+import numpy as np
+
+from pyopnb.ops.types import TensorType
+
+NAMES = ("com.microsoft::RemovePadding",)
+
+
+class RemovePadding:
+    """Gather the tokens that count, and say where they stood.
+
+    The outputs are the tokens, the offsets of all tokens with those that count first, where each sentence begins
+    among the tokens, and the length of the longest sentence.
+    """
+
+    def infer(self, x, token_count):
+        if x.shape is None:
+            return (
+                TensorType(x.dtype, None),
+                TensorType(token_count.dtype, None),
+                token_count,
+                token_count,
+            )
+        batch, length, size = x.shape
+        begins = batch + 1 if isinstance(batch, int) else None
+        return (
+            x.like(shape=(None, size)),
+            token_count.like(shape=(batch, length)),
+            token_count.like(shape=(begins,)),
+            token_count.like(shape=(1,)),
+        )
+
+    def compute(self, x, token_count) -> ("any[T, D]", "int32[B, S]", "int32[?]", "int32[1]"):
+        batch, length, size = x.shape
+        is_token = np.arange(length) < token_count[:, None]
+        offsets = np.arange(batch * length, dtype=np.int32).reshape(batch, length)
+        tokens, padding = offsets[is_token], offsets[~is_token]
+        begins = np.concatenate([[0], np.cumsum(token_count)]).astype(np.int32)
+        return (
+            x.reshape(-1, size)[tokens],
+            np.concatenate([tokens, padding]).reshape(batch, length),
+            begins,
+            token_count.max(keepdims=True, initial=0),
+        )

@@ -1,0 +1,25 @@
+"""RestorePadding of com.microsoft, which puts the tokens that RemovePadding packed back into their sentences.
+
+Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/bert_defs.cc, version 1.
+"""
+
+import numpy as np
+
+from pyopnb.ops.types import TensorType
+
+NAMES = ("com.microsoft::RestorePadding",)
+
+
+class RestorePadding:
+    """Scatter packed tokens to their offsets; padding is 0."""
+
+    def infer(self, tokens, token_offset):
+        if token_offset.shape is None or tokens.shape is None:
+            return TensorType(tokens.dtype, None)
+        return tokens.like(shape=(*token_offset.shape, tokens.shape[-1]))
+
+    def compute(self, tokens, token_offset):
+        batch, length = token_offset.shape
+        restored = np.zeros((batch * length, tokens.shape[-1]), tokens.dtype)
+        restored[token_offset.ravel()[: len(tokens)]] = tokens
+        return restored.reshape(batch, length, -1)

@@ -1,0 +1,30 @@
+"""Rfft of com.microsoft, the Fourier transform of real signals that torch's exporter writes for GPUs.
+
+Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/contrib_defs.cc, version 1. Like the CUDA kernel,
+it does not scale, whatever ``normalized`` says.
+"""
+
+import numpy as np
+
+from pyopnb.ops.types import TensorType
+
+NAMES = ("com.microsoft::Rfft",)
+
+
+class Rfft:
+    """Transform the last ``signal_ndim`` axes; a last axis of two has the real and imaginary parts."""
+
+    def __init__(self, signal_ndim: int = 1, onesided: int = 1, normalized: int = 0):
+        self.signal_ndim = signal_ndim
+
+    def infer(self, x):
+        if not x.shape:
+            return TensorType(x.dtype, None)
+        size = x.shape[-1]
+        return x.like(shape=(*x.shape[:-1], size // 2 + 1 if isinstance(size, int) else None, 2))
+
+    def compute(self, x):
+        wide = np.float64 if x.dtype == np.float64 else np.float32
+        axes = tuple(range(-self.signal_ndim, 0))
+        spectrum = np.fft.rfftn(x.astype(wide), axes=axes)
+        return np.stack([spectrum.real, spectrum.imag], -1).astype(x.dtype)

@@ -1,0 +1,45 @@
+"""SkipGroupNorm of com.microsoft, which the optimizer of Stable Diffusion XL writes for GPUs.
+
+Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/diffusion_defs.cc, version 1; the shapes that
+``skip`` may have are those of the kernel in contrib_ops/cuda/diffusion/group_norm.cc.
+"""
+
+import numpy as np
+
+from pyopnb.catalog.cores.group_norm import group_norm
+
+NAMES = ("com.microsoft::SkipGroupNorm",)
+
+
+class SkipGroupNorm:
+    """Add a skip connection and a bias, then normalize groups of channels; the sum is the second output."""
+
+    def __init__(self, activation: int, groups: int, epsilon: float = 1e-5, channels_last: int = 1):
+        self.activation = activation
+        self.groups = groups
+        self.epsilon = epsilon
+        self.is_channels_last = bool(channels_last)
+
+    def infer(self, x, gamma, beta, skip, bias=None):
+        return x, x
+
+    def compute(self, x, gamma, beta, skip, bias=None) -> ("any[...]", "any[...]"):
+        if skip.ndim == 2:
+            # One row of channels an image.
+            skip = skip[:, None, None]
+        if not self.is_channels_last:
+            x = np.moveaxis(x, 1, -1)
+            skip = skip if skip.shape[1:3] == (1, 1) else np.moveaxis(skip, 1, -1)
+        total = x.astype(np.float32) + skip.astype(np.float32)
+        if bias is not None:
+            total = total + bias.astype(np.float32)
+        total = np.moveaxis(total, -1, 1)
+        normalized = group_norm(total, gamma, beta, self.groups, self.epsilon)
+        if self.activation:
+            normalized /= 1 + np.exp(-normalized)
+        if self.is_channels_last:
+            total, normalized = np.moveaxis(total, 1, -1), np.moveaxis(normalized, 1, -1)
+        return (
+            np.ascontiguousarray(normalized).astype(x.dtype),
+            np.ascontiguousarray(total).astype(x.dtype),
+        )

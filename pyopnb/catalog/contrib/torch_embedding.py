@@ -1,0 +1,25 @@
+"""TorchEmbedding of com.microsoft, torch's embedding as a node.
+
+Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/contrib_defs.cc, version 1. ``padding_idx`` and
+``scale_grad_by_freq`` change gradients only.
+"""
+
+import numpy as np
+
+from pyopnb.ops.types import TensorType
+
+NAMES = ("com.microsoft::TorchEmbedding",)
+
+
+class TorchEmbedding:
+    """Look up a row of the weights for each index."""
+
+    def infer(self, weight, indices, padding_idx=None, scale_grad_by_freq=None):
+        if weight.shape is None or indices.shape is None:
+            return TensorType(weight.dtype, None)
+        return weight.like(shape=(*indices.shape, *weight.shape[1:]))
+
+    def compute(self, weight, indices, padding_idx=None, scale_grad_by_freq=None):
+        if indices.size and not 0 <= indices.min() <= indices.max() < len(weight):
+            raise IndexError(f"expected indices from 0 to {len(weight) - 1}, got {indices}")
+        return np.take(weight, indices, axis=0)

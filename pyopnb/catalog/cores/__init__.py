@@ -1,0 +1,1 @@
+"""The algorithms that several operators of the catalogue share."""

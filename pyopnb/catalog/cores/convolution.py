@@ -1,0 +1,85 @@
+"""Convolutions of images."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+__all__ = ["convolve", "pads_of"]
+
+
+def pads_of(
+    auto_pad: str,
+    pads: Sequence[int],
+    size: Sequence[int],
+    kernel: Sequence[int],
+    strides: Sequence[int],
+    dilations: Sequence[int],
+) -> list[int]:
+    """Return what ONNX's ``auto_pad`` adds at the begin of each axis, then at the end of each."""
+    if auto_pad == "NOTSET":
+        return list(pads)
+    begins, ends = [], []
+    for axis, length in enumerate(size):
+        total = 0
+        if auto_pad != "VALID":
+            reach = (kernel[axis] - 1) * dilations[axis] + 1
+            outputs = -(-length // strides[axis])
+            total = max(0, (outputs - 1) * strides[axis] + reach - length)
+        smaller, larger = total // 2, total - total // 2
+        begins.append(larger if auto_pad == "SAME_LOWER" else smaller)
+        ends.append(smaller if auto_pad == "SAME_LOWER" else larger)
+    return begins + ends
+
+
+def convolve(
+    x: np.ndarray,
+    weight: np.ndarray,
+    bias: np.ndarray | None = None,
+    *,
+    strides: Sequence[int],
+    pads: Sequence[int],
+    dilations: Sequence[int],
+    group: int = 1,
+) -> np.ndarray:
+    """Convolve in float32, or in float64 if the images have it.
+
+    Parameters
+    ----------
+    x : ndarray
+        float[N,C,H,W].
+    weight : ndarray
+        float[M,C/group,kh,kw].
+    bias : ndarray, optional
+        float[M].
+    strides, dilations : two int
+    pads : four int
+        Top, left, bottom, right.
+    group : int
+
+    Returns
+    -------
+    ndarray
+        float[N,M,oh,ow], with the dtype of ``x``.
+    """
+    wide = np.float64 if x.dtype == np.float64 else np.float32
+    margins = ((0, 0), (0, 0), (pads[0], pads[2]), (pads[1], pads[3]))
+    padded = np.pad(x.astype(wide), margins)
+    kernel_height, kernel_width = weight.shape[2:]
+    reach = (
+        (kernel_height - 1) * dilations[0] + 1,
+        (kernel_width - 1) * dilations[1] + 1,
+    )
+    windows = np.lib.stride_tricks.sliding_window_view(padded, reach, axis=(2, 3))
+    windows = windows[:, :, :: strides[0], :: strides[1], :: dilations[0], :: dilations[1]]
+    batch, _, height, width = windows.shape[:4]
+    outputs = len(weight)
+    patches = windows.transpose(0, 2, 3, 1, 4, 5).reshape(batch, height, width, group, -1)
+    matrix = weight.astype(wide).reshape(group, outputs // group, -1)
+    # One product for each group: patches of its channels with its kernels.
+    products = patches[..., None, :] @ matrix.transpose(0, 2, 1)
+    convolved = np.moveaxis(products.reshape(batch, height, width, outputs), -1, 1)
+    if bias is not None:
+        convolved = convolved + bias.astype(wide)[:, None, None]
+    return convolved.astype(x.dtype)

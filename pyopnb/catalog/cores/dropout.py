@@ -1,0 +1,33 @@
+"""What dropout operators do outside training."""
+
+from __future__ import annotations
+
+import numpy as np
+
+__all__ = ["full_bitmask", "refuse_training"]
+
+
+def refuse_training(
+    op_type: str, ratio: np.ndarray | None, training_mode: np.ndarray | None
+) -> None:
+    """Refuse a dropout that is random.
+
+    Raises
+    ------
+    ValueError
+        The node is in training mode and drops a part of its elements. ONNX's default ratio is 0.5.
+    """
+    share = 0.5 if ratio is None else float(ratio.item())
+    if training_mode is not None and bool(training_mode.item()) and share > 0:
+        raise ValueError(
+            f"{op_type}: expected training_mode false, got true: the elements that it drops are "
+            "random. Try: feed False, or export the model for inference"
+        )
+
+
+def full_bitmask(size: int) -> np.ndarray:
+    """Return a uint32 for each 32 elements, with the lowest bit for the first, all set."""
+    mask = np.full(-(-size // 32), 0xFFFFFFFF, np.uint32)
+    if size % 32:
+        mask[-1] = (1 << size % 32) - 1
+    return mask

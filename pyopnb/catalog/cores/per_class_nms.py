@@ -1,0 +1,68 @@
+"""Suppression inside each class, then the best of all classes, as TensorRT's batched plugins do it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pyopnb.catalog.cores.boxes import sort_corners, suppress
+
+__all__ = ["select_per_class"]
+
+
+def select_per_class(
+    boxes: np.ndarray,
+    scores: np.ndarray,
+    *,
+    score_threshold: float,
+    iou_threshold: float,
+    top_k: int,
+    keep: int,
+    background: int = -1,
+    offset: float = 0.0,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Select the best boxes of an image.
+
+    Parameters
+    ----------
+    boxes : ndarray
+        float32[N,1,4] for boxes that all classes share, or float32[N,C,4].
+    scores : ndarray
+        float32[N,C].
+    score_threshold, iou_threshold : float
+        A box counts if its score is over the one, and is suppressed over the other.
+    top_k : int
+        How many boxes of a class are looked at; all of them if it is not positive.
+    keep : int
+        How many boxes are returned at most.
+    background : int
+        A class that is left out.
+    offset : float
+        As `pyopnb.catalog.cores.boxes.overlaps` takes it.
+
+    Returns
+    -------
+    numbers, classes : ndarray
+        int64[K] both, the best score first.
+    """
+    numbers_by_class: list[np.ndarray] = []
+    classes: list[np.ndarray] = []
+    for label in range(scores.shape[1]):
+        if label == background:
+            continue
+        column = scores[:, label]
+        candidates = np.flatnonzero(column > np.float32(score_threshold))
+        order = np.argsort(-column[candidates], kind="stable")
+        if top_k > 0:
+            order = order[:top_k]
+        candidates = candidates[order]
+        box_column = label if boxes.shape[1] > 1 else 0
+        corners = sort_corners(boxes[candidates, box_column])
+        selected = candidates[suppress(corners, iou_threshold, offset=offset, limit=keep)]
+        numbers_by_class.append(selected)
+        classes.append(np.full(len(selected), label, np.int64))
+    if not classes:
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    all_numbers = np.concatenate(numbers_by_class)
+    all_classes = np.concatenate(classes)
+    order = np.argsort(-scores[all_numbers, all_classes], kind="stable")[:keep]
+    return all_numbers[order], all_classes[order]

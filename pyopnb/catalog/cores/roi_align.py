@@ -1,0 +1,67 @@
+"""Means and maxima of regions of a feature map."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pyopnb.catalog.cores.sampling import bilinear
+
+__all__ = ["pool_region"]
+
+
+def pool_region(
+    image: np.ndarray,
+    center: tuple[float, float],
+    size: tuple[float, float],
+    output_size: tuple[int, int],
+    *,
+    samples: int = 0,
+    cosine: float = 1.0,
+    sine: float = 0.0,
+    takes_maximum: bool = False,
+) -> np.ndarray:
+    """Pool a region of an image in bins, each sampled on a grid.
+
+    Parameters
+    ----------
+    image : ndarray
+        float32[C,H,W].
+    center, size : pair of float
+        Rows, then columns, in pixels.
+    output_size : pair of int
+        Bins in rows and columns.
+    samples : int
+        Samples along each side of a bin; if not positive, one a pixel.
+    cosine, sine : float
+        Of the angle by which the region is turned.
+    takes_maximum : bool
+        Whether bins are maxima; otherwise means.
+
+    Returns
+    -------
+    ndarray
+        float32[C, *output_size].
+    """
+    offsets, counts = [], []
+    for length, bins in zip(size, output_size, strict=True):
+        count = samples if samples > 0 else int(np.ceil(length / bins))
+        positions = (np.arange(bins * max(count, 1)) + 0.5) / max(count, 1) * (length / bins)
+        offsets.append((positions - length / 2).astype(np.float32))
+        counts.append(max(count, 1))
+    down, across = offsets[0][:, None], offsets[1][None, :]
+    rows = center[0] + down * cosine - across * sine
+    columns = center[1] + down * sine + across * cosine
+    values = _inside(image, rows, columns)
+    shape = (len(image), output_size[0], counts[0], output_size[1], counts[1])
+    binned = values.reshape(shape)
+    if takes_maximum:
+        return binned.max(axis=(2, 4))
+    return binned.mean(axis=(2, 4), dtype=np.float32)
+
+
+def _inside(image: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """Interpolate with the pixels at the border repeated; farther than one pixel outside is 0."""
+    height, width = image.shape[1:]
+    is_near = (rows >= -1) & (rows <= height) & (columns >= -1) & (columns <= width)
+    values = bilinear(image, rows.clip(0, height - 1), columns.clip(0, width - 1))
+    return np.where(is_near, values, np.float32(0))

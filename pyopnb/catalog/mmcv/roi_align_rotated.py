@@ -1,0 +1,55 @@
+"""MMCVRoIAlignRotated, which mmcv 1.x and mmdeploy write for turned regions of feature maps.
+
+Defined in open-mmlab/mmcv v1.7.2, mmcv/ops/csrc/onnxruntime/cpu/roi_align_rotated.cpp.
+"""
+
+import numpy as np
+
+from pyopnb.catalog.cores.roi_align import pool_region
+
+NAMES = ("mmcv::MMCVRoIAlignRotated", "mmdeploy::MMCVRoIAlignRotated")
+
+
+class MMCVRoIAlignRotated:
+    """Pool regions given by image, center x and y, width, height and an angle in radians to one size."""
+
+    def __init__(
+        self,
+        output_height: int,
+        output_width: int,
+        spatial_scale: float = 1.0,
+        sampling_ratio: int = 0,
+        aligned: int = 1,
+        clockwise: int = 0,
+    ):
+        self.output_size = (output_height, output_width)
+        self.scale = np.float32(spatial_scale)
+        self.samples = sampling_ratio
+        self.aligned = bool(aligned)
+        self.is_clockwise = bool(clockwise)
+
+    def infer(self, x, rois):
+        regions = rois.shape[0] if rois.shape else None
+        channels = x.shape[1] if x.shape else None
+        return x.like(shape=(regions, channels, *self.output_size))
+
+    def compute(self, x, rois):
+        images = x.astype(np.float32)
+        pooled = np.empty((len(rois), x.shape[1], *self.output_size), x.dtype)
+        half_pixel = np.float32(0.5 * self.aligned)
+        for number, roi in enumerate(rois.astype(np.float32)):
+            column, row = roi[1:3] * self.scale - half_pixel
+            width, height = roi[3:5] * self.scale
+            if not self.aligned:
+                height, width = max(height, 1), max(width, 1)
+            angle = -roi[5] if self.is_clockwise else roi[5]
+            pooled[number] = pool_region(
+                images[int(roi[0])],
+                (row, column),
+                (height, width),
+                self.output_size,
+                samples=self.samples,
+                cosine=np.cos(angle),
+                sine=np.sin(angle),
+            )
+        return pooled

@@ -1,0 +1,75 @@
+"""SoftNonMaxSuppression of mmcv 1.x, which lowers the scores of boxes that overlap instead of removing them.
+
+Defined in open-mmlab/mmcv v1.7.2, mmcv/ops/csrc/onnxruntime/cpu/soft_nms.cpp, after Bodla and others (2017).
+"""
+
+import numpy as np
+
+from pyopnb.catalog.cores.boxes import overlaps
+
+NAMES = ("mmcv::SoftNonMaxSuppression",)
+
+LINEAR, GAUSSIAN = 1, 2
+
+
+class SoftNonMaxSuppression:
+    """Take the best box, lower the scores of what it overlaps, and go on while scores reach ``min_score``.
+
+    The method is 0 for removing boxes at ``iou_threshold``, 1 for multiplying their scores by 1 - IoU there, and
+    2 for multiplying all scores by exp(-IoU² / sigma).
+    """
+
+    def __init__(
+        self,
+        iou_threshold: float = 0.3,
+        sigma: float = 0.5,
+        min_score: float = 1e-3,
+        method: int = 0,
+        offset: int = 0,
+    ):
+        self.iou_threshold = np.float32(iou_threshold)
+        self.sigma = np.float32(sigma)
+        self.min_score = np.float32(min_score)
+        self.method = method
+        self.offset = float(offset)
+
+    def infer(self, boxes, scores):
+        return boxes.like(shape=(None, 5)), boxes.like(dtype="int64", shape=(None,))
+
+    def compute(self, boxes, scores) -> ("any[K, 5]", "int64[K]"):
+        rows = np.concatenate([boxes, scores[:, None]], 1).astype(np.float32)
+        numbers = np.arange(len(rows))
+        position = 0
+        while position < len(rows):
+            best = position + int(rows[position:, 4].argmax())
+            rows[[position, best]] = rows[[best, position]]
+            numbers[[position, best]] = numbers[[best, position]]
+            position += 1
+            rows[position:, 4] *= self._weights(rows[position - 1, :4], rows[position:, :4])
+            is_kept = np.ones(len(rows), bool)
+            is_kept[position:] = rows[position:, 4] >= self.min_score
+            rows, numbers = self._without_gaps(rows, numbers, is_kept)
+        return rows.astype(boxes.dtype), numbers.astype(np.int64)
+
+    def _weights(self, box, boxes):
+        overlap = overlaps(box, boxes, self.offset)
+        if self.method == GAUSSIAN:
+            return np.exp(-(overlap**2) / self.sigma)
+        reduced = 1 - overlap if self.method == LINEAR else 0
+        return np.where(overlap >= self.iou_threshold, reduced, 1)
+
+    def _without_gaps(self, rows, numbers, is_kept):
+        """Fill the place of each dropped box with the last one, which decides the order of equal scores."""
+        rows, numbers, is_kept = rows.copy(), numbers.copy(), is_kept.copy()
+        position, end = 0, len(rows)
+        while position < end:
+            if is_kept[position]:
+                position += 1
+                continue
+            end -= 1
+            rows[position], numbers[position], is_kept[position] = (
+                rows[end],
+                numbers[end],
+                is_kept[end],
+            )
+        return rows[:end], numbers[:end]

@@ -1,0 +1,1 @@
+"""Operators of mmdeploy and mmcv, which export the detectors of OpenMMLab."""

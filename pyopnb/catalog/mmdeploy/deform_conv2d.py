@@ -1,0 +1,49 @@
+"""MMCVDeformConv2d, the deformable convolution without a mask of mmdeploy and mmcv 1.x.
+
+Defined in open-mmlab/mmdeploy v1.3.1, csrc/mmdeploy/backend_ops/onnxruntime/deform_conv. mmdeploy writes four numbers
+of padding, the same for both ends of the rows and then of the columns; mmcv writes two.
+"""
+
+from pyopnb.catalog.cores.deformable_convolution import deformable_convolution, output_shape
+from pyopnb.ops.types import TensorType
+
+NAMES = ("mmdeploy::MMCVDeformConv2d", "mmcv::MMCVDeformConv2d")
+
+
+class MMCVDeformConv2d:
+    """Convolve with a kernel whose points are moved by offsets."""
+
+    def __init__(
+        self,
+        stride: list[int] = [1, 1],
+        padding: list[int] = [0, 0],
+        dilation: list[int] = [1, 1],
+        groups: int = 1,
+        deform_groups: int = 1,
+        bias: int = 0,
+        im2col_step: int = 32,
+    ):
+        self.stride = tuple(stride)
+        # Rows come first and columns last, in two numbers and in four.
+        self.pads = (padding[0], padding[-1], padding[0], padding[-1])
+        self.dilation = tuple(dilation)
+        self.groups = groups
+        self.offset_groups = deform_groups
+
+    def infer(self, x, offset, weight):
+        if x.shape is None or weight.shape is None:
+            return TensorType(x.dtype, None)
+        size = output_shape(x.shape[2:], weight.shape[2:], self.stride, self.pads, self.dilation)
+        return x.like(shape=(x.shape[0], weight.shape[0], *size))
+
+    def compute(self, x, offset, weight):
+        return deformable_convolution(
+            x,
+            offset,
+            weight,
+            stride=self.stride,
+            pads=self.pads,
+            dilation=self.dilation,
+            groups=self.groups,
+            offset_groups=self.offset_groups,
+        )

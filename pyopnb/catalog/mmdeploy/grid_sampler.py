@@ -1,0 +1,66 @@
+"""grid_sampler, which mmdeploy and mmcv 1.x write for torch's grid_sample.
+
+Defined in open-mmlab/mmdeploy v1.3.1, csrc/mmdeploy/backend_ops/onnxruntime/grid_sample. It is ONNX's GridSample of
+version 16 with the modes as numbers. mmdeploy's kernel lacks the cubic mode, which is torch's here.
+"""
+
+import numpy as np
+
+from pyopnb.catalog.cores.sampling import bicubic, bilinear, nearest, reflect, unnormalize
+from pyopnb.ops.types import TensorType
+
+NAMES = ("mmdeploy::grid_sampler", "mmcv::grid_sampler")
+
+BILINEAR, NEAREST, BICUBIC = 0, 1, 2
+ZEROS, BORDER, REFLECTION = 0, 1, 2
+
+
+class grid_sampler:
+    """Sample an image at the points of a grid, whose coordinates x and y go from -1 to 1."""
+
+    def __init__(self, interpolation_mode: int = 0, padding_mode: int = 0, align_corners: int = 0):
+        self.interpolation = interpolation_mode
+        self.padding = padding_mode
+        self.align_corners = bool(align_corners)
+
+    def infer(self, x, grid):
+        if x.shape is None or grid.shape is None:
+            return TensorType(x.dtype, None)
+        return x.like(shape=(*x.shape[:2], *grid.shape[1:3]))
+
+    def compute(self, x, grid):
+        height, width = x.shape[2:]
+        images = x.astype(np.float32)
+        points = grid.astype(np.float32)
+        sampled = np.empty((*x.shape[:2], *grid.shape[1:3]), x.dtype)
+        for number, image in enumerate(images):
+            rows = unnormalize(points[number, ..., 1], height, align_corners=self.align_corners)
+            columns = unnormalize(points[number, ..., 0], width, align_corners=self.align_corners)
+            sampled[number] = self._sample(image, rows, columns)
+        return sampled
+
+    def _sample(self, image, rows, columns):
+        height, width = image.shape[1:]
+        if self.interpolation == BICUBIC:
+            # The sixteen pixels are brought inside, and not the point.
+            return bicubic(
+                image,
+                rows,
+                columns,
+                lambda row: self._pad(row, height),
+                lambda column: self._pad(column, width),
+            )
+        rows, columns = self._pad(rows, height), self._pad(columns, width)
+        return (
+            nearest(image, rows, columns)
+            if self.interpolation == NEAREST
+            else bilinear(image, rows, columns)
+        )
+
+    def _pad(self, coordinate, size):
+        """Bring coordinates into the image, as the padding mode says."""
+        if self.padding == REFLECTION:
+            coordinate = reflect(coordinate, size, align_corners=self.align_corners)
+        if self.padding == ZEROS:
+            return coordinate
+        return coordinate.clip(0, size - 1)

@@ -1,0 +1,48 @@
+"""MMCVModulatedDeformConv2d, the deformable convolution with a mask of mmdeploy and mmcv 1.x.
+
+Defined in open-mmlab/mmdeploy v1.3.1, csrc/mmdeploy/backend_ops/onnxruntime/modulated_deform_conv. Its documentation
+calls an attribute deformable_groups; the code reads deform_groups.
+"""
+
+from pyopnb.catalog.cores.deformable_convolution import deformable_convolution, output_shape
+from pyopnb.ops.types import TensorType
+
+NAMES = ("mmdeploy::MMCVModulatedDeformConv2d", "mmcv::MMCVModulatedDeformConv2d")
+
+
+class MMCVModulatedDeformConv2d:
+    """Convolve with a kernel whose points are moved by offsets and weighted by a mask."""
+
+    def __init__(
+        self,
+        stride: list[int] = [1, 1],
+        padding: list[int] = [0, 0],
+        dilation: list[int] = [1, 1],
+        groups: int = 1,
+        deform_groups: int = 1,
+    ):
+        self.stride = tuple(stride)
+        self.pads = (*padding, *padding)
+        self.dilation = tuple(dilation)
+        self.groups = groups
+        self.offset_groups = deform_groups
+
+    def infer(self, x, offset, mask, weight, bias=None):
+        if x.shape is None or weight.shape is None:
+            return TensorType(x.dtype, None)
+        size = output_shape(x.shape[2:], weight.shape[2:], self.stride, self.pads, self.dilation)
+        return x.like(shape=(x.shape[0], weight.shape[0], *size))
+
+    def compute(self, x, offset, mask, weight, bias=None):
+        return deformable_convolution(
+            x,
+            offset,
+            weight,
+            mask=mask,
+            bias=bias,
+            stride=self.stride,
+            pads=self.pads,
+            dilation=self.dilation,
+            groups=self.groups,
+            offset_groups=self.offset_groups,
+        )

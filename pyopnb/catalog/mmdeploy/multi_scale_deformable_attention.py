@@ -1,0 +1,31 @@
+"""The attention of deformable DETR, which mmdeploy and TensorRT have as an operator.
+
+Defined in open-mmlab/mmdeploy v1.3.1, csrc/mmdeploy/backend_ops/tensorrt/ms_deform_attn, after Zhu and others (2020).
+"""
+
+from pyopnb.catalog.cores.deformable_attention import attend
+from pyopnb.ops.types import TensorType
+
+NAMES = ("mmdeploy::MMCVMultiScaleDeformableAttention",)
+
+
+class MMCVMultiScaleDeformableAttention:
+    """Sample values on all levels at each query's points, and sum them by the attention weights.
+
+    The heads of a query stand in one axis of the result, float[B,Q,M·D].
+    """
+
+    def __init__(self, im2col_step: int = 64):
+        self.im2col_step = im2col_step
+
+    def infer(self, value, shapes, level_start, locations, weights):
+        if value.shape is None or locations.shape is None:
+            return TensorType(value.dtype, None)
+        batch, _, heads, size = value.shape
+        width = heads * size if isinstance(heads, int) and isinstance(size, int) else None
+        return value.like(shape=(batch, locations.shape[1], width))
+
+    def compute(self, value, shapes, level_start, locations, weights):
+        attended = attend(value, shapes, level_start, locations, weights)
+        batch, queries = attended.shape[:2]
+        return attended.reshape(batch, queries, -1)

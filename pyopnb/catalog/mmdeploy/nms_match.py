@@ -1,0 +1,33 @@
+"""NMSMatch of mmdeploy, which tells which box suppressed which.
+
+Defined in open-mmlab/mmdeploy v1.3.1, csrc/mmdeploy/backend_ops/onnxruntime/nms_match. A box that is kept and
+suppresses nothing has no row.
+"""
+
+import numpy as np
+
+from pyopnb.catalog.cores.boxes import overlaps
+
+NAMES = ("mmdeploy::NMSMatch",)
+
+
+class NMSMatch:
+    """Return rows of image, class, the box that is kept, and a box that it suppresses."""
+
+    def infer(self, boxes, scores, iou_threshold, score_threshold):
+        return boxes.like(dtype="int64", shape=(None, 4))
+
+    def compute(self, boxes, scores, iou_threshold, score_threshold):
+        rows = []
+        for image in range(len(boxes)):
+            image_boxes = boxes[image].astype(np.float32)
+            for label, class_scores in enumerate(scores[image].astype(np.float32)):
+                candidates = np.flatnonzero(class_scores > score_threshold)
+                candidates = candidates[np.argsort(-class_scores[candidates], kind="stable")]
+                while len(candidates):
+                    best, candidates = candidates[0], candidates[1:]
+                    overlap = overlaps(image_boxes[best], image_boxes[candidates])
+                    is_matched = overlap >= iou_threshold
+                    rows += [(image, label, best, number) for number in candidates[is_matched]]
+                    candidates = candidates[~is_matched]
+        return np.array(rows, np.int64).reshape(-1, 4)

@@ -1,0 +1,68 @@
+"""TRTBatchedNMS, which ends the detectors that mmdeploy exports for TensorRT.
+
+Defined in open-mmlab/mmdeploy v1.3.1, csrc/mmdeploy/backend_ops/tensorrt/batched_nms. Unlike NVIDIA's plugin of
+nearly that name, it gives boxes and scores as one tensor, int32 labels, and never adds 1 to a width.
+"""
+
+import numpy as np
+
+from pyopnb.catalog.cores.per_class_nms import select_per_class
+
+NAMES = ("mmdeploy::TRTBatchedNMS",)
+
+
+class TRTBatchedNMS:
+    """Select the ``keep_topk`` best boxes of an image, after suppression inside each class.
+
+    A box counts if its score is over the threshold, and is suppressed if it overlaps a better one of its class
+    by more than ``iou_threshold``. Rows after the boxes that were found have label and index -1. A node has the third output, the
+    numbers of the boxes, only with ``return_index``.
+    """
+
+    def __init__(
+        self,
+        background_label_id: int = -1,
+        num_classes: int = 80,
+        iou_threshold: float = 0.5,
+        score_threshold: float = 0.05,
+        topk: int = 1000,
+        keep_topk: int = 100,
+        is_normalized: int = 0,
+        clip_boxes: int = 0,
+        return_index: int = 0,
+    ):
+        self.background = background_label_id
+        self.iou_threshold = iou_threshold
+        self.score_threshold = score_threshold
+        self.top_k = topk
+        self.keep = keep_topk
+        self.clips = bool(clip_boxes)
+
+    def infer(self, boxes, scores):
+        batch = scores.shape[0] if scores.shape else None
+        numbers = scores.like(dtype="int32", shape=(batch, self.keep))
+        return boxes.like(shape=(batch, self.keep, 5)), numbers, numbers
+
+    def compute(self, boxes, scores) -> ("any[B, K, 5]", "int32[B, K]", "int32[B, K]"):
+        batch = len(boxes)
+        detections = np.zeros((batch, self.keep, 5), boxes.dtype)
+        labels = np.full((batch, self.keep), -1, np.int32)
+        indices = np.full((batch, self.keep), -1, np.int32)
+        for image in range(batch):
+            numbers, classes = select_per_class(
+                boxes[image].astype(np.float32),
+                scores[image].astype(np.float32),
+                score_threshold=self.score_threshold,
+                iou_threshold=self.iou_threshold,
+                top_k=self.top_k,
+                keep=self.keep,
+                background=self.background,
+            )
+            rows = len(numbers)
+            box_columns = classes if boxes.shape[2] > 1 else np.zeros_like(classes)
+            selected = boxes[image, numbers, box_columns]
+            detections[image, :rows, :4] = selected.clip(0, 1) if self.clips else selected
+            detections[image, :rows, 4] = scores[image, numbers, classes]
+            labels[image, :rows] = classes
+            indices[image, :rows] = numbers
+        return detections, labels, indices

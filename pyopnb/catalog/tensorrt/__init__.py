@@ -1,0 +1,1 @@
+"""Plugins of TensorRT, from NVIDIA/TensorRT and from the projects that export to it."""

@@ -1,0 +1,84 @@
+"""BatchedNMS_TRT and BatchedNMSDynamic_TRT, of TensorRT 7 and 8, which YOLOv6, yolort and TAO export.
+
+Defined in NVIDIA/TensorRT v10.0.1, plugin/batchedNMSPlugin. The plugin's sorts are not stable; here, the box that
+comes first in the input comes first among equal scores.
+"""
+
+import numpy as np
+
+from pyopnb.catalog.cores.per_class_nms import select_per_class
+
+NAMES = (
+    "::BatchedNMS_TRT",
+    "TRT::BatchedNMS_TRT",
+    "::BatchedNMSDynamic_TRT",
+    "TRT::BatchedNMSDynamic_TRT",
+)
+
+
+class BatchedNMSDynamic_TRT:
+    """Select the ``keepTopK`` best boxes of an image, after suppression inside each class.
+
+    A box counts if its score is over the threshold, and is suppressed if it overlaps a better one of its class
+    by more than ``iouThreshold``. The classes are float32; rows after the boxes that were found have class -1.
+    """
+
+    def __init__(
+        self,
+        shareLocation: int = 1,
+        backgroundLabelId: int = -1,
+        numClasses: int = 80,
+        topK: int = 1000,
+        keepTopK: int = 100,
+        scoreThreshold: float = 0.25,
+        iouThreshold: float = 0.5,
+        isNormalized: int = 1,
+        clipBoxes: int = 1,
+        scoreBits: int = 16,
+        caffeSemantics: int = 1,
+    ):
+        self.background = backgroundLabelId
+        self.top_k = topK
+        self.keep = keepTopK
+        self.score_threshold = scoreThreshold
+        self.iou_threshold = iouThreshold
+        self.clips = bool(clipBoxes)
+        # Caffe counts pixels, so that a box from 3 to 5 is three pixels wide.
+        self.offset = 1.0 if caffeSemantics and not isNormalized else 0.0
+
+    def infer(self, boxes, scores):
+        batch = scores.shape[0] if scores.shape else None
+        return (
+            boxes.like(dtype="int32", shape=(batch, 1)),
+            boxes.like(shape=(batch, self.keep, 4)),
+            scores.like(shape=(batch, self.keep)),
+            scores.like(shape=(batch, self.keep)),
+        )
+
+    def compute(self, boxes, scores) -> ("int32[B, 1]", "any[B, K, 4]", "any[B, K]", "any[B, K]"):
+        batch = len(boxes)
+        scores = scores.reshape(batch, boxes.shape[1], -1)
+        count = np.zeros((batch, 1), np.int32)
+        best_boxes = np.zeros((batch, self.keep, 4), boxes.dtype)
+        best_scores = np.zeros((batch, self.keep), scores.dtype)
+        best_classes = np.full((batch, self.keep), -1, scores.dtype)
+        for image in range(batch):
+            numbers, classes = select_per_class(
+                boxes[image].astype(np.float32),
+                scores[image].astype(np.float32),
+                score_threshold=self.score_threshold,
+                iou_threshold=self.iou_threshold,
+                top_k=self.top_k,
+                keep=self.keep,
+                background=self.background,
+                offset=self.offset,
+            )
+            rows = len(numbers)
+            count[image] = rows
+            box_columns = classes if boxes.shape[2] > 1 else np.zeros_like(classes)
+            best_boxes[image, :rows] = boxes[image, numbers, box_columns]
+            best_scores[image, :rows] = scores[image, numbers, classes]
+            best_classes[image, :rows] = classes
+        if self.clips:
+            best_boxes = best_boxes.clip(0, 1)
+        return count, best_boxes, best_scores, best_classes

@@ -1,0 +1,109 @@
+"""EfficientNMS_TRT, which ends the detectors that yolov7, YOLOv6 and mmyolo export for TensorRT.
+
+Defined in NVIDIA/TensorRT, plugin/efficientNMSPlugin, release 10.12. The plugin sorts scores in parallel, so the
+order of equal scores is any; here, the box that comes first in the input comes first.
+"""
+
+import numpy as np
+
+from pyopnb.catalog.cores.boxes import corners_from_centers, sort_corners, suppress
+
+NAMES = ("TRT::EfficientNMS_TRT", "::EfficientNMS_TRT", "trt.plugins::EfficientNMS_TRT")
+
+MOST_CANDIDATES = 5000  # per image; the plugin drops the boxes with lower scores
+
+
+class EfficientNMS_TRT:
+    """Select the best boxes of all classes, at most ``max_output_boxes`` an image.
+
+    A box counts if its score is at least the threshold, and is suppressed if it overlaps a better one of its
+    class by at least ``iou_threshold``. Rows after the boxes that were found are 0.
+    """
+
+    def __init__(
+        self,
+        score_threshold: float = 0.25,
+        iou_threshold: float = 0.5,
+        max_output_boxes: int = 100,
+        background_class: int = -1,
+        score_activation: int = 0,
+        class_agnostic: int = 0,
+        box_coding: int = 0,
+    ):
+        self.score_threshold = np.float32(score_threshold)
+        self.iou_threshold = iou_threshold
+        self.max_output_boxes = max_output_boxes
+        self.background_class = background_class
+        self.is_logit = bool(score_activation)
+        self.is_class_agnostic = bool(class_agnostic)
+        self.has_centers = bool(box_coding)
+
+    def infer(self, boxes, scores, anchors=None):
+        batch = scores.shape[0] if scores.shape else None
+        most = self.max_output_boxes
+        return (
+            boxes.like(dtype="int32", shape=(batch, 1)),
+            boxes.like(shape=(batch, most, 4)),
+            scores.like(shape=(batch, most)),
+            scores.like(dtype="int32", shape=(batch, most)),
+        )
+
+    def compute(
+        self, boxes, scores, anchors=None
+    ) -> ("int32[B, 1]", "any[B, M, 4]", "any[B, M]", "int32[B, M]"):
+        batch = len(scores)
+        most = self.max_output_boxes
+        count = np.zeros((batch, 1), np.int32)
+        best_boxes = np.zeros((batch, most, 4), boxes.dtype)
+        best_scores = np.zeros((batch, most), scores.dtype)
+        best_classes = np.zeros((batch, most), np.int32)
+        for image in range(batch):
+            corners = self._corners(boxes[image], anchors, image)
+            selected, classes, their_boxes = self._select(corners, scores[image])
+            rows = len(selected)
+            count[image] = rows
+            best_boxes[image, :rows] = their_boxes
+            best_scores[image, :rows] = selected
+            best_classes[image, :rows] = classes
+        return count, best_boxes, best_scores, best_classes
+
+    def _corners(self, boxes, anchors, image):
+        """Return corners of an image's boxes, float32[N,4] or, with boxes for each class, float32[N,C,4]."""
+        boxes = boxes.astype(np.float32)
+        if anchors is not None:
+            anchor = anchors[image if len(anchors) > 1 else 0].astype(np.float32)
+            if boxes.ndim == 3:
+                anchor = anchor[:, None]
+            if not self.has_centers:
+                return boxes + anchor
+            center = boxes[..., :2] * anchor[..., 2:] + anchor[..., :2]
+            size = np.exp(boxes[..., 2:]) * anchor[..., 2:]
+            boxes = np.concatenate([center, size], axis=-1)
+        return corners_from_centers(boxes) if self.has_centers else boxes
+
+    def _select(self, corners, scores):
+        """Return scores, classes and boxes of an image's best boxes."""
+        scores = scores.astype(np.float32)
+        threshold = self.score_threshold
+        if self.is_logit:
+            # Only results go through the sigmoid; the threshold goes the other way.
+            with np.errstate(divide="ignore"):
+                threshold = np.log(threshold) - np.log1p(-threshold)
+        is_candidate = scores >= threshold
+        if 0 <= self.background_class < scores.shape[1]:
+            is_candidate[:, self.background_class] = False
+        numbers, classes = np.nonzero(is_candidate)
+        order = np.argsort(-scores[numbers, classes], kind="stable")[:MOST_CANDIDATES]
+        numbers, classes = numbers[order], classes[order]
+        boxes = corners[numbers] if corners.ndim == 2 else corners[numbers, classes]
+        kept = suppress(
+            sort_corners(boxes),
+            self.iou_threshold,
+            inclusive=True,
+            classes=None if self.is_class_agnostic else classes,
+            limit=self.max_output_boxes,
+        )
+        selected = scores[numbers[kept], classes[kept]]
+        if self.is_logit:
+            selected = 1 / (1 + np.exp(-selected))
+        return selected, classes[kept], boxes[kept]

@@ -1,0 +1,22 @@
+"""MultiscaleDeformableAttnPlugin_TRT, the attention of deformable DETR as TensorRT has it.
+
+Defined in NVIDIA/TensorRT, plugin/multiscaleDeformableAttnPlugin, release 10.12.
+"""
+
+from pyopnb.catalog.cores.deformable_attention import attend
+from pyopnb.ops.types import TensorType
+
+NAMES = ("::MultiscaleDeformableAttnPlugin_TRT", "TRT::MultiscaleDeformableAttnPlugin_TRT")
+
+
+class MultiscaleDeformableAttnPlugin_TRT:
+    """Sample values on all levels at each query's points, and sum them by the attention weights, float[B,Q,M,D]."""
+
+    def infer(self, value, shapes, level_start, locations, weights):
+        if value.shape is None or locations.shape is None:
+            return TensorType(value.dtype, None)
+        batch, _, heads, size = value.shape
+        return value.like(shape=(batch, locations.shape[1], heads, size))
+
+    def compute(self, value, shapes, level_start, locations, weights):
+        return attend(value, shapes, level_start, locations, weights)

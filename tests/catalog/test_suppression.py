@@ -1,0 +1,263 @@
+"""The suppressions of the catalogue against ONNX Runtime's NonMaxSuppression and against loops by the definition."""
+
+import numpy as np
+import pytest
+from entry_calls import run
+from onnx import TensorProto, helper
+
+import pyopnb
+from pyopnb.catalog.index import find_entry
+
+
+def area(box):
+    return max(box[2] - box[0], 0) * max(box[3] - box[1], 0)
+
+
+def iou(a, b):
+    """The definition in float64."""
+    a = [float(v) for v in (min(a[0], a[2]), min(a[1], a[3]), max(a[0], a[2]), max(a[1], a[3]))]
+    b = [float(v) for v in (min(b[0], b[2]), min(b[1], b[3]), max(b[0], b[2]), max(b[1], b[3]))]
+    width = max(0.0, min(a[2], b[2]) - max(a[0], b[0]))
+    height = max(0.0, min(a[3], b[3]) - max(a[1], b[1]))
+    union = area(a) + area(b) - width * height
+    return width * height / union if union > 0 else 0.0
+
+
+def random_boxes(random, *shape):
+    corner = random.uniform(0, 50, (*shape, 2))
+    size = random.uniform(1, 30, (*shape, 2))
+    return np.concatenate([corner, corner + size], -1).astype(np.float32)
+
+
+def efficient_nms(boxes, scores, score_threshold, iou_threshold, most):
+    """The plugin's rules, box by box."""
+    candidates = []
+    for number in range(len(scores)):
+        for label in range(scores.shape[1]):
+            if scores[number, label] >= np.float32(score_threshold):
+                candidates.append((-float(scores[number, label]), number, label))
+    candidates.sort()
+    kept = []
+    for _, number, label in candidates[:5000]:
+        free = all(
+            label != other_label or iou(boxes[number], boxes[other]) < np.float32(iou_threshold)
+            for _, other, other_label in kept
+        )
+        if free and len(kept) < most:
+            kept.append((scores[number, label], number, label))
+    return kept
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_efficient_nms_is_the_loop(seed, dtype):
+    random = np.random.default_rng(seed)
+    boxes = random_boxes(random, 2, 40).astype(dtype)
+    scores = random.uniform(0, 1, (2, 40, 3)).astype(dtype)
+    count, best, best_scores, classes = run(
+        "TRT::EfficientNMS_TRT",
+        boxes,
+        scores,
+        score_threshold=0.3,
+        iou_threshold=0.4,
+        max_output_boxes=25,
+    )
+    assert count.dtype == np.int32 and best.dtype == dtype
+    for image in range(2):
+        expected = efficient_nms(
+            boxes[image].astype(np.float32), scores[image].astype(np.float32), 0.3, 0.4, 25
+        )
+        rows = int(count[image, 0])
+        assert rows == len(expected)
+        np.testing.assert_array_equal(best_scores[image, :rows], [row[0] for row in expected])
+        np.testing.assert_array_equal(best[image, :rows], boxes[image][[r[1] for r in expected]])
+        np.testing.assert_array_equal(classes[image, :rows], [row[2] for row in expected])
+        assert not best[image, rows:].any() and not classes[image, rows:].any()
+
+
+def onnx_suppression(boxes, scores, score_threshold, iou_threshold, most):
+    """ONNX Runtime's own kernel."""
+    return pyopnb.call(
+        "NonMaxSuppression",
+        boxes,
+        scores,
+        np.int64([most]),
+        np.float32([iou_threshold]),
+        np.float32([score_threshold]),
+    )
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_batched_nms_keeps_the_boxes_of_onnx_runtime(seed):
+    random = np.random.default_rng(seed)
+    boxes = random_boxes(random, 1, 60) / 100
+    scores = random.uniform(0, 1, (1, 60, 4)).astype(np.float32)
+    triples = onnx_suppression(boxes, scores.transpose(0, 2, 1).copy(), 0.2, 0.45, 60)
+    expected = sorted((-float(scores[0, n, c]), int(n), int(c)) for _, c, n in triples)[:50]
+    attrs = {"topK": -1, "keepTopK": 50, "scoreThreshold": 0.2, "iouThreshold": 0.45}
+    count, best, _, classes = run("TRT::BatchedNMSDynamic_TRT", boxes[:, :, None], scores, **attrs)
+    assert count.tolist() == [[len(expected)]]
+    np.testing.assert_array_equal(classes[0, : len(expected)], [row[2] for row in expected])
+    np.testing.assert_array_equal(best[0, : len(expected)], boxes[0][[row[1] for row in expected]])
+    assert (classes[0, len(expected) :] == -1).all() and classes.dtype == np.float32
+    attrs = {"topk": -1, "keep_topk": 50, "score_threshold": 0.2, "iou_threshold": 0.45}
+    detections, labels, index = run(
+        "mmdeploy::TRTBatchedNMS", boxes[:, :, None], scores, return_index=1, **attrs
+    )
+    np.testing.assert_array_equal(labels[0, : len(expected)], [row[2] for row in expected])
+    np.testing.assert_array_equal(index[0, : len(expected)], [row[1] for row in expected])
+    np.testing.assert_array_equal(detections[0, : len(expected), :4], best[0, : len(expected)])
+    assert labels.dtype == np.int32 and (index[0, len(expected) :] == -1).all()
+
+
+HALF = np.float32([[0, 0, 1, 2], [0, 0, 1, 1]])  # their overlap is exactly a half
+
+
+def test_exactly_the_threshold_suppresses_in_efficient_nms_only():
+    scores = np.float32([[0.9], [0.8]])
+    count, *_ = run("TRT::EfficientNMS_TRT", HALF[None], scores[None], iou_threshold=0.5)
+    assert count.tolist() == [[1]]
+    count, *_ = run(
+        "::BatchedNMS_TRT", HALF[None, :, None], scores[None], iouThreshold=0.5, topK=9, keepTopK=9
+    )
+    assert count.tolist() == [[2]]
+    numbers = run("mmcv::NonMaxSuppression", HALF, scores[:, 0], iou_threshold=0.5)
+    assert numbers.tolist() == [0, 1]
+
+
+def test_exactly_the_score_threshold_counts_in_efficient_nms_only():
+    scores = np.float32([[0.25]])
+    box = HALF[None, :1]
+    count, *_ = run("TRT::EfficientNMS_TRT", box, scores[None], score_threshold=0.25)
+    assert count.tolist() == [[1]]
+    count, *_ = run("::BatchedNMS_TRT", box[:, :, None], scores[None], scoreThreshold=0.25)
+    assert count.tolist() == [[0]]
+
+
+@pytest.mark.parametrize(
+    "boxes",
+    [np.zeros((1, 0, 4), np.float32), np.zeros((1, 3, 4), np.float32)],
+    ids=["no box", "no area"],
+)
+def test_boxes_without_area_and_no_boxes(boxes):
+    scores = np.full((1, boxes.shape[1], 2), 0.5, np.float32)
+    count, best, *_ = run("TRT::EfficientNMS_TRT", boxes, scores, max_output_boxes=4)
+    assert count.tolist() == [[min(4, 2 * boxes.shape[1])]] and not best.any()
+
+
+def test_efficient_nms_with_anchors_logits_and_centers():
+    anchors = np.float32([[[10, 20, 4, 8], [50, 50, 2, 2]]])
+    codes = np.float32([[[0.5, -0.25, 0.0, np.log(2)], [0, 0, 0, 0]]])
+    logits = np.float32([[[2.0], [-3.0]]])
+    count, boxes, scores, _ = run(
+        "TRT::EfficientNMS_TRT",
+        codes,
+        logits,
+        anchors,
+        score_threshold=0.4,
+        score_activation=1,
+        box_coding=1,
+        max_output_boxes=3,
+    )
+    assert count.tolist() == [[1]]
+    center_y, center_x = 0.5 * 4 + 10, -0.25 * 8 + 20
+    np.testing.assert_allclose(
+        boxes[0, 0], [center_y - 2, center_x - 8, center_y + 2, center_x + 8], rtol=1e-6
+    )
+    np.testing.assert_allclose(scores[0, 0], 1 / (1 + np.exp(-2.0)), rtol=1e-6)
+
+
+def test_an_offset_of_one_counts_pixels():
+    boxes = np.float32([[0, 0, 3, 3], [0, 0, 3, 1]])  # 4 × 4 and 4 × 2 pixels: a half
+    scores = np.float32([0.9, 0.8])
+    pixels = run("mmcv::NonMaxSuppression", boxes, scores, iou_threshold=0.45, offset=1)
+    lengths = run("mmcv::NonMaxSuppression", boxes, scores, iou_threshold=0.45, offset=0)
+    assert pixels.tolist() == [0] and lengths.tolist() == [0, 1]
+
+
+def soft_nms(boxes, scores, iou_threshold, sigma, min_score, method):
+    """The published algorithm on lists; the best remaining box each time."""
+    remaining = [(float(score), number) for number, score in enumerate(scores)]
+    taken = []
+    while remaining:
+        best = max(remaining, key=lambda pair: pair[0])
+        remaining.remove(best)
+        taken.append(best)
+        lowered = []
+        for score, number in remaining:
+            overlap = iou(boxes[best[1]], boxes[number])
+            if method == 2:
+                score *= np.exp(-(overlap**2) / sigma)
+            elif overlap >= iou_threshold:
+                score *= 1 - overlap if method == 1 else 0
+            if score >= min_score:
+                lowered.append((score, number))
+        remaining = lowered
+    return taken
+
+
+@pytest.mark.parametrize("method", [0, 1, 2])
+@pytest.mark.parametrize("seed", range(3))
+def test_soft_suppression_is_the_published_one(method, seed):
+    random = np.random.default_rng(seed)
+    boxes, scores = random_boxes(random, 20), random.uniform(0.1, 1, 20).astype(np.float32)
+    attrs = {"iou_threshold": 0.3, "sigma": 0.5, "min_score": 0.05, "method": method}
+    rows, numbers = run("mmcv::SoftNonMaxSuppression", boxes, scores, **attrs)
+    expected = soft_nms(boxes, scores, *attrs.values())
+    assert numbers.tolist() == [number for _, number in expected]
+    np.testing.assert_allclose(rows[:, 4], [score for score, _ in expected], rtol=1e-5)
+    np.testing.assert_array_equal(rows[:, :4], boxes[numbers])
+
+
+def test_two_squares_turned_by_an_eighth_overlap_by_an_octagon():
+    scores = np.float32([[[0.9, 0.8]]])
+    boxes = np.float32([[[3, 4, 1, 1, 0], [3, 4, 1, 1, np.pi / 4]]])
+    octagon = 2 * (np.sqrt(2) - 1)
+    share = octagon / (2 - octagon)
+    for threshold, kept in ((share - 1e-4, 1), (share + 1e-4, 2)):
+        rows = run("mmdeploy::NMSRotated", boxes, scores, iou_threshold=threshold)
+        assert len(rows) == kept
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_boxes_that_are_not_turned_are_suppressed_as_by_onnx_runtime(seed):
+    random = np.random.default_rng(seed)
+    corners = random_boxes(random, 1, 30)
+    scores = random.uniform(0, 1, (1, 2, 30)).astype(np.float32)
+    center = (corners[..., :2] + corners[..., 2:]) / 2
+    size = corners[..., 2:] - corners[..., :2]
+    # Half a turn changes nothing.
+    angle = np.where(random.random((1, 30, 1)) < 0.5, 0, np.pi).astype(np.float32)
+    turned = np.concatenate([center, size, angle], -1)
+    rows = run("mmdeploy::NMSRotated", turned, scores, iou_threshold=0.4, score_threshold=0.3)
+    triples = onnx_suppression(corners, scores, 0.3, 0.4, 30)
+    assert sorted(map(tuple, rows.tolist())) == sorted(map(tuple, triples.tolist()))
+    attrs = {"topk": -1, "keep_topk": 60, "score_threshold": 0.3, "iou_threshold": 0.4}
+    shared = turned[:, :, None]
+    detections, labels = run(
+        "mmdeploy::TRTBatchedRotatedNMS", shared, scores.transpose(0, 2, 1).copy(), **attrs
+    )
+    assert (labels >= 0).sum() == len(triples)
+    expected = sorted((float(scores[0, c, n]) for _, c, n in triples), reverse=True)
+    np.testing.assert_array_equal(detections[0, : len(triples), 5], np.float32(expected))
+
+
+def test_a_match_names_what_is_suppressed():
+    boxes = np.float32([[[0, 0, 10, 10], [0, 0, 10, 9], [50, 50, 60, 60], [0, 0, 10, 8]]])
+    scores = np.float32([[[0.5, 0.9, 0.8, 0.7]]])
+    rows = run("mmdeploy::NMSMatch", boxes, scores, np.float32(0.5), np.float32(0.1))
+    assert rows.tolist() == [[0, 0, 1, 3], [0, 0, 1, 0]]
+
+
+def test_the_model_of_a_detector_runs_with_its_class_in_the_session():
+    node = helper.make_node(
+        "EfficientNMS_TRT", ["boxes", "scores"], ["n", "b", "s", "c"], domain="test.catalog"
+    )
+    pyopnb.registry.define(
+        find_entry("TRT::EfficientNMS_TRT", 2).op_class, "test.catalog::EfficientNMS_TRT"
+    )
+    inputs = {"boxes": "float32[B,N,4]", "scores": "float32[B,N,C]"}
+    model = pyopnb.model(node, inputs, ["n", "b", "s", "c"])
+    types = {value.name: value.type.tensor_type for value in model.graph.output}
+    assert types["n"].elem_type == TensorProto.INT32
+    assert [dim.dim_value for dim in types["b"].shape.dim][1:] == [100, 4]
