@@ -19,13 +19,16 @@ _ROOT = Path(__file__).parents[2]
 _PACKAGE = Path(pyopnb.__file__).parent
 _DOORS = {
     "__main__",
+    "catalog",
     "errors",
     "gradients",
     "ortx",
     "sklearn",
     "torch",
     "training",
-}  # the command line, a module and not a room; what serves other frameworks, and what is built on onnx-ad
+}
+"""What is no room: the command line, a module; the catalogue, a shelf of operators that know nothing of each
+other; what serves other frameworks, and what is built on onnx-ad."""
 
 
 def floors() -> list[list[str]]:
