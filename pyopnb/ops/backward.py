@@ -16,8 +16,9 @@ import numpy as np
 
 from pyopnb.errors import ResultError
 from pyopnb.ops.coerce import describe_value
+from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.messages import plural
-from pyopnb.ops.returns import Output, ReturnOrigin, describe_none, origin_of
+from pyopnb.ops.returns import Output, describe_none, origin_of
 from pyopnb.ops.schema import Port, Schema
 from pyopnb.ops.types import ANY, TensorType, type_of
 
@@ -64,27 +65,27 @@ class Split(NamedTuple):
     @classmethod
     def of(cls, schema: Schema) -> Split:
         """Split by the schema of an op."""
-        variadic = bool(schema.inputs) and schema.inputs[-1].variadic
-        return cls(
-            None if variadic else len(schema.inputs),
-            None if schema.outputs is None else len(schema.outputs),
-        )
+        is_variadic = bool(schema.inputs) and schema.inputs[-1].variadic
+        inputs = None if is_variadic else len(schema.inputs)
+        return cls(inputs, None if schema.outputs is None else len(schema.outputs))
 
-    def counts(self, given: int) -> tuple[int, int]:
+    def counts(self, tensors: int) -> tuple[int, int]:
         """Count inputs and outputs among the tensors; assume one output where neither number is known."""
-        if self.inputs is not None:
-            return self.inputs, (
-                given - self.inputs + 1
-            ) // 2 if self.outputs is None else self.outputs
-        outputs = 1 if self.outputs is None else self.outputs
-        return max(given - 2 * outputs, 0), outputs
+        inputs, outputs = self.inputs, self.outputs
+        if outputs is None:
+            # Each output comes with its gradient, but the last gradient may be left out.
+            outputs = 1 if inputs is None else (tensors - inputs + 1) // 2
+        if inputs is None:
+            inputs = max(tensors - 2 * outputs, 0)
+        return inputs, outputs
 
     def __call__(
         self, tensors: Sequence[Any]
     ) -> tuple[tuple[Any, ...], tuple[Any, ...], tuple[Any, ...]]:
         """Divide tensors into inputs, outputs and gradients; fill what is left out at the end with None."""
         inputs, outputs = self.counts(len(tensors))
-        padded = (*tensors, *(None,) * (inputs + 2 * outputs - len(tensors)))
+        padding = (None,) * (inputs + 2 * outputs - len(tensors))
+        padded = (*tensors, *padding)
         return padded[:inputs], padded[inputs : inputs + outputs], padded[inputs + outputs :]
 
 
@@ -101,7 +102,8 @@ def gradient_schema(schema: Schema, name: str) -> Schema:
     Returns
     -------
     Schema
-        The op's inputs, its outputs and their gradients go in; a gradient of each input comes out, of its dtype and shape.
+        The op's inputs, its outputs and their gradients go in; a gradient of each input comes out,
+        of its dtype and shape.
 
     Examples
     --------
@@ -114,31 +116,19 @@ def gradient_schema(schema: Schema, name: str) -> Schema:
     (x: float32[N,3], output_0: float32[N,3], grad_0: float32[N,3] = None)<limit: float = 1.0> -> float32[N,3]
     """
     doc = f"The gradient of {name}, by its backward."
-    variadic = bool(schema.inputs) and schema.inputs[-1].variadic
     base = replace(schema, infers=True, differentiable=False, doc=doc)
-    if variadic:
+    if schema.inputs and schema.inputs[-1].variadic:
         return replace(base, inputs=(Port("tensors", variadic=True),), outputs=None)
-    inputs, types_ = _apart(schema)
-    rest: tuple[Port, ...] = (Port("outputs_and_grads", variadic=True),)
-    if types_ is not None:
-        rest = tuple(Port(f"output_{n}", kind) for n, kind in enumerate(types_))
-        rest += tuple(Port(f"grad_{n}", kind, optional=True) for n, kind in enumerate(types_))
-    return replace(
-        base, inputs=(*inputs, *rest), outputs=tuple(port.type for port in schema.inputs)
-    )
-
-
-def _apart(schema: Schema) -> tuple[tuple[Port, ...], tuple[TensorType, ...] | None]:
-    """Ports and outputs, with names that those of the gradient op's other ports do not have."""
-    count = len(schema.outputs or ())
-    taken = {f"{kind}_{n}" for kind in ("output", "grad") for n in range(count)} | {
-        "outputs_and_grads"
-    }
-    ports = tuple(
-        replace(port, name=f"{port.name}_") if port.name in taken else port
-        for port in schema.inputs
-    )
-    return ports, schema.outputs
+    ports = list(schema.inputs)
+    if schema.outputs is None:
+        ports.append(Port("outputs_and_grads", variadic=True))
+    else:
+        for number, type_ in enumerate(schema.outputs):
+            ports.append(Port(f"output_{number}", type_))
+        for number, type_ in enumerate(schema.outputs):
+            ports.append(Port(f"grad_{number}", type_, optional=True))
+    outputs = tuple(port.type for port in schema.inputs)
+    return replace(base, inputs=tuple(ports), outputs=outputs)
 
 
 def gradient_class(cls: type, schema: Schema, name: str) -> type:
@@ -159,24 +149,26 @@ def gradient_class(cls: type, schema: Schema, name: str) -> type:
         Derived from the class: its ``compute`` calls ``backward`` and checks what it returns.
     """
     split = Split.of(schema)
-    ports = tuple(port.name for port in schema.inputs)
 
     def compute(self: Any, *tensors: Any) -> tuple[np.ndarray, ...]:
         inputs, outputs, grads = split(tensors)
         returned = self.backward(inputs, outputs, grads)
         return checked_gradients(returned, inputs, cls.backward, schema, name)  # type: ignore[attr-defined]  # it has one
 
-    def infer(self: Any, *given: TensorType | None) -> tuple[TensorType, ...]:
-        return tuple(kind or ANY for kind in split(given)[0])
+    def infer(self: Any, *types: TensorType | None) -> tuple[TensorType, ...]:
+        return tuple(type_ or ANY for type_ in split(types)[0])
 
-    made: dict[str, Any] = {"compute": compute, "infer": infer, "__module__": cls.__module__}
+    ports = ", ".join(port.name for port in schema.inputs)
+    attributes: dict[str, Any] = {
+        "compute": compute,
+        "infer": infer,
+        "__module__": cls.__module__,
+        "__doc__": f"The gradient of {name}, by its backward. Inputs: {ports}, the outputs and their gradients.",
+    }
     if "__slots__" in vars(cls):
-        made["__slots__"] = ()
-    made["__doc__"] = (
-        f"The gradient of {name}, by its backward. Inputs: {', '.join(ports)}, the outputs and their gradients."
-    )
+        attributes["__slots__"] = ()
     return types.new_class(
-        f"{cls.__name__}Grad", (cls,), exec_body=lambda namespace: namespace.update(made)
+        f"{cls.__name__}Grad", (cls,), exec_body=lambda namespace: namespace.update(attributes)
     )
 
 
@@ -209,33 +201,34 @@ def checked_gradients(
     values = returned if isinstance(returned, tuple) else (returned,)
     if returned is None or len(values) != len(inputs):
         raise _wrong_count(where, function, returned, inputs, schema)
-    return tuple(
-        _gradient(where, function, schema, number, values, inputs[number])
-        for number in range(len(inputs))
-    )
+    gradients = []
+    for number, (value, array) in enumerate(zip(values, inputs, strict=True)):
+        if array is None:
+            # Nobody can ask for the gradient of an input that is left out.
+            gradients.append(np.zeros((), np.float32))
+        elif value is None:
+            gradients.append(np.full(array.shape, "" if array.dtype == object else 0, array.dtype))
+        else:
+            label = f"gradient of {_name(schema, number)}"
+            output = Output(
+                where, function, schema, number, len(values), type_of(array), False, label
+            )
+            gradients.append(_check_gradient(output, value, array))
+    return tuple(gradients)
 
 
-def _gradient(
-    where: str,
-    function: Any,
-    schema: Schema,
-    number: int,
-    values: tuple[Any, ...],
-    of: np.ndarray | None,
-) -> np.ndarray:
-    if of is None:
-        return np.zeros((), np.float32)  # of an input that is left out: nobody can ask for it
-    value = values[number]
-    if value is None:
-        return np.full(of.shape, "", object) if of.dtype == object else np.zeros(of.shape, of.dtype)
-    kind = type_of(of)
-    label = f"gradient of {_name(schema, number)}"
-    output = Output(where, function, schema, number, len(values), kind, hintable=False, label=label)
-    assert kind.dtype is not None, "an array has a dtype"  # noqa: S101  # for mypy
-    array = output.array(value, kind.dtype)
-    if array.shape != of.shape:
-        raise _wrong_shape(output, array)
-    return array
+def _check_gradient(output: Output, value: Any, array: np.ndarray) -> np.ndarray:
+    gradient = output.array(value, dtype(array.dtype))
+    if gradient.shape == array.shape:
+        return gradient
+    # The gradient of what was broadcast is to be summed, which is forgotten most of all.
+    form = None
+    leading = gradient.ndim - array.ndim
+    if leading > 0 and gradient.shape[leading:] == array.shape:
+        form = f"{{}}.sum(axis={0 if leading == 1 else tuple(range(leading))})"
+    elif gradient.ndim > 1 and gradient.shape == array.shape[::-1]:
+        form = "np.transpose({})"
+    raise output.refusal(gradient, str(type_of(gradient)), form)
 
 
 def _name(schema: Schema, number: int) -> str:
@@ -246,42 +239,21 @@ def _name(schema: Schema, number: int) -> str:
 def _wrong_count(
     where: str, function: Any, returned: Any, inputs: Sequence[np.ndarray | None], schema: Schema
 ) -> ResultError:
-    given = len(returned) if isinstance(returned, tuple) else 1
-    origin = origin_of(function, given)
+    """Make the error for another number of gradients than inputs."""
     names = ", ".join(_name(schema, number) for number in range(len(inputs))) or "nothing"
-    expected = (
-        f"a tuple of {plural(len(inputs), 'gradient')}, of {names}"
-        if len(inputs) != 1
-        else f"the gradient of {names}"
-    )
-    got = f"a tuple of {given}" if isinstance(returned, tuple) else describe_value(returned)
-    remedy: str | None = "None for an input that has no gradient"
+    expected = f"the gradient of {names}"
+    if len(inputs) != 1:
+        expected = f"a tuple of {plural(len(inputs), 'gradient')}, of {names}"
     if returned is None:
-        got, origin, remedy = describe_none("backward"), ReturnOrigin(), None
-    elif isinstance(returned, list) and len(returned) == len(inputs):
+        return ResultError(where, expected=expected, got=describe_none("backward"))
+    count = len(returned) if isinstance(returned, tuple) else 1
+    origin = origin_of(function, count)
+    remedy = "None for an input that has no gradient"
+    if isinstance(returned, list) and len(returned) == len(inputs):
         remedy = origin.rewritten("tuple({})")
-    place = ", ".join(filter(None, (where, str(origin))))
-    return ResultError(place, expected=expected, got=got, next=remedy)
-
-
-def _wrong_shape(output: Output, array: np.ndarray) -> ResultError:
-    wanted = output.expected.shape or ()
-    form = _reduction(array.shape, wanted)
-    return output.refusal(array, str(type_of(array)), form)
-
-
-def _reduction(given: tuple[int, ...], wanted: Sequence[Any]) -> str | None:
-    """Suggest the expression that undoes a broadcast or transposition of a gradient."""
-    lead = len(given) - len(wanted)
-    if lead >= 0:
-        axes = [
-            *range(lead),
-            *(lead + n for n, size in enumerate(wanted) if size == 1 and given[lead + n] != 1),
-        ]
-        kept = [size for n, size in enumerate(given) if n not in axes]
-        if axes and kept == [size for n, size in enumerate(wanted) if lead + n not in axes]:
-            summed = f"{{}}.sum(axis={tuple(axes) if len(axes) > 1 else axes[0]})"
-            return summed if len(kept) == len(wanted) else f"{summed}.reshape({tuple(wanted)})"
-    if len(given) == len(wanted) > 1 and given == tuple(reversed(wanted)):
-        return "np.transpose({})"
-    return None
+    return ResultError(
+        ", ".join(filter(None, (where, str(origin)))),
+        expected=expected,
+        got=f"a tuple of {count}" if isinstance(returned, tuple) else describe_value(returned),
+        next=remedy,
+    )

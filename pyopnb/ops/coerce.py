@@ -1,4 +1,4 @@
-"""Values in the words of messages: what they are, and the expression that makes them something else."""
+"""Values in the words of messages: what they are, and the expression that converts them."""
 
 from __future__ import annotations
 
@@ -22,32 +22,34 @@ def describe_value(value: Any) -> str:
     Returns
     -------
     str
+
+    Examples
+    --------
+    >>> describe_value(np.zeros(2)), describe_value([1, 2]), describe_value([1, [2]])
+    ('float64[2]', 'list, which is int64[2]', 'a ragged list')
     """
-    if isinstance(value, (np.ndarray, np.generic)) and value.dtype != object:
+    name = type(value).__name__
+    if isinstance(value, (np.ndarray, np.generic)):
+        if value.dtype == object:
+            return f"an array of Python objects, {'×'.join(map(str, value.shape)) or 'a scalar'}"
         try:
             return str(type_of(value))
         except ValueError:  # a dtype that ONNX does not have: a date, a record
             return f"an array of dtype {value.dtype}"
-    if isinstance(value, np.ndarray):
-        return f"an array of Python objects, {'×'.join(map(str, value.shape)) or 'a scalar'}"
-    if isinstance(value, (bool, int, float, complex, str, list)):
-        try:
-            array = np.asarray(value)
-            others = (
-                [item for item in array.flat if not isinstance(item, str)]
-                if array.dtype == object
-                else [""]
-            )
-            other = next(
-                (item for item in others if not isinstance(item, (int, float))),
-                others[0] if others else None,
-            )
-            if not isinstance(other, str):
-                return f"a {type(value).__name__} with {'None' if other is None else type(other).__name__} in it"
-            return f"{type(value).__name__}, which is {type_of(array)}"
-        except ValueError:
-            return f"a ragged {type(value).__name__}"
-    return "None" if value is None else f"{type(value).__name__}"
+    if not isinstance(value, (bool, int, float, complex, str, list)):
+        return "None" if value is None else name
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        return f"a ragged {name}"
+    if array.dtype == object:
+        for item in array.flat:
+            if not isinstance(item, (int, float, str)):
+                return f"a {name} with {'None' if item is None else type(item).__name__} in it"
+    try:
+        return f"{name}, which is {type_of(array)}"
+    except ValueError:
+        return name
 
 
 def cast_expression(name: str, want: DType) -> str:
@@ -85,7 +87,7 @@ def dtype_expression(want: DType) -> str:
     -------
     str
     """
-    name = (
-        "bool_" if want.name == "bool" else want.numpy.name
-    )  # before NumPy 2 there was no np.bool
-    return f"{'ml_dtypes' if want.numpy.isbuiltin == 2 else 'np'}.{name}"
+    if want.name == "bool":
+        return "np.bool_"  # before NumPy 2 there was no np.bool
+    module = "ml_dtypes" if want.numpy.isbuiltin == 2 else "np"
+    return f"{module}.{want.numpy.name}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from pyopnb.ops.op import Version
@@ -58,8 +58,9 @@ class Listeners:
         Exception
             The first that a listener raises, after all of them were called.
         """
+        # A copy, because a listener may subscribe or unsubscribe.
         listeners = [defined for defined, _ in list(self._added.values())]
-        _call_all([(listener, version) for version in versions for listener in listeners])
+        _call_all(listeners, versions)
 
     def removed(self, names: Iterable[str]) -> None:
         """Call each listener with the name of each op that was removed.
@@ -74,20 +75,17 @@ class Listeners:
             As for `defined`.
         """
         listeners = [removed for _, removed in list(self._added.values()) if removed]
-        _call_all([(listener, name) for name in names for listener in listeners])
+        _call_all(listeners, names)
 
 
-def _call_all(calls: list[tuple[Callable[[Any], None], Any]]) -> None:
+def _call_all(listeners: Sequence[Callable[[Any], None]], arguments: Iterable[Any]) -> None:
     failures: list[Exception] = []
-    for (
-        listener,
-        argument,
-    ) in calls:  # a list made beforehand: a listener may subscribe or unsubscribe
-        try:
-            listener(argument)
-        except (
-            Exception
-        ) as error:  # the definition stands, so the other listeners must be called all the same
-            failures.append(error)
+    for argument in arguments:
+        for listener in listeners:
+            # The definition stands, so the other listeners must be called all the same.
+            try:
+                listener(argument)
+            except Exception as error:
+                failures.append(error)
     if failures:
         raise failures[0]

@@ -62,14 +62,21 @@ class Version(Displayable):
     def __str__(self) -> str:
         return f"{self.op}, version {self.number}"
 
-    def __deepcopy__(self, memo: Any) -> Version:
-        return self  # it never changes
+    def __repr__(self) -> str:
+        return f"{self}: {self.schema}"
+
+    # A version never changes, and sessions compare versions by identity.
 
     def __copy__(self) -> Version:
         return self
 
-    def __repr__(self) -> str:
-        return f"{self}: {self.schema}"
+    def __deepcopy__(self, memo: Any) -> Version:
+        return self
+
+    @property
+    def with_gradient(self) -> tuple[Version, ...]:
+        """Return the version, and that of its gradient op if it has one."""
+        return (self,) if self.gradient is None else (self, self.gradient)
 
 
 @dataclass(repr=False)
@@ -84,19 +91,20 @@ class Op(Displayable):
         Each definition replaces the tuple, so that a run on another thread can go on reading the old one.
     lock : threading.RLock
         Held around ``compute`` if the class has ``serial = True``. Reentrant, because ``compute`` may run a session.
-    beside : list of Op
-        Of what came from another process beside the registry's: an op and its gradient op.
+    companions : list of Op
+        Of an op that came from another process and is not the registry's: this op and its gradient op.
+    last_number : int
+        The highest number that a version had, withdrawn ones included.
     """
 
     name: str
     versions: tuple[Version, ...] = ()
-    lock: Any = field(default_factory=threading.RLock, repr=False)
-    # Each version and the epoch from which on it served, withdrawn ones included: a run in flight may still ask for one.
-    _served: tuple[tuple[int, Version], ...] = field(default=(), init=False, repr=False)
-    beside: list[Op] = field(default_factory=list, init=False, repr=False, compare=False)
-    _last: int = field(
-        default=0, init=False, repr=False
-    )  # the highest number that was given, to a withdrawn version as well
+    lock: Any = field(default_factory=threading.RLock)
+    companions: list[Op] = field(default_factory=list, init=False, compare=False)
+    last_number: int = field(default=0, init=False)
+    # Each version with the epoch from which on it served, withdrawn ones included: a run in flight
+    # may still ask for one.
+    _served: tuple[tuple[int, Version], ...] = field(default=(), init=False)
 
     def __post_init__(self) -> None:
         for version in self.versions:
@@ -105,9 +113,24 @@ class Op(Displayable):
     def __repr__(self) -> str:
         return f"{self.current!r}" if self._served else f"{self.name}, no version"
 
+    def add(self, version: Version) -> None:
+        """Make a new version the current one."""
+        self._serve(version, version.epoch)
+        self.versions = (*self.versions, version)[-MAX_VERSIONS:]
+
+    def drop(self, version: Version) -> None:
+        """Take a version out of the history; it goes on serving until another one does."""
+        self.versions = tuple(known for known in self.versions if known is not version)
+
+    def restore(self, version: Version, epoch: int) -> None:
+        """Let an earlier version serve again from an epoch on, without a number of its own."""
+        self.versions = self.versions or (version,)
+        self._serve(version, epoch)
+
     def _serve(self, version: Version, epoch: int) -> None:
+        # One assignment, because other threads read without a lock.
         self._served = (*self._served, (epoch, version))[-MAX_VERSIONS:]
-        self._last = max(self._last, version.number)
+        self.last_number = max(self.last_number, version.number)
 
     @property
     def current(self) -> Version:
@@ -164,14 +187,14 @@ class Op(Displayable):
         return numbers
 
 
-def find_version(op: Op, number: int, what: str = "") -> Version:
+def find_version(op: Op, number: int, action: str = "") -> Version:
     """Find a version of an op by its number.
 
     Parameters
     ----------
     op : Op
     number : int
-    what : str
+    action : str
         What it is for, in the message.
 
     Returns
@@ -183,19 +206,13 @@ def find_version(op: Op, number: int, what: str = "") -> Version:
     UnknownOp
         There is no such version.
     """
-    versions = {version.number: version for version in op.versions}
-    if number not in versions:
-        expected = (
-            f"one of versions {', '.join(map(str, versions))}"
-            if len(versions) > 1
-            else f"version {next(iter(versions))}"
-        )
-        near = (
-            min(versions, key=lambda known: abs(known - number))
-            if isinstance(number, int)
-            else next(iter(versions))
-        )
-        raise UnknownOp(
-            f"op {op.name}{what}", expected=expected, got=sanitize(repr(number)), next=str(near)
-        )
-    return versions[number]
+    for version in op.versions:
+        if version.number == number:
+            return version
+    numbers = [str(version.number) for version in op.versions]
+    expected = f"version {numbers[0]}"
+    if len(numbers) > 1:
+        expected = f"one of versions {', '.join(numbers)}"
+    raise UnknownOp(
+        f"op {op.name}{action}", expected=expected, got=sanitize(repr(number)), next=numbers[-1]
+    )

@@ -1,7 +1,11 @@
 """The registry: ops under their names, each with its versions.
 
-A definition replaces one reference and calls the listeners. Magics, sessions and views know the registry and not each other. A
-new version is built and checked completely before the swap, so a definition that fails leaves the last good one in place.
+A definition replaces one reference and calls the listeners. Magics, sessions and views know the
+registry and not each other. A new version is built and checked completely before the swap, so a
+definition that fails leaves the last good one in place.
+
+Time is counted in epochs. Each definition begins one, and a run asks for the versions of the epoch
+in which it began, so that a run in flight never sees half of a change.
 """
 
 from __future__ import annotations
@@ -19,9 +23,8 @@ from pyopnb.ops.displayable import Displayable
 from pyopnb.ops.listeners import Listeners
 from pyopnb.ops.locks import locked
 from pyopnb.ops.messages import hide_internal_frames, sanitize, suggest
-from pyopnb.ops.names import check_opset, split_name
-from pyopnb.ops.op import MAX_VERSIONS, Op, Version, find_version
-from pyopnb.ops.schema import Schema
+from pyopnb.ops.names import canonical_domain, check_opset, split_name
+from pyopnb.ops.op import Op, Version, find_version
 from pyopnb.ops.signature import schema_of
 
 __all__ = ["Registry", "find_op", "registry"]
@@ -47,19 +50,21 @@ class Registry(Displayable):
         self._ops: dict[str, Op] = {}
         # Sessions may still use these; they keep them alive.
         self._removed: weakref.WeakValueDictionary[str, Op] = weakref.WeakValueDictionary()
-        self._modules: dict[tuple[str, str], Op] = {}
+        # By module and class name, as the retired PyOp's nodes ask for them.
+        self._by_class: dict[tuple[str, str], Op] = {}
         self._listeners = Listeners()
         self._lock = threading.RLock()
         self.epoch = 0
 
     def __repr__(self) -> str:
-        ops = list(self)
-        if not ops:
+        lines = [repr(op) for op in self]
+        if not lines:
             return "no op is defined. Try: %%pyop in a cell"
-        return "\n".join(
-            [repr(op) for op in ops[:_MAX_LISTED]]
-            + [f"and {len(ops) - _MAX_LISTED} more"] * (len(ops) > _MAX_LISTED)
-        )
+        if len(lines) > _MAX_LISTED:
+            lines[_MAX_LISTED:] = [f"and {len(lines) - _MAX_LISTED} more"]
+        return "\n".join(lines)
+
+    # ---- definitions ---------------------------------------------------------------------------
 
     def define(
         self,
@@ -100,10 +105,7 @@ class Registry(Displayable):
             The first that a listener raises, after all of them were called.
         """
         schema = schema_of(cls)
-        domain, op_type = split_name(
-            cls.__name__ if name is None or (isinstance(name, str) and not name) else name
-        )
-        key = f"{domain}::{op_type}"
+        key = "::".join(split_name(cls.__name__ if name in (None, "") else name))
         check_opset(opset, f"op {key}")
         if not (module is None or is_text(module)):
             raise DefinitionError(
@@ -112,87 +114,74 @@ class Registry(Displayable):
                 got=describe(module),
                 next='module="my_module"',
             )
-        twin = (
-            (gradient_class(cls, schema, key), gradient_schema(schema, key))
-            if schema.differentiable
-            else None
-        )
-        version, dropped = locked(
-            self._lock, self._define, key, cls, schema, opset, source, restored, module, twin
-        )
-        self._listeners.defined(_with_gradient(version))
+        # Number, time and epoch are filled in under the lock.
+        draft = Version(key, 0, cls, schema, opset, source, 0.0, 0, restored)
+        if schema.differentiable:
+            gradient = Version(
+                gradient_name(key),
+                0,
+                gradient_class(cls, schema, key),
+                gradient_schema(schema, key),
+                opset,
+                source,
+                0.0,
+                0,
+                gradient_of=key,
+            )
+            draft = replace(draft, gradient=gradient)
+        version, dropped = locked(self._lock, self._define, draft, module)
+        self._listeners.defined(version.with_gradient)
         self._listeners.removed(dropped)
         return version
 
-    def _define(
-        self,
-        key: str,
-        cls: type,
-        schema: Schema,
-        opset: int,
-        source: str | None,
-        restored: int | None,
-        module: str | None,
-        twin: tuple[type, Schema] | None,
-    ) -> tuple[Version, list[str]]:
-        self._refuse_mixed(key, twin is not None)
-        now, epoch, gradient = time.time(), self.epoch + 1, None
-        if twin is not None:
-            beside = self._op_to_define(gradient_name(key))
-            numbers = beside._last + 1, *twin
-            gradient = Version(beside.name, *numbers, opset, source, now, epoch, gradient_of=key)
-            self._add(beside, gradient)
-        op = self._op_to_define(key)
-        version = Version(
-            key, op._last + 1, cls, schema, opset, source, now, epoch, restored, gradient
-        )
+    def _define(self, draft: Version, module: str | None) -> tuple[Version, list[str]]:
+        """Add a version, and that of its gradient op; return the names of what was removed for it."""
+        self._refuse_mixed(draft)
+        epoch, now = self.epoch + 1, time.time()
+        dropped: list[str] = []
+        gradient = draft.gradient
+        if gradient is None:
+            dropped = self._drop_gradient(draft.op)
+        else:
+            op = self._op_to_define(gradient.op)
+            gradient = replace(gradient, number=op.last_number + 1, defined=now, epoch=epoch)
+            self._add(op, gradient)
+        op = self._op_to_define(draft.op)
+        number = op.last_number + 1
+        version = replace(draft, number=number, defined=now, epoch=epoch, gradient=gradient)
         self._add(op, version)
         if module is not None:
-            self._modules[module, cls.__name__] = op
-        self.epoch = epoch  # one for both, so that no run sees one without the other
-        return version, self._drop_gradient(key) if gradient is None else []
+            self._by_class[module, version.cls.__name__] = op
+        self.epoch = epoch  # last, and one for both ops, so that no run sees one without the other
+        return version, dropped
 
-    def _op_to_define(self, key: str) -> Op:
+    def _op_to_define(self, name: str) -> Op:
         # A removed op that is defined again is the same op to the sessions that use it, so its numbers go on.
-        return self._ops.get(key) or self._removed.get(key) or Op(key)
+        return self._ops.get(name) or self._removed.get(name) or Op(name)
 
     def _add(self, op: Op, version: Version) -> None:
-        op._serve(version, version.epoch)
-        op.versions = (*op.versions, version)[-MAX_VERSIONS:]
+        op.add(version)
         self._ops[op.name] = op
         self._removed.pop(op.name, None)
 
-    def _refuse_mixed(self, key: str, differentiable: bool) -> None:
+    def _refuse_mixed(self, draft: Version) -> None:
         """Refuse to put an op in the place of a gradient op, or the other way round."""
-        standing = self._ops.get(key)
+        standing = self._ops.get(draft.op)
         if standing is not None and standing.current.gradient_of is not None:
             raise DefinitionError(
-                f"op {key}",
+                f"op {draft.op}",
                 expected="a name of its own",
                 got=f"that of the gradient op of {standing.current.gradient_of}, which comes with its backward",
                 next="another name, or change backward",
             )
-        beside = self._ops.get(gradient_name(key)) if differentiable else None
-        if beside is not None and beside.current.gradient_of is None:
+        standing = None if draft.gradient is None else self._ops.get(draft.gradient.op)
+        if standing is not None and standing.current.gradient_of is None:
             raise DefinitionError(
-                f"op {key}, backward",
-                expected=f"the name {beside.name} to be free for its gradient op",
-                got=f"{beside.current}, an op of its own",
-                next=f'pyopnb.registry.remove("{beside.name}"), or define it under another name',
+                f"op {draft.op}, backward",
+                expected=f"the name {standing.name} to be free for its gradient op",
+                got=f"{standing.current}, an op of its own",
+                next=f'pyopnb.registry.remove("{standing.name}"), or define it under another name',
             )
-
-    def _gradient_op(self, key: str) -> Op | None:
-        """Return the gradient op of an op."""
-        op = self._ops.get(gradient_name(key))
-        return op if op is not None and op.current.gradient_of == key else None
-
-    def _drop_gradient(self, key: str) -> list[str]:
-        """Remove the gradient op of an op; the names of what was removed."""
-        op = self._gradient_op(key)
-        if op is None:
-            return []
-        self._remove(op)
-        return [op.name]
 
     def withdraw(self, version: Version, *, modules: Sequence[str] = ()) -> None:
         """Take a version back, as if it had not been defined: the one before it serves again, or the op is removed.
@@ -210,44 +199,39 @@ class Registry(Displayable):
         if op is None:
             return
         if op.versions:
-            self._listeners.defined(_with_gradient(op.current))
+            self._listeners.defined(op.current.with_gradient)
             self._listeners.removed(dropped)
         else:
             self.remove(op.name)
 
     def _withdraw(self, version: Version, modules: Sequence[str]) -> tuple[Op | None, list[str]]:
         op = self._ops.get(version.op)
-        if op is None or all(other is not version for other in op.versions):
+        if op is None or not any(known is version for known in op.versions):
             return None, []
-        op.versions = tuple(other for other in op.versions if other is not version)
-        self._modules = {
-            key: other
-            for key, other in self._modules.items()
-            if other is not op or key[0] in modules
-        }
-        if not op.versions or op.current is not version:
+        was_current = op.current is version
+        op.drop(version)
+        for module in set(self.modules_of(op.name)) - set(modules):
+            self._forget_class(op, module)
+        if not op.versions or not was_current:
             return op, []
         self.epoch += 1
-        op._serve(op.versions[-1], self.epoch)
-        return op, self._withdraw_gradient(version, op.current.gradient)
+        former = op.versions[-1]
+        op.restore(former, self.epoch)
+        if former.gradient is None:
+            return op, self._drop_gradient(version.op)
+        # The gradient op follows its op back to the version before.
+        gradient_op = self._op_to_define(former.gradient.op)
+        if version.gradient is not None:
+            gradient_op.drop(version.gradient)
+        gradient_op.restore(former.gradient, self.epoch)
+        self._ops[gradient_op.name] = gradient_op
+        self._removed.pop(gradient_op.name, None)
+        return op, []
 
-    def _withdraw_gradient(self, version: Version, former: Version | None) -> list[str]:
-        """Let the gradient op follow its op back to the version before; the names of what was removed."""
-        if former is None:
-            return self._drop_gradient(version.op)
-        op = self._op_to_define(former.op)
-        op.versions = tuple(other for other in op.versions if other is not version.gradient) or (
-            former,
-        )
-        op._serve(former, self.epoch)
-        self._ops[op.name] = op
-        self._removed.pop(op.name, None)
-        return []
-
-    # ---- ops from other processes --------------------------------------------------------------------------------------------
+    # ---- ops from other processes --------------------------------------------------------------
 
     def admit(self, version: Version, modules: Sequence[str] = ()) -> Op:
-        """Have a version that was defined in another process, under its own number.
+        """Register a version received from another process, under its own number.
 
         Parameters
         ----------
@@ -263,27 +247,31 @@ class Registry(Displayable):
         """
         op = locked(self._lock, self._admit, version, modules)
         if self._ops.get(op.name) is op:
-            self._listeners.defined(_with_gradient(op.current))
+            self._listeners.defined(op.current.with_gradient)
         return op
 
     def _admit(self, version: Version, modules: Sequence[str]) -> Op:
         self.epoch += 1
-        gradient = version.gradient and replace(version.gradient, epoch=self.epoch)
+        gradient = version.gradient
+        if gradient is not None:
+            gradient = replace(gradient, epoch=self.epoch)
         version = replace(version, epoch=self.epoch, gradient=gradient)
-        admitted = _with_gradient(version)
-        ops = [Op(one.op, (one,)) for one in admitted]
-        if not any(one.op in held for one in admitted for held in (self._ops, self._removed)):
-            self._ops |= {op.name: op for op in ops}
-            self._modules |= {(module, version.cls.__name__): ops[0] for module in modules}
+        ops = [Op(received.op, (received,)) for received in version.with_gradient]
+        namesakes = [self._ops.get(op.name) or self._removed.get(op.name) for op in ops]
+        if not any(namesakes):
+            for op in ops:
+                self._ops[op.name] = op
+            for module in modules:
+                self._by_class[module, version.cls.__name__] = ops[0]
             return ops[0]
-        for op in ops:
-            known = self._ops.get(op.name) or self._removed.get(op.name)
-            if known is not None:
-                known._last = max(
-                    known._last, op._last
-                )  # the next definition's number is new to both
-            op.beside = ops  # neither goes without the other
+        for op, namesake in zip(ops, namesakes, strict=True):
+            op.companions = ops  # neither goes without the other
+            if namesake is not None:
+                # The next definition's number is new to both.
+                namesake.last_number = max(namesake.last_number, op.last_number)
         return ops[0]
+
+    # ---- gradient ops --------------------------------------------------------------------------
 
     def gradient_of(self, op: Op) -> Op | None:
         """Find the gradient op of an op: the registry's, or one beside it.
@@ -296,9 +284,22 @@ class Registry(Displayable):
         -------
         Op or None
         """
-        return next((other for other in op.beside if other is not op), None) or self._gradient_op(
-            op.name
-        )
+        for companion in op.companions:
+            if companion is not op:
+                return companion
+        return self._gradient_op(op.name)
+
+    def _gradient_op(self, name: str) -> Op | None:
+        op = self._ops.get(gradient_name(name))
+        return op if op is not None and op.current.gradient_of == name else None
+
+    def _drop_gradient(self, name: str) -> list[str]:
+        """Remove the gradient op of an op; return the names of what was removed."""
+        op = self._gradient_op(name)
+        if op is None:
+            return []
+        self._remove(op)
+        return [op.name]
 
     def defining(self, version: Version) -> Version:
         """Return the version that the user defined, which for a gradient op is the one it came with.
@@ -312,12 +313,27 @@ class Registry(Displayable):
         Version
         """
         name = version.gradient_of
-        if name is None:
-            return version
-        ops = filter(None, (self._ops.get(name), self._removed.get(name)))
-        return next((one for op in ops for one in op.versions if one.gradient is version), version)
+        op = None if name is None else self._ops.get(name) or self._removed.get(name)
+        if op is not None:
+            for candidate in op.versions:
+                if candidate.gradient is version:
+                    return candidate
+        return version
 
-    # ---- epochs --------------------------------------------------------------------------------------------------------------
+    def definer(self, op: Op) -> Op:
+        """Return the op whose class defines an op, which for a gradient op is the one it differentiates.
+
+        Parameters
+        ----------
+        op : Op
+
+        Returns
+        -------
+        Op
+        """
+        return self._ops.get(op.current.gradient_of or "", op)
+
+    # ---- epochs --------------------------------------------------------------------------------
 
     def begin_epoch(self) -> int:
         """Begin an epoch without a definition, to tell later runs from earlier ones.
@@ -337,8 +353,8 @@ class Registry(Displayable):
         """
         return locked(self._lock, self._advance, 2) - 1
 
-    def _advance(self, by: int) -> int:
-        self.epoch += by
+    def _advance(self, count: int) -> int:
+        self.epoch += count
         return self.epoch
 
     @hide_internal_frames
@@ -362,26 +378,22 @@ class Registry(Displayable):
         """
         return self._listeners.add(listener, removed)
 
-    def __getitem__(self, name: str) -> Op:
-        domain, op_type = split_name(name)
-        op = self._ops.get(f"{domain}::{op_type}")
-        if op is None:
-            op = self._by_type(name)
-            if op is None:
-                raise UnknownOp(
-                    f"op {sanitize(name)}",
-                    expected="an op of the registry",
-                    got=sanitize(name),
-                    next=suggest(f"{domain}::{op_type}", list(self._ops))
-                    if self._ops
-                    else "define it: %%pyop",
-                )
-        return op
+    # ---- look-ups ------------------------------------------------------------------------------
 
-    def _by_type(self, name: str) -> Op | None:
+    def __getitem__(self, name: str) -> Op:
+        key = "::".join(split_name(name))
+        if key in self._ops:
+            return self._ops[key]
         # %pyop history SoftClip works while only one domain has a SoftClip.
-        ops = [op for op in list(self._ops.values()) if op.op_type == name]
-        return ops[0] if len(ops) == 1 else None
+        namesakes = [op for op in list(self._ops.values()) if op.op_type == name]
+        if len(namesakes) == 1:
+            return namesakes[0]
+        raise UnknownOp(
+            f"op {sanitize(name)}",
+            expected="an op of the registry",
+            got=sanitize(name),
+            next=suggest(key, list(self._ops)) if self._ops else "define it: %%pyop",
+        )
 
     def find(self, domain: str, op_type: str) -> Op | None:
         """Find the op of exactly this domain and type.
@@ -394,20 +406,7 @@ class Registry(Displayable):
         -------
         Op or None
         """
-        return self._ops.get(f"{'' if domain == 'ai.onnx' else domain}::{op_type}")
-
-    def definer(self, op: Op) -> Op:
-        """Return the op whose class defines an op, which for a gradient op is the one it differentiates.
-
-        Parameters
-        ----------
-        op : Op
-
-        Returns
-        -------
-        Op
-        """
-        return self._ops.get(op.current.gradient_of or "", op)
+        return self._ops.get(f"{canonical_domain(domain)}::{op_type}")
 
     def find_class(self, module: str, class_name: str) -> Op | None:
         """Find the op that serves the retired PyOp's nodes with this ``module`` and ``class_name``.
@@ -420,7 +419,7 @@ class Registry(Displayable):
         -------
         Op or None
         """
-        return self._modules.get((module, class_name))
+        return self._by_class.get((module, class_name))
 
     @hide_internal_frames
     @check_arguments
@@ -435,7 +434,7 @@ class Registry(Displayable):
         -------
         tuple of str
         """
-        return tuple(module for (module, _), op in list(self._modules.items()) if op.name == name)
+        return tuple(module for (module, _), op in list(self._by_class.items()) if op.name == name)
 
     def _ipython_key_completions_(self) -> list[str]:
         return sorted(self._ops)
@@ -451,6 +450,8 @@ class Registry(Displayable):
 
     def __len__(self) -> int:
         return len(self._ops)
+
+    # ---- history -------------------------------------------------------------------------------
 
     @hide_internal_frames
     @check_arguments
@@ -495,15 +496,21 @@ class Registry(Displayable):
             It is a gradient op, which goes with its op.
         """
         op = self._refuse_gradient(self[name], "rollback")
-        # The number before the current one may be that of a withdrawn version. The tuple is replaced, never changed.
-        old = op.versions[-2:-1] if number is None else (find_version(op, number, ", rollback"),)
-        if not old:
-            next_ = "edit its class and run that again"
+        versions = op.versions  # the tuple is replaced, never changed
+        if number is not None:
+            old = find_version(op, number, ", rollback")
+        elif len(versions) > 1:
+            # The number before the current one may be that of a withdrawn version.
+            old = versions[-2]
+        else:
             raise UnknownOp(
-                f"op {op.name}, rollback", expected="two versions", got="one", next=next_
+                f"op {op.name}, rollback",
+                expected="two versions",
+                got="one",
+                next="edit its class and run that again",
             )
         return self.define(
-            old[0].cls, op.name, opset=old[0].opset, source=old[0].source, restored=old[0].number
+            old.cls, op.name, opset=old.opset, source=old.source, restored=old.number
         )
 
     @hide_internal_frames
@@ -525,29 +532,35 @@ class Registry(Displayable):
         op = self._refuse_gradient(self[name], "remove")
         self._listeners.removed(locked(self._lock, self._remove_both, op))
 
+    def _refuse_gradient(self, op: Op, method: str) -> Op:
+        name = op.current.gradient_of
+        if name is not None and self._gradient_op(name) is op:
+            raise DefinitionError(
+                f"op {op.name}, {method}",
+                expected="an op that was defined by itself",
+                got=f"the gradient op of {name}",
+                next=f'pyopnb.registry.{method}("{name}")',
+            )
+        return op
+
     def _remove_both(self, op: Op) -> list[str]:
         dropped = self._drop_gradient(op.name)
         self._remove(op)
         return [op.name, *dropped]
 
-    def _refuse_gradient(self, op: Op, what: str) -> Op:
-        of = op.current.gradient_of
-        if of is not None and self._gradient_op(of) is op:
-            raise DefinitionError(
-                f"op {op.name}, {what}",
-                expected="an op that was defined by itself",
-                got=f"the gradient op of {of}",
-                next=f'pyopnb.registry.{what}("{of}")',
-            )
-        return op
-
     def _remove(self, op: Op) -> None:
         if op.name in self._ops:  # another thread may have been faster
-            self._removed[op.name] = (
-                op  # first: an op that is in neither would be another one when it is defined again
-            )
+            # First, because an op that is in neither would be another one when it is defined again.
+            self._removed[op.name] = op
             del self._ops[op.name]
-        self._modules = {key: other for key, other in self._modules.items() if other is not op}
+        for module in self.modules_of(op.name):
+            self._forget_class(op, module)
+
+    def _forget_class(self, op: Op, module: str) -> None:
+        """Serve no nodes of the retired PyOp by an op's class in a module any more."""
+        for key, known in list(self._by_class.items()):
+            if known is op and key[0] == module:
+                del self._by_class[key]
 
     def clear(self) -> None:
         """Remove every op; version numbers begin at 1 again."""
@@ -557,12 +570,8 @@ class Registry(Displayable):
         names = list(self._ops)
         self._ops.clear()
         self._removed.clear()
-        self._modules.clear()
+        self._by_class.clear()
         return names
-
-
-def _with_gradient(version: Version) -> list[Version]:
-    return [version] if version.gradient is None else [version, version.gradient]
 
 
 registry = Registry()
@@ -600,20 +609,25 @@ def find_op(op: str | type | Op) -> Op:
         return ops[0]
     where = f"class {sanitize(op.__name__)}"
     if ops:
-        got = f"the class of {', '.join(candidate.name for candidate in ops)}"
-        raise UnknownOp(where, expected="the class of one op", got=got, next=repr(ops[0].name))
-    older = next(
-        (other for other in registry if any(version.cls is op for version in other.versions)), None
-    )
-    if older is not None:
+        names = ", ".join(candidate.name for candidate in ops)
         raise UnknownOp(
             where,
-            expected="the class of an op's current version",
-            got=f"that of an earlier version of {older.name}",
-            next=f"{older.name!r}, or registry.rollback",
+            expected="the class of one op",
+            got=f"the class of {names}",
+            next=repr(ops[0].name),
         )
-    known = suggest(op.__name__, [other.name for other in registry])
-    expected = "the class of an op in the registry"
+    # A class that was redefined: the variable still holds the earlier one.
+    for candidate in registry:
+        if any(version.cls is op for version in candidate.versions):
+            raise UnknownOp(
+                where,
+                expected="the class of an op's current version",
+                got=f"that of an earlier version of {candidate.name}",
+                next=f"{candidate.name!r}, or registry.rollback",
+            )
     raise UnknownOp(
-        where, expected=expected, got="one that is not in it", next=f"@pyopnb.pyop, or {known}"
+        where,
+        expected="the class of an op in the registry",
+        got="one that is not in it",
+        next=f"@pyopnb.pyop, or {suggest(op.__name__, [known.name for known in registry])}",
     )

