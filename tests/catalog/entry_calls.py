@@ -4,7 +4,7 @@ import pyopnb
 from pyopnb.catalog.index import find_entry
 
 
-def run(name, *inputs, **attrs):
+def run(name, /, *inputs, **attrs):
     entry = find_entry(name, len(inputs))
     local = f"test.catalog::{entry.op_class.__name__}"
     pyopnb.registry.define(entry.op_class, local)

@@ -57,9 +57,11 @@ class EfficientNMS_TRT:
         best_boxes = np.zeros((batch, most, 4), boxes.dtype)
         best_scores = np.zeros((batch, most), scores.dtype)
         best_classes = np.zeros((batch, most), np.int32)
+        self.selected_numbers = []
         for image in range(batch):
             corners = self._corners(boxes[image], anchors, image)
-            selected, classes, their_boxes = self._select(corners, scores[image])
+            selected, classes, their_boxes, numbers = self._select(corners, scores[image])
+            self.selected_numbers.append(numbers)
             rows = len(selected)
             count[image] = rows
             best_boxes[image, :rows] = their_boxes
@@ -82,7 +84,7 @@ class EfficientNMS_TRT:
         return corners_from_centers(boxes) if self.has_centers else boxes
 
     def _select(self, corners, scores):
-        """Return scores, classes and boxes of an image's best boxes."""
+        """Return scores, classes, corners and numbers of an image's best boxes."""
         scores = scores.astype(np.float32)
         threshold = self.score_threshold
         if self.is_logit:
@@ -106,4 +108,4 @@ class EfficientNMS_TRT:
         selected = scores[numbers[kept], classes[kept]]
         if self.is_logit:
             selected = 1 / (1 + np.exp(-selected))
-        return selected, classes[kept], boxes[kept]
+        return selected, classes[kept], boxes[kept], numbers[kept]

@@ -1,0 +1,20 @@
+"""adaptive_avg_pool2d, which torch's exporter writes in the domain org.pytorch.aten where it falls through.
+
+Defined by torch 2.13, torch.nn.functional.adaptive_avg_pool2d; lists and numbers are constant inputs.
+"""
+
+import numpy as np
+
+from pyopnb.catalog.cores.adaptive_pooling import pool_adaptively
+
+NAMES = ("org.pytorch.aten::adaptive_avg_pool2d", "::adaptive_avg_pool2d")
+
+
+class adaptive_avg_pool2d:
+    """Average windows of which there are as many as the output has elements."""
+
+    def infer(self, x, output_size):
+        return x.like(shape=(*(x.shape or (None,) * 4)[:-2], None, None))
+
+    def compute(self, x, output_size):
+        return pool_adaptively(x, output_size, np.mean)

@@ -1,0 +1,19 @@
+"""adaptive_max_pool2d, which torch's exporter writes in the domain org.pytorch.aten where it falls through.
+
+Defined by torch 2.13, torch.nn.functional.adaptive_max_pool2d; lists and numbers are constant inputs.
+"""
+
+from pyopnb.catalog.cores.adaptive_pooling import maxima_adaptively
+
+NAMES = ("org.pytorch.aten::adaptive_max_pool2d", "::adaptive_max_pool2d")
+
+
+class adaptive_max_pool2d:
+    """Take the maxima of windows of which there are as many as the output has elements, and where they are."""
+
+    def infer(self, x, output_size):
+        shape = (*(x.shape or (None,) * 4)[:-2], None, None)
+        return x.like(shape=shape), x.like(dtype="int64", shape=shape)
+
+    def compute(self, x, output_size) -> ("any[...]", "int64[...]"):
+        return maxima_adaptively(x, output_size)

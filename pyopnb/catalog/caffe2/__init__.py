@@ -1,0 +1,1 @@
+"""Operators of Caffe2, which detectron2's tracer exports."""

@@ -1,0 +1,23 @@
+"""AliasWithName and the copies between devices, with which detectron2's tracer names tensors.
+
+Defined in pytorch/pytorch before 2.4, caffe2/operators/alias_with_name.h and copy_op.cc.
+"""
+
+NAMES = (
+    "org.pytorch._caffe2::AliasWithName",
+    "org.pytorch._caffe2::CopyCPUToGPU",
+    "org.pytorch._caffe2::CopyGPUToCPU",
+)
+
+
+class AliasWithName:
+    """Return the input."""
+
+    def __init__(self, name: str = "", is_backward: int = 0):
+        self.name = name
+
+    def infer(self, x):
+        return x
+
+    def compute(self, x):
+        return x.copy()

@@ -1,0 +1,27 @@
+"""MMCVCornerPool, with which CornerNet looks for the corners of boxes.
+
+Defined in open-mmlab/mmcv v1.7.2, mmcv/ops/corner_pool.py, after Law and Deng (2018).
+"""
+
+import numpy as np
+
+NAMES = ("mmcv::MMCVCornerPool", "mmdeploy::MMCVCornerPool")
+
+TOP, BOTTOM, LEFT, RIGHT = range(4)
+
+
+class MMCVCornerPool:
+    """Take the running maximum along rows or columns, towards the side that ``mode`` names."""
+
+    def __init__(self, mode: int):
+        self.mode = mode
+
+    def infer(self, x):
+        return x
+
+    def compute(self, x):
+        axis = 2 if self.mode in (TOP, BOTTOM) else 3
+        if self.mode in (TOP, LEFT):
+            backwards = np.maximum.accumulate(np.flip(x, axis), axis)
+            return np.ascontiguousarray(np.flip(backwards, axis))
+        return np.maximum.accumulate(x, axis)

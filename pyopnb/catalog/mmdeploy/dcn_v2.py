@@ -1,0 +1,55 @@
+"""DCNv2 of the forks of CharlesShang/DCNv2, which CenterNet and its followers export.
+
+Defined in CharlesShang/DCNv2, dcn_v2.py. Forks name it _DCNv2, DCNv2 or DCNv2_TRT. Some pass offsets and mask in one
+tensor, whose mask is before its sigmoid; a node with four inputs is such.
+"""
+
+import numpy as np
+
+from pyopnb.catalog.cores.deformable_convolution import deformable_convolution, output_shape
+from pyopnb.ops.types import TensorType
+
+NAMES = ("::_DCNv2", "::DCNv2", "::DCNv2_TRT", "ai.onnx.contrib::_DCNv2", "ai.onnx.contrib::DCNv2")
+
+
+class DCNv2:
+    """Convolve with a kernel whose points are moved by offsets and weighted by a mask."""
+
+    def __init__(
+        self,
+        stride: list[int] = [1, 1],
+        padding: list[int] = [1, 1],
+        dilation: list[int] = [1, 1],
+        deformable_groups: int = 1,
+    ):
+        self.stride = tuple(stride)
+        self.pads = (*padding, *padding)
+        self.dilation = tuple(dilation)
+        self.offset_groups = deformable_groups
+
+    def infer(self, x, offset, mask_or_weight, weight_or_bias, bias=None):
+        weight = mask_or_weight if bias is None else weight_or_bias
+        if x.shape is None or weight.shape is None:
+            return TensorType(x.dtype, None)
+        size = output_shape(x.shape[2:], weight.shape[2:], self.stride, self.pads, self.dilation)
+        return x.like(shape=(x.shape[0], weight.shape[0], *size))
+
+    def compute(self, x, offset, mask_or_weight, weight_or_bias, bias=None):
+        if bias is None:
+            weight, bias = mask_or_weight, weight_or_bias
+            channels = offset.shape[1] // 3
+            logits = offset[:, 2 * channels :].astype(np.float32)
+            offset, mask = offset[:, : 2 * channels], 1 / (1 + np.exp(-logits))
+        else:
+            mask, weight = mask_or_weight, weight_or_bias
+        return deformable_convolution(
+            x,
+            offset,
+            weight,
+            mask=mask,
+            bias=bias,
+            stride=self.stride,
+            pads=self.pads,
+            dilation=self.dilation,
+            offset_groups=self.offset_groups,
+        )

@@ -1,0 +1,32 @@
+"""GRUUnit, one step of a GRU from Caffe2.
+
+Defined in onnx/onnx v1.2.2, docs/Operators.md, as an experimental operator without a formula; the formula is that of
+pytorch/pytorch before 2.4, caffe2/operators/gru_unit_op.h.
+"""
+
+import numpy as np
+
+NAMES = ("::GRUUnit",)
+
+
+class GRUUnit:
+    """Mix the hidden state with a new one, by gates whose activations are applied here.
+
+    The gates are reset, which is not used, update and output, one after the other. A sequence that has ended
+    keeps its state, or is 0 with ``drop_states``.
+    """
+
+    def __init__(self, drop_states: int = 0):
+        self.drops_states = bool(drop_states)
+
+    def infer(self, hidden, gates, lengths, step):
+        return hidden
+
+    def compute(self, hidden, gates, lengths, step):
+        size = hidden.shape[-1]
+        update = 1 / (1 + np.exp(-gates[..., size : 2 * size]))
+        output = np.tanh(gates[..., 2 * size :])
+        mixed = hidden * update + output * (1 - update)
+        has_ended = int(step.ravel()[0]) >= lengths[:, None]
+        past = np.zeros_like(hidden) if self.drops_states else hidden
+        return np.where(has_ended, past, mixed).astype(hidden.dtype)

@@ -1,0 +1,1 @@
+"""Operators of OpenVINO's own."""

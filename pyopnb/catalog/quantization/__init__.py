@@ -1,0 +1,1 @@
+"""Quantizers of vendors and research tools."""

@@ -1,0 +1,22 @@
+"""BipolarQuant of QONNX, which keeps the sign only.
+
+Defined in fastmachinelearning/qonnx, docs/qonnx-custom-ops/bipolar_quant_op.md.
+"""
+
+import numpy as np
+
+NAMES = (
+    "qonnx.custom_op.general::BipolarQuant",
+    "onnx.brevitas::BipolarQuant",
+    "finn.custom_op.general::BipolarQuant",
+)
+
+
+class BipolarQuant:
+    """Return the scale where an element is 0 or more, and minus the scale elsewhere."""
+
+    def infer(self, x, scale):
+        return x
+
+    def compute(self, x, scale):
+        return np.where(x >= 0, scale, -scale).astype(x.dtype)

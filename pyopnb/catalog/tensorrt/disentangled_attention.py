@@ -1,0 +1,44 @@
+"""DisentangledAttention_TRT, the attention of DeBERTa in NVIDIA's and ONNX Runtime's files.
+
+Defined in NVIDIA/TensorRT, plugin/disentangledAttentionPlugin, release 10.12, which is compiled as its version 2, with
+logarithmic buckets. Releases before 22.07 cut positions off linearly; no file tells which one it was made for.
+"""
+
+import numpy as np
+
+NAMES = (
+    "::DisentangledAttention_TRT",
+    "TRT::DisentangledAttention_TRT",
+    "trt.plugins::DisentangledAttention_TRT",
+)
+
+
+class DisentangledAttention_TRT:
+    """Add content-to-content, content-to-position and position-to-content scores, and scale the sum."""
+
+    def __init__(self, span: int, factor: float):
+        self.span = span
+        self.factor = np.float32(factor)
+
+    def infer(self, content, content_to_position, position_to_content):
+        return content
+
+    def compute(self, content, content_to_position, position_to_content):
+        length = content.shape[1]
+        positions = np.arange(length)
+        bucket = self._bucket(positions[:, None] - positions)
+        forward = np.take_along_axis(content_to_position, bucket[None], axis=2)
+        # Of the other scores, the row is the key: the bucket of query minus key is looked up there.
+        backward = np.take_along_axis(position_to_content, bucket.T[None], axis=2)
+        total = content.astype(np.float32) + forward.astype(np.float32)
+        total = total + backward.transpose(0, 2, 1).astype(np.float32)
+        return (total * self.factor).astype(content.dtype)
+
+    def _bucket(self, distance):
+        """Return the column of each distance: one each in the middle, then logarithmic ones."""
+        middle = self.span // 2
+        size = np.maximum(np.abs(distance), 1).astype(np.float64)
+        scale = (middle - 1) / np.log((2 * self.span - 1) / middle)
+        steps = np.ceil(np.log(size / middle) * scale * (1 - 1e-7)) + middle
+        bucket = np.where(np.abs(distance) <= middle, distance, np.sign(distance) * steps)
+        return (bucket.astype(np.int64) + self.span).clip(0, 2 * self.span - 1)

@@ -1,0 +1,33 @@
+"""EfficientIdxNMS_TRT, which gives the numbers of the boxes as well, for masks and key points.
+
+Defined in laugh12321/TensorRT-YOLO, modules/plugin/efficientIdxNMSPlugin. The rules are those of EfficientNMS_TRT.
+"""
+
+import numpy as np
+
+from pyopnb.catalog.tensorrt.efficient_nms import EfficientNMS_TRT as EfficientNMS
+
+NAMES = ("TRT::EfficientIdxNMS_TRT", "::EfficientIdxNMS_TRT")
+
+
+class EfficientIdxNMS_TRT(EfficientNMS):
+    """Select the best boxes of all classes, and say which they are."""
+
+    def infer(self, boxes, scores, anchors=None):
+        outputs = super().infer(boxes, scores, anchors)
+        return (*outputs, outputs[3])
+
+    def compute(
+        self, boxes, scores, anchors=None
+    ) -> (
+        "int32[B,1]",
+        "any[B,M,4]",
+        "any[B,M]",
+        "int32[B,M]",
+        "int32[B,M]",
+    ):
+        numbers = np.zeros((len(scores), self.max_output_boxes), np.int32)
+        outputs = super().compute(boxes, scores, anchors)
+        for image, selected in enumerate(self.selected_numbers):
+            numbers[image, : len(selected)] = selected
+        return (*outputs, numbers)

@@ -1,0 +1,28 @@
+"""PillarScatterPlugin, with which TAO's PointPillars puts columns of points on a map.
+
+Defined in NVIDIA/TensorRT, plugin/pillarScatterPlugin, release 10.12.
+"""
+
+import numpy as np
+
+NAMES = ("::PillarScatterPlugin", "TRT::PillarScatterPlugin")
+
+
+class PillarScatterPlugin:
+    """Write the features of each pillar to its cell of the map; other cells are 0."""
+
+    def __init__(self, dense_shape: list[int]):
+        self.height, self.width = dense_shape
+
+    def infer(self, features, coordinates, count):
+        batch, _, channels = features.shape or (None, None, None)
+        return features.like(shape=(batch, channels, self.height, self.width))
+
+    def compute(self, features, coordinates, count):
+        batch, _, channels = features.shape
+        maps = np.zeros((batch, channels, self.height, self.width), features.dtype)
+        for frame in range(batch):
+            pillars = int(count[frame])
+            row, column = coordinates[frame, :pillars, 2:4].astype(np.int64).T
+            maps[frame][:, row, column] = features[frame, :pillars].T
+        return maps
