@@ -18,7 +18,7 @@ import onnx
 import onnxruntime
 from onnx import AttributeProto
 
-from pyopnb.errors import ModelError, PyopError, RunRefused
+from pyopnb.errors import ModelError, PyopError
 from pyopnb.models.markers import PREFIX
 from pyopnb.models.nodes import text_of
 from pyopnb.ops.dtypes import DTYPES, DType
@@ -42,8 +42,6 @@ __all__ = [
     "get_library_path",
     "infer",
     "make_kernel",
-    "refuse_in_another_greenlet",
-    "refuse_parallel_inside",
     "signatures",
     "wait_for_releases",
 ]
@@ -411,9 +409,7 @@ def make_kernel(
         )
     plan.refuse_widening(marker, given)
     values = {**node.values, **_read_attrs(reader, _linked_kinds(node))}
-    made = Kernel(
-        node.op, node.where, values, given, resolved, node, plan.epoch, plan.settings, plan.runs
-    )
+    made = Kernel(node.op, node.where, values, given, resolved, node, plan.epoch, plan.settings)
     plan.kernels.add(made)
     return made
 
@@ -421,29 +417,6 @@ def make_kernel(
 def wait_for_releases() -> None:
     """Let other threads release what ``compute`` has lent them; Python without the GIL counts that here when it runs."""
     time.sleep(0.001)
-
-
-def refuse_parallel_inside() -> None:
-    """Raise for a run of a session inside an op of the same session, where ONNX Runtime uses threads of its own.
-
-    Each waits on one of the session's threads for another of them: with as many runs as threads, for ever.
-    """
-    raise RunRefused(
-        "run of a session inside its own op",
-        expected="a session with ExecutionMode.ORT_SEQUENTIAL",
-        got="ORT_PARALLEL, whose threads would wait for one another",
-        next="pyopnb.Session(model), without options.execution_mode = ORT_PARALLEL",
-    )
-
-
-def refuse_in_another_greenlet() -> None:
-    """Raise for a run in a greenlet while an op waits in another one of the same thread."""
-    raise RunRefused(
-        "run of a session in a greenlet",
-        expected="no other run of this thread that has not ended",
-        got="one that another greenlet began and that waits inside an op, as the op has switched greenlets",
-        next="let that run end first, or use another thread: gevent.get_hub().threadpool.apply(session.run, (None, feeds))",
-    )
 
 
 def failed(where: Kernel | None, state: Any, error: BaseException) -> str:

@@ -23,7 +23,6 @@ def call_runtime(
     arguments: tuple[Any, ...],
     *,
     plan: Any = None,
-    parallel: Any = None,
     feeds: Any = None,
     always: bool = True,
     shrinks: bool = False,
@@ -41,8 +40,6 @@ def call_runtime(
         What runs or builds the session.
     plan : Plan, optional
         Of the session that is built.
-    parallel : ParallelRuns, optional
-        The runs of a session for which ONNX Runtime uses threads of its own.
     feeds : object, optional
         They own the memory that the run reads. Where they are not known, an op gets copies of what ONNX Runtime does not own.
     always : bool
@@ -58,9 +55,7 @@ def call_runtime(
     __tracebackhide__ = True
     if _closing:
         _stop_here()
-    returned, runtime_error, error = _bridge.run(
-        epoch, function, arguments, feeds, plan, parallel, shrinks
-    )
+    returned, runtime_error, error = _bridge.run(epoch, function, arguments, feeds, plan, shrinks)
     if runtime_error is None and error is None:
         return returned
     try:

@@ -69,8 +69,6 @@ class Kernel:
         The registry's, when the session was planned: older versions never serve it.
     settings : Settings, optional
         Of the session.
-    runs : ParallelRuns, optional
-        Those of the session, where ONNX Runtime may call the kernel on threads of its own.
     """
 
     def __init__(
@@ -83,7 +81,6 @@ class Kernel:
         node: PlannedNode | None,
         epoch: int,
         settings: Settings | None = None,
-        runs: Any = None,
     ) -> None:
         self.op, self.where, self.given, self.resolved = op, where, tuple(given), tuple(resolved)
         self.legacy, self.number, self.label = (
@@ -98,7 +95,7 @@ class Kernel:
             else ()
         )
         self.first_epoch = epoch
-        self.settings, self.runs = settings or Settings(Setting()), runs
+        self.settings = settings or Settings(Setting())
         self._made_with: Values = 0, values
         # Two threads that meet a new version at once must not make two instances; reentrant, as __init__ may run a session.
         self._lock = threading.RLock()

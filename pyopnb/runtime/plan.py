@@ -147,7 +147,6 @@ class Plan:
     nodes: list[PlannedNode]
     epoch: int
     settings: Settings
-    runs: Any = None  # that tells runs apart, where ONNX Runtime uses threads of its own
     wanted: dict[int, dict[int, DType]] = field(
         default_factory=dict
     )  # node → output → dtype to be fixed

@@ -15,10 +15,9 @@ export PYTHONMALLOC=malloc  # CPython's own arenas would hide a read after free
 options=halt_on_error=1:abort_on_error=1:allocator_may_return_null=1:detect_stack_use_after_return=1
 
 echo "asan: errors"
-# Greenlets move the stack to the heap and back, with the zones in it that the sanitizer lets nobody read. The 200 operators that
-# ops share their names with take minutes here, and what they once did wrong, a plain process shows as well.
-left_out=(--ignore=tests/border/test_greenlets.py)
+left_out=()
 if [ -z "${everywhere:-}" ]; then
+    # The 200 operators that ops share their names with take minutes here, and what they once did wrong, a plain process shows as well.
     left_out+=(--ignore=tests/border/test_namesakes.py -m "not everywhere and not plain")
     export PYOPNB_STATEFUL_EXAMPLES=12  # each of its twelve rules comes six times at least
 fi

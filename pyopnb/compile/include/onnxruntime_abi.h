@@ -22,7 +22,6 @@ struct MemoryInfo;
 struct OpAttr;
 struct Options;
 struct Domain;
-struct Logger;
 
 // RegisterCustomOps is handed this; the second copy of the runtime in the wheel would give another one.
 struct ApiBase {
@@ -80,7 +79,6 @@ constexpr uint32_t kOpVersion = 18;   // of struct CustomOp
   X(236, KernelInfoGetAttribute_tensor, Status*, const KernelInfo*, const char*, Allocator*, Value**)      \
   X(238, GetSessionConfigEntry, Status*, const Options*, const char*, char*, size_t*)                      \
   X(244, KernelInfo_GetNodeName, Status*, const KernelInfo*, char*, size_t*)                               \
-  X(246, KernelContext_GetLogger, Status*, const KernelContext*, const Logger**)                           \
   X(252, GetResizedStringTensorElementBuffer, Status*, Value*, size_t, size_t, char**)                     \
   X(267, ShapeInferContext_GetInputCount, Status*, const ShapeContext*, size_t*)                           \
   X(268, ShapeInferContext_GetInputTypeShape, Status*, const ShapeContext*, size_t, TensorInfo**)          \

@@ -19,7 +19,7 @@
 //          It guards all state but what is atomic.
 // No GIL.  A free-threaded interpreter has none, and the module declares that it needs none. There, nanobind's ft_mutex is a
 //          lock, which is nothing elsewhere: `tables` for what the process has (runs, kernels, what is kept), `offering` for
-//          what is offered to ONNX Runtime, and one in each Kernel, State and ParallelRuns. It is held for a few instructions
+//          what is offered to ONNX Runtime, and one in each Kernel and State. It is held for a few instructions
 //          that call nothing of Python's; of two, `tables` comes first. What reference counts say there is in references.h. Not
 //          guarded: options that are registered a second time, with more ops, while another thread makes a session of options
 //          that had just the same ops before: both have one domain object, which ONNX Runtime reads.
@@ -89,8 +89,6 @@ ort::Status* with_python(Body body) {
   return at_the_boundary([&]() -> ort::Status* {
     Gil gil;
     Where where;
-    Ref refused = error_of(refuse_in_another_greenlet);  // of a bare session
-    if (refused.is_valid()) return status_of(refused, where);
     UserCode user_code;
     Ref error = error_of([&] { body(user_code, where); });
     if (!error.is_valid()) return nullptr;
@@ -116,12 +114,6 @@ Ref state_for(Kernel& kernel, const Ref& half, uint64_t epoch) {
 ort::Status* compute(void* pointer, ort::KernelContext* context) {
   return with_python([&](UserCode& code, Where& where) {
     Kernel& kernel = *static_cast<Kernel*>(pointer);
-    code.context = context;
-    if (kernel.runs.is_valid()) {
-      Ref runs = kernel.share(kernel.runs);  // as of where.kernel
-      if (!runs.is_valid()) fail(PyExc_RuntimeError, "pyopnb: the interpreter is exiting");
-      if (Run* found = nb::cast<ParallelRuns*>(runs)->of(context)) code.serve(found);
-    }
     Run* run = code.run();
     // The session may be dropped inside compute; ONNX Runtime keeps the kernel, this keeps its Python half.
     where.kernel = kernel.share(kernel.half);
@@ -191,14 +183,12 @@ Ref make_half(const Op& op, const ort::KernelInfo* info, nb::handle plan) {
 ort::Status* create(const ort::CustomOp* op, const void*, const ort::KernelInfo* info, void** kernel) {
   return with_python([&](UserCode& code, Where&) {
     Ref half = make_half(*static_cast<const Op*>(op), info, plan_of(code));
-    Ref runs = own(PyObject_GetAttrString(half.ptr(), "runs"));
     Arena arena = arena_of(info);
     std::list<Kernel> alone;
     Kernel& made = alone.emplace_front();
     made.self = alone.begin();
     made.arena = std::move(arena);
     made.half = std::move(half);
-    if (!runs.is_none()) made.runs = std::move(runs);
     nb::ft_lock_guard guard(tables);
     kernels.splice(kernels.begin(), alone);
     *kernel = &made;
@@ -477,8 +467,6 @@ NB_MODULE(_bridge, module) {
           [](State& state, bool copies) { state.copies = copies; })
       .def_prop_ro("compiled", [](const State& state) { return state.native.function != nullptr; });
 
-  nb::class_<ParallelRuns>(module, "ParallelRuns").def(nb::init<nb::object>(), nb::arg("lock"));
-
   nb::class_<EscapedMemory>(module, "EscapedMemory");
 
   nb::class_<Attrs>(module, "Attrs").def("read", &Attrs::read, nb::arg("name"), nb::arg("kind"));
@@ -499,7 +487,7 @@ NB_MODULE(_bridge, module) {
   });
   module.def("oldest_epoch", oldest_epoch);
   module.def("run", run, nb::arg("epoch"), nb::arg("function"), nb::arg("arguments"), nb::arg("feeds").none() = nb::none(),
-             nb::arg("plan").none() = nb::none(), nb::arg("parallel").none() = nb::none(), nb::arg("shrinks") = false);
+             nb::arg("plan").none() = nb::none(), nb::arg("shrinks") = false);
   module.def("locked", locked);
   module.def("kept_by", [] {
     nb::ft_lock_guard guard(tables);
@@ -509,13 +497,6 @@ NB_MODULE(_bridge, module) {
   });
   module.def("runs_in_flight", runs_in_flight);
   module.def("forget_other_threads", forget_other_threads);
-  module.def("logger", [] {  // of the call that this thread is in: its address
-    UserCode* code = on_this_thread.code;
-    if (!code || !code->context) throw nb::value_error("no op is called on this thread");
-    const ort::Logger* logger = nullptr;
-    check(api.KernelContext_GetLogger(code->context, &logger));
-    return reinterpret_cast<uintptr_t>(logger);
-  });
   module.def("names_read", [] { return names_read.load(); });
   module.def("keep_for_ever", [](nb::object object) { object.inc_ref(); });
   module.def("close", [] {

@@ -150,8 +150,7 @@ struct Kernel {
   nb::object half;     // the Python half, a pyopnb.runtime.kernel.Kernel; null once the interpreter ends
   nb::object state;    // the State of the newest epoch that ran, or null
   uint64_t epoch = 0;
-  nb::object runs;  // the session's ParallelRuns, or null
-  Arena arena;      // that tensors are allocated from; null: inputs are always copied
+  Arena arena;  // that tensors are allocated from; null: inputs are always copied
   std::list<Kernel>::iterator self;
 
   // A reference of the caller's own: at exit, another thread clears the kernel's.
@@ -177,9 +176,9 @@ struct Kernel {
 
   // The references that it has, for the caller to release. No destructor does that: it runs Python, where CPython may end the
   // thread, and that must not unwind a destructor.
-  std::array<PyObject*, 3> take() {
+  std::array<PyObject*, 2> take() {
     nb::ft_lock_guard held(guard);
-    return {state.release().ptr(), runs.release().ptr(), half.release().ptr()};
+    return {state.release().ptr(), half.release().ptr()};
   }
 
   void clear() {

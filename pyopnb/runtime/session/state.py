@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -101,10 +100,7 @@ class Recipe:
         forget_inferred(source.proto)
         source.proto = inline_ops(source.proto, is_op(source.proto, self.modules, self.ops))
         settings = Settings(Setting({}, before.changes, before.model))
-        runs = _bridge.ParallelRuns(threading.Lock()) if self._is_parallel else None
-        plan = Plan(
-            planned_nodes(source.proto, self.modules, epoch, self.ops), epoch, settings, runs
-        )
+        plan = Plan(planned_nodes(source.proto, self.modules, epoch, self.ops), epoch, settings)
         for number, values in before.changes.items():
             plan.nodes[number].values.update(values)
         if self._is_parallel and plan.nodes:
@@ -133,7 +129,6 @@ class Recipe:
             settings=plan.settings,
             epoch=epoch,
             seen=epoch,
-            runs=plan.runs,
             folder=source.folder,
             taken_out=source.taken_out,
             only_cpu=built.get_providers() == [CPU],
@@ -215,8 +210,6 @@ class Built:
         The versions and attrs of that epoch serve its runs.
     seen : int
         The registry's epoch for which it is ready, -1 for none.
-    runs : ParallelRuns or None
-        What tells its runs apart where ONNX Runtime uses threads of its own.
     folder, taken_out
         Where its external data is, and what is in no file; see `ModelSource`.
     only_cpu : bool
@@ -232,7 +225,6 @@ class Built:
     settings: Settings
     epoch: int
     seen: int
-    runs: Any
     folder: str | None
     taken_out: dict[str, Any]
     only_cpu: bool
@@ -278,9 +270,7 @@ class Built:
         shrinks = options is not QUIET and shrinks_arena(options)
         if shrinks:
             self._refuse_shrinking()
-        return call_runtime(
-            self.epoch, function, arguments, feeds=owners, parallel=self.runs, shrinks=shrinks
-        )
+        return call_runtime(self.epoch, function, arguments, feeds=owners, shrinks=shrinks)
 
     def _refuse_shrinking(self) -> None:
         """Raise where an op has kept inputs, whose memory the run would give back."""
