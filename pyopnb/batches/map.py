@@ -16,7 +16,7 @@ from pyopnb.ops.messages import hide_internal_frames, sanitize
 from pyopnb.ops.progress import tracking
 from pyopnb.ops.text_table import Table
 from pyopnb.runtime.session.session import Session
-from pyopnb.runtime.session.state import Built
+from pyopnb.runtime.session.state import SessionState
 from pyopnb.traces.summary import summary_of
 
 __all__ = ["KIND", "BatchRun", "Batches", "map"]
@@ -286,13 +286,13 @@ def _attach(error: Exception, table: Batches) -> None:
 # ---- in a worker -------------------------------------------------------------------------------------------------------------
 
 
-def _begin(session: Session, is_copy: bool) -> tuple[Session, Built]:
+def _begin(session: Session, is_copy: bool) -> tuple[Session, SessionState]:
     """The session in the versions and attrs of now, whatever is defined or set later. A copy has its instances with it."""
     own = session if is_copy else session.with_attrs()
     return own, own._update()
 
 
-def _ready(state: tuple[Session, Built]) -> Callable[[Any], Run]:
+def _ready(state: tuple[Session, SessionState]) -> Callable[[Any], Run]:
     built = state[1]
 
     def ready(batch: Any) -> Run:

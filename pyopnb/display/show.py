@@ -128,7 +128,7 @@ def _view_again(thing: View, **options: Any) -> View:
 
 
 def _view_session(thing: Session, **options: Any) -> View:
-    return view_model(model_in_use(thing._built), **options)
+    return view_model(model_in_use(thing._state), **options)
 
 
 def _view_result(thing: Result, **options: Any) -> View:

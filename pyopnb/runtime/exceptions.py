@@ -39,7 +39,7 @@ def call_runtime(
     function, arguments
         What runs or builds the session.
     plan : Plan, optional
-        Of the session that is built.
+        Of the session that is state.
     feeds : object, optional
         They own the memory that the run reads. Where they are not known, an op gets copies of what ONNX Runtime does not own.
     always : bool
@@ -158,7 +158,7 @@ def _in_child() -> None:
     """After a fork the parent's threads do not exist here, and destroying a session would wait for its threads for ever."""
     _bridge.forget_other_threads()
     for session in list(live_sessions):
-        if "_built" in vars(session):
+        if "_state" in vars(session):
             _bridge.keep_for_ever(session._sess)
 
 

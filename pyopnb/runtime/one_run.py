@@ -15,8 +15,8 @@ from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.messages import hide_internal_frames, moved
 from pyopnb.ops.result import Result
 from pyopnb.runtime.options import QUIET
+from pyopnb.runtime.session.config import CPU
 from pyopnb.runtime.session.session import Session
-from pyopnb.runtime.session.state import CPU
 
 __all__ = ["kernel_runner", "run", "run_each", "run_kernels", "session_for_run"]
 

@@ -82,7 +82,7 @@ def trace(
     options = TraceOptions(only, level, bodies, check, times, optimised, progress)
     if on == "onnxruntime":
         session = session_for_run(model, fill, base_dir)
-        return run_traced(session, session._built, session._feeds.by_name(feeds, named), options)
+        return run_traced(session, session._state, session._feeds.by_name(feeds, named), options)
     if on != "reference":
         next_ = closest(str(on), ("onnxruntime", "reference"))
         got = sanitize(repr(on))

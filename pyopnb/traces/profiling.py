@@ -22,7 +22,7 @@ from pyopnb.ops.messages import hide_internal_frames, plural
 from pyopnb.ops.progress import advance, tracking
 from pyopnb.runtime.plan import Clock, ClockedCall, Plan
 from pyopnb.runtime.session.session import Session
-from pyopnb.runtime.session.state import Built
+from pyopnb.runtime.session.state import SessionState
 from pyopnb.traces.events import Recorder
 from pyopnb.traces.node_names import name_nodes
 from pyopnb.traces.origins import origins
@@ -108,14 +108,14 @@ def profile(
     _check_number("runs", runs, 1)
     _check_number("warmup", warmup, 0)
     session = session if isinstance(session, Session) else Session(session)
-    built = session._update()
-    given = built.feeds.by_name(feeds, named)
-    source, model = model_beside(built, "profile")
-    measured = _Measured(runs, warmup, frozenset(built.ops))
+    state = session._update()
+    given = state.feeds.by_name(feeds, named)
+    source, model = model_beside(state, "profile")
+    measured = _Measured(runs, warmup, frozenset(state.ops))
     with tracking("runs", runs):
-        unprofiled = _unprofiled(session, built, given, measured)
-        measured.run(session, built, source, given)
-    return measured.profile(model, unprofiled, runtime_text(built))
+        unprofiled = _unprofiled(session, state, given, measured)
+        measured.run(session, state, source, given)
+    return measured.profile(model, unprofiled, runtime_text(state))
 
 
 def _check_number(name: str, value: int, least: int) -> None:
@@ -126,11 +126,11 @@ def _check_number(name: str, value: int, least: int) -> None:
 
 
 def _unprofiled(
-    session: Session, built: Built, feeds: Mapping[str, Any], wanted: _Measured
+    session: Session, state: SessionState, feeds: Mapping[str, Any], wanted: _Measured
 ) -> Spread | None:
     """Runs in the session's own ONNX Runtime session, with new instances of the ops."""
     __tracebackhide__ = True
-    if built.recipe.options is not None and built.recipe.options.enable_profiling:
+    if state.config.options is not None and state.config.options.enable_profiling:
         return None
     own = session.with_attrs()
     plain = own._update()
@@ -174,27 +174,27 @@ class _Measured:
     # ---- running -------------------------------------------------------------------------------------------------------------
 
     def run(
-        self, session: Session, built: Built, source: ModelSource, feeds: Mapping[str, Any]
+        self, session: Session, state: SessionState, source: ModelSource, feeds: Mapping[str, Any]
     ) -> None:
         """Run the model in a session with a profile, and read that."""
         __tracebackhide__ = True
-        saves = can_save(built, source)
+        saves = can_save(state, source)
         if not saves:
             self.remarks.append(
                 "ONNX Runtime's optimised graph could not be saved: the times of nodes that it fused are not attributed"
             )
-        lent = bool(absent_initializers(source, built.taken_out)) or needs_libraries(
-            source.proto, built.recipe.modules
+        lent = bool(absent_initializers(source, state.taken_out)) or needs_libraries(
+            source.proto, state.config.modules
         )
         with tempfile.TemporaryDirectory(prefix="pyopnb-") as folder:
             changes = profiling(folder, profiles=True, saves=saves)
-            with options_beside(built, changes, folder, lent=lent) as options:
-                profiled = session._with_model(source, built, options, self.prepare)
+            with options_beside(state, changes, folder, lent=lent) as options:
+                profiled = session._with_model(source, state, options, self.prepare)
                 executed = executed_graph(options)
             written = ""
             try:
                 self._check_room(executed)
-                self._run_all(profiled._built, feeds)
+                self._run_all(profiled._state, feeds)
             finally:
                 written = profiled.end_profiling()
             self._read(written, executed or self.named)
@@ -210,20 +210,20 @@ class _Measured:
                 next=f"runs={max(most, 1)}",
             )
 
-    def _run_all(self, built: Built, feeds: Mapping[str, Any]) -> None:
+    def _run_all(self, state: SessionState, feeds: Mapping[str, Any]) -> None:
         __tracebackhide__ = True
-        self.repeat(built, feeds, self.warmup, "to warm up")
+        self.repeat(state, feeds, self.warmup, "to warm up")
         for clock in self.clocks.values():
             clock.take()
         try:
-            self.repeat(built, feeds, self.runs, "of the profile", measured=True)
+            self.repeat(state, feeds, self.runs, "of the profile", measured=True)
         except KeyboardInterrupt:
             if not self.python:
                 raise
 
     def repeat(
         self,
-        built: Built,
+        state: SessionState,
         feeds: Mapping[str, Any],
         count: int,
         which: str,
@@ -237,7 +237,7 @@ class _Measured:
         for number in range(count):
             begin = time.perf_counter_ns()
             try:
-                built.run(None, feeds)
+                state.run(None, feeds)
             except Exception as error:
                 add_note(error, f"in run {number + 1:,} of {count:,} {which}")
                 raise

@@ -25,7 +25,7 @@ from pyopnb.ops.op import Version
 from pyopnb.ops.progress import Progress, bar
 from pyopnb.runtime.ortvalues import from_ortvalue
 from pyopnb.runtime.plan import Clock, Plan, PlannedNode
-from pyopnb.runtime.session.state import Built
+from pyopnb.runtime.session.state import SessionState
 from pyopnb.traces.exposure import exposure_of
 from pyopnb.traces.initializers import Initializers
 from pyopnb.traces.node_names import name_nodes
@@ -100,20 +100,20 @@ class TraceOptions:
 
 
 def run_traced(
-    session: Session, built: Built, feeds: Mapping[str, Any], wanted: TraceOptions
+    session: Session, state: SessionState, feeds: Mapping[str, Any], wanted: TraceOptions
 ) -> Trace:
-    """Run a session's model with its tensors exposed, in the versions and with the attrs of what it has built."""
+    """Run a session's model with its tensors exposed, in the versions and with the attrs of its state."""
     __tracebackhide__ = True
-    feeds = built.feeds.arrays(feeds)
-    source, model = model_beside(built, "trace")
-    outputs = list(built.feeds.outputs)
-    instances, unchecked = _instances(built, copies=wanted.check and wanted.optimised)
+    feeds = state.feeds.arrays(feeds)
+    source, model = model_beside(state, "trace")
+    outputs = list(state.feeds.outputs)
+    instances, unchecked = _instances(state, copies=wanted.check and wanted.optimised)
     checks = wanted.check and wanted.optimised and not unchecked
-    plain, unprofiled = _timed_run(session, built, outputs, feeds) if checks else (None, None)
+    plain, unprofiled = _timed_run(session, state, outputs, feeds) if checks else (None, None)
     traced = _TracedRun(
-        wanted, select_tensors(source.proto, wanted), instances, frozenset(built.ops)
+        wanted, select_tensors(source.proto, wanted), instances, frozenset(state.ops)
     )
-    arrays, times = traced.run(session, built, source, feeds, outputs)
+    arrays, times = traced.run(session, state, source, feeds, outputs)
     if times is not None:
         times.unprofiled = unprofiled
     exposure = (
@@ -123,21 +123,21 @@ def run_traced(
         model,
         {name: _copy_feed(value) for name, value in feeds.items()},
         arrays,
-        initializers=Initializers(_loader(built), {name: arrays[name] for name in traced.absent}),
+        initializers=Initializers(_loader(state), {name: arrays[name] for name in traced.absent}),
         times=times,
-        runtime=runtime_text(built, optimised=wanted.optimised),
+        runtime=runtime_text(state, optimised=wanted.optimised),
         exposure=exposure,
         unchecked=unchecked,
     )
 
 
 def _timed_run(
-    session: Session, built: Built, outputs: list[str], feeds: Mapping[str, Any]
+    session: Session, state: SessionState, outputs: list[str], feeds: Mapping[str, Any]
 ) -> tuple[dict[str, Any], float]:
     """The outputs of an unexposed run by name, and how many microseconds it took."""
     __tracebackhide__ = True
     begin = time.perf_counter_ns()
-    arrays = built.run(outputs, feeds)
+    arrays = state.run(outputs, feeds)
     took = (time.perf_counter_ns() - begin) / 1000
     return dict(zip(outputs, arrays, strict=True)), took
 
@@ -188,7 +188,7 @@ class _TracedRun:
     def run(
         self,
         session: Session,
-        built: Built,
+        state: SessionState,
         source: ModelSource,
         feeds: Mapping[str, Any],
         outputs: Sequence[str],
@@ -200,7 +200,7 @@ class _TracedRun:
             source.proto, [t for t in self.tensors if t.inside is not None or sums or looks]
         )
         seen = set(map(id, self.tapped)) if sums else set()
-        self.absent = absent_initializers(source, built.taken_out)
+        self.absent = absent_initializers(source, state.taken_out)
         expose(
             source.proto,
             [
@@ -208,10 +208,10 @@ class _TracedRun:
                 *self.absent,
             ],
         )
-        self.saves = bool(self.wanted.times) and can_save(built, source)
+        self.saves = bool(self.wanted.times) and can_save(state, source)
         with tempfile.TemporaryDirectory(prefix="pyopnb-") as folder:
-            with self._options(built, source, folder) as options:
-                exposed = self._build(session, built, source, options)
+            with self._options(state, source, folder) as options:
+                exposed = self._build(session, state, source, options)
                 executed = executed_graph(options) or self.named
             names = exposed._feeds.output_names
             try:
@@ -229,7 +229,7 @@ class _TracedRun:
         __tracebackhide__ = True
         for clock in self.clocks.values():
             clock.take()
-        arrays = exposed._built.run(
+        arrays = exposed._state.run(
             names, feeds
         )  # as it is: a rebuilt one would expose and measure nothing
         self.python.append(
@@ -243,13 +243,13 @@ class _TracedRun:
     def _build(
         self,
         session: Session,
-        built: Built,
+        state: SessionState,
         source: ModelSource,
         options: onnxruntime.SessionOptions,
     ) -> Session:
         __tracebackhide__ = True
         try:
-            return session._with_model(source, built, options, self.prepare)
+            return session._with_model(source, state, options, self.prepare)
         except Exception as error:
             if type(error).__module__.startswith("onnxruntime"):
                 # It lacks kernels for some nodes that it usually fuses or removes.
@@ -278,7 +278,7 @@ class _TracedRun:
         )
 
     def _options(
-        self, built: Built, source: ModelSource, folder: str
+        self, state: SessionState, source: ModelSource, folder: str
     ) -> AbstractContextManager[onnxruntime.SessionOptions]:
         """The options of this trace: a copy of the user's, or theirs for a while where a copy would lack what they hold."""
         changes = {
@@ -293,10 +293,10 @@ class _TracedRun:
             changes["execution_order"] = (
                 onnxruntime.ExecutionOrder.PRIORITY_BASED
             )  # see insert_taps
-        lent = bool(self.absent) or needs_libraries(source.proto, built.recipe.modules)
+        lent = bool(self.absent) or needs_libraries(source.proto, state.config.modules)
         # Else ONNX Runtime's spinning threads and the summaries slow each other down.
         entries = {"session.intra_op.allow_spinning": "0"} if self.tapped else {}
-        return options_beside(built, changes, folder, lent=lent, entries=entries)
+        return options_beside(state, changes, folder, lent=lent, entries=entries)
 
     def prepare(self, plan: Plan, proto: ModelProto) -> None:
         """Give the plan's nodes their instances and clocks, and insert the taps; called before each attempt to build."""
@@ -367,13 +367,13 @@ class _TracedRun:
                 yield from inner.pop(tensor.inside, ())
 
 
-def _loader(built: Built) -> Callable[[], tuple[Iterable[TensorProto], str | None]]:
+def _loader(state: SessionState) -> Callable[[], tuple[Iterable[TensorProto], str | None]]:
     """A function that reads the initializers later, when the session may be gone."""
     data, path, folder, taken_out = (
-        built.runtime._model_bytes,
-        built.runtime._model_path,
-        built.folder,
-        built.taken_out,
+        state.runtime._model_bytes,
+        state.runtime._model_path,
+        state.folder,
+        state.taken_out,
     )
 
     def load() -> tuple[Iterable[TensorProto], str | None]:
@@ -396,15 +396,15 @@ class _Instance:
     instance: object
 
 
-def _instances(built: Built, *, copies: bool) -> tuple[dict[int, _Instance], str]:
+def _instances(state: SessionState, *, copies: bool) -> tuple[dict[int, _Instance], str]:
     """The instances of the session's ops by the number of their node, and why they could not be copied, if so.
 
     Two runs on one instance would count twice in the state that the op keeps on itself. The unexposed run, which is only
     compared, uses the session's own instances, as any run does, and the exposed run copies. Without copies there is one run.
     """
     found: dict[int, _Instance] = {}
-    for kernel in list(built.kernels):
-        served = kernel.instance_at(built.epoch)
+    for kernel in list(state.kernels):
+        served = kernel.instance_at(state.epoch)
         if served is not None:
             found[kernel.number] = _Instance(kernel.op.name, *served)
     memo: dict[int, Any] = {}
@@ -426,9 +426,9 @@ def _copy_feed(value: Any) -> Any:
     return np.array(value)
 
 
-def runtime_text(built: Built, *, optimised: bool = True) -> str:
+def runtime_text(state: SessionState, *, optimised: bool = True) -> str:
     """What runs a session's model: onnxruntime's version and its level of optimisation."""
-    options = built.recipe.options
+    options = state.config.options
     level = (
         options.graph_optimization_level
         if options is not None

@@ -23,7 +23,7 @@ from pyopnb.ops.names import canonical_domain
 from pyopnb.runtime.options import copied_options
 from pyopnb.runtime.plan import is_op
 from pyopnb.runtime.session.live_attrs import write_attrs
-from pyopnb.runtime.session.state import Built
+from pyopnb.runtime.session.state import SessionState
 
 __all__ = [
     "absent_initializers",
@@ -44,12 +44,12 @@ _MOST_WEIGHTS = (
 )  # elements that a saved graph may take along, where the user's options are in use
 
 
-def model_beside(built: Built, where: str) -> tuple[ModelSource, ModelProto]:
+def model_beside(state: SessionState, where: str) -> tuple[ModelSource, ModelProto]:
     """A session's model, to be built again, and a copy of it without weights, with the attrs that serve now.
 
     Parameters
     ----------
-    built : Built
+    state : SessionState
     where : str
         For the message.
 
@@ -64,7 +64,7 @@ def model_beside(built: Built, where: str) -> tuple[ModelSource, ModelProto]:
         The model is in ONNX Runtime's own format.
     """
     __tracebackhide__ = True
-    source = built.source()
+    source = state.source()
     if not source.proto.HasField("graph"):
         raise ModelError(
             where,
@@ -74,16 +74,16 @@ def model_beside(built: Built, where: str) -> tuple[ModelSource, ModelProto]:
     source.given = None  # the bytes or the file, which are not what is to be loaded
     # An op may be new since the session was built.
     source.proto = inline_ops(
-        source.proto, is_op(source.proto, built.recipe.modules, built.recipe.ops)
+        source.proto, is_op(source.proto, state.config.modules, state.config.ops)
     )
     model = without_weights(source.proto).proto
-    write_attrs(built, model)
+    write_attrs(state, model)
     return source, model
 
 
 @contextmanager
 def options_beside(
-    built: Built,
+    state: SessionState,
     changes: Mapping[str, Any],
     folder: str,
     *,
@@ -94,7 +94,7 @@ def options_beside(
 
     Parameters
     ----------
-    built : Built
+    state : SessionState
     changes : mapping
         Fields and their values.
     folder : str
@@ -104,7 +104,7 @@ def options_beside(
     entries : mapping, optional
         Entries of the configuration, where the user gave no options.
     """
-    options = built.recipe.options
+    options = state.config.options
     saves = bool(changes.get("optimized_model_filepath"))
     if options is None:
         options = onnxruntime.SessionOptions()
@@ -117,11 +117,11 @@ def options_beside(
                 "session.optimized_model_external_initializers_file_name", "weights"
             )
     elif not lent:
-        options = copied_options(options, built.runtime)
+        options = copied_options(options, state.runtime)
     changes = dict(changes)
     if saves:  # ONNX Runtime warns that what it saves is for this machine alone
         changes["log_severity_level"] = max(options.log_severity_level, 3)
-    if not (lent and built.recipe.options is not None):
+    if not (lent and state.config.options is not None):
         for name, value in changes.items():
             setattr(options, name, value)
         yield options
@@ -179,12 +179,12 @@ def absent_initializers(source: ModelSource, taken_out: Mapping[str, TensorProto
     ]
 
 
-def can_save(built: Built, source: ModelSource) -> bool:
+def can_save(state: SessionState, source: ModelSource) -> bool:
     """Whether ONNX Runtime can save the optimised graph, and need not write many weights for it.
 
     Other providers than these compile nodes, which cannot be saved. An entry of the user's options could not be taken back.
     """
     weights = sum(math.prod(tensor.dims) for tensor in source.proto.graph.initializer)
-    return _SAVING.issuperset(built.runtime.get_providers()) and (
-        built.recipe.options is None or weights <= _MOST_WEIGHTS
+    return _SAVING.issuperset(state.runtime.get_providers()) and (
+        state.config.options is None or weights <= _MOST_WEIGHTS
     )

@@ -101,7 +101,7 @@ def versions():
 def numbers(session):
     """The numbers of the versions that a session serves."""
     return {
-        kernel.op.name: kernel.op.at(session._built.epoch).number for kernel in session._kernels
+        kernel.op.name: kernel.op.at(session._state.epoch).number for kernel in session._kernels
     }
 
 

@@ -230,7 +230,7 @@ def test_protocol_5_lends_the_model(run):
     assert len(data) < 10_000 and len(buffers) == 1
     assert np.shares_memory(
         np.frombuffer(buffers[0], np.uint8),
-        np.frombuffer(session._built.runtime._model_bytes, np.uint8),
+        np.frombuffer(session._state.runtime._model_bytes, np.uint8),
     )
     np.testing.assert_array_equal(pickle.loads(data, buffers=buffers)(weight)["y"], weight * 2)
 
@@ -273,7 +273,7 @@ def test_options_come_along_as_far_as_they_can_be_read():
     options.add_session_config_entry("session.set_denormal_as_zero", "1")
     model = pyopnb.model(pyopnb.node("Neg", "x", "y"), {"x": "float32[N]"}, "y")
     given = pyopnb.Session(model, options, ["CPUExecutionProvider"], [{}], enable_fallback=0)
-    recipe = pickle.loads(pickle.dumps(given))._built.recipe
+    recipe = pickle.loads(pickle.dumps(given))._state.config
     for name in ("intra_op_num_threads", "graph_optimization_level", "execution_mode", "logid"):
         assert getattr(recipe.options, name) == getattr(options, name), name
     assert recipe.options.get_session_config_entry("session.set_denormal_as_zero") == "1"
@@ -342,7 +342,7 @@ def test_sizes_of_symbols_come_along():
         pickle.loads(pickle.dumps(pyopnb.Session(model, options))),
         pickle.loads(pickle.dumps(pyopnb.Session(model))),
     ):
-        size = 3 if again._built.recipe.options else "N"
+        size = 3 if again._state.config.options else "N"
         assert again.get_inputs()[0].shape == [size, "M"]
 
     options = onnxruntime.SessionOptions()

@@ -7,12 +7,6 @@ import pyopnb
 
 PACKAGE = Path(pyopnb.__file__).parent
 
-# Circles that are still there. Take a line out when its circle is gone; never add one.
-TEMPORARY = [
-    "pickling session shared",
-]
-ROOMS = ["runtime.session"]
-
 
 def typing_only(tree):
     """Collect the nodes below ``if TYPE_CHECKING``, which are never imported."""
@@ -73,15 +67,7 @@ def circles(graph):
 
 
 def test_files_do_not_import_each_other_in_a_circle():
-    allowed = []
-    for room, files in zip(ROOMS, TEMPORARY, strict=True):
-        allowed.append({f"pyopnb.{room}.{name}" for name in files.split()})
-    new = [
-        sorted(group)
-        for group in circles(import_graph())
-        if not any(group <= known for known in allowed)
-    ]
-    assert new == []
+    assert [sorted(group) for group in circles(import_graph())] == []
 
 
 def test_a_circle_through_an_import_in_a_function_is_seen():

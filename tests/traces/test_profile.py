@@ -139,9 +139,9 @@ def test_nothing_is_hooked_into_a_session(burn, monkeypatch):
     with pytest.raises(TypeError):
         pyopnb.profile(session, fed, runs=1)
     monkeypatch.undo()
-    before = session._built
+    before = session._state
     pyopnb.profile(session, fed, runs=1, warmup=0)
-    assert session._built.runtime is before.runtime and session._built.kernels is before.kernels
+    assert session._state.runtime is before.runtime and session._state.kernels is before.kernels
     assert len(session._kernels) == 2 and all(kernel.clock is None for kernel in session._kernels)
     assert not session.get_session_options().enable_profiling
 

@@ -411,7 +411,7 @@ def test_a_trace_leaves_the_users_options_alone(chain, monkeypatch):
                 other.get_session_options().enable_profiling,
             )
         )
-        assert exposed._built.recipe.options.enable_profiling
+        assert exposed._state.config.options.enable_profiling
         return exposed
 
     monkeypatch.setattr(run_module._TracedRun, "_build", looking)
@@ -423,8 +423,8 @@ def test_a_trace_leaves_the_users_options_alone(chain, monkeypatch):
 def test_options_with_other_libraries_are_changed_by_one_trace_at_a_time(chain):
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
-    built = pyopnb.Session(chain, options)._built
-    source = built.source()
+    state = pyopnb.Session(chain, options)._state
+    source = state.source()
     source.proto.graph.node.add(
         op_type="Theirs", domain="another.library"
     )  # which a copy of the options would not know
@@ -432,13 +432,13 @@ def test_options_with_other_libraries_are_changed_by_one_trace_at_a_time(chain):
 
     def look():
         with run_module._TracedRun(run_module.TraceOptions(), [], {}, ())._options(
-            built, source, "folder"
+            state, source, "folder"
         ):
             entered.set()
 
     other = threading.Thread(target=look)
     with run_module._TracedRun(run_module.TraceOptions(optimised=False), [], {}, ())._options(
-        built, source, "folder"
+        state, source, "folder"
     ) as changed:
         assert changed is options
         other.start()
@@ -608,7 +608,7 @@ def test_weights_that_had_to_leave_the_model(monkeypatch):
     model = parsed("a = Add(x, w)\ny = Neg(a)")
     model.graph.initializer.append(numpy_helper.from_array(w, "w"))
     session = pyopnb.Session(model)
-    assert session._built.taken_out
+    assert session._state.taken_out
     trace = session.trace(np.zeros(2000, np.float32), level="summaries")
     assert (
         np.array_equal(trace.initializers["w"], w)

@@ -19,7 +19,7 @@ from pyopnb.runtime.kernel import Kernel
 from pyopnb.runtime.plan import is_op, planned_nodes
 
 if TYPE_CHECKING:
-    from pyopnb.runtime.session.state import Built
+    from pyopnb.runtime.session.state import SessionState
 
 __all__ = [
     "attrs_of",
@@ -140,24 +140,24 @@ def changed_attrs(
     }
 
 
-def write_attrs(built: Built, model: ModelProto) -> None:
+def write_attrs(state: SessionState, model: ModelProto) -> None:
     """Give the nodes of a session's model the attrs that serve its runs, where `set_attrs` changed them.
 
     Parameters
     ----------
-    built : Built
+    state : SessionState
     model : ModelProto
         What the session runs: its local functions that hold ops are inlined.
     """
-    changes = built.setting.changes
+    changes = state.setting.changes
     if not changes:
         return
-    recipe = built.recipe
-    planned = planned_nodes(model, recipe.modules, built.epoch, recipe.ops)
-    nodes = [node for node in planned if node.op.name in built.ops]
+    config = state.config
+    planned = planned_nodes(model, config.modules, state.epoch, config.ops)
+    nodes = [node for node in planned if node.op.name in state.ops]
     for number, values in changes.items():
         node = nodes[number]
-        attrs = {attr.name: attr for attr in node.op.at(built.epoch).schema.attrs}
+        attrs = {attr.name: attr for attr in node.op.at(state.epoch).schema.attrs}
         for name, value in values.items():
             set_attribute(
                 node.numbered.site.node,
@@ -166,10 +166,10 @@ def write_attrs(built: Built, model: ModelProto) -> None:
             )
 
 
-def model_in_use(built: Built) -> ModelProto:
+def model_in_use(state: SessionState) -> ModelProto:
     """The model that a session runs; where `set_attrs` changed attrs, with these, and local functions that hold ops inlined."""
-    model = built.source().proto
-    if built.setting.changes:
-        model = inline_ops(model, is_op(model, built.recipe.modules, built.recipe.ops))
-        write_attrs(built, model)
+    model = state.source().proto
+    if state.setting.changes:
+        model = inline_ops(model, is_op(model, state.config.modules, state.config.ops))
+        write_attrs(state, model)
     return model

@@ -29,9 +29,9 @@ from pyopnb.runtime.options import (
     refuse_unread_options,
 )
 from pyopnb.runtime.plan import Plan
-from pyopnb.runtime.session.session import Session
-from pyopnb.runtime.session.shared import SharedSession
-from pyopnb.runtime.session.state import Built, Recipe
+from pyopnb.runtime.session.build import build_state
+from pyopnb.runtime.session.config import SessionConfig
+from pyopnb.runtime.session.state import SessionState
 from pyopnb.runtime.settings import Setting
 
 __all__ = ["open_session", "reduce_session"]
@@ -40,7 +40,7 @@ _Instances = dict[int, tuple[int, object]]
 """By the number of the node: the number of the version, and the instance."""
 
 
-def reduce_session(session: Session, protocol: int) -> tuple[Any, ...]:
+def reduce_session(session: Any, protocol: int) -> tuple[Any, ...]:
     """Take a session apart for a pickle.
 
     Parameters
@@ -62,21 +62,21 @@ def reduce_session(session: Session, protocol: int) -> tuple[Any, ...]:
         than 2 GB of weights in memory.
     """
     __tracebackhide__ = True
-    built = session._update()
-    _refuse_lent(built)
-    recipe, setting = built.recipe, built.setting
-    instances = _instances(built)
+    state = session._update()
+    _refuse_lent(state)
+    config, setting = state.config, state.setting
+    instances = _instances(state)
     parts = {
-        "folder": built.folder,
-        "options": None if recipe.options is None else _options(built, recipe.options),
-        "providers": recipe.providers,
-        "provider_options": recipe.provider_options,
-        "keywords": recipe.keywords,
-        "modules": recipe.modules,
-        "is_filled": recipe.filled,
+        "folder": state.folder,
+        "options": None if config.options is None else _options(state, config.options),
+        "providers": config.providers,
+        "provider_options": config.provider_options,
+        "keywords": config.keywords,
+        "modules": config.modules,
+        "is_filled": config.filled,
         "filled": session.filled,
         "lowered": session.lowered,
-        "ops": _ops(built),
+        "ops": _ops(state),
         "instances": instances,
         "changes": setting.changes,
         "model_attrs": setting.model,
@@ -87,37 +87,35 @@ def reduce_session(session: Session, protocol: int) -> tuple[Any, ...]:
     except PyopError:
         raise
     except Exception as error:  # a user's class can raise anything here
-        raise _unpicklable(built, instances, error) from error
-    # A session of `with_attrs` is one of its own in the other process.
-    cls = Session if isinstance(session, SharedSession) else type(session)
-    return open_session, (cls, _model(built, protocol), data, buffers)
+        raise _unpicklable(state, instances, error) from error
+    return open_session, (type(session), _model(state, protocol), data, buffers)
 
 
-def _ops(built: Built) -> list[tuple[Version, tuple[str, ...], bool]]:
+def _ops(state: SessionState) -> list[tuple[Version, tuple[str, ...], bool]]:
     """List what `open_op` takes for each op of the registry that serves the session."""
     rows = {}
-    for kernel in list(built.kernels):
+    for kernel in list(state.kernels):
         if kernel.op.is_registered:
-            version = kernel.op.at(built.epoch)
+            version = kernel.op.at(state.epoch)
             definer = registry.defining(version)
             modules = registry.modules_of(definer.op)
             rows[kernel.op.name] = definer, modules, definer is not version
     return list(rows.values())
 
 
-def _instances(built: Built) -> _Instances:
+def _instances(state: SessionState) -> _Instances:
     instances = {}
-    for kernel in list(built.kernels):
-        served = kernel.instance_at(built.epoch)
-        if served is not None and served[0] == kernel.op.at(built.epoch).number:
+    for kernel in list(state.kernels):
+        served = kernel.instance_at(state.epoch)
+        if served is not None and served[0] == kernel.op.at(state.epoch).number:
             instances[kernel.number] = served
     return instances
 
 
-def _unpicklable(built: Built, instances: _Instances, error: Exception) -> DefinitionError:
+def _unpicklable(state: SessionState, instances: _Instances, error: Exception) -> DefinitionError:
     """Name the attribute of an op's instance that cannot be pickled."""
     where, reason = "Session", error
-    for kernel in list(built.kernels):
+    for kernel in list(state.kernels):
         _, instance = instances.get(kernel.number, (0, None))
         for name, value in getattr(instance, "__dict__", {}).items():
             try:
@@ -133,41 +131,41 @@ def _unpicklable(built: Built, instances: _Instances, error: Exception) -> Defin
     )
 
 
-def _options(built: Built, options: SessionOptions) -> dict[str, Any]:
+def _options(state: SessionState, options: SessionOptions) -> dict[str, Any]:
     """Read the user's options, and refuse those that cannot be read."""
     fields = read_options(options)
-    proto = built.source().proto
+    proto = state.source().proto
     unknown = (row.op for row in missing(proto) if row.kind in ("unknown op", "unknown domain"))
-    refuse_unread_options(built.runtime, proto, (name for name in unknown if name not in built.ops))
-    return {**fields, "sizes": free_dimensions(built.runtime, proto)}
+    refuse_unread_options(state.runtime, proto, (name for name in unknown if name not in state.ops))
+    return {**fields, "sizes": free_dimensions(state.runtime, proto)}
 
 
-def _model(built: Built, protocol: int) -> Any:
+def _model(state: SessionState, protocol: int) -> Any:
     """Return the bytes of the model, or the path of one that has external data."""
-    data = built.runtime._model_bytes
+    data = state.runtime._model_bytes
     if data is None:
-        path = os.path.abspath(built.runtime._model_path)
-        if built.folder is not None:
+        path = os.path.abspath(state.runtime._model_path)
+        if state.folder is not None:
             return path
         with open(path, "rb") as file:
             data = file.read()
     return data if protocol < 5 else pickle.PickleBuffer(data)
 
 
-def _refuse_lent(built: Built) -> None:
+def _refuse_lent(state: SessionState) -> None:
     """Raise for weights that are in the memory of this process alone."""
-    if built.taken_out:
+    if state.taken_out:
         raise InputError(
             "Session: pickle",
             expected="a model of at most 2 GB in memory",
             got="a larger one",
             next="pyopnb.save(model, path, external_data=True), and a session of that path",
         )
-    if built.folder is None:
+    if state.folder is None:
         return
-    for tensor in filter(is_external, tensors(built.source().proto)):
+    for tensor in filter(is_external, tensors(state.source().proto)):
         try:
-            find_data(tensor, built.folder)
+            find_data(tensor, state.folder)
         except ModelError as error:
             raise InputError(
                 f"Session: pickle, initializer {sanitize(tensor.name)}",
@@ -180,7 +178,7 @@ def _refuse_lent(built: Built) -> None:
 # ---- opening -----------------------------------------------------------------------------------
 
 
-def open_session(cls: type[Session], model: Any, data: bytes, buffers: Any) -> Session:
+def open_session(cls: type[Any], model: Any, data: bytes, buffers: Any) -> Any:
     """Build the session of a pickle.
 
     Parameters
@@ -208,7 +206,7 @@ def open_session(cls: type[Session], model: Any, data: bytes, buffers: Any) -> S
         op = open_op(version, modules, is_gradient)
         ops.append(op)
         classes.update({(module, version.cls.__name__): op for module in modules})
-    recipe = Recipe(
+    config = SessionConfig(
         None if parts["options"] is None else options_from(parts["options"]),
         parts["providers"],
         parts["provider_options"],
@@ -228,10 +226,10 @@ def open_session(cls: type[Session], model: Any, data: bytes, buffers: Any) -> S
 
     setting = Setting({}, parts["changes"], parts["model_attrs"])
     source = _source(model, parts["folder"])
-    return cls._received(
+    return cls._with_state(
         parts["filled"],
         parts["lowered"],
-        lambda: recipe.build(source, setting=setting, prepare=lend),
+        lambda: build_state(config, source, setting=setting, prepare=lend),
     )
 
 

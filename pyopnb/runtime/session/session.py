@@ -6,6 +6,7 @@ import copy
 import os
 import threading
 import warnings
+import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,6 @@ from pyopnb.errors import Filled, InputError, SessionRebuilt
 from pyopnb.models.io import ModelSource, read_model
 from pyopnb.ops.arguments import check_arguments, describe
 from pyopnb.ops.messages import hide_internal_frames, sanitize, suggest
-from pyopnb.ops.registry import registry
 from pyopnb.ops.result import Result
 from pyopnb.runtime import _bridge
 from pyopnb.runtime.background import run_in_background
@@ -27,6 +27,8 @@ from pyopnb.runtime.legacy_pyop import checked_modules
 from pyopnb.runtime.notices import level_of_user, warn_of_lowered
 from pyopnb.runtime.options import QUIET, check_providers, check_run_options, model_folder
 from pyopnb.runtime.ortvalues import checked_ortvalues
+from pyopnb.runtime.session.build import Prepare, build_state
+from pyopnb.runtime.session.config import CPU, SessionConfig
 from pyopnb.runtime.session.live_attrs import (
     attrs_of,
     changed_attrs,
@@ -34,7 +36,7 @@ from pyopnb.runtime.session.live_attrs import (
     merge_attrs,
     select_kernels,
 )
-from pyopnb.runtime.session.state import CPU, Built, Prepare, Recipe
+from pyopnb.runtime.session.state import SessionState, SharedState
 from pyopnb.runtime.settings import Setting
 
 if TYPE_CHECKING:
@@ -149,7 +151,8 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
             )
         check_providers(providers, provider_options)
         self._prepare()
-        recipe = Recipe(sess_options, providers, provider_options, kwargs, checked_modules(modules))
+        allowed = checked_modules(modules)
+        config = SessionConfig(sess_options, providers, provider_options, kwargs, allowed)
         folder = model_folder(sess_options) if base_dir is None else base_dir
         source = read_model(model, folder, absent=sess_options is not None)
         lowered = version_numbers(source.proto)
@@ -159,107 +162,125 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         if self.lowered:
             source.given = None  # the bytes or the file, which are not what is to be loaded now
             warn_of_lowered(self.lowered, source.proto, self.filled)
-        self._swap(replace(recipe, filled=bool(self.filled)).build(source))
+        self._swap(build_state(replace(config, filled=bool(self.filled)), source))
 
     def _prepare(self) -> None:
         self._updating = threading.RLock()
+        self._end_lease: weakref.finalize[Any, Session] | None = None
         self._attr_listeners: set[Callable[[], None]] = set()  # called after attrs were set
         live_sessions.add(self)
 
-    def _swap(self, built: Built) -> Built:
-        """Run in another ONNX Runtime session, or in other versions and attrs, from the next run on."""
-        self._built = built
-        return built
+    def _swap(self, state: SessionState) -> SessionState:
+        """Go to another state: one assignment, so that nobody meets half of it."""
+        before = vars(self).get("_state")
+        self._state = state
+        lease = state.lease if isinstance(state, SharedState) else None
+        if isinstance(before, SharedState) and before.lease is lease:
+            return state
+        if self._end_lease is not None:
+            self._end_lease()
+            self._end_lease = None
+        if lease is not None:
+            self._end_lease = weakref.finalize(self, lease.end)
+            self._end_lease.atexit = False
+        return state
 
     def __getattr__(self, name: str) -> Any:
         # What `InferenceSession` keeps on itself belongs to the session that is swapped.
-        built = self.__dict__.get("_built")
-        if built is None or name.startswith("__"):
+        state = self.__dict__.get("_state")
+        if state is None or name.startswith("__"):
             raise AttributeError(
                 f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self
             )
-        return getattr(built.runtime, name)
+        return getattr(state.runtime, name)
 
     @property
     def _enable_fallback(self) -> bool:
-        return bool(self._built.runtime._enable_fallback)
+        return bool(self._state.runtime._enable_fallback)
 
     @_enable_fallback.setter
     def _enable_fallback(self, value: bool) -> None:
-        self._built.runtime._enable_fallback = value
+        self._state.runtime._enable_fallback = value
 
     @property
     def _feeds(self) -> Feeds:
-        return self._built.feeds
+        return self._state.feeds
 
     @property
     def _kernels(self) -> Collection[Kernel]:
-        return self._built.kernels
+        return self._state.kernels
 
     @property
     def _ops(self) -> tuple[str, ...]:
-        return self._built.ops
+        return self._state.ops
 
     # ---- building ------------------------------------------------------------------------------------------------------------
 
     def _with_model(
         self,
         source: ModelSource,
-        built: Built,
+        state: SessionState,
         options: onnxruntime.SessionOptions,
         prepare: Prepare,
     ) -> Session:
-        """A session of a model that was derived from this one's, in the versions and with the attrs that serve now.
+        """Make a session of a derived model, in the versions and with the attrs that serve now.
 
-        It stays in these versions where its runs are those of what it has built.
+        It stays in these versions where its runs are those of its state.
         """
         __tracebackhide__ = True
-        session = Session.__new__(Session)
-        session._prepare()
-        session.filled = session.lowered = ()
-        recipe = replace(built.recipe, options=options, filled=False)
-        session._swap(
-            recipe.build(source, epoch=built.epoch, setting=built.setting, prepare=prepare)
-        )
-        return session
+        config = replace(state.config, options=options, filled=False)
+
+        def build() -> SessionState:
+            __tracebackhide__ = True
+            return build_state(
+                config, source, epoch=state.epoch, setting=state.setting, prepare=prepare
+            )
+
+        return Session._with_state((), (), build)
 
     @classmethod
-    def _received(
-        cls, filled: tuple[FilledNode, ...], lowered: tuple[str, ...], build: Callable[[], Built]
+    def _with_state(
+        cls,
+        filled: tuple[FilledNode, ...],
+        lowered: tuple[str, ...],
+        make_state: Callable[[], SessionState],
     ) -> Session:
-        """A session that was packed in another process."""
+        """Make a session without a model of its own: derived, shared, or from a pickle."""
+        __tracebackhide__ = True
         session = cls.__new__(cls)
         session._prepare()
         session.filled, session.lowered = filled, lowered
-        session._swap(build())
+        session._swap(make_state())
         return session
 
-    def _update(self) -> Built:
-        """Make ready for the registry's current versions, rebuilding where outputs changed; what the next run is to run in."""
+    def _update(self) -> SessionState:
+        """Return the state that the next run is to use, which serves the registry's newest versions."""
         __tracebackhide__ = True
-        built = self._built
-        return (
-            built
-            if built.seen == registry.epoch
-            else _bridge.locked(self._updating, self._catch_up)
-        )
+        state = self._state
+        if state.is_ready:
+            return state
+        return _bridge.locked(self._updating, self._catch_up)  # type: ignore[no-any-return]
 
-    def _catch_up(self) -> Built:
+    def _catch_up(self) -> SessionState:
         __tracebackhide__ = True
-        built, epoch = self._built, registry.epoch
-        if built.seen >= epoch:
-            return built  # another thread was faster
-        if changes := built.changes(epoch):
-            return self._rebuild(built, built.setting, changes)
-        return self._swap(replace(built, epoch=epoch, seen=epoch))
+        state = self._state
+        if state.is_ready:
+            return state  # another thread was faster
+        following, changes = state.advance()
+        if changes:
+            return self._rebuild(following, state.setting, changes)
+        return self._swap(following)
 
-    def _rebuild(self, built: Built, setting: Setting, reason: str = "", **changes: Any) -> Built:
-        """Swap in an ONNX Runtime session with these attrs, and these changes of the recipe."""
+    def _rebuild(
+        self, state: SessionState, setting: Setting, reason: str = "", **changes: Any
+    ) -> SessionState:
+        """Go to a new ONNX Runtime session with these attrs, and these changes of the configuration."""
         __tracebackhide__ = True
-        made = self._swap(replace(built.recipe, **changes).build(built.source(), setting=setting))
+        config = replace(state.config, **changes)
+        rebuilt = self._swap(build_state(config, state.source(), setting=setting))
         if reason:
             warnings.warn(f"session rebuilt: {reason}", SessionRebuilt, stacklevel=level_of_user())
-        return made
+        return rebuilt
 
     def set_providers(
         self, providers: Sequence[Any] | None = None, provider_options: Sequence[Any] | None = None
@@ -277,15 +298,17 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
     def _set_providers(
         self, providers: Sequence[Any] | None, provider_options: Sequence[Any] | None
     ) -> None:
-        built = self._built
-        if built.ops:
-            self._rebuild(
-                built, built.setting, providers=providers, provider_options=provider_options
-            )
+        state = self._state
+        if state.ops:
+            changes: dict[str, Any] = {
+                "providers": providers,
+                "provider_options": provider_options,
+            }
+            self._rebuild(state, state.setting, **changes)
             return
-        runtime = copy.copy(built.runtime)  # so that nobody sees it half changed
+        runtime = copy.copy(state.runtime)  # so that nobody sees it half changed
         runtime.set_providers(providers, provider_options)
-        self._swap(replace(built, runtime=runtime, only_cpu=runtime.get_providers() == [CPU]))
+        self._swap(replace(state, runtime=runtime, only_cpu=runtime.get_providers() == [CPU]))
 
     def nodes(self) -> list[tuple[str, str, dict[str, Any]]]:
         """The nodes that run through ops.
@@ -295,10 +318,10 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         list of (str, str, dict)
             Name or first output, op, and attrs of each node.
         """
-        built = self._update()
-        labels = labels_of(built.kernels)
+        state = self._update()
+        labels = labels_of(state.kernels)
         return [
-            (label, kernel.op.name, attrs_of(kernel, built.values(kernel)))
+            (label, kernel.op.name, attrs_of(kernel, state.values(kernel)))
             for kernel, label in labels.items()
         ]
 
@@ -310,11 +333,11 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
     @property
     def changed_attrs(self) -> dict[str, dict[str, Any]]:
         """Those of `attrs` whose values are not the model's, because `set_attrs` changed them."""
-        built = self._update()
-        model = built.setting.model
+        state = self._update()
+        model = state.setting.model
         changes = {
-            label: changed_attrs(kernel, built.values(kernel), model[kernel.number])
-            for kernel, label in labels_of(built.kernels).items()
+            label: changed_attrs(kernel, state.values(kernel), model[kernel.number])
+            for kernel, label in labels_of(state.kernels).items()
             if kernel.number in model
         }
         return {label: attrs for label, attrs in changes.items() if attrs}
@@ -322,7 +345,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
     @hide_internal_frames
     @check_arguments
     def with_attrs(self, where: str | None = None, /, **attrs: Any) -> Session:
-        """A session with attrs of its own, which runs in the same ONNX Runtime session: nothing is loaded or built.
+        """A session with attrs of its own, which runs in the same ONNX Runtime session: nothing is loaded or state.
 
         It begins with this session's attrs. From then on `set_attrs` of one leaves the other alone; redefined ops serve both.
 
@@ -360,9 +383,8 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         ([10.0], [2.0])
         """
         __tracebackhide__ = True
-        from pyopnb.runtime.session.shared import SharedSession  # which derives from this class
-
-        session = SharedSession(self)
+        session = Session._with_state(self.filled, self.lowered, lambda: SharedState.of(self))
+        session._update()
         if attrs:
             session.set_attrs(where, **attrs)
         return session
@@ -412,33 +434,26 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
 
     def _set_attrs(self, where: str | None, attrs: Mapping[str, Any]) -> None:
         __tracebackhide__ = True
-        built = self._update()
-        before = built.setting
-        kernels = select_kernels(built.kernels, where, attrs)
-        ready = {
-            k.number: k.prepare_attrs(built.epoch, merge_attrs(k, built.values(k), attrs))
-            for k in kernels
-        }
-        changes = {
-            **before.changes,
-            **{k.number: {**before.changes.get(k.number, {}), **attrs} for k in kernels},
-        }
-        model = {**{k.number: built.values(k) for k in kernels}, **before.model}
-        values = {number: one for number, one in ready.items() if one is not None}
-        if len(values) == len(ready):
-            self._adopt(built, Setting({**before.values, **values}, changes, model))
+        state = self._update()
+        before = state.setting
+        values = dict(before.values)
+        changes = dict(before.changes)
+        model = dict(before.model)
+        outputs_changed = False
+        for kernel in select_kernels(state.kernels, where, attrs):
+            earlier = state.values(kernel)
+            prepared = kernel.prepare_attrs(state.epoch, merge_attrs(kernel, earlier, attrs))
+            if prepared is None:
+                outputs_changed = True
+            else:
+                values[kernel.number] = prepared
+            changes[kernel.number] = {**changes.get(kernel.number, {}), **attrs}
+            model.setdefault(kernel.number, earlier)
+        if outputs_changed:
+            reason = f"{', '.join(attrs)} changed outputs"
+            self._rebuild(state, Setting({}, changes, model), reason)
         else:
-            self._rebuild(built, Setting({}, changes, model), f"{', '.join(attrs)} changed outputs")
-
-    def _adopt(self, built: Built, setting: Setting) -> None:
-        """Let attrs that kernels are ready for serve from the next run on."""
-        epoch = registry.begin_epoch()
-        built.settings.begin(
-            epoch, setting
-        )  # the whole change; no run begins in that epoch before it, as we have the lock
-        self._swap(
-            replace(built, epoch=epoch, seen=-1)
-        )  # another thread may have defined an op before that epoch
+            self._swap(state.with_setting(Setting(values, changes, model)))
 
     # ---- running -------------------------------------------------------------------------------------------------------------
 
@@ -492,7 +507,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
             A feed does not fit.
         """
         __tracebackhide__ = True
-        built = self._update()
+        state = self._update()
         check_run_options(run_options)
         if not callable(callback):
             raise InputError(
@@ -500,12 +515,12 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
                 expected="a function of three arguments",
                 got=describe(callback),
             )
-        feeds, with_ortvalues = built.feeds.check(input_feed)
-        check_output_names(() if output_names is None else output_names, built.feeds.output_names)
-        if not (built.ops or with_ortvalues or built.feeds.needs_ortvalues(output_names)):
-            built.runtime.run_async(output_names, feeds, callback, user_data, run_options)
+        feeds, with_ortvalues = state.feeds.check(input_feed)
+        check_output_names(() if output_names is None else output_names, state.feeds.output_names)
+        if not (state.ops or with_ortvalues or state.feeds.needs_ortvalues(output_names)):
+            state.runtime.run_async(output_names, feeds, callback, user_data, run_options)
             return
-        run_in_background(lambda: built.run(output_names, feeds, run_options), callback, user_data)
+        run_in_background(lambda: state.run(output_names, feeds, run_options), callback, user_data)
 
     @hide_internal_frames
     def run_with_ort_values(
@@ -519,13 +534,13 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
             The outputs, in the order of ``output_names``, or of the model.
         """
         __tracebackhide__ = True
-        built = self._update()
+        state = self._update()
         feeds = checked_ortvalues(input_dict_ort_values)
-        built.feeds.check_names(feeds)
-        check_output_names(() if output_names is None else output_names, built.feeds.output_names)
+        state.feeds.check_names(feeds)
+        check_output_names(() if output_names is None else output_names, state.feeds.output_names)
         options = QUIET if run_options is None else run_options
-        return built.call(
-            built.runtime.run_with_ort_values,
+        return state.call(
+            state.runtime.run_with_ort_values,
             (output_names, feeds, options),
             feeds,
             options=options,
@@ -535,7 +550,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
     def run_with_iobinding(self, iobinding: Any, run_options: Any = None) -> None:
         """As ``InferenceSession.run_with_iobinding``; an op's exception arrives as itself."""
         __tracebackhide__ = True
-        built = self._update()
+        state = self._update()
         if not isinstance(iobinding, onnxruntime.IOBinding):
             next_ = "session.io_binding()"
             raise InputError(
@@ -545,15 +560,15 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
                 next=next_,
             )
         options = QUIET if run_options is None else run_options
-        built.call(built.runtime.run_with_iobinding, (iobinding, options), options=options)
+        state.call(state.runtime.run_with_iobinding, (iobinding, options), options=options)
 
     @hide_internal_frames
     def run_with_ortvaluevector(self, *arguments: Any) -> None:
         """As ``InferenceSession.run_with_ortvaluevector``; an op's exception arrives as itself."""
         __tracebackhide__ = True
-        built = self._update()
-        built.call(
-            built.runtime.run_with_ortvaluevector,
+        state = self._update()
+        state.call(
+            state.runtime.run_with_ortvaluevector,
             arguments,
             options=arguments[0] if arguments else QUIET,
         )
@@ -583,9 +598,9 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
     @hide_internal_frames
     def _result(self, feeds: Sequence[Any], named: Mapping[str, Any]) -> Result:
         __tracebackhide__ = True
-        built = self._update()  # before the feeds are checked: a rebuilt session may take others
-        values = built.run(None, built.feeds.by_name(feeds, named))
-        return Result(dict(zip(built.feeds.output_names, values, strict=True)))
+        state = self._update()  # before the feeds are checked: a rebuilt session may take others
+        values = state.run(None, state.feeds.by_name(feeds, named))
+        return Result(dict(zip(state.feeds.output_names, values, strict=True)))
 
     @hide_internal_frames
     @check_arguments
@@ -668,8 +683,8 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         __tracebackhide__ = True
         tracer = _find_tracer[0]()
         options = tracer.TraceOptions(only, level, bodies, check, times, optimised, progress)
-        built = self._update()
-        return tracer.run_traced(self, built, built.feeds.by_name(feeds, named), options)
+        state = self._update()
+        return tracer.run_traced(self, state, state.feeds.by_name(feeds, named), options)
 
     @hide_internal_frames
     def __reduce_ex__(self, protocol: Any) -> Any:
@@ -680,7 +695,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         return reduce_session(self, protocol)
 
     def __repr__(self) -> str:
-        if "_built" not in vars(self):
+        if "_state" not in vars(self):
             return "Session (not built)"  # its __init__ raised, and a debugger shows the frame
         takes = ", ".join(
             f"{sanitize(n)}: {t or 'no tensor'}" for n, t in self._feeds.types.items()

@@ -1,10 +1,9 @@
-"""What a session runs in: ONNX Runtime's session and all that belongs to it, built whole and swapped whole."""
+"""The states of a session: ready or outdated, with an ONNX Runtime session of its own or in that of another."""
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,191 +11,35 @@ import onnxruntime
 from onnx import ModelProto
 
 from pyopnb.errors import RunRefused
-from pyopnb.models.edit.inline import inline_ops
 from pyopnb.models.io import ModelSource, read_model
-from pyopnb.models.markers import add_markers, remove_markers
-from pyopnb.models.nodes import declared_scalars, forget_inferred
-from pyopnb.ops.op_sources import OpSource
+from pyopnb.models.markers import remove_markers
 from pyopnb.ops.registry import registry
 from pyopnb.runtime import _bridge
-from pyopnb.runtime.callbacks import get_library_path
-from pyopnb.runtime.exceptions import call_runtime, keep_owners
+from pyopnb.runtime.exceptions import call_runtime
 from pyopnb.runtime.feeds import Feeds, check_output_names
-from pyopnb.runtime.options import (
-    LENT,
-    QUIET,
-    SHRINKAGE,
-    check_run_options,
-    session_options,
-    shrinks_arena,
-)
+from pyopnb.runtime.options import QUIET, SHRINKAGE, check_run_options, shrinks_arena
 from pyopnb.runtime.ortvalues import from_ortvalue, texts_to_ortvalue
-from pyopnb.runtime.plan import Plan, is_op, planned_nodes
-from pyopnb.runtime.settings import Setting, Settings
+from pyopnb.runtime.session.config import SessionConfig
+from pyopnb.runtime.settings import Setting, Settings, numbered
 
 if TYPE_CHECKING:
     from pyopnb.runtime.kernel import Kernel
-    from pyopnb.runtime.session.shared import Lease
 
-__all__ = ["CPU", "Built", "Prepare", "Recipe"]
-
-CPU = "CPUExecutionProvider"
-
-Prepare = Callable[[Plan, ModelProto], None]
-"""Changes a plan, and the session's own copy of the model, before each attempt to build."""
+__all__ = ["SessionState", "SharedState"]
 
 
 @dataclass(frozen=True, eq=False)
-class Recipe:
-    """How the user wants a session to be built.
+class SessionState:
+    """What a session runs in: ONNX Runtime's session and all that belongs to it.
+
+    A `Session` has one state at a time and goes to another by one assignment, so that a run, an interrupt or another thread
+    meets the old state or the new one. A state is *ready* when it serves the registry's newest versions. When it is not,
+    `advance` makes the next one, unless outputs have changed: then the session is built again from its `config`. The state
+    of a session that `Session.with_attrs` made is a `SharedState`.
 
     Attributes
     ----------
-    options, providers, provider_options, keywords
-        As ``InferenceSession`` takes them.
-    modules : frozenset of str
-        Modules that the retired PyOp's nodes may have their classes from.
-    filled : bool
-        Whether stand-ins run what the runtime lacks, as far as there are some.
-    ops : OpSource
-        Where the ops of the nodes are found.
-    """
-
-    options: onnxruntime.SessionOptions | None
-    providers: Sequence[Any] | None
-    provider_options: Sequence[Any] | None
-    keywords: Mapping[str, Any]
-    modules: frozenset[str]
-    filled: bool = False
-    ops: OpSource = registry
-
-    def build(
-        self,
-        source: ModelSource,
-        *,
-        epoch: int | None = None,
-        setting: Setting | None = None,
-        prepare: Prepare | None = None,
-    ) -> Built:
-        """ONNX Runtime's session of a model, with the ops as they are in an epoch and the attrs of a setting.
-
-        Parameters
-        ----------
-        source : ModelSource
-            Its proto is changed.
-        epoch : int, optional
-            The registry's current one if not given.
-        setting : Setting, optional
-            Attrs that differ from the model's.
-        prepare : callable, optional
-
-        Returns
-        -------
-        Built
-        """
-        __tracebackhide__ = True
-        epoch = registry.epoch if epoch is None else epoch
-        before = setting or Setting()
-        forget_inferred(source.proto)
-        source.proto = inline_ops(source.proto, is_op(source.proto, self.modules, self.ops))
-        settings = Settings(Setting({}, before.changes, before.model))
-        plan = Plan(planned_nodes(source.proto, self.modules, epoch, self.ops), epoch, settings)
-        for number, values in before.changes.items():
-            plan.nodes[number].values.update(values)
-        if self._is_parallel and plan.nodes:
-            # On a thread of ONNX Runtime's own, nothing that is promised says which run a call belongs to.
-            raise RunRefused(
-                "session with ExecutionMode.ORT_PARALLEL",
-                expected="a model without Python ops, or ORT_SEQUENTIAL",
-                got=f"a model with {plan.nodes[0].op.name}",
-                next="options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL",
-            )
-        if prepare is not None:
-            prepare(plan, source.proto)
-        built = self._try(source, plan)
-        while plan.learn():
-            if prepare is not None:
-                prepare(plan, source.proto)
-            built = self._try(source, plan)
-        if isinstance(built, BaseException):
-            raise built
-        return Built(
-            recipe=self,
-            runtime=built,
-            feeds=Feeds(built, declared_scalars(source.proto)),
-            ops=tuple(sorted({node.op.name for node in plan.nodes})),
-            kernels=plan.kernels,
-            settings=plan.settings,
-            epoch=epoch,
-            seen=epoch,
-            folder=source.folder,
-            taken_out=source.taken_out,
-            only_cpu=built.get_providers() == [CPU],
-        )
-
-    @property
-    def _is_parallel(self) -> bool:
-        return (
-            self.options is not None
-            and self.options.execution_mode == onnxruntime.ExecutionMode.ORT_PARALLEL
-        )
-
-    def _try(self, source: ModelSource, plan: Plan) -> onnxruntime.InferenceSession | BaseException:
-        """ONNX Runtime's session; where it refused and the plan now says why, the exception."""
-        __tracebackhide__ = True
-        add_markers(source.proto, [node.numbered for node in plan.nodes])
-        options = session_options(self.options, source)
-        keywords = dict(self.keywords)
-        if not self.providers or list(self.providers) == [CPU]:
-            # Falling back from the CPU to the CPU only repeats the failure and prints it.
-            keywords.setdefault("enable_fallback", 0)
-
-        def build() -> onnxruntime.InferenceSession:
-            __tracebackhide__ = True
-            if not plan.nodes and source.given is not None:
-                return onnxruntime.InferenceSession(
-                    source.given, options, self.providers, self.provider_options, **keywords
-                )
-            options.register_custom_ops_library(get_library_path())
-            data = source.proto.SerializeToString()
-            return onnxruntime.InferenceSession(
-                data, options, self.providers, self.provider_options, **keywords
-            )
-
-        try:
-            session = call_runtime(plan.epoch, build, (), plan=plan, always=not plan.wanted)
-            session._lent = LENT.get(options)
-            if source.taken_out:
-                weakref.finalize(session._sess, keep_owners, session._lent).atexit = False
-            return session
-        except Exception as error:
-            if plan.wanted:
-                return error
-            if source.absent is not None and "external" in str(error).lower():
-                raise source.absent from error
-            self._explain(source.proto, error)
-            raise
-
-    def _explain(self, proto: ModelProto, error: Exception) -> None:
-        """Raise a message of ours for what ONNX Runtime refused, if it is known; ONNX Runtime's error is its context."""
-        __tracebackhide__ = True
-        if not type(error).__module__.startswith("onnxruntime"):
-            return  # an op's own
-        from pyopnb.models.support.refusal import explain_refusal  # what most sessions never need
-
-        remove_markers(proto)
-        known = explain_refusal(proto, str(error), filled=self.filled)
-        if known is not None:
-            raise known from None
-
-
-@dataclass(frozen=True, eq=False)
-class Built:
-    """An ONNX Runtime session, whole. A `Session` has one at a time; a rebuild makes another and swaps it by one assignment.
-
-    Attributes
-    ----------
-    recipe : Recipe
+    config : SessionConfig
     runtime : onnxruntime.InferenceSession
     feeds : Feeds
         What it takes and gives.
@@ -213,11 +56,10 @@ class Built:
     folder, taken_out
         Where its external data is, and what is in no file; see `ModelSource`.
     only_cpu : bool
-    lease : Lease or None
-        Where the ONNX Runtime session is another session's.
+        Whether ONNX Runtime runs all of it on the CPU.
     """
 
-    recipe: Recipe
+    config: SessionConfig
     runtime: Any
     feeds: Feeds
     ops: tuple[str, ...]
@@ -228,7 +70,6 @@ class Built:
     folder: str | None
     taken_out: dict[str, Any]
     only_cpu: bool
-    lease: Lease | None = None
 
     @property
     def setting(self) -> Setting:
@@ -239,12 +80,31 @@ class Built:
         """The attrs that the next run uses at a node."""
         return kernel.values_in(self.setting)[1]
 
-    def changes(self, epoch: int) -> str:
-        """Make the kernels ready for an epoch; what changed, where ONNX Runtime was told of other outputs."""
+    @property
+    def is_ready(self) -> bool:
+        """Tell whether the state serves the registry's newest versions."""
+        return self.seen == registry.epoch
+
+    def advance(self) -> tuple[SessionState, str]:
+        """Make the next state ready, and say which outputs changed, so that it must be rebuilt."""
         __tracebackhide__ = True
-        return "; ".join(
-            sorted({change for kernel in list(self.kernels) if (change := kernel.update(epoch))})
-        )
+        epoch = registry.epoch
+        changes = self.update_kernels(epoch)
+        return replace(self, epoch=epoch, seen=epoch), changes
+
+    def with_setting(self, setting: Setting) -> SessionState:
+        """Let attrs that the kernels are ready for serve from the next run on."""
+        epoch = registry.begin_epoch()
+        # No run begins in that epoch before the change is whole, as the caller has the session's lock.
+        self.settings.begin(epoch, setting)
+        # Another thread may have defined an op before that epoch, so the new state is not ready.
+        return replace(self, epoch=epoch, seen=-1)
+
+    def update_kernels(self, epoch: int) -> str:
+        """Make the kernels ready for an epoch, and name those whose outputs changed."""
+        __tracebackhide__ = True
+        changes = {kernel.update(epoch) for kernel in list(self.kernels)}
+        return "; ".join(sorted(change for change in changes if change is not None))
 
     def source(self) -> ModelSource:
         """The model as it is run, read again."""
@@ -335,3 +195,92 @@ class Built:
             from_ortvalue(value, kind.dtype if kind else None)
             for value, kind in zip(outputs, types, strict=True)
         ]
+
+
+# ---- a state in the ONNX Runtime session of another session -------------------------------------
+
+
+class _Lease:
+    """The private epochs in which a session runs in the ONNX Runtime session of another."""
+
+    def __init__(self, base: Any, settings: Settings) -> None:
+        self.base = base
+        self._settings = settings
+        self._epochs: tuple[int, ...] = ()
+
+    def begin(self, setting: Setting) -> int:
+        """Begin an epoch in which these attrs serve."""
+        # The previous one stays: a run on another thread may have asked for it, and not have begun.
+        oldest = _bridge.oldest_epoch()
+        self._end([epoch for epoch in self._epochs[:-1] if epoch < oldest])
+        epoch = registry.begin_private_epoch()
+        self._epochs = (*self._epochs, epoch)
+        self._settings.private[epoch] = setting
+        return epoch
+
+    def end(self) -> None:
+        """Release all epochs."""
+        self._end(self._epochs)
+
+    def _end(self, epochs: Sequence[int]) -> None:
+        for epoch in epochs:
+            self._settings.private.pop(epoch, None)
+        self._epochs = tuple(epoch for epoch in self._epochs if epoch not in epochs)
+
+
+@dataclass(frozen=True, eq=False)
+class SharedState(SessionState):
+    """The state of a session with attrs of its own that runs in the ONNX Runtime session of another.
+
+    A run is told apart from the other session's by its epoch, which is never the registry's current one. A rebuild gives
+    the session an ONNX Runtime session of its own; from then on it shares nothing.
+
+    Attributes
+    ----------
+    lease : Lease
+    """
+
+    lease: _Lease
+
+    @classmethod
+    def of(cls, base: Any) -> SharedState:
+        """Share what a session runs in, beginning with its attrs.
+
+        Parameters
+        ----------
+        base : Session
+        """
+        state = base._update()
+        # Under numbers of their own, so that no instance is the other session's.
+        values = {kernel.number: numbered(state.values(kernel)) for kernel in state.kernels}
+        return cls._with_lease(base, state, replace(state.setting, values=values))
+
+    @classmethod
+    def _with_lease(cls, base: Any, state: SessionState, setting: Setting) -> SharedState:
+        lease = _Lease(base, state.settings)
+        fields = {name: getattr(state, name) for name in SessionState.__dataclass_fields__}
+        return cls(**{**fields, "epoch": lease.begin(setting), "seen": -1}, lease=lease)
+
+    @property
+    def is_ready(self) -> bool:
+        """Tell whether it serves the newest versions, and the other session was not rebuilt."""
+        return self.seen == registry.epoch and self.runtime is self.lease.base._state.runtime
+
+    def advance(self) -> tuple[SessionState, str]:
+        """Make the next state ready, and say which outputs changed."""
+        __tracebackhide__ = True
+        state = self
+        lease = self.lease
+        seen = registry.epoch
+        base_state = lease.base._update()
+        if base_state.runtime is not self.runtime:  # the other session was rebuilt
+            state = self._with_lease(lease.base, base_state, self.setting)
+        elif any(kernel.op.current.epoch > self.epoch for kernel in list(self.kernels)):
+            state = replace(self, epoch=lease.begin(self.setting))
+        changes = state.update_kernels(state.epoch)
+        # An epoch of its own makes the next one the registry's; what is defined from then on needs another.
+        return replace(state, seen=max(seen, state.epoch + 1)), changes
+
+    def with_setting(self, setting: Setting) -> SharedState:
+        """Let attrs that the kernels are ready for serve from the next run on."""
+        return replace(self, epoch=self.lease.begin(setting), seen=-1)

@@ -1,0 +1,52 @@
+"""How the user wants a session to be built."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import onnxruntime
+
+from pyopnb.ops.op_sources import OpSource
+from pyopnb.ops.registry import registry
+
+__all__ = ["CPU", "SessionConfig"]
+
+CPU = "CPUExecutionProvider"
+
+
+@dataclass(frozen=True, eq=False)
+class SessionConfig:
+    """What the user said when the session was made; every rebuild goes by it.
+
+    Attributes
+    ----------
+    options, providers, provider_options, keywords
+        As ``InferenceSession`` takes them.
+    modules : frozenset of str
+        Modules that the retired PyOp's nodes may have their classes from.
+    filled : bool
+        Whether stand-ins run what the runtime lacks.
+    ops : OpSource
+        Where the ops of the nodes are found.
+    """
+
+    options: onnxruntime.SessionOptions | None
+    providers: Sequence[Any] | None
+    provider_options: Sequence[Any] | None
+    keywords: Mapping[str, Any]
+    modules: frozenset[str]
+    filled: bool = False
+    ops: OpSource = registry
+
+    @property
+    def is_parallel(self) -> bool:
+        """Tell whether ONNX Runtime is to run branches on threads of its own."""
+        parallel = onnxruntime.ExecutionMode.ORT_PARALLEL
+        return self.options is not None and self.options.execution_mode == parallel
+
+    @property
+    def is_cpu_only(self) -> bool:
+        """Tell whether the user asked for no provider but the CPU."""
+        return not self.providers or list(self.providers) == [CPU]
