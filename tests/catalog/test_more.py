@@ -155,7 +155,7 @@ def test_constants_and_slices_of_old_files():
     assert shaped.tolist() == [[0], [0], [0]]
     tensor = np.arange(6, dtype=np.float32).reshape(2, 3)
     assert run("::LoopIndexTensor", tensor, np.int32(2), axis=1).tolist() == [2, 5]
-    assert run("org.pytorch._caffe2::AliasWithName", tensor, name="x").tolist() == tensor.tolist()
+    assert run("org.pytorch._caffe2::AliasWithName", tensor).tolist() == tensor.tolist()
 
 
 @pytest.mark.parametrize("drop", [0, 1])
