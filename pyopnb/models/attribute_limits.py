@@ -44,14 +44,16 @@ def check_nodes(nodes: Iterable[NodeProto]) -> None:
     for node in nodes:
         if not node.attribute:
             continue
-        own = not canonical_domain(node.domain) and registry.find(node.domain, node.op_type) is None
-        for attribute in node.attribute if own else ():
+        is_onnx = (
+            not canonical_domain(node.domain) and registry.find(node.domain, node.op_type) is None
+        )
+        for attribute in node.attribute if is_onnx else ():
             limit = _LIMITS.get(attribute.name)
             if limit is not None and attribute.ref_attr_name:
                 limits[attribute.ref_attr_name] = limit
             elif limit is not None:
                 _check(node, attribute.name, attribute.i, limit)
-        if not own:
+        if not is_onnx:
             callers.append(node)
     for node in callers if limits else ():
         for attribute in node.attribute:

@@ -85,19 +85,24 @@ def node(
     >>> n.domain, n.op_type, n.attribute[0].f
     ('demo', 'SoftClip', 2.0)
     """
-    op = op if isinstance(op, str) else find_op(op).name
+    if isinstance(op, str):
+        op = op
+    else:
+        op = find_op(op).name
     domain, op_type = split_name(op if "::" in op else f"::{op}")
-    made = helper.make_node(
+    proto = helper.make_node(
         op_type, _names(inputs), _names(outputs), name=name, domain=domain or None
     )
     for key, value in sorted(attrs.items()):
         if value is not None:
-            made.attribute.append(_attribute(op, key, value))
-    return made
+            proto.attribute.append(_attribute(op, key, value))
+    return proto
 
 
 def _names(names: Sequence[str] | str) -> list[str]:
-    return names.split() if isinstance(names, str) else list(names)
+    if isinstance(names, str):
+        return names.split()
+    return list(names)
 
 
 def _attribute(op: str, key: str, value: Any) -> onnx.AttributeProto:
@@ -106,8 +111,10 @@ def _attribute(op: str, key: str, value: Any) -> onnx.AttributeProto:
         return helper.make_attribute(key, _tensor(value, where))
     try:
         if isinstance(
-            value, (Mapping, Set)
-        ):  # onnx would take the keys of a dict, and a set in any order
+            value,
+            (Mapping, Set),
+            # onnx would take the keys of a dict, and a set in any order.
+        ):
             raise TypeError
         return attribute_of(key, value)
     except (TypeError, ValueError):
@@ -124,7 +131,9 @@ def _describe_attr(value: Any) -> str:
         kinds = list(dict.fromkeys(type(item).__name__ for item in value))
         return f"a {type(value).__name__} of {' and '.join(kinds[:4])}: {sanitize(repr(value), 60)}"
     text = f"{type(value).__name__} {sanitize(repr(value), 60)}"
-    return f"{text}, which int64 cannot hold" if isinstance(value, int) else text
+    if isinstance(value, int):
+        return f"{text}, which int64 cannot hold"
+    return text
 
 
 def _attr_advice(key: str, value: Any) -> str | None:
@@ -140,7 +149,9 @@ def _attr_advice(key: str, value: Any) -> str | None:
         advice = f"{key}=np.array({value!r})"
     elif isinstance(value, (list, tuple)) and any(isinstance(item, str) for item in value):
         advice = f"{key}={['' if item is None else str(item) for item in value]!r}"
-    return advice if advice is not None and len(advice) <= 200 and advice.isprintable() else None
+    if advice is not None and len(advice) <= 200 and advice.isprintable():
+        return advice
+    return None
 
 
 @hide_internal_frames
@@ -195,23 +206,25 @@ def model(
     >>> m.graph.output[0].type.tensor_type.shape.dim[0].dim_param
     'N'
     """
-    made = (
-        [nodes]
-        if isinstance(nodes, NodeProto)
-        else _items(nodes, "model, nodes", "nodes", NodeProto, _NODE)
-    )
+    if isinstance(nodes, NodeProto):
+        protos = [nodes]
+    else:
+        protos = _items(nodes, "model, nodes", "nodes", NodeProto, _NODE)
     _check_inputs(inputs)
     if opset is not None:
         check_opset(opset, "model")
     made_functions = _items(functions, "model, functions", "FunctionProtos", onnx.FunctionProto)
-    given = {} if initializers is None else dict(initializers)
+    if initializers is None:
+        arrays = {}
+    else:
+        arrays = dict(initializers)
     input_infos = [
         _value_info(key, value, f"input {sanitize(key)}") for key, value in inputs.items()
     ]
     output_infos = _outputs(outputs)
-    tensors = [_tensor(value, f"initializer {sanitize(key)}", key) for key, value in given.items()]
+    tensors = [_tensor(value, f"initializer {sanitize(key)}", key) for key, value in arrays.items()]
     model_proto = helper.make_model(
-        helper.make_graph(made, name, input_infos, output_infos, tensors),
+        helper.make_graph(protos, name, input_infos, output_infos, tensors),
         producer_name="pyopnb",
         functions=made_functions,
         ir_version=newest_ir_version(),
@@ -220,11 +233,11 @@ def model(
     graph = GraphIndex(model_proto.graph)
     graph.refuse_duplicates()
     _refuse_unknown_ops(model_proto)
-    for each in nodes_in(model_proto.graph):
-        ints_to_floats(each)
+    for inner_node in nodes_in(model_proto.graph):
+        ints_to_floats(inner_node)
     graph.refuse_unknown_names()
     graph.refuse_cycles()
-    if any(place != index for place, index in enumerate(graph.order)):
+    if any(position != index for position, index in enumerate(graph.order)):
         ordered = onnx.GraphProto(node=[node for _, node in graph.in_order()])
         model_proto.graph.ClearField("node")
         model_proto.graph.node.extend(ordered.node)
@@ -248,7 +261,7 @@ def _items(things: Any, where: str, noun: str, kind: type, next: str | None = No
             where, expected=f"a list of {noun}", got=describe(things), next=next and f"[{next}]"
         )
     items = list(things)
-    wrong = [each for each in items if not isinstance(each, kind)]
+    wrong = [item for item in items if not isinstance(item, kind)]
     if wrong:
         raise ModelError(
             where,
@@ -262,7 +275,10 @@ def _items(things: Any, where: str, noun: str, kind: type, next: str | None = No
 def _check_inputs(inputs: Any) -> None:
     """Refuse what is no mapping of inputs by name."""
     if not isinstance(inputs, Mapping):
-        names = _names(inputs) if isinstance(inputs, str) else ["x"]
+        if isinstance(inputs, str):
+            names = _names(inputs)
+        else:
+            names = ["x"]
         types = ", ".join(f'"{sanitize(name)}": "float32[...]"' for name in names)
         got = f"{type(inputs).__name__} {sanitize(repr(inputs), 40)}"
         raise ModelError("model, inputs", expected="types by name", got=got, next=f"{{{types}}}")
@@ -291,21 +307,25 @@ def _refuse_unknown_ops(model_proto: ModelProto) -> None:
         if not is_unknown(node.domain, node.op_type) or (node.domain, node.op_type) in local:
             continue
         domain = canonical_domain(node.domain)
-        known = {schema.name for schema in onnx.defs.get_all_schemas() if schema.domain == domain}
+        known_names = {
+            schema.name for schema in onnx.defs.get_all_schemas() if schema.domain == domain
+        }
         raise ModelError(
             site.where,
             expected=f"an operator of {domain or 'ONNX'}, or an op of the registry",
             got=sanitize(full_name(node)),
-            next=_nearest_op(node.op_type, known),
+            next=_nearest_op(node.op_type, known_names),
         )
 
 
 def _nearest_op(name: str, known: set[str]) -> str:
-    own = next((op.name for op in registry if op.op_type == name), None)
-    if own is not None:
-        return own
+    registered = next((op.name for op in registry if op.op_type == name), None)
+    if registered is not None:
+        return registered
     close = suggest(name, sorted(known))
-    return close if close in known else f"a domain of your own for a new op: demo::{sanitize(name)}"
+    if close in known:
+        return close
+    return f"a domain of your own for a new op: demo::{sanitize(name)}"
 
 
 def ints_to_floats(node: NodeProto, but: Container[str] = ()) -> None:
@@ -325,20 +345,26 @@ def ints_to_floats(node: NodeProto, but: Container[str] = ()) -> None:
         ):
             continue
         single = attribute.type == AttributeProto.INT
-        meant = AttributeProto.FLOAT if single else AttributeProto.FLOATS
+        if single:
+            meant = AttributeProto.FLOAT
+        else:
+            meant = AttributeProto.FLOATS
         if _declared(node, attribute.name) == meant and attribute.name not in but:
-            value = float(attribute.i) if single else list(map(float, attribute.ints))
+            value: Any = list(map(float, attribute.ints))
+            if single:
+                value = float(attribute.i)
             attribute.CopyFrom(onnx.helper.make_attribute(attribute.name, value, attr_type=meant))
 
 
 def _declared(node: NodeProto, name: str) -> Any:
     domain = canonical_domain(node.domain)
-    schema = (
-        find_schema(domain, node.op_type) if registry.find(domain, node.op_type) is None else None
-    )
-    return (
-        schema.attributes[name].type if schema is not None and name in schema.attributes else None
-    )
+    if registry.find(domain, node.op_type) is None:
+        schema = find_schema(domain, node.op_type)
+    else:
+        schema = None
+    if schema is not None and name in schema.attributes:
+        return schema.attributes[name].type
+    return None
 
 
 # ---- types ------------------------------------------------------------------------------------------------------------------
@@ -346,8 +372,11 @@ def _declared(node: NodeProto, name: str) -> Any:
 
 def _value_info(name: str, value: Any, where: str) -> ValueInfoProto:
     if isinstance(value, (str, TensorType)):
-        kind = tensor_type(value)
-        kind = kind.like(shape=kind.shape)  # a TensorType can be made with any sizes
+        value_type = tensor_type(value)
+        value_type = value_type.like(
+            shape=value_type.shape
+            # A TensorType can be made with any sizes.
+        )
     elif isinstance(value, (type, np.dtype)):
         expected, got = (
             "a type as float32[N,3], or an example array",
@@ -365,9 +394,9 @@ def _value_info(name: str, value: Any, where: str) -> ValueInfoProto:
             next=f'"float32[{shape}]", or np.array({sanitize(repr(value), 60)})',
         )
     else:
-        kind = type_of(_array(value, where))
+        value_type = type_of(_array(value, where))
     return helper.make_tensor_value_info(
-        name, kind.dtype.onnx if kind.dtype else TensorProto.UNDEFINED, kind.shape
+        name, value_type.dtype.onnx if value_type.dtype else TensorProto.UNDEFINED, value_type.shape
     )
 
 
@@ -385,7 +414,10 @@ def _outputs(outputs: Any) -> list[ValueInfoProto]:
         raise ModelError(
             "model, outputs", expected="names, or types by name", got=describe(outputs), next='"y"'
         )
-    outputs = outputs if isinstance(outputs, (str, Mapping)) else list(outputs)
+    if isinstance(outputs, (str, Mapping)):
+        outputs = outputs
+    else:
+        outputs = list(outputs)
     _check_keys([outputs] if isinstance(outputs, str) else outputs, "model, outputs")
     if isinstance(outputs, Mapping):
         return [
@@ -398,24 +430,27 @@ def _array(value: Any, where: str) -> np.ndarray:
     """Return an array that can become a tensor, or `ModelError`."""
     try:
         array = np.asarray(value)
-        kind = dtype(array.dtype)
-    except ValueError as error:  # ragged, or a dtype that ONNX does not have: a date, a record
-        got = (
-            sanitize(str(error))
-            if not isinstance(error, InputError)
-            else f"an array of dtype {sanitize(array.dtype)}"
-        )
+        dtype_row = dtype(array.dtype)
+    except ValueError as error:
+        # It is ragged, or has a dtype that ONNX does not have, such as a date or a record.
+        if not isinstance(error, InputError):
+            got = sanitize(str(error))
+        else:
+            got = f"an array of dtype {sanitize(array.dtype)}"
         raise ModelError(
             where,
             expected="an array of one of ONNX's dtypes",
             got=got,
             next="np.asarray(…, dtype=…)",
         ) from None
-    if kind.name != "string":
+    if dtype_row.name != "string":
         return array
     for index, item in np.ndenumerate(array):
         if not isinstance(item, (str, bytes)) or (isinstance(item, str) and not is_text(item)):
-            at = f"[{', '.join(map(str, index))}]" if index else ""
+            if index:
+                at = f"[{', '.join(map(str, index))}]"
+            else:
+                at = ""
             raise ModelError(
                 f"{where}{at}",
                 expected="str, in an array of Python objects",
@@ -434,8 +469,10 @@ def _tensor(value: Any, where: str, name: str | None = None) -> TensorProto:
     return numpy_helper.from_array(_array(value, where), name)
 
 
-_ANONYMOUS = re.compile(r"unk__\d+")  # what onnx calls a dimension that it does not know
-_MAX_CONSTANT = 1024  # bytes of an initializer whose values shape inference may use
+# onnx gives such a name to a dimension that it does not know.
+_ANONYMOUS = re.compile(r"unk__\d+")
+# Shape inference may use the values of initializers of fewer bytes.
+_MAX_CONSTANT = 1024
 
 
 def type_outputs(model_proto: ModelProto) -> None:
@@ -456,12 +493,13 @@ def type_outputs(model_proto: ModelProto) -> None:
         # be corrected before; until then the model is as if the op were not defined.
         return
     for info in typed.graph.output:
-        kind = type_of_proto(info.type)
-        if info.name in untyped and kind.dtype:
-            shape = kind.shape and tuple(
-                None if isinstance(d, str) and _ANONYMOUS.fullmatch(d) else d for d in kind.shape
+        output_type = type_of_proto(info.type)
+        if info.name in untyped and output_type.dtype:
+            shape = output_type.shape and tuple(
+                None if isinstance(d, str) and _ANONYMOUS.fullmatch(d) else d
+                for d in output_type.shape
             )
-            mark_inferred(untyped[info.name], TensorType(kind.dtype, shape))
+            mark_inferred(untyped[info.name], TensorType(output_type.dtype, shape))
 
 
 def _light(model_proto: ModelProto) -> ModelProto:
@@ -470,11 +508,11 @@ def _light(model_proto: ModelProto) -> ModelProto:
         name=model_proto.graph.name, node=model_proto.graph.node, output=model_proto.graph.output
     )
     graph.input.extend(model_proto.graph.input)
-    known = {info.name for info in graph.input}
+    input_names = {info.name for info in graph.input}
     for tensor in model_proto.graph.initializer:
         if tensor.ByteSize() <= _MAX_CONSTANT:
             graph.initializer.append(tensor)
-        elif tensor.name not in known:
+        elif tensor.name not in input_names:
             graph.input.append(
                 helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims))
             )

@@ -40,19 +40,21 @@ def is_external(tensor: TensorProto) -> bool:
 
 def stub(tensor: TensorProto) -> TensorProto:
     """Return a tensor without its data, for a copy of the model that leaves it out."""
-    made = TensorProto(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims)
+    copy = TensorProto(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims)
     # onnxruntime takes an initializer from memory only if the model says that it is in a file.
-    made.data_location = TensorProto.EXTERNAL
-    made.external_data.add(key="location", value=_TAKEN_OUT)
-    return made
+    copy.data_location = TensorProto.EXTERNAL
+    copy.external_data.add(key="location", value=_TAKEN_OUT)
+    return copy
 
 
 def original(tensor: TensorProto, taken_out: Mapping[str, TensorProto]) -> TensorProto:
     """What `stub` replaced, by its name, where it made the tensor in this process and that is known; else the tensor itself."""
-    made = is_external(tensor) and [(e.key, e.value) for e in tensor.external_data] == [
+    is_ours = is_external(tensor) and [(e.key, e.value) for e in tensor.external_data] == [
         ("location", _TAKEN_OUT)
     ]
-    return taken_out.get(tensor.name, tensor) if made else tensor
+    if is_ours:
+        return taken_out.get(tensor.name, tensor)
+    return tensor
 
 
 class DataPlace(NamedTuple):
@@ -79,22 +81,24 @@ def entries(tensor: TensorProto, where: str = "model") -> dict[str, str]:
     ModelError
         A key is there twice: readers that take the first and those that take the last would read different files.
     """
-    found: dict[str, str] = {}
+    entries_by_key: dict[str, str] = {}
     name = f"{where}, initializer {sanitize(tensor.name)}"
     for entry in tensor.external_data:
         if not isinstance(entry.key, str) or not isinstance(
-            entry.value, str
-        ):  # protobuf gives bytes that are not UTF-8
+            entry.value,
+            str,
+            # Protobuf gives bytes that are not UTF-8.
+        ):
             raise ModelError(
                 f"{name}, external data", expected="UTF-8", got=sanitize(repr(entry.value), 80)
             )
-        if entry.key in found:
-            both = f"{sanitize(repr(found[entry.key]), 80)} and {sanitize(repr(entry.value), 80)}"
+        if entry.key in entries_by_key:
+            both = f"{sanitize(repr(entries_by_key[entry.key]), 80)} and {sanitize(repr(entry.value), 80)}"
             raise ModelError(
                 f"{name}, external data", expected=f"one {sanitize(repr(entry.key), 40)}", got=both
             )
-        found[entry.key] = entry.value
-    return found
+        entries_by_key[entry.key] = entry.value
+    return entries_by_key
 
 
 def find_data(
@@ -120,14 +124,17 @@ def find_data(
     ModelError
         An entry is there twice or no number, or the data is not in a file of its own in the folder.
     """
-    found = entries(tensor, where)
+    data_entries = entries(tensor, where)
     offset, length = (
-        _number(found, key, f"{where}, initializer {sanitize(tensor.name)}")
+        _number(data_entries, key, f"{where}, initializer {sanitize(tensor.name)}")
         for key in ("offset", "length")
     )
     # ONNX Runtime refuses most of this as well, but reads hard links.
-    root, location = Path(os.fspath(folder)).resolve(), found.get("location", "")
-    path = Path(os.path.normpath(root / location)) if location and "\0" not in location else root
+    root, location = Path(os.fspath(folder)).resolve(), data_entries.get("location", "")
+    if location and "\0" not in location:
+        path = Path(os.path.normpath(root / location))
+    else:
+        path = root
     if not path.is_relative_to(root) or path.resolve() != path:
         got = f"{sanitize(location)}, which leads elsewhere"
     elif not path.is_file():
@@ -147,7 +154,10 @@ def find_data(
 def is_absent(tensor: TensorProto, folder: str | os.PathLike[str]) -> bool:
     """Tell whether there is nothing at all where a tensor's data should be, which is in the folder."""
     root, location = Path(os.fspath(folder)).resolve(), entries(tensor).get("location", "")
-    path = Path(os.path.normpath(root / location)) if location and "\0" not in location else root
+    if location and "\0" not in location:
+        path = Path(os.path.normpath(root / location))
+    else:
+        path = root
     return path != root and path.is_relative_to(root) and not os.path.lexists(path)
 
 
@@ -175,30 +185,30 @@ def read_data(tensor: TensorProto, folder: str | os.PathLike[str]) -> bytes:
     ModelError
         As from `find_data`; or the entry or the file does not have that many bytes.
     """
-    place, name = find_data(tensor, folder), f"model, initializer {sanitize(tensor.name)}"
+    location, name = find_data(tensor, folder), f"model, initializer {sanitize(tensor.name)}"
     if min(tensor.dims, default=0) < 0:
         raise ModelError(name, expected="sizes from 0 on", got=str(min(tensor.dims)))
-    wanted = (
+    expected = (
         math.prod(tensor.dims)
         * next((row.bits for row in DTYPES if row.onnx == tensor.data_type), 0)
         + 7
     ) // 8
-    if place.length not in (None, wanted):
+    if location.length not in (None, expected):
         raise ModelError(
             name,
-            expected=f"{wanted} bytes, as its dtype and shape need",
-            got=f"a length of {place.length}",
+            expected=f"{expected} bytes, as its dtype and shape need",
+            got=f"a length of {location.length}",
         )
-    with place.path.open("rb") as file:
-        there = os.fstat(file.fileno()).st_size - place.offset
-        if there < wanted:
+    with location.path.open("rb") as file:
+        available = os.fstat(file.fileno()).st_size - location.offset
+        if available < expected:
             raise ModelError(
                 name,
-                expected=f"{wanted} bytes in {sanitize(place.path.name)}",
-                got=str(max(there, 0)),
+                expected=f"{expected} bytes in {sanitize(location.path.name)}",
+                got=str(max(available, 0)),
             )
-        file.seek(place.offset)
-        return file.read(wanted)
+        file.seek(location.offset)
+        return file.read(expected)
 
 
 def taken_in(tensor: TensorProto, data: bytes) -> None:

@@ -25,7 +25,8 @@ MOST_DEEP = 100
 
 _COUNTED = (
     10**15
-)  # beyond this a number of nodes is not exact: it can have as many digits as there are functions
+    # Beyond this a number of nodes is not exact, as it can have as many digits as there are functions.
+)
 
 _Key = tuple[str, str, str]
 _Calls = dict[_Key, list[tuple[_Key, int]]]
@@ -51,7 +52,10 @@ class Expansion(NamedTuple):
 
 def function_key(item: FunctionProto | NodeProto) -> _Key:
     """Domain, name and overload of a function, or of the one that a node calls if there is one."""
-    name = item.op_type if isinstance(item, NodeProto) else item.name
+    if isinstance(item, NodeProto):
+        name = item.op_type
+    else:
+        name = item.name
     return item.domain, name, item.overload
 
 
@@ -69,7 +73,10 @@ def check_functions(model: ModelProto) -> None:
     size = expansion(model)
     if size.added > MOST_NODES:
         expected = f"at most {MOST_NODES:,} nodes that come from calls of functions"
-        got = f"{size.added:,}" if size.added < _COUNTED else f"{_COUNTED:,} or more"
+        if size.added < _COUNTED:
+            got = f"{size.added:,}"
+        else:
+            got = f"{_COUNTED:,} or more"
         raise ModelError("model", expected=expected, got=got)
     if size.depth > MOST_DEEP:
         expected = f"at most {MOST_DEEP} calls of functions and bodies inside one another"
@@ -85,7 +92,7 @@ def expansion(model: ModelProto) -> Expansion:
         Two functions have one name, or one calls itself directly or indirectly.
     """
     calls: _Calls = {}
-    own: dict[_Key, tuple[int, int]] = {}
+    own_sizes: dict[_Key, tuple[int, int]] = {}
     for function in model.functions:
         key = function_key(function)
         if key in calls:
@@ -95,8 +102,8 @@ def expansion(model: ModelProto) -> Expansion:
         calls[key] = []
     for function in model.functions:
         key = function_key(function)
-        own[key], calls[key] = _read(function, calls)
-    sizes = _sizes(model, own, calls)
+        own_sizes[key], calls[key] = _read(function, calls)
+    sizes = _sizes(model, own_sizes, calls)
     (count, deepest), called = _read(model.graph, calls)
     added = sum(sizes[key][0] for key, _ in called)
     return Expansion(
@@ -134,22 +141,22 @@ def _sizes(
     sizes: dict[_Key, tuple[int, int]] = {}
     callers: dict[_Key, set[_Key]] = {}
     for key, called in calls.items():
-        for other, _ in called:
-            callers.setdefault(other, set()).add(key)
-    waits_for = {key: len({other for other, _ in called}) for key, called in calls.items()}
-    ready = [key for key, count in waits_for.items() if not count]
-    while ready:
-        key = ready.pop()
+        for callee, _ in called:
+            callers.setdefault(callee, set()).add(key)
+    waits_for = {key: len({callee for callee, _ in called}) for key, called in calls.items()}
+    leaves = [key for key, count in waits_for.items() if not count]
+    while leaves:
+        key = leaves.pop()
         count, deepest = own[key]
-        nodes = count + sum(sizes[other][0] for other, _ in calls[key])
+        nodes = count + sum(sizes[callee][0] for callee, _ in calls[key])
         sizes[key] = (
             min(nodes, _COUNTED),
-            max([deepest, *(depth + sizes[other][1] + 1 for other, depth in calls[key])]),
+            max([deepest, *(depth + sizes[callee][1] + 1 for callee, depth in calls[key])]),
         )
         for caller in callers.get(key, ()):
             waits_for[caller] -= 1
             if not waits_for[caller]:
-                ready.append(caller)
+                leaves.append(caller)
     for function in model.functions:
         if function_key(function) not in sizes:
             raise ModelError(

@@ -35,10 +35,10 @@ def held_model(thing: Any) -> tuple[Any, str | None]:
         return thing, None
     if _is_ir_model(thing):
         return sys.modules["onnx_ir"].to_proto(thing), _folder(thing)
-    held = getattr(thing, "model_proto", None)
-    if held is None and callable(write := getattr(thing, "to_model_proto", None)):
-        held = write()
-    return (held if isinstance(held, ModelProto) else thing), None
+    proto = getattr(thing, "model_proto", None)
+    if proto is None and callable(write := getattr(thing, "to_model_proto", None)):
+        proto = write()
+    return (proto if isinstance(proto, ModelProto) else thing), None
 
 
 def _is_ir_model(thing: Any) -> bool:
@@ -50,4 +50,6 @@ def _folder(model: Any) -> str | None:
     """Return the folder of its external tensors; None if there are none, or several folders."""
     tensors = [value.const_value for value in model.graph.initializers.values()]
     folders = {str(tensor.base_dir) for tensor in tensors if getattr(tensor, "base_dir", None)}
-    return folders.pop() if len(folders) == 1 else None
+    if len(folders) == 1:
+        return folders.pop()
+    return None

@@ -92,9 +92,9 @@ class GraphIndex:
     def attributes(self) -> dict[int, tuple[AttributeProto, ...]]:
         """Node index to the node's attributes, for nodes that have any."""
         return {
-            index: found
+            index: attributes
             for index, node in enumerate(self.scope.node)
-            if (found := tuple(node.attribute))
+            if (attributes := tuple(node.attribute))
         }
 
     # ---- names ---------------------------------------------------------------------------------------------------------------
@@ -104,20 +104,20 @@ class GraphIndex:
         """Return the initializers, dense and sparse, by name; a function has none."""
         if isinstance(self.scope, FunctionProto):
             return {}
-        found: dict[str, TensorProto | SparseTensorProto] = {
+        initializers: dict[str, TensorProto | SparseTensorProto] = {
             tensor.name: tensor for tensor in self.scope.initializer
         }
-        return found | {sparse.values.name: sparse for sparse in self.scope.sparse_initializer}
+        return initializers | {
+            sparse.values.name: sparse for sparse in self.scope.sparse_initializer
+        }
 
     @cached_property
     def declared_inputs(self) -> list[str]:
         """Return all inputs, those among them that are initializers as well included."""
         scope = self.scope
-        return (
-            list(scope.input)
-            if isinstance(scope, FunctionProto)
-            else [info.name for info in scope.input]
-        )
+        if isinstance(scope, FunctionProto):
+            return list(scope.input)
+        return [info.name for info in scope.input]
 
     @cached_property
     def inputs(self) -> list[str]:
@@ -127,30 +127,28 @@ class GraphIndex:
     @cached_property
     def outputs(self) -> list[str]:
         scope = self.scope
-        return (
-            list(scope.output)
-            if isinstance(scope, FunctionProto)
-            else [info.name for info in scope.output]
-        )
+        if isinstance(scope, FunctionProto):
+            return list(scope.output)
+        return [info.name for info in scope.output]
 
     @cached_property
     def producers(self) -> dict[str, tuple[int, int]]:
         """Map each name to the node that produces it, and which of its outputs it is."""
-        found: dict[str, tuple[int, int]] = {}
+        producers: dict[str, tuple[int, int]] = {}
         for index, node in enumerate(self.scope.node):
             for slot, name in enumerate(node.output):
                 if name and name not in self._given:
-                    found.setdefault(name, (index, slot))
-        return found
+                    producers.setdefault(name, (index, slot))
+        return producers
 
     @cached_property
     def consumers(self) -> dict[str, list[tuple[int, int]]]:
         """Map each name to the nodes that read it and the input slots, `CAPTURED` for their bodies."""
-        found: dict[str, list[tuple[int, int]]] = {}
+        consumers: dict[str, list[tuple[int, int]]] = {}
         for index in range(len(self.scope.node)):
             for slot, name in self.reads(index):
-                found.setdefault(name, []).append((index, slot))
-        return found
+                consumers.setdefault(name, []).append((index, slot))
+        return consumers
 
     def defines(self, name: str) -> bool:
         """Tell whether the name is an input, an initializer or a node's output here."""
@@ -177,11 +175,11 @@ class GraphIndex:
     @cached_property
     def bodies(self) -> dict[int, list[tuple[str, GraphIndex]]]:
         """Node index to the names of its graph attributes and the graphs, each of a list of graphs under the list's name."""
-        found: dict[int, list[tuple[str, GraphIndex]]] = {}
+        bodies: dict[int, list[tuple[str, GraphIndex]]] = {}
         for index, attributes in self.attributes.items():
             for name, graph in graphs_of(attributes):
-                found.setdefault(index, []).append((name, self._body(graph, index, name)))
-        return found
+                bodies.setdefault(index, []).append((name, self._body(graph, index, name)))
+        return bodies
 
     def _body(self, graph: GraphProto, index: int, attribute: str) -> GraphIndex:
         return GraphIndex(graph, self, (index, attribute))
@@ -189,26 +187,29 @@ class GraphIndex:
     def walk(self) -> Iterator[GraphIndex]:
         """Yield the graph itself and all bodies in it, outer ones before those inside them."""
         graphs = [self]
-        for graph in graphs:  # grows while it is walked
+        # The list grows while it is walked.
+        for graph in graphs:
             yield graph
-            graphs += [body for held in graph.bodies.values() for _, body in held]
+            graphs += [body for inner in graph.bodies.values() for _, body in inner]
 
     @cached_property
     def captures(self) -> dict[int, tuple[str, ...]]:
         """Node index to the names that the node's bodies read from outside them, whoever defines these."""
         unread = [self]
-        for graph in unread:  # grows while it is walked
+        # The list grows while it is walked.
+        for graph in unread:
             unread += [
                 body
-                for held in graph.bodies.values()
-                for _, body in held
+                for inner in graph.bodies.values()
+                for _, body in inner
                 if "free" not in vars(body)
             ]
-        for graph in reversed(unread[1:]):  # inner ones first: each finds what its own bodies read
+        # Take inner bodies first, so that each finds what its own bodies read.
+        for graph in reversed(unread[1:]):
             _ = graph.free
         return {
-            index: tuple(dict.fromkeys(name for _, body in held for name in body.free))
-            for index, held in self.bodies.items()
+            index: tuple(dict.fromkeys(name for _, body in inner for name in body.free))
+            for index, inner in self.bodies.items()
         }
 
     @cached_property
@@ -228,7 +229,10 @@ class GraphIndex:
             index, attribute = graph.holder
             graph = graph.outer
             steps.append(path_of_body(graph.nodes[index], attribute))
-        root = [path_of_function(graph.scope)] if isinstance(graph.scope, FunctionProto) else []
+        if isinstance(graph.scope, FunctionProto):
+            root = [path_of_function(graph.scope)]
+        else:
+            root = []
         return ", ".join([*root, *reversed(steps)])
 
     # ---- order ---------------------------------------------------------------------------------------------------------------
@@ -240,13 +244,11 @@ class GraphIndex:
         Otherwise Kahn's algorithm, and of the nodes that are ready the first in the file. Nodes on a cycle, and those that wait
         for them, come last as they stand.
         """
-        ready = self._runnable
-        left = (
-            set(range(len(self.scope.node))).difference(ready)
-            if len(ready) < len(self.scope.node)
-            else ()
-        )
-        return [*ready, *sorted(left)] if left else ready
+        runnable = self._runnable
+        if len(runnable) == len(self.scope.node):
+            return runnable
+        stuck = set(range(len(self.scope.node))).difference(runnable)
+        return [*runnable, *sorted(stuck)]
 
     def in_order(self) -> Iterator[tuple[int, NodeProto]]:
         """Return the nodes in `order`, each with its index."""
@@ -287,7 +289,8 @@ class GraphIndex:
         Only the bodies of ONNX's own operators count: what another op does with a graph is its own affair.
         """
         graphs = [self]
-        for graph in graphs:  # grows while it is walked
+        # The list grows while it is walked.
+        for graph in graphs:
             for index, node in enumerate(graph.scope.node):
                 for name in node.input:
                     if name and graph.resolve(name) is None:
@@ -306,7 +309,9 @@ class GraphIndex:
     @property
     def _inside(self) -> str:
         path = self.path
-        return f", in {path}" if path else ""
+        if path:
+            return f", in {path}"
+        return ""
 
     @cached_property
     def _flaws(self) -> tuple[bool, bool]:
@@ -335,10 +340,10 @@ class GraphIndex:
         if not self._flaws[0]:
             return range(len(self.scope.node))
         waits_for = [len(self._predecessors(index)) for index in range(len(self.scope.node))]
-        ready = [index for index, count in enumerate(waits_for) if not count]
+        startable = [index for index, count in enumerate(waits_for) if not count]
         order = []
-        while ready:
-            index = heapq.heappop(ready)
+        while startable:
+            index = heapq.heappop(startable)
             order.append(index)
             names = {
                 name
@@ -348,7 +353,7 @@ class GraphIndex:
             for reader in {reader for name in names for reader, _ in self.consumers.get(name, ())}:
                 waits_for[reader] -= 1
                 if not waits_for[reader]:
-                    heapq.heappush(ready, reader)
+                    heapq.heappush(startable, reader)
         return order
 
     def _predecessors(self, index: int) -> set[int]:
@@ -358,7 +363,8 @@ class GraphIndex:
         stuck = set(range(len(self.scope.node))).difference(self._runnable)
         steps = [
             min(stuck)
-        ]  # from a node to one that it waits for, and on, until a node comes again
+            # Go from a node to one that it waits for, and on, until a node comes again.
+        ]
         seen = set(steps)
         while (before := min(self._predecessors(steps[-1]) & stuck)) not in seen:
             steps.append(before)
@@ -387,10 +393,10 @@ class GraphIndex:
         return " in ".join(texts)
 
     def _unknown(self, where: str, name: str) -> ModelError:
-        known = {text for text in (*self._given, *self.producers) if isinstance(text, str)}
+        names = {text for text in (*self._given, *self.producers) if isinstance(text, str)}
         return ModelError(
             where,
             expected="an input, an initializer or an output of a node",
             got=f"{sanitize(name)}, which no node produces",
-            next=sanitize(suggest(str(name), sorted(known))),
+            next=sanitize(suggest(str(name), sorted(names))),
         )

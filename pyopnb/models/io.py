@@ -40,7 +40,8 @@ _MAX_MESSAGE = 2**31 - 1
 _ORT_FORMAT = b"ORTM"
 _LFS_POINTER = b"version https://git-lfs"
 FOLDER = "pyopnb.folder"
-_MAX_KEPT = 1024  # bytes of an initializer that `without_weights` keeps
+# `without_weights` keeps initializers of fewer bytes.
+_MAX_KEPT = 1024
 
 
 @dataclass(eq=False)
@@ -98,17 +99,27 @@ def read_model(
     """
     model, folder = held_model(model)
     where, given, path = _given(model)
-    base_dir = folder if base_dir is None else base_dir
+    if base_dir is None:
+        base_dir = folder
+    else:
+        base_dir = base_dir
     if isinstance(given, ModelProto):
         source = _copy(given)
     else:
         source = ModelSource(_parse(given, where), given=given if path is None else str(path))
-        base_dir = path.resolve().parent if base_dir is None and path is not None else base_dir
+        if base_dir is None and path is not None:
+            base_dir = path.resolve().parent
+        else:
+            base_dir = base_dir
     check_versions(source.proto, where)
     remove_markers(source.proto)
-    base_dir = _remembered(source.proto) if base_dir is None else base_dir
+    if base_dir is None:
+        base_dir = _remembered(source.proto)
+    else:
+        base_dir = base_dir
     for tensor in filter(is_external, tensors(source.proto)):
-        entries(tensor, where)  # also where nothing is read: what is handed out is read by others
+        # Check it even where nothing is read here, as what is handed out is read by others.
+        entries(tensor, where)
     if data:
         source.folder = _data_folder(source, base_dir, where, absent)
     elif base_dir is not None:
@@ -137,7 +148,10 @@ def _given(model: Any) -> tuple[str, ModelProto | bytes, Path | None]:
 
 
 def _no_model(thing: Any) -> ModelError:
-    advice = "onnx.helper.make_model(graph)" if isinstance(thing, GraphProto) else None
+    if isinstance(thing, GraphProto):
+        advice = "onnx.helper.make_model(graph)"
+    else:
+        advice = None
     return ModelError(
         "model", expected="a ModelProto, bytes or a path", got=type(thing).__name__, next=advice
     )
@@ -156,9 +170,9 @@ def to_model(source: ModelSource) -> ModelProto:
         With the initializers that were left out. A session in this process finds its external data.
     """
     for tensor in source.proto.graph.initializer:
-        whole = original(tensor, source.taken_out)
-        if whole is not tensor:
-            tensor.CopyFrom(whole)
+        full = original(tensor, source.taken_out)
+        if full is not tensor:
+            tensor.CopyFrom(full)
     if source.folder is not None and any(map(is_external, tensors(source.proto))):
         _remember(source.proto, source.folder)
     return source.proto
@@ -174,7 +188,10 @@ guessed.
 
 def _remember(proto: ModelProto, folder: str) -> None:
     token = (
-        next((t for t, known in list(_folders.items()) if known == folder), None)
+        next(
+            (t for t, folder_of_tensor in list(_folders.items()) if folder_of_tensor == folder),
+            None,
+        )
         or os.urandom(16).hex()
     )
     _folders[token] = folder
@@ -200,9 +217,15 @@ def _read_bytes(path: Path, where: str) -> bytes:
         ) from None
     except OSError as error:
         if path.is_dir():
-            inside = next(chain(sorted(path.glob("*.onnx")), sorted(path.glob("*/*.onnx"))), None)
-            next_ = None if inside is None else repr(sanitize(str(inside)))
-            got = "a folder" if inside else "a folder without .onnx files"
+            nearest = next(chain(sorted(path.glob("*.onnx")), sorted(path.glob("*/*.onnx"))), None)
+            if nearest is None:
+                next_ = None
+            else:
+                next_ = repr(sanitize(str(nearest)))
+            if nearest:
+                got = "a folder"
+            else:
+                got = "a folder without .onnx files"
             raise ModelError(where, expected="a model file", got=got, next=next_) from None
         raise ModelError(
             where, expected="a file that can be read", got=sanitize(str(error))
@@ -212,11 +235,10 @@ def _read_bytes(path: Path, where: str) -> bytes:
 def similar_path(path: Path, ending: str = ".onnx") -> str:
     """Return a path that a mistyped one may mean."""
     folder = path.parent
-    stems = (
-        [entry.stem for entry in folder.iterdir() if entry.suffix == ending]
-        if folder.is_dir()
-        else []
-    )
+    if folder.is_dir():
+        stems = [entry.stem for entry in folder.iterdir() if entry.suffix == ending]
+    else:
+        stems = []
     near = closest(path.stem, stems)
     return sanitize(
         f"a path from {Path.cwd()}" if near is None else str(folder / f"{near}{ending}")
@@ -226,7 +248,8 @@ def similar_path(path: Path, ending: str = ".onnx") -> str:
 def _parse(data: bytes, where: str) -> ModelProto:
     proto = ModelProto()
     if data[4:8] == _ORT_FORMAT:
-        return proto  # ONNX Runtime's own format, whose nodes are fixed
+        # In ONNX Runtime's own format the nodes are fixed.
+        return proto
     try:
         proto.ParseFromString(data)
     except DecodeError:
@@ -260,7 +283,9 @@ def guess_format(data: bytes) -> str | None:
         return "an empty file"
     if head.startswith(_LFS_POINTER):
         return "a Git LFS pointer: the name of a large file that was not fetched"
-    return "HTML or XML, perhaps the page about a file" if head[:1] == b"<" else None
+    if head[:1] == b"<":
+        return "HTML or XML, perhaps the page about a file"
+    return None
 
 
 def format_advice(data: bytes) -> str | None:
@@ -277,7 +302,9 @@ def format_advice(data: bytes) -> str | None:
     head = data[:200].lstrip()
     if head.startswith(_LFS_POINTER):
         return "git lfs pull, in the folder of the file"
-    return "download the file itself (on GitHub: Raw)" if head[:1] == b"<" else None
+    if head[:1] == b"<":
+        return "download the file itself (on GitHub: Raw)"
+    return None
 
 
 def _describe_bytes(data: bytes) -> str:
@@ -334,7 +361,9 @@ def _size(tensor: TensorProto) -> int:
     rows = [row for row in DTYPES if row.onnx == tensor.data_type]
     if not rows or tensor.data_location == TensorProto.EXTERNAL:
         return 0
-    return math.prod(tensor.dims) * max(rows[0].bits, 8) // 8 if rows[0].bits else 0
+    # Strings have no bits.
+    bits = rows[0].bits
+    return math.prod(tensor.dims) * max(bits, 8) // 8 if bits else 0
 
 
 def _set_field(target: Any, descriptor: Any, value: Any) -> None:
@@ -343,8 +372,10 @@ def _set_field(target: Any, descriptor: Any, value: Any) -> None:
     elif descriptor.message_type:
         getattr(target, descriptor.name).CopyFrom(value)
     elif descriptor.type == descriptor.TYPE_STRING and isinstance(
-        value, bytes
-    ):  # words that are not UTF-8
+        value,
+        bytes,
+        # These are words that are not UTF-8.
+    ):
         setattr(target, descriptor.name, value.decode(errors="replace"))
     else:
         setattr(target, descriptor.name, value)
@@ -399,7 +430,10 @@ def open_readonly(model: Any) -> ModelSource:
     if not isinstance(model, ModelProto):
         return read_model(model, data=not isinstance(model, (bytes, bytearray, memoryview)))
     source = ModelSource(as_proto(model))
-    folder = _remembered(model) if folder is None else folder
+    if folder is None:
+        folder = _remembered(model)
+    else:
+        folder = folder
     if folder is not None:
         source.folder = _data_folder(source, folder, "model")
     return source

@@ -26,7 +26,8 @@ _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _STORED = re.compile(
     r"^    stored = \(\n(?P<data>(?: {8}'[^'\"\\\s]+'\n){4,})    \)$", re.MULTILINE
 )
-_MAX_SOURCES = 64_000  # characters of sources in one output
+# An output shows this many characters of sources.
+_MAX_SOURCES = 64_000
 
 
 class Loaded(Displayable):
@@ -74,15 +75,14 @@ class Loaded(Displayable):
         if not self.ops:
             return "It keeps no op."
         ran = {version.op for version in self.versions}
-        rest = [op for op in self.ops.values() if op.name not in ran]
-        if not rest:
+        waiting = [op for op in self.ops.values() if op.name not in ran]
+        if not waiting:
             return f"Ran {', '.join(map(str, self.versions))}."
-        names = ", ".join(f'"{sanitize(op.name)}"' for op in rest)
-        state = (
-            f"Ran {', '.join(map(str, self.versions))}; nothing else was run."
-            if ran
-            else "Nothing of this was run."
-        )
+        names = ", ".join(f'"{sanitize(op.name)}"' for op in waiting)
+        if ran:
+            state = f"Ran {', '.join(map(str, self.versions))}; nothing else was run."
+        else:
+            state = "Nothing of this was run."
         path = sanitize(repr(self.path))
         return f"{state} Once you have read it: pyopnb.load({path}, ops=[{names}]), or the digests in their place."
 
@@ -97,15 +97,18 @@ class Loaded(Displayable):
         -------
         str
         """
-        given: object = op
-        if not isinstance(given, KeptOp):
+        argument: object = op
+        if not isinstance(argument, KeptOp):
             next_ = "loaded.state(loaded.ops[name])"
             raise InputError(
-                "state, op", expected="one of the kept ops", got=describe(given), next=next_
+                "state, op", expected="one of the kept ops", got=describe(argument), next=next_
             )
         version = op.registered
         ran = next((version for version in self.versions if version.op == op.name), None)
-        schema = sanitize(op.schema) if ran is None else str(ran.schema)
+        if ran is None:
+            schema = sanitize(op.schema)
+        else:
+            schema = str(ran.schema)
         if ran is not None:
             status = f"run, now version {ran.number}"
         elif version is None:
@@ -125,13 +128,13 @@ class Loaded(Displayable):
         list of str
             In the order of the ops.
         """
-        left, texts = _MAX_SOURCES, []
+        remaining, texts = _MAX_SOURCES, []
         for op in self.ops.values():
             text = _fold_data(sanitize_source(op.source.rstrip("\n")), op.name)
-            if len(text) > left:
+            if len(text) > remaining:
                 name = sanitize(repr(op.name))
-                text = f"{text[:left]}\n… {len(text) - left} characters more are NOT shown: print(….ops[{name}].source)"
-            left = max(0, left - len(text))
+                text = f"{text[:remaining]}\n… {len(text) - remaining} characters more are NOT shown: print(….ops[{name}].source)"
+            remaining = max(0, remaining - len(text))
             texts.append(text)
         return texts
 
@@ -207,14 +210,17 @@ def load(
     __tracebackhide__ = True
     names = _check_names(ops)
     source = read_model(model, base_dir)
-    known = read_ops(source.proto)
-    selected = [_select(name, known) for name in names]
+    ops_in_file = read_ops(source.proto)
+    selected = [_select(name, ops_in_file) for name in names]
     collected = [(op, _run(op)) for op in {op.name: op for op in selected}.values()]
     versions = tuple(
         version for op, definitions in collected for version in define_all(definitions, op.source)
     )
-    path = str(model) if isinstance(model, (str, os.PathLike)) else "model"
-    return Loaded(path, to_model(source), known, versions)
+    if isinstance(model, (str, os.PathLike)):
+        path = str(model)
+    else:
+        path = "model"
+    return Loaded(path, to_model(source), ops_in_file, versions)
 
 
 def _check_names(ops: Any) -> list[str]:
@@ -231,9 +237,9 @@ def _check_names(ops: Any) -> list[str]:
 
 
 def _select(name: str, ops: Mapping[str, KeptOp]) -> KeptOp:
-    found = next((op for op in ops.values() if name in (op.name, op.digest)), None)
-    if found is not None:
-        return found
+    selected = next((op for op in ops.values() if name in (op.name, op.digest)), None)
+    if selected is not None:
+        return selected
     got = sanitize(repr(name), 100)
     if name.startswith("sha256:") and not _DIGEST.fullmatch(name):
         raise ModelError(
@@ -256,7 +262,10 @@ def _select(name: str, ops: Mapping[str, KeptOp]) -> KeptOp:
             got=got,
             next="load the file without ops",
         )
-    next_ = repr(sanitize(suggest(name, ops))) if ops else "save it with its ops: pyopnb.save"
+    if ops:
+        next_ = repr(sanitize(suggest(name, ops)))
+    else:
+        next_ = "save it with its ops: pyopnb.save"
     raise ModelError("load, ops", expected="an op that the file keeps", got=got, next=next_)
 
 

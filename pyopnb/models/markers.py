@@ -25,7 +25,8 @@ MARKER = "pyopnb_node"
 PREFIX = "pyopnb:"
 _PACKED = "pyopnb_graph:"
 _PACKED_TYPES = AttributeProto.STRING, AttributeProto.STRINGS
-_MAX_DEPTH = 32  # protobuf reads no more graphs inside one another either
+# Protobuf reads no more graphs inside one another either.
+_MAX_DEPTH = 32
 
 
 @dataclass(eq=False)
@@ -50,7 +51,10 @@ class NumberedNode:
     def runtime_name(self) -> tuple[str, str]:
         """Domain and op type of the node in the session's model."""
         # Never the op type of an ONNX operator: in places the runtime looks at op types without domains.
-        suffix = "".join(f".{n}" for n in self.fixed) if any(self.fixed) else "."
+        if any(self.fixed):
+            suffix = "".join(f".{n}" for n in self.fixed)
+        else:
+            suffix = "."
         return PREFIX + self.domain, self.op_type + suffix
 
 
@@ -65,13 +69,13 @@ def add_markers(proto: ModelProto, nodes: Iterable[NumberedNode]) -> None:
         The number of each is its position.
     """
     domains: dict[str, int] = {}
-    for place, entry in enumerate(nodes):
+    for position, entry in enumerate(nodes):
         node = entry.site.node
         node.domain, node.op_type = entry.runtime_name
         domains[node.domain] = 1
         _drop_marker(node)
         _pack_graphs(node)
-        node.attribute.append(helper.make_attribute(MARKER, place))
+        node.attribute.append(helper.make_attribute(MARKER, position))
         if isinstance(entry.site.scope, FunctionProto):
             _import(entry.site.scope, [node.domain])
     _import(proto, domains)
@@ -100,9 +104,13 @@ def remove_markers(proto: ModelProto) -> None:
     ModelError
         A packed graph is damaged, or too deep inside others.
     """
-    depths: dict[int, tuple[GraphProto, int]] = {}  # by id; the graphs are in it to stay alive
+    # The key is the id; the graphs are in it to stay alive.
+    depths: dict[int, tuple[GraphProto, int]] = {}
     for site in walk(proto):
-        depth = depths[id(site.scope)][1] if id(site.scope) in depths else 0
+        if id(site.scope) in depths:
+            depth = depths[id(site.scope)][1]
+        else:
+            depth = 0
         if site.node.domain.startswith(PREFIX):
             site.node.domain = site.node.domain[len(PREFIX) :]
             site.node.op_type = site.node.op_type.partition(".")[0]
@@ -111,28 +119,27 @@ def remove_markers(proto: ModelProto) -> None:
             depths.update((id(body), (body, depth)) for body in bodies(site.node))
         _drop_marker(site.node)
     for scope in (proto, *proto.functions):
-        for place in reversed(
+        for position in reversed(
             [i for i, entry in enumerate(scope.opset_import) if entry.domain.startswith(PREFIX)]
         ):
-            del scope.opset_import[place]
+            del scope.opset_import[position]
 
 
 def _drop_marker(node: NodeProto) -> None:
-    for place in reversed([i for i, a in enumerate(node.attribute) if a.name == MARKER]):
-        del node.attribute[place]
+    for position in reversed([i for i, a in enumerate(node.attribute) if a.name == MARKER]):
+        del node.attribute[position]
 
 
 def _pack_graphs(node: NodeProto) -> None:
     """Serialize graph attributes: ONNX Runtime refuses a graph on nodes other than its own control flow operators."""
     for attribute in node.attribute:
         single = attribute.type == AttributeProto.GRAPH
-        graphs = (
-            [attribute.g]
-            if single
-            else list(attribute.graphs)
-            if attribute.type == AttributeProto.GRAPHS
-            else []
-        )
+        if single:
+            graphs = [attribute.g]
+        elif attribute.type == AttributeProto.GRAPHS:
+            graphs = list(attribute.graphs)
+        else:
+            graphs = []
         if graphs and not attribute.name.startswith(_PACKED):
             name = _PACKED + attribute.name
             packed = [body.SerializeToString() for body in graphs]
@@ -166,8 +173,11 @@ def _unpack_graphs(site: Site, depth: int) -> bool:
             ) from None
         for graph in graphs:
             check_names(graph, where)
-        kind = AttributeProto.GRAPH if single else AttributeProto.GRAPHS
+        if single:
+            attribute_type = AttributeProto.GRAPH
+        else:
+            attribute_type = AttributeProto.GRAPHS
         attribute.CopyFrom(
-            helper.make_attribute(name, graphs[0] if single else graphs, attr_type=kind)
+            helper.make_attribute(name, graphs[0] if single else graphs, attr_type=attribute_type)
         )
     return bool(packed)

@@ -21,9 +21,12 @@ __all__ = ["LARGEST_VERSION", "check_names", "check_versions"]
 LARGEST_VERSION = 2**31 - 1
 """The largest version of a domain that onnx and ONNX Runtime take; a file can say more."""
 
-_DEEPEST = 100  # messages inside one another that protobuf reads
-_BLOCK = 1024  # messages looked at together; all of a large graph at once would start the garbage collector over and over
-_FREE = {"doc_string"}  # words for people, which ONNX Runtime does not look at
+# Protobuf reads this many messages inside one another.
+_DEEPEST = 100
+# Messages looked at together; all of a large graph at once would start the garbage collector over and over.
+_BLOCK = 1024
+# ONNX Runtime does not look at words for people.
+_FREE = {"doc_string"}
 
 
 def check_names(model: Message, where: str) -> None:
@@ -40,7 +43,8 @@ def check_names(model: Message, where: str) -> None:
     ModelError
         It names the field.
     """
-    levels: list[Iterator[Message]] = [iter([model])]  # each of what is inside the messages before
+    # Each level iterates over what is inside the messages of the level before.
+    levels: list[Iterator[Message]] = [iter([model])]
     while levels:
         block = list(islice(levels[-1], _BLOCK))
         if not block:
@@ -50,7 +54,7 @@ def check_names(model: Message, where: str) -> None:
         if len(levels) > _DEEPEST + 1:
             expected = f"graphs, types and others nested at most {_DEEPEST} deep, as protobuf reads no more"
             raise ModelError(where, expected=expected, got="more")
-        if any(kind is not str for kind in _kinds_of_texts(block)):
+        if any(text_type is not str for text_type in _kinds_of_texts(block)):
             raise _refused(model, where)
         levels.append(_inside(block))
 
@@ -76,8 +80,8 @@ def _kinds_of_texts(messages: list[Message]) -> Iterator[type]:
 
 def _inside(messages: list[Message]) -> Iterator[Message]:
     """Yield the messages in these, whose names are looked at."""
-    for alike, (_, _, one, many) in _alike(messages):
-        for name in one:
+    for alike, (_, _, single, many) in _alike(messages):
+        for name in single:
             yield from (getattr(message, name) for message in alike if message.HasField(name))
         for name in many:
             yield from chain.from_iterable(map(attrgetter(name), alike))
@@ -100,11 +104,14 @@ def check_versions(model: ModelProto, where: str) -> None:
     ModelError
         It names the import.
     """
-    for place, scope in enumerate((model, *model.functions)):
+    for number, scope in enumerate((model, *model.functions)):
         for entry in scope.opset_import:
             if not 0 <= entry.version <= LARGEST_VERSION:
-                inside = f", function {sanitize(model.functions[place - 1].name)}" if place else ""
-                name = f"{where}{inside}, import of {sanitize(entry.domain) or 'ai.onnx'}"
+                if number:
+                    of_function = f", function {sanitize(model.functions[number - 1].name)}"
+                else:
+                    of_function = ""
+                name = f"{where}{of_function}, import of {sanitize(entry.domain) or 'ai.onnx'}"
                 raise ModelError(
                     name, expected=f"a version up to {LARGEST_VERSION}", got=str(entry.version)
                 )
@@ -133,7 +140,7 @@ def _texts(model: Message) -> Iterator[tuple[str, Any]]:
     waiting: list[tuple[str, Any]] = [("", model)]
     while waiting:
         path, message = waiting.pop()
-        single, repeated, one, many = _fields(message.DESCRIPTOR)
+        single, repeated, single_messages, many = _fields(message.DESCRIPTOR)
         yield from ((f"{path}{name}", getattr(message, name)) for name in single)
         yield from (
             (f"{path}{name}[{n}]", text)
@@ -146,5 +153,7 @@ def _texts(model: Message) -> Iterator[tuple[str, Any]]:
             for n, inner in enumerate(getattr(message, name))
         )
         waiting += (
-            (f"{path}{name}.", getattr(message, name)) for name in one if message.HasField(name)
+            (f"{path}{name}.", getattr(message, name))
+            for name in single_messages
+            if message.HasField(name)
         )

@@ -83,13 +83,15 @@ class Site:
     @property
     def where(self) -> str:
         """Return the node as messages name it."""
-        name = (
-            f"node '{sanitize(self.node.name)}'"
-            if self.node.name
-            else f"the node of output '{sanitize(first_output(self.node))}'"
-        )
-        inside = f", in {self.path}" if self.path else ""
-        return f"{name} ({sanitize(full_name(self.node))}{inside})"
+        if self.node.name:
+            name = f"node '{sanitize(self.node.name)}'"
+        else:
+            name = f"the node of output '{sanitize(first_output(self.node))}'"
+        if self.path:
+            in_path = f", in {self.path}"
+        else:
+            in_path = ""
+        return f"{name} ({sanitize(full_name(self.node))}{in_path})"
 
 
 def first_output(node: NodeProto) -> str:
@@ -127,12 +129,13 @@ def walk(model: ModelProto) -> Iterator[Site]:
     """Yield every node of the model, outer ones before those inside them."""
     scopes: list[tuple[GraphProto | FunctionProto, str]] = [(model.graph, "")]
     scopes += [(function, path_of_function(function)) for function in model.functions]
-    for scope, path in scopes:  # grows while it is walked
+    # The list grows while it is walked.
+    for scope, path in scopes:
         for node in scope.node:
             yield Site(node, scope, path)
             for attribute, body in named_bodies(node):
-                inside = path_of_body(node, attribute)
-                scopes.append((body, f"{path}, {inside}" if path else inside))
+                body_path = path_of_body(node, attribute)
+                scopes.append((body, f"{path}, {body_path}" if path else body_path))
 
 
 def nodes_in(scope: GraphProto | FunctionProto) -> Iterator[NodeProto]:
@@ -149,7 +152,8 @@ def bodies(node: NodeProto) -> list[GraphProto]:
     """Return the graphs among a node's attributes."""
     return (
         [body for _, body in named_bodies(node)] if node.attribute else []
-    )  # most nodes have none, and all are asked
+        # All nodes are asked and most have none, so the quick answer comes first.
+    )
 
 
 def named_bodies(node: NodeProto) -> list[tuple[str, GraphProto]]:
@@ -200,7 +204,9 @@ def constant_value(node: NodeProto) -> TensorProto | SparseTensorProto | None:
     if not is_constant(node) or len(node.attribute) != 1 or node.attribute[0].ref_attr_name:
         return None
     read = _CONSTANTS.get(node.attribute[0].name)
-    return read(node.attribute[0]) if read else None
+    if read:
+        return read(node.attribute[0])
+    return None
 
 
 def linked_attributes(node: NodeProto) -> dict[str, AttributeProto]:
@@ -245,23 +251,25 @@ def attribute_values(node: NodeProto, model: ModelProto, where: str) -> dict[str
 
 def attribute_value(attribute: AttributeProto, model: ModelProto) -> Any:
     """One attribute as a Python value; a graph becomes a model with the imports and functions of ``model``."""
-    kind = attribute.type
-    if kind == AttributeProto.UNDEFINED:
+    attribute_type = attribute.type
+    if attribute_type == AttributeProto.UNDEFINED:
         raise ValueError("an attribute without a type")
-    if kind == AttributeProto.STRING:
+    if attribute_type == AttributeProto.STRING:
         return text_of(attribute.s)
-    if kind == AttributeProto.STRINGS:
+    if attribute_type == AttributeProto.STRINGS:
         return [text_of(item) for item in attribute.strings]
-    if kind == AttributeProto.TENSOR:
+    if attribute_type == AttributeProto.TENSOR:
         return _array(attribute.t)
-    if kind == AttributeProto.TENSORS:
+    if attribute_type == AttributeProto.TENSORS:
         return [_array(item) for item in attribute.tensors]
-    if kind == AttributeProto.GRAPH:
+    if attribute_type == AttributeProto.GRAPH:
         return _as_model(attribute.g, model)
-    if kind == AttributeProto.GRAPHS:
+    if attribute_type == AttributeProto.GRAPHS:
         return [_as_model(item, model) for item in attribute.graphs]
     value = helper.get_attribute_value(attribute)
-    return list(value) if kind in (AttributeProto.INTS, AttributeProto.FLOATS) else value
+    if attribute_type in (AttributeProto.INTS, AttributeProto.FLOATS):
+        return list(value)
+    return value
 
 
 def attribute_of(name: str, value: Any) -> AttributeProto:
@@ -335,19 +343,19 @@ def forget_inferred(model: ModelProto) -> None:
     other outputs.
     """
     for info in model.graph.output:
-        for place, entry in reversed(list(enumerate(info.metadata_props))):
+        for position, entry in reversed(list(enumerate(info.metadata_props))):
             if entry.key == _INFERRED:
                 if str(type_of_proto(info.type)) == entry.value:
                     info.ClearField("type")
-                del info.metadata_props[place]
+                del info.metadata_props[position]
 
 
 def declared_scalars(model: ModelProto) -> frozenset[str]:
     """Return the inputs and outputs of a model that it declares with a shape of no dimensions."""
-    ends = [*model.graph.input, *model.graph.output]
+    infos = [*model.graph.input, *model.graph.output]
     return frozenset(
         end.name
-        for end in ends
+        for end in infos
         if end.type.tensor_type.HasField("shape") and not end.type.tensor_type.shape.dim
     )
 
@@ -396,5 +404,7 @@ def summary(model: ModelProto) -> str:
 
 
 def _port(info: ValueInfoProto, types: Mapping[str, TensorType]) -> str:
-    kind = types.get(info.name, ANY)
-    return sanitize(info.name) if kind == ANY else f"{sanitize(info.name)}: {kind}"
+    port_type = types.get(info.name, ANY)
+    if port_type == ANY:
+        return sanitize(info.name)
+    return f"{sanitize(info.name)}: {port_type}"

@@ -127,32 +127,40 @@ def stand_in_schema(domain: str, op_type: str) -> defs.OpSchema:
 
 
 def _inputs(ports: Sequence[Port]) -> list[Any]:
-    made: list[Any] = []
+    parameters: list[Any] = []
     for port in ports:
         if port.optional and ports[-1].variadic:
             # onnx requires an optional input before a variadic one, so from here on all are one variadic input.
-            return [*made, _parameter(ports[-1].name, ANY, _Option.Variadic)]
-        option = (
-            _Option.Variadic
-            if port.variadic
-            else _Option.Optional
-            if port.optional
-            else _Option.Single
-        )
-        made.append(_parameter(port.name, port.type, option))
-    return made
+            return [*parameters, _parameter(ports[-1].name, ANY, _Option.Variadic)]
+        if port.variadic:
+            option = _Option.Variadic
+        elif port.optional:
+            option = _Option.Optional
+        else:
+            option = _Option.Single
+        parameters.append(_parameter(port.name, port.type, option))
+    return parameters
 
 
 def _outputs(types: Sequence[TensorType] | None) -> list[Any]:
     if types is None:
         return [_parameter("outputs", ANY, _Option.Variadic)]
     # A node may leave out any of an op's outputs.
-    return [_parameter(f"y{place}", kind, _Option.Optional) for place, kind in enumerate(types)]
+    return [
+        _parameter(f"y{number}", output_type, _Option.Optional)
+        for number, output_type in enumerate(types)
+    ]
 
 
 def _parameter(name: str, kind: TensorType, option: Any) -> Any:
-    dtype = _type_text(kind.dtype) if kind.dtype else _ANY
-    note = "" if kind == ANY else str(kind)
+    if kind.dtype:
+        dtype = _type_text(kind.dtype)
+    else:
+        dtype = _ANY
+    if kind == ANY:
+        note = ""
+    else:
+        note = str(kind)
     return _Parameter(name, dtype, note, param_option=option, is_homogeneous=False, min_arity=0)
 
 
@@ -186,7 +194,9 @@ def default_attribute(attr: Attr) -> AttributeProto | None:
         None without a default, or for one that a node cannot have (``limit: int = None``).
     """
     try:
-        made = attribute_of(attr.name, attr.take(attr.default, "default"))
+        attribute = attribute_of(attr.name, attr.take(attr.default, "default"))
     except (PyopError, TypeError, ValueError, OverflowError):
         return None
-    return made if made.type == _kind(attr).value else None
+    if attribute.type == _kind(attr).value:
+        return attribute
+    return None

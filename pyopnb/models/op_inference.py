@@ -59,8 +59,10 @@ _registered: dict[str, tuple[int, Schema, str]] = {}
 _stale: set[str] = set()
 _lock = threading.RLock()
 _closed = threading.Event()
-_PATIENCE = 0.1  # seconds that a definition waits for inference on other threads
-_DRAIN = 1.0  # seconds that exit waits for it
+# A definition waits this many seconds for inference on other threads.
+_PATIENCE = 0.1
+# The end of the process waits this many seconds for it.
+_DRAIN = 1.0
 
 
 def _follow(name: str) -> None:
@@ -86,7 +88,8 @@ def _update_stale() -> bool:
 
 def _update_each() -> None:
     for name in list(_stale):
-        _stale.discard(name)  # first: another thread may define it again meanwhile
+        # Discard it first, as another thread may define it again meanwhile.
+        _stale.discard(name)
         if not _update(name):
             _stale.add(name)
 
@@ -94,8 +97,14 @@ def _update_each() -> None:
 def _update(name: str) -> bool:
     """Update one op; False where onnx may be using its old schema."""
     op = registry.find(*split_name(name))
-    version = op.current if op else None
-    form = (version.opset, version.schema, version.schema.doc) if version else None
+    if op:
+        version = op.current
+    else:
+        version = None
+    if version:
+        form = (version.opset, version.schema, version.schema.doc)
+    else:
+        form = None
     if name in _registered and _registered[name] != form and not _deregister(name):
         return False
     if version is not None and form is not None and name not in _registered and _belongs(version):
@@ -113,10 +122,12 @@ def _deregister(name: str) -> bool:
     """Take an op's schema out of ``onnx.defs``; False where onnx may be using it."""
     opset = _registered[name][0]
     domain, op_type = split_name(name)
-    if defs.has(op_type, opset, domain):  # somebody else may have taken it out
+    # Somebody else may have taken it out of onnx.defs.
+    if defs.has(op_type, opset, domain):
         time.sleep(
             0
-        )  # a new time slice: no other thread can begin a call between the next two lines
+            # A new time slice: no other thread can begin a call between the next two lines.
+        )
         if _is_inferring():
             return False
         defs.deregister_schema(op_type, opset, domain)
@@ -133,12 +144,14 @@ def _belongs(version: Version) -> bool:
         oldest, newest = defs.C.schema_version_map()[domain]
         return bool(
             oldest <= version.opset <= newest
-        )  # without its schema, the checker refuses the node as well
+            # Without its schema, the checker refuses the node as well.
+        )
     return not version.schema.open_attrs and all(map(is_listable, version.schema.attrs))
 
 
 def _has_gil() -> bool:
-    return bool(getattr(sys, "_is_gil_enabled", lambda: True)())  # from Python 3.13 on
+    # Python has this function from 3.13 on.
+    return bool(getattr(sys, "_is_gil_enabled", lambda: True)())
 
 
 def _close() -> None:
@@ -159,7 +172,8 @@ def _deregister_all() -> None:
 
 def _in_child() -> None:
     global _lock
-    _lock = threading.RLock()  # a thread of the parent may have held it
+    # A thread of the parent may have held it.
+    _lock = threading.RLock()
 
 
 registry.subscribe(lambda version: _follow(version.op), removed=_follow)
@@ -189,7 +203,8 @@ def _infer_node(op: str | None, context: Any, call: object = _CALL) -> None:
     """
     if _closed.is_set() and threading.current_thread().daemon:
         del call
-        threading.Event().wait()  # a daemon thread that CPython ends inside onnx takes the process down
+        # A daemon thread that CPython ends inside onnx takes the process down.
+        threading.Event().wait()
     _thread.calls += 1
     try:
         if op is None:
@@ -197,7 +212,8 @@ def _infer_node(op: str | None, context: Any, call: object = _CALL) -> None:
         else:
             _infer_op(op, context)
     except BaseException:
-        del call  # the traceback keeps this frame
+        # The traceback keeps this frame.
+        del call
         raise
     finally:
         _thread.calls -= 1
@@ -217,45 +233,60 @@ _NAME = re.compile(r"\((.*)\)$", re.DOTALL)
 def _infer_op(name: str, context: Any) -> None:
     op = registry.find(*split_name(name))
     if op is None:
-        return  # removed meanwhile
-    named = _NAME.search(context.get_display_name())
-    where = f"node '{sanitize(named[1])}' ({op.name})" if named else f"a node of {op.name}"
+        # Another thread removed the op meanwhile.
+        return
+    display_name = _NAME.search(context.get_display_name())
+    if display_name:
+        where = f"node '{sanitize(display_name[1])}' ({op.name})"
+    else:
+        where = f"a node of {op.name}"
     values = {}
     for attr in op.current.schema.attrs:
-        given = context.get_attribute(attr.name)
-        if given is not None:
-            values[attr.name] = attribute_value(given, _surroundings(given))
+        attribute = context.get_attribute(attr.name)
+        if attribute is not None:
+            values[attr.name] = attribute_value(attribute, _surroundings(attribute))
     _infer(op, values, where, context)
 
 
 def _infer(op: Op, values: dict[str, Any], where: str, context: Any) -> None:
     version = op.current
     schema = version.schema
-    given = [_given(context, schema, place) for place in range(context.get_num_inputs())]
-    schema.check_inputs(given, where)
+    input_types = [_given(context, schema, number) for number in range(context.get_num_inputs())]
+    schema.check_inputs(input_types, where)
     count = context.get_num_outputs()
-    instance = instantiate(version, schema, values, where) if schema.infers else None
-    for place, promise in enumerate(promised_types(schema, instance, given, count, where)):
-        kind = resolve_type(promise, ANY, given)
-        if kind is not None and kind.dtype is not None:
-            context.set_output_type(place, type_proto(kind))
+    if schema.infers:
+        instance = instantiate(version, schema, values, where)
+    else:
+        instance = None
+    for number, promise in enumerate(promised_types(schema, instance, input_types, count, where)):
+        output_type = resolve_type(promise, ANY, input_types)
+        if output_type is not None and output_type.dtype is not None:
+            context.set_output_type(number, type_proto(output_type))
 
 
 def _given(context: Any, schema: Schema, place: int) -> TensorType | None:
-    kind = context.get_input_type(place)
-    if kind is not None:
-        return type_of_proto(kind)
-    port = schema.port(place) if schema.inputs else None
+    proto_type = context.get_input_type(place)
+    if proto_type is not None:
+        return type_of_proto(proto_type)
+    if schema.inputs:
+        port = schema.port(place)
+    else:
+        port = None
     # Old onnx says that it has no input where it does not know the type.
     absent = port is not None and (port.optional or port.variadic) and not context.has_input(place)
-    return None if absent else ANY
+    if absent:
+        return None
+    return ANY
 
 
 def _surroundings(attribute: AttributeProto) -> ModelProto:
     """Return a model around a graph attr: onnx does not say in which one it stands."""
     if attribute.type not in (AttributeProto.GRAPH, AttributeProto.GRAPHS):
         return ModelProto()
-    bodies = [attribute.g] if attribute.HasField("g") else attribute.graphs
+    if attribute.HasField("g"):
+        bodies = [attribute.g]
+    else:
+        bodies = attribute.graphs
     domains = {
         node.domain for body in bodies for node in body.node if not is_onnx_domain(node.domain)
     }
@@ -323,8 +354,8 @@ def infer_types(model: ModelProto, *, strict: bool = False, data_prop: bool = Fa
         del scope.opset_import[-1]
     for site in walk(typed):
         if (site.node.domain, site.node.op_type) == _STAND_IN:
-            place = next(a.i for a in site.node.attribute if a.name == _PLACE)
-            site.node.CopyFrom(sites[place][0].node)
+            position = next(a.i for a in site.node.attribute if a.name == _PLACE)
+            site.node.CopyFrom(sites[position][0].node)
     return typed
 
 
@@ -356,9 +387,9 @@ def _infer_stand_in(context: Any) -> None:
     site, op, model = _thread.sites[context.get_attribute(_PLACE).i]
     values = attribute_values(site.node, model, site.where)
     for name in linked_attributes(site.node):
-        given = context.get_attribute(name)
-        if given is not None and not given.ref_attr_name:
-            values[name] = attribute_value(given, model)
+        attribute = context.get_attribute(name)
+        if attribute is not None and not attribute.ref_attr_name:
+            values[name] = attribute_value(attribute, model)
     _infer(op, values, site.where, context)
 
 

@@ -98,8 +98,8 @@ def write_ops(model: ModelProto, ops: Iterable[KeptOp]) -> None:
     ops : iterable of KeptOp
     """
     entries = {PREFIX + op.name: {name: getattr(op, name) for name in _FIELDS} for op in ops}
-    others = [entry for entry in model.metadata_props if entry.key not in entries]
-    copies = [(entry.key, entry.value) for entry in others]
+    foreign = [entry for entry in model.metadata_props if entry.key not in entries]
+    copies = [(entry.key, entry.value) for entry in foreign]
     del model.metadata_props[:]
     for key, value in [
         *copies,
@@ -160,7 +160,10 @@ def _read(name: str, text: str) -> KeptOp:
         raise _refused(name, f"at most {MAX_SOURCE} characters", str(len(text)))
     try:
         entry = json.loads(text, object_pairs_hook=_unique_keys)
-        fields = [entry[name] for name in _FIELDS] if isinstance(entry, dict) else []
+        if isinstance(entry, dict):
+            fields = [entry[name] for name in _FIELDS]
+        else:
+            fields = []
     except (ValueError, KeyError, RecursionError):
         fields = []
     if not fields or not all(isinstance(item, str) for item in fields):

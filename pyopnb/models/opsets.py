@@ -46,6 +46,9 @@ def _versions(nodes: Iterable[NodeProto]) -> dict[str, int]:
     for node in nodes:
         domain = canonical_domain(node.domain)
         op = registry.find(domain, node.op_type)
-        least = newest_opset() if not domain else schema_domains().get(domain, 1)
+        if not domain:
+            least = newest_opset()
+        else:
+            least = schema_domains().get(domain, 1)
         versions[domain] = max(versions.get(domain, 1), least, op.current.opset if op else 1)
     return versions

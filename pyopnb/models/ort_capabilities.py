@@ -53,7 +53,8 @@ def _loads(opset: int, ir_version: int, domain: str = "") -> bool:
         )
     except (
         Exception
-    ):  # the runtime's exceptions have no base class of their own; any of them means no
+        # The runtime's exceptions have no base class of their own; any of them means no.
+    ):
         return False
     return True
 
@@ -319,7 +320,7 @@ def operators() -> Mapping[tuple[str, str], tuple[Operator, ...]]:
     by_name: dict[tuple[str, str], list[Operator]] = {}
     for row in sorted(state.get_all_operator_schema(), key=lambda row: row.since_version):
         inputs, outputs = (tuple(map(_port, ports)) for ports in (row.inputs, row.outputs))
-        made = Operator(
+        operator = Operator(
             row.domain,
             row.name,
             row.since_version,
@@ -328,7 +329,7 @@ def operators() -> Mapping[tuple[str, str], tuple[Operator, ...]]:
             frozenset(row.attributes),
             bool(row.deprecated),
         )
-        by_name.setdefault((row.domain, row.name), []).append(made)
+        by_name.setdefault((row.domain, row.name), []).append(operator)
     return {key: tuple(rows) for key, rows in by_name.items()}
 
 

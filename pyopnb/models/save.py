@@ -28,8 +28,10 @@ from pyopnb.ops.source import source_closure
 __all__ = ["save"]
 
 _MAX_FILE = 2**31 - 1 - 2**20
-_ALIGNMENT = 4096  # a page, so that the runtime can map the data
-_MAX_INLINE = 1024  # bytes of a tensor that stays in the model
+# Data begins at a page, so that the runtime can map it.
+_ALIGNMENT = 4096
+# Tensors of fewer bytes stay in the model.
+_MAX_INLINE = 1024
 
 
 @hide_internal_frames
@@ -94,14 +96,14 @@ def save(
     write_ops(source.proto, ops)
     check_writable(target)
     former = _data_files(target)
-    beside = _move_out(source, _external_tensors(source, external_data), target)
+    data_file = _move_out(source, _external_tensors(source, external_data), target)
     try:
         data = _serialized(source.proto)
         with atomic_write(target) as file:
             file.stream.write(data)
     except BaseException:
-        if beside is not None and beside not in former:
-            beside.unlink()
+        if data_file is not None and data_file not in former:
+            data_file.unlink()
         raise
     for old in former - _data_files(target):
         old.unlink(missing_ok=True)
@@ -123,7 +125,9 @@ def _ops_of(model: ModelProto) -> list[Op]:
 
 
 def _text(value: Any) -> str:
-    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    return str(value)
 
 
 def _keep(op: Op) -> KeptOp:
@@ -138,10 +142,10 @@ def _keep(op: Op) -> KeptOp:
 
 
 def _remove_folder(model: ModelProto) -> None:
-    for place in reversed(
-        [place for place, entry in enumerate(model.metadata_props) if entry.key == FOLDER]
+    for position in reversed(
+        [position for position, entry in enumerate(model.metadata_props) if entry.key == FOLDER]
     ):
-        del model.metadata_props[place]
+        del model.metadata_props[position]
 
 
 # ---- weights -----------------------------------------------------------------------------------------------------------------
@@ -151,7 +155,9 @@ def _external_tensors(source: ModelSource, wanted: bool | None) -> list[TensorPr
     """Return the tensors whose data goes to a second file."""
     large = [t for t in tensors(source.proto) if is_external(t) or len(t.raw_data) > _MAX_INLINE]
     already = any(map(is_external, large))
-    return large if wanted or (wanted is None and already) else []
+    if wanted or (wanted is None and already):
+        return large
+    return []
 
 
 def _move_out(source: ModelSource, external: list[TensorProto], target: Path) -> Path | None:
@@ -162,10 +168,10 @@ def _move_out(source: ModelSource, external: list[TensorProto], target: Path) ->
         return None
     with atomic_write(target.with_name(f"{target.name}.data")) as file:
         checksum = hashlib.sha256()
-        places = list(_write_data(source, external, file.stream, checksum))
+        locations = list(_write_data(source, external, file.stream, checksum))
         # The name has the digest of the data, so that a model that is not replaced after all still finds its own.
         file.path = target.with_name(f"{target.name}.{checksum.hexdigest()[:8]}.data")
-    for tensor, offset, length in places:
+    for tensor, offset, length in locations:
         _point(tensor, file.path.name, offset, length)
     return file.path
 
@@ -184,9 +190,9 @@ def _write_data(
 
 
 def _data_of(source: ModelSource, tensor: TensorProto) -> bytes:
-    whole = original(tensor, source.taken_out)
-    if whole is not tensor:
-        return _raw(whole)
+    full = original(tensor, source.taken_out)
+    if full is not tensor:
+        return _raw(full)
     if not is_external(tensor):
         return tensor.raw_data
     return read_data(tensor, source.folder or "")
@@ -224,18 +230,20 @@ def _data_files(target: Path) -> set[Path]:
     model = ModelProto()
     try:
         model.ParseFromString(target.read_bytes())
-    except (OSError, DecodeError):  # no file, or no model
+    except (OSError, DecodeError):
+        # There is no such file, or it holds no model.
         return set()
     try:
-        named = {
+        file_names = {
             entries(tensor).get("location", "") for tensor in tensors(model) if is_external(tensor)
         }
-    except ModelError:  # save writes one location for a tensor: the file is not its own
+    except ModelError:
+        # `save` writes one location for a tensor, so the file is not its own.
         return set()
     start, end = f"{target.name}.", ".data"
     ours = {
         n
-        for n in named
+        for n in file_names
         if n.startswith(start) and n.endswith(end) and len(n) == len(start) + 8 + len(end)
     }
     return {target.with_name(name) for name in ours if "/" not in name and "\\" not in name}

@@ -47,14 +47,16 @@ def _routes(kind: Descriptor) -> tuple[tuple[str, bool], ...]:
 def _leading() -> frozenset[Descriptor]:
     """Return the messages that a tensor is, or that lead to one."""
     leading = {TensorProto.DESCRIPTOR}
-    known = list(TensorProto.DESCRIPTOR.file.message_types_by_name.values())
+    message_types = list(TensorProto.DESCRIPTOR.file.message_types_by_name.values())
     while (
-        more := {
-            kind for kind in known if leading.intersection(f.message_type for f in kind.fields)
+        holders := {
+            message_type
+            for message_type in message_types
+            if leading.intersection(f.message_type for f in message_type.fields)
         }
         - leading
     ):
-        leading |= more
+        leading |= holders
     return frozenset(leading)
 
 

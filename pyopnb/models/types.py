@@ -49,10 +49,10 @@ class Types:
             self._infer(proto, limit)
 
     def _all_declared(self, graph: GraphIndex) -> bool:
-        known = self._types[id(graph.scope)]
+        declared = self._types[id(graph.scope)]
         # onnx infers nothing inside a function
         return isinstance(graph.scope, FunctionProto) or all(
-            n in known for node in graph.scope.node for n in node.output if n
+            n in declared for node in graph.scope.node for n in node.output if n
         )
 
     def _infer(self, proto: ModelProto, limit: int | None) -> None:
@@ -78,16 +78,18 @@ class Types:
 
     def carried(self, scope: GraphProto | FunctionProto, name: str) -> bool | None:
         """Tell whether ONNX Runtime gives such a value to custom ops; None where its type is unknown."""
-        found = self.find(scope, name)
-        if found is None or found.WhichOneof("value") is None:
+        proto_type = self.find(scope, name)
+        if proto_type is None or proto_type.WhichOneof("value") is None:
             return None
-        kind = type_of_proto(found).dtype
-        return found.HasField("tensor_type") and (kind is None or kind.carried)
+        dtype_row = type_of_proto(proto_type).dtype
+        return proto_type.HasField("tensor_type") and (dtype_row is None or dtype_row.carried)
 
     def of(self, site: Site, name: str) -> TensorType:
         """Return the type of a value that a node reads or produces; ``any[...]`` where it is unknown, or no tensor."""
-        found = self.find(site.scope, name)
-        return ANY if found is None else type_of_proto(found)
+        proto_type = self.find(site.scope, name)
+        if proto_type is None:
+            return ANY
+        return type_of_proto(proto_type)
 
 
 def _graphs(proto: ModelProto) -> list[GraphIndex]:

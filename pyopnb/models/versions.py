@@ -85,14 +85,14 @@ def _definition(schema: Any) -> tuple[Any, ...]:
         )
         for _, a in sorted(schema.attributes.items())
     ]
-    ends = [
+    names = [
         [
             (p.name, p.type_str, p.option, p.is_homogeneous, p.min_arity, p.description)
             for p in ports
         ]
         for ports in (schema.inputs, schema.outputs)
     ]
-    return schema.deprecated, schema.doc, attrs, ends
+    return schema.deprecated, schema.doc, attrs, names
 
 
 def _known_version(domain: str) -> int:
@@ -100,11 +100,9 @@ def _known_version(domain: str) -> int:
 
     ``onnx.defs`` lists other domains once an op was registered there, and goes on listing them.
     """
-    return (
-        int(onnx.defs.C.schema_version_map().get(domain, (0, 0))[1])
-        if is_onnx_domain(domain)
-        else 0
-    )
+    if is_onnx_domain(domain):
+        return int(onnx.defs.C.schema_version_map().get(domain, (0, 0))[1])
+    return 0
 
 
 _TAKEN = {"": 24, "ai.onnx.ml": 5}
@@ -161,21 +159,28 @@ def new_imports(proto: ModelProto) -> Iterator[NewImport]:
     for scope in (proto, *proto.functions):
         for entry in scope.opset_import:
             if not isinstance(
-                entry.domain, str
-            ):  # bytes: protobuf's way to say that it is no UTF-8
+                entry.domain,
+                str,
+                # bytes: protobuf's way to say that it is no UTF-8.
+            ):
                 continue
             domain = canonical_domain(entry.domain)
             if entry.version <= _TAKEN.get(domain, 1):
                 continue
-            graph = scope.graph if isinstance(scope, ModelProto) else scope
+            if isinstance(scope, ModelProto):
+                graph = scope.graph
+            else:
+                graph = scope
             used = {(node.domain, node.op_type) for node in nodes_in(graph)}
             theirs = {
                 name
                 for d, name in used
                 if canonical_domain(d) == domain and registry.find(domain, name) is None
             }
-            taken = not domain and entry.version <= newest_opset()
-            newest = _served_version(theirs, entry.version) if taken else newest_version(domain)
+            is_served = not domain and entry.version <= newest_opset()
+            newest = newest_version(domain)
+            if is_served:
+                newest = _served_version(theirs, entry.version)
             if newest is None or entry.version <= newest:
                 continue
             mine = [
@@ -183,23 +188,26 @@ def new_imports(proto: ModelProto) -> Iterator[NewImport]:
                 for node in nodes_in(graph)
                 if canonical_domain(node.domain) == domain and node.op_type in theirs
             ]
-            sites = {id(site.node): site for site in walk(proto)} if sites is None else sites
+            if sites is None:
+                sites = {id(site.node): site for site in walk(proto)}
+            else:
+                sites = sites
             new = NewImport(entry, newest, [sites[id(node)] for node in mine])
-            if not taken or not new.changed():
+            if not is_served or not new.changed():
                 yield new
 
 
 def _served_version(op_types: set[str], version: int) -> int:
     """Return the newest version of ONNX's operators, up to this one, before which some lost the kernel that they had."""
-    served = version
+    newest_served = version
     for op_type in op_types:
         schema = find_schema("", op_type, version)
         if schema is None or schema.since_version <= _TAKEN.get("", 0) or _has_kernel(schema):
             continue
         before = find_schema("", op_type, schema.since_version - 1)
         if before is not None and _has_kernel(before):
-            served = min(served, int(schema.since_version) - 1)
-    return served
+            newest_served = min(newest_served, int(schema.since_version) - 1)
+    return newest_served
 
 
 def _has_kernel(schema: Any) -> bool:
@@ -226,10 +234,11 @@ def runnable_versions(proto: ModelProto, new: Iterable[NewImport]) -> dict[str, 
     dict of str to int
         By domain.
     """
-    own = list(proto.opset_import)  # kept, as protobuf makes others where none is left
-    mine = [each for each in new if any(each.entry is entry for entry in own)]
+    # Keep the entries, as protobuf makes new objects where none is left.
+    entries = list(proto.opset_import)
+    mine = [new_import for new_import in new if any(new_import.entry is entry for entry in entries)]
     return imported_versions(proto) | {
-        each.domain: each.newest for each in mine if not each.changed()
+        new_import.domain: new_import.newest for new_import in mine if not new_import.changed()
     }
 
 
@@ -274,7 +283,8 @@ _FIELDS = {
     "ValueInfoProto": "name type doc_string metadata_props",
 }
 _LISTED_FIELDS = {message: frozenset(names.split()) for message, names in _FIELDS.items()}
-_LISTED_DTYPES = range(27)  # up to int2; version 14 added float6e2m3 and float6e3m2, and no field
+# This is the dtypes up to int2; version 14 added float6e2m3 and float6e3m2, and no field.
+_LISTED_DTYPES = range(27)
 
 
 def _newer_content(proto: ModelProto) -> str | None:
@@ -282,19 +292,19 @@ def _newer_content(proto: ModelProto) -> str | None:
     waiting: list[Message] = [proto]
     while waiting:
         message = waiting.pop()
-        kind = message.DESCRIPTOR.name
+        message_name = message.DESCRIPTOR.name
         for unknown in UnknownFieldSet(message):
-            return f"field {unknown.field_number} of a {kind}, which the installed onnx does not know either"
+            return f"field {unknown.field_number} of a {message_name}, which the installed onnx does not know either"
         for field, value in _fields(message):
-            if field.name not in _LISTED_FIELDS.get(kind, ()):
-                return f"{kind}.{field.name}"
+            if field.name not in _LISTED_FIELDS.get(message_name, ()):
+                return f"{message_name}.{field.name}"
             if (
                 field.name in _DTYPE_FIELDS
                 and isinstance(value, int)
                 and value not in _LISTED_DTYPES
             ):
-                known = TensorProto.DataType.DESCRIPTOR.values_by_number.get(value)
-                return f"the dtype {known.name.lower() if known else value}"
+                dtype_entry = TensorProto.DataType.DESCRIPTOR.values_by_number.get(value)
+                return f"the dtype {dtype_entry.name.lower() if dtype_entry else value}"
             if field.message_type is not None:
                 waiting += [value] if isinstance(value, Message) else value
     return None
@@ -336,7 +346,10 @@ def lower_versions(proto: ModelProto, *, filled: bool = False) -> tuple[str, ...
         An operator differs between the versions, or the IR version is needed.
     """
     lowered = version_numbers(proto)
-    newest_ir = newest_loaded_ir() if proto.ir_version > _LISTED_IR else proto.ir_version
+    if proto.ir_version > _LISTED_IR:
+        newest_ir = newest_loaded_ir()
+    else:
+        newest_ir = proto.ir_version
     if proto.ir_version > newest_ir:
         _refuse_newer_content(proto, newest_ir)
         proto.ir_version = newest_ir
@@ -356,20 +369,20 @@ def version_numbers(proto: ModelProto) -> Callable[[], tuple[str, ...]]:
     ]
 
     def lowered() -> tuple[str, ...]:
-        said: dict[str, None] = {}
+        sentences: dict[str, None] = {}
         if (
             proto.ir_version < ir_version
             and ir_version > _LISTED_IR
             and ir_version > newest_loaded_ir()
         ):
-            said[f"IR version {ir_version} → {proto.ir_version}"] = None
+            sentences[f"IR version {ir_version} → {proto.ir_version}"] = None
         for entry, version in entries:
             if entry.version < version:
                 domain = canonical_domain(entry.domain)
-                said[
+                sentences[
                     f"opset{f' of {sanitize(domain)}' if domain else ''} {version} → {entry.version}"
                 ] = None
-        return tuple(said)
+        return tuple(sentences)
 
     return lowered
 
@@ -389,27 +402,27 @@ def _refuse_changed(new: NewImport, remedy: str) -> None:
     name = sanitize(new.domain or "ai.onnx")
     expected = f"{name} up to version {new.newest}, which the installed onnxruntime takes"
     if not new.known:
-        known = _known_version(new.domain)
-        about = (
-            f"the installed onnx knows it up to {known}"
-            if known
-            else "the installed onnx does not know the domain"
-        )
+        newest_known = _known_version(new.domain)
+        if newest_known:
+            about = f"the installed onnx knows it up to {newest_known}"
+        else:
+            about = "the installed onnx does not know the domain"
         raise ModelError(
             f"model, import of {name}",
             expected=expected,
             got=f"version {new.entry.version}; {about}, and cannot say what changed",
-            next="pip install -U onnx onnxruntime" if known else f"import version {new.newest}",
+            next="pip install -U onnx onnxruntime"
+            if newest_known
+            else f"import version {new.newest}",
         )
     changed = new.changed()
     if changed:
         site, since = changed[0]
         came = find_schema(new.domain, site.node.op_type, since - 1) is None
-        also = (
-            f" ({plural(len(changed) - 1, 'more node')}: pyopnb.missing(model))"
-            if len(changed) > 1
-            else ""
-        )
+        if len(changed) > 1:
+            also = f" ({plural(len(changed) - 1, 'more node')}: pyopnb.missing(model))"
+        else:
+            also = ""
         raise ModelError(
             site.where,
             expected=expected,

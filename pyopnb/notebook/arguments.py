@@ -109,7 +109,8 @@ def parse_pyop_line(line: str, parser: MagicParser = PYOP) -> argparse.Namespace
     """Parse a ``%%pyop`` line, or raise UsageError; ``run`` lists the `Expressions` of each ``--run``."""
     head, *runs = _RUN.split(
         line
-    )  # not split as a shell would: the quotes and spaces of expressions are Python's
+        # Expressions are not split as a shell would: their quotes and spaces are Python's.
+    )
     args: argparse.Namespace = parser.parse_args(split_words(head))
     args.magic = parser.magic
     args.run = [_run_expressions(text, parser.magic) for text in runs]
@@ -187,7 +188,8 @@ def split_words(line: str) -> list[str]:
     """Split a line into words as a shell would."""
     try:
         return shlex.split(line)
-    except ValueError as error:  # a quote that is not closed
+    except ValueError as error:
+        # shlex raises for a quote that is not closed.
         raise UsageError(f"{error}: {sanitize(line.strip())}") from None
 
 

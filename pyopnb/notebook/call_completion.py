@@ -63,7 +63,7 @@ def complete_call(text: str) -> tuple[list[str], str]:
             keywords.append(match[1])
     positional = len(earlier) - len(keywords)
     names = _parameters(function, name, earlier, positional)
-    return [f"{known}=" for known in names if known not in keywords], current
+    return [f"{parameter}=" for parameter in names if parameter not in keywords], current
 
 
 def _open_call(text: str) -> tuple[str, list[str]]:
@@ -77,7 +77,8 @@ def _open_call(text: str) -> tuple[str, list[str]]:
     ('', [''])
     """
     text = re.sub(r"#.*", "", text)
-    brackets: list[list[int]] = []  # of each open bracket: its position, and those of its commas
+    # For each open bracket: its position, and those of its commas.
+    brackets: list[list[int]] = []
     for token in _TOKEN.finditer(text):
         if token[0] in "([{":
             brackets.append([token.start()])
@@ -103,7 +104,9 @@ def _look_up(callee: str) -> Any:
             return None
         value = getattr(value, name, None)
     module = getattr(value, "__module__", None) or ""
-    return value if isinstance(value, Session) or module.startswith("pyopnb.") else None
+    if isinstance(value, Session) or module.startswith("pyopnb."):
+        return value
+    return None
 
 
 def _parameters(function: Any, name: str, earlier: list[str], positional: int) -> list[str]:
@@ -112,7 +115,9 @@ def _parameters(function: Any, name: str, earlier: list[str], positional: int) -
     if isinstance(session, Session):
         if name == "set_attrs":
             return _attrs_of_session(session)
-        return _feeds(session)[positional:] if name in ("", "trace") else []
+        if name in ("", "trace"):
+            return _feeds(session)[positional:]
+        return []
     if not earlier:
         return []
     if name in _TAKES_MODEL:
@@ -121,7 +126,9 @@ def _parameters(function: Any, name: str, earlier: list[str], positional: int) -
         if name == "interact" and isinstance(model, Session):
             names += _attrs_of_session(model)
         return names
-    return _attrs_of_op(earlier[0]) if name in _TAKES_ATTRS else []
+    if name in _TAKES_ATTRS:
+        return _attrs_of_op(earlier[0])
+    return []
 
 
 def _feeds(model: Any) -> list[str]:

@@ -58,10 +58,16 @@ class Command:
             if name.startswith("--"):
                 parser.add_argument(name, action="store_true")
             else:
-                nargs = "*" if "..." in word else "?" if "[" in word else None
+                if "..." in word:
+                    nargs = "*"
+                elif "[" in word:
+                    nargs = "?"
+                else:
+                    nargs = None
                 default: list[str] | None = (
                     [] if nargs == "*" else None
-                )  # else "*" is listed as required
+                    # Without a default argparse lists "*" as required.
+                )
                 parser.add_argument(
                     name, nargs=nargs, default=default, type=int if name in ("N", "A", "B") else str
                 )
@@ -70,19 +76,23 @@ class Command:
 
 def parse_command(line: str) -> tuple[Command, Namespace]:
     """Parse a ``%pyop`` line into its subcommand and arguments, or raise UsageError."""
-    name, _, rest = line.strip().partition(" ")
+    name, _, words = line.strip().partition(" ")
     command = COMMANDS.get(split_words(name)[0] if name[:1] in "'\"" else name)
     if command is None:
         close = closest(name, COMMANDS)
-        next_ = COMMANDS[close].usage if close else "%pyop?"
+        if close:
+            next_ = COMMANDS[close].usage
+        else:
+            next_ = "%pyop?"
         raise usage_error("%pyop", f"{', '.join(COMMANDS)} or nothing", sanitize(name), next_)
     expressions = ""
     if (
         command.takes_expressions
-    ):  # not split as a shell would: their quotes and spaces are Python's
-        rest, _, expressions = rest.strip().partition(" ")
+        # Expressions are not split as a shell would: their quotes and spaces are Python's.
+    ):
+        words, _, expressions = words.strip().partition(" ")
     arguments = command.parser.parse_intermixed_args(
-        split_words(rest), Namespace(expressions=expressions.strip())
+        split_words(words), Namespace(expressions=expressions.strip())
     )
     return command, arguments
 
@@ -96,7 +106,9 @@ def user_namespace() -> dict[str, Any]:
 def find_model(text: str) -> Any:
     """Return the notebook's variable of a name if it holds a model or a path, else the text as a path."""
     value = user_namespace().get(text)
-    return value if isinstance(value, (ModelProto, bytes, str, os.PathLike)) else text
+    if isinstance(value, (ModelProto, bytes, str, os.PathLike)):
+        return value
+    return text
 
 
 # ---- the functions; each imports what it needs when it is first used ---------------------------------------------------------
@@ -128,7 +140,9 @@ def _source(shell: Any, args: Namespace) -> object:
 
 
 def _find_version(op: str, number: int | None) -> Version:
-    return registry[op].versions[-1] if number is None else find_version(registry[op], number)
+    if number is None:
+        return registry[op].versions[-1]
+    return find_version(registry[op], number)
 
 
 def _diff(shell: Any, args: Namespace) -> object:
@@ -142,7 +156,10 @@ def _diff(shell: Any, args: Namespace) -> object:
             got="one",
             next="edit its cell and run it again",
         )
-    old = versions[-2] if args.A is None else _find_version(args.OP, args.A)
+    if args.A is None:
+        old = versions[-2]
+    else:
+        old = _find_version(args.OP, args.A)
     return diff(old, _find_version(args.OP, args.B))
 
 
@@ -171,8 +188,10 @@ def _on_examples(name: str, function: Callable[..., object], shell: Any, args: N
         raise usage_error(where, "x=EXPR, y=EXPR", sanitize(args.expressions), next_) from None
     ports = {port.name for port in version.schema.inputs}
     if not expressions.positional and not any(
-        name in ports for name, _ in expressions.named
-    ):  # the inputs are generated
+        name in ports
+        for name, _ in expressions.named
+        # Without an input the function generates them.
+    ):
         return function(version.op, **expressions.evaluate(shell.user_ns)[1])
     inputs, attrs = bind(version, expressions, shell.user_ns)
     return function(version.op, *inputs, **attrs)
@@ -191,12 +210,16 @@ def _missing(shell: Any, args: Namespace) -> object:
             cell = skeleton(model, row)
         except (
             ModelError
-        ) as error:  # an op cannot have sequences, for example: the next may have a cell
+            # An op cannot have sequences, for example. The next node may have a cell.
+        ) as error:
             print(f"There is no cell for {row.op}: {error}")
             continue
         shell.set_next_input(str(cell))
-        rest = f"; {len(rows)} more missing: run this line again" if rows else ""
-        print(f"The cell below is for {row.op}{rest}.")
+        if rows:
+            remark = f"; {len(rows)} more missing: run this line again"
+        else:
+            remark = ""
+        print(f"The cell below is for {row.op}{remark}.")
         break
     return table
 
@@ -206,7 +229,8 @@ def _skeleton(shell: Any, args: Namespace) -> object:
 
     shell.set_next_input(
         str(skeleton(find_model(args.MODEL), args.NODE))
-    )  # in a cell below, or at the next prompt
+        # Jupyter puts it into a cell below, IPython at the next prompt.
+    )
     return None
 
 

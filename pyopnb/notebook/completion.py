@@ -42,7 +42,10 @@ def complete(context: CompletionContext) -> SimpleMatcherResult:
     if line == magic and magic.startswith("%"):
         # The name of the magic itself is IPython's to complete.
         return _result([], "", only=False)
-    fragment = words.pop() if words and not line[-1].isspace() else ""
+    if words and not line[-1].isspace():
+        fragment = words.pop()
+    else:
+        fragment = ""
     candidates: list[str] | None = None
     if text.lstrip().startswith("%%onnx") and "\n" in text.lstrip():
         candidates, fragment = complete_text(body)
@@ -73,7 +76,9 @@ def _for_cell_magic(magic: str, words: list[str]) -> list[str]:
         domains = {op.domain for op in registry if op.domain}
         return sorted(domains | {DEFAULT_DOMAIN})
     options = [name for name in _CELL_MAGICS[magic]._option_string_actions if name not in words]
-    return options if magic == "%%onnx" else [*options, *_op_names()]
+    if magic == "%%onnx":
+        return options
+    return [*options, *_op_names()]
 
 
 def _for_command(words: list[str], fragment: str) -> list[str] | None:
@@ -122,7 +127,8 @@ def _op_names() -> list[str]:
 def _nodes(model: str) -> list[str]:
     try:
         sites = list(walk(as_proto(find_model(model))))
-    except PyopError:  # no such model, or not yet
+    except PyopError:
+        # There is no such model, or not yet.
         return []
     names = [site.node.name or first_output(site.node) for site in sites]
     # A name with a space would be two words of the line.

@@ -37,8 +37,11 @@ def _cppop(self: CppopMagics, line: str, cell: str) -> object:
     shell = cast(Any, self.shell)
     with one_line_errors():
         cls = cpp_class(
-            cell, first=2, flags=shlex.split(args.flags or "")
-        )  # the line of the magic is the first
+            cell,
+            first=2,
+            flags=shlex.split(args.flags or ""),
+            # The line of the magic is the first.
+        )
         refuse_domain(args, cls.__name__)
         version = registry.define(
             cls, full_op_name(args, cls.__name__), opset=args.opset, source=cell

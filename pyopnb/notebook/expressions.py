@@ -42,12 +42,13 @@ class Expressions:
         """Their values in a namespace."""
         __tracebackhide__ = True
         linecache.cache[_FILE] = (len(self.text), None, self.text.splitlines(keepends=True), _FILE)
-        positional, named = [], {}
-        for node in self.positional:  # not a comprehension, which would be a frame in the traceback
+        positional, keywords = [], {}
+        # A comprehension would be a frame in the user's traceback.
+        for node in self.positional:
             positional.append(_evaluate(node, namespace))
         for name, node in self.named:
-            named[name] = _evaluate(node, namespace)
-        return positional, named
+            keywords[name] = _evaluate(node, namespace)
+        return positional, keywords
 
 
 def parse_expressions(text: str) -> Expressions:
@@ -63,10 +64,10 @@ def parse_expressions(text: str) -> Expressions:
         isinstance(arg, ast.Starred) for arg in call.args
     ):
         raise SyntaxError("a starred argument")
-    named = tuple((str(keyword.arg), keyword.value) for keyword in call.keywords)
-    if len(dict(named)) != len(named):
+    keywords = tuple((str(keyword.arg), keyword.value) for keyword in call.keywords)
+    if len(dict(keywords)) != len(keywords):
         raise SyntaxError("a repeated name")
-    return Expressions(tuple(call.args), named, call_text)
+    return Expressions(tuple(call.args), keywords, call_text)
 
 
 def _evaluate(node: ast.expr, namespace: dict[str, Any]) -> Any:
@@ -90,22 +91,22 @@ def bind(
         A name is neither a port nor an attr, there are more inputs than ports, or a required input is missing.
     """
     __tracebackhide__ = True
-    positional, named = expressions.evaluate(namespace)
+    positional, keywords = expressions.evaluate(namespace)
     schema = version.schema
     ports = {port.name for port in schema.inputs}
-    attrs = {name: value for name, value in named.items() if name not in ports}
-    known = [port.name for port in schema.inputs] + [attr.name for attr in schema.attrs]
-    unknown = [name for name in attrs if name not in known]
+    attrs = {name: value for name, value in keywords.items() if name not in ports}
+    names = [port.name for port in schema.inputs] + [attr.name for attr in schema.attrs]
+    unknown = [name for name in attrs if name not in names]
     if unknown and not schema.open_attrs:
         raise InputError(
             f"{version}, {sanitize(unknown[0])}",
-            expected=f"one of {', '.join(known)}" if known else "no inputs and no attrs",
+            expected=f"one of {', '.join(names)}" if names else "no inputs and no attrs",
             got=sanitize(unknown[0]),
             next=f"{close}=…"
-            if (close := closest(unknown[0], known))
+            if (close := closest(unknown[0], names))
             else f"the op takes {schema}",
         )
-    return _bind_inputs(version, list(schema.inputs), positional, named), attrs
+    return _bind_inputs(version, list(schema.inputs), positional, keywords), attrs
 
 
 def _bind_inputs(

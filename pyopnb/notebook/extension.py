@@ -65,7 +65,9 @@ def unload(shell: Any) -> None:
 def _comm_manager(shell: Any) -> Any:
     """Return the kernel's comms, or None in a plain IPython, which has no kernel."""
     kernel = getattr(shell, "kernel", None)
-    return None if kernel is None else kernel.comm_manager
+    if kernel is None:
+        return None
+    return kernel.comm_manager
 
 
 def _on_netron_click(shell: Any, message: Any) -> None:
@@ -74,5 +76,6 @@ def _on_netron_click(shell: Any, message: Any) -> None:
     data = message["content"]["data"]
     try:
         clicked(str(data.get("view")), str(data.get("node")))
-    except Exception:  # from the user's callback: displayed below the view like a cell's error; the kernel would only log it
+    except Exception:
+        # From the user's callback: displayed below the view like a cell's error; the kernel would only log it.
         shell.showtraceback()

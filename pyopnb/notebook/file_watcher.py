@@ -19,7 +19,8 @@ from pyopnb.ops.messages import sanitize
 
 __all__ = ["FileWatcher"]
 
-_INTERVAL = 0.3  # seconds between two polls
+# The files are looked at this often, in seconds.
+_INTERVAL = 0.3
 
 
 class FileWatcher(ShellListener):
@@ -70,7 +71,8 @@ class FileWatcher(ShellListener):
             new = _state(file)
             if (
                 new == old or new is None
-            ):  # while it saves, an editor may remove the file for a moment
+                # While it saves, an editor may remove the file for a moment.
+            ):
                 continue
             self._states[file] = new
             _reload(file)

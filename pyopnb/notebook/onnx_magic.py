@@ -34,14 +34,17 @@ def _onnx(self: OnnxMagics, line: str, cell: str) -> None:
         raise usage_error(f"%%onnx {args.name}", "a graph", "an empty cell", "%%onnx?")
     with one_line_errors():
         model = parse(
-            "\n" + cell, name=args.name
-        )  # the line break makes messages count lines as the cell does
+            "\n" + cell,
+            name=args.name,
+            # The line break makes messages count lines as the cell does.
+        )
     cast(Any, self.shell).push({args.name: model})
     if not args.quiet:
         from pyopnb.models.support.missing import missing
 
         print(f"{args.name}: {summary(model)}")
-        for row in missing(model)[:3]:  # here a typo in an op's name is noticed first
+        # This is where a typo in an op's name is noticed first.
+        for row in missing(model)[:3]:
             print(f"cannot run yet: {row.op}: {row.reason}")
 
 

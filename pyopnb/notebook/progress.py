@@ -12,8 +12,10 @@ from pyopnb.ops.progress import Panel, Progress, Throttled, progress_text, text_
 
 __all__ = ["progress_bar", "progress_panel"]
 
-_REST = 10  # times as long as an update took, nothing is drawn
-_INTERVAL = 0.25  # seconds between updates at least
+# After an update nothing is drawn for this many times as long as it took.
+_REST = 10
+# A bar is not drawn more often than this, in seconds.
+_INTERVAL = 0.25
 
 _shown: MutableMapping[object, int] = WeakKeyDictionary()
 """What a panel shows in its last state, and the number of the cell whose output has the panel."""
@@ -33,7 +35,10 @@ class _State:
 
     def _repr_html_(self) -> str:
         # Without a value it is HTML's bar of unknown length.
-        value = f' value="{self.done}" max="{self.total}"' if self.total else ""
+        if self.total:
+            value = f' value="{self.done}" max="{self.total}"'
+        else:
+            value = ""
         return f'<progress{value} aria-label="{self!r}"></progress> {self!r}'
 
 
@@ -65,7 +70,10 @@ def progress_panel() -> Panel:
     from IPython.display import display
 
     shell = get_ipython()
-    cell = 0 if shell is None else shell.execution_count
+    if shell is None:
+        cell = 0
+    else:
+        cell = shell.execution_count
     handles: list[Any] = []
     after = 0.0
 
@@ -94,4 +102,6 @@ def _html_once(thing: Any) -> str | None:
 
     shell = get_ipython()
     is_there = shell is not None and _shown.get(thing) == shell.execution_count
-    return None if is_there else str(thing._repr_html_())
+    if is_there:
+        return None
+    return str(thing._repr_html_())

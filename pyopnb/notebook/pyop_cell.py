@@ -51,7 +51,10 @@ def transform_lines(lines: list[str]) -> list[str]:
 
     ``%%pyop`` without a body is left as it is: a prompt then waits for the body, as for any cell magic.
     """
-    first = _FIRST_LINE.fullmatch(lines[0].rstrip()) if lines else None
+    if lines:
+        first = _FIRST_LINE.fullmatch(lines[0].rstrip())
+    else:
+        first = None
     if first is None or (first["line"] or "").endswith("?") or not "".join(lines[1:]).strip():
         return lines
     # The obsolete prefix u distinguishes it from a cell that happens to begin with such a string.
@@ -70,7 +73,10 @@ class OpRegistration(ast.NodeTransformer):
         if line is None or not isinstance(tree, ast.Module):
             return tree
         first, *body = tree.body
-        last = body[-1] if body else first
+        if body:
+            last = body[-1]
+        else:
+            last = first
         names = _assigned_names(body)
         end = _call(f"end({names!r})", at=last)
         if body and isinstance(last, ast.Expr):
@@ -87,7 +93,8 @@ class OpRegistration(ast.NodeTransformer):
         )
         tree.body = [
             _statement(_call(f"check({line!r})", at=first)),
-            *futures,  # Python wants them outside of any block
+            # Python wants them outside of any block.
+            *futures,
             ast.copy_location(cell, first),
             _statement(_call("value()", at=last)),
         ]
@@ -107,7 +114,9 @@ class _ClassStatements(ast.NodeTransformer):
         return node
 
     def generic_visit(self, node: ast.AST) -> ast.AST:
-        return node if isinstance(node, ast.expr) else super().generic_visit(node)
+        if isinstance(node, ast.expr):
+            return node
+        return super().generic_visit(node)
 
 
 def _with_definitions(body: list[ast.stmt]) -> list[ast.stmt]:
@@ -128,7 +137,9 @@ def _magic_line(tree: ast.AST) -> str | None:
     match tree:
         case ast.Module(body=[ast.Expr(value=ast.Constant(value=str(text), kind="u")), *_]):
             first = _FIRST_LINE.fullmatch(text)
-            return None if first is None else first["line"] or ""
+            if first is None:
+                return None
+            return first["line"] or ""
     return None
 
 
@@ -200,10 +211,10 @@ class Cell:
         bound = dict.fromkeys(
             frame.f_locals[name] for name in names if isinstance(frame.f_locals.get(name), type)
         )
-        known = [defined.version.cls for defined in self._defined]
+        classes = [defined.version.cls for defined in self._defined]
         for cls in bound:
-            if cls.__module__ == main and cls not in known and hasattr(cls, "compute"):
-                self._refuse_several([*known, cls])
+            if cls.__module__ == main and cls not in classes and hasattr(cls, "compute"):
+                self._refuse_several([*classes, cls])
                 self._define(cls, frame)
 
     def _refuse_several(self, classes: list[type]) -> None:
@@ -222,13 +233,15 @@ class Cell:
         args, file = self.args, frame.f_code.co_filename
         refuse_domain(args, cls.__name__)
         name = full_op_name(args, cls.__name__)
-        schema_of(cls)  # before anything is changed
+        # Refuse before anything is changed.
+        schema_of(cls)
         former = _move_to_own_module(cls, file, frame.f_locals.get("__name__"))
         modules = registry.modules_of(name)
         source = "".join(linecache.getlines(file)[1:]) or None
         try:
             registry.define(cls, name, opset=args.opset, module=args.module, source=source)
-        finally:  # where a listener raises, the version is there all the same
+        finally:
+            # Where a listener raises, the version is there all the same.
             op = registry.find(*split_name(name))
             if op is not None and op.current.cls is cls:
                 self._defined.append(_Defined(op.current, modules, former))
@@ -251,20 +264,22 @@ class Cell:
         for cls in [
             d.version.cls for d in self._defined if schema_of(d.version.cls) != d.version.schema
         ]:
-            self._define(cls, frame)  # the cell has set an attribute of the class since
+            # The cell has set an attribute of the class since.
+            self._define(cls, frame)
         if not self._defined:
             classes = [cls for cls in bound if cls.__module__ == frame.f_locals.get("__name__")]
-            where = (
-                f"class {', '.join(cls.__name__ for cls in classes)}" if classes else "%%pyop cell"
-            )
-            expected, got = (
-                ("a compute method", "none") if classes else ("a class with compute", "no class")
-            )
-            next_ = (
-                "def compute(self, x): return x"
-                if classes
-                else "class Same: compute = lambda self, x: x"
-            )
+            if classes:
+                where = f"class {', '.join(cls.__name__ for cls in classes)}"
+            else:
+                where = "%%pyop cell"
+            if classes:
+                expected, got = ("a compute method", "none")
+            else:
+                expected, got = ("a class with compute", "no class")
+            if classes:
+                next_ = "def compute(self, x): return x"
+            else:
+                next_ = "class Same: compute = lambda self, x: x"
             raise DefinitionError(where, expected=expected, got=got, next=next_)
 
     def _withdraw(self, defined: list[_Defined], why: str) -> None:
@@ -273,11 +288,10 @@ class Cell:
             item.restore_module()
             if not self.args.quiet:
                 op = registry.find(*split_name(item.version.op))
-                now = (
-                    f"version {op.current.number} is current again"
-                    if op
-                    else "the op is not defined"
-                )
+                if op:
+                    now = f"version {op.current.number} is current again"
+                else:
+                    now = "the op is not defined"
                 print(f"{item.version} is withdrawn {why}; {now}")
         self._defined = [item for item in self._defined if item not in defined]
 
@@ -285,7 +299,10 @@ class Cell:
 def _say_if_it_replaces(name: str) -> None:
     domain, op_type = split_name(name)
     if has_op(domain, op_type):
-        whose = f"ONNX Runtime's own {domain}::{op_type}" if domain else f"ONNX's own {op_type}"
+        if domain:
+            whose = f"ONNX Runtime's own {domain}::{op_type}"
+        else:
+            whose = f"ONNX's own {op_type}"
         print(
             f"{name} takes the place of {whose} in each session that is made from now on. To undo: %pyop remove {name}"
         )
@@ -340,7 +357,9 @@ def value() -> object:
             trial = try_op(cell.version, expressions, namespace)
             if cell.value is not None or expressions is not cell.args.run[-1]:
                 print(trial)
-    return trial if cell.args.run and cell.value is None else cell.value
+    if cell.args.run and cell.value is None:
+        return trial
+    return cell.value
 
 
 def _move_to_own_module(cls: type, file: str, main: str | None) -> Callable[[], None]:
@@ -393,8 +412,11 @@ def run_cell(shell: Any, line: str, body: str) -> object:
     raw = f"%%pyop {line}\n{body}"
     text = shell.transform_cell(raw)
     name = shell.compile.cache(
-        text, shell.execution_count - 1, raw_code=raw
-    )  # the running cell is already counted
+        text,
+        shell.execution_count - 1,
+        raw_code=raw,
+        # The running cell is already counted.
+    )
     *first, last = shell.transform_ast(shell.compile.ast_parse(text, name)).body
     for node in first:
         # What IPython does with every cell; there is no other way to run one.

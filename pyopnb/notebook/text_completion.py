@@ -21,12 +21,16 @@ _DTYPES = [name.lower() for name, number in onnx.TensorProto.DataType.items() if
 def complete_text(body: str) -> tuple[list[str], str]:
     """Return what can stand at the end of the text, and the fragment that it replaces."""
     match = _FRAGMENT.search(body)
-    fragment = match[0] if match else ""
+    if match:
+        fragment = match[0]
+    else:
+        fragment = ""
     before = body[: len(body) - len(fragment)].rstrip()
     node = _ATTRIBUTES.search(before)
     if node is not None:
         if before.endswith("="):
-            return [], fragment  # a value
+            # After the equals sign comes a value.
+            return [], fragment
         domain, _, op_type = node[1].rpartition(".")
         return [f"{name} = " for name in attrs_of(domain, op_type)], fragment
     if before.endswith("="):
@@ -35,7 +39,8 @@ def complete_text(body: str) -> tuple[list[str], str]:
     if before.rfind("{") <= before.rfind("}"):
         return _DTYPES, fragment
     if before[-1:] not in ("(", ","):
-        return [], fragment  # a new name
+        # Whatever is typed here is a new name.
+        return [], fragment
     words = {*onnx_ops(), *_DTYPES}
     for op in registry:
         words |= {op.op_type, op.domain}

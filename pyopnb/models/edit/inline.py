@@ -37,41 +37,44 @@ def inline_ops(proto: ModelProto, is_op: Callable[[NodeProto], bool]) -> ModelPr
     ModelError
         As from `check_functions` and `check_attributes`: ONNX Runtime would not come to an end, or take all memory.
     """
-    import onnx.inliner  # most sessions do not need it
+    # Most sessions do not need it.
+    import onnx.inliner
 
     check_functions(proto)
     check_attributes(proto)
-    held = nodes_of_functions(proto)
+    nodes_by_function = nodes_of_functions(proto)
     holders: set[tuple[str, str]] = set()
-    while True:  # until no more functions are found that call one with an op in it
-        more = {
+    # Repeat until no more functions call one with an op in it.
+    while True:
+        missing_imports = {
             f
-            for f, nodes in held.items()
+            for f, nodes in nodes_by_function.items()
             if any(is_op(n) or (n.domain, n.op_type) in holders for n in nodes)
         }
-        if more == holders:
+        if missing_imports == holders:
             break
-        holders = more
+        holders = missing_imports
     if not holders:
         return proto
-    from pyopnb.models.ort_capabilities import schema_domains  # what most sessions never need
+    # Most sessions never need this import.
+    from pyopnb.models.ort_capabilities import schema_domains
 
-    ready = ModelProto()
-    ready.CopyFrom(proto)
+    inlined = ModelProto()
+    inlined.CopyFrom(proto)
     # onnx inlines only where all versions agree, and those of domains of ops mean nothing.
-    known = {e.domain: e.version for e in ready.opset_import}
-    for function in ready.functions:
+    imports = {e.domain: e.version for e in inlined.opset_import}
+    for function in inlined.functions:
         for entry in function.opset_import:
             if entry.domain not in schema_domains():
-                entry.version = known.setdefault(entry.domain, 1)
-    del ready.opset_import[:]
-    ready.opset_import.extend(
-        helper.make_opsetid(domain, version) for domain, version in known.items()
+                entry.version = imports.setdefault(entry.domain, 1)
+    del inlined.opset_import[:]
+    inlined.opset_import.extend(
+        helper.make_opsetid(domain, version) for domain, version in imports.items()
     )
-    _give_defaults(ready)
-    _forget_types(ready)
+    _give_defaults(inlined)
+    _forget_types(inlined)
     try:
-        return onnx.inliner.inline_selected_functions(ready, sorted(holders))
+        return onnx.inliner.inline_selected_functions(inlined, sorted(holders))
     except (RuntimeError, ValueError):
         return proto
 
@@ -92,15 +95,16 @@ def inlined_functions(proto: ModelProto) -> ModelProto:
     ModelError
         As from `check_functions` and `check_attributes`.
     """
-    import onnx.inliner  # most sessions do not need it
+    # Most sessions do not need it.
+    import onnx.inliner
 
     check_functions(proto)
     check_attributes(proto)
-    ready = ModelProto()
-    ready.CopyFrom(proto)
-    _give_defaults(ready)
-    _forget_types(ready)
-    return onnx.inliner.inline_local_functions(ready)
+    inlined = ModelProto()
+    inlined.CopyFrom(proto)
+    _give_defaults(inlined)
+    _forget_types(inlined)
+    return onnx.inliner.inline_local_functions(inlined)
 
 
 def _forget_types(model: ModelProto) -> None:
@@ -115,6 +119,6 @@ def _give_defaults(model: ModelProto) -> None:
     """Write functions' default attributes into calls that leave them out: onnx's inliner drops them."""
     defaults = {function_key(f): f.attribute_proto for f in model.functions if f.attribute_proto}
     for site in walk(model) if defaults else ():
-        given = {a.name for a in site.node.attribute}
+        attr_names = {a.name for a in site.node.attribute}
         standing = defaults.get(function_key(site.node), ())
-        site.node.attribute.extend(a for a in standing if a.name not in given)
+        site.node.attribute.extend(a for a in standing if a.name not in attr_names)

@@ -162,9 +162,9 @@ def put_ops(proto: ModelProto, changes: Iterable[tuple[Site, str]]) -> None:
 
 
 def _import(scope: ModelProto | FunctionProto, versions: dict[str, int]) -> None:
-    known = imported_versions(scope)
+    imports = imported_versions(scope)
     scope.opset_import.extend(
-        helper.make_opsetid(d, v) for d, v in sorted(versions.items()) if d not in known
+        helper.make_opsetid(d, v) for d, v in sorted(versions.items()) if d not in imports
     )
 
 
@@ -182,14 +182,15 @@ def _give_defaults(node: NodeProto, schema: Schema, versions: dict[str, int]) ->
     """Write the operator's defaults into a node: the op's may differ."""
     domain = canonical_domain(node.domain)
     operator = find_schema(domain, node.op_type, versions.get(domain, 1))
-    if operator is None:  # its defaults are its kernel's own
+    # The defaults of a session are its kernel's own.
+    if operator is None:
         return
-    given = {attribute.name for attribute in node.attribute}
+    attr_names = {attribute.name for attribute in node.attribute}
     for attr in schema.attrs:
         known = operator.attributes.get(attr.name)
         if (
             known is not None
-            and attr.name not in given
+            and attr.name not in attr_names
             and known.default_value.type != AttributeProto.UNDEFINED
         ):
             node.attribute.append(known.default_value)
@@ -197,25 +198,30 @@ def _give_defaults(node: NodeProto, schema: Schema, versions: dict[str, int]) ->
 
 def _check_attrs(site: Site, schema: Schema, proto: ModelProto) -> None:
     linked = linked_attributes(site.node)
-    known = {attr.name for attr in schema.attrs}
+    attr_names = {attr.name for attr in schema.attrs}
     # Attributes that the caller of a function sets have no value yet.
-    names = {name: "set by the function's caller" for name in linked if name not in known}
-    rest = changed(schema, attrs=tuple(attr for attr in schema.attrs if attr.name not in linked))
-    rest.bind({**attribute_values(site.node, proto, site.where), **names}, site.where)
+    names = {name: "set by the function's caller" for name in linked if name not in attr_names}
+    unlinked = changed(
+        schema, attrs=tuple(attr for attr in schema.attrs if attr.name not in linked)
+    )
+    unlinked.bind({**attribute_values(site.node, proto, site.where), **names}, site.where)
 
 
 def _check_ports(site: Site, schema: Schema, types: Types) -> None:
-    given = [types.of(site, name) if name else None for name in site.node.input]
-    schema.check_inputs(given, site.where)
+    input_types = [types.of(site, name) if name else None for name in site.node.input]
+    schema.check_inputs(input_types, site.where)
     schema.check_outputs(len(site.node.output), site.where)
     for number, (name, hint) in enumerate(
-        zip(site.node.output, schema.hinted(given) or (), strict=False)
+        zip(site.node.output, schema.hinted(input_types) or (), strict=False)
     ):
-        known = types.of(site, name) if name else ANY
-        if not known.accepts(hint.without_sizes()):
+        if name:
+            output_type = types.of(site, name)
+        else:
+            output_type = ANY
+        if not output_type.accepts(hint.without_sizes()):
             raise ModelError(
                 f"{site.where}, output {number}",
-                expected=f"{known}, as in the model",
+                expected=f"{output_type}, as in the model",
                 got=f"{hint}, as the op says",
                 next="change the hint of compute, or what it returns",
             )
@@ -233,6 +239,6 @@ def _declare(sites: Iterable[Site], types: Types) -> None:
                 info.name for info in (*site.scope.value_info, *site.scope.output)
             }
         for name in site.node.output:
-            known = types.find(site.scope, name)
-            if name and name not in names and known is not None:
-                site.scope.value_info.add(name=name, type=known)
+            proto_type = types.find(site.scope, name)
+            if name and name not in names and proto_type is not None:
+                site.scope.value_info.add(name=name, type=proto_type)

@@ -18,7 +18,8 @@ __all__ = ["TAP_DOMAIN", "Where", "original_names", "select_sites"]
 TAP_DOMAIN = "pyopnb.tap"
 """Domain of the nodes that `wrap` inserts. They are never selected: the names of their outputs mean the wrapped nodes."""
 
-_MAX_COMPARED = 20_000  # nodes whose names a mistyped one is compared with
+# A mistyped name is compared with those of this many nodes.
+_MAX_COMPARED = 20_000
 
 Where = str | NodeProto | Callable[[NodeProto], object] | Iterable[Any]
 """What selects nodes; see `select_sites`."""
@@ -47,15 +48,18 @@ def select_sites(proto: ModelProto, where: Where, original: object = None) -> li
         No node is selected, or a text has two meanings.
     """
     sites = _Sites(list(walk(proto)), original)
-    wanted = [where] if isinstance(where, (str, NodeProto)) or callable(where) else _several(where)
-    places: set[int] = set()
-    for selector in wanted:
-        places.update(sites.places(selector))
-    if not places:
+    if isinstance(where, (str, NodeProto)) or callable(where):
+        selectors = [where]
+    else:
+        selectors = _several(where)
+    positions: set[int] = set()
+    for selector in selectors:
+        positions.update(sites.places(selector))
+    if not positions:
         raise ModelError(
             "where", expected="nodes to choose", got="nothing", next='"Softmax", or lambda node: …'
         )
-    return [sites.sites[place] for place in sorted(places)]
+    return [sites.sites[position] for position in sorted(positions)]
 
 
 def _several(where: Any) -> list[Any]:
@@ -82,62 +86,62 @@ class _Sites:
         if isinstance(where, str):
             return self._by_text(where)
         if isinstance(where, NodeProto):
-            places = self._by_node(where)
+            positions = self._by_node(where)
             got = f"a node {sanitize(full_name(where))} that is not in the model"
         elif callable(where):
-            places = [place for place, site in self._untapped if where(site.node)]
+            positions = [position for position, site in self._untapped if where(site.node)]
             got = f"a function that chooses none of the {len(self.sites)} nodes"
         else:
             raise _unknown_selector(where)
-        if not places:
+        if not positions:
             raise ModelError(
                 "where", expected="a node of the model", got=got, next="one of model.graph.node"
             )
-        return places
+        return positions
 
     @cached_property
     def _untapped(self) -> list[tuple[int, Site]]:
         return [
-            (place, site) for place, site in enumerate(self.sites) if site.node.domain != TAP_DOMAIN
+            (position, site)
+            for position, site in enumerate(self.sites)
+            if site.node.domain != TAP_DOMAIN
         ]
 
     def _by_node(self, node: NodeProto) -> list[int]:
         """Find a node by identity in the caller's model, else by equality."""
-        place = self._place_in_original.get(id(node))
-        if place is not None and place < len(self.sites):
-            return [place]
+        position = self._place_in_original.get(id(node))
+        if position is not None and position < len(self.sites):
+            return [position]
         return [
-            place
-            for place in self._by_outline.get(_outline(node), ())
-            if self.sites[place].node == node
+            position
+            for position in self._by_outline.get(_outline(node), ())
+            if self.sites[position].node == node
         ]
 
     @cached_property
     def _originals(self) -> list[NodeProto]:
         # referenced, as the ids are those of live objects
-        return (
-            [site.node for site in walk(self._original)]
-            if isinstance(self._original, ModelProto)
-            else []
-        )
+        if isinstance(self._original, ModelProto):
+            return [site.node for site in walk(self._original)]
+        return []
 
     @cached_property
     def _place_in_original(self) -> dict[int, int]:
-        return {id(node): place for place, node in enumerate(self._originals)}
+        return {id(node): position for position, node in enumerate(self._originals)}
 
     @cached_property
     def _by_outline(self) -> dict[tuple[str, ...], list[int]]:
-        found: dict[tuple[str, ...], list[int]] = {}
-        for place, site in enumerate(self.sites):
-            found.setdefault(_outline(site.node), []).append(place)
-        return found
+        by_outline: dict[tuple[str, ...], list[int]] = {}
+        for position, site in enumerate(self.sites):
+            by_outline.setdefault(_outline(site.node), []).append(position)
+        return by_outline
 
     @cached_property
     def _meanings(self) -> dict[str, dict[str, list[int]]]:
         """Text to its meanings, and to the places of the nodes that it selects in each."""
         names = original_names(self.sites)
-        found: dict[str, dict[str, list[int]]] = {}
-        for place, site in self._untapped:
+        meanings: dict[str, dict[str, list[int]]] = {}
+        for position, site in self._untapped:
             node, full = site.node, full_name(site.node)
             means = [(node.name, "a node's name")]
             means += [
@@ -147,11 +151,14 @@ class _Sites:
             means += [(text, f"op type {sanitize(full)}") for text in (node.op_type, full)]
             for text, meaning in dict.fromkeys(means):
                 if text:
-                    found.setdefault(text, {}).setdefault(meaning, []).append(place)
-        return found
+                    meanings.setdefault(text, {}).setdefault(meaning, []).append(position)
+        return meanings
 
     def _by_text(self, text: str) -> list[int]:
-        exact = f"::{text.removeprefix('ai.onnx::')}" if text.startswith("ai.onnx::") else text
+        if text.startswith("ai.onnx::"):
+            exact = f"::{text.removeprefix('ai.onnx::')}"
+        else:
+            exact = text
         meanings = self._meanings.get(text, {})
         if exact != text:
             meanings = {
@@ -169,8 +176,8 @@ class _Sites:
                 got="none of these",
                 next=_similar(self.sites, text),
             )
-        first, *others = meanings.values()
-        if any(other != first for other in others):
+        first, *further = meanings.values()
+        if any(positions != first for positions in further):
             raise ModelError(
                 f"where {sanitize(repr(text))}",
                 expected="one meaning",

@@ -53,14 +53,20 @@ class Seen:
 
 
 def _describe(array: np.ndarray) -> str:
-    kind = str(type_of(array))
+    type_text = str(type_of(array))
     if not array.size or array.dtype.kind in "OUT":
-        return kind
-    values = array.astype(np.float64) if array.dtype.kind in "fV" else array
+        return type_text
+    if array.dtype.kind in "fV":
+        values = array.astype(np.float64)
+    else:
+        values = array
     finite = values[np.isfinite(values)]
-    text = f"{kind}, {finite.min():.6g} … {finite.max():.6g}" if finite.size else kind
+    if finite.size:
+        text = f"{type_text}, {finite.min():.6g} … {finite.max():.6g}"
+    else:
+        text = type_text
     counts = {"NaN": np.isnan(values).sum(), "Inf": np.isinf(values).sum()}
-    return text + "".join(f", {count} {what}" for what, count in counts.items() if count)
+    return text + "".join(f", {count} {special}" for special, count in counts.items() if count)
 
 
 @hide_internal_frames
@@ -118,9 +124,9 @@ def wrap(
     types = Types(source.proto)
     tapped_inputs = [_tappable_inputs(site, types) for site in sites]
     every = list(walk(source.proto))
-    names, taken = original_names(every), _names(source.proto, every)
+    names, all_names = original_names(every), _names(source.proto, every)
     taps = [
-        _tap(site, inputs, names, taken, types, function)
+        _tap(site, inputs, names, all_names, types, function)
         for site, inputs in zip(sites, tapped_inputs, strict=True)
     ]
     scopes: dict[int, tuple[GraphProto | FunctionProto, list[tuple[NodeProto, NodeProto]]]] = {}
@@ -136,10 +142,11 @@ def move_behind(
     scope: GraphProto | FunctionProto, pairs: Sequence[tuple[NodeProto, NodeProto]]
 ) -> None:
     """Move the second node of each pair right behind the first; those behind the same node keep their order."""
-    nodes = list(scope.node)  # referenced, as the ids are those of live objects
-    places: dict[int, float] = {id(node): place for place, node in enumerate(nodes)}
-    places |= {id(tap): places[id(node)] + 0.5 for node, tap in pairs}
-    scope.node.sort(key=lambda node: places[id(node)])
+    # Keep the nodes, as ids are those of live objects only.
+    nodes = list(scope.node)
+    positions: dict[int, float] = {id(node): position for position, node in enumerate(nodes)}
+    positions |= {id(tap): positions[id(node)] + 0.5 for node, tap in pairs}
+    scope.node.sort(key=lambda node: positions[id(node)])
 
 
 def _tappable_inputs(site: Site, types: Types) -> list[str]:
@@ -151,14 +158,17 @@ def _tappable_inputs(site: Site, types: Types) -> list[str]:
 
     for name in filter(None, site.node.output):
         if not passes(name):
-            known = types.find(site.scope, name)
-            kind = known.WhichOneof("value") if known else None
+            proto_type = types.find(site.scope, name)
+            if proto_type:
+                case = proto_type.WhichOneof("value")
+            else:
+                case = None
             raise ModelError(
                 f"{site.where}, output {sanitize(name)}",
                 expected="a tensor of a dtype that ONNX Runtime gives to custom ops",
                 got=str(types.of(site, name))
-                if kind == "tensor_type"
-                else str(kind).removesuffix("_type"),
+                if case == "tensor_type"
+                else str(case).removesuffix("_type"),
                 next="wrap the nodes that take it apart",
             )
     return [name for name in dict.fromkeys(site.node.input) if name and passes(name)]
@@ -166,13 +176,13 @@ def _tappable_inputs(site: Site, types: Types) -> list[str]:
 
 def _names(proto: ModelProto, sites: Sequence[Site]) -> set[str]:
     """Return all names of values. Bodies see the names of the graphs around them, so a new name must differ from all."""
-    taken = {name for site in sites for name in (*site.node.input, *site.node.output)}
+    names = {name for site in sites for name in (*site.node.input, *site.node.output)}
     for graph in [
         proto.graph,
         *(a.g for site in sites for a in site.node.attribute if a.HasField("g")),
     ]:
-        taken.update(info.name for info in (*graph.input, *graph.output, *graph.initializer))
-    return taken
+        names.update(info.name for info in (*graph.input, *graph.output, *graph.initializer))
+    return names
 
 
 def _tap(
@@ -203,9 +213,9 @@ def _tap(
     tap.name = node.name and f"{node.name} (tap {name.rpartition('_')[2]})"
     if isinstance(scope, GraphProto):
         for old, new in fresh.items():
-            known = types.find(scope, old)
-            if known is not None:
-                scope.value_info.add(name=new, type=known)
+            proto_type = types.find(scope, old)
+            if proto_type is not None:
+                scope.value_info.add(name=new, type=proto_type)
     registry.define(cls, name)
     return Site(tap, scope, site.path), name
 
@@ -214,9 +224,10 @@ _numbers: Counter[str] = Counter()
 
 
 def _op_name(op_type: str) -> str:
-    kind = re.sub(r"\W|^(?=\d)", "_", op_type, flags=re.ASCII)[:100]
-    _numbers[kind] += 1  # never twice: a session may still use a removed one
-    return f"{TAP_DOMAIN}::{kind}_{_numbers[kind]}"
+    stem = re.sub(r"\W|^(?=\d)", "_", op_type, flags=re.ASCII)[:100]
+    # A number never comes twice: a session may still use a removed op.
+    _numbers[stem] += 1
+    return f"{TAP_DOMAIN}::{stem}_{_numbers[stem]}"
 
 
 def _new_name(name: str, taken: set[str]) -> str:
@@ -269,4 +280,5 @@ def _tap_class(
 def _stop(node: NodeProto, inputs: dict[str, np.ndarray], outputs: dict[str, np.ndarray]) -> None:
     """Where ``wrap(model, where, breakpoint)`` stops: see node, inputs and outputs; c continues."""
     breakpoint()
-    return  # the debugger stops at the line after the call
+    # The debugger stops at the line after the call.
+    return

@@ -26,16 +26,18 @@ def port_at(ports: Sequence[RuntimePort], place: int) -> RuntimePort | None:
     """Return the port of the n-th input or output; None where the operator has fewer."""
     if place < len(ports):
         return ports[place]
-    return ports[-1] if ports and ports[-1].variadic else None
+    if ports and ports[-1].variadic:
+        return ports[-1]
+    return None
 
 
 def type_mismatch(operator: Operator, inputs: Kinds, outputs: Kinds) -> str | None:
     """Return the first type that this version of the operator does not take, in words; None where all fit."""
     for ports, kinds in ((operator.inputs, inputs), (operator.outputs, outputs)):
-        for place, kind in enumerate(kinds):
-            port = port_at(ports, place)
-            if kind and port and kind not in port.takes:
-                return f"{port.name} is {to_notation(kind)}; the operator takes {join_types(port.takes)}"
+        for number, type_text in enumerate(kinds):
+            port = port_at(ports, number)
+            if type_text and port and type_text not in port.takes:
+                return f"{port.name} is {to_notation(type_text)}; the operator takes {join_types(port.takes)}"
     return None
 
 
@@ -48,7 +50,7 @@ def has_kernel(operator: Operator, inputs: Kinds, outputs: Kinds) -> bool:
 
 def float16_as_float32(kinds: Kinds) -> list[str | None]:
     """Return the types after the casts that the runtime inserts around a node with a float16 input and no kernel for it."""
-    return [_SINGLE if kind == _HALF else kind for kind in kinds]
+    return [_SINGLE if type_text == _HALF else type_text for type_text in kinds]
 
 
 def unserved_types(operator: Operator, inputs: Kinds, outputs: Kinds) -> str | None:
@@ -57,11 +59,13 @@ def unserved_types(operator: Operator, inputs: Kinds, outputs: Kinds) -> str | N
     if not serving:
         return None
     texts = []
-    for name, kind in min(
+    for name, type_text in min(
         (_mismatches(operator, kernel, inputs, outputs) for kernel in serving), key=len
     ).items():
-        taken = frozenset().union(*(dict(kernel.takes).get(name, ()) for kernel in serving))
-        texts.append(f"{name} is {to_notation(kind)}; there are kernels for {join_types(taken)}")
+        served = frozenset().union(*(dict(kernel.takes).get(name, ()) for kernel in serving))
+        texts.append(
+            f"{name} is {to_notation(type_text)}; there are kernels for {join_types(served)}"
+        )
     return ", ".join(texts)
 
 
@@ -76,16 +80,16 @@ def _mismatches(
     """Return type variables and ports whose type the kernel does not take, with that type."""
     wrong = {}
     for name, takes in kernel.takes:
-        kind = _bound_type(operator, name, inputs, outputs)
-        if kind and kind not in takes:
-            wrong[name] = kind
+        type_text = _bound_type(operator, name, inputs, outputs)
+        if type_text and type_text not in takes:
+            wrong[name] = type_text
     return wrong
 
 
 def _bound_type(operator: Operator, name: str, inputs: Kinds, outputs: Kinds) -> str | None:
     # The runtime looks only at the first connected input or output of a type variable.
     for ports, kinds in ((operator.inputs, inputs), (operator.outputs, outputs)):
-        for place, port in enumerate(ports):
-            if name in (port.type, port.name) and place < len(kinds) and kinds[place] != "":
-                return kinds[place]
+        for number, port in enumerate(ports):
+            if name in (port.type, port.name) and number < len(kinds) and kinds[number] != "":
+                return kinds[number]
     return None

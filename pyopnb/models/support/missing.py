@@ -47,17 +47,23 @@ class MissingNode:
     @property
     def node(self) -> str:
         """Return the node's name, or its first output where it has none."""
-        return "" if self.site is None else self.site.node.name or first_output(self.site.node)
+        if self.site is None:
+            return ""
+        return self.site.node.name or first_output(self.site.node)
 
     @property
     def path(self) -> str:
         """Return the body or function that the node is in; ``""`` for the main graph."""
-        return "" if self.site is None else self.site.path
+        if self.site is None:
+            return ""
+        return self.site.path
 
     @property
     def where(self) -> str:
         """Return the node as messages name it."""
-        return f"import of {self.op}" if self.site is None else self.site.where
+        if self.site is None:
+            return f"import of {self.op}"
+        return self.site.where
 
     def __str__(self) -> str:
         return f"{self.where}: {self.kind}: {self.reason}"
@@ -74,7 +80,9 @@ class Missing(Sequence[MissingNode]):
     @overload
     def __getitem__(self, place: slice) -> Missing: ...
     def __getitem__(self, place: Any) -> Any:
-        return Missing(self._rows[place]) if isinstance(place, slice) else self._rows[place]
+        if isinstance(place, slice):
+            return Missing(self._rows[place])
+        return self._rows[place]
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -84,14 +92,14 @@ class Missing(Sequence[MissingNode]):
 
     def _table(self) -> Table:
         shown = self._rows[:_SHOWN]
-        inside = any(row.path for row in shown)
+        has_paths = any(row.path for row in shown)
         rows = [
-            (row.node, row.op, row.kind, row.reason, *([row.path] if inside else []))
+            (row.node, row.op, row.kind, row.reason, *([row.path] if has_paths else []))
             for row in shown
         ]
         if len(shown) < len(self._rows):
             rows.append((f"and {len(self._rows) - len(shown)} more", *[""] * (len(rows[0]) - 1)))
-        head = ("node", "op", "missing", "reason", *(["in"] if inside else []))
+        head = ("node", "op", "missing", "reason", *(["in"] if has_paths else []))
         return Table(
             head, rows, "Nothing is missing: the installed ONNX Runtime has a kernel for every node"
         )
@@ -157,9 +165,9 @@ def missing(model: ModelProto | bytes | str | os.PathLike[str]) -> Missing:
 
 def _imports(new: Sequence[NewImport], shown: set[str]) -> Iterator[MissingNode]:
     """Yield a row for each import that is too new, and of which the installed onnx cannot say what changed."""
-    for each in new:
-        if not each.known and each.domain not in shown:
-            shown.add(each.domain)
-            name = f"{sanitize(each.domain or 'ai.onnx')}"
-            reason = f"the runtime takes {name} up to {each.newest}, and the installed onnx cannot say what changed"
-            yield MissingNode(None, f"{name}-{each.entry.version}", "opset too new", reason)
+    for new_import in new:
+        if not new_import.known and new_import.domain not in shown:
+            shown.add(new_import.domain)
+            name = f"{sanitize(new_import.domain or 'ai.onnx')}"
+            reason = f"the runtime takes {name} up to {new_import.newest}, and the installed onnx cannot say what changed"
+            yield MissingNode(None, f"{name}-{new_import.entry.version}", "opset too new", reason)

@@ -24,19 +24,20 @@ __all__ = ["declared_outputs", "defaults_of", "function_of", "infer_node"]
 def declared_outputs(node: NodeProto, operator: Operator, kinds: Kinds) -> list[str | None]:
     """Return the types of a node's outputs as far as they follow from the operator's type variables."""
     if is_constant(node):
-        value = constant_value(
-            node
-        )  # the runtime makes an initializer of it before it looks for any kernel
+        # The runtime makes an initializer of it before it looks for any kernel.
+        value = constant_value(node)
+        if value is None:
+            return [None]
         tensor = value.values if isinstance(value, SparseTensorProto) else value
-        return [None if tensor is None else tensor_kind(tensor.data_type)]
+        return [tensor_kind(tensor.data_type)]
     bound: dict[str, str] = {}
-    for place, kind in enumerate(kinds):
-        port = port_at(operator.inputs, place)
-        if kind and port and port.homogeneous:
-            bound.setdefault(port.type, kind)
+    for number, type_text in enumerate(kinds):
+        port = port_at(operator.inputs, number)
+        if type_text and port and port.homogeneous:
+            bound.setdefault(port.type, type_text)
     outputs: list[str | None] = []
-    for place, name in enumerate(node.output):
-        port = port_at(operator.outputs, place)
+    for number, name in enumerate(node.output):
+        port = port_at(operator.outputs, number)
         if not name or port is None or not port.homogeneous:
             outputs.append("" if not name else None)
         else:
@@ -63,11 +64,12 @@ def infer_node(
         for domain, version in versions.items()
     ]
     for exact in (True, False):
-        given = {
-            name: kind if exact else proto_of(kind_of(kind) or "") for name, kind in types.items()
+        input_types = {
+            name: proto_type if exact else proto_of(kind_of(proto_type) or "")
+            for name, proto_type in types.items()
         }
         try:
-            outputs = infer_node_outputs(schema, node, given, opset_imports=imports)
+            outputs = infer_node_outputs(schema, node, input_types, opset_imports=imports)
         except (
             InferenceError,
             onnx.checker.ValidationError,
@@ -75,7 +77,8 @@ def infer_node(
             ValueError,
             RuntimeError,
         ):
-            continue  # contradictory shapes: try again with the dtypes alone
+            # Contradictory shapes: try again with the dtypes alone.
+            continue
         return [kind_of(outputs[name]) if name in outputs else None for name in node.output]
     return [None] * len(node.output)
 
@@ -96,15 +99,17 @@ def function_of(
     """
     schema = find_schema(operator.domain, node.op_type, operator.since)
     if schema is None or schema.since_version != operator.since:
-        return None  # the installed onnx is older than the runtime and has another operator under this name
+        # The installed onnx is older than the runtime and has another operator under this name.
+        return None
     if schema.has_context_dependent_function:
         since = _newest(schema.context_dependent_function_opset_versions, version)
-        function = b"" if since is None else _context_dependent(schema, since, node, types)
-        return FunctionProto.FromString(function) if function else None
-    since = _newest(schema.function_opset_versions, version) if schema.has_function else None
-    if since is None:
+        if since is None:
+            return None
+        return _context_dependent(schema, since, node, types)
+    since = _newest(schema.function_opset_versions, version)
+    if since is None or not schema.has_function:
         return None
-    body = FunctionProto.FromString(schema.get_function_with_opset_version(since))
+    body: FunctionProto = FunctionProto.FromString(schema.get_function_with_opset_version(since))
     # As in the runtime: a function written for one version is valid in a later one while none of its operators changed.
     same = all(
         operator_at("", n.op_type, since) is operator_at("", n.op_type, version)
@@ -120,21 +125,23 @@ def _newest(versions: Sequence[int], version: int) -> int | None:
 
 def _context_dependent(
     schema: Any, since: int, node: NodeProto, types: Sequence[TypeProto]
-) -> bytes:
+) -> FunctionProto | None:
     try:
         function = schema.get_context_dependent_function_with_opset_version(
-            since, node.SerializeToString(), [kind.SerializeToString() for kind in types]
+            since,
+            node.SerializeToString(),
+            [proto_type.SerializeToString() for proto_type in types],
         )
     except (EncodeError, ValueError, RuntimeError):
-        return b""  # no function for these attrs: the runtime gets none either
-    return bytes(function)
+        # ONNX has no function for these attrs, and the runtime gets none either.
+        return None
+    body: FunctionProto = FunctionProto.FromString(bytes(function))
+    return body if function else None
 
 
 def defaults_of(operator: Operator) -> list[AttributeProto]:
     """Return the default attrs of the operator, for a node that leaves them out."""
     schema = find_schema(operator.domain, operator.op_type, operator.since)
-    return (
-        [a.default_value for a in schema.attributes.values() if a.default_value.name]
-        if schema
-        else []
-    )
+    if schema:
+        return [a.default_value for a in schema.attributes.values() if a.default_value.name]
+    return []

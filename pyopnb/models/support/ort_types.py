@@ -26,7 +26,9 @@ _ELEMENT = re.compile(r"(sparse_)?tensor\((\w+)\)")
 @cache
 def tensor_kind(number: int) -> str | None:
     """Return the type of a tensor of that ``TensorProto.DataType``; None for an undefined number."""
-    return f"tensor({_NAMES[number]})" if _NAMES.get(number, "undefined") != "undefined" else None
+    if _NAMES.get(number, "undefined") != "undefined":
+        return f"tensor({_NAMES[number]})"
+    return None
 
 
 def kind_of(proto: TypeProto) -> str | None:
@@ -35,8 +37,8 @@ def kind_of(proto: TypeProto) -> str | None:
     while True:
         which = proto.WhichOneof("value")
         if which in ("tensor_type", "sparse_tensor_type"):
-            kind = tensor_kind(getattr(proto, which).elem_type)
-            return kind and f"{before}{'sparse_' if which[0] == 's' else ''}{kind}{after}"
+            type_text = tensor_kind(getattr(proto, which).elem_type)
+            return type_text and f"{before}{'sparse_' if which[0] == 's' else ''}{type_text}{after}"
         if which == "sequence_type":
             before, after, proto = f"{before}seq(", f"){after}", proto.sequence_type.elem_type
         elif which == "optional_type":
@@ -50,23 +52,24 @@ def kind_of(proto: TypeProto) -> str | None:
 
 def proto_of(kind: str) -> TypeProto:
     """Return the TypeProto of a type as the runtime writes it; an empty one for any other text."""
-    made = TypeProto()
-    inner = made
+    proto = TypeProto()
+    inner = proto
     while wrapped := _WRAPPED.fullmatch(kind):
         which, key, kind = wrapped.groups()
         if which == "map":
             inner.map_type.key_type = _NUMBERS.get(key or "", 0)
             inner = inner.map_type.value_type
         else:
-            inner = (
-                inner.sequence_type.elem_type if which == "seq" else inner.optional_type.elem_type
-            )
+            if which == "seq":
+                inner = inner.sequence_type.elem_type
+            else:
+                inner = inner.optional_type.elem_type
     if element := _ELEMENT.fullmatch(kind):
         sparse, name = element.groups()
         (inner.sparse_tensor_type if sparse else inner.tensor_type).elem_type = _NUMBERS.get(
             name, 0
         )
-    return made
+    return proto
 
 
 def to_notation(kind: str) -> str:
@@ -76,8 +79,10 @@ def to_notation(kind: str) -> str:
 
 def join_types(kinds: Iterable[str]) -> str:
     """Return types in our notation, comma-separated, in the order of the table of dtypes."""
-    order = {f"tensor({_NAMES[row.onnx]})": place for place, row in enumerate(DTYPES)}
+    order = {f"tensor({_NAMES[row.onnx]})": number for number, row in enumerate(DTYPES)}
     return ", ".join(
-        to_notation(kind)
-        for kind in sorted(kinds, key=lambda kind: (order.get(kind, len(order)), kind))
+        to_notation(type_text)
+        for type_text in sorted(
+            kinds, key=lambda type_text: (order.get(type_text, len(order)), type_text)
+        )
     )

@@ -61,7 +61,8 @@ def explain_refusal(proto: ModelProto, said: str, *, filled: bool = False) -> Py
                 return error
     except (
         ModelError
-    ) as error:  # a cycle, or a function that calls itself: the types cannot be followed
+        # A cycle, or a function that calls itself: the types cannot be followed.
+    ) as error:
         return error
     return None
 
@@ -77,8 +78,8 @@ def _candidates(proto: ModelProto, filled: bool) -> Iterator[_Candidate]:
         )
     for site in walk(proto):
         node = site.node
-        known = (node.domain, node.op_type) in functions or node.domain.startswith(PREFIX)
-        if known or registry.find(node.domain, node.op_type) is not None:
+        is_known = (node.domain, node.op_type) in functions or node.domain.startswith(PREFIX)
+        if is_known or registry.find(node.domain, node.op_type) is not None:
             continue
         unknown = _unknown_op(site, imports, kept)
         if unknown is not None:
@@ -125,11 +126,10 @@ def _unknown_op(site: Site, imports: dict[str, int], kept: Collection[str]) -> _
         and not onnx.defs.has(node.op_type, version, domain)
     ):
         versions = operators().get((domain, node.op_type), ())
-        since = (
-            versions[0].since
-            if versions
-            else onnx.defs.get_schema(node.op_type, domain).since_version
-        )
+        if versions:
+            since = versions[0].since
+        else:
+            since = onnx.defs.get_schema(node.op_type, domain).since_version
         error = ModelError(
             site.where,
             expected=f"version {since} of {domain or 'ai.onnx'} or newer, in which {node.op_type} came",
@@ -155,10 +155,12 @@ _MADE = ("torch.", "sklearn::")
 
 def _meant_op(op_type: str, domain: str) -> str:
     """What to type for an op type that its domain does not have: the domain that was forgotten, or the nearest name."""
-    others = [op.domain for op in registry if op.op_type == op_type]
-    others += [other for other, name in operators() if name == op_type and other != domain]
-    if others:
-        return f'domain="{sanitize(others[0])}"'
+    domains = [op.domain for op in registry if op.op_type == op_type]
+    domains += [
+        op_domain for op_domain, name in operators() if name == op_type and op_domain != domain
+    ]
+    if domains:
+        return f'domain="{sanitize(domains[0])}"'
     names = sorted({name for place, name in operators() if place == domain})
     return sanitize(closest(op_type, names) or f"define it: %%pyop -d demo {op_type}")
 
@@ -196,14 +198,17 @@ def _attributes(site: Site, imports: dict[str, int]) -> Iterator[_Candidate]:
     schema = find_schema(
         canonical_domain(node.domain), node.op_type, imports.get(canonical_domain(node.domain))
     )
-    given = {attribute.name for attribute in node.attribute}
+    attr_names = {attribute.name for attribute in node.attribute}
     for name, attribute in sorted(schema.attributes.items()) if schema is not None else ():
-        if attribute.required and name not in given:
-            kind = AttributeProto.AttributeType.Name(attribute.type.value)
-            value = _EXAMPLES.get(kind) if name not in _DTYPE_ATTRS else "onnx.TensorProto.FLOAT"
+        if attribute.required and name not in attr_names:
+            type_name = AttributeProto.AttributeType.Name(attribute.type.value)
+            if name not in _DTYPE_ATTRS:
+                value = _EXAMPLES.get(type_name)
+            else:
+                value = "onnx.TensorProto.FLOAT"
             where, expected = (
                 f"{site.where}, attr {name}",
-                f"{_ARTICLES.get(kind, kind.lower())}, which {node.op_type} needs",
+                f"{_ARTICLES.get(type_name, type_name.lower())}, which {node.op_type} needs",
             )
             yield (
                 ModelError(
@@ -238,11 +243,22 @@ def _ports(site: Site, imports: dict[str, int]) -> Iterator[_Candidate]:
         ("output", node.output, schema.outputs, schema.min_output, schema.max_output),
     ):
         if not least <= len(names) <= most:
-            limit = most if len(names) > most else least
-            word = "" if least == most else "at most " if len(names) > most else "at least "
-            known = ", ".join(port.name for port in ports[:limit])
-            next_ = repr([sanitize(name) for name in names[:most]]) if len(names) > most else None
-            expected = f"{word}{plural(limit, side)} ({known})"
+            if len(names) > most:
+                limit = most
+            else:
+                limit = least
+            if least == most:
+                word = ""
+            elif len(names) > most:
+                word = "at most "
+            else:
+                word = "at least "
+            port_names = ", ".join(port.name for port in ports[:limit])
+            if len(names) > most:
+                next_ = repr([sanitize(name) for name in names[:most]])
+            else:
+                next_ = None
+            expected = f"{word}{plural(limit, side)} ({port_names})"
             yield (
                 ModelError(site.where, expected=expected, got=str(len(names)), next=next_),
                 (node.op_type,),
@@ -276,26 +292,29 @@ def _lacking(site: Site, lack: Unsupported, filled: bool) -> ModelError:
 
 def _misfit(site: Site, misfit: Misfit) -> ModelError:
     """An input of another dtype than the others, or than the operator takes; the constant one, as that was made by hand."""
-    place, other = misfit.place, misfit.other
+    port, partner = misfit.place, misfit.other
     names = site.node.input
     if (
-        other is not None
-        and _constant(site, names[other]) is not None
-        and _constant(site, names[place]) is None
+        partner is not None
+        and _constant(site, names[partner]) is not None
+        and _constant(site, names[port]) is None
     ):
-        place, other = other, place
-    got, wanted = (
-        misfit.kinds[place] or "",
-        misfit.takes if other is None else (misfit.kinds[other] or "",),
+        port, partner = partner, port
+    got, expected = (
+        misfit.kinds[port] or "",
+        misfit.takes if partner is None else (misfit.kinds[partner] or "",),
     )
-    name, constant = sanitize(names[place]), _constant(site, names[place])
-    beside = f", as {sanitize(names[other])} is" if other is not None else ""
+    name, constant = sanitize(names[port]), _constant(site, names[port])
+    if partner is not None:
+        as_partner = f", as {sanitize(names[partner])} is"
+    else:
+        as_partner = ""
     next_ = None
-    if constant is not None and (row := _castable(got, wanted)) is not None:
+    if constant is not None and (row := _castable(got, expected)) is not None:
         next_ = cast_expression(name if name.isidentifier() else "array", dtype(row))
     return ModelError(
         f"{site.where}, input {name}",
-        expected=f"{join_types(wanted)}{beside}",
+        expected=f"{join_types(expected)}{as_partner}",
         got=f"{to_notation(got)}{constant or ''}",
         next=next_,
     )
@@ -303,12 +322,19 @@ def _misfit(site: Site, misfit: Misfit) -> ModelError:
 
 def _castable(got: str, wanted: tuple[str, ...]) -> int | None:
     """Return the number of the dtype to cast to: of those that the operator takes, the one of the same kind."""
-    kinds = [kind for kind in wanted if kind.startswith("tensor(")]
+    kinds = [type_text for type_text in wanted if type_text.startswith("tensor(")]
     if not got.startswith("tensor(") or not kinds:
         return None
-    near = [kind for kind in kinds if kind in _NEAR.get(got, ())]
-    best = near[0] if near else kinds[0] if len(kinds) == 1 else None
-    return int(proto_of(best).tensor_type.elem_type) if best else None
+    near = [type_text for type_text in kinds if type_text in _NEAR.get(got, ())]
+    if near:
+        best = near[0]
+    elif len(kinds) == 1:
+        best = kinds[0]
+    else:
+        best = None
+    if best:
+        return int(proto_of(best).tensor_type.elem_type)
+    return None
 
 
 _NEAR = {
@@ -324,4 +350,6 @@ def _constant(site: Site, name: str) -> str | None:
     if isinstance(scope, GraphProto) and any(tensor.name == name for tensor in scope.initializer):
         return " in an initializer"
     producer: NodeProto | None = next((node for node in scope.node if name in node.output), None)
-    return " in a Constant" if producer is not None and is_constant(producer) else None
+    if producer is not None and is_constant(producer):
+        return " in a Constant"
+    return None

@@ -84,7 +84,10 @@ class _Values:
 
     def proto_of(self, name: str, kind: str | None) -> TypeProto:
         """Return the type with the shape that the file declares, if that is of the same dtype."""
-        declared = self.scope_of(name).protos.get(name) if name else None
+        if name:
+            declared = self.scope_of(name).protos.get(name)
+        else:
+            declared = None
         if declared is not None and kind_of(declared) == kind:
             return declared
         return proto_of(kind or "")
@@ -157,7 +160,10 @@ class _Walk:
             kinds = tuple([types[n] if n in types else n and values.type_of(n) for n in names])
             attributes = graph.attributes.get(index, ())
             key = _key(node, attributes, kinds, produced, number)
-            judgement = self.judgements.get(key) if key else None
+            if key:
+                judgement = self.judgements.get(key)
+            else:
+                judgement = None
             if judgement is None:
                 judgement = self.judge(node, index, kinds, values, context)
                 if key:
@@ -165,11 +171,11 @@ class _Walk:
             lack, outputs = judgement
             if lack is not None:
                 context.lacks.append((Site(node, graph.scope, graph.path), lack))
-            for name, kind in zip(produced, outputs, strict=False):
+            for name, output_type in zip(produced, outputs, strict=False):
                 if name in declared and name:
                     values.protos[name] = declared[name]
-                    kind = kind or kind_of(declared[name])
-                types[name] = kind
+                    output_type = output_type or kind_of(declared[name])
+                types[name] = output_type
         return [values.type_of(name) for name in graph.outputs]
 
     def judge(
@@ -248,7 +254,10 @@ class _Walk:
         unserved = unserved_types(operator, kinds, outputs)
         types = [values.proto_of(*item) for item in zip(node.input, kinds, strict=True)]
         body = function_of(node, operator, types, version)
-        label = "no kernel for dtype" if unserved else "no kernel"
+        if unserved:
+            label = "no kernel for dtype"
+        else:
+            label = "no kernel"
         if body is None:
             reason = unserved or f"version {operator.since} has none for any dtype"
             return Unsupported(label, reason, operator.since, kernel=True), outputs
@@ -256,13 +265,16 @@ class _Walk:
         attributes = [*defaults_of(operator), *body.attribute_proto, *node.attribute]
         attrs = {attribute.name: attribute for attribute in attributes}
         inner = replace(context, attrs=attrs, lacks=[], expanded=True)
-        ends = self.walk_scope(GraphIndex(body), kinds, None, inner)
+        inner_outputs = self.walk_scope(GraphIndex(body), kinds, None, inner)
         if not inner.lacks:
-            return None, _merged(outputs, [*ends, *[None] * len(outputs)])
+            return None, _merged(outputs, [*inner_outputs, *[None] * len(outputs)])
         site, first = inner.lacks[0]
         needs = f"the function in its place needs {full_name(site.node)}: {first.reason}"
         reason = f"{unserved or 'it has none'}, and {needs}"
-        label = label if unserved else first.kind
+        if unserved:
+            label = label
+        else:
+            label = first.kind
         return Unsupported(label, reason, operator.since, kernel=True), outputs
 
     def walk_bodies(
@@ -280,15 +292,20 @@ class _Walk:
             inputs = ["tensor(int64)", "tensor(bool)", *kinds[2:]]
         elif node.op_type == "Scan":
             # Before version 9 the lengths of the batches came first.
-            inputs = kinds[1:] if operator.since < 9 else kinds
-        ends = {}
+            if operator.since < 9:
+                inputs = kinds[1:]
+            else:
+                inputs = kinds
+        outputs_by_body = {}
         for name, body in bodies:
-            ends[name] = self.walk_scope(body, inputs, values, context)
+            outputs_by_body[name] = self.walk_scope(body, inputs, values, context)
         if node.op_type == "If":
-            outputs = _merged(ends.get("then_branch", ()), ends.get("else_branch", ()))
+            outputs = _merged(
+                outputs_by_body.get("then_branch", ()), outputs_by_body.get("else_branch", ())
+            )
         else:
             # The first output of a Loop's body is its condition.
-            outputs = ends.get("body", [])[node.op_type == "Loop" :]
+            outputs = outputs_by_body.get("body", [])[node.op_type == "Loop" :]
         return [*outputs, *[None] * len(node.output)][: len(node.output)]
 
     def call(
@@ -312,36 +329,43 @@ class _Walk:
         name = full_name(node)
         self.guesses -= 1
         if domain not in schema_domains():
-            known = {op.name for op in registry}
-            known |= {f"{key[0]}::{key[1]}" for key in self.functions}
-            if version is None and name in known:
+            names_in_use = {op.name for op in registry}
+            names_in_use |= {f"{key[0]}::{key[1]}" for key in self.functions}
+            if version is None and name in names_in_use:
                 reason = (
                     f"the model has {sanitize(name)} and imports no version of {sanitize(domain)}"
                 )
                 return Unsupported("unknown domain", reason)
             reason = f"the runtime has no domain {sanitize(domain)}, and no op of the registry is {sanitize(name)}"
-            return Unsupported("unknown domain", reason + self.guess(name, known))
+            return Unsupported("unknown domain", reason + self.guess(name, names_in_use))
         versions = operators().get((domain, node.op_type))
         if versions:
             since = versions[0].since
             reason = f"it came in version {since}; the model imports {version}"
             return Unsupported("unknown op", reason, since)
-        names = [f"{domain}::{op_type}" for place, op_type in operators() if place == domain]
+        names = [
+            f"{domain}::{op_type}" for op_domain, op_type in operators() if op_domain == domain
+        ]
         reason = f"the runtime has no {sanitize(name)}"
         return Unsupported("unknown op", reason + self.guess(name, names))
 
     def guess(self, name: str, known: Collection[str]) -> str:
-        close = closest(name, known) if self.guesses >= 0 else None
-        return f"; nearest: {sanitize(close)}" if close else ""
+        if self.guesses >= 0:
+            close = closest(name, known)
+        else:
+            close = None
+        if close:
+            return f"; nearest: {sanitize(close)}"
+        return ""
 
 
 def _infer(
     schema: Any, node: NodeProto, kinds: Kinds, values: _Values, context: _Context
 ) -> list[str | None]:
     types = {}
-    for name, kind in zip(node.input, kinds, strict=True):
+    for name, input_type in zip(node.input, kinds, strict=True):
         if name:
-            types[name] = values.proto_of(name, kind)
+            types[name] = values.proto_of(name, input_type)
     return infer_node(schema, node, types, context.versions)
 
 
@@ -362,8 +386,11 @@ def _values_of(graph: GraphIndex, inputs: Kinds, outer: _Values | None) -> _Valu
         kinds = [*inputs, *[None] * len(scope.input)]
         values.types.update(zip(scope.input, kinds, strict=False))
         return values
-    for place, info in enumerate(scope.input):
-        fed = inputs[place] if place < len(inputs) else None
+    for number, info in enumerate(scope.input):
+        if number < len(inputs):
+            fed = inputs[number]
+        else:
+            fed = None
         values.types[info.name] = fed or kind_of(info.type)
         values.protos[info.name] = info.type
     for tensor in scope.initializer:
@@ -426,18 +453,18 @@ def _with_callers_attrs(
 
 def _outputs_of_op(node: NodeProto, domain: str) -> Kinds | None:
     """Return the types of the outputs of a node that runs through an op; None for any other node."""
-    known: list[str | None] = []
+    types: list[str | None] = []
     op = registry.find(domain, node.op_type)
     if op is not None:
         for output in op.current.schema.outputs or ():
-            known.append(tensor_kind(output.dtype.onnx) if output.dtype else None)
+            types.append(tensor_kind(output.dtype.onnx) if output.dtype else None)
     elif node.op_type == _RETIRED:
         for attribute in node.attribute:
             if attribute.name == "output_types":
-                known += map(tensor_kind, attribute.ints)
+                types += map(tensor_kind, attribute.ints)
     elif not domain.startswith(PREFIX):
         return None
-    return [*known, *[None] * len(node.output)][: len(node.output)]
+    return [*types, *[None] * len(node.output)][: len(node.output)]
 
 
 def _too_new(node: NodeProto, since: int, newest: int) -> Unsupported:
@@ -464,10 +491,13 @@ def _refusal(
     if misfit is None or misfit.other is None:
         return None
     parts = []
-    for place in (misfit.other, misfit.place):
-        port = port_at(operator.inputs, place)
-        name = port.name if port else str(place)
-        parts.append(f"{name} is {to_notation(kinds[place] or '')}")
+    for number in (misfit.other, misfit.place):
+        port = port_at(operator.inputs, number)
+        if port:
+            name = port.name
+        else:
+            name = str(number)
+        parts.append(f"{name} is {to_notation(kinds[number] or '')}")
     reason = f"{' and '.join(parts)}; the operator takes one type for both"
     return Unsupported(MIXED, reason, since, misfit=misfit)
 
@@ -492,16 +522,16 @@ def _newer_attr(node: NodeProto, operator: Operator) -> Unsupported | None:
 def _misfit(operator: Operator, kinds: Kinds) -> Misfit | None:
     """Find the first input that the operator does not take, or not beside an input of the same type variable."""
     first: dict[str, int] = {}
-    for place, kind in enumerate(kinds):
-        port = port_at(operator.inputs, place)
-        if not kind or port is None:
+    for number, input_type in enumerate(kinds):
+        port = port_at(operator.inputs, number)
+        if not input_type or port is None:
             continue
         takes = tuple(sorted(port.takes))
-        if kind not in port.takes:
-            return Misfit(place, takes, None, tuple(kinds))
+        if input_type not in port.takes:
+            return Misfit(number, takes, None, tuple(kinds))
         if port.variadic and not port.homogeneous:
             continue
-        same = first.setdefault(port.type, place)
-        if kinds[same] != kind:
-            return Misfit(place, takes, same, tuple(kinds))
+        same = first.setdefault(port.type, number)
+        if kinds[same] != input_type:
+            return Misfit(number, takes, same, tuple(kinds))
     return None

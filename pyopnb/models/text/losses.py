@@ -143,7 +143,7 @@ def _tensor_losses(original: TensorProto, copy: TensorProto, where: str) -> Iter
 def _same_but_nan(before: np.ndarray, after: np.ndarray) -> bool:
     """Compare bits, except where both are NaN."""
     if before.dtype.kind == "c":
-        half = np.float32 if before.dtype.itemsize == 8 else np.float64
+        half = np.dtype(f"f{before.dtype.itemsize // 2}")
         before, after = before.ravel().view(half), after.ravel().view(half)
     different = np.frombuffer(before.tobytes(), np.uint8) != np.frombuffer(
         after.tobytes(), np.uint8
@@ -157,16 +157,22 @@ def _same_but_nan(before: np.ndarray, after: np.ndarray) -> bool:
 
 def _label(name: str, number: int | None, item: Any) -> str:
     """Name a part of a model for a message."""
-    label = getattr(item, "name", "") if name in _NAMED else ""
+    if name in _NAMED:
+        label = getattr(item, "name", "")
+    else:
+        label = ""
     if label:
         return f"{name} {sanitize(str(label), 60)}"
-    return name if number is None else f"{name}[{number}]"
+    if number is None:
+        return name
+    return f"{name}[{number}]"
 
 
 def _content(message: Any, field: str) -> Any:
     """Return a description in a form that can be compared."""
     value = getattr(message, field)
-    if isinstance(value, (str, bytes)):  # bytes where a damaged file's text is no UTF-8
+    # Bytes where a damaged file's text is no UTF-8.
+    if isinstance(value, (str, bytes)):
         return value
     if field == "metadata_props":
         return [(entry.key, entry.value) for entry in value]

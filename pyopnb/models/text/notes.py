@@ -30,7 +30,8 @@ __all__ = ["apply_notes", "is_dotted_name", "nodes_of_text", "note_lines"]
 
 _TEXT_KEYS: dict[type, tuple[str, ...]] = {
     GraphProto: ("doc_string",),
-    FunctionProto: (),  # The header of a function has a place for its doc string.
+    # The header of a function has a place for its doc string.
+    FunctionProto: (),
     NodeProto: ("doc_string",),
 }
 _IDENTITY_KEYS = ("domain", "op_type")
@@ -116,7 +117,9 @@ def _notes_of(item: Any, start: str, keys: tuple[str, ...]) -> Iterator[str]:
 
 def _unicode(text: str | bytes) -> str:
     """Replace what is no UTF-8: protobuf gives such a field of a damaged file as bytes."""
-    return text.decode("utf-8", "replace") if isinstance(text, bytes) else text
+    if isinstance(text, bytes):
+        return text.decode("utf-8", "replace")
+    return text
 
 
 def _json(value: Any) -> str:
@@ -171,7 +174,10 @@ def _find_notes(layout: TextLayout) -> Iterator[tuple[int, int, str]]:
     number = 0
     for match in _MARKS.finditer(layout.text):
         mark = match["mark"]
-        innermost = brackets[-1] if brackets else ""
+        if brackets:
+            innermost = brackets[-1]
+        else:
+            innermost = ""
         if match["note"]:
             pending.append((match.start(), match["note"]))
         elif (match["arrow"] and not brackets) or (mark == "=" and innermost == "{"):
@@ -199,7 +205,10 @@ def _apply(item: _Described, note: str) -> tuple[str, str, str | None] | None:
     target: Any = item
     keys = (*_TEXT_KEYS[type(item)], "metadata_props")
     if match["value"]:
-        values = {} if isinstance(item, NodeProto) else _values_by_name(item)
+        if isinstance(item, NodeProto):
+            values = {}
+        else:
+            values = _values_by_name(item)
         name = _value_of(match["value"])
         if name not in values:
             return "a value that is declared below", match["value"], closest(str(name), values)
@@ -232,6 +241,7 @@ def _value_of(written: str) -> Any:
     try:
         value = json.loads(written)
         json.dumps(value, ensure_ascii=False).encode()
-    except (ValueError, RecursionError):  # a lone surrogate is a ValueError as well
+    except (ValueError, RecursionError):
+        # A lone surrogate raises a ValueError as well.
         return None
     return value

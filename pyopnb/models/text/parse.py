@@ -206,27 +206,32 @@ def _parse(text: str, name: str) -> ModelProto:
     import onnx.parser
 
     at = _start(text)
-    named = f"{quote(name)} " if text[at : at + 1] == "(" else ""
-    ready = _respell(text[:at]) + named + _respell(text[at:])
+    if text[at : at + 1] == "(":
+        graph_name = f"{quote(name)} "
+    else:
+        graph_name = ""
+    respelled = _respell(text[:at]) + graph_name + _respell(text[at:])
     try:
-        return onnx.parser.parse_model(ready)
+        return onnx.parser.parse_model(respelled)
     except DecodeError:
         raise _too_deep("text") from None
     except (onnx.parser.ParseError, IndexError, ValueError, RuntimeError) as error:
-        message = error.args[0] if error.args else None
-        match = (
-            _PARSER_MESSAGE.fullmatch(message.decode(errors="replace"))
-            if isinstance(message, bytes)
-            else None
-        )
+        if error.args:
+            message = error.args[0]
+        else:
+            message = None
+        if isinstance(message, bytes):
+            match = _PARSER_MESSAGE.fullmatch(message.decode(errors="replace"))
+        else:
+            match = None
         if match is None:
             # std::stod and its like do not say where they failed.
             raise ModelError(
                 "text", expected="numbers that their types can hold", got=type(error).__name__
             ) from error
-        position = TextLayout(ready).place(int(match[1]), int(match[2]))
+        position = TextLayout(respelled).place(int(match[1]), int(match[2]))
         if position >= at:
-            position = max(at, position - len(named))
+            position = max(at, position - len(graph_name))
         _refuse(TextLayout(text), position, match[3])
 
 
@@ -247,14 +252,21 @@ def _respell(text: str) -> str:
 def _respell_piece(match: re.Match[str]) -> str:
     if match["dtype"]:
         empty = re.compile(r"\s*\[\s*\]").match(match.string, match.end())
-        return match[0] if empty else _OUR_NAMES[match[0]].ljust(len(match[0]))
-    return match[0].replace("...", "   ") if match["any"] else match[0]
+        if empty:
+            return match[0]
+        return _OUR_NAMES[match[0]].ljust(len(match[0]))
+    if match["any"]:
+        return match[0].replace("...", "   ")
+    return match[0]
 
 
 def _refuse(layout: TextLayout, position: int, message: str) -> NoReturn:
     """Raise the parser's error with the line at fault and a caret under the place."""
     number = layout.at(position)
-    token = None if number is None else layout.tokens[number]
+    if number is None:
+        token = None
+    else:
+        token = layout.tokens[number]
     previous = layout.tokens[(len(layout.tokens) if number is None else number) - 1]
     expected = _expected(message)
     remedy: str | None = _NOTATION
@@ -270,9 +282,18 @@ def _refuse(layout: TextLayout, position: int, message: str) -> NoReturn:
         token = layout.tokens[number - 2]
     elif not message.startswith(("Expected character", "Identifier", "Encountered")):
         # The parser has read past what it complains of.
-        token = previous if previous.kind in ("number", "string", "word") else token
-    position = len(layout.text.rstrip()) if token is None else token.start
-    got = "the end of the text" if token is None else sanitize(token.text, 60).replace("\n", "\\n")
+        if previous.kind in ("number", "string", "word"):
+            token = previous
+        else:
+            token = token
+    if token is None:
+        position = len(layout.text.rstrip())
+    else:
+        position = token.start
+    if token is None:
+        got = "the end of the text"
+    else:
+        got = sanitize(token.text, 60).replace("\n", "\\n")
     error = ModelError(layout.where(position), expected=expected, got=got, next=remedy)
     error.add_note(layout.caret(position))
     raise error from None
@@ -305,7 +326,9 @@ def _dtype_at(layout: TextLayout, number: int | None, message: str) -> Token | N
     )
     in_attribute = token.text == "[" and opening == "="
     is_type = word.kind == "word" and (token.name is not None or token.text == "[")
-    return word if is_type and (in_head or in_attribute) else None
+    if is_type and (in_head or in_attribute):
+        return word
+    return None
 
 
 def _opener(tokens: list[Token], number: int) -> Token:
@@ -344,7 +367,10 @@ def _pack(model: ModelProto) -> None:
             # The parser stores each value of 4 or 2 bits in an element of its own.
             values = np.asarray(tensor.int32_data, np.int64)
             is_int = "int" in row.name
-            array = values.astype(row.numpy) if is_int else values.astype(np.uint8).view(row.numpy)
+            if is_int:
+                array = values.astype(row.numpy)
+            else:
+                array = values.astype(np.uint8).view(row.numpy)
             array = array.reshape(tuple(tensor.dims))
         else:
             array = numpy_helper.to_array(tensor)

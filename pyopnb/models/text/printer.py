@@ -102,17 +102,16 @@ def _lines(lines: Iterable[str]) -> str:
 
 def _word(text: str) -> str:
     """Return a name where the text form takes only a word: the nearest one."""
-    return (
-        text
-        if _WORD.fullmatch(text)
-        else re.sub(r"^(?=\d|$)", "_", re.sub(r"\W", "_", text, flags=re.ASCII))
-    )
+    if _WORD.fullmatch(text):
+        return text
+    return re.sub(r"^(?=\d|$)", "_", re.sub(r"\W", "_", text, flags=re.ASCII))
 
 
 def _without_zero(text: str) -> str:
     return (
         text.replace("\0", "") if isinstance(text, str) else ""
-    )  # protobuf gives bytes that are not UTF-8
+        # Protobuf gives bytes that are not UTF-8.
+    )
 
 
 def _quoted(text: str) -> str:
@@ -120,7 +119,9 @@ def _quoted(text: str) -> str:
 
 
 def _name(text: str) -> str:
-    return text if _WORD.fullmatch(text) and text not in _TYPES else quote(_without_zero(text))
+    if _WORD.fullmatch(text) and text not in _TYPES:
+        return text
+    return quote(_without_zero(text))
 
 
 def quote(text: str) -> str:
@@ -140,12 +141,12 @@ def quote(text: str) -> str:
 
 def _quote_value(value: bytes) -> str:
     try:
-        plain = value.decode()
+        decoded = value.decode()
     except UnicodeDecodeError:
         raise _Inexpressible("bytes that are no UTF-8 text") from None
-    if "\0" in plain:
+    if "\0" in decoded:
         raise _Inexpressible("a text with a zero character")
-    return quote(plain)
+    return quote(decoded)
 
 
 # ---- types and tensors -------------------------------------------------------------------------------------------------------
@@ -174,7 +175,9 @@ def _tensor_type(kind: Any) -> str:
         str(d.dim_value) if d.HasField("dim_value") else _name(d.dim_param) if d.dim_param else "?"
         for d in kind.shape.dim
     ]
-    return f"{name}[{','.join(dims)}]" if dims else name
+    if dims:
+        return f"{name}[{','.join(dims)}]"
+    return name
 
 
 def _dtype(number: int) -> str:
@@ -203,7 +206,10 @@ def _inner_values(infos: Iterable[ValueInfoProto]) -> list[str]:
 
 def _tensor(tensor: TensorProto, name: str) -> str:
     """Type, name and values of an attribute's tensor or of an initializer."""
-    dims = f"[{','.join(map(str, tensor.dims))}]" if tensor.dims else ""
+    if tensor.dims:
+        dims = f"[{','.join(map(str, tensor.dims))}]"
+    else:
+        dims = ""
     head = " ".join(filter(None, (f"{_dtype(tensor.data_type)}{dims}", name)))
     if tensor.data_location == TensorProto.EXTERNAL:
         if not tensor.external_data:
@@ -215,7 +221,8 @@ def _tensor(tensor: TensorProto, name: str) -> str:
         return f"{head} = [{', '.join(pairs)}]"
     try:
         array = numpy_helper.to_array(tensor)
-    except (ValueError, TypeError, KeyError):  # UnicodeDecodeError is a ValueError
+    except (ValueError, TypeError, KeyError):
+        # A UnicodeDecodeError is a ValueError as well.
         raise _Inexpressible("values that do not fit its type and shape") from None
     return f"{head} = {{{', '.join(_values(array, tensor))}}}"
 
@@ -255,22 +262,32 @@ def _number(value: Any) -> str:
 
 def _attribute(attribute: AttributeProto, depth: int) -> str:
     """Write an attribute of a node whose graph is nested so deep."""
-    name, kind = attribute.name, attribute.type
+    name, attribute_type = attribute.name, attribute.type
     if not _WORD.fullmatch(name):
         raise _Inexpressible("a name that is no identifier")
     if attribute.ref_attr_name:
-        typed = f": {_KINDS[kind]}" if kind else ""
+        if attribute_type:
+            typed = f": {_KINDS[attribute_type]}"
+        else:
+            typed = ""
         return f"{name}{typed} = @{_name(attribute.ref_attr_name)}"
-    if kind == AttributeProto.GRAPH:
+    if attribute_type == AttributeProto.GRAPH:
         # The form has only identifiers for the names of inner graphs.
-        inner = attribute.g.name if _is_inner_name(attribute.g.name) else "g"
+        if _is_inner_name(attribute.g.name):
+            inner = attribute.g.name
+        else:
+            inner = "g"
         return f"{name} = {_graph(attribute.g, inner, depth + 1)}"
-    if kind in _SINGLE_VALUES:
-        return f"{name} = {_SINGLE_VALUES[kind](attribute)}"
-    if kind in _LISTS:
+    if attribute_type in _SINGLE_VALUES:
+        return f"{name} = {_SINGLE_VALUES[attribute_type](attribute)}"
+    if attribute_type in _LISTS:
         # Without its type, an empty list would be one of ints.
-        return f"{name}: {_KINDS[kind]} = [{', '.join(_LISTS[kind](attribute))}]"
-    raise _Inexpressible(f"an attribute of type {AttributeProto.AttributeType.Name(kind)}")
+        return (
+            f"{name}: {_KINDS[attribute_type]} = [{', '.join(_LISTS[attribute_type](attribute))}]"
+        )
+    raise _Inexpressible(
+        f"an attribute of type {AttributeProto.AttributeType.Name(attribute_type)}"
+    )
 
 
 def _is_inner_name(name: str) -> bool:
@@ -318,23 +335,35 @@ def _written(
         try:
             texts.append(write(item, *arguments))
         except _Inexpressible as error:
-            place = f"{where} {sanitize(item.name, 60)}".rstrip()
+            item_name = f"{where} {sanitize(item.name, 60)}".rstrip()
             raise ModelError(
-                place, expected="what ONNX's text form can hold", got=str(error)
+                item_name, expected="what ONNX's text form can hold", got=str(error)
             ) from None
     return texts
 
 
 def _node(node: NodeProto, depth: int) -> str:
-    name = f"[{_name(node.name)}] " if node.name else ""
-    domain = "".join(f"{_word(part)}." for part in node.domain.split(".")) if node.domain else ""
-    overload = f":{_word(node.overload)}" if node.overload else ""
+    if node.name:
+        name = f"[{_name(node.name)}] "
+    else:
+        name = ""
+    if node.domain:
+        domain = "".join(f"{_word(part)}." for part in node.domain.split("."))
+    else:
+        domain = ""
+    if node.overload:
+        overload = f":{_word(node.overload)}"
+    else:
+        overload = ""
     where = f"node {sanitize(node.name or node.op_type, 60)}, attr"
     attrs = ", ".join(_written(_attribute, node.attribute, where, depth))
     op = f"{domain}{_word(node.op_type)}{overload}"
     inputs = ", ".join(map(_name, node.input))
     outputs = ", ".join(map(_name, node.output)) or '""'
-    extra = f" <{attrs}>" if attrs else ""
+    if attrs:
+        extra = f" <{attrs}>"
+    else:
+        extra = ""
     # A graph comes after the inputs, as it takes several lines.
     behind = any(a.type == AttributeProto.GRAPH for a in node.attribute)
     if behind:
@@ -353,9 +382,10 @@ def _graph(graph: GraphProto, name: str, depth: int) -> str:
         graph.value_info
     )
     indent = _STEP * (depth + 1)
-    extra = (
-        "\n" + indent + "<" + f",\n{indent} ".join(values) + ">\n" + _STEP * depth if values else ""
-    )
+    if values:
+        extra = "\n" + indent + "<" + f",\n{indent} ".join(values) + ">\n" + _STEP * depth
+    else:
+        extra = ""
     return (
         f"{name} ({inputs}) => ({outputs}) {extra}{{\n{_body(graph.node, depth)}{_STEP * depth}}}"
     )
@@ -379,10 +409,16 @@ def _function(function: FunctionProto) -> str:
     head = _header(entries) + _lines(note_lines(function))
     where = f"function {sanitize(function.name, 60)}, default of attr"
     attrs = [*map(_name, function.attribute), *_written(_default, function.attribute_proto, where)]
-    extra = f" <{', '.join(attrs)}>" if attrs else ""
+    if attrs:
+        extra = f" <{', '.join(attrs)}>"
+    else:
+        extra = ""
     inputs, outputs = (", ".join(map(_name, names)) for names in (function.input, function.output))
     values = ", ".join(_inner_values(function.value_info))
-    inner = f"\n{_STEP}<{values}>\n" if values else ""
+    if values:
+        inner = f"\n{_STEP}<{values}>\n"
+    else:
+        inner = ""
     return f"{head}{_name(function.name)}{extra} ({inputs}) => ({outputs}) {inner}{{\n{_body(function.node, 0)}}}"
 
 
@@ -391,8 +427,6 @@ def _default(attribute: AttributeProto) -> str:
     if attribute.type in (AttributeProto.GRAPH, AttributeProto.GRAPHS) or attribute.ref_attr_name:
         raise _Inexpressible("a graph, or a reference")
     text = _attribute(attribute, 0)
-    return (
-        text
-        if ": " in text.partition("=")[0]
-        else text.replace(" =", f": {_KINDS[attribute.type]} =", 1)
-    )
+    if ": " in text.partition("=")[0]:
+        return text
+    return text.replace(" =", f": {_KINDS[attribute.type]} =", 1)

@@ -26,7 +26,8 @@ _TOKEN = re.compile(
     re.ASCII | re.DOTALL,
 )
 _CLOSING = {")": "(", "}": "{", ">": "<", "]": "["}
-_CONTEXT = 50  # characters of a long line that are shown on each side of a position
+# Characters of a long line that are shown on each side of a position.
+_CONTEXT = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,9 @@ class Token:
             return re.sub(
                 r"\\(.)", r"\1", self.text.removeprefix('"').removesuffix('"'), flags=re.DOTALL
             )
-        return self.text if self.kind == "word" else None
+        if self.kind == "word":
+            return self.text
+        return None
 
 
 class TextLayout:
@@ -98,7 +101,10 @@ class TextLayout:
         lines = self.text.split("\n")
         before = lines[: line - 1]
         start = sum(map(len, before)) + len(before)
-        last_line = lines[line - 1] if line <= len(lines) else ""
+        if line <= len(lines):
+            last_line = lines[line - 1]
+        else:
+            last_line = ""
         characters = len(last_line.encode()[: column - 1].decode(errors="ignore"))
         return min(len(self.text), start + characters)
 
@@ -115,15 +121,18 @@ class TextLayout:
         tokens: list[Token] = []
         brackets: list[str] = []
         for match in _TOKEN.finditer(self.text):
-            kind, text = match.lastgroup or "", match[0]
-            if kind == "blank":
+            group, text = match.lastgroup or "", match[0]
+            if group == "blank":
                 continue
-            if kind == "mark" and brackets and _CLOSING.get(text) == brackets[-1]:
+            if group == "mark" and brackets and _CLOSING.get(text) == brackets[-1]:
                 brackets.pop()
             # A bracket is not inside itself, neither where it opens nor where it closes.
-            innermost = brackets[-1] if brackets else ""
-            tokens.append(Token(kind, text, match.start(), len(brackets), innermost))
-            if kind == "mark" and text in _CLOSING.values():
+            if brackets:
+                innermost = brackets[-1]
+            else:
+                innermost = ""
+            tokens.append(Token(group, text, match.start(), len(brackets), innermost))
+            if group == "mark" and text in _CLOSING.values():
                 brackets.append(text)
         return tokens
 
@@ -160,12 +169,12 @@ class TextLayout:
 
     def attribute_token(self, node: int, name: str) -> int:
         """Return the index of the token that is an attribute's name; the next one is a colon if its type is written."""
-        named = (
+        candidates = (
             n
             for n, t in self._within(node, "<")
             if t.name == name and self.tokens[n - 1].text in ("<", ",")
         )
-        return next(named, self._nodes[node] + 1)
+        return next(candidates, self._nodes[node] + 1)
 
     def _within(self, node: int, bracket: str) -> Iterator[tuple[int, Token]]:
         """Yield the tokens directly within a node's brackets of that kind, each with its index."""
@@ -182,16 +191,20 @@ class TextLayout:
         """Return the position of the last input, value or initializer of that name in the head of a graph, or of an output."""
         at = self._arrows[scope]
         depth = self.tokens[at].depth
-        first, last = at - 2, at + 2  # past the brackets on both sides of the arrow
+        # Begin past the brackets on both sides of the arrow.
+        first, last = at - 2, at + 2
         while first > 0 and self.tokens[first].depth > depth:
             first -= 1
         while last < len(self.tokens) and (
             self.tokens[last].depth > depth or self.tokens[last].text in ")<>"
         ):
             last += 1
-        window = self.tokens[at:last] if outputs else self.tokens[first:last]
-        named = [t for t in window if t.name == name and t.depth == depth + 1]
         if outputs:
-            return next((t.start for t in named if t.inside == "("), self.tokens[at].start)
-        inputs = [t for t in named if t.inside == "<" or t.start < self.tokens[at].start]
-        return (inputs or named or [self.tokens[at]])[-1].start
+            window = self.tokens[at:last]
+        else:
+            window = self.tokens[first:last]
+        candidates = [t for t in window if t.name == name and t.depth == depth + 1]
+        if outputs:
+            return next((t.start for t in candidates if t.inside == "("), self.tokens[at].start)
+        inputs = [t for t in candidates if t.inside == "<" or t.start < self.tokens[at].start]
+        return (inputs or candidates or [self.tokens[at]])[-1].start

@@ -1,10 +1,10 @@
-"""What no graph may have: names that are defined twice or not at all, unknown operators, negative sizes, wrong values."""
+"""Find what no graph may have: names that are defined twice or not at all, unknown operators, wrong attrs, sizes and values."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,9 +32,9 @@ __all__ = [
 
 _DATA = ("int32_data", "int64_data", "uint64_data", "float_data", "double_data", "string_data")
 _MOST_SUGGESTIONS = 1000
-"""Names among which the nearest is looked for."""
+"""Names among which the nearest is looked for; in longer lists that takes long and helps nobody."""
 
-_OWN = (
+_ONNX_DOMAINS = (
     "",
     "ai.onnx",
     "ai.onnx.ml",
@@ -85,234 +85,188 @@ def find_faults(model: ModelProto) -> Iterator[GraphFault]:
         In the order of the graphs and nodes, the main graph's first.
     """
     checker = _Checker({(function.domain, function.name) for function in model.functions})
-    yield from checker.scope_faults(model.graph, [], _versions(model))
+    yield from checker.check_scope(model.graph, [], _versions(model))
     for function in model.functions:
-        yield from checker.scope_faults(function, [], _versions(model, function))
+        yield from checker.check_scope(function, [], _versions(model, function))
 
 
 def _versions(*scopes: ModelProto | FunctionProto) -> dict[str, int]:
-    """Return the imported versions, as far as onnx.defs can be asked for them: in an int32."""
-    return {
-        domain: min(version, LARGEST_VERSION)
-        for domain, version in imported_versions(*scopes).items()
-    }
+    """Return the imported versions, cut to what onnx.defs can be asked for."""
+    versions = imported_versions(*scopes)
+    return {domain: min(version, LARGEST_VERSION) for domain, version in versions.items()}
 
 
 class _Checker:
     """Walk the graphs and functions of a model in the order of the text, and count them for the lines of errors."""
 
     def __init__(self, functions: set[tuple[str, str]]) -> None:
-        self._functions = functions
-        self._scopes = 0
-        self._nodes = 0
+        self.functions = functions
+        self.scopes = 0
+        self.nodes = 0
 
-    def scope_faults(
+    def check_scope(
         self,
         scope: GraphProto | FunctionProto,
-        outer: list[Mapping[str, str]],
+        outer: list[dict[str, str]],
         imports: Mapping[str, int],
     ) -> Iterator[GraphFault]:
-        """Find the faults of a graph or function; `outer` has the names around it, each with what it is."""
-        number = self._scopes
-        self._scopes += 1
-        owners: dict[str, str] = {}
-        yield from _head_faults(scope, number, owners, outer)
-        visible = [*outer, owners]
+        """Find the faults of a graph or function; `outer` has the names around it, each with its role."""
+        number = self.scopes
+        self.scopes += 1
+        roles: dict[str, str] = {}
+        visible = [*outer, roles]
+        yield from _head_faults(scope, number, visible)
         node_names: set[str] = set()
-        for place, node in enumerate(scope.node):
-            site = _NodeSite(scope, place, number, self._nodes)
-            self._nodes += 1
+        later = _later_outputs(scope)
+        for node in scope.node:
+            at = (number, self.nodes)
+            self.nodes += 1
             # The runtime refuses two nodes of one name in words that name neither.
             if node.name and node.name in node_names:
-                got, remedy = "two nodes of that name", "rename one of them, or take the name away"
-                yield site.fault(
-                    f"node {sanitize(node.name)}", "a name of its own", got, remedy, "op", node.name
+                yield GraphFault(
+                    f"node {sanitize(node.name)}",
+                    "a name of its own",
+                    "two nodes of that name",
+                    "rename one of them, or take the name away",
+                    *at,
+                    "op",
+                    node.name,
                 )
             node_names.add(node.name)
-            yield from self._node_faults(node, site, visible, imports)
+            yield from _op_faults(node, at, imports, self.functions)
+            for name in node.input:
+                if name and not _is_visible(name, visible):
+                    yield _undefined_input(name, visible, later, at)
+            yield from self.check_attributes(node, at, imports)
             for body in bodies(node):
-                yield from self.scope_faults(body, visible, imports)
+                yield from self.check_scope(body, visible, imports)
             for name in filter(None, node.output):
-                yield from _duplicate(
-                    name, f"an output of {node.op_type}", visible, (number, site.node, "output")
-                )
-                owners[name] = f"an output of {node.op_type}"
+                role = f"an output of {node.op_type}"
+                yield from _duplicate(name, role, visible, (*at, "output"))
+                roles[name] = role
         for result in scope.output:
-            name = result if isinstance(result, str) else result.name
+            if isinstance(result, str):
+                name = result
+            else:
+                name = result.name
             if not _is_visible(name, visible):
-                yield _undefined_output(name, owners, number)
+                yield _undefined_output(name, roles, number)
 
-    def _node_faults(
-        self,
-        node: NodeProto,
-        site: _NodeSite,
-        visible: list[Mapping[str, str]],
-        imports: Mapping[str, int],
+    def check_attributes(
+        self, node: NodeProto, at: tuple[int, int], imports: Mapping[str, int]
     ) -> Iterator[GraphFault]:
-        """Find the faults of a node, apart from those of its bodies."""
-        yield from _op_faults(node, site.number, site.node, imports, self._functions)
-        for name in node.input:
-            if name and not _is_visible(name, visible):
-                yield _undefined(site, name, visible)
+        """Find the faults of a node's attributes, apart from those of its bodies."""
         for attribute in node.attribute:
-            yield from _attribute_faults(attribute, site.number, site.node)
-        wrong = wrong_attribute(node, imports, self._functions)
+            yield from _attribute_faults(attribute, at)
+        wrong = wrong_attribute(node, imports, self.functions)
         if wrong is not None:
             name, expected, got, meant = wrong
             remedy = json.dumps(meant.value) if isinstance(meant, Meant) else meant
-            yield site.fault(f"attr {sanitize(name)}", expected, got, remedy, "attribute", name)
+            subject = f"attr {sanitize(name)}"
+            yield GraphFault(subject, expected, got, remedy, *at, "attribute", name)
 
 
-@dataclass(frozen=True)
-class _NodeSite:
-    """Say where a node is: its scope, its place there, and the numbers of the scope and the node in the text."""
-
-    scope: GraphProto | FunctionProto
-    place: int
-    number: int
-    node: int
-
-    def fault(
-        self, where: str, expected: str, got: str, remedy: str | None, part: str, name: str
-    ) -> GraphFault:
-        """Make a fault of this node."""
-        return GraphFault(where, expected, got, remedy, self.number, self.node, part, name)
+# ---- names -----------------------------------------------------------------------------------
 
 
-def _is_visible(name: str, visible: Sequence[Mapping[str, str]]) -> bool:
-    return any(name in names for names in visible)
+def _is_visible(name: str, visible: list[dict[str, str]]) -> bool:
+    return any(name in roles for roles in visible)
 
 
-def _undefined_output(name: str, owners: Mapping[str, str], number: int) -> GraphFault:
-    # Looking for the nearest of very many names takes long and helps nobody.
-    remedy = suggest(name, owners) if 0 < len(owners) < _MOST_SUGGESTIONS else None
-    expected = "the name of a value of this graph"
+def _later_outputs(scope: GraphProto | FunctionProto) -> set[str]:
+    names: set[str] = set()
+    for node in scope.node:
+        names.update(node.output)
+    return names
+
+
+def _undefined_input(
+    name: str, visible: list[dict[str, str]], later: set[str], at: tuple[int, int]
+) -> GraphFault:
+    """Report an input that no node above makes."""
+    subject = f"input {sanitize(name)}"
+    if name in later:
+        got = f"{sanitize(name)}, which is made here or further down"
+        remedy = "move its node up, or break the cycle"
+        return GraphFault(subject, "a value made above", got, remedy, *at, "input", name)
+    candidates: list[str] = []
+    for roles in visible:
+        candidates += roles
+    expected = "an input, an initializer or a value made above"
     return GraphFault(
-        f"output {sanitize(name)}",
-        expected,
-        sanitize(name) or "nothing",
-        remedy,
-        number,
-        None,
-        "result",
-        name,
+        subject, expected, sanitize(name), _nearest(name, candidates), *at, "input", name
     )
 
 
+def _undefined_output(name: str, roles: Mapping[str, str], number: int) -> GraphFault:
+    expected = "the name of a value of this graph"
+    got = sanitize(name) or "nothing"
+    remedy = _nearest(name, list(roles))
+    return GraphFault(
+        f"output {sanitize(name)}", expected, got, remedy, number, None, "result", name
+    )
+
+
+def _nearest(name: str, candidates: list[str]) -> str | None:
+    if 0 < len(candidates) < _MOST_SUGGESTIONS:
+        return suggest(name, candidates)
+    return None
+
+
 def _duplicate(
-    name: str, role: str, visible: Sequence[Mapping[str, str]], place: tuple[int, int | None, str]
+    name: str, role: str, visible: list[dict[str, str]], place: tuple[int, int | None, str]
 ) -> Iterator[GraphFault]:
-    for names in visible:
-        if name in names:
-            got = f"{names[name]} and {role}"
-            yield GraphFault(
-                f"name {sanitize(name)}",
-                "one meaning",
-                sanitize(got),
-                "rename one of them",
-                *place,
-                name,
-            )
+    """Report a name that is defined already, here or in a graph around."""
+    for roles in visible:
+        if name in roles:
+            got = sanitize(f"{roles[name]} and {role}")
+            subject = f"name {sanitize(name)}"
+            yield GraphFault(subject, "one meaning", got, "rename one of them", *place, name)
             return
 
 
 def _head_faults(
-    scope: GraphProto | FunctionProto,
-    number: int,
-    owners: dict[str, str],
-    outer: list[Mapping[str, str]],
+    scope: GraphProto | FunctionProto, number: int, visible: list[dict[str, str]]
 ) -> Iterator[GraphFault]:
+    """Find the faults of what stands before the first node, and record its names."""
     head = (number, None, "head")
+    roles = visible[-1]
     for item in scope.input:
-        name = item if isinstance(item, str) else item.name
-        yield from _duplicate(name, "an input", [*outer, owners], head)
-        owners[name] = "an input"
-    inputs = dict(owners)
+        if isinstance(item, str):
+            name = item
+        else:
+            name = item.name
+        yield from _duplicate(name, "an input", visible, head)
+        roles[name] = "an input"
     if isinstance(scope, GraphProto):
-        sparse = [item.values for item in scope.sparse_initializer]
-        for tensor in [*scope.initializer, *sparse]:
-            # One that has an input's name is that input's default.
-            if inputs.pop(tensor.name, None) is None:
-                yield from _duplicate(tensor.name, "an initializer", [*outer, owners], head)
-            owners[tensor.name] = "an initializer"
+        defaults = set(roles)
         for tensor in scope.initializer:
-            if wrong := tensor_fault(tensor):
+            # One that has an input's name is that input's default.
+            if tensor.name in defaults:
+                defaults.remove(tensor.name)
+            else:
+                yield from _duplicate(tensor.name, "an initializer", visible, head)
+            roles[tensor.name] = "an initializer"
+            wrong = tensor_fault(tensor)
+            if wrong is not None:
                 yield GraphFault(f"initializer {sanitize(tensor.name)}", *wrong, *head, tensor.name)
-        for part, infos in (("head", scope.input), ("result", scope.output)):
-            for info in infos:
-                yield from _size_faults(info, number, part)
+        for info in scope.input:
+            yield from _size_faults(info, number, "head")
+        for info in scope.output:
+            yield from _size_faults(info, number, "result")
     for info in scope.value_info:
         yield from _size_faults(info, number, "head")
 
 
 def _size_faults(info: Any, number: int, part: str) -> Iterator[GraphFault]:
-    ahead = [info.type]
-    while ahead:  # a sequence of optionals of tensors …
-        kind: Any = getattr(ahead[-1], ahead.pop().WhichOneof("value") or "", None)
-        inner = (getattr(kind, name, None) for name in ("elem_type", "value_type"))
-        ahead += [other for other in inner if hasattr(other, "WhichOneof")]
-        for dim in kind.shape.dim if hasattr(kind, "shape") else ():
-            if dim.HasField("dim_value") and dim.dim_value < 0:
-                expected = "sizes from 0 to 2**63 - 1, symbols or ?"
-                yield GraphFault(
-                    f"type of {sanitize(info.name)}",
-                    expected,
-                    str(dim.dim_value),
-                    None,
-                    number,
-                    None,
-                    part,
-                    info.name,
-                )
+    for dim in info.type.tensor_type.shape.dim:
+        if dim.dim_value < 0:
+            expected, got = "sizes from 0 to 2**63 - 1, symbols or ?", str(dim.dim_value)
+            subject = f"type of {sanitize(info.name)}"
+            yield GraphFault(subject, expected, got, None, number, None, part, info.name)
 
 
-# ---- undefined names ---------------------------------------------------------------------------------------------------------
-
-
-def _undefined(site: _NodeSite, name: str, visible: Sequence[Mapping[str, str]]) -> GraphFault:
-    """Make the fault of an input that is not made above its node."""
-    where = f"input {sanitize(name)}"
-    makers = {
-        output: n for n, node in enumerate(site.scope.node) for output in node.output if output
-    }
-    if name in makers:
-        expected = "a value made above"
-        cycle = _cycle(site.scope, site.place, makers[name], makers)
-        if cycle:
-            got = f"a cycle: {' → '.join(sanitize(step, 40) for step in cycle)}"
-            return site.fault(where, expected, got, "break the cycle", "input", name)
-        got = f"{sanitize(name)}, which is made further down"
-        return site.fault(where, expected, got, "move its node up", "input", name)
-    candidates = [other for names in visible for other in names]
-    remedy = suggest(name, candidates) if len(candidates) < _MOST_SUGGESTIONS else None
-    expected = "an input, an initializer or a value made above"
-    return site.fault(where, expected, sanitize(name), remedy, "input", name)
-
-
-def _cycle(
-    scope: GraphProto | FunctionProto, first: int, last: int, makers: Mapping[str, int]
-) -> list[str]:
-    """Return the names on a cycle through the edge from node ``last`` to node ``first``; none if there is no such cycle."""
-    came: dict[int, tuple[int, str]] = {}
-    ahead = [last]
-    while ahead:
-        at = ahead.pop()
-        if at == first:
-            way, step = [], at
-            while step != last:
-                step, name = came[step]
-                way.append(name)
-            closing = next(name for name in scope.node[first].input if makers.get(name) == last)
-            return [closing, *way, closing]
-        for name in scope.node[at].input:
-            maker = makers.get(name)
-            if maker is not None and maker not in came and maker != last:
-                came[maker] = (at, name)
-                ahead.append(maker)
-    return []
-
-
-# ---- ops ---------------------------------------------------------------------------------------------------------------------
+# ---- ops -------------------------------------------------------------------------------------
 
 
 def is_unknown(domain: str, op_type: str) -> bool:
@@ -326,10 +280,72 @@ def is_unknown(domain: str, op_type: str) -> bool:
     -------
     bool
     """
-    if domain not in _OWN or registry.find(domain, op_type) is not None:
+    if domain not in _ONNX_DOMAINS or registry.find(domain, op_type) is not None:
         return False
-    own = canonical_domain(domain)
-    return not (onnx.defs.has(op_type, own) or has_op(own, op_type))
+    domain = canonical_domain(domain)
+    return not (onnx.defs.has(op_type, domain) or has_op(domain, op_type))
+
+
+def known_ops(functions: Iterable[tuple[str, str]] = ()) -> dict[str, tuple[str, str]]:
+    """Return the operators that a mistyped one may mean.
+
+    Parameters
+    ----------
+    functions : iterable of (str, str)
+        Domains and names of local functions.
+
+    Returns
+    -------
+    dict of str to (str, str)
+        Op type to domain and op type; the registry goes before functions, functions before ONNX.
+    """
+    ops_by_type = {}
+    for schema in onnx.defs.get_all_schemas():
+        if not schema.deprecated:
+            ops_by_type[schema.name] = (schema.domain, schema.name)
+    for domain, name in functions:
+        ops_by_type[name] = (domain, name)
+    for op in registry:
+        ops_by_type[op.op_type] = (op.domain, op.op_type)
+    return ops_by_type
+
+
+def _op_faults(
+    node: NodeProto,
+    at: tuple[int, int],
+    imports: Mapping[str, int],
+    functions: set[tuple[str, str]],
+) -> Iterator[GraphFault]:
+    """Report an operator that ONNX does not have, or only in a newer version than the imported one."""
+    domain = canonical_domain(node.domain)
+    name = node.op_type
+    if (node.domain, name) in functions:
+        return
+    subject = f"op {sanitize(name)}"
+    if is_unknown(domain, name):
+        candidates = known_ops(functions)
+        close = suggest(name, candidates)
+        remedy = "demo.NAME for an op of your own"
+        if close in candidates:
+            remedy = ".".join(filter(None, candidates[close]))
+        got = sanitize(name) or "nothing"
+        yield GraphFault(subject, "an op of ONNX", got, remedy, *at, "op", name)
+        return
+    if domain not in _ONNX_DOMAINS or registry.find(domain, name) is not None:
+        return
+    version = imports.get(domain, 0)
+    if version < 1 or not onnx.defs.has(name, domain) or onnx.defs.has(name, version, domain):
+        return
+    since = LARGEST_VERSION
+    for schema in onnx.defs.get_all_schemas_with_history():
+        if (schema.domain, schema.name) == (domain, name):
+            since = min(since, schema.since_version)
+    expected = f"version {since} of ONNX's operators or newer"
+    remedy = f'<opset_import: ["{domain}" : {since}]> before the graph'
+    yield GraphFault(subject, expected, f"version {version} imported", remedy, *at, "op", name)
+
+
+# ---- attributes ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -340,6 +356,10 @@ class Meant:
     written: str
 
 
+_SPATIAL = {"kernel_shape": 2, "strides": 2, "dilations": 2, "pads": 4}
+"""Values of a list for two spatial axes, as pictures have."""
+
+
 def wrong_attribute(
     node: NodeProto,
     imports: Mapping[str, int],
@@ -347,7 +367,7 @@ def wrong_attribute(
     *,
     exact: bool = False,
 ) -> tuple[str, str, str, str | Meant | None] | None:
-    """Return an attribute that ONNX's own operator does not have, or of another kind than the operator takes.
+    """Return an attribute that ONNX's own operator does not have, or of another type than the operator takes.
 
     An int stands for a float, and ints stand for floats: `ints_to_floats` converts them.
 
@@ -368,178 +388,86 @@ def wrong_attribute(
     """
     domain = canonical_domain(node.domain)
     version = imports.get(domain, 0)
-    if (
-        domain not in _OWN
-        or (node.domain, node.op_type) in functions
-        or registry.find(domain, node.op_type) is not None
-    ):
+    is_local = (node.domain, node.op_type) in functions
+    if domain not in _ONNX_DOMAINS or is_local or registry.find(domain, node.op_type) is not None:
         return None
     if version < 1 or not onnx.defs.has(node.op_type, version, domain):
         return None
-    known: Any = onnx.defs.get_schema(node.op_type, version, domain).attributes
+    attributes: Any = onnx.defs.get_schema(node.op_type, version, domain).attributes
     for attribute in node.attribute:
         name = attribute.name
-        if name not in known:
-            expected = f"one of {', '.join(known)}" if known else f"no attrs of {node.op_type}"
-            return name, expected, sanitize(name), closest(name, known)
-        kind = AttributeProto.AttributeType.Name(known[name].type.value)
-        if not _fits(attribute, kind, exact):
+        if name not in attributes:
+            if attributes:
+                expected = f"one of {', '.join(attributes)}"
+            else:
+                expected = f"no attrs of {node.op_type}"
+            return name, expected, sanitize(name), closest(name, attributes)
+        type_name = AttributeProto.AttributeType.Name(attributes[name].type.value)
+        if not _fits(attribute, type_name, exact):
             value = onnx.helper.get_attribute_value(attribute)
-            value = value.decode(errors="replace") if isinstance(value, bytes) else value
+            if isinstance(value, bytes):
+                value = value.decode(errors="replace")
+            expected = f"{noun_of(attributes[name].type.value)}, as {node.op_type} takes"
             got = f"{sanitize(name)} = {sanitize(repr(value), 60)}"
-            return (
-                name,
-                f"{noun_of(known[name].type.value)}, as {node.op_type} takes",
-                got,
-                _meant(name, value, kind, known[name].default_value),
-            )
+            return name, expected, got, _meant(name, value, type_name)
     return None
 
 
-_SPATIAL = {"kernel_shape": 2, "strides": 2, "dilations": 2, "pads": 4}
-"""Values of a list for two spatial axes, as pictures have."""
-
-
-def _fits(attribute: AttributeProto, kind: str, exact: bool) -> bool:
-    got = AttributeProto.AttributeType.Name(attribute.type)
-    if got == kind or attribute.ref_attr_name or got == "UNDEFINED":
+def _fits(attribute: AttributeProto, type_name: str, exact: bool) -> bool:
+    actual = AttributeProto.AttributeType.Name(attribute.type)
+    if actual in (type_name, "UNDEFINED") or attribute.ref_attr_name:
         return True
-    if got in ("INTS", "FLOATS", "STRINGS") and not (
-        attribute.ints or attribute.floats or attribute.strings
-    ):
-        return kind.endswith("S")  # an empty list says nothing about its items
-    return not exact and (got, kind) in (("INT", "FLOAT"), ("INTS", "FLOATS"))
+    is_list = actual in ("INTS", "FLOATS", "STRINGS")
+    if is_list and not (attribute.ints or attribute.floats or attribute.strings):
+        # An empty list says nothing about its items.
+        return type_name.endswith("S")
+    return not exact and (actual, type_name) in (("INT", "FLOAT"), ("INTS", "FLOATS"))
 
 
-def _meant(name: str, value: Any, kind: str, default: AttributeProto) -> Meant | None:
-    row = next((row for row in DTYPES if row.name == value), None) if kind == "INT" else None
-    if row is not None:  # float32 for the number that ONNX gives it
-        return Meant(
-            int(row.onnx), f"{name}=onnx.TensorProto.{TensorProto.DataType.Name(row.onnx)}"
-        )
+def _meant(name: str, value: Any, type_name: str) -> Meant | None:
+    """Guess the value that was meant by one of a wrong type; return None without a guess."""
+    if type_name == "INT" and isinstance(value, str):
+        for row in DTYPES:
+            if row.name == value:
+                # ONNX gives each dtype a number, as Cast takes it.
+                written = f"{name}=onnx.TensorProto.{TensorProto.DataType.Name(row.onnx)}"
+                return Meant(int(row.onnx), written)
+    if isinstance(value, list) and len(value) == 1:
+        value = value[0]
     try:
-        if kind == "INTS" and isinstance(value, int):
-            made: Any = [value] * _SPATIAL.get(name, 1)
-        elif kind == "FLOATS" and isinstance(value, list):
-            made = [float(item) for item in value]
-        elif kind in ("INT", "FLOAT"):
-            made = (int if kind == "INT" else float)(
-                value[0] if isinstance(value, list) and len(value) == 1 else value
-            )
+        if type_name == "INTS" and isinstance(value, int):
+            guess: Any = [value] * _SPATIAL.get(name, 1)
+        elif type_name == "INT":
+            guess = int(value)
+        elif type_name == "FLOAT":
+            guess = float(value)
         else:
-            raise ValueError
-    except (TypeError, ValueError):
-        if not default.name:
             return None
-        made = onnx.helper.get_attribute_value(default)
-        made = (
-            round(made, 7)
-            if isinstance(made, float)
-            else made.decode()
-            if isinstance(made, bytes)
-            else made
-        )
-    return Meant(made, f"{name}={made!r}")
+    except (TypeError, ValueError):
+        return None
+    return Meant(guess, f"{name}={guess!r}")
 
 
-def known_ops(functions: Iterable[tuple[str, str]] = ()) -> dict[str, tuple[str, str]]:
-    """Return the operators that a mistyped one may mean.
-
-    Parameters
-    ----------
-    functions : iterable of (str, str)
-        Domains and names of local functions.
-
-    Returns
-    -------
-    dict of str to (str, str)
-        Op type to domain and op type; the registry goes before functions, functions before ONNX.
-    """
-    own = {
-        schema.name: (schema.domain, schema.name)
-        for schema in onnx.defs.get_all_schemas()
-        if not schema.deprecated
-    }
-    return (
-        own
-        | {name: (domain, name) for domain, name in functions}
-        | {op.op_type: (op.domain, op.op_type) for op in registry}
-    )
-
-
-def _op_faults(
-    node: NodeProto,
-    number: int,
-    here: int,
-    imports: Mapping[str, int],
-    functions: set[tuple[str, str]],
-) -> Iterator[GraphFault]:
-    domain = canonical_domain(node.domain)
-    at = (number, here, "op")
-    if (node.domain, node.op_type) in functions:
-        return
-    if is_unknown(domain, node.op_type):
-        known = known_ops(functions)
-        close = suggest(node.op_type, known)
-        remedy = (
-            ".".join(filter(None, known[close]))
-            if close in known
-            else "demo.NAME for an op of your own"
-        )
-        yield GraphFault(
-            f"op {sanitize(node.op_type)}",
-            "an op of ONNX",
-            sanitize(node.op_type) or "nothing",
-            remedy,
-            *at,
-            node.op_type,
-        )
-    elif (
-        domain in _OWN
-        and onnx.defs.has(node.op_type, domain)
-        and registry.find(domain, node.op_type) is None
-    ):
-        version = imports.get(domain, 0)
-        if version > 0 and not onnx.defs.has(node.op_type, version, domain):
-            history = onnx.defs.get_all_schemas_with_history()
-            since = min(
-                s.since_version for s in history if (s.domain, s.name) == (domain, node.op_type)
-            )
-            remedy = f'<opset_import: ["{domain}" : {since}]> before the graph'
-            got = f"version {version} imported"
-            yield GraphFault(
-                f"op {sanitize(node.op_type)}",
-                f"version {since} of ONNX's operators or newer",
-                got,
-                remedy,
-                *at,
-                node.op_type,
-            )
-
-
-# ---- values ------------------------------------------------------------------------------------------------------------------
-
-
-def _attribute_faults(attribute: AttributeProto, number: int, here: int) -> Iterator[GraphFault]:
-    place: tuple[int, int, str, str] = (number, here, "attribute", attribute.name)
+def _attribute_faults(attribute: AttributeProto, at: tuple[int, int]) -> Iterator[GraphFault]:
+    """Report what the parser takes and ONNX does not have: lists of several types, and tensors of a wrong size."""
+    position: tuple[int, int, str, str] = (*at, "attribute", attribute.name)
+    subject = f"attr {sanitize(attribute.name)}"
+    expected = "one value, or a list of numbers or of strings"
     lists = [field for field in ("ints", "floats", "strings") if len(getattr(attribute, field))]
-    if len(lists) > 1 or (
-        attribute.type == AttributeProto.UNDEFINED and not attribute.ref_attr_name
-    ):
-        expected = "one value, or a list of numbers or of strings"
-        got = (
-            "a list of ints and floats" if len(lists) > 1 else "a list of tensors, graphs or types"
-        )
-        remedy = f"{sanitize(attribute.name)}: floats = […]" if len(lists) > 1 else None
-        yield GraphFault(f"attr {sanitize(attribute.name)}", expected, got, remedy, *place)
-    for tensor in [attribute.t] if attribute.HasField("t") else attribute.tensors:
-        if wrong := tensor_fault(tensor):
-            expected, got, remedy = wrong
-            yield GraphFault(f"attr {sanitize(attribute.name)}", expected, got, remedy, *place)
+    if len(lists) > 1:
+        remedy = f"{sanitize(attribute.name)}: floats = […]"
+        yield GraphFault(subject, expected, "a list of ints and floats", remedy, *position)
+    elif attribute.type == AttributeProto.UNDEFINED and not attribute.ref_attr_name:
+        yield GraphFault(subject, expected, "a list of tensors, graphs or types", None, *position)
+    if attribute.HasField("t"):
+        wrong = tensor_fault(attribute.t)
+        if wrong is not None:
+            expected, got, advice = wrong
+            yield GraphFault(subject, expected, got, advice, *position)
 
 
 def tensor_fault(tensor: TensorProto) -> tuple[str, str, str | None] | None:
-    """What was expected, what is there, and a remedy, if the values of a tensor do not fit its type.
+    """Compare the values of a tensor with its type.
 
     The parser stores one value an element, even of dtypes that are packed.
 
@@ -550,33 +478,31 @@ def tensor_fault(tensor: TensorProto) -> tuple[str, str, str | None] | None:
     Returns
     -------
     tuple of str, str and (str or None), or None
+        What was expected, what is there, and a remedy; None if they fit.
     """
     if any(size < 0 for size in tensor.dims):
         return "sizes from 0 to 2**63 - 1", str(min(tensor.dims)), None
     if tensor.data_location == TensorProto.EXTERNAL or tensor.HasField("raw_data"):
         return None
-    count = math.prod(tensor.dims)
-    count_stored = max(len(getattr(tensor, field)) for field in _DATA)
     row = next((row for row in DTYPES if row.onnx == tensor.data_type), None)
+    count = math.prod(tensor.dims)
     if row is not None and row.name.startswith("complex"):
         count *= 2
-    if count_stored != count:
-        return f"{count} values", str(count_stored), None
-    outside = [v for v in _integers(tensor) if not _is_in_range(v, row)] if row is not None else []
-    return (
-        (f"values that {row} can hold", str(outside[0]), None)
-        if outside and row is not None
-        else None
-    )
-
-
-def _integers(tensor: TensorProto) -> Iterable[int]:
-    return [*tensor.int32_data, *tensor.uint64_data]
+    stored = max(len(getattr(tensor, field)) for field in _DATA)
+    if stored != count:
+        return f"{count} values", str(stored), None
+    if row is None:
+        return None
+    for value in (*tensor.int32_data, *tensor.uint64_data):
+        if not _is_in_range(value, row):
+            return f"values that {row} can hold", str(value), None
+    return None
 
 
 def _is_in_range(value: int, row: Any) -> bool:
     if row.numpy.kind == "b":
         return value in (0, 1)
-    signed = row.name.startswith("int")
     bits = row.bits or 64
-    return -(1 << (bits - 1)) <= value < 1 << (bits - 1) if signed else 0 <= value < 1 << bits
+    if row.name.startswith("int"):
+        return -(1 << (bits - 1)) <= value < 1 << (bits - 1)
+    return 0 <= value < 1 << bits

@@ -92,12 +92,10 @@ def text(
     True
     """
     model, _ = held_model(model)
-    if not isinstance(model, ModelProto) or not model.HasField("graph"):
-        got = (
-            "a ModelProto without a graph"
-            if isinstance(model, ModelProto)
-            else type(model).__name__
-        )
+    if type(model) is not ModelProto:
+        raise ModelError("model", expected="a ModelProto", got=type(model).__name__)
+    if not model.HasField("graph"):
+        got = "a ModelProto without a graph"
         raise ModelError("model", expected="a ModelProto", got=got)
     check_names(model, "model")
     _check_drop(drop)
@@ -114,7 +112,8 @@ def text(
     _refuse_many(printed, most)
     try:
         written = format_model(printed)
-    except UnicodeDecodeError as error:  # names are checked, words are left
+    except UnicodeDecodeError as error:
+        # The names were checked above, so only a doc string can be at fault.
         got = sanitize(repr(error.object), 60)
         raise ModelError(
             "model, doc_string", expected="UTF-8", got=got, next='drop=("docs",)'
@@ -125,11 +124,10 @@ def text(
 def _check_drop(drop: Any) -> None:
     """Refuse what is no list of the words that can be dropped."""
     listed = isinstance(drop, Collection) and not isinstance(drop, (str, bytes, np.ndarray))
-    wrong = (
-        [word for word in drop if not (isinstance(word, str) and word in _DROPPED)]
-        if listed
-        else [drop]
-    )
+    if listed:
+        wrong = [word for word in drop if not (isinstance(word, str) and word in _DROPPED)]
+    else:
+        wrong = [drop]
     if wrong:
         expected, got = '("metadata", "docs"), or one of them', sanitize(repr(wrong[0]), 60)
         raise InputError("drop", expected=expected, got=got, next=_advise(wrong[0]))
@@ -173,8 +171,8 @@ def _refuse_many(model: ModelProto, most: int) -> None:
 def _move_out(model: ModelProto, path: Path) -> None:
     """Write the values of large tensors to a file, and point to them there."""
     kinds = {row.onnx for row in DTYPES if row.bits}
-    named = (e.value for t in tensors(model) for e in t.external_data if e.key == "location")
-    if any(name == path.name for name in named):
+    locations = (e.value for t in tensors(model) for e in t.external_data if e.key == "location")
+    if any(name == path.name for name in locations):
         raise ModelError(
             "weights",
             expected="another name than that of the model's own external data",
@@ -188,7 +186,10 @@ def _move_out(model: ModelProto, path: Path) -> None:
                 and tensor.data_type in kinds
                 and not tensor.HasField("data_location")
             )
-            data = _bytes_of(tensor) if large else None
+            if large:
+                data = _bytes_of(tensor)
+            else:
+                data = None
             if data is None:
                 continue
             file.stream.write(data)
@@ -239,7 +240,10 @@ def _remarks(declared: ModelProto, written: str, weights: str | os.PathLike[str]
     forget_inferred(original)
     forget_inferred(copy)
     losses = find_losses(original, copy)
-    left_out = f"# Left out: {', '.join(losses)}\n" if losses else ""
+    if losses:
+        left_out = f"# Left out: {', '.join(losses)}\n"
+    else:
+        left_out = ""
     return left_out + refusal
 
 

@@ -110,7 +110,8 @@ class LiveCells(ShellListener):
             output.start()
         with contextlib.suppress(
             KeyboardInterrupt
-        ):  # the cell has ended, and the outputs say that they were stopped
+            # The cell has ended, and the outputs say themselves that they were stopped.
+        ):
             wait_for(outputs, in_cell=True)
 
     def _close(self, outputs: list[_Output]) -> None:
@@ -136,8 +137,14 @@ def wait_for(outputs: Sequence[_Output], *, in_cell: bool | None = None) -> None
     in_cell : bool, optional
         Whether a cell caused the runs; by default, whether one is running on this thread.
     """
-    causes = _in_cell() if in_cell is None else in_cell
-    patience = None if causes and not _updates_later() else PATIENCE
+    if in_cell is None:
+        causes = _in_cell()
+    else:
+        causes = in_cell
+    if causes and not _updates_later():
+        patience = None
+    else:
+        patience = PATIENCE
     try:
         _wait(outputs, patience)
     except KeyboardInterrupt:
@@ -148,7 +155,10 @@ def wait_for(outputs: Sequence[_Output], *, in_cell: bool | None = None) -> None
 
 
 def _wait(outputs: Sequence[_Output], seconds: float | None) -> None:
-    until = None if seconds is None else time.monotonic() + seconds
+    if seconds is None:
+        until = None
+    else:
+        until = time.monotonic() + seconds
     for output in outputs:
         output.wait(None if until is None else max(0.0, until - time.monotonic()))
 
@@ -202,9 +212,17 @@ def current_run() -> CellRun:
 
 
 def _metadata(shell: Any) -> dict[str, Any]:
-    parent = shell.get_parent() if hasattr(shell, "get_parent") else {}
-    metadata = parent.get("metadata") if isinstance(parent, dict) else None
-    return metadata if isinstance(metadata, dict) else {}
+    if hasattr(shell, "get_parent"):
+        parent = shell.get_parent()
+    else:
+        parent = {}
+    if isinstance(parent, dict):
+        metadata = parent.get("metadata")
+    else:
+        metadata = None
+    if isinstance(metadata, dict):
+        return metadata
+    return {}
 
 
 def _cell_text(shell: Any) -> str:

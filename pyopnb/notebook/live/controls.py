@@ -21,7 +21,8 @@ __all__ = ["Control", "attr_control", "feed_control"]
 _STYLE = {"description_width": "initial"}
 _STEPS = 100
 _ANY_NUMBER = (-math.inf, math.inf)
-_MOST_ON_A_SLIDER = 1e15  # a browser's integers end at 2**53
+# A browser's integers end at 2**53.
+_MOST_ON_A_SLIDER = 1e15
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,9 @@ class Control:
         if isinstance(self.widget, ipywidgets.Dropdown):
             return sanitize(self.widget.label)
         value = self.widget.value
-        return f"{value:.6g}" if isinstance(value, float) else sanitize(str(value))
+        if isinstance(value, float):
+            return f"{value:.6g}"
+        return sanitize(str(value))
 
 
 def attr_control(name: str, attr: Attr, current: Any, request: Any) -> Control:
@@ -75,18 +78,21 @@ def attr_control(name: str, attr: Attr, current: Any, request: Any) -> Control:
     InputError
         The request does not fit the attr.
     """
-    kind = attr.kind if attr.kind != "any" else _kind_of(current)
+    if attr.kind != "any":
+        value_type = attr.kind
+    else:
+        value_type = _kind_of(current)
     if isinstance(request, tuple):
-        return _slider(name, kind, current, request)
-    if isinstance(request, list) and not kind.startswith("list"):
+        return _slider(name, value_type, current, request)
+    if isinstance(request, list) and not value_type.startswith("list"):
         return _menu(name, request, current)
     if request is not None:
         current = request
     if attr.choices:
         return _menu(name, list(attr.choices), current)
     if current is REQUIRED or current is None:
-        raise _refusal(name, f"a value of kind {kind}", "nothing")
-    return _box(name, kind, current)
+        raise _refusal(name, f"a value of kind {value_type}", "nothing")
+    return _box(name, value_type, current)
 
 
 def feed_control(name: str, type: TensorType, request: Any) -> Control:
@@ -105,26 +111,30 @@ def feed_control(name: str, type: TensorType, request: Any) -> Control:
             name, f"an array, because the input is {type}", sanitize(repr(request)), next
         )
     code = np.dtype(type.dtype.numpy).kind
-    kind = (
-        "bool"
-        if code == "b"
-        else "str"
-        if type.dtype.name == "string"
-        else "int"
-        if code in "iu"
-        else "float"
-    )
+    if code == "b":
+        value_type = "bool"
+    elif type.dtype.name == "string":
+        value_type = "str"
+    elif code in "iu":
+        value_type = "int"
+    else:
+        value_type = "float"
     if isinstance(request, tuple):
-        control = _slider(name, kind, None, request)
+        control = _slider(name, value_type, None, request)
     elif isinstance(request, list):
         control = _menu(name, request, request[0] if request else None)
     else:
-        limits = np.iinfo(type.dtype.numpy) if code in "iu" else None
+        if code in "iu":
+            limits = np.iinfo(type.dtype.numpy)
+        else:
+            limits = None
         control = _box(
-            name, kind, request, (int(limits.min), int(limits.max)) if limits else _ANY_NUMBER
+            name, value_type, request, (int(limits.min), int(limits.max)) if limits else _ANY_NUMBER
         )
     shape = (1,) * len(type.shape or ())
-    dtype = object if kind == "str" else type.dtype.numpy
+    dtype: Any = type.dtype.numpy
+    if value_type == "str":
+        dtype = object
     return Control(name, control.widget, lambda value: np.full(shape, control.read(value), dtype))
 
 
@@ -152,29 +162,33 @@ def _slider(name: str, kind: str, current: Any, request: tuple[Any, ...]) -> Con
         or not finite
         or not request[0] < request[1]
     ):
-        expected = (
-            "(min, max) or (min, max, step)"
-            if kind in ("int", "float")
-            else f"a value of kind {kind}"
-        )
+        if kind in ("int", "float"):
+            expected = "(min, max) or (min, max, step)"
+        else:
+            expected = f"a value of kind {kind}"
         raise _refusal(name, expected, sanitize(repr(request)))
     low, high, *steps = request
-    value = (
-        current
-        if isinstance(current, (int, float)) and low <= current <= high
-        else (low + high) / 2
-    )
+    if isinstance(current, (int, float)) and low <= current <= high:
+        value = current
+    else:
+        value = (low + high) / 2
     if kind == "int":
         if any(int(x) != x for x in request):
             next = f"{sanitize(name)}=({math.floor(low)}, {math.ceil(high)})"
             raise _refusal(name, "integers", sanitize(repr(request)), next)
-        whole_step = int(steps[0]) if steps else 1
+        if steps:
+            whole_step = int(steps[0])
+        else:
+            whole_step = 1
         widget = ipywidgets.IntSlider(
             int(value), int(low), int(high), whole_step, description=name, style=_STYLE
         )
         return Control(name, widget, int)
     # A power of ten by default, so that values people type are on the slider.
-    step = float(steps[0]) if steps else 10.0 ** math.floor(math.log10((high - low) / _STEPS))
+    if steps:
+        step = float(steps[0])
+    else:
+        step = 10.0 ** math.floor(math.log10((high - low) / _STEPS))
     widget = ipywidgets.FloatSlider(
         float(value),
         min=float(low),
@@ -190,7 +204,9 @@ def _slider(name: str, kind: str, current: Any, request: tuple[Any, ...]) -> Con
 def _range_around(value: float) -> tuple[float, float]:
     """Choose a range as ``ipywidgets.interact`` does: twice the number's size to both sides; for 0, up to 1."""
     low, high = sorted((-value, 3 * value))
-    return (low, high) if low < high else (type(value)(0), type(value)(1))
+    if low < high:
+        return (low, high)
+    return (type(value)(0), type(value)(1))
 
 
 def _step_through(low: float, value: float, step: float) -> float:
@@ -206,7 +222,10 @@ def _step_through(low: float, value: float, step: float) -> float:
 def _menu(name: str, choices: list[Any], current: Any) -> Control:
     if not choices:
         raise _refusal(name, "a list of choices", "an empty list")
-    selected = choices.index(current) if current in choices else 0
+    if current in choices:
+        selected = choices.index(current)
+    else:
+        selected = 0
     options = [(str(choice), index) for index, choice in enumerate(choices)]
     widget = ipywidgets.Dropdown(options=options, value=selected, description=name, style=_STYLE)
     return Control(name, widget, lambda index: choices[index])
@@ -218,14 +237,17 @@ def _box(name: str, kind: str, current: Any, bounds: tuple[float, float] = _ANY_
         if kind == "bool":
             return Control(name, ipywidgets.Checkbox(bool(current), **common), bool)
         if kind in ("int", "float"):
-            number = int(current) if kind == "int" else float(current)
+            number: float = int(current) if kind == "int" else float(current)
             if math.isfinite(number) and abs(number) <= _MOST_ON_A_SLIDER:
                 low, high = _range_around(number)
                 return replace(
                     _slider(name, kind, number, (max(low, bounds[0]), min(high, bounds[1]))),
                     grows=True,
                 )
-            widget_of = ipywidgets.IntText if kind == "int" else ipywidgets.FloatText
+            if kind == "int":
+                widget_of = ipywidgets.IntText
+            else:
+                widget_of = ipywidgets.FloatText
             return Control(name, widget_of(number, **common), type(number))
         if kind == "str":
             return Control(

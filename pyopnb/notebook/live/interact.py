@@ -32,14 +32,16 @@ from pyopnb.runtime.session.session import Session
 
 __all__ = ["Interact", "interact"]
 
-_FAST = 0.1  # seconds; runs that take less follow a slider while it is dragged, others wait until it is released
+# Runs that take fewer seconds follow a slider while it is dragged; others wait until it is released.
+_FAST = 0.1
 
 
 @dataclass(frozen=True)
 class _Target:
     """An attr that can be controlled: of one node, of all nodes of an op, or of the only op that has it."""
 
-    where: str  # the node or op, as `Session.set_attrs` takes it
+    # The node or op, as `Session.set_attrs` takes it.
+    where: str
     attr: Attr
     nodes: tuple[str, ...]
     value: Any
@@ -74,7 +76,8 @@ class Interact(LiveOutput):
     ) -> None:
         super().__init__(session.with_attrs(), view)
         self._feeds, self.controls = dict(feeds), dict(controls)
-        self._targets = dict(targets)  # of the controls of attrs; the others are feeds
+        # These are the controls of attrs; the others are of feeds.
+        self._targets = dict(targets)
         self._pinned: Run | None = None
         self._colours = SteadyColours()
         self._diff: Diff | None = None
@@ -83,7 +86,8 @@ class Interact(LiveOutput):
         )
         reference = weakref.ref(
             self
-        )  # ipywidgets keeps the widgets, whose functions must not keep the output
+            # ipywidgets keeps the widgets, whose functions must not keep the output.
+        )
 
         def on_pin(button: Any) -> None:
             if (output := reference()) is not None:
@@ -104,7 +108,9 @@ class Interact(LiveOutput):
 
     @property
     def reference(self) -> Result | None:
-        return self._pinned.result if self._pinned else None
+        if self._pinned:
+            return self._pinned.result
+        return None
 
     @property
     def diff(self) -> Diff | None:
@@ -131,7 +137,8 @@ class Interact(LiveOutput):
         except (
             Exception,
             KeyboardInterrupt,
-        ) as error:  # such as a value that the op refuses: shown like an error of the run
+            # The op may refuse the value, which is shown like an error of the run.
+        ) as error:
             run: Run | None = Run({}, settings, 0.0, None, error, time.time())
         else:
             scalars = {name: value for name, value in values.items() if name not in self._targets}
@@ -139,18 +146,23 @@ class Interact(LiveOutput):
         if run is None:
             return
         good = run.error is None
-        difference = (
-            diff(run.result, self._pinned.result) if good and self._pinned is not None else None
-        )
+        if good and self._pinned is not None:
+            difference = diff(run.result, self._pinned.result)
+        else:
+            difference = None
         locked(self._lock, self._record, run, difference)
         if good:
             for control in self.controls.values():
-                if hasattr(control.widget, "readout"):  # a slider
+                # A tuple asks for a slider.
+                if hasattr(control.widget, "readout"):
                     control.widget.continuous_update = run.seconds < _FAST
 
     def _record(self, run: Run, difference: Diff | None) -> None:
         self._last, self._diff = run, difference
-        self._last_good = run if run.error is None else self._last_good
+        if run.error is None:
+            self._last_good = run
+        else:
+            self._last_good = self._last_good
 
     def _apply_attrs(self, values: Mapping[str, Any]) -> None:
         """Set the attrs that changed on the session's nodes."""
@@ -163,7 +175,10 @@ class Interact(LiveOutput):
     # ---- display -------------------------------------------------------------------------------------------------------------
 
     def _report(self) -> Report:
-        state = "ended" if self.closed else ""
+        if self.closed:
+            state = "ended"
+        else:
+            state = ""
         reference = "the reference"
         return Report(
             self._last,
@@ -180,7 +195,10 @@ class Interact(LiveOutput):
         return [*(control.widget for control in self.controls.values()), self._pin_button]
 
     def _controls_html(self) -> str:
-        used = self._last.settings if self._last else {}
+        if self._last:
+            used = self._last.settings
+        else:
+            used = {}
         return Table(
             ("control", "value"), [(name, used.get(name, "")) for name in self.controls]
         )._repr_html_()
@@ -267,7 +285,10 @@ def interact(
         elif isinstance(request, (bool, int, float, str, tuple, list)):
             controls[name] = feed_control(name, types[name] or ANY, request)
         else:
-            feeds[name] = request.copy() if isinstance(request, np.ndarray) else request
+            if isinstance(request, np.ndarray):
+                feeds[name] = request.copy()
+            else:
+                feeds[name] = request
     session._feeds.check(
         {**feeds, **{name: control.value for name, control in controls.items() if name in types}}
     )
@@ -302,6 +323,9 @@ def _targets(session: Session) -> dict[str, _Target]:
             target = _Target(label, attr, (label,), values.get(attr.name, REQUIRED))
             targets[f"{label}.{attr.name}"] = target
             for name in (f"{split_name(op)[1]}.{attr.name}", attr.name):
-                nodes = (*targets[name].nodes, label) if name in targets else (label,)
+                if name in targets:
+                    nodes = (*targets[name].nodes, label)
+                else:
+                    nodes = (label,)
                 targets[name] = replace(target, where=op, nodes=nodes)
     return {name: target for name, target in targets.items() if len(owners.get(name, ())) < 2}

@@ -27,7 +27,8 @@ from pyopnb.runtime.session.session import Session
 
 __all__ = ["LiveOutput"]
 
-_TICK = 0.5  # seconds between two updates of "running for …"
+# Seconds between two updates of "running for …".
+_TICK = 0.5
 
 _session_locks: weakref.WeakKeyDictionary[Session, threading.RLock] = weakref.WeakKeyDictionary()
 
@@ -47,10 +48,12 @@ class LiveOutput:
         self.session, self._view = session, view
         self._cells = live_cells(type(self).__name__.lower())
         self._worker = Worker(self._work)
-        self._lock = threading.RLock()  # of what is below, which the worker changes
+        # The lock guards the fields below, which the worker changes.
+        self._lock = threading.RLock()
         self._last: Run | None = None
         self._last_good: Run | None = None
-        self._options: Any = None  # of the run in flight
+        # Both belong to the run in flight.
+        self._options: Any = None
         self._began: float | None = None
         self.closed = False
         reference = weakref.ref(self)
@@ -69,19 +72,25 @@ class LiveOutput:
     def result(self) -> Result | None:
         """Result of the last run without an error. Waits for a run in flight, as the other attributes do."""
         self.wait()
-        return self._last_good.result if self._last_good else None
+        if self._last_good:
+            return self._last_good.result
+        return None
 
     @property
     def error(self) -> BaseException | None:
         """Return what the last run raised."""
         self.wait()
-        return self._last.error if self._last else None
+        if self._last:
+            return self._last.error
+        return None
 
     @property
     def seconds(self) -> float:
         """Duration of the last run."""
         self.wait()
-        return self._last.seconds if self._last else 0.0
+        if self._last:
+            return self._last.seconds
+        return 0.0
 
     @property
     def widget(self) -> ipywidgets.Widget:
@@ -175,7 +184,9 @@ class LiveOutput:
     ) -> Run | None:
         with _ticking(self._update):
             run = run_session(self.session, feeds, settings, options, self._view)
-            return None if run.interrupted and self._worker.requested else run
+            if run.interrupted and self._worker.requested:
+                return None
+            return run
 
     def _end(self) -> None:
         self._options = self._began = None
@@ -183,7 +194,8 @@ class LiveOutput:
     # ---- running and showing -------------------------------------------------------------------------------------------------
 
     def _work(self) -> None:
-        with contextlib.suppress(KeyboardInterrupt):  # one that `stop` sent as the run ended
+        # It is one that `stop` sent as the run ended.
+        with contextlib.suppress(KeyboardInterrupt):
             self._run()
         self._update()
 
@@ -196,7 +208,8 @@ class LiveOutput:
     def _pane(self) -> Pane:
         reference = weakref.ref(
             self
-        )  # ipywidgets keeps the button, whose function must not keep the output
+            # ipywidgets keeps the button, whose function must not keep the output.
+        )
 
         def stop() -> None:
             if (output := reference()) is not None:
@@ -207,7 +220,9 @@ class LiveOutput:
     def _running(self) -> float | None:
         """Since how many seconds a run is in flight."""
         began = self._began
-        return None if began is None else time.monotonic() - began
+        if began is None:
+            return None
+        return time.monotonic() - began
 
     def _update(self) -> None:
         if "_pane" in vars(self):

@@ -56,7 +56,8 @@ class Pane:
         self.widget = ipywidgets.VBox([*controls, self._button, self._content])
         self.displayed = False
         self._display_id = uuid.uuid4().hex
-        self._view = self.widget._repr_mimebundle_()[_WIDGET]  # until it is closed
+        # The widget lives until it is closed.
+        self._view = self.widget._repr_mimebundle_()[_WIDGET]
 
     def show(self, html: str, text: str, saved: str, *, running: bool) -> None:
         """Replace the content wherever it is shown.
@@ -71,7 +72,10 @@ class Pane:
         """
         data = {"text/html": html, "text/plain": text}
         if self.widget.comm is not None:
-            self._button.layout.display = None if running else "none"
+            if running:
+                self._button.layout.display = None
+            else:
+                self._button.layout.display = "none"
             self._content.outputs = ({"output_type": "display_data", "data": data, "metadata": {}},)
         if self.displayed and (self.widget.comm is None or not lacks_extension()):
             self._publish(html, text, saved, update=True)

@@ -72,8 +72,11 @@ class Report:
 
     def html(self) -> str:
         # What the user's own function makes has the size that it has.
-        own = len(self.good.shown.html.encode()) if self.good and self.good.shown else 0
-        return join(self._parts(), MAX_BYTES + own)
+        if self.good and self.good.shown:
+            own_size = len(self.good.shown.html.encode())
+        else:
+            own_size = 0
+        return join(self._parts(), MAX_BYTES + own_size)
 
     def _parts(self) -> Iterator[str]:
         if self.running is not None:
@@ -106,7 +109,9 @@ class Report:
 
     def _picture(self, result: Result) -> str:
         """Render the result itself."""
-        return html(result) if self.colours is None else self.colours.result_html(result)
+        if self.colours is None:
+            return html(result)
+        return self.colours.result_html(result)
 
     def _running(self) -> str:
         return f"running for {self.running:.1f} s"
@@ -118,7 +123,10 @@ class Report:
         )
         settings = " · ".join(f"{name} = {value}" for name, value in run.settings.items())
         seconds = run.seconds
-        duration = f"{seconds * 1e3:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
+        if seconds < 1:
+            duration = f"{seconds * 1e3:.3g} ms"
+        else:
+            duration = f"{seconds:.3g} s"
         ended = time.strftime("%H:%M:%S", time.localtime(run.ended))
         return " · ".join(
             filter(
@@ -134,7 +142,10 @@ class Report:
         )
 
     def _changed_settings(self) -> list[str]:
-        changes = self.run.changed_settings(self.before) if self.run is not None else {}
+        if self.run is not None:
+            changes = self.run.changed_settings(self.before)
+        else:
+            changes = {}
         return [f"{name}: {old} → {new}" for name, (old, new) in changes.items()]
 
     def _changed_ops(self) -> list[tuple[Version, Version]]:

@@ -60,7 +60,9 @@ class Run:
     def traceback(self) -> str:
         """Format the error with the user's own lines only."""
         if self.error is None or self.interrupted:
-            return "interrupted" if self.error else ""
+            if self.error:
+                return "interrupted"
+            return ""
         error = traceback.TracebackException.from_exception(self.error)
         error.stack = traceback.StackSummary.from_list(
             [f for f in error.stack if not f.filename.startswith(_PACKAGE)]
@@ -80,11 +82,9 @@ class Run:
 
     def changed_ops(self, before: Run | None) -> list[str]:
         """List the ops whose version differs from that of an earlier run."""
-        return (
-            []
-            if before is None
-            else [n for n, v in self.versions.items() if before.versions.get(n, v) is not v]
-        )
+        if before is None:
+            return []
+        return [n for n, v in self.versions.items() if before.versions.get(n, v) is not v]
 
 
 def require_session(session: object, where: str) -> None:
@@ -146,7 +146,10 @@ def run_session(
             dict(zip(session._feeds.output_names, session.run(None, feeds, options), strict=True))
         )
         seconds = time.perf_counter() - start
-        shown = None if view is None else shown_by(view, result)
+        if view is None:
+            shown = None
+        else:
+            shown = shown_by(view, result)
     except (Exception, KeyboardInterrupt) as raised:
         result, error = None, KeyboardInterrupt() if options.terminate else raised
     return Run(

@@ -50,7 +50,10 @@ def shown_by(view: Callable[[Result], Any], result: Result) -> Shown:
     """
     with _displayed() as displayed, _pyplot_figures() as figures:
         value = view(result)
-        parts = [] if value is None else [_shown(value)]
+        if value is None:
+            parts = []
+        else:
+            parts = [_shown(value)]
         parts = [*map(_of_bundle, displayed), *parts]
         if not parts:
             parts = [_shown(figure) for figure in figures()]
@@ -69,18 +72,21 @@ def _shown(value: Any) -> Shown:
     if isinstance(value, str):
         return Shown(pre(value), value)
     shell: Any = get_ipython()
-    bundle, _ = shell.display_formatter.format(value)  # what displays itself is caught as a bundle
-    return _of_bundle(bundle) if bundle else Shown("", "")
+    # An object that displays itself is caught as a bundle.
+    bundle, _ = shell.display_formatter.format(value)
+    if bundle:
+        return _of_bundle(bundle)
+    return Shown("", "")
 
 
 def _of_bundle(bundle: dict[str, Any]) -> Shown:
     text = str(bundle.get("text/plain", ""))
     if "text/html" in bundle:
         return Shown(str(bundle["text/html"]), text)
-    for kind in ("image/svg+xml", "image/png", "image/jpeg"):
-        if kind in bundle:
-            data = bundle[kind]
-            if isinstance(data, str) and kind != "image/svg+xml":
+    for mime_type in ("image/svg+xml", "image/png", "image/jpeg"):
+        if mime_type in bundle:
+            data = bundle[mime_type]
+            if isinstance(data, str) and mime_type != "image/svg+xml":
                 data = base64.b64decode(data)
             return Shown(image(data, text or "picture"), text)
     return Shown(pre(text), text)
@@ -99,8 +105,13 @@ def _figure_of(value: Any) -> Any:
         and not isinstance(value[0], (int, float, np.number))
     ):
         value = value[0]
-    figure = value if hasattr(value, "savefig") else getattr(value, "figure", None)
-    return figure if isinstance(figure, sys.modules["matplotlib.figure"].Figure) else None
+    if hasattr(value, "savefig"):
+        figure = value
+    else:
+        figure = getattr(value, "figure", None)
+    if isinstance(figure, sys.modules["matplotlib.figure"].Figure):
+        return figure
+    return None
 
 
 def _of_figure(figure: Any) -> Shown:
@@ -115,13 +126,20 @@ def _of_figure(figure: Any) -> Shown:
 def _pyplot_figures() -> Iterator[Callable[[], list[Any]]]:
     """Collect the new figures of pyplot, and close them in the end, or a later cell would show them again."""
     pyplot: Any = sys.modules.get("matplotlib.pyplot")
-    before = set(pyplot.get_fignums()) if pyplot else set()
     if pyplot:
-        pyplot.draw_if_interactive()  # which loads the backend, and that switches interactive mode on
+        before = set(pyplot.get_fignums())
+    else:
+        before = set()
+    if pyplot:
+        # This loads the backend, which switches interactive mode on.
+        pyplot.draw_if_interactive()
 
     def new() -> list[int]:
-        pyplot = sys.modules.get("matplotlib.pyplot")  # the function may be the first to import it
-        return [number for number in pyplot.get_fignums() if number not in before] if pyplot else []
+        # The function may be the first to import it.
+        pyplot = sys.modules.get("matplotlib.pyplot")
+        if pyplot:
+            return [number for number in pyplot.get_fignums() if number not in before]
+        return []
 
     try:
         # Not interactive: IPython shows what is drawn interactively below the cell that ends meanwhile, and closes it.
@@ -140,7 +158,8 @@ def _displayed() -> Iterator[list[dict[str, Any]]]:
     """Collect what this thread displays, which a front end would put below whichever cell runs."""
     bundles: list[dict[str, Any]] = []
     publisher: Any = getattr(get_ipython(), "display_pub", None)
-    if not hasattr(publisher, "register_hook"):  # ipykernel's, whose hooks are those of a thread
+    # ipykernel's hooks are those of a thread.
+    if not hasattr(publisher, "register_hook"):
         yield bundles
         return
 

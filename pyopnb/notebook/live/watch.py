@@ -48,7 +48,8 @@ class Watch(LiveOutput):
     ) -> None:
         super().__init__(session, view)
         self._feeds, self._tolerance = dict(feeds), tolerance
-        self._before: Run | None = None  # the baseline of the last run
+        # The baseline of the last run.
+        self._before: Run | None = None
         self._diff: Diff | None = None
         self._runs, self.paused = 0, False
         self._stale = False
@@ -94,13 +95,22 @@ class Watch(LiveOutput):
     def _record(self, run: Run, before: Run | None, difference: Diff | None) -> None:
         self._runs, self._stale = self._runs + 1, False
         self._last, self._before, self._diff = run, before, difference
-        self._last_good = run if run.error is None else self._last_good
+        if run.error is None:
+            self._last_good = run
+        else:
+            self._last_good = self._last_good
 
     def _report(self) -> Report:
-        paused = (
-            "paused; an op or attr was changed" if self._stale else "paused" if self.paused else ""
-        )
-        state = "ended" if self.closed else paused
+        if self._stale:
+            paused = "paused; an op or attr was changed"
+        elif self.paused:
+            paused = "paused"
+        else:
+            paused = ""
+        if self.closed:
+            state = "ended"
+        else:
+            state = paused
         return Report(
             self._last,
             self._last_good,

@@ -43,7 +43,8 @@ class Worker:
             return True
         thread = threading.Thread(target=self._serve, daemon=True, name="pyopnb live output")
         thread.start()
-        self._thread = thread  # only now, so that whoever waits can join it; it serves nothing before the lock is free
+        # Start it only now, so that whoever waits can join it. It serves nothing before the lock is free.
+        self._thread = thread
         return False
 
     @property
@@ -64,7 +65,10 @@ class Worker:
         bool
             Whether everything is done. True on the worker's own thread, which cannot wait for itself.
         """
-        until = None if seconds is None else time.monotonic() + seconds
+        if seconds is None:
+            until = None
+        else:
+            until = time.monotonic() + seconds
         while (thread := self._thread) is not None and thread is not threading.current_thread():
             thread.join(None if until is None else max(0.0, until - time.monotonic()))
             if thread.is_alive():
@@ -89,12 +93,14 @@ class Worker:
 
     def _take(self) -> bool:
         requested, self._requested = self._requested, False
-        if not requested:  # decided under the lock: a request from here on starts another thread
+        # Decided under the lock: a request from here on starts another thread.
+        if not requested:
             self._end()
         return requested
 
     def _end(self) -> None:
         if (
             self._thread is threading.current_thread()
-        ):  # and not one that a later request has started
+            # A later request may have started another thread, which stays.
+        ):
             self._thread = None
