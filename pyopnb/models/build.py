@@ -85,9 +85,7 @@ def node(
     >>> n.domain, n.op_type, n.attribute[0].f
     ('demo', 'SoftClip', 2.0)
     """
-    if isinstance(op, str):
-        op = op
-    else:
+    if not isinstance(op, str):
         op = find_op(op).name
     domain, op_type = split_name(op if "::" in op else f"::{op}")
     proto = helper.make_node(
@@ -110,10 +108,10 @@ def _attribute(op: str, key: str, value: Any) -> onnx.AttributeProto:
     if isinstance(value, np.ndarray):
         return helper.make_attribute(key, _tensor(value, where))
     try:
+        # onnx would take the keys of a dict, and a set in any order.
         if isinstance(
             value,
             (Mapping, Set),
-            # onnx would take the keys of a dict, and a set in any order.
         ):
             raise TypeError
         return attribute_of(key, value)
@@ -373,10 +371,8 @@ def _declared(node: NodeProto, name: str) -> Any:
 def _value_info(name: str, value: Any, where: str) -> ValueInfoProto:
     if isinstance(value, (str, TensorType)):
         value_type = tensor_type(value)
-        value_type = value_type.like(
-            shape=value_type.shape
-            # A TensorType can be made with any sizes.
-        )
+        # A TensorType can be made with any sizes.
+        value_type = value_type.like(shape=value_type.shape)
     elif isinstance(value, (type, np.dtype)):
         expected, got = (
             "a type as float32[N,3], or an example array",
@@ -414,9 +410,7 @@ def _outputs(outputs: Any) -> list[ValueInfoProto]:
         raise ModelError(
             "model, outputs", expected="names, or types by name", got=describe(outputs), next='"y"'
         )
-    if isinstance(outputs, (str, Mapping)):
-        outputs = outputs
-    else:
+    if not isinstance(outputs, (str, Mapping)):
         outputs = list(outputs)
     _check_keys([outputs] if isinstance(outputs, str) else outputs, "model, outputs")
     if isinstance(outputs, Mapping):

@@ -84,10 +84,10 @@ def entries(tensor: TensorProto, where: str = "model") -> dict[str, str]:
     entries_by_key: dict[str, str] = {}
     name = f"{where}, initializer {sanitize(tensor.name)}"
     for entry in tensor.external_data:
+        # Protobuf gives bytes that are not UTF-8.
         if not isinstance(entry.key, str) or not isinstance(
             entry.value,
             str,
-            # Protobuf gives bytes that are not UTF-8.
         ):
             raise ModelError(
                 f"{name}, external data", expected="UTF-8", got=sanitize(repr(entry.value), 80)

@@ -23,10 +23,8 @@ MOST_NODES = 250_000
 MOST_DEEP = 100
 """Calls of functions, and bodies around them, that may be inside one another: as many calls as onnx follows."""
 
-_COUNTED = (
-    10**15
-    # Beyond this a number of nodes is not exact, as it can have as many digits as there are functions.
-)
+# Beyond this a number of nodes is not exact, as it can have as many digits as there are functions.
+_COUNTED = 10**15
 
 _Key = tuple[str, str, str]
 _Calls = dict[_Key, list[tuple[_Key, int]]]

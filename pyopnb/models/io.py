@@ -101,22 +101,16 @@ def read_model(
     where, given, path = _given(model)
     if base_dir is None:
         base_dir = folder
-    else:
-        base_dir = base_dir
     if isinstance(given, ModelProto):
         source = _copy(given)
     else:
         source = ModelSource(_parse(given, where), given=given if path is None else str(path))
         if base_dir is None and path is not None:
             base_dir = path.resolve().parent
-        else:
-            base_dir = base_dir
     check_versions(source.proto, where)
     remove_markers(source.proto)
     if base_dir is None:
         base_dir = _remembered(source.proto)
-    else:
-        base_dir = base_dir
     for tensor in filter(is_external, tensors(source.proto)):
         # Check it even where nothing is read here, as what is handed out is read by others.
         entries(tensor, where)
@@ -374,8 +368,8 @@ def _set_field(target: Any, descriptor: Any, value: Any) -> None:
     elif descriptor.type == descriptor.TYPE_STRING and isinstance(
         value,
         bytes,
-        # These are words that are not UTF-8.
     ):
+        # These are words that are not UTF-8.
         setattr(target, descriptor.name, value.decode(errors="replace"))
     else:
         setattr(target, descriptor.name, value)
@@ -432,8 +426,6 @@ def open_readonly(model: Any) -> ModelSource:
     source = ModelSource(as_proto(model))
     if folder is None:
         folder = _remembered(model)
-    else:
-        folder = folder
     if folder is not None:
         source.folder = _data_folder(source, folder, "model")
     return source

@@ -150,10 +150,8 @@ def nodes_in(scope: GraphProto | FunctionProto) -> Iterator[NodeProto]:
 
 def bodies(node: NodeProto) -> list[GraphProto]:
     """Return the graphs among a node's attributes."""
-    return (
-        [body for _, body in named_bodies(node)] if node.attribute else []
-        # All nodes are asked and most have none, so the quick answer comes first.
-    )
+    # All nodes are asked and most have none, so the quick answer comes first.
+    return [body for _, body in named_bodies(node)] if node.attribute else []
 
 
 def named_bodies(node: NodeProto) -> list[tuple[str, GraphProto]]:

@@ -124,10 +124,8 @@ def _deregister(name: str) -> bool:
     domain, op_type = split_name(name)
     # Somebody else may have taken it out of onnx.defs.
     if defs.has(op_type, opset, domain):
-        time.sleep(
-            0
-            # A new time slice: no other thread can begin a call between the next two lines.
-        )
+        # A new time slice: no other thread can begin a call between the next two lines.
+        time.sleep(0)
         if _is_inferring():
             return False
         defs.deregister_schema(op_type, opset, domain)
@@ -142,10 +140,8 @@ def _belongs(version: Version) -> bool:
         return False
     if is_onnx_domain(domain):
         oldest, newest = defs.C.schema_version_map()[domain]
-        return bool(
-            oldest <= version.opset <= newest
-            # Without its schema, the checker refuses the node as well.
-        )
+        # Without its schema, the checker refuses the node as well.
+        return bool(oldest <= version.opset <= newest)
     return not version.schema.open_attrs and all(map(is_listable, version.schema.attrs))
 
 

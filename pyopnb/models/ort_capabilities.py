@@ -51,10 +51,8 @@ def _loads(opset: int, ir_version: int, domain: str = "") -> bool:
             providers=["CPUExecutionProvider"],
             enable_fallback=0,
         )
-    except (
-        Exception
+    except Exception:
         # The runtime's exceptions have no base class of their own; any of them means no.
-    ):
         return False
     return True
 

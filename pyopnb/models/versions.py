@@ -158,10 +158,10 @@ def new_imports(proto: ModelProto) -> Iterator[NewImport]:
     sites: dict[int, Site] | None = None
     for scope in (proto, *proto.functions):
         for entry in scope.opset_import:
+            # bytes: protobuf's way to say that it is no UTF-8.
             if not isinstance(
                 entry.domain,
                 str,
-                # bytes: protobuf's way to say that it is no UTF-8.
             ):
                 continue
             domain = canonical_domain(entry.domain)
@@ -190,8 +190,6 @@ def new_imports(proto: ModelProto) -> Iterator[NewImport]:
             ]
             if sites is None:
                 sites = {id(site.node): site for site in walk(proto)}
-            else:
-                sites = sites
             new = NewImport(entry, newest, [sites[id(node)] for node in mine])
             if not is_served or not new.changed():
                 yield new

@@ -107,10 +107,8 @@ PYOP, CPPOP, ONNX = _pyop_parser(), _cppop_parser(), _onnx_parser()
 
 def parse_pyop_line(line: str, parser: MagicParser = PYOP) -> argparse.Namespace:
     """Parse a ``%%pyop`` line, or raise UsageError; ``run`` lists the `Expressions` of each ``--run``."""
-    head, *runs = _RUN.split(
-        line
-        # Expressions are not split as a shell would: their quotes and spaces are Python's.
-    )
+    # Expressions are not split as a shell would: their quotes and spaces are Python's.
+    head, *runs = _RUN.split(line)
     args: argparse.Namespace = parser.parse_args(split_words(head))
     args.magic = parser.magic
     args.run = [_run_expressions(text, parser.magic) for text in runs]

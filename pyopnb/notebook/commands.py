@@ -64,10 +64,8 @@ class Command:
                     nargs = "?"
                 else:
                     nargs = None
-                default: list[str] | None = (
-                    [] if nargs == "*" else None
-                    # Without a default argparse lists "*" as required.
-                )
+                # Without a default argparse lists "*" as required.
+                default: list[str] | None = [] if nargs == "*" else None
                 parser.add_argument(
                     name, nargs=nargs, default=default, type=int if name in ("N", "A", "B") else str
                 )
@@ -86,10 +84,8 @@ def parse_command(line: str) -> tuple[Command, Namespace]:
             next_ = "%pyop?"
         raise usage_error("%pyop", f"{', '.join(COMMANDS)} or nothing", sanitize(name), next_)
     expressions = ""
-    if (
-        command.takes_expressions
-        # Expressions are not split as a shell would: their quotes and spaces are Python's.
-    ):
+    # Expressions are not split as a shell would: their quotes and spaces are Python's.
+    if command.takes_expressions:
         words, _, expressions = words.strip().partition(" ")
     arguments = command.parser.parse_intermixed_args(
         split_words(words), Namespace(expressions=expressions.strip())
@@ -187,11 +183,8 @@ def _on_examples(name: str, function: Callable[..., object], shell: Any, args: N
         where, next_ = f"%pyop {name} {args.OP}", f"%pyop {name} OP x=np.ones(3), limit=2.0"
         raise usage_error(where, "x=EXPR, y=EXPR", sanitize(args.expressions), next_) from None
     ports = {port.name for port in version.schema.inputs}
-    if not expressions.positional and not any(
-        name in ports
-        for name, _ in expressions.named
-        # Without an input the function generates them.
-    ):
+    # Without an input the function generates them.
+    if not expressions.positional and not any(name in ports for name, _ in expressions.named):
         return function(version.op, **expressions.evaluate(shell.user_ns)[1])
     inputs, attrs = bind(version, expressions, shell.user_ns)
     return function(version.op, *inputs, **attrs)
@@ -208,10 +201,8 @@ def _missing(shell: Any, args: Namespace) -> object:
         row = rows.pop(0)
         try:
             cell = skeleton(model, row)
-        except (
-            ModelError
+        except ModelError as error:
             # An op cannot have sequences, for example. The next node may have a cell.
-        ) as error:
             print(f"There is no cell for {row.op}: {error}")
             continue
         shell.set_next_input(str(cell))
@@ -227,10 +218,8 @@ def _missing(shell: Any, args: Namespace) -> object:
 def _skeleton(shell: Any, args: Namespace) -> object:
     from pyopnb.onnx_reference.skeleton import skeleton
 
-    shell.set_next_input(
-        str(skeleton(find_model(args.MODEL), args.NODE))
-        # Jupyter puts it into a cell below, IPython at the next prompt.
-    )
+    # Jupyter puts it into a cell below, IPython at the next prompt.
+    shell.set_next_input(str(skeleton(find_model(args.MODEL), args.NODE)))
     return None
 
 

@@ -36,11 +36,11 @@ def _cppop(self: CppopMagics, line: str, cell: str) -> object:
     args = parse_pyop_line(line, CPPOP)
     shell = cast(Any, self.shell)
     with one_line_errors():
+        # The line of the magic is the first.
         cls = cpp_class(
             cell,
             first=2,
             flags=shlex.split(args.flags or ""),
-            # The line of the magic is the first.
         )
         refuse_domain(args, cls.__name__)
         version = registry.define(

@@ -69,10 +69,8 @@ class FileWatcher(ShellListener):
     def _poll(self) -> None:
         for file, old in list(self._states.items()):
             new = _state(file)
-            if (
-                new == old or new is None
-                # While it saves, an editor may remove the file for a moment.
-            ):
+            # While it saves, an editor may remove the file for a moment.
+            if new == old or new is None:
                 continue
             self._states[file] = new
             _reload(file)

@@ -33,10 +33,10 @@ def _onnx(self: OnnxMagics, line: str, cell: str) -> None:
     if not cell.strip():
         raise usage_error(f"%%onnx {args.name}", "a graph", "an empty cell", "%%onnx?")
     with one_line_errors():
+        # The line break makes messages count lines as the cell does.
         model = parse(
             "\n" + cell,
             name=args.name,
-            # The line break makes messages count lines as the cell does.
         )
     cast(Any, self.shell).push({args.name: model})
     if not args.quiet:

@@ -411,11 +411,11 @@ def run_cell(shell: Any, line: str, body: str) -> object:
     __tracebackhide__ = True
     raw = f"%%pyop {line}\n{body}"
     text = shell.transform_cell(raw)
+    # The running cell is already counted.
     name = shell.compile.cache(
         text,
         shell.execution_count - 1,
         raw_code=raw,
-        # The running cell is already counted.
     )
     *first, last = shell.transform_ast(shell.compile.ast_parse(text, name)).body
     for node in first:

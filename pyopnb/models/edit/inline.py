@@ -46,14 +46,14 @@ def inline_ops(proto: ModelProto, is_op: Callable[[NodeProto], bool]) -> ModelPr
     holders: set[tuple[str, str]] = set()
     # Repeat until no more functions call one with an op in it.
     while True:
-        missing_imports = {
+        extended = {
             f
             for f, nodes in nodes_by_function.items()
             if any(is_op(n) or (n.domain, n.op_type) in holders for n in nodes)
         }
-        if missing_imports == holders:
+        if extended == holders:
             break
-        holders = missing_imports
+        holders = extended
     if not holders:
         return proto
     # Most sessions never need this import.

@@ -59,10 +59,8 @@ def explain_refusal(proto: ModelProto, said: str, *, filled: bool = False) -> Py
         for error, words in _candidates(proto, filled):
             if all(word in said for word in words):
                 return error
-    except (
-        ModelError
+    except ModelError as error:
         # A cycle, or a function that calls itself: the types cannot be followed.
-    ) as error:
         return error
     return None
 

@@ -271,9 +271,7 @@ class _Walk:
         site, first = inner.lacks[0]
         needs = f"the function in its place needs {full_name(site.node)}: {first.reason}"
         reason = f"{unserved or 'it has none'}, and {needs}"
-        if unserved:
-            label = label
-        else:
+        if not unserved:
             label = first.kind
         return Unsupported(label, reason, operator.since, kernel=True), outputs
 

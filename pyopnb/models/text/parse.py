@@ -280,12 +280,12 @@ def _refuse(layout: TextLayout, position: int, message: str) -> NoReturn:
         remedy = closest(misread.text, TEXT_NAMES.values())
     elif message.startswith("Unhandled keyword") and number:
         token = layout.tokens[number - 2]
-    elif not message.startswith(("Expected character", "Identifier", "Encountered")):
+    elif message.startswith(("Expected character", "Identifier", "Encountered")):
+        # Here the parser stops at what it complains of.
+        pass
+    elif previous.kind in ("number", "string", "word"):
         # The parser has read past what it complains of.
-        if previous.kind in ("number", "string", "word"):
-            token = previous
-        else:
-            token = token
+        token = previous
     if token is None:
         position = len(layout.text.rstrip())
     else:

@@ -108,10 +108,8 @@ def _word(text: str) -> str:
 
 
 def _without_zero(text: str) -> str:
-    return (
-        text.replace("\0", "") if isinstance(text, str) else ""
-        # Protobuf gives bytes that are not UTF-8.
-    )
+    # Protobuf gives bytes that are not UTF-8.
+    return text.replace("\0", "") if isinstance(text, str) else ""
 
 
 def _quoted(text: str) -> str:

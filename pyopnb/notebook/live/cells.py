@@ -108,10 +108,8 @@ class LiveCells(ShellListener):
         self._pending.clear()
         for output in outputs:
             output.start()
-        with contextlib.suppress(
-            KeyboardInterrupt
-            # The cell has ended, and the outputs say themselves that they were stopped.
-        ):
+        # The cell has ended, and the outputs say themselves that they were stopped.
+        with contextlib.suppress(KeyboardInterrupt):
             wait_for(outputs, in_cell=True)
 
     def _close(self, outputs: list[_Output]) -> None:

@@ -84,10 +84,8 @@ class Interact(LiveOutput):
         self._pin_button = ipywidgets.Button(
             description="Pin as reference", tooltip="Compare later results with this one"
         )
-        reference = weakref.ref(
-            self
-            # ipywidgets keeps the widgets, whose functions must not keep the output.
-        )
+        # ipywidgets keeps the widgets, whose functions must not keep the output.
+        reference = weakref.ref(self)
 
         def on_pin(button: Any) -> None:
             if (output := reference()) is not None:
@@ -137,8 +135,8 @@ class Interact(LiveOutput):
         except (
             Exception,
             KeyboardInterrupt,
-            # The op may refuse the value, which is shown like an error of the run.
         ) as error:
+            # The op may refuse the value, which is shown like an error of the run.
             run: Run | None = Run({}, settings, 0.0, None, error, time.time())
         else:
             scalars = {name: value for name, value in values.items() if name not in self._targets}

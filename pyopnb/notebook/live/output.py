@@ -206,10 +206,8 @@ class LiveOutput:
 
     @cached_property
     def _pane(self) -> Pane:
-        reference = weakref.ref(
-            self
-            # ipywidgets keeps the button, whose function must not keep the output.
-        )
+        # ipywidgets keeps the button, whose function must not keep the output.
+        reference = weakref.ref(self)
 
         def stop() -> None:
             if (output := reference()) is not None:

@@ -99,8 +99,6 @@ class Worker:
         return requested
 
     def _end(self) -> None:
-        if (
-            self._thread is threading.current_thread()
-            # A later request may have started another thread, which stays.
-        ):
+        # A later request may have started another thread, which stays.
+        if self._thread is threading.current_thread():
             self._thread = None
