@@ -21,6 +21,8 @@ from pyopnb.ops.messages import sanitize
 
 __all__ = ["check_arguments", "check_by_name", "describe", "is_path", "is_text"]
 
+_SHOWN = (str, bytes, int, float, complex, list, tuple, dict, set, os.PathLike)  # by their repr
+
 _Arguments = ParamSpec("_Arguments")
 _Returned = TypeVar("_Returned")
 
@@ -50,33 +52,38 @@ def check_arguments(
         ...
     pyopnb.errors.InputError: halve, times: expected a whole number, got float 1.5. Try: times=1
     """
-    parameters = inspect.signature(function).parameters.values()
-    kinds = [_KINDS.get(str(p.annotation)) if p.name not in but else None for p in parameters]
-    places = [
-        None if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) else kind
-        for p, kind in zip(parameters, kinds, strict=True)
-    ]
-    names = [parameter.name for parameter in parameters]
-    rest = next(
-        (kind for p, kind in zip(parameters, kinds, strict=True) if p.kind == p.VAR_POSITIONAL),
-        None,
-    )
-    named = {name: kind for name, kind in zip(names, places, strict=True) if kind is not None}
-    positional = sum(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters)
+    positional: list[str] = []
+    variadic = ""
+    kinds: dict[str, _Kind] = {}
+    for name, parameter in inspect.signature(function).parameters.items():
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
+            positional.append(name)
+        elif parameter.kind is parameter.VAR_POSITIONAL:
+            variadic = name
+        kind = _KINDS.get(str(parameter.annotation))
+        if kind is not None and name not in but and parameter.kind is not parameter.VAR_KEYWORD:
+            kinds[name] = kind
     owner = function.__qualname__.split(".")
     where = owner[-2] if owner[-1] == "__init__" else owner[-1]
+
+    def check(name: str, value: object) -> None:
+        __tracebackhide__ = True
+        kind = kinds.get(name)
+        if kind is not None and not kind.accepts(value):
+            raise InputError(
+                f"{where}, {name}",
+                expected=kind.expected,
+                got=describe(value),
+                next=kind.advice(name, value),
+            )
 
     @functools.wraps(function)
     def wrapper(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Returned:
         __tracebackhide__ = True
         for place, value in enumerate(args):
-            kind = places[place] if place < positional else rest
-            if kind is not None and not kind.accepts(value):
-                raise _refusal(where, names[min(place, positional)], kind, value)
+            check(positional[place] if place < len(positional) else variadic, value)
         for name, value in kwargs.items():
-            kind = named.get(name)
-            if kind is not None and not kind.accepts(value):
-                raise _refusal(where, name, kind, value)
+            check(name, value)
         return function(*args, **kwargs)
 
     return wrapper
@@ -102,17 +109,15 @@ def describe(value: object) -> str:
         return "None"
     if isinstance(value, np.ndarray):
         return f"an array of {value.dtype}"
-    kind = type(value).__name__
     if isinstance(value, type):
         return f"the class {sanitize(value.__name__, 60)}"
-    if not isinstance(
-        value, (str, bytes, int, float, complex, list, tuple, dict, set, os.PathLike)
-    ):
-        return f"an object of {sanitize(kind, 60)}"
+    name = sanitize(type(value).__name__, 60)
+    if not isinstance(value, _SHOWN):
+        return f"an object of {name}"
     try:
-        return f"{kind} {sanitize(repr(value), 60)}"
+        return f"{name} {sanitize(repr(value), 60)}"
     except ValueError:  # an int of more digits than Python prints
-        return kind
+        return name
 
 
 def is_text(value: object) -> bool:
@@ -151,11 +156,6 @@ def check_by_name(value: object, where: str, next: str) -> None:
     """
     if not _is_by_name(value):
         raise InputError(where, expected=_BY_NAME.expected, got=describe(value), next=next)
-
-
-def _refusal(where: str, name: str, kind: _Kind, value: object) -> InputError:
-    advice = kind.advice(name, value)
-    return InputError(f"{where}, {name}", expected=kind.expected, got=describe(value), next=advice)
 
 
 # ---- kinds -------------------------------------------------------------------------------------------------------------------
@@ -203,12 +203,10 @@ def is_path(value: object) -> bool:
 
 
 def _are_texts(value: object) -> bool:
-    if isinstance(value, (str, bytes, np.ndarray)):
-        return (
-            is_text(value)
-            if not isinstance(value, np.ndarray)
-            else value.ndim == 1 and all(map(is_text, value.tolist()))
-        )
+    if isinstance(value, np.ndarray):
+        return value.ndim == 1 and all(map(is_text, value.tolist()))
+    if isinstance(value, (str, bytes)):
+        return is_text(value)
     return isinstance(value, Collection) and all(map(is_text, value))
 
 
@@ -233,17 +231,16 @@ def _unpacked(name: str, value: object) -> str | None:
 def _listed(name: str, value: object) -> str | None:
     if isinstance(value, bytes):
         return f"[{sanitize(repr(value.decode(errors='replace')), 60)}]"
-    return (
-        "list(…)"
-        if isinstance(value, Iterable) and not isinstance(value, (Collection, np.ndarray))
-        else '["x"]'
-    )
+    # A generator has names that may be right.
+    is_generator = isinstance(value, Iterable) and not isinstance(value, (Collection, np.ndarray))
+    return "list(…)" if is_generator else '["x"]'
 
 
 def _optional(kind: _Kind) -> _Kind:
-    return _Kind(
-        f"{kind.expected}, or None", lambda value: value is None or kind.accepts(value), kind.advice
-    )
+    def accepts(value: object) -> bool:
+        return value is None or kind.accepts(value)
+
+    return _Kind(f"{kind.expected}, or None", accepts, kind.advice)
 
 
 _FLAG = _Kind("True or False", _is_flag, lambda name, value: f"{name}=True")

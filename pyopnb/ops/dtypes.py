@@ -5,7 +5,9 @@ ONNX Runtime numbers its element types differently from ``onnx.TensorProto.DataT
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -48,63 +50,61 @@ class DType:
         return self.name
 
 
-def _row(
-    name: str, runtime: int, onnx_name: str, scalar: type, bits: int, carried: bool = True
-) -> DType | None:
-    # Old onnx and ml_dtypes lack the newest types; no array and no model can have them then.
-    number = getattr(TensorProto, onnx_name, None)
-    return (
-        None
-        if number is None or scalar is None
-        else DType(name, number, runtime, np.dtype(scalar), bits, carried)
-    )
-
-
-def _ml(name: str) -> type:
-    return getattr(ml_dtypes, name, None)  # type: ignore[return-value]  # None: see _row
-
-
-DTYPES: tuple[DType, ...] = tuple(
-    row
-    for row in (
-        _row("bool", 9, "BOOL", np.bool_, 8),
-        _row("int8", 3, "INT8", np.int8, 8),
-        _row("int16", 5, "INT16", np.int16, 16),
-        _row("int32", 6, "INT32", np.int32, 32),
-        _row("int64", 7, "INT64", np.int64, 64),
-        _row("uint8", 2, "UINT8", np.uint8, 8),
-        _row("uint16", 4, "UINT16", np.uint16, 16),
-        _row("uint32", 12, "UINT32", np.uint32, 32),
-        _row("uint64", 13, "UINT64", np.uint64, 64),
-        _row("float16", 10, "FLOAT16", np.float16, 16),
-        _row("bfloat16", 16, "BFLOAT16", _ml("bfloat16"), 16),
-        _row("float32", 1, "FLOAT", np.float32, 32),
-        _row("float64", 11, "DOUBLE", np.float64, 64),
-        _row("string", 8, "STRING", np.object_, 0),
-        _row("float8_e4m3fn", 17, "FLOAT8E4M3FN", _ml("float8_e4m3fn"), 8),
-        _row("float8_e4m3fnuz", 18, "FLOAT8E4M3FNUZ", _ml("float8_e4m3fnuz"), 8),
-        _row("float8_e5m2", 19, "FLOAT8E5M2", _ml("float8_e5m2"), 8),
-        _row("float8_e5m2fnuz", 20, "FLOAT8E5M2FNUZ", _ml("float8_e5m2fnuz"), 8),
-        _row("int4", 22, "INT4", _ml("int4"), 4),
-        _row("uint4", 21, "UINT4", _ml("uint4"), 4),
-        _row("float4_e2m1fn", 23, "FLOAT4E2M1", _ml("float4_e2m1fn"), 4),
-        _row("int2", 25, "INT2", _ml("int2"), 2, carried=False),
-        _row("uint2", 24, "UINT2", _ml("uint2"), 2, carried=False),
-        _row("float8_e8m0fnu", 26, "FLOAT8E8M0", _ml("float8_e8m0fnu"), 8, carried=False),
-        _row("complex64", 14, "COMPLEX64", np.complex64, 64, carried=False),
-        _row("complex128", 15, "COMPLEX128", np.complex128, 128, carried=False),
-    )
-    if row is not None
+# Name, number in ONNX Runtime, name in onnx, bits.
+_TABLE = (
+    ("bool", 9, "BOOL", 8),
+    ("int8", 3, "INT8", 8),
+    ("int16", 5, "INT16", 16),
+    ("int32", 6, "INT32", 32),
+    ("int64", 7, "INT64", 64),
+    ("uint8", 2, "UINT8", 8),
+    ("uint16", 4, "UINT16", 16),
+    ("uint32", 12, "UINT32", 32),
+    ("uint64", 13, "UINT64", 64),
+    ("float16", 10, "FLOAT16", 16),
+    ("bfloat16", 16, "BFLOAT16", 16),
+    ("float32", 1, "FLOAT", 32),
+    ("float64", 11, "DOUBLE", 64),
+    ("string", 8, "STRING", 0),
+    ("float8_e4m3fn", 17, "FLOAT8E4M3FN", 8),
+    ("float8_e4m3fnuz", 18, "FLOAT8E4M3FNUZ", 8),
+    ("float8_e5m2", 19, "FLOAT8E5M2", 8),
+    ("float8_e5m2fnuz", 20, "FLOAT8E5M2FNUZ", 8),
+    ("int4", 22, "INT4", 4),
+    ("uint4", 21, "UINT4", 4),
+    ("float4_e2m1fn", 23, "FLOAT4E2M1", 4),
+    ("int2", 25, "INT2", 2),
+    ("uint2", 24, "UINT2", 2),
+    ("float8_e8m0fnu", 26, "FLOAT8E8M0", 8),
+    ("complex64", 14, "COMPLEX64", 64),
+    ("complex128", 15, "COMPLEX128", 128),
 )
+_NOT_CARRIED = ("int2", "uint2", "float8_e8m0fnu", "complex64", "complex128")
+
+
+def _rows() -> Iterator[DType]:
+    """Yield the rows that the installed onnx and ml_dtypes have; no array and no model can have the others."""
+    for name, runtime, onnx_name, bits in _TABLE:
+        number = getattr(TensorProto, onnx_name, None)
+        scalar: Any = getattr(ml_dtypes, name, name)
+        if name == "string":
+            scalar = object
+        try:
+            numpy = np.dtype(scalar)
+        except TypeError:
+            continue
+        if number is not None:
+            yield DType(name, number, runtime, numpy, bits, name not in _NOT_CARRIED)
+
+
+DTYPES: tuple[DType, ...] = tuple(_rows())
 
 _BY_ONNX = {row.onnx: row for row in DTYPES}
 _BY_NUMPY = {row.numpy: row for row in DTYPES}
-# ONNX's names and those of its text form, beside NumPy's.
-_BY_NAME = {
-    **{TensorProto.DataType.Name(row.onnx).lower(): row for row in DTYPES},
-    **{row.name: row for row in DTYPES},
-}
 
+# ONNX's names and those of its text form, beside NumPy's.
+_BY_NAME = {TensorProto.DataType.Name(row.onnx).lower(): row for row in DTYPES}
+_BY_NAME |= {row.name: row for row in DTYPES}
 
 _PYTHON = (bool, int, float, complex, str, object)
 _ABSTRACT = (
@@ -134,9 +134,9 @@ def is_element(value: object) -> bool:
     -------
     bool
     """
-    return value in _PYTHON or (
-        isinstance(value, type) and issubclass(value, np.generic) and value not in _ABSTRACT
-    )
+    if isinstance(value, type) and issubclass(value, np.generic):
+        return value not in _ABSTRACT
+    return isinstance(value, type) and value in _PYTHON
 
 
 def dtype(value: object) -> DType:
@@ -164,24 +164,22 @@ def dtype(value: object) -> DType:
     if isinstance(value, DType):
         return value
     row: DType | None = None
-    if isinstance(value, np.dtype) and value in _BY_NUMPY:  # nearly always
-        row = _BY_NUMPY[value]
-    elif isinstance(value, str):
+    if isinstance(value, str):
         row = _BY_NAME.get(value.strip().lower())
     elif isinstance(value, int) and not isinstance(value, bool):
         row = _BY_ONNX.get(value)
-    elif isinstance(value, (np.dtype, type)):
-        # np.dtype(str) is a fixed-width text type; a model's strings have no width. Kind T is numpy 2's own string dtype.
-        numpy = (
-            np.dtype(value)
-            if isinstance(value, np.dtype) or is_element(value)
-            else np.dtype(np.void)
-        )
-        row = _BY_NAME["string"] if numpy.kind in "UT" else _BY_NUMPY.get(numpy.newbyteorder("="))
+    elif isinstance(value, np.dtype) or is_element(value):
+        numpy: np.dtype[Any] = np.dtype(value)  # type: ignore[call-overload]  # a dtype or a class
+        row = _BY_NUMPY.get(numpy)
+        if row is None and numpy.kind in "UT":
+            # Fixed-width text, and numpy 2's own strings. A model's strings have no width.
+            row = _BY_NAME["string"]
+        elif row is None:
+            row = _BY_NUMPY.get(numpy.newbyteorder("="))
     if row is None:
         raise InputError(
             f"dtype {sanitize(value)}",
-            expected="one of " + ", ".join(r.name for r in DTYPES),
+            expected="one of " + ", ".join(known.name for known in DTYPES),
             got=f"{type(value).__name__} {sanitize(value)}",
             next=closest(value, _BY_NAME) if isinstance(value, str) else None,
         )

@@ -36,24 +36,23 @@ def split_name(name: str) -> tuple[str, str]:
             got=f"an object of {type(name).__name__}",
             next='"demo::SoftClip"',
         )
-    domain, found, op_type = name.rpartition("::")
-    domain = domain if found else DEFAULT_DOMAIN
-    if not _IDENTIFIER.fullmatch(op_type) or not _DOMAIN.fullmatch(domain):
+    domain, separator, op_type = name.rpartition("::")
+    if not separator:
+        domain = DEFAULT_DOMAIN
+    if not _is_name(domain, op_type):
         typed = name.removeprefix(
             "::"
         )  # which `call` and `node` put before a name without a domain
-        meant = _SEPARATOR.sub("::", typed)
-        next_ = (
-            meant
-            if _IDENTIFIER.fullmatch(meant.rpartition("::")[2])
-            and _DOMAIN.fullmatch(meant.rpartition("::")[0])
-            else ""
-        )
-        got = sanitize(repr(typed))
+        domain, _, op_type = _SEPARATOR.sub("::", typed).rpartition("::")
+        advice = f"{domain}::{op_type}" if _is_name(domain, op_type) else "demo::SoftClip"
         raise DefinitionError(
-            "op name", expected="domain::OpType", got=got, next=f'"{next_ or "demo::SoftClip"}"'
+            "op name", expected="domain::OpType", got=sanitize(repr(typed)), next=f'"{advice}"'
         )
     return canonical_domain(domain), op_type
+
+
+def _is_name(domain: str, op_type: str) -> bool:
+    return bool(_IDENTIFIER.fullmatch(op_type) and _DOMAIN.fullmatch(domain))
 
 
 def canonical_domain(domain: str) -> str:

@@ -209,8 +209,12 @@ def _remedy(array: np.ndarray, want: DType, name: str) -> str | None:
     limits = _limits(want)
     if limits is None or want.name == "bool":
         return cast_expression(name, want)
-    # A float64 that is limited to those of 64 bits is beyond them.
-    if limits[1] > _EXACT or not np.isfinite(array).all():
+    if not np.isfinite(array).all():
         return None
     rounded = f"np.rint({name})" if array.dtype.kind == "f" else name
+    if array.min() >= limits[0] and array.max() <= limits[1]:
+        return cast_expression(rounded, want)
+    # A float64 that is clipped to the limits of int64 is beyond them.
+    if limits[1] > _EXACT:
+        return None
     return cast_expression(f"np.clip({rounded}, {limits[0]}, {limits[1]})", want)

@@ -105,7 +105,9 @@ class Registry(Displayable):
             The first that a listener raises, after all of them were called.
         """
         schema = schema_of(cls)
-        key = "::".join(split_name(cls.__name__ if name in (None, "") else name))
+        if name is None or (isinstance(name, str) and not name):
+            name = cls.__name__
+        key = "::".join(split_name(name))
         check_opset(opset, f"op {key}")
         if not (module is None or is_text(module)):
             raise DefinitionError(

@@ -62,11 +62,9 @@ class TensorType:
             object.__setattr__(self, "shape", _shape(self.shape, f"{self.dtype or 'any'}[...]"))
 
     def __str__(self) -> str:
-        dims = (
-            "..."
-            if self.shape is None
-            else ",".join("?" if d is None else sanitize(d) for d in self.shape)
-        )
+        dims = "..."
+        if self.shape is not None:
+            dims = ",".join("?" if dim is None else sanitize(dim) for dim in self.shape)
         return f"{self.dtype or 'any'}[{dims}]"
 
     def like(self, *, dtype: object = None, shape: Sequence[Dim] | None = None) -> TensorType:
@@ -87,10 +85,9 @@ class TensorType:
         InputError
             There is no such dtype, or a dimension is negative or over 2**63 - 1.
         """
-        return TensorType(
-            self.dtype if dtype is None else find_dtype(dtype),
-            self.shape if shape is None else tuple(shape),
-        )
+        new_dtype = self.dtype if dtype is None else find_dtype(dtype)
+        new_shape = self.shape if shape is None else tuple(shape)
+        return TensorType(new_dtype, new_shape)
 
     def accepts(self, other: TensorType, sizes: dict[str, int] | None = None) -> bool:
         """Tell whether a tensor of another type may be used where this type is declared.
@@ -120,7 +117,7 @@ class TensorType:
         return other.shape is None or self.accepts_shape(other.shape, sizes)
 
     def accepts_shape(self, shape: Sequence[Dim], sizes: dict[str, int] | None = None) -> bool:
-        """`accepts` for a shape alone, such as that of an array.
+        """Tell whether a shape, such as that of an array, fits; see `accepts`.
 
         Parameters
         ----------
@@ -154,7 +151,7 @@ class TensorType:
 
     @property
     def rank(self) -> int | None:
-        """Number of dimensions; None where it is unknown."""
+        """Return the number of dimensions; None where it is unknown."""
         return None if self.shape is None else len(self.shape)
 
 
@@ -188,39 +185,38 @@ def tensor_type(value: object) -> TensorType:
         return value
     match = _NOTATION.fullmatch(value) if isinstance(value, str) else None
     if match is None:
-        meant = re.sub(r"\s*\((.*)\)", r"[\1]", value) if isinstance(value, str) else ""
-        next_ = meant if _NOTATION.fullmatch(meant) else None
+        # float32(N,3) is what people write who have not read of the notation.
+        advice = re.sub(r"\s*\((.*)\)", r"[\1]", value) if isinstance(value, str) else ""
         raise InputError(
             "type",
             expected="float32[N,3], int64[...] or string[]",
             got=sanitize(repr(value)),
-            next=next_,
+            next=advice if _NOTATION.fullmatch(advice) else None,
         )
-    where = sanitize(value)
-    dims = match["dims"]
     element = None if match["dtype"] == "any" else find_dtype(match["dtype"])
+    dims = match["dims"]
     if dims is None or dims.strip() == "...":
         return TensorType(element, None)
-    parts = [part.strip() for part in dims.split(",")] if dims.strip() else []
-    return TensorType(element, tuple(_dim(part, where) for part in parts))
+    shape = []
+    for text in dims.split(",") if dims.strip() else ():
+        shape.append(_dim(text.strip(), sanitize(value)))
+    return TensorType(element, tuple(shape))
 
 
 def _dim(text: str, where: str) -> Dim:
+    """Read one dimension of the notation."""
     if text == "?":
         return None
-    if (
-        text.isascii()
-        and text.isdigit()
-        and len(text) <= len(str(_LARGEST))
-        and int(text) <= _LARGEST
-    ):
+    # 19 digits are enough for 2**63 - 1; int() takes other digits than ASCII's, and any number of them.
+    if re.fullmatch("[0-9]{1,19}", text) and int(text) <= _LARGEST:
         return int(text)
     if _SYMBOL.fullmatch(text):
         return text
-    next_ = "?" if text.startswith("-") else None
-    got = sanitize(text) or "nothing"
     raise InputError(
-        f"type {where}", expected="a size from 0 to 2**63 - 1, a symbol or ?", got=got, next=next_
+        f"type {where}",
+        expected="a size from 0 to 2**63 - 1, a symbol or ?",
+        got=sanitize(text) or "nothing",
+        next="?" if text.startswith("-") else None,
     )
 
 
@@ -228,37 +224,36 @@ def _is_plain(dims: object) -> bool:
     """Tell whether there is nothing to convert or refuse; types are made by the thousand."""
     if type(dims) is not tuple:
         return False
-    for dim in dims:  # no generator, which costs more than the rest
-        kind = type(dim)
-        if not (dim is None or kind is str or (kind is int and 0 <= dim <= _LARGEST)):
+    for dim in dims:  # a generator would cost more than all else
+        type_ = type(dim)
+        if not (dim is None or type_ is str or (type_ is int and 0 <= dim <= _LARGEST)):
             return False
     return True
 
 
 def _shape(dims: object, where: str) -> tuple[Dim, ...]:
+    """Check dimensions, and convert NumPy's integers."""
     if not isinstance(dims, (tuple, list)):
-        expected, got = (
-            "a tuple of dimensions, or None where the rank is unknown",
-            sanitize(repr(dims)),
+        raise InputError(
+            f"type {where}, shape",
+            expected="a tuple of dimensions, or None where the rank is unknown",
+            got=sanitize(repr(dims)),
+            next="('N', 3)",
         )
-        raise InputError(f"type {where}, shape", expected=expected, got=got, next="('N', 3)")
-    checked: list[Dim] = []
+    shape: list[Dim] = []
     for dim in dims:
+        is_size = isinstance(dim, (int, np.integer)) and not isinstance(dim, bool)
         if dim is None or isinstance(dim, str):
-            checked.append(dim)
-        elif (
-            isinstance(dim, (int, np.integer))
-            and not isinstance(dim, bool)
-            and 0 <= dim <= _LARGEST
-        ):
-            checked.append(int(dim))
+            shape.append(dim)
+        elif is_size and 0 <= dim <= _LARGEST:
+            shape.append(int(dim))
         else:
             raise InputError(
                 f"type {where}",
                 expected="a size from 0 to 2**63 - 1, a symbol or None",
                 got=sanitize(repr(dim)),
             )
-    return tuple(checked)
+    return tuple(shape)
 
 
 def type_of(value: Any) -> TensorType:
