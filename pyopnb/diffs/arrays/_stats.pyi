@@ -4,13 +4,6 @@ from typing import Any
 
 import numpy as np
 
-_Buffer = bytes | np.ndarray
-
-class HullBuilder:
-    def __init__(self) -> None: ...
-    def add(self, t: _Buffer, d: _Buffer) -> None: ...
-    def corners(self) -> tuple[tuple[float, float], ...]: ...
-
 class Stats:
     def __init__(
         self,
@@ -20,9 +13,9 @@ class Stats:
         atol: float,
         stride: int,
         smallest_normal: float,
-        values: _Buffer,
-        order: _Buffer,
+        values: np.ndarray,
+        order: np.ndarray,
     ) -> None: ...
-    def add(self, a: _Buffer, b: _Buffer, at: int, threads: int) -> None: ...
+    def add(self, a: np.ndarray, b: np.ndarray, at: int, threads: int) -> None: ...
     def totals(self) -> tuple[int, int, int]: ...
     def result(self) -> dict[str, Any]: ...

@@ -41,6 +41,23 @@ _LEAST, _MOST, _COPIED = 2**17, 2**22, 2**18
 _SHARED = 2**16  # more are shared between threads
 _SHORT = 4096
 _SHIFT = 49  # from the bits of a float64 to its eighth of an octave
+_CLASSES = (
+    "NaN in both",
+    "NaN in a",
+    "NaN in b",
+    "the same infinity",
+    "opposite infinities",
+    "infinite in a",
+    "infinite in b",
+    "infinities that differ",
+    "farther apart than float64 reaches",
+    "NaN of other bits",
+    "subnormal in a",
+    "subnormal in b",
+    "differs from 0",
+    "0.0 against -0.0",
+)
+"""What the native module counts beside differences, in its order."""
 
 
 @dataclass(frozen=True)
@@ -319,45 +336,32 @@ def _count(
     stride: int,
     chunk: int | None = None,
 ) -> _stats.Stats:
-    stored, counted, name, tiny = _native(a.dtype)
-    tables: tuple[Any, Any] = (b"", b"")
-    if name in ("float1", "float2"):
-        tables = tabulate(stored)
-    if kind == "bool":
-        atol = 0.0
-    stats = _stats.Stats(name, a.shape, rtol, atol, stride, tiny, *tables)
+    native = _native(a.dtype)
+    # The native module reads floats of one and two bytes by a table of all their values.
+    values, order = _NO_TABLE
+    if native.name == "float2":
+        values, order = tabulate(native.stored)
+    if kind in ("integer", "bool"):
+        rtol = 0.0
+        atol = float(math.floor(atol)) if kind == "integer" else 0.0
+    stats = _stats.Stats(native.name, a.shape, rtol, atol, stride, native.tiny, values, order)
     if chunk is None:
-        in_place = all(array.flags.c_contiguous and array.dtype == counted for array in (a, b))
+        in_place = all(
+            array.flags.c_contiguous and array.dtype == native.counted for array in (a, b)
+        )
         # What has to be copied is copied in pieces that fit a processor's cache.
         most = _MOST if in_place else _COPIED
         chunk = min(max(a.size // _CHUNKS, _LEAST), most)
     start = 0
     for left, right in _blocks((a, b), chunk):
-        buffers = _as_bytes(left, stored, counted), _as_bytes(right, stored, counted)
-        stats.add(*buffers, start, _threads() if left.size > _SHARED else 1)
+        threads = _threads() if left.size > _SHARED else 1
+        stats.add(native.as_bytes(left), native.as_bytes(right), start, threads)
         start += left.size
         advance("elements", left.size)
     return stats
 
 
-def _as_bytes(block: np.ndarray, stored: np.dtype, counted: np.dtype) -> np.ndarray:
-    """Return a block in the native module's dtype and this machine's byte order, as bytes."""
-    native: np.ndarray = np.asarray(block, stored).astype(counted, copy=False)
-    if native.dtype == np.bool_:
-        return _zeros_and_ones(native)
-    return native.view(np.uint8)
-
-
-def _zeros_and_ones(bools: np.ndarray) -> np.ndarray:
-    """Return the bytes with each True as 1.
-
-    Bools that other code has written, or a view of other bytes, may have any byte but 0 for True.
-    """
-    numbers = bools.view(np.uint8)
-    if numbers.max(initial=0) <= 1:
-        return numbers
-    ones: np.ndarray = (numbers != 0).view(np.uint8)
-    return ones
+_NO_TABLE = np.zeros(0, np.float32), np.zeros(0, np.uint32)
 
 
 def _blocks(arrays: tuple[np.ndarray, ...], most: int) -> Iterator[tuple[np.ndarray, ...]]:
@@ -386,25 +390,56 @@ def _blocks(arrays: tuple[np.ndarray, ...], most: int) -> Iterator[tuple[np.ndar
             )
 
 
-@cache
-def _native(kind: np.dtype) -> tuple[np.dtype, np.dtype, str, float]:
-    """Look up how the native module counts a dtype.
+@dataclass(frozen=True)
+class _Native:
+    """The way in which the native module counts a dtype.
 
-    Returns
-    -------
-    tuple
-        The dtype in this machine's byte order, the one that is counted, that one's name in the native
-        module, and the smallest normal number of floats.
+    Attributes
+    ----------
+    name : str
+        The family and the bytes of an element, as the native module calls them.
+    stored, counted : dtype
+        The dtype in this machine's byte order, and the one that is counted.
+    tiny : float
+        The smallest normal number of a float dtype.
     """
-    stored = counted = dtype(kind).numpy
-    if family(kind) == "integer" and stored.kind == "V":
-        counted = np.dtype(np.int8)  # integers of two and four bits
-    name = _NATIVE_FAMILIES.get(counted.kind, "float")
-    smallest = smallest_normal(stored) if name == "float" else 0.0
-    return stored, counted, f"{name}{counted.itemsize}", smallest
+
+    name: str
+    stored: np.dtype
+    counted: np.dtype
+    tiny: float = 0.0
+
+    def as_bytes(self, block: np.ndarray) -> np.ndarray:
+        """Return a block in the counted dtype and this machine's byte order, as bytes."""
+        block = np.asarray(block, self.stored)
+        if self.stored.kind == "b":
+            # Bools that other code has written may have any byte but 0 for True.
+            block = block.view(np.uint8) != 0
+        elif self.name == "float2":
+            block = block.view(f"u{self.stored.itemsize}")
+        counted: np.ndarray = block.astype(self.counted, copy=False)
+        return counted.view(np.uint8)
 
 
-_NATIVE_FAMILIES = {"b": "uint", "i": "int", "u": "uint", "c": "complex"}
+@cache
+def _native(kind: np.dtype) -> _Native:
+    """Look up how the native module counts a dtype."""
+    stored = dtype(kind).numpy
+    match family(kind):
+        case "complex":
+            return _Native("complex16", stored, np.dtype(np.complex128))
+        case "integer" | "bool":
+            # Those that have fewer bits are copied, block by block, to integers that hold them all.
+            name = dtype(kind).name
+            if name in ("uint32", "int64"):
+                return _Native("int8", stored, np.dtype(np.int64))
+            if name == "uint64":
+                return _Native("uint8", stored, stored)
+            return _Native("int4", stored, np.dtype(np.int32))
+    tiny = smallest_normal(stored)
+    if stored.itemsize <= 2:
+        return _Native("float2", stored, np.dtype(np.uint16), tiny)
+    return _Native(f"float{stored.itemsize}", stored, stored, tiny)
 
 
 def _stride(count: int) -> int:
@@ -423,20 +458,23 @@ def _facts(counts: dict[str, Any], a: np.ndarray, b: np.ndarray, kind: str) -> A
         statistics = _statistics(counts, kind)
     if counts["differing"]:
         statistics["matrix"] = (math.prod(shape[:-1]), shape[-1] if shape else 1)
-        statistics["grid"] = counts["grid"]
+        bins = np.array(counts["grid"]).view(np.int64) >> _SHIFT
+        # -1 where nothing differs, as in the histogram of the sizes.
+        rows = np.where(bins > 0, bins, -1).reshape(-1, counts["width"]).tolist()
+        statistics["grid"] = tuple(map(tuple, rows))
     first = counts["first_over"]
     if first is None:
         first = counts["first_differing"]
     axes = []
     if counts["over"] > 1:
-        axes = [Axis(*axis) for axis in counts["axes"]]
+        axes = [_axis(axis, along) for axis, along in enumerate(counts["axes"]) if along]
     return ArrayStats(
         count=a.size,
         finite=counts["finite"],
         bits=counts["bits"],
         differing=counts["differing"],
         over=counts["over"],
-        classes=_flips(counts) if kind == "bool" else counts["classes"],
+        classes=_flips(counts) if kind == "bool" else _classes(counts),
         odd=counts["odd"],
         frontier=Frontier(counts["corners"], counts["at_zero"]),
         stride=_stride(a.size),
@@ -453,15 +491,18 @@ def _facts(counts: dict[str, Any], a: np.ndarray, b: np.ndarray, kind: str) -> A
 def _statistics(counts: dict[str, Any], kind: str) -> dict[str, Any]:
     """Compute what there is only of finite pairs."""
     finite = counts["finite"]
-    # The sums and the largest difference of integers are exact.
-    exact = "whole_" if kind in ("integer", "bool") else ""
+    largest, total, bias = counts["largest"], counts["total"], counts["bias"]
+    if kind in ("integer", "bool"):
+        # The sums and the largest difference of integers are exact.
+        largest = counts["whole_largest"]
+        total, bias = counts["above"] + counts["below"], counts["above"] - counts["below"]
     statistics = {
-        "largest": counts[f"{exact}largest"],
-        "mean": counts[f"{exact}total"] / finite,
+        "largest": largest,
+        "mean": total / finite,
         "rms": math.sqrt(counts["squares"] / finite),
     }
     if kind != "complex":
-        statistics["bias"] = counts[f"{exact}bias"] / finite
+        statistics["bias"] = bias / finite
     if kind == "float":
         statistics["ulp"] = counts["ulp"]
     if kind == "complex":
@@ -484,9 +525,19 @@ def _worst(counts: dict[str, Any], a: np.ndarray, b: np.ndarray, kind: str) -> t
 
 
 def _flips(counts: dict[str, Any]) -> dict[str, int]:
-    total, bias = counts["whole_total"], counts["whole_bias"]
-    flips = {"False to True": (total - bias) // 2, "True to False": (total + bias) // 2}
+    flips = {"False to True": counts["below"], "True to False": counts["above"]}
     return {name: count for name, count in flips.items() if count}
+
+
+def _classes(counts: dict[str, Any]) -> dict[str, int]:
+    named = zip(_CLASSES, counts["classes"], strict=True)
+    return {name: count for name, count in named if count}
+
+
+def _axis(axis: int, along: list[int]) -> Axis:
+    most = max(along)
+    hit = len(along) - along.count(0)
+    return Axis(axis, len(along), hit, along.index(most), most, sum(along))
 
 
 def _similarity(counts: dict[str, Any]) -> dict[str, float | None]:

@@ -1,7 +1,7 @@
 """Which tolerances two arrays pass, from a few points, however many elements they have.
 
 An element passes where ``|a - b| <= atol + rtol * |b|``. As a point at ``(|b|, |a - b|)`` it lies on or below a line; all
-elements pass if the corners of the upper hull of their points do. The native `HullBuilder` finds these corners.
+elements pass if the corners of the upper hull of their points do. The native module finds these corners.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 __all__ = ["SLACK", "Frontier", "round_numbers"]
 
 SLACK = 2.0**-40
-"""Part of itself by which a bound may be missed, so that no answer depends on how it was rounded. In native/lane.h as well."""
+"""Part of itself by which a bound may be missed, so that no answer depends on how it was rounded. In native/stats.cpp as well."""
 
 _DIGITS = 4  # a tolerance is typed by people
 

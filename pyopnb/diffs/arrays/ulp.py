@@ -20,28 +20,26 @@ def tabulate(kind: np.dtype) -> tuple[np.ndarray, np.ndarray]:
 
     Returns
     -------
-    values : ndarray, float32[N]
-        The value of each of the N patterns of bits.
-    order : ndarray, int32[N]
-        The position of each pattern among all values; -0.0, where the dtype has it, is one below 0.0. That of NaN is arbitrary.
+    values : ndarray, float32[65536]
+        The value of each pattern of bits; those of a dtype of one byte are repeated.
+    order : ndarray, uint32[65536]
+        The position of each pattern among all values. -0.0, where the dtype has it, is one below 0.0,
+        and that of NaN is arbitrary.
 
     Examples
     --------
     >>> values, order = tabulate(np.dtype(ml_dtypes.bfloat16))
     >>> one, next_to_it = 0x3F80, 0x3F81
     >>> values[next_to_it] - values[one], order[next_to_it] - order[one]
-    (np.float32(0.0078125), np.int32(1))
+    (np.float32(0.0078125), np.uint32(1))
     """
+    patterns = np.arange(2**16, dtype=np.uint16).astype(f"u{kind.itemsize}")
     with np.errstate(invalid="ignore"):
-        values = (
-            np.arange(256**kind.itemsize, dtype=f"u{kind.itemsize}").view(kind).astype(np.float32)
-        )
-    ordered = np.where(
-        (values == 0) & np.signbit(values),
-        np.float32(-1e-45),
-        np.where(np.isnan(values), 0, values),
-    )
-    return values, np.searchsorted(np.unique(ordered), ordered).astype(np.int32)
+        values = patterns.view(kind).astype(np.float32)
+    ordered = np.where(np.isnan(values), 0, values)
+    # The smallest number of float32 stands for -0.0, as no dtype of two bytes has it.
+    ordered[(values == 0) & np.signbit(values)] = np.float32(-1e-45)
+    return values, np.searchsorted(np.unique(ordered), ordered).astype(np.uint32)
 
 
 def smallest_normal(kind: np.dtype) -> float:

@@ -1,52 +1,894 @@
-// The module pyopnb.diffs.arrays._stats: what two arrays differ in, in one walk over both.
+// The module pyopnb.diffs.arrays._stats counts what two arrays differ in, in one walk over both, in constant memory.
 //
 // Python hands over chunk after chunk of two arrays, so that it can be interrupted between two of them and tell how far it is.
-// Each chunk is split among a few lanes (lane.h), always in the same way, and threads take the lanes that are left: so the
-// result does not depend on how many threads there were. The GIL is released meanwhile; the arrays' buffers are held.
+// Each chunk is split among a few lanes, always in the same way, and threads take the lanes that are left: so the result does
+// not depend on how many threads there were. The GIL is released meanwhile; the arrays' buffers are held. A lane walks over
+// its part in blocks that fit a core's first cache, in plain loops of which compilers make vector instructions.
+//
+// Pairs that are not two finite numbers are counted first, and are 0 and 0 in all that follows.
 #include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
 #include <exception>
+#include <limits>
+#include <map>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <system_error>
 #include <thread>
 #include <tuple>
+#include <type_traits>
 #include <vector>
 
-#include "lane.h"
+#include <portable.h>
 
 namespace nb = nanobind;
-using namespace pyopnb;
 
-namespace {
+namespace pyopnb {
 
-// The bytes of an object, held for as long as this lives.
-class Buffer {
- public:
-  explicit Buffer(nb::handle object) {
-    if (PyObject_GetBuffer(object.ptr(), &view_, PyBUF_SIMPLE)) throw nb::python_error();
+constexpr size_t kBlock = 1024, kWorst = 5;
+constexpr double kSlack = 1 + 0x1p-40;  // by which a bound may be missed, so that no answer depends on how it was rounded
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr int64_t kNowhere = std::numeric_limits<int64_t>::max();
+constexpr int kEighth = 49;  // bits of a float64 below an eighth of an octave
+
+// Pairs that are not two finite numbers, then what is counted beside differences: the names are in stats.py, in this order.
+// clang-format off
+enum Class { kNanBoth, kNanA, kNanB, kSameInfinity, kOppositeInfinities, kInfiniteA, kInfiniteB, kInfinitiesDiffer, kTooFar,
+             kNanBits, kSubnormalA, kSubnormalB, kFromZero, kZeroSigns, kClasses };
+// clang-format on
+// clang-format off
+using Specials = std::array<int64_t, kNanBits>;  // by their classes, of which the last one is kTooFar
+
+struct Range {
+  double least = kInfinity, most = 0;
+};
+
+struct Sums {
+  double total = 0, bias = 0, squares = 0, left = 0, right = 0, product = 0;
+
+  void add(const Sums& more) {
+    total += more.total, bias += more.bias, squares += more.squares;
+    left += more.left, right += more.right, product += more.product;
   }
-  ~Buffer() { PyBuffer_Release(&view_); }
-  Buffer(const Buffer&) = delete;
-  Buffer& operator=(const Buffer&) = delete;
+};
 
-  const uint8_t* data() const { return static_cast<const uint8_t*>(view_.buf); }
-  size_t size() const { return static_cast<size_t>(view_.len); }
+// A sum of unsigned integers of 64 bits, exactly, in halves of 32 bits.
+struct WholeSum {
+  uint64_t low = 0, high = 0;
 
-  template <class Item>
-  std::vector<Item> copy() const {
-    std::vector<Item> items(size() / sizeof(Item));
-    if (!items.empty()) std::memcpy(items.data(), data(), items.size() * sizeof(Item));
-    return items;
+  void add(const WholeSum& more) {
+    low += more.low, high += more.high + (low >> 32);
+    low &= 0xffffffff;
+  }
+};
+
+// Of integers x and y: sums of |x-y| where x > y, and where x < y; the largest, and how many differ.
+struct WholeSums {
+  WholeSum above, below;
+  uint64_t largest = 0, unequal = 0;
+
+  void add(const WholeSums& more) {
+    above.add(more.above), below.add(more.below);
+    largest = std::max(largest, more.largest), unequal += more.unequal;
+  }
+};
+
+struct Line {
+  double base, slope;
+};
+
+// A line for each bin of t, by its leading bits; that of the first bin is also for all that is less, that of the last for all
+// that is more.
+struct LineTable {
+  std::vector<Line> lines{{0, 0}};
+  int64_t first = 0;  // the leading bits of the first bin
+  int shift = 40;     // how many bits are not looked at
+};
+
+inline uint64_t bits_of(double value) {
+  uint64_t bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
+
+inline double from_bits(uint64_t bits) {
+  double value;
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+// ---- Loops of which compilers make vector instructions: also for newer processors, from which the loader chooses -----------
+
+namespace loops {
+
+template <class Item, class Bits>
+PYOPNB_VERSIONS void widen(const Bits* bits, double* values, size_t n) {
+  for (size_t i = 0; i < n; i++) {
+    Item value;
+    std::memcpy(&value, bits + i, sizeof value);
+    values[i] = static_cast<double>(value);
+  }
+}
+
+// The count of a block fits into the smallest type of bits.
+template <class Bits>
+PYOPNB_VERSIONS int64_t count_unequal(const Bits* x, const Bits* y, size_t n) {
+  Bits count = 0;
+  for (size_t i = 0; i < n; i++) count = static_cast<Bits>(count + (x[i] != y[i]));
+  return static_cast<int64_t>(count);
+}
+
+// The steps between two floats, from their bits: these rise with the float, but for the sign. -0.0 is 0.0.
+template <class Bits>
+inline Bits step(Bits x, Bits y) {
+  constexpr int sign = 8 * sizeof(Bits) - 1;
+  using Signed = std::make_signed_t<Bits>;
+  Signed p = static_cast<Signed>(x ^ (static_cast<Bits>(static_cast<Signed>(x) >> sign) >> 1));
+  Signed q = static_cast<Signed>(y ^ (static_cast<Bits>(static_cast<Signed>(y) >> sign) >> 1));
+  Bits steps = p > q ? static_cast<Bits>(p) - static_cast<Bits>(q) : static_cast<Bits>(q) - static_cast<Bits>(p);
+  return steps & static_cast<Bits>(-static_cast<Bits>(static_cast<Bits>((x | y) << 1) != 0));
+}
+
+template <class Bits>
+PYOPNB_VERSIONS uint64_t count_steps(const Bits* x, const Bits* y, uint64_t* steps, size_t n) {
+  Bits most = 0;
+  for (size_t i = 0; i < n; i++) {
+    Bits count = step(x[i], y[i]);
+    steps[i] = count;
+    most = count > most ? count : most;
+  }
+  return most;
+}
+
+// Sets to 0 what is no number.
+template <class Bits>
+PYOPNB_VERSIONS void clear(Bits* x, const uint64_t* special, size_t n) {
+  for (size_t i = 0; i < n; i++) x[i] = special[i] ? 0 : x[i];
+}
+
+// Makes mismatches of what no tolerance covers, by an infinite difference.
+PYOPNB_VERSIONS void spoil(const uint64_t* odd, double* d, uint64_t* hits, size_t n) {
+  for (size_t i = 0; i < n; i++) {
+    hits[i] |= odd[i];
+    d[i] = odd[i] ? kInfinity : d[i];
+  }
+}
+
+// Of numbers at the two ends the difference needs the sign's bit: as an unsigned number it is exact.
+template <class Integer>
+PYOPNB_VERSIONS WholeSums measure_whole(const Integer* x, const Integer* y, uint64_t* sizes, size_t n) {
+  uint64_t above_low = 0, above_high = 0, below_low = 0, below_high = 0, largest = 0, unequal = 0;
+#pragma omp simd reduction(+ : above_low, above_high, below_low, below_high, unequal) reduction(max : largest)
+  for (size_t i = 0; i < n; i++) {
+    uint64_t up = static_cast<uint64_t>(x[i]) - static_cast<uint64_t>(y[i]);
+    uint64_t above = x[i] > y[i] ? up : 0, below = x[i] > y[i] ? 0 : 0 - up, size = above | below;
+    sizes[i] = size;
+    above_low += above & 0xffffffff, above_high += above >> 32;
+    below_low += below & 0xffffffff, below_high += below >> 32;
+    unequal += size != 0;
+    largest = size > largest ? size : largest;
+  }
+  return {{above_low, above_high}, {below_low, below_high}, largest, unequal};
+}
+
+// The sums of n pairs a, b; d becomes |a-b|, and b its modulus. `least` is that of |a| and |b|.
+PYOPNB_VERSIONS Sums sum(const double* a, double* b, double* d, size_t n, Range* away, Range* reference, double* least) {
+  double total = 0, bias = 0, squares = 0, left = 0, right = 0, product = 0;
+  double nearest = kInfinity, farthest = 0, low = kInfinity, least_a = kInfinity, top = 0;
+#pragma omp simd reduction(+ : total, bias, squares) reduction(max : farthest) reduction(min : nearest)
+  for (size_t i = 0; i < n; i++) {
+    double difference = a[i] - b[i], size = std::fabs(difference);
+    d[i] = size;
+    bias += difference, total += size, squares += size * size;
+    farthest = size > farthest ? size : farthest;
+    nearest = size < nearest ? size : nearest;
+  }
+#pragma omp simd reduction(+ : left, right, product) reduction(max : top) reduction(min : low, least_a)
+  for (size_t i = 0; i < n; i++) {
+    double p = a[i], q = b[i], s = std::fabs(p), t = std::fabs(q);
+    b[i] = t;
+    left += p * p, right += q * q, product += p * q;
+    top = t > top ? t : top;
+    low = t < low ? t : low;
+    least_a = s < least_a ? s : least_a;
+  }
+  *away = {nearest, farthest}, *reference = {low, top}, *least = least_a < low ? least_a : low;
+  return {total, bias, squares, left, right, product};
+}
+
+PYOPNB_VERSIONS double sum_squares(const double* values, size_t n, Range* sizes) {
+  double squares = 0, low = kInfinity, high = 0;
+#pragma omp simd reduction(+ : squares) reduction(max : high) reduction(min : low)
+  for (size_t i = 0; i < n; i++) {
+    double size = std::fabs(values[i]);
+    squares += size * size;
+    high = size > high ? size : high;
+    low = size < low ? size : low;
+  }
+  *sizes = {low, high};
+  return squares;
+}
+
+// Sets a and b to 0 where they are not two finite numbers; says where, and where no tolerance covers them.
+PYOPNB_VERSIONS Specials clear_specials(double* a, double* b, uint64_t* special, uint64_t* odd, size_t n) {
+  int64_t nan_both = 0, nan_a = 0, nan_b = 0, same = 0, opposite = 0, infinite_a = 0, infinite_b = 0, too_far = 0;
+#pragma omp simd reduction(+ : nan_both, nan_a, nan_b, same, opposite, infinite_a, infinite_b, too_far)
+  for (size_t i = 0; i < n; i++) {
+    double p = a[i], q = b[i];
+    int64_t na = p != p, nb = q != q, ia = std::fabs(p) == kInfinity, ib = std::fabs(q) == kInfinity, equal = p == q;
+    int64_t finite = (na | nb | ia | ib) ^ 1, beyond = finite & (std::fabs(p - q) == kInfinity);
+    int64_t both = na & nb, alike = ia & ib & equal, here = (finite ^ 1) | beyond;
+    nan_both += both, nan_a += na & (nb ^ 1), nan_b += nb & (na ^ 1);
+    same += alike, opposite += ia & ib & (equal ^ 1);
+    infinite_a += ia & ((ib | nb) ^ 1), infinite_b += ib & ((ia | na) ^ 1);
+    too_far += beyond;
+    special[i] = static_cast<uint64_t>(here);
+    odd[i] = static_cast<uint64_t>(here & ((both | alike) ^ 1));
+    a[i] = here ? 0 : p;
+    b[i] = here ? 0 : q;
+  }
+  return {nan_both, nan_a, nan_b, same, opposite, infinite_a, infinite_b, 0, too_far};
+}
+
+PYOPNB_VERSIONS int64_t count_between_zero_and(double limit, const double* values, size_t n) {
+  int64_t count = 0;
+  for (size_t i = 0; i < n; i++) count += (std::fabs(values[i]) < limit) & (std::fabs(values[i]) > 0);
+  return count;
+}
+
+PYOPNB_VERSIONS int64_t mark_over(const double* d, const double* t, double rtol, double atol, uint64_t* hits, size_t n) {
+  int64_t count = 0;
+  for (size_t i = 0; i < n; i++) {
+    int64_t over = d[i] > (atol + rtol * t[i]) * kSlack;
+    hits[i] = static_cast<uint64_t>(over);
+    count += over;
+  }
+  return count;
+}
+
+PYOPNB_VERSIONS int64_t mark_larger(const uint64_t* sizes, uint64_t allowed, uint64_t* hits, size_t n) {
+  uint64_t count = 0;
+  for (size_t i = 0; i < n; i++) count += hits[i] = sizes[i] > allowed;
+  return static_cast<int64_t>(count);
+}
+
+// How many d there are where t is 0, and in `most` the largest.
+PYOPNB_VERSIONS int64_t count_from_zero(const double* d, const double* t, double* most, size_t n) {
+  int64_t count = 0;
+  double largest = *most;
+#pragma omp simd reduction(+ : count) reduction(max : largest)
+  for (size_t i = 0; i < n; i++) {
+    double away = t[i] == 0 ? d[i] : 0;
+    count += away > 0;
+    largest = away > largest ? away : largest;
+  }
+  *most = largest;
+  return count;
+}
+
+template <class Number>
+PYOPNB_VERSIONS Number largest(const Number* values, size_t n) {
+  Number most = 0;
+#pragma omp simd reduction(max : most)
+  for (size_t i = 0; i < n; i++) most = values[i] > most ? values[i] : most;
+  return most;
+}
+
+PYOPNB_VERSIONS void add(uint64_t* line, const uint64_t* values, size_t n) {
+  for (size_t i = 0; i < n; i++) line[i] += values[i];
+}
+
+// By how much each point (t, d) is above the lowest of four lines and a level; 0 at t == 0. Gives how many are, and the most.
+PYOPNB_VERSIONS size_t measure_excess(const double* t, const double* d, const Line lines[4], double level, double* excess,
+                                      double* most, size_t n) {
+  const Line p = lines[0], q = lines[1], r = lines[2], s = lines[3];
+  double largest = 0;
+  size_t count = 0;
+#pragma omp simd reduction(+ : count) reduction(max : largest)
+  for (size_t i = 0; i < n; i++) {
+    double left = std::min(p.base + p.slope * t[i], q.base + q.slope * t[i]);
+    double right = std::min(r.base + r.slope * t[i], s.base + s.slope * t[i]);
+    double above = d[i] - std::min(std::min(left, right), level);
+    above = t[i] > 0 ? above : 0;
+    excess[i] = above;
+    count += above > 0;
+    largest = above > largest ? above : largest;
+  }
+  *most = largest;
+  return count;
+}
+
+// The same of the lines of a table.
+PYOPNB_VERSIONS size_t measure_excess(const double* t, const double* d, const LineTable& table, double level, double* excess,
+                                      size_t n) {
+  const Line* lines = table.lines.data();
+  const int64_t first = table.first, last = static_cast<int64_t>(table.lines.size()) - 1, shift = table.shift;
+  size_t count = 0;
+#pragma omp simd reduction(+ : count)
+  for (size_t i = 0; i < n; i++) {
+    int64_t bin;
+    std::memcpy(&bin, t + i, sizeof bin);
+    bin = (bin >> shift) - first;
+    bin = bin < 0 ? 0 : bin;
+    bin = bin > last ? last : bin;
+    double height = lines[bin].base + lines[bin].slope * t[i];
+    height = level < height ? level : height;
+    double above = d[i] - height;
+    above = t[i] > 0 ? above : 0;
+    excess[i] = above;
+    count += above > 0;
+  }
+  return count;
+}
+
+}  // namespace loops
+
+// ---- The hardest elements, of which every tolerance's verdict follows ------------------------------------------------------
+
+struct Point {
+  double t, d;  // |b| and |a-b|
+};
+
+// An element passes where |a-b| <= atol + rtol*|b|: as a point it is then on or below a line with an intercept and a slope that
+// are not negative. All points are if the corners of their upper hull are. The hull begins in the origin and rises.
+//
+// Points are inserted one after the other (F. P. Preparata, "An optimal real-time algorithm for planar convex hulls", 1979).
+// Nearly all are seen to be below before: below a few chords of the hull, with the farthest point of a block inserted first, as
+// Quickhull does; or, for errors that follow a curve, which are all above such chords, below the lines of a table.
+class Hull {
+ public:
+  // Takes n <= kBlock points with t >= 0 and d >= 0, all finite. Those at 0 are left out: no slope says anything about them.
+  void add(const double* t, const double* d, size_t n, Range range) {
+    double excess[kBlock];
+    size_t above = n;
+    if (by_table_) above = loops::measure_excess(t, d, table_, highest_, excess, n);
+    by_table_ = by_table_ && 8 * above <= n ? by_table_ - 1 : 0;
+    if (!by_table_) above = measure_by_chords(t, d, n, range, excess);
+    for (size_t i = 0; above && i < n; i++) {
+      if (excess[i] > 0) insert({t[i], d[i]});
+    }
+    if (by_table_ || 2 * above > n) stale_ += above;
+    if (stale_ > kStale) index();
+    if (corners_.size() > 2 * kCorners) thin();
+  }
+
+  void merge(const Hull& other) {
+    for (const Point& corner : other.corners_) insert(corner);
+  }
+
+  // The hull without the origin, from left to right.
+  const std::vector<Point>& corners() {
+    if (corners_.size() > kCorners) thin();
+    return corners_;
   }
 
  private:
-  Py_buffer view_;
+  static constexpr size_t kCorners = 512;  // that are kept; errors that follow a smooth curve have more
+  static constexpr size_t kFew = 8;
+  static constexpr size_t kStale = 4096;   // points that chords and table left, before the table is made again
+  static constexpr size_t kByTable = 255;  // blocks that try the table first, once it was made
+  static constexpr uint64_t kBins = 2048;
+  static constexpr double kRounding = 1 + 0x1p-44;  // more than the error of a line that is calculated here
+
+  std::vector<Point>::iterator right_of(double t) {
+    return std::lower_bound(corners_.begin(), corners_.end(), t, [](Point corner, double at) { return corner.t < at; });
+  }
+  Point before(std::vector<Point>::iterator corner) { return corner == corners_.begin() ? Point{0, 0} : corner[-1]; }
+
+  // The hull at t.
+  double at(double t) {
+    auto right = right_of(t);
+    if (right == corners_.end()) return highest_;
+    Line edge = line(before(right), *right);
+    return std::min(edge.base + edge.slope * t, right->d);
+  }
+
+  // How far points are above a few chords, once the farthest are in the hull; how many are.
+  size_t measure_by_chords(const double* t, const double* d, size_t n, Range range, double* excess) {
+    for (size_t before = 2 * n;;) {
+      Line lines[4];
+      double most;
+      find_chords(range, lines);
+      size_t above = loops::measure_excess(t, d, lines, highest_, excess, &most, n);
+      if (above <= kFew || 4 * above > 3 * before) return above;
+      before = above;
+      size_t farthest = static_cast<size_t>(std::find(excess, excess + n, most) - excess);
+      if (farthest == n || !insert({t[farthest], d[farthest]})) return above;
+    }
+  }
+
+  // Four chords of the hull, or fewer, one after the other, from the least to the largest t.
+  void find_chords(Range range, Line lines[4]) {
+    auto first = right_of(range.least);
+    size_t between = static_cast<size_t>(right_of(range.most) - first);
+    Point from = {range.least, at(range.least)}, end = {range.most, at(range.most)};
+    for (size_t chord = 0; chord < 4; chord++) {
+      size_t corner = between <= 3 ? chord : (chord + 1) * between / 4;
+      Point to = chord < 3 && corner < between ? first[static_cast<int64_t>(corner)] : end;
+      lines[chord] = from.t < to.t ? line(from, to) : Line{end.d, 0};
+      from = to;
+    }
+  }
+
+  // Whether p is above the line from one point to another, with from.t < p.t <= to.t. long double has room for the products.
+  static bool is_above(Point from, Point to, Point p) {
+    using Wide = long double;
+    return (Wide(p.d) - from.d) * (Wide(to.t) - from.t) > (Wide(to.d) - from.d) * (Wide(p.t) - from.t);
+  }
+
+  // Whether the point is a corner.
+  bool insert(Point p) {
+    auto right = right_of(p.t), first = right, last = right;
+    if (right == corners_.end() ? p.d <= before(right).d : !is_above(before(right), *right, p)) return false;
+    while (last != corners_.end() && (last->d <= p.d || (last + 1 != corners_.end() && !is_above(p, last[1], *last)))) ++last;
+    while (first != corners_.begin() && !is_above(before(first - 1), p, first[-1])) --first;
+    corners_.insert(corners_.erase(first, last), p);
+    highest_ = corners_.back().d;
+    return true;
+  }
+
+  // Of a smooth curve every point is a corner. Leaves out corners that hardly stand out, never two side by side, and raises the
+  // others by as much: no tolerance passes that would not have passed before.
+  void thin() {
+    for (double error = 0x1p-40; corners_.size() > kCorners; error *= 4) {
+      std::vector<Point> kept;
+      bool last_was_kept = true;
+      for (size_t i = 0; i < corners_.size(); i++) {
+        Point corner = corners_[i];
+        Line chord = i + 1 < corners_.size() ? line(kept.empty() ? Point{0, 0} : kept.back(), corners_[i + 1]) : Line{0, 0};
+        last_was_kept = !last_was_kept || corner.d > (chord.base + chord.slope * corner.t) * (1 + error);
+        if (last_was_kept) kept.push_back({corner.t, corner.d * (1 + 2 * error)});
+      }
+      corners_ = kept;
+    }
+    highest_ = corners_.back().d;
+  }
+
+  // Where a double cannot hold a line this steep, one below all points.
+  static Line line(Point from, Point to) {
+    double rise = static_cast<double>((static_cast<long double>(to.d) - from.d) / (static_cast<long double>(to.t) - from.t));
+    Line line = {(from.d - rise * from.t) * kRounding, rise * kRounding};
+    return std::isfinite(line.base) && std::isfinite(line.slope) ? line : Line{0, 0};
+  }
+
+  // Makes the table, whose lines are chords. As the hull only grows, an old table is not wrong.
+  void index() {
+    uint64_t low = bits_of(corners_.front().t), high = bits_of(corners_.back().t);
+    for (table_.shift = 40; (high >> table_.shift) - (low >> table_.shift) + 3 > kBins;) table_.shift++;
+    table_.first = static_cast<int64_t>(low >> table_.shift) - 1;
+    table_.lines = {line({0, 0}, corners_.front())};
+    double begin = from_bits(low >> table_.shift << table_.shift);
+    for (uint64_t bin = low >> table_.shift; bin <= high >> table_.shift; bin++) {
+      double end = std::min(from_bits((bin + 1) << table_.shift), corners_.back().t);
+      table_.lines.push_back(begin < end ? line({begin, at(begin)}, {end, at(end)}) : Line{highest_, 0});
+      begin = end;
+    }
+    table_.lines.push_back({highest_, 0});
+    stale_ = 0, by_table_ = kByTable;
+  }
+
+  std::vector<Point> corners_;
+  LineTable table_;
+  double highest_ = 0;
+  size_t stale_ = 0, by_table_ = 0;
 };
+
+// ---- Where differences are -------------------------------------------------------------------------------------------------
+
+// The largest difference of each field of the array as a matrix; infinite where no number says how large it is.
+class Heatmap {
+ public:
+  Heatmap(int64_t rows, int64_t columns)
+      : height(std::min(rows, kFields)),
+        width(std::min(columns, rows > 1 ? kFields : 4 * kFields)),
+        fields(static_cast<size_t>(height * width)),
+        rows_(rows),
+        columns_(columns) {}
+
+  void add(const double* d, int64_t n, int64_t at) {
+    int64_t row = at / columns_, column = at % columns_;
+    while (n) {
+      int64_t across = field_of(column, columns_, width), end = (across + 1) * columns_ / width;
+      int64_t first = field_of(row, rows_, height) * width, line = std::min(n, columns_ - column);
+      for (int64_t size; line; across++, line -= size, d += size, n -= size, column += size) {
+        size = std::min(line, end - column);
+        end = (across + 2) * columns_ / width;
+        double& field = fields[static_cast<size_t>(first + across)];
+        field = std::max(field, size < 8 ? *std::max_element(d, d + size) : loops::largest(d, static_cast<size_t>(size)));
+      }
+      if (column == columns_) row++, column = 0;
+    }
+  }
+
+  void merge(const Heatmap& other) {
+    for (size_t i = 0; i < fields.size(); i++) fields[i] = std::max(fields[i], other.fields[i]);
+  }
+
+  int64_t height, width;
+  std::vector<double> fields;
+
+ private:
+  static constexpr int64_t kFields = 64;  // along each axis, at most; four times as many where there is but one row
+
+  // The last field that begins at the index or before.
+  static int64_t field_of(int64_t index, int64_t size, int64_t fields) { return ((index + 1) * fields - 1) / size; }
+
+  int64_t rows_, columns_;
+};
+
+// Mismatches at each index of each axis that is not too long. Those along the inner axes are kept index by index and folded at
+// the end, so that lines of the array's memory are added as they are; along the outer axes, row by row.
+class AxisCounts {
+ public:
+  explicit AxisCounts(const std::vector<int64_t>& shape) : shape_(shape), inner_(shape.size()) {
+    while (inner_ > 0 && period_ * shape[inner_ - 1] <= kLongestPeriod) period_ *= shape[--inner_];
+    for (int64_t size : shape) counts.emplace_back(is_counted(size) ? size : 0);
+    outer_ = inner_, row_ = period_;
+    while (outer_ > 0 && !is_counted(shape[outer_ - 1])) row_ *= shape[--outer_];
+  }
+
+  static bool is_counted(int64_t size) { return 1 < size && size <= 65536; }
+
+  // hits: 1 where there is a mismatch, else 0.
+  void add(const uint64_t* hits, int64_t n, int64_t at) {
+    int64_t repeated = period_ * std::max<int64_t>(1, kLine / period_);  // short periods, so that the lines are long
+    line_.resize(static_cast<size_t>(repeated));
+    for (int64_t size, done = 0; done < n; done += size) {
+      int64_t begin = (at + done) % repeated;
+      size = std::min(n - done, repeated - begin);
+      loops::add(line_.data() + begin, hits + done, static_cast<size_t>(size));
+    }
+    for (int64_t size, done = 0; outer_ && done < n; done += size) {
+      size = std::min(n - done, row_ - (at + done) % row_);
+      count_index((at + done) / row_, 0, outer_, std::accumulate(hits + done, hits + done + size, uint64_t(0)));
+    }
+  }
+
+  void merge(AxisCounts& other) {
+    fold(), other.fold();
+    for (size_t axis = 0; axis < shape_.size(); axis++) {
+      for (size_t i = 0; i < counts[axis].size(); i++) counts[axis][i] += other.counts[axis][i];
+    }
+  }
+
+  void fold() {
+    for (size_t i = 0; i < line_.size(); i++) count_index(static_cast<int64_t>(i) % period_, inner_, shape_.size(), line_[i]);
+    line_.clear();
+  }
+
+  std::vector<std::vector<uint64_t>> counts;  // empty for an axis that is not counted
+
+ private:
+  static constexpr int64_t kLongestPeriod = 1 << 19, kLine = 1024;
+
+  // Adds to the counts of some axes, as the flat index along them says.
+  void count_index(int64_t flat, size_t first, size_t end, uint64_t count) {
+    for (size_t axis = end; count && axis-- > first; flat /= shape_[axis]) {
+      if (is_counted(shape_[axis])) counts[axis][static_cast<size_t>(flat % shape_[axis])] += count;
+    }
+  }
+
+  std::vector<int64_t> shape_;
+  size_t inner_, outer_ = 0;      // the first of the inner axes, and how many outer ones are counted row by row
+  int64_t period_ = 1, row_ = 1;  // elements in the inner axes, and of one index of the outer ones
+  std::vector<uint64_t> line_;
+};
+
+// ---- A part of two arrays, block by block ----------------------------------------------------------------------------------
+
+// What all lanes are told.
+struct Task {
+  std::vector<int64_t> shape;
+  int64_t rows = 1, columns = 1;  // the array as a matrix: the last axis is across
+  double rtol, atol;
+  uint64_t allowed;        // of integers: the largest difference that is tolerated
+  int64_t stride;          // every so many-th element is in the histograms; a power of 2. 0: only the totals are wanted
+  double smallest_normal;  // of the float dtype
+  const float* values;     // of floats of two bytes: the value of each pattern of bits, and an integer that rises by one from
+  const uint32_t* order;   // each value to the next
+};
+
+struct Worst {
+  uint64_t key;  // rises with |a-b|: of integers it is the difference, of other dtypes its bits as float64
+  int64_t at;
+  uint64_t ulp;
+
+  bool operator<(const Worst& other) const { return key != other.key ? key > other.key : at < other.at; }
+};
+
+// The numbers that are told; every lane has its own.
+struct Counts {
+  int64_t bits = 0, differing = 0, over = 0, finite = 0, odd_count = 0;
+  std::array<int64_t, kClasses> classes{};
+  Sums sums;
+  WholeSums whole;  // of integers, exactly
+  double largest = 0, peak = 0, at_zero = 0, real_parts = 0, imaginary_parts = 0;
+  uint64_t ulp = 0;
+  std::vector<Worst> worst;
+  std::vector<int64_t> odd;  // the first pairs that no tolerance covers
+  int64_t first_over = kNowhere, first_differing = kNowhere;
+  // Histograms of the sample: |a-b| by eighths of an octave, after those that are 0; ULPs by their binary digits; pairs by the
+  // exponents of |b| and |a-b|.
+  std::vector<int64_t> sizes;
+  std::array<int64_t, 66> ulps{};
+  std::map<std::pair<int, int>, int64_t> spread;
+};
+
+class Lane : public Counts {
+ public:
+  // Counts a block of at most kBlock elements, which begins at a position of the whole. One of the functions below.
+  using Count = void (Lane::*)(const uint8_t*, const uint8_t*, size_t, int64_t);
+
+  explicit Lane(const Task& task) : heatmap(task.rows, task.columns), axes(task.shape), task_(task) {}
+
+  // Float is void for floats of two bytes, which are read by the task's tables, whatever their format.
+  template <class Float, class Bits>
+  void count_floats(const uint8_t* left, const uint8_t* right, size_t n, int64_t at) {
+    alignas(64) Bits x[kBlock], y[kBlock];
+    std::memcpy(x, left, n * sizeof(Bits)), std::memcpy(y, right, n * sizeof(Bits));
+    int64_t unequal = loops::count_unequal(x, y, n), specials = 0, odd_pairs = 0, nan_bits = 0;
+    bits += unequal;
+    widen<Float>(y, t_, n);
+    if (!unequal && count_same(n, at)) return;
+    widen<Float>(x, a_, n);
+    Sums block;
+    if (!had_specials_) block = sum(n);                               // what one block has, the next has as well, nearly always
+    if (had_specials_ || !std::isfinite(block.left + block.right)) {  // not finite, or its square is not
+      widen<Float>(y, t_, n);
+      Specials found = loops::clear_specials(a_, t_, special_, odd_, n);
+      block = sum(n);
+      for (size_t i = 0; i < found.size(); i++) classes[i] += found[i], specials += found[i];
+      odd_pairs = specials - found[kNanBoth] - found[kSameInfinity];
+      for (size_t i = 0; found[kNanBoth] && i < n; i++) nan_bits += special_[i] & ~odd_[i] & (x[i] != y[i]);
+      if (specials) loops::clear(x, special_, n), loops::clear(y, special_, n);
+    }
+    had_specials_ = specials > 0;
+    sums.add(block);
+    if (least_ < task_.smallest_normal) {
+      classes[kSubnormalA] += loops::count_between_zero_and(task_.smallest_normal, a_, n);
+      classes[kSubnormalB] += loops::count_between_zero_and(task_.smallest_normal, t_, n);
+    }
+    if (task_.stride && away_.most > 0) {
+      ulp = std::max(ulp, count_steps(x, y, n));
+    } else {
+      std::fill_n(steps_, n, 0);
+    }
+    for (size_t i = first_sampled(at); i < n; i += stride()) {
+      if (!specials || !special_[i]) ulps[digits(steps_[i])]++;
+    }
+    int64_t other_values = measure(n, at, specials, odd_pairs);
+    classes[kNanBits] += nan_bits;
+    classes[kZeroSigns] += unequal - nan_bits - odd_pairs - other_values;
+  }
+
+  // The size of a difference of complex numbers is its modulus.
+  void count_complex(const uint8_t* left, const uint8_t* right, size_t n, int64_t at) {
+    double x[2 * kBlock], y[2 * kBlock];
+    std::memcpy(x, left, n * 2 * sizeof(double)), std::memcpy(y, right, n * 2 * sizeof(double));
+    int64_t specials = 0, odd_pairs = 0;
+    reference_ = away_ = {};
+    for (size_t i = 0; i < n; i++) {
+      double ar = x[2 * i], ai = x[2 * i + 1], br = y[2 * i], bi = y[2 * i + 1];
+      bool unequal = std::memcmp(x + 2 * i, y + 2 * i, 2 * sizeof(double)) != 0;
+      d_[i] = std::hypot(ar - br, ai - bi), t_[i] = std::min(std::hypot(br, bi), std::numeric_limits<double>::max());
+      bits += unequal;
+      special_[i] = !(std::isfinite(d_[i]) && std::isfinite(ar) && std::isfinite(ai));
+      odd_[i] = special_[i] && count_special(ar, ai, br, bi);
+      if (special_[i]) {
+        specials++, odd_pairs += static_cast<int64_t>(odd_[i]);
+        ar = ai = br = bi = d_[i] = t_[i] = 0;
+      } else {
+        classes[kZeroSigns] += unequal && d_[i] == 0;
+      }
+      real_parts = std::max(real_parts, std::fabs(ar - br)), imaginary_parts = std::max(imaginary_parts, std::fabs(ai - bi));
+      sums.add({d_[i], 0, d_[i] * d_[i], ar * ar + ai * ai, br * br + bi * bi, ar * br + ai * bi});
+      away_ = {std::min(away_.least, d_[i]), std::max(away_.most, d_[i])};
+      reference_ = {std::min(reference_.least, t_[i]), std::max(reference_.most, t_[i])};
+    }
+    measure(n, at, specials, odd_pairs);
+  }
+
+  // Their differences are exact, in integers.
+  template <class Integer>
+  void count_integers(const uint8_t* left, const uint8_t* right, size_t n, int64_t at) {
+    alignas(64) Integer x[kBlock], y[kBlock];
+    std::memcpy(x, left, n * sizeof(Integer)), std::memcpy(y, right, n * sizeof(Integer));
+    loops::widen<Integer>(y, t_, n);
+    if (std::memcmp(x, y, n * sizeof(Integer)) == 0 && count_same(n, at)) return;
+    loops::widen<Integer>(x, a_, n);
+    sums.add(sum(n));
+    WholeSums block = loops::measure_whole(x, y, keys_, n);
+    loops::widen<uint64_t>(keys_, d_, n);
+    whole.add(block);
+    int64_t unequal = static_cast<int64_t>(block.unequal), hits = loops::mark_larger(keys_, task_.allowed, hits_, n);
+    peak = std::max(peak, reference_.most);
+    bits += unequal, differing += unequal, finite += static_cast<int64_t>(n), over += hits;
+    count_sizes(n, at, false);
+    if (!task_.stride || !unequal) return;
+    locate(n, at, hits);
+    keep_worst(n, at);
+  }
+
+  void merge(Lane& other) {
+    bits += other.bits, differing += other.differing, over += other.over, finite += other.finite, odd_count += other.odd_count;
+    for (size_t i = 0; i < kClasses; i++) classes[i] += other.classes[i];
+    sums.add(other.sums), whole.add(other.whole);
+    largest = std::max(largest, other.largest), peak = std::max(peak, other.peak), at_zero = std::max(at_zero, other.at_zero);
+    real_parts = std::max(real_parts, other.real_parts), imaginary_parts = std::max(imaginary_parts, other.imaginary_parts);
+    ulp = std::max(ulp, other.ulp);
+    first_over = std::min(first_over, other.first_over), first_differing = std::min(first_differing, other.first_differing);
+    keep_first(worst, other.worst), keep_first(odd, other.odd);
+    sizes.resize(std::max(sizes.size(), other.sizes.size()));
+    for (size_t i = 0; i < other.sizes.size(); i++) sizes[i] += other.sizes[i];
+    for (size_t i = 0; i < ulps.size(); i++) ulps[i] += other.ulps[i];
+    for (const auto& [exponents, count] : other.spread) spread[exponents] += count;
+    hull.merge(other.hull), heatmap.merge(other.heatmap), axes.merge(other.axes);
+  }
+
+  Hull hull;
+  Heatmap heatmap;
+  AxisCounts axes;
+
+ private:
+  template <class Float, class Bits>
+  void widen(const Bits* patterns, double* values, size_t n) {
+    if constexpr (std::is_void_v<Float>) {
+      for (size_t i = 0; i < n; i++) values[i] = task_.values[patterns[i]];
+    } else {
+      loops::widen<Float>(patterns, values, n);
+    }
+  }
+
+  template <class Bits>
+  uint64_t count_steps(const Bits* x, const Bits* y, size_t n) {
+    if constexpr (sizeof(Bits) > 2) return loops::count_steps(x, y, steps_, n);
+    alignas(64) uint32_t p[kBlock], q[kBlock];
+    for (size_t i = 0; i < n; i++)
+      p[i] = task_.order[x[i]], q[i] = task_.values[x[i]] == task_.values[y[i]] ? p[i] : task_.order[y[i]];
+    return loops::count_steps(p, q, steps_, n);
+  }
+
+  // Counts a pair of complex numbers that has no finite difference; whether no tolerance covers it.
+  bool count_special(double ar, double ai, double br, double bi) {
+    auto alike = [](double p, double q) { return p == q || (p != p && q != q); };
+    bool nan_a = ar != ar || ai != ai, nan_b = br != br || bi != bi;
+    bool all_finite = std::isfinite(ar) && std::isfinite(ai) && std::isfinite(br) && std::isfinite(bi);
+    bool is_odd = all_finite || !alike(ar, br) || !alike(ai, bi);
+    if (is_odd || nan_a)
+      classes[all_finite ? kTooFar : nan_a && nan_b ? kNanBoth : nan_a ? kNanA : nan_b ? kNanB : kInfinitiesDiffer]++;
+    return is_odd;
+  }
+
+  // A block of the same bits in both, whose values are in t_. False if it is not that simple; then nothing was counted.
+  bool count_same(size_t n, int64_t at) {
+    double square = loops::sum_squares(t_, n, &reference_);
+    if (!std::isfinite(square)) return false;
+    sums.add({0, 0, 0, square, square, square});
+    peak = std::max(peak, reference_.most);
+    finite += static_cast<int64_t>(n);
+    if (reference_.least < task_.smallest_normal) {
+      int64_t count = loops::count_between_zero_and(task_.smallest_normal, t_, n);
+      classes[kSubnormalA] += count, classes[kSubnormalB] += count;
+    }
+    size_t first = first_sampled(at);
+    if (first < n) histogram()[0] += (n - 1 - first) / stride() + 1, ulps[0] += (n - 1 - first) / stride() + 1;
+    return true;
+  }
+
+  // The sums of a block, whose values are in a_ and t_. Leaves |a-b| in d_, |b| in t_, and their ranges.
+  Sums sum(size_t n) { return loops::sum(a_, t_, d_, n, &away_, &reference_, &least_); }
+
+  // What the sizes of differences (d_) and of the reference (t_) tell; how many finite pairs differ. Where there are specials,
+  // special_ and odd_ say what is no number, and what of it no tolerance covers.
+  int64_t measure(size_t n, int64_t at, int64_t specials, int64_t odd_pairs) {
+    finite += static_cast<int64_t>(n) - specials;
+    peak = std::max(peak, reference_.most), largest = std::max(largest, away_.most);
+    count_sizes(n, at, specials > 0);
+    int64_t other_values = 0, hits = 0;
+    if (away_.most > 0)
+      other_values = away_.least > 0 ? static_cast<int64_t>(n) : loops::count_between_zero_and(kInfinity, d_, n);
+    if (away_.most > task_.atol) {
+      hits = loops::mark_over(d_, t_, task_.rtol, task_.atol, hits_, n);
+    } else {
+      std::fill_n(hits_, n, 0);
+    }
+    differing += other_values + odd_pairs, over += hits + odd_pairs, odd_count += odd_pairs;
+    if (!task_.stride) return other_values;
+    if (other_values) {
+      if (reference_.least == 0) classes[kFromZero] += loops::count_from_zero(d_, t_, &at_zero, n);
+      hull.add(t_, d_, n, reference_);
+      if (worst.size() < kWorst || bits_of(away_.most) > worst.back().key) {
+        std::memcpy(keys_, d_, n * sizeof(double));
+        keep_worst(n, at);
+      }
+    }
+    if (odd_pairs) loops::spoil(odd_, d_, hits_, n);
+    for (size_t i = 0; odd_pairs && odd.size() < kWorst && i < n; i++) {
+      if (odd_[i]) odd.push_back(at + static_cast<int64_t>(i));
+    }
+    if (other_values || odd_pairs) locate(n, at, hits + odd_pairs);
+    return other_values;
+  }
+
+  size_t stride() const { return static_cast<size_t>(task_.stride); }
+
+  // The first element of a block that is in the histograms; beyond it if only the totals are wanted.
+  size_t first_sampled(int64_t at) const { return task_.stride ? static_cast<size_t>(-at & (task_.stride - 1)) : kBlock; }
+
+  // Binary digits: what the exponent of a float64 says, if only of numbers that rounding does not give one more.
+  static size_t digits(uint64_t number) { return number ? (bits_of(static_cast<double>(number)) >> 52) - 1022 : 0; }
+
+  std::vector<int64_t>& histogram() {
+    if (sizes.empty()) sizes.resize(2048 * 8 + 1);
+    return sizes;
+  }
+
+  void count_sizes(size_t n, int64_t at, bool special) {
+    for (size_t i = first_sampled(at); i < n; i += stride()) {
+      if (special && special_[i]) continue;
+      uint64_t d = bits_of(d_[i]);
+      histogram()[d ? (d >> kEighth) + 1 : 0]++;
+      if (d && (stride() == 1 || (at + static_cast<int64_t>(i)) % (4 * task_.stride) == 0)) {
+        spread[{static_cast<int>(bits_of(std::fabs(t_[i])) >> 52) - 1023, static_cast<int>(d >> 52) - 1023}]++;
+      }
+    }
+  }
+
+  // Where differences and mismatches are: d_ and hits_.
+  void locate(size_t n, int64_t at, int64_t hits) {
+    heatmap.add(d_, static_cast<int64_t>(n), at);
+    auto first = [&](const auto* values) {
+      return at + (std::find_if(values, values + n, [](auto v) { return v > 0; }) - values);
+    };
+    first_differing = std::min(first_differing, first_differing == kNowhere ? first(d_) : kNowhere);
+    if (!hits) return;
+    first_over = std::min(first_over, first_over == kNowhere ? first(hits_) : kNowhere);
+    axes.add(hits_, static_cast<int64_t>(n), at);
+  }
+
+  template <class Item>
+  static void keep_first(std::vector<Item>& items, const std::vector<Item>& more) {
+    items.insert(items.end(), more.begin(), more.end());
+    std::sort(items.begin(), items.end());
+    items.resize(std::min(items.size(), kWorst));
+  }
+
+  // The largest of keys_, which is spoiled; of equal ones the first.
+  void keep_worst(size_t n, int64_t at) {
+    for (size_t count = 0; count < kWorst; count++) {
+      uint64_t key = loops::largest(keys_, n);
+      if (!key || (worst.size() == kWorst && key <= worst.back().key)) return;
+      size_t i = static_cast<size_t>(std::find(keys_, keys_ + n, key) - keys_);
+      keep_first(worst, {{key, at + static_cast<int64_t>(i), steps_[i]}});
+      keys_[i] = 0;
+    }
+  }
+
+  const Task& task_;
+  alignas(64) double a_[kBlock], t_[kBlock], d_[kBlock];
+  alignas(64) uint64_t keys_[kBlock], hits_[kBlock];
+  alignas(64) uint64_t special_[kBlock], odd_[kBlock];  // 1 for what is no pair of finite numbers, or what no tolerance covers
+  alignas(64) uint64_t steps_[kBlock] = {};             // units in the last place from each a to its b
+  Range away_, reference_;                              // of the block's |a-b|, and of its |b|
+  double least_ = 0;                                    // the least of its |a| and |b|
+  bool had_specials_ = false;                           // whether the block before had some
+};
+
+// ---- The module ------------------------------------------------------------------------------------------------------------
+
+template <class Item>
+using Array = nb::ndarray<const Item, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 struct Dtype {
   const char* name;  // family and bytes of an element
@@ -55,107 +897,62 @@ struct Dtype {
 };
 
 constexpr Dtype kDtypes[] = {
-    {"float1", 1, &Lane::count_floats<Tabulated<uint8_t>>},
-    {"float2", 2, &Lane::count_floats<Tabulated<uint16_t>>},
-    {"float4", 4, &Lane::count_floats<Float32>},
-    {"float8", 8, &Lane::count_floats<Float64>},
-    {"complex8", 8, &Lane::count_complex<float>},
-    {"complex16", 16, &Lane::count_complex<double>},
-    {"int1", 1, &Lane::count_integers<int8_t>},
-    {"int2", 2, &Lane::count_integers<int16_t>},
-    {"int4", 4, &Lane::count_integers<int32_t>},
-    {"int8", 8, &Lane::count_long_integers<int64_t>},
-    {"uint1", 1, &Lane::count_integers<uint8_t>},
-    {"uint2", 2, &Lane::count_integers<uint16_t>},
-    {"uint4", 4, &Lane::count_integers<uint32_t>},
-    {"uint8", 8, &Lane::count_long_integers<uint64_t>},
+    {"float2", 2, &Lane::count_floats<void, uint16_t>},   {"float4", 4, &Lane::count_floats<float, uint32_t>},
+    {"float8", 8, &Lane::count_floats<double, uint64_t>}, {"complex16", 16, &Lane::count_complex},
+    {"int4", 4, &Lane::count_integers<int32_t>},          {"int8", 8, &Lane::count_integers<int64_t>},
+    {"uint8", 8, &Lane::count_integers<uint64_t>},
 };
-
-Dtype dtype_of(const std::string& name) {
-  for (const Dtype& dtype : kDtypes) {
-    if (name == dtype.name) return dtype;
-  }
-  throw nb::value_error(("no such dtype: " + name).c_str());
-}
-
-nb::object big(const WideSum& sum) { return (nb::int_(sum.high) << nb::int_(64)) | nb::int_(sum.low); }
-
-nb::object position(int64_t at) { return at == kNowhere ? nb::none() : nb::object(nb::int_(at)); }
-
-template <class Counts, class Key>
-nb::dict nonzero(const Counts& counts, Key key) {
-  nb::dict found;
-  for (size_t i = 0; i < counts.size(); i++) {
-    if (counts[i]) found[key(i)] = counts[i];
-  }
-  return found;
-}
 
 class Stats {
  public:
   Stats(const std::string& dtype, std::vector<int64_t> shape, double rtol, double atol, int64_t stride, double smallest_normal,
-        nb::object values, nb::object order)
-      : dtype_(dtype_of(dtype)), exact_(dtype.find("int") != std::string::npos), values_(values), order_(order) {
-    int64_t rows = 1;
-    for (size_t axis = 0; axis + 1 < shape.size(); axis++) rows *= shape[axis];
-    task_.columns = shape.empty() ? 1 : shape.back();
-    task_.rows = rows;
-    task_.shape = std::move(shape);
-    task_.exact = exact_;
-    task_.rtol = exact_ ? 0 : rtol, task_.atol = exact_ ? std::floor(atol) : atol;
-    task_.allowed = atol < 0x1p64 ? static_cast<uint64_t>(atol) : UINT64_MAX;
-    task_.stride = stride;
-    task_.smallest_normal = smallest_normal;
-    task_.values = reinterpret_cast<const float*>(values_.data());
-    task_.order = reinterpret_cast<const int32_t*>(order_.data());
-    size_t patterns = size_t(1) << 8 * dtype_.itemsize % 64;
-    if (dtype.compare(0, 5, "float") == 0 && dtype_.itemsize < 4 &&
-        (values_.size() < patterns * sizeof(float) || order_.size() < patterns * sizeof(int32_t))) {
+        Array<float> values, Array<uint32_t> order)
+      : values_(values), order_(order) {
+    for (const Dtype& known : kDtypes) dtype_ = dtype == known.name ? known : dtype_;
+    if (!dtype_.name) throw nb::value_error(("no such dtype: " + dtype).c_str());
+    if (dtype == "float2" && (values.size() < 1 << 16 || order.size() < 1 << 16)) {
       throw nb::value_error("the tables of a float dtype have a row for each pattern of its bits");
     }
+    for (size_t axis = 0; axis + 1 < shape.size(); axis++) task_.rows *= shape[axis];
+    if (!shape.empty()) task_.columns = shape.back();
+    task_.shape = std::move(shape);
+    task_.rtol = rtol, task_.atol = atol, task_.allowed = atol < 0x1p64 ? static_cast<uint64_t>(atol) : UINT64_MAX;
+    task_.stride = stride, task_.smallest_normal = smallest_normal;
+    task_.values = values.data(), task_.order = order.data();
   }
-
   Stats(const Stats&) = delete;
 
   // Counts elements that begin at a position of the whole: contiguous, in the machine's byte order.
-  void add(nb::object a, nb::object b, int64_t at, size_t threads) {
-    Buffer left(a), right(b);
+  void add(Array<uint8_t> left, Array<uint8_t> right, int64_t at, size_t threads) {
     if (left.size() != right.size() || left.size() % dtype_.itemsize) {
       throw nb::value_error("two buffers of the same number of whole elements are compared");
     }
-    size_t count = left.size() / dtype_.itemsize;
-    size_t lanes = count < kShared ? 1 : kLanes;
+    size_t count = left.size() / dtype_.itemsize, lanes = count < kShared ? 1 : kLanes;
     while (lanes_.size() < lanes) lanes_.push_back(std::make_unique<Lane>(task_));
     size_t share = (count / lanes / kBlock + 1) * kBlock;
     std::atomic<size_t> next = 0;
-    auto work = [&] {
-      for (size_t lane; (lane = next++) < lanes;) {
-        size_t end = std::min(count, (lane + 1) * share);
-        for (size_t done = lane * share; done < end; done += kBlock) {
-          size_t offset = done * dtype_.itemsize;
-          (lanes_[lane].get()->*dtype_.count)(left.data() + offset, right.data() + offset, std::min(kBlock, end - done),
-                                              at + static_cast<int64_t>(done));
-        }
-      }
-    };
-    nb::gil_scoped_release without_gil;
     std::vector<std::exception_ptr> failures(lanes);
-    auto guarded = [&](size_t worker) {
+    auto work = [&](size_t worker) {
       try {
-        work();
+        for (size_t lane; (lane = next++) < lanes;) {
+          size_t end = std::min(count, (lane + 1) * share);
+          for (size_t begin = lane * share; begin < end; begin += kBlock) {
+            size_t offset = begin * dtype_.itemsize, size = std::min(kBlock, end - begin);
+            (lanes_[lane].get()->*dtype_.count)(left.data() + offset, right.data() + offset, size,
+                                                at + static_cast<int64_t>(begin));
+          }
+        }
       } catch (...) {
         failures[worker] = std::current_exception();
       }
     };
+    nb::gil_scoped_release without_gil;
     std::vector<std::thread> helpers;
-    for (size_t worker = 1; worker < std::min(threads, lanes); worker++) {
-      try {
-        helpers.emplace_back(guarded, worker);
-      } catch (const std::system_error&) {
-        break;  // the system has no more threads: those that there are do the work
-      }
+    try {
+      for (size_t worker = 1; worker < std::min(threads, lanes); worker++) helpers.emplace_back(work, worker);
+    } catch (const std::system_error&) {  // the system has no more threads: those that there are do the work
     }
-    guarded(0);
+    work(0);
     for (std::thread& helper : helpers) helper.join();
     for (const std::exception_ptr& failure : failures) {
       if (failure) std::rethrow_exception(failure);
@@ -174,110 +971,65 @@ class Stats {
     if (lanes_.empty()) lanes_.push_back(std::make_unique<Lane>(task_));
     Lane& all = *lanes_.front();
     for (size_t lane = 1; lane < lanes_.size(); lane++) all.merge(*lanes_[lane]);
-    lanes_.erase(lanes_.begin() + 1, lanes_.end());
-    nb::dict facts;
-    facts["bits"] = all.bits;
-    facts["differing"] = all.differing;
-    facts["over"] = all.over;
-    facts["finite"] = all.finite;
-    facts["odd"] = all.odd_count;
-    facts["classes"] = nonzero(all.classes, [](size_t i) { return nb::str(kClassNames[i]); });
-    facts["total"] = all.sums.total;
-    facts["bias"] = all.sums.bias;
-    facts["squares"] = all.sums.squares;
-    facts["left"] = all.sums.left;
-    facts["right"] = all.sums.right;
-    facts["product"] = all.sums.product;
-    facts["whole_total"] = big(all.whole_above) + big(all.whole_below);
-    facts["whole_bias"] = big(all.whole_above) - big(all.whole_below);
-    facts["whole_largest"] = all.whole_largest;
-    facts["largest"] = all.largest;
-    facts["peak"] = all.peak;
-    facts["at_zero"] = all.at_zero;
-    facts["parts"] = nb::make_tuple(all.real_parts, all.imaginary_parts);
-    facts["ulp"] = all.ulp;
-    nb::list worst;
+    lanes_.resize(1);
+    all.axes.fold();
+    nb::dict facts, spread;
+    for (const auto& [exponents, count] : all.spread) spread[nb::make_tuple(exponents.first, exponents.second)] = count;
+    nb::list worst, corners;
     for (const Worst& element : all.worst) worst.append(nb::make_tuple(element.at, away(element.key), element.ulp));
-    facts["worst"] = worst;
-    facts["first_odd"] = nb::cast(all.odd);
-    facts["first_over"] = position(all.first_over);
-    facts["first_differing"] = position(all.first_differing);
-    facts["corners"] = corners(all.hull);
-    facts["sizes"] = nonzero(all.sizes, [](size_t i) { return nb::int_(static_cast<int64_t>(i) - 1); });
-    facts["ulps"] = nonzero(all.ulps, [](size_t i) { return nb::int_(i); });
-    nb::dict spread;
-    for (int64_t i = 0; i < static_cast<int64_t>(all.spread.size()); i++) {
-      for (size_t j = 0; j < all.spread[static_cast<size_t>(i)].size(); j++) {
-        uint32_t count = all.spread[static_cast<size_t>(i)][j];
-        if (count) spread[nb::make_tuple(i - 1023, static_cast<int64_t>(j) - 1023)] = count;
-      }
-    }
-    facts["spread"] = spread;
-    facts["grid"] = grid(all.heatmap);
-    nb::list axes;
-    const auto& counts = all.axes.counts();
-    for (size_t axis = 0; axis < counts.size(); axis++) {
-      if (counts[axis].empty()) continue;
-      auto most = std::max_element(counts[axis].begin(), counts[axis].end());
-      int64_t hit = 0, seen = 0;
-      for (int64_t count : counts[axis]) hit += count > 0, seen += count;
-      axes.append(nb::make_tuple(axis, counts[axis].size(), hit, most - counts[axis].begin(), *most, seen));
-    }
-    facts["axes"] = axes;
+    for (const Point& corner : all.hull.corners()) corners.append(nb::make_tuple(corner.t, corner.d));
+    facts["bits"] = all.bits, facts["differing"] = all.differing, facts["over"] = all.over, facts["finite"] = all.finite;
+    facts["odd"] = all.odd_count, facts["classes"] = std::vector<int64_t>(all.classes.begin(), all.classes.end()), facts["first_odd"] = nb::cast(all.odd);
+    facts["total"] = all.sums.total, facts["bias"] = all.sums.bias, facts["squares"] = all.sums.squares;
+    facts["left"] = all.sums.left, facts["right"] = all.sums.right, facts["product"] = all.sums.product;
+    facts["above"] = whole(all.whole.above), facts["below"] = whole(all.whole.below),
+    facts["whole_largest"] = all.whole.largest;
+    facts["largest"] = all.largest, facts["peak"] = all.peak, facts["at_zero"] = all.at_zero, facts["ulp"] = all.ulp;
+    facts["parts"] = nb::make_tuple(all.real_parts, all.imaginary_parts);
+    facts["first_over"] = position(all.first_over), facts["first_differing"] = position(all.first_differing);
+    facts["worst"] = worst, facts["corners"] = nb::tuple(corners), facts["spread"] = spread;
+    facts["sizes"] = nonzero(all.sizes, -1), facts["ulps"] = nonzero(all.ulps, 0);
+    facts["grid"] = nb::cast(all.heatmap.fields), facts["width"] = all.heatmap.width;
+    facts["axes"] = nb::cast(all.axes.counts);
     return facts;
-  }
-
-  // |a-b|: of integers exactly.
-  nb::object away(uint64_t key) const {
-    if (!exact_) return nb::float_(from_bits(key));
-    return nb::int_(dtype_.itemsize == 8 ? key : static_cast<uint64_t>(from_bits(key)));
-  }
-
-  static nb::tuple corners(HullBuilder& hull) {
-    nb::list found;
-    for (const Point& corner : hull.corners()) found.append(nb::make_tuple(corner.t, corner.d));
-    return nb::tuple(found);
   }
 
  private:
   static constexpr size_t kLanes = 4;
   static constexpr size_t kShared = 1 << 16;  // elements: fewer are done before a thread has begun
 
-  // By eighths of an octave, as in the histogram; -1 where nothing differs.
-  static nb::tuple grid(Heatmap& heatmap) {
-    nb::list rows, row;
-    for (double field : heatmap.fields()) {
-      row.append(field > 0 ? static_cast<int64_t>(bits_of(field) >> Lane::kEighth) : -1);
-      if (static_cast<int64_t>(nb::len(row)) == heatmap.width()) {
-        rows.append(nb::tuple(row));
-        row = nb::list();
-      }
-    }
-    return nb::tuple(rows);
+  static nb::object whole(const WholeSum& sum) { return (nb::int_(sum.high) << nb::int_(32)) + nb::int_(sum.low); }
+  static nb::object position(int64_t at) { return at == kNowhere ? nb::none() : nb::object(nb::int_(at)); }
+
+  // |a-b|: of integers exactly.
+  nb::object away(uint64_t key) const {
+    bool exact = std::strstr(dtype_.name, "int") != nullptr;
+    return exact ? nb::object(nb::int_(key)) : nb::object(nb::float_(from_bits(key)));
   }
 
-  Dtype dtype_;
-  bool exact_;
-  Buffer values_, order_;  // of the tables in task_
+  template <class Counted>
+  static nb::dict nonzero(const Counted& counts, int64_t first) {
+    nb::dict found;
+    for (size_t i = 0; i < counts.size(); i++) {
+      if (counts[i]) found[nb::int_(static_cast<int64_t>(i) + first)] = counts[i];
+    }
+    return found;
+  }
+
+  Dtype dtype_ = {nullptr, 0, nullptr};
+  Array<float> values_;  // which keeps the tables in task_ alive
+  Array<uint32_t> order_;
   Task task_;
   std::vector<std::unique_ptr<Lane>> lanes_;
 };
 
-void add_to_hull(HullBuilder& hull, nb::object t, nb::object d) {
-  auto x = Buffer(t).copy<double>(), y = Buffer(d).copy<double>();
-  if (x.size() != y.size()) throw nb::value_error("as many t as d");
-  hull.add(x.data(), y.data(), x.size());
-}
-
-}  // namespace
+}  // namespace pyopnb
 
 NB_MODULE(_stats, module) {
-  nb::class_<HullBuilder>(module, "HullBuilder")
-      .def(nb::init<>())
-      .def("add", &add_to_hull, nb::arg("t"), nb::arg("d"))
-      .def("corners", &Stats::corners);
+  using pyopnb::Stats;
   nb::class_<Stats>(module, "Stats")
-      .def(nb::init<const std::string&, std::vector<int64_t>, double, double, int64_t, double, nb::object, nb::object>(),
+      .def(nb::init<const std::string&, std::vector<int64_t>, double, double, int64_t, double, pyopnb::Array<float>,
+                    pyopnb::Array<uint32_t>>(),
            nb::arg("dtype"), nb::arg("shape"), nb::arg("rtol"), nb::arg("atol"), nb::arg("stride"), nb::arg("smallest_normal"),
            nb::arg("values"), nb::arg("order"))
       .def("add", &Stats::add, nb::arg("a"), nb::arg("b"), nb::arg("at"), nb::arg("threads"))
