@@ -155,14 +155,15 @@ PYOPNB_VERSIONS uint64_t count_steps(const Bits* x, const Bits* y, uint64_t* ste
 // Sets to 0 what is no number.
 template <class Bits>
 PYOPNB_VERSIONS void clear(Bits* x, const uint64_t* special, size_t n) {
-  for (size_t i = 0; i < n; i++) x[i] = special[i] ? 0 : x[i];
+  for (size_t i = 0; i < n; i++) x[i] &= static_cast<Bits>(special[i] - 1);
 }
 
 // Makes mismatches of what no tolerance covers, by an infinite difference.
 PYOPNB_VERSIONS void spoil(const uint64_t* odd, double* d, uint64_t* hits, size_t n) {
   for (size_t i = 0; i < n; i++) {
     hits[i] |= odd[i];
-    d[i] = odd[i] ? kInfinity : d[i];
+    double away = d[i];
+    d[i] = odd[i] ? kInfinity : away;
   }
 }
 
@@ -270,7 +271,8 @@ PYOPNB_VERSIONS int64_t count_from_zero(const double* d, const double* t, double
   double largest = *most;
 #pragma omp simd reduction(+ : count) reduction(max : largest)
   for (size_t i = 0; i < n; i++) {
-    double away = t[i] == 0 ? d[i] : 0;
+    double away = d[i];  // read in any case, so that there is no branch
+    away = t[i] == 0 ? away : 0;
     count += away > 0;
     largest = away > largest ? away : largest;
   }
