@@ -18,7 +18,7 @@ from pyopnb.display.glossary import glossary
 from pyopnb.display.html import WRAP, details, join, note, pre
 from pyopnb.display.merged import badges, merge
 from pyopnb.display.svg.marks import plain_mark
-from pyopnb.display.view import View
+from pyopnb.display.view import View, view
 from pyopnb.errors import InputError, ModelError
 from pyopnb.models.io import as_proto
 from pyopnb.ops.messages import sanitize, sanitize_source
@@ -32,6 +32,7 @@ _MAX_LINES = 4  # changes above the picture
 _SIDES = ("a", "b", "both")
 
 
+@view.register(ModelDiff)
 def view_model_diff(thing: ModelDiff, *, side: str = "both", **options: Any) -> View:
     """The view of a diff of two models.
 
@@ -153,6 +154,7 @@ def _worst_weight(thing: ModelDiff) -> str:
     return details(f"weight {sanitize(name, 80)}", part_details(values.worst))
 
 
+@view.register(OpDiff)
 def view_op_diff(thing: OpDiff) -> View:
     """The view of a diff of two versions of an op."""
     text = str(thing)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from onnx import FunctionProto, ModelProto, NodeProto
 
@@ -17,14 +17,16 @@ from pyopnb.display.svg.colours import Scale, scale_for
 from pyopnb.display.svg.graph import Picture, draw, draw_within
 from pyopnb.display.svg.marks import mark_colour
 from pyopnb.display.svg.shapes import Drawing
-from pyopnb.display.view import Canvas, View
+from pyopnb.display.view import Canvas, View, view
 from pyopnb.errors import InputError, ModelError
 from pyopnb.models.index import GraphIndex
 from pyopnb.models.io import as_proto
 from pyopnb.models.nodes import first_output
 from pyopnb.ops.messages import plural, sanitize, suggest
+from pyopnb.runtime.session.live_attrs import model_in_use
+from pyopnb.runtime.session.session import Session
 
-__all__ = ["view_model"]
+__all__ = ["view_model", "view_session"]
 
 _NAMES_UP_TO = 80  # nodes of a picture that shows their names
 _MOST_BODIES = 12  # drawn below the model
@@ -36,6 +38,10 @@ _WIDTH, _HEIGHT = 1_100, 700  # pixels from which on a picture scrolls
 _Value = TypeVar("_Value")
 
 
+@view.register(ModelProto)
+@view.register(bytes)
+@view.register(str)
+@view.register(os.PathLike)
 def view_model(
     model: ModelProto | bytes | str | os.PathLike[str],
     *,
@@ -133,6 +139,12 @@ def view_model(
         painter.draw,
         canvas=_canvas(proto, scopes, wishes, scale),
     )
+
+
+@view.register(Session)
+def view_session(thing: Session, **options: Any) -> View:
+    """Show the model that a session runs."""
+    return view_model(model_in_use(thing._state), **options)
 
 
 def _canvas(

@@ -6,7 +6,7 @@ import html
 import time
 
 from pyopnb.display.html import details, escape, join, note, source
-from pyopnb.display.view import View
+from pyopnb.display.view import View, view
 from pyopnb.models.load import Loaded
 from pyopnb.ops.messages import sanitize, sanitize_source
 from pyopnb.ops.op import Op, Version
@@ -24,6 +24,7 @@ _UNTRUSTED = f"font-family:monospace;margin:4px 0 8px 16px;{_WRAP};background:no
 _DIGEST = "font-family:monospace;font-size:smaller;overflow-wrap:anywhere"
 
 
+@view.register(Version)
 def view_version(thing: Version) -> View:
     """A version: its schema, when it was defined, and its source with line numbers."""
     facts = [
@@ -43,6 +44,7 @@ def view_version(thing: Version) -> View:
     return View(thing, str(thing), "\n".join([str(thing), *lines, "", sanitize_source(code)]), body)
 
 
+@view.register(Op)
 def view_op(thing: Op) -> View:
     """An op: its current version, and the earlier ones folded."""
     current = view_version(thing.current)
@@ -57,6 +59,7 @@ def view_op(thing: Op) -> View:
     return View(thing, thing.name, current.text + count, join([current.body, *folded]))
 
 
+@view.register(Registry)
 def view_registry(thing: Registry) -> View:
     """The registry: a line for each op, and their sources folded."""
     ops = list(thing)
@@ -76,6 +79,7 @@ def view_registry(thing: Registry) -> View:
     return View(thing, f"{len(ops)} op{'s' * (len(ops) != 1)}", repr(table), join(parts))
 
 
+@view.register(Loaded)
 def view_loaded(thing: Loaded) -> View:
     """A loaded model and the ops that it keeps, each with its digest and its unfolded source."""
     parts = [f"<div>{html.escape(thing.head)}</div>"]

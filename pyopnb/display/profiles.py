@@ -9,7 +9,7 @@ from pyopnb.diffs.profiles import ProfileDiff
 from pyopnb.display.array_diff import headline_html
 from pyopnb.display.budget import graph_within, table_within
 from pyopnb.display.html import details, escape, join, note, paragraph
-from pyopnb.display.view import View
+from pyopnb.display.view import View, view
 from pyopnb.errors import InputError
 from pyopnb.models.nodes import first_output
 from pyopnb.ops.messages import closest, sanitize
@@ -25,6 +25,7 @@ _COLOURS = ("time", "python")
 _OVERHEAD = 1.05  # times the runs without the profile, from which on it is said
 
 
+@view.register(Profile)
 def view_profile(thing: Profile, *, by: str = "time", **options: Any) -> View:
     """The view of a profile.
 
@@ -68,6 +69,7 @@ def view_profile(thing: Profile, *, by: str = "time", **options: Any) -> View:
     )
 
 
+@view.register(ProfileDiff)
 def view_profile_diff(thing: ProfileDiff) -> View:
     """The view of a diff of two profiles.
 

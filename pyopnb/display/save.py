@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from pyopnb.display.figures import figure_png
 from pyopnb.display.html import document
-from pyopnb.display.plots import figure_png
 from pyopnb.display.view import View
 from pyopnb.errors import InputError
 from pyopnb.ops.arguments import describe, is_path
@@ -34,19 +34,18 @@ def write(view: View, path: str | os.PathLike[str]) -> None:
         A graph as ``.png`` needs matplotlib.
     """
     if not is_path(path) or not Path(path).name:
-        raise InputError(
-            "save, path", expected="a path", got=describe(path), next='"folder/file.html"'
-        )
+        next_ = '"folder/file.html"'
+        raise InputError("save, path", expected="a path", got=describe(path), next=next_)
     path = Path(path)
     suffix = path.suffix.lower()
     formats = _formats(view)
     if suffix not in formats:
-        other = ".svg" if ".svg" in formats else ".html"
+        best = ".svg" if ".svg" in formats else ".html"
         raise InputError(
             f"save, {sanitize(type(view.thing).__name__)}",
             expected=f"a name that ends in {', '.join(formats)}",
             got=sanitize(path.name),
-            next=f"save({sanitize(repr(str(path.with_suffix(other))))})",
+            next=f"save({sanitize(repr(str(path.with_suffix(best))))})",
         )
     check_writable(path)
     data = _encode(view, suffix)
@@ -55,14 +54,19 @@ def write(view: View, path: str | os.PathLike[str]) -> None:
 
 
 def _formats(view: View) -> list[str]:
-    pictures = [".svg", ".png"] if view.draw else []
-    return [".html", *pictures, *([".json"] if hasattr(view.thing, "to_json") else [])]
+    formats = [".html"]
+    if view.draw is not None:
+        formats += [".svg", ".png"]
+    if hasattr(view.thing, "to_json"):
+        formats.append(".json")
+    return formats
 
 
 def _encode(view: View, suffix: str) -> bytes:
-    if suffix == ".png" and view.draw:
+    if suffix == ".png" and view.draw is not None:
         return view.png or figure_png(view.draw())
     if suffix == ".svg":
         return view.svg.encode()
-    text = view.thing.to_json() if suffix == ".json" else document(view.title, view.body)
-    return str(text).encode()
+    if suffix == ".json":
+        return str(view.thing.to_json()).encode()
+    return document(view.title, view.body).encode()

@@ -1,54 +1,28 @@
-"""Display dispatch: which function makes the view of what."""
+"""`pyopnb.show`, and what the classes that can be displayed ask for."""
 
 from __future__ import annotations
 
 import os
+import pkgutil
 import re
-from collections.abc import Callable
-from functools import singledispatch
-from inspect import signature
+from importlib import import_module
+from inspect import Parameter, signature
 from typing import Any
 
-import numpy as np
-from onnx import GraphProto, ModelProto
-
-from pyopnb.batches.map import Batches
-from pyopnb.batches.sweep import Sweep
-from pyopnb.diffs.arrays.diff import Diff
-from pyopnb.diffs.models.diff import ModelDiff
-from pyopnb.diffs.ops import OpDiff
-from pyopnb.diffs.profiles import ProfileDiff
-from pyopnb.diffs.traces.diff import TraceDiff
-from pyopnb.display import plots
-from pyopnb.display.array_diff import view_diff
-from pyopnb.display.batches import view_batches
-from pyopnb.display.model_diff import view_model_diff, view_op_diff
+from pyopnb import display
 from pyopnb.display.models import view_model
-from pyopnb.display.ops import view_loaded, view_op, view_registry, view_version
-from pyopnb.display.profiles import view_profile, view_profile_diff
 from pyopnb.display.save import write
-from pyopnb.display.sweeps import view_sweep
-from pyopnb.display.tensors import view_array, view_arrays
-from pyopnb.display.trace_diff import view_trace_diff
-from pyopnb.display.traces import view_trace
-from pyopnb.display.view import View
+from pyopnb.display.tensors import view_arrays
+from pyopnb.display.view import View, view
 from pyopnb.errors import InputError
-from pyopnb.models.holders import held_model
-from pyopnb.models.load import Loaded
 from pyopnb.ops.messages import hide_internal_frames, sanitize, suggest
-from pyopnb.ops.op import Op, Version
-from pyopnb.ops.registry import Registry
-from pyopnb.ops.result import Result
-from pyopnb.runtime.session.live_attrs import model_in_use
-from pyopnb.runtime.session.session import Session
-from pyopnb.traces.profile import Profile
-from pyopnb.traces.trace import Trace
 
-__all__ = ["html", "plot", "save", "show", "view"]
+__all__ = ["html", "plot", "save", "show"]
 
-_EXPECTED = (
-    "a model, session, trace, profile, result, array, diff, sweep, op version, op or the registry"
-)
+# Each module registers its views when it is imported; none of them imports anything heavy.
+for _module in pkgutil.iter_modules(display.__path__, "pyopnb.display."):
+    if not _module.ispkg and _module.name != __name__:
+        import_module(_module.name)
 
 
 @hide_internal_frames
@@ -89,8 +63,9 @@ def show(thing: Any, **options: Any) -> View:
 
     Examples
     --------
+    >>> import numpy as np
     >>> show(np.float32([[0, 1, 1], [1, 2, 3]]))
-    float32[2,3] n=6 x∈[0, 3] ▃▁▁▁▁█▁▁▁▁▃▁▁▁▁▃ μ=1.333 σ=0.9428
+    float32[2,3]  0 … 3  mean 1.333, std 0.9428  ▃▁▁▁▁█▁▁▁▁▃▁▁▁▁▃
     """
     try:
         return view(thing, **options)
@@ -98,91 +73,32 @@ def show(thing: Any, **options: Any) -> View:
         match = re.search(r"got an unexpected keyword argument '(\w+)'", str(error))
         if match is None or match[1] not in options:
             raise
-        known = _options(thing)
-        expected = f"one of {', '.join(known)}" if known else "no options"
-        where, next_ = (
-            f"show, {sanitize(type(thing).__name__)}",
-            suggest(match[1], known) if known else None,
-        )
-        raise InputError(
-            where, expected=expected, got=f"{sanitize(match[1])}=", next=next_
-        ) from None
+        raise _unknown_option(thing, match[1]) from None
 
 
-@singledispatch
-def view(thing: Any, **options: Any) -> View:
-    """The view of a thing; which options there are depends on it."""
-    held, _ = held_model(thing)
-    if held is not thing:
-        return view_model(held, **options)
-    next_ = (
-        "onnx.helper.make_model(graph)"
-        if isinstance(thing, GraphProto)
-        else "pyopnb.show(np.asarray(…)) for numbers"
-    )
-    raise InputError("show", expected=_EXPECTED, got=sanitize(type(thing).__name__), next=next_)
-
-
-def _view_again(thing: View, **options: Any) -> View:
-    return view(thing.thing, **options) if options else thing
-
-
-def _view_session(thing: Session, **options: Any) -> View:
-    return view_model(model_in_use(thing._state), **options)
-
-
-def _view_result(thing: Result, **options: Any) -> View:
-    return view_arrays(thing, thing.items(), f"{len(thing)} outputs", **options)
-
-
-def _view_collection(thing: Any, **options: Any) -> View:
-    named = thing.items() if isinstance(thing, dict) else enumerate(thing)
-    return view_arrays(
-        thing, ((str(name), value) for name, value in named), f"{len(thing)} values", **options
-    )
-
-
-_VIEWS: dict[type, Callable[..., View]] = {
-    **dict.fromkeys((ModelProto, bytes, str, os.PathLike), view_model),
-    **dict.fromkeys((np.ndarray, np.generic), view_array),
-    **dict.fromkeys((dict, list, tuple), _view_collection),
-    View: _view_again,
-    Session: _view_session,
-    Result: _view_result,
-    Trace: view_trace,
-    Profile: view_profile,
-    Sweep: view_sweep,
-    Batches: view_batches,
-    Diff: view_diff,
-    TraceDiff: view_trace_diff,
-    ModelDiff: view_model_diff,
-    OpDiff: view_op_diff,
-    ProfileDiff: view_profile_diff,
-    Version: view_version,
-    Op: view_op,
-    Registry: view_registry,
-    Loaded: view_loaded,
-}
-for _kind, _function in _VIEWS.items():
-    view.register(_kind, _function)
+def _unknown_option(thing: Any, option: str) -> InputError:
+    where, got = f"show, {sanitize(type(thing).__name__)}", f"{sanitize(option)}="
+    known = _options(thing)
+    if not known:
+        return InputError(where, expected="no options", got=got)
+    expected = f"one of {', '.join(known)}"
+    return InputError(where, expected=expected, got=got, next=suggest(option, known))
 
 
 def _options(thing: Any) -> list[str]:
-    """The names of the options of a thing's view; ``**options`` stands for those of arrays, or of a model's."""
+    """List the options of a thing's view; ``**options`` stands for those of the view that it calls."""
     thing = thing.thing if isinstance(thing, View) else thing
     function = view.dispatch(type(thing))
     options = list(signature(function).parameters.values())
-    if any(option.kind is option.VAR_KEYWORD for option in options):
-        options += signature(
-            view_arrays if function in (_view_result, _view_collection) else view_model
-        ).parameters.values()
-    return list(
-        dict.fromkeys(option.name for option in options if option.default is not option.empty)
-    )
+    if options[-1].kind is Parameter.VAR_KEYWORD:
+        called = view_arrays if function.__module__ == view_arrays.__module__ else view_model
+        options += signature(called).parameters.values()
+    names = [option.name for option in options if option.default is not Parameter.empty]
+    return list(dict.fromkeys(names))
 
 
 def html(thing: Any) -> str:
-    """The HTML of a `Displayable`."""
+    """Return the HTML of a `Displayable`."""
     return view(thing).body
 
 
@@ -192,5 +108,5 @@ def save(thing: Any, path: str | os.PathLike[str]) -> None:
 
 
 def plot(thing: Any) -> Any:
-    """A matplotlib ``Figure`` of a `Displayable`."""
-    return plots.figure(view(thing) if isinstance(thing, (ModelDiff, Sweep)) else thing)
+    """Draw a `Displayable` as a matplotlib ``Figure``."""
+    return view(thing).plot()

@@ -1,4 +1,4 @@
-"""Results and diffs drawn one after the other, in colours that keep their limits."""
+"""Results and diffs drawn one after another, in colours that keep their limits."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from pyopnb.diffs.arrays.diff import Diff
 from pyopnb.display.array_diff import headline_html, part_picture
 from pyopnb.display.html import join
-from pyopnb.display.picture import Look
+from pyopnb.display.photographs import channel_axis
 from pyopnb.display.tensors import view_arrays
 from pyopnb.errors import InputError
 from pyopnb.ops.result import Result
@@ -43,46 +43,44 @@ class SteadyColours:
         self._errors: dict[str, _Limits] = {}
 
     def result_html(self, result: Result) -> str:
-        """The HTML of a result."""
+        """Draw a result."""
         for name, value in result.items():
-            if limits := _limits_of(value):
-                self.limits[name] = _wider(self.limits.get(name), limits)
-        return view_arrays(
-            result, result.items(), f"{len(result)} outputs", limits=self.limits
-        ).body
+            limits = _limits_of(value)
+            if limits is not None:
+                self.limits[name] = _wider(self.limits.get(name, limits), limits)
+        title = f"{len(result)} outputs"
+        return view_arrays(result, result.items(), title, limits=self.limits).body
 
     def diff_html(self, diff: Diff) -> str:
-        """The headline of a diff and a picture of its worst part, and nothing that opens or moves."""
+        """Draw the headline of a diff and a picture of its worst part, and nothing that opens or moves."""
         part = diff.worst
         largest = part.facts.largest if part.facts is not None else None
         if largest and math.isfinite(largest):
-            self._errors[part.name] = _wider(self._errors.get(part.name), (0.0, float(largest)))
-        return join(
-            [
-                headline_html(diff),
-                part_picture(part, "difference", self._errors.get(part.name), most=1),
-            ]
-        )
+            limits = (0.0, float(largest))
+            self._errors[part.name] = _wider(self._errors.get(part.name, limits), limits)
+        picture = part_picture(part, "difference", self._errors.get(part.name))
+        return join([headline_html(diff), picture])
 
 
 def _limits_of(value: Any) -> _Limits | None:
-    """The least and the largest number of an array, with 0 in the middle where there are negative ones."""
-    if (
-        not isinstance(value, np.ndarray) or Look(rgb=True).fitting(value).rgb
-    ):  # a photograph has limits of its own
+    """Return the least and the largest number of an array, with 0 in the middle where there are negative ones."""
+    # What may be a photograph has limits of its own, and so have booleans.
+    if not isinstance(value, np.ndarray) or channel_axis(value) is not None or value.dtype == bool:
         return None
     try:
         summary = summary_of(value)
-    except InputError:
+    except InputError:  # of a dtype that ONNX does not have
         return None
-    if summary.least is None or summary.greatest is None or value.dtype == bool:
+    if summary.least is None or summary.greatest is None:
         return None
-    low, high = float(summary.least), float(summary.greatest)
+    low, high = min(float(summary.least), 0.0), float(summary.greatest)
+    if not math.isfinite(high - low) or max(-low, high) <= 0:
+        return None
+    return _wider((low, high), (low, high))
+
+
+def _wider(limits: _Limits, added: _Limits) -> _Limits:
+    low, high = min(limits[0], added[0]), max(limits[1], added[1])
     if low < 0:
         low, high = -max(-low, high), max(-low, high)
-    return (min(low, 0.0), high) if math.isfinite(high - low) and high > 0 else None
-
-
-def _wider(limits: _Limits | None, other: _Limits) -> _Limits:
-    low, high = other if limits is None else (min(limits[0], other[0]), max(limits[1], other[1]))
-    return (-max(-low, high), max(-low, high)) if low < 0 else (low, high)
+    return low, high

@@ -3,29 +3,35 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from pyopnb.batches.sweep import Sweep, SweepRun
+from pyopnb.display.array_heat_maps import picture_of
+from pyopnb.display.array_look import ArrayLook
+from pyopnb.display.array_picture import ArrayPicture, squeeze
 from pyopnb.display.html import details, image, join, note, paragraph
-from pyopnb.display.picture import Look, Picture, looks_like_photographs, picture_of, squeeze
-from pyopnb.display.svg.chart import Chart, line_chart, page
+from pyopnb.display.output_choice import choose_output, is_number
+from pyopnb.display.photographs import looks_like_photographs
+from pyopnb.display.svg.chart import Chart, page
+from pyopnb.display.svg.line_chart import line_chart
 from pyopnb.display.svg.pool import Pooling
 from pyopnb.display.svg.to_svg import to_svg
-from pyopnb.display.view import View
-from pyopnb.errors import InputError
-from pyopnb.ops.messages import sanitize, suggest
+from pyopnb.display.view import View, view
+from pyopnb.ops.messages import sanitize
 from pyopnb.traces.summary import summary_of
 
 __all__ = ["view_sweep"]
 
 _SHEET_BYTES = 110_000
 _MOST_PICTURES, _MOST_ROWS, _MOST_LINES, _OPEN_ROWS = 16, 256, 8, 12
+_MOST_IN_ROW = 8
 
 
+@view.register(Sweep)
 def view_sweep(
     thing: Sweep,
     *,
@@ -35,7 +41,7 @@ def view_sweep(
     size: int | None = None,
     limits: tuple[float, float] | None = None,
 ) -> View:
-    """The table of a sweep, and pictures and a plot of one output.
+    """Show the table of a sweep, and pictures and a plot of one output.
 
     Parameters
     ----------
@@ -54,157 +60,138 @@ def view_sweep(
     InputError
         There is no such output.
     """
-    look = Look(rgb, pool, size, limits)
-    name = _output(thing, output)
-    title = f"{name or 'no numbers'} for {len(thing):,} values of {', '.join(map(sanitize, thing.axes))}"
-    table = thing.table()
-    parts = [details(f"{len(thing):,} runs", table._repr_html_(), open=len(thing) <= _OPEN_ROWS)]
+    look = ArrayLook(rgb, pool, size, limits)
+    name = choose_output((run.result for run in thing), output)
+    varied = ", ".join(map(sanitize, thing.axes))
+    title = f"{name or 'no numbers'} for {len(thing):,} values of {varied}"
+    table = thing.table()._repr_html_()
+    parts = [details(f"{len(thing):,} runs", table, open=len(thing) <= _OPEN_ROWS)]
     if not thing.is_complete:
-        parts.append(note(f"interrupted after {len(thing):,} of {math.prod(thing.shape):,} runs"))
-    charts = list(_charts(thing, name, look)) if name is not None else []
+        total = math.prod(thing.shape)
+        parts.append(note(f"interrupted after {len(thing):,} of {total:,} runs"))
+    charts: list[Chart] = []
+    if name is not None:
+        picture = _picture(thing, name, look)
+        if picture is not None:
+            charts.append(picture.titled)
+        if thing.is_complete and len(next(iter(thing.axes.values()))) > 1:
+            charts.append(_plot(thing, name))
     if not charts:
         return View(thing, title, repr(thing), join(parts))
     drawing = page(charts, title, in_row=2)
     parts.insert(0, paragraph(image(to_svg(drawing), f"{title}.")))
-    return View(thing, title, repr(thing), join(parts), lambda: drawing, charts[0].image)
-
-
-def _output(thing: Sweep, wanted: str | int | None) -> str | None:
-    """The name of the output that is drawn."""
-    results = [run.result for run in thing if run.result is not None]
-    names = list(results[0].keys()) if results else []
-    if isinstance(wanted, int) and wanted < len(names):
-        return names[wanted]
-    if wanted is not None and wanted not in names:
-        got = sanitize(repr(wanted))
-        raise InputError(
-            "show, output",
-            expected="an output of the model",
-            got=got,
-            next=suggest(str(wanted), names),
-        )
-    return wanted or next((name for name in names if _is_number(results[0][name])), None)
-
-
-def _is_number(value: Any) -> bool:
-    return (
-        isinstance(value, (np.ndarray, np.generic))
-        and value.dtype.kind not in "OUT"
-        and value.size > 0
-    )
-
-
-def _charts(thing: Sweep, name: str, look: Look) -> Iterator[Chart]:
-    good = [run for run in thing if run.result is not None and _is_number(run.result[name])]
-    if not good:
-        return
-    if (picture := _sheet(thing, good, name, look)) is not None:
-        yield picture.titled
-    if (plot := _plot(thing, name)) is not None:
-        yield plot
+    body = join(parts)
+    return View(thing, title, repr(thing), body, draw=lambda: drawing, image=charts[0].image)
 
 
 # ---- the pictures
 
 
-def _sheet(thing: Sweep, good: Sequence[SweepRun], name: str, look: Look) -> Picture | None:
-    """One picture of the output of each run, all of them in the same colours."""
-    first = np.asarray(good[0].result[name])  # type: ignore[index]
-    alike = [run for run in good if _same_kind(run.result[name], first)]  # type: ignore[index]
-    if first.size == 1 or len(alike) < 2:
+def _picture(thing: Sweep, name: str, look: ArrayLook) -> ArrayPicture | None:
+    """Draw the output of each run, all of them in the same colours."""
+    outputs: list[np.ndarray] = []
+    labels: list[str] = []
+    for run in thing:
+        value = None if run.result is None else run.result[name]
+        if not is_number(value):
+            continue
+        array = np.asarray(value)
+        # Pictures of other sizes or dtypes could not be compared with the first.
+        if not outputs or (array.shape, array.dtype) == (outputs[0].shape, outputs[0].dtype):
+            outputs.append(array)
+            labels.append(", ".join(thing.labels(run).values()))
+    if len(outputs) < 2 or outputs[0].size == 1:
         return None
-    shape = squeeze(first).shape
-    most = _MOST_PICTURES if len(shape) > 1 else _MOST_ROWS
-    chosen = [
-        alike[k]
-        for k in np.unique(
-            np.linspace(0, len(alike) - 1, min(len(alike), most)).round().astype(int)
-        )
-    ]
-    # Of a stack the first slice, unless it is a photograph.
-    arrays = [np.asarray(run.result[name]) for run in chosen]
-    is_photograph = look.rgb or (
-        look.rgb is None and looks_like_photographs(first, summary_of(first))
-    )
-    if not is_photograph:
-        arrays = [
-            squeeze(one).reshape(-1, *shape[-2:])[0] if len(shape) > 2 else squeeze(one)
-            for one in arrays
-        ]
-    else:
-        arrays = [
-            one.reshape(one.shape[-3:]) if one.ndim > 3 and math.prod(one.shape[:-3]) == 1 else one
-            for one in arrays
-        ]
-    stack = np.stack(arrays)
-    labels = [", ".join(thing.labels(run).values()) for run in chosen]
-    if stack.ndim == 2:  # a row for each run
+    axes = squeeze(outputs[0]).ndim
+    most = _MOST_ROWS if axes == 1 else _MOST_PICTURES
+    count = min(len(outputs), most)
+    spread = np.unique(np.linspace(0, len(outputs) - 1, count).round().astype(int))
+    chosen, labels = [outputs[at] for at in spread], [labels[at] for at in spread]
+    if axes == 1:
+        stack = np.stack([squeeze(array) for array in chosen])
         picture = picture_of(stack, summary_of(stack), look, _SHEET_BYTES, name)
-        return replace(
-            picture, caption=f"Rows from {labels[0]} to {labels[-1]}. {picture.caption}".strip()
-        )
-    picture = picture_of(
-        stack, summary_of(stack), replace(look, rgb=is_photograph or False), _SHEET_BYTES, name
-    )
-    is_grid = len(thing.shape) == 2 and len(chosen) == len(thing) and 2 <= thing.shape[1] <= 8
-    some = f"{len(chosen)} of {len(thing):,} runs. " if len(chosen) < len(thing) else ""
-    some += (
-        "" if is_photograph or len(shape) <= 2 else f"The first of {math.prod(shape[:-2])} slices. "
-    )
-    varied = ", ".join(map(sanitize, thing.axes))
+        caption = f"Rows from {labels[0]} to {labels[-1]}. {picture.caption}"
+        return replace(picture, caption=caption.strip())
+    return _sheet(thing, name, look, chosen, labels)
+
+
+def _sheet(
+    thing: Sweep, name: str, look: ArrayLook, arrays: Sequence[np.ndarray], labels: Sequence[str]
+) -> ArrayPicture:
+    """Draw a picture for each of the arrays, which have two or more axes."""
+    sentences = []
+    if len(arrays) < len(thing):
+        sentences.append(f"{len(arrays)} of {len(thing):,} runs.")
+    first = arrays[0]
+    is_photograph = look.rgb
+    if is_photograph is None:
+        is_photograph = looks_like_photographs(first, summary_of(first))
+    if is_photograph:
+        planes = [array.reshape(-1, *array.shape[-3:])[0] for array in arrays]
+    else:
+        shape = squeeze(first).shape
+        planes = [squeeze(array).reshape(-1, *shape[-2:])[0] for array in arrays]
+        slices = math.prod(shape[:-2])
+        if slices > 1:
+            sentences.append(f"The first of {slices} slices.")
+    stack = np.stack(planes)
+    look = replace(look, rgb=is_photograph)
+    picture = picture_of(stack, summary_of(stack), look, _SHEET_BYTES, name)
+    # Of two names each row has one value of the first, if the page is wide enough.
+    in_row = picture.in_row
+    if len(thing.shape) == 2 and len(arrays) == len(thing) and 2 <= thing.shape[1] <= _MOST_IN_ROW:
+        in_row = thing.shape[1]
     return replace(
         picture,
         names=labels,
-        title=f"{name} by {varied}",
-        caption=f"{some}{picture.caption}".strip(),
-        in_row=thing.shape[1] if is_grid else picture.in_row,
+        title=f"{name} by {', '.join(map(sanitize, thing.axes))}",
+        caption=" ".join([*sentences, picture.caption]).strip(),
+        in_row=in_row,
     )
-
-
-def _same_kind(value: Any, other: np.ndarray) -> bool:
-    return bool(value.shape == other.shape and value.dtype == other.dtype)
 
 
 # ---- the plot
 
 
-def _plot(thing: Sweep, name: str) -> Chart | None:
-    """The output against the first name that is varied: its value or mean, and of a single name its least and largest too."""
+def _plot(thing: Sweep, name: str) -> Chart:
+    """Draw the output against the first name that is varied: its value or mean, and of a single name its ends too."""
     first, values = next(iter(thing.axes.items()))
-    if len(values) < 2 or not thing.is_complete:
-        return None
-    numeric = all(isinstance(value, (int, float)) and math.isfinite(value) for value in values)
-    x = [float(value) for value in values] if numeric else list(map(float, range(len(values))))
-    count = len(thing) // len(values)  # the last name varies first
-    names = [] if numeric else [thing.labels(run)[first] for run in thing.runs[::count]]
-    rows = [_figures(run, name) for run in thing]
+    x, names = _positions(thing, first, values)
+    rows = np.array([_least_mean_largest(run, name) for run in thing])
+    least, mean, largest = rows.T
+    is_scalar = bool((np.isnan(least) | (least == largest)).all())
+    per_value = len(thing) // len(values)  # the last name varies first
     lines: dict[str, list[float]] = {}
-    is_single = all(low == high or math.isnan(low) for low, _, high in rows)
-    if count == 1 and not is_single:
-        lines = {
-            word: [row[k] for row in rows]
-            for k, word in ((2, "largest"), (1, "mean"), (0, "least"))
-        }
+    title = name if is_scalar else f"mean of {name}"
+    if per_value == 1 and not is_scalar:
+        title = name
+        lines = {"largest": largest.tolist(), "mean": mean.tolist(), "least": least.tolist()}
     else:
-        for k in range(min(count, _MOST_LINES)):
-            label = (
-                ", ".join(
-                    f"{other} = {text}"
-                    for other, text in thing.labels(thing[k]).items()
-                    if other != first
-                )
-                or name
-            )
-            lines[label] = [rows[at * count + k][1] for at in range(len(values))]
-    what = name if is_single else f"mean of {name}" if count > 1 else name
-    return line_chart(x, lines, f"{what} against {first}", label=sanitize(first), names=names)
+        for number in range(min(per_value, _MOST_LINES)):
+            line = mean[number::per_value].tolist()
+            lines[_label(thing, thing[number], first) or name] = line
+    return line_chart(x, lines, f"{title} against {first}", label=sanitize(first), names=names)
 
 
-def _figures(run: SweepRun, name: str) -> tuple[float, float, float]:
-    """The least, mean and largest number of an output; NaN where there is none."""
-    if run.result is None or not _is_number(run.result[name]):
-        return (math.nan,) * 3
-    summary = summary_of(run.result[name])
-    if summary.least is None:
-        return (math.nan,) * 3
+def _positions(thing: Sweep, name: str, values: Sequence[Any]) -> tuple[list[float], list[str]]:
+    """Return where the values of a name stand on an axis, and their texts where they are no numbers."""
+    if all(isinstance(value, (int, float)) and math.isfinite(value) for value in values):
+        return [float(value) for value in values], []
+    per_value = len(thing) // len(values)
+    texts = [thing.labels(run)[name] for run in thing.runs[::per_value]]
+    return [float(number) for number in range(len(values))], texts
+
+
+def _label(thing: Sweep, run: SweepRun, but: str) -> str:
+    """Name a line by the values that all of its points share."""
+    labels = [f"{name} = {text}" for name, text in thing.labels(run).items() if name != but]
+    return ", ".join(labels)
+
+
+def _least_mean_largest(run: SweepRun, name: str) -> tuple[float, float, float]:
+    """Return the three of an output; NaN where the run has none."""
+    value = None if run.result is None else run.result[name]
+    summary = summary_of(value) if is_number(value) else None
+    if summary is None or summary.least is None:
+        return math.nan, math.nan, math.nan
     return float(summary.least), float(summary.mean or 0.0), float(summary.greatest)

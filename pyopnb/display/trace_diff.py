@@ -18,7 +18,8 @@ from pyopnb.display.budget import graph_within, table_within
 from pyopnb.display.glossary import glossary
 from pyopnb.display.html import details, join, note, pre
 from pyopnb.display.merged import merge
-from pyopnb.display.view import View
+from pyopnb.display.trace_figures import figure_of_errors
+from pyopnb.display.view import View, view
 from pyopnb.errors import InputError, ModelError
 from pyopnb.models.io import as_proto
 from pyopnb.models.nodes import is_constant
@@ -38,8 +39,9 @@ _VERDICTS = {
 }
 
 
+@view.register(TraceDiff)
 def view_trace_diff(thing: TraceDiff, *, model: Any = None, **options: Any) -> View:
-    """The view of a diff of two runs.
+    """Show a diff of two runs.
 
     Parameters
     ----------
@@ -54,173 +56,177 @@ def view_trace_diff(thing: TraceDiff, *, model: Any = None, **options: Any) -> V
     -------
     View
     """
-    text = str(thing)
-    title = f"diff of two runs: {thing.verdict}"
-    summary = [
-        headline_html(thing),
-        *(
-            [pre("\n".join(thing.origin.changes))]
-            if thing.origin is not None and thing.origin.changes
-            else []
-        ),
-    ]
+    text, title = str(thing), f"diff of two runs: {thing.verdict}"
+    head = [headline_html(thing)]
+    if thing.origin is not None and thing.origin.changes:
+        head.append(pre("\n".join(thing.origin.changes)))
     tables = [*_origins(thing), *_tables(thing)]
-    tables.append(glossary(*summary, *tables))
+    tables.append(glossary(*head, *tables))
+
+    def figure() -> Any:
+        return figure_of_errors(thing)
+
     if not thing.steps and model is None:
-        return View(thing, title, text, join([*summary, *tables]))
+        return View(thing, title, text, join([*head, *tables]), figure=figure)
     proto, marks = _both(thing) if model is None else (as_proto(model), {})
-    wanted = _colours(thing, proto)
-    graph = graph_within(
-        proto, {**wanted, "marks": marks | wanted["marks"], **options}, summary, tables
-    )
-    return View(
-        thing, title, text, join([*summary, graph.body, *tables]), graph.draw, canvas=graph.canvas
-    )
+    wanted = _graph_options(thing, proto)
+    wanted["marks"] = marks | wanted["marks"]
+    graph = graph_within(proto, {**wanted, **options}, head, tables)
+    body = join([*head, graph.body, *tables])
+    return View(thing, title, text, body, draw=graph.draw, canvas=graph.canvas, figure=figure)
+
+
+# ---- the graph
 
 
 def _both(thing: TraceDiff) -> tuple[ModelProto, dict[int, str]]:
-    """The nodes of b, and beside them those that only a has, with the badges of what one side lacks."""
+    """Put the nodes that only a has beside those of b, with badges on what one side lacks."""
     if thing.models is None or thing.runs is not None:
         return _compared_nodes(thing), {}
     a, b = thing.models
-    with_partner = [set(thing.partners), set(thing.partners.values())]
-    lone = [
-        {
-            n: mark
-            for n, node in enumerate(model.graph.node)
-            if not paired.intersection(node.output) and not is_constant(node)
-        }
-        for model, paired, mark in zip(
-            (a, b), with_partner, ("-only in a", "+only in b"), strict=True
-        )
-    ]
+    only_a = _without_partner(a, set(thing.partners), "-only in a")
+    only_b = _without_partner(b, set(thing.partners.values()), "+only in b")
     try:
-        merged = merge(a, b, lone[0], thing.partners)
+        merged = merge(a, b, only_a, thing.partners)
     except ModelError:  # no graph has the nodes of both
-        return b, lone[1]
-    return merged.model, lone[1] | merged.marks
+        return b, only_b
+    return merged.model, only_b | merged.marks
 
 
-def _colours(thing: TraceDiff, model: ModelProto) -> dict[str, Any]:
-    """The options of a model's view that show the errors; a node without an error has no colour."""
+def _without_partner(model: ModelProto, paired: set[str], mark: str) -> dict[int, str]:
+    """Mark the nodes of which no output was compared."""
+    marks = {}
+    for place, node in enumerate(model.graph.node):
+        if not paired.intersection(node.output) and not is_constant(node):
+            marks[place] = mark
+    return marks
+
+
+def _graph_options(thing: TraceDiff, model: ModelProto) -> dict[str, Any]:
+    """Make the options of a model's view that show the errors; a node without an error has no colour."""
     names = {name for node in model.graph.node for name in node.output if name}
-    errors = {tensor.b: step.accumulated for step in thing.steps for tensor in step.outputs}
-    origins = (tensor.b for step in thing.origins for tensor in step.outputs[:1])
+    colours = {}
+    for step in thing.steps:
+        for tensor in step.outputs:
+            if step.accumulated and tensor.b in names:
+                colours[tensor.b] = step.accumulated
+    marks = {}
+    for step in thing.origins:
+        if step.outputs[0].b in names:
+            marks[step.outputs[0].b] = "origin"
     return {
-        "colours": {name: error for name, error in errors.items() if error and name in names},
+        "colours": colours,
         "legend": "largest |a-b|",
         "log": True,
-        "marks": {name: "origin" for name in origins if name in names},
+        "marks": marks,
         "notes": _notes(thing),
     }
 
 
 def _notes(thing: TraceDiff) -> dict[str, str]:
-    """How each tensor differs, and what its node does to the difference."""
-    notes = {tensor.b: f"\n{_pair_text(tensor)}" for tensor in (*thing.feeds, *thing.tensors)}
+    """Tell how each tensor differs, and what its node does to the difference."""
+    notes = {}
+    for tensor in (*thing.feeds, *thing.tensors):
+        pair = f"against {tensor.a} of a: " if tensor.a != tensor.b else ""
+        part = tensor.diff.worst
+        notes[tensor.b] = f"\n{pair}{verdict_text(part.verdict)}, {summarize(part)}"
     for step in thing.steps:
-        alone = "" if step.isolated is None else f"; in isolation {_error(step.isolated)}"
         name = step.outputs[0].b
-        source = f"\nfrom {step.source}" if step.source else ""
-        notes[name] = (
-            f"{notes.get(name, '')}\n{_VERDICTS[step.verdict]}: {_error(step.accumulated)}{alone}{source}"
-        )
+        text = f"{notes.get(name, '')}\n{_VERDICTS[step.verdict]}: {_error(step.accumulated)}"
+        if step.isolated is not None:
+            text += f"; in isolation {_error(step.isolated)}"
+        if step.source:
+            text += f"\nfrom {step.source}"
+        notes[name] = text
     return notes
 
 
-def _pair_text(tensor: Tensor) -> str:
-    other = f"against {tensor.a} of a: " if tensor.a != tensor.b else ""
-    return f"{other}{verdict_text(tensor.diff.worst.verdict)}, {summarize(tensor.diff.worst)}"
-
-
 def _compared_nodes(thing: TraceDiff) -> ModelProto:
-    """The nodes that were compared as a model; nodes between them are not in it."""
+    """Make a model of the nodes that were compared; nodes between them are not in it."""
     model = ModelProto()
     graph = model.graph
     graph.name = "b"
+    domains, read, written = set(), set(), set()
     for step in thing.steps:
         domain, _, op = step.op.rpartition("::")
-        inputs, outputs = (
-            [tensor.b for tensor in tensors] for tensors in (step.inputs, step.outputs)
-        )
-        graph.node.append(
-            make_node(op or step.op, inputs, outputs, name=_node_name(step), domain=domain)
-        )
-    domains = sorted({node.domain for node in graph.node})
-    model.opset_import.extend(
-        make_opsetid(domain, 1 if domain else onnx_opset_version()) for domain in domains
-    )
-    read = {name for node in graph.node for name in node.input}
-    written = {name for node in graph.node for name in node.output}
-    types = {
-        tensor.b: tensor.diff.worst.b
-        for tensor in (*thing.feeds, *thing.tensors)
-        if len(tensor.diff.parts) == 1
-    }
-    graph.input.extend(_value_info(name, types.get(name)) for name in sorted(read - written))
-    graph.output.extend(
-        _value_info(name, types.get(name)) for name in thing.outputs if name in written
-    )
-    inner = (name for name in types if name in written and name not in thing.outputs)
-    graph.value_info.extend(_value_info(name, types[name]) for name in inner)
+        inputs = [tensor.b for tensor in step.inputs]
+        outputs = [tensor.b for tensor in step.outputs]
+        # The name of a node without one is that of its output and its op, which the box says anyway.
+        name = step.name.removesuffix(f" ({step.op.removeprefix('::')})")
+        graph.node.append(make_node(op or step.op, inputs, outputs, name=name, domain=domain))
+        domains.add(domain)
+        read.update(inputs)
+        written.update(outputs)
+    for domain in sorted(domains):
+        version = 1 if domain else onnx_opset_version()
+        model.opset_import.append(make_opsetid(domain, version))
+    types = {}
+    for tensor in (*thing.feeds, *thing.tensors):
+        if len(tensor.diff.parts) == 1:
+            types[tensor.b] = tensor.diff.worst.b
+    for name in sorted(read - written):
+        graph.input.append(_value_info(name, types.get(name)))
+    for name in thing.outputs:
+        if name in written:
+            graph.output.append(_value_info(name, types.get(name)))
+    for name in types:
+        if name in written and name not in thing.outputs:
+            graph.value_info.append(_value_info(name, types[name]))
     return model
-
-
-def _node_name(step: Step) -> str:
-    return step.name.removesuffix(f" ({step.op.removeprefix('::')})")
 
 
 def _value_info(name: str, notation: str | None) -> ValueInfoProto:
     info = ValueInfoProto(name=name)
+    if notation is None:
+        return info
     try:
-        kind = None if notation is None else tensor_type(notation)
+        kind = tensor_type(notation)
     except InputError:  # of an array that no model has, such as dates
         return info
-    return (
-        info
-        if kind is None or kind.dtype is None
-        else make_tensor_value_info(name, kind.dtype.onnx, kind.shape)
-    )
+    return info if kind.dtype is None else make_tensor_value_info(name, kind.dtype.onnx, kind.shape)
+
+
+# ---- tables
 
 
 def _origins(thing: TraceDiff) -> Iterator[str]:
-    """The nodes where the difference originates."""
-    steps = list(thing.origins) or ([] if thing.origin is None else [thing.origin])
+    """Fold the nodes where the difference originates."""
+    steps = list(thing.origins)
+    if not steps and thing.origin is not None:
+        steps = [thing.origin]
     for number, step in enumerate(steps[:_MOST_ORIGINS]):
         tensor = step.worst
-        changes = pre("\n".join(step.changes)) if step.changes and number else ""
-        title = f"{_VERDICTS[step.verdict]}: {sanitize(step.name, 80)} → {sanitize(tensor.b, 60)}"
-        yield details(title, changes + part_details(tensor.diff.worst))
+        content = part_details(tensor.diff.worst)
+        # The changes of the first are above the picture.
+        if step.changes and number:
+            content = pre("\n".join(step.changes)) + content
+        names = f"{sanitize(step.name, 80)} → {sanitize(tensor.b, 60)}"
+        yield details(f"{_VERDICTS[step.verdict]}: {names}", content)
     if len(steps) > _MOST_ORIGINS:
         yield note(f"and {len(steps) - _MOST_ORIGINS} more origins")
 
 
 def _tables(thing: TraceDiff) -> Iterator[str]:
-    if lines := thing.details():
+    lines = thing.details()
+    if lines:
         yield details("summary", pre("\n".join(lines)))
     rows = [_step_row(step) for step in thing.steps]
-    columns = ("node", "effect", "|a-b|", "in isolation", "× its inputs", "versions")
-    keys = [[tensor.b for tensor in step.outputs] for step in thing.steps]
+    head: tuple[str, ...] = ("node", "effect", "|a-b|", "in isolation", "× its inputs", "versions")
+    keys = [tuple(tensor.b for tensor in step.outputs) for step in thing.steps]
     yield table_within(
-        f"{len(rows)} nodes in the order of b's graph", columns, rows, _BYTES, keys=keys
+        f"{len(rows)} nodes in the order of b's graph", head, rows, _BYTES, keys=keys
     )
-    pairs = [_pair_row(tensor) for tensor in (*thing.feeds, *thing.tensors)]
-    names = [(tensor.b,) for tensor in (*thing.feeds, *thing.tensors)]
-    yield table_within(
-        f"{len(pairs)} tensors",
-        ("b", "a", "verdict", "result", "paired by"),
-        pairs,
-        _BYTES,
-        keys=names,
-    )
+    tensors = (*thing.feeds, *thing.tensors)
+    pairs = [_pair_row(tensor) for tensor in tensors]
+    keys = [(tensor.b,) for tensor in tensors]
+    head = ("b", "a", "verdict", "result", "paired by")
+    yield table_within(f"{len(pairs)} tensors", head, pairs, _BYTES, keys=keys)
 
 
 def _step_row(step: Step) -> tuple[str, ...]:
-    versions = (
-        ""
-        if step.versions == (None, None)
-        else " → ".join("?" if v is None else str(v) for v in step.versions)
-    )
+    versions = ""
+    if step.versions != (None, None):
+        versions = " → ".join("?" if number is None else str(number) for number in step.versions)
     alone = "not run" if step.isolated is None else _error(step.isolated)
     factor = "" if step.amplification is None else format_number(step.amplification)
     return step.name, _VERDICTS[step.verdict], _error(step.accumulated), alone, factor, versions

@@ -11,11 +11,11 @@ from onnx.helper import make_tensor_value_info
 
 from pyopnb.display.budget import graph_within, table_within
 from pyopnb.display.html import details, escape, join, note
-from pyopnb.display.tensors import describe
-from pyopnb.display.view import View
+from pyopnb.display.trace_figures import figure_of_times
+from pyopnb.display.view import View, view
 from pyopnb.errors import InputError
 from pyopnb.models.nodes import first_output
-from pyopnb.ops.messages import sanitize
+from pyopnb.ops.messages import plural, sanitize
 from pyopnb.ops.text_table import Table
 from pyopnb.traces.summary import Summary
 from pyopnb.traces.times import Times
@@ -30,8 +30,9 @@ _UNITS = {"time": "µs", "size": "largest |x|", "std": "σ"}
 _WARNING = "border-left:4px solid #b7791f;padding:4px 10px;margin:4px 0 8px 0"
 
 
+@view.register(Trace)
 def view_trace(thing: Trace, *, by: str | None = None, **options: Any) -> View:
-    """The view of a trace.
+    """Show a trace.
 
     Parameters
     ----------
@@ -56,51 +57,53 @@ def view_trace(thing: Trace, *, by: str | None = None, **options: Any) -> View:
         expected = "time, size or std" if thing.times else "size or std: nothing was timed"
         next_ = "session.trace(…, times=True)" if by == "time" else 'by="size"'
         raise InputError("show, by", expected=expected, got=sanitize(by), next=next_)
-    makers = {name: node.op_type for node in thing.model.graph.node for name in node.output if name}
+    # What made each tensor: the type of a node; the feeds are not in it.
+    makers = {}
+    for node in thing.model.graph.node:
+        for name in node.output:
+            makers[name] = node.op_type
     marks = {}
-    if thing.first_nonfinite is not None and thing.first_nonfinite in makers:
-        marks[thing.first_nonfinite] = (
-            "NaN" if thing.summaries[thing.first_nonfinite].nan else "Inf"
-        )
+    first = thing.first_nonfinite
+    if first is not None and first in makers:
+        marks[first] = "NaN" if thing.summaries[first].nan else "Inf"
     tables = list(_tables(thing, makers))
-    head = [
-        f'<div style="{_WARNING}"><b style="color:#b7791f">⚠</b> {escape(text, 1000)}</div>'
-        for text in _warnings(thing, makers)
-    ]
+    head = []
+    for text in _warnings(thing, makers):
+        sign = '<b style="color:#b7791f">⚠</b>'
+        head.append(f'<div style="{_WARNING}">{sign} {escape(text, 1000)}</div>')
     wanted = {
-        "colours": _values(thing, by),
+        "colours": _colours(thing, by),
         "legend": _UNITS[by],
         "marks": marks,
         "notes": _notes(thing),
     }
     picture = graph_within(_with_types(thing, makers), {**wanted, **options}, head, tables)
-    title = repr(thing).partition("\n")[0]
     return View(
         thing,
-        title,
+        repr(thing).partition("\n")[0],
         repr(thing),
         join([*head, picture.body, *tables]),
-        picture.draw,
+        draw=picture.draw,
         canvas=picture.canvas,
+        figure=lambda: figure_of_times(thing),
     )
 
 
 def _with_types(thing: Trace, makers: Mapping[str, str]) -> ModelProto:
-    """The model with the types of the trace, which says more than the model itself."""
+    """Copy the model with the types of the trace, which says more than the model itself."""
     model = ModelProto()
     model.CopyFrom(thing.model)
-    types = {
-        name: summary.type
-        for name, summary in thing.summaries.items()
-        if summary.type and summary.type.dtype
-    }
-    declared = [info for info in model.graph.value_info if info.name not in types]
-    outputs = {info.name for info in model.graph.output}
+    declared = {info.name for info in model.graph.output}
+    infos = {info.name: info for info in thing.model.graph.value_info}
+    for name, summary in thing.summaries.items():
+        kind = summary.type
+        if kind is None or kind.dtype is None:
+            continue
+        infos.pop(name, None)
+        if name in makers and name not in declared:
+            infos[name] = make_tensor_value_info(name, kind.dtype.onnx, kind.shape)
     del model.graph.value_info[:]
-    model.graph.value_info.extend(declared)
-    for name, kind in types.items():
-        if name in makers and name not in outputs and kind.dtype is not None:
-            model.graph.value_info.append(make_tensor_value_info(name, kind.dtype.onnx, kind.shape))
+    model.graph.value_info.extend(infos.values())
     return model
 
 
@@ -109,116 +112,123 @@ def _warnings(thing: Trace, makers: Mapping[str, str]) -> Iterator[str]:
         yield str(thing.exposure)
     if thing.unchecked:
         yield f"not compared with an unexposed run: {thing.unchecked}"
-    if thing.first_nonfinite is not None:
-        summary = describe(thing.summaries[thing.first_nonfinite])
-        maker = makers.get(thing.first_nonfinite, "a feed")
-        yield f"the first NaN or infinity is in {sanitize(thing.first_nonfinite)}, from {maker}: {summary}"
+    first = thing.first_nonfinite
+    if first is not None:
+        maker = makers.get(first, "a feed")
+        where = f"{sanitize(first)}, from {maker}: {thing.summaries[first]}"
+        yield f"the first NaN or infinity is in {where}"
 
 
 def _notes(thing: Trace) -> dict[str, str]:
-    """What is known of each tensor, and of the time of the node that made it."""
-    notes = {name: describe(summary) for name, summary in thing.summaries.items()}
-    times = thing.times
-    for node in () if times is None else thing.model.graph.node:
+    """Tell of each tensor what it is, and how long the node took that made it."""
+    notes = {name: str(summary) for name, summary in thing.summaries.items()}
+    if thing.times is None:
+        return notes
+    for node in thing.model.graph.node:
         name = first_output(node)
-        if times is not None and (time := times.find(name)) is not None:
-            notes[name] = f"{notes.get(name, '')}\n{time}, {times.share(time.total)}"
+        time = thing.times.find(name)
+        if time is not None:
+            share = thing.times.share(time.total)
+            notes[name] = f"{notes.get(name, '')}\n{time}, {share}"
     return notes
 
 
-def _values(thing: Trace, by: str) -> dict[str, float]:
-    """The number of each node, by its first output."""
-    firsts = {first_output(node) for node in thing.model.graph.node}
-    if by == "time" and thing.times is not None:
-        return {name: time.total for name in firsts if (time := thing.times.find(name)) is not None}
-    summaries = {
-        name: s
-        for name, s in thing.summaries.items()
-        if name in firsts and s.kind == "number" and s.count
-    }
-    if by == "std":
-        return {
-            name: math.inf if s.has_nonfinite else float(s.std or 0.0)
-            for name, s in summaries.items()
-        }
-    return {name: _magnitude(summary) for name, summary in summaries.items()}
+def _colours(thing: Trace, by: str) -> dict[str, float]:
+    """Return the number of each node, by its first output."""
+    numbers = {}
+    for node in thing.model.graph.node:
+        name = first_output(node)
+        summary = thing.summaries.get(name)
+        if by == "time" and thing.times is not None:
+            time = thing.times.find(name)
+            if time is not None:
+                numbers[name] = time.total
+        elif summary is not None and summary.kind == "number" and summary.count:
+            numbers[name] = _size(summary, by)
+    return numbers
 
 
-def _magnitude(summary: Summary) -> float:
+def _size(summary: Summary, by: str) -> float:
     if summary.has_nonfinite or summary.least is None:
         return math.inf
+    if by == "std":
+        return float(summary.std or 0.0)
     return max(abs(float(summary.least)), abs(float(summary.greatest)))
+
+
+# ---- tables
 
 
 def _tables(thing: Trace, makers: Mapping[str, str]) -> Iterator[str]:
     if thing.times:
         yield _times_table(thing.times)
-    rows = [
-        (name, makers.get(name, "feed"), describe(summary))
-        for name, summary in thing.summaries.items()
-    ]
-    kept = rows
-    if len(rows) > _ROWS:  # the first, and those with NaN or infinities
-        nonfinite = {name for name, summary in thing.summaries.items() if summary.has_nonfinite}
-        kept = [
-            row for number, row in enumerate(rows) if number < _ROWS // 2 or row[0] in nonfinite
-        ][:_ROWS]
-    more = "" if len(kept) == len(rows) else f", {len(kept)} of them here"
-    head, names = ("tensor", "from", "value"), [(row[0],) for row in kept]
-    yield table_within(
-        f"{len(rows)} tensors{more}", head, kept, _BYTES, open=not thing.times, keys=names
-    )
+    yield _tensors_table(thing, makers)
     if thing.versions:
-        versions = [
-            (str(version), sanitize(version.schema))
-            for version in list(thing.versions.values())[:_VERSIONS]
-        ]
-        title = f"{len(thing.versions)} op{'s' * (len(thing.versions) != 1)} of the registry"
-        yield details(title, Table(("version", "schema"), versions)._repr_html_())
+        rows = []
+        for version in list(thing.versions.values())[:_VERSIONS]:
+            rows.append((str(version), sanitize(version.schema)))
+        title = f"{plural(len(thing.versions), 'op')} of the registry"
+        yield details(title, Table(("version", "schema"), rows)._repr_html_())
+
+
+def _tensors_table(thing: Trace, makers: Mapping[str, str]) -> str:
+    names = list(thing.summaries)
+    title = f"{len(names)} tensors"
+    if len(names) > _ROWS:
+        # The first ones stay, and those with NaN or infinities.
+        kept = names[: _ROWS // 2]
+        for name in names[_ROWS // 2 :]:
+            if thing.summaries[name].has_nonfinite and len(kept) < _ROWS:
+                kept.append(name)
+        title += f", {len(kept)} of them here"
+        names = kept
+    rows = [(name, makers.get(name, "feed"), str(thing.summaries[name])) for name in names]
+    keys = [(name,) for name in names]
+    is_open = not thing.times
+    return table_within(title, ("tensor", "from", "value"), rows, _BYTES, open=is_open, keys=keys)
 
 
 def _times_table(times: Times) -> str:
     ranked = sorted(times.items(), key=lambda entry: -entry[1].total)
-    slowest = [time for _, time in ranked]
-    ops = any(time.python is not None for time in slowest)
-    rows = []
-    for time in slowest[:_TIMED]:
-        bar = "▇" * max(1, round(16 * time.total / slowest[0].total)) if time.total else ""
-        numbers = f"{time.total:,.0f}", times.share(time.total), bar, f"{time.kernel:,.0f}"
-        split = (
-            ["" if part is None else f"{part:,.0f}" for part in (time.python, time.crossing)]
-            if ops
-            else []
-        )
-        rows.append((sanitize(time.node), sanitize(time.op_type), *numbers, *split))
-    sums = [("not attributed to a node", times.unattributed), ("the whole run", times.total)]
-    if rest := slowest[_TIMED:]:
-        sums.insert(0, (f"{len(rest):,} faster ones", sum(time.total for time in rest)))
-    head = (
-        "node",
-        "op",
-        "µs",
-        "share",
-        "",
-        "in kernels",
-        *(("in Python", "crossing") if ops else ()),
-    )
-    empty = [""] * (len(head) - 4)
-    rows += [(what, "", f"{time:,.0f}", times.share(time), *empty) for what, time in sums]
-    names = [time.outputs or (name,) for name, time in ranked[:_TIMED]]
+    has_python = any(time.python is not None for _, time in ranked)
+    head = ["node", "op", "µs", "share", "", "in kernels"]
+    if has_python:
+        head += ["in Python", "crossing"]
+    rows, keys = [], []
+    for name, time in ranked[:_TIMED]:
+        bar = "▇" * max(1, round(16 * time.total / ranked[0][1].total)) if time.total else ""
+        row = [sanitize(time.node), sanitize(time.op_type), f"{time.total:,.0f}"]
+        row += [times.share(time.total), bar, f"{time.kernel:,.0f}"]
+        if has_python:
+            row += [_whole(time.python), _whole(time.crossing)]
+        rows.append(row)
+        keys.append(time.outputs or (name,))
+    faster = ranked[_TIMED:]
+    sums = {"not attributed to a node": times.unattributed, "the whole run": times.total}
+    if faster:
+        total = sum(time.total for _, time in faster)
+        sums = {f"{len(faster):,} faster ones": total, **sums}
+    for name, total in sums.items():
+        row = [name, "", f"{total:,.0f}", times.share(total)]
+        rows.append(row + [""] * (len(head) - len(row)))
     runs = f"the mean of the middle half of {times.runs} runs" if times.runs > 1 else "timed once"
     title = f"times: a run of {times.total:,.0f} µs, {runs}"
-    about = " ".join(_about_times(times))
-    return details(title, Table(head, rows, keys=names)._repr_html_() + note(about), open=True)
+    about = note(" ".join(_about_times(times)))
+    return details(title, Table(head, rows, keys=keys)._repr_html_() + about, open=True)
+
+
+def _whole(microseconds: float | None) -> str:
+    return "" if microseconds is None else f"{microseconds:,.0f}"
 
 
 def _about_times(times: Times) -> Iterator[str]:
     yield "Timed with the trace's tensors exposed. Nodes joined by + ran as one."
-    unprofiled = (
-        ""
-        if times.unprofiled is None
-        else f": a run without it, nothing exposed, took {times.unprofiled:,.0f} µs"
+    profile = (
+        "ONNX Runtime's profile counts whole microseconds, and itself takes some for each node"
     )
-    yield f"ONNX Runtime's profile counts whole microseconds, and itself takes some for each node{unprofiled}."
+    if times.unprofiled is not None:
+        profile += f": a run without it, nothing exposed, took {times.unprofiled:,.0f} µs"
+    yield f"{profile}."
     if times.looking:
-        yield f"The trace's own looks at tensors took {times.looking:,.0f} µs, which are not in the table."
+        looking = f"{times.looking:,.0f} µs, which are not in the table"
+        yield f"The trace's own looks at tensors took {looking}."

@@ -1,21 +1,38 @@
-"""A view of a thing: its text, its HTML, and its picture."""
+"""What `pyopnb.show` makes of a thing, and the one place where the views of all classes are registered.
+
+A view of a new class is a function in a module of this package, or of a room above it::
+
+    @view.register(Sweep)
+    def view_sweep(thing: Sweep, *, output: str | None = None) -> View: ...
+
+`pyopnb.display.show` imports every module of this package, so that nothing else names it. Its keyword-only parameters are the
+options that ``show`` takes for such a thing; ``**options`` stands for those of another view that it calls.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, singledispatch
 from typing import Any
 
-from onnx import ModelProto, NodeProto
+from onnx import GraphProto, ModelProto, NodeProto
 
+from pyopnb.display.figures import figure_of
 from pyopnb.display.svg.cells import cells_png
 from pyopnb.display.svg.colours import Scale
 from pyopnb.display.svg.shapes import Cells, Drawing
 from pyopnb.display.svg.to_svg import to_svg
+from pyopnb.errors import InputError
+from pyopnb.models.holders import held_model
 from pyopnb.ops.displayable import Displayable
+from pyopnb.ops.messages import sanitize
 
-__all__ = ["Canvas", "View"]
+__all__ = ["Canvas", "View", "view"]
+
+_EXPECTED = (
+    "a model, session, trace, profile, result, array, diff, sweep, op version, op or the registry"
+)
 
 
 @dataclass(frozen=True)
@@ -57,6 +74,8 @@ class View(Displayable):
         The heat map of an array or diff, without any words.
     canvas : Canvas, optional
         The graph in it, which `pyopnb.netron` shows in the same colours.
+    figure : callable, optional
+        Makes what ``plot()`` returns, where that is not the picture.
     svg : str
         The picture; empty if there is none.
     png : bytes
@@ -70,6 +89,7 @@ class View(Displayable):
     draw: Callable[[], Drawing] | None = None
     image: Cells | None = None
     canvas: Canvas | None = None
+    figure: Callable[[], Any] | None = None
 
     @cached_property
     def svg(self) -> str:
@@ -79,7 +99,45 @@ class View(Displayable):
     def png(self) -> bytes:
         return cells_png(self.image) if self.image else b""
 
+    def plot(self) -> Any:
+        """Draw it with matplotlib, which needs ``pip install pyopnb[plot]``.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+
+        Raises
+        ------
+        InputError
+            There is nothing to draw.
+        PyopError
+            matplotlib is not installed.
+        """
+        if self.figure is not None:
+            return self.figure()
+        if self.draw is None:
+            got = sanitize(self.title, 120)
+            raise InputError("plot", expected="something with a picture", got=got, next="print(…)")
+        return figure_of(self.draw())
+
     def __repr__(self) -> str:
         return self.text
 
     __str__ = __repr__
+
+
+@singledispatch
+def view(thing: Any, **options: Any) -> View:
+    """Make the view of a thing; which options there are depends on its class."""
+    held, _ = held_model(thing)
+    if held is not thing:  # a model in the object of another library, as onnxscript's
+        return view(held, **options)
+    next_ = "pyopnb.show(np.asarray(…)) for numbers"
+    if isinstance(thing, GraphProto):
+        next_ = "onnx.helper.make_model(graph)"
+    raise InputError("show", expected=_EXPECTED, got=sanitize(type(thing).__name__), next=next_)
+
+
+@view.register(View)
+def _view_again(thing: View, **options: Any) -> View:
+    return view(thing.thing, **options) if options else thing

@@ -9,11 +9,11 @@ from typing import Any
 
 from pyopnb.diffs.arrays.diff import Diff
 from pyopnb.display.html import escape, image, join, note
-from pyopnb.display.show import view
-from pyopnb.display.svg.chart import line_chart, page
+from pyopnb.display.svg.chart import page
+from pyopnb.display.svg.line_chart import line_chart
 from pyopnb.display.svg.shapes import Drawing
 from pyopnb.display.svg.to_svg import to_svg
-from pyopnb.display.view import View
+from pyopnb.display.view import View, view
 from pyopnb.ops.displayable import Displayable
 from pyopnb.ops.messages import sanitize
 from pyopnb.ops.text_table import Table
@@ -147,17 +147,12 @@ def view_forms(thing: Forms) -> View:
 
 
 def _drawing(thing: Forms) -> Drawing:
-    """One chart of all forms."""
-    counts = [
-        sum(array.size for array in example.inputs if array is not None)
-        for example in thing.examples
-    ]
-    lines = {
-        form.name: [math.log10(seconds * 1e6) for seconds in form.seconds]
-        for form in thing
-        if form.seconds
-    }
+    """Draw the times of all forms into one chart."""
+    counts = []
+    for example in thing.examples:
+        counts.append(sum(array.size for array in example.inputs if array is not None))
+    lines = {form.name: [1e6 * each for each in form.seconds] for form in thing if form.seconds}
     names = [f"{count:,}" for count in counts]
     across = [math.log10(max(count, 1)) for count in counts]
-    chart = line_chart(across, lines, "log10 of µs", label="elements", names=names)
+    chart = line_chart(across, lines, "µs", label="elements", names=names, log_y=True)
     return page([chart], f"the forms of {thing.op}")

@@ -83,10 +83,16 @@ class Summary:
         counted = f"{self.kind} of {self.count}" if self.kind in ("sequence", "map") else self.kind
         kind = counted if self.type is None else str(self.type)
         span = spread = bars = ""
-        if self.longest is not None:
+        is_scalar = self.type is not None and self.type.shape == ()
+        if self.kind in ("number", "text") and not self.count:
+            span = "empty"
+        elif self.longest is not None and is_scalar:
+            span = f'"{sanitize(self.longest, 40)}"'
+        elif self.longest is not None:
             span = f'{self.distinct} different, longest {len(self.longest)}: "{sanitize(self.longest, 40)}"'
         elif self.least is not None and self.least == self.greatest:
-            span = f"all {self.least:.6g}"
+            least = str(self.least) if isinstance(self.least, bool) else f"{self.least:.6g}"
+            span = least if is_scalar else f"all {least}"
         elif self.least is not None:
             span = f"{self.least:.6g} … {self.greatest:.6g}"
             spread, bars = f"mean {self.mean:.4g}, std {self.std:.4g}", self.bars

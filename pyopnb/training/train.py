@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto
 
-from pyopnb.display import show
 from pyopnb.errors import InputError
 from pyopnb.models.external_data import take_in_all
 from pyopnb.models.io import read_model, to_model
@@ -22,11 +21,10 @@ from pyopnb.training.checkpoint import Checkpoint, checkpoint_path, newest
 from pyopnb.training.graphs import Loss, find_weights, step_of, with_inputs, with_loss
 from pyopnb.training.optimizers import Optimizer, find_optimizer
 from pyopnb.training.training import Training
-from pyopnb.training.view import view_training
+from pyopnb.training.view import view_training  # noqa: F401  it registers itself
 
 __all__ = ["train"]
 
-show.view.register(Training, view_training)
 
 _Metric = Callable[[Mapping[str, np.ndarray], Mapping[str, np.ndarray]], float]
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from pyopnb.display.html import image, join, paragraph, pre
-from pyopnb.display.svg.chart import Chart, line_chart, page
+from pyopnb.display.svg.chart import Chart, page
+from pyopnb.display.svg.line_chart import line_chart
 from pyopnb.display.svg.to_svg import to_svg
-from pyopnb.display.view import View
+from pyopnb.display.view import View, view
 from pyopnb.training.training import Training
 
 __all__ = ["view_training"]
@@ -15,6 +16,7 @@ __all__ = ["view_training"]
 _POINTS = 150
 
 
+@view.register(Training)
 def view_training(thing: Training) -> View:
     """The view of a training.
 

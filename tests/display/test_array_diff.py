@@ -25,13 +25,13 @@ N = "<script>alert(1)</script>"
 @pytest.mark.parametrize(
     ("found", "sign", "charts"),
     [
-        (diff(A, B), "✗ different", 3),
-        (diff(A, B, atol=9), "≈ close", 3),
+        (diff(A, B), "✗ different", 1),
+        (diff(A, B, atol=9), "≈ close", 1),
         (diff(A, A), "✓ bit-identical", 0),
         (diff(np.float32([0]), np.float32([-0.0])), "✓ value-identical", 0),
         (diff(A, A.astype(float)), "? incomparable", 0),
         (diff({"y": NAN, N: A}, {"y": A, N: B}), "✗ different", 1),
-        (diff(np.arange(100), np.arange(100)[::-1]), "✗ different", 3),
+        (diff(np.arange(100), np.arange(100)[::-1]), "✗ different", 1),
         (diff(np.array(["a", N]), np.array(["a", "b"])), "✗ different", 0),
         (diff(B > 0, B > 0.1), "✗ different", 1),
         (diff(np.float32(1), np.float32(2)), "✗ different", 0),
@@ -76,13 +76,6 @@ def test_ring_in_an_array_of_many_axes() -> None:
         np.argwhere(diff(a, b).worst.facts.picture())[0, 0]
     )
     assert int(x / 2) == 11, "105 rows and 30 columns in their proportions"
-
-
-def test_tolerance_is_a_line_in_the_picture() -> None:
-    assert (
-        "<path" in pyopnb.show(diff(A, B)).svg
-        and "<path" not in pyopnb.show(diff(A, B, rtol=0)).svg
-    )
 
 
 def test_many_parts_and_hostile_names_stay_small(survives: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import io
 import os
 import re
@@ -18,9 +17,8 @@ from PIL import Image
 
 import pyopnb
 from pyopnb.diffs.arrays.diff import Diff
-from pyopnb.display import plots
+from pyopnb.display import figures
 from pyopnb.display.ops import _with_numbers
-from pyopnb.display.traces import _values
 from pyopnb.traces.times import NodeTime, Times
 
 MODEL = "net (float[N,4] x) => (float[N,4] z) { y = demo.Soft<limit = 2.0>(x)\n z = Add(y, x) }"
@@ -67,14 +65,14 @@ def test_a_view_prints_shows_and_is_shown_again() -> None:
 
 
 def test_lists_and_dicts_of_arrays(survives: Any) -> None:
-    assert pyopnb.show([X, "a"]).text.startswith("0: float32[3,4] n=12")
-    assert pyopnb.show({"x": X}).text.startswith("x: float32[3,4] n=12")
+    assert pyopnb.show([X, "a"]).text.startswith("0: float32[3,4]  -1.32436 …")
+    assert pyopnb.show({"x": X}).text.startswith("x: float32[3,4]  ")
     survives(pyopnb.show([]).body)
     assert pyopnb.show([1, "a", 2.5, True]).text.splitlines() == [
-        "0: int64[] 1",
-        '1: string[] "a"',
-        "2: float64[] 2.5",
-        "3: bool[] True",
+        "0: int64[]  1",
+        '1: string[]  "a"',
+        "2: float64[]  2.5",
+        "3: bool[]  True",
     ]
 
 
@@ -195,7 +193,7 @@ def test_trace(survives: Any) -> None:
     assert "not attributed to a node" in text and "the whole run" in text and "100.0 %" in text
     assert (
         "y" in text
-        and "float32[3,4] n=12" in text
+        and "float32[3,4]  " in text
         and kept.pictures
         and "µs" in kept.pictures[0].decode()
     )
@@ -221,7 +219,9 @@ def test_a_fused_group_is_one_row_and_colours_each_of_its_nodes() -> None:
         and "75.0 %" in view.body
         and "25.0 %" in view.body
     )
-    assert _values(run, "time") == {"a": 750, "b": 750}
+    # Both boxes have the colour of the group's time.
+    assert len({colour for _, colour, _ in view.canvas.nodes if colour}) == 1
+    assert sum(bool(colour) for _, colour, _ in view.canvas.nodes) == 2
 
 
 def test_trace_without_times_and_with_nan(survives: Any) -> None:
@@ -264,7 +264,7 @@ def test_diff_of_traces(survives: Any) -> None:
         and "largest |a-b|" in view.svg
         and "types are those that the file declares" not in text
     )
-    assert len(kept.pictures) == 2 and "error against magnitude" in kept.pictures[1].decode()
+    assert len(kept.pictures) == 2 and "<image" in kept.pictures[1].decode()
     assert "limit=2" in pyopnb.show(found, model=model).svg
     same = "".join(survives(pyopnb.show(pyopnb.diff(before, before)).body).text)
     assert same.startswith("✓ bit-identical") and "origin" not in same
@@ -329,10 +329,7 @@ def test_each_ending(tmp_path: Path) -> None:
         view.save(path)
         assert path.read_bytes().startswith(begins)
     page = (tmp_path / "picture.html").read_text(encoding="utf-8")
-    assert (
-        'name="color-scheme" content="light dark"' in page
-        and "<title>float64[40,40] n=1,600" in page
-    )
+    assert 'name="color-scheme" content="light dark"' in page and "<title>float64[40,40]" in page
     assert "http" not in page.replace("http://www.w3.org", "")
     assert sorted(path.suffix for path in tmp_path.iterdir()) == [".PNG", ".html", ".svg"]
 
@@ -368,7 +365,7 @@ def test_a_graph_in_pixels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         with Image.open(tmp_path / "t.png") as image:
             assert image.size == (2 * int(wide), 2 * int(high))
     for limit, number in (("_MOST_PIXELS", 10_000), ("_LONGEST_SIDE", 100)):
-        monkeypatch.setattr(plots, limit, number)
+        monkeypatch.setattr(figures, limit, number)
         pyopnb.show(model).save(tmp_path / "t.png")
         with Image.open(tmp_path / "t.png") as image:
             assert (
@@ -414,32 +411,27 @@ def test_figures() -> None:
     wide[0, 0] = np.nan
     result = pyopnb.Result({"y $x^": X, "s": np.array(["a"]), "b": X > 0})
     for thing, title, images in (
-        (
-            pyopnb.diff(wide, X),
-            "where: largest |a-b|",
-            3,
-        ),  # cells, the strip of their scale, and a density
-        (pyopnb.diff(np.arange(9), np.arange(9)[::-1]), "|a-b|", 3),
-        (trace, "", 0),
-        (pyopnb.diff(trace, after), "", 0),
-        (pyopnb.show(X), "float32[3,4]", 2),
+        (pyopnb.show(X), "float32[3,4]", 2),  # cells, and the strip of their scale
         (pyopnb.show(pyopnb.parse(MODEL), names=True), "◆ demo::Soft", 0),
         (pyopnb.diff(pyopnb.parse(MODEL), pyopnb.parse(MODEL)), "◆ demo::Soft", 0),
         (result, "y $x^: float32[3,4]", 3),  # the scale of booleans is in words
     ):
         figure = thing.plot()
-        figure.savefig(
-            io.BytesIO(), dpi=20, format="png"
-        )  # drawing is when matplotlib finds what it does not like
+        # Drawing is when matplotlib finds what it does not like.
+        figure.savefig(io.BytesIO(), dpi=20, format="png")
         (axes,) = figure.axes
-        texts = [text.get_text() for text in axes.texts]
-        assert len(axes.images) == images and (title in texts if title else axes.get_xlabel()), (
-            thing
-        )
-        svg = "" if title in ("", "float32[3,4]") or thing is result else pyopnb.show(thing).svg
-        assert not svg or sorted(texts) == sorted(
-            html.unescape(text) for text in re.findall(r"<text [^>]*>([^<]*)<", svg)
-        )
+        assert len(axes.images) == images
+        assert title in [text.get_text() for text in axes.texts]
+    for found in (trace, pyopnb.diff(trace, after)):
+        figure = found.plot()
+        figure.savefig(io.BytesIO(), dpi=20, format="png")
+        assert figure.axes[0].get_xlabel()
+    for found in (pyopnb.diff(wide, X), pyopnb.diff(np.arange(9), np.arange(9)[::-1])):
+        figure = found.plot()
+        figure.savefig(io.BytesIO(), dpi=20, format="png")
+        where, growth, histogram = figure.axes
+        assert "where: largest |a-b|" in {text.get_text() for text in where.texts}
+        assert growth.get_xlabel() == "|b|" and histogram.patches
     assert "matplotlib.pyplot" not in sys.modules
 
 

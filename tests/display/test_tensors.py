@@ -16,8 +16,6 @@ from PIL import Image
 from sklearn.datasets import load_sample_image
 
 import pyopnb
-from pyopnb.display.tensors import describe
-from pyopnb.traces.summary import summary_of
 
 RNG = np.random.default_rng(2)
 HOSTILE = [
@@ -40,19 +38,19 @@ HOSTILE = [
     )
 )
 def test_line_agrees_with_numpy(values: np.ndarray) -> None:
-    text = describe(summary_of(values))
+    text = str(pyopnb.show(values))
     finite = values[np.isfinite(values)].astype(np.float64)
-    assert text.startswith(f"float32[{','.join(map(str, values.shape))}] n={values.size}")
+    assert text.startswith(f"float32[{','.join(map(str, values.shape))}]")
     bad = values.size - finite.size
-    assert (f"⚠ {bad} NaN" in text) == bool(bad) and "Inf" not in text
+    assert (f"{bad} NaN" in text) == bool(bad) and "Inf" not in text
     if not finite.size:
         return
     if finite.min() == finite.max():
-        assert ("all zero" in text) == (not finite.any() and not bad)
+        assert f"  all {finite.min():.6g}" in text
         return
-    low, high = map(float, re.search(r"x∈\[(\S+), (\S+)\]", text).groups())
-    mean, std = map(float, re.search(r"μ=(\S+) σ=(\S+)", text).groups())
-    assert (low, high) == (float(f"{finite.min():.4g}"), float(f"{finite.max():.4g}"))
+    low, high = map(float, re.search(r"  (\S+) … (\S+)  ", text).groups())
+    mean, std = map(float, re.search(r"mean (\S+), std (\S+)", text).groups())
+    assert (low, high) == (float(f"{finite.min():.6g}"), float(f"{finite.max():.6g}"))
     assert mean == pytest.approx(finite.mean(), rel=1e-3, abs=1e-6 * np.abs(finite).max())
     assert std == pytest.approx(finite.std(), rel=1e-3, abs=1e-6 * np.abs(finite).max())
 
@@ -60,30 +58,21 @@ def test_line_agrees_with_numpy(values: np.ndarray) -> None:
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        (np.zeros((2, 3), np.int8), "int8[2,3] n=6 all zero"),
-        (np.full(3, 7), "int64[3] n=3 x=7"),
-        (np.zeros((0, 3), np.float16), "float16[0,3] empty"),
-        (np.float32(2.5), "float32[] 2.5"),
-        (np.float32(np.nan), "float32[] ⚠ NaN"),
-        (np.bool_(True), "bool[] True"),
-        (np.array([True, False, True]), "bool[3] n=3 2 True, 1 False"),
-        (np.array(["a", "b", "a"], object), 'string[3] n=3 2 different, longest "a"'),
-        (np.array("a"), 'string[] "a"'),
-        (np.array([0, np.inf, -np.inf], np.float32), "float32[3] n=3 x=0 ⚠ 1 +Inf, 1 -Inf"),
-        (np.array([3 + 4j]), "complex128[1] n=1 |x|=5"),
-        (np.array([-8, 7], ml_dtypes.int4), "int4[2] n=2 x∈[-8, 7] █▁▁▁▁▁▁▁▁▁▁▁▁▁▁█ μ=-0.5 σ=7.5"),
+        (np.zeros((2, 3), np.int8), "int8[2,3]  all 0"),
+        (np.zeros((0, 3), np.float16), "float16[0,3]  empty"),
+        (np.float32(2.5), "float32[]  2.5"),
+        (np.float32(np.nan), "float32[]  1 NaN"),
         (
-            np.array([1e308, -1e308]),
-            "float64[2] n=2 x∈[-1e+308, 1e+308] █▁▁▁▁▁▁▁▁▁▁▁▁▁▁█ μ=0 σ=1e+308",
+            np.array([True, False, True]),
+            "bool[3]  0 … 1  mean 0.6667, std 0.4714  ▅▁▁▁▁▁▁▁▁▁▁▁▁▁▁█",
         ),
+        (np.array(["a", "b", "a"], object), 'string[3]  2 different, longest 1: "a"'),
+        (np.array("a"), 'string[]  "a"'),
+        (np.array([0, np.inf, -np.inf], np.float32), "float32[3]  all 0  1 +Inf, 1 -Inf"),
     ],
 )
 def test_lines(value: Any, text: str) -> None:
-    said = str(pyopnb.show(value))
-    if "1e308" not in text and "e+308" in text:  # what the summary cannot say is left out
-        assert text.startswith(said)
-    else:
-        assert said == text
+    assert str(pyopnb.show(value)) == text
 
 
 DTYPES = [
@@ -226,7 +215,7 @@ def test_a_result_draws_itself(survives: Any) -> None:
         {"y": np.zeros((40, 40), np.float32), "s": [np.zeros(3), np.zeros(2)], "n": None}
     )
     kept = survives(result._repr_html_())
-    assert "y: float32[40,40] n=1,600 all zero" in "".join(kept.text) and len(kept.pictures) == 1
+    assert "y: float32[40,40]  all 0" in "".join(kept.text) and len(kept.pictures) == 1
     assert repr(result).startswith("y: float32[40,40]\n")
 
 
@@ -408,7 +397,7 @@ def test_no_background_of_its_own() -> None:
     ):
         svg = pyopnb.show(thing).svg
         fills = re.findall(r'<rect[^>]*fill="(#[^"]*)"', svg)
-        assert "none" not in fills and set(fills) <= {"#6a5acd", "#d5007f"}, "bars only"
+        assert set(fills) <= {"#d5007f"}, "what is not finite in a legend"
     signed = pyopnb.show(RNG.standard_normal((40, 40)) * (np.arange(40) < 20))
     with Image.open(io.BytesIO(signed.png)) as picture:
         assert np.asarray(picture.convert("RGBA"))[..., 3].min() < 32

@@ -19,9 +19,9 @@ from pyopnb.display.netron.assets import OLDEST, UnusableNetron, read_assets
 from pyopnb.display.netron.op_docs import document_ops
 from pyopnb.display.netron.page import netron_output, netron_page
 from pyopnb.display.netron.trim import trim
-from pyopnb.display.show import view as show
 from pyopnb.display.svg.colours import text_colour
 from pyopnb.display.view import Canvas, View
+from pyopnb.display.view import view as show
 from pyopnb.errors import InputError, PyopError
 from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.messages import hide_internal_frames, plural, sanitize

@@ -17,7 +17,7 @@ from pyopnb.display.svg.placement import (
     PlacedGraph,
     SizedBox,
 )
-from pyopnb.display.svg.shapes import Group, Path, Rectangle, Shape, Step, Text
+from pyopnb.display.svg.shapes import Group, Path, PathStep, Rectangle, Shape, Text
 from pyopnb.display.svg.text_width import fit
 
 __all__ = ["Artist"]
@@ -179,8 +179,8 @@ class _Lines:
 
     def __init__(self, mark: str, plain: bool) -> None:
         self._mark, self._plain = mark, plain
-        self._steps: list[Step] = []
-        self._heads: dict[tuple[Step, ...], None] = {}
+        self._steps: list[PathStep] = []
+        self._heads: dict[tuple[PathStep, ...], None] = {}
         self._drawn: set[tuple[_Point, _Point]] = set()
 
     def add(self, route: Iterable[_Point]) -> None:

@@ -16,50 +16,44 @@ __all__ = ["SMALL", "frame", "legend", "legend_of_words", "legend_with_special",
 SMALL = 10
 """Font size."""
 
+_SWATCH = 46  # pixels for a special colour and its name
+
 
 def legend(scale: Scale, title: str, x: float, y: float, width: float) -> Iterator[Shape]:
-    """The colours of a scale with its numbers under a title, 34 pixels high."""
+    """Draw the colours of a scale with its numbers under a title, 34 pixels high."""
     yield small_text(x, y + 9, fit(title, SMALL, width))
-    yield from _scale_strip(scale, x, y + 13, width, opaque=True)
+    # Boxes have opaque colours, so their scale needs white below it.
+    yield Rectangle(x, y + 13, width, 8, "#ffffff")
+    yield from _scale_strip(scale, x, y + 13, width)
 
 
-def _scale_strip(
-    scale: Scale, x: float, y: float, width: float, *, opaque: bool = False
-) -> Iterator[Shape]:
-    values = np.array([[scale.value_at(k / 127) for k in range(128)]])
-    if opaque:  # as `Scale.colour` is
-        yield Rectangle(x, y, width, 8, "#ffffff")
-    yield cells(values, scale, x, y, width, 8)
+def _scale_strip(scale: Scale, x: float, y: float, width: float) -> Iterator[Shape]:
+    positions = np.linspace(0, 1, 128).tolist()
+    yield cells(np.array([[scale.value_at(at) for at in positions]]), scale, x, y, width, 8)
     yield frame(x, y, width, 8)
-    ticks = (
-        ((0.0, "start"), (0.5, "middle"), (1.0, "end"))
-        if scale.low < scale.high
-        else ((0.0, "start"),)
-    )
-    for position, anchor in ticks:
-        yield small_text(x + width * position, y + 19, f"{scale.value_at(position):.3g}", anchor)
+    yield small_text(x, y + 19, f"{scale.low:.3g}")
+    if scale.low < scale.high:
+        yield small_text(x + width / 2, y + 19, f"{scale.value_at(0.5):.3g}", "middle")
+        yield small_text(x + width, y + 19, f"{scale.high:.3g}", "end")
 
 
 def legend_with_special(
     scale: Scale, special: Sequence[str], y: float, width: float
 ) -> Iterator[Shape]:
-    """The scale's strip, and beside it the special colours that the heat map has."""
-    room = width - 46 * len(special)
+    """Draw the scale's strip, and beside it the special colours that the heat map has."""
+    room = width - _SWATCH * len(special)
     yield from _scale_strip(scale, 0, y, room)
     for number, name in enumerate(special):
-        yield from _swatch(
-            room + 10 + 46 * number,
-            y,
-            hex_colour(SPECIAL[name]) if name in SPECIAL else "none",
-            name,
-        )
+        colour = hex_colour(SPECIAL[name]) if name in SPECIAL else "none"
+        yield from _swatch(room + 10 + _SWATCH * number, y, colour, name)
 
 
 def legend_of_words(words: Mapping[str, float], scale: Scale, y: float) -> Iterator[Shape]:
-    """The colours of a few values, each with a word for it."""
+    """Draw the colours of a few values, each with a word for it."""
     x = 0.0
     for word, value in words.items():
-        yield from _swatch(x, y, scale.colour(value) if value else "none", word)
+        colour = scale.colour(value) if value else "none"
+        yield from _swatch(x, y, colour, word)
         x += 30 + text_width(word, SMALL)
 
 
@@ -69,10 +63,10 @@ def _swatch(x: float, y: float, colour: str, word: str) -> Iterator[Shape]:
 
 
 def small_text(x: float, y: float, text: str, anchor: str = "start") -> Text:
-    """A text beside a chart."""
+    """Write a text beside a chart."""
     return Text(x, y, fit(text, SMALL, 600), SMALL, INK, anchor)
 
 
 def frame(x: float, y: float, width: float, height: float) -> Rectangle:
-    """The border of a picture."""
+    """Draw the border of a picture."""
     return Rectangle(x, y, width, height, "none", LINE, 0.5)

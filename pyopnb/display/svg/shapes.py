@@ -22,14 +22,14 @@ __all__ = [
     "Drawing",
     "Group",
     "Path",
+    "PathStep",
     "Rectangle",
     "Shape",
-    "Step",
     "Text",
     "drawing",
 ]
 
-Step: TypeAlias = tuple[str, tuple[float, ...]]
+PathStep: TypeAlias = tuple[str, tuple[float, ...]]
 """A step of a path in absolute coordinates: M and L to a point, C by two control points to a point, Z back to the start."""
 
 
@@ -60,7 +60,7 @@ class Circle(NamedTuple):
 class Path(NamedTuple):
     """Lines and curves, as one stroke or one area."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[PathStep, ...]
     fill: str = "none"
     stroke: str = "none"
     stroke_width: float = 1
@@ -68,7 +68,7 @@ class Path(NamedTuple):
 
 
 class Text(NamedTuple):
-    """A line of text on the baseline ``y``; ``anchor`` is ``start``, ``middle`` or ``end``, and ``upwards`` turns it."""
+    """A line of text on the baseline ``y``; ``anchor`` is ``start``, ``middle`` or ``end``."""
 
     x: float
     y: float
@@ -77,7 +77,6 @@ class Text(NamedTuple):
     fill: str
     anchor: str = "start"
     bold: bool = False
-    upwards: bool = False
 
 
 @dataclass(frozen=True)
@@ -139,5 +138,5 @@ class Drawing:
 
 
 def drawing(width: float, height: float, shapes: Iterable[Shape], title: str = "") -> Drawing:
-    """Shapes on a canvas of this size in whole pixels."""
+    """Put shapes on a canvas of this size in whole pixels."""
     return Drawing(round(width), round(height), tuple(shapes), title)

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import base64
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from html import escape
-from typing import Any
 
 from pyopnb.display.svg.shapes import (
     Cells,
@@ -18,9 +17,9 @@ from pyopnb.display.svg.shapes import (
     Drawing,
     Group,
     Path,
+    PathStep,
     Rectangle,
     Shape,
-    Step,
     Text,
 )
 from pyopnb.display.svg.text_width import FONT
@@ -29,7 +28,7 @@ __all__ = ["to_svg"]
 
 
 def to_svg(drawing: Drawing, *, titles: bool = True) -> str:
-    r"""The whole text of an SVG.
+    r"""Write the text of an SVG.
 
     Parameters
     ----------
@@ -46,132 +45,150 @@ def to_svg(drawing: Drawing, *, titles: bool = True) -> str:
     >>> to_svg(Drawing(8, 8, (Rectangle(0, 0, 8, 8, "#ffffff"),))).partition("<rect ")[2]
     'width="8" height="8" fill="#ffffff"/></svg>'
     """
-    printer = _Printer()
-    parts = [(shape, printer.body(shape)) for shape in drawing.shapes]
-    abouts = [
-        f"<title>{escape(shape.about)}</title>"
-        if titles and isinstance(shape, Group) and shape.about
-        else ""
-        for shape, _ in parts
-    ]
-    uses = Counter(body for shape, body in parts if isinstance(shape, Group))
-    ids = {
-        body: f"b{number:x}"
-        for number, body in enumerate(body for body, count in uses.items() if count > 1)
-    }
-    definitions = "".join(f'<g id="{name}">{body}</g>' for body, name in ids.items())
+    printer = _SvgPrinter()
+    bodies = [printer.body(shape) for shape in drawing.shapes]
+
+    # What looks like another group is written once, as a definition, and used wherever it stands.
+    uses: Counter[str] = Counter()
+    for shape, body in zip(drawing.shapes, bodies, strict=True):
+        if isinstance(shape, Group):
+            uses[body] += 1
+    definitions: list[str] = []
+    ids: dict[str, str] = {}
+    for body, count in uses.items():
+        if count > 1:
+            ids[body] = f"b{len(ids):x}"
+            definitions.append(f'<g id="{ids[body]}">{body}</g>')
+
     width, height = drawing.width, drawing.height
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
-        f'font-family="{FONT}">{f"<title>{escape(drawing.title)}</title>" if drawing.title else ""}'
-        f"{printer.style_sheet()}{f'<defs>{definitions}</defs>' if ids else ''}"
-        f"{''.join([_placed(shape, body, ids, about) for (shape, body), about in zip(parts, abouts, strict=True)])}</svg>"
-    )
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}"'
+    parts = [f'{head} viewBox="0 0 {width} {height}" font-family="{FONT}">']
+    if drawing.title:
+        parts.append(f"<title>{escape(drawing.title)}</title>")
+    parts.append(printer.style_sheet())
+    if definitions:
+        parts.append(f"<defs>{''.join(definitions)}</defs>")
+    for shape, body in zip(drawing.shapes, bodies, strict=True):
+        if not isinstance(shape, Group):
+            parts.append(body)
+            continue
+        about = f"<title>{escape(shape.about)}</title>" if titles and shape.about else ""
+        parts.append(_group(shape, body, ids.get(body, ""), about))
+    return "".join([*parts, "</svg>"])
 
 
-def _placed(shape: Shape, body: str, ids: dict[str, str], about: str = "") -> str:
-    if not isinstance(shape, Group):
-        return body
+def _group(shape: Group, body: str, defined_as: str = "", about: str = "") -> str:
     x, y = _number(shape.x), _number(shape.y)
-    if body in ids:
-        use = f'<use href="#{ids[body]}" x="{x}" y="{y}"'
-        return f"{use}>{about}</use>" if about else f"{use}/>"
-    return f'<g transform="translate({x},{y})">{about}{body}</g>'
+    if not defined_as:
+        return f'<g transform="translate({x},{y})">{about}{body}</g>'
+    use = f'<use href="#{defined_as}" x="{x}" y="{y}"'
+    return f"{use}>{about}</use>" if about else f"{use}/>"
 
 
 def _number(value: float) -> str:
     return str(value) if type(value) is int else f"{value:.1f}".removesuffix(".0")
 
 
-class _Printer:
+def _numbers(values: Iterable[float]) -> str:
+    # A minus separates numbers as well as a space does.
+    return " ".join([_number(value) for value in values]).replace(" -", "-")
+
+
+class _SvgPrinter:
     """Prints shapes, and collects the styles of their texts as classes."""
 
     def __init__(self) -> None:
         self._classes: dict[tuple[float, str, str, bool], str] = {}
-        self._kinds: dict[type, Callable[[Any], str]] = {
-            Rectangle: _rectangle,
-            Circle: _circle,
-            Path: _path,
-            Text: self._text,
-            Cells: _cells,
-            Group: self._group,
-        }
 
     def body(self, shape: Shape) -> str:
-        """The elements of a shape; of a group what is in it."""
+        """Write the elements of a shape; of a group those in it."""
         if isinstance(shape, Group):
-            return "".join([self._kinds[type(inner)](inner) for inner in shape.shapes])
-        return self._kinds[type(shape)](shape)
+            return "".join([self._element(inner) for inner in shape.shapes])
+        return self._element(shape)
+
+    def _element(self, shape: Shape) -> str:
+        match shape:
+            case Text():
+                return self._text(shape)
+            case Rectangle():
+                return _rectangle(shape)
+            case Path():
+                paint = _paint(shape.fill, shape.stroke, shape.stroke_width, shape.dashes)
+                return f'<path d="{_steps(shape.steps)}"{paint}/>'
+            case Circle():
+                at = f'cx="{_number(shape.x)}" cy="{_number(shape.y)}" r="{_number(shape.radius)}"'
+                return f"<circle {at}{_paint('none', shape.stroke, shape.stroke_width)}/>"
+            case Cells():
+                return _cells(shape)
+            case Group():
+                return _group(shape, self.body(shape))
 
     def style_sheet(self) -> str:
-        """The classes of all texts that were printed."""
-        rules = (
-            f".{name}{{font-size:{size:g}px;fill:{fill}{';text-anchor:' + anchor if anchor != 'start' else ''}"
-            f"{';font-weight:600' if bold else ''}}}"
-            for (size, fill, anchor, bold), name in self._classes.items()
-        )
-        return f"<style>{''.join(rules)}</style>" if self._classes else ""
-
-    def _group(self, shape: Group) -> str:
-        return _placed(shape, self.body(shape), {})
+        """Write the classes of all texts that were printed."""
+        rules = []
+        for (size, fill, anchor, bold), name in self._classes.items():
+            rule = f"font-size:{size:g}px;fill:{fill}"
+            if anchor != "start":
+                rule += f";text-anchor:{anchor}"
+            if bold:
+                rule += ";font-weight:600"
+            rules.append(f".{name}{{{rule}}}")
+        return f"<style>{''.join(rules)}</style>" if rules else ""
 
     def _text(self, shape: Text) -> str:
-        x, y, text, size, fill, anchor, bold, upwards = shape
-        name = self._classes.setdefault((size, fill, anchor, bold), f"t{len(self._classes)}")
-        at = f'x="{_number(x)}" y="{_number(y)}"'
-        turn = f' transform="rotate(-90 {_number(x)} {_number(y)})"' if upwards else ""
-        return f'<text class="{name}" {at}{turn}>{escape(text)}</text>'
+        style = (shape.size, shape.fill, shape.anchor, shape.bold)
+        name = self._classes.setdefault(style, f"t{len(self._classes)}")
+        at = f'x="{_number(shape.x)}" y="{_number(shape.y)}"'
+        return f'<text class="{name}" {at}>{escape(shape.text)}</text>'
 
 
 def _rectangle(shape: Rectangle) -> str:
-    corner = "".join(
-        [f'{name}="{_number(value)}" ' for name, value in (("x", shape.x), ("y", shape.y)) if value]
-    )
-    radius = f' rx="{_number(shape.radius)}"' if shape.radius else ""
-    size = f'width="{_number(shape.width)}" height="{_number(shape.height)}"{radius}'
-    return f"<rect {corner}{size}{_paint(shape.fill, shape.stroke, shape.stroke_width, shape.dashes)}/>"
+    element = "<rect "
+    if shape.x:
+        element += f'x="{_number(shape.x)}" '
+    if shape.y:
+        element += f'y="{_number(shape.y)}" '
+    element += f'width="{_number(shape.width)}" height="{_number(shape.height)}"'
+    if shape.radius:
+        element += f' rx="{_number(shape.radius)}"'
+    return f"{element}{_paint(shape.fill, shape.stroke, shape.stroke_width, shape.dashes)}/>"
 
 
-def _circle(shape: Circle) -> str:
-    at = f'cx="{_number(shape.x)}" cy="{_number(shape.y)}" r="{_number(shape.radius)}"'
-    return f"<circle {at}{_paint('none', shape.stroke, shape.stroke_width, ())}/>"
-
-
-def _path(shape: Path) -> str:
-    return f'<path d="{_steps(shape.steps)}"{_paint(shape.fill, shape.stroke, shape.stroke_width, shape.dashes)}/>'
-
-
-def _paint(fill: str, stroke: str, stroke_width: float, dashes: tuple[float, ...]) -> str:
-    if stroke == "none":
-        return f' fill="{fill}"'
-    width = f' stroke-width="{stroke_width:g}"' if stroke_width != 1 else ""
-    dashed = f' stroke-dasharray="{" ".join(f"{length:g}" for length in dashes)}"' if dashes else ""
-    return f' fill="{fill}" stroke="{stroke}"{width}{dashed}'
+def _paint(fill: str, stroke: str, stroke_width: float, dashes: tuple[float, ...] = ()) -> str:
+    style = f' fill="{fill}"'
+    if stroke != "none":
+        style += f' stroke="{stroke}"'
+        if stroke_width != 1:
+            style += f' stroke-width="{stroke_width:g}"'
+        if dashes:
+            lengths = " ".join([f"{length:g}" for length in dashes])
+            style += f' stroke-dasharray="{lengths}"'
+    return style
 
 
 def _cells(shape: Cells) -> str:
     data = base64.b64encode(shape.png).decode()
-    at = " ".join(
-        f'{name}="{_number(getattr(shape, name))}"' for name in ("x", "y", "width", "height")
-    )
-    return f'<image {at} preserveAspectRatio="none" style="image-rendering:pixelated" href="data:image/png;base64,{data}"/>'
+    corner = f'x="{_number(shape.x)}" y="{_number(shape.y)}"'
+    size = f'width="{_number(shape.width)}" height="{_number(shape.height)}"'
+    style = 'preserveAspectRatio="none" style="image-rendering:pixelated"'
+    return f'<image {corner} {size} {style} href="data:image/png;base64,{data}"/>'
 
 
-def _steps(steps: Iterable[Step]) -> str:
-    """The data of a path, each step relative to where the one before ended, which takes fewer digits."""
+def _steps(steps: Iterable[PathStep]) -> str:
+    """Write the data of a path, each step relative to where the one before ended, which takes fewer digits."""
     parts: list[str] = []
     x = y = start_x = start_y = 0.0
-    for kind, numbers in steps:
-        if kind == "Z":
+    for command, numbers in steps:
+        if command == "Z":
             parts.append("z")
             x, y = start_x, start_y
             continue
         rounded = [round(number, 1) for number in numbers]
         end_x, end_y = rounded[-2:]
-        if kind == "M":
+        if command == "M":
             parts.append(f"M{_numbers(rounded)}")
             start_x, start_y = end_x, end_y
-        elif kind == "C":
+        elif command == "C":
             x1, y1, x2, y2 = rounded[:4]
             parts.append(f"c{_numbers((x1 - x, y1 - y, x2 - x, y2 - y, end_x - x, end_y - y))}")
         elif end_x == x:
@@ -182,7 +199,3 @@ def _steps(steps: Iterable[Step]) -> str:
             parts.append(f"l{_numbers((end_x - x, end_y - y))}")
         x, y = end_x, end_y
     return "".join(parts)
-
-
-def _numbers(values: Iterable[float]) -> str:
-    return " ".join([_number(value) for value in values]).replace(" -", "-")

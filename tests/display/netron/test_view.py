@@ -138,7 +138,7 @@ def test_traces_and_diffs_have_their_colours():
     assert {name: fill for name, (fill, _, _) in colours["nodes"].items()} == dict.fromkeys(
         [HOSTILE, "(Neg of y)"], scale.colour(4)
     )
-    assert "float32[2] n=2" in colours["nodes"]["(Neg of y)"][2]
+    assert "float32[2]  " in colours["nodes"]["(Neg of y)"][2]
     other = pyopnb.parse(SMALL.replace("Neg", "Exp"))
     other.graph.node[0].name = HOSTILE
     changed = pyopnb.netron(pyopnb.diff(model, other))

@@ -9,14 +9,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from PIL import Image
 
-from pyopnb.display.plots import figure_png
+from pyopnb.display.figures import figure_png
 from pyopnb.display.svg.boxes import Box, Graph, Line
-from pyopnb.display.svg.chart import bar_chart, density, heat_maps, page
+from pyopnb.display.svg.chart import page
 from pyopnb.display.svg.colours import Scale, palette
 from pyopnb.display.svg.graph import draw
+from pyopnb.display.svg.heat_map import heat_maps
+from pyopnb.display.svg.line_chart import line_chart
 from pyopnb.display.svg.shapes import Drawing, Text
 from pyopnb.display.svg.to_matplotlib import to_figure
 from pyopnb.display.svg.to_svg import to_svg
@@ -120,25 +121,16 @@ def test_charts_have_their_cells_lines_and_texts() -> None:
     values = np.array([[0.0, 1.0], [2.0, np.nan]])
     charts = [
         heat_maps([values], [""], Scale(0.0, 2.0), "map", marks=[(0, 0.5, 0.5)]),
-        density(
-            np.eye(2),
-            "density",
-            x=["0", "1"],
-            y=["2", "3"],
-            labels=("across", "up"),
-            line=[(0, 0), (1, 1)],
-        ),
-        bar_chart({"few": 1, "many": 9}, "bars"),
+        line_chart([0, 1], {"few": [1, 2], "many": [2, 9]}, "lines", label="across"),
     ]
     drawing = page(charts, "charts")
     drawn = to_figure(drawing)
     (axes,) = drawn.axes
     said = [one.get_text() for one in axes.texts]
-    assert {"map", "density", "bars", "few", "many", "9", "across", "up", "NaN"} <= set(said)
+    assert {"map", "lines", "few", "many", "across", "NaN"} <= set(said)
     assert len(said) == to_svg(drawing).count("<text ")
-    assert (
-        len(axes.images) == to_svg(drawing).count("<image ") == 3
-    )  # two charts and the strip of a scale
+    # The cells and the strip of their scale.
+    assert len(axes.images) == to_svg(drawing).count("<image ") == 2
     seen = colours(drawn)
     left, top = 8, 8 + 22
     for row, column, colour in (
@@ -148,41 +140,6 @@ def test_charts_have_their_cells_lines_and_texts() -> None:
     ):
         pixel = seen[top + 16 * row + 8, left + 16 * column + 8, :3].astype(int)
         assert np.abs(pixel - colour).max() <= 4
-    assert [text.get_rotation() for text in axes.texts if text.get_text() == "up"] == [90]
-
-
-def test_as_pixels_each_text_is_outlined_once(monkeypatch):
-    """Laying letters out is most of what a PNG of a graph costs, and networks say the same again and again."""
-    from matplotlib.textpath import text_to_path
-
-    outlined = []
-    original = text_to_path.get_text_path
-
-    def outline(font: Any, text: str, ismath: bool) -> Any:
-        outlined.append(text)
-        return original(font, text, ismath)
-
-    monkeypatch.setattr(text_to_path, "get_text_path", outline)
-    texts = [
-        Text(10, 20 * n, ("MatMul", "Add")[n % 2], 12.0, "#000000", "middle") for n in range(1, 30)
-    ]
-    png = figure_png(Drawing(100, 600, tuple(texts)))
-    assert png.startswith(b"\x89PNG") and sorted(outlined) == ["Add", "MatMul"]
-
-
-@pytest.mark.parametrize("anchor", ["start", "middle", "end"])
-@pytest.mark.parametrize("upwards", [False, True])
-def test_outlines_are_where_the_texts_are(anchor, upwards):
-    drawing = Drawing(
-        200, 200, (Text(100, 100, "Überall $x$ ▸ gj", 14.0, "#000000", anchor, upwards=upwards),)
-    )
-    boxes = []
-    for outlines in (False, True):
-        canvas = FigureCanvasAgg(to_figure(drawing, outlines=outlines))
-        canvas.draw()
-        rows, columns = np.nonzero(np.asarray(canvas.buffer_rgba())[..., 3] > 100)
-        boxes.append([rows.min(), rows.max(), columns.min(), columns.max()])
-    assert np.abs(np.subtract(*boxes)).max() <= 3, boxes
 
 
 def test_spaces_alone_have_no_outline():

@@ -1,0 +1,211 @@
+"""Arrays as heat maps of a matrix or of the slices of a stack, in which outliers stay visible, or as photographs."""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+
+import numpy as np
+
+from pyopnb.display.array_look import ArrayLook
+from pyopnb.display.array_picture import ArrayPicture, sheet_of, squeeze
+from pyopnb.display.photographs import channel_axis, looks_like_photographs, photographs, sample
+from pyopnb.display.svg.colours import Scale
+from pyopnb.display.svg.pool import Pooling, pool, to_native
+from pyopnb.errors import InputError
+from pyopnb.traces.summary import Summary
+
+__all__ = ["picture_of"]
+
+_MOST_RINGS = 3
+_OUTLIER = 4.0  # times what 98 % of all numbers are at most
+_BLOCK = 2**17  # elements that are looked at together
+_POOLED = {"mean": "the mean of", "nearest": "one of", "largest": "the largest of"}
+
+
+def picture_of(
+    value: np.ndarray, summary: Summary, look: ArrayLook, most_bytes: int, name: str = ""
+) -> ArrayPicture:
+    """Make the picture of an array, in as many cells as fit into so many bytes of a page.
+
+    Parameters
+    ----------
+    value : ndarray
+    summary : Summary
+    look : ArrayLook
+    most_bytes : int
+    name : str
+
+    Returns
+    -------
+    ArrayPicture
+
+    Raises
+    ------
+    InputError
+        The array has no numbers, or is asked to be a photograph and cannot be one.
+    """
+    if summary.kind != "number" or not summary.count:
+        got = str(summary.type or summary.kind)
+        raise InputError("show", expected="an array of numbers that is not empty", got=got)
+    title = str(summary.type)
+    if value.dtype.kind == "c":
+        title = f"|x|, {title}"
+    if name:
+        title = f"{name}: {title}"
+    axis = channel_axis(value)
+    if look.rgb and axis is None:
+        raise InputError(
+            "show, rgb",
+            expected="3 or 4 channels as the last axis, or before the last two",
+            got=str(summary.type),
+            next="rgb=False, or np.stack([…], axis=-1)",
+        )
+    is_photograph = look.rgb if look.rgb is not None else looks_like_photographs(value, summary)
+    if axis is not None and is_photograph:
+        return photographs(value, axis, summary, look, title, most_bytes)
+    if look.rgb is False and axis == -1:
+        value = np.moveaxis(value, -1, -3)
+    return _HeatMaps(value, summary, look, title).picture(most_bytes)
+
+
+class _HeatMaps:
+    """A matrix, or the slices of a stack, in few cells."""
+
+    def __init__(self, value: np.ndarray, summary: Summary, look: ArrayLook, title: str) -> None:
+        self._value, self._summary, self._look, self._title = value, summary, look, title
+        squeezed = squeeze(value)
+        self._stack = squeezed.reshape((1,) * (3 - squeezed.ndim) + squeezed.shape)
+        leading, (rows, columns) = self._stack.shape[:-2], self._stack.shape[-2:]
+        self._sheet = sheet_of((rows, columns), math.prod(leading), look.size)
+        numbers = _select_slices(self._stack, self._sheet.drawn)
+        self._indices = [np.unravel_index(number, leading) for number in numbers]
+        # The mean of two ids would be another id.
+        holds_ids = value.dtype.kind in "iu" and value.dtype.itemsize >= 4
+        self._pooling: Pooling = look.pool or ("nearest" if holds_ids else "mean")
+
+    def picture(self, most_bytes: int) -> ArrayPicture:
+        """Make the picture, in cells that fit into so many bytes."""
+        return self._sheet.fit(most_bytes, self._of_cells)
+
+    def _of_cells(self, rows: int, columns: int) -> ArrayPicture:
+        matrices = self._pool(rows, columns, self._pooling)
+        if self._pooling == "nearest" and self._summary.has_nonfinite:
+            # What is not finite is never left out.
+            for matrix, largest in zip(matrices, self._pool(rows, columns, "largest"), strict=True):
+                np.copyto(matrix, largest, where=~np.isfinite(largest))
+        is_bool = self._value.dtype == bool
+        pooled = _POOLED[self._pooling]
+        if is_bool and self._pooling == "mean":
+            pooled = "the share of True in"
+        caption = self._sheet.caption(rows, columns, "slices", "cell", pooled)
+        marks, words, ringed = [], None, []
+        if is_bool and self._look.limits is None:
+            # The blue end of the palette is True.
+            matrices = [-matrix for matrix in matrices]
+            scale = Scale(-1, 1, kind="diverging")
+            words = {"False": 0.0, "True": -1.0}
+        else:
+            scale = self._scale(matrices)
+            marks = _nonfinite_cells(matrices)
+            if marks:
+                ringed.append("what is not finite")
+            if self._has_outlier and self._look.limits is None:
+                extremes = (self._summary.least, self._summary.greatest)
+                ringed.insert(0, f"{max(extremes, key=abs):.4g}")
+                marks.append(self._farthest(rows, columns))
+        if ringed:
+            caption = f"Ringed: {', '.join(ringed)}. {caption}".strip()
+        return ArrayPicture(
+            matrices,
+            [",".join(map(str, index)) for index in self._indices],
+            scale,
+            self._title,
+            caption,
+            (self._sheet.width, self._sheet.height),
+            self._sheet.in_row,
+            marks,
+            words,
+        )
+
+    def _pool(self, rows: int, columns: int, how: Pooling) -> list[np.ndarray]:
+        return [pool(self._stack[index], rows, columns, how) for index in self._indices]
+
+    # ---- colours
+
+    @cached_property
+    def _typical(self) -> float:
+        """Return what 98 % of the magnitudes are at most."""
+        return _quantile(np.abs(sample(self._value)))
+
+    @cached_property
+    def _extreme(self) -> float:
+        least, greatest = self._summary.least or 0, self._summary.greatest or 0
+        return max(abs(float(least)), abs(float(greatest)))
+
+    @property
+    def _has_outlier(self) -> bool:
+        """Tell whether one number is so large that it would make all others look like 0."""
+        return 0 < _OUTLIER * self._typical < self._extreme
+
+    def _scale(self, matrices: list[np.ndarray]) -> Scale:
+        if self._look.limits is not None:
+            low, high = self._look.limits
+            return Scale(low, high, kind="diverging" if low == -high else "grey")
+        least = self._summary.least
+        is_complex = self._value.dtype.kind == "c"
+        is_light = least is not None and least >= 0 and not is_complex
+        if is_light and self._pooling != "largest":
+            # As in a photograph, white is the largest element, although no cell's mean may reach it.
+            high, typical = self._extreme, self._typical
+        else:
+            sizes = np.abs(np.concatenate([matrix.ravel() for matrix in matrices]))
+            sizes = sizes[np.isfinite(sizes)]
+            high, typical = float(sizes.max(initial=0)), _quantile(sizes)
+        if 0 < _OUTLIER * typical < high:
+            high = 1.5 * typical
+        if is_complex:
+            return Scale(0.0, high)
+        if not is_light:
+            return Scale(-high, high, kind="diverging")
+        low = float(least or 0)
+        return Scale(low if low > high / 2 else 0.0, high, kind="grey")
+
+    def _farthest(self, rows: int, columns: int) -> tuple[int, float, float]:
+        """Find the cell that holds the number that is farthest from 0."""
+        sizes = np.abs(np.stack(self._pool(rows, columns, "largest")))
+        sizes[~np.isfinite(sizes)] = 0
+        number, row, column = np.unravel_index(int(sizes.argmax()), sizes.shape)
+        return int(number), row + 0.5, column + 0.5
+
+
+def _nonfinite_cells(matrices: list[np.ndarray]) -> list[tuple[int, float, float]]:
+    """Find the cells that are not finite; many of them are visible without rings."""
+    marks = []
+    for number, row, column in np.argwhere(~np.isfinite(np.stack(matrices)))[: _MOST_RINGS + 1]:
+        marks.append((int(number), row + 0.5, column + 0.5))
+    return marks if len(marks) <= _MOST_RINGS else []
+
+
+def _quantile(sizes: np.ndarray) -> float:
+    return float(np.quantile(sizes, 0.98)) if sizes.size else 0.0
+
+
+def _select_slices(stack: np.ndarray, most: int) -> list[int]:
+    """Choose the first slices of a stack, and instead of the last of them that with the largest number."""
+    count = math.prod(stack.shape[:-2])
+    numbers = list(range(min(count, most)))
+    # In another memory order the search would copy the stack.
+    if count <= most or not stack.flags.c_contiguous:
+        return numbers
+    slices = stack.reshape(count, -1)
+    step = max(1, _BLOCK // slices.shape[1])
+    best, largest = 0, -1.0
+    for first in range(0, count, step):
+        sizes = np.abs(to_native(slices[first : first + step]).astype(np.float64)).max(axis=1)
+        sizes[np.isnan(sizes)] = np.inf
+        if sizes.max() > largest:
+            best, largest = first + int(sizes.argmax()), float(sizes.max())
+    if best not in numbers:
+        numbers[-1] = best
+    return numbers

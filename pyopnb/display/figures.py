@@ -1,0 +1,69 @@
+"""matplotlib's figures, imported when the first is asked for, and made without pyplot: nothing global is touched."""
+
+from __future__ import annotations
+
+import io
+import math
+import warnings
+from typing import Any
+
+from pyopnb.display.svg.shapes import Drawing
+from pyopnb.display.svg.to_matplotlib import to_figure
+from pyopnb.errors import PyopError
+from pyopnb.ops.messages import sanitize
+
+__all__ = ["escape_formulas", "figure_of", "figure_png", "new_figure"]
+
+_DPI = 144  # at which a pixel of a drawing is two
+_LONGEST_SIDE, _MOST_PIXELS = 60_000, 150_000_000  # of a PNG; matplotlib refuses sides of 65,536
+
+
+def new_figure(width: float, height: float) -> Any:
+    """Make an empty figure of a size in inches.
+
+    Raises
+    ------
+    PyopError
+        matplotlib is not installed.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise PyopError("plot needs matplotlib", next="pip install pyopnb[plot]") from error
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def figure_of(drawing: Drawing) -> Any:
+    """Make a figure that shows a drawing.
+
+    Raises
+    ------
+    PyopError
+        matplotlib is not installed.
+    """
+    new_figure(1, 1)  # refuses where matplotlib is missing
+    return to_figure(drawing)
+
+
+def figure_png(drawing: Drawing) -> bytes:
+    """Write a drawing as a PNG of twice its size, or smaller if that were too large.
+
+    Raises
+    ------
+    PyopError
+        matplotlib is not installed.
+    """
+    figure = figure_of(drawing)
+    width, height = figure.get_size_inches()
+    most_pixels = math.sqrt(_MOST_PIXELS / (width * height))
+    dpi = min(float(_DPI), _LONGEST_SIDE / max(width, height), most_pixels)
+    written = io.BytesIO()
+    with warnings.catch_warnings():  # a letter that no installed font has becomes a box
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        figure.savefig(written, format="png", dpi=dpi)
+    return written.getvalue()
+
+
+def escape_formulas(text: str, longest: int = 120) -> str:
+    """Escape text so that matplotlib sees no formulas in it."""
+    return sanitize(text, longest).replace("$", r"\$")

@@ -1,0 +1,52 @@
+"""Which output the charts of a sweep or a map are about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from pyopnb.errors import InputError
+from pyopnb.ops.messages import sanitize, suggest
+from pyopnb.ops.result import Result
+
+__all__ = ["choose_output", "is_number"]
+
+
+def choose_output(results: Iterable[Result | None], wanted: str | int | None) -> str | None:
+    """Return the name of an output, by default of the first that has numbers.
+
+    Parameters
+    ----------
+    results : iterable of (Result or None)
+        None for a run that failed.
+    wanted : str or int, optional
+
+    Returns
+    -------
+    str or None
+        None where no output has numbers.
+
+    Raises
+    ------
+    InputError
+        There is no such output.
+    """
+    first = next((result for result in results if result is not None), None)
+    values = dict(first.items()) if first is not None else {}
+    names = list(values)
+    if isinstance(wanted, int) and 0 <= wanted < len(names):
+        return names[wanted]
+    if wanted is None:
+        return next((name for name in names if is_number(values[name])), None)
+    if wanted in names:
+        return str(wanted)
+    got, next_ = sanitize(repr(wanted)), suggest(str(wanted), names)
+    raise InputError("show, output", expected="an output of the model", got=got, next=next_)
+
+
+def is_number(value: Any) -> bool:
+    """Tell whether a value is an array of numbers that is not empty."""
+    is_array = isinstance(value, (np.ndarray, np.generic))
+    return is_array and value.dtype.kind not in "OUT" and value.size > 0

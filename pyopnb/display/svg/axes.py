@@ -1,0 +1,109 @@
+"""Axes: where numbers lie between the ends of a chart or a colour scale, and the round numbers beside them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+__all__ = ["Axis", "axis_for", "tick_texts"]
+
+_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+@dataclass(frozen=True)
+class Axis:
+    """The range of an axis.
+
+    Attributes
+    ----------
+    low, high : float
+    log : bool
+        Whether it is logarithmic; numbers of 0 and less then lie at the low end.
+    """
+
+    low: float
+    high: float
+    log: bool = False
+
+    def positions(self, values: Any) -> np.ndarray:
+        """Place numbers between 0 at the low end and 1 at the high one; NaN stays NaN."""
+        low, high = self.low, self.high
+        numbers = np.asarray(values, np.float64)
+        with np.errstate(all="ignore"):
+            if self.log:
+                numbers = np.log(np.maximum(numbers, low))
+                low, high = math.log(low), math.log(high)
+            if not low < high:
+                return np.full(numbers.shape, 0.5)
+            # Halved first: the distance of two floats can overflow, that of their halves cannot.
+            return (numbers / 2 - low / 2) / (high / 2 - low / 2)
+
+    def value_at(self, position: float) -> float:
+        """Return the number at a position from 0 to 1."""
+        if self.log:
+            low, high = math.log(self.low), math.log(self.high)
+            return math.exp(low + position * (high - low))
+        return self.low * (1 - position) + self.high * position
+
+    def ticks(self, most: int) -> list[float]:
+        """Choose about so many round numbers on the axis.
+
+        Examples
+        --------
+        >>> Axis(0, 9960).ticks(4), Axis(1e-6, 1, log=True).ticks(4)
+        ([0.0, 5000.0], [1e-06, 0.0001, 0.01, 1.0])
+        """
+        if not self.low < self.high:
+            return [self.low]
+        if self.log:
+            first = math.ceil(math.log10(self.low) - 1e-9)
+            last = math.floor(math.log10(self.high) + 1e-9)
+            if last > first:
+                step = math.ceil((last - first + 1) / most)
+                return [10.0**power for power in range(first, last + 1, step)]
+        return _round_numbers(self.low, self.high, most)
+
+
+def _round_numbers(low: float, high: float, most: int) -> list[float]:
+    """List the multiples of 1, 2 or 5 times a power of ten between two numbers."""
+    least_step = high / most - low / most
+    power = 10.0 ** math.floor(math.log10(least_step)) if least_step > 1e-300 else 0.0
+    if not power:
+        return [low, high]
+    step = next(power * factor for factor in (1, 2, 5, 10, 20) if power * factor >= least_step)
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    return [number * step for number in range(first, last + 1)]
+
+
+def axis_for(values: np.ndarray, *, log: bool = False) -> Axis:
+    """Make the axis that covers the finite ones of some numbers, of a logarithmic one the positive ones."""
+    covered = values[np.isfinite(values)]
+    if log:
+        covered = covered[covered > 0]
+    if not covered.size:
+        return Axis(0.0, 1.0)
+    return Axis(float(covered.min()), float(covered.max()), log)
+
+
+def tick_texts(ticks: Sequence[float], *, log: bool = False) -> list[str]:
+    """Write the numbers beside an axis: alike, with as many digits as tell them apart.
+
+    Examples
+    --------
+    >>> tick_texts([0, 0.5, 1]), tick_texts([0, 5000]), tick_texts([1e-6, 1e-3], log=True)
+    (['0.0', '0.5', '1.0'], ['0', '5,000'], ['10⁻⁶', '10⁻³'])
+    """
+    sizes = [abs(tick) for tick in ticks if tick]
+    if not sizes:
+        return ["0"] * len(ticks)
+    if log and not (min(sizes) >= 0.01 and max(sizes) <= 10_000):
+        return ["10" + str(round(math.log10(tick))).translate(_SUPERSCRIPTS) for tick in ticks]
+    if log or len(ticks) < 2 or not 1e-4 <= max(sizes) < 1e7:
+        return [f"{tick:.6g}" for tick in ticks]
+    step = ticks[1] - ticks[0]
+    decimals = max(0, -math.floor(math.log10(step) + 1e-9))
+    return [f"{tick:,.{decimals}f}" for tick in ticks]

@@ -1,0 +1,180 @@
+"""Heat maps: matrices as cells in rows, with the scale of their colours below."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from pyopnb.display.svg.cells import cells
+from pyopnb.display.svg.chart import HEAD, Chart, chart_title
+from pyopnb.display.svg.colours import DARK, Scale
+from pyopnb.display.svg.legend import SMALL, frame, legend_of_words, legend_with_special, small_text
+from pyopnb.display.svg.shapes import Cells, Circle, Shape
+from pyopnb.display.svg.text_width import fit, text_width
+
+__all__ = ["columns_per_row", "heat_maps", "size_on_page"]
+
+_MOST_STRETCHED = 8  # times as long as high
+_THINNEST = 24  # pixels of a single row
+_LARGEST_CELL = 16  # pixels
+_GAP, _LABEL = 8, 13  # pixels between matrices, and of the text above each
+
+
+def size_on_page(shape: tuple[int, int], most: int) -> tuple[float, float, bool]:
+    """Return width and height of a matrix in pixels, at most so many, and whether they are in its proportions.
+
+    They are unless one side is so much longer that the other could hardly be seen.
+
+    Examples
+    --------
+    >>> size_on_page((128, 256), 256), size_on_page((4000, 6000), 300), size_on_page((1, 1000), 256)
+    ((256, 128, True), (300.0, 200.0, True), (256, 24, False))
+    """
+    rows, columns = shape
+    longer = max(shape)
+    cell: float = min(_LARGEST_CELL, most // longer) if longer <= most else most / longer
+    if longer <= _MOST_STRETCHED * min(shape):
+        return columns * cell, rows * cell, True
+    cell = max(1, cell)
+    width, height = min(most, columns * cell), min(most, rows * cell)
+    return max(width, _THINNEST), max(height, _THINNEST), False
+
+
+def columns_per_row(count: int, shape: tuple[int, int]) -> int:
+    """Choose how many of ``count`` matrices stand in one row, so that the sheet is about square."""
+    square = math.ceil(math.sqrt(count * shape[0] / shape[1]))
+    return min(count, max(2, min(8, square)))
+
+
+def heat_maps(
+    matrices: Sequence[np.ndarray],
+    names: Sequence[str],
+    scale: Scale | None,
+    title: str = "",
+    *,
+    size: tuple[float, float] | None = None,
+    in_row: int = 1,
+    below: str = "",
+    blank_zero: bool = False,
+    marks: Sequence[tuple[int, float, float]] = (),
+    words: Mapping[str, float] | None = None,
+) -> Chart:
+    """Draw matrices as heat maps in rows, with the scale below; or pictures without a scale.
+
+    Parameters
+    ----------
+    matrices : sequence of ndarray
+        float64[rows, columns]; without a scale pictures, uint8[rows, columns, 3] or 4. All of one shape.
+    names : sequence of str
+        The text above each; unused if there is one.
+    scale : Scale or None
+    title : str
+    size : (float, float), optional
+        Width and height of each in pixels.
+    in_row : int
+        How many are side by side.
+    below : str
+        The text below the scale.
+    blank_zero : bool
+        Whether 0 is transparent.
+    marks : sequence of (int, float, float)
+        Matrix, row and column of cells that get a ring.
+    words : dict, optional
+        What the numbers mean, if they are few: shown instead of the scale.
+
+    Returns
+    -------
+    Chart
+    """
+    rows, columns = matrices[0].shape[:2]
+    many = len(matrices) > 1
+    width, height = size or size_on_page((rows, columns), 256)[:2]
+    head = HEAD if title else 0
+    label = _LABEL if many else 0
+    pitch = height + _GAP + label
+    shapes: list[Shape] = []
+    if title:
+        shapes.append(chart_title(title))
+
+    corners = []
+    for number, (matrix, name) in enumerate(zip(matrices, names, strict=True)):
+        x = (number % in_row) * (width + _GAP)
+        y = head + (number // in_row) * pitch + label
+        corners.append((x, y))
+        if many:
+            shapes.append(small_text(x, y - 4, fit(name, SMALL, width + _GAP - 2)))
+        shapes.append(_cells(matrix, scale, x, y, width, height, blank_zero))
+        shapes.append(frame(x, y, width, height))
+    for number, row, column in marks:
+        x, y = corners[number]
+        shapes += _ring(x + column * width / columns, y + row * height / rows)
+
+    bottom = head + math.ceil(len(matrices) / in_row) * pitch + 4
+    total = max(in_row * (width + _GAP) - _GAP, 200)
+    if words and scale:
+        shapes += legend_of_words(words, scale, bottom)
+        bottom += 12
+    elif scale:
+        special = _special_values(matrices)
+        if blank_zero:
+            special.append("0")
+        shapes += legend_with_special(scale, special, bottom, min(total, 300))
+        bottom += 26
+    if below:
+        shapes.append(small_text(0, bottom + 12, below))
+        bottom += 16
+        total = max(total, text_width(below, SMALL))
+
+    sheet = _sheet(matrices, in_row)
+    down, across = sheet.shape[0] * height / rows, sheet.shape[1] * width / columns
+    image = _cells(sheet, scale, 0, 0, across, down, blank_zero)
+    return Chart(total, bottom, shapes, image)
+
+
+def _cells(
+    matrix: np.ndarray,
+    scale: Scale | None,
+    x: float,
+    y: float,
+    width: float,
+    height: float,
+    blank_zero: bool,
+) -> Cells:
+    if scale is None:  # the pixels of a picture
+        return Cells(x, y, width, height, matrix)
+    return cells(matrix, scale, x, y, width, height, blank_zero=blank_zero)
+
+
+def _ring(x: float, y: float) -> tuple[Circle, Circle]:
+    """Draw a ring with a halo, so that it is visible on any colour."""
+    return Circle(x, y, 6, "#ffffff", 3.5), Circle(x, y, 6, DARK, 1.5)
+
+
+def _special_values(matrices: Sequence[np.ndarray]) -> list[str]:
+    """Name what is not finite in the matrices, for the legend."""
+    numbers = np.stack(matrices)
+    special = {"NaN": np.isnan(numbers), "inf": np.isposinf(numbers), "-inf": np.isneginf(numbers)}
+    return [name for name, hits in special.items() if hits.any()]
+
+
+def _sheet(matrices: Sequence[np.ndarray], in_row: int) -> np.ndarray:
+    """Put the matrices side by side, one empty cell between them."""
+    if len(matrices) == 1:
+        return matrices[0]
+    rows, columns, *channels = matrices[0].shape
+    if channels:  # pictures get an opacity, which is 0 between them
+        channels = [4]
+    down = math.ceil(len(matrices) / in_row)
+    shape = (down * (rows + 1) - 1, in_row * (columns + 1) - 1, *channels)
+    sheet = np.zeros(shape, matrices[0].dtype)
+    for number, matrix in enumerate(matrices):
+        y, x = (number // in_row) * (rows + 1), (number % in_row) * (columns + 1)
+        cell = sheet[y : y + rows, x : x + columns]
+        if channels:
+            cell[..., 3] = 255
+            cell[..., : matrix.shape[2]] = matrix
+        else:
+            cell[:] = matrix
+    return sheet

@@ -1,0 +1,62 @@
+"""Charts of lines: round numbers beside their axes, which never touch, and gaps where numbers are missing."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pyopnb.display.svg.chart import page
+from pyopnb.display.svg.line_chart import line_chart
+from pyopnb.display.svg.text_width import text_width
+from pyopnb.display.svg.to_svg import to_svg
+
+
+def svg(x, y, **options):
+    return to_svg(page([line_chart(x, {"y": y}, "y against x", label="x", **options)], "y"))
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "expected"),
+    [
+        ([0, 5010, 9960], [1, 2, 3], ["1.0", "1.5", "2.0", "2.5", "3.0", "0", "5,000"]),
+        ([1, 2, 3], [-16.83, -16.79, -16.81], ["-16.83", "-16.82", "-16.81", "-16.80", "-16.79"]),
+        ([1, 2, 3], [0.5, 0.5, 0.5], ["0.5", "1.0", "1.5", "2.0", "2.5", "3.0"]),
+        ([1, 10, 100, 1000], [1e9, 2e9, 0, 1e9], ["0", "1e+09", "2e+09", "1", "10", "100", "1000"]),
+    ],
+)
+def test_numbers_beside_an_axis_are_round(x, y, expected):
+    texts = re.findall(r">([^<]*)</text>", svg(x, y))
+    assert [text for text in texts if text in expected] == expected
+
+
+def test_a_logarithmic_axis_has_powers_of_ten():
+    drawn = svg(range(50), np.geomspace(1e-8, 1, 50), log_y=True)
+    assert {">10⁻⁸<", ">10⁻⁵<", ">10⁻²<"} <= set(re.findall(r">10[^<]*<", drawn))
+    assert "nan" not in svg([1, 2, 3], [0, -1, 5], log_y=True)
+
+
+def test_missing_numbers_leave_gaps():
+    drawn = svg([1, 2, 3, 4, 5], [1, 2, math.nan, 4, 5])
+    (line,) = re.findall(r'd="([^"]*)"[^>]*stroke="#0077bb"', drawn)
+    assert line.count("M") == 2
+
+
+@settings(max_examples=100)
+@given(
+    st.lists(st.floats(allow_nan=True), min_size=1, max_size=80),
+    st.booleans(),
+    st.lists(st.text(max_size=30), max_size=1),
+)
+def test_no_texts_overlap_whatever_the_numbers(y, log_y, names):
+    drawn = svg(range(len(y)), y, log_y=log_y, names=names * len(y))
+    axis = re.findall(r'<text class="(\w+)" x="([-\d.]+)" y="([-\d.]+)">([^<]*)<', drawn)
+    below = sorted((float(x), text_width(text, 10)) for _, x, at, text in axis if at == "217")
+    for (x, width), (after, after_width) in itertools.pairwise(below):
+        assert x + width / 2 <= after - after_width / 2
+    assert "nan" not in drawn.replace("nan</text>", "") and "inf" not in drawn
