@@ -177,7 +177,10 @@ class Filled(UserWarning):
         self.nodes = tuple(nodes)
         replaced = [node for node in self.nodes if node.op]
         unchanged = [node for node in self.nodes if not node.op]
-        lines = _listing("by ONNX's reference implementation, in Python:", replaced)
+        catalog = [node for node in replaced if node.op.startswith("pyopnb.catalog")]
+        reference = [node for node in replaced if node not in catalog]
+        lines = _listing("by ONNX's reference implementation, in Python:", reference)
+        lines += _listing("by the catalogue, in Python:", catalog)
         lines += _listing("left unchanged, so the model does not load:", unchanged)
         super().__init__("\n".join(lines))
 

@@ -10,7 +10,7 @@ from functools import cache
 
 import pyopnb.catalog
 
-__all__ = ["Entry", "entries", "find_entry"]
+__all__ = ["Entry", "entries", "entries_named", "find_entry"]
 
 
 @dataclass(frozen=True)
@@ -68,6 +68,11 @@ def entries() -> tuple[Entry, ...]:
     return tuple(loaded)
 
 
+def entries_named(name: str) -> list[Entry]:
+    """Return the operators that have a name in model files, whatever inputs they take."""
+    return [entry for entry in entries() if name in entry.names]
+
+
 def find_entry(name: str, inputs: int) -> Entry | None:
     """Find the operator that a node means.
 
@@ -90,7 +95,7 @@ def find_entry(name: str, inputs: int) -> Entry | None:
     >>> find_entry("TRT::EfficientNMS_TRT", 7) is None
     True
     """
-    for entry in entries():
-        if name in entry.names and entry.takes(inputs):
+    for entry in entries_named(name):
+        if entry.takes(inputs):
             return entry
     return None

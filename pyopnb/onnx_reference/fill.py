@@ -1,4 +1,4 @@
-"""Models in which ONNX's reference implementation replaces what the installed ONNX Runtime lacks."""
+"""Models in which ONNX's reference implementation or the catalogue replaces what ONNX Runtime lacks."""
 
 from __future__ import annotations
 
@@ -22,6 +22,13 @@ from pyopnb.models.support.missing import missing
 from pyopnb.models.support.unsupported import MIXED
 from pyopnb.models.types import Types
 from pyopnb.models.versions import changed_in, new_imports
+from pyopnb.onnx_reference.catalog_ops import (
+    catalog_entry,
+    define_catalog_op,
+    is_catalog_domain,
+    misuse,
+    redefine_catalog_op,
+)
 from pyopnb.onnx_reference.operator import has_reference, schema_of_op, stand_in_class
 from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.dtypes import dtype
@@ -67,9 +74,11 @@ def fill(
     *,
     base_dir: str | os.PathLike[str] | None = None,
 ) -> ModelProto:
-    """Return a copy of a model that runs every node which the runtime lacks through ONNX's reference implementation.
+    """Return a copy of a model in which ops written in Python run every node that the runtime lacks.
 
-    The stand-ins are ops of the registry, ``onnx.reference::Celu_12`` for version 12 of Celu. The opset of a model
+    They are ONNX's reference implementation, ``onnx.reference::Celu_12`` for version 12 of Celu, and for operators
+    that ONNX does not define those of the catalogue, ``pyopnb.catalog.TRT::EfficientNMS_TRT``. An op of yours with
+    the node's own name goes before both. The opset of a model
     that is too new for the runtime is lowered: a node whose operator has not changed since, or only in its allowed types, stays
     the runtime's; any other runs through the reference in its own version.
 
@@ -194,7 +203,7 @@ class _Filling:
             self.done.append(FilledNode(site.where, changes[-1][1], reason))
         put_ops(self.proto, changes)
         for site, _ in changes:
-            if len(site.node.output) != 1:
+            if len(site.node.output) != 1 and not is_catalog_domain(site.node.domain):
                 site.node.attribute.append(helper.make_attribute(_OUTPUTS, len(site.node.output)))
 
     def leave(self, lacking: Iterable[tuple[Site, str]]) -> None:
@@ -215,7 +224,10 @@ class _Filling:
         node = site.node
         version = self._version(node)
         if version is None or not has_reference(node, version):
-            return "ONNX has no reference implementation of it"
+            if problem := misuse(node):
+                return problem
+            if catalog_entry(node) is None:
+                return "neither ONNX's reference implementation nor the catalogue has it"
         for names, end in ((node.input, "input"), (node.output, "output")):
             for name in filter(None, names):
                 kind = self._types.find(site.scope, name)
@@ -243,6 +255,8 @@ class _Filling:
 
     def _define(self, site: Site) -> str:
         version = self._version(site.node)
+        if version is None or not has_reference(site.node, version):
+            return define_catalog_op(site.node)
         schema = schema_of_op(canonical_domain(site.node.domain), site.node.op_type, version)
         return _define_stand_in(schema.domain, schema.name, schema.since_version)
 
@@ -269,6 +283,8 @@ def _redefine_stand_ins(proto: ModelProto) -> None:
     """Define the stand-ins of a model that was filled before, perhaps in another process."""
     for site in walk(proto):
         domain, (op_type, _, version) = site.node.domain, site.node.op_type.rpartition("_")
+        if is_catalog_domain(domain):
+            redefine_catalog_op(site.node)
         ours = domain == DOMAIN or domain.startswith(f"{DOMAIN}.")
         if not ours or not version.isdecimal():
             continue

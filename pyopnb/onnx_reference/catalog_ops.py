@@ -1,0 +1,86 @@
+"""Nodes that an operator of the catalogue can run, and the ops that run them."""
+
+from __future__ import annotations
+
+import inspect
+
+from onnx import NodeProto
+
+from pyopnb.catalog.index import Entry, entries_named, find_entry
+from pyopnb.models.nodes import full_name
+from pyopnb.ops.class_source import class_source
+from pyopnb.ops.messages import plural, sanitize
+from pyopnb.ops.names import canonical_domain, split_name
+from pyopnb.ops.registry import registry
+
+__all__ = [
+    "CATALOG_DOMAIN",
+    "catalog_entry",
+    "define_catalog_op",
+    "is_catalog_domain",
+    "misuse",
+    "redefine_catalog_op",
+]
+
+CATALOG_DOMAIN = "pyopnb.catalog"
+"""Domain of the ops; the operator's own domain is appended, because several domains have namesakes."""
+
+# TensorRT's exporters write them on any plugin, and no plugin reads them.
+_IGNORED_ATTRS = ("plugin_version", "plugin_namespace")
+
+
+def catalog_entry(node: NodeProto) -> Entry | None:
+    """Find the operator of the catalogue that a node means; None if it has none, or takes other inputs."""
+    name = f"{canonical_domain(node.domain)}::{node.op_type}"
+    return find_entry(name, len(node.input))
+
+
+def misuse(node: NodeProto) -> str:
+    """Say what a node has that the catalogue's operator of its name does not take; empty if nothing."""
+    name = f"{canonical_domain(node.domain)}::{node.op_type}"
+    namesakes = entries_named(name)
+    if not namesakes:
+        return ""
+    entry = find_entry(name, len(node.input))
+    if entry is None:
+        inputs = plural(len(node.input), "input")
+        return f"the catalogue's {sanitize(full_name(node))} does not take {inputs}"
+    known = list(inspect.signature(entry.op_class).parameters)
+    for attribute in node.attribute:
+        if attribute.name not in known and attribute.name not in _IGNORED_ATTRS:
+            expected = ", ".join(known) or "no attrs"
+            return f"the catalogue's {sanitize(full_name(node))} takes {expected}, not {sanitize(attribute.name)}"
+    return ""
+
+
+def define_catalog_op(node: NodeProto) -> str:
+    """Define the op that runs a node, unless it is there, and return its name."""
+    for attribute in list(node.attribute):
+        if attribute.name in _IGNORED_ATTRS:
+            node.attribute.remove(attribute)
+    domain = canonical_domain(node.domain)
+    suffix = f".{domain}" if domain else ""
+    name = f"{CATALOG_DOMAIN}{suffix}::{node.op_type}"
+    entry = catalog_entry(node)
+    assert entry is not None  # noqa: S101  # the caller has asked `misuse`
+    _define(entry, name)
+    return name
+
+
+def redefine_catalog_op(node: NodeProto) -> None:
+    """Define the op of a node that was filled before, perhaps in another process."""
+    domain = node.domain.removeprefix(CATALOG_DOMAIN).removeprefix(".")
+    entry = find_entry(f"{domain}::{node.op_type}", len(node.input))
+    if entry is not None:
+        _define(entry, f"{node.domain}::{node.op_type}")
+
+
+def is_catalog_domain(domain: str) -> bool:
+    """Tell whether a node of this domain was filled from the catalogue."""
+    return domain == CATALOG_DOMAIN or domain.startswith(f"{CATALOG_DOMAIN}.")
+
+
+def _define(entry: Entry, name: str) -> None:
+    # A second definition would be a new version.
+    if registry.find(*split_name(name)) is None:
+        registry.define(entry.op_class, name, source=class_source(entry.op_class))

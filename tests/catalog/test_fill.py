@@ -1,0 +1,134 @@
+"""Models with operators that no runtime serves run with fill=True, by the catalogue."""
+
+import warnings
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+import pyopnb
+
+
+def detector(domain="TRT", **attrs):
+    """The end of a YOLO file, with what its exporter writes: a plugin's attrs and no shapes of outputs."""
+    attrs = {"score_threshold": 0.25, "iou_threshold": 0.45, "max_output_boxes": 5} | attrs
+    outputs = ["num_dets", "det_boxes", "det_scores", "det_classes"]
+    node = helper.make_node(
+        "EfficientNMS_TRT", ["boxes", "scores"], outputs, domain=domain, name="nms", **attrs
+    )
+    inputs = [
+        helper.make_tensor_value_info("boxes", TensorProto.FLOAT, [1, 8, 4]),
+        helper.make_tensor_value_info("scores", TensorProto.FLOAT, [1, 8, 2]),
+    ]
+    dtypes = [TensorProto.INT32, TensorProto.FLOAT, TensorProto.FLOAT, TensorProto.INT32]
+    results = [
+        helper.make_tensor_value_info(name, dtype, None)
+        for name, dtype in zip(outputs, dtypes, strict=True)
+    ]
+    graph = helper.make_graph([node], "yolo", inputs, results)
+    opsets = [helper.make_opsetid("", 13)]
+    if domain:
+        opsets.append(helper.make_opsetid(domain, 1))
+    return helper.make_model(graph, opset_imports=opsets, ir_version=8)
+
+
+def filled_session(model):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        session = pyopnb.Session(model, fill=True)
+    return session, [str(warning.message) for warning in caught]
+
+
+def feeds():
+    random = np.random.default_rng(0)
+    corner = random.uniform(0, 20, (1, 8, 2))
+    boxes = np.concatenate([corner, corner + 10], -1).astype(np.float32)
+    return {"boxes": boxes, "scores": random.uniform(0, 1, (1, 8, 2)).astype(np.float32)}
+
+
+@pytest.mark.parametrize("domain", ["TRT", "", "trt.plugins"])
+def test_a_detector_for_tensorrt_runs_in_whichever_domain_its_exporter_wrote(domain):
+    model = detector(domain, plugin_version="1", background_class=-1, score_activation=0)
+    if domain != "":
+        with pytest.raises(pyopnb.PyopError):
+            pyopnb.Session(model)
+    session, warned = filled_session(model)
+    assert any("1 node by the catalogue" in text and "'nms'" in text for text in warned)
+    results = session(**feeds())
+    count = int(results["num_dets"][0, 0])
+    assert 0 < count <= 5 and results["det_classes"].dtype == np.int32
+    best = feeds()["scores"].max()
+    assert results["det_scores"][0, 0] == best
+    assert (np.diff(results["det_scores"][0, :count]) <= 0).all()
+
+
+def test_an_op_of_the_users_goes_before_the_catalogue():
+    class EfficientNMS_TRT:
+        def __init__(self, score_threshold: float, iou_threshold: float, max_output_boxes: int):
+            self.most = max_output_boxes
+
+        def compute(self, boxes, scores) -> ("int32[B,1]", "any[...]", "any[...]", "int32[...]"):
+            rows = np.zeros((1, self.most, 4), np.float32)
+            return np.int32([[42]]), rows, rows[..., 0], rows[..., 0].astype(np.int32)
+
+    pyopnb.registry.define(EfficientNMS_TRT, "TRT::EfficientNMS_TRT")
+    session, warned = filled_session(detector())
+    assert not warned
+    assert session(**feeds())["num_dets"].tolist() == [[42]]
+
+
+@pytest.mark.parametrize(
+    ("attrs", "inputs", "said"),
+    [
+        ({"nms_top_k": 7}, 2, r"takes score_threshold, .*, not nms_top_k"),
+        ({}, 1, r"EfficientNMS_TRT does not take 1 input"),
+    ],
+)
+def test_a_namesake_with_other_attrs_or_inputs_is_refused(attrs, inputs, said):
+    model = detector(**attrs)
+    del model.graph.node[0].input[inputs:]
+    with pytest.warns(pyopnb.errors.Filled, match=said):
+        pyopnb.fill(model)
+
+
+def test_a_filled_file_loads_in_a_process_that_knows_nothing_of_it(tmp_path):
+    with pytest.warns(pyopnb.errors.Filled):
+        filled = pyopnb.fill(detector(plugin_version="1"))
+    expected = pyopnb.Session(filled)(**feeds())
+    onnx.save(filled, tmp_path / "filled.onnx")
+    pyopnb.registry.clear()
+    session, warned = filled_session(tmp_path / "filled.onnx")
+    assert not warned
+    for name, array in session(**feeds()).items():
+        np.testing.assert_array_equal(array, expected[name])
+
+
+def test_kernels_of_the_runtime_are_left_alone():
+    """com.microsoft::Gelu has a kernel, and the catalogue has a namesake of nothing that runs."""
+    model = pyopnb.model(
+        [
+            pyopnb.node("com.microsoft::Gelu", "x", "y"),
+            pyopnb.node("com.microsoft::BiasAdd", ["y", "b", "x"], "z"),
+        ],
+        {"x": "float32[2,3,4]", "b": "float32[4]"},
+        {"z": "float32[2,3,4]"},
+    )
+    with pytest.warns(pyopnb.errors.Filled, match="1 node by the catalogue"):
+        filled = pyopnb.fill(model)
+    assert [node.domain for node in filled.graph.node] == [
+        "com.microsoft",
+        "pyopnb.catalog.com.microsoft",
+    ]
+    x, b = np.ones((2, 3, 4), np.float32), np.arange(4, dtype=np.float32)
+    expected = pyopnb.call("com.microsoft::Gelu", x) + b + x
+    np.testing.assert_allclose(pyopnb.Session(filled)(x=x, b=b)["z"], expected, rtol=1e-6)
+
+
+def test_import_pyopnb_imports_no_entry():
+    import subprocess
+    import sys
+
+    code = "import sys, pyopnb; print([n for n in sys.modules if n.startswith('pyopnb.catalog')])"
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True)
+    assert done.stdout.strip() == "[]", done.stdout + done.stderr
