@@ -41,16 +41,18 @@ def overlaps(box: np.ndarray, boxes: np.ndarray, offset: float = 0.0) -> np.ndar
     ndarray
         float[N]; 0 where both boxes have no area.
     """
-    low = np.maximum(box[:2], boxes[:, :2])
-    high = np.minimum(box[2:], boxes[:, 2:])
-    intersection = np.prod(np.maximum(high - low + offset, 0), axis=-1)
+    width = np.minimum(box[2], boxes[:, 2]) - np.maximum(box[0], boxes[:, 0]) + offset
+    height = np.minimum(box[3], boxes[:, 3]) - np.maximum(box[1], boxes[:, 1]) + offset
+    intersection = np.maximum(width, 0) * np.maximum(height, 0)
     union = _areas(box, offset) + _areas(boxes, offset) - intersection
     has_area = union > 0
     return np.divide(intersection, union, out=np.zeros_like(union), where=has_area)
 
 
 def _areas(boxes: np.ndarray, offset: float) -> np.ndarray:
-    return np.prod(np.maximum(boxes[..., 2:] - boxes[..., :2] + offset, 0), axis=-1)
+    width = boxes[..., 2] - boxes[..., 0] + offset
+    height = boxes[..., 3] - boxes[..., 1] + offset
+    return np.maximum(width, 0) * np.maximum(height, 0)
 
 
 def suppress(
@@ -83,16 +85,30 @@ def suppress(
     ndarray
         int64[K], the positions of the boxes that are kept.
     """
-    # Boxes that are suppressed leave the candidates, so that each step has fewer of them.
-    candidates = np.arange(len(boxes))
     threshold = np.float32(iou_threshold)
+    rivals_by_class = _positions_by_class(classes, len(boxes))
+    is_suppressed = np.zeros(len(boxes), bool)
     kept: list[int] = []
-    while len(candidates) and (limit is None or len(kept) < limit):
-        best, candidates = candidates[0], candidates[1:]
-        kept.append(int(best))
-        overlap = overlaps(boxes[best], boxes[candidates], offset)
-        is_suppressed = overlap >= threshold if inclusive else overlap > threshold
-        if classes is not None:
-            is_suppressed &= classes[candidates] == classes[best]
-        candidates = candidates[~is_suppressed]
+    for position in range(len(boxes)):
+        if limit is not None and len(kept) >= limit:
+            break
+        if is_suppressed[position]:
+            continue
+        kept.append(position)
+        label = 0 if classes is None else int(classes[position])
+        # Only boxes of the class that are still there are looked at, and ever fewer of them.
+        rivals = rivals_by_class[label]
+        rivals = rivals[rivals > position]
+        overlap = overlaps(boxes[position], boxes[rivals], offset)
+        is_beaten = overlap >= threshold if inclusive else overlap > threshold
+        is_suppressed[rivals[is_beaten]] = True
+        rivals_by_class[label] = rivals[~is_beaten]
     return np.array(kept, np.int64)
+
+
+def _positions_by_class(classes: np.ndarray | None, count: int) -> dict[int, np.ndarray]:
+    if classes is None or not count:
+        return {0: np.arange(count)}
+    order = np.argsort(classes, kind="stable")
+    labels, starts = np.unique(classes[order], return_index=True)
+    return dict(zip(labels.tolist(), np.split(order, starts[1:]), strict=True))
