@@ -11,6 +11,7 @@ from pyopnb.diffs.models.change import Change
 from pyopnb.models.index import GraphIndex
 from pyopnb.models.io import without_weights
 from pyopnb.models.nodes import bodies
+from pyopnb.ops.names import fresh_name
 
 __all__ = ["Merged", "badges", "merge"]
 
@@ -114,9 +115,7 @@ class _Merger:
         if not name or (name not in self._makes and partner in self._of_b):
             return partner
         if name not in self.names:
-            new = name
-            while new in self._of_b:
-                new += " (a)"
+            new = fresh_name(name, self._of_b, " (a)")
             self.names[name] = new
             self._of_b.add(new)
         return self.names[name]

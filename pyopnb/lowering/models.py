@@ -29,6 +29,7 @@ from pyopnb.models.nodes import (
 )
 from pyopnb.models.types import Types
 from pyopnb.ops.messages import sanitize
+from pyopnb.ops.names import fresh_name
 from pyopnb.ops.op import Op
 from pyopnb.ops.registry import registry
 from pyopnb.ops.schema import Port, same_value
@@ -228,12 +229,9 @@ def _lower_site(
 
 def _unused_name(proto: ModelProto, op: Op, number: int) -> str:
     """A name for one more function of an op, which neither a function nor an op has."""
-    name = f"{op.op_type}_{number}"
-    while registry.find(op.domain, name) is not None or any(
-        (f.domain, f.name) == (op.domain, name) for f in proto.functions
-    ):
-        name += "_"
-    return name
+    taken = {other.op_type for other in registry if other.domain == op.domain}
+    taken |= {function.name for function in proto.functions if function.domain == op.domain}
+    return fresh_name(f"{op.op_type}_{number}", taken)
 
 
 def _fits(lowered: LoweredOp, example: Example) -> bool:

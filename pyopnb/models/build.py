@@ -87,10 +87,13 @@ def node(
     """
     if not isinstance(op, str):
         op = find_op(op).name
+    # A bare name is ONNX's own operator here, where the registry's functions read it as one of
+    # pyopnb's.
     domain, op_type = split_name(op if "::" in op else f"::{op}")
     proto = helper.make_node(
         op_type, _names(inputs), _names(outputs), name=name, domain=domain or None
     )
+    # onnx's own maker sorts the attributes as well, so that equal nodes have equal bytes.
     for key, value in sorted(attrs.items()):
         if value is not None:
             proto.attribute.append(_attribute(op, key, value))
@@ -105,6 +108,7 @@ def _names(names: Sequence[str] | str) -> list[str]:
 
 def _attribute(op: str, key: str, value: Any) -> onnx.AttributeProto:
     where = f"node {sanitize(op)}, attr {sanitize(key)}"
+    # An array is a tensor attribute. onnx would take it for a list of numbers.
     if isinstance(value, np.ndarray):
         return helper.make_attribute(key, _tensor(value, where))
     try:
@@ -135,7 +139,7 @@ def _describe_attr(value: Any) -> str:
 
 
 def _attr_advice(key: str, value: Any) -> str | None:
-    """What to type instead: two lists for a dict, a list for a set, an array for nested lists, str for all in a mixed list."""
+    """Suggest a value that ONNX can hold: lists for a dict, a list for a set, an array for nested lists."""
     advice = None
     if isinstance(value, Mapping):
         advice = f"{key}_keys={list(value)!r}, {key}_values={list(value.values())!r}"
@@ -228,13 +232,18 @@ def model(
         ir_version=newest_ir_version(),
         opset_imports=[helper.make_opsetid("", opset or newest_opset())],
     )
+    # Whatever would make every later step confusing is refused first: two meanings of a name,
+    # then unknown operators.
     graph = GraphIndex(model_proto.graph)
     graph.refuse_duplicates()
     _refuse_unknown_ops(model_proto)
     for inner_node in nodes_in(model_proto.graph):
         ints_to_floats(inner_node)
+    # Names are looked up after the bodies are complete, as these capture names of the graph
+    # around them.
     graph.refuse_unknown_names()
     graph.refuse_cycles()
+    # onnx's checker and ONNX Runtime want each node behind those that it reads.
     if any(position != index for position, index in enumerate(graph.order)):
         ordered = onnx.GraphProto(node=[node for _, node in graph.in_order()])
         model_proto.graph.ClearField("node")
@@ -317,6 +326,7 @@ def _refuse_unknown_ops(model_proto: ModelProto) -> None:
 
 
 def _nearest_op(name: str, known: set[str]) -> str:
+    # The most likely mistake is a forgotten domain of an op that is there.
     registered = next((op.name for op in registry if op.op_type == name), None)
     if registered is not None:
         return registered
@@ -342,6 +352,8 @@ def ints_to_floats(node: NodeProto, but: Container[str] = ()) -> None:
             or attribute.ref_attr_name
         ):
             continue
+        # The runtime says only that the type of the attribute is wrong, and everybody writes 1
+        # for 1.0.
         single = attribute.type == AttributeProto.INT
         if single:
             meant = AttributeProto.FLOAT
@@ -380,6 +392,8 @@ def _value_info(name: str, value: Any, where: str) -> ValueInfoProto:
         )
         raise ModelError(where, expected=expected, got=got, next=f'"{dtype(value)}[...]"')
     elif _looks_like_shape(value):
+        # A list of ints may be meant as a shape or as an example, and a guess would be wrong half
+        # of the time.
         shape = ",".join(
             sanitize(size) if isinstance(size, str) or (size or 0) > 0 else "?" for size in value
         )
@@ -439,6 +453,8 @@ def _array(value: Any, where: str) -> np.ndarray:
         ) from None
     if dtype_row.name != "string":
         return array
+    # An array of objects can hold anything. Its texts are looked at one by one, as onnx would
+    # call str on the others.
     for index, item in np.ndenumerate(array):
         if not isinstance(item, (str, bytes)) or (isinstance(item, str) and not is_text(item)):
             if index:
@@ -477,6 +493,7 @@ def type_outputs(model_proto: ModelProto) -> None:
     model_proto : ModelProto
         It is changed.
     """
+    # Types that the user declared are left as they are.
     untyped = {info.name: info for info in model_proto.graph.output if not info.HasField("type")}
     if not untyped:
         return
@@ -507,6 +524,8 @@ def _light(model_proto: ModelProto) -> ModelProto:
         if tensor.ByteSize() <= _MAX_CONSTANT:
             graph.initializer.append(tensor)
         elif tensor.name not in input_names:
+            # A large initializer only matters by its type, which an input says as well and which
+            # costs no copy.
             graph.input.append(
                 helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims))
             )

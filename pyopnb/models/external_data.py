@@ -48,7 +48,7 @@ def stub(tensor: TensorProto) -> TensorProto:
 
 
 def original(tensor: TensorProto, taken_out: Mapping[str, TensorProto]) -> TensorProto:
-    """What `stub` replaced, by its name, where it made the tensor in this process and that is known; else the tensor itself."""
+    """Return the tensor that `stub` replaced in this process; any other tensor is returned as it is."""
     is_ours = is_external(tensor) and [(e.key, e.value) for e in tensor.external_data] == [
         ("location", _TAKEN_OUT)
     ]
@@ -58,7 +58,7 @@ def original(tensor: TensorProto, taken_out: Mapping[str, TensorProto]) -> Tenso
 
 
 class DataPlace(NamedTuple):
-    """Where a tensor's data is.
+    """Locate a tensor's data.
 
     Attributes
     ----------
@@ -135,6 +135,7 @@ def find_data(
         path = Path(os.path.normpath(root / location))
     else:
         path = root
+    # A model file is data. It must not make us read a file elsewhere, also not through a link.
     if not path.is_relative_to(root) or path.resolve() != path:
         got = f"{sanitize(location)}, which leads elsewhere"
     elif not path.is_file():
@@ -186,6 +187,7 @@ def read_data(tensor: TensorProto, folder: str | os.PathLike[str]) -> bytes:
         As from `find_data`; or the entry or the file does not have that many bytes.
     """
     location, name = find_data(tensor, folder), f"model, initializer {sanitize(tensor.name)}"
+    # The size of what is read comes from the model, so it is checked before a byte is.
     if min(tensor.dims, default=0) < 0:
         raise ModelError(name, expected="sizes from 0 on", got=str(min(tensor.dims)))
     expected = (
@@ -193,6 +195,8 @@ def read_data(tensor: TensorProto, folder: str | os.PathLike[str]) -> bytes:
         * next((row.bits for row in DTYPES if row.onnx == tensor.data_type), 0)
         + 7
     ) // 8
+    # onnx would read as many bytes as the entry says and fail later, in words that name no
+    # tensor.
     if location.length not in (None, expected):
         raise ModelError(
             name,

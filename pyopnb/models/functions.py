@@ -68,6 +68,7 @@ def check_functions(model: ModelProto) -> None:
     """
     if not model.functions:
         return
+    # Both limits are on what the functions become, which is computed without writing them out.
     size = expansion(model)
     if size.added > MOST_NODES:
         expected = f"at most {MOST_NODES:,} nodes that come from calls of functions"
@@ -93,6 +94,7 @@ def expansion(model: ModelProto) -> Expansion:
     own_sizes: dict[_Key, tuple[int, int]] = {}
     for function in model.functions:
         key = function_key(function)
+        # The runtime would take the first of two functions for all calls, onnx the last.
         if key in calls:
             raise ModelError(
                 path_of_function(function), expected="one function of that name", got="two"
@@ -112,7 +114,7 @@ def expansion(model: ModelProto) -> Expansion:
 def _read(
     scope: GraphProto | FunctionProto, known: _Calls
 ) -> tuple[tuple[int, int], list[tuple[_Key, int]]]:
-    """The number of nodes and the depth of a graph or function itself, and the functions that it calls, each with its depth."""
+    """Count the nodes and the depth of a graph or function, and list its calls, each with its depth."""
     count, deepest, called = 0, 0, []
     for node, depth in _nodes(scope):
         count += 1
@@ -138,6 +140,7 @@ def _sizes(
     """Return the nodes and the depth of every function with its calls written out."""
     sizes: dict[_Key, tuple[int, int]] = {}
     callers: dict[_Key, set[_Key]] = {}
+    # Kahn's algorithm over the calls, callees first, so that no chain of functions costs stack.
     for key, called in calls.items():
         for callee, _ in called:
             callers.setdefault(callee, set()).add(key)
@@ -156,6 +159,7 @@ def _sizes(
             if not waits_for[caller]:
                 leaves.append(caller)
     for function in model.functions:
+        # What is left waits for itself.
         if function_key(function) not in sizes:
             raise ModelError(
                 path_of_function(function),

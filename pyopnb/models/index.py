@@ -85,7 +85,7 @@ class GraphIndex:
 
     @cached_property
     def ends(self) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
-        """The names of each node's inputs and outputs, by its index: to read them from the protobuf takes 2 µs a node."""
+        """List the names of each node's inputs and outputs: to read them from the protobuf takes 2 µs a node."""
         return [(tuple(node.input), tuple(node.output)) for node in self.scope.node]
 
     @cached_property
@@ -137,6 +137,7 @@ class GraphIndex:
         producers: dict[str, tuple[int, int]] = {}
         for index, node in enumerate(self.scope.node):
             for slot, name in enumerate(node.output):
+                # An initializer or input of that name counts first, as it does for ONNX Runtime.
                 if name and name not in self._given:
                     producers.setdefault(name, (index, slot))
         return producers
@@ -156,6 +157,7 @@ class GraphIndex:
 
     def resolve(self, name: str) -> GraphIndex | None:
         """Return the graph that defines the name, this one or the next one around it; None where none does."""
+        # A body sees the names of the graphs around it, the nearest first.
         graph: GraphIndex | None = self
         while graph is not None and not graph.defines(name):
             graph = graph.outer
@@ -223,7 +225,7 @@ class GraphIndex:
 
     @property
     def path(self) -> str:
-        """Where the graph stands, as `Site` has it: ``""`` for a main graph."""
+        """Say where the graph stands, as `Site` does: ``""`` for a main graph."""
         steps, graph = [], self
         while graph.outer is not None and graph.holder is not None:
             index, attribute = graph.holder
@@ -263,6 +265,7 @@ class GraphIndex:
 
     def refuse_duplicates(self) -> None:
         """Raise a ModelError where a node's output has the name of an input, an initializer or another output."""
+        # Nearly every graph is right, and that is known without a dictionary of all names.
         if not self._flaws[1]:
             return
         owners = dict.fromkeys(self.declared_inputs, "an input") | dict.fromkeys(
@@ -339,6 +342,8 @@ class GraphIndex:
         """Return the nodes in order, without those on a cycle and those that wait for them."""
         if not self._flaws[0]:
             return range(len(self.scope.node))
+        # Kahn's algorithm. The heap gives the first in the file, so that the order changes as
+        # little as needed.
         waits_for = [len(self._predecessors(index)) for index in range(len(self.scope.node))]
         startable = [index for index, count in enumerate(waits_for) if not count]
         order = []
@@ -374,6 +379,7 @@ class GraphIndex:
             sanitize(node.name or first_output(node) or node.op_type)
             for node in (self.nodes[i] for i in cycle)
         ]
+        # A long cycle is shown by its two ends.
         if len(names) > _SHOWN:
             names[_SHOWN // 2 : -_SHOWN // 2] = ["…"]
         return ModelError(

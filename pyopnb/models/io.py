@@ -122,7 +122,7 @@ def read_model(
 
 
 def _given(model: Any) -> tuple[str, ModelProto | bytes, Path | None]:
-    """How messages name a model, the model itself or its bytes, and its file."""
+    """Return the name of a model in messages, the model itself or its bytes, and its file."""
     if isinstance(model, ModelProto):
         if not model.HasField("graph"):
             raise ModelError(
@@ -283,7 +283,7 @@ def guess_format(data: bytes) -> str | None:
 
 
 def format_advice(data: bytes) -> str | None:
-    """What to type to get the file instead of what `guess_format` recognized.
+    """Suggest how to get the file instead of what `guess_format` recognized.
 
     Parameters
     ----------

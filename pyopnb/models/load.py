@@ -66,12 +66,12 @@ class Loaded(Displayable):
 
     @property
     def head(self) -> str:
-        """One line on the model."""
+        """Describe the model in one line."""
         return f"{sanitize(os.path.basename(self.path))}: {summary(self.model)}"
 
     @property
     def next(self) -> str:
-        """Which ops were run, and how to run the others."""
+        """Say which ops were run, and how to run the others."""
         if not self.ops:
             return "It keeps no op."
         ran = {version.op for version in self.versions}

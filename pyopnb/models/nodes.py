@@ -198,7 +198,7 @@ _CONSTANTS: Mapping[str, Callable[[AttributeProto], TensorProto | SparseTensorPr
 
 
 def constant_value(node: NodeProto) -> TensorProto | SparseTensorProto | None:
-    """What a Constant node gives; None where its attributes are none of a Constant, or the caller of a function gives them."""
+    """Return the tensor of a Constant node; None where its attributes are not those of a Constant."""
     if not is_constant(node) or len(node.attribute) != 1 or node.attribute[0].ref_attr_name:
         return None
     read = _CONSTANTS.get(node.attribute[0].name)
@@ -248,7 +248,7 @@ def attribute_values(node: NodeProto, model: ModelProto, where: str) -> dict[str
 
 
 def attribute_value(attribute: AttributeProto, model: ModelProto) -> Any:
-    """One attribute as a Python value; a graph becomes a model with the imports and functions of ``model``."""
+    """Convert an attribute to a Python value; a graph becomes a model with the imports and functions of ``model``."""
     attribute_type = attribute.type
     if attribute_type == AttributeProto.UNDEFINED:
         raise ValueError("an attribute without a type")
@@ -368,7 +368,7 @@ def input_types(scope: GraphProto | FunctionProto) -> dict[str, TensorType]:
 
 
 def type_of_proto(proto: TypeProto) -> TensorType:
-    """The type in a TypeProto; ``any[...]`` where there is none, or not that of a tensor. A size below 0 says nothing."""
+    """Convert a TypeProto; one that is no tensor's becomes ``any[...]``, and sizes below 0 say nothing."""
     if not proto.HasField("tensor_type") or not proto.tensor_type.elem_type:
         return ANY
     tensor = proto.tensor_type

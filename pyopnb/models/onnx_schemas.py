@@ -67,7 +67,7 @@ def is_onnx_domain(domain: str) -> bool:
 
 
 def find_schema(domain: str, op_type: str, version: int | None = None) -> Any:
-    """The operator as ONNX has it in that version of its domain, the newest if not given; None where ONNX does not know it."""
+    """Return ONNX's schema of an operator in a version of its domain, by default the newest; None if there is none."""
     try:
         if version is None:
             return defs.get_schema(op_type, domain=domain)

@@ -191,7 +191,7 @@ _CALL = object()
 
 
 def _infer_node(op: str | None, context: Any, call: object = _CALL) -> None:
-    """What onnx calls to infer the types of a node: of an op of that name, or of a stand-in where it is None.
+    """Infer the types of a node for onnx, which calls this: of an op of that name, or of a stand-in for None.
 
     Each call holds a reference to `_CALL` from before its first instruction until it has returned to onnx; `_is_inferring`
     counts these references. A counter that the function itself keeps would be late: the interpreter can switch to another

@@ -72,7 +72,7 @@ class Types:
             self._types[key] |= _declared(graph.scope)
 
     def find(self, scope: GraphProto | FunctionProto, name: str) -> TypeProto | None:
-        """The type of a value that is read or produced in a graph, body or function of the model; None where it is unknown."""
+        """Return the type of a value in a graph, body or function of the model; None where it is unknown."""
         graph = self._graphs[id(scope)]
         return self._types[id((graph.resolve(name) or graph).scope)].get(name)
 

@@ -314,7 +314,7 @@ _LISTED_TENSOR = _LISTED_FIELDS["TensorProto"].issuperset(TensorProto.DESCRIPTOR
 
 
 def _fields(message: Message) -> list[tuple[Any, Any]]:
-    """The fields that a message has; of a tensor, whose data this would copy, the dtype alone where no other can be newer."""
+    """Return the fields of a message; of a tensor, whose data this would copy, often the dtype alone."""
     if _LISTED_TENSOR and isinstance(message, TensorProto):
         return [(_DATA_TYPE, message.data_type)]
     return list(message.ListFields())

@@ -4,33 +4,28 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from onnx import AttributeProto
 
 from pyopnb.ops.attr_kinds import annotation_of
+from pyopnb.ops.names import fresh_name
 
-__all__ = ["Names", "attr_hint", "literal"]
+__all__ = ["attr_hint", "identifier", "literal"]
 
 _MOST_ITEMS = 64  # items of a list or tensor that are written out; longer ones come from the node
 
 
-class Names:
-    """Unique identifiers."""
-
-    def __init__(self, taken: Iterable[str]) -> None:
-        self._taken = set(taken)
-
-    def of(self, text: str, otherwise: str) -> str:
-        """Return the text, changed as little as needed to be a new identifier."""
-        name = re.sub(r"\W", "_", text[:40], flags=re.ASCII).lstrip("_")
-        name = name if name and not name[0].isdigit() else otherwise if not name else f"x{name}"
-        while keyword.iskeyword(name) or name in self._taken:
-            name += "_"
-        self._taken.add(name)
-        return name
+def identifier(text: str, otherwise: str, taken: set[str]) -> str:
+    """Return the text, changed as little as needed to be a new identifier, and take it."""
+    name = re.sub(r"\W", "_", text[:40], flags=re.ASCII).lstrip("_") or otherwise
+    if name[0].isdigit():
+        name = f"x{name}"
+    name = fresh_name(name, {*keyword.kwlist, *taken})
+    taken.add(name)
+    return name
 
 
 def attr_hint(kind: int, values: Sequence[Any]) -> str:

@@ -18,7 +18,7 @@ from pyopnb.models.index import GraphIndex
 from pyopnb.models.io import without_weights
 from pyopnb.models.nodes import Site, attribute_values, imported_versions, path_of_function, walk
 from pyopnb.models.types import Types
-from pyopnb.onnx_reference.literals import Names, attr_hint, literal
+from pyopnb.onnx_reference.literals import attr_hint, identifier, literal
 from pyopnb.onnx_reference.operator import has_reference, schema_of_op
 from pyopnb.ops.dtypes import DType, dtype
 from pyopnb.ops.messages import sanitize
@@ -139,7 +139,7 @@ class OperatorUsage:
 
     def _inputs(self) -> list[InputUsage]:
         node, ports = self.site.node, list(self.schema.inputs) if self.schema else []
-        names = Names(TAKEN)
+        taken = set(TAKEN)
         if not ports:
             count = max(len(s.node.input) for s in self.similar)
             texts = [node.input[n] if n < len(node.input) else "" for n in range(count)]
@@ -148,13 +148,15 @@ class OperatorUsage:
                 for n in range(count)
             ]
             made = [
-                InputUsage(names.of(t, f"x{n}"), self._merged(n, inputs=True), lacking[n], False)
+                InputUsage(
+                    identifier(t, f"x{n}", taken), self._merged(n, inputs=True), lacking[n], False
+                )
                 for n, t in enumerate(texts)
             ]
         else:
             made = [
                 InputUsage(
-                    names.of(port.name, f"x{n}"),
+                    identifier(port.name, f"x{n}", taken),
                     self._rest(n)
                     if port.option == OPTION.Variadic
                     else self._merged(n, inputs=True),

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Container
 
 from pyopnb.errors import DefinitionError
 from pyopnb.ops.arguments import describe
 from pyopnb.ops.messages import sanitize
 
-__all__ = ["DEFAULT_DOMAIN", "MAX_OUTPUTS", "canonical_domain", "check_opset", "split_name"]
+__all__ = [
+    "DEFAULT_DOMAIN",
+    "MAX_OUTPUTS",
+    "canonical_domain",
+    "check_opset",
+    "fresh_name",
+    "split_name",
+]
 
 DEFAULT_DOMAIN = "pyopnb"
 
@@ -79,3 +87,17 @@ def check_opset(opset: object, where: str) -> None:
             expected="a number from 1 to 1000",
             got=str(opset) if type(opset) is int else describe(opset),
         )
+
+
+def fresh_name(stem: str, taken: Container[str], suffix: str = "_") -> str:
+    """Return a name that is not taken: the stem, with the suffix as often as needed.
+
+    Examples
+    --------
+    >>> fresh_name("x", {"x", "x_"})
+    'x__'
+    """
+    name = stem
+    while name in taken:
+        name += suffix
+    return name

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from onnx import ModelProto, NodeProto
 
 from pyopnb.models.nodes import bodies, first_output, nodes_in, walk
+from pyopnb.ops.names import fresh_name
 
 __all__ = ["name_nodes"]
 
@@ -38,9 +39,7 @@ def name_nodes(proto: ModelProto) -> list[str]:
         [*proto.graph.node, *(inner for outer in proto.graph.node for inner in _inside(outer))]
     ):
         if not node.name or node.name in used or _ESCAPED.search(node.name):
-            node.name = f"{node.op_type}_{number}"
-            while node.name in taken:
-                node.name += "_"
+            node.name = fresh_name(f"{node.op_type}_{number}", taken)
             taken.add(node.name)
         used.add(node.name)
     return labels

@@ -16,7 +16,7 @@ from pyopnb.models.tensors import tensors
 from pyopnb.models.types import Types
 from pyopnb.ops.dtypes import DTYPES
 from pyopnb.ops.messages import sanitize, suggest
-from pyopnb.ops.names import canonical_domain
+from pyopnb.ops.names import canonical_domain, fresh_name
 
 __all__ = ["NamedTensor", "expose", "match_names", "named_tensors", "tappable_tensors"]
 
@@ -58,10 +58,7 @@ def named_tensors(model: ModelProto, *, bodies: bool = False) -> list[NamedTenso
 
 def _fresh(tensor: NamedTensor, taken: set[str]) -> NamedTensor:
     """A body's tensor under a name that no tensor of the main graph has."""
-    name = tensor.name
-    while name in taken:
-        name += "_"
-    return replace(tensor, name=name)
+    return replace(tensor, name=fresh_name(tensor.name, taken))
 
 
 def _named(

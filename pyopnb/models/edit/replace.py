@@ -89,6 +89,8 @@ def replace(
     source = open_for_edit(model, base_dir)
     sites = select_sites(source.proto, where, model)
     types = Types(source.proto)
+    # A function can import another version of ONNX's operators than the model, with other
+    # defaults.
     imports = dict(_imports(source.proto))
     for site in sites:
         schema = target.current.schema
@@ -97,6 +99,8 @@ def replace(
         )
         _check_attrs(site, schema, source.proto)
         _check_ports(site, schema, types)
+    # The types are declared before the nodes are replaced, while ONNX's inference still knows the
+    # operators.
     _declare(sites, types)
     put_ops(source.proto, [(site, target.name) for site in sites])
     return to_model(source)
@@ -148,6 +152,8 @@ def put_ops(proto: ModelProto, changes: Iterable[tuple[Site, str]]) -> None:
     for site, name in changes:
         domain, op_type = split_name(name)
         site.node.domain, site.node.op_type = domain, op_type
+        # An onnx before 1.16 has no overloads. An op has none, so a call of a function loses its
+        # own.
         if "overload" in site.node.DESCRIPTOR.fields_by_name:
             site.node.ClearField("overload")
         op = registry.find(domain, op_type)
@@ -155,6 +161,7 @@ def put_ops(proto: ModelProto, changes: Iterable[tuple[Site, str]]) -> None:
         placed.append(site.node)
     _import(proto, versions)
     for function in proto.functions:
+        # A function sees its own imports only.
         used = {node.domain for node in nodes_in(function)}
         _import(
             function, {domain: version for domain, version in versions.items() if domain in used}
@@ -181,6 +188,8 @@ def _imports(proto: ModelProto) -> Iterator[tuple[int, dict[str, int]]]:
 def _give_defaults(node: NodeProto, schema: Schema, versions: dict[str, int]) -> None:
     """Write the operator's defaults into a node: the op's may differ."""
     domain = canonical_domain(node.domain)
+    # A node that leaves an attribute out means the operator's default, and the op may have
+    # another one.
     operator = find_schema(domain, node.op_type, versions.get(domain, 1))
     # The defaults of a session are its kernel's own.
     if operator is None:
@@ -201,6 +210,7 @@ def _check_attrs(site: Site, schema: Schema, proto: ModelProto) -> None:
     attr_names = {attr.name for attr in schema.attrs}
     # Attributes that the caller of a function sets have no value yet.
     names = {name: "set by the function's caller" for name in linked if name not in attr_names}
+    # They are taken out of the schema, so that only the others are checked for their values.
     unlinked = changed(
         schema, attrs=tuple(attr for attr in schema.attrs if attr.name not in linked)
     )
@@ -218,6 +228,7 @@ def _check_ports(site: Site, schema: Schema, types: Types) -> None:
             output_type = types.of(site, name)
         else:
             output_type = ANY
+        # Sizes are left to the run: what a file declares is often only an example's.
         if not output_type.accepts(hint.without_sizes()):
             raise ModelError(
                 f"{site.where}, output {number}",

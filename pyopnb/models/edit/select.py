@@ -188,7 +188,7 @@ class _Sites:
 
 
 def _outline(node: NodeProto) -> tuple[str, ...]:
-    """What equal nodes have in common, and few others."""
+    """Make a key that equal nodes share, and few different ones."""
     return node.domain, node.op_type, node.name, *node.output
 
 

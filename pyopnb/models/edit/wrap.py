@@ -20,6 +20,7 @@ from pyopnb.models.nodes import Site, walk
 from pyopnb.models.types import Types
 from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.messages import hide_internal_frames, sanitize
+from pyopnb.ops.names import fresh_name
 from pyopnb.ops.registry import registry
 from pyopnb.ops.types import TensorType, type_of
 
@@ -57,6 +58,7 @@ def _describe(array: np.ndarray) -> str:
     if not array.size or array.dtype.kind in "OUT":
         return type_text
     if array.dtype.kind in "fV":
+        # float16 and the 8-bit floats overflow in sums, and some have no isfinite.
         values = array.astype(np.float64)
     else:
         values = array
@@ -122,6 +124,8 @@ def wrap(
     source = open_for_edit(model, base_dir)
     sites = select_sites(source.proto, where, model)
     types = Types(source.proto)
+    # All nodes are looked at before the first is changed, so that a refusal leaves nothing half
+    # done.
     tapped_inputs = [_tappable_inputs(site, types) for site in sites]
     every = list(walk(source.proto))
     names, all_names = original_names(every), _names(source.proto, every)
@@ -131,6 +135,7 @@ def wrap(
     ]
     scopes: dict[int, tuple[GraphProto | FunctionProto, list[tuple[NodeProto, NodeProto]]]] = {}
     for site, (tap, _) in zip(sites, taps, strict=True):
+        # One sort a graph, as protobuf's lists are slow to insert into.
         scopes.setdefault(id(site.scope), (site.scope, []))[1].append((site.node, tap.node))
     for scope, pairs in scopes.values():
         move_behind(scope, pairs)
@@ -200,17 +205,23 @@ def _tap(
         return names.get((id(scope), name), name)
 
     outputs = [name for name in node.output if name]
+    # The function is shown the node as the user's model has it, under its old names.
     original = NodeProto()
     original.CopyFrom(node)
     original.output[:] = [before(name) for name in node.output]
     cls = _tap_class(
         function, original, site.where, [before(n) for n in inputs], [before(n) for n in outputs]
     )
-    fresh = {name: _new_name(name, taken) for name in outputs}
+    fresh = {}
+    for name in outputs:
+        fresh[name] = fresh_name(f"{name}_untapped", taken)
+        taken.add(fresh[name])
+    # The node writes to new names and the tap to the old ones, so that no reader has to change.
     node.output[:] = [fresh.get(name, "") for name in node.output]
     name = _op_name(node.op_type)
     tap = scope.node.add(input=[*inputs, *fresh.values()], output=outputs)
     tap.name = node.name and f"{node.name} (tap {name.rpartition('_')[2]})"
+    # ONNX Runtime infers types through the tap only where they are declared before it.
     if isinstance(scope, GraphProto):
         for old, new in fresh.items():
             proto_type = types.find(scope, old)
@@ -228,14 +239,6 @@ def _op_name(op_type: str) -> str:
     # A number never comes twice: a session may still use a removed op.
     _numbers[stem] += 1
     return f"{TAP_DOMAIN}::{stem}_{_numbers[stem]}"
-
-
-def _new_name(name: str, taken: set[str]) -> str:
-    fresh = f"{name}_untapped"
-    while fresh in taken:
-        fresh += "_"
-    taken.add(fresh)
-    return fresh
 
 
 def _tap_class(
@@ -278,7 +281,7 @@ def _tap_class(
 
 
 def _stop(node: NodeProto, inputs: dict[str, np.ndarray], outputs: dict[str, np.ndarray]) -> None:
-    """Where ``wrap(model, where, breakpoint)`` stops: see node, inputs and outputs; c continues."""
+    """Stop in the debugger, where ``node``, ``inputs`` and ``outputs`` are local variables; c continues."""
     breakpoint()
     # The debugger stops at the line after the call.
     return

@@ -152,7 +152,7 @@ _MADE = ("torch.", "sklearn::")
 
 
 def _meant_op(op_type: str, domain: str) -> str:
-    """What to type for an op type that its domain does not have: the domain that was forgotten, or the nearest name."""
+    """Suggest the domain that was forgotten, or the nearest name."""
     domains = [op.domain for op in registry if op.op_type == op_type]
     domains += [
         op_domain for op_domain, name in operators() if name == op_type and op_domain != domain
@@ -289,7 +289,7 @@ def _lacking(site: Site, lack: Unsupported, filled: bool) -> ModelError:
 
 
 def _misfit(site: Site, misfit: Misfit) -> ModelError:
-    """An input of another dtype than the others, or than the operator takes; the constant one, as that was made by hand."""
+    """Report an input of a wrong dtype; of two that differ the constant one, as that was made by hand."""
     port, partner = misfit.place, misfit.other
     names = site.node.input
     if (

@@ -236,7 +236,7 @@ def _parse(text: str, name: str) -> ModelProto:
 
 
 def _start(text: str) -> int:
-    """Where the graph begins, after a header."""
+    """Find where the graph begins, after a header."""
     at = _BLANKS.match(text).end()  # type: ignore[union-attr]  # it matches nothing as well
     header = _HEADER.match(text, at)
     return at if header is None else _BLANKS.match(text, header.end()).end()  # type: ignore[union-attr]
