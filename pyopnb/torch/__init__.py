@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from pyopnb.torch.holes import Hole, Holes
     from pyopnb.torch.recording import trace
     from pyopnb.torch.report import StandIns
-    from pyopnb.torch.torchscript import register_custom_op_symbolic
 
 __all__ = [
     "Hole",
@@ -26,7 +25,6 @@ __all__ = [
     "export",
     "missing",
     "op",
-    "register_custom_op_symbolic",
     "trace",
 ]
 
@@ -38,7 +36,6 @@ _HOMES = {
     "export": "pyopnb.torch.conversion",
     "missing": "pyopnb.torch.conversion",
     "op": "pyopnb.torch.functions",
-    "register_custom_op_symbolic": "pyopnb.torch.torchscript",
     "trace": "pyopnb.torch.recording",
 }
 

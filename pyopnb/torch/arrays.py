@@ -1,4 +1,4 @@
-"""Tensors as arrays and arrays as tensors, without copies where that is safe."""
+"""Convert tensors to arrays and back, without copies where that is safe."""
 
 from __future__ import annotations
 
@@ -10,25 +10,23 @@ import torch
 
 __all__ = ["to_array", "to_tensor"]
 
-# Dtypes that torch.from_numpy does not take: the integers of the same size through which they go.
-_THROUGH = {
-    np.dtype(getattr(ml_dtypes, name)): (integer, getattr(torch, name))
-    for name, integer in (
-        ("bfloat16", np.int16),
-        ("float8_e4m3fn", np.int8),
-        ("float8_e4m3fnuz", np.int8),
-        ("float8_e5m2", np.int8),
-        ("float8_e5m2fnuz", np.int8),
-    )
-    if hasattr(torch, name)
+# NumPy has these dtypes from ml_dtypes, and torch.from_numpy does not take them. So the memory goes
+# over as integers of the same size.
+_DTYPES_OF_ML_DTYPES = {
+    torch.bfloat16: (torch.int16, np.dtype(ml_dtypes.bfloat16)),
+    torch.float8_e4m3fn: (torch.int8, np.dtype(ml_dtypes.float8_e4m3fn)),
+    torch.float8_e4m3fnuz: (torch.int8, np.dtype(ml_dtypes.float8_e4m3fnuz)),
+    torch.float8_e5m2: (torch.int8, np.dtype(ml_dtypes.float8_e5m2)),
+    torch.float8_e5m2fnuz: (torch.int8, np.dtype(ml_dtypes.float8_e5m2fnuz)),
 }
-# What most tensors are; the other way takes four calls of torch more.
-_AS_IT_IS = frozenset({torch.float32, torch.float64, torch.int64, torch.int32, torch.bool})
-_BACK = {tensor: (integer, array) for array, (integer, tensor) in _THROUGH.items()}
+_TORCH_DTYPES = {entry[1]: dtype for dtype, entry in _DTYPES_OF_ML_DTYPES.items()}
+
+# Nearly all tensors have one of these, and the general way takes four calls of torch more.
+_COMMON = frozenset({torch.float32, torch.float64, torch.int64, torch.int32, torch.bool})
 
 
 class _Writable:
-    """A read-only array to those who ask for its memory; torch warns of arrays that it could write to and may not."""
+    """Claim that a read-only array may be written to; torch warns of arrays that may not."""
 
     def __init__(self, array: np.ndarray) -> None:
         self.owner = array
@@ -37,31 +35,34 @@ class _Writable:
         self.__array_interface__ = interface
 
 
-def to_tensor(array: np.ndarray, *, complex_: bool = False) -> Any:
-    """A tensor of the array's memory, which must not be written to.
+def to_tensor(array: np.ndarray, *, is_complex: bool = False) -> Any:
+    """Make a tensor of an array's memory, which must not be written to.
 
     Parameters
     ----------
     array : ndarray
-    complex_ : bool
+    is_complex : bool
         The last dimension has real and imaginary parts, as ONNX Runtime has no complex tensors.
 
     Returns
     -------
     torch.Tensor
     """
-    through, dtype = _THROUGH.get(array.dtype, (None, None))
-    if through is not None:
-        array = array.view(through)
+    dtype = _TORCH_DTYPES.get(array.dtype)
+    if dtype is not None:
+        array = array.view(np.int16 if dtype is torch.bfloat16 else np.int8)
     if not array.flags.writeable:
         array = np.asarray(_Writable(array)) if array.size else array.copy()
     tensor = torch.from_numpy(array)
-    tensor = tensor if dtype is None else tensor.view(dtype)
-    return torch.view_as_complex(tensor.contiguous()) if complex_ else tensor
+    if dtype is not None:
+        tensor = tensor.view(dtype)
+    return torch.view_as_complex(tensor.contiguous()) if is_complex else tensor
 
 
 def to_array(tensor: Any) -> np.ndarray:
-    """The array of a tensor's memory; of a complex one the real and imaginary parts as a last dimension.
+    """Make an array of a tensor's memory.
+
+    Of a complex tensor, the last dimension of the array has the real and imaginary parts.
 
     Parameters
     ----------
@@ -71,18 +72,14 @@ def to_array(tensor: Any) -> np.ndarray:
     -------
     ndarray
     """
-    if (
-        tensor.dtype in _AS_IT_IS
-        and tensor.device.type == "cpu"
-        and not tensor.is_neg()
-        and not tensor.requires_grad
-    ):
+    is_common = tensor.dtype in _COMMON and tensor.device.type == "cpu"
+    if is_common and not tensor.is_neg() and not tensor.requires_grad:
         return np.asarray(tensor.numpy())
     tensor = tensor.detach().cpu().resolve_conj().resolve_neg()
     if tensor.is_complex():
         tensor = torch.view_as_real(tensor)
-    through, dtype = _BACK.get(tensor.dtype, (None, None))
-    if through is not None:
-        integers = torch.int16 if through is np.int16 else torch.int8
-        return np.asarray(tensor.contiguous().view(integers).numpy().view(dtype))
-    return np.asarray(tensor.contiguous().numpy())
+    tensor = tensor.contiguous()
+    if tensor.dtype not in _DTYPES_OF_ML_DTYPES:
+        return np.asarray(tensor.numpy())
+    integers, dtype = _DTYPES_OF_ML_DTYPES[tensor.dtype]
+    return np.asarray(tensor.view(integers).numpy().view(dtype))

@@ -1,4 +1,7 @@
-"""Calls of torch ops as ONNX nodes: tensors are inputs, everything else becomes attributes, and comes back without loss."""
+"""Write calls of torch ops as ONNX nodes and read them back, without loss.
+
+Tensors are inputs of the node, and every other argument becomes an attribute.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,6 @@ __all__ = [
     "DTYPES",
     "DYNAMIC",
     "EMPTY",
-    "LENGTHS",
     "NONE",
     "SPECIAL",
     "Call",
@@ -37,9 +39,10 @@ LENGTHS, NONE, EMPTY, DYNAMIC = "torch_lengths", "torch_none", "torch_empty", "t
 SPECIAL = (DTYPES, COMPLEX, LENGTHS, NONE, EMPTY, DYNAMIC)
 """Attributes beside those that are named after the op's own arguments.
 
-``torch_dtypes`` the outputs' dtypes; ``torch_complex`` the inputs that hold complex numbers; ``torch_lengths`` how many inputs
-each list of tensors has; ``torch_none`` and ``torch_empty`` arguments that are None or an empty list; ``torch_dynamic``
-arguments that are computed in the graph, and come as inputs after the tensors.
+``torch_dtypes`` the outputs' dtypes; ``torch_complex`` the inputs that hold complex numbers;
+``torch_lengths`` how many inputs each list of tensors has; ``torch_none`` and ``torch_empty`` arguments
+that are None or an empty list; ``torch_dynamic`` arguments that are computed in the graph, and come as
+inputs after the tensors.
 """
 
 
@@ -55,7 +58,8 @@ class Call:
     ----------
     target : torch._ops.OpOverload
     inputs : tuple
-        What goes in: the tensors in the order of the op's arguments, then what is computed; None where one is left out.
+        What goes in: the tensors in the order of the op's arguments, then what is computed; None where
+        one is left out.
     attrs : dict
     returns : str
         ``Tensor``, ``(Tensor, Tensor)`` or ``Tensor[]``.
@@ -70,31 +74,33 @@ class Call:
 
     @property
     def key(self) -> str:
-        """The same for calls that differ in their inputs only."""
-        kinds = [
-            None if value is None else type(value.meta["val"]).__name__ for value in self.inputs
-        ]
-        attrs = {
-            name: value.tolist() if isinstance(value, np.ndarray) else value
-            for name, value in self.attrs.items()
-        }
-        return repr((str(self.target), kinds, sorted(attrs.items()), self.returns, self.outputs))
+        """Describe the call so that calls which differ in their inputs only have the same key."""
+        types: list[str | None] = []
+        for value in self.inputs:
+            types.append(None if value is None else type(value.meta["val"]).__name__)
+        attrs = []
+        for name, value in sorted(self.attrs.items()):
+            attrs.append((name, value.tolist() if isinstance(value, np.ndarray) else value))
+        return repr((str(self.target), types, attrs, self.returns, self.outputs))
+
+
+# ---- names -----------------------------------------------------------------------------------
 
 
 def target_name(target: Any) -> str:
-    """As users type it: ``torch.ops.aten.inverse.default``."""
+    """Name a torch op as users type it: ``torch.ops.aten.inverse.default``."""
     return f"torch.ops.{target}"
 
 
 def op_name(target: Any) -> str:
-    """The name of the op that stands in: ``torch.aten::inverse``, ``torch.aten::searchsorted_Tensor``."""
+    """Name the op that stands in: ``torch.aten::inverse``, ``torch.aten::searchsorted_Tensor``."""
     namespace, _, name = target._schema.name.partition("::")
     overload = target._schema.overload_name
-    return f"torch.{namespace}::{name}{f'_{overload}' if overload else ''}"
+    return f"torch.{namespace}::{name}_{overload}" if overload else f"torch.{namespace}::{name}"
 
 
 def find_target(op: str) -> Any:
-    """The torch op that an op of that name stands in for; None where there is none.
+    """Find the torch op that an op stands in for.
 
     Parameters
     ----------
@@ -107,32 +113,27 @@ def find_target(op: str) -> Any:
     """
     domain, _, op_type = op.partition("::")
     namespace = getattr(torch.ops, domain.removeprefix("torch."))
-    for place in [len(op_type), *(n for n, letter in enumerate(op_type) if letter == "_" and n)]:
-        packet = getattr(namespace, op_type[:place], None)
-        overload = getattr(packet, op_type[place + 1 :] or "default", None)
+    # Names of ops and of overloads have underscores of their own, so each is tried as the border.
+    ends = [len(op_type)]
+    ends += [index for index, letter in enumerate(op_type) if letter == "_" and index]
+    for end in ends:
+        packet = getattr(namespace, op_type[:end], None)
+        overload = getattr(packet, op_type[end + 1 :] or "default", None)
         if overload is not None and op_name(overload) == op:
             return overload
     return None
 
 
 def attr_name(name: str) -> str:
-    """The attribute of an argument: its own name, if Python can have a parameter of it beside self."""
+    """Name the attribute of an argument, so that Python can have a parameter of it beside self."""
     return f"{name}_" if name == "self" or keyword.iskeyword(name) else name
 
 
-def _is_tensor(kind: str) -> bool:
-    return "Tensor" in kind
-
-
-def _is_list(kind: str) -> bool:
-    return "List[" in kind
-
-
-# ---- to a node ---------------------------------------------------------------------------------------------------------------
+# ---- to a node -------------------------------------------------------------------------------
 
 
 def encode(node: Any) -> Call:
-    """A call in the graph of torch as a node of ONNX.
+    """Write a call in a graph of torch as a node of ONNX.
 
     Parameters
     ----------
@@ -148,72 +149,113 @@ def encode(node: Any) -> Call:
         It returns something else than tensors, or is given something that no attribute can hold.
     """
     target = node.target
+    where = str(target)
     if not isinstance(target, torch._ops.OpOverload):
-        raise Unwritable(
-            str(target), expected="a torch op", got="control flow, or a function of Python"
-        )
+        got = "control flow, or a function of Python"
+        raise Unwritable(where, expected="a torch op", got=got)
     if target._schema.is_mutable:
-        raise Unwritable(
-            str(target), expected="an op that changes none of its arguments", got="one that does"
-        )
-    values, returns = _outputs(node)
-    tensors: list[Any] = []
-    computed: list[Any] = []
-    attrs: dict[str, Any] = {DTYPES: [str(value.dtype).removeprefix("torch.") for value in values]}
-    special: dict[str, list[Any]] = {LENGTHS: [], NONE: [], EMPTY: [], DYNAMIC: []}
+        expected = "an op that changes none of its arguments"
+        raise Unwritable(where, expected=expected, got="one that does")
+    results, returns = _outputs(node)
+    dtypes = [str(result.dtype).removeprefix("torch.") for result in results]
+    writer = _Writer(where, {DTYPES: dtypes})
     for argument, value in arguments_of(node):
-        kind, name = str(argument.type), argument.name
-        if _is_tensor(kind) and _is_list(kind):
-            special[LENGTHS].append(-1 if value is None else len(value))
-            tensors += value or ()
-        elif _is_tensor(kind) and (value is None or _is_symbolic(value)):
-            tensors.append(value)
-        elif not (argument.has_default_value() and _same(value, argument.default_value)):
-            tensors += [None] * _is_tensor(kind)  # a number in the place of a tensor
-            _write(attr_name(name), value, kind, attrs, special, computed)
+        writer.write(argument, value)
+    return Call(target, writer.inputs(), writer.attrs, returns, len(results))
+
+
+class _Writer:
+    """The arguments of a call, on their way to inputs and attributes."""
+
+    def __init__(self, where: str, attrs: dict[str, Any]) -> None:
+        self.attrs = attrs
+        self._where = where
+        self._tensors: list[Any] = []
+        self._computed: list[Any] = []
+
+    def inputs(self) -> tuple[Any, ...]:
+        """Return what goes in, without what is left out at the end."""
+        for position, entry in enumerate(self._tensors):
+            if entry is None:
+                continue
+            value = entry.meta.get("val")
+            if not isinstance(value, torch.Tensor):
+                raise Unwritable(self._where, expected="tensors", got=type(value).__name__)
+            if value.is_complex():
+                self._note(COMPLEX, position)
+        inputs = [*self._tensors, *self._computed]
+        while inputs and inputs[-1] is None:
+            inputs.pop()
+        return tuple(inputs)
+
+    def write(self, argument: Any, value: Any) -> None:
+        """Write an argument."""
+        type_text = str(argument.type)
+        is_tensor = "Tensor" in type_text
+        if is_tensor and "List[" in type_text:
+            self._note(LENGTHS, -1 if value is None else len(value))
+            self._tensors += value or ()
+            return
+        if is_tensor and (value is None or _is_symbolic(value)):
+            self._tensors.append(value)
+            return
+        if is_tensor:
+            # There is a number in the place of a tensor.
+            self._tensors.append(None)
+        if not (argument.has_default_value() and _is_same(value, argument.default_value)):
+            self._write_value(attr_name(argument.name), value, type_text)
+
+    def _write_value(self, name: str, value: Any, type_text: str) -> None:
+        if _is_symbolic(value):
+            self._note(DYNAMIC, name)
+            self._computed.append(value)
+        elif value is None:
+            self._note(NONE, name)
+        elif isinstance(value, (list, tuple)):
+            self._write_list(name, list(value), type_text)
         else:
-            tensors += [None] * _is_tensor(kind)
-    for entry in tensors:
-        if entry is not None and not isinstance(entry.meta.get("val"), torch.Tensor):
-            raise Unwritable(
-                str(target), expected="tensors", got=type(entry.meta.get("val")).__name__
-            )
-    inputs = [*tensors, *computed]
-    while inputs and inputs[-1] is None:
-        inputs.pop()
-    numbers = [
-        n for n, entry in enumerate(tensors) if entry is not None and entry.meta["val"].is_complex()
-    ]
-    special[COMPLEX] = numbers
-    attrs |= {name: held for name, held in special.items() if held}
-    return Call(target, tuple(inputs), attrs, returns, len(values))
+            self.attrs[name] = _literal(name, value, type_text)
+
+    def _write_list(self, name: str, values: list[Any], type_text: str) -> None:
+        for position, value in enumerate(values):
+            if _is_symbolic(value):
+                self._note(DYNAMIC, f"{name}.{position}")
+                self._computed.append(value)
+                values[position] = 0
+        if values:
+            self.attrs[name] = _literal(name, values, type_text)
+        else:
+            self._note(EMPTY, name)
+
+    def _note(self, special: str, entry: Any) -> None:
+        self.attrs.setdefault(special, []).append(entry)
 
 
 def _outputs(node: Any) -> tuple[list[Any], str]:
-    """The outputs as fake tensors, and how the op returns them."""
-    kinds = [str(entry.type) for entry in node.target._schema.returns]
-    value = node.meta.get("val")
-    if kinds == ["Tensor"]:
+    """Return the outputs as fake tensors, and how the op returns them."""
+    where, value = str(node.target), node.meta.get("val")
+    types = [str(entry.type) for entry in node.target._schema.returns]
+    if types == ["Tensor"]:
         values, returns = [value], "Tensor"
-    elif kinds == ["List[Tensor]"]:
+    elif types == ["List[Tensor]"]:
         values, returns = list(value), "Tensor[]"
-    elif len(kinds) > 1 and set(kinds) == {"Tensor"}:
-        values, returns = list(value), f"({', '.join(kinds)})"
+    elif len(types) > 1 and set(types) == {"Tensor"}:
+        values, returns = list(value), f"({', '.join(types)})"
     else:
-        raise Unwritable(
-            str(node.target), expected="tensors as results", got=", ".join(kinds) or "nothing"
-        )
-    if not values or not all(isinstance(each, torch.Tensor) for each in values):
-        raise Unwritable(
-            str(node.target), expected="tensors as results", got="none, or something else"
-        )
-    if any(each.is_quantized or each.layout is not torch.strided for each in values):
-        raise Unwritable(str(node.target), expected="dense tensors", got="quantized or sparse ones")
+        got = ", ".join(types) or "nothing"
+        raise Unwritable(where, expected="tensors as results", got=got)
+    if not values:
+        raise Unwritable(where, expected="tensors as results", got="none")
+    for tensor in values:
+        if not isinstance(tensor, torch.Tensor):
+            raise Unwritable(where, expected="tensors as results", got="something else")
+        if tensor.is_quantized or tensor.layout is not torch.strided:
+            raise Unwritable(where, expected="dense tensors", got="quantized or sparse ones")
     return values, returns
 
 
 def arguments_of(node: Any) -> Iterator[tuple[Any, Any]]:
-    """The arguments of a call's op with their values, in the op's order.
+    """Yield the arguments of a call's op with their values, in the op's order.
 
     Parameters
     ----------
@@ -224,9 +266,9 @@ def arguments_of(node: Any) -> Iterator[tuple[Any, Any]]:
     argument : torch.Argument
     value : object
     """
-    for place, argument in enumerate(node.target._schema.arguments):
-        if place < len(node.args) and not argument.kwarg_only:
-            yield argument, node.args[place]
+    for position, argument in enumerate(node.target._schema.arguments):
+        if position < len(node.args) and not argument.kwarg_only:
+            yield argument, node.args[position]
         elif argument.name in node.kwargs:
             yield argument, node.kwargs[argument.name]
         elif argument.has_default_value():
@@ -237,77 +279,57 @@ def _is_symbolic(value: Any) -> bool:
     return isinstance(value, torch.fx.Node)
 
 
-def _same(value: Any, default: Any) -> bool:
+def _is_same(value: Any, default: Any) -> bool:
     return type(value) is type(default) and not _is_symbolic(value) and bool(value == default)
 
 
-def _write(
-    name: str,
-    value: Any,
-    kind: str,
-    attrs: dict[str, Any],
-    special: dict[str, list[Any]],
-    computed: list[Any],
-) -> None:
-    """Write an argument that is no tensor."""
-    if _is_symbolic(value):
-        special[DYNAMIC].append(name)
-        computed.append(value)
-        return
-    if value is None:
-        special[NONE].append(name)
-        return
-    if isinstance(value, (list, tuple)):
-        for place, item in enumerate(value):
-            if _is_symbolic(item):
-                special[DYNAMIC].append(f"{name}.{place}")
-                computed.append(item)
-        value = [0 if _is_symbolic(item) else item for item in value]
-        if not value:
-            special[EMPTY].append(name)
-            return
-    attrs[name] = _literal(name, value, kind)
-
-
-def _literal(name: str, value: Any, kind: str) -> Any:
+def _literal(name: str, value: Any, type_text: str) -> Any:
+    """Convert an argument to what an attribute can hold."""
     if isinstance(value, list):
-        if all(isinstance(item, int) for item in value):
-            return [int(item) for item in value]
-        if all(isinstance(item, (int, float)) for item in value):
-            kept = [_survives(float(item)) for item in value]
-            return [float(item) for item in value] if all(kept) else np.array(value, np.float64)
-        if all(isinstance(item, str) for item in value):
-            return value
-    elif isinstance(value, bool):
-        return int(value) if "bool" in kind else str(value)
-    elif isinstance(value, int) and -(2**63) <= value < 2**63:
+        return _literal_list(name, value)
+    if isinstance(value, bool):
+        return int(value) if "bool" in type_text else str(value)
+    if isinstance(value, int) and -(2**63) <= value < 2**63:
         return value
-    elif isinstance(value, float):
+    if isinstance(value, float):
         return value if _survives(value) else np.array(value, np.float64)
-    elif isinstance(value, (str, complex, torch.device)):
+    if isinstance(value, (str, complex, torch.device)):
         return str(value)
-    elif isinstance(value, (torch.dtype, torch.layout, torch.memory_format)):
+    if isinstance(value, (torch.dtype, torch.layout, torch.memory_format)):
         return str(value).removeprefix("torch.")
     raise Unwritable(name, expected="a number, a text or a list", got=type(value).__name__)
 
 
+def _literal_list(name: str, values: list[Any]) -> Any:
+    types = set(map(type, values))
+    if types <= {int, bool}:
+        return [int(value) for value in values]
+    if types <= {int, bool, float}:
+        numbers = [float(value) for value in values]
+        return numbers if all(map(_survives, numbers)) else np.array(numbers, np.float64)
+    if types == {str}:
+        return values
+    raise Unwritable(name, expected="a list of numbers or texts", got=str(types))
+
+
 def _from_float32(value: float) -> float:
-    """The number that was most likely written, of what an attribute kept in 32 bits: 0.1, and not 0.10000000149."""
+    """Return the number that was most likely written: 0.1, and not 0.10000000149."""
     return float(str(np.float32(value)))
 
 
 def _survives(value: float) -> bool:
+    """Tell whether a number comes back from an attribute, which has 32 bits."""
     with np.errstate(over="ignore"):
         return value != value or _from_float32(value) == value
 
 
-# ---- from a node -------------------------------------------------------------------------------------------------------------
+# ---- from a node -----------------------------------------------------------------------------
 
 
 def decode(
     target: Any, attrs: Mapping[str, Any], inputs: Sequence[Any]
 ) -> tuple[list[Any], dict[str, Any]]:
-    """Positional and keyword arguments for the op, of a node's attributes and inputs.
+    """Read positional and keyword arguments for an op from a node's attributes and inputs.
 
     Parameters
     ----------
@@ -321,39 +343,16 @@ def decode(
     args : list
     kwargs : dict
     """
-    lengths, ahead = list(attrs.get(LENGTHS, ())), list(inputs)
-    tensors: dict[str, Any] = {}
     parameters = _parameters(target)
-    for parameter in parameters:
-        if not parameter.tensor:
-            continue
-        if not parameter.tensors:
-            tensors[parameter.name] = ahead.pop(0) if ahead else None
-        elif lengths and (length := lengths.pop(0)) >= 0:
-            tensors[parameter.name], ahead = (
-                [*ahead[:length], *[None] * (length - len(ahead))],
-                ahead[length:],
-            )
-    dynamic = dict(zip(attrs.get(DYNAMIC, ()), map(_number, ahead), strict=False))
+    tensors, computed = _tensor_arguments(parameters, attrs.get(LENGTHS, ()), inputs)
+    numbers = [value.item() if isinstance(value, torch.Tensor) else value for value in computed]
+    dynamic = dict(zip(attrs.get(DYNAMIC, ()), numbers, strict=False))
     args: list[Any] = []
     kwargs: dict[str, Any] = {}
     for parameter in parameters:
-        name = parameter.attr
-        if tensors.get(parameter.name) is not None:
-            value = tensors[parameter.name]
-        elif name in dynamic:
-            value = dynamic[name]
-        elif name in attrs:
-            value = _value(attrs[name], parameter.kind)
-        elif name in attrs.get(EMPTY, ()):
-            value = []
-        elif name in attrs.get(NONE, ()):
-            value = None
-        else:
-            value = parameter.default
-        for place, item in dynamic.items():
-            if place.startswith(f"{name}.") and isinstance(value, list):
-                value[int(place.rpartition(".")[2])] = item
+        value = tensors.get(parameter.name)
+        if value is None:
+            value = _argument(parameter, attrs, dynamic)
         if parameter.kwarg_only:
             kwargs[parameter.name] = value
         else:
@@ -367,48 +366,85 @@ class _Parameter:
 
     name: str
     attr: str
-    kind: str
-    tensor: bool
-    tensors: bool
+    type_text: str
+    is_tensor: bool
+    is_tensor_list: bool
     kwarg_only: bool
     default: Any  # None where there is none
 
 
 @cache
 def _parameters(target: Any) -> tuple[_Parameter, ...]:
-    return tuple(
-        _Parameter(
-            argument.name,
-            attr_name(argument.name),
-            kind := str(argument.type),
-            _is_tensor(kind),
-            _is_tensor(kind) and _is_list(kind),
-            argument.kwarg_only,
-            argument.default_value if argument.has_default_value() else None,
+    parameters = []
+    for argument in target._schema.arguments:
+        type_text = str(argument.type)
+        is_tensor = "Tensor" in type_text
+        parameter = _Parameter(
+            name=argument.name,
+            attr=attr_name(argument.name),
+            type_text=type_text,
+            is_tensor=is_tensor,
+            is_tensor_list=is_tensor and "List[" in type_text,
+            kwarg_only=argument.kwarg_only,
+            default=argument.default_value if argument.has_default_value() else None,
         )
-        for argument in target._schema.arguments
-    )
+        parameters.append(parameter)
+    return tuple(parameters)
 
 
-def _number(value: Any) -> Any:
-    return value.item() if isinstance(value, torch.Tensor) else value
+def _tensor_arguments(
+    parameters: Sequence[_Parameter], lengths: Sequence[int], inputs: Sequence[Any]
+) -> tuple[dict[str, Any], list[Any]]:
+    """Split inputs into the tensors by their parameters, and what is computed in the graph."""
+    tensors: dict[str, Any] = {}
+    lengths_ahead, ahead = list(lengths), list(inputs)
+    for parameter in parameters:
+        if parameter.is_tensor_list:
+            length = lengths_ahead.pop(0) if lengths_ahead else -1
+            if length >= 0:
+                listed, ahead = ahead[:length], ahead[length:]
+                # A node does not have the inputs that are left out at its end.
+                tensors[parameter.name] = listed + [None] * (length - len(listed))
+        elif parameter.is_tensor:
+            tensors[parameter.name] = ahead.pop(0) if ahead else None
+    return tensors, ahead
 
 
-def _value(value: Any, kind: str) -> Any:
-    """An argument from its attribute."""
-    if isinstance(value, np.ndarray):  # floats that 32 bits do not hold
+def _argument(parameter: _Parameter, attrs: Mapping[str, Any], dynamic: Mapping[str, Any]) -> Any:
+    """Read an argument that is no tensor."""
+    name = parameter.attr
+    if name in dynamic:
+        return dynamic[name]
+    if name in attrs.get(EMPTY, ()):
+        return []
+    if name in attrs.get(NONE, ()):
+        return None
+    if name not in attrs:
+        return parameter.default
+    value = _value(attrs[name], parameter.type_text)
+    for key, item in dynamic.items():
+        listed, _, position = key.rpartition(".")
+        if listed == name:
+            value[int(position)] = item
+    return value
+
+
+def _value(value: Any, type_text: str) -> Any:
+    """Convert an attribute to the argument that it was."""
+    if isinstance(value, np.ndarray):
+        # These are floats that 32 bits do not hold.
         return value.tolist()
     if isinstance(value, list):
-        return [_value(item, kind) for item in value]
+        return [_value(item, type_text) for item in value]
     if isinstance(value, float):
         return _from_float32(value)
     if isinstance(value, int):
-        return bool(value) if "bool" in kind else value
-    if "Device" in kind:
+        return bool(value) if "bool" in type_text else value
+    if "Device" in type_text:
         return torch.device(value)
-    if "str" in kind:
+    if "str" in type_text:
         return value
     if value in ("True", "False"):
         return value == "True"
-    named = getattr(torch, value, None)
-    return complex(value) if named is None else named
+    constant = getattr(torch, value, None)
+    return complex(value) if constant is None else constant

@@ -1,10 +1,10 @@
-"""Ops of the registry as functions of torch: eager, compiled, and exported as the node that they are."""
+"""Make ops of the registry functions of torch: eager, compiled, and exported as the node that they are."""
 
 from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,36 +13,37 @@ import torch
 from pyopnb.errors import DefinitionError, InputError, ResultError, SchemaChanged
 from pyopnb.models.build import node
 from pyopnb.onnx_reference.evaluator_ops import EvaluatedOp
-from pyopnb.ops.dtypes import DType, dtype
+from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.instantiate import instantiate
 from pyopnb.ops.locks import locked
 from pyopnb.ops.messages import hide_internal_frames, sanitize, suggest
 from pyopnb.ops.op import Version
 from pyopnb.ops.output_types import promised_types, resolve_type
 from pyopnb.ops.registry import find_op
-from pyopnb.ops.schema import REQUIRED, Attr, Port, Schema
+from pyopnb.ops.schema import REQUIRED, Attr
 from pyopnb.ops.types import ANY, Dim, TensorType
 from pyopnb.torch.arrays import to_array, to_tensor
-from pyopnb.torch.torchscript import register
 
 __all__ = ["TorchFunction", "exported_as", "op"]
 
-_KINDS = {name: name for name in ("int", "float", "bool", "str")} | {
-    f"list[{name}]": f"{name}[]" for name in ("int", "float", "bool", "str")
-}
+_SCALARS = ("int", "float", "bool", "str")
+
+# Names that no attr has.
+_TENSORS, _COUNT = "pyopnb_tensors", "pyopnb_count"
+
 _numbers = itertools.count(1)
 _lock = threading.Lock()
 _functions: dict[tuple[str, str, int], TorchFunction] = {}
-_by_target: dict[Any, TorchFunction] = {}
+_functions_by_overload: dict[Any, TorchFunction] = {}
 
 
 @hide_internal_frames
 def op(name: str, *, outputs: int | None = None) -> TorchFunction:
-    """An op of the registry as a function of torch.
+    """Make an op of the registry a function of torch.
 
-    It runs eagerly, under `torch.compile` and `torch.export.export`, and `export` writes it as the node that it is. A new
-    version of the op with the same schema serves the function from then on. Where the class has ``backward``, that is its
-    gradient in torch, too.
+    It runs eagerly, under `torch.compile` and `torch.export.export`, and `export` writes it as the node that
+    it is. A new version of the op with the same schema serves the function from then on. Where the class
+    has ``backward``, that is its gradient in torch, too.
 
     Parameters
     ----------
@@ -85,31 +86,28 @@ def op(name: str, *, outputs: int | None = None) -> TorchFunction:
     tensor([0.0013, 0.9400, 0.0013])
     """
     version = find_op(name).current
-    count = _count(version.schema, outputs, version.op)
+    annotated = version.schema.outputs
+    if annotated is not None and outputs not in (None, len(annotated)):
+        expected = f"{len(annotated)}, as compute's hint says"
+        raise InputError(f"op {version.op}, outputs", expected=expected, got=str(outputs))
+    count = outputs or len(annotated or ()) or 1
     key = version.op, repr(version.schema), count
     return locked(_lock, _function_of, key, version)
 
 
 def _function_of(key: tuple[str, str, int], version: Version) -> TorchFunction:
+    """Return the function of an op with that schema; an op of torch stays for as long as the process."""
     if key not in _functions:
-        _functions[key] = TorchFunction(version, key[2])
-        _by_target[_functions[key].overload] = _functions[key]
+        function = TorchFunction(version, key[2])
+        _functions[key] = function
+        _functions_by_overload[function.overload] = function
     return _functions[key]
 
 
 def exported_as(target: Any) -> tuple[str, int] | None:
-    """The op and the version of its domain that a torch op of `op` is exported as; None for other torch ops."""
-    found = _by_target.get(target)
-    return None if found is None else (found.name, found.opset)
-
-
-def _count(schema: Schema, outputs: int | None, name: str) -> int:
-    hinted = None if schema.outputs is None else len(schema.outputs)
-    if outputs is not None and hinted not in (None, outputs):
-        raise InputError(
-            f"op {name}, outputs", expected=f"{hinted}, as compute's hint says", got=str(outputs)
-        )
-    return outputs or hinted or 1
+    """Return the op, and the version of its domain, that a torch op of `op` is exported as."""
+    function = _functions_by_overload.get(target)
+    return None if function is None else (function.name, function.opset)
 
 
 class TorchFunction:
@@ -129,33 +127,32 @@ class TorchFunction:
         self.name, self.opset = version.op, version.opset
         self._schema, self._outputs = version.schema, outputs
         self._number = version.number
+        self._defaults = {}
+        for attr in version.schema.attrs:
+            if attr.default is not REQUIRED:
+                self._defaults[attr.name] = attr.default
         self._attrs = tuple(attr.name for attr in version.schema.attrs)
-        self._defaults = {
-            attr.name: attr.default for attr in version.schema.attrs if attr.default is not REQUIRED
-        }
-        self._fixed = sum(not port.variadic for port in version.schema.inputs)
-        self._variadic = self._fixed < len(version.schema.inputs)
+        self._fixed_inputs = sum(not port.variadic for port in version.schema.inputs)
+        self._is_variadic = self._fixed_inputs < len(version.schema.inputs)
         self._evaluated: dict[str, EvaluatedOp] = {}
-        self._gradients: dict[str, EvaluatedOp] = {}
-        namespace = "pyopnb_" + "".join(
-            letter if letter.isalnum() else "_" for letter in version.op.partition("::")[0]
-        )
-        name = f"{namespace}::{version.op.partition('::')[2]}_{next(_numbers)}"
-        made = torch.library.custom_op(
-            name, self._run, mutates_args=(), schema=_torch_schema(version, outputs)
-        )
-        made.register_fake(self._fake)
-        made.register_autograd(self._backward, setup_context=_keep_for_backward)
-        made.register_vmap(self._no_vmap)
-        # An op of its own, so that the compiler does not look into it either.
-        attrs = f", *, {_attrs(version)}" if version.schema.attrs else ""
+        namespace, name = _torch_name(version.op)
+        self._register(f"{namespace}::{name}", version)
+        self.overload = getattr(getattr(torch.ops, namespace), name).default
+
+    def _register(self, name: str, version: Version) -> None:
+        """Register the op and its gradient in torch."""
+        schema = _torch_schema(version, self._outputs)
+        custom_op = torch.library.custom_op(name, self._run, mutates_args=(), schema=schema)
+        custom_op.register_fake(self._fake)
+        custom_op.register_autograd(self._backward, setup_context=_keep_for_backward)
+        custom_op.register_vmap(self._no_vmap)
+        # The gradient is an op of its own, so that the compiler does not look into it either.
+        attrs = f", *, {_torch_attrs(version)}" if version.schema.attrs else ""
         schema = f"(Tensor?[] {_TENSORS}, int {_COUNT}{attrs}) -> Tensor[]"
         self._gradient = torch.library.custom_op(
             f"{name}_backward", self._run_gradient, mutates_args=(), schema=schema
         )
         self._gradient.register_fake(_fake_gradient)
-        self.overload = getattr(getattr(torch.ops, namespace), name.partition("::")[2]).default
-        register(name, [self.overload._schema], self.name, self.opset)
 
     def __repr__(self) -> str:
         return f"{self.name}, version {self._number}, as a function of torch: {self._schema}"
@@ -174,15 +171,13 @@ class TorchFunction:
         -------
         torch.Tensor, or tuple of torch.Tensor
         """
-        if any([name not in self._attrs for name in attrs]):  # torch.compile follows a list
+        # torch.compile follows a list, and no generator.
+        if any([name not in self._attrs for name in attrs]):
             raise self._unknown(attrs)
-        given = list(inputs)
-        if self._variadic:
-            given = [*given[: self._fixed], given[self._fixed :]]
-        return self.overload(*given, **{**self._defaults, **attrs})
+        return self.overload(*self._grouped(inputs), **{**self._defaults, **attrs})
 
     def opcheck(self, *inputs: Any, **attrs: Any) -> dict[str, str]:
-        """Let torch check the op on example inputs: its schema, its shapes without data, and its way through the compiler.
+        """Let torch check the op on example inputs: its schema, its fake shapes, its way through the compiler.
 
         Parameters
         ----------
@@ -200,26 +195,26 @@ class TorchFunction:
         torch.testing._internal.optests.generate_tests.OpCheckError
             A check failed.
         """
-        given = (
-            [*inputs[: self._fixed], list(inputs[self._fixed :])]
-            if self._variadic
-            else list(inputs)
-        )
-        return dict(torch.library.opcheck(self.overload, tuple(given), {**self._defaults, **attrs}))
+        arguments = tuple(self._grouped(inputs))
+        return dict(torch.library.opcheck(self.overload, arguments, {**self._defaults, **attrs}))
+
+    def _grouped(self, inputs: Sequence[Any]) -> list[Any]:
+        """Put variadic inputs into a list, as torch's schemas have them."""
+        if not self._is_variadic:
+            return list(inputs)
+        return [*inputs[: self._fixed_inputs], list(inputs[self._fixed_inputs :])]
 
     def _unknown(self, attrs: Mapping[str, Any]) -> InputError:
         name = next(name for name in attrs if name not in self._attrs)
-        expected = f"one of {', '.join(self._attrs)}" if self._attrs else "no attrs"
-        next_ = suggest(name, self._attrs) if self._attrs else None
-        return InputError(
-            f"op {self.name}, attr {sanitize(name)}",
-            expected=expected,
-            got=sanitize(name),
-            next=next_,
-        )
+        where = f"op {self.name}, attr {sanitize(name)}"
+        if not self._attrs:
+            return InputError(where, expected="no attrs", got=sanitize(name))
+        expected = f"one of {', '.join(self._attrs)}"
+        suggestion = suggest(name, self._attrs)
+        return InputError(where, expected=expected, got=sanitize(name), next=suggestion)
 
     def _current(self) -> Version:
-        """The version that serves, which must have the schema of this function."""
+        """Return the version that serves, which must have the schema of this function."""
         version = find_op(self.name).current
         if version.schema != self._schema:
             raise SchemaChanged(
@@ -230,56 +225,73 @@ class TorchFunction:
             )
         return version
 
-    # ---- what torch calls --------------------------------------------------------------------------------------------------
+    # ---- what torch calls --------------------------------------------------------------------
 
-    def _run(self, *given: Any, **attrs: Any) -> Any:
+    def _run(self, *arguments: Any, **attrs: Any) -> Any:
         self._current()
-        tensors = _flat(given)
-        device = next(
-            (tensor.device for tensor in tensors if tensor is not None), torch.device("cpu")
-        )
-        arrays = [None if tensor is None else to_array(tensor) for tensor in tensors]
-        results = [
-            to_tensor(np.asarray(array)).to(device) for array in self._at(attrs).run(arrays, {})
-        ]
+        outputs = [f"y{number}" for number in range(self._outputs)]
+        count = len(self._schema.inputs)
+        tensors = _flat(arguments)
+        results = self._evaluate(self.name, tensors, count, outputs, attrs)
         return results[0] if self._outputs == 1 else tuple(results)
 
-    def _at(self, attrs: Mapping[str, Any]) -> EvaluatedOp:
-        """The op at a node with these attrs."""
-        key, outputs = repr(sorted(attrs.items())), [f"y{n}" for n in range(self._outputs)]
-        return locked(
-            _lock, _kept, self._evaluated, key, self.name, len(self._schema.inputs), outputs, attrs
-        )
+    def _evaluate(
+        self,
+        name: str,
+        tensors: Sequence[Any],
+        count: int,
+        outputs: Sequence[str],
+        attrs: Mapping[str, Any],
+    ) -> list[Any]:
+        """Run an op at a node with these attrs; an output without a name is an empty tensor."""
+        key = repr((name, count, outputs, sorted(attrs.items())))
+        evaluated = locked(_lock, self._evaluated_op, key, name, count, outputs, attrs)
+        devices = [tensor.device for tensor in tensors if tensor is not None]
+        arrays = [None if tensor is None else to_array(tensor) for tensor in tensors]
+        results = []
+        for array in evaluated.run(arrays, {}):
+            tensor = torch.zeros(0) if array is None else to_tensor(np.asarray(array))
+            results.append(tensor.to(devices[0]))
+        return results
 
-    def _fake(self, *given: Any, **attrs: Any) -> Any:
+    def _evaluated_op(
+        self, key: str, name: str, count: int, outputs: Sequence[str], attrs: Mapping[str, Any]
+    ) -> EvaluatedOp:
+        """Return the op at a node, made anew where the registry has another op of that name now."""
+        registered = find_op(name)
+        if key not in self._evaluated or self._evaluated[key].op is not registered:
+            values = {attr: value for attr, value in attrs.items() if value is not None}
+            proto = node(name, ["x"] * count, outputs, **values)
+            self._evaluated[key] = EvaluatedOp(registered, proto, {})
+        return self._evaluated[key]
+
+    def _fake(self, *arguments: Any, **attrs: Any) -> Any:
+        """Make empty results of the right types, where torch traces."""
         version, where = self._current(), f"op {self.name}"
-        tensors = _flat(given)
+        tensors = _flat(arguments)
         sizes: dict[str, Any] = {}
         types = [None if tensor is None else _type(tensor, sizes) for tensor in tensors]
         self._schema.check_inputs(types, where)
         values = {name: value for name, value in attrs.items() if value is not None}
         instance = instantiate(version, version.schema, values, where)
-        promised = promised_types(version.schema, instance, types, self._outputs, where)
+        promises = promised_types(version.schema, instance, types, self._outputs, where)
         first = next(tensor for tensor in tensors if tensor is not None)
-        made = []
-        for place, promise in enumerate(promised):
-            kind = resolve_type(promise, ANY, types)
-            if kind is None or kind.dtype is None or kind.shape is None:
+        results = []
+        for number, promise in enumerate(promises):
+            result_type = resolve_type(promise, ANY, types)
+            if result_type is None or result_type.dtype is None or result_type.shape is None:
                 raise ResultError(
-                    f"{where}, output {place}",
+                    f"{where}, output {number}",
                     expected="a type that infer or the hint of compute says, with its rank, where torch traces",
-                    got=str(kind or ANY),
+                    got=str(result_type or ANY),
                     next="def infer(self, x): return x",
                 )
-            made.append(
-                first.new_empty(
-                    [_size(dim, sizes) for dim in kind.shape], dtype=_torch_dtype(kind.dtype)
-                )
-            )
-        return made[0] if self._outputs == 1 else tuple(made)
+            shape = [_size(dim, sizes) for dim in result_type.shape]
+            results.append(first.new_empty(shape, dtype=_torch_dtype(result_type.dtype.name)))
+        return results[0] if self._outputs == 1 else tuple(results)
 
     def _backward(self, ctx: Any, *gradients: Any) -> Any:
-        """Gradients of the arguments, for autograd."""
+        """Return the gradients of the arguments, for autograd."""
         if self._current().gradient is None:
             raise DefinitionError(
                 f"op {self.name}",
@@ -289,39 +301,28 @@ class TorchFunction:
             )
         tensors = [*ctx.saved_tensors, *gradients]
         count = len(ctx.saved_tensors) - self._outputs
-        found = iter(self._gradient(tensors, count, **ctx.pyopnb_attrs))
-        # Of each argument one; of a list of tensors a list.
-        return tuple(
-            [_wanted(next(found), need) for need in needs]
-            if isinstance(needs, (list, tuple))
-            else _wanted(next(found), needs)
-            for needs in ctx.needs_input_grad[: len(self._schema.inputs)]
-        )
+        ahead = iter(self._gradient(tensors, count, **ctx.pyopnb_attrs))
+        results: list[Any] = []
+        # There is one for each argument, and a list for a list of tensors.
+        for needs in ctx.needs_input_grad[: len(self._schema.inputs)]:
+            if isinstance(needs, (list, tuple)):
+                results.append([_if_needed(next(ahead), need) for need in needs])
+            else:
+                results.append(_if_needed(next(ahead), needs))
+        return tuple(results)
 
     def _run_gradient(self, tensors: Sequence[Any], count: int, **attrs: Any) -> list[Any]:
         gradient = self._current().gradient
         if gradient is None:
-            raise SchemaChanged(
-                f"op {self.name}", expected="its backward", got=f"{self._current()}, which has none"
-            )
-        device = next(tensor.device for tensor in tensors if tensor is not None)
-        arrays = [None if tensor is None else to_array(tensor) for tensor in tensors]
-        wanted = [tensor is not None and tensor.is_floating_point() for tensor in tensors[:count]]
-        results = self._gradient_at(gradient.op, attrs, len(tensors), wanted).run(arrays, {})
-        return [
-            torch.zeros(0) if array is None else to_tensor(np.asarray(array)).to(device)
-            for array in results
-        ]
+            where, got = f"op {self.name}", f"{self._current()}, which has none"
+            raise SchemaChanged(where, expected="its backward", got=got)
+        outputs = []
+        for number, tensor in enumerate(tensors[:count]):
+            has_gradient = tensor is not None and tensor.is_floating_point()
+            outputs.append(f"grad{number}" if has_gradient else "")
+        return self._evaluate(gradient.op, tensors, len(tensors), outputs, attrs)
 
-    def _gradient_at(
-        self, name: str, attrs: Mapping[str, Any], count: int, wanted: Sequence[bool]
-    ) -> EvaluatedOp:
-        """The gradient op at a node with these attrs and outputs."""
-        outputs = [f"grad{n}" if want else "" for n, want in enumerate(wanted)]
-        key = repr((sorted(attrs.items()), count, wanted))
-        return locked(_lock, _kept, self._gradients, key, name, count, outputs, attrs)
-
-    def _no_vmap(self, info: Any, dims: Any, *given: Any, **attrs: Any) -> Any:
+    def _no_vmap(self, info: Any, dims: Any, *arguments: Any, **attrs: Any) -> Any:
         raise DefinitionError(
             f"op {self.name}",
             expected="an op that torch.vmap can batch",
@@ -330,23 +331,14 @@ class TorchFunction:
         )
 
 
-def _kept(
-    kept: dict[str, EvaluatedOp],
-    key: str,
-    name: str,
-    count: int,
-    outputs: Sequence[str],
-    attrs: Mapping[str, Any],
-) -> EvaluatedOp:
-    """The op of that name at a node, made where it is not kept or its op is another one now."""
-    op = find_op(name)
-    if key not in kept or kept[key].op is not op:
-        values = {attr: value for attr, value in attrs.items() if value is not None}
-        kept[key] = EvaluatedOp(op, node(name, ["x"] * count, outputs, **values), {})
-    return kept[key]
+# ---- schemas ---------------------------------------------------------------------------------
 
 
-# ---- schemas -----------------------------------------------------------------------------------------------------------------
+def _torch_name(op_name: str) -> tuple[str, str]:
+    """Make a namespace and a name that torch does not have yet."""
+    domain, _, op_type = op_name.partition("::")
+    letters = [letter if letter.isalnum() else "_" for letter in domain]
+    return f"pyopnb_{''.join(letters)}", f"{op_type}_{next(_numbers)}"
 
 
 def _torch_schema(version: Version, outputs: int) -> str:
@@ -354,53 +346,50 @@ def _torch_schema(version: Version, outputs: int) -> str:
     if not schema.inputs:
         raise DefinitionError(where, expected="an input, as a function of torch", got="none")
     if schema.open_attrs:
-        raise DefinitionError(
-            f"{where}, __init__", expected="attrs by name, as a function of torch", got="**attrs"
-        )
-    arguments = [_port(port) for port in schema.inputs] + (
-        ["*", _attrs(version)] if schema.attrs else []
-    )
+        expected = "attrs by name, as a function of torch"
+        raise DefinitionError(f"{where}, __init__", expected=expected, got="**attrs")
+    parameters = []
+    for port in schema.inputs:
+        suffix = "[]" if port.variadic else "?" * port.optional
+        parameters.append(f"Tensor{suffix} {port.name}")
+    if schema.attrs:
+        parameters += ["*", _torch_attrs(version)]
     returns = "Tensor" if outputs == 1 else f"({', '.join(['Tensor'] * outputs)})"
-    return f"({', '.join(arguments)}) -> {returns}"
+    return f"({', '.join(parameters)}) -> {returns}"
 
 
-def _attrs(version: Version) -> str:
-    return ", ".join(
-        f"{_kind(attr, f'op {version.op}')} {attr.name}" for attr in version.schema.attrs
-    )
+def _torch_attrs(version: Version) -> str:
+    texts = []
+    for attr in version.schema.attrs:
+        texts.append(f"{_torch_attr_type(attr, f'op {version.op}')} {attr.name}")
+    return ", ".join(texts)
 
 
-def _port(port: Port) -> str:
-    return f"Tensor[] {port.name}" if port.variadic else f"Tensor{'?' * port.optional} {port.name}"
-
-
-def _kind(attr: Attr, where: str) -> str:
-    if attr.kind not in _KINDS:
+def _torch_attr_type(attr: Attr, where: str) -> str:
+    base = attr.kind.removeprefix("list[").removesuffix("]")
+    if base not in _SCALARS:
         raise DefinitionError(
             f"{where}, attr {attr.name}",
             expected="int, float, bool, str or a list of them, as a function of torch",
             got=attr.kind,
             next=f"annotate it: {attr.name}: float",
         )
-    return f"{_KINDS[attr.kind]}{'?' * (attr.default is None)}"
+    brackets = "[]" if base != attr.kind else ""
+    return f"{base}{brackets}{'?' * (attr.default is None)}"
 
 
-def _flat(given: Sequence[Any]) -> list[Any]:
-    return list(_each(given))
-
-
-def _each(given: Sequence[Any]) -> Iterator[Any]:
-    for value in given:
+def _flat(arguments: Sequence[Any]) -> list[Any]:
+    """Unpack the lists of tensors among arguments."""
+    tensors: list[Any] = []
+    for value in arguments:
         if isinstance(value, (list, tuple)):
-            yield from value
+            tensors.extend(value)
         else:
-            yield value
+            tensors.append(value)
+    return tensors
 
 
-# ---- gradients ---------------------------------------------------------------------------------------------------------------
-
-# Names that no attr has.
-_TENSORS, _COUNT = "pyopnb_tensors", "pyopnb_count"
+# ---- gradients -------------------------------------------------------------------------------
 
 
 def _keep_for_backward(
@@ -412,35 +401,38 @@ def _keep_for_backward(
 
 
 def _fake_gradient(tensors: Sequence[Any], count: int, **attrs: Any) -> list[Any]:
-    return [
-        tensor.new_empty(tensor.shape)
-        if tensor is not None and tensor.is_floating_point()
-        else torch.empty(0)
-        for tensor in tensors[:count]
-    ]
+    gradients = []
+    for tensor in tensors[:count]:
+        if tensor is not None and tensor.is_floating_point():
+            gradients.append(tensor.new_empty(tensor.shape))
+        else:
+            gradients.append(torch.empty(0))
+    return gradients
 
 
-def _wanted(gradient: Any, need: bool) -> Any:
+def _if_needed(gradient: Any, need: bool) -> Any:
     return gradient if need else None
 
 
-# ---- types -------------------------------------------------------------------------------------------------------------------
+# ---- types -----------------------------------------------------------------------------------
 
 
 def _type(tensor: Any, sizes: dict[str, Any]) -> TensorType:
-    """The type of a fake tensor; ``sizes`` gets what each of its symbols stands for."""
+    """Return the type of a fake tensor; ``sizes`` gets what each of its symbols stands for."""
     dims: list[Dim] = []
     for size in tensor.shape:
-        if isinstance(size, int):
-            dims.append(size)
-        else:
-            symbol = next(
-                (name for name, known in sizes.items() if known.node.expr == size.node.expr),
-                f"n{len(sizes)}",
-            )
-            sizes[symbol] = size
-            dims.append(symbol)
+        dims.append(size if isinstance(size, int) else _symbol(size, sizes))
     return TensorType(dtype(str(tensor.dtype).removeprefix("torch.")), tuple(dims))
+
+
+def _symbol(size: Any, sizes: dict[str, Any]) -> str:
+    """Name a size that may change, the same size the same."""
+    for name, known_size in sizes.items():
+        if known_size.node.expr == size.node.expr:
+            return name
+    name = f"n{len(sizes)}"
+    sizes[name] = size
+    return name
 
 
 def _size(dim: Dim, sizes: dict[str, Any]) -> Any:
@@ -448,15 +440,14 @@ def _size(dim: Dim, sizes: dict[str, Any]) -> Any:
         return dim
     if dim is None:
         return torch.library.get_ctx().new_dynamic_size()
-    if (
-        dim not in sizes
-    ):  # a symbol of the op's own: a size that the values decide, the same wherever it stands
+    # A symbol of the op's own is a size that the values decide, the same wherever it stands.
+    if dim not in sizes:
         sizes[dim] = torch.library.get_ctx().new_dynamic_size()
     return sizes[dim]
 
 
-def _torch_dtype(row: DType) -> Any:
-    found = getattr(torch, row.name, None)
-    if found is None:
-        raise ResultError("torch", expected="a dtype that torch has", got=row.name)
-    return found
+def _torch_dtype(name: str) -> Any:
+    torch_dtype = getattr(torch, name, None)
+    if torch_dtype is None:
+        raise ResultError("torch", expected="a dtype that torch has", got=name)
+    return torch_dtype

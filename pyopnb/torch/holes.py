@@ -1,4 +1,4 @@
-"""The calls for which torch's exporter has no ONNX operator."""
+"""Find the calls for which torch's exporter has no ONNX operator."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from pyopnb.errors import ModelError
 from pyopnb.ops.messages import sanitize
 from pyopnb.ops.text_table import Table
 from pyopnb.torch.calls import Unwritable, encode, target_name
-from pyopnb.torch.exporter_internals import Elsewhere, failed_node, untranslated
 from pyopnb.torch.program import calls_in, where_of
 from pyopnb.torch.source import line_of
 
 __all__ = ["Hole", "Holes", "failed_call", "find_holes", "hole_of"]
 
-_FAILED = re.compile(r"Error when translating node %(?P<name>\w+)")
+_FAILED = re.compile(
+    r"Error when translating node %(?P<name>\w+) : .*?\[target=torch\.ops\.(?P<target>[\w.]+)\]"
+)
 
 
 @dataclass(frozen=True)
@@ -47,11 +48,12 @@ class Hole:
     attrs: tuple[str, ...] = field(default=(), repr=False)
 
     def __str__(self) -> str:
-        return f"{f'{self.line}: ' if self.line else ''}{self.op} {self.types}: {self.reason}"
+        text = f"{self.op} {self.types}: {self.reason}"
+        return f"{self.line}: {text}" if self.line else text
 
 
 class Holes(Sequence[Hole]):
-    """What `pyopnb.torch.missing` found; false where the exporter has everything."""
+    """What `pyopnb.torch.missing` lists; false where the exporter has everything."""
 
     def __init__(self, rows: Sequence[Hole]) -> None:
         self._rows = tuple(rows)
@@ -71,11 +73,8 @@ class Holes(Sequence[Hole]):
 
     def _table(self) -> Table:
         rows = [(row.op, row.line, row.types, row.reason) for row in self._rows]
-        return Table(
-            ("op", "called in", "types", "reason"),
-            rows,
-            "Nothing is missing: the exporter has every op",
-        )
+        empty = "Nothing is missing: the exporter has every op"
+        return Table(("op", "called in", "types", "reason"), rows, empty)
 
     def __repr__(self) -> str:
         return repr(self._table())
@@ -85,7 +84,7 @@ class Holes(Sequence[Hole]):
 
 
 def find_holes(program: Any, failure: BaseException) -> list[Hole]:
-    """The calls of a program that made the exporter fail.
+    """Find the call of a program that made the exporter fail, and those like it.
 
     Parameters
     ----------
@@ -103,63 +102,72 @@ def find_holes(program: Any, failure: BaseException) -> list[Hole]:
     ModelError
         The call is one that no op can stand in for.
     """
-    found = None
-    try:
-        found = untranslated(program)
-    except (
-        Elsewhere
-    ) as error:  # the public way is taken; whoever reads of a failure there shall know
-        failure.add_note(str(error))
-    if found is not None and found[1]:
-        return _traced_back(program, found[1])
-    named = failed_call(failure)
-    if named is None:
-        return []
-    name, reason = named
-    failed = failed_node(failure, name)
+    failed = failed_call(failure)
     if failed is None:
-        low = program.run_decompositions() if found is None else found[0]
-        nodes = [node for node, _ in calls_in(low) if node.name == name]
-    else:
-        nodes = [failed]
-    return _traced_back(program, [(node, reason) for node in nodes])
+        return []
+    # The exporter decomposes a program before it translates it, with a table of its own: the op may be
+    # one that torch's own table does not make, and then the names still tell.
+    calls = [node for node, _ in calls_in(program)]
+    calls += [node for node, _ in calls_in(program.run_decompositions())]
+    named = [node for node in calls if node.name == failed.name]
+    exact = [node for node in named if str(node.target) == failed.target]
+    candidates = exact or named
+    return _holes_like(program, candidates[0], failed.reason) if candidates else []
 
 
-def failed_call(failure: BaseException | None) -> tuple[str, str] | None:
-    """The name of the call at which the exporter gave up, and why."""
-    name = None
+@dataclass(frozen=True)
+class FailedCall:
+    """The call at which the exporter gave up, as its errors tell of it."""
+
+    name: str
+    target: str
+    reason: str
+
+
+def failed_call(failure: BaseException | None) -> FailedCall | None:
+    """Read from the exporter's errors at which call it gave up, and why."""
+    match, reason = None, ""
     while failure is not None:
-        match = _FAILED.search(str(failure))
-        name = match["name"] if match else name
-        last, failure = failure, failure.__cause__
-    return None if name is None else (name, str(last).partition("\n")[0])
+        match = _FAILED.search(str(failure)) or match
+        reason = str(failure).partition("\n")[0]
+        failure = failure.__cause__
+    return None if match is None else FailedCall(match["name"], match["target"], reason)
 
 
-def _traced_back(program: Any, lacking: Sequence[tuple[Any, str]]) -> list[Hole]:
-    """The calls that the user wrote, of those that they were decomposed into."""
-    # A body of control flow may use the names of the graph around it: an op more calls torch then, which does no harm.
+def _holes_like(program: Any, failed: Any, reason: str) -> list[Hole]:
+    """List the user's call that a failed one comes from, and all with that op and those dtypes."""
+    # A body of control flow may use the names of the graph around it: an op more calls torch then,
+    # which does no harm.
     calls: dict[str, list[tuple[Any, tuple[Any, ...]]]] = {}
     for node, around in calls_in(program):
         calls.setdefault(node.name, []).append((node, around))
-    holes: dict[int, Hole] = {}
-    for low, reason in lacking:
-        names = [*(source.name for source in reversed(low.meta.get("from_node", []))), low.name]
-        found = next((calls[name] for name in names if name in calls), [])
-        if not found:
-            where = line_of(low) or "module"
-            raise ModelError(
-                where,
-                expected="an op with an ONNX function",
-                got=sanitize(str(low.target)),
-                next="rewrite that line",
-            )
-        for node, around in found:
-            holes.setdefault(id(node), hole_of(node, around, reason))
-    return list(holes.values())
+    names = [source.name for source in reversed(failed.meta.get("from_node", []))]
+    for name in (*names, failed.name):
+        if name not in calls:
+            continue
+        kinds = {_kind(node) for node, _ in calls[name]}
+        # The exporter names one call at a time, and an export takes a second: what fails once will
+        # fail again.
+        alike = [pair for pair in calls_in(program) if _kind(pair[0]) in kinds]
+        return [hole_of(node, around, reason) for node, around in alike]
+    raise ModelError(
+        line_of(failed) or "module",
+        expected="an op with an ONNX function",
+        got=sanitize(str(failed.target)),
+        next="rewrite that line",
+    )
+
+
+def _kind(node: Any) -> tuple[Any, ...]:
+    """Describe a call by its op and the dtypes of its inputs, by which the exporter chooses."""
+    dtypes = []
+    for entry in node.all_input_nodes:
+        dtypes.append(getattr(entry.meta.get("val"), "dtype", None))
+    return node.target, tuple(dtypes)
 
 
 def hole_of(node: Any, around: tuple[Any, ...], reason: str) -> Hole:
-    """A call as a hole.
+    """Describe a call as a hole.
 
     Parameters
     ----------
@@ -180,24 +188,24 @@ def hole_of(node: Any, around: tuple[Any, ...], reason: str) -> Hole:
     try:
         call = encode(node)
     except Unwritable as error:
-        where, why = where_of(node, around), f"{reason}; expected {error.expected}, got {error.got}"
-        raise ModelError(
-            where,
-            expected="an op of the exporter's, or one that torch can stand in for",
-            got=sanitize(why, 400),
-        ) from None
-    ins = ", ".join(
-        "none" if value is None else _type_text(value.meta["val"]) for value in call.inputs
-    )
-    values = node.meta["val"]
-    outs = ", ".join(map(_type_text, [values] if isinstance(values, torch.Tensor) else values))
-    lacks = reason.startswith("No ") and "complex" not in reason
-    said = "no ONNX function" if lacks else sanitize(reason)
+        why = f"{reason}; expected {error.expected}, got {error.got}"
+        expected = "an op of the exporter's, or one that torch can stand in for"
+        where = where_of(node, around)
+        raise ModelError(where, expected=expected, got=sanitize(why, 400)) from None
+    inputs = []
+    for value in call.inputs:
+        inputs.append("none" if value is None else _type_text(value.meta["val"]))
+    results = node.meta["val"]
+    if isinstance(results, torch.Tensor):
+        results = [results]
+    types = f"({', '.join(inputs)}) -> {', '.join(map(_type_text, results))}"
+    if reason.startswith("No ") and "complex" not in reason:
+        reason = "no ONNX function"
     return Hole(
         target_name(node.target),
         line_of(node, *around),
-        f"({ins}) -> {outs}",
-        said,
+        types,
+        sanitize(reason),
         node,
         node.target,
         tuple(call.attrs),
@@ -205,13 +213,12 @@ def hole_of(node: Any, around: tuple[Any, ...], reason: str) -> Hole:
 
 
 def _type_text(value: Any) -> str:
-    """``float32[N,3]``: the type of a fake tensor, with a letter for each size that may change."""
+    """Write the type of a fake tensor, with a letter for each size that may change: ``float32[N,3]``."""
     if not isinstance(value, torch.Tensor):
         return "int64[]"
-    dims = [str(size) if isinstance(size, int) else _symbol(size) for size in value.shape]
+    dims = []
+    for size in value.shape:
+        text = str(size)
+        is_plain = isinstance(size, int) or text.isidentifier()
+        dims.append(text if is_plain else "?")
     return f"{str(value.dtype).removeprefix('torch.')}[{','.join(dims)}]"
-
-
-def _symbol(size: Any) -> str:
-    text = str(size)
-    return text if text.isidentifier() else "?"

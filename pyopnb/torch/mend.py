@@ -1,4 +1,4 @@
-"""Calls that come out wrong: found by letting torch take over ever fewer of them."""
+"""Find the calls that come out wrong, by letting torch run ever fewer of them."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ _Call = tuple[Any, tuple[Any, ...]]
 def mend(program: Any, reason: str, fault: Callable[[], str | None]) -> list[Hole]:
     """Let torch run the calls of a program that the exporter, or ONNX Runtime, gets wrong.
 
-    With all calls in torch the model should be sound. From there on the shortest beginning of the program that torch has to run
-    is found by halving; the last op in it is at fault, and all its calls stay in torch. That is repeated until the model is
-    sound with these alone: of n ops, about log2(n) exports for each that is at fault.
+    With all calls in torch the model should be right. From there on the shortest beginning of the program
+    that torch has to run is found by halving; the last op in it is at fault, and all its calls stay in
+    torch. That is repeated until the model is right with these alone: of n ops, about log2(n) exports
+    for each that is at fault.
 
     Parameters
     ----------
@@ -33,7 +34,8 @@ def mend(program: Any, reason: str, fault: Callable[[], str | None]) -> list[Hol
     reason : str
         What is wrong with its model.
     fault : callable
-        Exports the program as it is now, and tells what is wrong with the model; None where it gives torch's numbers.
+        Exports the program as it is now, and tells what is wrong with the model; None where it gives
+        torch's numbers.
 
     Returns
     -------
@@ -45,50 +47,61 @@ def mend(program: Any, reason: str, fault: Callable[[], str | None]) -> list[Hol
         return []
     at_fault: list[tuple[list[_Call], str]] = []
     while True:
-        found = [calls for calls, _ in at_fault]
+        known = [calls for calls, _ in at_fault]
+        # Right with the first `high` ops in torch, and wrong with the first `low`.
         low, high = 0, len(ops)
         while high - low > 1:
             middle = (low + high) // 2
-            said = _fault_with(program, [*found, *ops[:middle]], fault)
-            low, high, reason = (low, middle, reason) if said is None else (middle, high, said)
+            text = _fault_with(program, [*known, *ops[:middle]], fault)
+            if text is None:
+                high = middle
+            else:
+                low, reason = middle, text
         at_fault.append((ops[high - 1], reason))
         ops = ops[: high - 1]
-        still = _fault_with(program, [calls for calls, _ in at_fault], fault) if ops else None
-        if still is None:
-            return [hole for calls, said in at_fault for hole in _put(calls, said)]
-        reason = still
+        known = [calls for calls, _ in at_fault]
+        text = _fault_with(program, known, fault) if ops else None
+        if text is None:
+            return _put(at_fault)
+        reason = text
 
 
 def _by_op(program: Any) -> list[list[_Call]]:
-    """The calls that torch could take over, those of one op together, in the program's order."""
+    """Group the calls that torch could take over by their ops, in the program's order."""
     calls = list(calls_in(program))
-    changes = any(
-        isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
-        for node, _ in calls
-    )
+    writes = any(_writes(node.target) for node, _ in calls)
     grouped: dict[Any, list[_Call]] = {}
     for node, around in calls:
-        target = node.target
-        if (
-            not isinstance(target, torch._ops.OpOverload)
-            or target.namespace.startswith("pyopnb")
-            or is_put_in(node)
-        ):
+        if not _can_take_over(node):
             continue
-        if changes and any(entry.alias_info is not None for entry in target._schema.returns):
-            continue  # an op gives a copy, and what is written to a view must reach its tensor
-        try:
-            encode(node)
-        except Unwritable:
+        returns = node.target._schema.returns
+        # An op gives a copy, and what is written to a view must reach its tensor.
+        if writes and any(entry.alias_info is not None for entry in returns):
             continue
-        grouped.setdefault(target, []).append((node, around))
+        grouped.setdefault(node.target, []).append((node, around))
     return list(grouped.values())
+
+
+def _can_take_over(node: Any) -> bool:
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return False
+    if node.target.namespace.startswith("pyopnb") or is_put_in(node):
+        return False
+    try:
+        encode(node)
+    except Unwritable:
+        return False
+    return True
+
+
+def _writes(target: Any) -> bool:
+    return isinstance(target, torch._ops.OpOverload) and bool(target._schema.is_mutable)
 
 
 def _fault_with(
     program: Any, ops: Sequence[list[_Call]], fault: Callable[[], str | None]
 ) -> str | None:
-    """What is wrong with the model if torch runs these; the program is as it was then."""
+    """Tell what is wrong with the model if torch runs these; the program is as it was then."""
     nodes = [node for calls in ops for node, _ in calls]
     before = [(node.target, node.args, node.kwargs) for node in nodes]
     for node in nodes:
@@ -100,8 +113,11 @@ def _fault_with(
             take_back(node, target, args, kwargs)
 
 
-def _put(calls: Sequence[_Call], reason: str) -> list[Hole]:
-    holes = [hole_of(node, around, sanitize(reason, 200)) for node, around in calls]
+def _put(at_fault: Sequence[tuple[list[_Call], str]]) -> list[Hole]:
+    holes = []
+    for calls, reason in at_fault:
+        for node, around in calls:
+            holes.append(hole_of(node, around, sanitize(reason, 200)))
     for hole in holes:
         put_node(hole.node, define(hole.node.target))
     return holes

@@ -1,4 +1,4 @@
-"""A run of a module in torch itself, its numbers under the names of the ONNX tensors that they became."""
+"""Record a run of a module in torch, its numbers under the names of the ONNX tensors that they became."""
 
 from __future__ import annotations
 
@@ -16,22 +16,24 @@ from pyopnb.ops.messages import hide_internal_frames, one_line, sanitize
 from pyopnb.ops.op import Version
 from pyopnb.ops.registry import registry
 from pyopnb.torch.arrays import to_array
-from pyopnb.torch.conversion import convert, export_verified, proto_of
+from pyopnb.torch.example import in_order
+from pyopnb.torch.exporter import convert, proto_of
 from pyopnb.torch.functions import exported_as
-from pyopnb.torch.program import calls_in, capture, in_order, is_random
+from pyopnb.torch.program import calls_in, capture, is_random
 from pyopnb.torch.source import line_of
-from pyopnb.torch.verify import feeds_of, first_difference, results_of
+from pyopnb.torch.verified_export import export_verified
+from pyopnb.torch.verify import ModuleComparison, arrays_of
 from pyopnb.traces.summary import summary_of
 from pyopnb.traces.trace import Trace
 
 __all__ = ["Recorder", "trace"]
 
+# What the exporter keeps of a tensor that it renamed, and of the call that became a node.
 _ORIGINAL, _CALL = "pkg.torch.onnx.original_node_name", "pkg.torch.onnx.fx_node"
-"""What the exporter keeps of a tensor that it renamed, and of the call that became a node."""
-
 _CALLED = re.compile(r"%(?P<name>\w+)")
-_ITEM = re.compile(r"(?P<name>\w+?)_(?:_|split_)(?P<place>\d+)")
-"""How the exporter names one of several results of a call, where no call of torch takes it out."""
+
+# How the exporter names one of several results of a call, where no call of torch takes it out.
+_ITEM = re.compile(r"(?P<name>\w+?)_(?:_|split_)(?P<position>\d+)")
 
 _BATCH_STATISTICS = ("_native_batch_norm_legit_functional", "_native_batch_norm_legit.no_stats")
 
@@ -49,25 +51,26 @@ def trace(
 ) -> Trace:
     """Run a module in torch, and keep what each operation gives, to be compared with a session's trace.
 
-    The module is exported as by `export`, and the program from which the exporter writes its nodes runs in torch, operation by
-    operation. `pyopnb.diff` of this trace and of a session's pairs the nodes of the session's model with those that the
-    exporter writes, by structure, and where that changed by values and names. Where one operation became several nodes, the
-    last of them is compared. An operation that `export` leaves to torch, since it comes out wrong otherwise, is the same node
-    here, with a remark.
+    The module is exported as by `export`, and the program from which the exporter writes its nodes runs in
+    torch, operation by operation. `pyopnb.diff` of this trace and of a session's pairs the nodes of the
+    session's model with those that the exporter writes, by structure, and where that changed by values and
+    names. Where one operation became several nodes, the last of them is compared. An operation that
+    `export` leaves to torch, since it comes out wrong otherwise, is the same node here, with a remark.
 
     Parameters
     ----------
     module : torch.nn.Module
-        On the CPU. It is not changed. One in training mode runs as that; what then is not the same in ONNX is among the
-        ``remarks`` of the trace.
+        On the CPU. It is not changed. One in training mode runs as that; what then is not the same in ONNX
+        is among the ``remarks`` of the trace.
     args, kwargs, dynamic_shapes, input_names, output_names, ops
         As for `export`.
 
     Returns
     -------
     Trace
-        Its ``model`` is what the exporter writes, its ``values`` are torch's, ``sources`` has the line of the module's source
-        and the submodule for each tensor, and ``feeds`` are the tensors among the arguments, for the session's trace.
+        Its ``model`` is what the exporter writes, its ``values`` are torch's, ``sources`` has the line of the
+        module's source and the submodule for each tensor, and ``feeds`` are the tensors among the
+        arguments, for the session's trace.
 
     Raises
     ------
@@ -91,28 +94,37 @@ def trace(
     >>> pyopnb.diff(in_torch, pyopnb.trace(model, in_torch.feeds)).ok
     True
     >>> model.graph.node[0].attribute[1].f = 0.1  # the epsilon of the LayerNormalization
-    >>> found = pyopnb.diff(in_torch, pyopnb.trace(model, in_torch.feeds))
-    >>> found.origin.op, found.origin.changes
+    >>> difference = pyopnb.diff(in_torch, pyopnb.trace(model, in_torch.feeds))
+    >>> difference.origin.op, difference.origin.changes
     ('::LayerNormalization', ('attr epsilon: 1e-05 → 0.1',))
     """
     program = capture(module, args, kwargs, dynamic_shapes, any_numbers=True)
     versions = _versions(program)
-    given = in_order(module, kwargs)
-    exported, _ = convert(program, dynamic_shapes, input_names, output_names, ops)
+    kwargs = in_order(module, kwargs)
+    options = dynamic_shapes, input_names, output_names
+    exported, _ = convert(program, options, ops)
     mended: dict[Any, str] = {}
-    if _repeats(exported.exported_program, module):
-        options = dynamic_shapes, input_names, output_names
-        verified = export_verified(program, exported, module, args, given, options)
+    repeats = _repeats(exported.exported_program, module)
+    if repeats:
+        verified = export_verified(program, exported, module, args, kwargs, options)
         exported = verified.exported
         for hole in verified.holes:
             mended[hole.node.target] = f"export leaves {hole.op} to torch: {hole.reason}"
-    model, low = proto_of(exported), exported.exported_program
-    feeds = {name: np.array(array) for name, array in feeds_of(model, args, given).items()}
-    recorder = Recorder(low.graph_module)
-    results = recorder.results(_inputs(low, args, given))
-    _check(low, results, module, args, given)
+    model, decomposed = proto_of(exported), exported.exported_program
+    comparison = ModuleComparison(module, args, kwargs)
+    # Copies, as the user may write to the example.
+    feeds = {name: np.array(array) for name, array in comparison.feeds(model).items()}
+    recorder = Recorder(decomposed.graph_module)
+    recorder.results(_inputs(decomposed, args, kwargs))
+    if repeats:
+        _check_steps(decomposed, comparison, len(feeds), sanitize(type(module).__name__))
     values = dict(_values(model, recorder.values))
-    calls = dict(_calls(model, low))
+    sources, remarks = {}, {}
+    for name, call in _calls(model, decomposed):
+        sources[name] = _source(call)
+        remark = _remark(call, mended)
+        if remark:
+            remarks[name] = remark
     return Trace(
         model,
         feeds=feeds,
@@ -121,12 +133,12 @@ def trace(
         versions=versions,
         runtime=f"torch {torch.__version__}",
         by_model=False,
-        sources={name: _source(call) for name, call in calls.items()},
-        remarks={name: remark for name, call in calls.items() if (remark := _remark(call, mended))},
+        sources=sources,
+        remarks=remarks,
     )
 
 
-# ---- the run -----------------------------------------------------------------------------------------------------------------
+# ---- the run ---------------------------------------------------------------------------------
 
 
 class Recorder(torch.fx.Interpreter):  # type: ignore[misc]  # mypy reads no torch
@@ -135,7 +147,8 @@ class Recorder(torch.fx.Interpreter):  # type: ignore[misc]  # mypy reads no tor
     Attributes
     ----------
     values : dict
-        What each call gave, as arrays, by its name in the program: copies, as the module's weights may change.
+        What each call gave, as arrays, by its name in the program: copies, as the module's weights may
+        change.
     """
 
     def __init__(self, graph_module: Any) -> None:
@@ -149,138 +162,169 @@ class Recorder(torch.fx.Interpreter):  # type: ignore[misc]  # mypy reads no tor
     def run_node(self, n: Any) -> Any:
         value = super().run_node(n)
         if n.op in ("call_function", "placeholder"):
-            self.values[n.name] = _as_arrays(value)
+            self.values[n.name] = _copied_arrays(value)
         return value
 
 
-def _as_arrays(value: Any) -> Any:
-    """A tensor as an array, several as a list; None for what has no place in a trace."""
+def _copied_arrays(value: Any) -> Any:
+    """Copy a tensor to an array, several to a list; return None for what has no place in a trace."""
     if isinstance(value, torch.Tensor):
         return np.array(to_array(value))
     if isinstance(value, (list, tuple)):
-        return [_as_arrays(item) for item in value]
+        return [_copied_arrays(item) for item in value]
     return None
 
 
 def _inputs(program: Any, args: Any, kwargs: Mapping[str, Any]) -> list[Any]:
-    """What the program takes: weights, constants, and the user's arguments, in the order of its inputs."""
-    kind = torch.export.graph_signature.InputKind
+    """List what a program takes: weights, constants and the user's arguments, in its order."""
+    input_kinds = torch.export.graph_signature.InputKind
     leaves = iter(torch.utils._pytree.tree_leaves((args, dict(kwargs))))
-    held = {**program.constants, **program.state_dict}
+    weights = {**program.constants, **program.state_dict}
     inputs = []
     for spec in program.graph_signature.input_specs:
-        if spec.kind == kind.USER_INPUT:
+        if spec.kind == input_kinds.USER_INPUT:
             leaf = next(leaves)
             inputs.append(leaf.detach().clone() if isinstance(leaf, torch.Tensor) else leaf)
-        elif spec.kind == kind.TOKEN:  # an order of effects, of which nothing is computed
+        elif spec.kind == input_kinds.TOKEN:
+            # It stands for an order of effects, and nothing is computed of it.
             inputs.append(torch.empty(0))
         else:
-            inputs.append(held[spec.target])
+            inputs.append(weights[spec.target])
     return inputs
 
 
 def _repeats(program: Any, module: Any) -> bool:
-    """Whether a module gives the same numbers each time, and stays as it is."""
+    """Tell whether a module gives the same numbers each time, and stays as it is."""
     if any(part.training for part in module.modules()) or program.graph_signature.buffers_to_mutate:
         return False
-    return not any(
-        _draws(node) for node in program.graph_module.graph.nodes if node.op == "call_function"
-    )
+    nodes = program.graph_module.graph.nodes
+    return not any(_draws(node) for node in nodes if node.op == "call_function")
 
 
-def _check(program: Any, results: Any, module: Any, args: Any, kwargs: Mapping[str, Any]) -> None:
-    """Refuse a run that is not what the module gives, where that gives the same each time and does not change the module."""
-    if not _repeats(program, module):
-        return
-    kind = torch.export.graph_signature.OutputKind.USER_OUTPUT
-    mine = [
-        value
-        for spec, value in zip(program.graph_signature.output_specs, results, strict=True)
-        if spec.kind == kind
-    ]
-    theirs = results_of(module, args, kwargs)
-    arrays = [value for value in map(_as_arrays, mine) if value is not None]
-    if len(arrays) != len(theirs):  # with numbers that are no tensors among them
-        return
-    for place, pair in enumerate(zip(arrays, theirs, strict=True)):
-        if difference := first_difference(*pair):
-            where = f"module {sanitize(type(module).__name__)}, output {place}"
-            raise ModelError(
-                where, expected="the numbers of forward, operation by operation", got=difference
-            )
+def _check_steps(program: Any, comparison: ModuleComparison, count: int, name: str) -> None:
+    """Refuse a run, operation by operation, that does not give what the module gives.
+
+    Parameters
+    ----------
+    program : torch.export.ExportedProgram
+        Of a module that gives the same each time.
+    comparison : ModuleComparison
+    count : int
+        How many inputs there are.
+    name : str
+        Of the module, for the error.
+    """
+    user_output = torch.export.graph_signature.OutputKind.USER_OUTPUT
+
+    def by_steps(*arrays: np.ndarray) -> list[np.ndarray]:
+        args, kwargs = comparison.arguments(arrays)
+        interpreter = torch.fx.Interpreter(program.graph_module)
+        with torch.no_grad():
+            results = interpreter.run(*_inputs(program, args, kwargs))
+        specs = program.graph_signature.output_specs
+        pairs = zip(specs, results, strict=True)
+        return arrays_of([value for spec, value in pairs if spec.kind == user_output])
+
+    fault = comparison.fault_of_steps(by_steps, count)
+    if fault is not None:
+        expected = "the numbers of forward, operation by operation"
+        raise ModelError(f"module {name}", expected=expected, got=fault.text)
 
 
-# ---- its tensors in the model ------------------------------------------------------------------------------------------------
+# ---- its tensors in the model ----------------------------------------------------------------
 
 
 def _values(model: ModelProto, values: Mapping[str, Any]) -> Iterator[tuple[str, np.ndarray]]:
-    """Torch's numbers by the names of the model's tensors, in the order of its nodes."""
-    original = _original_names(model)
-    for name in (name for node in model.graph.node for name in node.output if name):
-        known = original.get(name, name)
-        value = values.get(known)
-        if known not in values and (item := _ITEM.fullmatch(known)):
-            several, place = values.get(item["name"]), int(item["place"])
-            value = several[place] if isinstance(several, list) and place < len(several) else None
-        if isinstance(value, np.ndarray):
-            yield name, value
+    """Yield torch's numbers by the names of the model's tensors, in the order of its nodes."""
+    original_names = _original_names(model)
+    for node in model.graph.node:
+        for name in filter(None, node.output):
+            call_name = original_names.get(name, name)
+            value = values.get(call_name)
+            item = _ITEM.fullmatch(call_name)
+            if call_name not in values and item is not None:
+                results, position = values.get(item["name"]), int(item["position"])
+                if isinstance(results, list) and position < len(results):
+                    value = results[position]
+            if isinstance(value, np.ndarray):
+                yield name, value
 
 
 def _original_names(model: ModelProto) -> dict[str, str]:
-    """By the tensors' names in the model those in torch, where they are others."""
-    infos = (*model.graph.value_info, *model.graph.output)
-    return {
-        info.name: entry.value
-        for info in infos
-        for entry in info.metadata_props
-        if entry.key == _ORIGINAL
-    }
+    """Find torch's names of the tensors that the exporter renamed."""
+    names = {}
+    for info in (*model.graph.value_info, *model.graph.output):
+        for entry in info.metadata_props:
+            if entry.key == _ORIGINAL:
+                names[info.name] = entry.value
+    return names
 
 
 def _calls(model: ModelProto, program: Any) -> Iterator[tuple[str, Any]]:
-    """The tensors that the model's nodes make, with the calls of torch that they come from."""
-    calls = {
-        node.name: node for node in program.graph_module.graph.nodes if node.op == "call_function"
-    }
-    original = _original_names(model)
+    """Yield the tensors that the model's nodes make, with the calls of torch that they come from."""
+    calls = {}
+    for call in program.graph_module.graph.nodes:
+        if call.op == "call_function":
+            calls[call.name] = call
+    original_names = _original_names(model)
     for node in model.graph.node:
-        told = next((entry.value for entry in node.metadata_props if entry.key == _CALL), "")
-        found = _CALLED.match(told)
-        of_node = found["name"] if found else ""
+        of_node = _called_by(node)
         for name in filter(None, node.output):
-            known = original.get(name, name)
-            item = _ITEM.fullmatch(known)
-            names = (known, item["name"] if item else "", of_node)
-            if call := next((calls[each] for each in names if each in calls), None):
-                yield name, call
+            call_name = original_names.get(name, name)
+            item = _ITEM.fullmatch(call_name)
+            of_item = item["name"] if item else ""
+            for candidate in (call_name, of_item, of_node):
+                if candidate in calls:
+                    yield name, calls[candidate]
+                    break
+
+
+def _called_by(node: Any) -> str:
+    """Read the name of the call that became a node."""
+    for entry in node.metadata_props:
+        match = _CALLED.match(entry.value)
+        if entry.key == _CALL and match is not None:
+            return match["name"]
+    return ""
+
+
+# ---- what is said of a call ------------------------------------------------------------------
 
 
 def _source(call: Any) -> str:
-    """``net.py:13, `z = self.encode(y)`, in encode.norm1 (LayerNorm)``."""
-    line, part = line_of(call), _module_of(call)
-    return one_line(
-        ", ".join(filter(None, (line, f"in {part}" if part else ""))) or sanitize(str(call.target))
-    )
+    """Name the line and the submodule: ``net.py:13, `z = self.encode(y)`, in encode.norm1 (LayerNorm)``."""
+    line, submodule = line_of(call), _submodule_of(call)
+    parts = [line] if line else []
+    if submodule:
+        parts.append(f"in {submodule}")
+    return one_line(", ".join(parts) or sanitize(str(call.target)))
 
 
-def _module_of(call: Any) -> str:
-    """The innermost submodule that made a call; empty for the module itself."""
+def _submodule_of(call: Any) -> str:
+    """Name the innermost submodule that made a call; return an empty text for the module itself."""
     stack = list((call.meta.get("nn_module_stack") or {}).values())
-    path, kind = stack[-1] if stack else ("", "")
-    name = kind.__name__ if isinstance(kind, type) else str(kind).rpartition(".")[2]
+    if not stack:
+        return ""
+    path, module_type = stack[-1]
+    name = str(module_type).rpartition(".")[2]
+    if isinstance(module_type, type):
+        name = module_type.__name__
     return sanitize(f"{path} ({name})") if path else ""
 
 
 def _remark(call: Any, mended: Mapping[Any, str]) -> str:
-    """What a call does in torch that its node does not do alike; empty for nearly all."""
+    """Say what a call does in torch that its node does not do alike; nothing of nearly all."""
     if call.target is operator.getitem:
         call = call.args[0]
     if call.target in mended:
         return mended[call.target]
-    part = _module_of(call) or sanitize(str(call.target))
-    if any(name in str(call.target) for name in _BATCH_STATISTICS):
-        return f"training mode: {part} normalises by the batch in torch, and by its running statistics as exported"
-    return f"random: {part} draws other numbers in each run" if _draws(call) else ""
+    name = _submodule_of(call) or sanitize(str(call.target))
+    if any(target in str(call.target) for target in _BATCH_STATISTICS):
+        return (
+            f"training mode: {name} normalises by the batch in torch, "
+            "and by its running statistics as exported"
+        )
+    return f"random: {name} draws other numbers in each run" if _draws(call) else ""
 
 
 def _draws(node: Any) -> bool:
@@ -288,6 +332,10 @@ def _draws(node: Any) -> bool:
 
 
 def _versions(program: Any) -> dict[str, Version]:
-    """The ops of the registry that the module calls as functions; one that takes an operation's place in ONNX did not run."""
-    called = {known[0] for node, _ in calls_in(program) if (known := exported_as(node.target))}
+    """List the ops of the registry that ran, as the module calls them as functions."""
+    called = set()
+    for node, _ in calls_in(program):
+        function = exported_as(node.target)
+        if function is not None:
+            called.add(function[0])
     return {op.name: op.current for op in registry if op.name in called}

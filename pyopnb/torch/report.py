@@ -1,4 +1,4 @@
-"""What `export` says of the calls for which it put in ops: where they are, and the cell that replaces each."""
+"""Say what `export` did other than torch's exporter, with the cell that replaces each op it put in."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pyopnb.torch.sizes import FixedSize
 __all__ = ["StandIns", "cell"]
 
 _SHOWN = 10
-_KINDS = {"int": "int", "float": "float", "bool": "bool", "str": "str", "number": "float"}
+_HINTS = {"int": "int", "float": "float", "bool": "bool", "str": "str", "number": "float"}
 
 
 class StandIns(UserWarning):
@@ -37,8 +37,8 @@ class StandIns(UserWarning):
         self, holes: Iterable[Hole], fixed: Iterable[FixedSize] = (), *, verified: bool = True
     ) -> None:
         self.holes, self.fixed, self.verified = tuple(holes), tuple(fixed), verified
-        first = {op_name(hole.target): hole for hole in reversed(self.holes)}
-        self.cells = {op: cell(op, first[op]) for op in sorted(first)}
+        first_holes = {op_name(hole.target): hole for hole in reversed(self.holes)}
+        self.cells = {op: cell(op, first_holes[op]) for op in sorted(first_holes)}
         super().__init__(self._text())
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -50,18 +50,17 @@ class StandIns(UserWarning):
             lines.append("Not compared with torch, as verify=False was given.")
         if self.fixed:
             lines.append(f"{plural(len(self.fixed), 'size')} that cannot change:")
-            lines += _shown(self.fixed)
+            lines += _first_lines(self.fixed)
         if self.holes:
-            lines.append(
-                f"{plural(len(self.holes), 'call')} of ops that the exporter lacks, by torch itself:"
-            )
-            lines += _shown(self.holes)
+            calls = plural(len(self.holes), "call")
+            lines.append(f"{calls} of ops that the exporter lacks, by torch itself:")
+            lines += _first_lines(self.holes)
             lines.append("To write one yourself, run its cell:")
             lines += self.cells.values()
         return "\n".join(lines)
 
 
-def _shown(entries: Sequence[object]) -> list[str]:
+def _first_lines(entries: Sequence[object]) -> list[str]:
     lines = [f"  {entry}" for entry in entries[:_SHOWN]]
     if len(entries) > _SHOWN:
         lines.append(f"  … and {len(entries) - _SHOWN} more")
@@ -69,7 +68,7 @@ def _shown(entries: Sequence[object]) -> list[str]:
 
 
 def cell(op: str, hole: Hole) -> str:
-    """The ``%%pyop`` cell that defines an op which `export` put in.
+    """Write the ``%%pyop`` cell that defines an op which `export` put in.
 
     Parameters
     ----------
@@ -84,28 +83,14 @@ def cell(op: str, hole: Hole) -> str:
     """
     target = find_target(op)
     domain, op_type = split_name(op)
-    tensors, attrs = [], []
+    inputs = ", ".join(_inputs(target))
+    attrs = []
     for argument in target._schema.arguments:
-        kind, name = str(argument.type), attr_name(argument.name)
-        if "Tensor" in kind:
-            tensors.append(name if "List" not in kind else f"*{name}")
-        elif name in hole.attrs or (name.isidentifier() and _KINDS.get(kind)):
-            attrs.append(_parameter(name, kind, argument))
-    inputs = [name.replace("self_", "x") for name in tensors]
-    if any(name.startswith("*") for name in inputs[:-1]):
-        inputs = ["*inputs"]
-    optional = [
-        name if n == 0 or name.startswith("*") else f"{name}=None" for n, name in enumerate(inputs)
-    ]
-    given = (
-        optional
-        if any(
-            "Optional" in str(a.type) for a in target._schema.arguments if "Tensor" in str(a.type)
-        )
-        else inputs
-    )
-    names = [entry.partition(":")[0] for entry in attrs]
-    body = [
+        type_text, name = str(argument.type), attr_name(argument.name)
+        if "Tensor" not in type_text and (name in hole.attrs or _HINTS.get(type_text)):
+            attrs.append((name, _parameter(name, type_text, argument)))
+    parameters = ", ".join([*(text for _, text in attrs), "**attrs"])
+    lines = [
         f"%%pyop -d {domain}",
         "import numpy as np",
         "",
@@ -116,40 +101,61 @@ def cell(op: str, hole: Hole) -> str:
         f"    Seen: {hole.types}",
         '    """',
         "",
-        f"    def __init__(self, {', '.join([*attrs, '**attrs'])}):",
-        *[f"        self.{name} = {name}" for name in names],
+        f"    def __init__(self, {parameters}):",
+    ]
+    lines += [f"        self.{name} = {name}" for name, _ in attrs]
+    lines += [
         '        self.dtypes = attrs["torch_dtypes"]',
         "",
-        f"    def compute(self, {', '.join(given)}):",
+        f"    def compute(self, {inputs}):",
         f"        # Return {_results(hole)}.",
         f'        raise NotImplementedError("{op}")',
         "",
-        f"    def infer(self, {', '.join(given)}):",
+        f"    def infer(self, {inputs}):",
         '        return [f"{dtype}[...]" for dtype in self.dtypes]',
+        "",
     ]
-    return "\n".join(body) + "\n"
+    return "\n".join(lines)
 
 
-def _parameter(name: str, kind: str, argument: Any) -> str:
-    base = kind.removeprefix("Optional[").removesuffix("]").removeprefix("List[").removesuffix("]")
-    hint = _KINDS.get(base)
+def _inputs(target: Any) -> list[str]:
+    """Write the parameters of compute."""
+    inputs: list[str] = []
+    has_optional = False
+    for argument in target._schema.arguments:
+        type_text = str(argument.type)
+        if "Tensor" not in type_text:
+            continue
+        name = "x" if argument.name == "self" else attr_name(argument.name)
+        has_optional = has_optional or "Optional" in type_text
+        # Python takes one list of arguments, and nothing by position behind it.
+        if inputs and inputs[-1].startswith("*"):
+            return ["*inputs"]
+        is_later = has_optional and inputs
+        if "List" in type_text:
+            inputs.append(f"*{name}")
+        else:
+            inputs.append(f"{name}=None" if is_later else name)
+    return inputs
+
+
+def _parameter(name: str, type_text: str, argument: Any) -> str:
+    """Write the parameter of __init__ for an argument that is no tensor."""
+    base = type_text
+    for wrapper in ("Optional[", "List["):
+        base = base.removeprefix(wrapper).removesuffix("]")
+    hint = _HINTS.get(base)
     default = argument.default_value if argument.has_default_value() else None
-    hint = f"list[{hint}]" if hint and "List" in kind else hint
     if base == "number" or hint is None:
-        return (
-            f"{name}={default!r}"
-            if isinstance(default, (int, float, str, type(None)))
-            else f"{name}=None"
-        )
-    return (
-        f"{name}: {hint} = {default!r}" if default is not None else f"{name}: {hint} | None = None"
-    )
+        is_plain = isinstance(default, (int, float, str))
+        return f"{name}={default!r}" if is_plain else f"{name}=None"
+    if "List" in type_text:
+        hint = f"list[{hint}]"
+    return f"{name}: {hint} | None = None" if default is None else f"{name}: {hint} = {default!r}"
 
 
 def _results(hole: Hole) -> str:
-    kinds = hole.types.rpartition(" -> ")[2]
-    return (
-        f"an array of type {kinds}"
-        if "], " not in kinds
-        else textwrap.shorten(f"arrays of types {kinds}", 100)
-    )
+    types = hole.types.rpartition(" -> ")[2]
+    if "], " in types:
+        return textwrap.shorten(f"arrays of types {types}", 100)
+    return f"an array of type {types}"

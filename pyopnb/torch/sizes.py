@@ -1,16 +1,17 @@
-"""Sizes that may change: those that torch has fixed, and trials of the model at others."""
+"""Keep track of sizes that may change: those that torch has fixed, and examples of other sizes."""
 
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import onnx_ir
 import sympy
 import torch
+from onnx import ModelProto
 
 from pyopnb.ops.messages import sanitize
 from pyopnb.torch.source import line_in
@@ -26,8 +27,11 @@ __all__ = [
 
 _SYMBOL = re.compile(r"[A-Za-z_]\w*")
 _FUNCTIONS = {"Max", "Min", "Mod", "floor"}
-_TEN = 10
-"""Examples of larger sizes than this times the example's are not drawn: they may not fit."""
+_LARGEST = 2**12
+
+# What is added to the sizes of the example. They are many, as some modules take only every second or
+# every fourth size.
+_STEPS = (1, 3, 2, 4, 8, -1, -2, 16)
 
 
 @dataclass(frozen=True)
@@ -70,11 +74,10 @@ def requested_dimensions(dynamic_shapes: Any, arguments: Mapping[str, Any]) -> l
     list of dict
         By axis; in the order of the tensors.
     """
-    by_name = isinstance(dynamic_shapes, Mapping)
     requests: list[dict[int, Any]] = []
     for position, (name, value) in enumerate(arguments.items()):
         entry = None
-        if by_name:
+        if isinstance(dynamic_shapes, Mapping):
             entry = dynamic_shapes.get(name)
         elif dynamic_shapes is not None and position < len(dynamic_shapes):
             entry = dynamic_shapes[position]
@@ -84,30 +87,29 @@ def requested_dimensions(dynamic_shapes: Any, arguments: Mapping[str, Any]) -> l
 
 def _collect_requests(entry: Any, value: Any, requests: list[dict[int, Any]]) -> None:
     if isinstance(value, torch.Tensor):
-        requests.append(_axes(entry))
+        requests.append(_axes_of(entry))
     elif isinstance(value, Mapping):
+        entries = entry if isinstance(entry, Mapping) else {}
         for name, item in value.items():
-            _collect_requests(
-                entry.get(name) if isinstance(entry, Mapping) else None, item, requests
-            )
+            _collect_requests(entries.get(name), item, requests)
     elif isinstance(value, (list, tuple)):
-        entries = entry if isinstance(entry, (list, tuple)) else [None] * len(value)
-        for item_entry, item in zip(entries, value, strict=False):
+        entries_in_order = entry if isinstance(entry, (list, tuple)) else [None] * len(value)
+        for item_entry, item in zip(entries_in_order, value, strict=False):
             _collect_requests(item_entry, item, requests)
 
 
-def _axes(entry: Any) -> dict[int, Any]:
+def _axes_of(entry: Any) -> dict[int, Any]:
     """Read the entry of a tensor: a dict by axis, or a sequence with one item an axis."""
     if isinstance(entry, (list, tuple)):
         entry = dict(enumerate(entry))
+    axes: dict[int, Any] = {}
     if not isinstance(entry, Mapping):
-        return {}
-    static = torch.export.Dim.STATIC
-    return {
-        axis: size
-        for axis, size in entry.items()
-        if not (size is None or isinstance(size, int) or size is static)
-    }
+        return axes
+    for axis, size in entry.items():
+        is_fixed = size is None or isinstance(size, int) or size is torch.export.Dim.STATIC
+        if not is_fixed:
+            axes[axis] = size
+    return axes
 
 
 # ---- what torch has fixed --------------------------------------------------------------------
@@ -130,12 +132,10 @@ def fixed_by_torch(
     -------
     list of FixedSize
     """
-    values = [node.meta.get("val") for node in _input_nodes(program)]
-    tensors = [
-        (name, value)
-        for name, value in zip(names, values, strict=False)
-        if isinstance(value, torch.Tensor)
-    ]
+    tensors = []
+    for name, value in zip(names, _input_values(program), strict=False):
+        if isinstance(value, torch.Tensor):
+            tensors.append((name, value))
     sizes = []
     for (name, value), request in zip(tensors, requests, strict=False):
         for axis in request:
@@ -145,11 +145,13 @@ def fixed_by_torch(
     return sizes
 
 
-def _input_nodes(program: Any) -> list[Any]:
-    nodes = {
-        node.name: node for node in program.graph_module.graph.nodes if node.op == "placeholder"
-    }
-    return [nodes[name] for name in program.graph_signature.user_inputs if name in nodes]
+def _input_values(program: Any) -> list[Any]:
+    """List the fake tensors of a program's inputs."""
+    values = {}
+    for node in program.graph_module.graph.nodes:
+        if node.op == "placeholder":
+            values[node.name] = node.meta.get("val")
+    return [values[name] for name in program.graph_signature.user_inputs if name in values]
 
 
 def _reason(value: Any, size: Any) -> str:
@@ -163,15 +165,17 @@ def _reason(value: Any, size: Any) -> str:
     environment = getattr(getattr(value, "fake_mode", None), "shape_env", None)
     locations = getattr(environment, "replacements_slocs", {})
     location = locations.get(getattr(size.node, "_expr", None))
-    frame: Any = getattr(location, "maybe_user_loc", None) or getattr(
-        location, "framework_loc", None
-    )
-    if frame is None or not hasattr(frame, "filename"):
+    frame: Any = getattr(location, "maybe_user_loc", None)
+    frame = frame or getattr(location, "framework_loc", None)
+    if not hasattr(frame, "filename"):
         return "which forward decides"
     line = line_in([(frame.filename, frame.lineno)])
     if not line and "/nn/" in frame.filename:
         line = f"torch's {frame.filename.rpartition('/nn/')[2]}:{frame.lineno}"
     return f"by {line}" if line else "which forward decides"
+
+
+# ---- dimensions of the model -----------------------------------------------------------------
 
 
 def write_fixed_sizes(graph: Any) -> None:
@@ -184,7 +188,11 @@ def write_fixed_sizes(graph: Any) -> None:
     graph : onnx_ir.Graph
         It is changed.
     """
-    _rewrite_dimensions(graph, lambda name: int(name) if name.isdecimal() else name)
+
+    def rewritten(name: str) -> int | str:
+        return int(name) if name.isdecimal() else name
+
+    _rewrite_dimensions(graph, rewritten)
 
 
 def fix_dimensions(graph: Any, symbol: str, size: int) -> None:
@@ -198,31 +206,29 @@ def fix_dimensions(graph: Any, symbol: str, size: int) -> None:
     size : int
     """
 
-    # A dimension that is computed from this one and others is left without a name.
     def rewritten(name: str) -> int | str | None:
+        # A dimension that is computed from this one and others is left without a name.
         return _evaluated(name, {symbol: size}) if symbol in _symbols(name) else name
 
     _rewrite_dimensions(graph, rewritten)
 
 
 def _rewrite_dimensions(graph: Any, rewritten: Callable[[str], int | str | None]) -> None:
-    for value in _values(graph):
+    values = list(graph.inputs)
+    for node in graph.all_nodes():
+        values.extend(node.outputs)
+    for value in values:
         if value.shape is None:
             continue
         dims = []
         for dim in value.shape:
             name = getattr(dim, "value", None)
             dims.append(rewritten(name) if isinstance(name, str) else dim)
-        value.shape = onnx_ir.Shape(dims)  # some shapes are frozen
+        # Some shapes are frozen, so each is made anew.
+        value.shape = onnx_ir.Shape(dims)
 
 
-def _values(graph: Any) -> Iterator[Any]:
-    yield from graph.inputs
-    for node in graph.all_nodes():
-        yield from node.outputs
-
-
-# ---- trials ----------------------------------------------------------------------------------
+# ---- examples of other sizes -----------------------------------------------------------------
 
 
 class OpenSizes:
@@ -230,110 +236,66 @@ class OpenSizes:
 
     Parameters
     ----------
-    dims : sequence
-        For each input its dimensions: a number, a name, or an expression of names.
-    tensors : sequence of torch.Tensor
-        The example's.
+    model : ModelProto
+    arrays : sequence of ndarray
+        The example.
     bounds : mapping of str to (int, int)
         The least and the largest size by name, where the user has set them.
+
+    Attributes
+    ----------
+    example : dict of str to int
+        The size of each free dimension in the example.
     """
 
     def __init__(
         self,
-        dims: Sequence[Sequence[int | str]],
-        tensors: Sequence[Any],
+        model: ModelProto,
+        arrays: Sequence[np.ndarray],
         bounds: Mapping[str, tuple[int, int]],
     ) -> None:
-        self._dims, self._tensors, self._bounds = dims, tensors, bounds
+        self._arrays, self._bounds = arrays, bounds
+        self._dims: list[list[int | str]] = []
         self.example: dict[str, int] = {}
-        for names, tensor in zip(dims, tensors, strict=True):
-            for name, size in zip(names, tensor.shape, strict=True):
-                if isinstance(name, str) and _symbols(name) == {name}:
-                    self.example[name] = int(size)
+        for info, array in zip(model.graph.input, arrays, strict=True):
+            dims: list[int | str] = []
+            declared = info.type.tensor_type.shape.dim
+            for dim, size in zip(declared, array.shape, strict=True):
+                dims.append(dim.dim_param or size)
+                # Others are computed from these, as 2*s0 is.
+                if _symbols(dim.dim_param) == {dim.dim_param}:
+                    self.example[dim.dim_param] = size
+            self._dims.append(dims)
 
-    def trials(self, symbols: Sequence[str]) -> Iterator[dict[str, int]]:
-        """Draw other sizes of some symbols, all at once; the others keep the example's."""
-        for draw in (
-            lambda size: size + 1,
-            lambda size: size + 3,
-            lambda size: 2 * size + 1,
-            lambda size: 1,
-        ):
+    def steps(self, symbols: Sequence[str]) -> Iterator[dict[str, int]]:
+        """Yield other sizes of some symbols, in the end 1; the others keep the example's."""
+        drawn = [self.example]
+        for step in (*_STEPS, None):
             sizes = dict(self.example)
             for symbol in symbols:
-                least, largest = self._bounds.get(symbol, (1, _TEN * self.example[symbol] + _TEN))
-                sizes[symbol] = min(max(draw(self.example[symbol]), least), largest)
-            if sizes != self.example:
+                size = 1 if step is None else self.example[symbol] + step
+                least, largest = self._bounds.get(symbol, (1, _LARGEST))
+                sizes[symbol] = min(max(size, least), largest)
+            if sizes not in drawn:
+                drawn.append(sizes)
                 yield sizes
 
-    def tensors(self, sizes: Mapping[str, int]) -> list[Any] | None:
-        """Resize the example's tensors; None where the sizes fit no example."""
+    def resize(self, sizes: Mapping[str, int]) -> tuple[np.ndarray, ...] | None:
+        """Repeat the example's numbers in other sizes; return None if these fit no example."""
         resized = []
-        for names, tensor in zip(self._dims, self._tensors, strict=True):
+        for dims, array in zip(self._dims, self._arrays, strict=True):
             shape = []
-            for name in names:
-                size = name if isinstance(name, int) else _evaluated(name, sizes)
+            for dim in dims:
+                size = dim if isinstance(dim, int) else _evaluated(dim, sizes)
                 if size is None or size < 0:
                     return None
                 shape.append(size)
-            resized.append(_resized(tensor, shape))
-        return resized
-
-    def at_fault(self, fault: Callable[[list[Any]], str | None], deadline: float) -> dict[str, str]:
-        """Find the symbols at whose other sizes the model is wrong.
-
-        All symbols change together first, which is all that a model needs that is right. Then
-        each changes alone, until the deadline if nothing was wrong so far.
-
-        Parameters
-        ----------
-        fault : callable
-            What is wrong at these tensors; None where nothing is, or torch itself raises.
-        deadline : float
-            Of `time.monotonic`.
-
-        Returns
-        -------
-        dict of str to str
-            What is wrong, by symbol.
-        """
-        symbols = list(self.example)
-        together = self._first_fault(symbols, fault)
-        faults: dict[str, str] = {}
-        if len(symbols) == 1:
-            return {} if together is None else {symbols[0]: together}
-        for symbol in symbols:
-            if together is None and time.monotonic() > deadline:
-                break
-            alone = self._first_fault([symbol], fault)
-            if alone is not None:
-                faults[symbol] = alone
-        if together is not None and not faults:  # they are wrong together only
-            faults = dict.fromkeys(symbols, together)
-        return faults
-
-    def _first_fault(
-        self, symbols: Sequence[str], fault: Callable[[list[Any]], str | None]
-    ) -> str | None:
-        for sizes in self.trials(symbols):
-            tensors = self.tensors(sizes)
-            text = None if tensors is None else fault(tensors)
-            if text is not None:
-                changed = ", ".join(f"{symbol} = {sizes[symbol]}" for symbol in symbols)
-                return f"{text}, for {changed}"
-        return None
-
-
-def _resized(tensor: Any, shape: Sequence[int]) -> Any:
-    """Repeat the numbers of a tensor in another shape, so that indices and probabilities stay valid."""
-    if list(tensor.shape) == list(shape):
-        return tensor.detach().clone()
-    flat, count = tensor.detach().flatten(), 1
-    for size in shape:
-        count *= size
-    if not flat.numel():
-        return torch.ones(shape, dtype=tensor.dtype)
-    return flat[torch.arange(count) % flat.numel()].reshape(tuple(shape))
+            if array.size:
+                # Indices and probabilities stay valid.
+                resized.append(np.resize(array, shape).astype(array.dtype, copy=False))
+            else:
+                resized.append(np.ones(shape, array.dtype))
+        return tuple(resized)
 
 
 def _symbols(expression: str) -> set[str]:
@@ -341,18 +303,16 @@ def _symbols(expression: str) -> set[str]:
 
 
 def _evaluated(expression: str, sizes: Mapping[str, int]) -> int | None:
-    """Compute a dimension from the sizes of its symbols; None where some are missing."""
+    """Compute a dimension from the sizes of its symbols; return None where some are missing."""
     if expression in sizes:
         return sizes[expression]
-    names = {name: sympy.Symbol(name) for name in _symbols(expression)}
+    symbols = {name: sympy.Symbol(name) for name in _symbols(expression)}
     try:
-        value = sympy.sympify(expression, locals=names)
-        value = value.subs({names[name]: size for name, size in sizes.items() if name in names})
-    except (
-        sympy.SympifyError,
-        SyntaxError,
-        TypeError,
-        AttributeError,
-    ):  # a name that is no expression
+        value = sympy.sympify(expression, locals=symbols)
+    except (sympy.SympifyError, SyntaxError, TypeError, AttributeError):
+        # It is a name that is no expression.
         return None
+    for name, symbol in symbols.items():
+        if name in sizes:
+            value = value.subs(symbol, sizes[name])
     return int(value) if value.is_Integer else None

@@ -1,4 +1,4 @@
-"""Where in the user's source an op was called."""
+"""Find the line of the user's source that called a torch op."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from pyopnb.ops.messages import one_line
 __all__ = ["line_in", "line_of"]
 
 _FRAME = re.compile(r'File "(?P<file>[^"\n]+)", line (?P<line>\d+), in \S+')
-_OTHERS = [str(Path(torch.__file__).parent), str(Path(__file__).parents[1])]
+_LIBRARIES = (str(Path(torch.__file__).parent), str(Path(__file__).parents[1]), "<eval_with_key>")
 _PYTHON = str(Path(contextlib.__file__).parent)
 
 
 def line_of(*nodes: Any) -> str:
-    """``model.py:5, `y = torch.inverse(x)```: the line that called an op; empty where it is not known.
+    """Name the line that called an op: ``model.py:5, `y = torch.inverse(x)```.
 
     Parameters
     ----------
@@ -31,31 +31,29 @@ def line_of(*nodes: Any) -> str:
     Returns
     -------
     str
+        Empty where the line is not known.
     """
-    traces = (_FRAME.finditer(node.meta.get("stack_trace") or "") for node in nodes)
-    lines = (line_in([(frame["file"], int(frame["line"])) for frame in trace]) for trace in traces)
-    return next(filter(None, lines), "")
+    for node in nodes:
+        trace = node.meta.get("stack_trace") or ""
+        frames = [(frame["file"], int(frame["line"])) for frame in _FRAME.finditer(trace)]
+        line = line_in(frames)
+        if line:
+            return line
+    return ""
 
 
 def line_in(frames: Sequence[tuple[str, int]]) -> str:
-    """The innermost of these lines that is the user's; empty where none is.
-
-    Parameters
-    ----------
-    frames : sequence of (str, int)
-        Files and lines.
-
-    Returns
-    -------
-    str
-    """
-    for file, line in reversed(frames):
-        if _is_users(file):
-            text = linecache.getline(file, line).strip()
-            return one_line(f"{Path(file).name}:{line}{f', `{text}`' if text else ''}")
+    """Name the innermost of some lines that is the user's; return an empty text if none is."""
+    for file, number in reversed(frames):
+        if not _is_users(file):
+            continue
+        text = linecache.getline(file, number).strip()
+        name = f"{Path(file).name}:{number}"
+        return one_line(f"{name}, `{text}`" if text else name)
     return ""
 
 
 def _is_users(file: str) -> bool:
-    installed = file.startswith(_PYTHON) and "site-packages" not in file
-    return not (installed or file.startswith((*_OTHERS, "<eval_with_key>")))
+    # What pip installed lies in Python's own folder as well, and may be a library of the user's.
+    is_python = file.startswith(_PYTHON) and "site-packages" not in file
+    return not is_python and not file.startswith(_LIBRARIES)

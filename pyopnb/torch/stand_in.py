@@ -1,4 +1,4 @@
-"""Ops that call torch: what runs at a node for which ONNX has no operator."""
+"""Define the ops that call torch, for the nodes for which ONNX has no operator."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from pyopnb.torch.calls import COMPLEX, DTYPES, decode, op_name, target_name
 
 __all__ = ["TorchOp", "define", "own_memory"]
 
-_OF_TORCH = ("aten", "prims", "quantized")
-_WRITES = (
+_NAMESPACES_OF_TORCH = ("aten", "prims", "quantized")
+
+# These write to their running statistics, which their schemas do not say.
+_WRITING = (
     "aten::batch_norm",
     "aten::instance_norm",
     "aten::native_batch_norm",
     "aten::_batch_norm_impl_index",
 )
-"""Ops that write to their running statistics, which their schemas do not say."""
-_PARTS = {"complex64": "float32", "complex128": "float64", "complex32": "float16"}
+_PARTS_OF_COMPLEX = {"complex64": "float32", "complex128": "float64", "complex32": "float16"}
 
 
 class TorchOp:
@@ -36,16 +37,18 @@ class TorchOp:
     def __init__(self, **attrs: Any) -> None:
         self._attrs = attrs
         self._complex = frozenset(attrs.get(COMPLEX, ()))
-        self._dtypes = [_PARTS.get(name, name) for name in attrs.get(DTYPES, ())]
+        self._dtypes = [_PARTS_OF_COMPLEX.get(name, name) for name in attrs.get(DTYPES, ())]
 
-    def infer(self, *given: Any) -> list[str]:
+    def infer(self, *types: Any) -> list[str]:
         return [f"{name}[...]" for name in self._dtypes]
 
     def compute(self, *inputs: Any) -> Any:
-        tensors = [
-            None if array is None else to_tensor(array, complex_=place in self._complex)
-            for place, array in enumerate(inputs)
-        ]
+        tensors: list[Any] = []
+        for position, array in enumerate(inputs):
+            if array is None:
+                tensors.append(None)
+            else:
+                tensors.append(to_tensor(array, is_complex=position in self._complex))
         args, kwargs = decode(self.target, self._attrs, tensors)
         with torch.no_grad():
             results = self.target(*args, **kwargs)
@@ -56,31 +59,43 @@ class TorchOp:
 
     @classmethod
     def _module_source(cls, version: Version) -> str:
-        """The text of a module that defines the op anew, for `pyopnb.save`."""
-        lines = [
-            "import torch",
-            "",
-            "import pyopnb",
-            "from pyopnb.torch.stand_in import TorchOp",
-            "",
-            "",
-        ]
-        if cls.target.namespace not in _OF_TORCH:
-            lines.append(
-                f"# torch has this op after the import of what registers it: the namespace {cls.target.namespace}."
-            )
+        """Write the text of a module that defines the op anew, for `pyopnb.save`."""
+        lines = ["import torch", "", "import pyopnb", "from pyopnb.torch.stand_in import TorchOp"]
+        lines += ["", ""]
+        namespace = cls.target.namespace
+        if namespace not in _NAMESPACES_OF_TORCH:
+            lines.append(f"# Import what registers the namespace {namespace} in torch first.")
         lines += [
             f'@pyopnb.pyop("{version.op}")',
             f"class {cls.__name__}(TorchOp):",
             f'    """{cls.__doc__}"""',
             "",
         ]
-        lines += ["    copy_inputs = True"] * (cls.target._schema.name in _WRITES)
-        return "\n".join([*lines, f"    target = {target_name(cls.target)}", ""])
+        if cls.target._schema.name in _WRITING:
+            lines.append("    copy_inputs = True")
+        lines += [f"    target = {target_name(cls.target)}", ""]
+        return "\n".join(lines)
+
+
+def define(target: Any) -> str:
+    """Define the op that stands in for a torch op, on first use only, and return its name.
+
+    Parameters
+    ----------
+    target : torch._ops.OpOverload
+    """
+    name = op_name(target)
+    # Again, it would be a new version.
+    if registry.find(*split_name(name)) is None:
+        body = {"target": target, "__doc__": f"{target_name(target)}, called in torch itself."}
+        if target._schema.name in _WRITING:
+            body["copy_inputs"] = True
+        registry.define(type(name.partition("::")[2], (TorchOp,), body), name)
+    return name
 
 
 def own_memory(results: Any, inputs: Any) -> Any:
-    """Results of which none shares memory with an input, or with another one.
+    """Clone the results that share memory with an input, or with another result.
 
     Parameters
     ----------
@@ -92,34 +107,15 @@ def own_memory(results: Any, inputs: Any) -> Any:
     -------
     torch.Tensor, list or tuple
     """
-    taken = {
-        value.untyped_storage().data_ptr() for value in inputs if isinstance(value, torch.Tensor)
-    }
-    apart = []
+    used = set()
+    for value in inputs:
+        if isinstance(value, torch.Tensor):
+            used.add(value.untyped_storage().data_ptr())
+    clones = []
     for result in [results] if isinstance(results, torch.Tensor) else results:
-        place = result.untyped_storage().data_ptr()
-        apart.append(result.clone() if place in taken else result)
-        taken.add(place)
+        address = result.untyped_storage().data_ptr()
+        clones.append(result.clone() if address in used else result)
+        used.add(address)
     if isinstance(results, torch.Tensor):
-        return apart[0]
-    return apart if isinstance(results, list) else tuple(apart)
-
-
-def define(target: Any) -> str:
-    """The name of the op that stands in for a torch op; defined on first use only, as again it would be a new version.
-
-    Parameters
-    ----------
-    target : torch._ops.OpOverload
-
-    Returns
-    -------
-    str
-    """
-    name = op_name(target)
-    if registry.find(*split_name(name)) is None:
-        body = {"target": target, "__doc__": f"{target_name(target)}, called in torch itself."}
-        if target._schema.name in _WRITES:
-            body["copy_inputs"] = True
-        registry.define(type(name.partition("::")[2], (TorchOp,), body), name)
-    return name
+        return clones[0]
+    return clones if isinstance(results, list) else tuple(clones)

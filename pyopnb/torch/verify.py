@@ -1,92 +1,45 @@
-"""An exported model run on the example, and its results held against torch's."""
+"""Compare an exported model with its module, by the one verification of `pyopnb.testing`."""
 
 from __future__ import annotations
 
-import copy
-import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 from onnx import ModelProto
+from onnxruntime import SessionOptions
 
 from pyopnb.errors import ModelError
-from pyopnb.ops.messages import plural, sanitize
+from pyopnb.ops.messages import plural
 from pyopnb.runtime.session.session import Session
-from pyopnb.torch.arrays import to_array
-from pyopnb.torch.program import example_tensors
+from pyopnb.testing.verify import KernelError, Trial, mild_trials, verify
+from pyopnb.torch.arrays import to_array, to_tensor
+from pyopnb.torch.example import check_runs
 from pyopnb.torch.sizes import OpenSizes
 
-__all__ = [
-    "RELATIVE",
-    "Fault",
-    "feeds_of",
-    "first_difference",
-    "results_of",
-    "verify",
-    "wrong_sizes",
-]
+__all__ = ["Fault", "ModuleComparison", "arrays_of"]
 
-RELATIVE = {"float64": 1e-6, "float32": 1e-3, "float16": 2e-2, "bfloat16": 5e-2}
-"""By dtype how far a result may be from torch's, as a part of the largest number of that output."""
+Function = Callable[..., Sequence[np.ndarray]]
 
+# What ONNX Runtime's kernels lose on their own, as where bodies are lowered. Torch and ONNX Runtime
+# add in different orders, and approximate exp, tanh and erf differently.
+_KERNEL_ERROR = KernelError(tiny=1.0, of_largest=16.0, long_rows=False)
 
-def feeds_of(
-    model: ModelProto, args: Any, kwargs: Mapping[str, Any] | None
-) -> dict[str, np.ndarray]:
-    """Make feeds of the example.
+# A float64 run of the module takes twice its memory. Without it, the yardstick for rounding is how
+# far the module's own results move with its inputs.
+_MOST_WEIGHTS = 50_000_000
 
-    Parameters
-    ----------
-    model : ModelProto
-    args, kwargs
-        The module's arguments.
+_LARGER = 1.01
 
-    Returns
-    -------
-    dict
+# Weights are trained for numbers like the example's. Integers are indices and sizes as a rule, and
+# some of torch's kernels read beyond their tensors for one that is too large.
+_REACH, _INTEGER_REACH = 100.0, 2.0
 
-    Raises
-    ------
-    ModelError
-        The model has other inputs than there are tensors.
-    """
-    names = [entry.name for entry in model.graph.input]
-    leaves = _input_leaves(names, args, kwargs)
-    return {name: _array(leaf) for name, leaf in zip(names, leaves, strict=True)}
-
-
-def _input_leaves(names: Sequence[str], args: Any, kwargs: Mapping[str, Any] | None) -> list[Any]:
-    """List the tensors among the arguments, or tensors and numbers if numbers are inputs as well."""
-    leaves = example_tensors(args, kwargs)
-    if len(leaves) != len(names):
-        every = torch.utils._pytree.tree_leaves((args, dict(kwargs or {})))
-        leaves = [leaf for leaf in every if isinstance(leaf, (torch.Tensor, bool, int, float))]
-    if len(leaves) != len(names):
-        expected = f"{plural(len(names), 'tensor')}: {', '.join(names)}"
-        raise ModelError("args", expected=expected, got=str(len(leaves)))
-    return leaves
-
-
-def _array(value: Any) -> np.ndarray:
-    return to_array(value) if isinstance(value, torch.Tensor) else np.asarray(value)
-
-
-def results_of(module: Any, args: Any, kwargs: Mapping[str, Any] | None) -> list[np.ndarray]:
-    """What torch makes of the example: the tensors and numbers among the results, as arrays."""
-    args, kwargs = copy.deepcopy((_detached(args), _detached(dict(kwargs or {}))))
-    with torch.no_grad():
-        results = module(*args, **kwargs)
-    leaves = torch.utils._pytree.tree_leaves(results)
-    return [_array(leaf) for leaf in leaves if isinstance(leaf, (torch.Tensor, bool, int, float))]
-
-
-def _detached(values: Any) -> Any:
-    return torch.utils._pytree.tree_map(
-        lambda leaf: leaf.detach() if isinstance(leaf, torch.Tensor) else leaf, values
-    )
+_EXAMPLE = "the example"
+_SIZES = "sizes "
+_LARGER_EXAMPLE = f"the example times {_LARGER}"
 
 
 @dataclass(frozen=True)
@@ -96,191 +49,272 @@ class Fault:
     Attributes
     ----------
     text : str
-        The first output that differs and by how much, or what the runtime raised.
+        The first element that differs, or what the runtime raised.
     error : Exception or None
         The latter.
+    at_other_sizes : bool
+        Whether the model is right at the sizes of the example.
     """
 
     text: str
     error: Exception | None = None
+    at_other_sizes: bool = False
 
 
-def verify(
-    model: ModelProto, module: Any, args: Any, kwargs: Mapping[str, Any] | None
-) -> Fault | None:
-    """Run an exported model in ONNX Runtime, and compare it with torch.
-
-    It is run on the example, and on the example with every float a hundredth larger: that keeps what forward may rely on
-    (order, signs, symmetry), while a model in which a result of the example became a constant gives that one again.
+class ModuleComparison:
+    """A module, beside which the models that are made of it are run.
 
     Parameters
     ----------
-    model : ModelProto
     module : torch.nn.Module
     args, kwargs
-        The module's arguments.
-
-    Returns
-    -------
-    Fault or None
-        None where all results agree.
+        Its arguments, the keywords in the order of forward's parameters.
+    bounds : mapping, optional
+        By name of a free dimension the least and the largest size that the user wants.
     """
-    try:
-        session = Session(model)
-        fault = _difference(session, model, module, args, kwargs)
-        return fault or _difference_farther_on(session, model, module, args, kwargs)
-    except ModelError as error:
-        return Fault(str(error), error)
-    except Exception as error:  # what ONNX Runtime raises has no common base; the caller raises it if no op takes the call over
-        return Fault(f"{type(error).__name__}: {error}", error)
 
+    def __init__(
+        self,
+        module: Any,
+        args: Any,
+        kwargs: Mapping[str, Any] | None,
+        bounds: Mapping[str, tuple[int, int]] | None = None,
+    ) -> None:
+        self._module, self._bounds = module, bounds or {}
+        self._args, self._kwargs = args, dict(kwargs or {})
+        self._leaves, self._structure = torch.utils._pytree.tree_flatten((args, self._kwargs))
+        self._runs_of_torch = 0
 
-def _difference(
-    session: Any, model: ModelProto, module: Any, args: Any, kwargs: Any
-) -> Fault | None:
-    return _first_fault(session, model, results_of(module, args, kwargs), args, kwargs, "")
+    # ---- what is compared --------------------------------------------------------------------
 
+    def example(self, count: int) -> tuple[np.ndarray, ...]:
+        """Return the arrays for so many inputs: the tensors, or numbers as well if those are inputs.
 
-def _difference_farther_on(
-    session: Any, model: ModelProto, module: Any, args: Any, kwargs: Any
-) -> Fault | None:
-    args, kwargs = _larger((args, dict(kwargs or {})))
-    try:
-        expected = results_of(module, args, kwargs)
-    except (
-        Exception
-    ):  # of a module that has no result there, as for probabilities above 1; then this says nothing
-        return None
-    if not all(
-        np.isfinite(each.astype(np.float64)).all()
-        for each in expected
-        if each.dtype.name in RELATIVE
-    ):
-        return None
-    return _first_fault(
-        session, model, expected, args, kwargs, f", for the arguments times {_STEP}"
-    )
+        Raises
+        ------
+        ModelError
+            The model has other inputs than there are tensors.
+        """
+        return tuple(_as_array(self._leaves[place]) for place in self._places(count))
 
+    def feeds(self, model: ModelProto) -> dict[str, np.ndarray]:
+        """Name the example's arrays as the inputs of a model."""
+        names = [info.name for info in model.graph.input]
+        return dict(zip(names, self.example(len(names)), strict=True))
 
-_STEP = 1.01
+    def original(self, *arrays: np.ndarray) -> list[np.ndarray]:
+        """Run the module in torch, and return the tensors and numbers among its results."""
+        results = self._call(self._module, arrays)
+        self._runs_of_torch += 1
+        return results
 
+    def _exact(self, *arrays: np.ndarray) -> list[np.ndarray]:
+        """Run the module with weights in float64, which leaves the module itself as it is."""
+        weights = dict(self._module.named_parameters()) | dict(self._module.named_buffers())
+        if sum(weight.numel() for weight in weights.values()) > _MOST_WEIGHTS:
+            raise MemoryError("too many weights for a second copy of them")
+        for name, weight in weights.items():
+            weights[name] = weight.double() if weight.is_floating_point() else weight
 
-def _larger(values: Any) -> Any:
-    """The arguments with floats a little larger, those that are infinite or not a number as they are."""
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return torch.func.functional_call(self._module, weights, args, kwargs)
 
-    def larger(leaf: Any) -> Any:
-        if (
-            isinstance(leaf, torch.Tensor)
-            and (leaf.is_floating_point() or leaf.is_complex())
-            and not leaf.is_quantized
-        ):
-            return (
-                (leaf.detach().double() * _STEP).to(leaf.dtype)
-                if not leaf.is_complex()
-                else leaf.detach() * _STEP
-            )
-        return leaf
+        return self._call(call, arrays)
 
-    return torch.utils._pytree.tree_map(larger, values)
+    def _call(self, function: Any, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        args, kwargs = self.arguments(arrays)
+        with torch.no_grad():
+            return arrays_of(function(*args, **kwargs))
 
+    def arguments(self, arrays: Sequence[np.ndarray]) -> tuple[Any, Any]:
+        """Put arrays into the place of the example's tensors and numbers, and return args and kwargs."""
+        leaves = list(self._leaves)
+        for place, array in zip(self._places(len(arrays)), arrays, strict=True):
+            is_tensor = isinstance(leaves[place], torch.Tensor)
+            leaves[place] = to_tensor(array) if is_tensor else array.item()
+        args, kwargs = torch.utils._pytree.tree_unflatten(leaves, self._structure)
+        return args, kwargs
 
-def _first_fault(
-    session: Any, model: ModelProto, expected: list[np.ndarray], args: Any, kwargs: Any, where: str
-) -> Fault | None:
-    got = session.run(None, feeds_of(model, args, kwargs))
-    if len(got) != len(expected):
-        return Fault(f"{plural(len(got), 'output')}, where torch has {len(expected)}{where}")
-    for entry, mine, theirs in zip(model.graph.output, got, expected, strict=True):
-        difference = first_difference(mine, theirs)
-        if difference:
-            return Fault(f"output {sanitize(entry.name)}: {difference}{where}")
-    return None
+    def _places(self, count: int) -> list[int]:
+        """Find the arguments that are inputs of the model."""
+        tensors, numbers = [], []
+        for place, leaf in enumerate(self._leaves):
+            if isinstance(leaf, torch.Tensor):
+                tensors.append(place)
+            if _fits(leaf):
+                numbers.append(place)
+        for places in (tensors, numbers):
+            if len(places) == count:
+                return places
+        raise ModelError("args", expected=plural(count, "tensor"), got=str(len(tensors)))
 
+    # ---- comparisons -------------------------------------------------------------------------
 
-def wrong_sizes(
-    model: ModelProto,
-    module: Any,
-    args: Any,
-    kwargs: Mapping[str, Any] | None,
-    bounds: Mapping[str, tuple[int, int]],
-    deadline: float,
-) -> dict[str, str]:
-    """Run an exported model at other sizes of its free dimensions, and compare it with torch.
+    def fault(self, model: ModelProto, *, sizes: bool = True) -> Fault | None:
+        """Compare a model with the module on the example, on unkind values, and at other sizes.
 
-    Parameters
-    ----------
-    model : ModelProto
-    module : torch.nn.Module
-    args, kwargs
-        The module's arguments.
-    bounds : mapping
-        By name of a dimension the least and the largest size that the user wants.
-    deadline : float
-        Of `time.monotonic`: nothing more is tried then if nothing was wrong so far.
+        Parameters
+        ----------
+        model : ModelProto
+        sizes : bool
+            Try other sizes of the free dimensions.
 
-    Returns
-    -------
-    dict of str to str
-        By name of a dimension what is wrong where it has another size. Sizes that torch itself
-        does not take are none of them.
-    """
-    leaves = _input_leaves([entry.name for entry in model.graph.input], args, kwargs)
-    tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-    infos = zip(model.graph.input, leaves, strict=True)
-    dims = [_dims_of(info, leaf) for info, leaf in infos if isinstance(leaf, torch.Tensor)]
-    sizes = OpenSizes(dims, tensors, bounds)
-    if not sizes.example:
-        return {}
-    session = Session(model)
+        Returns
+        -------
+        Fault or None
+            None where all results agree.
 
-    def fault(resized: list[Any]) -> str | None:
-        ahead = iter(resized)
-
-        def other(leaf: Any) -> Any:
-            return next(ahead) if isinstance(leaf, torch.Tensor) else leaf
-
-        other_args, other_kwargs = torch.utils._pytree.tree_map(other, (args, dict(kwargs or {})))
+        Raises
+        ------
+        ModelError
+            The module itself does not run on the example.
+        """
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # torch warns of sizes that the user never gave
-                expected = results_of(module, other_args, other_kwargs)
-        except Exception:  # of a module that does not take these sizes, whatever it raises
-            return None
-        try:
-            found = _first_fault(session, model, expected, other_args, other_kwargs, "")
-        except Exception as error:  # what ONNX Runtime raises has no common base
-            return f"{type(error).__name__}: {error}"
-        return None if found is None else found.text
+            session = _session(model)
+        except Exception as error:  # what ONNX Runtime raises has no common base class
+            check_runs(self._module, self._args, self._kwargs)
+            return _of_error(error)
+        example = self.example(len(model.graph.input))
+        open_sizes = OpenSizes(model, example, self._bounds) if sizes else None
+        return self._first_fault(_runner(session), self._trials(example, open_sizes), example)
 
-    return sizes.at_fault(fault, deadline)
+    def fault_of_steps(self, converted: Function, count: int) -> Fault | None:
+        """Compare the module with another way to run it in torch, on the example."""
+        example = self.example(count)
+        return self._first_fault(converted, iter([Trial(_EXAMPLE, example)]), example)
 
+    def wrong_sizes(self, model: ModelProto) -> dict[str, str]:
+        """Find the free dimensions at whose other sizes a model is wrong.
 
-def _dims_of(info: Any, tensor: Any) -> list[int | str]:
-    dims: list[int | str] = []
-    for dim, size in zip(info.type.tensor_type.shape.dim, tensor.shape, strict=True):
-        dims.append(dim.dim_param or int(size))
-    return dims
+        Returns
+        -------
+        dict of str to str
+            What is wrong, by name. Sizes that torch itself does not take are none of them.
+        """
+        converted = _runner(_session(model))
+        example = self.example(len(model.graph.input))
+        open_sizes = OpenSizes(model, example, self._bounds)
+        faults = {}
+        for symbol in open_sizes.example:
+            fault = self._first_fault(converted, self._resized(open_sizes, [symbol]), example)
+            if fault is not None:
+                faults[symbol] = fault.text
+        if faults:
+            return faults
+        # They may be wrong together only.
+        fault = self._first_fault(converted, self._size_trials(open_sizes), example)
+        return {} if fault is None else dict.fromkeys(open_sizes.example, fault.text)
 
-
-def first_difference(mine: Any, theirs: np.ndarray) -> str | None:
-    """How an array differs from torch's; None where it does not, but for rounding."""
-    mine = np.asarray(mine)
-    if mine.dtype != theirs.dtype or mine.shape != theirs.shape:
-        return f"{mine.dtype}{list(mine.shape)}, where torch has {theirs.dtype}{list(theirs.shape)}"
-    if theirs.dtype.name not in RELATIVE:
-        differing = int((mine != theirs).sum())
-        return f"{differing} of {theirs.size} differ" if differing else None
-    wide, exact = mine.astype(np.float64), theirs.astype(np.float64)
-    finite = np.isfinite(exact)
-    if (
-        not np.array_equal(wide[~finite], exact[~finite], equal_nan=True)
-        or not np.isfinite(wide[finite]).all()
-    ):
-        return "inf or NaN in other places"
-    if not finite.any():
+    def _first_fault(
+        self, converted: Function, trials: Iterator[Trial], example: tuple[np.ndarray, ...]
+    ) -> Fault | None:
+        verification = verify(
+            self.original,
+            converted,
+            [example],
+            exact=self._exact,
+            kernel_error=_KERNEL_ERROR,
+            trials=trials,
+        )
+        if _EXAMPLE in verification.left_out:
+            check_runs(self._module, self._args, self._kwargs)
+        if verification.disagreement is not None:
+            name = verification.disagreement.trial
+            return Fault(str(verification.disagreement), None, name.startswith(_SIZES))
+        for name, error in verification.errors:
+            if name == _EXAMPLE:
+                return _of_error(error)
+            # What raises on values that are not kind gives no wrong number.
+            if name.startswith(_SIZES):
+                text = f"with {name}: {type(error).__name__}: {error}"
+                return Fault(text, error, at_other_sizes=True)
         return None
-    apart, largest = np.abs(wide[finite] - exact[finite]).max(), np.abs(exact[finite]).max()
-    limit = RELATIVE[theirs.dtype.name] * largest
-    return (
-        f"off by {apart:.2g} where the largest number is {largest:.2g}" if apart > limit else None
-    )
+
+    # ---- trials ------------------------------------------------------------------------------
+
+    def _trials(
+        self, example: tuple[np.ndarray, ...], open_sizes: OpenSizes | None
+    ) -> Iterator[Trial]:
+        """Yield the example, values that are not kind, and other sizes."""
+        yield Trial(_EXAMPLE, example)
+        # What forward may rely on stays: order, signs, symmetry. A model in which a result of the
+        # example became a constant gives that one again.
+        yield Trial(_LARGER_EXAMPLE, tuple(_larger(array) for array in example))
+        for trial in mild_trials(example, reach=_REACH, integer_reach=_INTEGER_REACH):
+            # On the edges of roundings, the rounding of the layer before decides.
+            yield replace(trial, on_edges=False)
+        if open_sizes is not None:
+            yield from self._size_trials(open_sizes)
+
+    def _size_trials(self, sizes: OpenSizes) -> Iterator[Trial]:
+        """Yield other sizes of all free dimensions together, then of each alone."""
+        symbols = list(sizes.example)
+        yield from self._resized(sizes, symbols)
+        if len(symbols) > 1:
+            for symbol in symbols:
+                yield from self._resized(sizes, [symbol])
+
+    def _resized(self, sizes: OpenSizes, symbols: Sequence[str]) -> Iterator[Trial]:
+        """Yield other sizes of some dimensions until torch has taken two of them, and one of size 1."""
+        taken = 0
+        for changed in sizes.steps(symbols):
+            inputs = sizes.resize(changed)
+            is_one = all(changed[symbol] == 1 for symbol in symbols)
+            if inputs is None or (taken >= _FURTHER_SIZES and not is_one):
+                continue
+            runs_before = self._runs_of_torch
+            yield Trial(_described(changed, symbols), inputs)
+            if self._runs_of_torch > runs_before:
+                taken += 1
+
+
+_FURTHER_SIZES = 2
+
+
+def _session(model: ModelProto) -> Session:
+    options = SessionOptions()
+    # Threads of ONNX Runtime that wait in a loop for more work take the processor from torch's: of a
+    # small net, torch's runs in between took fifty times as long.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    return Session(model, options)
+
+
+def _runner(session: Any) -> Function:
+    names = [entry.name for entry in session.get_inputs()]
+
+    def converted(*arrays: np.ndarray) -> list[np.ndarray]:
+        results: list[np.ndarray] = session.run(None, dict(zip(names, arrays, strict=True)))
+        return results
+
+    return converted
+
+
+def _described(sizes: Mapping[str, int], symbols: Sequence[str]) -> str:
+    return _SIZES + ", ".join(f"{symbol} = {sizes[symbol]}" for symbol in symbols)
+
+
+def _of_error(error: Exception) -> Fault:
+    is_ours = isinstance(error, ModelError)
+    return Fault(str(error) if is_ours else f"{type(error).__name__}: {error}", error)
+
+
+def _fits(leaf: Any) -> bool:
+    """Tell whether a leaf can be an input or an output of a model."""
+    return isinstance(leaf, (torch.Tensor, bool, int, float))
+
+
+def arrays_of(results: Any) -> list[np.ndarray]:
+    """Convert the tensors and numbers among results to arrays."""
+    leaves = torch.utils._pytree.tree_leaves(results)
+    return [_as_array(leaf) for leaf in leaves if _fits(leaf)]
+
+
+def _as_array(leaf: Any) -> np.ndarray:
+    return to_array(leaf) if isinstance(leaf, torch.Tensor) else np.asarray(leaf)
+
+
+def _larger(array: np.ndarray) -> np.ndarray:
+    if array.dtype.kind in "biuO":
+        return array
+    with np.errstate(all="ignore"):
+        return np.asarray(array.astype(np.float64) * _LARGER).astype(array.dtype)

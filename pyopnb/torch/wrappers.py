@@ -1,6 +1,7 @@
-"""A call that the exporter shall leave whole: an opaque torch op for it, and the ONNX node that this op becomes.
+"""Put an opaque torch op in the place of a call that the exporter shall write as one ONNX node.
 
-The exporter's public ways are used: `torch.library.custom_op` makes the op, and ``custom_translation_table`` says its node.
+The exporter's public ways are used: `torch.library.custom_op` makes the op, and
+``custom_translation_table`` says its node.
 """
 
 from __future__ import annotations
@@ -33,15 +34,18 @@ from pyopnb.torch.stand_in import own_memory
 __all__ = ["is_put_in", "put_node", "take_back", "translations"]
 
 _numbers = itertools.count(1)
-_made: dict[tuple[str, str, int, str], Any] = {}  # an op of torch stays for as long as the process
+
+# An op of torch stays for as long as the process, so calls that differ in their inputs only share one.
+_opaque_ops: dict[tuple[str, str, int, bool], Any] = {}
 _translations: dict[Any, Callable[..., Any]] = {}
-_BEYOND = {
+
+_NOT_NATURAL = {
     COMPLEX: "complex tensors",
     DYNAMIC: "a number that the graph computes",
     EMPTY: "an empty list",
     NONE: "None",
 }
-_KINDS = {
+_SCALAR_TYPES = {
     "SymInt": "SymInt",
     "SymFloat": "float",
     "SymBool": "bool",
@@ -49,10 +53,14 @@ _KINDS = {
     "float": "float",
     "bool": "bool",
 }
+_ALL_TYPES = [f"tensor({TensorProto.DataType.Name(row.onnx).lower()})" for row in DTYPES]
+
+_PUT_IN = "pyopnb_put_in"
+_META_OF_THE_CALL = ("stack_trace", "nn_module_stack", "source_fn_stack")
 
 
 def translations() -> Mapping[Any, Callable[..., Any]]:
-    """What ``torch.onnx.export`` shall make of each op of `put_node`."""
+    """Return what ``torch.onnx.export`` shall make of each op of `put_node`."""
     return dict(_translations)
 
 
@@ -80,23 +88,19 @@ def put_node(node: Any, op: str, *, version: int = 1, natural: bool = False) -> 
         No node can carry out the call.
     """
     call = encode(node)
-    if natural and (beyond := [name for name in _BEYOND if name in call.attrs]):
-        raise Unwritable(
-            str(node.target),
-            expected="numbers and texts as arguments beside tensors",
-            got=_BEYOND[beyond[0]],
-        )
-    key = call.key, op, version, str(natural)
-    if key not in _made:
-        _made[key] = _opaque(call)
-        _translations[_made[key]] = _translation(call, op, version, natural)
-    of_parts = {
-        place: _real_parts(node, call.inputs[place]) for place in call.attrs.get(COMPLEX, ())
-    }
-    node.target = _made[key]
-    node.args = tuple(
-        of_parts.get(place, value) for place, value in enumerate(call.inputs) if value is not None
-    )
+    for name, got in _NOT_NATURAL.items():
+        if natural and name in call.attrs:
+            expected = "numbers and texts as arguments beside tensors"
+            raise Unwritable(str(node.target), expected=expected, got=got)
+    key = call.key, op, version, natural
+    if key not in _opaque_ops:
+        _opaque_ops[key] = _opaque(call)
+        _translations[_opaque_ops[key]] = _translation(call, op, version, natural)
+    inputs = list(call.inputs)
+    for position in call.attrs.get(COMPLEX, ()):
+        inputs[position] = _real_parts(node, inputs[position])
+    node.target = _opaque_ops[key]
+    node.args = tuple(value for value in inputs if value is not None)
     node.kwargs = {}
     return call
 
@@ -112,128 +116,125 @@ def take_back(node: Any, target: Any, args: Any, kwargs: Any) -> None:
     """
     put_in = [entry for entry in node.all_input_nodes if is_put_in(entry)]
     node.target, node.args, node.kwargs = target, args, kwargs
-    for entry in put_in:
-        resolved = entry.args[0]
-        node.graph.erase_node(entry)
+    for real in put_in:
+        resolved = real.args[0]
+        node.graph.erase_node(real)
         node.graph.erase_node(resolved)
 
 
 def is_put_in(node: Any) -> bool:
-    """Whether a call is none of the module's own, but gives one of `put_node` its complex input."""
+    """Tell whether a call is none of the module's own, but prepares a complex input of `put_node`."""
     return _PUT_IN in node.meta
 
 
-_PUT_IN = "pyopnb_put_in"
-
-
 def _real_parts(node: Any, value: Any) -> Any:
-    """A complex input of a call as real numbers, with the parts in a last dimension, as nodes of ONNX have them: new calls."""
+    """Insert calls that make real numbers of a complex input, the parts in a last dimension."""
     for target in (torch.ops.aten.resolve_conj.default, torch.ops.aten.view_as_real.default):
         with node.graph.inserting_before(node):
-            made = node.graph.call_function(target, (value,))
+            call = node.graph.call_function(target, (value,))
+        call.meta = {name: node.meta[name] for name in _META_OF_THE_CALL if name in node.meta}
         with value.meta["val"].fake_mode:
-            own = {"val": target(value.meta["val"]), _PUT_IN: True}
-        made.meta = {name: entry for name, entry in node.meta.items() if name in _OF_THE_CALL} | own
-        value = made
+            call.meta["val"] = target(value.meta["val"])
+        call.meta[_PUT_IN] = True
+        value = call
     return value
 
 
-_OF_THE_CALL = "stack_trace", "nn_module_stack", "source_fn_stack"
+# ---- the opaque op ---------------------------------------------------------------------------
 
 
 def _opaque(call: Call) -> Any:
-    """A torch op that makes this call, of the inputs alone; it must not keep the graph."""
+    """Make a torch op that makes this call, of the inputs alone; it must not keep the graph."""
     name = f"pyopnb::{call.target._schema.name.replace('::', '_')}_{next(_numbers)}"
-    kinds = [_input_kind(value) for value in call.inputs if value is not None]
-    schema = (
-        f"({', '.join(f'{kind} x{place}' for place, kind in enumerate(kinds))}) -> {call.returns}"
-    )
-    target, attrs, present = call.target, call.attrs, _present(call)
-    complex_ = frozenset(attrs.get(COMPLEX, ()))
+    present = [value is not None for value in call.inputs]
+    parameters: list[str] = []
+    for value in call.inputs:
+        if value is not None:
+            parameters.append(f"{_input_type(value)} x{len(parameters)}")
+    schema = f"({', '.join(parameters)}) -> {call.returns}"
+    target, attrs = call.target, call.attrs
+    complex_positions = frozenset(attrs.get(COMPLEX, ()))
 
-    def run(*given: Any) -> Any:
-        ahead = iter(given)
-        inputs: list[Any] = [next(ahead) if there else None for there in present]
-        inputs = [
-            torch.view_as_complex(x.contiguous()) if place in complex_ else x
-            for place, x in enumerate(inputs)
-        ]
+    def run(*values: Any) -> Any:
+        inputs = _spread(values, present)
+        for position in complex_positions:
+            inputs[position] = torch.view_as_complex(inputs[position].contiguous())
         args, kwargs = decode(target, attrs, inputs)
         return target(*args, **kwargs)
 
-    def fake(*given: Any) -> Any:
-        results = run(*given)
-        return (
-            results.clone()
-            if isinstance(results, torch.Tensor)
-            else [each.clone() for each in results]
-        )
+    def run_with_own_memory(*values: Any) -> Any:
+        return own_memory(run(*values), values)
 
-    made = torch.library.custom_op(
-        name, lambda *given: own_memory(run(*given), given), mutates_args=(), schema=schema
-    )
-    made.register_fake(
-        fake if call.returns.endswith("[]") else lambda *given: _as_returned(fake(*given))
-    )
+    def fake(*values: Any) -> Any:
+        results = run(*values)
+        if isinstance(results, torch.Tensor):
+            return results.clone()
+        clones = [result.clone() for result in results]
+        return clones if call.returns.endswith("[]") else tuple(clones)
+
+    opaque = torch.library.custom_op(name, run_with_own_memory, mutates_args=(), schema=schema)
+    opaque.register_fake(fake)
     return getattr(torch.ops.pyopnb, name.partition("::")[2]).default
 
 
-def _as_returned(results: Any) -> Any:
-    return tuple(results) if isinstance(results, list) else results
+def _spread(values: tuple[Any, ...], present: list[bool]) -> list[Any]:
+    """Put None where an input is left out."""
+    ahead = iter(values)
+    return [next(ahead) if is_present else None for is_present in present]
 
 
-def _present(call: Call) -> tuple[bool, ...]:
-    return tuple(value is not None for value in call.inputs)
-
-
-def _input_kind(node: Any) -> str:
+def _input_type(node: Any) -> str:
     value = node.meta["val"]
-    return "Tensor" if isinstance(value, torch.Tensor) else _KINDS[type(value).__name__]
+    return "Tensor" if isinstance(value, torch.Tensor) else _SCALAR_TYPES[type(value).__name__]
+
+
+# ---- its node --------------------------------------------------------------------------------
 
 
 def _translation(call: Call, op: str, version: int, natural: bool) -> Callable[..., Any]:
+    """Make the function with which the exporter writes the node."""
     domain, op_type = split_name(op)
     attrs = _natural(call.attrs) if natural else call.attrs
-    present = _present(call)
-    ports = [
-        OpSchema.FormalParameter(f"x{n}", f"T{n}", param_option=_OPTIONAL)
-        for n in range(len(present))
-    ]
-    results = [OpSchema.FormalParameter(f"y{n}", f"U{n}") for n in range(call.outputs)]
-    attributes = {name: helper.make_attribute(name, value) for name, value in attrs.items()}
-    schema = OpSchema(
+    present = [value is not None for value in call.inputs]
+    schema = _schema(domain, op_type, version, len(present), call.outputs, attrs)
+    operator = onnxscript.values.Op(onnxscript.values.Opset(domain, version), op_type, schema)
+
+    def translate(*values: Any) -> Any:
+        return operator(*_spread(values, present), **attrs)
+
+    return translate
+
+
+def _schema(
+    domain: str, op_type: str, version: int, inputs: int, outputs: int, attrs: Mapping[str, Any]
+) -> OpSchema:
+    """Declare an operator of any types, with optional inputs and attributes."""
+    optional = OpSchema.FormalParameterOption.Optional
+    ports, results = [], []
+    for number in range(inputs):
+        ports.append(OpSchema.FormalParameter(f"x{number}", f"T{number}", param_option=optional))
+    for number in range(outputs):
+        results.append(OpSchema.FormalParameter(f"y{number}", f"U{number}"))
+    attributes = []
+    for name, value in attrs.items():
+        number = helper.make_attribute(name, value).type
+        attribute_type = getattr(OpSchema.AttrType, AttributeProto.AttributeType.Name(number))
+        attributes.append(OpSchema.Attribute(name, attribute_type, required=False))
+    return OpSchema(
         op_type,
         domain,
         version,
         inputs=ports,
         outputs=results,
-        type_constraints=[(port.type_str, _ANY, "") for port in (*ports, *results)],
-        attributes=[
-            OpSchema.Attribute(name, _attribute_type(value.type), required=False)
-            for name, value in attributes.items()
-        ],
+        type_constraints=[(port.type_str, _ALL_TYPES, "") for port in (*ports, *results)],
+        attributes=attributes,
     )
-    made = onnxscript.values.Op(onnxscript.values.Opset(domain, version), op_type, schema)
-
-    def translate(*values: Any) -> Any:
-        ahead = iter(values)
-        return made(*[next(ahead) if there else None for there in present], **attrs)
-
-    return translate
 
 
 def _natural(attrs: Mapping[str, Any]) -> dict[str, Any]:
-    """The attributes that an operator takes which knows nothing of torch: floats have 32 bits."""
-    own = {name: value for name, value in attrs.items() if name not in SPECIAL}
-    return {
-        name: value.tolist() if isinstance(value, np.ndarray) else value
-        for name, value in own.items()
-    }
-
-
-def _attribute_type(number: int) -> Any:
-    return getattr(OpSchema.AttrType, AttributeProto.AttributeType.Name(number))
-
-
-_OPTIONAL = OpSchema.FormalParameterOption.Optional
-_ANY = [f"tensor({TensorProto.DataType.Name(row.onnx).lower()})" for row in DTYPES]
+    """Keep the attributes that an operator takes which knows nothing of torch: floats have 32 bits."""
+    natural = {}
+    for name, value in attrs.items():
+        if name not in SPECIAL:
+            natural[name] = value.tolist() if isinstance(value, np.ndarray) else value
+    return natural

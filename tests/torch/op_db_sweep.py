@@ -115,10 +115,17 @@ def eager(module, tensors):
     """What torch returns, as arrays; the text of its error where the sample is one that it does not take."""
     import torch
 
-    from pyopnb.torch.verify import results_of
+    from pyopnb.torch.arrays import to_array
 
     try:
-        return results_of(module, tensors, None)
+        with torch.no_grad():
+            results = module(*(tensor.clone() for tensor in tensors))
+        leaves = torch.utils._pytree.tree_leaves(results)
+        return [
+            to_array(leaf) if isinstance(leaf, torch.Tensor) else np.asarray(leaf)
+            for leaf in leaves
+            if isinstance(leaf, torch.Tensor | bool | int | float)
+        ]
     except Exception as error:
         return f"torch itself: {type(error).__name__}: {error}".partition("\n")[0]
     finally:

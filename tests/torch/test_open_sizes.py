@@ -119,33 +119,6 @@ def test_chunks_of_a_size_that_may_change(exported):
     assert exported(Chunks(), *examples, dynamic_shapes=({0: "batch"},)) == []
 
 
-# What no exporter makes: a model that is right at the example's size alone.
-CONSTANT = np.float32([1, 2, 3, 4, 5])
-
-
-def test_wrong_numbers_at_another_size_are_found():
-    broadcast = pyopnb.node("Slice", ["ramp", "zero", "length"], "first")
-    length = pyopnb.node("Shape", "x", "length")
-    last = pyopnb.node("ReduceSum", ["first"], "total", keepdims=1)
-    constants = {"ramp": CONSTANT, "zero": np.int64([0])}
-    model = pyopnb.model(
-        [length, broadcast, last, pyopnb.node("Add", ["x", "total"], "y")],
-        {"x": "float32[N]"},
-        "y",
-        initializers=constants,
-    )
-
-    class Total(nn.Module):
-        def forward(self, x):
-            return x + torch.arange(1, len(x) + 1).sum()
-
-    from pyopnb.torch.verify import wrong_sizes
-
-    wrong = wrong_sizes(model, Total(), (torch.ones(4),), None, {}, float("inf"))
-    assert "N = 7" in wrong["N"]
-    assert wrong_sizes(model, Total(), (torch.ones(4),), None, {"N": (1, 5)}, float("inf")) == {}
-
-
 def test_a_named_size_that_cannot_change_is_refused():
     with pytest.raises(pyopnb.errors.ModelError, match="AUTO for it") as caught:
         pyopnb.torch.export(Loops().eval(), (torch.randn(5, 3),), dynamic_shapes=({0: "rows"},))
@@ -164,14 +137,6 @@ def test_an_example_of_one_with_an_open_batch_is_said():
     model, (report,) = opened(nn.Linear(3, 2), torch.ones(1, 3), axes=({0: AUTO},))
     assert model.graph.input[0].type.tensor_type.shape.dim[0].dim_value == 1
     assert "with 2 or more there" in str(report.fixed[0])
-
-
-@pytest.mark.filterwarnings("ignore")  # of the tracer, of which the error tells
-def test_the_tracing_exporter_is_refused_at_other_sizes():
-    with pytest.raises(pyopnb.errors.ModelError, match="module Loops"):
-        pyopnb.torch.export(
-            Loops().eval(), (torch.randn(5, 3),), dynamic_shapes=({0: "rows"},), dynamo=False
-        )
 
 
 def test_without_the_verification_the_warning_says_so():

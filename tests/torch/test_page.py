@@ -34,7 +34,6 @@ def test_the_page_runs(blocks, tmp_path, monkeypatch):
     assert names["said_2"] == []
     assert names["found"].origin.changes == ("attr epsilon: 1e-05 → 0.1",)
     assert names["found"].origin.source.endswith("in norm (LayerNorm)")
-    assert [node.op_type for node in names["traced"].graph.node] == ["Inverse", "Add"]
     assert (names["clipped"].graph.node[-1].domain, names["clipped"].graph.node[-1].op_type) == (
         "demo",
         "SoftClip",

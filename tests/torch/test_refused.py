@@ -70,7 +70,6 @@ class Scaled(nn.Module):
         return x @ y * scale
 
 
-@pytest.mark.parametrize("dynamo", [True, False])
 @pytest.mark.parametrize(
     ("module", "args", "options", "said"),
     [
@@ -100,9 +99,9 @@ class Scaled(nn.Module):
         ),
     ],
 )
-def test_arguments_that_forward_does_not_have(module, args, options, said, dynamo):
+def test_arguments_that_forward_does_not_have(module, args, options, said):
     with pytest.raises(pyopnb.errors.InputError) as caught:
-        pyopnb.torch.export(module().eval(), (torch.ones(2, 3),) * args, dynamo=dynamo, **options)
+        pyopnb.torch.export(module().eval(), (torch.ones(2, 3),) * args, **options)
     assert str(caught.value) == said
 
 
@@ -111,7 +110,6 @@ def test_an_array_in_the_place_of_a_tensor():
     assert said == "args, x: expected a torch.Tensor, got numpy.ndarray. Try: torch.from_numpy(x)"
 
 
-@pytest.mark.parametrize("dynamo", [True, False])
 @pytest.mark.parametrize(
     ("x", "tells", "of"),
     [
@@ -127,8 +125,8 @@ def test_an_array_in_the_place_of_a_tensor():
         ),
     ],
 )
-def test_an_example_for_which_torch_itself_does_not_run(x, tells, of, dynamo, caplog):
-    said = refused(Line().eval(), x, dynamo=dynamo)
+def test_an_example_for_which_torch_itself_does_not_run(x, tells, of, caplog):
+    said = refused(Line().eval(), x)
     assert (
         "`return self.line(x)`: expected arguments that forward takes, got RuntimeError: " + tells
         in said

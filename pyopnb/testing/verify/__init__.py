@@ -1,7 +1,7 @@
 """Compare what was converted with its original, on inputs that are not kind."""
 
 from pyopnb.testing.verify.rounding import KernelError
-from pyopnb.testing.verify.trials import Arrays, Dims, Trial, draw_trials
+from pyopnb.testing.verify.trials import Arrays, Dims, Trial, draw_trials, mild_trials
 from pyopnb.testing.verify.verification import Disagreement, Verification, verify
 
 __all__ = [
@@ -12,5 +12,6 @@ __all__ = [
     "Trial",
     "Verification",
     "draw_trials",
+    "mild_trials",
     "verify",
 ]

@@ -112,11 +112,11 @@ class Judge:
     def _wrong_elements(
         self, number: int, trial: Trial, want: np.ndarray, got: np.ndarray
     ) -> np.ndarray:
+        inputs = trial.inputs
         # Most results agree closely, and the yardsticks cost seven more calls of the original.
-        closely = wrong_elements(want, got, _strict_allowance(want))
+        closely = wrong_elements(want, got, self._least_allowance(inputs, want))
         if not closely.any():
             return closely
-        inputs = trial.inputs
         moved_results = [] if trial.on_edges else self._moved_results(number, inputs, want)
         if not _has_fractions(want.dtype):
             # The result of a comparison, a rounding or a sort may sit on an edge.
@@ -143,17 +143,9 @@ class Judge:
         """Return how far each element of a result may be off."""
         wide = _widened(want)
         truth = wide if exact is None else exact
-        eps, smallest = _precision(want.dtype)
-        if self.narrowest is not None and is_float(want.dtype):
-            eps = max(eps, _precision(self.narrowest)[0])
-        terms = max((array.size for array in inputs if array is not None), default=1)
-        # Rounding errors of a sum grow with the root of its terms, in one order as in another.
-        ulps = _BASE_ULPS + np.sqrt(terms / max(want.size, 1))
         with np.errstate(all="ignore"):
-            size = np.maximum(_finite(np.abs(wide)), _finite(np.abs(truth)))
-            allowance = ulps * eps * size + 4 * smallest + _integer_floor(inputs, eps)
+            allowance = self._least_allowance(inputs, want, np.abs(truth))
             allowance = allowance + _OF_OWN_ERROR * _finite(np.abs(wide - truth))
-            allowance = allowance + self._kernel_allowance(inputs, want, eps)
             for moved in moved_results:
                 moved_wide = _widened(moved)
                 spread = _finite(np.abs(moved_wide - wide))
@@ -164,6 +156,23 @@ class Judge:
             # Where the original overflowed on the way, in another order it need not, or elsewhere.
             overflowed = np.isfinite(truth) & ~np.isfinite(wide)
         return np.asarray(np.where(overflowed, np.inf, allowance))
+
+    def _least_allowance(
+        self, inputs: Arrays, want: np.ndarray, sizes: np.ndarray | float = 0.0
+    ) -> np.ndarray | float:
+        """Return how far each element may be off by its own size, or by other sizes if those are larger."""
+        if not _has_fractions(want.dtype):
+            return 0.0
+        eps, smallest = _precision(want.dtype)
+        if self.narrowest is not None and is_float(want.dtype):
+            eps = max(eps, _precision(self.narrowest)[0])
+        terms = max((array.size for array in inputs if array is not None), default=1)
+        # Rounding errors of a sum grow with the root of its terms, in one order as in another.
+        ulps = _BASE_ULPS + np.sqrt(terms / max(want.size, 1))
+        with np.errstate(all="ignore"):
+            size = np.maximum(_finite(np.abs(_widened(want))), _finite(sizes))
+            allowance = ulps * eps * size + 4 * smallest + _integer_floor(inputs, eps)
+            return np.asarray(allowance + self._kernel_allowance(inputs, want, eps))
 
     def _kernel_allowance(self, inputs: Arrays, want: np.ndarray, eps: float) -> float:
         """Return how far any element may be off through the runtime's kernels."""
@@ -247,14 +256,6 @@ def _has_wrong_sign(want: np.ndarray, got: np.ndarray, exact: np.ndarray | None)
     return opposite
 
 
-def _strict_allowance(want: np.ndarray) -> np.ndarray | float:
-    if not _has_fractions(want.dtype):
-        return 0.0
-    eps, _ = _precision(want.dtype)
-    with np.errstate(all="ignore"):
-        return 2 * eps * _finite(np.abs(_widened(want)))
-
-
 def _has_fractions(dtype: np.dtype) -> bool:
     return dtype.kind == "c" or is_float(dtype)
 
@@ -266,7 +267,7 @@ def _widened(array: np.ndarray) -> np.ndarray:
     return array.astype(np.longdouble if array.dtype.itemsize > 4 else np.float64)
 
 
-def _finite(values: np.ndarray) -> np.ndarray:
+def _finite(values: np.ndarray | float) -> np.ndarray:
     """Return values with 0 in the place of NaN and infinities."""
     return np.asarray(np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0))
 

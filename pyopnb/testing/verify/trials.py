@@ -15,7 +15,16 @@ import numpy as np
 
 from pyopnb.testing.verify.values import HALVES, NOT_FINITE, is_float, is_integer, value_sets
 
-__all__ = ["Arrays", "Dims", "Trial", "draw_trials", "free_sizes_of", "long_row", "resize"]
+__all__ = [
+    "Arrays",
+    "Dims",
+    "Trial",
+    "draw_trials",
+    "free_sizes_of",
+    "long_row",
+    "mild_trials",
+    "resize",
+]
 
 Arrays = tuple[np.ndarray | None, ...]
 Dims = Sequence[Sequence[int | str] | None]
@@ -172,20 +181,76 @@ def _roomy(example: Arrays, dims: Dims, free_sizes: Mapping[str, int]) -> Arrays
 def _value_trials(
     first: Arrays, roomy: Arrays, constants: Collection[float], finite: bool
 ) -> Iterator[Trial]:
-    sets_by_input: dict[int, dict[str, list[Any]]] = {}
-    for number, array in enumerate(first):
-        if array is not None:
-            sets_by_input[number] = dict(value_sets(array.dtype, constants))
-            if finite:
-                sets_by_input[number].pop(NOT_FINITE, None)
-            if is_integer(array.dtype):
-                # Most integers are no valid index, so the example's own range is tried as well.
-                sets_by_input[number]["integers in the range of the example"] = _range_of(array)
-    names = list(dict.fromkeys(name for sets in sets_by_input.values() for name in sets))
+    sets_by_input = _sets_by_input(first, constants, finite)
+    names = _names_of_sets(sets_by_input)
     # A body may refuse the larger sizes, as one that fixes a size without saying so does.
     for base in [roomy] if roomy is first else [roomy, first]:
         for seed, name in enumerate(names):
             yield from _of_one_set(base, name, sets_by_input, seed)
+
+
+def mild_trials(
+    example: Arrays, *, reach: float, integer_reach: float | None = None
+) -> Iterator[Trial]:
+    """Yield one trial for each set of values, its numbers finite and not far from the example's.
+
+    For originals that are many operations at once: far outside of what they are made for, their results
+    say nothing but how they were rounded.
+
+    Parameters
+    ----------
+    example : tuple of (ndarray or None)
+    reach : float
+        How much larger than the example's numbers, or than 1, those are that are tried.
+    integer_reach : float, optional
+        The same for integers of more than 8 bits, and than 10, if not `reach`.
+
+    Yields
+    ------
+    Trial
+    """
+    sets_by_input = _sets_by_input(example, (), finite=True)
+    for number, sets in sets_by_input.items():
+        array = example[number]
+        assert array is not None  # noqa: S101  # only inputs that are there have sets
+        limit = reach * max(1.0, _largest(array))
+        if integer_reach is not None and is_integer(array.dtype) and array.dtype.itemsize > 1:
+            limit = max(10.0, integer_reach * _largest(array))
+        for name, values in list(sets.items()):
+            sets[name] = [v for v in values if isinstance(v, str) or abs(v) <= limit]
+            if not sets[name]:
+                del sets[name]
+    for seed, name in enumerate(_names_of_sets(sets_by_input)):
+        # The first trial gives a set of values to all inputs of a dtype together.
+        yield next(_of_one_set(example, name, sets_by_input, seed))
+
+
+def _largest(array: np.ndarray) -> float:
+    """Return the largest finite magnitude; 0.0 where there are no numbers."""
+    if array.dtype.kind in "OUSb":
+        return 0.0
+    numbers = np.abs(array.astype(np.float64))
+    return float(numbers[np.isfinite(numbers)].max(initial=0.0))
+
+
+def _sets_by_input(
+    example: Arrays, constants: Collection[float], finite: bool
+) -> dict[int, dict[str, list[Any]]]:
+    sets_by_input: dict[int, dict[str, list[Any]]] = {}
+    for number, array in enumerate(example):
+        if array is None:
+            continue
+        sets_by_input[number] = dict(value_sets(array.dtype, constants))
+        if finite:
+            sets_by_input[number].pop(NOT_FINITE, None)
+        if is_integer(array.dtype):
+            # Most integers are no valid index, so the example's own range is tried as well.
+            sets_by_input[number]["integers in the range of the example"] = _range_of(array)
+    return sets_by_input
+
+
+def _names_of_sets(sets_by_input: Mapping[int, Mapping[str, list[Any]]]) -> list[str]:
+    return list(dict.fromkeys(name for sets in sets_by_input.values() for name in sets))
 
 
 def _of_one_set(
@@ -216,11 +281,11 @@ def _filled(
     if draw == 0:
         whole = random.permutation(len(values))[: array.size]
         chosen[: len(whole)] = random.permutation(whole)
-    filled = np.empty(array.size, array.dtype)
+    pool = np.empty(len(values), array.dtype)
     with np.errstate(all="ignore"):
-        for position, index in enumerate(chosen):
-            filled[position] = values[index]
-    return filled.reshape(array.shape)
+        for index, value in enumerate(values):
+            pool[index] = value
+    return pool[chosen].reshape(array.shape)
 
 
 def _range_of(array: np.ndarray) -> list[int]:

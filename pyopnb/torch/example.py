@@ -1,0 +1,255 @@
+"""Check a module and its example arguments before torch gets them."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from pyopnb.errors import InputError, ModelError
+from pyopnb.ops.messages import sanitize
+from pyopnb.torch.source import line_in
+
+__all__ = [
+    "bound_arguments",
+    "check_example",
+    "check_runs",
+    "clone_aliased",
+    "in_order",
+    "line_of_error",
+]
+
+_ON_META = "one on the device meta"
+
+
+def check_example(
+    module: Any, args: Any, kwargs: Mapping[str, Any] | None, any_numbers: bool = False
+) -> None:
+    """Refuse what is no module with values in evaluation mode, and arguments that forward lacks.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+    args : tuple
+    kwargs : mapping, optional
+    any_numbers : bool
+        Take a module that trains or holds NaN.
+
+    Raises
+    ------
+    InputError, ModelError
+    """
+    _check_module(module, any_numbers)
+    if not isinstance(args, tuple):
+        got = f"list of {len(args)}" if isinstance(args, list) else type(args).__name__
+        raise InputError("args", expected="a tuple of the module's arguments", got=got, next="(x,)")
+    _check_kwargs(kwargs)
+    _check_arguments(module, args, kwargs or {})
+    for number, leaf in enumerate(torch.utils._pytree.tree_leaves((args, dict(kwargs or {})))):
+        if isinstance(leaf, torch.Tensor) and leaf.is_meta:
+            where, expected = f"args, tensor {number}", "a tensor with values"
+            raise ModelError(where, expected=expected, got=_ON_META, next="torch.randn(…)")
+
+
+# ---- the module ------------------------------------------------------------------------------
+
+
+def _check_module(module: Any, any_numbers: bool) -> None:
+    if isinstance(module, type):
+        got, suggestion = f"class {module.__name__}", f"{module.__name__}().eval()"
+        raise InputError("module", expected="a torch.nn.Module", got=got, next=suggestion)
+    if not isinstance(module, torch.nn.Module):
+        raise InputError("module", expected="a torch.nn.Module", got=type(module).__name__)
+    where = f"module {sanitize(type(module).__name__)}"
+    for name, part in module.named_modules():
+        if part.training and not any_numbers:
+            got = f"training mode in {sanitize(name)}" if name else "training mode"
+            raise ModelError(where, expected="evaluation mode", got=got, next="module.eval()")
+    for name, tensor in module.named_parameters():
+        _check_weights(tensor, f"{where}, parameter {sanitize(name)}", any_numbers)
+    for name, tensor in module.named_buffers():
+        _check_weights(tensor, f"{where}, buffer {sanitize(name)}", any_numbers)
+
+
+def _check_weights(tensor: Any, where: str, any_numbers: bool) -> None:
+    expected = "a tensor with values"
+    if torch.nn.parameter.is_lazy(tensor):
+        suggestion = "module(*args) once, which gives the lazy layers their sizes"
+        got = "one of a lazy layer, not initialised"
+        raise ModelError(where, expected=expected, got=got, next=suggestion)
+    suggestion = "load the weights: module.load_state_dict(…)"
+    if tensor.is_meta:
+        raise ModelError(where, expected=expected, got=_ON_META, next=suggestion)
+    if any_numbers or not tensor.is_floating_point():
+        return
+    count = int(torch.isnan(tensor.detach().float()).sum())
+    if count:
+        got, suggestion = (
+            f"NaN in {count} of {tensor.numel()}",
+            f"{suggestion}, or torch.nan_to_num",
+        )
+        raise ModelError(where, expected="numbers", got=got, next=suggestion)
+
+
+# ---- its arguments ---------------------------------------------------------------------------
+
+
+def _check_kwargs(kwargs: Any) -> None:
+    if kwargs is None or (isinstance(kwargs, Mapping) and all(isinstance(n, str) for n in kwargs)):
+        return
+    got, suggestion = type(kwargs).__name__, "{'x': x}"
+    # The third argument of torch.onnx.export is a file.
+    if isinstance(kwargs, (str, os.PathLike)):
+        got = f"the file {sanitize(repr(kwargs))}"
+        suggestion = f"pyopnb.save(pyopnb.torch.export(module, args), {str(kwargs)!r})"
+    expected = "a dict of parameter names and arguments"
+    raise InputError("kwargs", expected=expected, got=sanitize(got), next=sanitize(suggestion))
+
+
+def _check_arguments(module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    """Refuse arguments that forward has no parameters for, and arrays, which torch does not take."""
+    signature = inspect.signature(module.forward)
+    try:
+        arguments = signature.bind(*args, **kwargs).arguments
+    except TypeError as error:
+        raise _wrong_arguments(signature, args, kwargs, error) from None
+    for name, value in arguments.items():
+        if isinstance(value, np.ndarray):
+            where, suggestion = f"args, {sanitize(name)}", f"torch.from_numpy({sanitize(name)})"
+            got = "numpy.ndarray"
+            raise InputError(where, expected="a torch.Tensor", got=got, next=suggestion)
+
+
+def _wrong_arguments(
+    signature: inspect.Signature,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    error: TypeError,
+) -> InputError:
+    without_hints, required = [], []
+    for name, parameter in signature.parameters.items():
+        without_hints.append(parameter.replace(annotation=parameter.empty))
+        is_named = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+        is_named = is_named or parameter.kind is parameter.KEYWORD_ONLY
+        if parameter.default is parameter.empty and not is_named:
+            required.append(name)
+    signature = signature.replace(
+        parameters=without_hints, return_annotation=inspect.Signature.empty
+    )
+    keywords = f" and {', '.join(kwargs)}" if kwargs else ""
+    comma = "," if len(required) == 1 else ""
+    return InputError(
+        "args",
+        expected=sanitize(f"the arguments of forward{signature}"),
+        got=sanitize(f"{len(args)} in args{keywords}: {error}"),
+        next=sanitize(f"({', '.join(required)}{comma})"),
+    )
+
+
+def in_order(module: Any, kwargs: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Sort keyword arguments like forward's parameters, which is the order of a program's inputs."""
+    ordered = {}
+    for name in inspect.signature(module.forward).parameters:
+        if kwargs is not None and name in kwargs:
+            ordered[name] = kwargs[name]
+    return {**ordered, **(kwargs or {})}
+
+
+def bound_arguments(module: Any, args: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Bind an example to the parameters of forward."""
+    return dict(inspect.signature(module.forward).bind(*args, **kwargs).arguments)
+
+
+def clone_aliased(args: Any, kwargs: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Clone a tensor that is given twice: torch would take the two for one in every later call.
+
+    Parameters
+    ----------
+    args : tuple
+    kwargs : mapping
+
+    Returns
+    -------
+    args : tuple
+    kwargs : dict
+    """
+    seen: set[int] = set()
+
+    def cloned(leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor):
+            return leaf
+        is_repeated = id(leaf) in seen
+        seen.add(id(leaf))
+        return leaf.detach().clone() if is_repeated else leaf
+
+    pair: tuple[Any, Any] = torch.utils._pytree.tree_map(cloned, (args, dict(kwargs)))
+    return pair
+
+
+# ---- a run in torch --------------------------------------------------------------------------
+
+
+def check_runs(module: Any, args: Any, kwargs: Mapping[str, Any]) -> None:
+    """Refuse arguments for which the module does not run in torch; asked when something else has failed.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        It runs on copies of its weights and buffers.
+    args, kwargs
+        Its arguments.
+
+    Raises
+    ------
+    ModelError
+    """
+    weights = {}
+    for name, tensor in (*module.named_parameters(), *module.named_buffers()):
+        weights[name] = tensor.detach().clone()
+    copies = torch.utils._pytree.tree_map(_copied, (args, dict(kwargs)))
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+            # The user saw the warnings in the attempt that has failed.
+            warnings.simplefilter("ignore")
+            torch.func.functional_call(module, weights, *copies)
+    except Exception as error:
+        where, line = f"module {sanitize(type(module).__name__)}", line_of_error(error)
+        lines = [text.strip() for text in str(error).splitlines() if text.strip()]
+        text = lines[0].removesuffix(".") if lines else "no text"
+        got = f"{type(error).__name__}: {text}, of {_described(module, args, kwargs)}"
+        raise ModelError(
+            f"{where}, {line}" if line else where,
+            expected="arguments that forward takes",
+            got=sanitize(got, 600),
+            next="an example for which module(*args) runs in torch",
+        ) from error
+
+
+def _copied(leaf: Any) -> Any:
+    return leaf.detach().clone() if isinstance(leaf, torch.Tensor) else leaf
+
+
+def _described(module: Any, args: Any, kwargs: Mapping[str, Any]) -> str:
+    """Write the tensors of an example: ``x float32[2,4], y int64[3]``."""
+    texts = []
+    for name, value in bound_arguments(module, args, kwargs).items():
+        for leaf in torch.utils._pytree.tree_leaves(value):
+            if isinstance(leaf, torch.Tensor):
+                dtype = str(leaf.dtype).removeprefix("torch.")
+                texts.append(f"{name} {dtype}[{','.join(map(str, leaf.shape))}]")
+    return ", ".join(texts) or "no tensor"
+
+
+def line_of_error(error: BaseException) -> str:
+    """Name the user's line in which an error of torch's began."""
+    frames, step = [], error.__traceback__
+    while step is not None:
+        frames.append((step.tb_frame.f_code.co_filename, step.tb_lineno))
+        step = step.tb_next
+    # The first is that of the caller here.
+    return line_in(frames[1:])

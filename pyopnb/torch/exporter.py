@@ -1,0 +1,289 @@
+"""Run torch's exporter on a program, with torch in the place of the calls that it lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import onnx_ir
+import torch
+from onnx import ModelProto
+
+from pyopnb.errors import InputError, ModelError, PyopError
+from pyopnb.models.ort_capabilities import has_op, newest_ir_version
+from pyopnb.ops.messages import plural, sanitize, suggest
+from pyopnb.ops.names import split_name
+from pyopnb.ops.registry import registry
+from pyopnb.torch.calls import Unwritable, target_name
+from pyopnb.torch.functions import exported_as
+from pyopnb.torch.holes import Hole, failed_call, find_holes
+from pyopnb.torch.program import calls_in, quiet, where_of
+from pyopnb.torch.sizes import write_fixed_sizes
+from pyopnb.torch.stand_in import define
+from pyopnb.torch.wrappers import put_node, translations
+
+__all__ = ["ExportOptions", "convert", "export_program", "proto_of"]
+
+# Each attempt to export names one op at least that the exporter lacks.
+_ATTEMPTS = 50
+
+ExportOptions = tuple[Any, Sequence[str] | None, Sequence[str] | None]
+"""``dynamic_shapes``, ``input_names`` and ``output_names``, as `export` takes them."""
+
+
+def convert(
+    program: Any, options: ExportOptions, ops: Mapping[Any, str] | None = None
+) -> tuple[Any, list[Hole]]:
+    """Export a program after what the exporter lacks was replaced, and tell what that was.
+
+    Parameters
+    ----------
+    program : torch.export.ExportedProgram
+        It is changed.
+    options : tuple
+        ``dynamic_shapes``, ``input_names`` and ``output_names``.
+    ops : mapping, optional
+        As for `export`.
+
+    Returns
+    -------
+    tuple of torch.onnx.ONNXProgram and a list of Hole
+
+    Raises
+    ------
+    InputError, ModelError
+        As from `export`.
+    """
+    _, input_names, output_names = options
+    _check_names("input", input_names, len(program.graph_signature.user_inputs))
+    _check_names("output", output_names, len(program.graph_signature.user_outputs))
+    _put_functions(program)
+    _put_ops(program, ops or {})
+    return export_program(program, options)
+
+
+def export_program(program: Any, options: ExportOptions) -> tuple[Any, list[Hole]]:
+    """Export a program as it is now, as `convert` does after the user's own ops were put in."""
+    filled: list[Hole] = []
+    for _ in range(_ATTEMPTS):
+        _recompile(program)
+        try:
+            return _call_exporter(program, options), filled
+        except torch.onnx.OnnxExporterError as error:
+            holes = _holes(program, error)
+            if not holes:
+                raise _failed(error) from error
+            for hole in holes:
+                if hole.target.namespace == "pyopnb":
+                    # It stands in for an op already, and the exporter does not take that either.
+                    where = hole.line or "module"
+                    expected = "an op of the exporter's, or one that torch can stand in for"
+                    raise ModelError(where, expected=expected, got=hole.reason) from error
+        for hole in holes:
+            put_node(hole.node, define(hole.node.target))
+        filled += holes
+    expected = f"an export after {_ATTEMPTS} attempts"
+    raise ModelError("module", expected=expected, got=f"{plural(len(filled), 'hole')} and more")
+
+
+def proto_of(exported: Any) -> ModelProto:
+    """Return the exporter's model, in an IR version that the installed onnxruntime takes.
+
+    Parameters
+    ----------
+    exported : torch.onnx.ONNXProgram
+
+    Returns
+    -------
+    ModelProto
+    """
+    model: ModelProto = exported.model_proto
+    model.ir_version = min(model.ir_version, newest_ir_version())
+    return model
+
+
+# ---- torch's exporter ------------------------------------------------------------------------
+
+
+def _call_exporter(program: Any, options: ExportOptions) -> Any:
+    _forget_pending_sizes(program)
+    dynamic_shapes, input_names, output_names = options
+    arguments: dict[str, Any] = {
+        "dynamo": True,
+        "verbose": False,
+        "input_names": input_names,
+        "output_names": output_names,
+        "dynamic_shapes": dynamic_shapes,
+        "custom_translation_table": dict(translations()),
+    }
+    with quiet():
+        try:
+            exported = torch.onnx.export(program, (), **arguments)
+        except onnx_ir.passes.PassError:
+            # onnxscript's constant folding fails over a split with a size that may change, as
+            # chunk(2) of a dynamic dimension is. Its optimiser is not needed to be right.
+            _forget_pending_sizes(program)
+            exported = torch.onnx.export(program, (), optimize=False, **arguments)
+    write_fixed_sizes(exported.model.graph)
+    _restore_names(exported, len(input_names or ()), len(output_names or ()))
+    return exported
+
+
+def _forget_pending_sizes(program: Any) -> None:
+    """Let a program be decomposed again: torch complains of sizes that an earlier attempt left open."""
+    for node in program.graph_module.graph.nodes:
+        mode = getattr(node.meta.get("val"), "fake_mode", None)
+        environment = getattr(mode, "shape_env", None)
+        pending = getattr(environment, "pending_fresh_unbacked_symbols", None)
+        if pending:
+            pending.clear()
+
+
+def _recompile(program: Any) -> None:
+    """Make the code of a program that of its graph again."""
+    for part in program.graph_module.modules():
+        if isinstance(part, torch.fx.GraphModule):
+            part.graph.lint()
+            part.recompile()
+
+
+def _restore_names(exported: Any, named_inputs: int, named_outputs: int) -> None:
+    """Give an input that is a result as well its own name back.
+
+    The exporter calls the result ``x``, and the input ``x_orig``. The user has named so many of the inputs
+    and outputs, which keep these names.
+    """
+    graph = exported.model.graph
+    user_inputs = exported.exported_program.graph_signature.user_inputs
+    free_inputs = {id(value) for value in graph.inputs[named_inputs:]}
+    for position, result in enumerate(graph.outputs):
+        node = result.producer()
+        if node is None or node.op_type != "Identity" or not node.inputs[0].is_graph_input():
+            continue
+        source = node.inputs[0]
+        name = source.name.removesuffix("_orig")
+        if position >= named_outputs and result.name in (name, source.name):
+            result.name = _fresh_name(graph, f"{name}_out")
+        is_renamed = name in user_inputs and source.name not in user_inputs
+        if id(source) in free_inputs and is_renamed and name not in _names_in(graph):
+            source.name = name
+
+
+def _fresh_name(graph: Any, name: str) -> str:
+    names, fresh, number = _names_in(graph), name, 0
+    while fresh in names:
+        number += 1
+        fresh = f"{name}{number}"
+    return fresh
+
+
+def _names_in(graph: Any) -> set[str]:
+    names = {value.name for value in graph.inputs}
+    for node in graph:
+        names |= {value.name for value in node.outputs}
+    return names
+
+
+# ---- what it refuses -------------------------------------------------------------------------
+
+
+def _holes(program: Any, failure: BaseException) -> list[Hole]:
+    _forget_pending_sizes(program)
+    try:
+        with quiet():
+            return find_holes(program, failure)
+    except PyopError:
+        raise
+    except Exception as error:  # of torch, which takes the program apart
+        raise _failed(error) from error
+
+
+def _failed(error: BaseException) -> ModelError:
+    """Make the error for what the exporter refuses for another reason than an op."""
+    failed, cause = failed_call(error), error
+    while cause.__cause__ is not None:
+        cause = cause.__cause__
+    text = str(cause).strip().partition("\n")[0]
+    where = "torch.onnx.export" if failed is None else f"torch.onnx.export, {sanitize(failed.name)}"
+    return ModelError(
+        where,
+        expected="a program that the exporter takes",
+        got=sanitize(f"{type(cause).__name__}: {text}", 400),
+        next="see the error above, of torch",
+    )
+
+
+def _check_names(end: str, names: Sequence[str] | None, count: int) -> None:
+    """Refuse names that are given twice, and more than there are, which the exporter would drop."""
+    where = f"{end}_names"
+    if names is None:
+        return
+    if isinstance(names, str):
+        got = sanitize(repr(names))
+        raise InputError(where, expected="a list of names", got=got, next=f"[{got}]")
+    for position, name in enumerate(names):
+        if name in names[:position]:
+            got = f"{sanitize(repr(name))} twice"
+            raise InputError(where, expected="each name once", got=got)
+    if len(names) > count:
+        got = sanitize(f"{len(names)}: {', '.join(map(str, names))}", 200)
+        raise InputError(where, expected=f"names of {plural(count, end)}", got=got)
+
+
+# ---- the user's own ops ----------------------------------------------------------------------
+
+
+def _put_functions(program: Any) -> None:
+    """Replace the calls of functions that `pyopnb.torch.op` made."""
+    for node, around in list(calls_in(program)):
+        function = exported_as(node.target)
+        if function is not None:
+            node.kwargs = {name: value for name, value in node.kwargs.items() if value is not None}
+            _put(node, around, *function)
+
+
+def _put_ops(program: Any, ops: Mapping[Any, str]) -> None:
+    """Replace the calls for which the user named an op."""
+    calls = list(calls_in(program))
+    for key, op in ops.items():
+        matching = []
+        for node, around in calls:
+            if key in (node.target, getattr(node.target, "overloadpacket", None)):
+                matching.append((node, around))
+        if not matching:
+            raise _not_called(key, calls)
+        domain, op_type = split_name(op)
+        registered = registry.find(domain, op_type)
+        if registered is None and not has_op(domain, op_type):
+            raise InputError(
+                f"ops, {target_name(key)}",
+                expected="an op of the registry, or an operator of ONNX Runtime",
+                got=sanitize(op),
+                next=suggest(op, [entry.name for entry in registry]),
+            )
+        version = 1 if registered is None else registered.current.opset
+        for node, around in matching:
+            _put(node, around, op, version)
+
+
+def _not_called(key: Any, calls: Sequence[tuple[Any, Any]]) -> InputError:
+    called = set()
+    for node, _ in calls:
+        if isinstance(node.target, torch._ops.OpOverload):
+            called.add(target_name(node.target))
+    is_op = isinstance(key, (torch._ops.OpOverload, torch._ops.OpOverloadPacket))
+    got = target_name(key) if is_op else repr(key)
+    return InputError(
+        "ops",
+        expected="a torch op that the module calls",
+        got=sanitize(got),
+        next=suggest(got, sorted(called)) if called else None,
+    )
+
+
+def _put(node: Any, around: tuple[Any, ...], op: str, version: int) -> None:
+    try:
+        put_node(node, op, version=version, natural=True)
+    except Unwritable as error:
+        where = f"{where_of(node, around)}, as {op}"
+        raise ModelError(where, expected=error.expected, got=error.got) from None
