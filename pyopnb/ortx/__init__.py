@@ -1,8 +1,9 @@
 """The Python operators of onnxruntime-extensions, run by pyopnb: only the line that imports them changes.
 
-``import pyopnb.ortx as ortx``, or ``from pyopnb.ortx import onnx_op, PyCustomOpDef, get_library_path``. What a function was
-decorated as is an op of `pyopnb.registry` in the domain ``ai.onnx.contrib``: it reloads in live sessions, `pyopnb.Session` runs
-it as well, and an exception in it is an exception. The operators that onnxruntime-extensions has in C++ are not here.
+``import pyopnb.ortx as ortx``, or ``from pyopnb.ortx import onnx_op, PyCustomOpDef, get_library_path``. What
+a function was decorated as is an op of `pyopnb.registry` in the domain ``ai.onnx.contrib``: it reloads in
+live sessions, `pyopnb.Session` runs it as well, and an exception in it is an exception. The operators that
+onnxruntime-extensions has in C++ are not here.
 """
 
 from __future__ import annotations
@@ -17,13 +18,10 @@ from pyopnb.ortx.definitions import (
     onnx_op,
 )
 from pyopnb.ortx.functions import OrtPyFunction, ort_inference
-from pyopnb.ortx.models import expand_onnx_inputs, hook_model_op, make_onnx_model
-from pyopnb.ortx.optimized import ONNXRuntimeError, ONNXRuntimeException, optimize_model
+from pyopnb.ortx.models import hook_model_op, make_onnx_model
 from pyopnb.runtime.callbacks import get_library_path
 
 __all__ = [
-    "ONNXRuntimeError",
-    "ONNXRuntimeException",
     "Opdef",
     "OrtPyFunction",
     "PyCustomOpDef",
@@ -31,12 +29,10 @@ __all__ = [
     "PyOrtFunction",
     "default_opset_domain",
     "enable_py_op",
-    "expand_onnx_inputs",
     "get_library_path",
     "hook_model_op",
     "make_onnx_model",
     "onnx_op",
-    "optimize_model",
     "ort_inference",
 ]
 
@@ -57,8 +53,8 @@ def __getattr__(name: str) -> Any:
     if name in _IN_C:
         # An AttributeError would lose its text where somebody writes from … import.
         raise ImportError(
-            f"pyopnb.ortx.{name}: expected one of the Python operators' names, got what works by operators in C++. "
-            f"Try: from onnxruntime_extensions import {name}",
+            f"pyopnb.ortx.{name}: expected one of the Python operators' names, got what works by operators "
+            f"in C++. Try: from onnxruntime_extensions import {name}",
             name=__name__,
         )
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

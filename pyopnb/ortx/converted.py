@@ -1,4 +1,4 @@
-"""What a function returned, in the dtypes that were declared."""
+"""Convert what a function returned to the dtypes that were declared."""
 
 from __future__ import annotations
 
@@ -33,79 +33,83 @@ def converted(returned: Any, outputs: Sequence[int], where: str) -> Any:
     Raises
     ------
     ResultError
-        It is what onnxruntime-extensions would spoil, or end the process for: another number of arrays, or another dtype than
-        declared, with values that it does not have.
+        It is what onnxruntime-extensions would spoil, or end the process for: another number of arrays,
+        or another dtype than declared, with values that it does not have.
     """
     values = returned if isinstance(returned, tuple) else (returned,)
     if len(values) != len(outputs):
-        expected = (
-            "one array" if len(outputs) == 1 else f"a tuple of {plural(len(outputs), 'array')}"
+        got = f"one {type(returned).__name__}"
+        if isinstance(returned, tuple):
+            got = f"a tuple of {len(returned)}"
+        expected = "one array"
+        if len(outputs) != 1:
+            expected = f"a tuple of {plural(len(outputs), 'array')}"
+        raise ResultError(
+            f"{where}, outputs",
+            expected=expected,
+            got=got,
+            next="return a, b: as many as outputs= declares",
         )
-        got = (
-            f"a tuple of {len(returned)}"
-            if isinstance(returned, tuple)
-            else f"one {type(returned).__name__}"
+    results = []
+    for position, (value, number) in enumerate(zip(values, outputs, strict=True)):
+        # Any dtype will do where none was declared.
+        result = (
+            _converted(value, dtype(number), f"{where}, output {position}") if number else value
         )
-        next_ = "return a, b: as many as outputs= declares"
-        raise ResultError(f"{where}, outputs", expected=expected, got=got, next=next_)
-    return tuple(
-        _converted(value, outputs[n], f"{where}, output {n}") for n, value in enumerate(values)
-    )
+        results.append(result)
+    return tuple(results)
 
 
-def _converted(value: Any, number: int, where: str) -> Any:
-    if not number:
-        return value
-    want = dtype(number)
+def _converted(value: Any, want: DType, where: str) -> Any:
     array = value if isinstance(value, np.ndarray) else np.asarray(value)
     if want.name == "string":
         return _texts(array) if array.dtype.kind in "SO" else array
     if array.dtype == want.numpy:
         return array
-    if array.dtype.kind in "biuf":
+    is_number = array.dtype.kind in "biuf"
+    if is_number:
         with np.errstate(all="ignore"):
             cast = array.astype(want.numpy)
-            if _keeps(array, cast, want):
+            if _keeps_values(array, cast, want):
                 return cast
-    got = (
-        _named(array)
-        if isinstance(value, (np.ndarray, np.generic))
-        else f"{type(value).__name__} {sanitize(repr(value), 60)}"
-    )
-    reason = ", whose values it does not have" if array.dtype.kind in "biuf" else ""
-    next_ = f"declare another dtype in outputs=, or return numbers that {want.name} has"
-    raise ResultError(where, expected=str(TensorType(want, None)), got=f"{got}{reason}", next=next_)
+    got = _type_text(array)
+    if not isinstance(value, (np.ndarray, np.generic)):
+        got = f"{type(value).__name__} {sanitize(repr(value), 60)}"
+    if is_number:
+        got += ", whose values it does not have"
+    suggestion = f"declare another dtype in outputs=, or return numbers that {want.name} has"
+    raise ResultError(where, expected=str(TensorType(want, None)), got=got, next=suggestion)
 
 
-def _named(array: np.ndarray) -> str:
+def _type_text(array: np.ndarray) -> str:
     try:
         return str(TensorType(dtype(array.dtype), array.shape))
     except InputError:
+        # ONNX has no such dtype.
         return f"an array of {array.dtype}"
 
 
-def _keeps(value: np.ndarray, cast: np.ndarray, want: DType) -> bool:
+def _keeps_values(array: np.ndarray, cast: np.ndarray, want: DType) -> bool:
     """Tell whether a conversion lost nothing but digits of a float."""
     if "float" in want.name:
-        return bool((np.isfinite(cast.astype(np.float64)) == np.isfinite(value)).all())
-    if value.dtype.kind == "f":
-        if want.numpy.kind == "b":
-            return bool(((value == 0) | (value == 1)).all())
-        limits = np.iinfo(
-            want.numpy
-        )  # of which float64 has the smallest exactly, and the largest plus one
-        inside = (value >= float(limits.min)) & (value < float(limits.max) + 1)
-        return bool((inside & (value == np.trunc(value))).all())
-    return bool((cast.astype(value.dtype) == value).all() and ((cast < 0) == (value < 0)).all())
+        return bool((np.isfinite(cast.astype(np.float64)) == np.isfinite(array)).all())
+    if array.dtype.kind != "f":
+        same = cast.astype(array.dtype) == array
+        return bool((same & ((cast < 0) == (array < 0))).all())
+    if want.numpy.kind == "b":
+        return bool(((array == 0) | (array == 1)).all())
+    limits = np.iinfo(want.numpy)
+    # float64 has the smallest integer exactly, and the largest plus one.
+    inside = (array >= float(limits.min)) & (array < float(limits.max) + 1)
+    return bool((inside & (array == np.trunc(array))).all())
 
 
-def _texts(value: np.ndarray) -> np.ndarray:
-    """Bytes as text, where they are UTF-8."""
-    try:
-        texts = [one.decode() if isinstance(one, bytes) else one for one in value.flat]
-    except UnicodeDecodeError:
-        return value
-    made = np.empty(value.shape, object)
-    for place, text in enumerate(texts):
-        made.flat[place] = text
-    return made
+def _texts(array: np.ndarray) -> np.ndarray:
+    """Decode bytes, where all of them are UTF-8."""
+    texts = np.empty(array.shape, object)
+    for position, text in enumerate(array.flat):
+        try:
+            texts.flat[position] = text.decode() if isinstance(text, bytes) else text
+        except UnicodeDecodeError:
+            return array
+    return texts

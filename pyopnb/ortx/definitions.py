@@ -1,4 +1,4 @@
-"""Functions made ops by the decorator of onnxruntime-extensions, and the dtypes that it counts in."""
+"""Make functions ops by the decorator of onnxruntime-extensions, and name the dtypes that it counts in."""
 
 from __future__ import annotations
 
@@ -67,16 +67,17 @@ class PyCustomOpDef:
     dt_bfloat16 = 16
 
 
-_KINDS: Mapping[int, type] = {
+_ATTR_TYPES: Mapping[int, type] = {
     PyCustomOpDef.dt_string: str,
     PyCustomOpDef.dt_float: float,
     PyCustomOpDef.dt_double: float,
     PyCustomOpDef.dt_bool: bool,
-    **dict.fromkeys((PyCustomOpDef.dt_int64, PyCustomOpDef.dt_int32), int),
+    PyCustomOpDef.dt_int64: int,
+    PyCustomOpDef.dt_int32: int,
 }
 
+# What every name stands for: each combination of inputs that was declared, the newest body of it.
 _overloads: dict[str, tuple[Overload, ...]] = {}
-"""What every name stands for: each combination of inputs that was declared, the newest body of it."""
 
 _enabled = [True]
 
@@ -113,12 +114,19 @@ class Opdef:
 
     @staticmethod
     def declare(*args: Any, **kwargs: Any) -> Callable[[Callable[..., Any]], Opdef]:
-        """`onnx_op`."""
+        """Return the decorator, as `onnx_op` does."""
         if args and callable(args[0]):
-            got = f"the function {sanitize(getattr(args[0], '__name__', 'without a name'))} itself"
-            next_ = "@onnx_op(inputs=[PyCustomOpDef.dt_float], outputs=[PyCustomOpDef.dt_float])"
-            raise DefinitionError("onnx_op", expected="keyword arguments", got=got, next=next_)
-        return lambda func: Opdef.create(func, *args, **kwargs)
+            name = getattr(args[0], "__name__", "without a name")
+            got = f"the function {sanitize(name)} itself"
+            suggestion = (
+                "@onnx_op(inputs=[PyCustomOpDef.dt_float], outputs=[PyCustomOpDef.dt_float])"
+            )
+            raise DefinitionError("onnx_op", expected="keyword arguments", got=got, next=suggestion)
+
+        def decorate(func: Callable[..., Any]) -> Opdef:
+            return Opdef.create(func, *args, **kwargs)
+
+        return decorate
 
     @staticmethod
     def create(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Opdef:
@@ -177,10 +185,11 @@ def onnx_op(*args: Any, **kwargs: Any) -> Callable[[Callable[..., Any]], Opdef]:
 
     Notes
     -----
-    The function gets arrays that it may write to. A number in another dtype than declared is converted where the value stays,
-    and to fewer digits of a float; all else is a `ResultError`. The same name with other dtypes of inputs is one more overload
-    of the op; with the same ones it replaces the function, in live sessions as well. In a plain session, outputs of overloads
-    that differ in them have the first input's dtype.
+    The function gets arrays that it may write to. A number in another dtype than declared is converted where
+    the value stays, and to fewer digits of a float; all else is a `ResultError`. The same name with other
+    dtypes of inputs is one more overload of the op; with the same ones it replaces the function, in live
+    sessions as well. In a plain session, outputs of overloads that differ in them have the first input's
+    dtype.
 
     Examples
     --------
@@ -210,13 +219,15 @@ def enable_py_op(enabled: bool) -> bool:
     bool
         What it was before.
     """
-    before, _enabled[0] = _enabled[0], bool(enabled)
-    if before != _enabled[0]:
-        for name in _overloads:
-            if enabled:
-                _serve(name)
-            elif registry.find(*name.split("::", 1)) is not None:
-                registry.remove(name)
+    before = _enabled[0]
+    _enabled[0] = bool(enabled)
+    if before == _enabled[0]:
+        return before
+    for name in _overloads:
+        if enabled:
+            _serve(name)
+        elif registry.find(*name.split("::", 1)) is not None:
+            registry.remove(name)
     return before
 
 
@@ -224,66 +235,74 @@ def _full_name(op_type: str) -> str:
     return op_type if "::" in op_type else f"{_DOMAIN}::{op_type}"
 
 
+# ---- what was declared -----------------------------------------------------------------------
+
+
 def _warn_of_ignored(args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    ignored = [sanitize(repr(arg), 40) for arg in args] + [
-        f"{key}=" for key in kwargs if key not in _KEYWORDS
-    ]
-    if ignored:
-        next_ = (
-            'op_type="my.domain::Name"'
-            if "domain" in kwargs
-            else 'op_type="Name", inputs=[…], outputs=[…], attrs={…}'
-        )
-        text = f"onnx_op ignores {', '.join(ignored)}, as onnxruntime-extensions does. Try: {next_}"
-        warnings.warn(text, stacklevel=4)
+    ignored = [sanitize(repr(arg), 40) for arg in args]
+    ignored += [f"{key}=" for key in kwargs if key not in _KEYWORDS]
+    if not ignored:
+        return
+    suggestion = 'op_type="Name", inputs=[…], outputs=[…], attrs={…}'
+    if "domain" in kwargs:
+        suggestion = 'op_type="my.domain::Name"'
+    text = (
+        f"onnx_op ignores {', '.join(ignored)}, as onnxruntime-extensions does. Try: {suggestion}"
+    )
+    warnings.warn(text, stacklevel=4)
 
 
-def _dtypes(given: Sequence[int] | None, where: str) -> tuple[int, ...]:
-    numbers = (PyCustomOpDef.dt_float,) if given is None else tuple(given)
+def _dtypes(declared: Sequence[int] | None, where: str) -> tuple[int, ...]:
+    numbers = (PyCustomOpDef.dt_float,) if declared is None else tuple(declared)
     for number in numbers:
-        if number == PyCustomOpDef.undefined:
-            continue
-        try:
-            carried = dtype(number).carried
-        except InputError:
-            carried = False
-        if not carried:
-            expected = "dtypes that a custom op of ONNX Runtime can have, as PyCustomOpDef.dt_float"
-            got = (
-                dtype(number).name
-                if number in vars(PyCustomOpDef).values()
-                else sanitize(repr(number))
-            )
+        if number != PyCustomOpDef.undefined and not _is_carried(number):
+            is_dtype = number in vars(PyCustomOpDef).values()
             raise DefinitionError(
-                where, expected=expected, got=got, next="[PyCustomOpDef.dt_float]"
+                where,
+                expected="dtypes that a custom op of ONNX Runtime can have, as PyCustomOpDef.dt_float",
+                got=dtype(number).name if is_dtype else sanitize(repr(number)),
+                next="[PyCustomOpDef.dt_float]",
             )
     return numbers
 
 
-def _attrs(given: Any, where: str) -> dict[str, type]:
-    attrs = (
-        dict(given)
-        if isinstance(given, Mapping)
-        else dict.fromkeys(given or (), PyCustomOpDef.dt_string)
-    )
-    for name, number in attrs.items():
-        if number not in _KINDS:
-            expected = "dt_int64, dt_float, dt_string or dt_bool"
-            names = (
-                key
-                for key, value in vars(PyCustomOpDef).items()
-                if value == number and key.startswith("dt_")
-            )
-            got = next(names, sanitize(repr(number)))
-            next_ = f'attrs={{"{sanitize(name)}": PyCustomOpDef.dt_int64}}'
+def _is_carried(number: int) -> bool:
+    try:
+        return dtype(number).carried
+    except InputError:
+        # There is no dtype of that number.
+        return False
+
+
+def _name_of(number: Any) -> str:
+    """Name a dtype as it is declared."""
+    for name, value in vars(PyCustomOpDef).items():
+        if name.startswith("dt_") and value == number:
+            return name
+    return sanitize(repr(number))
+
+
+def _attrs(declared: Any, where: str) -> dict[str, type]:
+    if not isinstance(declared, Mapping):
+        # Names alone are those of strings.
+        declared = dict.fromkeys(declared or (), PyCustomOpDef.dt_string)
+    attrs = {}
+    for name, number in declared.items():
+        if number not in _ATTR_TYPES:
             raise DefinitionError(
-                f"{where}, attr {sanitize(name)}", expected=expected, got=got, next=next_
+                f"{where}, attr {sanitize(name)}",
+                expected="dt_int64, dt_float, dt_string or dt_bool",
+                got=_name_of(number),
+                next=f'attrs={{"{sanitize(name)}": PyCustomOpDef.dt_int64}}',
             )
         if not name.isidentifier():
-            raise DefinitionError(
-                f"{where}, attrs", expected="names of keyword arguments", got=sanitize(repr(name))
-            )
-    return {name: _KINDS[number] for name, number in attrs.items()}
+            got = sanitize(repr(name))
+            raise DefinitionError(f"{where}, attrs", expected="names of keyword arguments", got=got)
+        attrs[name] = _ATTR_TYPES[number]
+    return attrs
+
+
+# ---- the registry ----------------------------------------------------------------------------
 
 
 def _define(name: str, overload: Overload) -> None:
@@ -292,6 +311,7 @@ def _define(name: str, overload: Overload) -> None:
     try:
         _serve(name)
     except BaseException:
+        # What was declared before goes on.
         del _overloads[name]
         if former is not None:
             _overloads[name] = former
@@ -308,5 +328,6 @@ def _source(overloads: Sequence[Overload]) -> str | None:
     """Return the functions' texts, for what compares versions."""
     try:
         return "\n\n".join(inspect.getsource(overload.opdef.body) for overload in overloads)
-    except (OSError, TypeError):  # made by exec, or no function
+    except (OSError, TypeError):
+        # It was made by exec, or is no function.
         return None

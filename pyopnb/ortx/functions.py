@@ -1,4 +1,4 @@
-"""A model called like a function."""
+"""Call a model like a function."""
 
 from __future__ import annotations
 
@@ -7,24 +7,25 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from onnx import ModelProto, TensorProto, ValueInfoProto, helper
+import onnxruntime
+from onnx import GraphProto, ModelProto, TensorProto, ValueInfoProto, helper
 
 from pyopnb.errors import InputError, ModelError, UnknownOp
 from pyopnb.models.io import read_model, to_model
 from pyopnb.models.nodes import attribute_of, type_proto
 from pyopnb.ops.messages import plural, sanitize, suggest
-from pyopnb.ops.registry import find_op, registry
+from pyopnb.ops.registry import registry
 from pyopnb.ops.types import ANY, TensorType
 from pyopnb.ortx.definitions import default_opset_domain, find_overloads
 from pyopnb.ortx.models import make_onnx_model
-from pyopnb.ortx.optimized import extension_options, has_gpu
+from pyopnb.runtime.callbacks import get_library_path
 from pyopnb.runtime.session.session import Session
 
 __all__ = ["OrtPyFunction", "ort_inference"]
 
 
 class OrtPyFunction:
-    """A model as a function: positional arguments are its inputs, in order, and it returns its output or a tuple of them.
+    """A model as a function of its inputs, in order, that returns its output or a tuple of them.
 
     Parameters
     ----------
@@ -62,9 +63,9 @@ class OrtPyFunction:
         self.ort_session: Session | None = None
         self.default_inputs: dict[str, Any] = {}
         self.extra_session_options: dict[str, Any] = {}
-        self.execution_providers = (
-            ["CUDAExecutionProvider"] if not cpu_only and has_gpu() else ["CPUExecutionProvider"]
-        )
+        self.execution_providers = ["CPUExecutionProvider"]
+        if not cpu_only and onnxruntime.get_device() == "GPU":
+            self.execution_providers = ["CUDAExecutionProvider"]
         self._source: str | os.PathLike[str] | ModelProto | None = path_or_model
         self._model: ModelProto | None = None
         self.inputs: list[ValueInfoProto] = []
@@ -110,9 +111,8 @@ class OrtPyFunction:
         UnknownOp
             No op of that name is in the registry.
         """
-        return cls(cpu_only=kwargs.pop("cpu_only", None)).create_from_customop(
-            op_type, *args, **kwargs
-        )
+        function = cls(cpu_only=kwargs.pop("cpu_only", None))
+        return function.create_from_customop(op_type, *args, **kwargs)
 
     def create_from_customop(self, op_type: str, *args: Any, **kwargs: Any) -> OrtPyFunction:
         """Make this the function of a model that is one node; see `from_customop`.
@@ -140,18 +140,16 @@ class OrtPyFunction:
             Arrays by the names of inputs. Anything else is taken for bytes.
         """
         for name, value in kwargs.items():
-            is_array = isinstance(value, (np.ndarray, np.generic))
-            self.default_inputs[name] = (
-                value if is_array else np.asarray(list(value), dtype=np.uint8)
-            )
+            if not isinstance(value, (np.ndarray, np.generic)):
+                value = np.asarray(list(value), dtype=np.uint8)
+            self.default_inputs[name] = value
 
     @property
     def onnx_model(self) -> ModelProto:
         """Return the model."""
         if self._model is None:
-            raise ModelError(
-                "OrtPyFunction", expected="a model", got="none", next="OrtPyFunction.from_model(…)"
-            )
+            suggestion = "OrtPyFunction.from_model(…)"
+            raise ModelError("OrtPyFunction", expected="a model", got="none", next=suggestion)
         return self._model
 
     @property
@@ -165,56 +163,59 @@ class OrtPyFunction:
         return [value.name for value in self.onnx_model.graph.output]
 
     def get_ort_session_options(self) -> Any:
-        """New options with ``extra_session_options``, in which the ops of the registry are known.
+        """Make options with ``extra_session_options``, in which the ops of the registry are known.
 
         Returns
         -------
         onnxruntime.SessionOptions
         """
-        return extension_options(self.extra_session_options)
+        options = self._options()
+        options.register_custom_ops_library(get_library_path())
+        return options
+
+    def _options(self) -> Any:
+        options = onnxruntime.SessionOptions()
+        for name, value in self.extra_session_options.items():
+            setattr(options, name, value)
+        return options
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         model, feeds = self.onnx_model, self._feeds(args, kwargs)
         if self.ort_session is None:
-            options = extension_options(self.extra_session_options, register=False)
-            self.ort_session = Session(self._source or model, options, self.execution_providers)
+            source = self._source or model
+            self.ort_session = Session(source, self._options(), self.execution_providers)
         results = self.ort_session.run(None, feeds)
         return results[0] if len(results) == 1 else tuple(results)
 
     def _bind(self, source: str | os.PathLike[str] | ModelProto) -> None:
         self._source = source
         self._model = source if isinstance(source, ModelProto) else to_model(read_model(source))
-        self.inputs, self.outputs, self.ort_session = (
-            list(self._model.graph.input),
-            list(self._model.graph.output),
-            None,
-        )
+        self.inputs = list(self._model.graph.input)
+        self.outputs = list(self._model.graph.output)
+        self.ort_session = None
 
     def _feeds(self, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
-        open_ = [
-            value
-            for value in self.inputs
-            if value.name not in self.default_inputs and value.name not in kwargs
-        ]
-        if len(args) > len(open_):
-            names = ", ".join(sanitize(value.name) for value in open_)
-            expected = (
-                f"at most {plural(len(open_), 'positional argument')} ({names or 'all are given'})"
-            )
-            raise InputError("OrtPyFunction", expected=expected, got=str(len(args)))
-        known = [value.name for value in self.inputs]
+        names = [value.name for value in self.inputs]
         for name in kwargs:
-            if name not in known:
-                next_ = suggest(name, map(sanitize, known))
-                raise InputError(
-                    "OrtPyFunction", expected="names of inputs", got=sanitize(name), next=next_
-                )
-        named = {
-            value.name: _widened(argument, value)
-            for value, argument in zip(open_, args, strict=False)
-        }
-        defaults = {name: value for name, value in self.default_inputs.items() if name in known}
-        return {**defaults, **named, **kwargs}
+            if name not in names:
+                suggestion = suggest(name, map(sanitize, names))
+                expected, got = "names of inputs", sanitize(name)
+                raise InputError("OrtPyFunction", expected=expected, got=got, next=suggestion)
+        positional = []
+        for value in self.inputs:
+            if value.name not in self.default_inputs and value.name not in kwargs:
+                positional.append(value)
+        if len(args) > len(positional):
+            known = ", ".join(sanitize(value.name) for value in positional) or "all are given"
+            expected = f"at most {plural(len(positional), 'positional argument')} ({known})"
+            raise InputError("OrtPyFunction", expected=expected, got=str(len(args)))
+        feeds = {}
+        for name, default in self.default_inputs.items():
+            if name in names:
+                feeds[name] = default
+        for value, argument in zip(positional, args, strict=False):
+            feeds[value.name] = _widened(argument, value)
+        return {**feeds, **kwargs}
 
 
 def ort_inference(
@@ -239,62 +240,64 @@ def ort_inference(
 
 
 def _widened(argument: Any, value: ValueInfoProto) -> Any:
-    """Ints of any width for an input of int64, since NumPy's own were narrower on Windows."""
+    """Widen ints for an input of int64, since NumPy's own were narrower on Windows."""
     is_array = isinstance(argument, (np.ndarray, np.generic))
-    if (
-        is_array
-        and argument.dtype.kind in "biu"
-        and value.type.tensor_type.elem_type == TensorProto.INT64
-    ):
-        return (
-            np.asarray(argument).astype(np.int64)
-            if np.can_cast(argument.dtype, np.int64)
-            else argument
-        )
-    return argument
+    if not is_array or value.type.tensor_type.elem_type != TensorProto.INT64:
+        return argument
+    is_narrower = argument.dtype.kind in "biu" and np.can_cast(argument.dtype, np.int64)
+    return np.asarray(argument).astype(np.int64) if is_narrower else argument
 
 
-def _single_node(op_type: str, attrs: dict[str, Any]) -> Any:
+# ---- a model of one node ---------------------------------------------------------------------
+
+
+def _single_node(op_type: str, attrs: dict[str, Any]) -> GraphProto:
+    """Build the graph of one node of an op, in the dtypes of its newest overload."""
     name = op_type if "::" in op_type else f"{default_opset_domain()}::{op_type}"
-    domain, _, plain = name.partition("::")
-    op = registry.find(domain, plain)
+    domain, _, plain_name = name.partition("::")
+    op = registry.find(domain, plain_name)
     if op is None:
-        known = (
-            suggest(name, [other.name for other in registry])
-            if len(registry)
-            else "define it: @onnx_op"
-        )
-        next_ = f"{known}; an operator in C++ is run by onnxruntime_extensions.OrtPyFunction"
-        raise UnknownOp(
-            "from_customop",
-            expected="an op of the registry",
-            got=sanitize(repr(op_type)),
-            next=next_,
-        )
-    schema = find_op(op).current.schema
+        raise _unknown_op(op_type, name)
+    schema = op.current.schema
     overloads = find_overloads(name)
-    kinds = [
-        _open(port.type, overloads[-1].inputs[n] if overloads else 0)
-        for n, port in enumerate(schema.inputs)
-    ]
-    inputs = [_value(port.name, kind) for port, kind in zip(schema.inputs, kinds, strict=True)]
-    types = schema.outputs or [
-        _open(ANY, n) for n in (overloads[-1].outputs if overloads else (0,))
-    ]
-    outputs = [_value(f"output{n}", _open(kind, 0, kinds)) for n, kind in enumerate(types)]
-    names = [value.name for value in inputs], [value.name for value in outputs]
-    node = helper.make_node(plain, *names, plain, domain=domain)
+    inputs, outputs = [], []
+    first_dtype: Any = None
+    for position, port in enumerate(schema.inputs):
+        number = overloads[-1].inputs[position] if overloads else 0
+        input_type = _with_dtype(port.type, number or first_dtype)
+        first_dtype = first_dtype or input_type.dtype
+        inputs.append(_value_info(port.name, input_type))
+    output_types = list(schema.outputs or ())
+    if not output_types:
+        numbers = overloads[-1].outputs if overloads else (0,)
+        output_types = [_with_dtype(ANY, number or first_dtype) for number in numbers]
+    for position, output_type in enumerate(output_types):
+        outputs.append(_value_info(f"output{position}", _with_dtype(output_type, first_dtype)))
+    input_names = [value.name for value in inputs]
+    output_names = [value.name for value in outputs]
+    node = helper.make_node(plain_name, input_names, output_names, plain_name, domain=domain)
     node.attribute.extend(attribute_of(key, value) for key, value in attrs.items())
-    return helper.make_graph([node], plain, inputs, outputs)
+    return helper.make_graph([node], plain_name, inputs, outputs)
 
 
-def _open(kind: TensorType, number: int, inputs: Sequence[TensorType] = ()) -> TensorType:
-    """Complete a type by a dtype: that of an overload, or the first input's."""
-    first = next((given.dtype for given in inputs), None)
-    return kind if kind.dtype else kind.like(dtype=number or first or "float32")
+def _unknown_op(op_type: str, name: str) -> UnknownOp:
+    suggestion = "define it: @onnx_op"
+    if len(registry):
+        suggestion = str(suggest(name, [op.name for op in registry]))
+    return UnknownOp(
+        "from_customop",
+        expected="an op of the registry",
+        got=sanitize(repr(op_type)),
+        next=f"{suggestion}; an operator in C++ is run by onnxruntime_extensions.OrtPyFunction",
+    )
 
 
-def _value(name: str, kind: TensorType) -> ValueInfoProto:
-    made = ValueInfoProto(name=name)
-    made.type.CopyFrom(type_proto(kind))
-    return made
+def _with_dtype(port_type: TensorType, dtype: Any) -> TensorType:
+    """Complete a type that takes any dtype; with float32 where nothing says another."""
+    return port_type if port_type.dtype else port_type.like(dtype=dtype or "float32")
+
+
+def _value_info(name: str, value_type: TensorType) -> ValueInfoProto:
+    info = ValueInfoProto(name=name)
+    info.type.CopyFrom(type_proto(value_type))
+    return info

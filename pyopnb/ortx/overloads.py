@@ -1,4 +1,4 @@
-"""The class of an op that was declared once or several times, each time for other dtypes."""
+"""Build the class of an op that was declared once or several times, each time for other dtypes."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from inspect import Parameter
 from typing import Any, Protocol
-
-import numpy as np
 
 from pyopnb.errors import DefinitionError, ModelError
 from pyopnb.ops.dtypes import dtype
@@ -43,31 +41,36 @@ class Overload:
 
     def takes(self, numbers: Sequence[int]) -> bool:
         """Tell whether it was declared for inputs of these dtypes; 0 for one that is not known."""
-        return len(numbers) == len(self.inputs) and all(
-            not want or not got or want == got
-            for want, got in zip(self.inputs, numbers, strict=True)
-        )
+        if len(numbers) != len(self.inputs):
+            return False
+        pairs = zip(self.inputs, numbers, strict=True)
+        return all(want in (0, number) or not number for want, number in pairs)
 
     def names(self) -> list[str]:
         """Name each input: as the function does, if its parameters can be read."""
         try:
-            parameters = inspect.signature(self.opdef.body).parameters.values()
+            parameters = list(inspect.signature(self.opdef.body).parameters.values())
         except (TypeError, ValueError):
-            parameters = ()  # type: ignore[assignment]  # a builtin that does not say
-        positional = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
-        known = [
-            one.name for one in parameters if one.kind in positional and one.name not in self.attrs
-        ]
-        taken = {*self.attrs, "self"}
-        return [
-            known[n] if n < len(known) and known[n] not in taken else f"input{n}"
-            for n in range(len(self.inputs))
-        ]
+            # Some builtins do not say.
+            parameters = []
+        names = []
+        for parameter in parameters:
+            is_positional = parameter.kind in (
+                Parameter.POSITIONAL_ONLY,
+                Parameter.POSITIONAL_OR_KEYWORD,
+            )
+            if is_positional and parameter.name not in self.attrs:
+                names.append(parameter.name)
+        names = names[: len(self.inputs)]
+        # compute has a parameter self already.
+        names = [f"input{n}" if name == "self" else name for n, name in enumerate(names)]
+        return names + [f"input{number}" for number in range(len(names), len(self.inputs))]
 
 
 def merged(overloads: Sequence[Overload], new: Overload) -> tuple[Overload, ...]:
     """Return the overloads with one more, or with that in place of the one for the same dtypes."""
-    return (*(one for one in overloads if one.inputs != new.inputs), new)
+    others = [overload for overload in overloads if overload.inputs != new.inputs]
+    return (*others, new)
 
 
 def class_of(name: str, overloads: tuple[Overload, ...]) -> type:
@@ -77,118 +80,117 @@ def class_of(name: str, overloads: tuple[Overload, ...]) -> type:
         "__doc__": inspect.getdoc(overloads[-1].opdef.body),
         "_overloads": overloads,
         "_name": name,
+        "__init__": _constructor(overloads, name),
+        "compute": _compute(overloads),
     }
-    body |= {"__init__": _constructor(overloads, name), "compute": _compute(overloads)}
-    if len({one.outputs for one in overloads}) > 1:
+    if len({overload.outputs for overload in overloads}) > 1:
         body["infer"] = _infer
     return type(name.rpartition("::")[2] or "Op", (), body)
 
 
-def _type(number: int) -> TensorType:
-    return TensorType(dtype(number), None) if number else ANY
-
-
-# ---- the class's methods, whose signatures say what the overloads have in common ---------------------------------------------
+# ---- its methods, whose signatures say what the overloads have in common ---------------------
 
 
 def _constructor(overloads: Sequence[Overload], name: str) -> Any:
     def __init__(self: Any, **attrs: Any) -> None:  # noqa: N807  # it becomes a method
         self._attrs = attrs
 
-    kinds: dict[str, type] = {}
-    for one in overloads:
-        for attr, kind in one.attrs.items():
-            if kinds.setdefault(attr, kind) is not kind:
-                expected, got = f"{kinds[attr].__name__}, as for other inputs", kind.__name__
-                raise DefinitionError(
-                    f"op {sanitize(name)}, attr {sanitize(attr)}", expected=expected, got=got
-                )
-    self = Parameter("self", Parameter.POSITIONAL_ONLY)
-    parameters = [
-        Parameter(
-            attr,
-            Parameter.KEYWORD_ONLY,
-            annotation=kind,
-            default=Parameter.empty if all(attr in one.attrs for one in overloads) else None,
+    attr_types: dict[str, type] = {}
+    for overload in overloads:
+        for attr, attr_type in overload.attrs.items():
+            first_type = attr_types.setdefault(attr, attr_type)
+            if first_type is not attr_type:
+                where = f"op {sanitize(name)}, attr {sanitize(attr)}"
+                expected = f"{first_type.__name__}, as for other inputs"
+                raise DefinitionError(where, expected=expected, got=attr_type.__name__)
+    parameters = [Parameter("self", Parameter.POSITIONAL_ONLY)]
+    for attr, attr_type in attr_types.items():
+        in_all = all(attr in overload.attrs for overload in overloads)
+        default = Parameter.empty if in_all else None
+        parameters.append(
+            Parameter(attr, Parameter.KEYWORD_ONLY, annotation=attr_type, default=default)
         )
-        for attr, kind in kinds.items()
-    ]
     # onnxruntime-extensions ignores the attributes that were not declared.
-    others = Parameter("_others" if "others" in kinds else "others", Parameter.VAR_KEYWORD)
-    __init__.__signature__ = inspect.Signature([self, *parameters, others])  # type: ignore[attr-defined]
+    ignored = "_others" if "others" in attr_types else "others"
+    parameters.append(Parameter(ignored, Parameter.VAR_KEYWORD))
+    __init__.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return __init__
 
 
 def _compute(overloads: Sequence[Overload]) -> Any:
     def compute(self: Any, *inputs: Any) -> Any:
-        given = inputs
-        while given and given[-1] is None:  # only the last can be missing
-            given = given[:-1]
-        chosen = _choose(self, given)
-        attrs = {name: _attr(self, name) for name in chosen.attrs}
-        return converted(chosen.opdef.body(*given, **attrs), chosen.outputs, f"op {self._name}")
+        present = list(inputs)
+        # Only the last can be left out.
+        while present and present[-1] is None:
+            present.pop()
+        overload = overloads[0]
+        if len(overloads) > 1:
+            overload = _choose(self, [dtype(array.dtype).onnx for array in present])
+        attrs = {name: _attr(self, name) for name in overload.attrs}
+        returned = overload.opdef.body(*present, **attrs)
+        return converted(returned, overload.outputs, f"op {self._name}")
 
-    widest = max(overloads, key=lambda one: len(one.inputs))
-    fewest = min(len(one.inputs) for one in overloads)
-    ports = [
-        Parameter(
-            name,
-            Parameter.POSITIONAL_OR_KEYWORD,
-            annotation=_common(overloads, place),
-            default=Parameter.empty if place < fewest else None,
+    widest = max(overloads, key=lambda overload: len(overload.inputs))
+    fewest = min(len(overload.inputs) for overload in overloads)
+    parameters = [Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)]
+    for position, name in enumerate(widest.names()):
+        parameters.append(
+            Parameter(
+                name,
+                Parameter.POSITIONAL_OR_KEYWORD,
+                annotation=_common_type(overloads, position),
+                default=Parameter.empty if position < fewest else None,
+            )
         )
-        for place, name in enumerate(widest.names())
-    ]
-    outputs = {one.outputs for one in overloads}
-    returned = [_type(number) for number in outputs.pop()] if len(outputs) == 1 else Parameter.empty
-    parameters = [Parameter("self", Parameter.POSITIONAL_OR_KEYWORD), *ports]
-    compute.__signature__ = inspect.Signature(parameters, return_annotation=returned)  # type: ignore[attr-defined]
+    outputs = {overload.outputs for overload in overloads}
+    returns: Any = Parameter.empty
+    if len(outputs) == 1:
+        returns = [_type(number) for number in widest.outputs]
+    compute.__signature__ = inspect.Signature(parameters, return_annotation=returns)  # type: ignore[attr-defined]
     return compute
 
 
-def _common(overloads: Sequence[Overload], place: int) -> Any:
-    numbers = {one.inputs[place] for one in overloads if place < len(one.inputs)}
-    return _type(numbers.pop()) if len(numbers) == 1 else Parameter.empty
-
-
 def _infer(self: Any, *types: TensorType | None) -> list[TensorType]:
-    given = [kind.dtype.onnx if kind.dtype else 0 for kind in types if kind is not None]
-    return [_type(number) for number in _choose_for(self, given).outputs]
+    """Return the types of the outputs, as a method of an op whose overloads differ in them."""
+    numbers = []
+    for input_type in types:
+        if input_type is not None:
+            numbers.append(input_type.dtype.onnx if input_type.dtype else 0)
+    return [_type(number) for number in _choose(self, numbers).outputs]
 
 
-def _choose(op: Any, arrays: Sequence[np.ndarray]) -> Overload:
+def _choose(op: Any, numbers: Sequence[int]) -> Overload:
     overloads: tuple[Overload, ...] = op._overloads
-    return (
-        overloads[0]
-        if len(overloads) == 1
-        else _choose_for(op, [dtype(array.dtype).onnx for array in arrays])
-    )
-
-
-def _choose_for(op: Any, numbers: Sequence[int]) -> Overload:
-    for one in op._overloads:
-        if one.takes(numbers):
-            return one  # type: ignore[no-any-return]  # of a tuple of them
-    declared = " or ".join(_listed(one.inputs) for one in op._overloads)
+    for overload in overloads:
+        if overload.takes(numbers):
+            return overload
     raise ModelError(
         f"op {op._name}, inputs",
-        expected=declared,
-        got=_listed(numbers),
+        expected=" or ".join(_type_texts(overload.inputs) for overload in overloads),
+        got=_type_texts(numbers),
         next="@onnx_op with these inputs beside the others, or a Cast before the node",
     )
 
 
 def _attr(op: Any, name: str) -> Any:
-    if name in op._attrs:
-        return op._attrs[name]
-    next_ = f"give the node {name}=…"
-    raise ModelError(
-        f"op {op._name}, attr {name}",
-        expected="a value, for these inputs",
-        got="nothing",
-        next=next_,
-    )
+    if name not in op._attrs:
+        where, expected = f"op {op._name}, attr {name}", "a value, for these inputs"
+        raise ModelError(where, expected=expected, got="nothing", next=f"give the node {name}=…")
+    return op._attrs[name]
 
 
-def _listed(numbers: Sequence[int]) -> str:
+def _common_type(overloads: Sequence[Overload], position: int) -> Any:
+    """Return the type that an input has in all overloads that have it."""
+    numbers = set()
+    for overload in overloads:
+        if position < len(overload.inputs):
+            numbers.add(overload.inputs[position])
+    return _type(numbers.pop()) if len(numbers) == 1 else Parameter.empty
+
+
+def _type(number: int) -> TensorType:
+    return TensorType(dtype(number), None) if number else ANY
+
+
+def _type_texts(numbers: Sequence[int]) -> str:
     return f"({', '.join(str(_type(number)) for number in numbers)})"

@@ -17,14 +17,11 @@ from pyopnb.ortx import (
     PyCustomOpDef,
     PyOp,
     PyOrtFunction,
-    default_opset_domain,
     enable_py_op,
-    expand_onnx_inputs,
     get_library_path,
     hook_model_op,
     make_onnx_model,
     onnx_op,
-    optimize_model,
     ort_inference,
 )
 
@@ -585,39 +582,6 @@ def test_a_hook_of_a_node_that_reads_one_tensor_twice():
         6.25,
         2.25,
     ]
-
-
-def test_nodes_before_an_input():
-    Opdef.create(
-        lambda words: np.array([float(w) for w in words]), op_type="Parse", inputs=[8], outputs=[1]
-    )
-    made = model(
-        helper.make_node("Abs", ["x"], ["y"]), inputs=[("x", 1, [None])], outputs=[("y", 1, [None])]
-    )
-    del made.opset_import[1:]
-    words = helper.make_tensor_value_info("words", 8, [None])
-    expanded = expand_onnx_inputs(made, "x", [contrib("Parse", ["words"], ["x"])], [words])
-    assert run_bare(expanded, words=np.array(["-1.5"], object))[0].tolist() == [1.5]
-    assert [value.name for value in made.graph.input] == [
-        "x"
-    ] and default_opset_domain() == expanded.opset_import[1].domain
-    with pytest.raises(
-        pyopnb.errors.ModelError, match="expected an input of the model, got 'z'. Try: x"
-    ):
-        expand_onnx_inputs(made, "z", [], [])
-
-
-def test_an_optimized_model_is_written(tmp_path):
-    Opdef.create(lambda x: x, op_type="Same")
-    made = model(
-        helper.make_node("Identity", ["x"], ["a"]),
-        contrib("Same", ["a"], ["y"]),
-        inputs=[("x", 1, [None])],
-        outputs=[("y", 1, [None])],
-    )
-    optimize_model(made, str(tmp_path / "small.onnx"))
-    written = onnx.load(tmp_path / "small.onnx")
-    assert [node.op_type for node in written.graph.node] == ["Same"]
 
 
 def test_operators_in_c_are_refused_by_name():

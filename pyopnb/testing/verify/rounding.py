@@ -253,7 +253,7 @@ def _has_wrong_sign(want: np.ndarray, got: np.ndarray, exact: np.ndarray | None)
     if exact is not None:
         # A sum of large numbers overflows upwards or downwards by the order of its terms.
         opposite &= ~np.isfinite(exact)
-    return opposite
+    return np.asarray(opposite)
 
 
 def _has_fractions(dtype: np.dtype) -> bool:
