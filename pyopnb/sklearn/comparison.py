@@ -16,7 +16,7 @@ from pyopnb.runtime.session.session import Session
 from pyopnb.sklearn.columns import Columns
 from pyopnb.sklearn.inputs import feeds
 from pyopnb.sklearn.samples import outputs_of
-from pyopnb.testing.verify import Trial, draw_trials, verify
+from pyopnb.testing.verify import Trial, mild_trials, verify
 
 __all__ = ["Comparison", "shorten"]
 
@@ -66,6 +66,8 @@ class Comparison:
         methods = [self._methods[index] for index in kept]
         wants = [self.expected[index] for index in kept]
         reference = _Original(self._estimator, methods, self._columns, examples)
+        flat_wants = [array for arrays in wants for array in arrays]
+        reference.remember(tuple(self._feeds.values()), flat_wants)
 
         def converted(*arrays: np.ndarray) -> list[np.ndarray]:
             results = session.run(None, dict(zip(self._feeds, arrays, strict=True)))
@@ -79,7 +81,7 @@ class Comparison:
             converted,
             [tuple(self._feeds.values())],
             exact=reference.exact,
-            trials=self._trials(),
+            trials=self._trials(reference),
         )
         if verification.disagreement is not None:
             return f"skl2onnx: {verification.disagreement}"
@@ -87,7 +89,7 @@ class Comparison:
             return f"ONNX Runtime: {shorten(verification.error)}"
         return ""
 
-    def _trials(self) -> Iterator[Trial]:
+    def _trials(self, reference: _Original) -> Iterator[Trial]:
         """Yield the example, other numbers of rows, then rows that are not kind."""
         example = tuple(self._feeds.values())
         yield Trial("the example", example)
@@ -95,44 +97,23 @@ class Comparison:
         for count in (1, 2, len(few[0]) + 1):
             rows = tuple(np.resize(array, (count, *array.shape[1:])) for array in few)
             yield Trial(f"{count} rows", rows)
-        yield from self._finite_trials(few)
+        yield from self._finite_trials(few, reference)
         yield from _missing_trials(few)
 
-    def _finite_trials(self, few: Sequence[np.ndarray]) -> Iterator[Trial]:
-        reach = _REACH * max(1.0, *map(_largest, few))
-        trials = {}
-        for trial in draw_trials([tuple(few)]):
-            # The first trial of a set of values gives it to all columns of a dtype together.
-            name = trial.name.partition(" in input")[0]
-            if name not in trials and _is_within(trial.inputs, reach):
-                trials[name] = Trial(name, trial.inputs)
-        texts = trials.pop("other texts", None)
+    def _finite_trials(self, few: Sequence[np.ndarray], reference: _Original) -> Iterator[Trial]:
+        trials = list(mild_trials(tuple(few), reach=_REACH))
+        texts = [trial for trial in trials if trial.name == "other texts"]
+        trials = [trial for trial in trials if trial.name != "other texts"]
         # Estimators look at each row alone, so most sets of values are tried in one call.
-        columns = zip(*[trial.inputs for trial in trials.values()], strict=True)
+        columns = zip(*[trial.inputs for trial in trials], strict=True)
         stacked = [np.concatenate(parts) for parts in columns]
         try:
-            self._call(stacked)
+            reference.original(*stacked)
         except Exception:  # some of the values are refused, in one of many ways
-            yield from trials.values()
+            yield from trials
         else:
             yield Trial("unusual numbers", tuple(stacked))
-        if texts is not None:
-            yield texts
-
-    def _call(self, arrays: Sequence[np.ndarray]) -> None:
-        with warnings.catch_warnings(), np.errstate(all="ignore"):
-            warnings.simplefilter("ignore")
-            outputs_of(self._estimator, self._methods, self._columns.join(arrays))
-
-
-def _is_within(inputs: Sequence[np.ndarray | None], reach: float) -> bool:
-    """Tell whether all numbers are finite and at most so large."""
-    for array in inputs:
-        if array is None or array.dtype.kind not in "if":
-            continue
-        if not np.isfinite(array).all() or _largest(array) > reach:
-            return False
-    return True
+        yield from texts
 
 
 def _largest(array: np.ndarray | None) -> float:
@@ -144,15 +125,16 @@ def _largest(array: np.ndarray | None) -> float:
 
 
 def _missing_trials(example: Sequence[np.ndarray]) -> Iterator[Trial]:
-    """Yield the example with NaN, which some estimators take, and with infinities."""
+    """Yield the example with NaN, which some estimators take, and with infinities of both signs."""
     if not any(array.dtype.kind == "f" for array in example):
         return
-    for name, value in (("NaN", np.nan), ("infinities", np.inf), ("infinities below 0", -np.inf)):
+    for name, values in (("NaN", [np.nan]), ("infinities", [np.inf, -np.inf])):
         inputs = []
         for number, array in enumerate(example):
             if array.dtype.kind == "f":
                 array = array.copy()
-                array.reshape(-1)[number % 3 :: 3] = value
+                part = array.reshape(-1)[number % 3 :: 3]
+                part[:] = np.resize(values, part.shape)
             inputs.append(array)
         yield Trial(name, tuple(inputs))
 
@@ -217,18 +199,21 @@ class _Original:
         self._estimator, self._methods, self._columns = estimator, methods, columns
         self._dtypes = [array.dtype for array in examples]
         self._scales = [_largest(array) for array in examples]
-        self._last: tuple[list[bytes], list[np.ndarray]] = [], []
+        self._known: dict[tuple[bytes, ...], list[np.ndarray]] = {}
 
     def original(self, *arrays: np.ndarray) -> list[np.ndarray]:
-        # The model's results are judged right after the estimator's for the same rows.
-        key = [array.tobytes() for array in arrays if array.dtype.kind != "O"]
-        if key and key == self._last[0] and len(key) == len(arrays):
-            return self._last[1]
-        self._last = key, self._call(arrays)
-        return self._last[1]
+        """Call the estimator, once for the same rows: it may take as long as the whole conversion."""
+        key = tuple(_bytes_of(array) for array in arrays)
+        if key not in self._known:
+            results = outputs_of(self._estimator, self._methods, self._columns.join(arrays))
+            self._known[key] = self._cast(results)
+        return self._known[key]
 
-    def _call(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        results = outputs_of(self._estimator, self._methods, self._columns.join(arrays))
+    def remember(self, arrays: Sequence[np.ndarray], results: Sequence[np.ndarray]) -> None:
+        """Keep what the estimator gave for some rows before."""
+        self._known[tuple(_bytes_of(array) for array in arrays)] = self._cast(results)
+
+    def _cast(self, results: Sequence[np.ndarray]) -> list[np.ndarray]:
         cast = []
         for result, dtype in zip(results, self._dtypes, strict=True):
             # The model's floats may be narrower, and its texts are objects.
@@ -252,6 +237,12 @@ class _Original:
     ) -> list[np.ndarray]:
         """Replace results for these rows that are close enough by the estimator's."""
         return _settled(results, self.original(*arrays), self._scales)
+
+
+def _bytes_of(array: np.ndarray) -> bytes:
+    """Return a key for an array: its type and its elements."""
+    elements = repr(array.tolist()).encode() if array.dtype.kind == "O" else array.tobytes()
+    return f"{array.dtype}{array.shape}".encode() + elements
 
 
 def _as_objects(texts: np.ndarray) -> np.ndarray:
