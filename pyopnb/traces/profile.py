@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 from onnx import ModelProto
@@ -15,13 +16,12 @@ from pyopnb.ops.arguments import check_arguments, describe, is_path
 from pyopnb.ops.displayable import Displayable
 from pyopnb.ops.messages import hide_internal_frames, plural, sanitize, suggest_key
 from pyopnb.ops.text_table import Table
-from pyopnb.traces.events import Events, write_chrome_trace
+from pyopnb.traces.chrome import RunLog, write_chrome
 from pyopnb.traces.spread import Spread, microseconds
 
 __all__ = ["NodeProfile", "OpTypeProfile", "Profile"]
 
 _LINES = 12  # nodes in the text
-_OVERLAP = 1.02  # times the nodes' times that kernels add up to, from which on they are said to have run at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,8 +148,8 @@ class Profile(Displayable):
         Runs before them, which are not in the profile.
     runtime : str
         What ran the model: ``"onnxruntime 1.31.1, all optimisations"``.
-    events : Events
-        What ran when.
+    logs : list of RunLog
+        What ran when, for `to_chrome`.
     remarks : list of str
         What to know of these numbers.
     """
@@ -162,32 +162,22 @@ class Profile(Displayable):
         walls: np.ndarray,
         sessions: np.ndarray,
         pythons: np.ndarray,
-        events: Events,
+        logs: Sequence[RunLog] = (),
         unprofiled: Spread | None = None,
         asked: int = 0,
         warmup: int = 0,
         runtime: str = "",
         remarks: Sequence[str] = (),
     ) -> None:
-        self.model, self.nodes, self.events = model, list(nodes), events
+        self.model = model
+        self.nodes = list(nodes)
         self.walls, self.sessions, self.pythons = walls, sessions, pythons
-        self.unprofiled, self.asked, self.warmup, self.runtime = (
-            unprofiled,
-            asked or len(walls),
-            warmup,
-            runtime,
-        )
-        self.remarks = [*remarks, *self._overlaps()]
-
-    def _overlaps(self) -> list[str]:
-        kernels = self.mean(sum(node.kernels for node in self.nodes if not node.inside))
-        attributed = self.mean(self.attributed)
-        if kernels <= _OVERLAP * attributed:
-            return []
-        times = f"kernels of {microseconds(kernels)} µs in {microseconds(attributed)} µs of a run"
-        return [
-            f"nodes ran at the same time: {times}; an instant with several of them is divided between them"
-        ]
+        self.logs = list(logs)
+        self.unprofiled = unprofiled
+        self.asked = asked or len(walls)
+        self.warmup = warmup
+        self.runtime = runtime
+        self.remarks = list(remarks)
 
     @property
     def runs(self) -> int:
@@ -207,21 +197,26 @@ class Profile(Displayable):
     @cached_property
     def attributed(self) -> np.ndarray:
         """float64[runs]: the sum of the times of the main graph's nodes."""
-        return sum((node.totals for node in self.nodes if not node.inside), np.zeros(self.runs))
+        main = [node for node in self.nodes if not node.inside]
+        return np.asarray(self._totals(main).sum(axis=0))
+
+    def _totals(self, nodes: Sequence[NodeProfile]) -> np.ndarray:
+        """Stack the times of nodes: float64[nodes, runs]."""
+        return np.array([node.totals for node in nodes]).reshape(len(nodes), self.runs)
 
     @cached_property
     def unattributed(self) -> np.ndarray:
         """float64[runs]: what no node accounts for, as checking feeds, preparing the run and handing out its outputs."""
-        rest: np.ndarray = self.walls - self.attributed
-        return rest
+        return np.asarray(self.walls - self.attributed)
 
     @cached_property
     def _middle(self) -> np.ndarray:
+        """The middle half of the runs, ordered by ``walls``."""
         cut = (self.runs + 1) // 4
         return np.argsort(self.walls, kind="stable")[cut : self.runs - cut]
 
-    def mean(self, values: np.ndarray | float) -> float:
-        """The mean over the middle half of the runs, ordered by ``walls``.
+    def mean(self, values: np.ndarray) -> float:
+        """Take the mean over the middle half of the runs, ordered by ``walls``.
 
         Parameters
         ----------
@@ -232,7 +227,11 @@ class Profile(Displayable):
         -------
         float
         """
-        return float(np.broadcast_to(values, self.walls.shape)[self._middle].mean())
+        return float(values[self._middle].mean())
+
+    @cached_property
+    def _mean_wall(self) -> float:
+        return self.mean(self.walls)
 
     def share(self, values: np.ndarray) -> float:
         """Times as a share of the runs, by `mean`: the shares of nodes in the main graph and of `unattributed` add up to 1.
@@ -246,7 +245,7 @@ class Profile(Displayable):
         -------
         float
         """
-        return self.mean(values) / self.mean(self.walls)
+        return self.mean(values) / self._mean_wall
 
     @property
     def op_types(self) -> list[OpTypeProfile]:
@@ -272,22 +271,20 @@ class Profile(Displayable):
         raise UnknownOp("profile", expected=expected, got=describe(name), next=next_)
 
     def ranked(self) -> list[NodeProfile]:
-        """The nodes by their own times, the slowest first; what is in bodies comes right after their node.
+        """Order the nodes by their own times, the slowest first; what is in bodies comes right after their node.
 
         Returns
         -------
         list of NodeProfile
         """
-        order = {
-            key: place
-            for place, key in enumerate(node.key for node in self._by_time() if not node.inside)
-        }
-        return sorted(
-            self._by_time(), key=lambda node: (order[node.inside or node.key], bool(node.inside))
-        )
-
-    def _by_time(self) -> list[NodeProfile]:
-        return sorted(self.nodes, key=lambda node: -self.mean(node.totals))
+        # One reduction over all nodes: a mean of NumPy's a node takes seconds where there are thousands.
+        means = self._totals(self.nodes)[:, self._middle].mean(axis=1)
+        by_time = [self.nodes[place] for place in np.argsort(-means, kind="stable")]
+        order: dict[str, int] = {}
+        for node in by_time:
+            if not node.inside:
+                order[node.key] = len(order)
+        return sorted(by_time, key=lambda node: (order[node.inside or node.key], bool(node.inside)))
 
     @hide_internal_frames
     @check_arguments
@@ -312,8 +309,7 @@ class Profile(Displayable):
 
         Notes
         -----
-        The format is the Trace Event Format of Chrome, as a JSON object with complete events. ONNX Runtime counts whole
-        microseconds; an event that would end after the one around it ends with that.
+        The file is ONNX Runtime's own profile of these runs, with the calls of Python added.
         """
         if not is_path(path) or not os.fspath(path):
             raise InputError(
@@ -322,14 +318,10 @@ class Profile(Displayable):
         if runs not in ("all", "median"):
             expected, got = '"all" or "median"', sanitize(repr(runs), 40)
             raise InputError("to_chrome, runs", expected=expected, got=got, next='runs="median"')
-        chosen = (
-            range(self.runs)
-            if runs == "all"
-            else [int(np.argsort(self.walls, kind="stable")[self.runs // 2])]
-        )
-        write_chrome_trace(
-            self.events.chrome(chosen, f"pyopnb, {sanitize(self.model.graph.name, 60)}"), path
-        )
+        logs = self.logs
+        if runs == "median":
+            logs = [logs[np.argsort(self.walls, kind="stable")[self.runs // 2]]]
+        write_chrome(logs, Path(path))
 
     # ---- text ----------------------------------------------------------------------------------------------------------------
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import tempfile
 import threading
 import time
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,10 +22,10 @@ from pyopnb.ops.progress import advance, tracking
 from pyopnb.runtime.plan import Clock, ClockedCall, Plan
 from pyopnb.runtime.session.session import Session
 from pyopnb.runtime.session.state import SessionState
-from pyopnb.traces.events import Recorder
+from pyopnb.traces.chrome import RunLog, Span, clock_offset
 from pyopnb.traces.node_names import name_nodes
 from pyopnb.traces.origins import origins
-from pyopnb.traces.ort_profile import NOBODY, Kernel, ProfiledRun, profiled_runs
+from pyopnb.traces.ort_profile import KernelEvent, RunEvents, profiled_runs
 from pyopnb.traces.profile import NodeProfile, Profile
 from pyopnb.traces.run import runtime_text
 from pyopnb.traces.shadow_session import (
@@ -111,11 +110,11 @@ def profile(
     state = session._update()
     given = state.feeds.by_name(feeds, named)
     source, model = model_beside(state, "profile")
-    measured = _Measured(runs, warmup, frozenset(state.ops))
+    shadow = _ShadowRuns(runs, warmup, frozenset(state.ops))
     with tracking("runs", runs):
-        unprofiled = _unprofiled(session, state, given, measured)
-        measured.run(session, state, source, given)
-    return measured.profile(model, unprofiled, runtime_text(state))
+        unprofiled = _unprofiled(session, state, given, runs)
+        table = shadow.run(session, state, source, given)
+    return table.profile(model, unprofiled, runtime_text(state))
 
 
 def _check_number(name: str, value: int, least: int) -> None:
@@ -126,16 +125,31 @@ def _check_number(name: str, value: int, least: int) -> None:
 
 
 def _unprofiled(
-    session: Session, state: SessionState, feeds: Mapping[str, Any], wanted: _Measured
+    session: Session, state: SessionState, feeds: Mapping[str, Any], runs: int
 ) -> Spread | None:
-    """Runs in the session's own ONNX Runtime session, with new instances of the ops."""
+    """Time runs in the session's own ONNX Runtime session, with new instances of the ops."""
     __tracebackhide__ = True
     if state.config.options is not None and state.config.options.enable_profiling:
         return None
-    own = session.with_attrs()
-    plain = own._update()
-    calls = wanted.repeat(plain, feeds, min(wanted.runs, _UNPROFILED), "before the profile")
+    plain = session.with_attrs()
+    calls = _calls(plain._update(), feeds, min(runs, _UNPROFILED), "before the profile")
     return Spread.of(np.array([call.took for call in calls]))
+
+
+def _calls(
+    state: SessionState, feeds: Mapping[str, Any], count: int, which: str
+) -> Iterator[ClockedCall]:
+    """Run again and again, and yield the time of each run."""
+    __tracebackhide__ = True
+    thread = threading.get_ident()
+    for number in range(count):
+        begin = time.perf_counter_ns()
+        try:
+            state.run(None, feeds)
+        except Exception as error:
+            add_note(error, f"in run {number + 1:,} of {count:,} {which}")
+            raise
+        yield ClockedCall(thread, begin, time.perf_counter_ns())
 
 
 @dataclass
@@ -147,35 +161,41 @@ class _Label:
 
 
 @dataclass
-class _Measured:
-    """The runs in a profile, and what came of them."""
+class _MeasuredRun:
+    """A run as Python saw it: the call of the session, and those of ``compute`` by the names of nodes."""
+
+    call: ClockedCall
+    computes: dict[str, list[ClockedCall]]
+
+    def compute_times(self) -> dict[str, float]:
+        """Return the microseconds in ``compute`` of each node."""
+        times = {}
+        for name, calls in self.computes.items():
+            times[name] = sum(call.took for call in calls)
+        return times
+
+
+@dataclass
+class _ShadowRuns:
+    """Runs in a session that is built beside the user's, with ONNX Runtime's profile."""
 
     runs: int
     warmup: int
     ops: frozenset[str]
-    clocks: dict[str, Clock] = field(
-        default_factory=dict
-    )  # of the ops, by the names of their nodes
+    clocks: dict[str, Clock] = field(default_factory=dict)  # of the ops, by their nodes' names
     labels: dict[str, _Label] = field(default_factory=dict)  # of all nodes, by their names
     main: list[str] = field(default_factory=list)  # labels of the main graph's nodes
-    named: GraphProto = field(
-        default_factory=GraphProto
-    )  # the main graph, all its nodes with names
-    calls: list[ClockedCall] = field(default_factory=list)  # of the session
-    python: list[dict[str, list[ClockedCall]]] = field(
-        default_factory=list
-    )  # calls of compute of each run
-    rows: dict[str, _Row] = field(default_factory=dict)
+    named: GraphProto = field(default_factory=GraphProto)  # the main graph, its nodes with names
+    measured: list[_MeasuredRun] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
-    walls: list[float] = field(default_factory=list)
-    sessions: list[float] = field(default_factory=list)
-    recorder: Recorder = field(default_factory=lambda: Recorder({}))
-
-    # ---- running -------------------------------------------------------------------------------------------------------------
 
     def run(
-        self, session: Session, state: SessionState, source: ModelSource, feeds: Mapping[str, Any]
-    ) -> None:
+        self,
+        session: Session,
+        state: SessionState,
+        source: ModelSource,
+        feeds: Mapping[str, Any],
+    ) -> _TimeTable:
         """Run the model in a session with a profile, and read that."""
         __tracebackhide__ = True
         saves = can_save(state, source)
@@ -183,77 +203,61 @@ class _Measured:
             self.remarks.append(
                 "ONNX Runtime's optimised graph could not be saved: the times of nodes that it fused are not attributed"
             )
-        lent = bool(absent_initializers(source, state.taken_out)) or needs_libraries(
-            source.proto, state.config.modules
-        )
+        if state.config.is_parallel:
+            self.remarks.append(
+                "measured one node after the other, where the session's ORT_PARALLEL runs some at once"
+            )
+        absent = absent_initializers(source, state.taken_out)
+        lent = bool(absent) or needs_libraries(source.proto, state.config.modules)
         with tempfile.TemporaryDirectory(prefix="pyopnb-") as folder:
             changes = profiling(folder, profiles=True, saves=saves)
             with options_beside(state, changes, folder, lent=lent) as options:
                 profiled = session._with_model(source, state, options, self.prepare)
+                offset = clock_offset(profiled._state.runtime)
                 executed = executed_graph(options)
-            written = ""
             try:
                 self._check_room(executed)
                 self._run_all(profiled._state, feeds)
             finally:
-                written = profiled.end_profiling()
-            self._read(written, executed or self.named)
+                path = profiled.end_profiling()
+            table = _TimeTable(self, executed or self.named, offset)
+            with open(path, "rb") as file:
+                table.read(file)
+        return table
 
     def _check_room(self, executed: GraphProto | None) -> None:
-        each = 2 + (1 if executed is None else len(executed.node))
-        most = (_MOST_EVENTS - 10) // each - self.warmup
+        """Refuse more runs than ONNX Runtime's profile holds events of."""
+        events = 2 if executed is None else 2 + len(executed.node)
+        most = (_MOST_EVENTS - 10) // events - self.warmup
         if self.runs > most:
             raise InputError(
                 "profile, runs",
                 expected=f"at most {max(most, 0):,} runs of this model: ONNX Runtime's profile holds {_MOST_EVENTS:,} events",
-                got=f"{self.runs:,} and {self.warmup:,} to warm up, of {each:,} events and more",
+                got=f"{self.runs:,} and {self.warmup:,} to warm up, of {events:,} events and more",
                 next=f"runs={max(most, 1)}",
             )
 
     def _run_all(self, state: SessionState, feeds: Mapping[str, Any]) -> None:
         __tracebackhide__ = True
-        self.repeat(state, feeds, self.warmup, "to warm up")
+        for _ in _calls(state, feeds, self.warmup, "to warm up"):
+            pass
         for clock in self.clocks.values():
             clock.take()
         try:
-            self.repeat(state, feeds, self.runs, "of the profile", measured=True)
-        except KeyboardInterrupt:
-            if not self.python:
-                raise
-
-    def repeat(
-        self,
-        state: SessionState,
-        feeds: Mapping[str, Any],
-        count: int,
-        which: str,
-        *,
-        measured: bool = False,
-    ) -> list[ClockedCall]:
-        """The calls of so many runs."""
-        __tracebackhide__ = True
-        found = self.calls if measured else []
-        thread = threading.get_ident()
-        for number in range(count):
-            begin = time.perf_counter_ns()
-            try:
-                state.run(None, feeds)
-            except Exception as error:
-                add_note(error, f"in run {number + 1:,} of {count:,} {which}")
-                raise
-            found.append(ClockedCall(thread, begin, time.perf_counter_ns()))
-            if measured:
-                self.python.append({name: clock.take() for name, clock in self.clocks.items()})
+            for call in _calls(state, feeds, self.runs, "of the profile"):
+                computes = {name: clock.take() for name, clock in self.clocks.items()}
+                self.measured.append(_MeasuredRun(call, computes))
                 advance("runs", 1)
-        return found
+        except KeyboardInterrupt:
+            if not self.measured:
+                raise
 
     def prepare(self, plan: Plan, proto: ModelProto) -> None:
         """Give all nodes names and the ops clocks; called before each attempt to build."""
         # An op that is new since the session was built does not serve it; the nodes are numbered as in the session.
         plan.nodes[:] = [node for node in plan.nodes if node.op.name in self.ops]
-        if (
-            not self.labels
-        ):  # not when the session is built again: the nodes have their new names then
+        # When the session is built again, the nodes have their new names already.
+        if not self.labels:
             paths = _paths(proto.graph)
             self.main = name_nodes(proto)
             self.labels = {node.name: label for node, label in paths}
@@ -263,130 +267,129 @@ class _Measured:
             if name in self.labels:
                 entry.clock = self.clocks.setdefault(name, Clock())
 
-    # ---- reading -------------------------------------------------------------------------------------------------------------
 
-    def _read(self, written: str, executed: GraphProto) -> None:
-        owners = self._owners(executed)
-        self.recorder = Recorder(
-            {name: (label.text, label.op_type) for name, label in self.labels.items()}
-        )
-        with open(written, "rb") as file:
-            for number, (found, event, placed) in enumerate(
-                profiled_runs(file, executed), -self.warmup
-            ):
-                if 0 <= number < len(self.python):
-                    self._add(number, found, event, placed, owners)
-        made, read = len(self.python), len(self.walls)
-        full = f"ONNX Runtime's profile, which holds {_MOST_EVENTS:,} events,"
-        if not read:
-            got = f"{plural(made, 'run')} of more events"
-            raise InputError(
-                "profile, runs",
-                expected=f"a run that fits into {full[:-1]}",
-                got=got,
-                next="warmup=0",
-            )
-        if read < made:
-            self.remarks.append(f"{full} was full after {plural(read, 'run')}")
-        elif made < self.runs:
-            self.remarks.append(f"interrupted after {made:,} of {self.runs:,} runs")
+# ---- reading the profile ------------------------------------------------------------------------
 
-    def _owners(self, executed: GraphProto) -> dict[int, _Row]:
-        """The rows of the main graph's nodes, by the indices of the nodes that ran in their place."""
+
+class _TimeTable:
+    """The times of all nodes in all runs, as they are read from ONNX Runtime's profile."""
+
+    def __init__(self, shadow: _ShadowRuns, executed: GraphProto, offset: int) -> None:
+        self.shadow = shadow
+        self.executed = executed
+        self.offset = offset
+        self.count = len(shadow.measured)
+        self.sessions: list[float] = []
+        self.logs: list[RunLog] = []
+        self.rows: dict[str, _Row] = {}
+        self.owners = self._find_owners()
+
+    def _find_owners(self) -> dict[int, _Row]:
+        """Make the rows of the main graph's nodes, by the indices of the nodes that ran in their place."""
+        shadow = self.shadow
         owners: dict[int, _Row] = {}
-        clocked = set(self.clocks)
-        for origin in sorted(origins(self.named, executed), key=lambda origin: origin.nodes[-1:]):
-            nodes = [self.named.node[index] for index in origin.nodes]
+        groups = origins(shadow.named, self.executed)
+        for origin in sorted(groups, key=lambda origin: origin.nodes[-1:]):
+            nodes = [shadow.named.node[index] for index in origin.nodes]
             if not nodes:
                 continue
-            text = group_text([self.main[index] for index in origin.nodes])
-            inner = {name for node in nodes for name in (node.name, *_names_inside(node))}
+            names = [name for node in nodes for name in (node.name, *_names_inside(node))]
             row = _Row(
-                text,
-                group_text([self.labels[node.name].op_type for node in nodes]),
+                group_text([shadow.main[index] for index in origin.nodes]),
+                group_text([shadow.labels[node.name].op_type for node in nodes]),
                 first_output(nodes[-1]),
                 tuple(map(first_output, nodes)),
-                clocks=sorted(inner & clocked),
+                clocks=[name for name in names if name in shadow.clocks],
+                count=self.count,
             )
             owners.update(dict.fromkeys(origin.executed, row))
         return owners
 
-    def _add(
-        self,
-        number: int,
-        found: ProfiledRun,
-        event: Kernel,
-        placed: list[tuple[int, Kernel]],
-        owners: Mapping[int, _Row],
-    ) -> None:
-        python = self.python[number]
-        self.walls.append(self.calls[number].took)
-        self.sessions.append(event.took)
-        labels = {}
-        for place, kernel in placed:
-            row = owners.get(place) if place != NOBODY else None
+    def read(self, file: Iterator[bytes]) -> None:
+        """Read the measured runs, and remark on those that are not in the profile."""
+        for number, run in enumerate(profiled_runs(file, self.executed), -self.shadow.warmup):
+            if 0 <= number < self.count:
+                self._add(number, run)
+        read = len(self.logs)
+        full = f"ONNX Runtime's profile, which holds {_MOST_EVENTS:,} events"
+        if not read:
+            raise InputError(
+                "profile, runs",
+                expected=f"a run that fits into {full}",
+                got=f"{plural(self.count, 'run')} of more events",
+                next="warmup=0",
+            )
+        if read < self.count:
+            self.shadow.remarks.append(f"{full}, was full after {plural(read, 'run')}")
+        elif self.count < self.shadow.runs:
+            asked = self.shadow.runs
+            self.shadow.remarks.append(f"interrupted after {self.count:,} of {asked:,} runs")
+
+    def _add(self, number: int, run: RunEvents) -> None:
+        measured = self.shadow.measured[number]
+        self.sessions.append(run.end - run.begin)
+        for kernel in run.kernels:
+            row = self.owners.get(kernel.place)
             if row is None:
                 continue
-            labels[kernel.name] = row.node, row.op_type
             self.rows.setdefault(row.key, row).add(number, kernel)
             for inner in kernel.inside:
                 self._add_inside(number, inner, row, row.node)
-        for place, took in found.nodes.items():
-            if (row := owners.get(place)) is not None:
-                self.rows.setdefault(row.key, row).totals[number] += took
-        self.recorder.labels.update(labels)
-        self.recorder.add(
-            number, self.calls[number], event, [kernel for _, kernel in placed], python
-        )
+        for place, took in run.times().nodes.items():
+            if place in self.owners:
+                self.owners[place].totals[number] += took
+        spans = []
+        for name, calls in measured.computes.items():
+            spans += [Span(self.shadow.labels[name].text, call) for call in calls]
+        log = RunLog.of(number + 1, run.lines, measured.call, spans, self.offset)
+        self.logs.append(log)
 
-    def _add_inside(self, number: int, kernel: Kernel, owner: _Row, path: str) -> None:
-        label = self.labels.get(kernel.name)
-        text = label.text if label else f"{path}/{kernel.name}"
-        row = self.rows.get(f"{owner.key}\0{text}")
+    def _add_inside(self, number: int, kernel: KernelEvent, owner: _Row, path: str) -> None:
+        """Add a kernel in a body of the owner's node to a row of its own."""
+        shadow = self.shadow
+        # A node that ONNX Runtime made has no label of the user's.
+        label = shadow.labels.get(kernel.name)
+        if label is None:
+            label = _Label(f"{path}/{kernel.name}", kernel.op_type)
+        key = f"{owner.key}\0{label.text}"
+        row = self.rows.get(key)
         if row is None:
-            clocks = [kernel.name] if kernel.name in self.clocks else []
+            clocks = [kernel.name] if kernel.name in shadow.clocks else []
             row = _Row(
-                text,
-                label.op_type if label else kernel.op_type,
-                text,
-                (),
-                inside=owner.key,
-                clocks=clocks,
+                label.text, label.op_type, label.text, (), owner.key, clocks, count=self.count
             )
-            self.rows[f"{owner.key}\0{text}"] = row
+            self.rows[key] = row
         row.add(number, kernel)
         row.totals[number] += kernel.took
         for inner in kernel.inside:
-            self._add_inside(number, inner, owner, text)
+            self._add_inside(number, inner, owner, label.text)
 
     def profile(self, model: ModelProto, unprofiled: Spread | None, runtime: str) -> Profile:
-        """What was read."""
-        count = len(self.walls)
-        spent = [
-            {name: sum(call.took for call in calls) for name, calls in one.items()}
-            for one in self.python[:count]
-        ]
-        nodes = [row.profile(count, spent) for row in self.rows.values()]
-        place = {first_output(node): number for number, node in enumerate(model.graph.node)}
-        nodes.sort(key=lambda node: (place.get(node.inside or node.key, 0), bool(node.inside)))
+        """Make the profile of what was read."""
+        shadow = self.shadow
+        measured = shadow.measured[: len(self.logs)]
+        spent = [run.compute_times() for run in measured]
+        nodes = [row.profile(spent) for row in self.rows.values()]
+        places = {first_output(node): place for place, node in enumerate(model.graph.node)}
+        nodes.sort(key=lambda node: (places.get(node.inside or node.key, 0), bool(node.inside)))
         return Profile(
             model,
             nodes,
-            walls=np.array(self.walls),
+            walls=np.array([run.call.took for run in measured]),
             sessions=np.array(self.sessions),
-            pythons=np.array([sum(one.values()) for one in spent], np.float64),
-            events=self.recorder.events(),
+            pythons=np.array([sum(times.values()) for times in spent], np.float64),
+            logs=self.logs,
             unprofiled=unprofiled,
-            asked=self.runs,
-            warmup=self.warmup,
+            asked=shadow.runs,
+            warmup=shadow.warmup,
             runtime=runtime,
-            remarks=self.remarks,
+            remarks=shadow.remarks,
         )
 
 
 @dataclass
 class _Row:
-    """The times of a node or group, by the number of the run."""
+    """The times of a node or group; an element of each array is a run's."""
 
     node: str
     op_type: str
@@ -394,57 +397,57 @@ class _Row:
     outputs: tuple[str, ...]
     inside: str = ""
     clocks: Sequence[str] = ()
-    calls: dict[int, int] = field(default_factory=lambda: defaultdict(int))
-    totals: dict[int, float] = field(default_factory=lambda: defaultdict(float))
-    kernels: dict[int, float] = field(default_factory=lambda: defaultdict(float))
-    inner: dict[int, float] = field(
-        default_factory=lambda: defaultdict(float)
-    )  # in the kernels of its bodies
+    count: int = 0
 
-    def add(self, number: int, kernel: Kernel) -> None:
+    def __post_init__(self) -> None:
+        self.calls = np.zeros(self.count, np.int64)
+        self.totals = np.zeros(self.count)
+        self.kernels = np.zeros(self.count)
+        self.bodies = np.zeros(self.count)  # in the kernels of its bodies
+
+    def add(self, number: int, kernel: KernelEvent) -> None:
+        """Add a kernel that ran in a run."""
         self.calls[number] += 1
         self.kernels[number] += kernel.took
-        self.inner[number] += sum(inner.took for inner in kernel.inside)
+        if kernel.inside:
+            self.bodies[number] += sum(inner.took for inner in kernel.inside)
 
-    def profile(self, count: int, spent: Sequence[Mapping[str, float]]) -> NodeProfile:
-        totals, kernels, inner = (
-            _array(one, count) for one in (self.totals, self.kernels, self.inner)
-        )
-        pythons = (
-            np.array([sum(one[name] for name in self.clocks) for one in spent], np.float64)
-            if self.clocks
-            else None
-        )
+    def profile(self, spent: Sequence[Mapping[str, float]]) -> NodeProfile:
+        """Make the profile of the runs that were read; ``spent`` has the time in ops of each."""
+        read = len(spent)
+        pythons = None
+        if self.clocks:
+            pythons = np.array([sum(times[name] for name in self.clocks) for times in spent])
         return NodeProfile(
             self.node,
             self.op_type,
             self.key,
             self.outputs,
             self.inside,
-            np.array([self.calls.get(number, 0) for number in range(count)], np.int64),
-            totals,
-            kernels,
-            np.maximum(totals - inner, 0.0),
+            self.calls[:read],
+            self.totals[:read],
+            self.kernels[:read],
+            np.maximum(self.totals - self.bodies, 0.0)[:read],
             pythons,
         )
 
 
-def _array(values: Mapping[int, float], count: int) -> np.ndarray:
-    return np.array([values.get(number, 0.0) for number in range(count)], np.float64)
-
-
 def _paths(graph: GraphProto) -> list[tuple[NodeProto, _Label]]:
-    """The nodes of a graph and of its bodies, each with what leads to it: ``"loop/body/q"``."""
-    found: list[tuple[NodeProto, _Label]] = []
+    """List the nodes of a graph and of its bodies, each with what leads to it: ``"loop/body/q"``."""
+    paths: list[tuple[NodeProto, _Label]] = []
     waiting = [(graph, "")]
     while waiting:
         scope, path = waiting.pop()
         for node in scope.node:
             text = f"{path}{node.name or first_output(node)}"
-            found.append((node, _Label(text, node.op_type)))
-            waiting += [(body, f"{text}/{attribute}/") for attribute, body in named_bodies(node)]
-    return found
+            paths.append((node, _Label(text, node.op_type)))
+            for attribute, body in named_bodies(node):
+                waiting.append((body, f"{text}/{attribute}/"))
+    return paths
 
 
 def _names_inside(node: NodeProto) -> list[str]:
-    return [inner.name for _, body in named_bodies(node) for inner, _ in _paths(body)]
+    names = []
+    for _, body in named_bodies(node):
+        names += [inner.name for inner, _ in _paths(body)]
+    return names

@@ -30,7 +30,7 @@ from pyopnb.traces.exposure import exposure_of
 from pyopnb.traces.initializers import Initializers
 from pyopnb.traces.node_names import name_nodes
 from pyopnb.traces.origins import origins
-from pyopnb.traces.ort_profile import ProfiledRun, read_profile
+from pyopnb.traces.ort_profile import profiled_runs
 from pyopnb.traces.select import (
     NamedTensor,
     expose,
@@ -267,7 +267,7 @@ class _TracedRun:
 
     def _times(self, profile: str, executed: GraphProto) -> Times:
         with open(profile, "rb") as file:
-            runs: list[ProfiledRun] = read_profile(file, executed, f"{DOMAIN}/")
+            runs = [run.times() for run in profiled_runs(file, executed, f"{DOMAIN}/")]
         counted = self._more_runs() or 1
         return times_of(
             runs[-counted:],

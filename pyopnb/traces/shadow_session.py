@@ -141,6 +141,8 @@ def profiling(folder: str, *, profiles: bool, saves: bool) -> dict[str, Any]:
     """The fields by which ONNX Runtime writes a profile, and the graph that it runs, into a folder."""
     return {
         "enable_profiling": profiles,
+        # One node after the other, so that each instant belongs to one.
+        "execution_mode": onnxruntime.ExecutionMode.ORT_SEQUENTIAL,
         "profile_file_prefix": os.path.join(folder, "profile"),
         "optimized_model_filepath": os.path.join(folder, "executed.onnx") if saves else "",
     }

@@ -7,7 +7,6 @@ import pytest
 
 import pyopnb
 from pyopnb.diffs.profiles import NodeChange, ProfileDiff
-from pyopnb.traces.events import Events
 from pyopnb.traces.profile import NodeProfile, Profile
 from pyopnb.traces.spread import Spread
 
@@ -33,7 +32,6 @@ def made(**medians: float) -> Profile:
         walls=walls,
         sessions=walls,
         pythons=walls * 0,
-        events=Events(np.array([]), []),
     )
 
 

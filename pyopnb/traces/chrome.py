@@ -1,0 +1,119 @@
+"""Events of profiled runs for Perfetto: ONNX Runtime's own profile is a Chrome trace, and gets the spans of Python."""
+
+from __future__ import annotations
+
+import json
+import time
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import onnxruntime
+
+from pyopnb.ops.atomic_write import atomic_write, check_writable
+from pyopnb.runtime.plan import ClockedCall
+
+__all__ = ["RunLog", "Span", "clock_offset", "write_chrome"]
+
+_CALLS = "calls of the session"
+_COMPUTE = "Python: compute"
+
+
+class Span(NamedTuple):
+    """A call in Python, under the name that a reader knows it by."""
+
+    name: str
+    call: ClockedCall
+
+
+@dataclass(frozen=True, eq=False)
+class RunLog:
+    """What happened in one run.
+
+    Attributes
+    ----------
+    number : int
+        Counted from 1.
+    packed : bytes
+        The lines of ONNX Runtime's profile, compressed: a run of a large network has megabytes.
+    call : ClockedCall
+        Of the session.
+    computes : sequence of Span
+        Calls of ops.
+    offset : int
+        Nanoseconds that Python's clock is ahead of the profile's.
+    """
+
+    number: int
+    packed: bytes
+    call: ClockedCall
+    computes: Sequence[Span]
+    offset: int
+
+    @classmethod
+    def of(
+        cls,
+        number: int,
+        lines: Iterable[bytes],
+        call: ClockedCall,
+        computes: Sequence[Span],
+        offset: int,
+    ) -> RunLog:
+        """Pack the lines of a run."""
+        return cls(number, zlib.compress(b",\n".join(lines), 1), call, computes, offset)
+
+    def events(self) -> list[bytes]:
+        """Return the events of the run as JSON, those of Python on tracks of their own."""
+        lines = zlib.decompress(self.packed).split(b",\n")
+        first = json.loads(lines[0])
+        # Perfetto drops what does not nest in a track, and ONNX Runtime counts whole microseconds, so that the spans
+        # of Python, which are exact, must not be among its own.
+        process = first["pid"] + 1
+        spans = [Span(f"call {self.number}", self.call), *self.computes]
+        for place, span in enumerate(spans):
+            track = _CALLS if place == 0 else _COMPUTE
+            event = {
+                "name": span.name,
+                "cat": track,
+                "ph": "X",
+                "ts": (span.call.begin - self.offset) / 1000,
+                "dur": span.call.took,
+                "pid": process,
+                "tid": 1 if place == 0 else 2,
+                "args": {"run": self.number},
+            }
+            lines.append(json.dumps(event).encode())
+        lines.append(_named("process_name", "pyopnb", process, 1))
+        lines.append(_named("thread_name", _CALLS, process, 1))
+        lines.append(_named("thread_name", _COMPUTE, process, 2))
+        return lines
+
+
+def _named(kind: str, name: str, process: int, track: int) -> bytes:
+    event = {"name": kind, "ph": "M", "pid": process, "tid": track, "args": {"name": name}}
+    return json.dumps(event).encode()
+
+
+def clock_offset(runtime: onnxruntime.InferenceSession) -> int:
+    """Return the nanoseconds that Python's clock is ahead of a profile that has just begun.
+
+    ONNX Runtime's clock is the system's on Linux and a monotonic one elsewhere: the right one is that which has moved least.
+    """
+    start = int(runtime.get_profiling_start_time_ns())
+    now = time.perf_counter_ns()
+    passed = min(abs(clock - start) for clock in (time.time_ns(), time.monotonic_ns(), now))
+    return now - passed
+
+
+def write_chrome(logs: Iterable[RunLog], path: Path) -> None:
+    """Write runs in the JSON array format of Chrome's Trace Event Format, as ONNX Runtime does."""
+    check_writable(path)
+    with atomic_write(path) as file:
+        separator = b"[\n"
+        for log in logs:
+            for event in log.events():
+                file.stream.write(separator + event)
+                separator = b",\n"
+        file.stream.write(b"\n]\n")
