@@ -8,14 +8,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from onnx import AttributeProto
 
 from pyopnb.ops.attr_kinds import annotation_of
 from pyopnb.ops.names import fresh_name
 
 __all__ = ["attr_hint", "identifier", "literal"]
 
-_MOST_ITEMS = 64  # items of a list or tensor that are written out; longer ones come from the node
+_MAX_ITEMS = 64  # items of a list or tensor that are written out; longer ones come from the node
+_LONGEST_TEXT = 1000
+_LONGEST_ITEM = 200
 
 
 def identifier(text: str, otherwise: str, taken: set[str]) -> str:
@@ -28,12 +29,12 @@ def identifier(text: str, otherwise: str, taken: set[str]) -> str:
     return name
 
 
-def attr_hint(kind: int, values: Sequence[Any]) -> str:
+def attr_hint(number: int, values: Sequence[Any]) -> str:
     """Return the annotation of an attr.
 
     Parameters
     ----------
-    kind : int
+    number : int
         Of `AttributeProto.AttributeType`.
     values : sequence
         What its nodes have.
@@ -43,76 +44,72 @@ def attr_hint(kind: int, values: Sequence[Any]) -> str:
     str
         Empty for a kind that no annotation has, or where one would not hold for all values.
     """
-    hint = annotation_of(kind)
+    hint = annotation_of(number)
+    items: list[Any] = []
+    for value in values:
+        items.extend(value if isinstance(value, list) else [value])
     # A string that is not UTF-8 arrives as bytes.
-    flat = [item for value in values for item in (value if isinstance(value, list) else [value])]
-    if any(isinstance(item, bytes) for item in flat):
-        hint = "" if any(isinstance(item, str) for item in flat) else hint.replace("str", "bytes")
+    if any(isinstance(item, bytes) for item in items):
+        has_text = any(isinstance(item, str) for item in items)
+        return "" if has_text else hint.replace("str", "bytes")
     return hint
 
 
-def literal(value: Any, kind: int) -> tuple[str, str]:
+def literal(value: Any) -> tuple[str, str]:
     """Return a value as Python source.
 
     Parameters
     ----------
     value : object
-    kind : int
-        Of `AttributeProto.AttributeType`.
 
     Returns
     -------
     tuple of (str, str)
         The source, empty where the value must come from the node, and a remark on it.
     """
-    if isinstance(value, float):
-        return _number(value), ""
-    if isinstance(value, (int, str, bytes)):
-        return (
-            (repr(value), "")
-            if not isinstance(value, (str, bytes)) or len(value) <= 1000
-            else ("", f"{len(value)} long")
-        )
-    if isinstance(value, list) and kind in (
-        AttributeProto.INTS,
-        AttributeProto.FLOATS,
-        AttributeProto.STRINGS,
-    ):
-        if len(value) <= _MOST_ITEMS and all(
-            len(item) <= 200 for item in value if isinstance(item, (str, bytes))
-        ):
-            return (
-                f"[{', '.join(_number(item) if isinstance(item, float) else repr(item) for item in value)}]",
-                "",
-            )
-        return "", f"{len(value)} values"
+    if isinstance(value, (str, bytes)) and len(value) > _LONGEST_TEXT:
+        return "", f"{len(value)} long"
+    if isinstance(value, (int, float, str, bytes)):
+        return _item(value), ""
     if isinstance(value, np.ndarray):
         return _array(value)
-    return "", ""
+    if not isinstance(value, list) or not _are_short(value):
+        return "", f"{len(value)} values" if isinstance(value, list) else ""
+    return f"[{', '.join(map(_item, value))}]", ""
 
 
-def _number(value: float) -> str:
-    return repr(value) if np.isfinite(value) else f"float({str(value)!r})"
+def _are_short(values: list[Any]) -> bool:
+    """Tell whether there are few values, each of which has a short literal."""
+    if len(values) > _MAX_ITEMS:
+        return False
+    for value in values:
+        if not isinstance(value, (int, float, str, bytes)):
+            return False
+        if isinstance(value, (str, bytes)) and len(value) > _LONGEST_ITEM:
+            return False
+    return True
 
 
-def _array(value: np.ndarray) -> tuple[str, str]:
-    builtin = value.dtype.kind in "biuf" and value.dtype.isbuiltin != 2
-    if value.size > _MOST_ITEMS or not (builtin or value.dtype == object):
-        return (
-            "",
-            f"an array of {value.dtype.name}, {'×'.join(map(str, value.shape)) or 'a scalar'}",
-        )
-    items = ", ".join(
-        _number(item) if isinstance(item, float) else repr(item) for item in value.ravel().tolist()
-    )
-    if value.dtype == object and any(
-        not isinstance(item, (str, bytes)) or len(item) > 200 for item in value.ravel().tolist()
-    ):
-        return "", "an array of strings"
-    kind = (
-        "object"
-        if value.dtype == object
-        else f"np.{'bool_' if value.dtype.kind == 'b' else value.dtype.name}"
-    )
-    shape = "" if value.ndim == 1 else f".reshape({value.shape!r})"
-    return f"np.array([{items}], dtype={kind}){shape}", ""
+def _item(value: Any) -> str:
+    if isinstance(value, float) and not np.isfinite(value):
+        return f"float({str(value)!r})"
+    return repr(value)
+
+
+def _array(array: np.ndarray) -> tuple[str, str]:
+    is_text = array.dtype == object
+    # bfloat16 and its like have no names in NumPy.
+    has_name = is_text or (array.dtype.kind in "biuf" and array.dtype.isbuiltin != 2)
+    items = array.ravel()[: _MAX_ITEMS + 1].tolist()
+    if not has_name or not _are_short(items):
+        shape = "×".join(map(str, array.shape)) or "a scalar"
+        return "", f"an array of {'strings' if is_text else array.dtype.name}, {shape}"
+    name = f"np.{array.dtype.name}"
+    if is_text:
+        name = "object"
+    elif array.dtype.kind == "b":
+        name = "np.bool_"
+    source = f"np.array([{', '.join(map(_item, items))}], dtype={name})"
+    if array.ndim != 1:
+        source += f".reshape({array.shape!r})"
+    return source, ""

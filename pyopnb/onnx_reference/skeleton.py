@@ -9,7 +9,7 @@ import keyword
 import os
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from onnx import ModelProto
@@ -20,7 +20,7 @@ from pyopnb.models.io import read_model
 from pyopnb.models.nodes import Site, first_output, full_name, walk
 from pyopnb.models.support.missing import MissingNode, missing
 from pyopnb.onnx_reference.operator import runs_as_newest
-from pyopnb.onnx_reference.usage import OPTION, TAKEN, UNKNOWN_SIZE, AttrUsage, OperatorUsage
+from pyopnb.onnx_reference.usage import OPTION, RESERVED, AttrUsage, OperatorUsage
 from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.messages import hide_internal_frames, sanitize
 from pyopnb.ops.names import DEFAULT_DOMAIN, split_name
@@ -31,7 +31,10 @@ __all__ = ["SkeletonCell", "skeleton"]
 
 _METHODS = {"compute", "infer"}
 _SYMBOL = re.compile(r"[^\W\d][\w.:/-]*")
+_UNKNOWN = re.compile(r"unk__\d+")  # onnx's names for unknown sizes
 _DOC_LINES = 12
+_LONGEST_DOC = 4000
+_WIDTH = 110
 
 
 class SkeletonCell(str):
@@ -95,23 +98,27 @@ def skeleton(
     proto = read_model(model, base_dir, data=False).proto
     site = _site(proto, node, model)
     domain, op_type = _op_name(site)
-    similar = [
-        s for s in walk(proto) if full_name(s.node) == full_name(site.node) and s is not site
-    ]
-    described = OperatorUsage(proto, site, [site, *similar])
-    lacking = any(
-        row.site and row.site.node == site.node for row in missing(proto)
-    ) or registry.find(domain, op_type)
-    return SkeletonCell(_text(described, domain, op_type, bool(lacking)))
+    sites = [site]
+    for candidate in walk(proto):
+        if full_name(candidate.node) == full_name(site.node) and candidate is not site:
+            sites.append(candidate)
+    is_missing = registry.find(domain, op_type) is not None
+    for row in missing(proto):
+        if row.site is not None and row.site.node == site.node:
+            is_missing = True
+    usage = OperatorUsage(proto, sites)
+    return SkeletonCell(_cell_text(usage, domain, op_type, is_missing))
 
 
 def _site(proto: ModelProto, node: Any, model: object) -> Site:
-    wanted = node.site.node if isinstance(node, MissingNode) and node.site else node
-    sites = select_sites(proto, wanted, model)
-    if isinstance(wanted, str) and len(sites) > 1:
-        names = [sanitize(s.node.name or first_output(s.node), 40) for s in sites]
+    """Find the node that is asked for."""
+    if isinstance(node, MissingNode) and node.site:
+        node = node.site.node
+    sites = select_sites(proto, node, model)
+    if isinstance(node, str) and len(sites) > 1:
+        names = [sanitize(site.node.name or first_output(site.node), 40) for site in sites]
         raise ModelError(
-            f"node {sanitize(repr(wanted))}",
+            f"node {sanitize(repr(node))}",
             expected="one node",
             got=f"{len(sites)}: {', '.join(names[:8])}",
             next=repr(names[0]),
@@ -131,210 +138,179 @@ def _op_name(site: Site) -> tuple[str, str]:
         ) from error
 
 
-def _type_text(kind: TensorType) -> str:
-    if kind.shape is None:
-        return f"{kind.dtype or 'any'}[...]"
-    return f"{kind.dtype or 'any'}[{','.join(map(_dim, kind.shape))}]"
+# ---- the cell ----------------------------------------------------------------------------------
 
 
-def _dim(dim: int | str | None) -> str:
-    known = isinstance(dim, int) or (
-        dim and _SYMBOL.fullmatch(dim) and not UNKNOWN_SIZE.fullmatch(dim)
-    )
-    return str(dim) if known else "?"
-
-
-def _quoted(kind: TensorType) -> str:
-    return f'"{_type_text(kind)}"'
-
-
-def _text(described: OperatorUsage, domain: str, op_type: str, lacking: bool) -> str:
-    class_name = op_type if not (keyword.iskeyword(op_type) or op_type in TAKEN) else f"{op_type}_"
-    lines = [_first_line(domain, op_type, class_name, lacking)]
-    lines += ["import numpy as np"]
-    if any("onnx." in attr.kind for attr in described.attrs):
-        lines += ["import onnx"]
+def _cell_text(usage: OperatorUsage, domain: str, op_type: str, is_missing: bool) -> str:
+    class_name = op_type
+    if keyword.iskeyword(op_type) or op_type in RESERVED:
+        class_name += "_"
+    lines = [_first_line(domain, op_type, class_name, is_missing), "import numpy as np"]
+    if any("onnx." in attr.annotation for attr in usage.attrs):
+        lines.append("import onnx")
     lines += ["import pyopnb", "", ""]
-    if not lacking:
+    if not is_missing:
+        name = sanitize(full_name(usage.node))
         lines += [
-            f"# ONNX Runtime has {sanitize(full_name(described.site.node))}: this op is in the domain {DEFAULT_DOMAIN}, and",
+            f"# ONNX Runtime has {name}: this op is in the domain {DEFAULT_DOMAIN}, and",
             f'# pyopnb.replace(model, …, "{DEFAULT_DOMAIN}::{op_type}") puts it into the place of nodes.',
         ]
-    lines += [f"class {class_name}:"]
-    body = _docstring(described)
-    body += _init(described)
-    body += _infer(described)
-    body += _compute(described, f"{domain}::{op_type}")
-    return "\n".join([*lines, *(f"    {line}" if line else "" for line in body)]) + "\n"
+    lines.append(f"class {class_name}:")
+    body = (
+        _docstring(usage) + _init(usage) + _infer(usage) + _compute(usage, f"{domain}::{op_type}")
+    )
+    lines += _indented(body)
+    return "\n".join(lines) + "\n"
 
 
-def _first_line(domain: str, op_type: str, class_name: str, lacking: bool) -> str:
-    if not lacking:
-        return "%%pyop" if class_name == op_type else f"%%pyop {op_type}"
+def _indented(lines: Iterable[str]) -> list[str]:
+    return [f"    {line}" if line else "" for line in lines]
+
+
+def _first_line(domain: str, op_type: str, class_name: str, is_missing: bool) -> str:
+    name = "" if class_name == op_type else f" {op_type}"
+    if not is_missing:
+        return f"%%pyop{name}"
     if not domain:
         return f"%%pyop ::{op_type}"
-    name = "" if class_name == op_type else f" {op_type}"
-    return (
-        f"%%pyop -d {domain}{name}"
-        if not domain.startswith("-")
-        else f"%%pyop --domain={domain}{name}"
-    )
+    if domain.startswith("-"):  # -d would take it for an option
+        return f"%%pyop --domain={domain}{name}"
+    return f"%%pyop -d {domain}{name}"
 
 
-def _docstring(described: OperatorUsage) -> list[str]:
-    if described.schema is None or not described.schema.doc:
+def _docstring(usage: OperatorUsage) -> list[str]:
+    """Quote the beginning of the operator's documentation."""
+    if usage.schema is None or not usage.schema.doc:
         return []
-    lines = textwrap.dedent(described.schema.doc).strip().splitlines()
-    kept: list[str] = []
-    for line in lines:
-        wrapped = textwrap.wrap(line, 110, break_long_words=False, break_on_hyphens=False) or [""]
-        if len(kept) + len(wrapped) > _DOC_LINES:
-            kept.append("…")
-            break
-        kept += wrapped
-    while kept and not kept[-1]:
-        kept.pop()
-    safe = [sanitize(line, 2000).replace("\\", "\\\\").replace('"""', '\\"\\"\\"') for line in kept]
-    return (
-        [f'"""{safe[0]}', *safe[1:], '"""', ""]
-        if len(safe) > 1 or safe[0].endswith('"')
-        else [f'"""{safe[0]}"""', ""]
-    )
+    lines: list[str] = []
+    for line in textwrap.dedent(usage.schema.doc).strip().splitlines():
+        lines += textwrap.wrap(line, 110, break_long_words=False, break_on_hyphens=False) or [""]
+    if len(lines) > _DOC_LINES:
+        lines[_DOC_LINES:] = ["…"]
+    text = sanitize("\n".join(lines), _LONGEST_DOC)
+    text = text.replace("\\", "\\\\").replace('"""', '\\"\\"\\"')
+    if "\n" in text or text.endswith('"'):
+        text += "\n"
+    return [*f'"""{text}"""'.split("\n"), ""]
 
 
-def _init(described: OperatorUsage) -> list[str]:
-    if not described.attrs:
+def _init(usage: OperatorUsage) -> list[str]:
+    """Write ``__init__``, which keeps each attr on self."""
+    if not usage.attrs:
         return []
-    plain = [attr for attr in described.attrs if _is_plain(attr.name)]
-    others = [attr for attr in described.attrs if not _is_plain(attr.name)]
-    parts = []
-    for attr in sorted(
-        plain, key=lambda attr: bool(attr.default)
-    ):  # those without a default come first, as Python requires
-        hint = f": {attr.kind}" if attr.kind else ""
-        parts.append(
-            (
-                f"{attr.name}{hint}"
-                + (f" = {attr.default}" if hint else f"={attr.default}") * bool(attr.default),
-                attr,
-            )
-        )
-    if others:
-        parts.append(
-            ("**attrs: object", AttrUsage("attrs", "", "", "whose names are not identifiers"))
-        )
-    return [
-        *_signature_of_init(parts),
-        *(f"    self.{attr.name} = {attr.name}" for attr in plain),
-        *(["    self.attrs = attrs"] if others else []),
-        "",
-    ]
+    attrs = [attr for attr in usage.attrs if _is_parameter(attr.name)]
+    # Those without a default come first, as Python requires.
+    parts = [(_parameter(attr), attr.remark) for attr in attrs if not attr.default]
+    parts += [(_parameter(attr), attr.remark) for attr in attrs if attr.default]
+    body = [f"self.{attr.name} = {attr.name}" for attr in attrs]
+    if len(attrs) < len(usage.attrs):
+        parts.append(("**attrs: object", "whose names are not identifiers"))
+        body.append("self.attrs = attrs")
+    head = [f"def __init__(self, {', '.join(part for part, _ in parts)}):"]
+    if len(head[0]) > _WIDTH or any(remark for _, remark in parts):
+        head = ["def __init__(", "    self,"]
+        for part, remark in parts:
+            comma = "" if part.startswith("**") else ","
+            comment = f"  # {remark}" if remark else ""
+            head.append(f"    {part}{comma}{comment}")
+        head.append("):")
+    return [*head, *_indented(body), ""]
 
 
-def _infer(described: OperatorUsage) -> list[str]:
-    """Return the type of a Cast's output, where its nodes do not have one in common."""
-    if (
-        full_name(described.site.node) != "::Cast"
-        or not described.has_reference
-        or described.outputs[0].dtype is not None
-    ):
+def _parameter(attr: AttrUsage) -> str:
+    if not attr.annotation:
+        return f"{attr.name}={attr.default}" if attr.default else attr.name
+    text = f"{attr.name}: {attr.annotation}"
+    return f"{text} = {attr.default}" if attr.default else text
+
+
+def _is_parameter(name: str) -> bool:
+    """Tell whether an attr can be a parameter: Python changes other letters, and names with two leading underscores."""
+    if not name.isidentifier() or not name.isascii() or keyword.iskeyword(name):
+        return False
+    return not name.startswith("__") and name not in RESERVED | _METHODS
+
+
+def _infer(usage: OperatorUsage) -> list[str]:
+    """Write the type of a Cast's output, where its nodes do not have one in common."""
+    is_cast = full_name(usage.node) == "::Cast" and usage.has_reference
+    if not is_cast or usage.outputs[0].dtype is not None:
         return []
-    name = described.inputs[0].name
+    name = usage.inputs[0].name
     return [f"def infer(self, {name}):", f"    return {name}.like(dtype=self.to)", ""]
 
 
-def _signature_of_init(parts: Sequence[tuple[str, AttrUsage]]) -> list[str]:
-    short = f"def __init__(self, {', '.join(text for text, _ in parts)}):"
-    if len(short) <= 110 and not any(attr.remark for _, attr in parts):
-        return [short]
-    return [
-        "def __init__(",
-        "    self,",
-        *(
-            f"    {text},{f'  # {attr.remark}' if attr.remark else ''}"
-            for text, attr in parts
-            if not text.startswith("**")
-        ),
-        *(f"    {text}  # {attr.remark}" for text, attr in parts if text.startswith("**")),
-        "):",
-    ]
+def _compute(usage: OperatorUsage, name: str) -> list[str]:
+    parameters = ["self"]
+    for port in usage.inputs:
+        text = f"*{port.name}" if port.variadic else port.name
+        has_default = port.optional and not port.variadic
+        if port.type != ANY:
+            text += f': "{_type_text(port.type)}"'
+            text += " = None" if has_default else ""
+        elif has_default:
+            text += "=None"
+        parameters.append(text)
+    end = "):"
+    if any(type_ != ANY for type_ in usage.outputs):
+        hints = ", ".join(f'"{_type_text(type_)}"' for type_ in usage.outputs)
+        end = f") -> {hints}:" if len(usage.outputs) == 1 else f") -> ({hints}):"
+    head = [f"def compute({', '.join(parameters)}{end}"]
+    if len(head[0]) > _WIDTH:
+        head = ["def compute(", *(f"    {parameter}," for parameter in parameters), end]
+    return head + _indented(_body(usage, name))
 
 
-def _is_plain(name: str) -> bool:
-    """Tell whether an attr can be a parameter: Python changes other letters, and names with two leading underscores."""
-    usable = (
-        name.isidentifier()
-        and name.isascii()
-        and not keyword.iskeyword(name)
-        and not name.startswith("__")
-    )
-    return usable and name not in TAKEN | _METHODS
+def _type_text(type_: TensorType) -> str:
+    """Write a type without the names that onnx invents for unknown sizes."""
+    if type_.shape is None:
+        return str(type_)
+    dims = []
+    for dim in type_.shape:
+        is_symbol = isinstance(dim, str) and _SYMBOL.fullmatch(dim) and not _UNKNOWN.fullmatch(dim)
+        dims.append(str(dim) if isinstance(dim, int) or is_symbol else "?")
+    return f"{type_.dtype or 'any'}[{','.join(dims)}]"
 
 
-def _compute(described: OperatorUsage, name: str) -> list[str]:
-    parts = []
-    for port in described.inputs:
-        hint = "" if port.type == ANY else f": {_quoted(port.type)}"
-        default = "" if not port.optional or port.variadic else " = None" if hint else "=None"
-        parts.append(f"{'*' * port.variadic}{port.name}{hint}{default}")
-    end = f"){_returns(described.outputs)}:"
-    head = [f"def compute({', '.join(['self', *parts])}{end}"]
-    if len(head[0]) > 118:
-        head = ["def compute(", *(f"    {part}," for part in ["self", *parts]), end]
-    return [*head, *(f"    {line}" for line in _body(described, name))]
-
-
-def _returns(outputs: Sequence[TensorType]) -> str:
-    if all(kind == ANY for kind in outputs):
-        return ""
-    texts = ", ".join(map(_quoted, outputs))
-    return f" -> {texts}" if len(outputs) == 1 else f" -> ({texts})"
-
-
-def _result_text(kinds: Sequence[str]) -> str:
-    if len(kinds) == 1:
-        return "an array" if kinds[0] == "?" else f"an array of type {kinds[0]}"
-    return f"a tuple: {', '.join(kinds)}" if kinds else "nothing"
-
-
-def _body(described: OperatorUsage, name: str) -> list[str]:
-    kinds = [_type_text(kind) if kind != ANY else "?" for kind in described.outputs]
-    types = [*described.outputs, *(port.type for port in described.inputs)]
-    closed = sorted({kind.dtype.name for kind in types if kind.dtype and not kind.dtype.carried})
-    lines = (
-        [
-            f"# No custom op of ONNX Runtime can have {', '.join(closed)}: put a Cast around the node."
+def _body(usage: OperatorUsage, name: str) -> list[str]:
+    """Write the body of ``compute``: a call of the reference where there is one."""
+    lines = []
+    for type_ in (*usage.outputs, *(port.type for port in usage.inputs)):
+        if type_.dtype is not None and not type_.dtype.carried:
+            lines = [
+                f"# No custom op of ONNX Runtime can have {type_.dtype}: put a Cast around the node."
+            ]
+    if not usage.has_reference:
+        return [
+            *lines,
+            f"# Return {_description(usage.outputs)}.",
+            f'raise NotImplementedError("{name}")',
         ]
-        if closed
-        else []
-    )
-    if not described.has_reference:
-        return [*lines, f"# Return {_result_text(kinds)}.", f'raise NotImplementedError("{name}")']
-    schema = described.schema
-    arguments = [f'"{name}"', *(f"{'*' * port.variadic}{port.name}" for port in described.inputs)]
-    arguments += [f"opset={schema.since_version}"]
-    if (
-        len(described.outputs) != max(1, schema.min_output)
-        or schema.outputs[-1].option == OPTION.Variadic
-    ):
-        arguments += [f"outputs={len(described.outputs)}"]
-    arguments += [
-        f"{attr.name}=self.{attr.name}" for attr in described.attrs if _is_plain(attr.name)
-    ]
-    arguments += (
-        ["**self.attrs"] if any(not _is_plain(attr.name) for attr in described.attrs) else []
-    )
+    schema = usage.schema
+    arguments = [f'"{name}"']
+    for port in usage.inputs:
+        arguments.append(f"*{port.name}" if port.variadic else port.name)
+    arguments.append(f"opset={schema.since_version}")
+    is_variadic = schema.outputs[-1].option == OPTION.Variadic
+    if is_variadic or len(usage.outputs) != max(1, schema.min_output):
+        arguments.append(f"outputs={len(usage.outputs)}")
+    attrs = [attr.name for attr in usage.attrs if _is_parameter(attr.name)]
+    arguments += [f"{attr}=self.{attr}" for attr in attrs]
+    if len(attrs) < len(usage.attrs):
+        arguments.append("**self.attrs")
     if runs_as_newest(schema.domain, schema.name, schema.since_version):
         lines += [
             "# ONNX has changed this operator since, and its reference implementation knows one version only:",
             "# compare the numbers.",
         ]
     call = f"return pyopnb.reference({', '.join(arguments)})"
-    if len(call) <= 110:
+    if len(call) <= _WIDTH:
         return [*lines, call]
-    return [
-        *lines,
-        "return pyopnb.reference(",
-        *(f"    {argument}," for argument in arguments),
-        ")",
-    ]
+    return [*lines, "return pyopnb.reference(", *(f"    {item}," for item in arguments), ")"]
+
+
+def _description(types: Sequence[TensorType]) -> str:
+    texts = [_type_text(type_) if type_ != ANY else "?" for type_ in types]
+    if len(texts) == 1:
+        return "an array" if texts[0] == "?" else f"an array of type {texts[0]}"
+    return f"a tuple: {', '.join(texts)}" if texts else "nothing"
