@@ -16,13 +16,13 @@ __all__ = ["SGD", "Adagrad", "Adam", "Momentum", "Optimizer", "find_optimizer"]
 
 @dataclass(frozen=True)
 class Optimizer:
-    """How weights follow from gradients; the base class of the four.
+    """Describe how weights follow from gradients; the base class of the four.
 
     Parameters
     ----------
     learning_rate : float
-    norm_coefficient : float
-        Of the L2 regularization, whose gradient ``norm_coefficient * weight`` is added to that of the loss.
+    weight_decay : float
+        Of the L2 regularization, whose gradient ``weight_decay * weight`` is added to that of the loss.
 
     Raises
     ------
@@ -31,7 +31,7 @@ class Optimizer:
     """
 
     learning_rate: float = 1e-3
-    norm_coefficient: float = 0.0
+    weight_decay: float = 0.0
     slots: ClassVar[tuple[str, ...]] = ()
     """Names of the arrays that are kept beside each weight; they begin with zeros."""
     below_one: ClassVar[tuple[str, ...]] = ()
@@ -39,53 +39,35 @@ class Optimizer:
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            if field.type == "bool" and not isinstance(value, bool):
-                raise InputError(
-                    f"{type(self).__name__}, {field.name}",
-                    expected="True or False",
-                    got=sanitize(repr(value)),
-                )
+            expected = "True or False"
+            is_right = isinstance(value, bool)
             if field.type == "float":
-                good = (
-                    type(value) is not bool
-                    and isinstance(value, (int, float))
-                    and math.isfinite(value)
-                    and value >= 0
-                )
-                expected = (
-                    "a number from 0 on"
-                    if field.name not in self.below_one
-                    else "a number from 0 to below 1"
-                )
-                if not good or (field.name in self.below_one and value >= 1):
-                    raise InputError(
-                        f"{type(self).__name__}, {field.name}",
-                        expected=expected,
-                        got=sanitize(repr(value)),
-                    )
+                is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+                expected = "a number from 0 on"
+                is_right = is_number and math.isfinite(value) and value >= 0
+                if field.name in self.below_one:
+                    expected = "a number from 0 to below 1"
+                    is_right = is_right and value < 1
+            if not is_right:
+                where = f"{type(self).__name__}, {field.name}"
+                raise InputError(where, expected=expected, got=sanitize(repr(value)))
 
     def rate(self, nodes: Nodes, count: str, dtype: str) -> str:
-        """Append what all weights share: the rate of a step, whose number from 1 on is the int64 ``count``."""
+        """Append what all weights share: the rate of a step, whose number from 1 on is ``count``."""
         return nodes.constant(self.learning_rate, dtype)
 
     def update(
         self, nodes: Nodes, weight: str, gradient: str, slots: Sequence[str], rate: str, dtype: str
     ) -> tuple[str, ...]:
-        """Append the update of one weight; the names of the new weight and the new slots."""
-        return (
-            nodes.add(
-                "Sub",
-                weight,
-                nodes.add("Mul", rate, self._regularized(nodes, weight, gradient, dtype)),
-            ),
-        )
+        """Append the update of one weight; return the names of the new weight and the new slots."""
+        gradient = self._regularized(nodes, weight, gradient, dtype)
+        return (nodes.add("Sub", weight, nodes.add("Mul", rate, gradient)),)
 
     def _regularized(self, nodes: Nodes, weight: str, gradient: str, dtype: str) -> str:
-        if not self.norm_coefficient:
+        if not self.weight_decay:
             return gradient
-        return nodes.add(
-            "Add", nodes.add("Mul", nodes.constant(self.norm_coefficient, dtype), weight), gradient
-        )
+        decay = nodes.add("Mul", nodes.constant(self.weight_decay, dtype), weight)
+        return nodes.add("Add", decay, gradient)
 
 
 @dataclass(frozen=True)
@@ -94,7 +76,7 @@ class SGD(Optimizer):
 
     Parameters
     ----------
-    learning_rate, norm_coefficient : float
+    learning_rate, weight_decay : float
         As for all optimizers.
     """
 
@@ -107,37 +89,31 @@ class Momentum(Optimizer):
 
     Parameters
     ----------
-    learning_rate, norm_coefficient : float
+    learning_rate, weight_decay : float
         As for all optimizers.
-    alpha : float
+    momentum : float
         The share of the last step that is kept.
-    beta : float
-        The weight of the gradient.
     nesterov : bool
         Nesterov's form.
     """
 
     learning_rate: float = 1e-2
-    alpha: float = 0.9
-    beta: float = 1.0
+    momentum: float = 0.9
     nesterov: bool = False
     slots: ClassVar[tuple[str, ...]] = ("momentum",)
-    below_one: ClassVar[tuple[str, ...]] = ("alpha",)
+    below_one: ClassVar[tuple[str, ...]] = ("momentum",)
 
     def update(
         self, nodes: Nodes, weight: str, gradient: str, slots: Sequence[str], rate: str, dtype: str
     ) -> tuple[str, ...]:
-        """As `Optimizer.update`."""
-        alpha = nodes.constant(self.alpha, dtype)
+        """Append the update of one weight, as `Optimizer.update` does."""
+        momentum = nodes.constant(self.momentum, dtype)
         gradient = self._regularized(nodes, weight, gradient, dtype)
-        scaled = (
-            gradient
-            if self.beta == 1
-            else nodes.add("Mul", nodes.constant(self.beta, dtype), gradient)
-        )
-        kept = nodes.add("Add", nodes.add("Mul", alpha, slots[0]), scaled)
-        step = nodes.add("Add", gradient, nodes.add("Mul", alpha, kept)) if self.nesterov else kept
-        return nodes.add("Sub", weight, nodes.add("Mul", rate, step)), kept
+        velocity = nodes.add("Add", nodes.add("Mul", momentum, slots[0]), gradient)
+        step = velocity
+        if self.nesterov:
+            step = nodes.add("Add", gradient, nodes.add("Mul", momentum, velocity))
+        return nodes.add("Sub", weight, nodes.add("Mul", rate, step)), velocity
 
 
 @dataclass(frozen=True)
@@ -146,41 +122,25 @@ class Adagrad(Optimizer):
 
     Parameters
     ----------
-    learning_rate, norm_coefficient : float
+    learning_rate, weight_decay : float
         As for all optimizers.
-    decay_factor : float
-        In step t, counted from 1, the rate is ``learning_rate / (1 + t * decay_factor)``.
     epsilon : float
         Added to the root of the sum of squares.
     """
 
     learning_rate: float = 1e-2
-    decay_factor: float = 0.0
     epsilon: float = 1e-6
     slots: ClassVar[tuple[str, ...]] = ("squares",)
-
-    def rate(self, nodes: Nodes, count: str, dtype: str) -> str:
-        """As `Optimizer.rate`."""
-        if not self.decay_factor:
-            return super().rate(nodes, count, dtype)
-        decay = nodes.add(
-            "Mul", nodes.cast(count, "float64"), nodes.constant(self.decay_factor, "float64")
-        )
-        decay = nodes.add("Add", nodes.constant(1, "float64"), decay)
-        return nodes.cast(
-            nodes.add("Div", nodes.constant(self.learning_rate, "float64"), decay), dtype
-        )
 
     def update(
         self, nodes: Nodes, weight: str, gradient: str, slots: Sequence[str], rate: str, dtype: str
     ) -> tuple[str, ...]:
-        """As `Optimizer.update`."""
+        """Append the update of one weight, as `Optimizer.update` does."""
         gradient = self._regularized(nodes, weight, gradient, dtype)
         squares = nodes.add("Add", slots[0], nodes.add("Mul", gradient, gradient))
         root = nodes.add("Add", nodes.add("Sqrt", squares), nodes.constant(self.epsilon, dtype))
-        return nodes.add(
-            "Sub", weight, nodes.add("Div", nodes.add("Mul", rate, gradient), root)
-        ), squares
+        step = nodes.add("Div", nodes.add("Mul", rate, gradient), root)
+        return nodes.add("Sub", weight, step), squares
 
 
 @dataclass(frozen=True)
@@ -191,53 +151,47 @@ class Adam(Optimizer):
 
     Parameters
     ----------
-    learning_rate, norm_coefficient : float
+    learning_rate, weight_decay : float
         As for all optimizers.
-    alpha, beta : float
+    beta1, beta2 : float
         The shares of the running means of gradients and of their squares that are kept.
     epsilon : float
         Added to the root of the squares' mean.
     """
 
-    alpha: float = 0.9
-    beta: float = 0.999
+    beta1: float = 0.9
+    beta2: float = 0.999
     epsilon: float = 1e-8
     slots: ClassVar[tuple[str, ...]] = ("mean", "square")
-    below_one: ClassVar[tuple[str, ...]] = ("alpha", "beta")
+    below_one: ClassVar[tuple[str, ...]] = ("beta1", "beta2")
 
     def rate(self, nodes: Nodes, count: str, dtype: str) -> str:
-        """As `Optimizer.rate`; in float64, as 1 - 0.999 keeps four digits in float32."""
+        """Append the rate with the correction of the bias, as `Optimizer.rate` does."""
+        # In float64, as 1 - 0.999 keeps four digits in float32.
         step, one = nodes.cast(count, "float64"), nodes.constant(1, "float64")
-
-        def left(kept: float) -> str:
-            return nodes.add("Sub", one, nodes.add("Pow", nodes.constant(kept, "float64"), step))
-
-        root = nodes.add(
-            "Mul", nodes.constant(self.learning_rate, "float64"), nodes.add("Sqrt", left(self.beta))
-        )
-        return nodes.cast(nodes.add("Div", root, left(self.alpha)), dtype)
+        corrections = []
+        for beta in (self.beta1, self.beta2):
+            power = nodes.add("Pow", nodes.constant(beta, "float64"), step)
+            corrections.append(nodes.add("Sub", one, power))
+        rate = nodes.constant(self.learning_rate, "float64")
+        rate = nodes.add("Mul", rate, nodes.add("Sqrt", corrections[1]))
+        return nodes.cast(nodes.add("Div", rate, corrections[0]), dtype)
 
     def update(
         self, nodes: Nodes, weight: str, gradient: str, slots: Sequence[str], rate: str, dtype: str
     ) -> tuple[str, ...]:
-        """As `Optimizer.update`."""
+        """Append the update of one weight, as `Optimizer.update` does."""
         gradient = self._regularized(nodes, weight, gradient, dtype)
-
-        def running(kept: float, old: str, new: str) -> str:
-            return nodes.add(
-                "Add",
-                nodes.add("Mul", nodes.constant(kept, dtype), old),
-                nodes.add("Mul", nodes.constant(1 - kept, dtype), new),
-            )
-
-        mean = running(self.alpha, slots[0], gradient)
-        square = running(self.beta, slots[1], nodes.add("Mul", gradient, gradient))
+        squared = nodes.add("Mul", gradient, gradient)
+        means = []
+        for beta, slot, new in ((self.beta1, slots[0], gradient), (self.beta2, slots[1], squared)):
+            kept = nodes.add("Mul", nodes.constant(beta, dtype), slot)
+            added = nodes.add("Mul", nodes.constant(1 - beta, dtype), new)
+            means.append(nodes.add("Add", kept, added))
+        mean, square = means
         root = nodes.add("Add", nodes.add("Sqrt", square), nodes.constant(self.epsilon, dtype))
-        return (
-            nodes.add("Sub", weight, nodes.add("Div", nodes.add("Mul", rate, mean), root)),
-            mean,
-            square,
-        )
+        step = nodes.add("Div", nodes.add("Mul", rate, mean), root)
+        return nodes.add("Sub", weight, step), mean, square
 
 
 _OPTIMIZERS: dict[str, type[Optimizer]] = {
@@ -248,17 +202,15 @@ _OPTIMIZERS: dict[str, type[Optimizer]] = {
 }
 
 
-def find_optimizer(given: object) -> Optimizer:
-    """An optimizer by its name, or the one that was given."""
-    if isinstance(given, Optimizer):
-        return given
-    if isinstance(given, str) and given.lower() in _OPTIMIZERS:
-        return _OPTIMIZERS[given.lower()]()
-    names = ", ".join(_OPTIMIZERS)
-    next_ = suggest(given, _OPTIMIZERS) if isinstance(given, str) else "pyopnb.training.Adam(1e-3)"
-    raise InputError(
-        "train, optimizer",
-        expected=f"one of {names}, or an Optimizer",
-        got=sanitize(repr(given)),
-        next=next_,
-    )
+def find_optimizer(optimizer: object) -> Optimizer:
+    """Return an optimizer by its name, or the one that was passed."""
+    if isinstance(optimizer, Optimizer):
+        return optimizer
+    advice: str | None = "pyopnb.training.Adam(1e-3)"
+    if isinstance(optimizer, str):
+        if optimizer.lower() in _OPTIMIZERS:
+            return _OPTIMIZERS[optimizer.lower()]()
+        advice = suggest(optimizer, _OPTIMIZERS)
+    expected = f"one of {', '.join(_OPTIMIZERS)}, or an Optimizer"
+    got = sanitize(repr(optimizer))
+    raise InputError("train, optimizer", expected=expected, got=got, next=advice)

@@ -178,7 +178,7 @@ def train(
         proto, step, start, batches, optimizer=optimizer, epochs=epochs, score=score, metric=name,
         checkpoint=path, every=every, progress=progress,
     )  # fmt: skip
-    return training.go_on()
+    return training.resume()
 
 
 def _start(

@@ -162,7 +162,7 @@ class Training(Displayable):
 
     @hide_internal_frames
     @check_arguments
-    def go_on(self, epochs: int | None = None) -> Training:
+    def resume(self, epochs: int | None = None) -> Training:
         """Train further, from where it stands.
 
         Parameters
@@ -191,11 +191,11 @@ class Training(Displayable):
         __tracebackhide__ = True
         if epochs is not None and epochs < 1:
             raise InputError(
-                "go_on, epochs", expected="a number from 1 on, or None", got=f"{epochs}"
+                "resume, epochs", expected="a number from 1 on, or None", got=f"{epochs}"
             )
         if not self._going_on.acquire(blocking=False):  # two would take each other's steps
             raise RunRefused(
-                "go_on",
+                "resume",
                 expected="a training that stands still",
                 got="one that is going on, in another thread or in what it calls",
                 next="wait until it has ended",
@@ -273,7 +273,7 @@ class Training(Displayable):
             # A full disk must not take hours of steps with it.
             error.training = self  # type: ignore[attr-defined]
             error.add_note(
-                f"error.training has {plural(self.steps, 'step')}, and go_on() continues them"
+                f"error.training has {plural(self.steps, 'step')}, and resume() continues them"
             )
             raise
 

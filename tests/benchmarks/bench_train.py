@@ -102,7 +102,7 @@ def rows() -> Iterator[Row]:
     }
     arguments = {"batch_size": _BATCH, "optimizer": Adam(_RATE), "seed": None, "progress": False}
     training = pyopnb.train(_model(), data, **arguments)
-    calls: dict[str, Callable[[], object]] = {"ours": lambda: training.go_on(1)}
+    calls: dict[str, Callable[[], object]] = {"ours": lambda: training.resume(1)}
     if torch is not None:
         calls["torch"] = _torch_steps(data)
     best = timed(calls, 5)
@@ -123,7 +123,7 @@ def rows() -> Iterator[Row]:
     training = pyopnb.train(small, [feeds] * 500, loss="mse", seed=None, progress=False)
     bare = _bare_run(training, feeds)
     best = timed(
-        {"bare": lambda: [bare() for _ in range(500)], "step": lambda: training.go_on(1)}, 7
+        {"bare": lambda: [bare() for _ in range(500)], "step": lambda: training.resume(1)}, 7
     )
     cost = (best["step"] - best["bare"]) / 500
     yield Row(

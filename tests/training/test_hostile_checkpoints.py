@@ -247,7 +247,7 @@ def test_a_full_disk_raises_with_the_training(
     assert np.array_equal(
         train(classifier, flowers, epochs=2, batch_size=20, resume=path).losses, whole.losses
     )
-    assert np.array_equal(training.go_on().losses, whole.losses)
+    assert np.array_equal(training.resume().losses, whole.losses)
     assert all(
         np.array_equal(training.weights[name], value) for name, value in whole.weights.items()
     )

@@ -13,24 +13,24 @@ from pyopnb.training.optimizers import find_optimizer
 CASES = {
     "adam": (pyopnb.training.Adam(0.1), "Adam", {"alpha": 0.9, "beta": 0.999, "epsilon": 1e-8}),
     "adam with weight decay": (
-        pyopnb.training.Adam(0.1, norm_coefficient=0.2, alpha=0.5, beta=0.7, epsilon=1e-3),
+        pyopnb.training.Adam(0.1, weight_decay=0.2, beta1=0.5, beta2=0.7, epsilon=1e-3),
         "Adam",
         {"alpha": 0.5, "beta": 0.7, "epsilon": 1e-3, "norm_coefficient": 0.2},
     ),
     "momentum": (
-        pyopnb.training.Momentum(0.1, beta=0.8),
+        pyopnb.training.Momentum(0.1, momentum=0.8),
         "Momentum",
-        {"alpha": 0.9, "beta": 0.8, "mode": "standard", "norm_coefficient": 0.0},
+        {"alpha": 0.8, "beta": 1.0, "mode": "standard", "norm_coefficient": 0.0},
     ),
     "nesterov": (
-        pyopnb.training.Momentum(0.1, norm_coefficient=0.3, nesterov=True),
+        pyopnb.training.Momentum(0.1, weight_decay=0.3, nesterov=True),
         "Momentum",
         {"alpha": 0.9, "beta": 1.0, "mode": "nesterov", "norm_coefficient": 0.3},
     ),
     "adagrad": (
-        pyopnb.training.Adagrad(0.1, decay_factor=0.5, norm_coefficient=0.1),
+        pyopnb.training.Adagrad(0.1, weight_decay=0.1),
         "Adagrad",
-        {"decay_factor": 0.5, "epsilon": 1e-6, "norm_coefficient": 0.1},
+        {"decay_factor": 0.0, "epsilon": 1e-6, "norm_coefficient": 0.1},
     ),
     "sgd": (
         pyopnb.training.SGD(0.1),
@@ -142,8 +142,8 @@ def test_names_of_optimizers():
             r"SGD, learning_rate: expected a number from 0 on, got nan",
         ),
         (
-            lambda: pyopnb.training.Adam(beta=1.0),
-            r"Adam, beta: expected a number from 0 to below 1, got 1\.0",
+            lambda: pyopnb.training.Adam(beta2=1.0),
+            r"Adam, beta2: expected a number from 0 to below 1, got 1\.0",
         ),
         (
             lambda: pyopnb.training.Momentum("fast"),

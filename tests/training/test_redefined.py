@@ -69,7 +69,7 @@ def test_a_version_between_two_trainings_is_marked_as_well(model):
     result = train(model, Feeds(2, 9, None), loss="loss", optimizer=SGD(0.125))
     assert result.marks == []
     define(10)
-    assert result.go_on(epochs=1).marks == [(3, "demo::Brighter version 2")]
+    assert result.resume(epochs=1).marks == [(3, "demo::Brighter version 2")]
     assert result.losses[2] == 7.5
     assert (
         train(

@@ -142,7 +142,7 @@ def test_a_function_as_metric_gets_outputs_and_feeds(line, samples):
 def test_going_on_is_one_long_training(classifier, flowers):
     whole = train(classifier, flowers, epochs=5)
     parts = train(classifier, flowers, epochs=2)
-    assert parts.go_on(epochs=3) is parts
+    assert parts.resume(epochs=3) is parts
     assert np.array_equal(parts.losses, whole.losses)
     assert all(np.array_equal(parts.weights[name], whole.weights[name]) for name in whole.weights)
 
@@ -186,7 +186,7 @@ def test_what_ctrl_c_ended_goes_on_to_the_same_weights(classifier, flowers):
     assert (
         result.interrupted and result.steps == 8
     )  # the first of the second epoch, in which it was seen
-    result.go_on()
+    result.resume()
     assert not result.interrupted and np.array_equal(result.losses, whole.losses)
 
 
@@ -419,14 +419,14 @@ def test_what_makes_no_sense_for_going_on(line, samples):
     assert set(result.weights) == {"w"}
     with pytest.raises(
         pyopnb.errors.InputError,
-        match=r"go_on, epochs: expected a whole number, or None, got str '2'\.",
+        match=r"resume, epochs: expected a whole number, or None, got str '2'\.",
     ):
-        result.go_on("2")
+        result.resume("2")
     with pytest.raises(
         pyopnb.errors.InputError,
-        match=r"go_on, epochs: expected a number from 1 on, or None, got 0",
+        match=r"resume, epochs: expected a number from 1 on, or None, got 0",
     ):
-        result.go_on(0)
+        result.resume(0)
 
 
 def test_numbers_of_numpys_are_numbers(classifier, flowers, tmp_path):
@@ -480,26 +480,26 @@ def test_a_second_thread_is_refused_and_changes_nothing(classifier, flowers):
 
     training = None
     training = train(classifier, Waiting())
-    thread = threading.Thread(target=training.go_on, args=(2,))
+    thread = threading.Thread(target=training.resume, args=(2,))
     thread.start()
     assert began.wait(60)
     with pytest.raises(
         pyopnb.errors.RunRefused,
-        match="go_on: expected a training that stands still, got one that is going on, in ano",
+        match="resume: expected a training that stands still, got one that is going on, in ano",
     ):
-        training.go_on(9)
+        training.resume(9)
     end.set()
     thread.join()
     whole = train(classifier, feeds, epochs=3)
     assert (training.epoch, training.epochs) == (3, 3) and np.array_equal(
         training.losses, whole.losses
     )
-    assert training.go_on(1).epoch == 4
+    assert training.resume(1).epoch == 4
 
 
 def test_a_checkpoint_taken_meanwhile_is_of_one_step(classifier, flowers):
     training = train(classifier, flowers, batch_size=50)
-    thread = threading.Thread(target=training.go_on, args=(40,))
+    thread = threading.Thread(target=training.resume, args=(40,))
     thread.start()
     taken = [training.checkpoint()]
     while thread.is_alive():
@@ -521,8 +521,8 @@ def test_a_metric_that_fails_is_computed_when_it_goes_on(classifier, flowers):
     training = None
     training = train(classifier, flowers, validation=flowers, metric=metric, batch_size=50)
     with pytest.raises(ZeroDivisionError):
-        training.go_on(2)
-    assert [step for step, _ in training.go_on().scores] == [4, 8, 12]
+        training.resume(2)
+    assert [step for step, _ in training.resume().scores] == [4, 8, 12]
 
 
 def test_a_metric_that_goes_on_is_refused(classifier, flowers):
@@ -531,13 +531,13 @@ def test_a_metric_that_goes_on_is_refused(classifier, flowers):
         classifier,
         flowers,
         validation=flowers,
-        metric=lambda outputs, feeds: 0.0 if not made else made[0].go_on(),
+        metric=lambda outputs, feeds: 0.0 if not made else made[0].resume(),
     )
     made.append(result)
     with pytest.raises(
-        pyopnb.errors.RunRefused, match="go_on: expected a training that stands still"
+        pyopnb.errors.RunRefused, match="resume: expected a training that stands still"
     ):
-        result.go_on(1)
+        result.resume(1)
 
 
 def test_labels_of_another_rank_are_refused_for_mse(line, samples):
