@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
-from onnx import GraphProto, ModelProto, helper
+from onnx import GraphProto, ModelProto, helper, numpy_helper
 
 from pyopnb.errors import ModelError
 from pyopnb.gradients.ranks import name_outputs, types_of, with_ranks
 from pyopnb.gradients.scopes import distinguish
 from pyopnb.models.edit.inline import inlined_functions
 from pyopnb.models.edit.replace import open_for_edit
-from pyopnb.models.functions import function_key
-from pyopnb.models.io import to_model
-from pyopnb.models.nodes import type_of_proto
+from pyopnb.models.external_data import with_data
+from pyopnb.models.io import ModelSource, to_model
+from pyopnb.models.nodes import full_name, imported_versions, type_of_proto
 from pyopnb.models.op_inference import infer_types
 from pyopnb.ops.installed import require
 from pyopnb.ops.messages import hide_internal_frames, sanitize, suggest, suggest_key
 from pyopnb.ops.registry import registry
 from pyopnb.runtime.feeds import check_feed, check_names
+
+if TYPE_CHECKING:
+    from pyopnb.gradients.verify import Disagreement
 
 __all__ = ["grad"]
 
@@ -102,10 +105,10 @@ def grad(
     from pyopnb.gradients.limits import check_sizes
     from pyopnb.gradients.reverse import reverse
 
-    began = time.perf_counter()
     source = open_for_edit(model, None)
     names = [wrt] if isinstance(wrt, str) else list(wrt)
     proto = _without_functions(source.proto)
+    _check_opset(proto)
     distinguish(proto)
     name_outputs(proto)
     proto = with_ranks(proto)
@@ -113,37 +116,92 @@ def grad(
     _check_wrt(proto.graph, names)
     output = _loss(proto.graph, loss)
     example = None if feeds is None else _checked_feeds(proto.graph, feeds)
+    original = ModelProto()
+    original.CopyFrom(proto)
     reverse(proto, names, output)
     distinguish(proto)
     _check_types(proto)
     source.proto.CopyFrom(proto)
     derived = to_model(source)
-    seconds = time.perf_counter() - began
-    note = (
-        _verified(derived, names, output, example, seconds)
-        if verify
-        else "not verified: verify=False"
-    )
+    note = "not verified: verify=False"
+    if verify:
+        weights = _weights(source, names)
+        note = _verified(
+            to_model(replace(source, proto=original)), derived, names, output, weights, example
+        )
     helper.set_model_props(derived, {**_properties(derived), "pyopnb.gradients": note})
     return derived
 
 
+def _check_opset(proto: ModelProto) -> None:
+    opset = imported_versions(proto).get("", 8)
+    if opset < 8:
+        raise ModelError(
+            "model, gradient",
+            expected="opset 8 or newer, which has Expand",
+            got=f"opset {opset}",
+            next="onnx.version_converter.convert_version(model, 21)",
+        )
+
+
+def _weights(source: ModelSource, names: Sequence[str]) -> dict[str, np.ndarray]:
+    weights = {}
+    for tensor in source.proto.graph.initializer:
+        if tensor.name in names:
+            weights[tensor.name] = numpy_helper.to_array(with_data(tensor, source.folder))
+    return weights
+
+
 def _verified(
+    original: ModelProto,
     derived: ModelProto,
     names: Sequence[str],
     loss: str,
+    weights: Mapping[str, np.ndarray],
     feeds: Mapping[str, np.ndarray] | None,
-    seconds: float,
 ) -> str:
     """Compare the gradients with differences; return what was compared, and warn if nothing was."""
+    # Sessions and drawn inputs are needed only here, after onnx-ad is known to be installed.
     from pyopnb.gradients.verify import verify_gradients
 
     gradients = {name: f"grad_{name}" for name in names}
-    note = verify_gradients(derived, gradients, loss, feeds, seconds)
-    if note.startswith("not verified"):
-        text = f"grad: {note}. Give an example, feeds={{…}}, or say verify=False."
+    comparison = verify_gradients(original, derived, gradients, loss, weights, feeds)
+    if comparison.disagreement is not None:
+        raise _wrong_gradient(original, names, comparison.disagreement)
+    if comparison.note.startswith("not verified"):
+        text = f"grad: {comparison.note}. Give an example, feeds={{…}}, or say verify=False."
         warnings.warn(text, UserWarning, stacklevel=4)
-    return note
+    return comparison.note
+
+
+def _wrong_gradient(original: ModelProto, names: Sequence[str], wrong: Disagreement) -> ModelError:
+    """Say which gradient is wrong, and which node's rule is to blame if one is wrong alone."""
+    from pyopnb.gradients.suspects import wrong_node
+    from pyopnb.gradients.verify import verify_gradients
+
+    def disagrees(
+        single: ModelProto, moved: list[str], loss: str, feeds: Mapping[str, np.ndarray]
+    ) -> bool:
+        gradients = {name: f"grad_{name}" for name in moved}
+        derived = grad(single, moved, loss, verify=False)
+        comparison = verify_gradients(single, derived, gradients, loss, {}, feeds)
+        return comparison.disagreement is not None
+
+    where = "all together" if len(wrong.names) > 1 else f"'{sanitize(wrong.names[0])}'"
+    site = wrong_node(original, names, wrong.values, disagrees)
+    advice = "pyopnb.check_grad of each op in it; verify=False if a backward means to differ"
+    if site is not None:
+        where += f", by the rule of {site.where}"
+        op = sanitize(full_name(site.node))
+        advice = f'pyopnb.replace(model, "{op}", "…") with an op whose class has backward'
+        if registry.find(site.node.domain, site.node.op_type) is not None:
+            advice = f'pyopnb.check_grad("{op}"); verify=False if its backward means to differ'
+    return ModelError(
+        f"model, gradient in {where}",
+        expected=f"{wrong.numeric:.6g} along a random direction, by differences of the loss",
+        got=f"{wrong.analytic:.6g}, with {wrong.trial}",
+        next=advice,
+    )
 
 
 def _properties(model: ModelProto) -> dict[str, str]:
@@ -152,112 +210,89 @@ def _properties(model: ModelProto) -> dict[str, str]:
 
 def _checked_feeds(graph: GraphProto, feeds: Mapping[str, Any]) -> dict[str, np.ndarray]:
     weights = {tensor.name for tensor in graph.initializer}
-    inputs = [info for info in graph.input if info.name not in weights]
-    types = {info.name: type_of_proto(info.type) for info in inputs}
+    types = {}
+    for info in graph.input:
+        if info.name not in weights:
+            types[info.name] = type_of_proto(info.type)
     check_names(feeds, types)
     return {name: np.asarray(check_feed(name, value, types[name])) for name, value in feeds.items()}
 
 
 def _without_functions(model: ModelProto) -> ModelProto:
-    """The model with local functions inlined, but for those in whose place an op with ``backward`` serves."""
+    """Inline local functions, but for those in whose place an op with ``backward`` serves."""
     if not model.functions:
         return model
     copy = ModelProto()
     copy.CopyFrom(model)
-    ops = {function_key(f): registry.find(f.domain, f.name) for f in model.functions}
-    served = {key for key, op in ops.items() if op is not None and op.current.gradient is not None}
-    others = [function for function in model.functions if function_key(function) not in served]
     copy.ClearField("functions")
-    copy.functions.extend(others)
+    for function in model.functions:
+        op = registry.find(function.domain, function.name)
+        if op is None or op.current.gradient is None:
+            copy.functions.append(function)
     return inlined_functions(copy)
 
 
 def _check_types(proto: ModelProto) -> None:
-    """Refuse gradients that no runtime takes: a rule of onnx-ad may not know of a pool that has more outputs than inputs."""
+    """Refuse gradients that no runtime takes, as where a pool has more outputs than onnx-ad expects."""
     try:
         infer_types(proto, strict=True, data_prop=True)
     except onnx.shape_inference.InferenceError as error:
-        first = (
-            str(error)
-            .partition("(op_type:")[2]
-            .partition("\n")[0]
-            .replace("): [ShapeInferenceError]", ":")
-        )
         raise ModelError(
             "model, gradient",
             expected="nodes of onnx-ad's rules whose shapes fit",
-            got=sanitize(first or str(error)),
+            got=sanitize(" ".join(str(error).split()), 200),
             next="pyopnb.replace(model, …) of what onnx-ad does not derive with an op whose class has backward",
         ) from None
 
 
 def _check_wrt(graph: GraphProto, names: Sequence[str]) -> None:
     known = {info.name for info in graph.input} | {tensor.name for tensor in graph.initializer}
-    made = {output for node in graph.node for output in node.output}
     types = types_of(graph)
     if not names:
-        raise ModelError(
-            "wrt",
-            expected="names of inputs or initializers",
-            got="none",
-            next=f"wrt={sorted(known)[:3]!r}",
-        )
-    for place, name in enumerate(names):
+        expected = "names of inputs or initializers"
+        raise ModelError("wrt", expected=expected, got="none", next=f"wrt={sorted(known)[:3]!r}")
+    for position, name in enumerate(names):
         where = f"wrt {sanitize(repr(name))}"
         if name not in known:
             expected = "the name of an input or an initializer"
-            got = "the output of a node" if name in made else "no such name"
-            raise ModelError(
-                where, expected=expected, got=got, next=suggest_key(str(name), sorted(known))
-            )
-        if name in names[:place]:
+            advice = suggest_key(str(name), sorted(known))
+            raise ModelError(where, expected=expected, got="no such name", next=advice)
+        if name in names[:position]:
             raise ModelError(where, expected="each name once", got="the name twice")
-        kind = type_of_proto(types[name])
-        if kind.dtype is None or kind.dtype.name not in _FLOATS:
-            raise ModelError(
-                where, expected=f"{', '.join(_FLOATS[:2])} or {_FLOATS[2]}", got=str(kind)
-            )
-        if kind.shape is None:
-            next_ = "declare its shape: float32[N,3]"
-            raise ModelError(
-                where, expected="a known rank, for its gradient", got=str(kind), next=next_
-            )
+        tensor_type = type_of_proto(types[name])
+        if tensor_type.dtype is None or tensor_type.dtype.name not in _FLOATS:
+            raise ModelError(where, expected=" or ".join(_FLOATS), got=str(tensor_type))
+        if tensor_type.shape is None:
+            expected, advice = "a known rank, for its gradient", "declare its shape: float32[N,3]"
+            raise ModelError(where, expected=expected, got=str(tensor_type), next=advice)
 
 
 def _loss(graph: GraphProto, loss: str | None) -> str:
+    """Return the output that is derived: the one that was asked for, or the only scalar."""
     types = {info.name: type_of_proto(info.type) for info in graph.output}
-    scalars = [
-        name
-        for name, kind in types.items()
-        if kind.shape is not None and all(dim == 1 for dim in kind.shape)
-    ]
-    scalars = [
-        name for name in scalars if (row := types[name].dtype) is not None and row.name in _FLOATS
-    ]
-    listed = ", ".join(f"{sanitize(name)}: {kind}" for name, kind in types.items())
+    scalars = []
+    for name, tensor_type in types.items():
+        is_float = tensor_type.dtype is not None and tensor_type.dtype.name in _FLOATS
+        if is_float and tensor_type.shape is not None and set(tensor_type.shape) <= {1}:
+            scalars.append(str(name))
+    if loss is None and len(scalars) == 1:
+        return scalars[0]
     if loss is None:
-        if len(scalars) == 1:
-            return str(scalars[0])
-        got = f"{len(scalars)} of them among ({listed})"
-        next_ = (
-            f"loss={scalars[0]!r}"
-            if scalars
-            else "a ReduceMean<keepdims = 0> of the output as the loss"
-        )
-        raise ModelError(
-            "loss", expected="one floating-point output with one element", got=got, next=next_
-        )
-    if loss not in types:
+        listed = ", ".join(f"{sanitize(name)}: {kind}" for name, kind in types.items())
         raise ModelError(
             "loss",
-            expected="the name of an output",
-            got=sanitize(repr(loss)),
-            next=suggest(str(loss), types),
+            expected="one floating-point output with one element",
+            got=f"{len(scalars)} of them among ({listed})",
+            next=f"loss={scalars[0]!r}" if scalars else "a ReduceMean<keepdims = 0> of the output",
         )
+    if loss not in types:
+        got, advice = sanitize(repr(loss)), suggest(str(loss), types)
+        raise ModelError("loss", expected="the name of an output", got=got, next=advice)
     if loss not in scalars:
-        next_ = f"a ReduceMean<keepdims = 0> of '{sanitize(loss)}' as the loss"
-        expected = "a floating-point output with one element, known from its shape"
         raise ModelError(
-            f"loss '{sanitize(loss)}'", expected=expected, got=str(types[loss]), next=next_
+            f"loss '{sanitize(loss)}'",
+            expected="a floating-point output with one element, known from its shape",
+            got=str(types[loss]),
+            next=f"a ReduceMean<keepdims = 0> of '{sanitize(loss)}' as the loss",
         )
     return loss

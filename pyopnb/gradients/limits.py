@@ -22,13 +22,14 @@ from onnx import (
     numpy_helper,
 )
 from onnx_ad import expand, fold
+from onnx_ad._graph import all_constants, captures
 
 from pyopnb.errors import ModelError
 from pyopnb.gradients.ranks import types_of
-from pyopnb.models.nodes import type_of_proto, walk
+from pyopnb.models.nodes import bodies, nodes_in, type_of_proto, walk
 from pyopnb.models.op_inference import infer_types
 
-__all__ = ["bound", "check_sizes", "expand_functions"]
+__all__ = ["bound", "check_sizes", "expand_functions", "sizes_at_run_time"]
 
 _MAX_ELEMENTS = 2**28
 """Elements of a tensor that a node makes: 1 GB of float32."""
@@ -69,10 +70,43 @@ def check_sizes(model: ModelProto) -> None:
     """
     _check_declared(model)
     # Sizes that are computed of constants are known only once these are evaluated.
-    if any(site.node.op_type in _GROWING for site in walk(model)):
-        folded = _fold_constants(model)
-        if folded is not model:
-            _check_declared(infer_types(folded))
+    if _has_growing(model.graph):
+        _check_folded(model, inferred=True)
+
+
+def sizes_at_run_time(model: ModelProto) -> bool:
+    """Tell whether a node may make a tensor whose size only a run tells."""
+    types: dict[str, TypeProto] = {}
+    for site in walk(model):
+        if site.node.op_type not in _GROWING or site.node.op_type == "Concat":
+            continue
+        if not isinstance(site.scope, GraphProto):
+            return True
+        types = types_of(site.scope)
+        if any(_size(types.get(name)) is None for name in site.node.output):
+            return True
+    return False
+
+
+def _has_growing(graph: GraphProto) -> bool:
+    return any(node.op_type in _GROWING for node in nodes_in(graph))
+
+
+def _check_folded(model: ModelProto, inferred: bool) -> None:
+    """Check a graph whose constant nodes are evaluated, then each body as if it were a model."""
+    folded = _fold_constants(model)
+    if folded is not model or not inferred:
+        _check_declared(infer_types(folded))
+    constants = all_constants(folded.graph)
+    for node in folded.graph.node:
+        for body in bodies(node):
+            if not _has_growing(body):
+                continue
+            inner = ModelProto(ir_version=model.ir_version, opset_import=model.opset_import)
+            inner.graph.CopyFrom(body)
+            for name in captures(body) & constants.keys():
+                inner.graph.initializer.append(numpy_helper.from_array(constants[name], name))
+            _check_folded(inner, inferred=False)
 
 
 def _check_declared(model: ModelProto) -> None:

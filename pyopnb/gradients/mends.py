@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from onnx import NodeProto, helper
+from onnx import NodeProto, TensorProto, helper
 from onnx_ad import rules
 from onnx_ad._build import FLOAT_TYPES, attribute
 from onnx_ad.rules import REVERSE
+
+from pyopnb.gradients.limits import bound
 
 __all__ = ["RULES", "Refused", "refuse"]
 
@@ -93,6 +95,10 @@ def _reduction_without_axes(ctx: Any, node: NodeProto) -> str:
     return ""
 
 
+def _cum_prod(ctx: Any, node: NodeProto) -> str:
+    return "onnx-ad divides by the elements, which gives NaN where one is 0"
+
+
 def _einsum(ctx: Any, node: NodeProto) -> str:
     specs, output, _ = rules._einsum_parts(node)
     for number, (name, spec) in enumerate(zip(node.input, specs, strict=True)):
@@ -107,6 +113,7 @@ def _einsum(ctx: Any, node: NodeProto) -> str:
 _REASONS: Mapping[str, Callable[[Any, NodeProto], str]] = {
     "BitCast": _bit_cast,
     "Clip": _clip_bounds,
+    "CumProd": _cum_prod,
     "Det": _det,
     "Einsum": _einsum,
     "Max": _extremum,
@@ -124,7 +131,7 @@ _REASONS: Mapping[str, Callable[[Any, NodeProto], str]] = {
 
 def _convolution(ctx: Any, node: NodeProto, grads: Sequence[Any]) -> Any:
     """Derive Conv, AveragePool or LpPool with the pads at both ends as the node has them."""
-    rule = _conv if node.op_type == "Conv" else REVERSE[node.op_type]
+    rule = _CONVOLUTIONS.get(node.op_type) or REVERSE[node.op_type]
     first = len(ctx.b.nodes)
     contributions = rule(ctx, node, grads)
     for emitted in ctx.b.nodes[first:]:
@@ -212,15 +219,92 @@ def _clip(ctx: Any, node: NodeProto, grads: Sequence[Any]) -> Any:
 
 def _reduction(ctx: Any, node: NodeProto, grads: Sequence[Any]) -> list[Any]:
     """Derive a reduction, whose empty axes mean all of them, which onnx-ad takes for none."""
+    rule = bound(REVERSE[node.op_type], WEIGHTED_REDUCTIONS=_WEIGHTS)
     if not _lacks_axes(ctx, node) or attribute(node, "noop_with_empty_axes", 0):
-        return list(REVERSE[node.op_type](ctx, node, grads))
+        return list(rule(ctx, node, grads))
     over_all = NodeProto()
     over_all.CopyFrom(node)
     del over_all.input[1:]
     del over_all.attribute[:]
     over_all.attribute.extend(field for field in node.attribute if field.name != "axes")
-    contributions = REVERSE[node.op_type](ctx, over_all, grads)
+    contributions = rule(ctx, over_all, grads)
     return [contributions[0], *[None] * (len(node.input) - 1)]
+
+
+def _product(ctx: Any, node: NodeProto, axes: Sequence[int], keepdims: int, dtype: int) -> Any:
+    """Return the product of the other elements, which onnx-ad divides by an element that may be 0."""
+    x = node.input[0]
+    is_zero = ctx.b.op("Cast", [_is_zero(ctx, x)], to=dtype)
+    filled = ctx.b.op("Add", [x, is_zero])
+    if ctx.opset >= 18:
+        product = ctx.b.op("ReduceProd", [filled, ctx.b.ints(axes)], keepdims=1)
+    else:
+        product = ctx.b.op("ReduceProd", [filled], axes=list(axes), keepdims=1)
+    other_zeros = ctx.b.op("Sub", [ctx.reduce_sum(is_zero, axes, keepdims=1), is_zero])
+    none = ctx.b.op("Cast", [_is_zero(ctx, other_zeros)], to=dtype)
+    return ctx.b.op("Mul", [ctx.b.op("Div", [product, filled]), none])
+
+
+def _norm(ctx: Any, node: NodeProto, axes: Sequence[int], keepdims: int, dtype: int) -> Any:
+    """Return the direction of a row, and zeros for a row of zeros, where onnx-ad has NaN."""
+    norm = _nonzero(ctx, rules._reference(ctx, node, axes, keepdims), dtype)
+    return ctx.b.op("Div", [node.input[0], norm])
+
+
+def _lp_pool_weights(ctx: Any, node: NodeProto) -> tuple[Any, Any]:
+    """Return onnx-ad's factors of LpPool, for which a window of zeros has the gradient 0."""
+    x, dtype, power = node.input[0], ctx.dtype(node.input[0]), float(attribute(node, "p", 2))
+    powers = ctx.b.op("Pow", [ctx.b.op("Abs", [x]), ctx.constant(power - 1, dtype)])
+    norm = _nonzero(ctx, node.output[0], dtype)
+    inner = ctx.b.op("Mul", [ctx.b.op("Sign", [x]), powers])
+    return inner, ctx.b.op("Pow", [norm, ctx.constant(1 - power, dtype)])
+
+
+def _nonzero(ctx: Any, value: Any, dtype: int) -> Any:
+    """Replace zeros by ones in what is divided by."""
+    return ctx.b.op("Add", [value, ctx.b.op("Cast", [_is_zero(ctx, value)], to=dtype)])
+
+
+def _is_zero(ctx: Any, value: Any) -> Any:
+    # Equal takes floats only from opset 11 on.
+    return ctx.b.op("Not", [ctx.b.op("Cast", [value], to=TensorProto.BOOL)])
+
+
+def _pow(ctx: Any, node: NodeProto, grads: Sequence[Any]) -> Any:
+    """Derive Pow so that 0 times the infinite power or logarithm of 0 is 0."""
+    if ctx.opset < 9:  # from which on there is Where
+        return REVERSE["Pow"](ctx, node, grads)
+    return _POW(ctx, node, grads)
+
+
+def _pow_d_base(ctx: Any, node: NodeProto) -> Any:
+    zero = ctx.constant(0.0, ctx.dtype(node.output[0], node.input[0]))
+    derivative = rules._pow_d_base(ctx, node)
+    return ctx.b.op("Where", [_is_zero(ctx, node.input[1]), zero, derivative])
+
+
+def _pow_d_exponent(ctx: Any, node: NodeProto) -> Any:
+    zero = ctx.constant(0.0, ctx.dtype(node.output[0], node.input[0]))
+    derivative = rules._pow_d_exponent(ctx, node)
+    return ctx.b.op("Where", [_is_zero(ctx, node.input[0]), zero, derivative])
+
+
+_POW = bound(REVERSE["Pow"], _pow_d_base=_pow_d_base, _pow_d_exponent=_pow_d_exponent)
+
+
+def _global_lp_pool(ctx: Any, node: NodeProto, grads: Sequence[Any]) -> Any:
+    """Derive GlobalLpPool with the gradient 0 for a channel of zeros, where onnx-ad has NaN."""
+    grad = ctx.full(grads[0], node.output[0])
+    inner, outer = _lp_pool_weights(ctx, node)
+    product = ctx.b.op("Mul", [ctx.lift(inner), ctx.b.op("Mul", [ctx.lift(outer), grad])])
+    return [ctx.full(product, node.input[0])]
+
+
+_CONVOLUTIONS = {
+    "Conv": _conv,
+    "LpPool": bound(REVERSE["LpPool"], _lp_pool_weights=_lp_pool_weights),
+}
+_WEIGHTS = {**rules.WEIGHTED_REDUCTIONS, "ReduceL2": _norm, "ReduceProd": _product}
 
 
 def _lacks_axes(ctx: Any, node: NodeProto) -> bool:
@@ -244,8 +328,10 @@ RULES: Mapping[str, Callable[[Any, NodeProto, Any], Any]] = {
     "AveragePool": _convolution,
     "Clip": _clip,
     "Conv": _convolution,
+    "GlobalLpPool": _global_lp_pool,
     "LpPool": _convolution,
     "Pad": _pad,
+    "Pow": _pow,
     "Softmax": _softmax,
     **dict.fromkeys(("ReduceSum", "ReduceMean", *rules.WEIGHTED_REDUCTIONS), _reduction),
 }

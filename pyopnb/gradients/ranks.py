@@ -1,13 +1,12 @@
-"""The types of a model's tensors, with the ranks that neither a hint nor ``infer`` tells: those ops are called once."""
+"""Find the types of a model's tensors, with the ranks that neither a hint nor ``infer`` tells."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
-from itertools import count
+from collections.abc import Mapping, Sequence
 
 import numpy as np
-from onnx import GraphProto, ModelProto, TypeProto
+from onnx import GraphProto, ModelProto, TypeProto, helper
 
 from pyopnb.models.nodes import (
     Site,
@@ -30,18 +29,13 @@ _SIZES = (2, 1)
 
 
 def types_of(graph: GraphProto) -> dict[str, TypeProto]:
-    """The declared types of the values of a graph."""
-    types = {info.name: info.type for info in graph.value_info if info.HasField("type")}
-    types |= {
-        info.name: info.type for info in (*graph.input, *graph.output) if info.HasField("type")
-    }
+    """Return the declared types of the values of a graph."""
+    types = {}
+    for info in (*graph.value_info, *graph.input, *graph.output):
+        if info.HasField("type"):
+            types[info.name] = info.type
     for tensor in graph.initializer:
-        types[tensor.name] = TypeProto()
-        types[tensor.name].tensor_type.elem_type = tensor.data_type
-        shape = types[tensor.name].tensor_type.shape
-        shape.SetInParent()
-        for size in tensor.dims:
-            shape.dim.add(dim_value=size)
+        types[tensor.name] = helper.make_tensor_type_proto(tensor.data_type, tensor.dims)
     return types
 
 
@@ -54,24 +48,22 @@ def name_outputs(model: ModelProto) -> None:
         It is changed.
     """
     sites = list(walk(model))
-    taken = {name for site in sites for name in (*site.node.input, *site.node.output)}
+    taken: set[str] = set()
+    for site in sites:
+        taken.update(site.node.input, site.node.output)
     for site in sites:
         op = registry.find(site.node.domain, site.node.op_type)
-        hinted = (
-            op.current.schema.outputs
-            if op is not None and op.current.gradient is not None
-            else None
-        )
-        for place in range(len(hinted or ())):
-            if place == len(site.node.output):
-                site.node.output.append("")
-            if not site.node.output[place]:
-                name = next(
-                    n
-                    for n in (f"{first_output(site.node)}_{place}{'_' * more}" for more in count())
-                    if n not in taken
-                )
-                site.node.output[place] = name
+        if op is None or op.current.gradient is None:
+            continue
+        outputs = site.node.output
+        for position in range(len(op.current.schema.outputs or ())):
+            if position == len(outputs):
+                outputs.append("")
+            if not outputs[position]:
+                name = f"{first_output(site.node)}_{position}"
+                while name in taken:
+                    name += "_"
+                outputs[position] = name
                 taken.add(name)
 
 
@@ -92,48 +84,57 @@ def with_ranks(model: ModelProto) -> ModelProto:
     tried: set[int] = set()
     while True:
         typed = infer_types(model)
-        found: dict[int, Sequence[TensorType]] = {}
         sites = list(walk(typed))
-        # An inner scope's names come over those of the scopes around it, which walk gives first.
-        known: dict[str, TypeProto] = {}
-        for graph in {id(site.scope): site.scope for site in sites}.values():
-            known |= types_of(graph) if isinstance(graph, GraphProto) else {}
+        known = _known_types(sites)
+        is_changed = False
         for number, site in enumerate(sites):
             op = registry.find(site.node.domain, site.node.op_type)
-            if (
-                op is None
-                or number in tried
-                or all(_is_ranked(known.get(name)) for name in site.node.output if name)
-            ):
+            if op is None or number in tried or not _lacks_rank(site, known):
                 continue
-            given = [
-                type_of_proto(known[name]) if name in known else ANY if name else None
-                for name in site.node.input
-            ]
-            if all(
-                kind is None or (kind.shape is not None and kind.dtype is not None)
-                for kind in given
-            ):
+            types = [_input_type(name, known) for name in site.node.input]
+            if all(_is_complete(tensor_type) for tensor_type in types):
                 tried.add(number)
-                found[number] = _call(op, site, given, typed)
-        if not any(found.values()):
+                results = _call(op, site, types, typed)
+                _declare(site, results)
+                is_changed = is_changed or bool(results)
+        if not is_changed:
             return typed
-        model = typed
-        for number, kinds in found.items():
-            _declare(sites[number], kinds)
+        model = typed  # what follows these nodes can be inferred now
 
 
-def _is_ranked(kind: TypeProto | None) -> bool:
-    return kind is not None and type_of_proto(kind).shape is not None
+def _known_types(sites: Sequence[Site]) -> dict[str, TensorType]:
+    # An inner scope's names come over those of the scopes around it, which walk gives first.
+    known: dict[str, TensorType] = {}
+    for scope in {id(site.scope): site.scope for site in sites}.values():
+        if isinstance(scope, GraphProto):
+            for name, proto in types_of(scope).items():
+                known[name] = type_of_proto(proto)
+    return known
+
+
+def _lacks_rank(site: Site, known: Mapping[str, TensorType]) -> bool:
+    return any(known.get(name, ANY).shape is None for name in site.node.output if name)
+
+
+def _input_type(name: str, known: Mapping[str, TensorType]) -> TensorType | None:
+    return known.get(name, ANY) if name else None
+
+
+def _is_complete(tensor_type: TensorType | None) -> bool:
+    if tensor_type is None:  # an input that is left out
+        return True
+    return tensor_type.shape is not None and tensor_type.dtype is not None
 
 
 def _call(
-    op: Op, site: Site, given: Sequence[TensorType | None], model: ModelProto
+    op: Op, site: Site, types: Sequence[TensorType | None], model: ModelProto
 ) -> Sequence[TensorType]:
-    """The types, without sizes, that an op gives for ones; none where it does not run on them."""
+    """Return the types, without sizes, that an op gives for ones; none where it does not run on them."""
     version = op.current
     for size in _SIZES:
-        inputs = [None if kind is None else _ones(kind, size) for kind in given]
+        inputs = [
+            None if tensor_type is None else _ones(tensor_type, size) for tensor_type in types
+        ]
         try:
             with warnings.catch_warnings(), np.errstate(all="ignore"):
                 warnings.simplefilter("ignore")
@@ -147,24 +148,27 @@ def _call(
     return ()
 
 
-def _ones(kind: TensorType, size: int) -> np.ndarray:
-    shape = [dim if isinstance(dim, int) else size for dim in kind.shape or ()]
-    assert kind.dtype is not None, "with_ranks asks for it"  # noqa: S101  # for mypy
-    if kind.dtype.name == "string":
+def _ones(tensor_type: TensorType, size: int) -> np.ndarray:
+    shape = [dim if isinstance(dim, int) else size for dim in tensor_type.shape or ()]
+    assert tensor_type.dtype is not None, "with_ranks asks for it"  # noqa: S101  # for mypy
+    if tensor_type.dtype.name == "string":
         return np.full(shape, "1", object)
-    return np.ones(shape, kind.dtype.numpy)
+    return np.ones(shape, tensor_type.dtype.numpy)
 
 
-def _declare(site: Site, kinds: Sequence[TensorType]) -> None:
+def _declare(site: Site, types: Sequence[TensorType]) -> None:
     """Write ranks into the graph of a node, beside the dtypes that are known."""
     if not isinstance(site.scope, GraphProto):
         return
-    for name, kind in zip(site.node.output, kinds, strict=False):
-        infos = [info for info in (*site.scope.output, *site.scope.value_info) if info.name == name]
-        if name and not infos:
-            site.scope.value_info.add(name=name, type=type_proto(kind))
+    for name, tensor_type in zip(site.node.output, types, strict=False):
+        if not name:
+            continue
+        declared = [*site.scope.output, *site.scope.value_info]
+        infos = [info for info in declared if info.name == name]
+        if not infos:
+            site.scope.value_info.add(name=name, type=type_proto(tensor_type))
         for info in infos:
             if not info.type.tensor_type.HasField("shape"):
-                element = info.type.tensor_type.elem_type or type_proto(kind).tensor_type.elem_type
-                info.type.CopyFrom(type_proto(kind))
-                info.type.tensor_type.elem_type = element
+                element = info.type.tensor_type.elem_type
+                info.type.CopyFrom(type_proto(tensor_type))
+                info.type.tensor_type.elem_type = element or info.type.tensor_type.elem_type

@@ -1,11 +1,12 @@
-"""A model's reverse derivative, by onnx-ad's passes."""
+"""Derive a model in reverse, by onnx-ad's passes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 
 import numpy as np
-from onnx import GraphProto, ModelProto, NodeProto, TensorProto, TypeProto, ValueInfoProto
+from onnx import GraphProto, ModelProto, TensorProto, TypeProto, ValueInfoProto
 from onnx_ad import UnsupportedOperator
 from onnx_ad._build import Builder, Context
 from onnx_ad._graph import node_reads, reachable
@@ -14,7 +15,6 @@ from onnx_ad.recurrent import expand_recurrent
 from onnx_ad.unroll import inline_constant_ifs
 
 from pyopnb.errors import ModelError
-from pyopnb.gradients.context import SingleContext
 from pyopnb.gradients.limits import expand_functions
 from pyopnb.gradients.ranks import types_of
 from pyopnb.gradients.rules import Rules
@@ -59,107 +59,103 @@ def reverse(model: ModelProto, wrt: Sequence[str], loss: str) -> None:
         work = inline_constant_ifs(expand_functions(lower(expand_recurrent(model))))
         nodes, added, outputs = _passes(work, wrt, loss, types, rules)
     except UnsupportedOperator as error:
-        got = sanitize(str(error))
-        raise ModelError(
-            "model, gradient", expected="operators that onnx-ad derives", got=got
-        ) from None
-    ours = {tensor.name for tensor in initializers} | hidden
-    new = [tensor for tensor in work.graph.initializer if tensor.name not in ours]
+        expected, got = "operators that onnx-ad derives", sanitize(str(error))
+        raise ModelError("model, gradient", expected=expected, got=got) from None
+    known = {tensor.name for tensor in initializers} | hidden
+    folded = [tensor for tensor in work.graph.initializer if tensor.name not in known]
     graph.CopyFrom(work.graph)
-    for field, values in (
-        ("node", nodes),
-        ("input", inputs),
-        ("initializer", [*initializers, *new, *added]),
-    ):
+    for field in ("node", "input", "initializer"):
         graph.ClearField(field)
-        getattr(graph, field).extend(values)
+    graph.node.extend(nodes)
+    graph.input.extend(inputs)
+    graph.initializer.extend([*initializers, *folded, *added])
     graph.output.extend(outputs)
     graph.ClearField("value_info")  # the types of bodies' nodes are not among them
     rules.restore(model)
 
 
 def _hide(graph: GraphProto, wrt: Sequence[str]) -> set[str]:
-    """Make inputs of the initializers that are no constants; the names of those that were none of the inputs."""
+    """Make inputs of the initializers that are no constants; return their names."""
     inputs = {info.name for info in graph.input}
-    variable = [
-        tensor
-        for tensor in graph.initializer
-        if tensor.name in {*wrt, *inputs} or _is_weight(tensor)
-    ]
     types = types_of(graph)
-    names = {tensor.name for tensor in variable}
-    for name in sorted(names - inputs):
-        graph.input.append(ValueInfoProto(name=name, type=types[name]))
-    kept = [tensor for tensor in graph.initializer if tensor.name not in names]
+    hidden, kept = set(), []
+    for tensor in graph.initializer:
+        if tensor.name in wrt or tensor.name in inputs or _is_weight(tensor):
+            hidden.add(tensor.name)
+        else:
+            kept.append(tensor)
+    for name in sorted(hidden - inputs):
+        graph.input.add(name=name, type=types[name])
     graph.ClearField("initializer")
     graph.initializer.extend(kept)
-    return names
+    return hidden
 
 
 def _is_weight(tensor: TensorProto) -> bool:
-    return is_external(tensor) or (
-        tensor.data_type in _FLOATS and int(np.prod(tensor.dims)) > _MAX_CONSTANT
-    )
+    if is_external(tensor):
+        return True
+    return tensor.data_type in _FLOATS and math.prod(tensor.dims) > _MAX_CONSTANT
 
 
 def _passes(
     work: ModelProto, wrt: Sequence[str], loss: str, types: dict[str, TypeProto], rules: Rules
 ) -> tuple[list[object], list[TensorProto], list[ValueInfoProto]]:
-    """All nodes, the new initializers and the new outputs."""
-    ctx = SingleContext(work)
+    """Return all nodes, the new initializers and the new outputs."""
+    ctx = Context(work)
     builder = ctx.b
+    influential = _influences(work.graph, loss, keep=ctx.is_float)
     for name in wrt:
-        _refuse_without_influence(ctx, work, name, loss)
-    for node in _between(ctx, work.graph, wrt, loss):
-        rules.check(ctx, node)
+        if name not in influential:
+            raise _no_influence(work, name, loss)
+    # Each node is asked before any is derived, so that the first refusal is of the model's own node.
+    varying = reachable(work.graph.node, wrt, keep=ctx.is_float)
+    for node in work.graph.node:
+        if node_reads(node) & varying and influential.intersection(node.output):
+            rules.check(ctx, node)
     results = {name: _reserve(builder, PREFIX + name) for name in wrt}
-    kind = types[loss].tensor_type
-    seed = builder.constant(np.ones([1] * (len(kind.shape.dim) + 1)), kind.elem_type)
+    loss_type = types[loss].tensor_type
+    # onnx-ad carries an axis for several directions, which is one here.
+    seed = builder.constant(np.ones([1] * (len(loss_type.shape.dim) + 1)), loss_type.elem_type)
     ctx.add_seed(seed)
     ctx._count = builder.ints([1])
-    primal, adjoint, found = rules.reverse_nodes(
-        ctx, list(work.graph.node), {loss: seed}, list(wrt)
-    )
+    seeds = {loss: seed}
+    primal, adjoint, gradients = rules.reverse_nodes(ctx, list(work.graph.node), seeds, list(wrt))
     outputs = []
     for name in wrt:
-        grad = found.get(name)
-        grad = ctx.zeros(name) if grad is None else ctx.full(grad, name)
-        builder.alias(ctx.squeeze(grad, [ctx.rank(name)]), results[name])
+        gradient = gradients.get(name)
+        gradient = ctx.zeros(name) if gradient is None else ctx.full(gradient, name)
+        builder.alias(ctx.squeeze(gradient, [ctx.rank(name)]), results[name])
         outputs.append(ValueInfoProto(name=results[name], type=types[name]))
     return [*primal, *adjoint, *builder.nodes], builder.initializers, outputs
 
 
 def _reserve(builder: Builder, name: str) -> str:
     if name in builder._taken:
-        expected = "the name to be free for the gradient"
         raise ModelError(
             f"tensor '{sanitize(name)}'",
-            expected=expected,
+            expected="the name to be free for the gradient",
             got="a tensor of the model",
             next="another name for it",
         )
     return str(builder.name(name))
 
 
-def _between(ctx: Context, graph: GraphProto, wrt: Sequence[str], loss: str) -> list[NodeProto]:
-    """The nodes through which ``wrt`` has an influence on the loss, in their order."""
-    depends, wanted, found = reachable(graph.node, wrt, keep=ctx.is_float), {loss}, []
+def _influences(graph: GraphProto, loss: str, keep: Callable[[str], bool]) -> set[str]:
+    """Return the values that the loss is computed from through floating-point values."""
+    influences = {loss}
     for node in reversed(graph.node):
-        if wanted & depends.intersection(node.output) and node_reads(node) & depends:
-            found.append(node)
-            wanted |= node_reads(node)
-    return found[::-1]
+        if influences.intersection(node.output):
+            influences.update(filter(keep, node_reads(node)))
+    return influences
 
 
-def _refuse_without_influence(ctx: Context, work: ModelProto, name: str, loss: str) -> None:
-    if loss in reachable(work.graph.node, [name], keep=ctx.is_float):
-        return
-    through = (
-        ", only through integers or bools" if loss in reachable(work.graph.node, [name]) else ""
-    )
-    raise ModelError(
+def _no_influence(work: ModelProto, name: str, loss: str) -> ModelError:
+    got = "none"
+    if loss in reachable(work.graph.node, [name]):
+        got = "an influence, only through integers or bools, which has no gradient"
+    return ModelError(
         f"wrt '{sanitize(name)}'",
         expected=f"what has an influence on the loss '{sanitize(loss)}'",
-        got=f"an influence{through}, which has no gradient" if through else "none",
+        got=got,
         next=f"wrt without '{sanitize(name)}'; its gradient would be zeros",
     )

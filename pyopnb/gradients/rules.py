@@ -1,4 +1,4 @@
-"""The reverse rules that hold while `grad` works: those of our ops, those of onnx-ad, and refusals for the rest.
+"""Find reverse rules while `grad` works: those of our ops, those of onnx-ad, and refusals for the rest.
 
 onnx-ad looks a rule up by the op type alone, whatever the domain. So each node that is not one of ONNX's own operators gets an
 op type of its own meanwhile. Nothing is registered with onnx-ad, and nothing in its modules is changed, which would need a
@@ -8,6 +8,7 @@ lock: the functions of its reverse pass are bound anew, to find this table where
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from onnx import ModelProto, NodeProto
@@ -62,11 +63,12 @@ class Rules(Mapping[str, _Rule]):
             if op is not None or canonical_domain(site.node.domain):
                 self._rename(site.node, op)
         self.reverse_nodes: Callable[..., Any] = bound(_passes.reverse_nodes, REVERSE=self)
-        self._control = {
-            op_type: bound(rule, reverse_nodes=self.reverse_nodes)
-            for op_type, rule in REVERSE.items()
-            if "reverse_nodes" in getattr(getattr(rule, "__code__", None), "co_names", ())
-        }
+        # Rules of If, Loop and Scan derive their bodies, which must find this table as well.
+        self._control: dict[str, _Rule] = {}
+        for op_type, rule in REVERSE.items():
+            code = getattr(rule, "__code__", None)
+            if code is not None and "reverse_nodes" in code.co_names:
+                self._control[op_type] = bound(rule, reverse_nodes=self.reverse_nodes)
 
     def _rename(self, node: NodeProto, op: Op | None) -> None:
         alias = f"n{len(self._nodes)}"
@@ -78,29 +80,23 @@ class Rules(Mapping[str, _Rule]):
     def restore(self, model: ModelProto) -> None:
         """Give nodes their op types again, and make those that stand for gradients nodes of the gradient ops."""
         for site in walk(model):
-            if site.node.domain == _DOMAIN:
-                alias, grad, _ = site.node.op_type.partition("Grad")
-                original, op = self._nodes[alias], self._ops[alias]
-                if grad and op is not None and op.current.gradient is not None:
-                    site.node.domain, site.node.op_type = split_name(op.current.gradient.op)
-                else:
-                    site.node.domain, site.node.op_type = original.domain, original.op_type
+            if site.node.domain != _DOMAIN:
+                continue
+            alias, grad, _ = site.node.op_type.partition("Grad")
+            original, op = self._nodes[alias], self._ops[alias]
+            site.node.domain, site.node.op_type = original.domain, original.op_type
+            if grad and op is not None and op.current.gradient is not None:
+                site.node.domain, site.node.op_type = split_name(op.current.gradient.op)
+
+    def _original(self, node: NodeProto) -> NodeProto:
+        return self._nodes[node.op_type] if node.domain == _DOMAIN else node
 
     def where(self, node: NodeProto) -> str:
-        """A node as messages name it."""
-        shown = NodeProto()
-        shown.CopyFrom(node)
-        if node.domain == _DOMAIN:
-            shown.domain, shown.op_type = (
-                self._nodes[node.op_type].domain,
-                self._nodes[node.op_type].op_type,
-            )
-        name = (
-            f"node '{sanitize(node.name)}'"
-            if node.name
-            else f"the node of output '{sanitize(first_output(node))}'"
-        )
-        return f"{name} ({sanitize(full_name(shown))})"
+        """Name a node as messages do."""
+        name = f"the node of output '{sanitize(first_output(node))}'"
+        if node.name:
+            name = f"node '{sanitize(node.name)}'"
+        return f"{name} ({sanitize(full_name(self._original(node)))})"
 
     def __contains__(self, op_type: object) -> bool:
         return True  # a refusal for what is not there
@@ -112,10 +108,7 @@ class Rules(Mapping[str, _Rule]):
         return len(REVERSE)
 
     def __getitem__(self, op_type: str) -> _Rule:
-        def apply(ctx: Any, node: NodeProto, grads: Sequence[Any]) -> Any:
-            return self._apply(op_type, ctx, node, grads)
-
-        return apply
+        return partial(self._apply, op_type)
 
     def check(self, ctx: Any, node: NodeProto) -> None:
         """Refuse a node between ``wrt`` and the loss that has no rule, or whose outputs have unknown ranks.
@@ -124,8 +117,10 @@ class Rules(Mapping[str, _Rule]):
         ------
         ModelError
         """
+        advice = "declare the shapes of the inputs"
         if node.domain == _DOMAIN:
             self._check_op(node)
+            advice = "def infer(self, x): return x"
         elif node.op_type not in REVERSE and node.op_type not in mends.RULES:
             raise self._refusal(node, "no rule in onnx-ad, and no backward")
         for name in node.output:
@@ -134,9 +129,7 @@ class Rules(Mapping[str, _Rule]):
                     f"{self.where(node)}, output {sanitize(name)}",
                     expected="a known rank, for its gradient",
                     got="none that the model, a hint or infer tells",
-                    next="def infer(self, x): return x"
-                    if node.domain == _DOMAIN
-                    else "declare the shapes of the inputs",
+                    next=advice,
                 )
 
     def _apply(self, op_type: str, ctx: Any, node: NodeProto, grads: Sequence[Any]) -> Any:
@@ -145,44 +138,39 @@ class Rules(Mapping[str, _Rule]):
                 return self._of_op(ctx, node, grads)
             self.check(ctx, node)
             mends.refuse(ctx, node)
-            contributions = self._rule(op_type)(ctx, node, grads)
+            rule = mends.RULES.get(op_type) or self._control.get(op_type) or REVERSE[op_type]
+            contributions = rule(ctx, node, grads)
         except (UnsupportedOperator, mends.Refused) as error:
             raise self._refusal(node, sanitize(str(error))) from None
         except ModelError:
             raise
         except Exception as error:  # a rule of onnx-ad's that does not expect the node
-            raise self._refusal(
-                node, f"{type(error).__name__} in onnx-ad's rule: {sanitize(error, 100)}"
-            ) from error
-        if (
-            type(contributions) is list
-        ):  # of control flow: pairs, each from a rule that was asked inside
+            got = f"{type(error).__name__} in onnx-ad's rule: {sanitize(error, 100)}"
+            raise self._refusal(node, got) from error
+        # Control flow gives pairs instead of a list, each from a rule that was asked inside.
+        if type(contributions) is list:
             self._check_complete(ctx, node, contributions)
         return contributions
 
-    def _rule(self, op_type: str) -> _Rule:
-        return mends.RULES.get(op_type) or self._control.get(op_type) or REVERSE[op_type]
-
     def _check_complete(self, ctx: Any, node: NodeProto, contributions: Sequence[Any]) -> None:
         """Refuse a rule that has nothing for an input that the outputs depend on: it would count as zero."""
-        if node.op_type in ZERO_DERIVATIVE:
+        if node.op_type in ZERO_DERIVATIVE or _only_integers(ctx, node):
             return
-        for place, name in enumerate(node.input):
-            given = contributions[place] if place < len(contributions) else None
-            if name in ctx.wanted and given is None and place not in _NO_PATH.get(node.op_type, ()):
-                if _only_integers(ctx, node):
-                    continue
-                raise self._refusal(
-                    node, f"onnx-ad's rule gives nothing for input '{sanitize(name)}'"
-                )
+        without_influence = _NO_PATH.get(node.op_type, ())
+        for position, name in enumerate(node.input):
+            if name not in ctx.wanted or position in without_influence:
+                continue
+            if position >= len(contributions) or contributions[position] is None:
+                got = f"onnx-ad's rule gives nothing for input '{sanitize(name)}'"
+                raise self._refusal(node, got)
 
     def _refusal(self, node: NodeProto, got: str) -> ModelError:
-        name = self._nodes[node.op_type].op_type if node.domain == _DOMAIN else node.op_type
+        name = sanitize(self._original(node).op_type)
         return ModelError(
             f"{self.where(node)}, gradient",
             expected="an op with a gradient, between wrt and the loss",
             got=got,
-            next=f'pyopnb.replace(model, "{sanitize(name)}", "…") with an op whose class has backward',
+            next=f'pyopnb.replace(model, "{name}", "…") with an op whose class has backward',
         )
 
     # ---- our ops ---------------------------------------------------------------------------------------------------------
@@ -200,43 +188,45 @@ class Rules(Mapping[str, _Rule]):
                 next="def backward(self, inputs, outputs, grads): … returns a gradient of each input",
             )
         if _is_variadic(schema) and schema.outputs is None and len(node.output) > 1:
-            raise self._refusal(
-                node,
-                f"{len(node.output)} outputs without a return hint of compute, beside variadic inputs",
-            )
+            got = f"{len(node.output)} outputs without a return hint of compute, beside variadic inputs"
+            raise self._refusal(node, got)
         return op
 
     def _of_op(self, ctx: Any, node: NodeProto, grads: Sequence[Any]) -> list[Any]:
+        """Append the node of an op's gradient: inputs, outputs and their gradients go in."""
         schema = self._check_op(node).current.schema
         variadic = _is_variadic(schema)
-        inputs = [*node.input, *[""] * (0 if variadic else len(schema.inputs) - len(node.input))]
-        outputs = [name for name in node.output if name]
-        given = [grad for name, grad in zip(node.output, grads, strict=True) if name]
-        adjoints = [
-            "" if grad is None else ctx.squeeze(ctx.full(grad, name), [ctx.rank(name)])
-            for name, grad in zip(outputs, given, strict=True)
-        ]
-        wanted = [bool(name) and name in ctx.wanted for name in inputs]
+        inputs = list(node.input)
+        if not variadic:
+            inputs += [""] * (len(schema.inputs) - len(inputs))
+        outputs, adjoints = [], []
+        for name, grad in zip(node.output, grads, strict=True):
+            if name:
+                outputs.append(name)
+                adjoint = ""
+                if grad is not None:
+                    adjoint = ctx.squeeze(ctx.full(grad, name), [ctx.rank(name)])
+                adjoints.append(adjoint)
         # A variadic op's gradient op returns as many as its node has.
-        names = [
-            ctx.b.name(f"grad_of_{name}") if want or variadic else ""
-            for name, want in zip(inputs, wanted, strict=True)
-        ]
-        made = NodeProto(
-            op_type=f"{node.op_type}Grad",
-            domain=_DOMAIN,
-            name=f"{node.name}_grad" if node.name else None,
-        )
-        made.input.extend([*inputs, *outputs, *adjoints])
-        made.output.extend(
-            names[: max((place + 1 for place, name in enumerate(names) if name), default=0)]
-        )
-        made.attribute.extend(node.attribute)
-        ctx.b.nodes.append(made)
-        return [
-            ctx.unsqueeze(grad, [ctx.rank(name)]) if want else None
-            for name, grad, want in zip(inputs, names, wanted, strict=True)
-        ][: len(node.input)]
+        names: list[str] = []
+        contributions: list[Any] = []
+        for name in inputs:
+            is_wanted = bool(name) and name in ctx.wanted
+            names.append(ctx.b.name(f"grad_of_{name}") if is_wanted or variadic else "")
+            contributions.append(names[-1] if is_wanted else None)
+        while names and not names[-1]:
+            names.pop()
+        gradient = NodeProto(op_type=f"{node.op_type}Grad", domain=_DOMAIN)
+        if node.name:
+            gradient.name = f"{node.name}_grad"
+        gradient.input.extend([*inputs, *outputs, *adjoints])
+        gradient.output.extend(names)
+        gradient.attribute.extend(node.attribute)
+        ctx.b.nodes.append(gradient)
+        for position, name in enumerate(inputs):
+            if contributions[position] is not None:
+                contributions[position] = ctx.unsqueeze(contributions[position], [ctx.rank(name)])
+        return contributions[: len(node.input)]
 
 
 def _is_variadic(schema: Schema) -> bool:
@@ -244,5 +234,6 @@ def _is_variadic(schema: Schema) -> bool:
 
 
 def _only_integers(ctx: Any, node: NodeProto) -> bool:
-    """Whether no output of a node can carry a gradient."""
-    return not any(name and ctx.shapes.dtype(name) in FLOAT_TYPES for name in node.output)
+    """Tell whether no output of a node can carry a gradient."""
+    dtypes = {ctx.shapes.dtype(name) for name in node.output if name}
+    return not dtypes.intersection(FLOAT_TYPES)

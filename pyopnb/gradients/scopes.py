@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from itertools import count
 
-from onnx import GraphProto, ModelProto, NodeProto
+from onnx import GraphProto, ModelProto
 
-from pyopnb.models.nodes import bodies, walk
+from pyopnb.models.nodes import bodies, nodes_in
 
 __all__ = ["distinguish"]
 
@@ -23,47 +23,53 @@ def distinguish(model: ModelProto) -> None:
     model : ModelProto
         Without local functions; it is changed. The main graph keeps its names.
     """
-    taken = {name for site in walk(model) for name in (*site.node.input, *site.node.output)}
-    taken.update(_bound(model.graph))
-    seen = set(_bound(model.graph))
-    waiting: list[tuple[GraphProto, Mapping[str, str]]] = [
-        (body, {}) for node in model.graph.node for body in bodies(node)
-    ]
-    for body, outer in waiting:  # grows while it is walked
-        bound = dict.fromkeys(_bound(body))
-        taken.update(bound)
-        new = {name: _free(name, taken) for name in bound if name in seen}
-        names = {name: now for name, now in outer.items() if name not in bound} | new
-        if names:
-            _rename(body, names)
-        seen.update(_bound(body))
-        waiting += [(inner, names) for node in body.node for inner in bodies(node)]
+    pending: list[tuple[GraphProto, dict[str, str]]] = []
+    for node in model.graph.node:
+        pending += [(body, {}) for body in bodies(node)]
+    if not pending:
+        return
+    taken = set(_bound_names(model.graph))
+    seen = set(taken)
+    for node in nodes_in(model.graph):
+        taken.update(node.input, node.output)
+    for body, outer in pending:  # grows while it is walked
+        names = dict(outer)
+        taken.update(_bound_names(body))
+        for name in _bound_names(body):
+            names.pop(name, None)
+            if name in seen:
+                names[name] = _unused_name(name, taken)
+        _rename(body, names)
+        seen.update(_bound_names(body))
+        for node in body.node:
+            pending += [(inner, names) for inner in bodies(node)]
 
 
-def _bound(graph: GraphProto) -> Iterator[str]:
-    yield from (info.name for info in graph.input)
-    yield from (tensor.name for tensor in graph.initializer)
-    yield from (sparse.values.name for sparse in graph.sparse_initializer)
-    yield from (name for node in graph.node for name in node.output if name)
+def _bound_names(graph: GraphProto) -> list[str]:
+    names = [info.name for info in graph.input]
+    names += [tensor.name for tensor in graph.initializer]
+    names += [sparse.values.name for sparse in graph.sparse_initializer]
+    for node in graph.node:
+        names += filter(None, node.output)
+    return names
 
 
-def _free(name: str, taken: set[str]) -> str:
-    free = next(other for n in count(1) if (other := f"{name}_{n}") not in taken)
-    taken.add(free)
-    return free
+def _unused_name(name: str, taken: set[str]) -> str:
+    for number in count(1):
+        candidate = f"{name}_{number}"
+        if candidate not in taken:
+            break
+    taken.add(candidate)
+    return candidate
 
 
 def _rename(body: GraphProto, names: Mapping[str, str]) -> None:
     """Rename what a body binds and reads, but for what is inside its nodes' own bodies."""
-    for holder in (*body.input, *body.output, *body.value_info, *body.initializer):
+    holders = [*body.input, *body.output, *body.value_info, *body.initializer]
+    holders += [sparse.values for sparse in body.sparse_initializer]
+    for holder in holders:
         holder.name = names.get(holder.name, holder.name)
-    for sparse in body.sparse_initializer:
-        sparse.values.name = names.get(sparse.values.name, sparse.values.name)
     for node in body.node:
-        _rename_ends(node, names)
-
-
-def _rename_ends(node: NodeProto, names: Mapping[str, str]) -> None:
-    for ends in (node.input, node.output):
-        for place, name in enumerate(ends):
-            ends[place] = names.get(name, name)
+        for ports in (node.input, node.output):
+            for position, name in enumerate(ports):
+                ports[position] = names.get(name, name)

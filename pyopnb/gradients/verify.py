@@ -1,271 +1,418 @@
-"""Compare the gradients of a derived model with central differences of its loss.
+"""Compare the gradients of a derived model with differences of the loss that they were derived from.
 
-Rules of onnx-ad are not taken on trust, nor are ours: the loss is moved along random directions of
-what it was derived in, at the user's feeds and at inputs of several sizes and magnitudes.
+Rules of onnx-ad are not taken on trust, nor are ours. The loss is moved along random directions of what
+it was derived in, at the inputs that `pyopnb.testing.verify` draws. How many there are depends on the
+model alone, so that a loaded machine compares as much as an idle one.
 """
 
 from __future__ import annotations
 
-import time
+import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
-from onnx import ModelProto, NodeProto
-from onnx_ad._graph import node_reads
+from onnx import ModelProto
 
+from pyopnb.diffs.tolerances import TOLERANCES
 from pyopnb.errors import ModelError
+from pyopnb.gradients.limits import sizes_at_run_time
 from pyopnb.gradients.ranks import types_of
+from pyopnb.gradients.trials import example_inputs, size_trials, value_trials
+from pyopnb.models.external_data import is_external
 from pyopnb.models.nodes import type_of_proto
 from pyopnb.ops.messages import sanitize
-from pyopnb.ops.types import TensorType
+from pyopnb.runtime.bare import Runner, bare_runner
 from pyopnb.runtime.session.session import Session
 from pyopnb.testing.central import central_differences
-from pyopnb.testing.gradients import LOOSEST, TOLERANCES, unit
+from pyopnb.testing.gradients import unit
+from pyopnb.testing.verify import KernelError, Trial
+from pyopnb.testing.verify.rounding import Judge
 
-__all__ = ["Arrays", "verify_gradients"]
+__all__ = ["Comparison", "Disagreement", "verify_gradients"]
 
-Arrays = dict[str, np.ndarray]
+_MAX_MOVED = 4096  # elements of an array that one direction moves
+_GROUP = 32  # arrays that are moved at once
 
-_LEAST_SECONDS = 0.15
-"""Of this thread, so that a loaded machine compares as much as an idle one."""
-_MAX_MOVED = 4096
-"""Elements of an array that one direction moves."""
-_REGIMES = ("order one", "large", "negative", "mixed", "tiny", "positive")
-_SIZES = (3, 2, 5, 1)
-"""Of free dimensions; the first is taken with all magnitudes of values."""
+# onnx-ad writes LSTM and Attention out, so that the outputs are added up in another order.
+_KERNEL_ERROR = KernelError(tiny=1.0, of_largest=64.0)
 
 
 @dataclass(frozen=True)
-class _Trial:
-    """Inputs at which the gradients are compared."""
+class Disagreement:
+    """A direction along which a gradient is not the derivative of its loss.
 
-    name: str
-    feeds: Arrays
-    moves_weights: bool
+    Attributes
+    ----------
+    names : list of str
+        What was moved.
+    trial : str
+        What was special about the inputs.
+    values : dict of str to ndarray
+        Inputs and weights.
+    numeric, analytic : float
+        The derivative by differences of the loss, and by the gradients.
+    """
+
+    names: list[str]
+    trial: str
+    values: dict[str, np.ndarray]
+    numeric: float
+    analytic: float
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What was compared, in words, and the first disagreement."""
+
+    note: str
+    disagreement: Disagreement | None = None
 
 
 @dataclass(frozen=True)
 class _Direction:
     """Elements of an array, counted as if it were flat, and how far each is moved for a step of 1."""
 
-    places: np.ndarray
+    positions: np.ndarray
     steps: np.ndarray
 
     def moved(self, x: np.ndarray, step: float) -> np.ndarray:
         """Copy an array with the elements moved."""
         flat = x.flatten()
-        flat[self.places] = (flat[self.places] + step * self.steps).astype(x.dtype)
+        flat[self.positions] = (flat[self.positions] + step * self.steps).astype(x.dtype)
         return flat.reshape(x.shape)
+
+    def terms(self, gradient: np.ndarray) -> np.ndarray:
+        """Return what each element adds to the derivative along the direction."""
+        return np.asarray(np.ravel(gradient)[self.positions].astype(np.float64) * self.steps)
 
 
 @dataclass(frozen=True)
-class _Disagreement:
-    """A direction along which a model's derivative is not that of its loss."""
+class _Move:
+    """An array, moved one step ahead and one behind along a direction."""
 
-    where: str
+    array: np.ndarray
+    direction: _Direction
+    ahead: np.ndarray
+    behind: np.ndarray
+    largest: float
+
+
+@dataclass(frozen=True)
+class _Point:
+    """Inputs and weights, with the loss and its gradients there."""
+
     trial: str
-    numeric: float
-    analytic: float
+    values: dict[str, np.ndarray]
+    loss: float
+    gradients: dict[str, np.ndarray]
 
 
 def verify_gradients(
-    model: ModelProto,
+    original: ModelProto,
+    derived: ModelProto,
     gradients: Mapping[str, str],
     loss: str,
+    weights: Mapping[str, np.ndarray],
     feeds: Mapping[str, np.ndarray] | None,
-    seconds: float,
-) -> str:
-    """Refuse a model whose gradients are not those of its loss.
+) -> Comparison:
+    """Compare the gradients of a model with differences of its loss until they disagree.
 
     Parameters
     ----------
-    model : ModelProto
-        Inputs and initializers, the loss and its gradients.
+    original, derived : ModelProto
+        Without and with the gradients.
     gradients : mapping of str to str
         The outputs that are gradients, by what they are derived in.
     loss : str
+    weights : mapping of str to ndarray
+        The initializers that the loss is derived in.
     feeds : mapping, optional
         An example of the user's.
-    seconds : float
-        What the derivation took; half of it may be spent beyond the first comparisons.
 
     Returns
     -------
-    str
-        What was compared, or why nothing could be.
+    Comparison
 
     Raises
     ------
     ModelError
+        Only the derived model fails, or it computes other outputs.
     """
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")  # of values that leave an operator's domain
-        verification = _Verification(model, gradients, loss)
-        return verification.compare(feeds, time.thread_time() + max(_LEAST_SECONDS, seconds / 2))
+        return _Verification(original, derived, gradients, loss, weights).compare(feeds)
 
 
 class _Verification:
-    """Sessions of a loss and its gradients, and the comparisons that they allow."""
+    """Sessions of a loss and of its gradients, and the comparisons that they allow."""
 
-    def __init__(self, model: ModelProto, gradients: Mapping[str, str], loss: str) -> None:
-        self.gradients, self.loss = gradients, loss
-        self.names = list(gradients)
-        movable = _with_weights_as_inputs(model, self.names)
-        types = types_of(movable.graph)
-        weights = {tensor.name for tensor in movable.graph.initializer}
-        self.inputs = {
-            info.name: type_of_proto(info.type)
-            for info in movable.graph.input
-            if info.name not in weights
-        }
-        self.weights = _values(movable, [name for name in self.names if name in weights])
-        kinds = [type_of_proto(types[name]).dtype for name in [*self.names, loss]]
-        dtypes = [np.dtype(kind.numpy) for kind in kinds if kind is not None]
-        self.precision = max(unit(each) for each in dtypes)
-        coarsest = max(dtypes, key=unit).name
-        self.tolerance = TOLERANCES.get(coarsest, LOOSEST)
-        self.primal = Session(_without_gradients(movable, loss), fill=True)
+    def __init__(
+        self,
+        original: ModelProto,
+        derived: ModelProto,
+        gradients: Mapping[str, str],
+        loss: str,
+        weights: Mapping[str, np.ndarray],
+    ) -> None:
+        self.gradients, self.loss, self.weights = gradients, loss, weights
+        types = {name: type_of_proto(kind) for name, kind in types_of(original.graph).items()}
+        initializers = {tensor.name for tensor in original.graph.initializer}
+        names = [info.name for info in original.graph.input if info.name not in initializers]
+        self.inputs = {name: types[name] for name in names}
+        self.outputs = [info.name for info in original.graph.output]
+        dtypes = [types[name].dtype for name in [*gradients, loss]]
+        coarsest = max((np.dtype(row.numpy) for row in dtypes if row is not None), key=unit)
+        self.moves: dict[str, _Move] = {}
+        self._set_precision(coarsest)
+        limited = sizes_at_run_time(original)
+        self.primal = _runner(original, weights, limited)
         try:
-            self.derived = Session(movable, fill=True)
+            self.derived = _runner(derived, weights, limited)
         except Exception as error:  # the loss alone runs, so it is the gradients
             raise _not_runnable(error) from error
+        self.judge = Judge(self._original_outputs, None, kernel_error=_KERNEL_ERROR)
         self.random = np.random.default_rng(0)
 
-    def compare(self, feeds: Mapping[str, np.ndarray] | None, end: float) -> str:
-        directions = trials = 0
-        for number, trial in enumerate(_trials(self.inputs, feeds)):
-            if number >= 2 and time.thread_time() > end:
-                break
-            point = {**self.weights, **trial.feeds}
-            if trial.moves_weights:
-                for name, value in self.weights.items():
-                    change = self.random.normal(size=value.shape) * (0.1 * np.abs(value) + 0.05)
-                    point[name] = (value + change).astype(value.dtype)
-            losses = [self._loss(point), self._loss(point)]
-            if None in losses or not np.isfinite(losses[0]):  # type: ignore[arg-type]
-                continue  # the model itself does not take it
-            if losses[0] != losses[1]:
-                return "not verified: the loss is another one each time"
-            compared = self._compare_at(trial, point, end)
-            directions += compared
-            trials += compared > 0
-        if not directions:
-            return "not verified: the model takes none of the inputs that were drawn"
-        return f"verified along {directions} directions at {trials} inputs"
+    def _set_precision(self, dtype: np.dtype) -> None:
+        self.precision = unit(dtype)
+        self.tolerance = TOLERANCES[dtype.name].gradient
+        # A longer step loses more to the third derivative, a shorter one more to rounding.
+        self.step = self.precision ** (1 / 3)
+        self.moves.clear()
+        # What differences of subnormal numbers cannot tell.
+        self.smallest = float(np.finfo(dtype).tiny) / self.precision
 
-    def _compare_at(self, trial: _Trial, point: Arrays, end: float) -> int:
-        """Compare along a direction of everything, then of each name; count the directions."""
+    def compare(self, feeds: Mapping[str, np.ndarray] | None) -> Comparison:
+        directions = points = 0
+        for trial, weights in self._trials(feeds):
+            point = self._point(trial, weights, is_first=points == 0)
+            if point is None:
+                continue  # the model itself does not take it
+            if points == 0 and self._loss(point.values) != point.loss:
+                return Comparison("not verified: the loss is another one each time")
+            compared, disagreement = self._compare_at(point)
+            if disagreement is not None:
+                return Comparison("wrong", disagreement)
+            directions += compared
+            points += compared > 0
+        if not directions:
+            return Comparison("not verified: the model takes none of the inputs that were drawn")
+        return Comparison(f"verified along {directions} directions at {points} inputs")
+
+    def _trials(
+        self, feeds: Mapping[str, np.ndarray] | None
+    ) -> Iterator[tuple[Trial, Mapping[str, np.ndarray]]]:
+        """Yield inputs and weights: the example, other sizes, then values that are not kind."""
+        example = example_inputs(self.inputs, feeds)
+        accepted = None
+        for trial in size_trials(example, self.inputs):
+            if accepted is None and self._loss(self._values(trial, self.weights)) is not None:
+                accepted = trial.inputs
+            yield trial, self.weights
+        # Weights often begin at zeros, where a Relu has its kink and products vanish.
+        moved = {}
+        for name, value in self.weights.items():
+            change = self.random.normal(size=value.shape) * (0.1 * np.abs(value) + 0.05)
+            moved[name] = (value + change).astype(value.dtype)
+        for trial in value_trials(accepted or example):
+            yield trial, moved
+
+    def _values(self, trial: Trial, weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        values = dict(weights)
+        for name, array in zip(self.inputs, trial.inputs, strict=True):
+            assert array is not None  # noqa: S101  # for mypy: every input is drawn
+            values[name] = array
+        return values
+
+    def _point(
+        self, trial: Trial, weights: Mapping[str, np.ndarray], is_first: bool
+    ) -> _Point | None:
+        """Run both models; return None where the loss alone fails or is not finite."""
+        values = self._values(trial, weights)
+        loss = self._loss(values)
+        if loss is None or not np.isfinite(loss):
+            return None
+        outputs = self.outputs if is_first else []
+        names = [*self.gradients.values(), *outputs]
         try:
-            outputs = self.derived.run(list(self.gradients.values()), self._fed(point))
+            results = [np.asarray(result) for result in self.derived(names, values)]
         except Exception as error:  # the loss alone runs, so it is the gradients
             raise _not_runnable(error) from error
-        found = dict(zip(self.names, map(np.asarray, outputs), strict=True))
-        groups = [self.names] if len(self.names) > 1 else []
-        groups += [[name] for name in self.names]
+        if outputs:
+            self._check_outputs(trial, values, results[len(self.gradients) :])
+        return _Point(trial.name, values, loss, dict(zip(self.gradients, results, strict=False)))
+
+    def _original_outputs(self, *inputs: np.ndarray) -> Sequence[np.ndarray]:
+        values = dict(zip([*self.inputs, *self.weights], inputs, strict=True))
+        return [np.asarray(result) for result in self.primal(self.outputs, values)]
+
+    def _check_outputs(
+        self, trial: Trial, values: Mapping[str, np.ndarray], results: Sequence[np.ndarray]
+    ) -> None:
+        """Refuse a derived model whose own outputs are not those of the original."""
+        inputs = tuple(values[name] for name in [*self.inputs, *self.weights])
+        expected = self._original_outputs(*inputs)
+        wrong = self.judge.wrong(Trial(trial.name, inputs), expected, results)
+        # A loss that is another one each time is told later.
+        if wrong is None or self._loss(values) != self._loss(values):
+            return
+        raise ModelError(
+            f"model, output '{sanitize(self.outputs[wrong[0]])}'",
+            expected="what the model computes without gradients",
+            got="something else, as onnx-ad wrote its nodes out",
+            next="pyopnb.replace(model, …) of LSTM, GRU, RNN or Attention nodes",
+        )
+
+    def _loss(self, values: Mapping[str, np.ndarray]) -> float | None:
+        try:
+            (loss,) = self.primal([self.loss], values)
+        except Exception:  # inputs that the model does not take say nothing about its gradient
+            return None
+        return float(loss.item())
+
+    # ---- one point ----------------------------------------------------------------------------
+
+    def _compare_at(self, point: _Point) -> tuple[int, Disagreement | None]:
+        """Compare along one direction of each group; return how many could be, and what disagrees."""
         compared = 0
-        for number, group in enumerate(groups):
-            if number >= 2 and time.thread_time() > end:
-                break
-            disagreement = self._along(group, found, point, trial.name)
+        for group in self._groups(point):
+            if self._agrees_quickly(group, point):
+                compared += 1
+                continue
+            disagreement = self._carefully_compared(group, point)
             if disagreement is None:
                 continue  # a kink, or nothing to move
+            if disagreement is not _AGREED and self._computes_in_float32(group, point):
+                self._set_precision(np.dtype(np.float32))
+                return self._compare_at(point)
             compared += 1
             # Rounding can mislead once: a wrong gradient is wrong along another direction, too.
-            if disagreement is not _AGREED and self._along(group, found, point, trial.name) not in (
-                None,
-                _AGREED,
-            ):
-                self._refuse(disagreement, found, point)
-        return compared
+            if disagreement is not _AGREED and self._is_wrong(group, point):
+                return compared, self._narrowed(disagreement, point)
+        return compared, None
 
-    def _along(
-        self, group: Sequence[str], gradients: Arrays, point: Arrays, trial: str
-    ) -> _Disagreement | None:
-        """Compare along one random direction: `_AGREED`, a disagreement, or None at a kink."""
-        directions = {name: self._direction(point[name]) for name in group if point[name].size}
-        if not directions:
-            return None
-        middle = self._loss(point)
-        assert middle is not None, "compare asks for it"  # noqa: S101  # for mypy
+    def _groups(self, point: _Point) -> Iterator[list[str]]:
+        """Put gradients of like size together: the small would not show beside the large."""
+        sizes = {}
+        for name, gradient in point.gradients.items():
+            if gradient.size:
+                size = float(np.abs(gradient).max()) * self._move(name, point).largest
+                sizes[name] = math.inf if math.isnan(size) else size
+        names = sorted(sizes, key=sizes.__getitem__)
+        for start in range(0, len(names), _GROUP):
+            yield names[start : start + _GROUP]
+
+    def _agrees_quickly(self, group: Sequence[str], point: _Point) -> bool:
+        """Compare with one difference: most agree, and extrapolation costs ten times as much."""
+        moves = {name: self._move(name, point) for name in group}
+        ahead = self._loss(point.values | {name: move.ahead for name, move in moves.items()})
+        behind = self._loss(point.values | {name: move.behind for name, move in moves.items()})
+        if ahead is None or behind is None:
+            return False
+        numeric = (ahead - behind) / (2 * self.step)
+        directions = {name: move.direction for name, move in moves.items()}
+        analytic, scale = self._along(directions, point, numeric)
+        return bool(abs(analytic - numeric) <= self.tolerance * scale)
+
+    def _move(self, name: str, point: _Point) -> _Move:
+        """Move an array both ways along a random direction; a weight that stays is moved once."""
+        array = point.values[name]
+        move = self.moves.get(name)
+        if move is None or move.array is not array:
+            direction = self._direction(array)
+            ahead, behind = (direction.moved(array, sign * self.step) for sign in (1, -1))
+            largest = float(np.abs(array).max(initial=0))
+            move = _Move(array, direction, ahead, behind, largest)
+            self.moves[name] = move
+        return move
+
+    def _carefully_compared(self, group: Sequence[str], point: _Point) -> Disagreement | None:
+        """Compare along a random direction: `_AGREED`, a disagreement, or None at a kink."""
+        directions = {name: self._direction(point.values[name]) for name in group}
         # A sum of many terms is rounded by more than its own last bit: by what the smallest moves
         # of its inputs change. This offset makes the estimate of the noise as large as that.
-        rounding = max(self._jitter(directions, point, middle) for _ in range(2))
+        rounding = max(self._jitter(directions, point) for _ in range(2))
         offset = rounding / self.precision
 
         def moved_loss(step: np.ndarray) -> np.ndarray:
-            moved = dict(point)
-            for name, direction in directions.items():
-                moved[name] = direction.moved(point[name], float(step[0]))
-            moved_to = self._loss(moved)
-            return np.array([np.nan if moved_to is None else moved_to + offset])
+            loss = self._moved_loss(point, directions, float(step[0]))
+            return np.array([np.nan if loss is None else loss + offset])
 
         differences = central_differences(moved_loss, np.zeros(1), [(0,)], self.precision)
         if differences.kinks[0]:
             return None
         numeric = float(differences.values[0, 0])
-        products = []
-        for name, direction in directions.items():
-            gradient = np.ravel(gradients[name])[direction.places].astype(np.float64)
-            products.append(gradient * direction.steps)
-        terms = np.concatenate(products)
-        analytic = float(terms.sum())
-        spread = float(np.sqrt(np.sum(terms * terms)))
-        # A gradient that is zero but for rounding has no size of its own.
-        scale = max(abs(numeric), spread, 1e-3 * abs(middle), float(np.finfo(np.float64).tiny))
+        analytic, scale = self._along(directions, point, numeric)
         allowed = self.tolerance * scale + 4 * float(differences.errors[0, 0])
         if abs(analytic - numeric) <= allowed:
             return _AGREED
-        where = "all together" if len(group) > 1 else f"'{sanitize(group[0])}'"
-        return _Disagreement(where, trial, numeric, analytic)
+        return Disagreement(list(group), point.trial, point.values, numeric, analytic)
+
+    def _computes_in_float32(self, group: Sequence[str], point: _Point) -> bool:
+        """Tell whether kernels round what they are given in float64, as ONNX Runtime's Erf does."""
+        if self.precision > 2.0**-50:
+            return False
+        directions = {name: self._direction(point.values[name]) for name in group}
+        # A step that float32 cannot see changes next to nothing there, or as much as a larger one.
+        slightly = self._moved_loss(point, directions, 2.0**-36)
+        clearly = self._moved_loss(point, directions, 2.0**-16)
+        if slightly is None or clearly is None:
+            return False
+        slope = (slightly - point.loss) * 2**20
+        return abs(slope - (clearly - point.loss)) > 0.1 * abs(clearly - point.loss)
+
+    def _is_wrong(self, group: Sequence[str], point: _Point) -> bool:
+        return self._carefully_compared(group, point) not in (None, _AGREED)
+
+    def _narrowed(self, disagreement: Disagreement, point: _Point) -> Disagreement:
+        """Return the first name of a group that disagrees alone."""
+        for name in disagreement.names:
+            alone = self._carefully_compared([name], point)
+            if alone is not None and alone is not _AGREED:
+                return alone
+        return disagreement
 
     def _direction(self, x: np.ndarray) -> _Direction:
-        places = np.arange(x.size)
+        positions = np.arange(x.size)
         if x.size > _MAX_MOVED:
-            places = self.random.choice(x.size, _MAX_MOVED, replace=False)
-        magnitude = np.abs(np.ravel(x)[places].astype(np.float64))
+            positions = self.random.choice(x.size, _MAX_MOVED, replace=False)
+        magnitude = np.abs(np.ravel(x)[positions].astype(np.float64))
         least = float(np.sqrt(np.mean(magnitude * magnitude))) / 8 or 1.0
-        signs = self.random.choice([-1.0, 1.0], places.shape)
-        return _Direction(places, signs * np.maximum(magnitude, least))
+        signs = self.random.integers(0, 2, positions.size) * 2.0 - 1
+        return _Direction(positions, signs * np.maximum(magnitude, least))
 
-    def _jitter(self, directions: Mapping[str, _Direction], point: Arrays, middle: float) -> float:
-        moved = dict(point)
+    def _along(
+        self, directions: Mapping[str, _Direction], point: _Point, numeric: float
+    ) -> tuple[float, float]:
+        """Return the derivative by the gradients, and the size that tolerances are relative to."""
+        terms = [each.terms(point.gradients[name]) for name, each in directions.items()]
+        squares = sum(float(np.dot(part, part)) for part in terms)
+        # A gradient that is zero but for rounding has no size of its own.
+        scale = max(abs(numeric), np.sqrt(squares), 1e-3 * abs(point.loss), self.smallest)
+        return float(sum(part.sum() for part in terms)), float(scale)
+
+    def _moved_loss(
+        self, point: _Point, directions: Mapping[str, _Direction], step: float
+    ) -> float | None:
+        moved = dict(point.values)
         for name, direction in directions.items():
-            signs = self.random.choice([-1.0, 1.0], direction.places.shape)
-            smallest = _Direction(direction.places, signs * np.abs(direction.steps))
-            moved[name] = smallest.moved(point[name], 2 * self.precision)
-        loss = self._loss(moved)
-        return 0.0 if loss is None else abs(loss - middle)
+            moved[name] = direction.moved(point.values[name], step)
+        return self._loss(moved)
 
-    def _loss(self, point: Arrays) -> float | None:
-        try:
-            (loss,) = self.primal.run([self.loss], self._fed(point))
-        except Exception:  # inputs that the model does not take say nothing about its gradient
-            return None
-        return float(np.asarray(loss).reshape(()))
-
-    def _fed(self, point: Arrays) -> Arrays:
-        wanted = {*self.inputs, *self.weights}
-        return {name: value for name, value in point.items() if name in wanted}
-
-    def _refuse(self, disagreement: _Disagreement, gradients: Arrays, point: Arrays) -> None:
-        """Raise the error, with the name alone that disagrees if all were moved at once."""
-        if disagreement.where == "all together":
-            for name in self.names:
-                alone = self._along([name], gradients, point, disagreement.trial)
-                if alone is not None and alone is not _AGREED:
-                    disagreement = alone
-                    break
-        raise ModelError(
-            f"model, gradient in {disagreement.where}",
-            expected=f"{disagreement.numeric:.6g} along a random direction, by differences of the loss",
-            got=f"{disagreement.analytic:.6g}, at inputs that are {disagreement.trial}",
-            next="pyopnb.check_grad of each op in it; verify=False if a backward means to differ",
-        )
+    def _jitter(self, directions: Mapping[str, _Direction], point: _Point) -> float:
+        """Return by how much moves of the last bit change the loss."""
+        smallest = {}
+        for name, direction in directions.items():
+            signs = self.random.choice([-1.0, 1.0], direction.positions.shape)
+            smallest[name] = _Direction(direction.positions, signs * np.abs(direction.steps))
+        loss = self._moved_loss(point, smallest, 2 * self.precision)
+        return 0.0 if loss is None else abs(loss - point.loss)
 
 
-_AGREED = _Disagreement("", "", 0.0, 0.0)
+_AGREED = Disagreement([], "", {}, 0.0, 0.0)
 
 
 def _not_runnable(error: Exception) -> ModelError:
@@ -277,111 +424,27 @@ def _not_runnable(error: Exception) -> ModelError:
     )
 
 
-# ---- the models -----------------------------------------------------------------------------
+# ---- the sessions -----------------------------------------------------------------------------
 
 
-def _with_weights_as_inputs(model: ModelProto, names: Sequence[str]) -> ModelProto:
-    copy = ModelProto()
-    copy.CopyFrom(model)
-    copy.ir_version = max(copy.ir_version, 4)  # from which on an initializer is a default
-    types = types_of(copy.graph)
-    inputs = {info.name for info in copy.graph.input}
-    for tensor in copy.graph.initializer:
-        if tensor.name in names and tensor.name not in inputs:
-            copy.graph.input.add(name=tensor.name, type=types[tensor.name])
-    return copy
-
-
-def _values(model: ModelProto, names: Sequence[str]) -> Arrays:
-    """Read initializers through a session, which knows where external data are."""
-    if not names:
-        return {}
-    reader = ModelProto()
-    reader.CopyFrom(model)
-    graph = reader.graph
+def _runner(model: ModelProto, weights: Mapping[str, np.ndarray], limited: bool) -> Runner:
+    """Make a session that takes weights as inputs, as bare as the model allows."""
+    movable = ModelProto()
+    movable.CopyFrom(model)
+    movable.ir_version = max(movable.ir_version, 4)  # from which on an initializer is a default
+    graph = movable.graph
     types = types_of(graph)
-    wanted = [tensor for tensor in model.graph.initializer if tensor.name in names]
-    for field in ("node", "input", "output", "initializer", "sparse_initializer", "value_info"):
-        graph.ClearField(field)
-    graph.initializer.extend(wanted)
-    for number, name in enumerate(names):
-        graph.node.append(NodeProto(op_type="Identity", input=[name], output=[f"value_{number}"]))
-        graph.output.add(name=f"value_{number}", type=types[name])
-    return dict(zip(names, map(np.array, Session(reader).run(None, {})), strict=True))
-
-
-def _without_gradients(model: ModelProto, loss: str) -> ModelProto:
-    """Keep the nodes that the loss is computed from."""
-    copy = ModelProto()
-    copy.CopyFrom(model)
-    graph = copy.graph
-    wanted = {loss}
-    nodes = []
-    for node in reversed(graph.node):
-        if wanted & set(node.output):
-            nodes.append(node)
-            wanted |= set(node_reads(node))
-    outputs = [info for info in graph.output if info.name == loss]
-    for field, values in (("node", nodes[::-1]), ("output", outputs)):
-        kept = [type(value).FromString(value.SerializeToString()) for value in values]
-        graph.ClearField(field)
-        getattr(graph, field).extend(kept)
-    return copy
-
-
-# ---- the inputs -----------------------------------------------------------------------------
-
-
-def _trials(
-    inputs: Mapping[str, TensorType], feeds: Mapping[str, np.ndarray] | None
-) -> Iterator[_Trial]:
-    """Draw inputs: the user's first, then all magnitudes, then other sizes."""
-    random = np.random.default_rng(1)
-    if feeds is not None:
-        yield _Trial("the feeds", dict(feeds), False)
-    else:
-        # First values for which roots and logarithms are there, too.
-        yield _Trial("positive", _drawn(inputs, None, 3, "positive", random), False)
-    for regime in _REGIMES:
-        yield _Trial(regime, _drawn(inputs, feeds, _SIZES[0], regime, random), True)
-    for size in _SIZES[1:]:
-        for regime in ("order one", "positive"):
-            name = f"{regime}, with free sizes of {size}"
-            yield _Trial(name, _drawn(inputs, None, size, regime, random), True)
-
-
-def _drawn(
-    inputs: Mapping[str, TensorType],
-    feeds: Mapping[str, np.ndarray] | None,
-    size: int,
-    regime: str,
-    random: np.random.Generator,
-) -> Arrays:
-    """Draw floating-point values; integers are the user's, or 0 and 1, which most indices may be."""
-    drawn: Arrays = {}
-    for name, kind in inputs.items():
-        example = None if feeds is None else feeds.get(name)
-        if example is not None:
-            shape = example.shape
-        else:
-            shape = tuple(dim if isinstance(dim, int) else size for dim in kind.shape or ())
-        dtype = np.dtype(np.float32) if kind.dtype is None else np.dtype(kind.dtype.numpy)
-        if dtype.kind in "iub":
-            integers = random.integers(0, 2, shape).astype(dtype)
-            drawn[name] = integers if example is None else example
-        elif dtype.kind == "O":
-            drawn[name] = np.full(shape, "1", object) if example is None else example
-        else:
-            drawn[name] = _values_of(regime, shape, random).astype(dtype)
-    return drawn
-
-
-def _values_of(regime: str, shape: tuple[int, ...], random: np.random.Generator) -> np.ndarray:
-    normal = random.normal(size=shape)
-    if regime == "positive":
-        return random.uniform(0.2, 2, shape)
-    if regime == "negative":
-        return -random.uniform(0.2, 2, shape)
-    if regime == "mixed":
-        return np.asarray(normal * 10.0 ** random.uniform(-2, 1.5, shape))
-    return np.asarray(normal * {"tiny": 1e-3, "large": 30.0}.get(regime, 1.0))
+    declared = {info.name for info in graph.input}
+    constants = [tensor for tensor in model.graph.initializer if tensor.name not in weights]
+    graph.ClearField("initializer")
+    graph.initializer.extend(constants)
+    for name in weights:
+        if name not in declared:
+            graph.input.add(name=name, type=types[name])
+    # A bare session would look for external data in the working directory.
+    if not any(map(is_external, constants)):
+        # What no kernel is there for fails here, and fill puts the reference in its place.
+        with suppress(Exception):
+            return bare_runner(movable, limited=limited)
+    runner: Runner = Session(movable, fill=True).run
+    return runner

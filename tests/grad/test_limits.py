@@ -19,6 +19,10 @@ BODIES = {
     "i = Range(zero, end, one)  c = Cast<to = 1>(i)": "Range",
     "i = Expand(one, big)  c = Cast<to = 1>(i)": "Expand",
     "c = Tile(w, big)": "Tile",
+    "n = Mul(root, root)  c = If (yes) <then_branch = a () => (float[M] t) { t = ConstantOfShape(n) }, "
+    "else_branch = b () => (float[1] e) { e = Identity(w) }>": "ConstantOfShape",
+    "c = Loop (one, yes, w) <body = l (int64 i, bool g, float[M] v) => (bool h, float[M] u) "
+    "{ h = Identity(g)  n = Mul(root, root)  k = Expand(w, n)  u = Add(v, k) }>": "Expand",
     "h = OneHot(root, end, bits)  c = Cast<to = 1>(h)": "OneHot",
 }
 def peak():
@@ -29,7 +33,7 @@ before = peak()
 for body, op in BODIES.items():
     text = '''<ir_version: 8, opset_import: ["" : 18]> g (float[3] x) => (float loss)
         <float[1] w = {1}, int64[1] big = {1000000000000}, int64[1] root = {1000000}, int64[1] some = {900000000},
-         int64 zero = {0}, int64 one = {1}, int64 end = {1000000000000}, float[2] bits = {0, 1}>
+         int64 zero = {0}, bool yes = {1}, int64 one = {1}, int64 end = {1000000000000}, float[2] bits = {0, 1}>
         { BODY  r = ReduceSum<keepdims = 0>(c)  y = Mul(x, w)  z = Mul(y, r)  loss = ReduceSum<keepdims = 0>(z) }'''
     model = onnx.parser.parse_model(text.replace("BODY", body))
     try:

@@ -49,7 +49,8 @@ def test_a_wrong_rule_is_refused_and_the_input_named(monkeypatch, wrong, dtype):
     monkeypatch.setitem(REVERSE, "Softplus", spoilt)
     model = pyopnb.parse(NET.replace("float", dtype))
     with pytest.raises(
-        ModelError, match=r"gradient in '[xw]': expected .* by differences of the loss, got"
+        ModelError,
+        match=r"gradient in '[xw]', by the rule of .*Softplus.*: expected .* by differences of the loss, got",
     ):
         pyopnb.grad(model, ["x", "w"])
     pyopnb.grad(model, ["x", "w"], verify=False)
@@ -103,8 +104,8 @@ def test_a_gradient_that_is_wrong_for_one_sign_only(define):
     model = pyopnb.parse(
         "(float[N] x) => (float loss) { y = demo.Half(x)  loss = ReduceSum<keepdims = 0>(y) }"
     )
-    with pytest.raises(ModelError, match="at inputs that are large"):
-        pyopnb.grad(model, "x", feeds={"x": np.linspace(-2, 2, 9, dtype=np.float32)})
+    with pytest.raises(ModelError, match="of order one times 10"):
+        pyopnb.grad(model, "x", feeds={"x": np.linspace(-2, 2, 40, dtype=np.float32)})
 
 
 def test_a_loss_that_is_drawn_is_not_called_verified(define):
