@@ -256,12 +256,12 @@ def _check_wrt(graph: GraphProto, names: Sequence[str]) -> None:
         if name not in known:
             expected = "the name of an input or an initializer"
             advice = suggest_key(str(name), sorted(known))
-            raise ModelError(where, expected=expected, got="no such name", next=advice)
+            raise ModelError(where, expected=expected, got="none of that name", next=advice)
         if name in names[:position]:
             raise ModelError(where, expected="each name once", got="the name twice")
         tensor_type = type_of_proto(types[name])
         if tensor_type.dtype is None or tensor_type.dtype.name not in _FLOATS:
-            raise ModelError(where, expected=" or ".join(_FLOATS), got=str(tensor_type))
+            raise ModelError(where, expected="float16, float32 or float64", got=str(tensor_type))
         if tensor_type.shape is None:
             expected, advice = "a known rank, for its gradient", "declare its shape: float32[N,3]"
             raise ModelError(where, expected=expected, got=str(tensor_type), next=advice)

@@ -300,7 +300,7 @@ def _global_lp_pool(ctx: Any, node: NodeProto, grads: Sequence[Any]) -> Any:
     return [ctx.full(product, node.input[0])]
 
 
-_CONVOLUTIONS = {
+_CONVOLUTIONS: Mapping[str, Callable[[Any, NodeProto, Any], Any]] = {
     "Conv": _conv,
     "LpPool": bound(REVERSE["LpPool"], _lp_pool_weights=_lp_pool_weights),
 }
