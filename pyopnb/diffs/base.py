@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, ClassVar, NoReturn, Self, TypeVar
 
+from pyopnb.diffs.documents import read_fields, write_fields
 from pyopnb.diffs.tolerances import check_tolerances
 from pyopnb.errors import InputError
 from pyopnb.ops.displayable import Displayable
@@ -15,9 +16,6 @@ __all__ = [
     "MAX_LINES",
     "DiffBase",
     "ToleranceDiff",
-    "checked_items",
-    "checked_text",
-    "checked_whole",
     "fit_lines",
     "from_document",
     "one_line",
@@ -122,14 +120,22 @@ class DiffBase(Displayable):
                 f"{cls.__name__}.from_json", expected="what to_json wrote", got=got
             ) from None
 
-    def _to_fields(self) -> dict[str, Any]:
-        """Return the fields of the JSON document beside those of every diff."""
-        raise NotImplementedError
+    def _to_plain(self) -> dict[str, Any]:
+        return to_document(self)
 
     @classmethod
-    def _from_fields(cls, fields: Any) -> Self:
+    def _from_plain(cls, document: Any) -> Self:
+        return from_document(cls, document)
+
+    def _to_fields(self) -> dict[str, Any]:
+        """Return the fields of the JSON document beside those of every diff."""
+        return write_fields(self)
+
+    @classmethod
+    def _from_fields(cls, document: Any) -> Self:
         """Build a diff from its JSON document; malformed ones may raise whatever Python raises."""
-        raise NotImplementedError
+        diff: Self = read_fields(cls, document)
+        return diff
 
 
 class ToleranceDiff(DiffBase):
@@ -211,52 +217,6 @@ def from_document(cls: type[_Diff], document: Any) -> _Diff:
 
 def _refuse_constant(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is not JSON")
-
-
-# ---- JSON that is read -------------------------------------------------------------------------------------------------------
-
-
-def checked_items(value: Any, most: int = 10**7, least: int = 0) -> list[Any]:
-    """Check that a value of JSON is a list; a text is none, although its letters would do as one.
-
-    Raises
-    ------
-    TypeError, ValueError
-        It is something else, or has too few or too many items.
-    """
-    if type(value) is not list:
-        raise TypeError(f"a list expected, not {type(value).__name__}")
-    if not least <= len(value) <= most:
-        raise ValueError(f"a list of {len(value)} items")
-    return value
-
-
-def checked_text(value: Any) -> str:
-    """Check that a value of JSON is a text.
-
-    Raises
-    ------
-    TypeError
-        It is something else.
-    """
-    if type(value) is not str:
-        raise TypeError(f"text expected, not {type(value).__name__}")
-    return value
-
-
-def checked_whole(value: Any, least: int = 0, most: int = 2**63) -> int:
-    """Check that a value of JSON is an integer within limits.
-
-    Raises
-    ------
-    TypeError, ValueError
-        It is something else, or out of range.
-    """
-    if type(value) is not int:
-        raise TypeError(f"an integer expected, not {type(value).__name__}")
-    if not least <= value <= most:
-        raise ValueError(f"an integer out of range: {str(value)[:40]}")
-    return value
 
 
 # ---- text --------------------------------------------------------------------------------------------------------------------

@@ -5,11 +5,10 @@ from __future__ import annotations
 import ast
 import difflib
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Any
 
-from pyopnb.diffs.base import DiffBase, checked_items, checked_text, fit_lines
+from pyopnb.diffs.base import DiffBase, fit_lines
 from pyopnb.ops.messages import sanitize
 from pyopnb.ops.op import Op, Version
 from pyopnb.ops.schema import REQUIRED, Attr, Schema
@@ -62,24 +61,6 @@ class OpDiff(DiffBase):
 
     def __str__(self) -> str:
         return fit_lines([*self._headline(), *self.schema, *self.source])
-
-    def _to_fields(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def _from_fields(cls, fields: Any) -> OpDiff:
-        if fields["same_code"] is not None and type(fields["same_code"]) is not bool:
-            raise TypeError("same_code is true, false or null")
-        schema, source = (
-            tuple(map(checked_text, checked_items(fields[name]))) for name in ("schema", "source")
-        )
-        return cls(
-            checked_text(fields["a"]),
-            checked_text(fields["b"]),
-            schema,
-            source,
-            fields["same_code"],
-        )
 
 
 def diff_versions(a: Version | Op, b: Version | Op) -> OpDiff:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from pyopnb.diffs.base import DiffBase, checked_items, checked_text, fit_lines
+from pyopnb.diffs.base import DiffBase, fit_lines
 from pyopnb.models.disjoint_sets import DisjointSets
 from pyopnb.ops.messages import sanitize
 from pyopnb.traces.profile import NodeProfile, Profile
@@ -138,26 +138,12 @@ class ProfileDiff(DiffBase):
             for change in self.nodes
         ]
 
-    def _to_fields(self) -> dict[str, Any]:
-        return {"run": asdict(self.run), "nodes": [asdict(change) for change in self.nodes]}
-
     @classmethod
-    def _from_fields(cls, fields: Any) -> ProfileDiff:
-        return cls(
-            _change(fields["run"], whole=True), tuple(map(_change, checked_items(fields["nodes"])))
-        )
-
-
-def _change(fields: Any, *, whole: bool = False) -> NodeChange:
-    a, b = (None if fields[side] is None and not whole else _spread(fields[side]) for side in "ab")
-    return NodeChange(checked_text(fields["node"]), checked_text(fields["op_type"]), a, b)
-
-
-def _spread(fields: Any) -> Spread:
-    values = [fields[name] for name in ("median", "low", "high", "least")]
-    if not all(type(value) in (int, float) for value in values):
-        raise TypeError("microseconds are numbers")
-    return Spread(*map(float, values))
+    def _from_fields(cls, document: Any) -> ProfileDiff:
+        diff = super()._from_fields(document)
+        if diff.run.a is None or diff.run.b is None:
+            raise ValueError("a run that one of the profiles lacks")
+        return diff
 
 
 def diff_profiles(a: Profile, b: Profile) -> ProfileDiff:

@@ -7,8 +7,7 @@ from typing import Any
 
 from pyopnb.diffs.arrays import report
 from pyopnb.diffs.arrays.parts import VERDICTS, Part, elements, parts
-from pyopnb.diffs.arrays.saved import part_from_dict, part_to_dict
-from pyopnb.diffs.base import ToleranceDiff, checked_items
+from pyopnb.diffs.base import ToleranceDiff
 from pyopnb.diffs.tolerances import check_tolerances
 from pyopnb.errors import InputError
 from pyopnb.ops.progress import tracking
@@ -58,15 +57,12 @@ class Diff(ToleranceDiff):
     def _judged(self, rtol: float | None, atol: float | None, stol: float | None) -> Diff:
         return Diff(tuple(part.judged(rtol, atol, stol) for part in self.parts))
 
-    def _to_fields(self) -> dict[str, Any]:
-        return {"parts": [part_to_dict(part) for part in self.parts]}
-
     @classmethod
-    def _from_fields(cls, fields: Any) -> Diff:
-        parts = tuple(part_from_dict(part) for part in checked_items(fields["parts"]))
-        if not parts:
+    def _from_fields(cls, document: Any) -> Diff:
+        diff = super()._from_fields(document)
+        if not diff.parts:
             raise InputError("Diff.from_json", expected="at least one part", got="none")
-        return cls(parts)
+        return diff
 
 
 def compared(

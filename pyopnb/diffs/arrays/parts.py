@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from pyopnb.diffs.arrays.saved import read_statistics
 from pyopnb.diffs.arrays.stats import ArrayStats, LazyStats, quick_stats, scale_of
-from pyopnb.diffs.tolerances import tolerance
+from pyopnb.diffs.documents import read_fields, to_plain
+from pyopnb.diffs.tolerances import check_tolerances, tolerance
 from pyopnb.errors import InputError
 from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.messages import sanitize
@@ -126,6 +128,18 @@ class Part:
         elif not any(tolerances):
             over = facts.differing
         return replace(judged, counted=replace(facts, over=over, axes=()))
+
+    def _to_plain(self) -> dict[str, Any]:
+        names = ("path", "verdict", "a", "b", "reason", "rtol", "atol", "stol", "facts")
+        return {name: to_plain(getattr(self, name)) for name in names}
+
+    @classmethod
+    def _from_plain(cls, document: Any) -> Part:
+        part: Part = read_fields(cls, {**document, "counted": None})
+        check_tolerances(part.rtol, part.atol, part.stol)
+        if document["facts"] is None:
+            return part
+        return replace(part, counted=read_statistics(document["facts"], part.a))
 
 
 def _passes(facts: ArrayStats, rtol: float, atol: float, floor: float) -> bool:

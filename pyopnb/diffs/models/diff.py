@@ -4,21 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pyopnb.diffs.arrays.diff import Diff
 from pyopnb.diffs.arrays.parts import VERDICTS, largest_difference
 from pyopnb.diffs.arrays.report import summarize
 from pyopnb.diffs.base import (
     MAX_LINES,
     ToleranceDiff,
-    checked_items,
-    checked_text,
-    checked_whole,
     fit_lines,
-    from_document,
-    to_document,
 )
 from pyopnb.diffs.models.change import KINDS, Change, Fact, NodeAt
 from pyopnb.diffs.models.changes import find_changes
@@ -179,18 +173,19 @@ class ModelDiff(ToleranceDiff):
             ),
         )
 
-    def _to_fields(self) -> dict[str, Any]:
-        fields = {name: getattr(self, name) for name in ("nodes", "pairs", "renamed", "moved")}
-        return {**fields, "changes": [_change_to_dict(change) for change in self.changes]}
-
     @classmethod
-    def _from_fields(cls, fields: Any) -> ModelDiff:
-        one, other = map(checked_whole, checked_items(fields["nodes"], 2, 2))
-        changes = tuple(map(_change_from_dict, checked_items(fields["changes"])))
-        pairs, renamed = checked_whole(fields["pairs"]), checked_whole(fields["renamed"])
-        if type(fields["moved"]) is not bool:
-            raise TypeError("moved is true or false")
-        return cls(changes, (one, other), pairs, renamed, fields["moved"])
+    def _from_fields(cls, document: Any) -> ModelDiff:
+        diff = super()._from_fields(document)
+        for change in diff.changes:
+            if change.kind not in KINDS:
+                raise ValueError(f"no kind of change: {change.kind}")
+            try:
+                # A change of a kind without the facts that it needs cannot be written.
+                list(format_change(change))
+                list(_places(change))
+            except IndexError:
+                raise ValueError(f"a change without facts: {change.kind}") from None
+        return diff
 
 
 def diff_models(
@@ -314,46 +309,3 @@ def _weight(change: Change, where: str, reader: str) -> Iterator[str]:
         return
     of_reader = f" of {reader}" if reader else ""
     yield f"{where}weight {fact.a}{of_reader}: {change.values.verdict}, {summarize(change.values.worst)}"
-
-
-# ---- JSON
-
-
-def _change_to_dict(change: Change) -> dict[str, Any]:
-    document = asdict(replace(change, values=None))
-    return {**document, "values": None if change.values is None else to_document(change.values)}
-
-
-def _change_from_dict(document: Mapping[str, Any]) -> Change:
-    if document["kind"] not in KINDS:
-        raise ValueError(f"no kind of change: {document['kind']}")
-    a, b = (tuple(map(_node_from_dict, checked_items(document[side]))) for side in ("a", "b"))
-    facts = tuple(map(_fact_from_dict, checked_items(document["facts"])))
-    values = None if document["values"] is None else from_document(Diff, document["values"])
-    change = Change(document["kind"], checked_text(document["path"]), a, b, facts, values)
-    try:
-        (
-            list(format_change(change)),
-            list(_places(change)),
-        )  # a change of a kind without the facts that it needs
-    except IndexError:
-        raise ValueError(f"a change without facts: {change.kind}") from None
-    return change
-
-
-def _fact_from_dict(document: Mapping[str, Any]) -> Fact:
-    return Fact(checked_text(document["what"]), _optional(document["a"]), _optional(document["b"]))
-
-
-def _optional(value: Any) -> str | None:
-    return None if value is None else checked_text(value)
-
-
-def _node_from_dict(document: Mapping[str, Any]) -> NodeAt:
-    outputs = tuple(map(checked_text, checked_items(document["outputs"])))
-    return NodeAt(
-        checked_whole(document["place"]),
-        checked_text(document["op"]),
-        checked_text(document["name"]),
-        outputs,
-    )

@@ -4,23 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from pyopnb.diffs.arrays.diff import Diff
 from pyopnb.diffs.arrays.parts import VERDICTS, Part
 from pyopnb.diffs.arrays.report import count_verdicts, format_number, summarize
 from pyopnb.diffs.base import (
     ToleranceDiff,
-    checked_items,
-    checked_text,
-    checked_whole,
     fit_lines,
-    from_document,
-    to_document,
 )
-from pyopnb.diffs.tolerances import TOLERANCES
 from pyopnb.diffs.traces.steps import (
     EFFECTS,
     Step,
@@ -302,38 +295,26 @@ class TraceDiff(ToleranceDiff):
         )
         return replace(self, feeds=judge(self.feeds), tensors=judge(self.tensors), steps=steps)
 
-    def _to_fields(self) -> dict[str, Any]:
-        document = {each.name: getattr(self, each.name) for each in fields(self) if each.compare}
-        document |= {
-            name: [_tensor_to_dict(tensor) for tensor in document[name]]
-            for name in ("feeds", "tensors")
-        }
-        return {**document, "steps": [_step_to_dict(step) for step in self.steps]}
-
     @classmethod
-    def _from_fields(cls, fields: Mapping[str, Any]) -> TraceDiff:
-        feeds, tensors = (
-            tuple(map(_tensor_from_dict, checked_items(fields[name])))
-            for name in ("feeds", "tensors")
-        )
-        by_name = {tensor.b: tensor for tensor in (*feeds, *tensors)}
-        names = ("outputs", "only_a", "only_b", "outputs_only_a", "outputs_only_b")
-        strings: dict[str, Any] = {name: _strings(fields[name]) for name in names}
-        diff = cls(
-            checked_text(fields["a"]),
-            checked_text(fields["b"]),
-            feeds,
-            tensors,
-            tuple(_step_from_dict(step, by_name) for step in checked_items(fields["steps"])),
-            exposed=_strings(
-                fields.get("exposed", [])
-            ),  # what was written before there was one has none
-            runs=None if fields["runs"] is None else checked_whole(fields["runs"]),
-            **strings,
-        )
+    def _from_fields(cls, document: Any) -> TraceDiff:
+        # A step has the names of its tensors in b, which stand beside it.
+        tensors = {tensor["b"]: tensor for tensor in (*document["feeds"], *document["tensors"])}
+        steps = []
+        for step in document["steps"]:
+            if not step["outputs"] or len(set(step["outputs"])) < len(step["outputs"]):
+                raise ValueError("a step without outputs, or with one twice")
+            outputs, inputs = (_pick(tensors, step[port]) for port in ("outputs", "inputs"))
+            steps.append({**step, "outputs": outputs, "inputs": inputs})
+        diff = super()._from_fields({**document, "steps": steps})
         if not diff.parts:
             raise InputError("TraceDiff.from_json", expected="at least one tensor", got="none")
         return diff
+
+
+def _pick(tensors: Mapping[str, Any], names: Any) -> list[Any]:
+    if type(names) is not list:
+        raise TypeError(f"a list expected, not {type(names).__name__}")
+    return [tensors[name] for name in names]
 
 
 _EFFECTS = {
@@ -363,83 +344,3 @@ def _join_names(names: Sequence[str]) -> str:
 
 def _more(count: int) -> str:
     return f" and {count} more" if count > 0 else ""
-
-
-# ---- JSON --------------------------------------------------------------------------------------------------------------------
-
-
-def _tensor_to_dict(tensor: Tensor) -> dict[str, Any]:
-    document = {name: getattr(tensor, name) for name in ("a", "b", "by", "why", "steady")}
-    alone = None if tensor.alone is None else to_document(tensor.alone)
-    own = [to_document(diff) for diff in tensor.own]
-    return {
-        **document,
-        "diff": to_document(tensor.diff),
-        "alone": alone,
-        "own": own,
-        "precision": tensor.precision,
-    }
-
-
-def _step_to_dict(step: Step) -> dict[str, Any]:
-    names = ("name", "op", "a", "between", "between_a", "versions", "changes", "verdict", "source")
-    document = {name: getattr(step, name) for name in names}
-    ports = {
-        "outputs": [tensor.b for tensor in step.outputs],
-        "inputs": [tensor.b for tensor in step.inputs],
-    }
-    return {**document, **ports, "inside": [_tensor_to_dict(tensor) for tensor in step.inside]}
-
-
-def _tensor_from_dict(document: Mapping[str, Any]) -> Tensor:
-    a, b, by, why = (checked_text(document[name]) for name in ("a", "b", "by", "why"))
-    if document["steady"] is not None and type(document["steady"]) is not bool:
-        raise ValueError("steady is neither true nor false nor null")
-    alone = None if document["alone"] is None else from_document(Diff, document["alone"])
-    # What was written before there were these two has neither.
-    own = tuple(from_document(Diff, item) for item in checked_items(document.get("own", [])))
-    precision = checked_text(document.get("precision", ""))
-    if precision and precision not in TOLERANCES:
-        raise ValueError("a precision that is no float dtype")
-    return Tensor(
-        a,
-        b,
-        by,
-        from_document(Diff, document["diff"]),
-        alone,
-        why,
-        document["steady"],
-        own,
-        precision,
-    )
-
-
-def _step_from_dict(document: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Step:
-    name, op, a = (checked_text(document[key]) for key in ("name", "op", "a"))
-    versions = checked_items(document["versions"], 2, 2)
-    first, second = (None if version is None else checked_whole(version) for version in versions)
-    outputs, inputs = (
-        tuple(tensors[name] for name in _strings(document[port])) for port in ("outputs", "inputs")
-    )
-    if not outputs or len({output.b for output in outputs}) < len(outputs):
-        raise ValueError("a step without outputs, or with one twice")
-    inside = tuple(map(_tensor_from_dict, checked_items(document["inside"])))
-    texts = {key: _strings(document[key]) for key in ("between", "between_a", "changes")}
-    source = checked_text(
-        document.get("source", "")
-    )  # what was written before there was one has none
-    return Step(
-        name,
-        op,
-        a,
-        outputs,
-        inputs,
-        versions=(first, second),
-        inside=inside,
-        source=source,
-        **texts,
-    )
-
-
-def _strings(value: Any) -> tuple[str, ...]:
-    return tuple(map(checked_text, checked_items(value)))

@@ -6,11 +6,13 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 from pyopnb.diffs.arrays.diff import Diff
 from pyopnb.diffs.arrays.parts import VERDICTS, largest_difference
 from pyopnb.diffs.arrays.report import format_index, format_number, summarize
-from pyopnb.diffs.tolerances import tolerance
+from pyopnb.diffs.documents import read_fields, write_fields
+from pyopnb.diffs.tolerances import TOLERANCES, tolerance
 from pyopnb.ops.messages import sanitize
 
 __all__ = [
@@ -86,6 +88,13 @@ class Tensor:
             return False
         off = max(map(largest_error, self.own), default=0.0)
         return not math.isinf(off) and largest_error(self.alone) >= AMPLIFIES * off
+
+    @classmethod
+    def _from_plain(cls, document: Any) -> Tensor:
+        tensor: Tensor = read_fields(cls, document)
+        if tensor.precision and tensor.precision not in TOLERANCES:
+            raise ValueError("a precision that is no float dtype")
+        return tensor
 
     def judged(self, rtol: float | None, atol: float | None, stol: float | None = None) -> Tensor:
         """Apply another tolerance.
@@ -216,6 +225,13 @@ class Step:
 
     def __str__(self) -> str:
         return f"{self.verdict}: {format_step(self)}"
+
+    def _to_plain(self) -> dict[str, Any]:
+        # The tensors stand beside the steps: a step has their names.
+        outputs = [tensor.b for tensor in self.outputs]
+        inputs = [tensor.b for tensor in self.inputs]
+        own = write_fields(replace(self, outputs=(), inputs=()))
+        return {**own, "verdict": self.verdict, "outputs": outputs, "inputs": inputs}
 
 
 def default_stol(
