@@ -1,4 +1,4 @@
-"""Groups of unpaired nodes that do the work of other nodes: many to one, one to many, told by the tensors around them."""
+"""Groups of unpaired nodes that do the work of other nodes, told by the tensors around them."""
 
 from __future__ import annotations
 
@@ -13,80 +13,87 @@ __all__ = ["Group", "group_unpaired"]
 Group = tuple[tuple[int, ...], tuple[int, ...]]
 """Nodes of a, and the nodes of b that do their work; either may be empty."""
 
-_Member = tuple[int, int]  # side, 0 or 1, and node
+_Sets = DisjointSets[tuple[int, int]]  # of side, 0 or 1, and node
 
 
 def group_unpaired(a: Graph, b: Graph, matching: Matching) -> list[Group]:
     """Group the nodes without a partner.
 
-    Nodes of one side belong together if one produces what the other reads, unless the other side has that tensor as well. Nodes
-    of two sides belong together if they produce the same tensor, or if they are the only ones that read a weight.
-
-    Returns
-    -------
-    list of Group
-        A node that nothing on the other side replaces is a group of its own.
+    Nodes of one side belong together if one produces what the other reads, unless the other side has
+    that tensor as well. Nodes of two sides belong together if they produce the same tensor, or if they
+    are the only ones that read a weight. A node that nothing replaces is a group of its own.
     """
-    unpaired = [[index for index in matching.only_a if index not in a.constants]]
-    unpaired += [[index for index in matching.only_b if index not in b.constants]]
-    sets = DisjointSets((side, index) for side in (0, 1) for index in unpaired[side])
+    nodes_a = [index for index in matching.only_a if index not in a.constants]
+    nodes_b = [index for index in matching.only_b if index not in b.constants]
+    sets: _Sets = DisjointSets([(0, i) for i in nodes_a] + [(1, j) for j in nodes_b])
     shared = _shared_tensors(a, b, matching, sets)
-    for side, graph, names in ((0, a, set(shared)), (1, b, set(shared.values()))):
-        for index in unpaired[side]:
-            for _, producer, slot in graph.predecessors(index):
-                if (side, producer) in sets.parents and graph.nodes[producer].output[
-                    slot
-                ] not in names:
-                    sets.join((side, producer), (side, index))
-    for name, other in shared.items():
-        sets.join((0, a.producers[name][0]), (1, b.producers[other][0]))
-    complete = {sets.root((0, a.producers[name][0])) for name in shared}
-    readers = _sole_readers(a, unpaired[0]), _sole_readers(b, unpaired[1])
-    for weight in readers[0].keys() & readers[1].keys():
-        one, other_one = (0, readers[0][weight]), (1, readers[1][weight])
-        # Not where it would tie two groups that have counterparts already.
-        if sets.root(one) not in complete or sets.root(other_one) not in complete:
-            sets.join(one, other_one)
+    _join_chains(sets, 0, a, nodes_a, set(shared))
+    _join_chains(sets, 1, b, nodes_b, set(shared.values()))
+    for name_a, name_b in shared.items():
+        sets.join((0, a.producers[name_a][0]), (1, b.producers[name_b][0]))
+    _join_by_weights(sets, _sole_readers(a, nodes_a), _sole_readers(b, nodes_b), a, shared)
     groups: list[Group] = []
     for members in sets.members():
-        left, right = ([index for side, index in members if side == wanted] for wanted in (0, 1))
-        if left and right:
-            groups.append((tuple(left), tuple(right)))
+        of_a = tuple(index for side, index in members if side == 0)
+        of_b = tuple(index for side, index in members if side == 1)
+        if of_a and of_b:
+            groups.append((of_a, of_b))
         else:
-            groups += [((index,), ()) for index in left] + [((), (index,)) for index in right]
+            groups += [((index,), ()) for index in of_a]
+            groups += [((), (index,)) for index in of_b]
     return groups
 
 
-def _shared_tensors(
-    a: Graph, b: Graph, matching: Matching, sets: DisjointSets[_Member]
-) -> dict[str, str]:
-    """Tensors of a to those of b, both produced by unpaired nodes."""
-
-    def is_open(side: int, name: str) -> bool:
-        producer = (a, b)[side].producers.get(name)
-        return producer is not None and (side, producer[0]) in sets.parents
-
-    shared = {x: y for x, y in matching.values.items() if is_open(0, x) and is_open(1, y)}
-    same_names = sum(x == y for x, y in matching.values.items())
-    if 2 * same_names > len(
-        matching.values
-    ):  # most names were kept: here, too, one name is one tensor
-        taken = set(shared.values())
-        names = (name for index in matching.only_a for name in a.nodes[index].output)
-        shared |= {
-            n: n
-            for n in names
-            if n not in shared and n not in taken and is_open(0, n) and is_open(1, n)
-        }
+def _shared_tensors(a: Graph, b: Graph, matching: Matching, sets: _Sets) -> dict[str, str]:
+    """Map tensors of a to those of b, both produced by unpaired nodes."""
+    pairs = list(matching.values.items())
+    same_names = sum(name_a == name_b for name_a, name_b in pairs)
+    # Where most names were kept, a name is the same tensor here, too.
+    if 2 * same_names > len(pairs):
+        kept = [name for index in matching.only_a for name in a.nodes[index].output]
+        pairs += [(name, name) for name in kept]
+    shared: dict[str, str] = {}
+    partners: set[str] = set()
+    for name_a, name_b in pairs:
+        maker_a, maker_b = a.producers.get(name_a), b.producers.get(name_b)
+        if maker_a is None or maker_b is None or name_a in shared:
+            continue
+        unpaired = (0, maker_a[0]) in sets.parents and (1, maker_b[0]) in sets.parents
+        if unpaired and name_b not in partners:
+            shared[name_a] = name_b
+            partners.add(name_b)
     return shared
 
 
+def _join_chains(sets: _Sets, side: int, graph: Graph, nodes: list[int], shared: set[str]) -> None:
+    """Join nodes of one side along the tensors that the other side lacks."""
+    for index in nodes:
+        for _, producer, slot in graph.predecessors(index):
+            name = graph.nodes[producer].output[slot]
+            if (side, producer) in sets.parents and name not in shared:
+                sets.join((side, producer), (side, index))
+
+
+def _join_by_weights(
+    sets: _Sets,
+    readers_a: dict[int, int],
+    readers_b: dict[int, int],
+    a: Graph,
+    shared: dict[str, str],
+) -> None:
+    """Join the only readers of a weight, unless both belong to groups that have counterparts already."""
+    complete = {sets.root((0, a.producers[name][0])) for name in shared}
+    for weight in readers_a.keys() & readers_b.keys():
+        reader_a, reader_b = (0, readers_a[weight]), (1, readers_b[weight])
+        if not {sets.root(reader_a), sets.root(reader_b)} <= complete:
+            sets.join(reader_a, reader_b)
+
+
 def _sole_readers(graph: Graph, nodes: list[int]) -> dict[int, int]:
-    """Weights that exactly one of some nodes reads, and that node."""
-    readers = [
-        (graph.weights[name], index)
-        for index in nodes
-        for name in {*graph.nodes[index].input} & graph.weights.keys()
-    ]
+    """Return the weights that exactly one of some nodes reads, and that node."""
+    readers = []
+    for index in nodes:
+        names = {*graph.nodes[index].input} & graph.weights.keys()
+        readers += [(graph.weights[name], index) for name in names]
     counts = Counter(weight for weight, _ in readers)
     return {weight: index for weight, index in readers if counts[weight] == 1}
