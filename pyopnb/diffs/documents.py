@@ -68,7 +68,7 @@ def from_plain(hint: Any, value: Any) -> Any:
         return _read_mapping(arguments, value)
     if hasattr(hint, "_from_plain"):
         return hint._from_plain(value)
-    if is_dataclass(hint):
+    if isinstance(hint, type) and is_dataclass(hint):
         return read_fields(hint, value)
     if hint is float:
         return _read_float(value)
