@@ -13,6 +13,8 @@ from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.messages import sanitize
 
 __all__ = [
+    "EXPOSED",
+    "SAME_VALUES_ULPS",
     "TOLERANCES",
     "Tolerance",
     "check_tolerances",
@@ -52,6 +54,18 @@ TOLERANCES = MappingProxyType(
     }
 )
 """The tolerances of the dtypes that people calculate with; every other dtype is compared exactly."""
+
+EXPOSED = 1e-2
+"""The part of the largest element by which outputs may differ where a runtime fuses other nodes.
+
+That is float16's tolerance and then some.
+"""
+
+SAME_VALUES_ULPS = 1024
+"""Units in the last place of the largest element within which two tensors hold the same values.
+
+They were rounded in another order, in runs whose graphs are not the same there.
+"""
 
 _EXACT = ("bool", "string")
 _INTEGER_PREFIXES = ("int", "uint")
