@@ -14,13 +14,6 @@ from pyopnb.ops.messages import sanitize, suggest
 
 __all__ = ["attribute_for", "attributes_to_pass", "default_of", "has_default"]
 
-_NUMBERS: dict[int, Any] = {AttributeProto.FLOAT: float, AttributeProto.INT: int}
-_LISTS: dict[int, Any] = {
-    AttributeProto.FLOATS: float,
-    AttributeProto.INTS: int,
-    AttributeProto.STRINGS: lambda item: item,
-}
-
 
 def attribute_for(schema: Any, name: str, value: Any, where: str) -> AttributeProto:
     """Return the value as an attribute of the type that the operator defines; an AttributeProto unchanged."""
@@ -28,17 +21,17 @@ def attribute_for(schema: Any, name: str, value: Any, where: str) -> AttributePr
         return value
     known = schema.attributes.get(name)
     if known is None:
+        advice = "leave it out"
+        if schema.attributes:
+            advice = f"write {suggest(name, schema.attributes)}"
         raise ModelError(
             f"{where}, attr {sanitize(name)}",
             expected=f"one of {', '.join(schema.attributes) or 'no attrs'}",
             got=f"{sanitize(name)} = {sanitize(repr(value))}",
-            next=f"write {suggest(name, schema.attributes)}"
-            if schema.attributes
-            else "leave it out",
+            next=advice,
         )
-    kind = AttributeProto.AttributeType.Value(known.type.name)
     try:
-        return _make_attribute(name, value, kind)
+        return _make_attribute(name, value, int(known.type.value))
     except (TypeError, ValueError, AttributeError) as error:
         raise ModelError(
             f"{where}, attr {name}",
@@ -47,46 +40,56 @@ def attribute_for(schema: Any, name: str, value: Any, where: str) -> AttributePr
         ) from error
 
 
-def _make_attribute(name: str, value: Any, kind: int) -> AttributeProto:
-    if kind in _NUMBERS:
-        exact = _NUMBERS[kind](value)
+def _make_attribute(name: str, value: Any, number: int) -> AttributeProto:
+    """Make an attribute of one of ONNX's types; raise where the value is of another."""
+    if number in (AttributeProto.FLOAT, AttributeProto.INT):
+        exact = float(value) if number == AttributeProto.FLOAT else int(value)
         if exact != value and exact == exact:
             raise ValueError("not that number")
-        return helper.make_attribute(name, exact, attr_type=kind)
-    if kind in _LISTS:
-        return helper.make_attribute(name, [_LISTS[kind](item) for item in value], attr_type=kind)
+        return helper.make_attribute(name, exact, attr_type=number)
+    if number in (AttributeProto.FLOATS, AttributeProto.INTS, AttributeProto.STRINGS):
+        # An array of numbers is taken as a list; an empty list has no type of its own.
+        items = value.tolist() if isinstance(value, np.ndarray) else list(value)
+        return helper.make_attribute(name, items, attr_type=number)
     if isinstance(value, ModelProto):
         value = value.graph
     elif isinstance(value, (np.ndarray, np.generic)):
         value = numpy_helper.from_array(np.asarray(value))
     elif isinstance(value, (list, tuple)):
         value = [item.graph if isinstance(item, ModelProto) else item for item in value]
-    made = helper.make_attribute(name, value)
-    if made.type != kind:
+    attribute = helper.make_attribute(name, value)
+    if attribute.type != number:
         raise TypeError("another kind")
-    return made
+    return attribute
 
 
-def attributes_to_pass(schema: Any, given: Mapping[str, AttributeProto]) -> list[AttributeProto]:
+def attributes_to_pass(
+    schema: Any, attributes: Mapping[str, AttributeProto]
+) -> list[AttributeProto]:
     """Return the attrs that the reference needs.
 
-    It applies the defaults of the newest version. Defaults that are the same there are left out, as not every class of the
-    reference takes every attr; those that differ in this version are passed.
+    It applies the defaults of the newest version. Defaults that are the same there are left out, as
+    not every class of the reference takes every attr; those that differ in this version are passed.
     """
     newest = find_schema(schema.domain, schema.name).attributes
-    mine = {name: default_of(attr) for name, attr in schema.attributes.items() if has_default(attr)}
-    theirs = {name: default_of(attr) for name, attr in newest.items() if has_default(attr)}
-    values = {name: default for name, default in mine.items() if name in newest} | dict(given)
-    return [
-        value for name, value in values.items() if not (value == mine.get(name) == theirs.get(name))
-    ]
+    passed = dict(attributes)
+    for name, attr in schema.attributes.items():
+        if not has_default(attr) or name not in newest:
+            continue
+        default = default_of(attr)
+        value = passed.setdefault(name, default)
+        is_newest = has_default(newest[name]) and default_of(newest[name]) == default
+        if value == default and is_newest:
+            del passed[name]
+    return list(passed.values())
 
 
 def has_default(attr: Any) -> bool:
     """Tell whether an attribute of an ``OpSchema`` has a default; an empty tensor is how onnx writes none."""
-    return bool(attr.default_value.type) and not (
-        attr.default_value.type == AttributeProto.TENSOR and not attr.default_value.t.data_type
-    )
+    default = attr.default_value
+    if default.type == AttributeProto.TENSOR:
+        return bool(default.t.data_type)
+    return bool(default.type)
 
 
 def default_of(attr: Any) -> AttributeProto:

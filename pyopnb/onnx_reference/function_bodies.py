@@ -43,28 +43,27 @@ def inlined_function(
     if not body.node:
         return None
     if not any(entry.domain == "" for entry in body.opset_import):
-        body.opset_import.append(
-            helper.make_opsetid(
-                "", opset if schema.domain == "" else onnx.defs.onnx_opset_version()
-            )
-        )
-    given = {
-        name: default_of(attr) for name, attr in schema.attributes.items() if has_default(attr)
-    }
-    given |= {a.name: a for a in node.attribute}
+        version = opset if schema.domain == "" else onnx.defs.onnx_opset_version()
+        body.opset_import.append(helper.make_opsetid("", version))
+    values = {}
+    for name, attr in schema.attributes.items():
+        if has_default(attr):
+            values[name] = default_of(attr)
+    for attribute in node.attribute:
+        values[attribute.name] = attribute
     for inner in list(nodes_in(body)):
-        substitute_attrs(inner, given)
+        substitute_attrs(inner, values)
     del body.attribute[:], body.attribute_proto[:]
     return body
 
 
-def substitute_attrs(node: NodeProto, given: Mapping[str, AttributeProto]) -> None:
+def substitute_attrs(node: NodeProto, values: Mapping[str, AttributeProto]) -> None:
     """Replace references to the function's attrs by their values, and remove those that have none."""
     for place in reversed(range(len(node.attribute))):
         attr = node.attribute[place]
         if not attr.ref_attr_name:
             continue
-        name, value = attr.name, given.get(attr.ref_attr_name)
+        name, value = attr.name, values.get(attr.ref_attr_name)
         if value is None:
             del node.attribute[place]
         else:
@@ -73,8 +72,15 @@ def substitute_attrs(node: NodeProto, given: Mapping[str, AttributeProto]) -> No
 
 
 def without_absent_inputs(body: FunctionProto, inputs: Sequence[Any]) -> Any:
-    """The function's nodes, with omitted inputs of the function omitted in them too: what is missing or None among these."""
-    absent = {name for n, name in enumerate(body.input) if n >= len(inputs) or inputs[n] is None}
-    for node in list(nodes_in(body)) if absent else ():
-        node.input[:] = ["" if name in absent else name for name in node.input]
+    """Return the function's nodes, with the function's omitted inputs omitted in them, too.
+
+    Omitted is what is missing among the inputs, or None.
+    """
+    absent = set()
+    for place, name in enumerate(body.input):
+        if place >= len(inputs) or inputs[place] is None:
+            absent.add(name)
+    if absent:
+        for node in list(nodes_in(body)):
+            node.input[:] = ["" if name in absent else name for name in node.input]
     return body.node

@@ -6,8 +6,9 @@ has a class for it, or ONNX defines it by a function of other operators, and tha
 
 from __future__ import annotations
 
+import re
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from pyopnb.errors import InputError, ModelError
 from pyopnb.models.attribute_limits import check_attributes
 from pyopnb.models.external_data import is_external
 from pyopnb.models.functions import check_functions
-from pyopnb.models.nodes import full_name, input_types
+from pyopnb.models.nodes import input_types
 from pyopnb.models.onnx_schemas import find_schema
 from pyopnb.models.tensors import tensors
 from pyopnb.onnx_reference.attributes import attribute_for, attributes_to_pass
@@ -44,10 +45,11 @@ __all__ = [
     "stand_in_class",
 ]
 
-_MOST_EVALUATORS = (
-    16  # of one operator whose definition depends on types; the oldest make room for new ones
-)
+# Of one operator whose definition depends on types; the oldest make room for new ones.
+_MAX_EVALUATORS = 16
+
 _COUNT_ATTR = "num_outputs"  # the one attr of ONNX's operators that counts their outputs
+_OPTION = onnx.defs.OpSchema.FormalParameterOption
 
 
 @hide_internal_frames
@@ -93,54 +95,49 @@ def reference(
     """
     domain, op_type = split_name(op if "::" in op else f"::{op}")
     schema = schema_of_op(domain, op_type, opset)
-    _check_given(schema, inputs, outputs, attrs)
+    _check_call(schema, inputs, outputs, attrs)
     version = schema.since_version if opset is None else opset
     count = _output_count(schema, attrs) if outputs is None else outputs
     evaluation = Evaluation(domain, op_type, version, attrs, count)
     arrays = [_argument(value, schema, place) for place, value in enumerate(inputs)]
     try:
-        made = evaluation(*arrays)
+        results = evaluation(*arrays)
     except Exception as error:
-        given = ", ".join("None" if array is None else _type_key(array) for array in arrays)
-        add_note(error, f"in ONNX's reference implementation of {domain}::{op_type}, on {given}")
+        types = ", ".join(map(_type_text, arrays))
+        add_note(error, f"in ONNX's reference implementation of {domain}::{op_type}, on {types}")
         raise
-    return made if count > 1 else made[0]
+    return results if count > 1 else results[0]
 
 
-def _check_given(
+def _check_call(
     schema: Any, inputs: Sequence[Any], outputs: int | None, attrs: Mapping[str, Any]
 ) -> None:
     """Refuse what the operator's definition does not allow: the reference implementation would raise whatever comes of it."""
-    where = f"reference of {schema.domain}::{schema.name}"
+    where = _where(schema.domain, schema.name)
     names = [port.name for port in schema.inputs]
-    if not schema.min_input <= len(inputs) <= schema.max_input:
-        least, most = schema.min_input, schema.max_input
-        count = (
-            f"{least} to {most} inputs"
-            if least < most < 1000
-            else f"at least {plural(least, 'input')}"
-        )
-        expected = f"{plural(least, 'input') if least == most else count} ({', '.join(names)})"
-        shown = ", ".join([f'"{schema.domain}::{schema.name}"', *names[: max(1, schema.min_input)]])
+    least, most = schema.min_input, schema.max_input
+    if not least <= len(inputs) <= most:
+        expected = plural(least, "input")
+        if least < most:
+            expected = f"{least} to {most} inputs" if most < 1000 else f"at least {expected}"
+        arguments = [f'"{schema.domain}::{schema.name}"', *names[: max(1, least)]]
         raise ModelError(
-            where, expected=expected, got=str(len(inputs)), next=f"pyopnb.reference({shown})"
+            where,
+            expected=f"{expected} ({', '.join(names)})",
+            got=str(len(inputs)),
+            next=f"pyopnb.reference({', '.join(arguments)})",
         )
-    single = onnx.defs.OpSchema.FormalParameterOption.Single
     for port, value in zip(schema.inputs, inputs, strict=False):
-        if value is None and port.option == single:
+        if value is None and port.option == _OPTION.Single:
             raise ModelError(f"{where}, input {port.name}", expected="an array", got="None")
-    absent = [
-        name
-        for name, attr in schema.attributes.items()
-        if attr.required and attrs.get(name) is None
-    ]
-    if absent:
-        raise ModelError(
-            f"{where}, attr {absent[0]}",
-            expected="a value, as it has no default",
-            got="nothing",
-            next=f"{absent[0]}=…",
-        )
+    for name, attr in schema.attributes.items():
+        if attr.required and attrs.get(name) is None:
+            raise ModelError(
+                f"{where}, attr {name}",
+                expected="a value, as it has no default",
+                got="nothing",
+                next=f"{name}=…",
+            )
     least, most = max(1, schema.min_output), min(schema.max_output, MAX_OUTPUTS)
     if outputs is not None and not least <= outputs <= most:
         expected = str(least) if least == most else f"{least} to {most}"
@@ -149,53 +146,47 @@ def _check_given(
         )
 
 
+def _where(domain: str, op_type: str) -> str:
+    return f"reference of {sanitize(domain)}::{sanitize(op_type)}"
+
+
 def _argument(value: Any, schema: Any, place: int) -> Any:
+    """Convert an argument to an array, or to a list of arrays for a sequence."""
+    if value is None:
+        return None
     try:
-        array = _array_of(value)
-        for item in array if isinstance(array, list) else [array]:
-            if item is not None:
-                dtype(item.dtype)
+        if isinstance(value, (list, tuple)) and any(isinstance(v, np.ndarray) for v in value):
+            arrays = list(value)
+            for array in arrays:
+                dtype(np.asarray(array).dtype)
+            return arrays
+        array = np.asarray(value, dtype=object if isinstance(value, str) else None)
+        dtype(array.dtype)
     except ValueError as error:  # ragged, or a dtype that ONNX does not have
         port = schema.inputs[min(place, len(schema.inputs) - 1)].name
-        got = describe(value) if isinstance(error, InputError) else sanitize(str(error))
-        where = f"reference of {schema.domain}::{schema.name}, input {port}"
         raise ModelError(
-            where,
+            f"{_where(schema.domain, schema.name)}, input {port}",
             expected="an array of one of ONNX's dtypes",
-            got=got,
+            got=describe(value) if isinstance(error, InputError) else sanitize(str(error)),
             next="np.asarray(…, dtype=…)",
         ) from None
     return array
 
 
-def _array_of(value: Any) -> Any:
-    if value is None or isinstance(value, np.ndarray):
-        return value
-    if isinstance(value, (list, tuple)) and any(
-        isinstance(item, (np.ndarray, type(None))) for item in value
-    ):
-        return list(value)
-    return np.asarray(value, dtype=object if isinstance(value, str) else None)
-
-
 def _output_count(schema: Any, attrs: Mapping[str, Any]) -> int:
-    variadic = (
-        schema.outputs
-        and schema.outputs[-1].option == onnx.defs.OpSchema.FormalParameterOption.Variadic
-    )
-    if variadic and attrs.get(_COUNT_ATTR):
+    if not schema.outputs or schema.outputs[-1].option != _OPTION.Variadic:
+        return max(1, int(schema.min_output))
+    if attrs.get(_COUNT_ATTR):
         return int(attrs[_COUNT_ATTR])
-    if variadic:
-        raise ModelError(
-            f"reference of {schema.domain}::{schema.name}",
-            expected="outputs=…, as the node decides how many there are",
-            got="nothing",
-            next="outputs=2",
-        )
-    return max(1, int(schema.min_output))
+    raise ModelError(
+        _where(schema.domain, schema.name),
+        expected="outputs=…, as the node decides how many there are",
+        got="nothing",
+        next="outputs=2",
+    )
 
 
-# ---- what onnx knows of an operator ------------------------------------------------------------------------------------------
+# ---- what onnx knows of an operator ------------------------------------------------------------
 
 
 def schema_of_op(domain: str, op_type: str, opset: int | None) -> Any:
@@ -207,29 +198,33 @@ def schema_of_op(domain: str, op_type: str, opset: int | None) -> Any:
         The installed onnx knows no such operator, or not in that version.
     """
     schema = find_schema(domain, op_type, opset)
-    ahead = opset is not None and domain == "" and opset > onnx.defs.onnx_opset_version()
-    if schema is not None and not schema.deprecated and not ahead:
+    is_ahead = opset is not None and domain == "" and opset > onnx.defs.onnx_opset_version()
+    if schema is not None and not schema.deprecated and not is_ahead:
         return schema
-    known = {s.name for s in onnx.defs.get_all_schemas() if s.domain == domain and not s.deprecated}
-    where = f"reference of {sanitize(domain)}::{sanitize(op_type)}"
-    if op_type in known or schema is not None:
-        raise ModelError(
-            where, expected="a version in which ONNX has it", got=f"version {opset or 'newest'}"
-        )
     names = [f"{s.domain}::{s.name}" for s in onnx.defs.get_all_schemas() if not s.deprecated]
+    name = f"{domain}::{op_type}"
+    if schema is not None or name in names:
+        raise ModelError(
+            _where(domain, op_type),
+            expected="a version in which ONNX has it",
+            got=f"version {opset or 'newest'}",
+        )
     raise ModelError(
-        where,
+        _where(domain, op_type),
         expected=f"an operator of onnx {onnx.__version__}",
         got="an unknown name",
-        next=suggest(f"{domain}::{op_type}", names) if names else None,
+        next=suggest(name, names),
     )
 
 
 def has_reference(node: NodeProto, opset: int) -> bool:
     """Tell whether the installed onnx can run the node's operator in that version of its domain."""
+    attrs = {}
+    for attribute in node.attribute:
+        # onnx would read external data, wherever the working folder is.
+        if not any(map(is_external, tensors(attribute))):
+            attrs[attribute.name] = attribute
     domain = canonical_domain(node.domain)
-    # onnx would read external data, wherever the working folder is.
-    attrs = {a.name: a for a in node.attribute if not any(map(is_external, tensors(a)))}
     try:
         evaluation = Evaluation(domain, node.op_type, opset, attrs, max(1, len(node.output)))
     except ModelError:
@@ -239,44 +234,21 @@ def has_reference(node: NodeProto, opset: int) -> bool:
 
 def runs_as_newest(domain: str, op_type: str, opset: int) -> bool:
     """Tell whether the reference runs the newest version in place of this one, although their definitions differ."""
+    from onnx.reference.op_run import OpRun
+
     schema, newest = schema_of_op(domain, op_type, opset), find_schema(domain, op_type)
     if schema.since_version == newest.since_version or schema.doc == newest.doc:
         return False
-    classes = {
-        name
-        for name in _classes(domain)
-        if name.rpartition("_")[0] == op_type and name.rpartition("_")[2].isdecimal()
-    }
-    return not classes
+    # Where the reference distinguishes versions, its classes are named for them: Clip_6, Clip_11.
+    classes: list[type] = [OpRun]
+    for cls in classes:  # grows while it is walked
+        if re.fullmatch(rf"{op_type}_\d+", cls.__name__):
+            return False
+        classes += cls.__subclasses__()
+    return True
 
 
-def _classes(domain: str) -> set[str]:
-    from onnx.reference.op_run import OpRun
-
-    ahead, names = [OpRun], set()
-    while ahead:
-        cls = ahead.pop()
-        names.add(cls.__name__)
-        ahead += cls.__subclasses__()
-    return names
-
-
-def _reference_evaluator(model: ModelProto, new_ops: list[type] | None = None) -> Any:
-    """``onnx.reference.ReferenceEvaluator`` of a model that it does not take all memory for, with classes of its own.
-
-    Raises
-    ------
-    ModelError
-        As from `check_functions` and `check_attributes`.
-    """
-    from onnx.reference import ReferenceEvaluator  # half a second, for those who need it
-
-    check_functions(model)
-    check_attributes(model)
-    return ReferenceEvaluator(model, new_ops=new_ops)
-
-
-# ---- one operator ------------------------------------------------------------------------------------------------------------
+# ---- one operator ------------------------------------------------------------------------------
 
 
 class Evaluation:
@@ -302,22 +274,22 @@ class Evaluation:
     ) -> None:
         opset, attrs = as_defined(domain, op_type, opset, attrs, outputs)
         self._schema = schema_of_op(domain, op_type, opset)
-        self._where = f"reference of {full_name(NodeProto(domain=domain, op_type=op_type))}"
-        self._opset, self._imports = opset, {"": onnx.defs.onnx_opset_version()}
+        self._where = _where(canonical_domain(domain), op_type)
+        self._opset = opset
+        self._imports = {"": onnx.defs.onnx_opset_version()}
         self._functions: list[FunctionProto] = []
-        for value in attrs.values():
+        attributes = {}
+        for name, value in attrs.items():
             self._adopt_imports(value)
+            if value is not None:
+                attributes[name] = attribute_for(self._schema, name, value, self._where)
         self._imports[domain] = self._opset
         self._node = helper.make_node(op_type, [], [f"y{n}" for n in range(outputs)], domain=domain)
-        given = {
-            name: attribute_for(self._schema, name, value, self._where)
-            for name, value in attrs.items()
-            if value is not None
-        }
-        self._node.attribute.extend(attributes_to_pass(self._schema, given))
-        refuse_wrong(domain, op_type, self._opset, given, outputs, self._where)
-        self._correction = correction_of(domain, op_type, given)
-        self._evaluators: dict[Any, Any] = {}
+        self._node.attribute.extend(attributes_to_pass(self._schema, attributes))
+        refuse_wrong(domain, op_type, self._opset, attributes, outputs, self._where)
+        self._correction = correction_of(domain, op_type, attributes)
+        self._is_class: bool | None = None  # None until the reference was asked
+        self._evaluators: dict[Any, tuple[Any, list[str]]] = {}
         self._lock = threading.Lock()
 
     def _adopt_imports(self, value: Any) -> None:
@@ -331,98 +303,88 @@ class Evaluation:
         for entry in value.opset_import:
             if entry.domain != self._schema.domain:
                 self._imports[entry.domain] = entry.version
-            elif (
-                schema_of_op(entry.domain, self._schema.name, entry.version).since_version
-                == self._schema.since_version
-            ):
+                continue
+            # The body may be newer than the operator, if that is the same in both versions.
+            schema = schema_of_op(entry.domain, self._schema.name, entry.version)
+            if schema.since_version == self._schema.since_version:
                 self._opset = entry.version
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
         """Return the outputs; None omits an input."""
         if self._correction is not None:
             return self._correction(*inputs)
-        present = tuple(value is not None for value in inputs)
-        evaluator, names = self._evaluator(present, inputs)
-        feeds = {
-            name: value for name, value in zip(names, inputs, strict=False) if value is not None
-        }
+        evaluator, names = locked(self._lock, self._find_evaluator, inputs)
+        feeds = {}
+        for name, value in zip(names, inputs, strict=False):
+            if value is not None:
+                feeds[name] = value
         with np.errstate(all="ignore"):
             return tuple(evaluator.run(None, feeds))
 
-    def infer(self, *given: TensorType | None) -> tuple[TensorType, ...]:
+    def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
         """Return the outputs' types as far as onnx infers them from the inputs'.
 
-        A model of one node, since onnx follows functions and graph attrs only in a model.
+        It asks for a model of one node, since onnx follows functions and graph attrs only in a model.
         """
-        node = NodeProto()
-        node.CopyFrom(self._node)
-        node.input.extend("" if kind is None else f"x{n}" for n, kind in enumerate(given))
-        inputs = [
-            helper.make_tensor_value_info(f"x{n}", kind.dtype.onnx if kind.dtype else 0, kind.shape)
-            for n, kind in enumerate(given)
-            if kind is not None
-        ]
-        model = self._model(
-            [node], inputs, [onnx.ValueInfoProto(name=name) for name in node.output]
-        )
+        inputs = []
+        symbols: set[Any] = set()
+        for place, type_ in enumerate(types):
+            if type_ is not None:
+                number = type_.dtype.onnx if type_.dtype else 0
+                inputs.append(helper.make_tensor_value_info(f"x{place}", number, type_.shape))
+                symbols.update(type_.shape or ())
+        names = ["" if type_ is None else f"x{place}" for place, type_ in enumerate(types)]
+        node = self._node_with(names)
+        outputs = [onnx.ValueInfoProto(name=name) for name in node.output]
+        model = self._model([node], inputs, outputs, self._imports)
         check_functions(model)
         check_attributes(model)
-        known = input_types(
-            GraphProto(value_info=onnx.shape_inference.infer_shapes(model).graph.output)
-        )
-        # onnx invents names for unknown sizes, the same ones for different nodes.
-        symbols = {
-            dim
-            for kind in given
-            if kind is not None
-            for dim in kind.shape or ()
-            if isinstance(dim, str)
-        }
-        return tuple(_without_invented(known.get(name, ANY), symbols) for name in node.output)
+        inferred = onnx.shape_inference.infer_shapes(model).graph.output
+        known = input_types(GraphProto(value_info=inferred))
+        result = []
+        for name in node.output:
+            type_ = known.get(name, ANY)
+            if type_.shape is not None:
+                # onnx invents names for unknown sizes, the same ones for different nodes.
+                is_new = [isinstance(dim, str) and dim not in symbols for dim in type_.shape]
+                pairs = zip(type_.shape, is_new, strict=True)
+                type_ = type_.like(shape=[None if new else dim for dim, new in pairs])
+            result.append(type_)
+        return tuple(result)
 
     def exists(self) -> bool:
         """Tell whether there is a reference implementation."""
         try:
-            self._direct(tuple(True for _ in self._schema.inputs))
+            self._direct([f"x{n}" for n in range(len(self._schema.inputs))])
         except (NotImplementedError, ModelError):
             return False
-        except (
-            RuntimeError,
-            ValueError,
-            TypeError,
-            AttributeError,
-        ):  # it needs the inputs' types, or refuses the attrs
-            return True
+        except (RuntimeError, ValueError, TypeError, AttributeError):
+            return True  # it needs the inputs' types, or refuses the attrs
         return True
 
-    def _evaluator(self, present: tuple[bool, ...], inputs: Sequence[Any]) -> Any:
-        return locked(self._lock, self._find_evaluator, present, inputs)
-
-    def _find_evaluator(self, present: tuple[bool, ...], inputs: Sequence[Any]) -> Any:
-        if None not in self._evaluators:
-            self._evaluators[None] = self._definition_kind(present)
-        if self._evaluators[None] == "class":
-            key: Any = present
-        elif self._evaluators[None] == "function":
-            key = len(present)
-        else:
-            key = tuple(_type_key(value) for value in inputs)
+    def _find_evaluator(self, inputs: Sequence[Any]) -> tuple[Any, list[str]]:
+        """Return the evaluator for inputs of these types, and the names of its inputs."""
+        names = ["" if value is None else f"x{place}" for place, value in enumerate(inputs)]
+        if self._is_class is None:
+            self._is_class = self._has_class(names)
+        # A definition by a function can depend on the types, a class only on which inputs are there.
+        key = tuple(names) if self._is_class else tuple(map(_type_text, inputs))
         if key not in self._evaluators:
-            while len(self._evaluators) > _MOST_EVALUATORS:
-                self._evaluators.pop(next(k for k in self._evaluators if k is not None))
+            if len(self._evaluators) >= _MAX_EVALUATORS:
+                self._evaluators.pop(next(iter(self._evaluators)))
             self._evaluators[key] = (
-                self._direct(present) if key is present else self._by_function(inputs)
+                (self._direct(names), names) if self._is_class else self._by_function(inputs, names)
             )
         return self._evaluators[key]
 
-    def _definition_kind(self, present: tuple[bool, ...]) -> str:
-        """``class`` where the reference has one; else ``function``, or ``typed`` where that depends on the inputs' types."""
+    def _has_class(self, names: Sequence[str]) -> bool:
+        """Tell whether the reference has a class for the operator, rather than a function of others."""
         from onnx.reference.op_run import OpFunction, RuntimeContextError
 
         try:
-            evaluator, _ = self._direct(present)
+            evaluator = self._direct(names)
         except RuntimeContextError:
-            return "typed"
+            return False
         except NotImplementedError as error:
             raise ModelError(
                 self._where,
@@ -430,66 +392,68 @@ class Evaluation:
                 got="a definition in words only",
                 next="write it: pyopnb.skeleton(model, node)",
             ) from error
-        return "function" if isinstance(evaluator.rt_nodes_[0], OpFunction) else "class"
+        return not isinstance(evaluator.rt_nodes_[0], OpFunction)
 
-    def _direct(self, present: tuple[bool, ...]) -> Any:
-        names = [f"x{n}" if there else "" for n, there in enumerate(present)]
-        node = NodeProto()
-        node.CopyFrom(self._node)
-        node.input.extend(names)
-        return self._evaluator_of(
-            [node], [n for n in names if n], node.output, self._imports
-        ), names
+    def _direct(self, names: Sequence[str]) -> Any:
+        """Make an evaluator of the node itself."""
+        node = self._node_with(names)
+        return self._evaluator_of([node], filter(None, names), node.output, self._imports)
 
-    def _by_function(self, inputs: Sequence[Any]) -> Any:
-        node = NodeProto()
-        node.CopyFrom(self._node)
-        node.input.extend("" if value is None else f"x{n}" for n, value in enumerate(inputs))
-        body = inlined_function(
-            self._schema,
-            node,
-            [None if value is None else _type_proto(value) for value in inputs],
-            self._opset,
-        )
+    def _by_function(self, inputs: Sequence[Any], names: Sequence[str]) -> tuple[Any, list[str]]:
+        """Make an evaluator of the function that defines the operator for inputs of these types."""
+        node = self._node_with(names)
+        types = [None if value is None else _type_proto(value) for value in inputs]
+        body = inlined_function(self._schema, node, types, self._opset)
         if body is None:
             raise ModelError(
                 self._where,
                 expected="inputs that its definition allows",
-                got=", ".join(map(_type_key, inputs)),
+                got=", ".join(map(_type_text, inputs)),
             )
-        imports = self._imports | {entry.domain: entry.version for entry in body.opset_import}
-        names = list(body.input)
-        evaluator = self._evaluator_of(
-            without_absent_inputs(body, inputs), names, body.output[: len(node.output)], imports
-        )
-        return evaluator, names
+        imports = dict(self._imports)
+        imports.update((entry.domain, entry.version) for entry in body.opset_import)
+        nodes = without_absent_inputs(body, inputs)
+        outputs = body.output[: len(node.output)]
+        return self._evaluator_of(nodes, body.input, outputs, imports), list(body.input)
+
+    def _node_with(self, names: Sequence[str]) -> NodeProto:
+        node = NodeProto()
+        node.CopyFrom(self._node)
+        node.input.extend(names)
+        return node
 
     def _evaluator_of(
-        self, nodes: Any, inputs: Any, outputs: Any, imports: Mapping[str, int]
+        self,
+        nodes: Sequence[NodeProto],
+        inputs: Iterable[str],
+        outputs: Iterable[str],
+        imports: Mapping[str, int],
     ) -> Any:
-        takes, gives = (
-            [onnx.ValueInfoProto(name=name) for name in names] for names in (inputs, outputs)
+        from onnx.reference import ReferenceEvaluator  # half a second, for those who need it
+
+        model = self._model(
+            nodes,
+            [onnx.ValueInfoProto(name=name) for name in inputs],
+            [onnx.ValueInfoProto(name=name) for name in outputs],
+            imports,
         )
-        return _reference_evaluator(self._model(nodes, takes, gives, imports))
+        # Attributes by which the reference would take all memory, or call itself for ever.
+        check_functions(model)
+        check_attributes(model)
+        return ReferenceEvaluator(model)
 
     def _model(
-        self, nodes: Any, inputs: Any, outputs: Any, imports: Mapping[str, int] | None = None
+        self,
+        nodes: Sequence[NodeProto],
+        inputs: Sequence[onnx.ValueInfoProto],
+        outputs: Sequence[onnx.ValueInfoProto],
+        imports: Mapping[str, int],
     ) -> ModelProto:
         return helper.make_model(
             GraphProto(name="alone", node=nodes, input=inputs, output=outputs),
             functions=self._functions,
-            opset_imports=[
-                helper.make_opsetid(*pair) for pair in (imports or self._imports).items()
-            ],
+            opset_imports=[helper.make_opsetid(*entry) for entry in imports.items()],
         )
-
-
-def _without_invented(kind: TensorType, symbols: Collection[str]) -> TensorType:
-    if kind.shape is None:
-        return kind
-    return kind.like(
-        shape=[None if isinstance(dim, str) and dim not in symbols else dim for dim in kind.shape]
-    )
 
 
 class StandIn:
@@ -512,11 +476,13 @@ class StandIn:
 
     @classmethod
     def _module_source(cls, version: Version) -> str:
-        made = f"stand_in_class{cls.operator!r}"
-        return f"import pyopnb\nfrom pyopnb.onnx_reference.operator import stand_in_class\n\npyopnb.pyop({version.op!r})({made})\n"
+        return (
+            "import pyopnb\nfrom pyopnb.onnx_reference.operator import stand_in_class\n\n"
+            f"pyopnb.pyop({version.op!r})(stand_in_class{cls.operator!r})\n"
+        )
 
-    def infer(self, *given: TensorType | None) -> tuple[TensorType, ...]:
-        return self._evaluation.infer(*given)
+    def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
+        return self._evaluation.infer(*types)
 
     def compute(self, *inputs: Any) -> Any:
         results = self._evaluation(*inputs)
@@ -543,7 +509,7 @@ def _type_proto(value: Any) -> TypeProto:
     return helper.make_tensor_type_proto(dtype(value.dtype).onnx, value.shape)
 
 
-def _type_key(value: Any) -> str:
+def _type_text(value: Any) -> str:
     if isinstance(value, list):
-        return f"seq({_type_key(value[0]) if value else ''})"
-    return "nothing" if value is None else str(type_of(value))
+        return f"seq({_type_text(value[0]) if value else ''})"
+    return "None" if value is None else str(type_of(value))
