@@ -7,7 +7,8 @@ caller provides. So a traced run, `pyopnb.reference` and a stand-in of `pyopnb.f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -64,19 +65,22 @@ class Evaluator:
         check_functions(model)
         check_attributes(model)
         for tensor in filter(is_external, tensors(model)):
-            with_data(
-                tensor, None
-            )  # which raises: onnx would look for its file in the working folder
-        ready = ModelProto()
-        ready.CopyFrom(model)
+            # Which raises, because onnx would look for its file in the working folder.
+            with_data(tensor, None)
+        copy = ModelProto()
+        copy.CopyFrom(model)
+        functions = {}
+        for function in copy.functions:
+            _sort_nodes(function)
+            functions[canonical_domain(function.domain), function.name] = function
         self._failures: list[BaseException] = []  # what the last node raised
-        context = _Context(self, {op.name: op for op in ops}, _functions(ready), kernels)
-        self._names = [info.name for info in ready.graph.output]
-        _make_ready(ready.graph)
-        _import_all(ready, nodes_in(ready.graph))
-        classes = context.classes(nodes_in(ready.graph))
-        del ready.functions[:]
-        self._evaluator: Any = ReferenceEvaluator(ready, new_ops=classes)
+        self._names = [info.name for info in copy.graph.output]
+        _sort_nodes(copy.graph)
+        _import_all(copy, nodes_in(copy.graph))
+        context = _Context(self, {op.name: op for op in ops}, functions, kernels)
+        classes = context.classes(nodes_in(copy.graph))
+        del copy.functions[:]  # their calls have classes
+        self._evaluator: Any = ReferenceEvaluator(copy, new_ops=classes)
 
     def run(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
         """Return all values of the main graph by name.
@@ -89,8 +93,8 @@ class Evaluator:
         self._failures.clear()
         try:
             with np.errstate(all="ignore"):
-                found: dict[str, Any] = self._evaluator.run(None, dict(feeds), intermediate=True)
-            return found
+                values: dict[str, Any] = self._evaluator.run(None, dict(feeds), intermediate=True)
+            return values
         except Exception as error:
             # If, Loop and Scan raise another exception in its place, which says "issues with types".
             if not self._failures or self._failures[0] is error:
@@ -101,13 +105,18 @@ class Evaluator:
 
     def outputs(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
         """Return the model's outputs by name."""
-        found = self.run(feeds)
-        return {name: found[name] for name in self._names}
+        values = self.run(feeds)
+        return {name: values[name] for name in self._names}
 
-    def failed(self, error: BaseException, where: str) -> None:
-        """Record what a node raised."""
-        self._failures[:] = [error]
-        add_note(error, f"in {where}")
+    @contextmanager
+    def noting(self, where: str) -> Iterator[None]:
+        """Note on what is raised inside which node it was."""
+        try:
+            yield
+        except BaseException as error:
+            self._failures[:] = [error]
+            add_note(error, f"in {where}")
+            raise
 
 
 class _Context:
@@ -124,8 +133,13 @@ class _Context:
 
     def classes(self, nodes: Iterable[NodeProto]) -> list[type]:
         """Return a class for ``new_ops`` for each op type among these nodes that onnx's own classes do not serve."""
-        found = {(canonical_domain(node.domain), node.op_type): node for node in nodes}
-        return [cls for key, node in found.items() if (cls := self._class(*key, node)) is not None]
+        by_type = {(canonical_domain(node.domain), node.op_type): node for node in nodes}
+        classes = []
+        for (domain, op_type), node in by_type.items():
+            cls = self._class(domain, op_type, node)
+            if cls is not None:
+                classes.append(cls)
+        return classes
 
     def _class(self, domain: str, op_type: str, node: NodeProto) -> type | None:
         op = self.ops.get(f"{domain}::{op_type}")
@@ -133,41 +147,40 @@ class _Context:
             return evaluated_op(op)
         if (domain, op_type) == ("", "Loop"):
             return loop_class()
-        if (domain, op_type) not in self.functions and (
-            bodies(node) or (domain, op_type) == ("", "Constant")
-        ):
-            return None  # it needs the values around it, or has no inputs: onnx's own class
+        # onnx's own classes see the values around a body.
+        is_onnx_own = bool(bodies(node)) or (domain, op_type) == ("", "Constant")
+        if is_onnx_own and (domain, op_type) not in self.functions:
+            return None
         # The evaluator finds a class by its name. Without op_schema, it would use that of any operator of this name.
-        return type(
-            op_type,
-            (_base(),),
-            {"op_domain": domain, "op_schema": None, "context": self, "__module__": __name__},
-        )
+        attributes = {
+            "op_domain": domain,
+            "op_schema": None,
+            "context": self,
+            "__module__": __name__,
+        }
+        return type(op_type, (_base(),), attributes)
 
     def kernel(self, node: NodeProto, versions: Mapping[str, int]) -> Kernel:
-        """What computes a node."""
-        domain, version = (
-            canonical_domain(node.domain),
-            versions.get(canonical_domain(node.domain), 1),
-        )
+        """Make what computes a node."""
+        domain = canonical_domain(node.domain)
         function = self.functions.get((domain, node.op_type))
         if function is not None:
             return _Call(function, node, self)
-        outputs = max((place for place, name in enumerate(node.output) if name), default=0) + 1
+        version = versions.get(domain, 1)
         if has_reference(node, version):
-            return Evaluation(
-                domain, node.op_type, version, {a.name: a for a in node.attribute}, outputs
-            )
-        if self.kernels is None:
-            raise ModelError(
-                Site(node, GraphProto(), "").where,
-                expected="an operator that the installed onnx implements or defines by a function",
-                got="one that it knows in words only, or not at all",
-                next=f"define it as an op: %%pyop -d {domain}"
-                if domain
-                else "pyopnb.skeleton(model, node)",
-            )
-        return self.kernels(node, versions)
+            attrs = {attribute.name: attribute for attribute in node.attribute}
+            named = [place for place, name in enumerate(node.output) if name]
+            return Evaluation(domain, node.op_type, version, attrs, max(named, default=0) + 1)
+        if self.kernels is not None:
+            return self.kernels(node, versions)
+        raise ModelError(
+            Site(node, GraphProto(), "").where,
+            expected="an operator that the installed onnx implements or defines by a function",
+            got="one that it knows in words only, or not at all",
+            next=f"define it as an op: %%pyop -d {domain}"
+            if domain
+            else "pyopnb.skeleton(model, node)",
+        )
 
 
 @cache
@@ -182,13 +195,13 @@ def _base() -> type:
         def __init__(
             self, onnx_node: NodeProto, run_params: dict[str, Any], schema: Any = None
         ) -> None:
-            plain = NodeProto()
-            plain.CopyFrom(onnx_node)
-            del plain.attribute[:]  # the kernel reads them
-            super().__init__(plain, run_params, schema)
+            bare = NodeProto()
+            bare.CopyFrom(onnx_node)
+            del bare.attribute[:]  # the kernel reads them
+            super().__init__(bare, run_params, schema)
             self.onnx_node = onnx_node
             self._where = Site(onnx_node, GraphProto(), "").where
-            with _noting(self.context.evaluator, self._where):
+            with self.context.evaluator.noting(self._where):
                 self._kernel = self.context.kernel(onnx_node, run_params["opsets"])
 
         def run(self, *args: Any, **_: Any) -> tuple[Any, ...]:
@@ -196,28 +209,15 @@ def _base() -> type:
             return self._run(*args)
 
         def _run(self, *args: Any) -> tuple[Any, ...]:
-            with _noting(self.context.evaluator, self._where):
-                made = [*self._kernel(*args), *[None] * len(self.onnx_node.output)]
+            with self.context.evaluator.noting(self._where):
+                values = list(self._kernel(*args))
+            outputs: list[Any] = []
+            for place, name in enumerate(self.onnx_node.output):
                 # What is left out has the name "", by which other nodes leave an input out.
-                return tuple(
-                    value if name else None
-                    for name, value in zip(self.onnx_node.output, made, strict=False)
-                )
+                outputs.append(values[place] if name and place < len(values) else None)
+            return tuple(outputs)
 
     return Node
-
-
-class _noting:  # noqa: N801  # a context manager, read as a verb
-    """What is raised inside gets a note that names the node."""
-
-    def __init__(self, evaluator: Evaluator, where: str) -> None:
-        self._evaluator, self._where = evaluator, where
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if error is not None:
-            self._evaluator.failed(error, self._where)
 
 
 class _Call:
@@ -228,57 +228,52 @@ class _Call:
 
         body = FunctionProto()
         body.CopyFrom(function)
-        given = {a.name: a for a in (*function.attribute_proto, *node.attribute)}
+        # The node's own attributes come last, so that they win over the function's defaults.
+        values = {}
+        for attribute in (*function.attribute_proto, *node.attribute):
+            values[attribute.name] = attribute
         for inner in list(nodes_in(body)):
-            substitute_attrs(inner, given)
+            substitute_attrs(inner, values)
         del body.attribute[:], body.attribute_proto[:]
-        absent = [*node.input, *[""] * len(body.input)][: len(body.input)]
-        without_absent_inputs(body, [name or None for name in absent])
-        inside = list(nodes_in(body))
-        _import_all(body, inside)
+        without_absent_inputs(body, [name or None for name in node.input])
+        nodes = list(nodes_in(body))
+        _import_all(body, nodes)
         self._outputs = list(body.output)[: len(node.output)]
         self._inputs = list(body.input)
-        self._evaluator: Any = ReferenceEvaluator(body, new_ops=context.classes(inside))
+        self._evaluator: Any = ReferenceEvaluator(body, new_ops=context.classes(nodes))
 
     def __call__(self, *inputs: Any) -> Sequence[Any]:
-        feeds = {
-            name: value
-            for name, value in zip(self._inputs, inputs, strict=False)
-            if value is not None
-        }
-        made: list[Any] = self._evaluator.run(self._outputs, feeds, attributes={})
-        return made
+        feeds = {}
+        for name, value in zip(self._inputs, inputs, strict=False):
+            if value is not None:
+                feeds[name] = value
+        outputs: list[Any] = self._evaluator.run(self._outputs, feeds, attributes={})
+        return outputs
 
 
-# ---- what onnx's evaluator needs of a model ----------------------------------------------------------------------------------
+# ---- what onnx's evaluator needs of a model ----------------------------------------------------
 
 
-def _functions(model: ModelProto) -> dict[tuple[str, str], FunctionProto]:
-    found = {
-        (canonical_domain(function.domain), function.name): function for function in model.functions
-    }
-    for function in found.values():
-        _make_ready(function)
-    return found
-
-
-def _make_ready(scope: GraphProto | FunctionProto) -> None:
+def _sort_nodes(scope: GraphProto | FunctionProto) -> None:
     """Sort the nodes, of bodies as well, and write ONNX's own domain as ``""``."""
     scopes: list[GraphProto | FunctionProto] = [scope]
-    for each in scopes:  # grows while it is walked
-        graph = GraphIndex(each)
+    for inner in scopes:  # grows while it is walked
+        graph = GraphIndex(inner)
         graph.refuse_cycles()
-        if list(graph.order) != list(range(len(each.node))):
+        if list(graph.order) != list(range(len(inner.node))):
+            # As bytes, because protobuf moves the nodes that are still in the list.
             nodes = [graph.nodes[place].SerializeToString() for place in graph.order]
-            del each.node[:]
-            each.node.extend(map(NodeProto.FromString, nodes))
-        for node in each.node:
+            del inner.node[:]
+            inner.node.extend(map(NodeProto.FromString, nodes))
+        for node in inner.node:
             node.domain = canonical_domain(node.domain)
             scopes += bodies(node)
 
 
 def _import_all(scope: ModelProto | FunctionProto, nodes: Iterable[NodeProto]) -> None:
     """Import each domain once, those that ONNX Runtime does without an import of as well."""
-    versions = dict.fromkeys((node.domain for node in nodes), 1) | imported_versions(scope)
+    versions = {node.domain: 1 for node in nodes}
+    versions.update(imported_versions(scope))
     del scope.opset_import[:]
-    scope.opset_import.extend(helper.make_opsetid(*pair) for pair in versions.items())
+    for domain, version in versions.items():
+        scope.opset_import.append(helper.make_opsetid(domain, version))

@@ -9,7 +9,6 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-import onnx
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, helper
 
 from pyopnb.errors import ModelError
@@ -24,7 +23,7 @@ from pyopnb.ops.op import Op, Version
 from pyopnb.ops.output_types import promised_types, resolve_type
 from pyopnb.ops.registry import registry
 from pyopnb.ops.returns import Output, wrong_count
-from pyopnb.ops.schema import Schema, same_value
+from pyopnb.ops.schema import same_value
 from pyopnb.ops.types import ANY, TensorType, type_of
 
 __all__ = ["EvaluatedOp", "evaluated_op", "reference_ops"]
@@ -59,18 +58,20 @@ def reference_ops() -> list[type]:
 
 
 def evaluated_op(op: Op) -> type:
-    """One op as a subclass of ``OpRun``."""
+    """Make one op a subclass of ``OpRun``."""
     # The evaluator finds a class by its name. Without op_schema, it would use that of any operator of this name.
-    return type(
-        op.op_type,
-        (_base(),),
-        {"op_domain": op.domain, "op_schema": None, "op": op, "__module__": __name__},
-    )
+    attributes = {
+        "op_domain": op.domain,
+        "op_schema": None,
+        "op": op,
+        "__module__": __name__,
+    }
+    return type(op.op_type, (_base(),), attributes)
 
 
 @cache
 def _base() -> type:
-    from onnx.reference.op_run import OpRun
+    from onnx.reference.op_run import OpRun  # slow to import
 
     class EvaluatedNode(OpRun):
         """A node in a ``ReferenceEvaluator``."""
@@ -80,12 +81,11 @@ def _base() -> type:
         def __init__(
             self, onnx_node: NodeProto, run_params: dict[str, Any], schema: Any = None
         ) -> None:
-            plain = NodeProto()
-            plain.CopyFrom(onnx_node)
-            del plain.attribute[
-                :
-            ]  # onnx would convert them: a float to np.float32, a graph to an evaluator
-            super().__init__(plain, run_params, schema)
+            # onnx would convert the attributes: a float to np.float32, a graph to an evaluator.
+            bare = NodeProto()
+            bare.CopyFrom(onnx_node)
+            del bare.attribute[:]
+            super().__init__(bare, run_params, schema)
             self.onnx_node = onnx_node
             self.has_linked_attribute = bool(linked_attributes(onnx_node))
             self._evaluated = EvaluatedOp(self.op, onnx_node, run_params)
@@ -110,148 +110,133 @@ class EvaluatedOp:
         self._lock = threading.RLock()
         self._instantiated: tuple[Version, dict[str, Any], object] | None = None
 
-    def _instance(self, linked: dict[str, Any]) -> tuple[Version, object]:
-        """Return the instance of the current version; a new one if the function's caller passes other attrs."""
-        return locked(self._lock, self._instance_of, self.op.current, linked)
-
-    def _instance_of(self, version: Version, linked: dict[str, Any]) -> tuple[Version, object]:
-        if (
-            self._instantiated is None
-            or self._instantiated[0] is not version
-            or not same_value([*self._instantiated[1].items()], [*linked.items()])
-        ):
-            made = instantiate(version, version.schema, {**self.values, **linked}, self.where)
-            self._instantiated = version, linked, made
-        return version, self._instantiated[2]
-
     def run(self, arrays: Sequence[Any], linked: Mapping[str, Any]) -> tuple[Any, ...]:
-        names = {a.ref_attr_name: a.name for a in self.node.attribute if a.ref_attr_name}
-        version, instance = self._instance(
-            {names[k]: _to_python(v) for k, v in linked.items() if k in names}
-        )
-        schema = version.schema
-        given = [_as_input(array) for array in arrays]
-        types = [None if array is None else type_of(array) for array in given]
-        schema.check_inputs(types, self.where)
-        sizes: dict[str, int] = {}
-        self._check_sizes(schema, types, sizes)
-        promised = promised_types(schema, instance, types, len(self.node.output), self.where)
-        if schema.serial:
-            return locked(
-                self.op.lock, self._compute, version, instance, given, types, promised, sizes
-            )
-        return self._compute(version, instance, given, types, promised, sizes)
+        """Call the op's current version.
 
-    def _compute(
-        self,
-        version: Version,
-        instance: Any,
-        given: Sequence[Any],
-        types: Sequence[TensorType | None],
-        promised: Sequence[Any],
-        hint_sizes: dict[str, int],
-    ) -> tuple[Any, ...]:
-        """Copies of the checked results; under a serial op's lock, as they may be buffers that its next call writes to."""
-        schema = version.schema
-        try:
-            returned = instance.compute(*(_view_or_copy(array, schema) for array in given))
-        except BaseException as error:
-            for note in failure_notes(
-                error, f"{self.where}, version {version.number}", schema, types
-            ):
-                add_note(error, note)
-            raise
-        results = self._checked_count(schema, returned)
-        infer_sizes: dict[str, int] = {}
-        arrays = [
-            self._result(
-                schema,
-                place,
-                results[place],
-                promised[place],
-                resolve_type(promised[place], ANY, types),
-                hint_sizes,
-                infer_sizes,
-            )
-            if name
-            else None
-            for place, name in enumerate(self.node.output)
-        ]
-        # Copies, as the next node may write to them, and neither an input nor what the op keeps is ours.
-        return tuple(None if array is None else array.copy() for array in arrays)
+        Parameters
+        ----------
+        arrays : sequence of (array or None)
+        linked : mapping
+            Attrs that the caller of a local function gives, by their names in the function.
+        """
+        attrs = {}
+        for attribute in self.node.attribute:
+            if attribute.ref_attr_name in linked:
+                attrs[attribute.name] = _to_python(linked[attribute.ref_attr_name])
+        version, instance = locked(self._lock, self._instance, self.op.current, attrs)
+        inputs = [None if array is None else _as_input(array) for array in arrays]
+        call = _Call(self, version, instance, inputs)
+        if version.schema.serial:
+            return locked(self.op.lock, call.results)
+        return call.results()
 
-    def _check_sizes(
-        self, schema: Schema, types: Sequence[TensorType | None], sizes: dict[str, int]
+    def _instance(self, version: Version, attrs: dict[str, Any]) -> tuple[Version, object]:
+        """Return the instance of a version; a new one if the function's caller passes other attrs."""
+        if self._instantiated is not None:
+            former, former_attrs, instance = self._instantiated
+            if former is version and same_value([*former_attrs.items()], [*attrs.items()]):
+                return version, instance
+        instance = instantiate(version, version.schema, {**self.values, **attrs}, self.where)
+        self._instantiated = version, attrs, instance
+        return version, instance
+
+
+class _Call:
+    """One call of an op, with the checks that a `Session` makes."""
+
+    def __init__(
+        self, node: EvaluatedOp, version: Version, instance: Any, inputs: Sequence[Any]
     ) -> None:
-        for place, got in enumerate(types):
-            if got is not None and not schema.port(place).type.accepts(got, sizes):
-                port = schema.port(place)
+        self.where, self.outputs = node.where, node.node.output
+        self.version, self.instance, self.inputs = version, instance, inputs
+        self.schema = version.schema
+        self.types = [None if array is None else type_of(array) for array in inputs]
+        self.schema.check_inputs(self.types, self.where)
+        # Sizes of the symbols in hints, and of those in what infer returns.
+        self.hint_sizes: dict[str, int] = {}
+        self.infer_sizes: dict[str, int] = {}
+        self._check_sizes()
+        self.promised = promised_types(
+            self.schema, instance, self.types, len(self.outputs), self.where
+        )
+
+    def _check_sizes(self) -> None:
+        for place, type_ in enumerate(self.types):
+            if type_ is None:
+                continue
+            port = self.schema.port(place)
+            if not port.type.accepts(type_, self.hint_sizes):
                 raise ModelError(
                     f"{self.where}, input {port.name}",
                     expected=f"{port.type}, with one size a symbol",
-                    got=str(got),
+                    got=str(type_),
                     next=f"feed that shape, or change the hint of {port.name} in compute",
                 )
 
-    def _checked_count(self, schema: Schema, returned: Any) -> Sequence[Any]:
-        outputs = len(self.node.output)
-        wanted = outputs if schema.outputs is None else len(schema.outputs)
-        if wanted < outputs:
-            raise ModelError(
-                f"{self.where}, outputs",
-                expected=f"at most {wanted}, as compute's hint says",
-                got=str(outputs),
-                next="change the hint or the node",
-            )
-        results = returned if isinstance(returned, tuple) else (returned,)
-        if len(results) != wanted:
-            raise wrong_count(self.where, self.op.current.cls.compute, schema, returned, wanted)  # type: ignore[attr-defined]
-        return results
+    def results(self) -> tuple[Any, ...]:
+        """Return copies of the checked results; under a serial op's lock, as its next call may write to them."""
+        try:
+            returned = self.instance.compute(*map(self._view_or_copy, self.inputs))
+        except BaseException as error:
+            where = f"{self.where}, version {self.version.number}"
+            for note in failure_notes(error, where, self.schema, self.types):
+                add_note(error, note)
+            raise
+        values = self._checked_count(returned)
+        results: list[Any] = []
+        for place, name in enumerate(self.outputs):
+            # Copies, as the next node may write to them, and neither an input nor what the op keeps is ours.
+            results.append(self._checked(place, values[place]).copy() if name else None)
+        return tuple(results)
 
-    def _result(
-        self,
-        schema: Schema,
-        place: int,
-        value: Any,
-        promised: TensorType | None,
-        kind: TensorType | None,
-        hint_sizes: dict[str, int],
-        infer_sizes: dict[str, int],
-    ) -> np.ndarray:
-        count = len(schema.outputs or self.node.output)
-        expected = promised or TensorType(kind.dtype if kind else None, None)
-        output = Output(self.where, self.op.current.cls.compute, schema, place, count, expected)  # type: ignore[attr-defined]
-        array = (
-            np.asarray(value)
-            if kind is None or kind.dtype is None
-            else output.array(value, kind.dtype)
+    def _view_or_copy(self, array: Any) -> Any:
+        """Return an input as ``compute`` gets it: a read-only view, or a writable copy."""
+        if array is None:
+            return None
+        if self.schema.copy_inputs:
+            return array.copy()
+        view = array.view()
+        view.flags.writeable = False
+        return view
+
+    def _checked_count(self, returned: Any) -> Sequence[Any]:
+        self.schema.check_outputs(len(self.outputs), self.where)
+        count = len(self.schema.outputs or self.outputs)
+        values = returned if isinstance(returned, tuple) else (returned,)
+        if len(values) != count:
+            raise wrong_count(self.where, self._function, self.schema, returned, count)
+        return values
+
+    @property
+    def _function(self) -> Any:
+        return self.version.cls.compute  # type: ignore[attr-defined]  # it was called
+
+    def _checked(self, place: int, value: Any) -> np.ndarray:
+        """Check the dtype and the shape of a result."""
+        promise = self.promised[place]
+        type_ = resolve_type(promise, ANY, self.types)
+        element = None if type_ is None else type_.dtype
+        output = Output(
+            self.where,
+            self._function,
+            self.schema,
+            place,
+            len(self.schema.outputs or self.outputs),
+            promise or TensorType(element, None),
         )
-        hint = schema.outputs[place] if schema.outputs else ANY
-        for said, sizes in (
-            (hint, hint_sizes),
-            (promised if schema.infers and promised else ANY, infer_sizes),
-        ):
-            if not said.accepts_shape(array.shape, sizes):
-                raise replace(output, expected=said).wrong_shape(array)
+        array = np.asarray(value) if element is None else output.array(value, element)
+        hint = self.schema.outputs[place] if self.schema.outputs else ANY
+        if not hint.accepts_shape(array.shape, self.hint_sizes):
+            raise replace(output, expected=hint).wrong_shape(array)
+        inferred = promise if self.schema.infers and promise is not None else ANY
+        if not inferred.accepts_shape(array.shape, self.infer_sizes):
+            raise output.wrong_shape(array)
         return array
 
 
-def _as_input(array: Any) -> Any:
-    if array is None:
-        return None
-    array = np.asarray(array)
-    return array.astype(object) if array.dtype.kind in "UT" else array
-
-
-def _view_or_copy(array: Any, schema: Schema) -> Any:
-    """Return an input as ``compute`` gets it: a read-only view, or a writable copy."""
-    if array is None:
-        return None
-    if schema.copy_inputs:
-        return array.copy()
-    view = array.view()
-    view.flags.writeable = False
-    return view
+def _as_input(array: Any) -> np.ndarray:
+    tensor = np.asarray(array)
+    return np.asarray(tensor, object) if tensor.dtype.kind in "UT" else tensor
 
 
 def _to_python(value: Any) -> Any:
@@ -263,19 +248,16 @@ def _to_python(value: Any) -> Any:
 
 def _surrounding_model(node: NodeProto, run_params: Mapping[str, Any]) -> ModelProto:
     """Return the opset imports and local functions for the node's graph attrs."""
+    model = ModelProto()
     if not bodies(node):
-        return ModelProto()
-    imports = [
-        helper.make_opsetid(domain, version) for domain, version in run_params["opsets"].items()
-    ]
-    held = (
-        getattr(held, "proto_", None) for held in run_params.get("existing_functions", {}).values()
-    )
-    functions = [proto for proto in held if isinstance(proto, FunctionProto)]
-    oldest = helper.find_min_ir_version_for(imports, ignore_unknown=True)
-    return ModelProto(
-        ir_version=max(oldest, 8),
-        opset_import=imports,
-        functions=functions,
-        graph=onnx.GraphProto(),
-    )
+        return model
+    for domain, version in run_params["opsets"].items():
+        model.opset_import.append(helper.make_opsetid(domain, version))
+    for evaluator in run_params.get("existing_functions", {}).values():
+        proto = getattr(evaluator, "proto_", None)
+        if isinstance(proto, FunctionProto):
+            model.functions.append(proto)
+    oldest = helper.find_min_ir_version_for(model.opset_import, ignore_unknown=True)
+    model.ir_version = max(oldest, 8)
+    model.graph.SetInParent()
+    return model
