@@ -13,14 +13,15 @@ from pyopnb.ops.text_table import Table
 __all__ = ["graph_within", "table_within"]
 
 _LEAST = 30_000  # bytes of a graph
+_CELL = 170  # bytes of a cell without its text
 
 
 def graph_within(
     model: Any, options: Mapping[str, Any], head: Sequence[str], tables: Sequence[str]
 ) -> View:
-    """The view of a model, small enough to leave space for the HTML above and below it."""
-    room = MAX_BYTES - 2_000 - sum(len(part.encode()) for part in (*head, *tables))
-    return view_model(model, **options, room=max(room, _LEAST))
+    """Show a model, small enough to leave space for the HTML above and below it."""
+    used = sum(len(part.encode()) for part in (*head, *tables))
+    return view_model(model, **options, room=max(MAX_BYTES - 2_000 - used, _LEAST))
 
 
 def table_within(
@@ -31,8 +32,11 @@ def table_within(
     open: bool = False,
     keys: Sequence[Sequence[str]] = (),
 ) -> str:
-    """A folded table of at most about so many bytes; ``keys`` as of `Table`."""
-    while len(rows) > 1 and sum(len(cell.encode()) + 170 for row in rows for cell in row) > most:
-        rows = rows[: len(rows) * 3 // 4]
-        title = title if title.endswith("…") else f"{title}, the first …"
+    """Fold a table of at most about so many bytes; ``keys`` as of `Table`."""
+    size = 0
+    for count, row in enumerate(rows):
+        size += sum(len(cell.encode()) + _CELL for cell in row)
+        if size > most and count:
+            rows, title = rows[:count], f"{title}, the first …"
+            break
     return details(title, Table(head, rows, keys=keys[: len(rows)])._repr_html_(), open=open)

@@ -27,7 +27,6 @@ TERMS: Mapping[str, str] = MappingProxyType(
         "SNR": "Signal-to-noise ratio, 10 log10(sum b² / sum (a-b)²): 20 dB more is one decimal digit more.",
         "PSNR": "The same with the largest |b| in place of every b.",
         "subnormal": "Nonzero, but so small that the dtype has fewer digits for it.",
-        "error against magnitude": "Counts by |b| and |a-b|. Those above the dashed line are outside the tolerance.",
         "origin": "A node whose own result differs although it gets the same inputs.",
         "in isolation": "b's node was run alone on a's inputs, so that errors of earlier nodes do not count.",
         "amplifies": "The error of the node's outputs is 10 times that of its inputs, or leaves the tolerance.",
@@ -44,6 +43,7 @@ TERMS: Mapping[str, str] = MappingProxyType(
 )
 """Terms and what they mean."""
 
+# Terms that are not written as they are explained.
 _PATTERNS = {
     "stol": r"\bstol\b",
     "rtol, atol": r"\brtol\b|\batol\b|tolerance",
@@ -52,20 +52,19 @@ _PATTERNS = {
 
 
 def glossary(*texts: str) -> str:
-    """HTML with the meaning of every term that occurs in some HTML, folded; empty if there is none.
+    """Explain every term that occurs in some HTML, folded; empty if there is none.
 
     Examples
     --------
     >>> glossary("cosine 1").count("<tr>"), glossary("12")
     (2, '')
     """
-    text = re.sub(r"<[^>]*>", " ", "".join(texts))
-    found = [
-        term
-        for term in TERMS
-        if re.search(_PATTERNS.get(term, rf"\b{term}\b"), html.unescape(text))
-    ]
-    if not found:
+    text = html.unescape(re.sub(r"<[^>]*>", " ", "".join(texts)))
+    rows = []
+    for term, meaning in TERMS.items():
+        if re.search(_PATTERNS.get(term, rf"\b{term}\b"), text):
+            rows.append((term, meaning))
+    if not rows:
         return ""
-    table = Table(("term", "meaning"), [(term, TERMS[term]) for term in found])._repr_html_()
+    table = Table(("term", "meaning"), rows)._repr_html_()
     return f"<details><summary>?</summary>{table}</details>"

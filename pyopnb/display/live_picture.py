@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from pyopnb.display.html import image, pack
-from pyopnb.display.svg.graph import Picture
+from pyopnb.display.svg.graph import GraphPicture
 from pyopnb.display.svg.shapes import Drawing, Group
 from pyopnb.ops.text_table import row_key
 
@@ -19,14 +19,14 @@ MOST_ANSWERS = 36_000
 _LINES = (99, 4, 1)  # of one box; fewer if these are too many bytes
 
 
-def live_picture(picture: Picture, alt: str, *, max_height: int | None = None) -> str:
-    """An image of a graph, with what its boxes tell; `script` is needed once beside all of them.
+def live_picture(picture: GraphPicture, alt: str, *, max_height: int | None = None) -> str:
+    """Make an image of a graph, with what its boxes tell; `script` is needed once beside all of them.
 
     A front end that does not trust the notebook removes the attribute and the script, and the image stays.
 
     Parameters
     ----------
-    picture : Picture
+    picture : GraphPicture
     alt, max_height
         As of `image`.
 
@@ -36,18 +36,23 @@ def live_picture(picture: Picture, alt: str, *, max_height: int | None = None) -
     """
     element = image(picture.svg, alt, max_height=max_height)
     boxes = _boxes(picture.drawing)
+    if not boxes:
+        return element
     # As base64 no name of a model can end the attribute.
-    return f'<div class="pyopnb-graph" data-boxes="{boxes}">{element}</div>' if boxes else element
+    return f'<div class="pyopnb-graph" data-boxes="{boxes}">{element}</div>'
 
 
 def _boxes(drawing: Drawing) -> str:
+    """Pack what each box tells, and the rows of tables that are about it."""
     groups = [shape for shape in drawing.shapes if isinstance(shape, Group)]
     if not any(group.about for group in groups):
         return ""
-    keys = [[row_key(name) for name in group.names] for group in groups]
-    for lines in _LINES:
-        abouts = ["\n".join(group.about.split("\n")[:lines]) for group in groups]
-        packed = pack(json.dumps([*zip(abouts, keys, strict=True)], ensure_ascii=False).encode())
+    for most in _LINES:
+        boxes = []
+        for group in groups:
+            about = "\n".join(group.about.split("\n")[:most])
+            boxes.append((about, [row_key(name) for name in group.names]))
+        packed = pack(json.dumps(boxes, ensure_ascii=False).encode())
         if len(packed) <= MOST_ANSWERS:
             return packed
     return ""
@@ -55,7 +60,10 @@ def _boxes(drawing: Drawing) -> str:
 
 @functools.cache
 def script() -> str:
-    """The element that lets the pictures in the element around it answer."""
-    lines = (Path(__file__).parent / "live_picture.js").read_text("utf-8").splitlines()
-    code = "\n".join(line.strip() for line in lines if not line.lstrip().startswith("//"))
-    return f"<script>{code}</script>"
+    """Write the element that lets the pictures in the element around it answer."""
+    text = (Path(__file__).parent / "live_picture.js").read_text("utf-8")
+    lines = []
+    for line in text.splitlines():
+        if not line.lstrip().startswith("//"):
+            lines.append(line.strip())
+    return f"<script>{chr(10).join(lines)}</script>"

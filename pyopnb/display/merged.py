@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from onnx import GraphProto, ModelProto, NodeProto
+from onnx import AttributeProto, ModelProto, NodeProto
 
 from pyopnb.diffs.models.change import Change
 from pyopnb.models.index import GraphIndex
 from pyopnb.models.io import without_weights
-from pyopnb.models.nodes import bodies
 from pyopnb.ops.names import fresh_name
 
 __all__ = ["Merged", "badges", "merge"]
 
-_OF_BOTH = ("changed", "rewired", "weight")  # changes of nodes that both models have
+_OF_BOTH = ("changed", "rewired")  # changes of nodes that both models have
+_BODIES = (AttributeProto.GRAPH, AttributeProto.GRAPHS)
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Merged:
 
 
 def badges(changes: Iterable[Change], side: str) -> dict[int, str]:
-    """The badges of nodes of one model's main graph by their index, with a sign where the other model lacks the node.
+    """Choose the badges of nodes of one model's main graph by their index, with a sign where the other model lacks the node.
 
     Parameters
     ----------
@@ -55,13 +55,14 @@ def badges(changes: Iterable[Change], side: str) -> dict[int, str]:
     for change in changes:
         if change.path:
             continue  # in a body or a function: the table has it
-        kind = "changed" if change.kind == "weight" else change.kind
-        if kind not in (*_OF_BOTH, "added", "removed") and change.a and change.b:
-            kind = f"{'-' if side == 'a' else '+'}{kind}"
-        elif kind in ("fused", "folded"):
-            kind = f"-{kind}"
+        mark = "changed" if change.kind == "weight" else change.kind
+        if mark not in (*_OF_BOTH, "added", "removed"):
+            if change.a and change.b:
+                mark = f"{'-' if side == 'a' else '+'}{mark}"
+            elif mark in ("fused", "folded"):
+                mark = f"-{mark}"
         for node in change.a if side == "a" else change.b:
-            marks.setdefault(node.place, kind)
+            marks.setdefault(node.place, mark)
     return marks
 
 
@@ -87,9 +88,9 @@ def merge(
     ModelError
         Some of them need what b computes only after what is made of them, so that there is no such graph.
     """
-    one, model = (without_weights(each).proto for each in (a, b))
+    model = without_weights(b).proto
+    merger = _Merger(without_weights(a).proto, model, tensors, set(only_a))
     marks: dict[int, str] = {}
-    merger = _Merger(one.graph, model.graph, tensors, list(only_a))
     for place, mark in only_a.items():
         marks[len(model.graph.node)] = mark
         model.graph.node.append(merger.renamed(place))
@@ -100,19 +101,22 @@ def merge(
 
 
 class _Merger:
+    """Gives the tensors of a their names in b, and adds what the nodes of a are connected to."""
+
     def __init__(
-        self, a: GraphProto, b: GraphProto, tensors: Mapping[str, str], places: Sequence[int]
+        self, a: ModelProto, b: ModelProto, tensors: Mapping[str, str], only_a: set[int]
     ) -> None:
         self.names: dict[str, str] = {}
-        self._places = places  # of the nodes that only a has
-        self._a, self._b, self._index, self._tensors = a, b, GraphIndex(a), tensors
-        self._of_b = {*(of_b := GraphIndex(b)).initializers, *of_b.inputs, *of_b.producers}
-        self._makes = {name for place in places for name in a.node[place].output if name}
+        self._a, self._b, self._tensors, self._only_a = a.graph, b.graph, tensors, only_a
+        self._index = GraphIndex(a.graph)
+        index = GraphIndex(b.graph)
+        self._of_b = {*index.initializers, *index.inputs, *index.producers}
+        self._outputs = {name for place in only_a for name in self._a.node[place].output if name}
 
     def name(self, name: str) -> str:
-        """The name in b of a tensor of a; a new one if only a has it."""
+        """Return the name in b of a tensor of a; a new one if only a has it."""
         partner = self._tensors.get(name, "")
-        if not name or (name not in self._makes and partner in self._of_b):
+        if not name or (partner in self._of_b and name not in self._outputs):
             return partner
         if name not in self.names:
             new = fresh_name(name, self._of_b, " (a)")
@@ -121,58 +125,49 @@ class _Merger:
         return self.names[name]
 
     def renamed(self, place: int) -> NodeProto:
-        """A node of a. Its bodies are left out, and what they read becomes inputs."""
-        node, copy = self._a.node[place], NodeProto()
-        copy.CopyFrom(node)
-        if bodies(node):
-            del copy.attribute[:]
-            copy.attribute.extend(
-                each for each in node.attribute if not each.HasField("g") and not each.graphs
-            )
-        read = (
-            dict.fromkeys(name for _, name in self._index.reads(place))
-            if bodies(node)
-            else node.input
-        )
+        """Copy a node of a. Its bodies are left out, and what they read becomes inputs."""
+        copy = NodeProto()
+        copy.CopyFrom(self._a.node[place])
+        read: Iterable[str] = copy.input
+        for at in reversed(range(len(copy.attribute))):
+            if copy.attribute[at].type in _BODIES:
+                del copy.attribute[at]
+                read = dict.fromkeys(name for _, name in self._index.reads(place))
         copy.input[:] = [self.name(name) for name in read]
-        copy.output[:] = [self.name(name) for name in node.output]
+        copy.output[:] = [self.name(name) for name in copy.output]
         return copy
 
     def add_readers(self) -> None:
         """Let the nodes that both have read what they read in a."""
         makers = {name: node for node in self._b.node for name in node.output if name}
-        removed = set(self._places)
         for place, node in enumerate(self._a.node):
-            lost = [name for name in node.input if name in self._makes]
-            if lost and place not in removed:
-                partners = [
-                    makers[self._tensors[name]]
-                    for name in node.output
-                    if self._tensors.get(name) in makers
-                ]
-                for partner in partners[:1]:
-                    partner.input.extend(self.name(name) for name in lost)
+            lost = [name for name in node.input if name in self._outputs]
+            if not lost or place in self._only_a:
+                continue
+            for name in node.output:
+                partner = makers.get(self._tensors.get(name, ""))
+                if partner is not None:
+                    partner.input.extend(map(self.name, lost))
+                    break
 
     def add_ends(self) -> None:
-        """The inputs, weights and constants that only nodes of a read, and the outputs that only these make."""
-        graph, read = self._b, dict(self.names)
-        for infos, added in (
-            (self._a.input, graph.input),
-            (self._a.initializer, graph.initializer),
-        ):
-            for info in infos:
-                if info.name in read and info.name not in self._makes:
-                    added.add().CopyFrom(info)
-                    added[-1].name = read[info.name]
-        for place in {
-            self._index.producers[name][0] for name in read if name in self._index.producers
-        } - {*self._places}:
-            graph.node.append(self.renamed(place))  # a Constant, which no diff counts
-        for infos, added in (
-            (self._a.output, graph.output),
-            (self._a.value_info, graph.value_info),
-        ):
-            for info in infos:
-                if info.name in self._makes:
-                    added.add().CopyFrom(info)
-                    added[-1].name = self.name(info.name)
+        """Add what only nodes of a read, and the outputs that only these make."""
+        read = dict(self.names)
+        for field in ("input", "initializer"):
+            self._copy(field, (name for name in read if name not in self._outputs))
+        # Constants, which no diff counts.
+        producers = self._index.producers
+        places = {producers[name][0] for name in read if name in producers}
+        for place in sorted(places - self._only_a):
+            self._b.node.append(self.renamed(place))
+        for field in ("output", "value_info"):
+            self._copy(field, self._outputs)
+
+    def _copy(self, field: str, names: Iterable[str]) -> None:
+        """Copy the entries of some names from a field of a's graph to that of b's."""
+        chosen = set(names)
+        for info in getattr(self._a, field):
+            if info.name in chosen:
+                copy = getattr(self._b, field).add()
+                copy.CopyFrom(info)
+                copy.name = self.name(info.name)

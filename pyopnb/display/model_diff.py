@@ -21,7 +21,7 @@ from pyopnb.display.svg.marks import plain_mark
 from pyopnb.display.view import View, view
 from pyopnb.errors import InputError, ModelError
 from pyopnb.models.io import as_proto
-from pyopnb.ops.messages import sanitize, sanitize_source
+from pyopnb.ops.messages import plural, sanitize, sanitize_source
 
 __all__ = ["view_model_diff", "view_op_diff"]
 
@@ -29,12 +29,13 @@ _BYTES = 45_000  # of the table
 _SOURCE = 100_000  # characters of a source's diff
 _BACKGROUNDS = {"+": "rgba(47,143,78,0.22)", "-": "rgba(209,69,59,0.22)"}
 _MAX_LINES = 4  # changes above the picture
+_MOST_NAMES = 4  # nodes of a change that are named
 _SIDES = ("a", "b", "both")
 
 
 @view.register(ModelDiff)
 def view_model_diff(thing: ModelDiff, *, side: str = "both", **options: Any) -> View:
-    """The view of a diff of two models.
+    """Show a diff of two models.
 
     Parameters
     ----------
@@ -54,62 +55,68 @@ def view_model_diff(thing: ModelDiff, *, side: str = "both", **options: Any) -> 
         There is no such side.
     """
     if side not in _SIDES:
-        raise InputError(
-            "show, side", expected=", ".join(_SIDES), got=sanitize(side), next='side="both"'
-        )
-    text = str(thing)
-    title = f"diff of two models: {thing.verdict}"
-    lines = [line for change in thing.changes for line in format_change(change)][:_MAX_LINES]
-    summary = [headline_html(thing), *([pre("\n".join(lines))] if lines else [])]
-    models = tuple(map(as_proto, thing.models or ()))
-    drawn, names = _pictures(thing, models, side)
+        expected, got = ", ".join(_SIDES), sanitize(side)
+        raise InputError("show, side", expected=expected, got=got, next='side="both"')
+    text, title = str(thing), f"diff of two models: {thing.verdict}"
+    head = [headline_html(thing)]
+    lines = [line for change in thing.changes for line in format_change(change)]
+    if lines:
+        head.append(pre("\n".join(lines[:_MAX_LINES])))
+    models = [as_proto(model) for model in thing.models or ()]
+    drawn, names = _drawn_models(thing, models, side)
     tensors = [_tensors(change, models, names) for change in thing.changes]
-    tables = [part for part in (_changes_table(thing, tensors), _worst_weight(thing)) if part]
-    tables.append(glossary(*summary, *tables))
+    tables = [_changes_table(thing, tensors), _worst_weight(thing)]
+    tables.append(glossary(*head, *tables))
     if not drawn:
-        remark = note("the models are no longer available, so there is no picture")
-        return View(thing, title, text, join([*summary, remark, *tables]))
+        head.append(note("the models are no longer available, so there is no picture"))
+        return View(thing, title, text, join([*head, *tables]))
     pictures: list[View] = []
     for model, marks in drawn:
         wanted = {"marks": marks, "notes": _notes(thing, tensors), **options}
-        pictures.append(
-            graph_within(model, wanted, [*summary, *(view.body for view in pictures)], tables)
-        )
-    body = join([*summary, *(view.body for view in pictures), *tables])
-    return View(thing, title, text, body, pictures[0].draw, canvas=pictures[0].canvas)
+        picture = graph_within(model, wanted, head, tables)
+        pictures.append(picture)
+        head.append(picture.body)
+    first = pictures[0]
+    body = join([*head, *tables])
+    return View(thing, title, text, body, draw=first.draw, canvas=first.canvas)
 
 
-def _pictures(
+_Drawn = list[tuple[ModelProto, dict[int, str]]]
+
+
+def _drawn_models(
     thing: ModelDiff, models: Sequence[ModelProto], side: str
-) -> tuple[list[tuple[ModelProto, dict[int, str]]], dict[str, str]]:
-    """The models to draw with the badges of their nodes, and other names of a's tensors in them."""
+) -> tuple[_Drawn, dict[str, str]]:
+    """Return the models to draw with the badges of their nodes, and other names of a's tensors in them."""
     if not models:
         return [], {}
-    marks: dict[str, dict[int, str]] = {name: badges(thing.changes, name) for name in "ab"}
+    a, b = models
+    of_a, of_b = badges(thing.changes, "a"), badges(thing.changes, "b")
     if side == "both":
-        only_a = {
-            place: mark for place, mark in marks["a"].items() if plain_mark(mark) == "removed"
-        }
+        only_a = {place: mark for place, mark in of_a.items() if plain_mark(mark) == "removed"}
         try:
-            merged = merge(models[0], models[1], only_a, thing.tensors)
+            merged = merge(a, b, only_a, thing.tensors)
         except ModelError:  # no graph has the nodes of both: two pictures
-            side = "ba"
-        else:
-            return [(merged.model, marks["b"] | merged.marks)], merged.names
-    return [(models["ab".index(name)], marks[name]) for name in side], {}
+            return [(b, of_b), (a, of_a)], {}
+        return [(merged.model, of_b | merged.marks)], merged.names
+    return [(a, of_a) if side == "a" else (b, of_b)], {}
 
 
 def _tensors(change: Change, models: Sequence[ModelProto], names: Mapping[str, str]) -> list[str]:
-    """The outputs of a change's nodes in the main graph, those of a under their names in the picture."""
+    """Return the outputs of a change's nodes in the main graph, those of a under their names in the picture."""
     if change.path or not models:
         return []
-    a, b = ([name for node in nodes for name in model.graph.node[node.place].output]
-            for nodes, model in zip((change.a, change.b), models, strict=True))  # fmt: skip
-    return list(dict.fromkeys([*b, *(names.get(name, name) for name in a)]))
+    a, b = models
+    outputs = []
+    for node in change.b:
+        outputs += b.graph.node[node.place].output
+    for node in change.a:
+        outputs += [names.get(name, name) for name in a.graph.node[node.place].output]
+    return list(dict.fromkeys(outputs))
 
 
 def _notes(thing: ModelDiff, tensors: Sequence[Sequence[str]]) -> dict[str, str]:
-    """What has changed, by the outputs of the nodes that it concerns."""
+    """Tell what has changed, by the outputs of the nodes that it concerns."""
     notes: dict[str, str] = {}
     for change, names in zip(thing.changes, tensors, strict=True):
         for name in names:
@@ -118,52 +125,46 @@ def _notes(thing: ModelDiff, tensors: Sequence[Sequence[str]]) -> dict[str, str]
 
 
 def _changes_table(thing: ModelDiff, keys: Sequence[Sequence[str]]) -> str:
-    rows = [_row(change) for change in thing.changes]
-    title = f"{len(rows)} change{'s' * (len(rows) != 1)}"
-    return (
-        table_within(title, ("kind", "where", "in a", "in b", "change"), rows, _BYTES, keys=keys)
-        if rows
-        else ""
-    )
-
-
-def _row(change: Change) -> tuple[str, ...]:
-    return (
-        change.kind,
-        change.path,
-        _names(change.a),
-        _names(change.b),
-        "; ".join(format_change(change)),
-    )
+    if not thing.changes:
+        return ""
+    rows = []
+    for change in thing.changes:
+        text = "; ".join(format_change(change))
+        rows.append((change.kind, change.path, _names(change.a), _names(change.b), text))
+    head = ("kind", "where", "in a", "in b", "change")
+    return table_within(plural(len(rows), "change"), head, rows, _BYTES, keys=keys)
 
 
 def _names(nodes: tuple[NodeAt, ...]) -> str:
-    names = [
-        f"{node.op} '{node.name or next(filter(None, node.outputs), '')}'" for node in nodes[:4]
-    ]
-    return ", ".join(names) + (f" and {len(nodes) - 4} more" if len(nodes) > 4 else "")
+    names = []
+    for node in nodes[:_MOST_NAMES]:
+        name = node.name or next(filter(None, node.outputs), "")
+        names.append(f"{node.op} '{name}'")
+    text = ", ".join(names)
+    return f"{text} and {len(nodes) - _MOST_NAMES} more" if len(nodes) > _MOST_NAMES else text
 
 
 def _worst_weight(thing: ModelDiff) -> str:
-    """The pictures of the weight with the worst verdict."""
-    weights = [(change.values, change) for change in thing.changes if change.values is not None]
-    if not weights:
+    """Draw the weight with the worst verdict."""
+    worst, name, rank = None, "", -1
+    for change in thing.changes:
+        if change.values is not None and VERDICTS.index(change.values.verdict) > rank:
+            worst, rank = change.values, VERDICTS.index(change.values.verdict)
+            name = change.facts[0].a or change.facts[0].b if change.facts else ""
+    if worst is None:
         return ""
-    values, change = max(weights, key=lambda weight: VERDICTS.index(weight[0].verdict))
-    name = change.facts[0].a or change.facts[0].b if change.facts else ""
-    return details(f"weight {sanitize(name, 80)}", part_details(values.worst))
+    return details(f"weight {sanitize(name, 80)}", part_details(worst.worst))
 
 
 @view.register(OpDiff)
 def view_op_diff(thing: OpDiff) -> View:
-    """The view of a diff of two versions of an op."""
-    text = str(thing)
+    """Show a diff of two versions of an op."""
     parts = [headline_html(thing)]
     if thing.schema:
         parts.append(pre("\n".join(f"· {change}" for change in thing.schema)))
     if thing.source:
         parts.append(_source_diff(thing.source))
-    return View(thing, f"diff of two versions: {thing.verdict}", text, join(parts))
+    return View(thing, f"diff of two versions: {thing.verdict}", str(thing), join(parts))
 
 
 def _source_diff(lines: tuple[str, ...]) -> str:
@@ -174,19 +175,21 @@ def _source_diff(lines: tuple[str, ...]) -> str:
         if room < 0:
             break
         body.append(line)
-    more = note(f"and {len(lines) - len(body):,} more lines") if len(body) < len(lines) else ""
     style = f"font-family:monospace;margin:6px 0;{WRAP};background:none;color:inherit"
-    return f'<pre style="{style}">{chr(10).join(body)}</pre>{more}'
+    block = f'<pre style="{style}">{chr(10).join(body)}</pre>'
+    if len(body) < len(lines):
+        block += note(f"and {len(lines) - len(body):,} more lines")
+    return block
 
 
 def _coloured(lines: tuple[str, ...]) -> Iterator[str]:
-    """Lines of a unified diff with backgrounds that say the same as their signs."""
+    """Give lines of a unified diff backgrounds that say the same as their signs."""
     for line in lines:
         text = html.escape(sanitize_source(line))
-        background = _BACKGROUNDS.get(line[:1])
+        style = ""
         if line.startswith("@@"):
-            yield f'<span style="opacity:0.6">{text}</span>'
-        elif background:
-            yield f'<span style="display:inline-block;width:100%;background-color:{background}">{text}</span>'
-        else:
-            yield f"<span>{text}</span>"
+            style = ' style="opacity:0.6"'
+        elif line[:1] in _BACKGROUNDS:
+            colour = _BACKGROUNDS[line[:1]]
+            style = f' style="display:inline-block;width:100%;background-color:{colour}"'
+        yield f"<span{style}>{text}</span>"

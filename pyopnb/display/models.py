@@ -6,15 +6,16 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from onnx import FunctionProto, ModelProto, NodeProto
+from onnx import ModelProto, NodeProto
 
 from pyopnb.display.html import MAX_BYTES, details, join, note
 from pyopnb.display.live_picture import MOST_ANSWERS, live_picture, script
-from pyopnb.display.model_boxes import Facts, Scope, Wishes, graph_of, text_lines, title_of
+from pyopnb.display.model_boxes import GraphStyle, graph_of, text_lines
+from pyopnb.display.model_info import Container, ModelInfo, Scope, title_of
 from pyopnb.display.model_text import model_text
 from pyopnb.display.svg.boxes import Graph
 from pyopnb.display.svg.colours import Scale, scale_for
-from pyopnb.display.svg.graph import Picture, draw, draw_within
+from pyopnb.display.svg.graph import GraphPicture, draw, draw_within
 from pyopnb.display.svg.marks import mark_colour
 from pyopnb.display.svg.shapes import Drawing
 from pyopnb.display.view import Canvas, View, view
@@ -22,7 +23,7 @@ from pyopnb.errors import InputError, ModelError
 from pyopnb.models.index import GraphIndex
 from pyopnb.models.io import as_proto
 from pyopnb.models.nodes import first_output
-from pyopnb.ops.messages import plural, sanitize, suggest
+from pyopnb.ops.messages import one_line, plural, sanitize, suggest
 from pyopnb.runtime.session.live_attrs import model_in_use
 from pyopnb.runtime.session.session import Session
 
@@ -32,10 +33,18 @@ _NAMES_UP_TO = 80  # nodes of a picture that shows their names
 _MOST_BODIES = 12  # drawn below the model
 _BODY_BYTES = 30_000  # of the SVG of one of them
 _MOST_INSIDE = 2_000  # boxes drawn inside others
+_DEEPEST = 40  # boxes in boxes
 _ANSWER_BYTES = 40  # of what one box tells, compressed
 _WIDTH, _HEIGHT = 1_100, 700  # pixels from which on a picture scrolls
+_MOST_SUGGESTED = 5_000  # names that a misspelled one is compared with
 
 _Value = TypeVar("_Value")
+
+
+@view.register(Session)
+def view_session(thing: Session, **options: Any) -> View:
+    """Show the model that a session runs."""
+    return view_model(model_in_use(thing._state), **options)
 
 
 @view.register(ModelProto)
@@ -57,7 +66,7 @@ def view_model(
     most: int = 4_000,
     room: int = MAX_BYTES,
 ) -> View:
-    """The view of a model.
+    """Show a model.
 
     Parameters
     ----------
@@ -103,90 +112,94 @@ def view_model(
     if most < 1:
         raise InputError("show, most", expected="1 or more", got=sanitize(most))
     proto = as_proto(model)
-    facts = Facts(proto)
-    scopes = _scopes(
-        facts
-    )  # before any id is used: protobuf makes new objects for nodes that nothing references
-    open = open if isinstance(open, bool) else list(open)
+    info = ModelInfo(proto)
+    # Before any id is used: protobuf makes new objects for nodes that nothing references.
+    scopes = _scopes(info)
+    main = scopes[id(proto.graph)]
     by_name = _by_name(scopes.values()) if colours or marks or open else {}
-    wishes = Wishes(
-        {
-            id(node): float(number)
-            for node, number in _select(proto, by_name, colours or {}, "colours")
-        },
-        {id(node): mark for node, mark in _select(proto, by_name, marks or {}, "marks")},
+    style = GraphStyle(
+        _select(proto, by_name, colours or {}, "colours"),
+        _select(proto, by_name, marks or {}, "marks"),
         len(proto.graph.node) <= _NAMES_UP_TO if names is None else names,
         shapes,
         legend,
         notes or {},
     )
     for scope in scopes.values():
-        scope.fold({*wishes.values, *wishes.marks})
-    main = scopes[id(proto.graph)]
-    graphs = _graphs(scopes, main, wishes, _opened(facts, by_name, open))
-    scale = scale_for(wishes.values.values(), log=log, around=around) if wishes.values else None
+        scope.fold({*style.values, *style.marks})
+    graphs = _Graphs(scopes, style, _opened(info, by_name, open))
+    graphs.build(main)
+    scale = scale_for(style.values.values(), log=log, around=around) if style.values else None
+    painter = _Painter(main, graphs.by_id[id(proto.graph)], style, scale, most)
     title = _title(proto, main)
-    folded = _folded(scopes, graphs)
-    painter = _Painter(main, graphs[id(proto.graph)], wishes, scale, most)
+    folded = graphs.folded()
     room -= len(script()) + 2_000
     parts = list(painter.html(title, folded, room * 2 // 3 if folded else room))
-    body = join([script(), *parts], room + len(script()))
     return View(
         proto,
         title,
-        model_text(title, main, wishes),
-        body,
-        painter.draw,
-        canvas=_canvas(proto, scopes, wishes, scale),
+        model_text(title, main, style),
+        join([script(), *parts], room + len(script())),
+        draw=painter.draw,
+        canvas=_canvas(proto, scopes.values(), style, scale),
     )
 
 
-@view.register(Session)
-def view_session(thing: Session, **options: Any) -> View:
-    """Show the model that a session runs."""
-    return view_model(model_in_use(thing._state), **options)
+def _title(proto: ModelProto, main: Scope) -> str:
+    words = [plural(len(proto.graph.node), "node"), plural(len(main.inputs), "input")]
+    words.append(plural(len(main.outputs), "output"))
+    if proto.functions:
+        words.append(plural(len(proto.functions), "function"))
+    for opset in proto.opset_import[:6]:
+        words.append(f"{sanitize(opset.domain, 40) or 'opset'} {opset.version}")
+    name = f"model '{sanitize(proto.graph.name, 60)}'" if proto.graph.name else "model"
+    return one_line(f"{name}: {', '.join(words)}")
 
 
 def _canvas(
-    proto: ModelProto, scopes: Mapping[int, Scope], wishes: Wishes, scale: Scale | None
+    proto: ModelProto, scopes: Iterable[Scope], style: GraphStyle, scale: Scale | None
 ) -> Canvas:
     nodes = []
-    for node in (node for scope in scopes.values() for node in scope.nodes):
-        value, mark = wishes.values.get(id(node)), wishes.marks.get(id(node), "")
-        about = [
-            mark,
-            *(
-                f"{name}: {wishes.notes[name].strip()}"
-                for name in node.output
-                if name in wishes.notes
-            ),
-        ]
-        colour = (
-            scale.colour(value)
-            if scale and value is not None
-            else mark_colour(mark)
-            if mark
-            else ""
-        )
-        if colour or any(about):
-            nodes.append((node, colour, text_lines(filter(None, about))))
-    return Canvas(proto, tuple(nodes), scale, wishes.legend)
+    for node in (node for scope in scopes for node in scope.nodes):
+        value, mark = style.values.get(id(node)), style.marks.get(id(node), "")
+        about = [mark] if mark else []
+        for name in node.output:
+            if style.notes.get(name):
+                about.append(f"{name}: {style.notes[name].strip()}")
+        colour = mark_colour(mark) if mark else ""
+        if scale is not None and value is not None:
+            colour = scale.colour(value)
+        if colour or about:
+            nodes.append((node, colour, text_lines(about)))
+    return Canvas(proto, tuple(nodes), scale, style.legend)
 
 
 # ---- which nodes
 
 
+def _scopes(info: ModelInfo) -> dict[int, Scope]:
+    """Collect the model's graph, its functions and all bodies by their ids, outer ones first."""
+    scopes: dict[int, Scope] = {}
+    for container in (info.model.graph, *info.functions.values()):
+        for graph in GraphIndex(container).walk():
+            outer = None if graph.outer is None else scopes[id(graph.outer.scope)]
+            scopes[id(graph.scope)] = Scope(graph, info, outer)
+    return scopes
+
+
 def _by_name(scopes: Iterable[Scope]) -> dict[str, NodeProto]:
-    """Nodes by outputs and names; outputs win over names, and outer nodes over inner ones."""
-    nodes = [node for scope in scopes for node in scope.nodes]
-    named: dict[str, NodeProto] = {}
-    for node in nodes:
-        for name in filter(None, node.output):
-            named.setdefault(name, node)
-    for node in nodes:
-        if node.name:
-            named.setdefault(node.name, node)
-    return named
+    """Find nodes by outputs and names; outputs win over names, and outer nodes over inner ones."""
+    outputs: dict[str, NodeProto] = {}
+    names: dict[str, NodeProto] = {}
+    for scope in scopes:
+        for node in scope.nodes:
+            names.setdefault(node.name, node)
+            for name in node.output:
+                outputs.setdefault(name, node)
+    for name, node in names.items():
+        outputs.setdefault(name, node)
+    outputs.pop("", None)  # of nodes without a name, and of outputs that are left out
+    return outputs
 
 
 def _select(
@@ -194,39 +207,41 @@ def _select(
     by_name: Mapping[str, NodeProto],
     values: Mapping[int | str, _Value],
     option: str,
-) -> Iterator[tuple[NodeProto, _Value]]:
+) -> dict[int, _Value]:
+    """Give each value to the id of its node."""
+    selected = {}
     for key, value in values.items():
         if isinstance(key, str):
             if key not in by_name:
                 raise _unknown_node(option, key, by_name)
-            yield by_name[key], value
+            selected[id(by_name[key])] = value
         elif 0 <= key < len(proto.graph.node):
-            yield proto.graph.node[key], value
+            selected[id(proto.graph.node[key])] = value
         else:
             expected = f"an index from 0 to {len(proto.graph.node) - 1}"
             raise ModelError(f"show, {option}", expected=expected, got=sanitize(key))
+    return selected
 
 
 def _unknown_node(option: str, name: str, known: Iterable[str]) -> ModelError:
-    near = sanitize(suggest(name, list(known)[:5_000]))
-    return ModelError(
-        f"show, {option}", expected="the name of an output or node", got=sanitize(name), next=near
-    )
+    near = sanitize(suggest(name, list(known)[:_MOST_SUGGESTED]))
+    expected = "the name of an output or node"
+    return ModelError(f"show, {option}", expected=expected, got=sanitize(name), next=near)
 
 
 def _opened(
-    facts: Facts, by_name: Mapping[str, NodeProto], open: Iterable[str] | bool
+    info: ModelInfo, by_name: Mapping[str, NodeProto], open: Iterable[str] | bool
 ) -> set[int] | None:
-    """The ids of the bodies and functions to open; None for all."""
+    """Return the ids of the bodies and functions to open; None for all."""
     if isinstance(open, bool):
         return None if open else set()
     opened: set[int] = set()
-    functions = {f"{f.domain}::{f.name}": f for f in facts.model.functions}
+    functions = {f"{f.domain}::{f.name}": f for f in info.model.functions}
     for name in open:
         if name in functions:
             opened.add(id(functions[name]))
         elif name in by_name:
-            opened |= {id(body) for _, body in facts.held(by_name[name])}
+            opened.update(id(body) for _, body in info.bodies(by_name[name]))
         else:
             raise _unknown_node("open", name, [*functions, *by_name])
     return opened
@@ -235,73 +250,62 @@ def _opened(
 # ---- graphs of boxes
 
 
-def _scopes(facts: Facts) -> dict[int, Scope]:
-    """The model's graph, its functions and all bodies by their ids, outer ones first."""
-    scopes: dict[int, Scope] = {}
-    for container in (facts.model.graph, *facts.functions.values()):
-        for graph in GraphIndex(container).walk():
-            outer = None if graph.outer is None else scopes[id(graph.outer.scope)]
-            scopes[id(graph.scope)] = Scope(graph, facts, outer)
-    return scopes
+class _Graphs:
+    """The boxes of all graphs, bodies and functions that are drawn, by the ids of their protobufs."""
 
+    def __init__(
+        self, scopes: Mapping[int, Scope], style: GraphStyle, opened: set[int] | None
+    ) -> None:
+        self.by_id: dict[int, Graph] = {}
+        self._scopes, self._style, self._opened = scopes, style, opened
+        self._sizes: dict[int, int] = {}
+        self._around: list[int] = []
 
-def _graphs(
-    scopes: Mapping[int, Scope], main: Scope, wishes: Wishes, opened: set[int] | None
-) -> dict[int, Graph]:
-    """The boxes of a scope and of all that is opened in it, inner scopes first, in a loop, so that deep nests need no stack."""
-    graphs: dict[int, Graph] = {}
-    sizes: dict[int, int] = {}
-    entered: set[int] = set()
-    stack = [main]
-    while stack:
-        scope = stack[-1]
-        own = id(scope.container)
-        held = [entry for node in scope.nodes for entry in scope.facts.held(node)]
-        to_open = [(title, body) for title, body in held if opened is None or id(body) in opened]
-        if own not in entered:
-            entered.add(own)
-            inner = {
-                id(body) for _, body in to_open
-            } - entered  # a function that calls itself stays folded inside itself
-            stack += [scopes[id(body)] for _, body in to_open if id(body) in inner]
-            continue
-        stack.pop()
-        if own in graphs:
-            continue
-        size = len(scope.nodes) + sum(sizes.get(id(body), 0) for _, body in to_open)
-        inside = {
-            id(body): (title, graphs[id(body)])
-            for title, body in to_open
-            if id(body) in graphs and id(body) != own
-        }
+    def build(self, scope: Scope) -> None:
+        """Draw a scope, after what is opened in it."""
+        key = id(scope.container)
+        self._around.append(key)
+        inside: dict[int, Graph] = {}
+        size = len(scope.nodes)
+        for body in self._to_open(scope):
+            if id(body) not in self.by_id:
+                self.build(self._scopes[id(body)])
+            inside[id(body)] = self.by_id[id(body)]
+            size += self._sizes[id(body)]
+        self._around.pop()
+        # Functions that call others twice double with each level.
         if size > _MOST_INSIDE and inside:
-            scope.facts.remarks.append(
-                f"a graph of more than {_MOST_INSIDE:,} boxes inside others stays folded"
-            )
+            remark = f"a graph of more than {_MOST_INSIDE:,} boxes inside others stays folded"
+            scope.info.remarks.append(remark)
             inside, size = {}, len(scope.nodes)
-        titled = {
-            key: Graph(graph.boxes, graph.lines, title) for key, (title, graph) in inside.items()
-        }
-        graphs[own], sizes[own] = graph_of(scope, wishes, titled), size
-    return graphs
+        self.by_id[key], self._sizes[key] = graph_of(scope, self._style, inside), size
 
-
-def _folded(scopes: Mapping[int, Scope], graphs: Mapping[int, Graph]) -> list[tuple[str, Scope]]:
-    """The bodies and functions that stay folded, each with a title."""
-    folded: dict[int, tuple[str, Scope]] = {}
-    for scope in scopes.values():
+    def _to_open(self, scope: Scope) -> list[Container]:
+        """List the bodies to draw inside; a function that calls itself stays folded inside itself."""
+        if len(self._around) > _DEEPEST:
+            return []
+        bodies = []
         for node in scope.nodes:
-            for what, body in (
-                scope.facts.held(node) if node.attribute or scope.facts.functions else ()
-            ):
-                if id(body) not in graphs and id(body) not in folded:
-                    holder = f"{title_of(node)} '{sanitize(node.name or first_output(node), 60)}', "
-                    where = "" if isinstance(body, FunctionProto) else holder
-                    folded[id(body)] = (
-                        f"{where}{what}: {plural(len(body.node), 'node')}",
-                        scopes[id(body)],
-                    )
-    return list(folded.values())
+            for _, body in scope.info.bodies(node):
+                is_asked_for = self._opened is None or id(body) in self._opened
+                if is_asked_for and id(body) not in self._around:
+                    bodies.append(body)
+        return bodies
+
+    def folded(self) -> list[tuple[str, Scope]]:
+        """List the bodies and functions that stay folded, each with a title."""
+        folded: dict[int, tuple[str, Scope]] = {}
+        for scope in self._scopes.values():
+            for node in scope.nodes:
+                for title, body in scope.info.bodies(node):
+                    if id(body) in self.by_id or id(body) in folded:
+                        continue
+                    name = f"{title}: {plural(len(body.node), 'node')}"
+                    if not title.startswith("function "):
+                        holder = sanitize(node.name or first_output(node), 60)
+                        name = f"{title_of(node)} '{holder}', {name}"
+                    folded[id(body)] = name, self._scopes[id(body)]
+        return list(folded.values())
 
 
 # ---- pictures and HTML
@@ -311,77 +315,55 @@ class _Painter:
     """Draws a model's main graph and its folded bodies with the same colours."""
 
     def __init__(
-        self, scope: Scope, graph: Graph, wishes: Wishes, scale: Scale | None, most: int
+        self, scope: Scope, graph: Graph, style: GraphStyle, scale: Scale | None, most: int
     ) -> None:
-        self._graph, self._wishes, self._scale, self._legend, self._most = (
-            graph,
-            wishes,
-            scale,
-            wishes.legend,
-            most,
-        )
-        self._remarks = scope.facts.remarks
-        indices = {id(node): len(scope.inputs) + number for number, node in enumerate(scope.nodes)}
-        values = {key: value for key, value in wishes.values.items() if key in indices}
-        marked = next((indices[key] for key in wishes.marks if key in indices), 0)
-        self._focus = indices[max(values, key=values.__getitem__)] if values else marked
+        self._graph, self._style, self._scale, self._most = graph, style, scale, most
+        self._remarks = scope.info.remarks
+        # Of a graph that is too large, the part around the largest number or the first mark is drawn.
+        self._focus = 0
+        largest = -1.0
+        for number, node in enumerate(scope.nodes, len(scope.inputs)):
+            value = style.values.get(id(node), -1.0)
+            if value > largest or (id(node) in style.marks and not self._focus):
+                self._focus, largest = number, max(value, largest)
 
     def draw(self) -> Drawing:
-        """The main graph, as large as the caller allows."""
-        return draw(
-            self._graph.part(self._most, self._focus), scale=self._scale, legend_title=self._legend
-        )
+        """Draw the main graph, as large as the caller allows."""
+        part = self._graph.part(self._most, self._focus)
+        return draw(part, scale=self._scale, legend_title=self._style.legend)
 
     def html(self, title: str, folded: list[tuple[str, Scope]], room: int) -> Iterator[str]:
-        """The main graph in at most ``room`` bytes, remarks, and the folded bodies and functions."""
+        """Draw the main graph in at most ``room`` bytes, and below it remarks, and the folded bodies and functions."""
         part = self._graph.part(self._most, self._focus)
         answers = min(MOST_ANSWERS, _ANSWER_BYTES * len(part.boxes), room // 4)
-        picture = self._draw_within(
-            part, (room - answers - 4_000) * 3 // 4, self._focus
-        )  # Base64 is a third longer
-        scale, count = self._scale, len(self._graph.boxes)
-        colours = (
-            f". Colours: {self._legend or 'a number'} from {scale.low:.3g} to {scale.high:.3g}"
-            if scale
-            else ""
-        )
-        yield _image(picture, title + colours)
+        # Base64 is a third longer than the SVG.
+        picture = self._draw_within(part, (room - answers - 4_000) * 3 // 4, self._focus)
+        scale, alt = self._scale, title
+        if scale is not None:
+            colours = f"{self._style.legend or 'a number'} from {scale.low:.3g} to {scale.high:.3g}"
+            alt += f". Colours: {colours}"
+        yield _image(picture, alt)
+        count = len(self._graph.boxes)
         if count > picture.count:
-            save = (
-                f"most={count} and save('….svg') write"
-                if count > self._most
-                else "save('….svg') writes"
-            )
-            left_out = f"{count - picture.count:,} of {count:,} boxes are left out, to keep this output small"
-            yield note(f"{left_out}; {save} all")
-        yield from (note(remark) for remark in self._remarks[:3])
+            reason = "left out, to keep this output small"
+            save = "save('….svg') writes all"
+            if count > self._most:
+                save = f"most={count} and save('….svg') write all"
+            yield note(f"{count - picture.count:,} of {count:,} boxes are {reason}; {save}")
+        for remark in self._remarks[:3]:
+            yield note(remark)
         for name, scope in folded[:_MOST_BODIES]:
-            yield details(
-                name,
-                _image(self._draw_within(graph_of(scope, self._wishes, {}), _BODY_BYTES), name),
-            )
+            body = self._draw_within(graph_of(scope, self._style, {}), _BODY_BYTES)
+            yield details(name, _image(body, name))
         if len(folded) > _MOST_BODIES:
-            yield note(
-                f"{len(folded) - _MOST_BODIES} more bodies and functions: open=[name] shows them"
-            )
+            more = len(folded) - _MOST_BODIES
+            yield note(f"{more} more bodies and functions: open=[name] shows them")
 
-    def _draw_within(self, graph: Graph, most: int, focus: int = 0) -> Picture:
-        return draw_within(graph, most, scale=self._scale, legend_title=self._legend, around=focus)
+    def _draw_within(self, graph: Graph, most: int, focus: int = 0) -> GraphPicture:
+        legend = self._style.legend
+        return draw_within(graph, most, scale=self._scale, legend_title=legend, around=focus)
 
 
-def _image(picture: Picture, alt: str) -> str:
+def _image(picture: GraphPicture, alt: str) -> str:
     large = picture.drawing.width > _WIDTH or picture.drawing.height > _HEIGHT
     return live_picture(picture, alt, max_height=_HEIGHT if large else None)
-
-
-def _title(proto: ModelProto, main: Scope) -> str:
-    name = f"model '{sanitize(proto.graph.name, 60)}'" if proto.graph.name else "model"
-    opsets = ", ".join(
-        f"{sanitize(x.domain, 40)} {x.version}" if x.domain else f"opset {x.version}"
-        for x in proto.opset_import[:6]
-    )
-    ends = f"{plural(len(main.inputs), 'input')}, {plural(len(main.outputs), 'output')}"
-    functions = f", {plural(len(proto.functions), 'function')}" if proto.functions else ""
-    return f"{name}: {plural(len(proto.graph.node), 'node')}, {ends}{functions}, {opsets}".replace(
-        "\n", " "
-    )

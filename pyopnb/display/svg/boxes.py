@@ -65,33 +65,33 @@ class Graph:
     title: str = ""
 
     def part(self, most: int, around: int = 0) -> Graph:
-        """At most ``most`` boxes, among them that of index ``around``; those before and after become one placeholder each."""
+        """Return at most ``most`` boxes around that of an index; those before and after become one placeholder each."""
         count = len(self.boxes)
         if count <= most:
             return self
         begin = max(0, min(around - most // 2, count - most))
         end = begin + most
-        boxes = list(self.boxes[begin:end])
+        boxes = [*self.boxes[begin:end]]
+        placeholders = set()
         if begin:
+            placeholders.add(0)
             boxes.insert(0, Box(f"… {begin:,} boxes before", kind="far"))
         if end < count:
+            placeholders.add(len(boxes))
             boxes.append(Box(f"… {count - end:,} more boxes", kind="far"))
-        first, last = bool(begin), len(boxes) - 1
-
-        def index(old: int) -> int:
-            return 0 if old < begin else last if old >= end else old - begin + first
-
-        placeholders = ({0} if begin else set()) | ({last} if end < count else set())
+        # Everything before begin is the first box now, and everything after end the last.
+        shift = bool(begin) - begin
         lines = set()
         for line in self.lines:
-            source, target = index(line.source), index(line.target)
-            if source != target and not {source, target} <= placeholders:
-                lines.add(
-                    Line(source, target, 0 if source in placeholders else line.port, line.mark)
-                )
-        ordered = sorted(lines, key=lambda line: (line.source, line.port, line.target, line.mark))
-        boxes = [
-            replace(box, labels=()) if number in placeholders else box
-            for number, box in enumerate(boxes)
-        ]
+            source = max(0, min(line.source + shift, len(boxes) - 1))
+            target = max(0, min(line.target + shift, len(boxes) - 1))
+            if source == target or placeholders >= {source, target}:
+                continue
+            port = 0 if source in placeholders else line.port
+            lines.add(replace(line, source=source, target=target, port=port))
+        ordered = sorted(lines, key=_line_order)
         return Graph(boxes, ordered, self.title)
+
+
+def _line_order(line: Line) -> tuple[int, int, int, str]:
+    return line.source, line.port, line.target, line.mark

@@ -10,14 +10,13 @@ from pyopnb.display.svg.layers import LAYER_GAP, Layering, Links, Point
 
 __all__ = ["extent", "horizontal", "vertical"]
 
-_SPREAD = (
-    2.5  # times the widest layer that a picture may be wide before long straight lines are given up
-)
+# Times the widest layer that a picture may be wide before long straight lines are given up.
+_SPREAD = 2.5
 _BLOCK_LENGTHS = (1_000_000, 16, 4, 2, 1)  # vertices that may share one x
 
 
 def horizontal(graph: Layering) -> list[float]:
-    """An x for every vertex, so that the leftmost border is 0.
+    """Choose an x for every vertex, so that the leftmost border is 0.
 
     Long blocks side by side can push each other, and everything else, far apart. If the picture becomes too wide, the vertices
     are aligned again, in shorter blocks: lines then bend more often, and the picture becomes narrow.
@@ -33,7 +32,7 @@ def horizontal(graph: Layering) -> list[float]:
 
 
 def _brandes_koepf(graph: Layering, conflicts: set[tuple[int, int]], longest: int) -> list[float]:
-    """Four alignments, each compacted towards one side; of each vertex the mean of the two middle coordinates.
+    """Align four times, each compacted towards one side, and take of each vertex the mean of the two middle coordinates.
 
     Vertices have different widths, so blocks are compacted by longest paths instead of the paper's class shifts.
     """
@@ -43,21 +42,24 @@ def _brandes_koepf(graph: Layering, conflicts: set[tuple[int, int]], longest: in
             ordered = [layer[::-1] for layer in layers] if mirrored else layers
             xs = _compact(graph, ordered, *_align(ordered, links, conflicts, longest))
             candidates.append([-x for x in xs] if mirrored else xs)
+    # All four get the borders of the narrowest, on the side to which they were compacted.
     extents = [extent(graph, xs) for xs in candidates]
     left, right = min(extents, key=lambda extent: extent[1] - extent[0])
-    shifts = [right - own[1] if number % 2 else left - own[0] for number, own in enumerate(extents)]
-    a, b, c, d = ([x + shift for x in xs] for xs, shift in zip(candidates, shifts, strict=True))
-    return [sum(sorted(four)[1:3]) / 2 for four in zip(a, b, c, d, strict=True)]
+    shifted = []
+    for number, (xs, borders) in enumerate(zip(candidates, extents, strict=True)):
+        shift = right - borders[1] if number % 2 else left - borders[0]
+        shifted.append([x + shift for x in xs])
+    return [sum(sorted(four)[1:3]) / 2 for four in zip(*shifted, strict=True)]
 
 
 def extent(graph: Layering, xs: Sequence[float]) -> Point:
-    """The leftmost and the rightmost border of the vertices."""
+    """Return the leftmost and the rightmost border of the vertices."""
     pairs = list(zip(xs, graph.widths, strict=True))
     return min([x - w / 2 for x, w in pairs]), max([x + w / 2 for x, w in pairs])
 
 
 def _conflicts(graph: Layering) -> set[tuple[int, int]]:
-    """Type 1 conflicts: links that cross a link between two dummies, and are not aligned so that long edges are straight."""
+    """Find links that cross a link between two dummies (type 1 conflicts), which give way so that long edges are straight."""
     conflicts: set[tuple[int, int]] = set()
     for upper, lower in pairwise(graph.layers):
         if not any(vertex >= graph.boxes for vertex in upper):
@@ -72,11 +74,10 @@ def _conflicts(graph: Layering) -> set[tuple[int, int]]:
                 continue
             right = len(upper) - 1 if inner is None else inner
             for passed in lower[begin : position + 1]:
-                for other in graph.above[passed]:
-                    if not left <= positions[other] <= right and not (
-                        passed >= graph.boxes <= other
-                    ):
-                        conflicts.add((other, passed))
+                for start in graph.above[passed]:
+                    is_inner = passed >= graph.boxes <= start
+                    if not left <= positions[start] <= right and not is_inner:
+                        conflicts.add((start, passed))
             begin, left = position + 1, right
     return conflicts
 
@@ -84,7 +85,7 @@ def _conflicts(graph: Layering) -> set[tuple[int, int]]:
 def _align(
     layers: Sequence[Sequence[int]], links: Links, conflicts: set[tuple[int, int]], longest: int
 ) -> tuple[list[int], list[int]]:
-    """Blocks of vertices that shall have one x, each aligned with a median neighbour: the root of each, and all roots."""
+    """Join vertices that shall have one x into blocks, each aligned with a median neighbour: the root of each, and all roots."""
     positions = [0] * len(links)
     for layer in layers:
         number_vertices(layer, positions)
@@ -98,64 +99,64 @@ def _align(
                 near = sorted(near, key=positions.__getitem__)[
                     (len(near) - 1) // 2 : len(near) // 2 + 1
                 ]
-            for other in near:
-                if (
-                    root[vertex] == vertex
-                    and 0 < length[other] < longest
-                    and last < positions[other]
-                    and (other, vertex) not in conflicts
-                    and (vertex, other) not in conflicts
-                ):
-                    root[vertex], length[vertex], length[other] = root[other], length[other] + 1, 0
-                    last = positions[other]
+            for median in near:
+                # Alignments never cross, and each vertex has at most one.
+                if root[vertex] != vertex or not 0 < length[median] < longest:
+                    continue
+                pairs = {(median, vertex), (vertex, median)}
+                if last < positions[median] and not conflicts & pairs:
+                    root[vertex], length[vertex], length[median] = (
+                        root[median],
+                        length[median] + 1,
+                        0,
+                    )
+                    last = positions[median]
     return root, [vertex for layer in layers for vertex in layer if root[vertex] == vertex]
 
 
 def _candidates(links: Links, vertex: int) -> list[int]:
-    """The neighbours to align a vertex with: of several, those that are not an end themselves."""
+    """Return the neighbours to align a vertex with: of several, those that are not an end themselves."""
     near = links[vertex]
-    return ([other for other in near if links[other]] or near) if len(near) > 1 else near
+    if len(near) < 2:
+        return near
+    return [neighbour for neighbour in near if links[neighbour]] or near
 
 
 def _compact(
     graph: Layering, layers: Sequence[Sequence[int]], root: list[int], roots: list[int]
 ) -> list[float]:
-    """An x for every vertex: each block as far left as its neighbours allow, the first of a layer as close to the next."""
-    right: dict[int, dict[int, float]] = {
-        block: {} for block in roots
-    }  # least distances to the blocks to the right
+    """Put each block as far left as its neighbours allow, and the first of a layer as close to the next."""
+    # The least distances to the blocks to the right.
+    right: dict[int, dict[int, float]] = {block: {} for block in roots}
     missing = dict.fromkeys(roots, 0)
     for layer in layers:
         for a, b in pairwise(layer):
             neighbours, block = right[root[a]], root[b]
-            known = neighbours.get(block)
-            missing[block] += known is None
-            neighbours[block] = max(known or 0.0, graph.distance(a, b))
+            if block not in neighbours:
+                missing[block] += 1
+            neighbours[block] = max(neighbours.get(block, 0.0), graph.distance(a, b))
     xs = dict.fromkeys(roots, 0.0)
     order = [block for block in roots if not missing[block]]
-    leftmost = len(order)
+    leftmost = len(order)  # these have nothing to their left, and may move to the right
     for block in order:  # grows while it is read
-        for other, least in right[block].items():
-            xs[other] = max(xs[other], xs[block] + least)
-            missing[other] -= 1
-            if not missing[other]:
-                order.append(other)
+        for neighbour, least in right[block].items():
+            xs[neighbour] = max(xs[neighbour], xs[block] + least)
+            missing[neighbour] -= 1
+            if not missing[neighbour]:
+                order.append(neighbour)
     for block in reversed(order[:leftmost]):
         if right[block]:
-            xs[block] = min([xs[other] - least for other, least in right[block].items()])
+            xs[block] = min([xs[after] - least for after, least in right[block].items()])
     return [xs[block] for block in root]
 
 
 def vertical(graph: Layering) -> list[Point]:
-    """The upper and lower border of each layer; the more lines run between two layers, the farther they are apart."""
+    """Choose the upper and lower border of each layer; the more lines run between two layers, the farther they are apart."""
     borders: list[Point] = []
     y = 0.0
     for layer in graph.layers:
         height = max([graph.heights[vertex] for vertex in layer])
         borders.append((y, y + height))
-        y += (
-            height
-            + LAYER_GAP
-            + min(30, 2 * max(0, sum([len(graph.below[vertex]) for vertex in layer]) - 2))
-        )
+        lines = sum([len(graph.below[vertex]) for vertex in layer])
+        y += height + LAYER_GAP + min(30, 2 * max(0, lines - 2))
     return borders

@@ -5,26 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pyopnb.display.svg.artist import Artist
-from pyopnb.display.svg.boxes import Graph
+from pyopnb.display.svg.boxes import Box, Graph
 from pyopnb.display.svg.colours import Scale
 from pyopnb.display.svg.legend import legend
 from pyopnb.display.svg.placement import place
 from pyopnb.display.svg.shapes import Drawing, drawing
 from pyopnb.display.svg.to_svg import to_svg
 
-__all__ = ["Picture", "draw", "draw_within"]
-
+__all__ = ["GraphPicture", "draw", "draw_within"]
 
 _MARGIN = 16
 _LEGEND_HEIGHT, _LEGEND_WIDTH = 44, 180
 _LEGEND_BYTES = 2_200
-_PLAIN_FROM = (
-    800  # boxes from which on rows and labels are left out: they take space, and nobody reads them
-)
+# Boxes from which on rows and labels are left out: they take space, and nobody reads them.
+_PLAIN_FROM = 800
 
 
 @dataclass(frozen=True)
-class Picture:
+class GraphPicture:
     """The SVG of a graph, or of a part of it.
 
     Attributes
@@ -41,92 +39,10 @@ class Picture:
     count: int
 
 
-def draw_within(
-    graph: Graph, most: int, *, scale: Scale | None = None, legend_title: str = "", around: int = 0
-) -> Picture:
-    """An SVG of at most so many bytes.
-
-    Rows and labels are dropped first, then the boxes far from that of index ``around``.
-
-    Parameters
-    ----------
-    graph : Graph
-    most : int
-        Bytes.
-    scale, legend_title
-        As of `draw`.
-    around : int
-
-    Returns
-    -------
-    Picture
-    """
-    count, plain = len(graph.boxes), len(graph.boxes) > _PLAIN_FROM
-    longer = 1.02  # times its estimate, that an SVG may have: layouts are too expensive to try many
-    while True:
-        count, plain, estimate = _estimated_to_fit(
-            graph, most / longer, around, scale, (count, plain)
-        )
-        drawing = draw(
-            graph.part(count, around), scale=scale, legend_title=legend_title, plain=plain
-        )
-        svg = to_svg(drawing, titles=False)
-        length = len(svg.encode())
-        if length <= most or (count <= 1 and plain):
-            return Picture(svg, drawing, count)
-        longer = max(1.02 * length / estimate, longer)
-        count, plain = _smaller(count, plain, length, most)
-
-
-def _smaller(count: int, plain: bool, length: float, most: float) -> tuple[int, bool]:
-    """How many boxes to try next, and whether without rows, after so many took ``length`` bytes."""
-    if not plain and length < 3 * most:
-        return count, True
-    count = max(1, min(count - 1, int(count * 0.97 * most / length)))
-    return count, count > _PLAIN_FROM or count == 1
-
-
-def _estimated_to_fit(
-    graph: Graph, most: float, around: int, scale: Scale | None, largest: tuple[int, bool]
-) -> tuple[int, bool, int]:
-    """How many boxes, whether without rows, and the bytes that these take; at most as many as ``largest``."""
-    count, plain = largest
-    while True:
-        length = _estimated_bytes(graph.part(count, around), plain, scale)
-        if length <= most or (count <= 1 and plain):
-            return count, plain, length
-        count, plain = _smaller(count, plain, length, most)
-
-
-def _estimated_bytes(graph: Graph, plain: bool, scale: Scale | None) -> int:
-    """About the length of the SVG; the figures are means over networks."""
-    length = 500 + (_LEGEND_BYTES if scale else 0)
-    drawn: set[object] = set()
-    waiting = [graph]
-    while waiting:
-        current = waiting.pop()
-        length += (18 if plain else 39) * len(current.lines)
-        for box in current.boxes:
-            rows = box.rows if not plain or box.kind in ("end", "folded") else ()
-            length += 36 if plain else 36 + sum([40 + len(label) for label in box.labels if label])
-            fill = scale.colour(box.value) if scale and box.value is not None else None
-            look = box.title, rows, box.kind, fill, box.mark
-            if look not in drawn:  # what looks alike is written once
-                drawn.add(look)
-                length += (
-                    130
-                    + len(box.title)
-                    + sum([42 + min(40, len(row)) for row in rows])
-                    + 190 * bool(box.mark)
-                )
-            waiting += box.inside
-    return length
-
-
 def draw(
     graph: Graph, *, scale: Scale | None = None, legend_title: str = "", plain: bool | None = None
 ) -> Drawing:
-    """A graph as a drawing.
+    """Draw a graph.
 
     Parameters
     ----------
@@ -142,7 +58,8 @@ def draw(
     -------
     Drawing
     """
-    plain = len(graph.boxes) > _PLAIN_FROM if plain is None else plain
+    if plain is None:
+        plain = len(graph.boxes) > _PLAIN_FROM
     placed = place(graph, plain)
     top = _MARGIN + (_LEGEND_HEIGHT if scale else 0)
     shapes = list(Artist(scale, plain).draw(placed, _MARGIN, top))
@@ -151,3 +68,77 @@ def draw(
         shapes += legend(scale, legend_title, _MARGIN, 10, _LEGEND_WIDTH)
         width = max(width, _LEGEND_WIDTH + 2 * _MARGIN)
     return drawing(width, height, shapes)
+
+
+def draw_within(
+    graph: Graph, most: int, *, scale: Scale | None = None, legend_title: str = "", around: int = 0
+) -> GraphPicture:
+    """Draw a graph as an SVG of at most so many bytes.
+
+    Rows and labels are dropped first, then the boxes far from that of index ``around``.
+
+    Parameters
+    ----------
+    graph : Graph
+    most : int
+        Bytes.
+    scale, legend_title
+        As of `draw`.
+    around : int
+
+    Returns
+    -------
+    GraphPicture
+    """
+    count, plain = len(graph.boxes), len(graph.boxes) > _PLAIN_FROM
+    longer = 1.02  # times its estimate, that an SVG may have
+    while True:
+        # Layouts are too expensive to try many, so the length is estimated first.
+        part = graph.part(count, around)
+        estimate = _estimated_bytes(part, plain, scale)
+        is_least = count <= 1 and plain
+        if estimate * longer > most and not is_least:
+            count, plain = _smaller(count, plain, estimate * longer, most)
+            continue
+        drawn = draw(part, scale=scale, legend_title=legend_title, plain=plain)
+        svg = to_svg(drawn, titles=False)
+        length = len(svg.encode())
+        if length <= most or is_least:
+            return GraphPicture(svg, drawn, count)
+        longer = max(1.02 * length / estimate, longer)
+        count, plain = _smaller(count, plain, length, most)
+
+
+def _smaller(count: int, plain: bool, length: float, most: float) -> tuple[int, bool]:
+    """Choose how many boxes to try next, and whether without rows, after so many took ``length`` bytes."""
+    if not plain and length < 3 * most:
+        return count, True
+    count = max(1, min(count - 1, int(count * 0.97 * most / length)))
+    return count, count > _PLAIN_FROM or count == 1
+
+
+def _estimated_bytes(graph: Graph, plain: bool, scale: Scale | None) -> int:
+    """Estimate the length of the SVG; the figures are means over networks."""
+    length = 500 + (_LEGEND_BYTES if scale else 0)
+    drawn: set[object] = set()
+    waiting = [graph]
+    while waiting:
+        current = waiting.pop()
+        length += (18 if plain else 39) * len(current.lines)
+        for box in current.boxes:
+            waiting += box.inside
+            length += 36
+            if not plain:
+                length += sum([40 + len(label) for label in box.labels if label])
+            rows = box.rows if not plain or box.kind in ("end", "folded") else ()
+            fill = scale.colour(box.value) if scale and box.value is not None else None
+            look = box.title, rows, box.kind, fill, box.mark
+            if look not in drawn:  # what looks alike is written once
+                drawn.add(look)
+                length += _box_bytes(box, rows)
+    return length
+
+
+def _box_bytes(box: Box, rows: tuple[str, ...]) -> int:
+    length = 130 + len(box.title) + sum([42 + min(40, len(row)) for row in rows])
+    return length + 190 if box.mark else length

@@ -22,6 +22,7 @@ Links = list[list[int]]
 
 _BOX_GAP, _LINE_GAP, LAYER_GAP = 18, 12, 22  # pixels
 _WIDEST = 6000  # pixels of a layer; a wider one is broken into rows
+_ROUNDS = 6  # in which boxes move down
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ class Edge:
 
 
 def _neighbours(count: int, pairs: Sequence[tuple[int, int]]) -> tuple[Links, Links]:
-    """The successors and predecessors of each of ``count`` vertices, each once."""
+    """Return the successors and predecessors of each of ``count`` vertices, each once."""
     below: Links = [[] for _ in range(count)]
     above: Links = [[] for _ in range(count)]
     for a, b in dict.fromkeys(pairs):
@@ -52,10 +53,9 @@ def _neighbours(count: int, pairs: Sequence[tuple[int, int]]) -> tuple[Links, Li
 
 
 def back_edges(count: int, edges: Sequence[Edge]) -> set[int]:
-    """The indices of the edges that close a cycle in a depth-first search, which starts at the sources of the graph."""
-    if all(
-        edge.source <= edge.target for edge in edges
-    ):  # as in most models: the order of the boxes is topological
+    """Find the edges that close a cycle in a depth-first search, which starts at the sources of the graph."""
+    # In most models the order of the boxes is topological.
+    if all(edge.source <= edge.target for edge in edges):
         return set()
     leaving: Links = [[] for _ in range(count)]
     has_input = [False] * count
@@ -72,8 +72,8 @@ def back_edges(count: int, edges: Sequence[Edge]) -> set[int]:
         state[start] = active
         path = [(start, iter(leaving[start]))]
         while path:
-            box, rest = path[-1]
-            number = next(rest, -1)
+            box, remaining = path[-1]
+            number = next(remaining, -1)
             if number < 0:
                 state[box] = finished
                 path.pop()
@@ -88,7 +88,7 @@ def back_edges(count: int, edges: Sequence[Edge]) -> set[int]:
 
 
 def layers_of(count: int, pairs: Sequence[tuple[int, int]]) -> list[int]:
-    """The layer of each box by longest paths; then boxes with more edges down than up move down, close to their successors."""
+    """Assign each box to a layer by longest paths, and those with more edges down than up close to their successors."""
     below, above = _neighbours(count, pairs)
     missing = [len(before) for before in above]
     order = [box for box in range(count) if not missing[box]]  # topological (Kahn, 1962)
@@ -99,9 +99,10 @@ def layers_of(count: int, pairs: Sequence[tuple[int, int]]) -> list[int]:
             missing[after] -= 1
             if not missing[after]:
                 order.append(after)
-    for _ in range(6):
+    for _ in range(_ROUNDS):
         moved = False
         for box in reversed(order):
+            # What reads a box only once would get a longer line above than it saves below.
             if below[box] and len(below[box]) >= len(above[box]) + bool(above[box]):
                 lowest = min([ranks[after] for after in below[box]]) - 1
                 moved = moved or lowest != ranks[box]
@@ -113,18 +114,18 @@ def layers_of(count: int, pairs: Sequence[tuple[int, int]]) -> list[int]:
 
 
 def break_wide_layers(ranks: Sequence[int], sizes: Sequence[Size]) -> list[int]:
-    """The ranks with layers that are too wide broken into rows, which is possible as boxes of a layer are not connected."""
-    layers: list[list[int]] = [[] for _ in range(max(ranks) + 1)]
+    """Break layers that are too wide into rows, which is possible as boxes of a layer are not connected."""
+    layers: Links = [[] for _ in range(max(ranks) + 1)]
     for box, rank in enumerate(ranks):
         layers[rank].append(box)
     broken, row = [0] * len(ranks), 0
     for layer in layers:
         width = 0.0
         for box in layer:
-            own = sizes[box].width + _BOX_GAP
-            width += own
-            if _WIDEST < width != own:
-                row, width = row + 1, own
+            box_width = sizes[box].width + _BOX_GAP
+            if width and width + box_width > _WIDEST:
+                row, width = row + 1, 0.0
+            width += box_width
             broken[box] = row
         row += 1
     return broken
@@ -150,57 +151,57 @@ class Layering:
         self.boxes = len(sizes)
         self.widths = [size.width for size in sizes]
         self.heights = [size.height for size in sizes]
-        self.ranks = break_wide_layers(
-            layers_of(self.boxes, [(e.source, e.target) for e in edges]), sizes
-        )
-        self.layers: list[list[int]] = [[] for _ in range(max(self.ranks) + 1)]
+        pairs = [(edge.source, edge.target) for edge in edges]
+        self.ranks = break_wide_layers(layers_of(self.boxes, pairs), sizes)
+        self.layers: Links = [[] for _ in range(max(self.ranks) + 1)]
         for box, rank in enumerate(self.ranks):
             self.layers[rank].append(box)
-        self._dummies: dict[
-            tuple[int, int], list[int]
-        ] = {}  # of a source and port, one a layer below it
-        self._routed: dict[tuple[int, int], int] = {}  # how many of these are on routes already
-        links = [link for edge in edges for link in self._add_dummies(edge)]
+        # Of each source and port, the dummies below it, one a layer, and how many of these are on routes already.
+        self._dummies: dict[tuple[int, int], list[int]] = {}
+        self._routed: dict[tuple[int, int], int] = {}
+        links: list[tuple[int, int]] = []
+        for edge in edges:
+            links += self._add_dummies(edge)
         self.below, self.above = _neighbours(len(self.widths), links)
 
     def _add_dummies(self, edge: Edge) -> Iterator[tuple[int, int]]:
-        """The links of an edge that no earlier edge of its port has, over new dummies where it is longer than those."""
+        """Link an edge's boxes over the dummies of its port, with new ones where it is longer than earlier edges."""
         dummies = self._dummies.setdefault((edge.source, edge.port), [])
         first = self.ranks[edge.source] + 1
         crossed = self.ranks[edge.target] - first
         while len(dummies) < crossed:
-            dummy = len(self.widths)
+            dummy, rank = len(self.widths), first + len(dummies)
             self.widths.append(0)
             self.heights.append(0)
-            self.ranks.append(first + len(dummies))
-            self.layers[self.ranks[dummy]].append(dummy)
+            self.ranks.append(rank)
+            self.layers[rank].append(dummy)
             yield (dummies[-1] if dummies else edge.source), dummy
             dummies.append(dummy)
         yield (dummies[crossed - 1] if crossed else edge.source), edge.target
 
     def route(self, edge: Edge, xs: Sequence[float], ys: Sequence[Point]) -> list[Point]:
-        """Points of an edge: vertical within layers and across between them, so that it meets no box.
+        """Return the points of an edge: vertical within layers and across between them, so that it meets no box.
 
         It begins at the source, or where it leaves the route of an earlier edge of its port.
         """
-        if edge.source == edge.target:
-            return []
         key = (edge.source, edge.port)
         crossed = self.ranks[edge.target] - self.ranks[edge.source] - 1
         shared = min(self._routed.get(key, 0), crossed)
         self._routed[key] = max(self._routed.get(key, 0), crossed)
-        own = self._dummies[key][shared - 1 if shared else 0 : crossed]
-        vertices = [*own, edge.target] if shared else [edge.source, *own, edge.target]
+        dummies = self._dummies[key]
+        vertices = [dummies[shared - 1] if shared else edge.source]
+        vertices += [*dummies[shared:crossed], edge.target]
         points = [(xs[vertex], y) for vertex in vertices for y in ys[self.ranks[vertex]]]
+        # Boxes are in the middle of their layer, which can be higher than they are.
         (end, upper), (_, lower) = points[-2:]
         points[-1] = (end, (upper + lower) / 2 - self.heights[edge.target] / 2)
-        (x, top), (_, bottom) = points[:2]
         if shared:
             return points[1:]
-        points[0] = (x, (top + bottom) / 2 + self.heights[edge.source] / 2)
+        (start, upper), (_, lower) = points[:2]
+        points[0] = (start, (upper + lower) / 2 + self.heights[edge.source] / 2)
         return points
 
     def distance(self, a: int, b: int) -> float:
-        """The least distance of the centres of two vertices that are next to each other."""
+        """Return the least distance of the centres of two vertices that are next to each other."""
         gap = _BOX_GAP if a < self.boxes > b else _LINE_GAP
         return (self.widths[a] + self.widths[b]) / 2 + gap

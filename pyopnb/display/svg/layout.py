@@ -15,9 +15,8 @@ Ties are broken by the indices of boxes, so the same graph always gets the same 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyopnb.display.svg.coordinates import extent, horizontal, vertical
 from pyopnb.display.svg.layer_order import order_layers
@@ -32,6 +31,8 @@ from pyopnb.display.svg.layers import (
 )
 
 __all__ = ["Layout", "edges_to_cut", "lay_out"]
+
+_SHORT = 3  # layers that a line may cross however many lines there are
 
 
 @dataclass(frozen=True)
@@ -80,23 +81,32 @@ def lay_out(sizes: Sequence[Size], edges: Sequence[Edge]) -> Layout:
     if not sizes:
         return Layout([], [], [], 0, 0)
     reversed_edges = back_edges(len(sizes), edges)
-    downward = [
-        Edge(e.target, e.source, -1 - n) if n in reversed_edges else e for n, e in enumerate(edges)
-    ]
+    downward = _downward(edges, reversed_edges)
     graph = Layering(sizes, [edge for edge in downward if edge.source != edge.target])
     graph.layers = order_layers(graph)
     xs, ys = horizontal(graph), vertical(graph)
-    routes, branches = [], []
+    routes: list[list[Point]] = []
+    branches: list[bool] = []
     for number, edge in enumerate(downward):
-        route = graph.route(edge, xs, ys)
-        branches.append(bool(route) and route[0][1] > ys[graph.ranks[edge.source]][1] + 0.001)
+        route = graph.route(edge, xs, ys) if edge.source != edge.target else []
+        bottom = ys[graph.ranks[edge.source]][1]
+        branches.append(bool(route) and route[0][1] > bottom + 0.001)
         routes.append(route[::-1] if number in reversed_edges else route)
     centres = [(xs[box], sum(ys[rank]) / 2) for box, rank in enumerate(graph.ranks[: len(sizes)])]
     return Layout(centres, routes, branches, extent(graph, xs)[1], ys[-1][1])
 
 
+def _downward(edges: Sequence[Edge], reversed_edges: set[int]) -> list[Edge]:
+    """Turn the edges that close a cycle; each of them gets a port of its own."""
+    downward = list(edges)
+    for number in reversed_edges:
+        edge = edges[number]
+        downward[number] = Edge(edge.target, edge.source, -1 - number)
+    return downward
+
+
 def edges_to_cut(sizes: Sequence[Size], edges: Sequence[Edge], most: int) -> set[int]:
-    """The edges that a picture is better off without: the longest, if all edges together cross too many layers.
+    """Find the edges that a picture is better off without: the longest, if all edges together cross too many layers.
 
     Parameters
     ----------
@@ -111,31 +121,22 @@ def edges_to_cut(sizes: Sequence[Size], edges: Sequence[Edge], most: int) -> set
     set of int
         Indices of edges.
     """
-    reversed_edges = back_edges(len(sizes), edges)
-    pairs = [
-        (e.target, e.source) if n in reversed_edges else (e.source, e.target)
-        for n, e in enumerate(edges)
-    ]
-    ranks = break_wide_layers(
-        layers_of(len(sizes), [pair for pair in pairs if pair[0] != pair[1]]), sizes
-    )
-    lengths: dict[tuple[int, int], int] = {}
-    users: Counter[tuple[int, int]] = Counter()
-    for edge, (a, b) in zip(edges, pairs, strict=True):
-        key = (edge.source, edge.port)
-        lengths[key] = max(lengths.get(key, 0), ranks[b] - ranks[a] - 1)
-        users[key] += 1
-    total, cut = sum(lengths.values()), set()
-    for key in sorted(
-        lengths, key=lambda key: (-lengths[key] / users[key], key)
-    ):  # what many edges share is worth its space
+    downward = _downward(edges, back_edges(len(sizes), edges))
+    pairs = [(edge.source, edge.target) for edge in downward if edge.source != edge.target]
+    ranks = break_wide_layers(layers_of(len(sizes), pairs), sizes)
+    # Edges of one port share a way, which is as long as the longest of them.
+    ways: dict[Edge, list[int]] = {}
+    spans = []
+    for number, edge in enumerate(downward):
+        spans.append(ranks[edge.target] - ranks[edge.source])
+        ways.setdefault(replace(edges[number], target=0), []).append(number)
+    lengths = {way: max(spans[number] for number in users) - 1 for way, users in ways.items()}
+    total = sum(lengths.values())
+    cut: set[int] = set()
+    # What many edges share is worth its space.
+    for way in sorted(ways, key=lambda way: -lengths[way] / len(ways[way])):
         if total <= most:
             break
-        total -= lengths[key]
-        cut.add(key)
-    # Edges of such a port that end in one of the next few layers can stay.
-    return {
-        n
-        for n, (a, b) in enumerate(pairs)
-        if (edges[n].source, edges[n].port) in cut and ranks[b] - ranks[a] > 3
-    }
+        total -= lengths[way]
+        cut.update(number for number in ways[way] if spans[number] > _SHORT)
+    return cut

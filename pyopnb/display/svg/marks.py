@@ -9,17 +9,18 @@ __all__ = ["BADGE", "badge_text", "badge_width", "look_of_mark", "mark_colour", 
 BADGE = 9
 """Font size."""
 
+# Colour and sign of each.
 _MARKS = {
     "added": ("#1a7f37", "+"),
     "removed": ("#c4302b", "−"),
     "changed": ("#9a6700", "~"),
-}  # colour and sign
+}
 _SIGNS = {"+": "added", "-": "removed"}  # the first letter of a mark that is drawn like these
-_OTHER_MARK = ("#44546a", "")
+_UNKNOWN = ("#44546a", "")
 
 
 def plain_mark(mark: str) -> str:
-    """The mark whose look a mark has: of one with a sign ``added`` or ``removed``, else itself.
+    """Return the mark whose look a mark has: of one with a sign ``added`` or ``removed``, else itself.
 
     Examples
     --------
@@ -30,20 +31,22 @@ def plain_mark(mark: str) -> str:
 
 
 def mark_colour(mark: str) -> str:
-    """The colour of a mark, as ``#rrggbb``."""
+    """Return the colour of a mark, as ``#rrggbb``."""
     return look_of_mark(mark)[0]
 
 
 def look_of_mark(mark: str) -> tuple[str, str]:
-    """The colour and the sign of a mark."""
-    return _MARKS.get(plain_mark(mark), _OTHER_MARK)
+    """Return the colour and the sign of a mark."""
+    return _MARKS.get(plain_mark(mark), _UNKNOWN)
 
 
 def badge_width(mark: str) -> float:
-    """The width that a mark takes beside the title of its box, in pixels."""
+    """Measure how much room a mark takes beside the title of its box, in pixels."""
     return text_width(badge_text(mark), BADGE, bold=True) + 16 if mark else 0
 
 
 def badge_text(mark: str) -> str:
-    """What the badge of a mark says."""
-    return f"{look_of_mark(mark)[1]} {fit(mark if plain_mark(mark) == mark else mark[1:], BADGE, 90, bold=True)}".strip()
+    """Write what the badge of a mark says."""
+    # The sign of a mark such as +fused is drawn before it.
+    word = mark if plain_mark(mark) == mark else mark[1:]
+    return f"{look_of_mark(mark)[1]} {fit(word, BADGE, 90, bold=True)}".strip()

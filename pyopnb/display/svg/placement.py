@@ -30,8 +30,9 @@ ROW_HEIGHT, TITLE_HEIGHT, _LABEL_HEIGHT = 13, 18, 14
 STACK = 3
 """Pixels by which the sheet behind a folded box stands out."""
 
-_WIDEST = 210  # pixels of a text in a box
+_WIDEST, _WIDEST_LABEL = 210, 170  # pixels of a text in a box, and of one below it
 _PADDING = 9
+_MOST_LABELS = 3
 
 
 class SizedBox:
@@ -39,45 +40,44 @@ class SizedBox:
 
     def __init__(self, box: Box, plain: bool, inside: list[PlacedGraph]) -> None:
         self.box, self.inside = box, inside
-        self.title = fit(
-            f"◆ {box.title}" if box.kind == "own" else box.title, TITLE, _WIDEST, bold=True
-        )
-        rows = box.rows if not plain or box.kind in ("end", "folded") else ()
-        self.rows = [fit(row, ROW, _WIDEST) for row in rows]
-        labels = (
-            [] if plain or len(box.labels) > 3 else [fit(label, LABEL, 170) for label in box.labels]
-        )
-        self.labels = labels if any(labels) else []
+        title = f"◆ {box.title}" if box.kind == "own" else box.title
+        self.title = fit(title, TITLE, _WIDEST, bold=True)
+        self.rows: list[str] = []
+        if not plain or box.kind in ("end", "folded"):
+            self.rows = [fit(row, ROW, _WIDEST) for row in box.rows]
+        self.labels: list[str] = []
+        if not plain and any(box.labels) and len(box.labels) <= _MOST_LABELS:
+            self.labels = [fit(label, LABEL, _WIDEST_LABEL) for label in box.labels]
         self._label_widths = [text_width(label, LABEL) + 10 for label in self.labels]
         widths = [text_width(self.title, TITLE, bold=True) + badge_width(box.mark)]
         widths += [text_width(row, ROW) for row in self.rows]
         widths += [graph.width for graph in inside]
         padding = _PADDING + (5 if box.kind == "end" else 0)
         self.width = max(34.0, max(widths) + 2 * padding)
-        self.height = (
-            self.head_height
-            + sum(graph.height + 10 for graph in inside)
-            + (STACK if box.kind == "folded" else 0)
-        )
+        self.height = self.head_height + sum(graph.height + 10 for graph in inside)
+        if box.kind == "folded":
+            self.height += STACK
         below = _LABEL_HEIGHT if self.labels else 0
         self.size = Size(max(self.width, sum(self._label_widths)), self.height + below)
 
     @property
     def head_height(self) -> float:
-        """Of the title and the rows, above the graphs inside."""
+        """Return the height of the title and the rows, above the graphs inside."""
         return TITLE_HEIGHT + ROW_HEIGHT * len(self.rows) + 6
 
     def port_offset(self, port: int) -> float:
-        """How far right of the centre the lines of a port begin."""
+        """Return how far right of the centre the lines of a port begin."""
         if self.labels:
             widths = self._label_widths
-            return sum(widths[:port]) + widths[min(port, len(widths) - 1)] / 2 - sum(widths) / 2
+            port = min(port, len(widths) - 1)
+            return sum(widths[:port]) + widths[port] / 2 - sum(widths) / 2
         count = max(1, len(self.box.labels))
         return (min(port, count - 1) - (count - 1) / 2) * min(16.0, (self.width - 16) / count)
 
     def line_start(self, port: int) -> float:
-        """How far below the upper border the lines of a port begin: below its label."""
-        return self.height + (_LABEL_HEIGHT if port < len(self.labels) and self.labels[port] else 0)
+        """Return how far below the upper border the lines of a port begin: below its label."""
+        has_label = port < len(self.labels) and self.labels[port]
+        return self.height + (_LABEL_HEIGHT if has_label else 0)
 
 
 @dataclass(slots=True)
@@ -99,50 +99,46 @@ class PlacedGraph:
 
 
 def place(graph: Graph, plain: bool) -> PlacedGraph:
-    """Lay out the graphs inside boxes first, in a loop, so that deep nests need no stack."""
-    waiting, order = [graph], []
-    while waiting:
-        current = waiting.pop()
-        order.append(current)
-        waiting += [inner for box in current.boxes for inner in box.inside]
-    placed: dict[int, PlacedGraph] = {}
-    for current in reversed(order):
-        boxes = [
-            SizedBox(box, plain, [placed[id(inner)] for inner in box.inside])
-            for box in current.boxes
-        ]
-        placeholders, lines = _cut_long_lines(current, [box.size for box in boxes])
-        boxes += [SizedBox(box, plain, []) for box in placeholders]
-        layout = lay_out(
-            [box.size for box in boxes],
-            [Edge(line.source, line.target, line.port) for line in lines],
-        )
-        placed[id(current)] = PlacedGraph(current.title, boxes, lines, layout)
-    return placed[id(graph)]
+    """Lay out a graph, the graphs inside its boxes first."""
+    boxes = []
+    for box in graph.boxes:
+        boxes.append(SizedBox(box, plain, [place(inner, plain) for inner in box.inside]))
+    placeholders, lines = _cut_long_lines(graph, [box.size for box in boxes])
+    boxes += [SizedBox(box, plain, []) for box in placeholders]
+    return PlacedGraph(
+        graph.title, boxes, lines, lay_out([box.size for box in boxes], _edges(lines))
+    )
+
+
+def _edges(lines: Sequence[Line]) -> list[Edge]:
+    return [Edge(line.source, line.target, line.port) for line in lines]
 
 
 def _cut_long_lines(graph: Graph, sizes: Sequence[Size]) -> tuple[list[Box], list[Line]]:
-    """The lines without the longest, if there are too many, and boxes at their ends that name their sources."""
-    edges = [Edge(line.source, line.target, line.port) for line in graph.lines]
-    cut = edges_to_cut(sizes, edges, 600 + 3 * len(graph.boxes)) if edges else set()
-    lines = [line for number, line in enumerate(graph.lines) if number not in cut]
-    sources: dict[tuple[int, str], list[int]] = {}
-    for line in (graph.lines[number] for number in sorted(cut)):
-        sources.setdefault((line.target, line.mark), []).append(line.source)
+    """Drop the longest lines, if there are too many, and put boxes at their ends that name their sources."""
+    if not graph.lines:
+        return [], []
+    cut = edges_to_cut(sizes, _edges(graph.lines), 600 + 3 * len(graph.boxes))
+    lines: list[Line] = []
+    sources: dict[tuple[int, str], list[Box]] = {}
+    for number, line in enumerate(graph.lines):
+        if number in cut:
+            sources.setdefault((line.target, line.mark), []).append(graph.boxes[line.source])
+        else:
+            lines.append(line)
     placeholders: list[Box] = []
-    for (target, mark), numbers in sources.items():
+    for (target, mark), boxes in sources.items():
         lines.append(Line(len(graph.boxes) + len(placeholders), target, mark=mark))
-        placeholders.append(
-            Box(_name_sources([graph.boxes[number] for number in numbers]), kind="far")
-        )
+        placeholders.append(Box(_name_sources(boxes), kind="far"))
     return placeholders, lines
 
 
 def _name_sources(boxes: Sequence[Box]) -> str:
     if len(boxes) > 2:
         return f"from {len(boxes):,} others"
-    names = (
-        f"{box.title} ({box.rows[0]})" if box.rows and box.kind != "end" else box.title
-        for box in boxes
-    )
-    return f"from {', '.join(name[:40] for name in names)}"
+    names = []
+    for box in boxes:
+        # Many nodes have the same op, so the first row, which is often the name, tells them apart.
+        name = f"{box.title} ({box.rows[0]})" if box.rows and box.kind != "end" else box.title
+        names.append(name[:40])
+    return f"from {', '.join(names)}"

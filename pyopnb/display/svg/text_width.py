@@ -40,13 +40,13 @@ def _width(letter: str) -> float:
 
 @lru_cache(4096)  # a network repeats its texts
 def text_width(text: str, size: float, *, bold: bool = False) -> float:
-    """The width of a text in pixels; rather over- than underestimated."""
+    """Estimate the width of a text in pixels, rather too large than too small."""
     return sum(map(_width, text)) * size * (1.08 if bold else 1.0)
 
 
 @lru_cache(2048)
 def fit(text: str, size: float, width: float, *, bold: bool = False) -> str:
-    r"""Untrusted text on one line, its control characters escaped, cut to a width in pixels.
+    r"""Cut untrusted text to a width in pixels, on one line, its control characters escaped.
 
     Examples
     --------

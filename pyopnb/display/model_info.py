@@ -1,0 +1,259 @@
+"""What a picture needs to know of a model: its types, operators and constants, and the few words for each of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from onnx import (
+    AttributeProto,
+    FunctionProto,
+    GraphProto,
+    ModelProto,
+    NodeProto,
+    SparseTensorProto,
+    TensorProto,
+    helper,
+    numpy_helper,
+)
+
+from pyopnb.errors import ModelError
+from pyopnb.models.index import GraphIndex
+from pyopnb.models.nodes import (
+    constant_value,
+    imported_versions,
+    is_constant,
+    named_bodies,
+    type_of_proto,
+)
+from pyopnb.models.onnx_schemas import find_schema
+from pyopnb.models.support.ort_types import kind_of, to_notation
+from pyopnb.models.types import Types
+from pyopnb.ops.messages import sanitize
+from pyopnb.ops.names import canonical_domain
+from pyopnb.ops.types import ANY
+
+__all__ = [
+    "LEGACY_OP",
+    "Constant",
+    "Container",
+    "ModelInfo",
+    "Scope",
+    "attrs_of",
+    "constant_text",
+    "title_of",
+]
+
+_MOST_INFERRED = 20_000  # nodes up to which a picture has inferred types
+_FEW = 4  # elements up to which a constant's values are displayed instead of its shape
+_MOST_ITEMS = 6  # of a list in an attribute
+LEGACY_OP = "PyOp"
+_LEGACY_ATTRS = ("module", "class_name", "compute", "input_types", "output_types")
+_HIDDEN = (AttributeProto.GRAPH, AttributeProto.GRAPHS)  # bodies are drawn
+_LISTS = (AttributeProto.INTS, AttributeProto.FLOATS)
+_SINGLE = (AttributeProto.INT, AttributeProto.FLOAT, AttributeProto.STRING)
+
+Container = GraphProto | FunctionProto
+Constant = TensorProto | SparseTensorProto
+
+
+class ModelInfo:
+    """Types and operators of a model, as far as a picture needs them.
+
+    Attributes
+    ----------
+    model : ModelProto
+    remarks : list of str
+        What is unknown, and why.
+    functions : dict
+    """
+
+    def __init__(self, model: ModelProto) -> None:
+        self.model = model
+        self.remarks: list[str] = []
+        self.functions = {(f.domain, f.name): f for f in model.functions}
+        self._versions = imported_versions(model)
+        self._texts: dict[tuple[int, str], str] = {}
+        self._operators: dict[tuple[str, str], tuple[list[str], dict[str, Any]]] = {}
+
+    @cached_property
+    def _types(self) -> Types:
+        types = Types(self.model, limit=_MOST_INFERRED)
+        if types.failure:
+            self.remarks.append(f"types are those that the file declares: {types.failure}")
+        return types
+
+    def type_of(self, container: Container, name: str) -> str:
+        """Write a value's type; nothing where it is unknown."""
+        key = id(container), name
+        if key not in self._texts:
+            self._texts[key] = self._type_text(container, name)
+        return self._texts[key]
+
+    def _type_text(self, container: Container, name: str) -> str:
+        proto = self._types.find(container, name)
+        if proto is None:
+            return ""
+        kind = type_of_proto(proto)
+        # Sequences, maps and optionals have no tensor type.
+        return str(kind) if kind != ANY else to_notation(kind_of(proto) or "")
+
+    def operator(self, node: NodeProto) -> tuple[list[str], dict[str, Any]]:
+        """Return the names of the inputs of a node's operator, and the defaults of its attributes."""
+        domain = canonical_domain(node.domain)
+        key = (domain, node.op_type)
+        if key not in self._operators:
+            names, defaults = [], {}
+            schema = find_schema(domain, node.op_type, self._versions.get(domain))
+            if schema is not None:
+                names = [port.name for port in schema.inputs]
+                for name, attribute in schema.attributes.items():
+                    default = attribute.default_value
+                    if default.type != AttributeProto.UNDEFINED:
+                        defaults[name] = helper.get_attribute_value(default)
+            self._operators[key] = names, defaults
+        return self._operators[key]
+
+    def bodies(self, node: NodeProto) -> list[tuple[str, Container]]:
+        """Return the bodies of a node or the function that it calls, each with a title."""
+        function = self.functions.get((node.domain, node.op_type))
+        if function is not None:
+            return [(f"function {title_of(node)}", function)]
+        return [(sanitize(name), body) for name, body in named_bodies(node)]
+
+
+class Scope:
+    """A graph, body or function as it is drawn.
+
+    Attributes
+    ----------
+    graph : GraphIndex
+    container : GraphProto or FunctionProto
+        The protobuf of ``graph``.
+    info : ModelInfo
+    outer : Scope or None
+        Of a body: the scope around it.
+    nodes : list of NodeProto
+        In an order in which they can run, if there is one; without those that `fold` removed.
+    constants : dict
+    inputs, outputs : list of str
+    """
+
+    def __init__(self, graph: GraphIndex, info: ModelInfo, outer: Scope | None = None) -> None:
+        self.graph, self.container, self.info, self.outer = graph, graph.scope, info, outer
+        self.constants: dict[str, Constant] = dict(graph.initializers)
+        self.inputs, self.outputs = graph.inputs, graph.outputs
+        try:
+            graph.refuse_duplicates()
+            graph.refuse_cycles()
+        except ModelError as error:  # a broken graph is drawn as well
+            info.remarks.append(str(error))
+        self.nodes = [node for _, node in graph.in_order()]
+        self._index = {id(node): index for index, node in enumerate(graph.nodes)}
+
+    def fold(self, kept: set[int]) -> None:
+        """Turn Constant nodes into constants, except those whose ids are in ``kept`` and outputs of the graph."""
+        nodes = []
+        for node in self.nodes:
+            value = None
+            if is_constant(node) and id(node) not in kept and node.output[0] not in self.outputs:
+                value = constant_value(node)
+            if value is None:
+                nodes.append(node)
+            else:
+                self.constants[node.output[0]] = value
+        self.nodes = nodes
+
+    def constant(self, name: str) -> Constant | None:
+        """Return the constant of a name, in this scope or one around it; None for a name that is computed."""
+        if name in self.constants:
+            return self.constants[name]
+        if self.outer is None or self.graph.defines(name):
+            return None
+        return self.outer.constant(name)
+
+    def reads(self, node: NodeProto) -> list[str]:
+        """List the names that a node or a body in it reads."""
+        return list(dict.fromkeys(name for _, name in self.graph.reads(self._index[id(node)])))
+
+    def type_of(self, name: str) -> str:
+        """Write the type of a name of this scope."""
+        return self.info.type_of(self.container, name)
+
+    def constant_rows(self, node: NodeProto) -> list[str]:
+        """Say which constants a node reads, by the names of its inputs."""
+        names = self.info.operator(node)[0]
+        texts = []
+        for place, name in enumerate(node.input):
+            value = self.constant(name) if name else None
+            if value is not None:
+                port = names[min(place, len(names) - 1)] if names else f"input {place}"
+                texts.append(f"{port} {constant_text(value)}")
+        return texts
+
+
+# ---- a few words for each
+
+
+def title_of(node: NodeProto) -> str:
+    """Name the op of a node, with its domain unless that is ONNX's own."""
+    domain = canonical_domain(node.domain)
+    return sanitize(f"{domain}::{node.op_type}" if domain else node.op_type or "(no op type)", 80)
+
+
+def constant_text(value: Constant) -> str:
+    """Write a constant in a box: ``⟨64×3⟩``, or ``= 0.5`` if it is small."""
+    values = _values(value) if isinstance(value, TensorProto) else None
+    if values is not None and values.size <= _FEW and values.ndim <= 1:
+        text = ",".join(map(_short, values.reshape(-1).tolist()))
+        return f"= [{text}]" if values.ndim else f"= {text}"
+    return f"⟨{'×'.join(map(str, value.dims))}⟩"
+
+
+def _values(tensor: TensorProto) -> np.ndarray | None:
+    """Return the values of a small constant; None where they are external, too many, or damaged."""
+    if math.prod(tensor.dims) > _FEW or tensor.data_location == TensorProto.EXTERNAL:
+        return None
+    try:
+        return np.asarray(numpy_helper.to_array(tensor))
+    except (ValueError, TypeError, KeyError):  # damaged: its shape is displayed instead
+        return None
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, bytes):
+        value = value.decode(errors="replace")
+    return sanitize(value, 20)
+
+
+def attrs_of(node: NodeProto, defaults: Mapping[str, Any]) -> list[str]:
+    """Abbreviate the attributes of a node that differ from their defaults."""
+    texts = []
+    for attribute in node.attribute:
+        is_legacy = node.op_type == LEGACY_OP and attribute.name in _LEGACY_ATTRS
+        text = "" if is_legacy else _attribute(attribute, defaults)
+        if text:
+            texts.append(f"{sanitize(attribute.name, 30)}={text}")
+    return texts
+
+
+def _attribute(attribute: AttributeProto, defaults: Mapping[str, Any]) -> str:
+    if attribute.ref_attr_name:
+        return f"@{sanitize(attribute.ref_attr_name, 30)}"
+    if attribute.type in _HIDDEN:
+        return ""
+    if attribute.type == AttributeProto.TENSOR:
+        return constant_text(attribute.t).removeprefix("= ")
+    if attribute.type not in (*_LISTS, *_SINGLE):
+        return "…"
+    value = helper.get_attribute_value(attribute)
+    if attribute.name in defaults and defaults[attribute.name] == value:
+        return ""
+    if attribute.type in _SINGLE:
+        return _short(value)
+    return ",".join(map(_short, value[:_MOST_ITEMS])) + ",…" * (len(value) > _MOST_ITEMS)
