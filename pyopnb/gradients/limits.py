@@ -76,8 +76,8 @@ def check_sizes(model: ModelProto) -> None:
 
 def sizes_at_run_time(model: ModelProto) -> bool:
     """Tell whether a node may make a tensor whose size only a run tells."""
-    types: dict[str, TypeProto] = {}
     for site in walk(model):
+        # Concat is among the growing operators, and as large as its inputs together.
         if site.node.op_type not in _GROWING or site.node.op_type == "Concat":
             continue
         if not isinstance(site.scope, GraphProto):
@@ -97,6 +97,7 @@ def _check_folded(model: ModelProto, inferred: bool) -> None:
     folded = _fold_constants(model)
     if folded is not model or not inferred:
         _check_declared(infer_types(folded))
+    # A body reads constants of the graphs around it by their names, which are distinct.
     constants = all_constants(folded.graph)
     for node in folded.graph.node:
         for body in bodies(node):
@@ -110,34 +111,37 @@ def _check_folded(model: ModelProto, inferred: bool) -> None:
 
 
 def _check_declared(model: ModelProto) -> None:
-    types: dict[int, Mapping[str, TypeProto]] = {}
+    """Refuse a node whose output is declared, or inferred, to be too large."""
+    types_by_graph: dict[int, Mapping[str, TypeProto]] = {}
     for site in walk(model):
         if not isinstance(site.scope, GraphProto):
             continue
-        if id(site.scope) not in types:
-            types[id(site.scope)] = types_of(site.scope)
+        # A graph has many nodes, and its types are read once.
+        if id(site.scope) not in types_by_graph:
+            types_by_graph[id(site.scope)] = types_of(site.scope)
+        types = types_by_graph[id(site.scope)]
         for name in site.node.output:
-            kind = types[id(site.scope)].get(name)
-            size = _size(kind)
-            limit = _limit(kind)
-            if size is not None and size > limit:
+            size = _size(types.get(name))
+            if size is None:
+                continue
+            limit = _limit(types[name])
+            if size > limit:
                 expected = f"an output of at most {limit:,} elements"
                 raise ModelError(site.where, expected=expected, got=f"{size:,}")
 
 
-def _limit(kind: TypeProto | None) -> int:
-    if kind is None:
-        return _MAX_ELEMENTS
-    tensor = kind.tensor_type
+def _limit(tensor_type: TypeProto) -> int:
+    # Inference of data writes out each element of what may be a shape.
+    tensor = tensor_type.tensor_type
     is_shape = tensor.elem_type in (TensorProto.INT64, TensorProto.INT32)
     return _MAX_SHAPE if is_shape and len(tensor.shape.dim) == 1 else _MAX_ELEMENTS
 
 
-def _size(kind: TypeProto | None) -> int | None:
+def _size(tensor_type: TypeProto | None) -> int | None:
     """Count the elements of a type; None where a dimension is not known."""
-    if kind is None or kind.WhichOneof("value") != "tensor_type":
+    if tensor_type is None or tensor_type.WhichOneof("value") != "tensor_type":
         return None
-    shape = type_of_proto(kind).shape
+    shape = type_of_proto(tensor_type).shape
     if shape is None:
         return None
     size = 1
@@ -165,10 +169,10 @@ def _stays_small(
     node: NodeProto, values: Mapping[str, np.ndarray], opset: Sequence[onnx.OperatorSetIdProto]
 ) -> bool:
     inner = [site.node for site in walk(_model_of(node, {}, opset))]
-    growing = [each for each in inner if each.op_type in _GROWING]
-    if not growing:
+    if not any(node.op_type in _GROWING for node in inner):
         return True
-    if len(inner) > 1:  # in a body: its sizes are not worth the trouble
+    # A node in a body: _check_folded has looked into it, and nothing is gained by evaluating it.
+    if len(inner) > 1:
         return False
     constants = {name: values[name] for name in node.input if name}
     try:
@@ -176,8 +180,11 @@ def _stays_small(
     except onnx.shape_inference.InferenceError:
         return False
     types = types_of(typed.graph)
-    sizes = [_size(types.get(name)) for name in node.output if name]
-    return all(size is not None and size <= _MAX_FOLDED for size in sizes)
+    for name in filter(None, node.output):
+        size = _size(types.get(name))
+        if size is None or size > _MAX_FOLDED:
+            return False
+    return True
 
 
 def _model_of(

@@ -7,7 +7,7 @@ from typing import Any
 
 from onnx import NodeProto, TensorProto, helper
 from onnx_ad import rules
-from onnx_ad._build import FLOAT_TYPES, attribute
+from onnx_ad._build import attribute
 from onnx_ad.rules import REVERSE
 
 from pyopnb.gradients.limits import bound
@@ -48,12 +48,6 @@ def _one_hot(ctx: Any, node: NodeProto) -> str:
     return ""
 
 
-def _scatter(ctx: Any, node: NodeProto) -> str:
-    if ctx.opset < 11:
-        return "onnx-ad derives it by GatherElements, which came with opset 11"
-    return ""
-
-
 def _space_to_depth(ctx: Any, node: NodeProto) -> str:
     if attribute(node, "mode", "DCR") != "DCR":
         return "onnx-ad derives it as if its mode were DCR"
@@ -63,18 +57,6 @@ def _space_to_depth(ctx: Any, node: NodeProto) -> str:
 def _max_unpool(ctx: Any, node: NodeProto) -> str:
     if len(node.input) > 2 and node.input[2]:
         return "with an output_shape, onnx-ad reads its indices differently from ONNX's reference"
-    return ""
-
-
-def _extremum(ctx: Any, node: NodeProto) -> str:
-    if len(node.input) > 1 and ctx.opset < 12:
-        return "onnx-ad derives it by comparisons that came with opset 12"
-    return ""
-
-
-def _bit_cast(ctx: Any, node: NodeProto) -> str:
-    if ctx.shapes.dtype(node.output[0]) in FLOAT_TYPES:
-        return "the bits of a floating-point number are read as another number"
     return ""
 
 
@@ -111,16 +93,12 @@ def _einsum(ctx: Any, node: NodeProto) -> str:
 
 
 _REASONS: Mapping[str, Callable[[Any, NodeProto], str]] = {
-    "BitCast": _bit_cast,
     "Clip": _clip_bounds,
     "CumProd": _cum_prod,
     "Det": _det,
     "Einsum": _einsum,
-    "Max": _extremum,
     "MaxUnpool": _max_unpool,
-    "Min": _extremum,
     "OneHot": _one_hot,
-    "Scatter": _scatter,
     "SpaceToDepth": _space_to_depth,
     **dict.fromkeys(_REDUCTIONS_OF_ONE, _reduction_without_axes),
 }
@@ -131,6 +109,7 @@ _REASONS: Mapping[str, Callable[[Any, NodeProto], str]] = {
 
 def _convolution(ctx: Any, node: NodeProto, grads: Sequence[Any]) -> Any:
     """Derive Conv, AveragePool or LpPool with the pads at both ends as the node has them."""
+    # onnx-ad's rule appends the ConvTranspose that spreads the gradient back over the windows.
     rule = _CONVOLUTIONS.get(node.op_type) or REVERSE[node.op_type]
     first = len(ctx.b.nodes)
     contributions = rule(ctx, node, grads)
@@ -169,6 +148,7 @@ def _conv(ctx: Any, node: NodeProto, grads: Sequence[Any]) -> Any:
     shape = ctx.shapes.shape(x)
     if not ctx.asked_for(x) or shape is None or None not in shape or None in shape[2:]:
         return REVERSE["Conv"](ctx, node, grads)
+    # As onnx-ad's rule, but for the number of samples, which the ConvTranspose need not be told.
     attrs, spatial = rules._conv_attributes(ctx, node)
     seeded = ctx.full(grads[0], y)
     transposed = {**attrs, "output_shape": list(shape[2:])}
@@ -181,6 +161,7 @@ def _conv(ctx: Any, node: NodeProto, grads: Sequence[Any]) -> Any:
     ]
     bias = node.input[2] if len(node.input) > 2 else ""
     if bias and ctx.asked_for(bias):
+        # The bias is added to every sample and position of its channel.
         outside = [axis for axis in range(ctx.rank(y)) if axis != 1]
         summed = ctx.reduce_sum(seeded, outside, keepdims=0)
         contributions.append(ctx.reshape_like(summed, bias))
@@ -197,6 +178,7 @@ def _softmax(ctx: Any, node: NodeProto, grads: Sequence[Any]) -> list[Any]:
     axis = attribute(node, "axis", -1) % ctx.rank(node.input[0])
     grad, y = ctx.full(grads[0], node.output[0]), ctx.lift(node.output[0])
     zero = ctx.constant(0.0, ctx.dtype(node.output[0]))
+    # A NaN whose gradient is 0 is one that a Where after it leaves out.
     unread = ctx.b.op("And", [ctx.b.op("IsNaN", [y]), ctx.b.op("Equal", [grad, zero])])
     y = ctx.b.op("Where", [unread, zero, y])
     total = ctx.reduce_sum(ctx.b.op("Mul", [y, grad]), [axis], keepdims=1)
@@ -207,6 +189,7 @@ def _clip(ctx: Any, node: NodeProto, grads: Sequence[Any]) -> Any:
     """Derive Clip, whose bounds are attributes before opset 11 that onnx-ad does not read."""
     if ctx.opset >= 11:
         return REVERSE["Clip"](ctx, node, grads)
+    # Nothing flows back from where the input was cut off.
     x, dtype = node.input[0], ctx.dtype(node.output[0])
     zero, gradient = ctx.constant(0.0, dtype), grads[0]
     for name, comparison in (("min", "Less"), ("max", "Greater")):
@@ -222,6 +205,7 @@ def _reduction(ctx: Any, node: NodeProto, grads: Sequence[Any]) -> list[Any]:
     rule = bound(REVERSE[node.op_type], WEIGHTED_REDUCTIONS=_WEIGHTS)
     if not _lacks_axes(ctx, node) or attribute(node, "noop_with_empty_axes", 0):
         return list(rule(ctx, node, grads))
+    # The same node without axes, which onnx-ad reduces over all of them.
     over_all = NodeProto()
     over_all.CopyFrom(node)
     del over_all.input[1:]
@@ -233,6 +217,8 @@ def _reduction(ctx: Any, node: NodeProto, grads: Sequence[Any]) -> list[Any]:
 
 def _product(ctx: Any, node: NodeProto, axes: Sequence[int], keepdims: int, dtype: int) -> Any:
     """Return the product of the other elements, which onnx-ad divides by an element that may be 0."""
+    # Zeros are replaced by ones: the product of the others is then a quotient. Where one of the others
+    # is 0, that product is 0; where two or more are, it is for all of them.
     x = node.input[0]
     is_zero = ctx.b.op("Cast", [_is_zero(ctx, x)], to=dtype)
     filled = ctx.b.op("Add", [x, is_zero])
@@ -253,6 +239,7 @@ def _norm(ctx: Any, node: NodeProto, axes: Sequence[int], keepdims: int, dtype: 
 
 def _lp_pool_weights(ctx: Any, node: NodeProto) -> tuple[Any, Any]:
     """Return onnx-ad's factors of LpPool, for which a window of zeros has the gradient 0."""
+    # y = (sum |x|^p)^(1/p), so that dy/dx = sign(x) |x|^(p-1) y^(1-p).
     x, dtype, power = node.input[0], ctx.dtype(node.input[0]), float(attribute(node, "p", 2))
     powers = ctx.b.op("Pow", [ctx.b.op("Abs", [x]), ctx.constant(power - 1, dtype)])
     norm = _nonzero(ctx, node.output[0], dtype)
@@ -315,6 +302,7 @@ def _lacks_axes(ctx: Any, node: NodeProto) -> bool:
 
 def _pad(ctx: Any, node: NodeProto, grads: Sequence[Any]) -> Any:
     """Derive Pad, with zeros for what negative pads cut off."""
+    # onnx-ad slices the gradient by the pads, which leaves it too small where they are negative.
     contributions = list(REVERSE["Pad"](ctx, node, grads))
     before, after = rules._pad_widths(ctx, node)
     if min(*before, *after, 0) < 0:

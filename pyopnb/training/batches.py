@@ -1,4 +1,4 @@
-"""The batches of a training: arrays cut after a shuffle that can be repeated, or feeds as they come."""
+"""Give the batches of a training: arrays cut after a shuffle that can be repeated, or feeds as they come."""
 
 from __future__ import annotations
 
@@ -36,43 +36,40 @@ class Batches:
 
     def __init__(self, data: Any, size: int | None, seed: int | None, where: str = "data") -> None:
         self._where, self._seed = where, seed
+        self._arrays: dict[str, np.ndarray] | None = None
+        self.samples = 0
+        self.is_single = False
         if isinstance(data, Mapping):
-            self._arrays: dict[str, np.ndarray] | None = {
-                str(name): np.asarray(value) for name, value in data.items()
-            }
+            self._arrays = {str(name): np.asarray(value) for name, value in data.items()}
             self.samples = _samples(self._arrays, where)
             self.size = self.samples if size is None else int(size)
             if not 1 <= self.size <= self.samples:
-                expected = f"1 to {self.samples:,}, the number of samples"
                 raise InputError(
                     f"{where}, batch_size",
-                    expected=expected,
+                    expected=f"1 to {self.samples:,}, the number of samples",
                     got=sanitize(repr(size)),
                     next="batch_size=None for all",
                 )
             self.first = self._cut(np.arange(self.size))
             return
         if not isinstance(data, Iterable) or isinstance(data, (str, bytes, np.ndarray)):
-            expected = "a dict of arrays, or feeds to iterate over"
-            raise InputError(
-                where, expected=expected, got=type(data).__name__, next='{"x": x, "labels": labels}'
-            )
-        self._arrays, self._feeds, self.samples = None, data, 0
-        self.is_single = iter(data) is data  # a generator, which ends for good
+            expected, got = "a dict of arrays, or feeds to iterate over", type(data).__name__
+            raise InputError(where, expected=expected, got=got, next='{"x": x, "labels": labels}')
+        self._feeds = data
         iterator = iter(data)
+        self.is_single = iterator is data  # a generator, which ends for good
         first = next(iterator, None)
         if first is None:
             raise InputError(where, expected="at least one feed", got="none")
-        if not isinstance(first, Mapping):
-            raise InputError(
-                f"{where}, feed 0", expected="a dict of arrays", got=type(first).__name__
-            )
+        _check_feed_type(first, f"{where}, feed 0")
         self.first = {str(name): np.asarray(value) for name, value in first.items()}
         self._once = chain([first], iterator) if self.is_single else None
 
     def __len__(self) -> int:
-        """Batches of an epoch; 0 where only the end of the first epoch will tell."""
-        return -(-self.samples // self.size) if self._arrays is not None else 0
+        """Count the batches of an epoch; 0 where only the end of the first epoch will tell."""
+        if self._arrays is None:
+            return 0
+        return -(-self.samples // self.size)
 
     def check(self, types: _Types, loss: Loss) -> None:
         """Refuse data that the model or the loss does not take, before anything runs."""
@@ -82,69 +79,77 @@ class Batches:
         loss.check(self._arrays if self._arrays is not None else self.first)
 
     def _checked(self, feeds: Mapping[str, Any]) -> dict[str, np.ndarray]:
-        """A batch whose types are the model's, and whose sizes are the same wherever a symbol is."""
+        """Check a batch's types against the model's; a symbol has the same size everywhere."""
         sizes: dict[str, int] = {}
         checked = {}
         for name, value in feeds.items():
-            kind = self._types[name]
-            checked[name] = batch = np.asarray(check_feed(name, np.asarray(value), kind))
-            if kind is not None and kind.shape and not kind.accepts_shape(batch.shape, sizes):
+            tensor_type = self._types[name]
+            batch = np.asarray(check_feed(name, np.asarray(value), tensor_type))
+            checked[name] = batch
+            if tensor_type is None or not tensor_type.shape:
+                continue
+            if not tensor_type.accepts_shape(batch.shape, sizes):
                 shown = ", ".join(f"{sanitize(symbol)} = {size}" for symbol, size in sizes.items())
-                raise InputError(
-                    f"feed {sanitize(name)}",
-                    expected=f"{kind} with {shown}",
-                    got=str(list(batch.shape)),
-                )
+                expected = f"{tensor_type} with {shown}"
+                got = str(list(batch.shape))
+                raise InputError(f"feed {sanitize(name)}", expected=expected, got=got)
         return checked
 
     def epoch(self, number: int, skip: int) -> Iterator[dict[str, np.ndarray]]:
-        """The batches of an epoch, counted from 0, without so many at its beginning."""
-        if self._arrays is not None:
-            order = np.arange(self.samples)
-            if self._seed is not None:
-                order = np.random.default_rng([self._seed, number]).permutation(self.samples)
-            fixed = any(
-                kind is not None and kind.shape and isinstance(kind.shape[0], int)
-                for kind in self._types.values()
-            )
-            end = self.samples - self.samples % self.size if fixed else self.samples
-            for start in range(skip * self.size, end, self.size):
-                yield self._cut(order[start : start + self.size])
+        """Yield the batches of an epoch, counted from 0, without so many at its beginning."""
+        if self._arrays is None:
+            yield from self._feeds_of_epoch(skip)
             return
+        order = np.arange(self.samples)
+        if self._seed is not None:
+            order = np.random.default_rng([self._seed, number]).permutation(self.samples)
+        end = self.samples
+        if self._has_fixed_size():
+            end -= self.samples % self.size
+        for start in range(skip * self.size, end, self.size):
+            yield self._cut(order[start : start + self.size])
+
+    def _feeds_of_epoch(self, skip: int) -> Iterator[dict[str, np.ndarray]]:
         feeds, self._once = self._once or iter(self._feeds), None
         for index, feed in enumerate(islice(feeds, skip, None), skip):
-            if not isinstance(feed, Mapping):
-                raise InputError(
-                    f"{self._where}, feed {index}",
-                    expected="a dict of arrays",
-                    got=type(feed).__name__,
-                )
+            _check_feed_type(feed, f"{self._where}, feed {index}")
             check_names(feed, self._types)
             checked = self._checked(feed)
             self._loss.check(checked)
             yield checked
+
+    def _has_fixed_size(self) -> bool:
+        """Tell whether an input takes only batches of one size, so that a smaller one is left out."""
+        shapes = [
+            tensor_type.shape for tensor_type in self._types.values() if tensor_type is not None
+        ]
+        return any(shape and isinstance(shape[0], int) for shape in shapes)
 
     def _cut(self, order: np.ndarray) -> dict[str, np.ndarray]:
         arrays = self._arrays or {}
         return {name: value[order] for name, value in arrays.items()}
 
 
+def _check_feed_type(feed: object, where: str) -> None:
+    if not isinstance(feed, Mapping):
+        raise InputError(where, expected="a dict of arrays", got=type(feed).__name__)
+
+
 def _samples(arrays: Mapping[str, np.ndarray], where: str) -> int:
-    lengths = {name: len(value) if value.ndim else -1 for name, value in arrays.items()}
-    if not arrays or -1 in lengths.values():
-        got = next(
-            (f"{sanitize(name)}, a scalar" for name, length in lengths.items() if length < 0),
-            "no array",
-        )
-        raise InputError(where, expected="arrays whose first axis is the samples'", got=got)
+    """Return the length that all arrays share."""
+    expected = "arrays whose first axis is the samples'"
+    if not arrays:
+        raise InputError(where, expected=expected, got="no array")
+    lengths = {}
+    for name, array in arrays.items():
+        if array.ndim == 0:
+            raise InputError(where, expected=expected, got=f"{sanitize(name)}, a scalar")
+        lengths[name] = len(array)
     if len(set(lengths.values())) > 1:
         got = ", ".join(f"{sanitize(name)}: {length:,}" for name, length in lengths.items())
         raise InputError(where, expected="as many samples in each array", got=got)
     samples = next(iter(lengths.values()))
     if not samples:
-        raise InputError(
-            where,
-            expected="at least one sample",
-            got=f"0 samples in {', '.join(map(sanitize, arrays))}",
-        )
+        got = f"0 samples in {', '.join(map(sanitize, arrays))}"
+        raise InputError(where, expected="at least one sample", got=got)
     return samples

@@ -1,4 +1,4 @@
-"""What a training is continued from: arrays and where it stood, in memory or in a file."""
+"""Keep what a training is continued from: arrays and where it stood, in memory or in a file."""
 
 from __future__ import annotations
 
@@ -127,10 +127,10 @@ class Checkpoint:
 
 def _check_types(arrays: Mapping[str, Any], state: Mapping[str, Any]) -> None:
     """Refuse arrays whose names, dtypes or shapes are not those of the training."""
-    ours, wanted = _types(arrays), _types(state)
-    if set(ours) != set(wanted):
-        expected = f"a training of {_only(ours, wanted)}"
-        raise InputError("train, resume", expected=expected, got=_only(wanted, ours))
+    ours, expected_types = _types(arrays), _types(state)
+    if set(ours) != set(expected_types):
+        expected = f"a training of {_only(ours, expected_types)}"
+        raise InputError("train, resume", expected=expected, got=_only(expected_types, ours))
 
 
 def _types(arrays: Mapping[str, Any]) -> list[str]:
@@ -147,14 +147,14 @@ def _only(types: list[str], without: list[str]) -> str:
 
 
 def newest(path: Path) -> Path | None:
-    """The file of a checkpoint: the path itself, or the last step's of a folder; None where there is none."""
+    """Find the file of a checkpoint: the path itself, or the last step's of a folder; None if there is none."""
     if path.is_dir():
         return max(path.glob(f"step-*{_SUFFIX}"), default=None)
     return path if path.is_file() else None
 
 
 def checkpoint_path(given: str | os.PathLike[str]) -> Path:
-    """Where checkpoints go: a file ``.npz``, or a folder that is there or is made. What killed trainings left there goes."""
+    """Prepare a file ``.npz`` or a folder for checkpoints, and remove what killed trainings left there."""
     path = Path(given)
     if path.suffix == _SUFFIX:
         check_writable(path)

@@ -1,4 +1,4 @@
-"""The graphs of a training: the model with its loss, and the step that gives the next weights."""
+"""Make the graphs of a training: the model with its loss, and the step that gives the next weights."""
 
 from __future__ import annotations
 
@@ -52,12 +52,13 @@ class Loss:
         if self.classes == 0:
             return
         labels = feeds[self.labels]
-        wrong = labels < 0 if self.classes is None else (labels < 0) | (labels >= self.classes)
+        wrong = labels < 0
+        expected = "a class from 0 on"
+        if self.classes is not None:
+            wrong = wrong | (labels >= self.classes)
+            expected = f"a class from 0 to {self.classes - 1}"
         if wrong.any():
             first = tuple(np.argwhere(wrong)[0])
-            expected = (
-                f"a class from 0 {'on' if self.classes is None else f'to {self.classes - 1}'}"
-            )
             got = f"{labels[first]} in sample {first[0]}"
             raise InputError(f"labels {sanitize(self.labels)}", expected=expected, got=got)
 
@@ -85,14 +86,9 @@ def with_loss(
     if loss in outputs:
         return Loss(loss)
     if loss not in LOSSES:
-        known = ", ".join(map(sanitize, [*outputs, *LOSSES]))
-        raise InputError(
-            "train, loss",
-            expected=f"one of {known}",
-            got=sanitize(repr(loss)),
-            next=suggest(str(loss), [*outputs, *LOSSES]),
-        )
-    if (opset := imported_versions(model).get("", 1)) < LOSSES[loss]:
+        raise _unknown("loss", loss, [*outputs, *LOSSES])
+    opset = imported_versions(model).get("", 1)
+    if opset < LOSSES[loss]:
         raise ModelError(
             f"train, loss {loss}",
             expected=f"a model of opset {LOSSES[loss]} or newer",
@@ -101,149 +97,147 @@ def with_loss(
         )
     output = outputs[0] if output is None else output
     if output not in outputs:
-        known = ", ".join(map(sanitize, outputs))
-        raise InputError(
-            "train, output",
-            expected=f"one of {known}",
-            got=sanitize(repr(output)),
-            next=suggest(output, outputs),
-        )
+        raise _unknown("output", output, outputs)
     if len(labels) != 1:
-        got = ", ".join(map(sanitize, labels)) or "the model's inputs alone"
-        expected = "one array of data that is no input of the model: the labels"
         raise InputError(
             f"train, loss {loss}",
-            expected=expected,
-            got=got,
+            expected="one array of data that is no input of the model: the labels",
+            got=", ".join(map(sanitize, labels)) or "the model's inputs alone",
             next='data={"x": x, "labels": labels}',
         )
     ((name, array),) = labels.items()
-    found = Types(model).find(model.graph, output)
-    kind = type_of_proto(found) if found else ANY
+    declared = Types(model).find(model.graph, output)
+    tensor_type = type_of_proto(declared) if declared else ANY
     if loss == "mse":
-        return Loss(_mean_square(model.graph, output, kind, name, array), output, name)
-    made = _cross_entropy(model.graph, output, kind, name, array)
-    classes = kind.shape[1] if kind.shape is not None else None
-    return Loss(made, output, name, classes if isinstance(classes, int) else None)
+        loss_name = _mean_square(model.graph, output, tensor_type, name, array)
+        return Loss(loss_name, output, name)
+    loss_name = _cross_entropy(model.graph, output, tensor_type, name, array)
+    classes = None
+    if tensor_type.shape is not None and isinstance(tensor_type.shape[1], int):
+        classes = tensor_type.shape[1]
+    return Loss(loss_name, output, name, classes)
 
 
-def _cross_entropy(
-    graph: GraphProto, output: str, kind: TensorType, name: str, labels: np.ndarray
-) -> str:
-    rank = None if kind.shape is None else len(kind.shape)
-    if labels.dtype.kind not in "iu" or (rank is not None and labels.ndim != rank - 1):
-        axes = ["N", *("?" for _ in (kind.shape or ())[2:])]
-        got = f"{labels.dtype}{list(labels.shape)}".replace(" ", "")
-        raise InputError(
-            f"labels {sanitize(name)}",
-            expected=f"int64[{','.join(axes)}], the number of each sample's class",
-            got=got,
-        )
-    nodes = Nodes(graph, "train")
-    samples = kind.shape[0] if kind.shape else "N"
-    nodes.input(name, labels.dtype.name, (samples, *[None] * (labels.ndim - 1)))
-    chosen = nodes.add("Unsqueeze", nodes.cast(name, "int64"), nodes.constant([1], "int64"))
-    picked = nodes.add("GatherElements", nodes.add("LogSoftmax", output, axis=1), chosen, axis=1)
-    return _declared(nodes, nodes.add("Neg", nodes.add("ReduceMean", picked, keepdims=0)), kind)
-
-
-def _mean_square(
-    graph: GraphProto, output: str, kind: TensorType, name: str, labels: np.ndarray
-) -> str:
-    if kind.dtype is None or kind.shape is None:
-        raise ModelError(
-            f"output {sanitize(output)}",
-            expected="a type that is known, to compare the labels with",
-            got=str(kind),
-        )
-    # Of other ranks, [N,1] and [N], the difference would have N × N elements.
-    if labels.dtype != kind.dtype.numpy or not kind.accepts_shape(labels.shape):
-        got = f"{labels.dtype}{list(labels.shape)}".replace(" ", "")
-        raise InputError(f"labels {sanitize(name)}", expected=str(kind), got=got)
-    nodes = Nodes(graph, "train")
-    nodes.input(name, labels.dtype.name, kind.shape)
-    difference = nodes.add("Sub", output, name)
-    return _declared(
-        nodes, nodes.add("ReduceMean", nodes.add("Mul", difference, difference), keepdims=0), kind
+def _unknown(parameter: str, got: str, names: Sequence[str]) -> InputError:
+    return InputError(
+        f"train, {parameter}",
+        expected=f"one of {', '.join(map(sanitize, names))}",
+        got=sanitize(repr(got)),
+        next=suggest(str(got), names),
     )
 
 
-def _declared(nodes: Nodes, loss: str, kind: TensorType) -> str:
-    nodes.output(loss, kind.dtype.name if kind.dtype else "float32", ())
+def _cross_entropy(
+    graph: GraphProto, output: str, tensor_type: TensorType, name: str, labels: np.ndarray
+) -> str:
+    shape = tensor_type.shape
+    fits = shape is None or labels.ndim == len(shape) - 1
+    if labels.dtype.kind not in "iu" or not fits:
+        axes = ",".join(["N", *["?"] * len((shape or ())[2:])])
+        raise InputError(
+            f"labels {sanitize(name)}",
+            expected=f"int64[{axes}], the number of each sample's class",
+            got=_type_text(labels),
+        )
+    nodes = Nodes(graph, "train")
+    samples = shape[0] if shape else "N"
+    nodes.input(name, labels.dtype.name, (samples, *[None] * (labels.ndim - 1)))
+    # GatherElements wants the classes with an axis of their own, of one element.
+    classes = nodes.add("Unsqueeze", nodes.cast(name, "int64"), nodes.constant([1], "int64"))
+    logarithms = nodes.add("LogSoftmax", output, axis=1)
+    picked = nodes.add("GatherElements", logarithms, classes, axis=1)
+    loss = nodes.add("Neg", nodes.add("ReduceMean", picked, keepdims=0))
+    nodes.output(loss, _dtype_name(tensor_type), ())
     return loss
 
 
+def _mean_square(
+    graph: GraphProto, output: str, tensor_type: TensorType, name: str, labels: np.ndarray
+) -> str:
+    if tensor_type.dtype is None or tensor_type.shape is None:
+        expected = "a type that is known, to compare the labels with"
+        raise ModelError(f"output {sanitize(output)}", expected=expected, got=str(tensor_type))
+    # Of other ranks, [N,1] and [N], the difference would have N × N elements.
+    if labels.dtype != tensor_type.dtype.numpy or not tensor_type.accepts_shape(labels.shape):
+        got = _type_text(labels)
+        raise InputError(f"labels {sanitize(name)}", expected=str(tensor_type), got=got)
+    nodes = Nodes(graph, "train")
+    nodes.input(name, labels.dtype.name, tensor_type.shape)
+    difference = nodes.add("Sub", output, name)
+    square = nodes.add("Mul", difference, difference)
+    loss = nodes.add("ReduceMean", square, keepdims=0)
+    nodes.output(loss, _dtype_name(tensor_type), ())
+    return loss
+
+
+def _type_text(array: np.ndarray) -> str:
+    dims = ",".join(map(str, array.shape))
+    return f"{array.dtype}[{dims}]"
+
+
+def _dtype_name(tensor_type: TensorType) -> str:
+    return "float32" if tensor_type.dtype is None else tensor_type.dtype.name
+
+
 def find_weights(
-    model: ModelProto, loss: str, wanted: Sequence[str] | None
+    model: ModelProto, loss: str, names: Sequence[str] | None
 ) -> dict[str, np.ndarray]:
-    """The initializers that are trained, by name.
+    """Return the initializers that are trained, by name.
 
     By default those of float32 and float64 that have an axis and lead to the loss, but no statistics of BatchNormalization.
     """
     tensors = {tensor.name: tensor for tensor in model.graph.initializer}
-    if wanted is not None:
-        for name in wanted:
-            if name not in tensors or tensors[name].data_type not in _TRAINED:
-                floats = [key for key, tensor in tensors.items() if tensor.data_type in _TRAINED]
-                got = (
-                    f"{sanitize(name)}, of another dtype"
-                    if name in tensors
-                    else sanitize(repr(name))
-                )
-                expected = "names of initializers of float32 or float64"
-                raise ModelError(
-                    "train, train",
-                    expected=expected,
-                    got=got,
-                    next=suggest(str(name), map(sanitize, floats)),
-                )
-        chosen = list(dict.fromkeys(wanted))
-    else:
-        read = _read_for(GraphIndex(model.graph), loss)
-        statistics = {
-            name
-            for node in model.graph.node
-            if node.op_type == "BatchNormalization"
-            for name in node.input[3:5]
-        }
-        chosen = [
-            name
-            for name, t in tensors.items()
-            if t.data_type in _FLOATS and t.dims and name in read - statistics
-        ]
-        if other := next(
-            (name for name in chosen if tensors[name].data_type not in _TRAINED), None
-        ):
-            kind = TensorProto.DataType.Name(tensors[other].data_type).lower()
+    if names is None:
+        names = _default_weights(model, loss, tensors)
+    weights = {}
+    for name in names:
+        if name not in tensors or tensors[name].data_type not in _TRAINED:
+            floats = [key for key, tensor in tensors.items() if tensor.data_type in _TRAINED]
+            got = sanitize(repr(name))
+            if name in tensors:
+                dtype = TensorProto.DataType.Name(tensors[name].data_type).lower()
+                got = f"{sanitize(name)}, of {dtype}"
             raise ModelError(
-                f"weight {sanitize(other)}",
-                expected="float32 or float64",
-                got=kind,
-                next="train=[names] of others",
+                "train, train",
+                expected="names of initializers of float32 or float64",
+                got=got,
+                next=suggest(str(name), map(sanitize, floats)) or "train=[names] of others",
             )
-    if not chosen:
-        raise ModelError(
-            "train", expected="a model with initializers of float32 or float64", got="none to train"
-        )
-    return {name: numpy_helper.to_array(tensors[name]) for name in chosen}
+        weights[name] = numpy_helper.to_array(tensors[name])
+    if not weights:
+        expected = "a model with initializers of float32 or float64"
+        raise ModelError("train", expected=expected, got="none to train")
+    return weights
 
 
-def _read_for(graph: GraphIndex, output: str) -> set[str]:
-    """All values from which an output is computed."""
-    names, pending = {output}, [output]
+def _default_weights(model: ModelProto, loss: str, tensors: Mapping[str, TensorProto]) -> list[str]:
+    graph = GraphIndex(model.graph)
+    # Everything that the loss is computed from.
+    read, pending = {loss}, [loss]
     while pending:
-        producer = graph.producers.get(pending.pop())
-        new = {name for _, name in graph.reads(producer[0])} - names if producer else set()
-        names |= new
-        pending += new
+        name = pending.pop()
+        if name not in graph.producers:
+            continue
+        for _, source in graph.reads(graph.producers[name][0]):
+            if source not in read:
+                read.add(source)
+                pending.append(source)
+    for node in model.graph.node:
+        if node.op_type == "BatchNormalization":
+            read.difference_update(node.input[3:5])  # statistics, which are no weights
+    names = []
+    for name, tensor in tensors.items():
+        if name in read and tensor.dims and tensor.data_type in _FLOATS:
+            names.append(name)
     return names
 
 
 def with_inputs(model: ModelProto, names: Mapping[str, np.ndarray]) -> None:
     """Make inputs of initializers of a model, which is changed."""
     graph = model.graph
-    for tensor in [tensor for tensor in graph.initializer if tensor.name in names]:
-        graph.initializer.remove(tensor)
+    for tensor in list(graph.initializer):
+        if tensor.name in names:
+            graph.initializer.remove(tensor)
     declared = {info.name for info in graph.input}
     nodes = Nodes(graph, "train")
     for name, array in names.items():
@@ -280,45 +274,45 @@ def step_of(
     verify: bool,
 ) -> Step:
     """Make the graph that gives the loss of a batch and the next weights."""
-    kind = type_of_proto(next(info.type for info in model.graph.output if info.name == loss))
-    if kind.shape is not None and kind.shape not in ((), (1,)):
-        scalar = f"{kind.dtype or 'float32'}[]"
-        raise ModelError(
-            f"loss {sanitize(loss)}", expected=scalar, got=str(kind), next="ReduceMean of it"
-        )
+    _check_scalar(model, loss)
     proto = grad(model, list(weights), loss, feeds=example if verify else None, verify=verify)
     squeeze_transposes(proto)
-    graph = proto.graph
     with_inputs(proto, weights)
-    nodes = Nodes(graph, "step")
-    gradients = {name: f"grad_{name}" for name in weights}
+    nodes = Nodes(proto.graph, "step")
     count = nodes.fixed("optimizer/count")
     nodes.input(count, "int64", ())
     following = {count: nodes.add("Add", count, nodes.constant(1, "int64"))}
-    state = dict(weights)
-    rates: dict[str, str] = {}
+    state = {**weights, count: np.zeros((), np.int64)}
+    # All weights of a dtype share the rate of a step.
+    rates = {}
+    for dtype in sorted({array.dtype.name for array in weights.values()}):
+        rates[dtype] = optimizer.rate(nodes, following[count], dtype)
     squares = []
     for name, array in weights.items():
-        dtype = array.dtype.name
-        if dtype not in rates:
-            rates[dtype] = optimizer.rate(nodes, following[count], dtype)
+        dtype, gradient = array.dtype.name, f"grad_{name}"
         slots = [nodes.fixed(f"{slot}/{name}") for slot in optimizer.slots]
         for slot in slots:
             nodes.input(slot, dtype, array.shape)
             state[slot] = np.zeros_like(array)
-        made = optimizer.update(nodes, name, gradients[name], slots, rates[dtype], dtype)
-        following.update(zip([name, *slots], made, strict=True))
-        square = nodes.add("ReduceSumSquare", gradients[name], keepdims=0)
-        squares.append(square if dtype == "float64" else nodes.cast(square, "float64"))
-    state[count] = np.zeros((), np.int64)
-    results = [
-        nodes.add("Reshape", nodes.cast(loss, "float64"), nodes.constant([], "int64")),
-        nodes.add("Sum", *squares),
-    ]
-    del graph.output[:]  # what nobody looks at need not be kept
+        updated = optimizer.update(nodes, name, gradient, slots, rates[dtype], dtype)
+        following.update(zip([name, *slots], updated, strict=True))
+        square = nodes.add("ReduceSumSquare", gradient, keepdims=0)
+        squares.append(nodes.cast(square, "float64"))
+    scalar = nodes.add("Reshape", nodes.cast(loss, "float64"), nodes.constant([], "int64"))
+    results = [scalar, nodes.add("Sum", *squares)]
+    del proto.graph.output[:]  # what nobody looks at need not be kept
     for name, output in following.items():
         nodes.output(output, state[name].dtype.name, state[name].shape)
     for name in results:
         nodes.output(name, "float64", ())
-    GraphIndex(graph).refuse_duplicates()
+    GraphIndex(proto.graph).refuse_duplicates()
     return Step(proto, state, following, dict.fromkeys(results, "float64"))
+
+
+def _check_scalar(model: ModelProto, loss: str) -> None:
+    for info in model.graph.output:
+        tensor_type = type_of_proto(info.type)
+        if info.name == loss and tensor_type.shape not in (None, (), (1,)):
+            expected, got = f"{_dtype_name(tensor_type)}[]", str(tensor_type)
+            where = f"loss {sanitize(loss)}"
+            raise ModelError(where, expected=expected, got=got, next="ReduceMean of it")

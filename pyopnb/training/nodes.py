@@ -1,4 +1,4 @@
-"""Nodes added to a graph, under names that it does not have."""
+"""Add nodes to a graph, under names that it does not have."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ class Nodes:
         self._constants: dict[tuple[Any, str], str] = {}
 
     def name(self, stem: str) -> str:
-        """A name that is not in use."""
+        """Return a name that is not in use."""
         self._count += 1
         return f"{self._prefix}/{stem}_{self._count}"
 
     def fixed(self, stem: str) -> str:
-        """A name for ``stem``, which has a slash, that does not depend on what was added before."""
+        """Return a name for ``stem``, which has a slash, that does not depend on what was added before."""
         return f"{self._prefix}/{stem}"
 
     def add(self, op: str, *inputs: str, to: str = "", **attrs: Any) -> str:
-        """Append a node with one output; its name."""
+        """Append a node with one output; return its name."""
         output = to or self.name(op)
         self._graph.node.append(helper.make_node(op, list(inputs), [output], name=output, **attrs))
         return output
 
     def constant(self, value: Any, dtype: str) -> str:
-        """The name of an initializer; equal ones are one."""
+        """Return the name of an initializer; equal ones are one."""
         array = np.asarray(value, dtype)
         key = (array.tobytes(), f"{dtype}{array.shape}")
         if key not in self._constants:
@@ -56,7 +56,7 @@ class Nodes:
         return self._constants[key]
 
     def cast(self, value: str, dtype: str) -> str:
-        """Append a Cast; the name of its output."""
+        """Append a Cast; return the name of its output."""
         output = self.name(dtype)
         self._graph.node.append(
             helper.make_node("Cast", [value], [output], name=output, to=_number(dtype))

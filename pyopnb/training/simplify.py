@@ -1,4 +1,4 @@
-"""Transposes of a gradient without the axes that have one element."""
+"""Rid the Transposes of a gradient of the axes that have one element."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ def squeeze_transposes(model: ModelProto) -> None:
         return
     graph = model.graph
     types = types_of(infer_types(model, data_prop=True).graph)
-    old = list(graph.node)
+    originals = list(graph.node)
     nodes = Nodes(graph, "transposes")
     graph.ClearField("node")
-    for node in old:
-        kind = types.get(node.input[0]) if node.op_type == "Transpose" and not node.domain else None
-        shape = type_of_proto(kind).shape if kind is not None else None
+    for node in originals:
+        shape = None
+        if node.op_type == "Transpose" and not node.domain and node.input[0] in types:
+            shape = type_of_proto(types[node.input[0]]).shape
         if shape is not None and 1 in shape:
             _append_squeezed(nodes, node, [size == 1 for size in shape])
         else:
@@ -35,14 +36,15 @@ def squeeze_transposes(model: ModelProto) -> None:
 
 
 def _append_squeezed(nodes: Nodes, node: NodeProto, is_one: list[bool]) -> None:
-    perm = next(
-        (list(attr.ints) for attr in node.attribute if attr.name == "perm"),
-        [*range(len(is_one))][::-1],
-    )
+    perm = list(range(len(is_one)))[::-1]
+    for attribute in node.attribute:
+        if attribute.name == "perm":
+            perm = list(attribute.ints)
     moved = [axis for axis in perm if not is_one[axis]]
-    ones = [axis for axis in range(len(is_one)) if is_one[axis]]
-    value = nodes.add("Squeeze", node.input[0], nodes.constant(ones, "int64"))
+    removed = [axis for axis in range(len(is_one)) if is_one[axis]]
+    restored = [position for position, axis in enumerate(perm) if is_one[axis]]
+    value = nodes.add("Squeeze", node.input[0], nodes.constant(removed, "int64"))
     if moved != sorted(moved):
+        # The axes that are left, counted without those that were removed.
         value = nodes.add("Transpose", value, perm=[sorted(moved).index(axis) for axis in moved])
-    places = [place for place, axis in enumerate(perm) if is_one[axis]]
-    nodes.add("Unsqueeze", value, nodes.constant(places, "int64"), to=node.output[0])
+    nodes.add("Unsqueeze", value, nodes.constant(restored, "int64"), to=node.output[0])

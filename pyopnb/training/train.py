@@ -1,4 +1,4 @@
-"""``pyopnb.train``: what is asked for is checked, made into graphs, and run."""
+"""Train a model: check what is asked for, make it into graphs, and run them."""
 
 from __future__ import annotations
 
@@ -133,49 +133,48 @@ def train(
     optimizer = find_optimizer(optimizer)
     for name, number, least in (("epochs", epochs, 1), ("every", every, 1), ("seed", seed, 0)):
         if number is not None and number < least:
-            raise InputError(
-                f"train, {name}", expected=f"a number from {least} on", got=f"{number}"
-            )
+            expected = f"a number from {least} on"
+            raise InputError(f"train, {name}", expected=expected, got=f"{number}")
     seed = None if seed is None else int(seed)  # a checkpoint has it as JSON
     batches = Batches(data, batch_size, seed)
-    if not len(batches) and batches.is_single and epochs > 1:
-        raise InputError(
-            "train, data",
-            expected="feeds that can be gone through again",
-            got="a generator",
-            next="epochs=1",
-        )
-    whole = ModelProto()
-    whole.CopyFrom(proto)
-    inputs = {info.name for info in whole.graph.input}
+    if batches.is_single and epochs > 1:
+        expected = "feeds that can be gone through again"
+        raise InputError("train, data", expected=expected, got="a generator", next="epochs=1")
+    with_labels = ModelProto()
+    with_labels.CopyFrom(proto)
+    inputs = {info.name for info in with_labels.graph.input}
     labels = {name: value for name, value in batches.first.items() if name not in inputs}
-    found = with_loss(whole, loss, output, labels)
-    weights = find_weights(whole, found.name, [train] if isinstance(train, str) else train)
+    loss_of_batch = with_loss(with_labels, loss, output, labels)
+    names = [train] if isinstance(train, str) else train
+    weights = find_weights(with_labels, loss_of_batch.name, names)
     forward = ModelProto()
-    forward.CopyFrom(whole)
+    forward.CopyFrom(with_labels)
     with_inputs(forward, weights)
     evaluation = Session(forward)
-    types = {name: kind for name, kind in evaluation._feeds.types.items() if name not in weights}
-    batches.check(types, found)
-    step = step_of(whole, found.name, weights, optimizer, batches.first, verify)
+    types = dict(evaluation._feeds.types)
+    for name in weights:
+        types.pop(name, None)
+    batches.check(types, loss_of_batch)
+    step = step_of(with_labels, loss_of_batch.name, weights, optimizer, batches.first, verify)
     path = None if checkpoint is None else checkpoint_path(checkpoint)
     start = _start(resume, path, step.state, optimizer, seed)
     _check_position(start, batches)
-    kind = ("accuracy" if loss == "cross_entropy" else "loss") if metric is None else metric
-    measure = _metric(kind, found)
+    if metric is None:
+        metric = "accuracy" if loss == "cross_entropy" else "loss"
+    measure = _metric(metric, loss_of_batch)
     score = None
     if validation is not None:
-        held = Batches(
-            validation, batch_size and min(batch_size, _samples(validation)), None, "validation"
-        )
-        held.check(types, found)
+        size = batch_size and min(batch_size, _samples(validation))
+        validation_batches = Batches(validation, size, None, "validation")
+        validation_batches.check(types, loss_of_batch)
 
         def score(values: Mapping[str, Any]) -> float:
-            return _mean(evaluation, measure, held, {name: values[name] for name in weights})
+            state = {name: values[name] for name in weights}
+            return _mean(evaluation, measure, validation_batches, state)
 
-    name = kind if isinstance(kind, str) else getattr(kind, "__name__", "metric")
+    metric_name = metric if isinstance(metric, str) else getattr(metric, "__name__", "metric")
     training = Training(
-        proto, step, start, batches, optimizer=optimizer, epochs=epochs, score=score, metric=name,
+        proto, step, start, batches, optimizer=optimizer, epochs=epochs, score=score, metric=metric_name,
         checkpoint=path, every=every, progress=progress,
     )  # fmt: skip
     return training.resume()
@@ -184,29 +183,24 @@ def train(
 def _start(
     resume: Any, path: Any, state: Mapping[str, np.ndarray], optimizer: Optimizer, seed: int | None
 ) -> Checkpoint:
-    """Where it begins: at the model's weights, or where another training was."""
-    if not (resume is None or isinstance(resume, (bool, Training)) or is_path(resume)):
-        raise InputError(
-            "train, resume",
-            expected="a Training, a path, True or None",
-            got=describe(resume),
-            next='resume="run.npz"',
-        )
-    if resume is True and path is None:
-        raise InputError(
-            "train, resume",
-            expected="a checkpoint to continue from",
-            got="True",
-            next='checkpoint="run.npz"',
-        )
-    source = path if resume is True else resume
-    if source is None or source is False or (resume is True and newest(source) is None):
+    """Begin at the model's weights, or where another training was."""
+    where = "train, resume"
+    if resume is True:
+        if path is None:
+            expected, advice = "a checkpoint to continue from", 'checkpoint="run.npz"'
+            raise InputError(where, expected=expected, got="True", next=advice)
+        # The first run of a cell has nothing to continue from.
+        resume = path if newest(path) is not None else None
+    if resume is None or resume is False:
         return Checkpoint(dict(state), repr(optimizer), seed)
-    if not isinstance(source, Training):
-        return Checkpoint.read(source, state, repr(optimizer), seed)
-    checkpoint = source.checkpoint()
-    checkpoint.check(state, repr(optimizer), seed)
-    return checkpoint
+    if isinstance(resume, Training):
+        checkpoint = resume.checkpoint()
+        checkpoint.check(state, repr(optimizer), seed)
+        return checkpoint
+    if not is_path(resume):
+        expected, got = "a Training, a path, True or None", describe(resume)
+        raise InputError(where, expected=expected, got=got, next='resume="run.npz"')
+    return Checkpoint.read(resume, state, repr(optimizer), seed)
 
 
 def _check_position(start: Checkpoint, batches: Batches) -> None:
@@ -221,28 +215,31 @@ def _check_position(start: Checkpoint, batches: Batches) -> None:
 
 
 def _samples(data: Any) -> int:
-    return (
-        max([1, *(len(value) for value in data.values() if np.ndim(value))])
-        if isinstance(data, Mapping)
-        else 1
-    )
+    if not isinstance(data, Mapping):
+        return 1
+    return max([1, *(len(value) for value in data.values() if np.ndim(value))])
 
 
-def _metric(kind: str | _Metric, loss: Loss) -> _Metric:
-    if callable(kind):
-        return kind
-    if kind == "loss":
-        return lambda outputs, feeds: float(outputs[loss.name])
-    if kind == "accuracy" and loss.classes != 0:
-        return lambda outputs, feeds: float(
-            (outputs[loss.output].argmax(1) == feeds[loss.labels]).mean()
-        )
+def _metric(metric: str | _Metric, loss: Loss) -> _Metric:
+    if callable(metric):
+        return metric
+
+    def loss_of_batch(outputs: Mapping[str, Any], feeds: Mapping[str, Any]) -> float:
+        return float(outputs[loss.name])
+
+    def accuracy(outputs: Mapping[str, Any], feeds: Mapping[str, Any]) -> float:
+        return float((outputs[loss.output].argmax(1) == feeds[loss.labels]).mean())
+
+    if metric == "loss":
+        return loss_of_batch
+    if metric == "accuracy" and loss.classes != 0:
+        return accuracy
     expected = "'loss', 'accuracy' of a cross_entropy, or a function of outputs and feeds"
-    raise InputError("train, metric", expected=expected, got=sanitize(repr(kind)))
+    raise InputError("train, metric", expected=expected, got=sanitize(repr(metric)))
 
 
 def _mean(session: Session, measure: _Metric, batches: Batches, values: Mapping[str, Any]) -> float:
-    """The mean of a metric over samples."""
+    """Average a metric over samples."""
     total = count = 0.0
     for feeds in batches.epoch(0, 0):
         size = len(next(iter(feeds.values())))

@@ -1,4 +1,4 @@
-"""A training: the loop over batches, what came of it so far, and how it goes on."""
+"""Run the loop of a training over batches, and keep what came of it so far."""
 
 from __future__ import annotations
 
@@ -64,73 +64,67 @@ class Training(Displayable):
         every: int,
         progress: bool,
     ) -> None:
-        self._model, self._weights = (
-            model,
-            [name for name in step.following if name in GraphIndex(model.graph).initializers],
-        )
+        self._model = model
+        initializers = GraphIndex(model.graph).initializers
+        self._weights = [name for name in step.following if name in initializers]
         self._batches, self._score = batches, score
         self._path, self._every, self._progress = checkpoint, every, progress
-        self.optimizer, self.epochs, self.metric, self.interrupted = (
-            optimizer,
-            epochs,
-            metric,
-            False,
-        )
+        self.optimizer, self.epochs, self.metric = optimizer, epochs, metric
+        self.interrupted = False
         self._reached = start
         self._session = RecurrentSession(step.model, start.state, step.following, step.results)
         self._loss, self._squares = step.results
-        self._epoch, self._versions = -1, self._versions_now()
+        self._registry_epoch, self._versions = -1, self._current_versions()
         self._going_on = threading.Lock()
-        self._standing = (
-            threading.Lock()
-        )  # held where a step is taken over, and while another thread may read
+        # It is locked while a step is taken over, and while another thread reads.
+        self._standing = threading.Lock()
 
     # ---- what came of it -----------------------------------------------------------------------------------------------------
 
     @property
     def steps(self) -> int:
-        """How many steps were made."""
+        """Count the steps that were made."""
         return len(self._reached.losses)
 
     @property
     def losses(self) -> np.ndarray:
-        """float64[steps]: the loss of each batch, before its step."""
+        """Return float64[steps]: the loss of each batch, before its step."""
         return np.array(self._reached.losses, np.float64)
 
     @property
     def gradient_norms(self) -> np.ndarray:
-        """float64[steps]: the length of the gradient of all weights together."""
+        """Return float64[steps]: the length of the gradient of all weights together."""
         return np.array(self._reached.norms, np.float64)
 
     @property
     def scores(self) -> list[tuple[int, float]]:
-        """Numbers of steps, and the metric on the validation data after them."""
+        """Return numbers of steps, and the metric on the validation data after them."""
         return list(self._reached.scores)
 
     @property
     def marks(self) -> list[tuple[int, str]]:
-        """Steps from which on a redefined op served, and its version: ``(120, "demo::Act version 3")``."""
+        """Return the steps from which on a redefined op served, and its version: ``(120, "demo::Act version 3")``."""
         return list(self._reached.marks)
 
     @property
     def seconds(self) -> float:
-        """Spent on steps, validation and checkpoints."""
+        """Return the time spent on steps."""
         return self._reached.seconds
 
     @property
     def epoch(self) -> int:
-        """Epochs that are complete."""
+        """Count the epochs that are complete."""
         return self._reached.epoch
 
     @property
     def weights(self) -> dict[str, np.ndarray]:
-        """Copies of the weights by the names of their initializers."""
+        """Copy the weights, by the names of their initializers."""
         with self._standing:
             return {name: self._session.state[name].copy() for name in self._weights}
 
     @property
     def model(self) -> ModelProto:
-        """A copy of the model with these weights. The model that was given is not changed."""
+        """Copy the model with these weights."""
         model = ModelProto()
         model.CopyFrom(self._model)
         weights = self.weights
@@ -140,7 +134,7 @@ class Training(Displayable):
         return model
 
     def checkpoint(self) -> Checkpoint:
-        """A copy of all that it can be continued from.
+        """Copy all that it can be continued from.
 
         Returns
         -------
@@ -150,13 +144,15 @@ class Training(Displayable):
             return copy.deepcopy(replace(self._reached, state=self._session.state))
 
     def __repr__(self) -> str:
-        facts = [f"{plural(self.steps, 'step')}, {self.epoch} of {plural(self.epochs, 'epoch')}"]
+        facts = [plural(self.steps, "step"), f"{self.epoch} of {plural(self.epochs, 'epoch')}"]
         if self.steps:
             facts.append(f"loss {self._reached.losses[0]:.4g} → {self._reached.losses[-1]:.4g}")
         if self.scores:
             facts.append(f"{self.metric} {self.scores[-1][1]:.4g}")
         facts.append(f"{self.seconds:.3g} s")
-        return ", ".join([*facts, *["interrupted"] * self.interrupted])
+        if self.interrupted:
+            facts.append("interrupted")
+        return ", ".join(facts)
 
     # ---- going on ------------------------------------------------------------------------------------------------------------
 
@@ -190,10 +186,10 @@ class Training(Displayable):
         """
         __tracebackhide__ = True
         if epochs is not None and epochs < 1:
-            raise InputError(
-                "resume, epochs", expected="a number from 1 on, or None", got=f"{epochs}"
-            )
-        if not self._going_on.acquire(blocking=False):  # two would take each other's steps
+            expected = "a number from 1 on, or None"
+            raise InputError("resume, epochs", expected=expected, got=f"{epochs}")
+        # Two threads would take each other's steps.
+        if not self._going_on.acquire(blocking=False):
             raise RunRefused(
                 "resume",
                 expected="a training that stands still",
@@ -226,12 +222,12 @@ class Training(Displayable):
 
     def _go_through_epoch(self, is_interrupted: Callable[[], bool], show: Panel | None) -> None:
         __tracebackhide__ = True
-        now = self._reached
-        for feeds in self._batches.epoch(now.epoch, now.position):
+        reached = self._reached
+        for feeds in self._batches.epoch(reached.epoch, reached.position):
             began = time.perf_counter()
             self._mark_versions()
             self._take(feeds)
-            now.seconds += time.perf_counter() - began
+            reached.seconds += time.perf_counter() - began
             if self.steps % self._every == 0:
                 self._write()
             if show is not None:
@@ -239,28 +235,31 @@ class Training(Displayable):
             if is_interrupted():
                 self.interrupted = True
                 return
-        scores = [] if self._score is None else [(self.steps, self._score(self._session.values))]
+        score = None
+        if self._score is not None:
+            score = self._score(self._session.values)
         with self._standing:
-            now.epoch, now.position = now.epoch + 1, 0
-            now.scores += scores
+            reached.epoch, reached.position = reached.epoch + 1, 0
+            if score is not None:
+                reached.scores.append((self.steps, score))
 
     def _take(self, feeds: Mapping[str, np.ndarray]) -> None:
         """Make one step; where it fails, nothing has changed."""
         __tracebackhide__ = True
-        now, number = self._reached, self.steps + 1
+        reached = self._reached
         try:
             results = self._session.run(feeds)
         except Exception as error:
-            error.add_note(f"in step {number:,} of a training")
+            error.add_note(f"in step {self.steps + 1:,} of a training")
             raise
         loss, squares = results[self._loss], results[self._squares]
         if not np.isfinite(loss) or not np.isfinite(squares):
             raise self._not_finite(loss, feeds)
         with self._standing:
             self._session.accept()
-            now.losses.append(loss)
-            now.norms.append(squares**0.5)
-            now.position += 1
+            reached.losses.append(loss)
+            reached.norms.append(squares**0.5)
+            reached.position += 1
 
     def _write(self) -> None:
         """Write a checkpoint, if there is a path for it; an error has the training."""
@@ -283,66 +282,59 @@ class Training(Displayable):
             return  # a checkpoint failed just now
         try:
             self._write()
-        except OSError as another:
-            error.add_note(f"and its checkpoint is not written: {sanitize(another)}")
+        except OSError as failure:
+            error.add_note(f"and its checkpoint is not written: {sanitize(failure)}")
 
-    def _versions_now(self) -> dict[str, int]:
-        self._epoch = registry.epoch
-        return {
-            name: registry[name].current.number
-            for name in self._session.session._ops
-            if name in registry
-        }
+    def _current_versions(self) -> dict[str, int]:
+        self._registry_epoch = registry.epoch
+        numbers = {}
+        for name in self._session.session._ops:
+            if name in registry:
+                numbers[name] = registry[name].current.number
+        return numbers
 
     def _mark_versions(self) -> None:
         """Note the ops that were redefined since the last step."""
-        if registry.epoch == self._epoch:
+        if registry.epoch == self._registry_epoch:
             return
-        before, self._versions = self._versions, self._versions_now()
-        changed = [name for name, number in self._versions.items() if before.get(name) != number]
-        own = [
-            name
-            for name in changed
-            if name.removesuffix("Grad") == name or name.removesuffix("Grad") not in changed
-        ]
-        self._reached.marks += [
-            (self.steps + 1, f"{name} version {self._versions[name]}") for name in own
-        ]
+        earlier, self._versions = self._versions, self._current_versions()
+        changed = {name for name, number in self._versions.items() if earlier.get(name) != number}
+        for name in self._versions:
+            # The gradient's op is redefined with its op, which is the one that people know.
+            is_gradient = name.endswith("Grad") and name.removesuffix("Grad") in changed
+            if name in changed and not is_gradient:
+                mark = (self.steps + 1, f"{name} version {self._versions[name]}")
+                self._reached.marks.append(mark)
 
     def _not_finite(self, loss: float, feeds: Mapping[str, np.ndarray]) -> NotFinite:
-        """The error that says where it began, from a trace of the batch."""
-        session = self._session.session
-        trace = session.trace(
-            {**feeds, **self._session.state}, level="summaries", check=False, times=False
-        )
-        what = f"loss {loss}" if not np.isfinite(loss) else "a gradient that is not finite"
-        where = f"train, step {self.steps + 1:,} in epoch {self.epoch + 1}"
+        """Make the error that says where it began, from a trace of the batch."""
+        inputs = {**feeds, **self._session.state}
+        trace = self._session.session.trace(inputs, level="summaries", check=False, times=False)
+        got = "a gradient that is not finite"
+        if not np.isfinite(loss):
+            got = f"loss {loss}"
+        order = list(trace.feeds)
+        for node in trace.model.graph.node:
+            order += [name for name in node.output if name in trace.summaries]
+        nonfinite = [name for name in order if trace.summaries[name].has_nonfinite]
         # An infinity may be meant, as in the mask of an attention, and NaN is never.
-        order = [
-            *trace.feeds,
-            *(
-                name
-                for node in trace.model.graph.node
-                for name in node.output
-                if name in trace.summaries
-            ),
-        ]
-        seen = [name for name in order if trace.summaries[name].has_nonfinite]
-        names = [name for name in seen if trace.summaries[name].nan] or seen
+        suspects = [name for name in nonfinite if trace.summaries[name].nan] or nonfinite
         remedy = _SMALLER
-        got = f"{what}, which a second run of the batch did not show"
-        if names:
-            graph, name = GraphIndex(trace.model.graph), names[0]
-            source = _first_before(graph, name, set(seen))
-            remedy = "np.isfinite(data) first" if source in feeds else _remedy_at(graph, source)
-            got = f"{what}: it begins {self._place(graph, name)}, {sanitize(name)}: {trace.summaries[name]}"
+        if suspects:
+            graph, name = GraphIndex(trace.model.graph), suspects[0]
+            source = _first_before(graph, name, set(nonfinite))
+            remedy = _remedy_at(graph, source)
+            if source in feeds:
+                remedy = "np.isfinite(data) first"
             got += (
-                f", after an infinity {self._place(graph, source)}, {sanitize(source)}"
-                if source != name
-                else ""
+                f": it begins {self._place(graph, name)}, {sanitize(name)}: {trace.summaries[name]}"
             )
+            if source != name:
+                got += f", after an infinity {self._place(graph, source)}, {sanitize(source)}"
+        else:
+            got += ", which a second run of the batch did not show"
         error = NotFinite(
-            where,
+            f"train, step {self.steps + 1:,} in epoch {self.epoch + 1}",
             expected="a finite loss and gradient",
             got=got,
             next=f"{remedy}; error.training stands before the step",
@@ -352,30 +344,35 @@ class Training(Displayable):
 
     def _place(self, graph: GraphIndex, name: str) -> str:
         producer = graph.producers.get(name)
-        if producer is None:
-            return "in the state" if name in self._session.state else "in the feed"
-        node = graph.nodes[producer[0]]
-        return f"in node {sanitize(node.name or name)} ({node.op_type})"
+        if producer is not None:
+            node = graph.nodes[producer[0]]
+            return f"in node {sanitize(node.name or name)} ({node.op_type})"
+        return "in the state" if name in self._session.state else "in the feed"
 
 
 def _remedy_at(graph: GraphIndex, name: str) -> str:
-    """What to do about the first value that is not finite, if it is no feed: what it is computed from is finite."""
+    """Say what to do about the first value that is not finite: what it is computed from is finite."""
     producer = graph.producers.get(name)
-    node = None if producer is None else graph.nodes[producer[0]]
-    op = None if node is None else registry.find(node.domain, node.op_type)
+    if producer is None:
+        return _SMALLER
+    node = graph.nodes[producer[0]]
+    op = registry.find(node.domain, node.op_type)
     if op is None:
         return _SMALLER
-    of = op.current.gradient_of
-    return f"breakpoint() in {'compute' if of is None else 'backward'} of {of or op.name}, which was given finite numbers"
+    method, name = "compute", op.name
+    if op.current.gradient_of is not None:
+        method, name = "backward", op.current.gradient_of
+    return f"breakpoint() in {method} of {name}, which was given finite numbers"
 
 
-def _first_before(graph: GraphIndex, name: str, among: set[str]) -> str:
-    """What a value is computed from, as far back as it is among these."""
-    while (producer := graph.producers.get(name)) is not None:
-        before = next((read for _, read in graph.reads(producer[0]) if read in among), None)
-        if before is None:
+def _first_before(graph: GraphIndex, name: str, nonfinite: set[str]) -> str:
+    """Go back from a value to what it is computed from, as long as that is not finite either."""
+    while name in graph.producers:
+        reads = graph.reads(graph.producers[name][0])
+        sources = [read for _, read in reads if read in nonfinite]
+        if not sources:
             break
-        name = before
+        name = sources[0]
     return name
 
 
@@ -384,9 +381,8 @@ def _interrupts() -> Iterator[Callable[[], bool]]:
     """Let Ctrl-C end the loop after the step; a second one interrupts the step itself."""
     pressed = threading.Event()
     before = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or not callable(
-        before
-    ):  # not ours to take
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or not callable(before):  # the handler is not ours to take
         yield pressed.is_set
         return
 

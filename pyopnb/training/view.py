@@ -1,4 +1,4 @@
-"""A training as HTML: a line of facts, and the curves of its loss and its metric."""
+"""Draw a training as HTML: a line of facts, and the curves of its loss and its metric."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _POINTS = 150
 
 @view.register(Training)
 def view_training(thing: Training) -> View:
-    """The view of a training.
+    """Draw a training.
 
     Parameters
     ----------
@@ -38,29 +38,22 @@ def view_training(thing: Training) -> View:
     return View(thing, text, text, join(body), lambda: drawing)
 
 
-def _charts(thing: Training) -> list[Chart]:
-    losses = thing.losses
-    few = len(losses) < 2 * _POINTS
-    parts = np.array_split(losses, len(losses) if few else _POINTS)
-    ends = np.cumsum([len(part) for part in parts])
+def _charts(training: Training) -> list[Chart]:
+    losses = training.losses
+    count, title = len(losses), "loss of each batch"
+    if count >= 2 * _POINTS:
+        # A curve of a million points would be a picture of noise, and as large as the model.
+        title = f"loss, means of {count // _POINTS} or more batches"
+        count = _POINTS
+    parts = np.array_split(losses, count)
+    steps = np.cumsum([len(part) for part in parts]).tolist()
     means = [float(part.mean()) for part in parts]
-    title = (
-        "loss of each batch" if few else f"loss, means of {len(losses) // _POINTS} or more batches"
-    )
-    charts = [line_chart(ends.tolist(), {"loss": means}, title, label="step", marks=thing.marks)]
-    if thing.scores:
-        steps, scores = zip(*thing.scores, strict=True)
-        metric = thing.metric
-        lines = [
-            (step, "") for step, _ in thing.marks
-        ]  # their texts are beside the loss, where they cover nothing
-        charts.append(
-            line_chart(
-                steps,
-                {metric: scores},
-                f"{metric} on the validation data",
-                label="step",
-                marks=lines,
-            )
-        )
+    charts = [line_chart(steps, {"loss": means}, title, label="step", marks=training.marks)]
+    if training.scores:
+        steps, scores = zip(*training.scores, strict=True)
+        title = f"{training.metric} on the validation data"
+        # The marks' texts are beside the loss, where they cover nothing.
+        marks = [(step, "") for step, _ in training.marks]
+        lines = {training.metric: scores}
+        charts.append(line_chart(steps, lines, title, label="step", marks=marks))
     return charts
