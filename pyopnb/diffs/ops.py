@@ -53,10 +53,13 @@ class OpDiff(DiffBase):
         return self.verdict == "identical"
 
     def _headline(self) -> list[str]:
+        code = ""
         if self.same_code is None:
             code = ", one source is unknown"
-        else:
-            code = ", same source" if not self.source else ", same code" if self.same_code else ""
+        elif not self.source:
+            code = ", same source"
+        elif self.same_code:
+            code = ", same code"
         return [f"{self.verdict}: {self.a} against {self.b}{code}"]
 
     def __str__(self) -> str:
@@ -64,37 +67,32 @@ class OpDiff(DiffBase):
 
 
 def diff_versions(a: Version | Op, b: Version | Op) -> OpDiff:
-    """Compare two versions of an op; an Op stands for its current version. See `pyopnb.diff`.
-
-    Returns
-    -------
-    OpDiff
-    """
-    one, other = (side.current if isinstance(side, Op) else side for side in (a, b))
-    changes = tuple(_schema_changes(one.schema, other.schema))
-    if one.opset != other.opset:
-        changes += (f"opset: {one.opset} → {other.opset}",)
-    if one.source is None or other.source is None:
-        return OpDiff(str(one), str(other), changes, (), True if one.cls is other.cls else None)
-    lines = tuple(
-        difflib.unified_diff(one.source.splitlines(), other.source.splitlines(), lineterm="", n=1)
-    )[2:]
-    source = tuple(sanitize(line, 2000).replace("\\t", "\t") for line in lines)
-    return OpDiff(
-        str(one), str(other), changes, source, not lines or _same_tree(one.source, other.source)
-    )
+    """Compare two versions of an op; an Op stands for its current version. See `pyopnb.diff`."""
+    old = a.current if isinstance(a, Op) else a
+    new = b.current if isinstance(b, Op) else b
+    changes = list(_schema_changes(old.schema, new.schema))
+    if old.opset != new.opset:
+        changes.append(f"opset: {old.opset} → {new.opset}")
+    source: list[str] = []
+    same_code: bool | None = True if old.cls is new.cls else None
+    if old.source is not None and new.source is not None:
+        source_a, source_b = old.source.splitlines(), new.source.splitlines()
+        # The first two lines are a header of file names.
+        lines = list(difflib.unified_diff(source_a, source_b, lineterm="", n=1))[2:]
+        source = [sanitize(line, 2000).replace("\\t", "\t") for line in lines]
+        same_code = not lines or _same_tree(old.source, new.source)
+    return OpDiff(str(old), str(new), tuple(changes), tuple(source), same_code)
 
 
 def _same_tree(a: str, b: str) -> bool:
     try:
-        one, other = (ast.dump(ast.parse(_dedent(source))) for source in (a, b))
+        return ast.dump(ast.parse(_dedent(a))) == ast.dump(ast.parse(_dedent(b)))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False  # a cell with magics, say: its lines decide, and they differ
-    return one == other
 
 
 def _dedent(source: str) -> str:
-    # A class inside a function is indented; textwrap.dedent would also change the inside of its strings.
+    # A class inside a function is indented; textwrap.dedent would also change its strings.
     return f"if True:\n{source}" if source[:1] in (" ", "\t") else source
 
 
@@ -102,54 +100,56 @@ def _dedent(source: str) -> str:
 
 
 def _schema_changes(a: Schema, b: Schema) -> Iterator[str]:
-    yield from _attr_changes(
-        {attr.name: attr for attr in a.attrs}, {attr.name: attr for attr in b.attrs}
-    )
-    yield from _flag_change("**attrs", a.open_attrs, b.open_attrs)
-    for index, (one, other) in enumerate(zip_longest(a.inputs, b.inputs)):
-        if one is None or other is None:
-            yield f"input {index}: {one or other}, only in {'b' if one is None else 'a'}"
-        elif one != other:
-            yield f"input {index}: {one} → {other}"
+    attrs_a = {attr.name: attr for attr in a.attrs}
+    attrs_b = {attr.name: attr for attr in b.attrs}
+    for name in {**attrs_a, **attrs_b}:
+        if name not in attrs_b:
+            yield f"attr {attrs_a[name]}: only in a"
+        elif name not in attrs_a:
+            yield f"attr {attrs_b[name]}: only in b"
+        elif attrs_a[name] != attrs_b[name]:
+            yield f"attr {name}: {_attr_changes(attrs_a[name], attrs_b[name])}"
+    yield from _flag_changes({"**attrs": (a.open_attrs, b.open_attrs)})
+    for index, (port_a, port_b) in enumerate(zip_longest(a.inputs, b.inputs)):
+        if port_b is None:
+            yield f"input {index}: {port_a}, only in a"
+        elif port_a is None:
+            yield f"input {index}: {port_b}, only in b"
+        elif port_a != port_b:
+            yield f"input {index}: {port_a} → {port_b}"
     if a.outputs != b.outputs:
         yield f"outputs: {_format_outputs(a)} → {_format_outputs(b)}"
-    for name, field in (
-        ("infer", "infers"),
-        ("copy_inputs", "copy_inputs"),
-        ("serial", "serial"),
-        ("backward", "differentiable"),
-    ):
-        yield from _flag_change(name, getattr(a, field), getattr(b, field))
+    flags = {
+        "infer": (a.infers, b.infers),
+        "copy_inputs": (a.copy_inputs, b.copy_inputs),
+        "serial": (a.serial, b.serial),
+        "backward": (a.differentiable, b.differentiable),
+    }
+    yield from _flag_changes(flags)
 
 
-def _flag_change(name: str, a: bool, b: bool) -> Iterator[str]:
-    if a != b:
-        yield f"{name}: only in {'a' if a else 'b'}"
+def _flag_changes(flags: dict[str, tuple[bool, bool]]) -> Iterator[str]:
+    for name, (in_a, in_b) in flags.items():
+        if in_a != in_b:
+            yield f"{name}: only in {'a' if in_a else 'b'}"
 
 
-def _attr_changes(a: dict[str, Attr], b: dict[str, Attr]) -> Iterator[str]:
-    for name in dict.fromkeys((*a, *b)):
-        if name not in a or name not in b:
-            yield f"attr {(a.get(name) or b[name])}: only in {'a' if name in a else 'b'}"
-        elif a[name] != b[name]:
-            fields = zip(
-                ("kind", "default", "choices"),
-                _attr_fields(a[name]),
-                _attr_fields(b[name]),
-                strict=True,
-            )
-            changes = [f"{what} {x} → {y}" for what, x, y in fields if x != y]
-            yield f"attr {name}: {', '.join(changes) or f'{a[name]} → {b[name]}'}"
+def _attr_changes(a: Attr, b: Attr) -> str:
+    changes = []
+    for name, text_a in _attr_fields(a).items():
+        text_b = _attr_fields(b)[name]
+        if text_a != text_b:
+            changes.append(f"{name} {text_a} → {text_b}")
+    return ", ".join(changes) or f"{a} → {b}"
 
 
-def _attr_fields(attr: Attr) -> tuple[str, str, str]:
+def _attr_fields(attr: Attr) -> dict[str, str]:
     default = "none" if attr.default is REQUIRED else sanitize(repr(attr.default), 60)
-    return attr.kind, default, sanitize(", ".join(map(repr, attr.choices)), 60) or "any"
+    choices = sanitize(", ".join(map(repr, attr.choices)), 60) or "any"
+    return {"kind": attr.kind, "default": default, "choices": choices}
 
 
 def _format_outputs(schema: Schema) -> str:
-    return (
-        "as many as the node has"
-        if schema.outputs is None
-        else ", ".join(map(str, schema.outputs)) or "none"
-    )
+    if schema.outputs is None:
+        return "as many as the node has"
+    return ", ".join(map(str, schema.outputs)) or "none"

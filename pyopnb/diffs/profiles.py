@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,7 @@ from pyopnb.traces.spread import Spread, microseconds
 __all__ = ["NodeChange", "ProfileDiff", "diff_profiles"]
 
 _CLOCK = 1.0  # microseconds, which ONNX Runtime counts
+_VERDICTS = ("slower", "faster", "only in a", "only in b", "same")
 
 
 @dataclass(frozen=True)
@@ -46,32 +48,29 @@ class NodeChange:
             return "only in b" if self.a is None else "only in a"
         if abs(self.b.median - self.a.median) <= _CLOCK:
             return "same"
-        return (
-            "slower"
-            if self.b.low > self.a.high
-            else "faster"
-            if self.b.high < self.a.low
-            else "same"
-        )
+        if self.b.low > self.a.high:
+            return "slower"
+        return "faster" if self.b.high < self.a.low else "same"
 
     @property
     def ratio(self) -> float | None:
         """Divide the median of b by that of a; None where there are not both, or that of a is 0."""
-        return (
-            self.b.median / self.a.median
-            if self.a is not None and self.b is not None and self.a.median
-            else None
-        )
+        if self.a is None or self.b is None or not self.a.median:
+            return None
+        return self.b.median / self.a.median
 
     @property
     def cost(self) -> float:
-        """Microseconds that b takes more, by the medians."""
-        return (self.b.median if self.b else 0.0) - (self.a.median if self.a else 0.0)
+        """Subtract the median of a from that of b, in microseconds."""
+        median_a = self.a.median if self.a else 0.0
+        median_b = self.b.median if self.b else 0.0
+        return median_b - median_a
 
     def __str__(self) -> str:
-        times = " → ".join(str(side) if side else "none" for side in (self.a, self.b))
+        times = f"{self.a or 'none'} → {self.b or 'none'}"
         ratio = "" if self.ratio is None else f", {self.ratio:.2f} ×"
-        return f"{self.verdict}: {sanitize(self.op_type, 40)} {sanitize(self.node, 60)!r}, {times}{ratio}"
+        op_type, node = sanitize(self.op_type, 40), sanitize(self.node, 60)
+        return f"{self.verdict}: {op_type} {node!r}, {times}{ratio}"
 
 
 @dataclass(frozen=True, repr=False)
@@ -102,41 +101,32 @@ class ProfileDiff(DiffBase):
         return all(change.verdict != "slower" for change in (self.run, *self.nodes))
 
     def _headline(self) -> list[str]:
-        counts = [
-            f"{len(some)} {verdict}"
-            for verdict in ("slower", "faster", "only in a", "only in b", "same")
-            if (some := [change for change in self.nodes if change.verdict == verdict])
-        ]
+        counts = Counter(change.verdict for change in self.nodes)
+        listed = [f"{counts[verdict]} {verdict}" for verdict in _VERDICTS if counts[verdict]]
         ratio = "" if self.run.ratio is None else f", {self.run.ratio:.2f} ×"
-        return [
-            f"{self.verdict}: a run {self.run.a} → {self.run.b}{ratio}",
-            f"nodes: {', '.join(counts)}",
-        ]
+        run = f"{self.verdict}: a run {self.run.a} → {self.run.b}{ratio}"
+        return [run, f"nodes: {', '.join(listed)}"]
 
     def __str__(self) -> str:
-        return fit_lines(
-            [*self._headline(), *(str(change) for change in self.nodes if change.verdict != "same")]
-        )
+        changed = [str(change) for change in self.nodes if change.verdict != "same"]
+        return fit_lines([*self._headline(), *changed])
 
     def rows(self) -> list[tuple[str, ...]]:
-        """Return the nodes as texts: verdict, node, op, median and quartiles of a and of b, ratio, cost.
-
-        Returns
-        -------
-        list of tuple of str
-        """
-        return [
-            (
+        """Return the nodes as texts: verdict, node, op, median and quartiles of a and of b, ratio, cost."""
+        rows = []
+        for change in self.nodes:
+            sign = "+" if change.cost > 0 else ""
+            row = (
                 change.verdict,
                 sanitize(change.node, 60),
                 sanitize(change.op_type, 60),
-                "" if change.a is None else str(change.a),
-                "" if change.b is None else str(change.b),
+                str(change.a or ""),
+                str(change.b or ""),
                 "" if change.ratio is None else f"{change.ratio:.2f}",
-                f"{'+' * (change.cost > 0)}{microseconds(change.cost)}",
+                f"{sign}{microseconds(change.cost)}",
             )
-            for change in self.nodes
-        ]
+            rows.append(row)
+        return rows
 
     @classmethod
     def _from_fields(cls, document: Any) -> ProfileDiff:
@@ -147,36 +137,33 @@ class ProfileDiff(DiffBase):
 
 
 def diff_profiles(a: Profile, b: Profile) -> ProfileDiff:
-    """Compare two profiles; see `pyopnb.diff`.
-
-    Returns
-    -------
-    ProfileDiff
-    """
+    """Compare two profiles; see `pyopnb.diff`."""
     changes = sorted(_changes(a, b), key=lambda change: -abs(change.cost))
     return ProfileDiff(NodeChange("the whole run", "", a.wall, b.wall), tuple(changes))
 
 
 def _changes(a: Profile, b: Profile) -> Iterator[NodeChange]:
-    """Nodes of the main graphs by their first outputs; groups that share a node belong together."""
-    sides = [[node for node in side.nodes if not node.inside] for side in (a, b)]
+    """Compare the nodes of the main graphs by their first outputs.
+
+    A runtime may run as one node what it ran apart before: groups that share a node belong together.
+    """
+    nodes_a = [node for node in a.nodes if not node.inside]
+    nodes_b = [node for node in b.nodes if not node.inside]
     sets: DisjointSets[str] = DisjointSets()
-    for node in (*sides[1], *sides[0]):
+    for node in (*nodes_b, *nodes_a):
         for output in node.outputs:
             sets.join(output, node.key)
     groups: dict[str, tuple[list[NodeProfile], list[NodeProfile]]] = {}
-    for place, side in enumerate(sides):
-        for node in side:
-            groups.setdefault(sets.root(node.key), ([], []))[place].append(node)
-    for found in groups.values():
-        named = found[1] or found[0]
-        yield NodeChange(
-            ", ".join(node.node for node in named),
-            ", ".join(node.op_type for node in named),
-            _sum(found[0]),
-            _sum(found[1]),
-        )
+    for side, nodes in enumerate((nodes_a, nodes_b)):
+        for node in nodes:
+            groups.setdefault(sets.root(node.key), ([], []))[side].append(node)
+    for group_a, group_b in groups.values():
+        names = ", ".join(node.node for node in group_b or group_a)
+        op_types = ", ".join(node.op_type for node in group_b or group_a)
+        yield NodeChange(names, op_types, _sum(group_a), _sum(group_b))
 
 
 def _sum(nodes: Sequence[NodeProfile]) -> Spread | None:
-    return Spread.of(np.sum([node.totals for node in nodes], axis=0)) if nodes else None
+    if not nodes:
+        return None
+    return Spread.of(np.sum([node.totals for node in nodes], axis=0))
