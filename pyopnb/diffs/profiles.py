@@ -113,7 +113,7 @@ class ProfileDiff(DiffBase):
 
     def rows(self) -> list[tuple[str, ...]]:
         """Return the nodes as texts: verdict, node, op, median and quartiles of a and of b, ratio, cost."""
-        rows = []
+        rows: list[tuple[str, ...]] = []
         for change in self.nodes:
             sign = "+" if change.cost > 0 else ""
             row = (

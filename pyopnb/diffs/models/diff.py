@@ -63,11 +63,8 @@ class ModelDiff(ToleranceDiff):
         """``"identical"``; ``"close"`` if only weights differ, all within the tolerance; or ``"different"``."""
         if not self.changes:
             return "identical"
-        return (
-            "close"
-            if all(change.values is not None and change.values.ok for change in self.changes)
-            else "different"
-        )
+        within = [change.values is not None and change.values.ok for change in self.changes]
+        return "close" if all(within) else "different"
 
     @property
     def ok(self) -> bool:
@@ -111,67 +108,60 @@ class ModelDiff(ToleranceDiff):
         if not self.changes:
             return [f"{self.verdict}: {plural(self.nodes[0], 'node')}"]
         counts = Counter(change.kind for change in self.changes)
-        kinds = ", ".join(
-            plural(counts[kind], _NOUNS.get(kind, f"{kind} node")) for kind in KINDS if counts[kind]
+        kinds = [plural(counts[k], _NOUNS.get(k, f"{k} node")) for k in KINDS if counts[k]]
+        subjects = list(
+            dict.fromkeys(name for change in self.changes for name in _subjects(change))
         )
-        places = list(dict.fromkeys(place for change in self.changes for place in _places(change)))
-        more = f" and {len(places) - _MAX_PLACES} more" if len(places) > _MAX_PLACES else ""
-        amounts = "; ".join(filter(None, (self._share(), self._worst_weight())))
-        where = f"where: {', '.join(places[:_MAX_PLACES])}{more}"
-        return [f"{self.verdict}: {kinds}", where, *([f"how much: {amounts}"] if amounts else [])]
+        where = f"where: {', '.join(subjects[:_MAX_SUBJECTS])}"
+        if len(subjects) > _MAX_SUBJECTS:
+            where += f" and {len(subjects) - _MAX_SUBJECTS} more"
+        lines = [f"{self.verdict}: {', '.join(kinds)}", where]
+        amounts = [text for text in (self._share(), self._worst_weight()) if text]
+        if amounts:
+            lines.append(f"how much: {'; '.join(amounts)}")
+        return lines
 
     def _share(self) -> str:
         """Say how many nodes of the two models have changed; empty if none has."""
-        changed = [
-            len(
-                {
-                    (change.path, node.place)
-                    for change in self.changes
-                    if change.kind != "weight"
-                    for node in getattr(change, side)
-                }
-            )
-            for side in ("a", "b")
-        ]
-        one, other = (
-            f"{count:,} of {plural(total, 'node')}"
-            for count, total in zip(changed, self.nodes, strict=True)
-        )
-        return "" if not any(changed) else one if one == other else f"{one} in a, {other} in b"
+        changed_a, changed_b = set(), set()
+        for change in self.changes:
+            if change.kind != "weight":
+                changed_a |= {(change.path, node.place) for node in change.a}
+                changed_b |= {(change.path, node.place) for node in change.b}
+        if not changed_a and not changed_b:
+            return ""
+        share_a = f"{len(changed_a):,} of {plural(self.nodes[0], 'node')}"
+        share_b = f"{len(changed_b):,} of {plural(self.nodes[1], 'node')}"
+        return share_a if share_a == share_b else f"{share_a} in a, {share_b} in b"
 
     def _worst_weight(self) -> str:
         """Say how large the largest difference of a weight is, where both models have it."""
-        weights = [
-            (change.facts[0].a, change.values.worst)
-            for change in self.changes
-            if change.values is not None
-        ]
-        if not weights:
-            return ""
-        name, part = max(
-            weights,
-            key=lambda weight: (VERDICTS.index(weight[1].verdict), largest_difference(weight[1])),
-        )
-        return f"weight {name} {summarize(part)}"
+        worst: tuple[tuple[int, float], str] | None = None
+        for change in self.changes:
+            if change.values is None:
+                continue
+            part = change.values.worst
+            rank = VERDICTS.index(part.verdict), largest_difference(part)
+            if worst is None or rank > worst[0]:
+                worst = rank, f"weight {change.facts[0].a} {summarize(part)}"
+        return "" if worst is None else worst[1]
 
     def _names(self) -> str:
-        names = (
-            [f"{plural(self.renamed, 'other name')} of nodes and tensors"] if self.renamed else []
-        )
-        return "not counted as changes: " + ", ".join(
-            [*names, *(["another order of nodes"] if self.moved else [])]
-        )
+        names = []
+        if self.renamed:
+            names.append(f"{plural(self.renamed, 'other name')} of nodes and tensors")
+        if self.moved:
+            names.append("another order of nodes")
+        return f"not counted as changes: {', '.join(names)}"
 
     def _judged(self, rtol: float | None, atol: float | None, stol: float | None) -> ModelDiff:
-        return replace(
-            self,
-            changes=tuple(
-                c
-                if c.values is None
-                else replace(c, values=c.values.judged(rtol=rtol, atol=atol, stol=stol))
-                for c in self.changes
-            ),
-        )
+        changes = []
+        for change in self.changes:
+            if change.values is not None:
+                values = change.values.judged(rtol=rtol, atol=atol, stol=stol)
+                change = replace(change, values=values)
+            changes.append(change)
+        return replace(self, changes=tuple(changes))
 
     @classmethod
     def _from_fields(cls, document: Any) -> ModelDiff:
@@ -182,7 +172,7 @@ class ModelDiff(ToleranceDiff):
             try:
                 # A change of a kind without the facts that it needs cannot be written.
                 list(format_change(change))
-                list(_places(change))
+                list(_subjects(change))
             except IndexError:
                 raise ValueError(f"a change without facts: {change.kind}") from None
         return diff
@@ -232,7 +222,7 @@ def diff_models(
 
 # ---- text
 
-_MAX_PLACES = 4
+_MAX_SUBJECTS = 4
 _NOUNS = {
     "input": "input",
     "output": "output",
@@ -246,66 +236,66 @@ _NOUNS = {
 }
 
 
-def _places(change: Change) -> Iterator[str]:
+def _subjects(change: Change) -> Iterator[str]:
     """Name the nodes that a change concerns, those of b if it has any, or what else it concerns."""
     where = f"{change.path}: " if change.path else ""
     nodes = change.b or change.a
-    if change.kind == "weight" or not nodes:
-        prefix = f"{change.kind} " if change.kind != "header" else ""
-        yield from (
-            f"{where}{prefix}{fact.a or fact.b if change.kind == 'weight' else fact.what}"
-            for fact in change.facts[:1]
-        )
-        return
-    yield from (f"{where}{node.op} '{node.name or _first(node)}'" for node in nodes)
+    if change.kind == "weight":
+        fact = change.facts[0]
+        yield f"{where}weight {fact.a or fact.b}"
+    elif nodes:
+        for node in nodes:
+            yield where + _format_node(node)
+    else:
+        prefix = "" if change.kind == "header" else f"{change.kind} "
+        yield f"{where}{prefix}{change.facts[0].what}"
 
 
 def format_change(change: Change) -> Iterator[str]:
     """Describe a change: a line for each fact, or one."""
     where = f"{change.path}: " if change.path else ""
-    left, right = (
-        ", ".join(f"{node.op} '{node.name or _first(node)}'" for node in nodes)
-        for nodes in (change.a, change.b)
-    )
-    kind = change.kind
-    if kind in ("changed", "rewired"):
-        yield from (f"{where}{kind}: {left}, {_format_fact(fact)}" for fact in change.facts)
-    elif kind in ("fused", "split", "exchanged") and change.b:
-        yield f"{where}{left} {kind} {'for' if kind == 'exchanged' else 'into'} {right}"
-    elif kind == "fused":
-        yield f"{where}merged: {left} is computed once, as {change.facts[0].b}"
-    elif kind == "folded":
-        yield f"{where}folded: {left} became the weight {change.facts[0].b}"
-    elif kind in ("added", "removed"):
-        yield f"{where}{kind}: {left or right}"
-    elif kind == "weight":
-        yield from _weight(change, where, left)
-    else:
-        yield from (
-            f"{where}{'' if kind == 'header' else kind + ' '}{_format_fact(fact)}"
-            for fact in change.facts
-        )
+    nodes_a, nodes_b = (", ".join(map(_format_node, nodes)) for nodes in (change.a, change.b))
+    match change.kind:
+        case "changed" | "rewired":
+            for fact in change.facts:
+                yield f"{where}{change.kind}: {nodes_a}, {_format_fact(fact)}"
+        case "fused" | "split" if change.b:
+            yield f"{where}{nodes_a} {change.kind} into {nodes_b}"
+        case "exchanged" if change.b:
+            yield f"{where}{nodes_a} exchanged for {nodes_b}"
+        case "fused":
+            yield f"{where}merged: {nodes_a} is computed once, as {change.facts[0].b}"
+        case "folded":
+            yield f"{where}folded: {nodes_a} became the weight {change.facts[0].b}"
+        case "added" | "removed":
+            yield f"{where}{change.kind}: {nodes_a or nodes_b}"
+        case "weight":
+            yield where + _format_weight(change, nodes_a)
+        case _:
+            prefix = "" if change.kind == "header" else f"{change.kind} "
+            for fact in change.facts:
+                yield f"{where}{prefix}{_format_fact(fact)}"
 
 
-def _first(node: NodeAt) -> str:
-    return next(filter(None, node.outputs), "")
+def _format_node(node: NodeAt) -> str:
+    first_output = next(filter(None, node.outputs), "")
+    return f"{node.op} '{node.name or first_output}'"
 
 
 def _format_fact(fact: Fact) -> str:
-    if fact.a is None or fact.b is None:
-        side, value = ("a", fact.a) if fact.b is None else ("b", fact.b)
-        return f"{fact.what}: only in {side}" + ("" if value == "there" else f", {value}")
-    return f"{fact.what}: {fact.a} → {fact.b}"
+    if fact.a is not None and fact.b is not None:
+        return f"{fact.what}: {fact.a} → {fact.b}"
+    side, value = ("a", fact.a) if fact.b is None else ("b", fact.b)
+    text = f"{fact.what}: only in {side}"
+    return text if value == "there" else f"{text}, {value}"
 
 
-def _weight(change: Change, where: str, reader: str) -> Iterator[str]:
+def _format_weight(change: Change, reader: str) -> str:
     fact = change.facts[0]
-    if change.values is None:
-        unread = len(change.facts) == 1
-        text = (
-            f"only in {'a' if fact.a else 'b'}, unread" if unread else _format_fact(change.facts[1])
-        )
-        yield f"{where}weight {fact.a or fact.b}: {text}"
-        return
-    of_reader = f" of {reader}" if reader else ""
-    yield f"{where}weight {fact.a}{of_reader}: {change.values.verdict}, {summarize(change.values.worst)}"
+    if change.values is not None:
+        of_reader = f" of {reader}" if reader else ""
+        result = f"{change.values.verdict}, {summarize(change.values.worst)}"
+        return f"weight {fact.a}{of_reader}: {result}"
+    if len(change.facts) > 1:
+        return f"weight {fact.a or fact.b}: {_format_fact(change.facts[1])}"
+    return f"weight {fact.a or fact.b}: only in {'a' if fact.a else 'b'}, unread"

@@ -115,9 +115,12 @@ class TraceDiff(ToleranceDiff):
 
         None if no node is over the tolerance, or if the difference comes from the feeds.
         """
-        if self.origins or self.feeds_differ:
-            return next(iter(self.origins), None)
-        return next((step for step in self.steps if step.verdict not in ("same", "hides")), None)
+        if self.origins:
+            return self.origins[0]
+        if self.feeds_differ:
+            return None
+        over = (step for step in self.steps if step.verdict not in ("same", "hides"))
+        return next(over, None)
 
     @property
     def interval(self) -> tuple[str, ...]:
@@ -130,10 +133,10 @@ class TraceDiff(ToleranceDiff):
     @property
     def first(self) -> Step | None:
         """Return the first node with an output that is not bit-identical, be it within the tolerance."""
-        return next(
-            (s for s in self.steps if any(t.diff.verdict != "bit-identical" for t in s.outputs)),
-            None,
-        )
+        for step in self.steps:
+            if any(tensor.diff.verdict != "bit-identical" for tensor in step.outputs):
+                return step
+        return None
 
     @property
     def feeds_differ(self) -> bool:
@@ -154,146 +157,145 @@ class TraceDiff(ToleranceDiff):
         return fit_lines(lines, _MAX_WIDTH, "more lines: .steps, .tensors")
 
     def _headline(self) -> list[str]:
-        lone = [
-            f"only {side} has the output{'s' * (len(names) > 1)} {_join_names(names)}"
-            for side, names in (("a", self.outputs_only_a), ("b", self.outputs_only_b))
-            if names
-        ]
         verdicts = (tensor.diff.verdict for tensor in (*self.feeds, *self.tensors))
-        lines = [f"{self.verdict}: {'; '.join(lone) or count_verdicts(verdicts, 'tensor')}"]
+        summary = count_verdicts(verdicts, "tensor")
+        if self.outputs_only_a or self.outputs_only_b:
+            summary = "; ".join(
+                [*_lone_outputs("a", self.outputs_only_a), *_lone_outputs("b", self.outputs_only_b)]
+            )
+        lines = [f"{self.verdict}: {summary}"]
+        step = self.origin or self.first
         if self.feeds_differ:
             feeds = [feed for feed in self.feeds if not same_values(feed.diff)]
-            nodes = (
-                "; a node introduces a difference too"
+            verb = (
+                "a node introduces a difference too"
                 if self.origins
-                else "; no node introduces a difference"
+                else "no node introduces a difference"
             )
-            return [
-                *lines,
-                f"where: already in the feeds{nodes}",
-                f"how much: {_join_tensors(feeds)}",
-            ]
-        step = self.origin or self.first
-        if step is None:
-            return lines
-        return [*lines, f"where: {self._where(step)}", f"how much: {format_error(step)}"]
+            lines += [f"where: already in the feeds; {verb}", f"how much: {_join_tensors(feeds)}"]
+        elif step is not None:
+            lines += [f"where: {self._where(step)}", f"how much: {format_error(step)}"]
+        return lines
 
     def _where(self, step: Step) -> str:
-        versions = f", {format_versions(step)}" if format_versions(step) else ""
-        versions += f", from {step.source}" if step.source else ""
-        between = f", or a node before it: {_join_names(step.between)}" if step.between else ""
-        where = f"{step.name}{versions}{between}"
-        if more := self.origins[1:]:
-            return f"{where}; {plural(len(more), 'more origin')}: {_join_names([one.name for one in more])}"
+        where = step.name
+        if format_versions(step):
+            where += f", {format_versions(step)}"
+        if step.source:
+            where += f", from {step.source}"
+        if step.between:
+            where += f", or a node before it: {_join_names(step.between)}"
+        if len(self.origins) > 1:
+            names = _join_names([origin.name for origin in self.origins[1:]])
+            return f"{where}; {plural(len(self.origins) - 1, 'more origin')}: {names}"
         if self.origins:
             return where
         if self.origin is None:
             return f"first in {where}"
-        isolation = (
-            "isolation proves it of no node"
-            if any(step.inconclusive for step in self.steps)
-            else "in isolation no node is"
-        )
+        isolation = "in isolation no node is"
+        if any(step.inconclusive for step in self.steps):
+            isolation = "isolation proves it of no node"
         return f"{where} is the first outside the tolerance; {isolation}"
 
     def _causes(self) -> Iterator[str]:
         if self.origins:
             yield from _changes(self.origins[0])
-        for step in self.origins[0 if self.feeds_differ else 1 : _MAX_ORIGINS]:
+        # The headline has the first origin, unless it is about the feeds.
+        start = 0 if self.feeds_differ else 1
+        for step in self.origins[start:_MAX_ORIGINS]:
             yield f"origin: {format_step(step)}"
             yield from _changes(step)
 
     def details(self) -> list[str]:
-        """Yield what the headline leaves out, apart from the origins.
+        """List what the headline leaves out, apart from the origins.
 
-        Returns
-        -------
-        list of str
-            What the nodes do, the outputs, what was paired and what was not, and what ran.
+        That is what the nodes do, the outputs, what was paired and what was not, and what ran.
         """
-        return list(self._details())
-
-    def _details(self) -> Iterator[str]:
-        if inner := next(
-            (
-                line
-                for step in (self.origin, self.first)
-                if step is not None
-                for line in format_body(step)
-            ),
-            "",
-        ):
-            yield inner
-        counts = Counter(step.verdict for step in self.steps)
-        if set(counts) - {"same"}:
-            yield f"nodes: {', '.join(f'{counts[effect]} {_EFFECTS[effect]}' for effect in EFFECTS if counts[effect])}"
-            yield from self._amplification()
-        if inconclusive := [
-            s.name
-            for s in self.steps
-            if s.inconclusive and s.verdict in ("amplifies", "propagates")
-        ]:
-            yield f"isolation proves nothing, as it is as far off from their own runs: {_join_names(inconclusive)}"
-        if nondeterministic := [step.name for step in self.steps if step.nondeterministic]:
-            yield f"nondeterministic (random or stateful): {_join_names(nondeterministic)}"
-        if counts["same"] != len(self.steps):
-            yield from self._output_lines()
+        lines = [*self._body_lines()[:1], *self._effect_lines()]
+        if any(step.verdict != "same" for step in self.steps):
+            lines += self._output_lines()
         evidence = Counter(tensor.by for tensor in self.tensors)
         if set(evidence) - {"structure", "given"}:
-            yield f"paired by: {', '.join(f'{by} {count}' for by, count in evidence.items())}"
-        for what, names in (
-            ("not compared, only in a", self.only_a),
-            ("not compared, only in b", self.only_b),
-        ):
-            if names:
-                yield f"{what}: {_join_names(names)}"
-        yield from self.exposed
-        sides = f"both on {self.a}" if self.a == self.b else f"a: {self.a}; b: {self.b}"
-        if scaled := max((part.stol for part in self.parts), default=0.0):
-            sides += f"; stol {scaled:g}: that part of a tensor's largest |b| is allowed as well"
-        yield f"{sides}; {plural(self.runs, 'pair')} of runs" if self.runs is not None else sides
+            counts = [f"{by} {count}" for by, count in evidence.items()]
+            lines.append(f"paired by: {', '.join(counts)}")
+        if self.only_a:
+            lines.append(f"not compared, only in a: {_join_names(self.only_a)}")
+        if self.only_b:
+            lines.append(f"not compared, only in b: {_join_names(self.only_b)}")
+        return [*lines, *self.exposed, self._conditions()]
+
+    def _body_lines(self) -> list[str]:
+        lines: list[str] = []
+        for step in (self.origin, self.first):
+            if step is not None:
+                lines += format_body(step)
+        return lines
+
+    def _effect_lines(self) -> list[str]:
+        """Say what the nodes do to the difference, and what isolation does not tell of them."""
+        lines = []
+        counts = Counter(step.verdict for step in self.steps)
+        if set(counts) - {"same"}:
+            effects = [f"{counts[name]} {_EFFECTS[name]}" for name in EFFECTS if counts[name]]
+            lines += [f"nodes: {', '.join(effects)}", *self._amplification()]
+        suspects = [step for step in self.steps if step.verdict in ("amplifies", "propagates")]
+        inconclusive = [step.name for step in suspects if step.inconclusive]
+        if inconclusive:
+            names = _join_names(inconclusive)
+            lines.append(
+                f"isolation proves nothing, as it is as far off from their own runs: {names}"
+            )
+        nondeterministic = [step.name for step in self.steps if step.nondeterministic]
+        if nondeterministic:
+            lines.append(f"nondeterministic (random or stateful): {_join_names(nondeterministic)}")
+        return lines
+
+    def _conditions(self) -> str:
+        """Say what ran, and under which tolerance relative to whole tensors."""
+        line = f"both on {self.a}" if self.a == self.b else f"a: {self.a}; b: {self.b}"
+        scaled = max((part.stol for part in self.parts), default=0.0)
+        if scaled:
+            line += f"; stol {scaled:g}: that part of a tensor's largest |b| is allowed as well"
+        if self.runs is not None:
+            line += f"; {plural(self.runs, 'pair')} of runs"
+        return line
 
     def _output_lines(self) -> Iterator[str]:
         """Describe the outputs, apart from one that the headline shows."""
         shown = "" if self.origin is None or self.feeds_differ else self.origin.worst.b
-        named = frozenset(self.outputs)
-        outputs = [tensor for tensor in self.tensors if tensor.b in named and tensor.b != shown]
+        names = set(self.outputs) - {shown}
+        outputs = [tensor for tensor in self.tensors if tensor.b in names]
         for tensor in outputs[:_MAX_TENSORS]:
-            result = (
-                tensor.diff.verdict if same_values(tensor.diff) else summarize(tensor.diff.worst)
-            )
+            result = tensor.diff.verdict
+            if not same_values(tensor.diff):
+                result = summarize(tensor.diff.worst)
             yield f"output {sanitize(tensor.b, 80)}: {result}"
         if len(outputs) > _MAX_TENSORS:
             yield f"… and {plural(len(outputs) - _MAX_TENSORS, 'more output')}"
 
     def _amplification(self) -> Iterator[str]:
-        most = max(
-            (s for s in self.steps if s.verdict == "amplifies"),
-            key=lambda s: s.amplification or 0.0,
-            default=None,
-        )
+        amplifying = [step for step in self.steps if step.verdict == "amplifies"]
+        most = max(amplifying, key=lambda step: step.amplification or 0.0, default=None)
         if most is not None and most.amplification:
-            yield f"most amplified: {most.name}, {format_number(most.amplification)} × the error of its inputs"
+            factor = format_number(most.amplification)
+            yield f"most amplified: {most.name}, {factor} × the error of its inputs"
 
     # ---- another tolerance, JSON ---------------------------------------------------------------------------------------------
 
     def _judged(self, rtol: float | None, atol: float | None, stol: float | None) -> TraceDiff:
-        given = rtol, atol, default_stol((self.a, self.b), rtol, atol, stol)
-        judged = {tensor.b: tensor.judged(*given) for tensor in (*self.feeds, *self.tensors)}
+        tolerances = rtol, atol, default_stol((self.a, self.b), rtol, atol, stol)
+        judged = {tensor.b: tensor.judged(*tolerances) for tensor in (*self.feeds, *self.tensors)}
 
         def judge(tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
             return tuple(judged[tensor.b] for tensor in tensors)
 
-        steps = tuple(
-            replace(
-                step,
-                outputs=judge(step.outputs),
-                inputs=judge(step.inputs),
-                inside=tuple(tensor.judged(*given) for tensor in step.inside),
-            )
-            for step in self.steps
-        )
-        return replace(self, feeds=judge(self.feeds), tensors=judge(self.tensors), steps=steps)
+        steps = []
+        for step in self.steps:
+            outputs, inputs = judge(step.outputs), judge(step.inputs)
+            inside = tuple(tensor.judged(*tolerances) for tensor in step.inside)
+            steps.append(replace(step, outputs=outputs, inputs=inputs, inside=inside))
+        feeds, tensors = judge(self.feeds), judge(self.tensors)
+        return replace(self, feeds=feeds, tensors=tensors, steps=tuple(steps))
 
     @classmethod
     def _from_fields(cls, document: Any) -> TraceDiff:
@@ -326,9 +328,17 @@ _EFFECTS = {
 }
 
 
+def _lone_outputs(side: str, names: Sequence[str]) -> Iterator[str]:
+    if names:
+        noun = "output" if len(names) == 1 else "outputs"
+        yield f"only {side} has the {noun} {_join_names(names)}"
+
+
 def _join_tensors(tensors: Sequence[Tensor]) -> str:
-    texts = [f"{sanitize(t.b, 80)} {summarize(t.diff.worst)}" for t in tensors[:_MAX_TENSORS]]
-    return f"{'; '.join(texts)}{_more(len(tensors) - _MAX_TENSORS)}"
+    texts = []
+    for tensor in tensors[:_MAX_TENSORS]:
+        texts.append(f"{sanitize(tensor.b, 80)} {summarize(tensor.diff.worst)}")
+    return "; ".join(texts) + _more(len(tensors) - _MAX_TENSORS)
 
 
 def _changes(step: Step) -> Iterator[str]:
@@ -339,7 +349,8 @@ def _changes(step: Step) -> Iterator[str]:
 
 
 def _join_names(names: Sequence[str]) -> str:
-    return f"{', '.join(sanitize(name, 80) for name in names[:_MAX_NAMES])}{_more(len(names) - _MAX_NAMES)}"
+    texts = [sanitize(name, 80) for name in names[:_MAX_NAMES]]
+    return ", ".join(texts) + _more(len(names) - _MAX_NAMES)
 
 
 def _more(count: int) -> str:
