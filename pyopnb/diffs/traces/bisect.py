@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pyopnb.diffs.arrays.diff import compared
-from pyopnb.diffs.traces.align import Pair, align
+from pyopnb.diffs.traces.align import align
 from pyopnb.diffs.traces.compare import TraceComparison
 from pyopnb.diffs.traces.diff import TraceDiff
 from pyopnb.diffs.traces.isolate import Run, as_made, runner
@@ -97,23 +97,14 @@ def first_divergence(
     ('y (Elu)', ('attr alpha: 1.0 → 2.0',))
     """
     if not isinstance(at_once, int) or at_once < 1:
-        raise InputError(
-            "first_divergence, at_once",
-            expected="a number of tensors, at least 1",
-            got=sanitize(at_once),
-        )
-    sides = tuple(
-        _Side(model, how, best)
-        for model, how, best in zip(
-            (a, b), _pair(on, "on"), _pair(optimised, "optimised"), strict=True
-        )
-    )
-    tolerances = (
-        rtol,
-        atol,
-        default_stol((sides[0].trace.runtime, sides[1].trace.runtime), rtol, atol, stol),
-    )
-    search = _Search((sides[0], sides[1]), feeds, tolerances, at_once)
+        expected = "a number of tensors, at least 1"
+        raise InputError("first_divergence, at_once", expected=expected, got=sanitize(at_once))
+    on_a, on_b = _pair(on, "on", ("onnxruntime", "reference"))
+    optimised_a, optimised_b = _pair(optimised, "optimised", (True, False))
+    sides = _Side(a, on_a, optimised_a), _Side(b, on_b, optimised_b)
+    runtimes = sides[0].trace.runtime, sides[1].trace.runtime
+    tolerances = rtol, atol, default_stol(runtimes, rtol, atol, stol)
+    search = _Search(sides, feeds, tolerances, at_once)
     suspected = len(sides[1].proto.graph.node)
     with tracking("nodes ruled out", suspected):
         search.compare(search.outputs())
@@ -124,17 +115,14 @@ def first_divergence(
         return search.diff()
 
 
-def _pair(value: Any, name: str) -> tuple[Any, Any]:
+def _pair(value: Any, name: str, allowed: tuple[Any, ...]) -> tuple[Any, Any]:
+    """Return what holds for a and for b of an argument that may be a tuple."""
     pair = value if isinstance(value, tuple) else (value, value)
-    allowed: tuple[Any, ...] = ("onnxruntime", "reference") if name == "on" else (True, False)
-    if len(pair) != 2 or any(
-        not isinstance(item, (str, int)) or item not in allowed for item in pair
-    ):
-        raise InputError(
-            f"first_divergence, {name}",
-            expected=" or ".join(map(repr, allowed)),
-            got=sanitize(repr(value), 80),
-        )
+    is_known = all(isinstance(item, (str, int)) and item in allowed for item in pair)
+    if len(pair) != 2 or not is_known:
+        expected = " or ".join(map(repr, allowed))
+        got = sanitize(repr(value), 80)
+        raise InputError(f"first_divergence, {name}", expected=expected, got=got)
     return pair[0], pair[1]
 
 
@@ -148,6 +136,9 @@ class _Side:
         proto, folder = self.proto, source.folder
         if on == "reference" and folder is not None:
             take_in_all(proto, folder)  # the evaluator does not look for any
+        runtime = "onnx.reference"
+        if on == "onnxruntime":
+            runtime = f"onnxruntime, {'all' if optimised else 'no'} optimisations"
         self.trace = Trace(
             proto,
             feeds={},
@@ -155,9 +146,7 @@ class _Side:
             summaries={},
             initializers=Initializers(lambda: (proto.graph.initializer, folder)),
             versions={op.name: op.current for op in registry},
-            runtime=f"onnxruntime, {'all' if optimised else 'no'} optimisations"
-            if on == "onnxruntime"
-            else "onnx.reference",
+            runtime=runtime,
         )
         self.declared = {info.name: info.SerializeToString() for info in proto.graph.output}
         self.run: Run = runner(self.trace)
@@ -215,11 +204,8 @@ class _Search:
         b = self.sides[1].graph
         names = [name for name in b.outputs if name in self.pairs and name in b.producer]
         if not names:
-            raise InputError(
-                "first_divergence",
-                expected="two models with an output in common",
-                got="none that corresponds",
-            )
+            expected = "two models with an output in common"
+            raise InputError("first_divergence", expected=expected, got="none that corresponds")
         return names
 
     def compare(self, names: Sequence[str]) -> None:
@@ -234,11 +220,10 @@ class _Search:
         maker = b.graph.producer
         for name in names:
             pair = self.pairs[name]
-            values = as_made(arrays[0][pair.a]), as_made(arrays[1][name])
             precision = self.coarse.get(name, "")
-            diff = compared(
-                {name: values[0]}, {name: values[1]}, *widened(self.tolerances, precision)
-            )
+            values = as_made(arrays[0][pair.a]), as_made(arrays[1][name])
+            tolerances = widened(self.tolerances, precision)
+            diff = compared({name: values[0]}, {name: values[1]}, *tolerances)
             self.compared[name] = Tensor(pair.a, name, pair.by, diff, precision=precision)
             if diff.ok:
                 self.good.add(name)
@@ -252,56 +237,47 @@ class _Search:
         return self.sides[1].graph.between(self.bad, self.good).nodes
 
     def middle(self) -> list[str]:
-        """Tensors that cut the suspected nodes into two halves: a smallest cut in the middle third of their order."""
+        """Choose tensors that cut the suspected nodes into two halves.
+
+        That is a smallest cut in the middle third of their order.
+        """
         graph, suspects = self.sides[1].graph, self.suspects()
-        inside = {name for place in suspects for name in graph.nodes[place].output}
-        last_reader = {
-            name: place for place in suspects for name in graph.reads[place] if name in inside
-        }
-        candidates = [
-            name
-            for place in suspects
-            for name in graph.nodes[place].output
-            if name in last_reader and name in self.pairs and name not in self.compared
-        ]
-        third, size = len(candidates) // 3, len(candidates)
+        results = {name: None for position in suspects for name in graph.nodes[position].output}
+        last_reader = {name: p for p in suspects for name in graph.reads[p] if name in results}
+        candidates = []
+        for name in results:
+            if name in last_reader and name in self.pairs and name not in self.compared:
+                candidates.append(name)
+        size = len(candidates)
         best: tuple[tuple[int, int], list[str]] | None = None
-        for at in range(third, size - third):
-            cut = [
-                name
-                for name in candidates[: at + 1]
-                if last_reader[name] > graph.producer[candidates[at]]
-            ]
-            key = len(cut), abs(2 * at - size)
-            if best is None or key < best[0]:
-                best = key, cut
+        for at in range(size // 3, size - size // 3):
+            position = graph.producer[candidates[at]]
+            cut = [name for name in candidates[: at + 1] if last_reader[name] > position]
+            rank = len(cut), abs(2 * at - size)
+            if best is None or rank < best[0]:
+                best = rank, cut
         return best[1] if best else []
 
     def diff(self) -> TraceDiff:
-        """Build the result, after a last pair of runs that records everything that the node at fault reads."""
+        """Build the result, after a last pair of runs that records all that the node at fault reads."""
         a, b = self.sides
         steps: list[Step] = []
         if self.bad is not None:
-            ends = [
-                name
-                for name in b.graph.between(self.bad, self.good).ends
-                if name in b.graph.producer
-            ]
-            arrays = self._run([*ends, self.bad])
-            pairs = [
-                Pair(self.pairs[name].a, name, self.pairs[name].by) for name in (*ends, self.bad)
-            ]
+            ends = b.graph.between(self.bad, self.good).ends
+            names = [*(name for name in ends if name in b.graph.producer), self.bad]
+            arrays = self._run(names)
             comparison = TraceComparison(
                 (a.trace, b.trace),
                 (a.graph, b.graph),
                 arrays,
-                pairs,
+                [self.pairs[name] for name in names],
                 self.tolerances,
                 only=self.bad,
             )
             tensors = comparison.tensors()
             steps = comparison.steps(tensors)
             self.compared |= tensors
+        alignment = self.alignment
         return TraceDiff(
             a.trace.runtime,
             b.trace.runtime,
@@ -309,7 +285,7 @@ class _Search:
             tensors=tuple(self.compared[name] for name in b.graph.order if name in self.compared),
             steps=tuple(steps),
             outputs=tuple(name for name in b.graph.outputs if name in self.compared),
-            outputs_only_a=tuple(name for name in a.graph.outputs if name in self.alignment.only_a),
-            outputs_only_b=tuple(name for name in b.graph.outputs if name in self.alignment.only_b),
+            outputs_only_a=tuple(name for name in a.graph.outputs if name in alignment.only_a),
+            outputs_only_b=tuple(name for name in b.graph.outputs if name in alignment.only_b),
             runs=self.runs,
         )

@@ -45,28 +45,29 @@ def find_causes(
     str
         A line for each difference.
     """
-    nodes = [graph.nodes[graph.producer[name]] for graph, name in zip(graphs, names, strict=True)]
-    ops = [
-        " + ".join(_ops(graph, segment)) for graph, segment in zip(graphs, segments, strict=True)
-    ]
-    if ops[0] != ops[1]:
-        yield f"op {ops[0]} → {ops[1]}"
-    if full_name(nodes[0]) == full_name(nodes[1]):
-        yield from _attribute_causes(nodes[0], nodes[1], (traces[0].model, traces[1].model))
+    node_a, node_b = (
+        graph.nodes[graph.producer[name]] for graph, name in zip(graphs, names, strict=True)
+    )
+    ops_a, ops_b = map(_format_ops, graphs, segments)
+    if ops_a != ops_b:
+        yield f"op {ops_a} → {ops_b}"
+    if full_name(node_a) == full_name(node_b):
+        yield from _attribute_causes(node_a, node_b, (traces[0].model, traces[1].model))
     yield from _weight_causes(traces, graphs, segments)
-    for name in dict.fromkeys(full_name(graphs[1].nodes[place]) for place in segments[1].nodes):
+    ops = [full_name(graphs[1].nodes[position]) for position in segments[1].nodes]
+    for name in dict.fromkeys(ops):
         old, new = (trace.versions.get(name) for trace in traces)
         if old is None and new is not None and not traces[0].by_model:
             yield f"{name}, version {new.number}, where {traces[0].runtime} ran its own"
         yield from _source_causes(old, new)
 
 
-def _ops(graph: TraceGraph, segment: Segment) -> list[str]:
-    return [
-        sanitize(full_name(graph.nodes[p]).removeprefix("::"), 80)
-        for p in segment.nodes
-        if p not in graph.constants
-    ]
+def _format_ops(graph: TraceGraph, segment: Segment) -> str:
+    ops = []
+    for position in segment.nodes:
+        if position not in graph.constants:
+            ops.append(sanitize(full_name(graph.nodes[position]).removeprefix("::"), 80))
+    return " + ".join(ops)
 
 
 # ---- attributes ------------------------------------------------------------------------------------------------------------
@@ -78,11 +79,11 @@ def _attribute_causes(
     content = Contents(Numbers()).of
     defaults = Defaults.of_model(models[0]), Defaults.of_model(models[1])
     for name, *values in differing_attributes((a, b), defaults, (content, content)):
-        one, other = ("none" if value is None else format_attribute(value) for value in values)
-        yield f"attr {sanitize(name, 80)}: {one} → {other}"
-    for (name, one_body), (_, other_body) in zip(named_bodies(a), named_bodies(b), strict=False):
-        if one_body != other_body:
-            sizes = plural(len(one_body.node), "node"), plural(len(other_body.node), "node")
+        texts = ["none" if value is None else format_attribute(value) for value in values]
+        yield f"attr {sanitize(name, 80)}: {' → '.join(texts)}"
+    for (name, body_a), (_, body_b) in zip(named_bodies(a), named_bodies(b), strict=False):
+        if body_a != body_b:
+            sizes = plural(len(body_a.node), "node"), plural(len(body_b.node), "node")
             yield f"body {sanitize(name, 80)}: {sizes[0]} → {sizes[1]}"
 
 
@@ -95,36 +96,34 @@ def _weight_causes(
     segments: tuple[Segment, Segment],
 ) -> Iterator[str]:
     """Compare the weights that the nodes read, those of Constant nodes among them, if they are equally many."""
-    ours, theirs = (dict(_arrays(*side)) for side in zip(traces, graphs, segments, strict=True))
-    if len(ours) != len(theirs):
-        counts = [
-            plural(len(weights), "weight") if weights else "no weights"
-            for weights in (ours, theirs)
-        ]
+    weights_a = _weights(traces[0], graphs[0], segments[0])
+    weights_b = _weights(traces[1], graphs[1], segments[1])
+    if len(weights_a) != len(weights_b):
+        counts = [plural(len(w), "weight") if w else "no weights" for w in (weights_a, weights_b)]
         yield f"a reads {counts[0]}, b reads {counts[1]}"
         return
-    for (name, array), (other, other_array) in zip(ours.items(), theirs.items(), strict=True):
-        if array is None or other_array is None:
+    for name_a, name_b in zip(weights_a, weights_b, strict=True):
+        array_a, array_b = weights_a[name_a], weights_b[name_b]
+        if array_a is None or array_b is None:
             continue
-        diff = compared(array, other_array, 0.0, 0.0)
+        diff = compared(array_a, array_b, 0.0, 0.0)
         if not same_values(diff):
-            names = dict.fromkeys(sanitize(text, 80) for text in (name, other))
+            names = dict.fromkeys((sanitize(name_a, 80), sanitize(name_b, 80)))
             yield f"weight {' → '.join(names)}: {summarize(diff.worst)}"
 
 
-def _arrays(trace: Trace, graph: TraceGraph, segment: Segment) -> Iterator[tuple[str, Any]]:
-    for name in segment.weights:
-        yield name, trace.initializers.get(name)
-    for place in segment.nodes:
-        if place in graph.constants:
-            node = graph.nodes[place]
-            value = (
-                attribute_value(node.attribute[0], trace.model) if node.attribute[0].type else None
-            )
-            yield (
-                node.output[0],
-                None if isinstance(value, (bytes, str)) or value is None else np.asarray(value),
-            )
+def _weights(trace: Trace, graph: TraceGraph, segment: Segment) -> dict[str, Any]:
+    """Return the weights that a segment reads, those of Constant nodes included; None for one without an array."""
+    weights: dict[str, Any] = {name: trace.initializers.get(name) for name in segment.weights}
+    for position in segment.nodes:
+        if position not in graph.constants:
+            continue
+        node = graph.nodes[position]
+        attribute = node.attribute[0]
+        value = attribute_value(attribute, trace.model) if attribute.type else None
+        is_array = value is not None and not isinstance(value, (bytes, str))
+        weights[node.output[0]] = np.asarray(value) if is_array else None
+    return weights
 
 
 # ---- source ----------------------------------------------------------------------------------------------------------------

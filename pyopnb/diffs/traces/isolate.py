@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from onnx import GraphProto, ModelProto, TensorProto, ValueInfoProto, helper, numpy_helper
+from onnx import GraphProto, ModelProto, TensorProto, helper, numpy_helper
 from onnx.external_data_helper import uses_external_data
 
 from pyopnb.diffs.arrays.diff import Diff, compared
@@ -86,58 +86,61 @@ def run_isolated(
         An `Isolated` for each segment, in their order.
     """
     results: dict[str, Isolated] = {}
-    runnable: dict[str, Segment] = {}
+    current: dict[str, Segment] = {}
+    old: dict[str, Segment] = {}
     for name, segment in segments.items():
-        if missing := next((end for end in segment.ends if end not in given), None):
-            results[name] = Isolated(
-                why=f"the other run did not record its input {sanitize(missing)}"
-            )
-        elif unfit := next(
-            (end for end in segment.ends if not isinstance(given[end], np.ndarray)), None
-        ):
-            results[name] = Isolated(why=f"its input {sanitize(unfit)} is not a tensor")
+        obstacle = _obstacle(segment, given)
+        if obstacle:
+            results[name] = Isolated(why=obstacle)
+        elif trace.versions and any(_is_retired(trace, op) for op in _ops(graph, segment)):
+            # A session would run the versions that serve now.
+            old[name] = segment
         else:
-            runnable[name] = segment
-    # Versions that served the trace and serve no more: a session would run the current ones.
-    retired = {
-        name
-        for name, version in trace.versions.items()
-        if name not in registry or registry[name].current is not version
-    }
-    old = {
-        name: segment
-        for name, segment in runnable.items()
-        if retired and _ops(graph, segment) & retired
-    }
-    current = {name: segment for name, segment in runnable.items() if name not in old}
+            current[name] = segment
     for group, run in ((current, runner(trace)), (old, _in_evaluator(trace.versions))):
         for batch in _batches(group, given):
             results.update(_Isolation(trace, graph, given, run).results(batch, tolerances))
     return {name: results[name] for name in segments}
 
 
+def _obstacle(segment: Segment, given: Mapping[str, Any]) -> str:
+    """Say why a segment cannot run on some arrays; empty if it can."""
+    for name in segment.ends:
+        if name not in given:
+            return f"the other run did not record its input {sanitize(name)}"
+        if not isinstance(given[name], np.ndarray):
+            return f"its input {sanitize(name)} is not a tensor"
+    return ""
+
+
+def _is_retired(trace: Trace, op: str) -> bool:
+    """Tell whether another version serves now than served a trace."""
+    if op not in trace.versions:
+        return False
+    return op not in registry or registry[op].current is not trace.versions[op]
+
+
 def _batches(
     segments: Mapping[str, Segment], given: Mapping[str, Any]
 ) -> Iterator[dict[str, Segment]]:
     batch: dict[str, Segment] = {}
-    size = 0
+    total = 0
     for name, segment in segments.items():
-        more = getattr(given[name], "nbytes", 0)
-        if batch and size + more > _BATCH:
+        size = getattr(given[name], "nbytes", 0)
+        if batch and total + size > _BATCH:
             yield batch
-            batch, size = {}, 0
-        batch[name], size = segment, size + more
+            batch, total = {}, 0
+        batch[name] = segment
+        total += size
     if batch:
         yield batch
 
 
 def _ops(graph: TraceGraph, segment: Segment) -> set[str]:
-    nodes = [graph.nodes[place] for place in segment.nodes]
-    return {
-        full_name(node)
-        for top in nodes
-        for node in (top, *(n for body in bodies(top) for n in nodes_in(body)))
-    }
+    """Return the ops of a segment's nodes, and of those in their bodies."""
+    nodes = [graph.nodes[position] for position in segment.nodes]
+    inner = [node for top in nodes for body in bodies(top) for node in nodes_in(body)]
+    return {full_name(node) for node in (*nodes, *inner)}
 
 
 class _Isolation:
@@ -175,24 +178,18 @@ class _Isolation:
         ) as error:  # whatever a runtime or an op raises on these inputs is the finding
             items = list(segments.items())
             if len(items) == 1:
-                yield (
-                    items[0][0],
-                    Isolated(why=sanitize(f"{type(error).__name__}: {error}".partition("\n")[0])),
-                )
+                message = f"{type(error).__name__}: {error}".partition("\n")[0]
+                yield items[0][0], Isolated(why=sanitize(message))
                 return
-            for half in (items[: len(items) // 2], items[len(items) // 2 :]):
-                yield from self.results(dict(half), tolerances)
+            middle = len(items) // 2
+            yield from self.results(dict(items[:middle]), tolerances)
+            yield from self.results(dict(items[middle:]), tolerances)
             return
         for name, output in outputs.items():
-            diff = compared(
-                {name: as_made(self.given[name])}, {name: as_made(first[output])}, *tolerances
-            )
-            yield (
-                name,
-                Isolated(
-                    diff, steady=compared(first[output], second[output]).verdict == "bit-identical"
-                ),
-            )
+            expected, result = as_made(self.given[name]), as_made(first[output])
+            diff = compared({name: expected}, {name: result}, *tolerances)
+            again = compared(first[output], second[output])
+            yield name, Isolated(diff, steady=again.verdict == "bit-identical")
             advance("comparisons", 1)
 
     def _model(
@@ -200,20 +197,20 @@ class _Isolation:
     ) -> tuple[ModelProto, dict[str, str], list[str]]:
         """Build one model of the segments; its outputs by the tensors' names, and its inputs."""
         suffix = self._unused_suffix()
-        graph = GraphProto(name="isolated")
-        for place in sorted({place for segment in segments.values() for place in segment.nodes}):
-            node = graph.node.add()
-            node.CopyFrom(self.graph.nodes[place])
-            node.output[:] = [name + suffix if name in self.given else name for name in node.output]
-        inputs = list(dict.fromkeys(name for segment in segments.values() for name in segment.ends))
         outputs = {name: name + suffix for name in segments}
-        graph.input.extend(
-            ValueInfoProto(name=name, type=type_proto(type_of(self.given[name]))) for name in inputs
-        )
-        graph.output.extend(ValueInfoProto(name=name) for name in outputs.values())
-        for name in dict.fromkeys(
-            name for segment in segments.values() for name in segment.weights
-        ):
+        graph = GraphProto(name="isolated")
+        positions = {position for segment in segments.values() for position in segment.nodes}
+        for position in sorted(positions):
+            node = graph.node.add()
+            node.CopyFrom(self.graph.nodes[position])
+            # What the segments read has its own name: no node sees the result of another one.
+            node.output[:] = [name + suffix if name in self.given else name for name in node.output]
+        inputs = list(dict.fromkeys(name for s in segments.values() for name in s.ends))
+        for name in inputs:
+            graph.input.add(name=name, type=type_proto(type_of(self.given[name])))
+        for name in outputs.values():
+            graph.output.add(name=name)
+        for name in dict.fromkeys(name for s in segments.values() for name in s.weights):
             if name in self.sparse:
                 graph.sparse_initializer.add().CopyFrom(self.sparse[name])
             else:
@@ -226,29 +223,26 @@ class _Isolation:
             ir_version=proto.ir_version,
         )
         for tensor in filter(is_external, tensors(model)):
-            with_data(
-                tensor, None
-            )  # which raises: the runtime or onnx would look for its file in the working folder
+            # This raises: the runtime or onnx would look for its file in the working folder.
+            with_data(tensor, None)
         return model, outputs, inputs
 
     def _unused_suffix(self) -> str:
         """Find a suffix with which no name in the graph or in its bodies ends."""
         names = {*self.graph.producer, *self.graph.inputs, *self.graph.weights}
-        names |= {
-            name for node in self.graph.nodes for body in bodies(node) for name in _names(body)
-        }
+        for node in self.graph.nodes:
+            for body in bodies(node):
+                names.update(_names(body))
         suffix = "'"
         while any(name.endswith(suffix) for name in names):
             suffix += "'"
         return suffix
 
     def _weight(self, name: str) -> TensorProto:
-        stored = self.stored[name]
-        return (
-            numpy_helper.from_array(self.trace.initializers[name], name)
-            if uses_external_data(stored)
-            else stored
-        )
+        stored: TensorProto = self.stored[name]
+        if uses_external_data(stored):
+            stored = numpy_helper.from_array(self.trace.initializers[name], name)
+        return stored
 
 
 def as_made(value: Any) -> Any:
@@ -257,14 +251,15 @@ def as_made(value: Any) -> Any:
     Python's floats in a map are float32: the one operator that makes maps is ZipMap, from float32. As float64 they would be
     held to float64's tolerance.
     """
-    if isinstance(value, list):
-        return [as_made(item) for item in value] if value and isinstance(value[0], dict) else value
-    if isinstance(value, dict):
-        return {
-            key: np.float32(item) if isinstance(item, float) else item
-            for key, item in value.items()
-        }
-    return value
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        return [as_made(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    converted = dict(value)
+    for key, item in value.items():
+        if isinstance(item, float):
+            converted[key] = np.float32(item)
+    return converted
 
 
 def _names(body: GraphProto) -> Iterator[str]:
@@ -294,6 +289,6 @@ def _in_evaluator(versions: Mapping[str, Version]) -> Run:
         current = {op.name: op for op in registry}
         ops = current | {name: Op(name, (version,)) for name, version in versions.items()}
         evaluator = Evaluator(model, ops.values(), NodeKernel)
-        return [evaluator.outputs(one) for one in feeds]
+        return [evaluator.outputs(arrays) for arrays in feeds]
 
     return run

@@ -43,23 +43,25 @@ def precisions(model: ModelProto, graph: TraceGraph, arrays: Mapping[str, Any]) 
     >>> precisions(model, TraceGraph(model), {})
     {'y': 'float16'}
     """
-    types = None if all(name in arrays for name in graph.order) else Types(model)
-    made: dict[str, str] = {}  # the coarsest dtype up to each tensor, its own included
+    types = None
+    if not all(name in arrays for name in graph.order):
+        types = Types(model)
+    # The coarsest dtype up to each tensor, its own included.
+    coarsest: dict[str, str] = {}
     coarser: dict[str, str] = {}
-    for place, node in enumerate(graph.nodes):
-        if place in graph.constants:
+    for position, node in enumerate(graph.nodes):
+        if position in graph.constants:
             continue
-        read = [made[name] for name in graph.reads[place] if name in made]
+        reads = [coarsest[name] for name in graph.reads[position] if name in coarsest]
         for name in filter(None, node.output):
-            own = (
-                _dtype(arrays[name])
-                if types is None or name in arrays
-                else _declared(types, model, name)
-            )
-            if own in TOLERANCES:
-                made[name] = _coarsest([own, *read])
-                if made[name] != own:
-                    coarser[name] = made[name]
+            if types is None or name in arrays:
+                dtype_name = _dtype(arrays[name])
+            else:
+                dtype_name = _declared(types, model, name)
+            if dtype_name in TOLERANCES:
+                coarsest[name] = _coarsest([dtype_name, *reads])
+                if coarsest[name] != dtype_name:
+                    coarser[name] = coarsest[name]
     return coarser
 
 
@@ -75,6 +77,8 @@ def _dtype(value: Any) -> str:
 
 
 def _declared(types: Types, model: ModelProto, name: str) -> str:
-    found = types.find(model.graph, name)
-    kind = None if found is None else type_of_proto(found).dtype
-    return "" if kind is None else kind.name
+    declared = types.find(model.graph, name)
+    if declared is None:
+        return ""
+    declared_dtype = type_of_proto(declared).dtype
+    return "" if declared_dtype is None else declared_dtype.name

@@ -59,38 +59,37 @@ class TraceGraph:
         # ONNX Runtime takes nodes in any order; here they are in one in which they can run.
         self.nodes: list[NodeProto] = [node for _, node in graph.in_order()]
         self.reads = [_read(graph, index) for index in graph.order]
-        self.producer = {
-            name: place for place, node in enumerate(self.nodes) for name in node.output if name
-        }
-        self.constants = {place for place, node in enumerate(self.nodes) if is_constant(node)}
+        self.producer: dict[str, int] = {}
+        self.constants: set[int] = set()
+        for position, node in enumerate(self.nodes):
+            self.producer |= {name: position for name in node.output if name}
+            if is_constant(node):
+                self.constants.add(position)
 
     @property
     def order(self) -> list[str]:
-        """Every tensor: the inputs, then the outputs of the nodes in order; the outputs of Constant nodes are weights."""
-        return [
-            *self.inputs,
-            *(name for name, place in self.producer.items() if place not in self.constants),
-        ]
+        """List every tensor: the inputs, then the outputs of the nodes in order, without those of Constant nodes."""
+        results = [x for x, position in self.producer.items() if position not in self.constants]
+        return [*self.inputs, *results]
 
     def between(self, name: str, known: Collection[str]) -> Segment:
         """Return the nodes that compute a tensor from known ones."""
-        waiting, nodes = [self.producer[name]], {self.producer[name]}
+        waiting = [self.producer[name]]
+        nodes = set(waiting)
         ends: dict[str, None] = {}
         weights: dict[str, None] = {}
         while waiting:
             for read in self.reads[waiting.pop()]:
-                if read in self.producer and read not in known:
-                    if self.producer[read] not in nodes:
-                        nodes.add(self.producer[read])
-                        waiting.append(self.producer[read])
-                elif read in self.weights:
+                if read in self.weights:
                     weights[read] = None
-                else:
+                elif read not in self.producer or read in known:
                     ends[read] = None
-        return Segment(tuple(sorted(nodes)), tuple(sorted(ends, key=self._place)), tuple(weights))
-
-    def _place(self, name: str) -> tuple[int, str]:
-        return self.producer.get(name, -1), name
+                elif self.producer[read] not in nodes:
+                    nodes.add(self.producer[read])
+                    waiting.append(self.producer[read])
+        # In the order of the graph, its inputs first.
+        in_order = sorted(ends, key=lambda name: (self.producer.get(name, -1), name))
+        return Segment(tuple(sorted(nodes)), tuple(in_order), tuple(weights))
 
 
 def _read(graph: GraphIndex, index: int) -> tuple[str, ...]:

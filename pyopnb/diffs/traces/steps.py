@@ -86,8 +86,8 @@ class Tensor:
         """Tell whether b's node by itself is over the tolerance, and by much more than isolation is off b's own runs."""
         if self.alone is None or self.alone.ok:
             return False
-        off = max(map(largest_error, self.own), default=0.0)
-        return not math.isinf(off) and largest_error(self.alone) >= AMPLIFIES * off
+        offset = max(map(largest_error, self.own), default=0.0)
+        return not math.isinf(offset) and largest_error(self.alone) >= AMPLIFIES * offset
 
     @classmethod
     def _from_plain(cls, document: Any) -> Tensor:
@@ -103,12 +103,12 @@ class Tensor:
         -------
         Tensor
         """
-        alone = None if self.alone is None else self.alone.judged(rtol=rtol, atol=atol, stol=stol)
-        own = tuple(diff.judged(rtol=rtol, atol=atol, stol=stol) for diff in self.own)
+        tolerances = {"rtol": rtol, "atol": atol, "stol": stol}
+        alone = None if self.alone is None else self.alone.judged(**tolerances)
+        offsets = tuple(diff.judged(**tolerances) for diff in self.own)
         rtol, atol, stol = widened((rtol, atol, stol), self.precision)
-        return replace(
-            self, diff=self.diff.judged(rtol=rtol, atol=atol, stol=stol), alone=alone, own=own
-        )
+        diff = self.diff.judged(rtol=rtol, atol=atol, stol=stol)
+        return replace(self, diff=diff, alone=alone, own=offsets)
 
 
 @dataclass(frozen=True)
@@ -157,17 +157,13 @@ class Step:
     @property
     def isolated(self) -> float | None:
         """Return the largest error that it makes by itself, on the inputs of a; None if that could not be run."""
-        return max(
-            (largest_error(tensor.alone) for tensor in self.outputs if tensor.alone is not None),
-            default=None,
-        )
+        errors = [largest_error(t.alone) for t in self.outputs if t.alone is not None]
+        return max(errors, default=None)
 
     @property
     def inconclusive(self) -> bool:
         """Tell whether isolation says nothing: it is over the tolerance, and as far off from its own runs."""
-        over = [
-            tensor for tensor in self.outputs if tensor.alone is not None and not tensor.alone.ok
-        ]
+        over = [t for t in self.outputs if t.alone is not None and not t.alone.ok]
         return bool(over) and not any(tensor.introduced for tensor in over)
 
     @property
@@ -198,22 +194,21 @@ class Step:
         - ``hides``: its inputs are over the tolerance and its outputs within,
         - ``same``: inputs and outputs are within the tolerance, or the same to the bit, whatever it gives in isolation.
         """
-        bad_inputs = any(not tensor.diff.ok for tensor in self.inputs)
-        bad_outputs = any(not tensor.diff.ok for tensor in self.outputs)
-        if all(tensor.diff.verdict == "bit-identical" for tensor in (*self.inputs, *self.outputs)):
-            return "same"  # whatever it gives in isolation, where the runtime may run it in another dtype or unfused
+        tensors = (*self.inputs, *self.outputs)
+        if all(tensor.diff.verdict == "bit-identical" for tensor in tensors):
+            # In isolation, the runtime may run it in another dtype or unfused: that is no difference.
+            return "same"
         if any(tensor.introduced for tensor in self.outputs):
             return "origin"
+        bad_inputs = not all(tensor.diff.ok for tensor in self.inputs)
+        bad_outputs = not all(tensor.diff.ok for tensor in self.outputs)
         if not bad_outputs:
             return "hides" if bad_inputs else "same"
         if bad_inputs:
             return "amplifies" if (self.amplification or 0.0) >= AMPLIFIES else "propagates"
         exact = all(same_values(tensor.diff) for tensor in self.inputs)
-        return (
-            "origin"
-            if exact or any(tensor.alone is None for tensor in self.outputs)
-            else "amplifies"
-        )
+        not_isolated = any(tensor.alone is None for tensor in self.outputs)
+        return "origin" if exact or not_isolated else "amplifies"
 
     @property
     def worst(self) -> Tensor:
@@ -230,8 +225,8 @@ class Step:
         # The tensors stand beside the steps: a step has their names.
         outputs = [tensor.b for tensor in self.outputs]
         inputs = [tensor.b for tensor in self.inputs]
-        own = write_fields(replace(self, outputs=(), inputs=()))
-        return {**own, "verdict": self.verdict, "outputs": outputs, "inputs": inputs}
+        fields = write_fields(replace(self, outputs=(), inputs=()))
+        return {**fields, "verdict": self.verdict, "outputs": outputs, "inputs": inputs}
 
 
 def default_stol(
@@ -248,14 +243,10 @@ def default_stol(
         return stol
     if any(runtime.startswith("torch ") for runtime in runtimes):
         return True
-    names = [runtime.partition(", ")[0] for runtime in runtimes]
-    return (
-        True
-        if names[0] == names[1]
-        and names[0].startswith("onnxruntime")
-        and runtimes[0] != runtimes[1]
-        else None
-    )
+    # The name and version of a runtime stand before its level of optimisation.
+    runtime_a, runtime_b = (runtime.partition(", ")[0] for runtime in runtimes)
+    is_onnxruntime = runtime_a == runtime_b and runtime_a.startswith("onnxruntime")
+    return True if is_onnxruntime and runtimes[0] != runtimes[1] else None
 
 
 def scales_by_dtype(tolerances: Tolerances) -> bool:
@@ -271,23 +262,16 @@ def widened(tolerances: Tolerances, precision: str) -> Tolerances:
     >>> widened((None, None, True), "float16"), widened((None, None, None), "float16"), widened((None, None, True), "")
     ((0.001, 1e-05, 0.001), (None, None, None), (None, None, True))
     """
-    return (
-        tolerance(precision, *tolerances)
-        if precision and scales_by_dtype(tolerances)
-        else tolerances
-    )
+    if precision and scales_by_dtype(tolerances):
+        return tolerance(precision, *tolerances)
+    return tolerances
 
 
 def format_step(step: Step) -> str:
     """Describe a step in one line: the node, its error, and how much of that is its own."""
-    body = next(iter(format_body(step)), "")
-    parts = [
-        step.name,
-        format_versions(step),
-        format_error(step),
-        body,
-        "nondeterministic" if step.nondeterministic else "",
-    ]
+    parts = [step.name, format_versions(step), format_error(step), *format_body(step)]
+    if step.nondeterministic:
+        parts.append("nondeterministic")
     return "; ".join(filter(None, parts))
 
 
@@ -305,14 +289,13 @@ def format_error(step: Step) -> str:
         place = worst.facts.worst[0]
         facts.append(f"at {format_index(place.index)} a = {place.a}, b = {place.b}")
     if step.isolated is None:
-        why = next((tensor.why for tensor in step.outputs if tensor.why), "")
-        facts.append(f"not run in isolation{f': {why}' if why else ''}")
+        reasons = [f": {tensor.why}" for tensor in step.outputs if tensor.why]
+        facts.append("not run in isolation" + "".join(reasons[:1]))
     elif step.inconclusive:
         facts.append("in isolation as far off from its own runs, which proves nothing")
     elif step.isolated != step.accumulated:
-        facts.append(
-            f"in isolation {'equal' if not step.isolated else f'up to {format_number(step.isolated)}'}"
-        )
+        size = f"up to {format_number(step.isolated)}" if step.isolated else "equal"
+        facts.append(f"in isolation {size}")
     return "; ".join(facts)
 
 
