@@ -116,9 +116,11 @@ def grad(
     _check_wrt(proto.graph, names)
     output = _loss(proto.graph, loss)
     example = None if feeds is None else _checked_feeds(proto.graph, feeds)
+    # What the gradients are compared with, before onnx-ad writes any node out.
     original = ModelProto()
     original.CopyFrom(proto)
     reverse(proto, names, output)
+    # The nodes of a body are there again in that of its gradient, under the same names.
     distinguish(proto)
     _check_types(proto)
     source.proto.CopyFrom(proto)
@@ -209,6 +211,7 @@ def _properties(model: ModelProto) -> dict[str, str]:
 
 
 def _checked_feeds(graph: GraphProto, feeds: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    # An initializer that is an input as well has a default, and need not be fed.
     weights = {tensor.name for tensor in graph.initializer}
     types = {}
     for info in graph.input:
@@ -246,16 +249,16 @@ def _check_types(proto: ModelProto) -> None:
 
 
 def _check_wrt(graph: GraphProto, names: Sequence[str]) -> None:
-    known = {info.name for info in graph.input} | {tensor.name for tensor in graph.initializer}
     types = types_of(graph)
+    sources = {value.name for value in (*graph.input, *graph.initializer)}
     if not names:
         expected = "names of inputs or initializers"
-        raise ModelError("wrt", expected=expected, got="none", next=f"wrt={sorted(known)[:3]!r}")
+        raise ModelError("wrt", expected=expected, got="none", next=f"wrt={sorted(sources)[:3]!r}")
     for position, name in enumerate(names):
         where = f"wrt {sanitize(repr(name))}"
-        if name not in known:
+        if name not in sources:
             expected = "the name of an input or an initializer"
-            advice = suggest_key(str(name), sorted(known))
+            advice = suggest_key(str(name), sorted(sources))
             raise ModelError(where, expected=expected, got="none of that name", next=advice)
         if name in names[:position]:
             raise ModelError(where, expected="each name once", got="the name twice")
@@ -278,7 +281,7 @@ def _loss(graph: GraphProto, loss: str | None) -> str:
     if loss is None and len(scalars) == 1:
         return scalars[0]
     if loss is None:
-        listed = ", ".join(f"{sanitize(name)}: {kind}" for name, kind in types.items())
+        listed = ", ".join(f"{sanitize(name)}: {types[name]}" for name in types)
         raise ModelError(
             "loss",
             expected="one floating-point output with one element",

@@ -48,9 +48,9 @@ def name_outputs(model: ModelProto) -> None:
         It is changed.
     """
     sites = list(walk(model))
-    taken: set[str] = set()
+    used_names: set[str] = set()
     for site in sites:
-        taken.update(site.node.input, site.node.output)
+        used_names.update(site.node.input, site.node.output)
     for site in sites:
         op = registry.find(site.node.domain, site.node.op_type)
         if op is None or op.current.gradient is None:
@@ -61,10 +61,10 @@ def name_outputs(model: ModelProto) -> None:
                 outputs.append("")
             if not outputs[position]:
                 name = f"{first_output(site.node)}_{position}"
-                while name in taken:
+                while name in used_names:
                     name += "_"
                 outputs[position] = name
-                taken.add(name)
+                used_names.add(name)
 
 
 def with_ranks(model: ModelProto) -> ModelProto:
@@ -85,13 +85,13 @@ def with_ranks(model: ModelProto) -> ModelProto:
     while True:
         typed = infer_types(model)
         sites = list(walk(typed))
-        known = _known_types(sites)
+        known_types = _known_types(sites)
         is_changed = False
         for number, site in enumerate(sites):
             op = registry.find(site.node.domain, site.node.op_type)
-            if op is None or number in tried or not _lacks_rank(site, known):
+            if op is None or number in tried or not _lacks_rank(site, known_types):
                 continue
-            types = [_input_type(name, known) for name in site.node.input]
+            types = [_input_type(name, known_types) for name in site.node.input]
             if all(_is_complete(tensor_type) for tensor_type in types):
                 tried.add(number)
                 results = _call(op, site, types, typed)
@@ -104,20 +104,20 @@ def with_ranks(model: ModelProto) -> ModelProto:
 
 def _known_types(sites: Sequence[Site]) -> dict[str, TensorType]:
     # An inner scope's names come over those of the scopes around it, which walk gives first.
-    known: dict[str, TensorType] = {}
+    known_types: dict[str, TensorType] = {}
     for scope in {id(site.scope): site.scope for site in sites}.values():
         if isinstance(scope, GraphProto):
             for name, proto in types_of(scope).items():
-                known[name] = type_of_proto(proto)
-    return known
+                known_types[name] = type_of_proto(proto)
+    return known_types
 
 
-def _lacks_rank(site: Site, known: Mapping[str, TensorType]) -> bool:
-    return any(known.get(name, ANY).shape is None for name in site.node.output if name)
+def _lacks_rank(site: Site, known_types: Mapping[str, TensorType]) -> bool:
+    return any(known_types.get(name, ANY).shape is None for name in site.node.output if name)
 
 
-def _input_type(name: str, known: Mapping[str, TensorType]) -> TensorType | None:
-    return known.get(name, ANY) if name else None
+def _input_type(name: str, known_types: Mapping[str, TensorType]) -> TensorType | None:
+    return known_types.get(name, ANY) if name else None
 
 
 def _is_complete(tensor_type: TensorType | None) -> bool:

@@ -62,8 +62,8 @@ def reverse(model: ModelProto, wrt: Sequence[str], loss: str) -> None:
     except UnsupportedOperator as error:
         expected, got = "operators that onnx-ad derives", sanitize(str(error))
         raise ModelError("model, gradient", expected=expected, got=got) from None
-    known = {tensor.name for tensor in initializers} | hidden
-    folded = [tensor for tensor in work.graph.initializer if tensor.name not in known]
+    original_names = {tensor.name for tensor in initializers} | hidden
+    folded = [tensor for tensor in work.graph.initializer if tensor.name not in original_names]
     graph.CopyFrom(work.graph)
     for field in ("node", "input", "initializer"):
         graph.ClearField(field)

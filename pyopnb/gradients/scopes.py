@@ -28,17 +28,18 @@ def distinguish(model: ModelProto) -> None:
         pending += [(body, {}) for body in bodies(node)]
     if not pending:
         return
-    taken = set(_bound_names(model.graph))
-    seen = set(taken)
+    used_names = set(_bound_names(model.graph))
+    seen = set(used_names)
     for node in nodes_in(model.graph):
-        taken.update(node.input, node.output)
+        used_names.update(node.input, node.output)
     for body, outer in pending:  # grows while it is walked
+        # A body that binds a name hides the one that was renamed around it.
         names = dict(outer)
-        taken.update(_bound_names(body))
+        used_names.update(_bound_names(body))
         for name in _bound_names(body):
             names.pop(name, None)
             if name in seen:
-                names[name] = _unused_name(name, taken)
+                names[name] = _unused_name(name, used_names)
         _rename(body, names)
         seen.update(_bound_names(body))
         for node in body.node:
@@ -54,12 +55,12 @@ def _bound_names(graph: GraphProto) -> list[str]:
     return names
 
 
-def _unused_name(name: str, taken: set[str]) -> str:
+def _unused_name(name: str, used_names: set[str]) -> str:
     for number in count(1):
         candidate = f"{name}_{number}"
-        if candidate not in taken:
+        if candidate not in used_names:
             break
-    taken.add(candidate)
+    used_names.add(candidate)
     return candidate
 
 

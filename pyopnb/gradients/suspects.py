@@ -46,23 +46,26 @@ def wrong_node(
     Site or None
         None where each rule is right alone, or there are too many nodes to try.
     """
-    sites = [site for site in walk(original) if site.scope is original.graph]
-    if len(sites) > _MAX_NODES:
+    nodes = original.graph.node
+    if len(nodes) > _MAX_NODES:
         return None
-    known = _all_values(original, values)
-    varying = reachable(original.graph.node, names)
+    values_by_name = _all_values(original, values)
+    varying = reachable(nodes, names)
+    sites = [site for site in walk(original) if site.scope is original.graph]
+    # From the loss backwards: the first wrong rule is the one that spoils what comes after it.
     for site in reversed(sites):
-        reads = sorted(node_reads(site.node))
-        if not set(reads) <= known.keys():
-            continue
-        moved = [name for name in reads if name in varying and is_float(known[name])]
-        single = _model_of_one(
-            original, site.node, {name: known[name] for name in reads}, moved, known
-        )
+        reads = node_reads(site.node)
+        if not reads <= values_by_name.keys():
+            continue  # such as a sequence, which has no gradient here
+        moved = []
+        for name in sorted(reads & varying):
+            if is_float(values_by_name[name]):
+                moved.append(name)
+        single = _model_of_one(original, site.node, moved, values_by_name)
         if single is None:
             continue
         try:
-            if disagrees(single, moved, _LOSS, {name: known[name] for name in moved}):
+            if disagrees(single, moved, _LOSS, {name: values_by_name[name] for name in moved}):
                 return site
         except PyopError:  # a rule that needs the rest of the model says nothing about it
             continue
@@ -74,53 +77,59 @@ def _all_values(original: ModelProto, values: Mapping[str, np.ndarray]) -> dict[
     traced = ModelProto()
     traced.CopyFrom(original)
     types = types_of(original.graph)
-    made = [name for node in traced.graph.node for name in node.output if name in types]
+    outputs: list[str] = []
+    for node in original.graph.node:
+        outputs += filter(types.__contains__, node.output)
     traced.graph.ClearField("output")
-    for name in made:
+    for name in outputs:
         traced.graph.output.add(name=name, type=types[name])
-    known = {tensor.name: numpy_helper.to_array(tensor) for tensor in original.graph.initializer}
     inputs = {info.name for info in original.graph.input} & values.keys()
-    # Weights that are no inputs are changed where they stand.
+    values_by_name = {}
     for tensor in traced.graph.initializer:
+        # Weights that are no inputs are changed where they stand.
         if tensor.name in values and tensor.name not in inputs:
             tensor.CopyFrom(numpy_helper.from_array(values[tensor.name], tensor.name))
+        values_by_name[tensor.name] = numpy_helper.to_array(tensor)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of operators in whose place the reference stands
         session = Session(traced, fill=True)
-        results = session.run(made, {name: values[name] for name in inputs})
-    known.update(values)
-    known.update(zip(made, map(np.asarray, results), strict=True))
-    return known
+        results = session.run(outputs, {name: values[name] for name in inputs})
+    values_by_name.update(values)
+    values_by_name.update(zip(outputs, map(np.asarray, results), strict=True))
+    return values_by_name
 
 
 def _model_of_one(
     original: ModelProto,
     node: NodeProto,
-    reads: Mapping[str, np.ndarray],
     moved: Sequence[str],
-    known: Mapping[str, np.ndarray],
+    values: Mapping[str, np.ndarray],
 ) -> ModelProto | None:
     """Make a model of one node, whose loss is a random sum of its floating-point outputs."""
-    outputs = [name for name in node.output if name in known and is_float(known[name])]
+    outputs = [name for name in node.output if name in values and is_float(values[name])]
     if not outputs or not moved:
         return None
     random = np.random.default_rng(0)
-    dtype = known[outputs[0]].dtype
-    nodes, constants = [node], []
-    sums = []
-    for name in outputs:
-        if known[name].dtype != dtype:
+    dtype = values[outputs[0]].dtype
+    nodes, constants, totals = [node], [], []
+    for number, name in enumerate(outputs):
+        if values[name].dtype != dtype:
             continue
-        factors = random.normal(size=known[name].shape).astype(dtype)
-        constants.append(numpy_helper.from_array(factors, f"{_LOSS}_factors_of_{name}"))
-        product, total = f"{_LOSS}_product_of_{name}", f"{_LOSS}_sum_of_{name}"
+        product, total = f"{_LOSS}_product_{number}", f"{_LOSS}_total_{number}"
+        # Factors that are all 1 would hide what cancels in a sum, as in a Softmax.
+        factors = random.normal(size=values[name].shape).astype(dtype)
+        constants.append(numpy_helper.from_array(factors, f"{_LOSS}_factors_{number}"))
         nodes.append(helper.make_node("Mul", [name, constants[-1].name], [product]))
         nodes.append(helper.make_node("ReduceSum", [product], [total], keepdims=0))
-        sums.append(total)
-    nodes.append(helper.make_node("Sum", sums, [_LOSS]))
-    # What does not depend on wrt stays a constant: rules read axes and shapes.
-    constants += [numpy_helper.from_array(reads[name], name) for name in reads if name not in moved]
-    inputs = [helper.make_value_info(name, type_proto(type_of(known[name]))) for name in moved]
+        totals.append(total)
+    nodes.append(helper.make_node("Sum", totals, [_LOSS]))
+    inputs = []
+    for name in sorted(node_reads(node)):
+        # What does not depend on wrt stays a constant: rules read axes and shapes.
+        if name in moved:
+            inputs.append(helper.make_value_info(name, type_proto(type_of(values[name]))))
+        else:
+            constants.append(numpy_helper.from_array(values[name], name))
     loss = helper.make_tensor_value_info(_LOSS, helper.np_dtype_to_tensor_dtype(dtype), [])
     graph = helper.make_graph(nodes, "one_node", inputs, [loss], constants)
     return helper.make_model(

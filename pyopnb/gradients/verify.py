@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
-from onnx import ModelProto
+from onnx import ModelProto, helper
 
 from pyopnb.diffs.tolerances import TOLERANCES
 from pyopnb.errors import ModelError
@@ -24,6 +24,7 @@ from pyopnb.gradients.trials import example_inputs, size_trials, value_trials
 from pyopnb.models.external_data import is_external
 from pyopnb.models.nodes import type_of_proto
 from pyopnb.ops.messages import sanitize
+from pyopnb.ops.types import TensorType
 from pyopnb.runtime.bare import Runner, bare_runner
 from pyopnb.runtime.session.session import Session
 from pyopnb.testing.central import central_differences
@@ -158,13 +159,20 @@ class _Verification:
         weights: Mapping[str, np.ndarray],
     ) -> None:
         self.gradients, self.loss, self.weights = gradients, loss, weights
-        types = {name: type_of_proto(kind) for name, kind in types_of(original.graph).items()}
+        types = types_of(original.graph)
         initializers = {tensor.name for tensor in original.graph.initializer}
-        names = [info.name for info in original.graph.input if info.name not in initializers]
-        self.inputs = {name: types[name] for name in names}
+        self.inputs: dict[str, TensorType] = {}
+        for info in original.graph.input:
+            # An initializer may be an input as well, as its default.
+            if info.name not in initializers:
+                self.inputs[info.name] = type_of_proto(info.type)
         self.outputs = [info.name for info in original.graph.output]
-        dtypes = [types[name].dtype for name in [*gradients, loss]]
-        coarsest = max((np.dtype(row.numpy) for row in dtypes if row is not None), key=unit)
+        dtypes = []
+        for name in [*gradients, loss]:
+            element = types[name].tensor_type.elem_type
+            dtypes.append(np.dtype(helper.tensor_dtype_to_np_dtype(element)))
+        # The coarsest dtype decides on what differences can tell.
+        coarsest = max(dtypes, key=unit)
         self.moves: dict[str, _Move] = {}
         self._set_precision(coarsest)
         limited = sizes_at_run_time(original)
@@ -212,6 +220,7 @@ class _Verification:
             if accepted is None and self._loss(self._values(trial, self.weights)) is not None:
                 accepted = trial.inputs
             yield trial, self.weights
+        # The same moved weights serve all values, so that their directions are made once.
         # Weights often begin at zeros, where a Relu has its kink and products vanish.
         moved = {}
         for name, value in self.weights.items():
@@ -235,19 +244,20 @@ class _Verification:
         loss = self._loss(values)
         if loss is None or not np.isfinite(loss):
             return None
-        outputs = self.outputs if is_first else []
-        names = [*self.gradients.values(), *outputs]
+        names = list(self.gradients.values())
+        if is_first:
+            names += self.outputs
         try:
-            results = [np.asarray(result) for result in self.derived(names, values)]
+            results = list(map(np.asarray, self.derived(names, values)))
         except Exception as error:  # the loss alone runs, so it is the gradients
             raise _not_runnable(error) from error
-        if outputs:
+        if is_first:
             self._check_outputs(trial, values, results[len(self.gradients) :])
         return _Point(trial.name, values, loss, dict(zip(self.gradients, results, strict=False)))
 
     def _original_outputs(self, *inputs: np.ndarray) -> Sequence[np.ndarray]:
         values = dict(zip([*self.inputs, *self.weights], inputs, strict=True))
-        return [np.asarray(result) for result in self.primal(self.outputs, values)]
+        return list(map(np.asarray, self.primal(self.outputs, values)))
 
     def _check_outputs(
         self, trial: Trial, values: Mapping[str, np.ndarray], results: Sequence[np.ndarray]
@@ -300,6 +310,7 @@ class _Verification:
         for name, gradient in point.gradients.items():
             if gradient.size:
                 size = float(np.abs(gradient).max()) * self._move(name, point).largest
+                # NaN has no place in an order, and is wrong in any group.
                 sizes[name] = math.inf if math.isnan(size) else size
         names = sorted(sizes, key=sizes.__getitem__)
         for start in range(0, len(names), _GROUP):
@@ -307,13 +318,16 @@ class _Verification:
 
     def _agrees_quickly(self, group: Sequence[str], point: _Point) -> bool:
         """Compare with one difference: most agree, and extrapolation costs ten times as much."""
-        moves = {name: self._move(name, point) for name in group}
-        ahead = self._loss(point.values | {name: move.ahead for name, move in moves.items()})
-        behind = self._loss(point.values | {name: move.behind for name, move in moves.items()})
+        directions = {}
+        values_ahead, values_behind = dict(point.values), dict(point.values)
+        for name in group:
+            move = self._move(name, point)
+            directions[name] = move.direction
+            values_ahead[name], values_behind[name] = move.ahead, move.behind
+        ahead, behind = self._loss(values_ahead), self._loss(values_behind)
         if ahead is None or behind is None:
             return False
         numeric = (ahead - behind) / (2 * self.step)
-        directions = {name: move.direction for name, move in moves.items()}
         analytic, scale = self._along(directions, point, numeric)
         return bool(abs(analytic - numeric) <= self.tolerance * scale)
 
@@ -323,7 +337,8 @@ class _Verification:
         move = self.moves.get(name)
         if move is None or move.array is not array:
             direction = self._direction(array)
-            ahead, behind = (direction.moved(array, sign * self.step) for sign in (1, -1))
+            ahead = direction.moved(array, self.step)
+            behind = direction.moved(array, -self.step)
             largest = float(np.abs(array).max(initial=0))
             move = _Move(array, direction, ahead, behind, largest)
             self.moves[name] = move
@@ -331,7 +346,7 @@ class _Verification:
 
     def _carefully_compared(self, group: Sequence[str], point: _Point) -> Disagreement | None:
         """Compare along a random direction: `_AGREED`, a disagreement, or None at a kink."""
-        directions = {name: self._direction(point.values[name]) for name in group}
+        directions = self._directions(group, point)
         # A sum of many terms is rounded by more than its own last bit: by what the smallest moves
         # of its inputs change. This offset makes the estimate of the noise as large as that.
         rounding = max(self._jitter(directions, point) for _ in range(2))
@@ -355,7 +370,7 @@ class _Verification:
         """Tell whether kernels round what they are given in float64, as ONNX Runtime's Erf does."""
         if self.precision > 2.0**-50:
             return False
-        directions = {name: self._direction(point.values[name]) for name in group}
+        directions = self._directions(group, point)
         # A step that float32 cannot see changes next to nothing there, or as much as a larger one.
         slightly = self._moved_loss(point, directions, 2.0**-36)
         clearly = self._moved_loss(point, directions, 2.0**-16)
@@ -375,6 +390,9 @@ class _Verification:
                 return alone
         return disagreement
 
+    def _directions(self, group: Sequence[str], point: _Point) -> dict[str, _Direction]:
+        return {name: self._direction(point.values[name]) for name in group}
+
     def _direction(self, x: np.ndarray) -> _Direction:
         positions = np.arange(x.size)
         if x.size > _MAX_MOVED:
@@ -388,11 +406,14 @@ class _Verification:
         self, directions: Mapping[str, _Direction], point: _Point, numeric: float
     ) -> tuple[float, float]:
         """Return the derivative by the gradients, and the size that tolerances are relative to."""
-        terms = [each.terms(point.gradients[name]) for name, each in directions.items()]
-        squares = sum(float(np.dot(part, part)) for part in terms)
+        total = squares = 0.0
+        for name, direction in directions.items():
+            terms = direction.terms(point.gradients[name])
+            total += float(terms.sum())
+            squares += float(np.dot(terms, terms))
         # A gradient that is zero but for rounding has no size of its own.
         scale = max(abs(numeric), np.sqrt(squares), 1e-3 * abs(point.loss), self.smallest)
-        return float(sum(part.sum() for part in terms)), float(scale)
+        return total, float(scale)
 
     def _moved_loss(
         self, point: _Point, directions: Mapping[str, _Direction], step: float
