@@ -124,7 +124,6 @@ def _attribute(op: str, key: str, value: Any) -> onnx.AttributeProto:
             where,
             expected="a number, str, bytes, bool, array or model, or a list of one of these kinds",
             got=_describe_attr(value),
-            next=_attr_advice(key, value),
         ) from None
 
 
@@ -136,24 +135,6 @@ def _describe_attr(value: Any) -> str:
     if isinstance(value, int):
         return f"{text}, which int64 cannot hold"
     return text
-
-
-def _attr_advice(key: str, value: Any) -> str | None:
-    """Suggest a value that ONNX can hold: lists for a dict, a list for a set, an array for nested lists."""
-    advice = None
-    if isinstance(value, Mapping):
-        advice = f"{key}_keys={list(value)!r}, {key}_values={list(value.values())!r}"
-    elif isinstance(value, Set):
-        advice = f"{key}={sorted(value, key=repr)!r}"
-    elif isinstance(value, (list, tuple)) and all(
-        isinstance(item, (list, tuple)) for item in value
-    ):
-        advice = f"{key}=np.array({value!r})"
-    elif isinstance(value, (list, tuple)) and any(isinstance(item, str) for item in value):
-        advice = f"{key}={['' if item is None else str(item) for item in value]!r}"
-    if advice is not None and len(advice) <= 200 and advice.isprintable():
-        return advice
-    return None
 
 
 @hide_internal_frames

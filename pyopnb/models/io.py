@@ -102,12 +102,16 @@ def read_model(
     if base_dir is None:
         base_dir = folder
     if isinstance(given, ModelProto):
+        # The caller's model stays as it is, whatever is done with the copy.
         source = _copy(given)
     else:
         source = ModelSource(_parse(given, where), given=given if path is None else str(path))
         if base_dir is None and path is not None:
             base_dir = path.resolve().parent
+    # onnx and the runtime end the process at some versions, so they are checked before anybody is
+    # asked.
     check_versions(source.proto, where)
+    # A model that a session wrote has the private domains of its ops.
     remove_markers(source.proto)
     if base_dir is None:
         base_dir = _remembered(source.proto)
@@ -128,6 +132,7 @@ def _given(model: Any) -> tuple[str, ModelProto | bytes, Path | None]:
             raise ModelError(
                 "model", expected="an ONNX model with a graph", got="a ModelProto without one"
             )
+        # A ModelProto in memory can hold what no file can.
         check_names(model, "model")
         return "model", model, None
     if isinstance(model, (bytes, bytearray, memoryview)):
@@ -163,6 +168,7 @@ def to_model(source: ModelSource) -> ModelProto:
     ModelProto
         With the initializers that were left out. A session in this process finds its external data.
     """
+    # What was left out of the copy, as it is large, is put back.
     for tensor in source.proto.graph.initializer:
         full = original(tensor, source.taken_out)
         if full is not tensor:
@@ -334,6 +340,7 @@ def without_weights(model: ModelProto) -> ModelSource:
         The initializers, not copied, are in ``taken_out``.
     """
     proto = ModelProto()
+    # CopyFrom would copy the weights as well, and fails above 2 GB.
     for descriptor, value in model.ListFields():
         if descriptor.name != "graph":
             _set_field(proto, descriptor, value)
@@ -342,6 +349,7 @@ def without_weights(model: ModelProto) -> ModelSource:
         if descriptor.name != "initializer":
             _set_field(proto.graph, descriptor, value)
     for tensor in model.graph.initializer:
+        # Small initializers stay, as shapes and axes among them decide types.
         if _size(tensor) <= _MAX_KEPT or tensor.data_location == TensorProto.EXTERNAL:
             proto.graph.initializer.add().CopyFrom(tensor)
         else:

@@ -134,6 +134,7 @@ class Loaded(Displayable):
             if len(text) > remaining:
                 name = sanitize(repr(op.name))
                 text = f"{text[:remaining]}\n… {len(text) - remaining} characters more are NOT shown: print(….ops[{name}].source)"
+            # Later sources get what is left of the output.
             remaining = max(0, remaining - len(text))
             texts.append(text)
         return texts
@@ -208,10 +209,13 @@ def load(
     >>> folder.cleanup()
     """
     __tracebackhide__ = True
+    # Everything is checked before the first source runs.
     names = _check_names(ops)
     source = read_model(model, base_dir)
     ops_in_file = read_ops(source.proto)
     selected = [_select(name, ops_in_file) for name in names]
+    # All sources run before the first op is defined, so that one that raises leaves the registry
+    # as it was.
     collected = [(op, _run(op)) for op in {op.name: op for op in selected}.values()]
     versions = tuple(
         version for op, definitions in collected for version in define_all(definitions, op.source)
@@ -255,6 +259,7 @@ def _select(name: str, ops: Mapping[str, KeptOp]) -> KeptOp:
             got=got,
             next="load the file without ops",
         )
+    # Patterns and "all" would run what nobody has read.
     if set(name) & set("*?[]") or name.lower() in ("all", "true", "yes", ""):
         raise ModelError(
             "load, ops",
@@ -274,6 +279,7 @@ def _run(op: KeptOp) -> list[Any]:
     digits = op.digest.removeprefix("sha256:")[:12]
     name = f"pyop_kept_{re.sub(r'[^0-9A-Za-z]', '_', op.name)}_{digits}"
     definitions = exec_source(name, f"<{op.name} sha256:{digits}>", op.source)
+    # A source that defines another op than its entry says would slip it past the reader.
     if [definition.name for definition in definitions] != [op.name]:
         got = ", ".join(sanitize(definition.name) for definition in definitions) or "none"
         raise ModelError(

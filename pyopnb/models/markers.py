@@ -71,6 +71,7 @@ def add_markers(proto: ModelProto, nodes: Iterable[NumberedNode]) -> None:
     domains: dict[str, int] = {}
     for position, entry in enumerate(nodes):
         node = entry.site.node
+        # The runtime must take the node for none of its own.
         node.domain, node.op_type = entry.runtime_name
         domains[node.domain] = 1
         _drop_marker(node)
@@ -115,6 +116,7 @@ def remove_markers(proto: ModelProto) -> None:
             site.node.domain = site.node.domain[len(PREFIX) :]
             site.node.op_type = site.node.op_type.partition(".")[0]
             depth += _unpack_graphs(site, depth)
+        # A graph inside a packed graph is as deep as both together.
         if depth:
             depths.update((id(body), (body, depth)) for body in bodies(site.node))
         _drop_marker(site.node)
@@ -171,6 +173,7 @@ def _unpack_graphs(site: Site, depth: int) -> bool:
             raise ModelError(
                 where, expected="a graph that pyopnb packed", got="bytes of something else"
             ) from None
+        # Bytes from a file come back as a graph, and are checked as a file is.
         for graph in graphs:
             check_names(graph, where)
         if single:

@@ -127,6 +127,7 @@ def path_of_body(node: NodeProto, attribute: str) -> str:
 
 def walk(model: ModelProto) -> Iterator[Site]:
     """Yield every node of the model, outer ones before those inside them."""
+    # A list that grows instead of recursion, as a file can nest deep.
     scopes: list[tuple[GraphProto | FunctionProto, str]] = [(model.graph, "")]
     scopes += [(function, path_of_function(function)) for function in model.functions]
     # The list grows while it is walked.

@@ -175,6 +175,7 @@ def is_listable(attr: Attr) -> bool:
 
 
 def _attribute(attr: Attr) -> Any:
+    # A default is written with its attribute's type, which decides the kind.
     default = default_attribute(attr)
     if default is not None:
         return defs.OpSchema.Attribute(attr.name, default, "")

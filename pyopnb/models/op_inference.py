@@ -76,6 +76,8 @@ def _follow(name: str) -> None:
     """
     _stale.add(name)
     deadline = time.monotonic() + _PATIENCE
+    # Short inferences on other threads are waited for; an inference on this very stack never ends
+    # meanwhile.
     while not _update_stale() and not _thread.calls and time.monotonic() < deadline:
         time.sleep(0.001)
 
@@ -105,6 +107,7 @@ def _update(name: str) -> bool:
         form = (version.opset, version.schema, version.schema.doc)
     else:
         form = None
+    # The old schema goes first, as onnx refuses two of one version.
     if name in _registered and _registered[name] != form and not _deregister(name):
         return False
     if version is not None and form is not None and name not in _registered and _belongs(version):
@@ -139,6 +142,8 @@ def _belongs(version: Version) -> bool:
     if _closed.is_set() or not _has_gil() or defs.has(op_type, domain):
         return False
     if is_onnx_domain(domain):
+        # onnx's helper writes the newest version of its domains into every model, so their range
+        # must stay.
         oldest, newest = defs.C.schema_version_map()[domain]
         # Without its schema, the checker refuses the node as well.
         return bool(oldest <= version.opset <= newest)
@@ -333,7 +338,10 @@ def infer_types(model: ModelProto, *, strict: bool = False, data_prop: bool = Fa
     for site, copied in zip(list(walk(model)), list(walk(copy)), strict=True):
         op = registry.find(site.node.domain, site.node.op_type)
         if op is not None:
+            # onnx asks a stand-in, which finds the op by the number in its attribute.
             copied.node.domain, copied.node.op_type = _STAND_IN
+            # The op's attrs are read from the user's node. onnx sees only those that a function's
+            # caller gives.
             del copied.node.attribute[:]
             copied.node.attribute.extend(linked_attributes(site.node).values())
             copied.node.attribute.append(helper.make_attribute(_PLACE, len(sites)))
@@ -344,6 +352,7 @@ def infer_types(model: ModelProto, *, strict: bool = False, data_prop: bool = Fa
         scope.opset_import.append(helper.make_opsetid(_STAND_IN[0], 1))
     _update_stale()
     locked(_lock, _register_stand_in)
+    # The inference calls back on this thread, and may be inside another one.
     with _at(tuple(sites)):
         typed = _infer_shapes(copy, strict, data_prop)
     for scope in (typed, *typed.functions):

@@ -62,6 +62,7 @@ class KeptOp:
         version = self.registered
         if version is None or version.source is None:
             return None
+        # Most ops were defined by the very text that is kept.
         if digest(version.source) == self.digest:
             return True
         try:
@@ -154,6 +155,7 @@ def read_ops(model: ModelProto) -> dict[str, KeptOp]:
 
 
 def _read(name: str, text: str) -> KeptOp:
+    # The name is shown and typed again, so it must be one.
     if len(name) > 200 or not _is_name(name):
         raise _refused(name, "domain::OpType", sanitize(repr(name)))
     if len(text) > MAX_SOURCE:
@@ -182,6 +184,7 @@ def _read(name: str, text: str) -> KeptOp:
             "a source of plain lines",
             f"the character {strange[0].encode('unicode_escape').decode()} in it",
         )
+    # The digest is what a careful user names, so it must be that of the source.
     if digest(op.source) != op.digest:
         raise _refused(
             name,

@@ -26,12 +26,14 @@ def import_domains(model: ModelProto) -> None:
         It is changed.
     """
     model.ir_version = model.ir_version or newest_ir_version()
+    # What the model imports already is left as it is, whatever would be newer.
     imported = imported_versions(model).keys()
     versions = dict.fromkeys(imported, 0) | _versions(site.node for site in walk(model))
     if not imported:
         versions.setdefault("", newest_opset())
     for domain in sorted(versions.keys() - imported):
         model.opset_import.append(helper.make_opsetid(domain, versions[domain]))
+    # onnx looks up a function's operators in the function's own imports.
     for function in model.functions:
         used = {canonical_domain(node.domain) for node in nodes_in(function)} - imported_versions(
             function

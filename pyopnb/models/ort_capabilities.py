@@ -193,6 +193,7 @@ def newest_version(domain: str) -> int | None:
         None if the runtime has no operator of that domain.
     """
     domain = canonical_domain(domain)
+    # The list of operators is the upper end, and what loads decides.
     listed = schema_domains().get(domain)
     if listed is None:
         return None

@@ -94,11 +94,14 @@ def save(
     ops = tuple(_keep(op) for op in _ops_of(source.proto))
     _remove_folder(source.proto)
     write_ops(source.proto, ops)
+    # A file that cannot be written is better known before gigabytes of weights are.
     check_writable(target)
+    # An earlier save under the same name left data that the new model does not use.
     former = _data_files(target)
     data_file = _move_out(source, _external_tensors(source, external_data), target)
     try:
         data = _serialized(source.proto)
+        # The model is replaced in one step, after its data is there.
         with atomic_write(target) as file:
             file.stream.write(data)
     except BaseException:
@@ -115,6 +118,7 @@ def _ops_of(model: ModelProto) -> list[Op]:
     used: dict[str, Op] = {}
     for site in walk(model):
         op = registry.find(site.node.domain, site.node.op_type)
+        # A retired PyOp names a module and a class instead of an op.
         if op is None and site.node.op_type == "PyOp":
             values = attribute_values(site.node, model, site.where)
             op = registry.find_class(_text(values.get("module")), _text(values.get("class_name")))
@@ -167,6 +171,7 @@ def _move_out(source: ModelSource, external: list[TensorProto], target: Path) ->
             _take_in(source, tensor)
         return None
     with atomic_write(target.with_name(f"{target.name}.data")) as file:
+        # The digest is part of the file's name, so it is computed while the data is written.
         checksum = hashlib.sha256()
         locations = list(_write_data(source, external, file.stream, checksum))
         # The name has the digest of the data, so that a model that is not replaced after all still finds its own.
@@ -182,6 +187,7 @@ def _write_data(
     at = 0
     for tensor in external:
         data = _data_of(source, tensor)
+        # The padding comes before the data, so that each tensor begins at a page.
         for piece in (b"\0" * (-at % _ALIGNMENT), data):
             file.write(piece)
             checksum.update(piece)

@@ -46,6 +46,7 @@ class Types:
         ):
             self.failure = "the model is too large to infer them"
         elif not all(map(self._all_declared, self._graphs.values())):
+            # Inference takes long for a large model, and one with all types declared needs none.
             self._infer(proto, limit)
 
     def _all_declared(self, graph: GraphIndex) -> bool:
@@ -62,6 +63,8 @@ class Types:
                     "with all calls of functions written out the model is too large to infer them"
                 )
                 return
+            # onnx serializes the model for its inference, which weights would make slow or
+            # impossible.
             inferred = infer_types(without_weights(proto).proto)
         except Exception as error:
             # An op's own infer may raise anything, and a model that onnx does not understand can be one that the runtime does:

@@ -64,6 +64,7 @@ def changed_in(domain: str, op_type: str, version: int, older: int) -> int | Non
     int or None
         None where it means the same in both, or where the installed onnx does not know it.
     """
+    # Walk back through the versions of the operator, from the newer one to the older one.
     now, changed = find_schema(domain, op_type, version), None
     while now is not None and now.since_version > older:
         before = find_schema(domain, op_type, now.since_version - 1)
@@ -165,6 +166,7 @@ def new_imports(proto: ModelProto) -> Iterator[NewImport]:
             ):
                 continue
             domain = canonical_domain(entry.domain)
+            # Most models end here, without asking the runtime.
             if entry.version <= _TAKEN.get(domain, 1):
                 continue
             if isinstance(scope, ModelProto):
@@ -188,6 +190,7 @@ def new_imports(proto: ModelProto) -> Iterator[NewImport]:
                 for node in nodes_in(graph)
                 if canonical_domain(node.domain) == domain and node.op_type in theirs
             ]
+            # The walk over the whole model is made once, and only for a model that is too new.
             if sites is None:
                 sites = {id(site.node): site for site in walk(proto)}
             new = NewImport(entry, newest, [sites[id(node)] for node in mine])
@@ -198,6 +201,7 @@ def new_imports(proto: ModelProto) -> Iterator[NewImport]:
 def _served_version(op_types: set[str], version: int) -> int:
     """Return the newest version of ONNX's operators, up to this one, before which some lost the kernel that they had."""
     newest_served = version
+    # The runtime may list a version before it has kernels for all that changed in it.
     for op_type in op_types:
         schema = find_schema("", op_type, version)
         if schema is None or schema.since_version <= _TAKEN.get("", 0) or _has_kernel(schema):
@@ -291,6 +295,7 @@ def _newer_content(proto: ModelProto) -> str | None:
     while waiting:
         message = waiting.pop()
         message_name = message.DESCRIPTOR.name
+        # Fields that the installed onnx does not know could mean anything.
         for unknown in UnknownFieldSet(message):
             return f"field {unknown.field_number} of a {message_name}, which the installed onnx does not know either"
         for field, value in _fields(message):

@@ -158,6 +158,7 @@ def full_op_name(args: argparse.Namespace, class_name: str) -> str:
 def refuse_domain(args: argparse.Namespace, class_name: str = "") -> None:
     """Raise UsageError for a NAME that is most likely a domain whose ``-d`` was forgotten; the class may not be known yet."""
     name = args.name or ""
+    # Nothing can have been forgotten where a domain is given or the name is the class's own.
     if args.domain is not None or "::" in name or name in ("", class_name):
         return
     if (

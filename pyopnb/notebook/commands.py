@@ -182,6 +182,7 @@ def _on_examples(name: str, function: Callable[..., object], shell: Any, args: N
     except SyntaxError:
         where, next_ = f"%pyop {name} {args.OP}", f"%pyop {name} OP x=np.ones(3), limit=2.0"
         raise usage_error(where, "x=EXPR, y=EXPR", sanitize(args.expressions), next_) from None
+    # Attrs alone leave the inputs to the function, which generates some by the schema.
     ports = {port.name for port in version.schema.inputs}
     # Without an input the function generates them.
     if not expressions.positional and not any(name in ports for name, _ in expressions.named):
@@ -196,6 +197,7 @@ def _missing(shell: Any, args: Namespace) -> object:
 
     model = find_model(args.MODEL)
     table = missing(model)
+    # One cell serves all nodes of an op, so each op is offered once.
     rows = list({row.op: row for row in table if row.site is not None}.values())
     while args.cells and rows:
         row = rows.pop(0)
@@ -230,6 +232,7 @@ def _load(shell: Any, args: Namespace) -> object:
     for version in load_module(args.FILE):
         print(repr(version))
     watcher = FileWatcher.of(shell)
+    # A plain load of a watched file ends the watching, which is how it is stopped.
     watcher.unwatch(args.FILE)
     if args.watch:
         watcher.watch(args.FILE)

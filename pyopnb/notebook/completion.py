@@ -137,6 +137,7 @@ def _nodes(model: str) -> list[str]:
 
 def _files(fragment: str, ending: str) -> list[str]:
     """List folders, and files with that ending, whose path begins with the fragment."""
+    # The same endings that the commands take, and folders on the way to them.
     paths = []
     for path in sorted(glob.glob(glob.escape(fragment) + "*")):
         if os.path.isdir(path):

@@ -46,6 +46,7 @@ def _cppop(self: CppopMagics, line: str, cell: str) -> object:
         version = registry.define(
             cls, full_op_name(args, cls.__name__), opset=args.opset, source=cell
         )
+    # The class is a variable of the notebook, as a class of a %%pyop cell is.
     shell.push({cls.__name__: cls})
     if not args.quiet:
         print(repr(version))

@@ -41,6 +41,7 @@ class Expressions:
     def evaluate(self, namespace: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         """Their values in a namespace."""
         __tracebackhide__ = True
+        # Tracebacks and debuggers look up the line of an expression here.
         linecache.cache[_FILE] = (len(self.text), None, self.text.splitlines(keepends=True), _FILE)
         positional, keywords = [], {}
         # A comprehension would be a frame in the user's traceback.
@@ -138,6 +139,7 @@ def _bind_inputs(
                 got=str(len(positional)),
                 next=signature,
             )
+    # Optional inputs at the end are left out, as a node would leave them out.
     while inputs and inputs[-1] is None:
         inputs.pop()
     return inputs

@@ -22,6 +22,8 @@ _SKELETON = "pyopnb.onnx_reference.skeleton.SkeletonCell"
 
 def load(shell: Any) -> None:
     """Add the extension to a shell. Loading twice has the effect of loading once."""
+    # Loading again replaces what an earlier load, or an earlier import of the package, left in
+    # the shell.
     unload(shell)
     shell.register_magics(PyopMagics, CppopMagics, OnnxMagics)
     shell.input_transformers_cleanup.append(transform_lines)
@@ -51,6 +53,7 @@ def unload(shell: Any) -> None:
         comms.targets.pop(TARGET, None)
     magics = shell.magics_manager
     for table in (magics.magics["line"], magics.magics["cell"], magics.registry):
+        # IPython has no way to take a magic out again.
         for name in [name for name, part in table.items() if is_ours(part)]:
             del table[name]
     for parts in (

@@ -39,6 +39,8 @@ class FileWatcher(ShellListener):
 
     def _watch(self, file: str) -> None:
         self._states[file] = _state(file)
+        # One thread polls all files. It is started with the first of them and ends with the
+        # extension.
         if self._thread is None:
             self._thread = threading.Thread(
                 target=self._poll_forever, name="pyopnb files", daemon=True
@@ -55,6 +57,8 @@ class FileWatcher(ShellListener):
         self._closed.set()
         locked(self._lock, self._states.clear)
         thread = self._thread
+        # A file that unloads the extension does so on the watcher's own thread, which cannot wait
+        # for itself.
         if thread is not None and thread is not threading.current_thread():
             thread.join()
 
@@ -72,6 +76,8 @@ class FileWatcher(ShellListener):
             # While it saves, an editor may remove the file for a moment.
             if new == old or new is None:
                 continue
+            # The new state is recorded before the file runs, so that one that fails is reported
+            # once and not at every poll.
             self._states[file] = new
             _reload(file)
 
@@ -85,6 +91,8 @@ def _state(file: str) -> tuple[int, ...] | None:
         status = os.stat(file)
     except OSError:
         return None
+    # An editor may save within the clock's resolution or replace the file by another one, so size
+    # and inode count as well.
     return status.st_mtime_ns, status.st_size, status.st_ino
 
 
@@ -95,6 +103,7 @@ def _reload(file: str) -> None:
         for version in load_module(file):
             print(repr(version))
     except PyopError as error:
+        # Our own refusals say all that is to be said in one line.
         _report(file, f"{type(error).__name__}: {error}")
     except (Exception, SystemExit) as error:
         # Only the user's own frames: those from the file on.

@@ -20,6 +20,8 @@ class ShellListener:
 
         The shell's own list of callbacks keeps it.
         """
+        # The shell itself is asked, so that a package that is imported again finds the listener
+        # of the earlier import.
         for callback in shell.events.callbacks["pre_run_cell"]:
             if isinstance(listener := getattr(callback, "__self__", None), cls):
                 return listener

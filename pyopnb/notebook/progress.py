@@ -47,6 +47,7 @@ def progress_bar(what: str, since: float) -> Progress:
     from IPython.core.getipython import get_ipython
     from IPython.display import display
 
+    # A script has no output that could be updated, but a terminal can overwrite its line.
     if get_ipython() is None:
         return text_bar(what, since)
     handles: list[Any] = []
@@ -80,6 +81,8 @@ def progress_panel() -> Panel:
     def show(thing: object, done: bool) -> None:
         nonlocal after
         began = time.monotonic()
+        # A picture of many runs takes long to draw. It is drawn less often the longer it takes,
+        # and in the end always.
         if began < after and not done:
             return
         _shown.pop(thing, None)
@@ -87,6 +90,7 @@ def progress_panel() -> Panel:
             handles[0].update(thing)
         else:
             handles.append(display(thing, display_id=True))  # type: ignore[no-untyped-call]  # IPython's
+        # The same object as the last expression of the cell would stand there twice.
         if done and shell is not None and shell.display_formatter is not None:
             _shown[thing] = cell
             shell.display_formatter.formatters["text/html"].for_type(type(thing), _html_once)

@@ -72,6 +72,8 @@ class OpRegistration(ast.NodeTransformer):
         line = _magic_line(tree)
         if line is None or not isinstance(tree, ast.Module):
             return tree
+        # The literal that stands for the magic's line goes, and its position is kept for the
+        # calls that are added.
         first, *body = tree.body
         if body:
             last = body[-1]
@@ -79,6 +81,8 @@ class OpRegistration(ast.NodeTransformer):
             last = first
         names = _assigned_names(body)
         end = _call(f"end({names!r})", at=last)
+        # The value of the last expression is handed to the cell, so that a failing assertion
+        # there still withdraws the op.
         if body and isinstance(last, ast.Expr):
             end.args.append(last.value)
             body.pop()
@@ -87,6 +91,8 @@ class OpRegistration(ast.NodeTransformer):
             for statement in body
             if isinstance(statement, ast.ImportFrom) and statement.module == "__future__"
         ]
+        # Classes are defined one after the other, as a later statement of the cell may already
+        # run a session with the first.
         guarded = _with_definitions([statement for statement in body if statement not in futures])
         cell = ast.With(
             [ast.withitem(_call(f"Cell({line!r})", at=first))], [*guarded, _statement(end)]
@@ -123,6 +129,7 @@ def _with_definitions(body: list[ast.stmt]) -> list[ast.stmt]:
     """Insert a call of `define` after each statement that may bind a class, ``A = made()`` included."""
     statements: list[ast.stmt] = []
     for statement in body:
+        # A class statement can stand inside an if or a with as well.
         visited = _ClassStatements().visit(statement)
         statements += visited if isinstance(visited, list) else [visited]
         if isinstance(statement, (ast.Assign, ast.AnnAssign)):
@@ -148,6 +155,8 @@ def _call(source: str, at: ast.stmt) -> ast.Call:
     call = cast(
         ast.Call, ast.parse(f"__import__({__name__!r}, fromlist=['']).{source}", mode="eval").body
     )
+    # Without positions of the user's own lines a traceback would point at lines that do not
+    # exist.
     for node in ast.walk(call):
         ast.copy_location(node, at)
     return call
@@ -189,11 +198,13 @@ class Cell:
         self._defined: list[_Defined] = []
 
     def __enter__(self) -> None:
+        # A context variable and not a global: cells of several threads or tasks can run at once.
         self._token = _running.set(self)
 
     def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
         __tracebackhide__ = True
         _running.reset(self._token)
+        # Only a cell that ran to its end may change what sessions use.
         if error is None:
             _ended.set(self)
         else:
@@ -207,6 +218,8 @@ class Cell:
     def define(self, names: list[str], frame: FrameType) -> None:
         """Define the classes with ``compute`` that these names stand for, and that the cell has not defined yet."""
         __tracebackhide__ = True
+        # Classes that were imported or made elsewhere belong to another module and are no ops of
+        # this cell.
         main = frame.f_locals.get("__name__")
         bound = dict.fromkeys(
             frame.f_locals[name] for name in names if isinstance(frame.f_locals.get(name), type)
@@ -237,6 +250,7 @@ class Cell:
         schema_of(cls)
         former = _move_to_own_module(cls, file, frame.f_locals.get("__name__"))
         modules = registry.modules_of(name)
+        # IPython keeps the cell's text in linecache. Its first line is the magic.
         source = "".join(linecache.getlines(file)[1:]) or None
         try:
             registry.define(cls, name, opset=args.opset, module=args.module, source=source)
@@ -257,6 +271,7 @@ class Cell:
         __tracebackhide__ = True
         self.define(names, frame)
         bound = [value for name in names if isinstance(value := frame.f_locals.get(name), type)]
+        # A class that the cell deletes again, as a helper, is no op.
         deleted = [
             item for item in self._defined if item.version.cls not in bound and item.is_current
         ]
@@ -283,6 +298,8 @@ class Cell:
             raise DefinitionError(where, expected=expected, got=got, next=next_)
 
     def _withdraw(self, defined: list[_Defined], why: str) -> None:
+        # In reverse, so that an op that was defined twice ends at the version from before the
+        # cell.
         for item in reversed(defined):
             registry.withdraw(item.version, modules=item.modules)
             item.restore_module()
@@ -379,6 +396,8 @@ def _move_to_own_module(cls: type, file: str, main: str | None) -> Callable[[], 
         name, types.ModuleType(name, "Holds a class that was defined in a notebook cell.")
     )
     previous, previous_file = getattr(module, cls.__name__, None), getattr(module, "__file__", None)
+    # The module's file has the new source from here on, which must not be shown for the old
+    # class.
     if previous is not None and previous is not cls and main is not None:
         _set_module(previous, main)
     module.__file__ = file

@@ -51,10 +51,13 @@ def _user_frames(trace: types.TracebackType | None) -> types.TracebackType | Non
     while trace is not None:
         frames.append(trace)
         trace = trace.tb_next
+    # Frames inside pyopnb at the end of the traceback say nothing to the user, who called one
+    # function.
     end = len(frames)
     while end and frames[end - 1].tb_frame.f_code.co_filename.startswith(_PACKAGE):
         end -= 1
     cut = None
+    # A traceback cannot be shortened in place, so a shorter one is built from its end.
     for frame in reversed(frames[: end or len(frames)]):
         cut = types.TracebackType(cut, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
     return cut

@@ -6,36 +6,6 @@ from mistake import Mistake
 
 MISTAKES = (
     Mistake(
-        "an attr is a dict",
-        """
-        n = pyopnb.node("demo::Lookup", "x", "y", «table={"a": 1, "b": 2}»)
-        """,
-        ("node demo::Lookup, attr table: expected a number, str", "got dict {'a': 1, 'b': 2}"),
-        "[list(attr.strings or attr.ints) for attr in n.attribute] == [[b'a', b'b'], [1, 2]]",
-    ),
-    Mistake(
-        "an attr is a list of several kinds",
-        """
-        n = pyopnb.node("demo::Lookup", "x", "y", «vocab=["a", 1]»)
-        """,
-        (
-            "node demo::Lookup, attr vocab: expected a number, str",
-            "got a list of str and int: ['a', 1]",
-        ),
-        "list(n.attribute[0].strings) == [b'a', b'1']",
-    ),
-    Mistake(
-        "an attr is a list of lists",
-        """
-        n = pyopnb.node("demo::Filter", "x", "y", «kernel=[[1, 2], [3, 4]]»)
-        """,
-        (
-            "node demo::Filter, attr kernel: expected a number, str",
-            "got a list of list: [[1, 2], [3, 4]]",
-        ),
-        "list(n.attribute[0].t.dims) == [2, 2]",
-    ),
-    Mistake(
         "a folder for a model",
         """
         from pathlib import Path
@@ -92,14 +62,6 @@ MISTAKES = (
         """,
         ("node of output 'y' (::LeakyRelu), attr alhpa: expected one of alpha, got alhpa",),
         "pyopnb.run(m, np.float32([-2]))['y'].tolist() == [-1]",
-    ),
-    Mistake(
-        "a text where an operator takes a float",
-        """
-        m = pyopnb.model(pyopnb.node("LeakyRelu", "x", "y", «alpha="a"»), {"x": "float32[N]"}, "y")
-        """,
-        ("attr alpha: expected a float, as LeakyRelu takes, got alpha = 'a'",),
-        "m.graph.node[0].attribute[0].f == np.float32(0.01) and pyopnb.run(m, np.float32([1]))['y'].tolist() == [1]",
     ),
     Mistake(
         "the name of a dtype for its number",

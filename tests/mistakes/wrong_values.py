@@ -155,12 +155,12 @@ def calls(folder: Path) -> list[Call]:
             ),
             ("float32[N]", "float32[N]", x),
         ),
-        Call("parse", pyopnb.parse, (written,), {"name": "g", "weights": saved}),
+        Call("parse", pyopnb.parse, (written,), {"name": "g"}),
         Call(
             "text",
             pyopnb.text,
             (model,),
-            {"most": 100, "drop": ("metadata",), "weights": folder / "weights.bin"},
+            {"most": 100, "drop": ("metadata",)},
         ),
         Call("load", pyopnb.load, (saved,), {"ops": ["wrong::Half"], "base_dir": folder}),
         Call(

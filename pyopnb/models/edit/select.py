@@ -112,15 +112,11 @@ class _Sites:
         position = self._place_in_original.get(id(node))
         if position is not None and position < len(self.sites):
             return [position]
-        return [
-            position
-            for position in self._by_outline.get(_outline(node), ())
-            if self.sites[position].node == node
-        ]
+        return [n for n, site in enumerate(self.sites) if site.node == node]
 
     @cached_property
     def _originals(self) -> list[NodeProto]:
-        # referenced, as the ids are those of live objects
+        # Keep the nodes, as ids are those of live objects only.
         if isinstance(self._original, ModelProto):
             return [site.node for site in walk(self._original)]
         return []
@@ -130,15 +126,9 @@ class _Sites:
         return {id(node): position for position, node in enumerate(self._originals)}
 
     @cached_property
-    def _by_outline(self) -> dict[tuple[str, ...], list[int]]:
-        by_outline: dict[tuple[str, ...], list[int]] = {}
-        for position, site in enumerate(self.sites):
-            by_outline.setdefault(_outline(site.node), []).append(position)
-        return by_outline
-
-    @cached_property
     def _meanings(self) -> dict[str, dict[str, list[int]]]:
         """Text to its meanings, and to the places of the nodes that it selects in each."""
+        # A text is looked up in all meanings at once, so that one with two of them is refused.
         names = original_names(self.sites)
         meanings: dict[str, dict[str, list[int]]] = {}
         for position, site in self._untapped:
@@ -155,20 +145,11 @@ class _Sites:
         return meanings
 
     def _by_text(self, text: str) -> list[int]:
-        if text.startswith("ai.onnx::"):
-            exact = f"::{text.removeprefix('ai.onnx::')}"
-        else:
-            exact = text
+        # ONNX's own domain has two names.
+        domain, _, op_type = text.rpartition("::")
+        if domain == "ai.onnx":
+            text = f"::{op_type}"
         meanings = self._meanings.get(text, {})
-        if exact != text:
-            meanings = {
-                **meanings,
-                **{
-                    k: v
-                    for k, v in self._meanings.get(exact, {}).items()
-                    if k.startswith("op type ")
-                },
-            }
         if not meanings:
             raise ModelError(
                 f"where {sanitize(repr(text))}",
@@ -185,11 +166,6 @@ class _Sites:
                 next=_exactly(meanings, text),
             )
         return first
-
-
-def _outline(node: NodeProto) -> tuple[str, ...]:
-    """Make a key that equal nodes share, and few different ones."""
-    return node.domain, node.op_type, node.name, *node.output
 
 
 def _exactly(meanings: Iterable[str], text: str) -> str:

@@ -55,6 +55,7 @@ def float16_as_float32(kinds: Kinds) -> list[str | None]:
 
 def unserved_types(operator: Operator, inputs: Kinds, outputs: Kinds) -> str | None:
     """Return the types that no kernel takes, with those that kernels do take; None where the operator has no kernel at all."""
+    # The kernel that takes most of the types is the one that a cast would reach most easily.
     serving = _kernels_for(operator)
     if not serving:
         return None

@@ -30,6 +30,7 @@ def declared_outputs(node: NodeProto, operator: Operator, kinds: Kinds) -> list[
             return [None]
         tensor = value.values if isinstance(value, SparseTensorProto) else value
         return [tensor_kind(tensor.data_type)]
+    # Inputs bind the type variables, and outputs of the same variable have that type.
     bound: dict[str, str] = {}
     for number, type_text in enumerate(kinds):
         port = port_at(operator.inputs, number)
@@ -63,6 +64,8 @@ def infer_node(
         onnx.helper.make_opsetid(domain, min(version, LARGEST_VERSION))
         for domain, version in versions.items()
     ]
+    # The declared shapes make some types known, as of a sequence's items, and can contradict each
+    # other.
     for exact in (True, False):
         input_types = {
             name: proto_type if exact else proto_of(kind_of(proto_type) or "")

@@ -33,6 +33,7 @@ def tensor_kind(number: int) -> str | None:
 
 def kind_of(proto: TypeProto) -> str | None:
     """Return the type as the runtime writes it; None where the proto has none."""
+    # The text is built from outside to inside, one wrapper a step.
     before, after = "", ""
     while True:
         which = proto.WhichOneof("value")

@@ -56,6 +56,7 @@ def explain_refusal(proto: ModelProto, said: str, *, filled: bool = False) -> Py
         None where the text is about something else.
     """
     try:
+        # The first fault that the runtime's own text mentions is the one that it stopped at.
         for error, words in _candidates(proto, filled):
             if all(word in said for word in words):
                 return error
@@ -99,6 +100,7 @@ def _candidates(proto: ModelProto, filled: bool) -> Iterator[_Candidate]:
 
 def _unknown_op(site: Site, imports: dict[str, int], kept: Collection[str]) -> _Candidate | None:
     node, domain = site.node, canonical_domain(site.node.domain)
+    # A domain that the runtime does not have is the registry's, or that of a library.
     if domain not in schema_domains():
         error: PyopError = UnknownOp(
             site.where,
@@ -245,22 +247,15 @@ def _ports(site: Site, imports: dict[str, int]) -> Iterator[_Candidate]:
                 limit = most
             else:
                 limit = least
-            if least == most:
-                word = ""
-            elif len(names) > most:
-                word = "at most "
-            else:
-                word = "at least "
             port_names = ", ".join(port.name for port in ports[:limit])
-            if len(names) > most:
-                next_ = repr([sanitize(name) for name in names[:most]])
-            else:
-                next_ = None
-            expected = f"{word}{plural(limit, side)} ({port_names})"
-            yield (
-                ModelError(site.where, expected=expected, got=str(len(names)), next=next_),
-                (node.op_type,),
-            )
+            bound = "at most " if len(names) > most else "at least "
+            if least == most:
+                bound = ""
+            expected = f"{bound}{plural(limit, side)} ({port_names})"
+            # The names that are too many are cut off, so that the advice can be typed as it is.
+            next_ = repr([sanitize(name) for name in names[:most]]) if len(names) > most else None
+            error = ModelError(site.where, expected=expected, got=str(len(names)), next=next_)
+            yield error, (node.op_type,)
         for port, name in zip(ports, names, strict=False):
             if not name and side == "input" and port.option == _OPTION.Single:
                 yield (
@@ -323,6 +318,7 @@ def _castable(got: str, wanted: tuple[str, ...]) -> int | None:
     kinds = [type_text for type_text in wanted if type_text.startswith("tensor(")]
     if not got.startswith("tensor(") or not kinds:
         return None
+    # A cast keeps the kind of number where it can: double becomes float and not int.
     near = [type_text for type_text in kinds if type_text in _NEAR.get(got, ())]
     if near:
         best = near[0]

@@ -104,6 +104,7 @@ def _entry_losses(before: Any, after: Any, where: str, path: str) -> Iterator[st
 
 def _tensor_losses(original: TensorProto, copy: TensorProto, where: str) -> Iterator[str]:
     """Compare two tensors by their values, in whichever field these are stored."""
+    # Type, sizes and place must be the same whatever the values are.
     facts = [
         (
             tensor.data_type,

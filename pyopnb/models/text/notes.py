@@ -65,6 +65,7 @@ def nodes_of_text(model: ModelProto) -> list[NodeProto]:
 def _described_items(model: ModelProto) -> list[_Described]:
     """List what can have a note above it, in the order of the text."""
     items: list[_Described] = []
+    # The list is used from its end, so everything is put on it in reverse.
     waiting: list[Any] = [model.graph, *model.functions]
     waiting.reverse()
     while waiting:

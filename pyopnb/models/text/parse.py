@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import functools
-import os
 import re
-from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
@@ -14,7 +12,7 @@ from onnx import ModelProto, numpy_helper
 
 from pyopnb.errors import ModelError
 from pyopnb.models.build import ints_to_floats, type_outputs
-from pyopnb.models.external_data import entries, is_external, read_data, taken_in
+from pyopnb.models.external_data import is_external
 from pyopnb.models.opsets import import_domains
 from pyopnb.models.tensors import tensors
 from pyopnb.models.text.notes import apply_notes, nodes_of_text
@@ -54,9 +52,7 @@ _NOTATION = '(float[N] a, float[N] b) => (y) { y = domain.Op<alpha = 0.5, mode =
 
 @hide_internal_frames
 @functools.partial(check_arguments, but=("text",))
-def parse(
-    text: str, *, name: str | None = None, weights: str | os.PathLike[str] | None = None
-) -> ModelProto:
+def parse(text: str, *, name: str | None = None) -> ModelProto:
     """Read a model from ONNX's text form. A bare graph is enough.
 
     Parameters
@@ -68,8 +64,6 @@ def parse(
         that occurs.
     name : str, optional
         Of a graph that has none in the text; ``graph`` if not given.
-    weights : path, optional
-        The file of that name that `text` wrote: its tensors are read from it into the model.
 
     Returns
     -------
@@ -100,30 +94,27 @@ def parse(
     pyopnb.errors.ModelError: line 1, column 27, in `(float[N] x) => (y) { y = Softmx(x) }`, op Softmx: expected an op of
     ONNX, got Softmx. Try: Softmax
     """
-    model, layout = read_text(_check(text), "graph" if name is None else name, weights)
+    model, layout = read_text(_check(text), "graph" if name is None else name)
     check_graph(model, layout)
     complete(model, layout)
     return model
 
 
-def read_text(
-    text: str, name: str, weights: str | os.PathLike[str] | None
-) -> tuple[ModelProto, TextLayout]:
+def read_text(text: str, name: str) -> tuple[ModelProto, TextLayout]:
     """Read a text without checking the graph or adding what the text need not say.
 
     Parameters
     ----------
-    text, name, weights
+    text, name
         As for `parse`.
 
     Returns
     -------
     tuple of ModelProto and TextLayout
     """
+    # onnx's parser reads the text; what it does not say or check is added and checked here.
     model = _parse(text, name)
     _pack(model)
-    if weights is not None:
-        _take_in(model, Path(os.fspath(weights)))
     layout = TextLayout(text)
     apply_notes(model, layout)
     return model, layout
@@ -173,6 +164,7 @@ def complete(model: ModelProto, layout: TextLayout | None = None) -> None:
 def _check(text: Any) -> str:
     if not isinstance(text, str):
         raise ModelError("text", expected=f"a str, as {_EXAMPLE}", got=type(text).__name__)
+    # onnx's parser would stop at a zero without a word, and takes UTF-8 only.
     wrong = re.search("[\0\ud800-\udfff]", text)
     if wrong is not None:
         where = TextLayout(text).where(wrong.start())
@@ -186,6 +178,7 @@ def _check(text: Any) -> str:
             "text", expected="a graph in ONNX's text form", got="nothing", next=_EXAMPLE
         )
     depth = 0
+    # Brackets are counted first, as the parser recurses into them and would end the process.
     for match in _BRACKETS.finditer(text):
         depth += (match["open"] is not None) - (match["close"] is not None and depth > 0)
         if depth > _MAX_BRACKETS:
@@ -212,6 +205,7 @@ def _parse(text: str, name: str) -> ModelProto:
         graph_name = ""
     respelled = _respell(text[:at]) + graph_name + _respell(text[at:])
     try:
+        # The text is the user's own, spelled as onnx wants it, so that lines and columns stay.
         return onnx.parser.parse_model(respelled)
     except DecodeError:
         raise _too_deep("text") from None
@@ -318,6 +312,7 @@ def _dtype_at(layout: TextLayout, number: int | None, message: str) -> Token | N
     tokens = layout.tokens
     if number is None or number < 2 or not message.startswith("Expected character"):
         return None
+    # An unknown dtype is read as a name, so the parser complains of what comes behind it.
     word, token, opening = tokens[number - 1], tokens[number], tokens[number - 2].text
     in_head = (
         token.inside in ("(", "<")
@@ -345,14 +340,6 @@ def _place(fault: GraphFault, layout: TextLayout) -> int:
     if fault.part == "op":
         return layout.op(fault.node)
     return int(getattr(layout, fault.part)(fault.node, fault.name))
-
-
-def _take_in(model: ModelProto, path: Path) -> None:
-    """Read the tensors that are in one file of weights."""
-    for tensor in tensors(model):
-        if is_external(tensor) and entries(tensor).get("location") == path.name:
-            taken_in(tensor, read_data(tensor, path.parent))
-            tensor.ClearField("data_location")
 
 
 def _pack(model: ModelProto) -> None:

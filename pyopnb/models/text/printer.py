@@ -66,6 +66,7 @@ def format_model(model: ModelProto) -> str:
     ModelError
         Graphs are nested too deep, or the text form cannot hold something that decides what the model computes.
     """
+    # The header says all that a reader would otherwise add in versions of its own.
     entries = [f"ir_version: {model.ir_version}", _imports(model)]
     for field in ("producer_name", "producer_version", "domain"):
         if getattr(model, field):
@@ -237,6 +238,8 @@ def _values(array: np.ndarray, tensor: TensorProto) -> Iterable[str]:
     flat = array.ravel()
     if flat.dtype.kind == "c":
         flat = flat.view(np.float32 if flat.dtype.itemsize == 8 else np.float64)
+    # The shortest text that reads back as the same number, which is what str gives for NumPy's
+    # floats.
     if flat.dtype in (np.float32, np.float64):
         return map(_number, flat)
     is_int = flat.dtype.kind in "iu" and flat.dtype.isbuiltin == 1

@@ -98,6 +98,7 @@ class TextLayout:
 
     def place(self, line: int, column: int) -> int:
         """Return the position of a line and a column in bytes, which onnx's parser counts."""
+        # The parser counts bytes, and a character may have several.
         lines = self.text.split("\n")
         before = lines[: line - 1]
         start = sum(map(len, before)) + len(before)
@@ -119,6 +120,7 @@ class TextLayout:
     def tokens(self) -> list[Token]:
         """List all tokens, without blanks and comments."""
         tokens: list[Token] = []
+        # A stack of what is open, which says of each token what it is inside of.
         brackets: list[str] = []
         for match in _TOKEN.finditer(self.text):
             group, text = match.lastgroup or "", match[0]
@@ -151,6 +153,7 @@ class TextLayout:
     def output(self, node: int, name: str) -> int:
         """Return the position of a node's last output of that name."""
         at = self._nodes[node]
+        # Outputs stand to the left of the equals sign, separated by commas.
         for before in range(at - 1, -1, -1):
             token = self.tokens[before]
             if token.name is None and token.text != ",":

@@ -111,12 +111,14 @@ class _Checker:
         imports: Mapping[str, int],
     ) -> Iterator[GraphFault]:
         """Find the faults of a graph or function; `outer` has the names around it, each with its role."""
+        # The numbers follow the order of the text, in which bodies stand inside their node.
         number = self.scopes
         self.scopes += 1
         roles: dict[str, str] = {}
         visible = [*outer, roles]
         yield from _head_faults(scope, number, visible)
         node_names: set[str] = set()
+        # A name that is made further down deserves another advice than one that is nowhere.
         later = _later_outputs(scope)
         for node in scope.node:
             at = (number, self.nodes)
@@ -336,6 +338,7 @@ def _op_faults(
     version = imports.get(domain, 0)
     if version < 1 or not onnx.defs.has(name, domain) or onnx.defs.has(name, version, domain):
         return
+    # The first version that has the operator is what the import must be at least.
     since = LARGEST_VERSION
     for schema in onnx.defs.get_all_schemas_with_history():
         if (schema.domain, schema.name) == (domain, name):

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Collection
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
-from onnx import ModelProto, TensorProto, numpy_helper
+from onnx import ModelProto, TensorProto
 
 from pyopnb.errors import InputError, ModelError
 from pyopnb.models.holders import held_model
@@ -21,8 +19,6 @@ from pyopnb.models.text.losses import find_losses
 from pyopnb.models.text.parse import check_graph, complete, read_text
 from pyopnb.models.text.printer import format_model
 from pyopnb.ops.arguments import check_arguments
-from pyopnb.ops.atomic_write import atomic_write, check_writable
-from pyopnb.ops.dtypes import DTYPES
 from pyopnb.ops.messages import hide_internal_frames, sanitize, suggest
 
 __all__ = ["text"]
@@ -39,7 +35,6 @@ def text(
     *,
     most: int = 1_000_000,
     drop: Collection[str] = (),
-    weights: str | os.PathLike[str] | None = None,
 ) -> str:
     """Write a model in ONNX's text form, which `parse` reads back as a model that computes the same.
 
@@ -51,9 +46,6 @@ def text(
         Values that all tensors of the model may have together in the text.
     drop : collection of {"metadata", "docs"}
         What to leave out everywhere: ``metadata_props``, ``doc_string``.
-    weights : path, optional
-        Write the values of tensors of more than 64 numbers to this file, which the text then names as ONNX's external data.
-        ``parse(text, weights=…)`` reads them back in; ``Session(parse(text), base_dir=…)`` runs without.
 
     Returns
     -------
@@ -97,28 +89,23 @@ def text(
     if not model.HasField("graph"):
         got = "a ModelProto without a graph"
         raise ModelError("model", expected="a ModelProto", got=got)
+    # Names that are no text cannot be written as one.
     check_names(model, "model")
     _check_drop(drop)
-    if weights is not None:
-        check_writable(Path(os.fspath(weights)))
     declared = _dropped(model, {_DROPPED[word] for word in drop})
+    # Inferred types are inferred again by whoever reads the text.
     forget_inferred(declared)
     _refuse_unknown_fields(declared)
-    printed = declared
-    if weights is not None:
-        printed = ModelProto()
-        printed.CopyFrom(declared)
-        _move_out(printed, Path(os.fspath(weights)))
-    _refuse_many(printed, most)
+    _refuse_many(declared, most)
     try:
-        written = format_model(printed)
+        written = format_model(declared)
     except UnicodeDecodeError as error:
         # The names were checked above, so only a doc string can be at fault.
         got = sanitize(repr(error.object), 60)
         raise ModelError(
             "model, doc_string", expected="UTF-8", got=got, next='drop=("docs",)'
         ) from None
-    return _remarks(declared, written, weights) + written
+    return _remarks(declared, written) + written
 
 
 def _check_drop(drop: Any) -> None:
@@ -164,64 +151,17 @@ def _refuse_many(model: ModelProto, most: int) -> None:
                 f"tensor {sanitize(tensor.name)}",
                 expected=f"at most {most} values in all tensors of the model together",
                 got=f"{values} up to this one",
-                next='pyopnb.text(model, weights="weights.bin"), or pyopnb.text(model, most=…)',
+                next="pyopnb.save(model, path, external_data=True), and its text; or pyopnb.text(model, most=…)",
             )
-
-
-def _move_out(model: ModelProto, path: Path) -> None:
-    """Write the values of large tensors to a file, and point to them there."""
-    kinds = {row.onnx for row in DTYPES if row.bits}
-    locations = (e.value for t in tensors(model) for e in t.external_data if e.key == "location")
-    if any(name == path.name for name in locations):
-        raise ModelError(
-            "weights",
-            expected="another name than that of the model's own external data",
-            got=sanitize(path.name),
-        )
-    with atomic_write(path) as file:
-        at = 0
-        for tensor in tensors(model):
-            large = (
-                math.prod(tensor.dims) > _INLINE
-                and tensor.data_type in kinds
-                and not tensor.HasField("data_location")
-            )
-            if large:
-                data = _bytes_of(tensor)
-            else:
-                data = None
-            if data is None:
-                continue
-            file.stream.write(data)
-            for descriptor, _ in tensor.ListFields():
-                if descriptor.name.endswith("_data"):
-                    tensor.ClearField(descriptor.name)
-            tensor.data_location = TensorProto.EXTERNAL
-            for key, value in (
-                ("location", path.name),
-                ("offset", str(at)),
-                ("length", str(len(data))),
-            ):
-                tensor.external_data.add(key=key, value=value)
-            at += len(data)
-
-
-def _bytes_of(tensor: TensorProto) -> bytes | None:
-    """Return the bytes of a tensor; None where it does not have as many as it should."""
-    try:
-        array = numpy_helper.to_array(tensor)
-    except ValueError:
-        return None
-    return bytes(numpy_helper.from_array(array).raw_data)
 
 
 # ---- reading back ------------------------------------------------------------------------------------------------------------
 
 
-def _remarks(declared: ModelProto, written: str, weights: str | os.PathLike[str] | None) -> str:
+def _remarks(declared: ModelProto, written: str) -> str:
     """Read a text back; return the comments that say what it leaves out, and that `parse` refuses it if it does."""
     try:
-        copy, layout = read_text(written, "graph", weights)
+        copy, layout = read_text(written, "graph")
     except ModelError as error:
         raise ModelError(
             "model", expected="what the installed onnx can read back", got=str(error).rstrip(".")
@@ -252,6 +192,7 @@ def _refuse_unknown_fields(model: ModelProto) -> None:
     copy = ModelProto()
     copy.CopyFrom(model)
     copy.DiscardUnknownFields()
+    # Whatever is unknown goes when it is discarded, which the size shows.
     if copy.ByteSize() != model.ByteSize():
         expected = f"the fields that onnx {onnx.__version__} knows"
         raise ModelError(

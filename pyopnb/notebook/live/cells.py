@@ -79,6 +79,8 @@ class LiveCells(ShellListener):
                 if shown.cell == run.cell and shown.count != run.count
             ]
         )
+        # The reference keeps the output alive while its cell shows it, though nobody holds it in
+        # a variable.
         self._outputs[output] = run
 
     def release(self, output: _Output) -> None:
@@ -96,6 +98,7 @@ class LiveCells(ShellListener):
 
     def before_cell(self, info: Any) -> None:
         metadata = _metadata(self._shell)
+        # A cell that runs again, or is deleted, no longer shows what it showed.
         cells = {
             str(cell)
             for cell in [*(metadata.get("deletedCells") or []), metadata.get("cellId")]
@@ -104,6 +107,8 @@ class LiveCells(ShellListener):
         self._close([output for output, run in self._outputs.items() if run.cell in cells])
 
     def _after_cell(self, result: Any) -> None:
+        # A cell may redefine several ops of one session, which then runs once and with all of
+        # them.
         outputs = list(self._pending)
         self._pending.clear()
         for output in outputs:
@@ -194,6 +199,8 @@ def live_cells(where: str) -> LiveCells:
     shell = get_ipython()
     if shell is not None:
         return LiveCells.of(shell)
+    # marimo has cells and no shell. It is looked for only if it was imported, and never imported
+    # here.
     marimo = sys.modules.get("marimo")
     if marimo is not None and marimo.running_in_notebook():
         raise InputError(where, expected="Jupyter or IPython", got="marimo", next=_IN_MARIMO[where])

@@ -88,6 +88,7 @@ def attr_control(name: str, attr: Attr, current: Any, request: Any) -> Control:
         return _menu(name, request, current)
     if request is not None:
         current = request
+    # An attr with a known set of values is a menu, whatever its type.
     if attr.choices:
         return _menu(name, list(attr.choices), current)
     if current is REQUIRED or current is None:
@@ -110,6 +111,7 @@ def feed_control(name: str, type: TensorType, request: Any) -> Control:
         raise _refusal(
             name, f"an array, because the input is {type}", sanitize(repr(request)), next
         )
+    # NumPy's letter of the dtype decides between a box, a text and a slider.
     code = np.dtype(type.dtype.numpy).kind
     if code == "b":
         value_type = "bool"
@@ -131,6 +133,7 @@ def feed_control(name: str, type: TensorType, request: Any) -> Control:
         control = _box(
             name, value_type, request, (int(limits.min), int(limits.max)) if limits else _ANY_NUMBER
         )
+    # A model may declare a single number as an array of one element.
     shape = (1,) * len(type.shape or ())
     dtype: Any = type.dtype.numpy
     if value_type == "str":
@@ -167,6 +170,7 @@ def _slider(name: str, kind: str, current: Any, request: tuple[Any, ...]) -> Con
         else:
             expected = f"a value of kind {kind}"
         raise _refusal(name, expected, sanitize(repr(request)))
+    # A value outside the range could not be shown, so the control begins in the middle then.
     low, high, *steps = request
     if isinstance(current, (int, float)) and low <= current <= high:
         value = current
@@ -211,6 +215,7 @@ def _range_around(value: float) -> tuple[float, float]:
 
 def _step_through(low: float, value: float, step: float) -> float:
     """Refine the step until it reaches a value: a browser snaps other values and reports that as the user's move."""
+    # Decimal steps, as people type decimal numbers.
     for digits in range(6):
         finer = step / 10.0**digits
         steps = (value - low) / finer
@@ -268,6 +273,7 @@ def _box(name: str, kind: str, current: Any, bounds: tuple[float, float] = _ANY_
 
 def _parse_list(name: str, text: str) -> list[Any]:
     try:
+        # JSON and not Python, as what is typed into a page must not be run.
         values = json.loads(text)
     except ValueError:
         values = None

@@ -120,6 +120,7 @@ class Interact(LiveOutput):
     def _run(self) -> None:
         settings = {name: control.text for name, control in self.controls.items()}
         try:
+            # A text that is no list raises here, and is shown as an error of the run.
             values = self.values
             self._apply_attrs(values)
             controlled = {
@@ -159,14 +160,13 @@ class Interact(LiveOutput):
         self._last, self._diff = run, difference
         if run.error is None:
             self._last_good = run
-        else:
-            self._last_good = self._last_good
 
     def _apply_attrs(self, values: Mapping[str, Any]) -> None:
         """Set the attrs that changed on the session's nodes."""
         attrs = self.session.attrs
         for name, target in self._targets.items():
             value, attr = values[name], target.attr.name
+            # Setting an attr can rebuild the session, so only those that changed are set.
             if any(attrs[node].get(attr) != value for node in target.nodes if node in attrs):
                 self.session.set_attrs(target.where, **{attr: value})
 
@@ -268,6 +268,7 @@ def interact(
     feeds: dict[str, Any] = {}
     controls: dict[str, Control] = {}
     targets: dict[str, _Target] = {}
+    # Nobody named an attr, so all that can have a control get one.
     if all(name in types for name in requests):
         requests |= {
             name: None
@@ -287,6 +288,7 @@ def interact(
                 feeds[name] = request.copy()
             else:
                 feeds[name] = request
+    # A wrong feed is refused here, in the cell, and not in the output of the first run.
     session._feeds.check(
         {**feeds, **{name: control.value for name, control in controls.items() if name in types}}
     )
@@ -315,6 +317,8 @@ def _targets(session: Session) -> dict[str, _Target]:
     """List the attrs that can be controlled: ``attr`` if only one op has it, ``Op.attr`` and ``node.attr``."""
     targets: dict[str, _Target] = {}
     owners: dict[str, set[str]] = {}
+    # A short name stands for one op only. What several ops have needs the name of the op or the
+    # node.
     for label, op, values in session.nodes():
         for attr in registry[op].current.schema.attrs:
             owners.setdefault(attr.name, set()).add(op)

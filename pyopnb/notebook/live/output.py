@@ -60,6 +60,7 @@ class LiveOutput:
 
         def on_definition(version: Version) -> None:
             output = reference()
+            # Other sessions' ops do not concern this output.
             if output is not None and version.op in output.session._ops:
                 output._cells.refresh(output)
 
@@ -108,6 +109,7 @@ class LiveOutput:
 
     def start(self) -> None:
         """Run again on a thread of its own. A run that has not ended is stopped, because its result would be obsolete."""
+        # The worker runs once more after the current run, whose result nobody needs any more.
         if not self.closed and self._worker.request():
             self._terminate()
 
@@ -184,6 +186,8 @@ class LiveOutput:
     ) -> Run | None:
         with _ticking(self._update):
             run = run_session(self.session, feeds, settings, options, self._view)
+            # The run was stopped for a newer one and not by the user, so there is nothing to
+            # report.
             if run.interrupted and self._worker.requested:
                 return None
             return run
@@ -232,6 +236,7 @@ class LiveOutput:
 
     def _show_now(self, here: bool) -> None:
         report = self._report()
+        # Everything is made under the lock, so that text, picture and controls are of one run.
         content = report.html(), report.text(), self._controls_html()
         self._pane.show(*content, running=report.running is not None)
         if here:

@@ -71,6 +71,7 @@ class Pane:
             Whether to offer the button.
         """
         data = {"text/html": html, "text/plain": text}
+        # A closed widget has no connection to the page, which then shows the saved HTML.
         if self.widget.comm is not None:
             if running:
                 self._button.layout.display = None
@@ -96,6 +97,7 @@ class Pane:
         data: dict[str, Any] = {MIME: {**self._view, "display_id": self._display_id}}
         if self.widget.comm is not None and lacks_extension():
             data[_WIDGET] = self._view
+        # Every page can show these two, also one that is opened when the kernel has gone.
         data |= {"text/html": _NOT_LIVE + saved + html, "text/plain": text}
         shell: Any = get_ipython()
         shell.display_pub.publish(

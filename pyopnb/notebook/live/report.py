@@ -58,6 +58,7 @@ class Report:
             yield self._running()
         if self.run is None:
             return
+        # The head says what ran, so that two outputs can be told apart in the saved notebook.
         yield self._head(self.run, self.state)
         if self.run.error:
             yield self.run.traceback()
@@ -95,6 +96,7 @@ class Report:
         elif self.good is not None and self.good.result is not None:
             yield self._picture(self.good.result)
         yield from map(note, self._changed_settings())
+        # The lines of the class that changed stand beside the numbers that they changed.
         for old, new in self._changed_ops():
             title = f"changes in {new.op}, version {old.number} → {new.number}"
             yield details(title, html(diff(old, new)), open=True)

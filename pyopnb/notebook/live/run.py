@@ -131,6 +131,7 @@ def run_session(
     -------
     Run
     """
+    # The versions are taken before the run, which uses them to its end.
     versions = {
         name: op.current
         for name in session._ops

@@ -54,7 +54,10 @@ def shown_by(view: Callable[[Result], Any], result: Result) -> Shown:
             parts = []
         else:
             parts = [_shown(value)]
+        # What the function displayed comes first, as it would in a cell.
         parts = [*map(_of_bundle, displayed), *parts]
+        # A function that only draws with pyplot returns and displays nothing, and means its
+        # figures.
         if not parts:
             parts = [_shown(figure) for figure in figures()]
     return Shown(
@@ -84,6 +87,7 @@ def _of_bundle(bundle: dict[str, Any]) -> Shown:
     if "text/html" in bundle:
         return Shown(str(bundle["text/html"]), text)
     for mime_type in ("image/svg+xml", "image/png", "image/jpeg"):
+        # Pictures are embedded, so that they stay in the saved notebook.
         if mime_type in bundle:
             data = bundle[mime_type]
             if isinstance(data, str) and mime_type != "image/svg+xml":
@@ -116,6 +120,7 @@ def _figure_of(value: Any) -> Any:
 
 def _of_figure(figure: Any) -> Shown:
     file = io.BytesIO()
+    # A PNG looks the same in every front end, whatever fonts it has.
     figure.savefig(file, format="png", dpi=_DPI, bbox_inches="tight")
     titles = [axes.get_title() for axes in figure.axes]
     text = ", ".join(filter(None, titles)) or "matplotlib figure"
@@ -166,6 +171,7 @@ def _displayed() -> Iterator[list[dict[str, Any]]]:
     def catch(message: dict[str, Any]) -> dict[str, Any] | None:
         if message["header"]["msg_type"] != "display_data":
             return message
+        # The message goes no further: it would appear below whichever cell runs at that time.
         bundles.append(message["content"]["data"])
         return None
 

@@ -59,6 +59,8 @@ class Watch(LiveOutput):
             if (output := reference()) is not None:
                 output._cells.refresh(output)
 
+        # The session must not keep the output alive, so it is given a function with a weak
+        # reference only.
         session._attr_listeners.add(on_attrs)
         self._forget_attrs = weakref.finalize(self, session._attr_listeners.discard, on_attrs)
         self.refresh()
@@ -74,12 +76,15 @@ class Watch(LiveOutput):
         return self._runs
 
     def _run(self) -> None:
+        # What was missed is made up for when the user resumes.
         if self.paused:
             self._stale = True
             return
         run = self._run_session(self._feeds, set_attrs(self.session))
         if run is None:
             return
+        # The baseline moves only when an op or an attr changed, so that a plain run again keeps
+        # the comparison.
         before, difference = self._before, None
         if (
             run.error is not None
@@ -97,8 +102,6 @@ class Watch(LiveOutput):
         self._last, self._before, self._diff = run, before, difference
         if run.error is None:
             self._last_good = run
-        else:
-            self._last_good = self._last_good
 
     def _report(self) -> Report:
         if self._stale:
@@ -192,6 +195,8 @@ def _copy_feeds(
 ) -> dict[str, Any]:
     """Copy the feeds into memory that nobody else writes to."""
     by_name = {**dict(zip(session._feeds.types, feeds, strict=False)), **named}
+    # The feeds are checked once, and copied: a later change of the user's array must not look
+    # like one of the op's.
     checked, _ = session._feeds.check(by_name)
     return {
         name: value.copy() if isinstance(value, np.ndarray) else value

@@ -38,6 +38,7 @@ class Worker:
         return locked(self._lock, self._request)
 
     def _request(self) -> bool:
+        # At most one request waits: it covers all that came before it.
         self._requested = True
         if self._thread is not None:
             return True
@@ -81,6 +82,8 @@ class Worker:
 
     def _interrupt(self) -> None:
         if self._thread is not None and self._thread.ident is not None:
+            # CPython has no other way to interrupt a thread. The exception comes at the next line
+            # of Python code.
             thread = ctypes.c_ulong(self._thread.ident)
             ctypes.pythonapi.PyThreadState_SetAsyncExc(thread, ctypes.py_object(KeyboardInterrupt))
 

@@ -72,7 +72,7 @@ def assert_comes_back(model: ModelProto, **how: Any) -> str:
     before = model.SerializeToString(deterministic=True)
     written = pyopnb.text(model, **how)
     assert model.SerializeToString(deterministic=True) == before, "the model was changed"
-    assert essence(pyopnb.parse(written, weights=how.get("weights"))) == essence(model)
+    assert essence(pyopnb.parse(written)) == essence(model)
     onnx.parser.parse_model(written)
     return written
 
@@ -352,67 +352,6 @@ def test_leaving_out_metadata_and_docs() -> None:
 # Large tensors
 
 
-def test_large_tensors_go_to_a_file(tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    model = small()
-    for name, array in (
-        ("w", rng.random((300, 400))),
-        ("h", rng.random(100)),
-        ("s", np.arange(3.0)),
-        ("b", rng.random(99) > 0.5),
-    ):
-        made = (
-            array
-            if array.dtype == bool
-            else array.astype(np.float16 if name == "h" else np.float32)
-        )
-        model.graph.initializer.append(numpy_helper.from_array(made, name))
-    model.graph.initializer.append(helper.make_tensor("typed", TensorProto.INT64, [70], range(70)))
-    path = tmp_path / "weights.bin"
-    written = assert_comes_back(model, weights=path)
-    assert path.stat().st_size == 300 * 400 * 4 + 200 + 99 + 560 and len(written) < 1500
-    aside = pyopnb.parse(written)
-    assert (
-        aside.graph.initializer[0].data_location == TensorProto.EXTERNAL
-        and aside.graph.initializer[2].raw_data
-    )
-    session = pyopnb.Session(aside, base_dir=tmp_path)
-    assert session(x=[-1])["y"].tolist() == [1]
-    path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(
-        pyopnb.errors.ModelError,
-        match=r"initializer typed: expected 560 bytes in weights.bin, got 559",
-    ):
-        pyopnb.parse(written, weights=path)
-
-
-def test_millions_of_values_come_back_from_a_file(tmp_path: Path) -> None:
-    model = small()
-    model.graph.initializer.append(numpy_helper.from_array(np.ones(5_000_000, np.float32), "w"))
-    with pytest.raises(
-        pyopnb.errors.ModelError, match=r'Try: pyopnb\.text\(model, weights="weights\.bin"\)'
-    ):
-        pyopnb.text(model)
-    assert_comes_back(model, weights=tmp_path / "w")
-
-
-def test_a_file_of_the_models_own_is_not_overwritten(tmp_path: Path) -> None:
-    (tmp_path / "w.bin").write_bytes(bytes(400))
-    model = small()
-    model.graph.initializer.append(numpy_helper.from_array(np.ones(100, np.float32), "w"))
-    tensor = model.graph.initializer.add(
-        name="e", data_type=1, dims=[100], data_location=TensorProto.EXTERNAL
-    )
-    tensor.external_data.add(key="location", value="w.bin")
-    with pytest.raises(
-        pyopnb.errors.ModelError,
-        match="expected another name than that of the model's own external data, got w.bin",
-    ):
-        pyopnb.text(model, weights=tmp_path / "w.bin")
-    assert (tmp_path / "w.bin").read_bytes() == bytes(400)
-    assert_comes_back(model, weights=tmp_path / "other.bin")
-
-
 # Notes by hand
 
 
@@ -648,7 +587,7 @@ def test_the_models_that_come_with_onnx(tmp_path: Path) -> None:
     for file in files:
         model = onnx.load(file, load_external_data=False)
         if not OLD:
-            assert_comes_back(model, weights=tmp_path / "weights")
+            assert_comes_back(model, most=10**8)
             continue
         with contextlib.suppress(pyopnb.errors.ModelError):  # its parser does not take everything
-            assert_comes_back(model, weights=tmp_path / "weights")
+            assert_comes_back(model, most=10**8)
