@@ -375,9 +375,8 @@ def _value_info(name: str, value: Any, where: str) -> ValueInfoProto:
     elif _looks_like_shape(value):
         # A list of ints may be meant as a shape or as an example, and a guess would be wrong half
         # of the time.
-        shape = ",".join(
-            sanitize(size) if isinstance(size, str) or (size or 0) > 0 else "?" for size in value
-        )
+        sizes = [size if isinstance(size, str) or (size or 0) > 0 else "?" for size in value]
+        shape = ",".join(map(sanitize, sizes))
         raise ModelError(
             where,
             expected="a type as float32[N,3], or an example array",
@@ -487,11 +486,10 @@ def type_outputs(model_proto: ModelProto) -> None:
     for info in typed.graph.output:
         output_type = type_of_proto(info.type)
         if info.name in untyped and output_type.dtype:
-            shape = output_type.shape and tuple(
-                None if isinstance(d, str) and _ANONYMOUS.fullmatch(d) else d
-                for d in output_type.shape
-            )
-            mark_inferred(untyped[info.name], TensorType(output_type.dtype, shape))
+            if output_type.shape:
+                dims = [None if _ANONYMOUS.fullmatch(str(d)) else d for d in output_type.shape]
+                output_type = output_type.like(shape=tuple(dims))
+            mark_inferred(untyped[info.name], output_type)
 
 
 def _light(model_proto: ModelProto) -> ModelProto:

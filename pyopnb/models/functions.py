@@ -144,7 +144,7 @@ def _sizes(
     for key, called in calls.items():
         for callee, _ in called:
             callers.setdefault(callee, set()).add(key)
-    waits_for = {key: len({callee for callee, _ in called}) for key, called in calls.items()}
+    waits_for = {key: len(dict(called)) for key, called in calls.items()}
     leaves = [key for key, count in waits_for.items() if not count]
     while leaves:
         key = leaves.pop()

@@ -209,10 +209,11 @@ class GraphIndex:
         # Take inner bodies first, so that each finds what its own bodies read.
         for graph in reversed(unread[1:]):
             _ = graph.free
-        return {
-            index: tuple(dict.fromkeys(name for _, body in inner for name in body.free))
-            for index, inner in self.bodies.items()
-        }
+        captures = {}
+        for index, inner in self.bodies.items():
+            names = dict.fromkeys(name for _, body in inner for name in body.free)
+            captures[index] = tuple(names)
+        return captures
 
     @cached_property
     def free(self) -> tuple[str, ...]:
@@ -375,10 +376,10 @@ class GraphIndex:
             steps.append(before)
             seen.add(before)
         cycle = [before, *reversed(steps[steps.index(before) :])]
-        names = [
-            sanitize(node.name or first_output(node) or node.op_type)
-            for node in (self.nodes[i] for i in cycle)
-        ]
+        names = []
+        for index in cycle:
+            node = self.nodes[index]
+            names.append(sanitize(node.name or first_output(node) or node.op_type))
         # A long cycle is shown by its two ends.
         if len(names) > _SHOWN:
             names[_SHOWN // 2 : -_SHOWN // 2] = ["…"]

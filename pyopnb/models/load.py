@@ -216,15 +216,16 @@ def load(
     selected = [_select(name, ops_in_file) for name in names]
     # All sources run before the first op is defined, so that one that raises leaves the registry
     # as it was.
-    collected = [(op, _run(op)) for op in {op.name: op for op in selected}.values()]
-    versions = tuple(
-        version for op, definitions in collected for version in define_all(definitions, op.source)
-    )
+    unique = {op.name: op for op in selected}
+    definitions = [(op, _run(op)) for op in unique.values()]
+    versions: list[Version] = []
+    for op, of_op in definitions:
+        versions += define_all(of_op, op.source)
     if isinstance(model, (str, os.PathLike)):
         path = str(model)
     else:
         path = "model"
-    return Loaded(path, to_model(source), ops_in_file, versions)
+    return Loaded(path, to_model(source), ops_in_file, tuple(versions))
 
 
 def _check_names(ops: Any) -> list[str]:

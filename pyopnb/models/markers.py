@@ -165,10 +165,8 @@ def _unpack_graphs(site: Site, depth: int) -> bool:
         try:
             if attribute.type not in _PACKED_TYPES:
                 raise DecodeError
-            graphs = [
-                GraphProto.FromString(raw)
-                for raw in ([attribute.s] if single else attribute.strings)
-            ]
+            packed_graphs = [attribute.s] if single else attribute.strings
+            graphs = list(map(GraphProto.FromString, packed_graphs))
         except DecodeError:
             raise ModelError(
                 where, expected="a graph that pyopnb packed", got="bytes of something else"

@@ -152,7 +152,9 @@ def nodes_in(scope: GraphProto | FunctionProto) -> Iterator[NodeProto]:
 def bodies(node: NodeProto) -> list[GraphProto]:
     """Return the graphs among a node's attributes."""
     # All nodes are asked and most have none, so the quick answer comes first.
-    return [body for _, body in named_bodies(node)] if node.attribute else []
+    if not node.attribute:
+        return []
+    return [body for _, body in named_bodies(node)]
 
 
 def named_bodies(node: NodeProto) -> list[tuple[str, GraphProto]]:
@@ -163,11 +165,12 @@ def named_bodies(node: NodeProto) -> list[tuple[str, GraphProto]]:
 def graphs_of(attributes: Iterable[AttributeProto]) -> list[tuple[str, GraphProto]]:
     """Return the graphs among attributes, as `named_bodies` has them."""
     # Both kinds: which of them counts is for the attribute's reader to say, and nothing hides beside the other.
-    return [
-        (a.name, body)
-        for a in attributes
-        for body in ([a.g, *a.graphs] if a.HasField("g") else a.graphs)
-    ]
+    graphs: list[tuple[str, GraphProto]] = []
+    for attribute in attributes:
+        if attribute.HasField("g"):
+            graphs.append((attribute.name, attribute.g))
+        graphs += [(attribute.name, body) for body in attribute.graphs]
+    return graphs
 
 
 def nodes_of_functions(model: ModelProto) -> dict[tuple[str, str], list[NodeProto]]:
@@ -281,8 +284,13 @@ def attribute_of(name: str, value: Any) -> AttributeProto:
         # An empty list says nothing about its items; ONNX's own operators mostly mean ints.
         return helper.make_attribute(name, value, attr_type=AttributeProto.INTS)
     if isinstance(value, (list, tuple)):
-        value = [int(item) if isinstance(item, (bool, np.bool_)) else item for item in value]
-    return helper.make_attribute(name, int(value) if isinstance(value, (bool, np.bool_)) else value)
+        return helper.make_attribute(name, list(map(_without_bool, value)))
+    return helper.make_attribute(name, _without_bool(value))
+
+
+def _without_bool(value: Any) -> Any:
+    """Convert a bool to int, as ONNX has no bool attributes."""
+    return int(value) if isinstance(value, (bool, np.bool_)) else value
 
 
 def set_attribute(node: NodeProto, name: str, value: Any) -> None:
@@ -375,11 +383,11 @@ def type_of_proto(proto: TypeProto) -> TensorType:
     tensor = proto.tensor_type
     if not tensor.HasField("shape"):
         return TensorType(dtype(tensor.elem_type), None)
-    dims = tuple(
-        d.dim_param or (d.dim_value if d.HasField("dim_value") and d.dim_value >= 0 else None)
-        for d in tensor.shape.dim
-    )
-    return TensorType(dtype(tensor.elem_type), dims)
+    dims: list[str | int | None] = []
+    for dim in tensor.shape.dim:
+        is_known = dim.HasField("dim_value") and dim.dim_value >= 0
+        dims.append(dim.dim_param or (dim.dim_value if is_known else None))
+    return TensorType(dtype(tensor.elem_type), tuple(dims))
 
 
 def type_proto(kind: TensorType) -> TypeProto:

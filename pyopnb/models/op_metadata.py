@@ -98,14 +98,14 @@ def write_ops(model: ModelProto, ops: Iterable[KeptOp]) -> None:
         It is changed.
     ops : iterable of KeptOp
     """
-    entries = {PREFIX + op.name: {name: getattr(op, name) for name in _FIELDS} for op in ops}
-    foreign = [entry for entry in model.metadata_props if entry.key not in entries]
-    copies = [(entry.key, entry.value) for entry in foreign]
+    entries = {}
+    for op in ops:
+        fields = {name: getattr(op, name) for name in _FIELDS}
+        entries[PREFIX + op.name] = json.dumps(fields, ensure_ascii=False)
+    # Entries of other programs stay, in their order and before ours.
+    foreign = [(e.key, e.value) for e in model.metadata_props if e.key not in entries]
     del model.metadata_props[:]
-    for key, value in [
-        *copies,
-        *((key, json.dumps(value, ensure_ascii=False)) for key, value in entries.items()),
-    ]:
+    for key, value in (*foreign, *entries.items()):
         model.metadata_props.add(key=key, value=value)
 
 

@@ -86,14 +86,11 @@ def _definition(schema: Any) -> tuple[Any, ...]:
         )
         for _, a in sorted(schema.attributes.items())
     ]
-    names = [
-        [
-            (p.name, p.type_str, p.option, p.is_homogeneous, p.min_arity, p.description)
-            for p in ports
-        ]
-        for ports in (schema.inputs, schema.outputs)
+    ports = [
+        (p.name, p.type_str, p.option, p.is_homogeneous, p.min_arity, p.description)
+        for p in (*schema.inputs, *schema.outputs)
     ]
-    return schema.deprecated, schema.doc, attrs, names
+    return schema.deprecated, schema.doc, attrs, len(schema.inputs), ports
 
 
 def _known_version(domain: str) -> int:
@@ -238,10 +235,12 @@ def runnable_versions(proto: ModelProto, new: Iterable[NewImport]) -> dict[str, 
     """
     # Keep the entries, as protobuf makes new objects where none is left.
     entries = list(proto.opset_import)
-    mine = [new_import for new_import in new if any(new_import.entry is entry for entry in entries)]
-    return imported_versions(proto) | {
-        new_import.domain: new_import.newest for new_import in mine if not new_import.changed()
-    }
+    ids = set(map(id, entries))
+    versions = imported_versions(proto)
+    for new_import in new:
+        if id(new_import.entry) in ids and not new_import.changed():
+            versions[new_import.domain] = new_import.newest
+    return versions
 
 
 # ---- the IR version ----------------------------------------------------------------------------------------------------------

@@ -46,11 +46,10 @@ def inline_ops(proto: ModelProto, is_op: Callable[[NodeProto], bool]) -> ModelPr
     holders: set[tuple[str, str]] = set()
     # Repeat until no more functions call one with an op in it.
     while True:
-        extended = {
-            f
-            for f, nodes in nodes_by_function.items()
-            if any(is_op(n) or (n.domain, n.op_type) in holders for n in nodes)
-        }
+        extended = set()
+        for function, nodes in nodes_by_function.items():
+            if any(is_op(n) or (n.domain, n.op_type) in holders for n in nodes):
+                extended.add(function)
         if extended == holders:
             break
         holders = extended
@@ -63,8 +62,8 @@ def inline_ops(proto: ModelProto, is_op: Callable[[NodeProto], bool]) -> ModelPr
     inlined.CopyFrom(proto)
     # onnx inlines only where all versions agree, and those of domains of ops mean nothing.
     imports = {e.domain: e.version for e in inlined.opset_import}
-    for function in inlined.functions:
-        for entry in function.opset_import:
+    for local in inlined.functions:
+        for entry in local.opset_import:
             if entry.domain not in schema_domains():
                 entry.version = imports.setdefault(entry.domain, 1)
     del inlined.opset_import[:]

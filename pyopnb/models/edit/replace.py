@@ -27,7 +27,7 @@ from pyopnb.ops.names import canonical_domain, split_name
 from pyopnb.ops.op import Op
 from pyopnb.ops.registry import find_op, registry
 from pyopnb.ops.schema import Schema
-from pyopnb.ops.types import ANY
+from pyopnb.ops.types import ANY, TensorType
 
 __all__ = ["open_for_edit", "put_ops", "replace"]
 
@@ -218,7 +218,9 @@ def _check_attrs(site: Site, schema: Schema, proto: ModelProto) -> None:
 
 
 def _check_ports(site: Site, schema: Schema, types: Types) -> None:
-    input_types = [types.of(site, name) if name else None for name in site.node.input]
+    input_types: list[TensorType | None] = []
+    for name in site.node.input:
+        input_types.append(types.of(site, name) if name else None)
     schema.check_inputs(input_types, site.where)
     schema.check_outputs(len(site.node.output), site.where)
     for number, (name, hint) in enumerate(

@@ -209,9 +209,8 @@ def _tap(
     original = NodeProto()
     original.CopyFrom(node)
     original.output[:] = [before(name) for name in node.output]
-    cls = _tap_class(
-        function, original, site.where, [before(n) for n in inputs], [before(n) for n in outputs]
-    )
+    old_inputs, old_outputs = list(map(before, inputs)), list(map(before, outputs))
+    cls = _tap_class(function, original, site.where, old_inputs, old_outputs)
     fresh = {}
     for name in outputs:
         fresh[name] = fresh_name(f"{name}_untapped", taken)
@@ -262,10 +261,11 @@ def _tap_class(
                 )
             # Only the rank: a model whose declared dimensions are not those of a run runs all the same. During inference
             # the runtime does not distinguish an unknown rank from a scalar; then not even the rank.
-            return [
-                TensorType(t.dtype, (None,) * len(t.shape) if t.shape else None)
-                for t in types[len(inputs) :]
-            ]
+            promised = []
+            for tapped in types[len(inputs) :]:
+                rank = (None,) * len(tapped.shape) if tapped.shape else None
+                promised.append(TensorType(tapped.dtype, rank))
+            return promised
 
         def compute(self, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
             inputs_by_name = dict(zip(inputs, arrays, strict=False))

@@ -93,13 +93,15 @@ class Missing(Sequence[MissingNode]):
     def _table(self) -> Table:
         shown = self._rows[:_SHOWN]
         has_paths = any(row.path for row in shown)
-        rows = [
-            (row.node, row.op, row.kind, row.reason, *([row.path] if has_paths else []))
-            for row in shown
-        ]
+        rows: list[tuple[str, ...]] = []
+        for row in shown:
+            path = (row.path,) if has_paths else ()
+            rows.append((row.node, row.op, row.kind, row.reason, *path))
         if len(shown) < len(self._rows):
             rows.append((f"and {len(self._rows) - len(shown)} more", *[""] * (len(rows[0]) - 1)))
-        head = ("node", "op", "missing", "reason", *(["in"] if has_paths else []))
+        head: tuple[str, ...] = ("node", "op", "missing", "reason")
+        if has_paths:
+            head = (*head, "in")
         return Table(
             head, rows, "Nothing is missing: the installed ONNX Runtime has a kernel for every node"
         )
@@ -146,15 +148,12 @@ def missing(model: ModelProto | bytes | str | os.PathLike[str]) -> Missing:
     """
     proto = as_proto(model)
     new = list(new_imports(proto))
-    rows = [
-        MissingNode(
-            site,
-            sanitize(full_name(site.node)) + (f"-{lack.since}" if lack.since else ""),
-            lack.kind,
-            lack.reason,
-        )
-        for site, lack in lacks(proto, new)
-    ]
+    rows = []
+    for site, lack in lacks(proto, new):
+        op = sanitize(full_name(site.node))
+        if lack.since:
+            op = f"{op}-{lack.since}"
+        rows.append(MissingNode(site, op, lack.kind, lack.reason))
     shown = {
         full_name(row.site.node).partition("::")[0]
         for row in rows

@@ -67,10 +67,10 @@ def infer_node(
     # The declared shapes make some types known, as of a sequence's items, and can contradict each
     # other.
     for exact in (True, False):
-        input_types = {
-            name: proto_type if exact else proto_of(kind_of(proto_type) or "")
-            for name, proto_type in types.items()
-        }
+        input_types = dict(types)
+        if not exact:
+            for name, proto_type in types.items():
+                input_types[name] = proto_of(kind_of(proto_type) or "")
         try:
             outputs = infer_node_outputs(schema, node, input_types, opset_imports=imports)
         except (
@@ -82,7 +82,8 @@ def infer_node(
         ):
             # Contradictory shapes: try again with the dtypes alone.
             continue
-        return [kind_of(outputs[name]) if name in outputs else None for name in node.output]
+        kinds = {name: kind_of(proto_type) for name, proto_type in outputs.items()}
+        return [kinds.get(name) for name in node.output]
     return [None] * len(node.output)
 
 

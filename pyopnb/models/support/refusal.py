@@ -253,7 +253,7 @@ def _ports(site: Site, imports: dict[str, int]) -> Iterator[_Candidate]:
                 bound = ""
             expected = f"{bound}{plural(limit, side)} ({port_names})"
             # The names that are too many are cut off, so that the advice can be typed as it is.
-            next_ = repr([sanitize(name) for name in names[:most]]) if len(names) > most else None
+            next_ = repr(list(map(sanitize, names[:most]))) if len(names) > most else None
             error = ModelError(site.where, expected=expected, got=str(len(names)), next=next_)
             yield error, (node.op_type,)
         for port, name in zip(ports, names, strict=False):

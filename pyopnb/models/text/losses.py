@@ -105,16 +105,7 @@ def _entry_losses(before: Any, after: Any, where: str, path: str) -> Iterator[st
 def _tensor_losses(original: TensorProto, copy: TensorProto, where: str) -> Iterator[str]:
     """Compare two tensors by their values, in whichever field these are stored."""
     # Type, sizes and place must be the same whatever the values are.
-    facts = [
-        (
-            tensor.data_type,
-            list(tensor.dims),
-            tensor.data_location,
-            [(e.key, e.value) for e in tensor.external_data],
-        )
-        for tensor in (original, copy)
-    ]
-    if facts[0] != facts[1] or original.HasField("segment"):
+    if _storage(original) != _storage(copy) or original.HasField("segment"):
         raise _refusal(where, "a tensor that is stored in a way of its own")
     if original.name != copy.name:
         yield "names of constants"
@@ -139,6 +130,11 @@ def _tensor_losses(original: TensorProto, copy: TensorProto, where: str) -> Iter
         yield _NAN_BITS
     if original.HasField("raw_data") != copy.HasField("raw_data"):
         yield "storage of tensors outside raw_data"
+
+
+def _storage(tensor: TensorProto) -> tuple[Any, ...]:
+    entries = [(entry.key, entry.value) for entry in tensor.external_data]
+    return tensor.data_type, list(tensor.dims), tensor.data_location, entries
 
 
 def _same_but_nan(before: np.ndarray, after: np.ndarray) -> bool:

@@ -170,10 +170,12 @@ def _tensor_type(kind: Any) -> str:
     name = _dtype(kind.elem_type)
     if not kind.HasField("shape"):
         return f"{name}[]"
-    dims = [
-        str(d.dim_value) if d.HasField("dim_value") else _name(d.dim_param) if d.dim_param else "?"
-        for d in kind.shape.dim
-    ]
+    dims = []
+    for dim in kind.shape.dim:
+        if dim.HasField("dim_value"):
+            dims.append(str(dim.dim_value))
+        else:
+            dims.append(_name(dim.dim_param) if dim.dim_param else "?")
     if dims:
         return f"{name}[{','.join(dims)}]"
     return name

@@ -82,7 +82,11 @@ class TextLayout:
         line = self.text[start : None if end < 0 else end]
         column = place - start
         first, last = max(0, column - _CONTEXT), column + _CONTEXT
-        cut = ("…" if first else "") + line[first:last].strip() + ("…" if last < len(line) else "")
+        cut = line[first:last].strip()
+        if first:
+            cut = f"…{cut}"
+        if last < len(line):
+            cut = f"{cut}…"
         return f"line {self.text.count(chr(10), 0, place) + 1}, column {column + 1}, in `{sanitize(cut)}`"
 
     def caret(self, place: int) -> str:
