@@ -27,7 +27,6 @@ MOST_DEEP = 100
 _COUNTED = 10**15
 
 _Key = tuple[str, str, str]
-_Calls = dict[_Key, list[tuple[_Key, int]]]
 
 
 class Expansion(NamedTuple):
@@ -78,8 +77,7 @@ def check_functions(model: ModelProto) -> None:
             got = f"{_COUNTED:,} or more"
         raise ModelError("model", expected=expected, got=got)
     if size.depth > MOST_DEEP:
-        expected = f"at most {MOST_DEEP} calls of functions and bodies inside one another"
-        raise ModelError("model", expected=expected, got=str(size.depth))
+        raise _too_deep(str(size.depth))
 
 
 def expansion(model: ModelProto) -> Expansion:
@@ -88,82 +86,69 @@ def expansion(model: ModelProto) -> Expansion:
     Raises
     ------
     ModelError
-        Two functions have one name, or one calls itself directly or indirectly.
+        Two functions have one name, one calls itself directly or indirectly, or calls go deeper than `MOST_DEEP`.
     """
-    calls: _Calls = {}
-    own_sizes: dict[_Key, tuple[int, int]] = {}
-    for function in model.functions:
-        key = function_key(function)
-        # The runtime would take the first of two functions for all calls, onnx the last.
-        if key in calls:
-            raise ModelError(
-                path_of_function(function), expected="one function of that name", got="two"
-            )
-        calls[key] = []
-    for function in model.functions:
-        key = function_key(function)
-        own_sizes[key], calls[key] = _read(function, calls)
-    sizes = _sizes(model, own_sizes, calls)
-    (count, deepest), called = _read(model.graph, calls)
-    added = sum(sizes[key][0] for key, _ in called)
-    return Expansion(
-        count + added, added, max([deepest, *(depth + sizes[key][1] + 1 for key, depth in called)])
-    )
+    sizes = _Sizes(model)
+    count, deepest, added = sizes.measure(model.graph, 0)
+    for key in sizes.functions:
+        # A function that nobody calls must not call itself either: onnx follows it all the same.
+        sizes.measure_function(key, 0)
+    return Expansion(count, added, deepest)
 
 
-def _read(
-    scope: GraphProto | FunctionProto, known: _Calls
-) -> tuple[tuple[int, int], list[tuple[_Key, int]]]:
-    """Count the nodes and the depth of a graph or function, and list its calls, each with its depth."""
-    count, deepest, called = 0, 0, []
-    for node, depth in _nodes(scope):
-        count += 1
-        if depth > deepest:
-            deepest = depth
-        if known and (key := function_key(node)) in known:
-            called.append((key, depth))
-    return (count, deepest), called
+class _Sizes:
+    """The sizes of functions with their calls written out, each measured once."""
+
+    def __init__(self, model: ModelProto) -> None:
+        self.functions: dict[_Key, FunctionProto] = {}
+        for function in model.functions:
+            key = function_key(function)
+            # The runtime would take the first of two functions for all calls, onnx the last.
+            if key in self.functions:
+                where = path_of_function(function)
+                raise ModelError(where, expected="one function of that name", got="two")
+            self.functions[key] = function
+        # None stands for a function that is being measured.
+        self._known: dict[_Key, tuple[int, int] | None] = {}
+
+    def measure(self, scope: GraphProto | FunctionProto, level: int) -> tuple[int, int, int]:
+        """Count the nodes of a graph or function, its depth, and how many of the nodes come from calls."""
+        count, deepest, added = 0, 0, 0
+        for node, depth in _nodes(scope):
+            count += 1
+            deepest = max(deepest, depth)
+            if self.functions and (key := function_key(node)) in self.functions:
+                nodes, inner = self.measure_function(key, level + depth + 1)
+                added += nodes
+                deepest = max(deepest, depth + 1 + inner)
+        return min(count + added, _COUNTED), deepest, min(added, _COUNTED)
+
+    def measure_function(self, key: _Key, level: int) -> tuple[int, int]:
+        """Count the nodes and the depth of a function, which is called so many levels deep."""
+        where = path_of_function(self.functions[key])
+        if key not in self._known:
+            if level > MOST_DEEP:
+                raise _too_deep(f"more, down to {where}")
+            self._known[key] = None
+            count, deepest, _ = self.measure(self.functions[key], level)
+            self._known[key] = count, deepest
+        size = self._known[key]
+        if size is None:
+            got = "a function that calls itself"
+            raise ModelError(where, expected="no recursion", got=got)
+        return size
+
+
+def _too_deep(got: str) -> ModelError:
+    expected = f"at most {MOST_DEEP} calls of functions and bodies inside one another"
+    return ModelError("model", expected=expected, got=got)
 
 
 def _nodes(scope: GraphProto | FunctionProto) -> Iterator[tuple[NodeProto, int]]:
+    """Yield the nodes of a graph or function, each with the number of bodies around it."""
     waiting: list[tuple[GraphProto | FunctionProto, int]] = [(scope, 0)]
     while waiting:
         graph, depth = waiting.pop()
         for node in graph.node:
             yield node, depth
             waiting += ((body, depth + 1) for body in bodies(node))
-
-
-def _sizes(
-    model: ModelProto, own: dict[_Key, tuple[int, int]], calls: _Calls
-) -> dict[_Key, tuple[int, int]]:
-    """Return the nodes and the depth of every function with its calls written out."""
-    sizes: dict[_Key, tuple[int, int]] = {}
-    callers: dict[_Key, set[_Key]] = {}
-    # Kahn's algorithm over the calls, callees first, so that no chain of functions costs stack.
-    for key, called in calls.items():
-        for callee, _ in called:
-            callers.setdefault(callee, set()).add(key)
-    waits_for = {key: len(dict(called)) for key, called in calls.items()}
-    leaves = [key for key, count in waits_for.items() if not count]
-    while leaves:
-        key = leaves.pop()
-        count, deepest = own[key]
-        nodes = count + sum(sizes[callee][0] for callee, _ in calls[key])
-        sizes[key] = (
-            min(nodes, _COUNTED),
-            max([deepest, *(depth + sizes[callee][1] + 1 for callee, depth in calls[key])]),
-        )
-        for caller in callers.get(key, ()):
-            waits_for[caller] -= 1
-            if not waits_for[caller]:
-                leaves.append(caller)
-    for function in model.functions:
-        # What is left waits for itself.
-        if function_key(function) not in sizes:
-            raise ModelError(
-                path_of_function(function),
-                expected="no recursion",
-                got="a function that calls itself",
-            )
-    return sizes
