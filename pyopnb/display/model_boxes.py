@@ -76,7 +76,7 @@ def graph_of(scope: Scope, style: GraphStyle, opened: Mapping[int, Graph]) -> Gr
         for port, name in enumerate(node.output):
             if name:
                 builder.sources.setdefault(name, (number, port))
-    # Lines come last, as in a broken graph a node can read what a later one makes.
+    # Lines come last, so that the boxes of nodes are numbered in their order.
     for number, names in zip(targets, builder.reads, strict=True):
         for name in names:
             if name in builder.sources or scope.constant(name) is None:
@@ -93,6 +93,7 @@ class _GraphBuilder:
         self.boxes: list[Box] = []
         self.lines: list[Line] = []
         self.sources: dict[str, tuple[int, int]] = {}
+        self._origins: dict[str, int] = {}
         self.reads = [scope.reads(node) for node in scope.nodes]
         self._scope, self._style = scope, style
         self._used = {name for names in self.reads for name in names}
@@ -162,9 +163,12 @@ class _GraphBuilder:
 
     def connect(self, name: str, target: int) -> None:
         """Add a line to box ``target`` from the producer of a name."""
-        if name not in self.sources:
-            self.sources[name] = self.add(self._origin(name)), 0
-        source, port = self.sources[name]
+        source, port = self.sources.get(name, (target, 0))
+        # What only a later node makes closes a cycle: the model is broken, and the picture has no line up.
+        if source >= target:
+            if name not in self._origins:
+                self._origins[name] = self.add(self._origin(name))
+            source, port = self._origins[name], 0
         mark = _side(self.boxes[source].mark) or _side(self.boxes[target].mark)
         self.lines.append(Line(source, target, port, mark))
 

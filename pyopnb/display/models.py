@@ -56,7 +56,6 @@ def view_model(
     *,
     colours: Mapping[int | str, float] | None = None,
     legend: str = "",
-    around: bool = False,
     log: bool | None = None,
     marks: Mapping[int | str, str] | None = None,
     notes: Mapping[str, str] | None = None,
@@ -76,8 +75,6 @@ def view_model(
         name.
     legend : str
         What the numbers are.
-    around : bool
-        Whether the colours are symmetric about 0.
     log : bool, optional
         Whether the colours are logarithmic. By default they are if the largest number is over 1,000 times the smallest.
     marks : mapping, optional
@@ -129,7 +126,7 @@ def view_model(
         scope.fold({*style.values, *style.marks})
     graphs = _Graphs(scopes, style, _opened(info, by_name, open))
     graphs.build(main)
-    scale = scale_for(style.values.values(), log=log, around=around) if style.values else None
+    scale = scale_for(style.values.values(), log=log) if style.values else None
     painter = _Painter(main, graphs.by_id[id(proto.graph)], style, scale, most)
     title = _title(proto, main)
     folded = graphs.folded()

@@ -301,7 +301,7 @@ def test_broken_models_are_drawn_and_say_so():
         ("Abs", ["nowhere"], "a"), ("Neg", ["b"], "c"), ("Abs", ["c"], "b"), ("Relu", ["x"], "a"), ("Add", ["s", "x"], "s"))]  # fmt: skip
     seen = pyopnb.show(model(nodes))
     said = texts(seen.svg)
-    assert said.count("nothing makes it") == 2 and {"nowhere", "y"} <= set(said)
+    assert said.count("nothing makes it") >= 3 and {"nowhere", "y"} <= set(said)
     assert "name a: expected one meaning, got an output of Abs and an output of Relu" in repr(seen)
     assert "expected one meaning" in Html(seen.body).text
 

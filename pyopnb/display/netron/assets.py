@@ -30,15 +30,8 @@ __all__ = [
 OLDEST = (8, 8)
 """The first Netron that can lay out a graph without a worker, which a page without a server cannot load."""
 
-_DETECTION = (
-    "base",
-    "text",
-    "json",
-    "protobuf",
-    "flatbuffers",
-    "flexbuffers",
-    "zip",
-)  # of the format of a file
+# What Netron needs to detect the format of a file.
+_DETECTION = ("base", "text", "json", "protobuf", "flatbuffers", "flexbuffers", "zip")
 MINIMAL = (*_DETECTION, "dagre", "grapher", "view", "browser", "onnx", "onnx-proto")
 """The modules that a plain .onnx file needs."""
 
@@ -73,22 +66,22 @@ class Assets:
     folder: Path
 
     def modules(self, names: tuple[str, ...]) -> dict[str, str]:
-        """The text of JavaScript modules by name, without those that this version does not have."""
+        """Read JavaScript modules by name, without those that this version does not have."""
         files = {name: self.folder / f"{name}.js" for name in names}
         return {name: file.read_text("utf-8") for name, file in files.items() if file.is_file()}
 
     def documentation(self) -> list[dict[str, object]]:
-        """Netron's documentation of ONNX's operators, without the examples, which are most of it. Read-only."""
+        """Read Netron's documentation of ONNX's operators, without the examples, which are most of it."""
         return _read_documentation(self.folder / "onnx-metadata.json")
 
 
 def read_script(name: str) -> str:
-    """One of our own scripts, none of which contains text that would end a script element."""
+    """Read one of our own scripts, none of which contains text that would end a script element."""
     return (Path(__file__).parent / f"{name}.js").read_text("utf-8")
 
 
 def read_assets() -> Assets:
-    """The assets of the installed Netron.
+    """Read the assets of the installed Netron.
 
     Returns
     -------
@@ -107,8 +100,7 @@ def read_assets() -> Assets:
 
 @functools.lru_cache(maxsize=1)
 def _read_folder(folder: Path) -> Assets:
-    files = [folder / name for name in ("index.html", "grapher.css")]
-    page, style = (file.read_text("utf-8") if file.is_file() else "" for file in files)
+    page, style = _read_text(folder / "index.html"), _read_text(folder / "grapher.css")
     version = re.search(r'<meta name="version" content="(\d+)\.(\d+)([\w.]*)"', page)
     if version is None:
         raise UnusableNetron(
@@ -125,6 +117,7 @@ def _read_folder(folder: Path) -> Assets:
         page,
     )
     policy = f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
+    # Each part of the page has its place, or this Netron is built otherwise.
     page, heads = re.subn(r'(<meta charset="utf-8">)', lambda at: at[0] + policy, page, count=1)
     page, styles = re.subn("</head>", lambda at: f"<style>{style}</style></head>", page, count=1)
     page, bodies = re.subn(
@@ -140,12 +133,18 @@ def _read_folder(folder: Path) -> Assets:
     return Assets(text, page, folder)
 
 
+def _read_text(file: Path) -> str:
+    return file.read_text("utf-8") if file.is_file() else ""
+
+
 @functools.lru_cache(maxsize=1)
 def _read_documentation(file: Path) -> list[dict[str, object]]:
     if not file.is_file():  # which a view can do without
         return []
-    entries = json.loads(file.read_text("utf-8"))
-    return [{key: value for key, value in entry.items() if key != "examples"} for entry in entries]
+    entries: list[dict[str, object]] = json.loads(file.read_text("utf-8"))
+    for entry in entries:
+        entry.pop("examples", None)
+    return entries
 
 
 def write_extension(folder: Path, version: str) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from onnx import ModelProto
 
-from pyopnb.models.nodes import walk
+from pyopnb.models.nodes import imported_versions, walk
 from pyopnb.ops.op import Op
 from pyopnb.ops.registry import registry
 from pyopnb.ops.schema import REQUIRED, Attr, Port
@@ -16,9 +16,11 @@ from pyopnb.ops.types import ANY, TensorType
 
 __all__ = ["document_ops"]
 
+_ONNX = "ai.onnx"  # what Netron calls the default domain
+
 
 def document_ops(model: ModelProto, known: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The documentation of the ops that a model uses.
+    """Document the ops that a model uses.
 
     Parameters
     ----------
@@ -31,73 +33,59 @@ def document_ops(model: ModelProto, known: Iterable[dict[str, Any]]) -> list[dic
     list of dict
         Entries in Netron's format.
     """
-    used = {(site.node.domain or "ai.onnx", site.node.op_type) for site in walk(model)}
-    imported: dict[str, int] = {}
-    for opset in (
-        *model.opset_import,
-        *(opset for function in model.functions for opset in function.opset_import),
-    ):
-        domain = opset.domain or "ai.onnx"
-        imported[domain] = max(imported.get(domain, 0), opset.version)
-    ours = {key: op for key in used if (op := registry.find(*key)) is not None}
-    # Of several versions Netron shows the newest that is not newer than the model's import. Of ours the current one would run.
-    entries: dict[object, dict[str, Any]] = {}
+    imported = {}
+    for domain, version in imported_versions(model, *model.functions).items():
+        imported[domain or _ONNX] = version
+    used = {(site.node.domain or _ONNX, site.node.op_type) for site in walk(model)}
+    entries: dict[tuple[str, str], dict[str, Any]] = {}
     for entry in known:
-        key = (entry.get("module"), entry.get("name"))
-        if (
-            key in used
-            and key not in ours
-            and entry.get("version", 0) <= imported.get(str(entry.get("module")), 0)
-        ):
-            entries[key] = max(
-                entries.get(key, entry), entry, key=lambda entry: entry.get("version", 0)
-            )
-    return [
-        *entries.values(),
-        *(
-            _entry_of(op, domain, imported.get(domain, 0))
-            for (domain, _), op in sorted(ours.items())
-        ),
-    ]
+        key = (entry["module"], entry["name"])
+        version = entry.get("version", 0)
+        # The newest version that is not newer than the model's import is the one that the model means.
+        if key in used and version <= imported.get(key[0], 0):
+            earlier = entries.get(key)
+            if earlier is None or version > earlier.get("version", 0):
+                entries[key] = entry
+    for domain, op_type in sorted(used):
+        op = registry.find(domain, op_type)
+        if op is not None:  # of ours the current version would run
+            entries[domain, op_type] = _entry_of(op, domain, imported.get(domain, 0))
+    return list(entries.values())
 
 
 def _entry_of(op: Op, domain: str, version: int) -> dict[str, Any]:
     schema = op.current.schema
+    paragraphs = [f"{op.name}, version {op.current.number} in Python."]
+    if schema.doc:
+        # Netron renders Markdown, in which < starts a tag.
+        paragraphs.insert(0, html.escape(schema.doc, quote=False))
+    if schema.open_attrs:
+        paragraphs.append("Takes any further attribute.")
     entry: dict[str, Any] = {
         "name": op.op_type,
         "module": domain,
         "version": version,
-        "description": "\n\n".join(_paragraphs(op)),
+        "description": "\n\n".join(paragraphs),
         "attributes": [_attr(attr) for attr in schema.attrs],
         "inputs": [_port(port) for port in schema.inputs],
     }
     if schema.outputs is not None:
-        entry["outputs"] = [
-            {"name": f"output {place}", **_type_entry(kind)}
-            for place, kind in enumerate(schema.outputs)
-        ]
+        entry["outputs"] = []
+        for place, kind in enumerate(schema.outputs):
+            entry["outputs"].append({"name": f"output {place}", **_type_entry(kind)})
     return entry
 
 
-def _paragraphs(op: Op) -> Iterator[str]:
-    schema = op.current.schema
-    if schema.doc:
-        yield html.escape(
-            schema.doc, quote=False
-        )  # Netron renders Markdown, in which < starts a tag
-    yield f"{op.name}, version {op.current.number} in Python."
-    if schema.open_attrs:
-        yield "Takes any further attribute."
-
-
 def _attr(attr: Attr) -> dict[str, Any]:
-    sentences = [] if attr.default is REQUIRED else [f"Default: {attr.default!r}."]
-    sentences += [f"One of {', '.join(map(repr, attr.choices))}."] if attr.choices else []
+    is_required = attr.default is REQUIRED
+    text = "Required." if is_required else f"Default: {attr.default!r}."
+    if attr.choices:
+        text += f" One of {', '.join(map(repr, attr.choices))}."
     return {
         "name": attr.name,
         "type": attr.kind,
-        "required": attr.default is REQUIRED,
-        "description": html.escape(" ".join(sentences) or "Required.", quote=False),
+        "required": is_required,
+        "description": html.escape(text, quote=False),
     }
 
 

@@ -29,7 +29,7 @@ def _modules(assets: Assets) -> str:
 def netron_page(
     assets: Assets, model: bytes, documentation: list[dict[str, Any]], colours: dict[str, Any]
 ) -> str:
-    """A whole page with Netron and a model, which needs no other file, no server and no network."""
+    """Write a page with Netron and a model, which needs no other file, no server and no network."""
     encoded = base64.b64encode(model).decode()
     content = json.dumps(
         {"model": encoded, "documentation": documentation, "colours": colours}
@@ -41,7 +41,7 @@ def netron_page(
 
 
 def netron_output(page: str | None, *, name: str, picture: str, caption: str, height: int) -> str:
-    """A page in a frame with an origin of its own, and the picture as its fallback; or the picture alone; and the caption."""
+    """Put a page into a frame with an origin of its own, the picture as its fallback; or the picture alone; and the caption."""
     content = picture
     if page is not None:
         title = html.escape(f"Netron: {name}")

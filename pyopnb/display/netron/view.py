@@ -19,9 +19,9 @@ from pyopnb.display.netron.assets import OLDEST, UnusableNetron, read_assets
 from pyopnb.display.netron.op_docs import document_ops
 from pyopnb.display.netron.page import netron_output, netron_page
 from pyopnb.display.netron.trim import trim
+from pyopnb.display.show import show
 from pyopnb.display.svg.colours import text_colour
 from pyopnb.display.view import Canvas, View
-from pyopnb.display.view import view as show
 from pyopnb.errors import InputError, PyopError
 from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.messages import hide_internal_frames, plural, sanitize
@@ -85,7 +85,7 @@ class NetronView:
 
     @property
     def selected(self) -> NodeProto | None:
-        """The node of the model that was clicked last; None before the first click."""
+        """Return the node of the model that was clicked last; None before the first click."""
         return self._selected
 
     def on_select(self, function: _Listener) -> _Listener:
@@ -138,7 +138,7 @@ class NetronView:
         return {MIME: content, "text/html": self._html(self._picture), "text/plain": repr(self)}
 
     def _mime_(self) -> tuple[str, str]:
-        """What marimo shows: it drops the style that hides the picture below the frame, and would draw both."""
+        """Return what marimo shows: it drops the style that hides the picture below the frame, and would draw both."""
         return "text/html", self._html("" if self._embed else self._picture)
 
     def _html(self, picture: str) -> str:
@@ -153,21 +153,21 @@ class NetronView:
 
 
 def _colours(canvas: Canvas, nodes: Mapping[str, NodeProto]) -> dict[str, Any]:
-    """The colours of Netron's nodes and of the text on them, what they tell, and the legend."""
-    painted = {
-        id(node): (colour, text_colour(colour) if colour else "", about)
-        for node, colour, about in canvas.nodes
-    }
-    found = {name: painted[id(node)] for name, node in nodes.items() if id(node) in painted}
+    """Choose the colours of Netron's nodes and of the text on them, what they tell, and the legend."""
+    # Netron knows the nodes by their names in the copy, and the canvas those of the original.
+    names = {id(node): name for name, node in nodes.items()}
+    painted = {}
+    for node, colour, about in canvas.nodes:
+        on_colour = text_colour(colour) if colour else ""
+        if id(node) in names:
+            painted[names[id(node)]] = (colour, on_colour, about)
     scale = canvas.scale
     if scale is None:
-        return {"nodes": found}
+        return {"nodes": painted}
     stops = [scale.colour(scale.value_at(n / 8)) for n in range(9)]
-    ends = [f"{end:.3g}" for end in (scale.low, scale.high)]
-    return {
-        "nodes": found,
-        "legend": {"title": sanitize(canvas.legend), "ends": ends, "stops": stops},
-    }
+    ends = [f"{scale.low:.3g}", f"{scale.high:.3g}"]
+    legend = {"title": sanitize(canvas.legend), "ends": ends, "stops": stops}
+    return {"nodes": painted, "legend": legend}
 
 
 def clicked(view: str, node: str) -> None:
@@ -240,6 +240,7 @@ def netron(
             "netron", expected="something with a graph", got=view.title, next="pyopnb.show(…)"
         )
     if name is None:
-        path = isinstance(model, (str, os.PathLike))
-        name = Path(os.fspath(model)).name if path else view.canvas.model.graph.name or "model"
+        name = view.canvas.model.graph.name or "model"
+        if isinstance(model, (str, os.PathLike)):
+            name = Path(os.fspath(model)).name
     return NetronView(view, view.canvas, name, height, embed)

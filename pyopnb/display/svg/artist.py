@@ -121,26 +121,16 @@ class Artist:
         routes = [[(x + left, y + top) for x, y in route] for route in graph.layout.routes]
         incoming: dict[int, list[list[_Point]]] = {}
         for number, (line, route) in enumerate(zip(graph.lines, routes, strict=True)):
-            if not route:
-                continue
             incoming.setdefault(line.target, []).append(route)
             if not graph.layout.branches[number]:
                 box, upper = graph.boxes[line.source], corners[line.source][1]
                 # From the centre and not the corner, whose rounding would make kinks.
                 x = graph.layout.centres[line.source][0] + left + box.port_offset(line.port)
-                # A line that closes a cycle begins at the upper border, others below the label.
-                goes_up = route[0][1] > route[1][1]
-                start = upper if goes_up else upper + box.line_start(line.port)
-                route[:2] = (x, start), (x, route[1][1])
+                route[:2] = (x, upper + box.line_start(line.port)), (x, route[1][1])
         for target, arriving in incoming.items():
             _spread_ends(arriving, corners[target][0], graph.boxes[target].width)
         for line, route in zip(graph.lines, routes, strict=True):
-            lines = self._lines.setdefault(line.mark, _Lines(line.mark, self._plain))
-            if route:
-                lines.add(route)
-            else:
-                box, (x, y) = graph.boxes[line.source], corners[line.source]
-                lines.add_loop(round(x + box.width), round(y + box.height / 2))
+            self._lines.setdefault(line.mark, _Lines(line.mark, self._plain)).add(route)
 
 
 def _spread_ends(routes: Sequence[list[_Point]], x: float, width: float) -> None:
@@ -198,20 +188,12 @@ class _Lines:
             else:
                 self._steps.append(("L", b))
             is_drawing, is_straight = True, a[0] == b[0]
-        (_, before), (x, y) = points[-2:]
-        goes_up = before > y
-        # Of thousands of lines, only those that go up need a head.
-        if (goes_up or not self._plain) and (x, y) not in self._ends:
+        # Thousands of lines are read without heads, as all of them lead down.
+        x, y = points[-1]
+        if not self._plain and (x, y) not in self._ends:
             self._ends.add((x, y))
-            back = y + _HEAD if goes_up else y - _HEAD
+            back = y - _HEAD
             self._heads += [("M", (x, y)), ("L", (x - 3, back)), ("L", (x + 3, back)), ("Z", ())]
-
-    def add_loop(self, x: float, y: float) -> None:
-        """Draw a line from the right side of a box back to it."""
-        self._steps += [("M", (x, y - 4)), ("L", (x + 7, y - 4))]
-        self._steps += [("L", (x + 7, y + 4)), ("L", (x, y + 4))]
-        self._heads += [("M", (x, y + 4)), ("L", (x + _HEAD, y + 1))]
-        self._heads += [("L", (x + _HEAD, y + 7)), ("Z", ())]
 
     def shapes(self) -> Iterator[Path]:
         """Return the lines, and their arrowheads."""

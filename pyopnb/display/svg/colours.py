@@ -164,7 +164,7 @@ def _colour_of(scale: Scale, value: float) -> str:
     return hex_colour(palette(scale.kind)[round((_STEPS - 1) * scale.position(value))])
 
 
-def scale_for(values: Iterable[float], *, log: bool | None = None, around: bool = False) -> Scale:
+def scale_for(values: Iterable[float], *, log: bool | None = None) -> Scale:
     """Make a scale that covers some numbers.
 
     Parameters
@@ -173,8 +173,6 @@ def scale_for(values: Iterable[float], *, log: bool | None = None, around: bool 
     log : bool, optional
         Whether it is logarithmic. By default it is where no number is negative and the largest is over 1,000 times the smallest
         that is not 0.
-    around : bool
-        Whether it is symmetric about 0.
 
     Returns
     -------
@@ -187,9 +185,6 @@ def scale_for(values: Iterable[float], *, log: bool | None = None, around: bool 
     """
     finite = [value for value in values if math.isfinite(value)]
     low, high = min(finite, default=0.0), max(finite, default=0.0)
-    if around:
-        limit = max(-low, high)
-        return Scale(-limit, limit, kind="diverging")
     least = min(filter(_is_positive, finite), default=0.0)
     if log is None:
         log = low >= 0 and high > 1000 * least > 0

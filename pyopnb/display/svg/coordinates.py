@@ -1,4 +1,4 @@
-"""Coordinates of the vertices in layers: phase 4 of `pyopnb.display.svg.layout`."""
+"""Coordinates of the vertices in layers: phase 3 of `pyopnb.display.svg.layout`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The order within layers, so that few edges cross: phase 3 of `pyopnb.display.svg.layout`."""
+"""The order within layers, so that few edges cross: phase 2 of `pyopnb.display.svg.layout`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Layers of a directed graph: phases 1 and 2 of `pyopnb.display.svg.layout`, cycles removed and layers assigned."""
+"""Layers of a directed graph without cycles: phase 1 of `pyopnb.display.svg.layout`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ __all__ = [
     "Links",
     "Point",
     "Size",
-    "back_edges",
     "break_wide_layers",
     "layers_of",
 ]
@@ -50,41 +49,6 @@ def _neighbours(count: int, pairs: Sequence[tuple[int, int]]) -> tuple[Links, Li
         below[a].append(b)
         above[b].append(a)
     return below, above
-
-
-def back_edges(count: int, edges: Sequence[Edge]) -> set[int]:
-    """Find the edges that close a cycle in a depth-first search, which starts at the sources of the graph."""
-    # In most models the order of the boxes is topological.
-    if all(edge.source <= edge.target for edge in edges):
-        return set()
-    leaving: Links = [[] for _ in range(count)]
-    has_input = [False] * count
-    for number, edge in enumerate(edges):
-        if edge.source != edge.target:
-            leaving[edge.source].append(number)
-            has_input[edge.target] = True
-    back: set[int] = set()
-    unseen, active, finished = range(3)
-    state = [unseen] * count
-    for start in sorted(range(count), key=has_input.__getitem__):
-        if state[start] != unseen:
-            continue
-        state[start] = active
-        path = [(start, iter(leaving[start]))]
-        while path:
-            box, remaining = path[-1]
-            number = next(remaining, -1)
-            if number < 0:
-                state[box] = finished
-                path.pop()
-                continue
-            target = edges[number].target
-            if state[target] == active:
-                back.add(number)
-            elif state[target] == unseen:
-                state[target] = active
-                path.append((target, iter(leaving[target])))
-    return back
 
 
 def layers_of(count: int, pairs: Sequence[tuple[int, int]]) -> list[int]:

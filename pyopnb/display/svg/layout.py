@@ -1,13 +1,12 @@
 """Coordinates for the boxes and edges of a directed graph, drawn in layers from top to bottom.
 
 The method is that of Sugiyama, Tagawa and Toda ("Methods for Visual Understanding of Hierarchical System Structures", 1981), in
-four phases:
+three phases, as a model that can run has no cycles:
 
-1. Remove cycles: edges that lead back in a depth-first search are reversed (`back_edges`).
-2. Assign layers by longest paths (`layers_of`). An edge over several layers gets a dummy, a point without a size, in each of
+1. Assign layers by longest paths (`layers_of`). An edge over several layers gets a dummy, a point without a size, in each of
    them; edges that leave the same port of a box share their dummies (`Layering`).
-3. Order the layers so that few edges cross: sweeps by medians and barycentres of neighbours (`order_layers`).
-4. Assign coordinates: x by the four alignments of Brandes and Köpf ("Fast and Simple Horizontal Coordinate Assignment", 2002;
+2. Order the layers so that few edges cross: sweeps by medians and barycentres of neighbours (`order_layers`).
+3. Assign coordinates: x by the four alignments of Brandes and Köpf ("Fast and Simple Horizontal Coordinate Assignment", 2002;
    `horizontal`), y layer by layer (`vertical`).
 
 Ties are broken by the indices of boxes, so the same graph always gets the same picture. Nothing recurses.
@@ -16,7 +15,7 @@ Ties are broken by the indices of boxes, so the same graph always gets the same 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from pyopnb.display.svg.coordinates import extent, horizontal, vertical
 from pyopnb.display.svg.layer_order import order_layers
@@ -25,7 +24,6 @@ from pyopnb.display.svg.layers import (
     Layering,
     Point,
     Size,
-    back_edges,
     break_wide_layers,
     layers_of,
 )
@@ -44,9 +42,8 @@ class Layout:
     centres : list of (x, y)
         The centres of the boxes.
     routes : list of list of (x, y)
-        Points of each edge from the source's lower border to the target's upper one, or from the source's upper border to the
-        target's lower one if the edge closes a cycle. An edge from a box to itself has no points. A route that shares dummies
-        with an earlier edge begins where it leaves that edge's route.
+        Points of each edge from the source's lower border to the target's upper one. A route that shares dummies with an
+        earlier edge begins where it leaves that edge's route.
     branches : list of bool
         Whether an edge's route begins on another route.
     width, height : float
@@ -68,6 +65,7 @@ def lay_out(sizes: Sequence[Size], edges: Sequence[Edge]) -> Layout:
     sizes : sequence of Size
         The boxes.
     edges : sequence of Edge
+        Without cycles.
 
     Returns
     -------
@@ -80,29 +78,18 @@ def lay_out(sizes: Sequence[Size], edges: Sequence[Edge]) -> Layout:
     """
     if not sizes:
         return Layout([], [], [], 0, 0)
-    reversed_edges = back_edges(len(sizes), edges)
-    downward = _downward(edges, reversed_edges)
-    graph = Layering(sizes, [edge for edge in downward if edge.source != edge.target])
+    graph = Layering(sizes, edges)
     graph.layers = order_layers(graph)
     xs, ys = horizontal(graph), vertical(graph)
     routes: list[list[Point]] = []
     branches: list[bool] = []
-    for number, edge in enumerate(downward):
-        route = graph.route(edge, xs, ys) if edge.source != edge.target else []
-        bottom = ys[graph.ranks[edge.source]][1]
-        branches.append(bool(route) and route[0][1] > bottom + 0.001)
-        routes.append(route[::-1] if number in reversed_edges else route)
+    for edge in edges:
+        route = graph.route(edge, xs, ys)
+        # A route that begins below the source's layer leaves another one.
+        branches.append(route[0][1] > ys[graph.ranks[edge.source]][1] + 0.001)
+        routes.append(route)
     centres = [(xs[box], sum(ys[rank]) / 2) for box, rank in enumerate(graph.ranks[: len(sizes)])]
     return Layout(centres, routes, branches, extent(graph, xs)[1], ys[-1][1])
-
-
-def _downward(edges: Sequence[Edge], reversed_edges: set[int]) -> list[Edge]:
-    """Turn the edges that close a cycle; each of them gets a port of its own."""
-    downward = list(edges)
-    for number in reversed_edges:
-        edge = edges[number]
-        downward[number] = Edge(edge.target, edge.source, -1 - number)
-    return downward
 
 
 def edges_to_cut(sizes: Sequence[Size], edges: Sequence[Edge], most: int) -> set[int]:
@@ -121,15 +108,13 @@ def edges_to_cut(sizes: Sequence[Size], edges: Sequence[Edge], most: int) -> set
     set of int
         Indices of edges.
     """
-    downward = _downward(edges, back_edges(len(sizes), edges))
-    pairs = [(edge.source, edge.target) for edge in downward if edge.source != edge.target]
+    pairs = [(edge.source, edge.target) for edge in edges]
     ranks = break_wide_layers(layers_of(len(sizes), pairs), sizes)
+    spans = [ranks[target] - ranks[source] for source, target in pairs]
     # Edges of one port share a way, which is as long as the longest of them.
-    ways: dict[Edge, list[int]] = {}
-    spans = []
-    for number, edge in enumerate(downward):
-        spans.append(ranks[edge.target] - ranks[edge.source])
-        ways.setdefault(replace(edges[number], target=0), []).append(number)
+    ways: dict[tuple[int, int], list[int]] = {}
+    for number, edge in enumerate(edges):
+        ways.setdefault((edge.source, edge.port), []).append(number)
     lengths = {way: max(spans[number] for number in users) - 1 for way, users in ways.items()}
     total = sum(lengths.values())
     cut: set[int] = set()

@@ -96,7 +96,6 @@ def test_scales_are_found_from_numbers():
     assert scale_for([2, 2.5, 3]) == Scale(2, 3)
     assert scale_for([0, 1e-6, 1]).log
     assert scale_for([-1, 1e-6, 1]) == Scale(-1, 1)
-    assert scale_for([-1, 3], around=True) == Scale(-3, 3, kind="diverging")
     assert scale_for([math.nan, math.inf, 5, 4]) == Scale(4, 5)
     assert scale_for([]) == Scale(0, 0)
 
