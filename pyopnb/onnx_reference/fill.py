@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import warnings
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -121,29 +121,31 @@ def fill(
 def fill_source(
     source: ModelSource, nodes: Where = (), original: object = None
 ) -> list[FilledNode]:
-    """Fill a model in place; returns what was done to each node."""
+    """Fill a model in place and return what was done to each node."""
     proto = source.proto
     proto.ir_version = min(proto.ir_version, newest_ir_version())
     _redefine_stand_ins(proto)
-    wanted = [] if _is_empty(nodes) else select_sites(proto, nodes, original)
-    if not wanted and not any(new_imports(proto)) and not missing(proto):
+    selected = [] if _is_empty(nodes) else select_sites(proto, nodes, original)
+    if not selected and not any(new_imports(proto)) and not missing(proto):
         return []
     filling = _Filling(proto)
     filling.lower_versions()
-    filling.fill_nodes([(site, "asked for") for site in wanted])
-    lacking = [(row.kind, row.site, row.reason) for row in missing(proto) if row.site is not None]
-    filling.leave([(site, reason) for kind, site, reason in lacking if kind == MIXED])
-    filling.fill_nodes([(site, reason) for kind, site, reason in lacking if kind != MIXED])
+    filling.fill_nodes([(site, "asked for") for site in selected])
+    lacking = []
+    for row in missing(proto):
+        if row.site is None:
+            continue
+        if row.kind == MIXED:
+            # Inputs of two types where the operator takes one: no implementation gives that a meaning.
+            filling.leave(row.site, row.reason)
+        else:
+            lacking.append((row.site, row.reason))
+    filling.fill_nodes(lacking)
     return filling.done
 
 
 def _is_empty(nodes: Where) -> bool:
-    return (
-        isinstance(nodes, Iterable)
-        and not isinstance(nodes, (str, NodeProto))
-        and not callable(nodes)
-        and not list(nodes)
-    )
+    return isinstance(nodes, Collection) and not isinstance(nodes, str) and not nodes
 
 
 class _Filling:
@@ -153,23 +155,28 @@ class _Filling:
         self.proto = proto
         self.done: list[FilledNode] = []
         self._types = Types(proto)
-        self._alive: list[Any] = []  # keeps nodes alive, so that ids stay unique
+        # protobuf makes a Python object for a node at each access. Whoever goes by ids keeps them.
+        self._alive: list[Any] = []
         self._versions = self._versions_in_file()
         self._settled: set[int] = set()  # ids of nodes that are filled or cannot be
 
-    # ---- versions ------------------------------------------------------------------------------------------------------------
+    # ---- versions ------------------------------------------------------------------------------
 
     def _versions_in_file(self) -> dict[int, int | None]:
         """Return the version of its domain that each node has in the file, by node id."""
         versions: dict[int, int | None] = {}
         for scope in (self.proto, *self.proto.functions):
             imported = imported_versions(scope)
-            inside = list(nodes_in(scope.graph if isinstance(scope, ModelProto) else scope))
-            self._alive.append(inside)
-            versions.update(
-                (id(node), imported.get(canonical_domain(node.domain))) for node in inside
-            )
+            nodes = list(nodes_in(scope.graph if isinstance(scope, ModelProto) else scope))
+            self._alive.append(nodes)
+            for node in nodes:
+                versions[id(node)] = imported.get(canonical_domain(node.domain))
         return versions
+
+    def _version(self, node: NodeProto) -> int | None:
+        if id(node) in self._versions:
+            return self._versions[id(node)]
+        return imported_versions(self.proto).get(canonical_domain(node.domain))
 
     def lower_versions(self) -> None:
         """Import the versions that the runtime takes, where each node still means the same or is replaced."""
@@ -182,7 +189,7 @@ class _Filling:
             if all(canonical_domain(site.node.domain).startswith(DOMAIN) for site in changed):
                 new.entry.version = new.newest
 
-    # ---- stand-ins -----------------------------------------------------------------------------------------------------------
+    # ---- stand-ins -----------------------------------------------------------------------------
 
     def fill_nodes(self, lacking: Iterable[tuple[Site, str]]) -> None:
         """Replace nodes by their stand-ins, where they have one."""
@@ -199,59 +206,52 @@ class _Filling:
                 self.done.append(FilledNode(site.where, "", f"{reason}; {obstacle}"))
                 continue
             self._settled.update(map(id, inner))
-            changes.append((site, self._define(site)))
-            self.done.append(FilledNode(site.where, changes[-1][1], reason))
+            op = self._define(site)
+            changes.append((site, op))
+            self.done.append(FilledNode(site.where, op, reason))
         put_ops(self.proto, changes)
         for site, _ in changes:
             if len(site.node.output) != 1 and not is_catalog_domain(site.node.domain):
                 site.node.attribute.append(helper.make_attribute(_OUTPUTS, len(site.node.output)))
 
-    def leave(self, lacking: Iterable[tuple[Site, str]]) -> None:
-        """Note nodes that nothing can replace, as they have no meaning."""
-        for site, reason in lacking:
-            if id(site.node) not in self._settled:
-                self._alive.append(site)
-                self._settled.add(id(site.node))
-                self.done.append(FilledNode(site.where, "", reason))
-
-    def _version(self, node: NodeProto) -> int | None:
-        return self._versions.get(
-            id(node), imported_versions(self.proto).get(canonical_domain(node.domain))
-        )
+    def leave(self, site: Site, reason: str) -> None:
+        """Note a node that nothing can replace."""
+        if id(site.node) not in self._settled:
+            self._alive.append(site)
+            self._settled.add(id(site.node))
+            self.done.append(FilledNode(site.where, "", reason))
 
     def _obstacle(self, site: Site) -> str:
-        """Why no stand-in can replace the node; empty where one can."""
+        """Say why no stand-in can replace the node; return nothing where one can."""
         node = site.node
         version = self._version(node)
         if version is None or not has_reference(node, version):
-            if problem := misuse(node):
+            problem = misuse(node)
+            if problem:
                 return problem
             if catalog_entry(node) is None:
                 return "neither ONNX's reference implementation nor the catalogue has it"
-        for names, end in ((node.input, "input"), (node.output, "output")):
+        for end, names in (("input", node.input), ("output", node.output)):
             for name in filter(None, names):
-                kind = self._types.find(site.scope, name)
-                if kind is not None and (uncarried := _uncarried(kind)):
+                uncarried = _uncarried(self._types.find(site.scope, name))
+                if uncarried:
                     return f"its {end} {sanitize(name)} is {uncarried}, which ONNX Runtime gives to no custom op"
-        if outer := [name for body in bodies(node) for name in GraphIndex(body).free]:
-            return f"its body reads {sanitize(outer[0])} from outside"
-        changed = [
-            inner for graph in bodies(node) for inner in nodes_in(graph) if self._changed(inner)
-        ]
-        return (
-            f"its body holds {sanitize(full_name(changed[0]))} of a newer version than the runtime takes"
-            if changed
-            else ""
-        )
+        # The stand-in gets its bodies as attributes, which see nothing of the graph around them.
+        for body in bodies(node):
+            for name in GraphIndex(body).free:
+                return f"its body reads {sanitize(name)} from outside"
+            for inner in nodes_in(body):
+                if self._has_changed(inner):
+                    return f"its body holds {sanitize(full_name(inner))} of a newer version than the runtime takes"
+        return ""
 
-    def _changed(self, node: NodeProto) -> bool:
+    def _has_changed(self, node: NodeProto) -> bool:
+        """Tell whether a node means something else in the newest version that the runtime takes."""
         domain, version = canonical_domain(node.domain), self._version(node)
         limit = newest_version(domain)
-        return (
-            version is not None
-            and limit is not None
-            and changed_in(domain, node.op_type, version, limit) is not None
-        )
+        if version is None or limit is None:
+            return False
+        return changed_in(domain, node.op_type, version, limit) is not None
 
     def _define(self, site: Site) -> str:
         version = self._version(site.node)
@@ -261,19 +261,22 @@ class _Filling:
         return _define_stand_in(schema.domain, schema.name, schema.since_version)
 
 
-def _uncarried(kind: TypeProto) -> str:
-    """Return the dtype or kind of value that no custom op can have; empty for a type that it can."""
-    if not kind.HasField("tensor_type"):
-        return (kind.WhichOneof("value") or "of no type").removesuffix("_type")
-    if not kind.tensor_type.elem_type:
+def _uncarried(type_: TypeProto | None) -> str:
+    """Return the dtype or kind of value that no custom op can have; return nothing for a type that it can."""
+    if type_ is None:
         return ""
-    row = dtype(kind.tensor_type.elem_type)
+    if not type_.HasField("tensor_type"):
+        return (type_.WhichOneof("value") or "of no type").removesuffix("_type")
+    if not type_.tensor_type.elem_type:
+        return ""
+    row = dtype(type_.tensor_type.elem_type)
     return "" if row.carried else row.name
 
 
 def _define_stand_in(domain: str, op_type: str, version: int) -> str:
     """Return the name of an operator's stand-in, defined on first use only: again, it would be a new version."""
-    name = f"{DOMAIN}{f'.{domain}' if domain else ''}::{op_type}_{version}"
+    suffix = f".{domain}" if domain else ""
+    name = f"{DOMAIN}{suffix}::{op_type}_{version}"
     if registry.find(*split_name(name)) is None:
         registry.define(stand_in_class(domain, op_type, version), name)
     return name
@@ -282,14 +285,15 @@ def _define_stand_in(domain: str, op_type: str, version: int) -> str:
 def _redefine_stand_ins(proto: ModelProto) -> None:
     """Define the stand-ins of a model that was filled before, perhaps in another process."""
     for site in walk(proto):
-        domain, (op_type, _, version) = site.node.domain, site.node.op_type.rpartition("_")
+        domain = site.node.domain
+        op_type, _, version = site.node.op_type.rpartition("_")
         if is_catalog_domain(domain):
             redefine_catalog_op(site.node)
-        ours = domain == DOMAIN or domain.startswith(f"{DOMAIN}.")
-        if not ours or not version.isdecimal():
+        is_stand_in = domain == DOMAIN or domain.startswith(f"{DOMAIN}.")
+        if not is_stand_in or not version.isdecimal():
             continue
-        with contextlib.suppress(ModelError):  # then it is not one of ours
-            schema = schema_of_op(
-                domain.removeprefix(DOMAIN).removeprefix("."), op_type, int(version[:6])
-            )
+        own_domain = domain.removeprefix(DOMAIN).removeprefix(".")
+        # A name that is no operator's is not one of ours.
+        with contextlib.suppress(ModelError):
+            schema = schema_of_op(own_domain, op_type, int(version[:6]))
             _define_stand_in(schema.domain, schema.name, schema.since_version)

@@ -41,9 +41,9 @@ _collecting: ContextVar[tuple[int, list[Definition]] | None] = ContextVar(
 
 def _collected() -> list[Definition] | None:
     collecting = _collecting.get()
-    return (
-        collecting[1] if collecting is not None and collecting[0] == threading.get_ident() else None
-    )
+    if collecting is None or collecting[0] != threading.get_ident():
+        return None
+    return collecting[1]
 
 
 @contextmanager

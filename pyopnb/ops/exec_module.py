@@ -82,7 +82,14 @@ def define_all(definitions: Sequence[Definition], source: str | None = None) -> 
     -------
     tuple of Version
     """
-    return tuple(
-        registry.define(d.cls, d.name, opset=d.opset, module=d.module, source=source or d.source)
-        for d in definitions
-    )
+    versions = []
+    for definition in definitions:
+        version = registry.define(
+            definition.cls,
+            definition.name,
+            opset=definition.opset,
+            module=definition.module,
+            source=source or definition.source,
+        )
+        versions.append(version)
+    return tuple(versions)

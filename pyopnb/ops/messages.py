@@ -50,9 +50,12 @@ def sanitize(value: object, longest: int = _LONGEST) -> str:
         text = f"{text[:longest]}… ({len(text)} characters)"
     if text.isprintable() and (text.isascii() or not _INVISIBLE.search(text)):  # nearly always
         return text
-    return "".join(
-        c if _is_visible(c) or c in "\n " else c.encode("unicode_escape").decode() for c in text
-    )
+    characters = []
+    for character in text:
+        if not _is_visible(character) and character not in "\n ":
+            character = character.encode("unicode_escape").decode()
+        characters.append(character)
+    return "".join(characters)
 
 
 # Unicode's Default_Ignorable_Code_Point, as far as Python calls them printable, and the blank of Braille: two names that differ
@@ -77,11 +80,11 @@ def sanitize_source(source: str) -> str:
     -------
     str
     """
-    lines = [line.expandtabs(4) for line in source.split("\n")]
-    return "\n".join(
-        "".join(sanitize(line[at : at + _LONGEST]) for at in range(0, len(line), _LONGEST))
-        for line in lines
-    )
+    lines = []
+    for line in source.split("\n"):
+        line = line.expandtabs(4)
+        lines.append(sanitize(line, len(line)))
+    return "\n".join(lines)
 
 
 def one_line(text: str) -> str:

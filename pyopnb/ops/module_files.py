@@ -83,18 +83,21 @@ def save_module(
             got=sanitize(str(path)),
             next=sanitize(f"{target.stem}.py"),
         )
-    named = map(registry.definer, map(registry.__getitem__, ops) if ops else registry)
-    selected = list({op.name: op for op in named}.values())
+    # A gradient op is written by the class of the op that it belongs to, once.
+    selected = {}
+    for op in [registry[name] for name in ops] if ops else registry:
+        definer = registry.definer(op)
+        selected[definer.name] = definer
     if not selected:
         raise UnknownOp("registry", expected="an op to write", got="none", next="define it: %%pyop")
     if not overwrite and target.exists() and not _is_ours(target):
-        got = "a file that was written or changed by somebody else"
-        where, next_ = (
+        raise DefinitionError(
             f"file {sanitize(str(path))}",
-            "another name, or overwrite=True (%pyop save: --overwrite)",
+            expected="a new name",
+            got="a file that was written or changed by somebody else",
+            next="another name, or overwrite=True (%pyop save: --overwrite)",
         )
-        raise DefinitionError(where, expected="a new name", got=got, next=next_)
-    versions = tuple(op.current for op in selected)
+    versions = tuple(op.current for op in selected.values())
     text = source_closure(versions)
     check_writable(target)
     with atomic_write(target) as file:
@@ -107,11 +110,12 @@ def _checksum(text: str) -> str:
 
 
 def _is_ours(path: Path) -> bool:
+    """Tell whether `save_module` wrote a file, and nobody changed it since."""
     try:
-        first, _, rest = path.read_text(encoding="utf-8").partition("\n")
+        first, _, text = path.read_text(encoding="utf-8").partition("\n")
     except (OSError, UnicodeDecodeError):
         return False
-    return first == f"{_HEAD}{_checksum(rest)}"
+    return first == f"{_HEAD}{_checksum(text)}"
 
 
 @hide_internal_frames

@@ -120,7 +120,7 @@ def text_bar(what: str, since: float) -> Progress:
     callable
     """
     # Whatever is not a terminal may keep every line, as a notebook does.
-    interval = _INTERVAL if sys.stderr is not None and sys.stderr.isatty() else 10 * _INTERVAL
+    interval = _INTERVAL if _is_terminal() else 10 * _INTERVAL
 
     def show(done: int, total: int) -> None:
         _write(progress_text(done, total, what, time.monotonic() - since), done == total)
@@ -152,38 +152,35 @@ def progress_text(done: int, total: int, what: str, seconds: float = 0.0) -> str
     >>> progress_text(3, 0, "batches", 7.5)  # of a generator
     '3 batches, 2.5 s each'
     """
-    count = f"{done:,} of {total:,} {what}" if total else f"{done:,} {what}"
+    text = f"{done:,} of {total:,} {what}" if total else f"{done:,} {what}"
     if seconds < _STEADY or not done:
-        return count
+        return text
     rate = done / seconds
-    pace = (
-        f"{rate:,.0f} a second"
-        if rate >= 10
-        else f"{rate:.1f} a second"
-        if rate >= 1
-        else f"{1 / rate:.1f} s each"
-    )
+    if rate >= 10:
+        text += f", {rate:,.0f} a second"
+    elif rate >= 1:
+        text += f", {rate:.1f} a second"
+    else:
+        text += f", {1 / rate:.1f} s each"
     if not total:
-        return f"{count}, {pace}"
-    return f"{count}, {pace}, " + (
-        f"in {_duration(seconds)}" if done == total else f"{_duration((total - done) / rate)} left"
-    )
+        return text
+    if done == total:
+        return f"{text}, in {_duration(seconds)}"
+    return f"{text}, {_duration((total - done) / rate)} left"
 
 
 def _duration(seconds: float) -> str:
-    return (
-        f"{seconds:.0f} s"
-        if seconds < 90
-        else f"{seconds / 60:.0f} min"
-        if seconds < 5400
-        else f"{seconds / 3600:.1f} h"
-    )
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"
 
 
 def _write(text: str, last: bool) -> None:
-    # The text can be shorter than the one before.
-    rest = "\033[K" if sys.stderr is not None and sys.stderr.isatty() else ""
-    print(f"\r{text}{rest}", end="\n" if last else "", file=sys.stderr, flush=True)
+    # The text can be shorter than the one before, whose end a terminal is told to clear.
+    clear = "\033[K" if _is_terminal() else ""
+    print(f"\r{text}{clear}", end="\n" if last else "", file=sys.stderr, flush=True)
 
 
 class Throttled:
@@ -238,11 +235,12 @@ _current: ContextVar[_Count | None] = ContextVar("count", default=None)
 
 def _has_viewer() -> bool:
     # Nobody watches a file that collects stderr. A kernel's stderr is shown at once.
-    return (
-        bool(_make_bar)
-        or "ipykernel" in sys.modules
-        or (sys.stderr is not None and sys.stderr.isatty())
-    )
+    return bool(_make_bar) or "ipykernel" in sys.modules or _is_terminal()
+
+
+def _is_terminal() -> bool:
+    # A program without a console, as one of pythonw, has no stderr at all.
+    return sys.stderr is not None and sys.stderr.isatty()
 
 
 @contextmanager

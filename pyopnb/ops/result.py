@@ -44,33 +44,31 @@ class Result(Displayable):
         self._arrays = dict(arrays)
 
     def __getitem__(self, key: str | int) -> Any:
+        names = list(self._arrays)
+        first = suggest_key("", names)
         if isinstance(key, str):
-            if key not in self._arrays:
-                expected = ", ".join(map(sanitize, self._arrays)) or "no outputs"
-                raise UnknownOp(
-                    "result",
-                    expected=expected,
-                    got=sanitize(key),
-                    next=suggest_key(key, self._arrays),
-                )
-            return self._arrays[key]
+            if key in self._arrays:
+                return self._arrays[key]
+            raise UnknownOp(
+                "result",
+                expected=", ".join(map(sanitize, names)) or "no outputs",
+                got=sanitize(key),
+                next=suggest_key(key, names),
+            )
         try:
             return list(self._arrays.values())[key]
         except IndexError:
-            named = f" ({', '.join(map(sanitize, self._arrays))})" if self._arrays else ""
-            expected = f"one of {plural(len(self), 'output')}{named}, by name or by place"
-            first = suggest_key("", self._arrays)
-            got = describe(key)
+            listed = f" ({', '.join(map(sanitize, names))})" if names else ""
+            error = InputError(
+                "result",
+                expected=f"one of {plural(len(self), 'output')}{listed}, by name or by place",
+                got=describe(key),
+                next=first and f"result[{first}]",
+            )
             # IndexError, as every sequence raises it.
-            raise IndexError(
-                str(
-                    InputError(
-                        "result", expected=expected, got=got, next=first and f"result[{first}]"
-                    )
-                )
-            ) from None
+            raise IndexError(str(error)) from None
         except TypeError:
-            raise index_error("result", "output", key, self._arrays) from None
+            raise index_error("result", "output", key, names) from None
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._arrays.values())
@@ -108,10 +106,8 @@ class Result(Displayable):
         return self._arrays.values()
 
     def __repr__(self) -> str:
-        return (
-            "\n".join(_format_output(name, value) for name, value in self._arrays.items())
-            or "no outputs"
-        )
+        texts = [_format_output(name, value) for name, value in self._arrays.items()]
+        return "\n".join(texts) or "no outputs"
 
 
 def index_error(where: str, noun: str, key: object, names: Iterable[str]) -> InputError:
@@ -133,11 +129,9 @@ def index_error(where: str, noun: str, key: object, names: Iterable[str]) -> Inp
     InputError
     """
     first = suggest_key("", names)
-    got = (
-        f"an array of {key.dtype}"
-        if isinstance(key, np.ndarray)
-        else f"an object of {type(key).__name__}"
-    )
+    got = f"an object of {type(key).__name__}"
+    if isinstance(key, np.ndarray):
+        got = f"an array of {key.dtype}"
     return InputError(
         where, expected=f"the name of one {noun}", got=got, next=first and f"{where}[{first}][…]"
     )

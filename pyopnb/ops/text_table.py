@@ -52,10 +52,9 @@ class Table:
         if not self.rows:
             return f"<div>{_escaped(self.otherwise)}</div>"
         head = "".join(f'<th style="{_CELL}">{_escaped(text)}</th>' for text in self.head)
-        rows = "".join(
-            f"<tr{_key(names)}>{''.join(_td(text) for text in row)}</tr>"
-            for row, names in zip_longest(self.rows, self.keys)
-        )
+        rows = ""
+        for row, names in zip_longest(self.rows, self.keys):
+            rows += f"<tr{_key(names)}>{''.join(map(_td, row))}</tr>"
         style = "border-collapse:collapse;margin:0"  # JupyterLab centers tables
         return f'<table style="{style}"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>'
 
