@@ -7,10 +7,10 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["Failure", "run_in_background"]
+__all__ = ["BackgroundFailure", "run_in_background"]
 
 
-class Failure(str):
+class BackgroundFailure(str):
     """What went wrong in a run that nobody waited for, as text.
 
     Attributes
@@ -22,8 +22,8 @@ class Failure(str):
     exception: BaseException
 
     @classmethod
-    def of(cls, error: BaseException) -> Failure:
-        """The text of an exception with its notes, and the exception itself."""
+    def of(cls, error: BaseException) -> BackgroundFailure:
+        """Make the text of an exception with its notes, and keep the exception with it."""
         failure = cls("".join(traceback.format_exception_only(error)).strip())
         failure.exception = error
         return failure
@@ -32,13 +32,13 @@ class Failure(str):
 def run_in_background(
     run: Callable[[], list[Any]], callback: Callable[[list[Any], Any, str], Any], data: Any
 ) -> None:
-    """Run on a new thread; then call the callback there with the results, the data, and ``""`` or a `Failure`."""
+    """Run on a new thread; then call the callback there with the results, the data, and ``""`` or a `BackgroundFailure`."""
 
     def body() -> None:
         try:
             results, failure = run(), ""
         except BaseException as error:
-            results, failure = [], Failure.of(error)
+            results, failure = [], BackgroundFailure.of(error)
         callback(results, data, failure)
 
     threading.Thread(target=body, name="pyopnb run_async").start()

@@ -163,14 +163,14 @@ def _to_array(op: str, place: int, inputs: Sequence[Any], opset: int | None) -> 
 
 
 def _definition(op: str, opset: int | None) -> tuple[Version | None, Any]:
-    """The version of an op of the registry, or the schema of an operator of ONNX's; neither where nobody knows it."""
+    """Find the version of an op of ours, or the schema of an operator of ONNX's."""
     domain, op_type = split_name(op if "::" in op else f"::{op}")
     version = _version(registry.find(domain, op_type))
     return version, _schema(domain, op_type, opset) if version is None else None
 
 
 def _declared(op: str, place: int, inputs: Sequence[Any], opset: int | None) -> TensorType:
-    """The type that an input is declared with; of an operator's own, which can be one of several, that of the other arrays."""
+    """Find the declared type of an input; where there are several, take that of the other arrays."""
     version, schema = _definition(op, opset)
     if version is not None:
         return version.schema.port(place).type if version.schema.inputs else ANY
@@ -202,7 +202,7 @@ def _declared(op: str, place: int, inputs: Sequence[Any], opset: int | None) -> 
 
 
 def _hashable(value: Any) -> Any:
-    """A hashable stand-in for an attr's value, exact: 1, 1.0 and True differ, and so do 0.0 and -0.0."""
+    """Make a key of an attr's value, in which 1, 1.0 and True differ, and so do 0.0 and -0.0."""
     if isinstance(value, np.ndarray):
         content = (
             tuple(map(_hashable, value.ravel().tolist()))
@@ -221,7 +221,7 @@ def _hashable(value: Any) -> Any:
 
 
 @dataclass
-class _Entry:
+class _CachedSession:
     """A session of one node.
 
     Attributes
@@ -245,14 +245,14 @@ class _SessionCache:
     """A cache of sessions by kind of call, least recently used first."""
 
     def __init__(self) -> None:
-        self._entries: OrderedDict[Any, _Entry] = OrderedDict()
+        self._entries: OrderedDict[Any, _CachedSession] = OrderedDict()
         self._lock = threading.Lock()
 
-    def get(self, key: Any) -> _Entry | None:
-        """The session for that kind of call, unless its op was redefined, removed, or now replaces ONNX Runtime's."""
+    def get(self, key: Any) -> _CachedSession | None:
+        """Find the session of a call, unless its op was redefined, removed, or replaces ONNX Runtime's."""
         return locked(self._lock, self._get, key)
 
-    def _get(self, key: Any) -> _Entry | None:
+    def _get(self, key: Any) -> _CachedSession | None:
         entry = self._entries.get(key)
         if entry is None:
             return None
@@ -265,13 +265,13 @@ class _SessionCache:
         self._entries.move_to_end(key)
         return entry
 
-    def put(self, key: Any, made: _Entry) -> _Entry:
+    def put(self, key: Any, made: _CachedSession) -> _CachedSession:
         """Add a session; the one that serves, as another thread may have been faster."""
         entry, dropped = locked(self._lock, self._put, key, made)
         del dropped  # outside the lock: destroying a session can run the user's code
         return entry
 
-    def _put(self, key: Any, made: _Entry) -> tuple[_Entry, Any]:
+    def _put(self, key: Any, made: _CachedSession) -> tuple[_CachedSession, Any]:
         entry = self._entries.setdefault(key, made)
         if entry.version is not made.version:
             entry = self._entries[key] = made
@@ -293,7 +293,7 @@ def _make_entry(
     outputs: int | None,
     opset: int | None,
     attrs: Mapping[str, Any],
-) -> _Entry:
+) -> _CachedSession:
     __tracebackhide__ = True
     domain, op_type = split_name(op if "::" in op else f"::{op}")
     epoch = registry.epoch
@@ -325,7 +325,7 @@ def _make_entry(
         raise _of_call(error, op, list(types)) from None
     except Exception as error:
         raise _with_note(error, op, list(types), arrays)  # noqa: B904  # it is the error itself
-    return _Entry(session, list(types), (domain, op_type), version, epoch)
+    return _CachedSession(session, list(types), (domain, op_type), version, epoch)
 
 
 def _check_numbers(op: str, outputs: Any, opset: Any) -> None:
@@ -361,7 +361,7 @@ def _schema(domain: str, op_type: str, opset: int | None) -> Any:
 
 
 def _input_names(version: Version | None, schema: Any, count: int) -> list[str]:
-    """The names of the ports, so that ONNX Runtime's messages name them."""
+    """Name the inputs as the ports, so that ONNX Runtime's messages name them."""
     if version is not None:
         ports = [port.name for port in version.schema.inputs]
         last = bool(ports) and version.schema.inputs[-1].variadic
@@ -482,7 +482,7 @@ def _options(version: Version | None) -> onnxruntime.SessionOptions:
 
 
 def _of_call(error: PyopError, op: str, names: Sequence[str]) -> PyopError:
-    """The error of a node that nobody made, as one of the call; its advice is typed for inputs that are called as the ports."""
+    """Tell the error of a node that nobody made as one of the call."""
     _, end, rest = error.where.partition(")")
     if not (end and error.where.startswith("node 'call' (")):
         return error
@@ -505,7 +505,7 @@ def _of_call(error: PyopError, op: str, names: Sequence[str]) -> PyopError:
 def _with_note(
     error: Exception, op: str, names: Sequence[str], arrays: Sequence[np.ndarray | None]
 ) -> Exception:
-    """The error; ONNX Runtime's own with a note on what was called, as it does not name the types that were fed."""
+    """Add the types that were fed to ONNX Runtime's errors, which do not name them."""
     if type(error).__module__.startswith("onnxruntime"):
         given = zip(names, [a for a in arrays if a is not None], strict=True)
         types = ", ".join(f"{sanitize(name)}: {type_of(array)}" for name, array in given)

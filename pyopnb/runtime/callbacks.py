@@ -61,7 +61,7 @@ _BY_ELEMENT_TYPE = {row.runtime: row for row in DTYPES}
 
 
 def get_library_path() -> str:
-    """The custom-op library for a plain ``onnxruntime.InferenceSession``.
+    """Return the path of the custom-op library for a plain ``onnxruntime.InferenceSession``.
 
     Every op of the registry is known to sessions made with the options afterwards. ONNX Runtime asks for the ops before it
     reads a model, so each of them makes such a session some 0.1 ms dearer. It reads attrs by the names that
@@ -166,7 +166,7 @@ _Signature = tuple[str, str, int, int, int, list[int]]
 
 
 def signatures(plan: Plan | None) -> list[_Signature]:
-    """What is to be registered: for the session that is being built, or for bare ones.
+    """List what ONNX Runtime registers, for the session that is being built or for bare ones.
 
     Domain, op type, most inputs, most outputs, inputs that a node must have, and fixed types of outputs.
     """
@@ -207,7 +207,7 @@ Found by trying an op of each type that it knows. `Session` gives nodes other op
 
 
 def _is_shadowed(op: Op) -> bool:
-    """Whether a bare session cannot have the op, and refuses its nodes as unknown.
+    """Tell whether a bare session cannot have the op, and refuses its nodes as unknown.
 
     Raises
     ------
@@ -245,7 +245,7 @@ def _left_to_us(ops: list[Op]) -> list[Op]:
 
 @cache
 def _min_inputs() -> dict[str, int]:
-    """The fewest inputs that a node of each of ONNX's own operators has.
+    """Count the fewest inputs that a node of each of ONNX's own operators has.
 
     In places ONNX Runtime looks at op types without their domains, and ends the process over an ``Add`` of one input in any
     domain. A session of pyopnb gives nodes other op types; in a bare one the runtime must refuse such a node.
@@ -291,7 +291,7 @@ def infer(
 def _infer_bare(
     domain: str, op_type: str, given: Sequence[TensorType | None], reader: Any
 ) -> list[tuple[int, tuple[Any, ...]] | None]:
-    """As `infer`, for a node that may have fewer outputs than this returns: nothing tells how many it has."""
+    """Infer in a bare session, where nothing tells how many outputs the node has."""
     op, where = _find_registered(domain, op_type, "")
     schema = op.current.schema
     instance = None
@@ -332,7 +332,7 @@ def _bare_fixed(schema: Schema) -> list[int]:
 def _promised_by_plan(
     plan: Plan, node: PlannedNode, given: Sequence[TensorType | None], reader: Any
 ) -> Sequence[TensorType | None]:
-    """What the op promises before there is a kernel. The kernel will have the instance that infer needs."""
+    """Ask the op what it promises before there is a kernel, which gets the instance later."""
     version = node.op.at(plan.epoch)
     schema = OPEN if node.legacy else version.schema
     schema.check_inputs(given, node.where, node.numbered.site.node.input)
@@ -362,7 +362,7 @@ def _without_false_scalar(kind: TensorType | None, scalar: bool) -> TensorType |
 
 
 def _is_told(element: DType, answer: Any, fixed: int, shown: Sequence[TensorType | None]) -> bool:
-    """Whether ONNX Runtime gets to know that an output has that dtype; where it is told nothing, it takes that of an input."""
+    """Tell whether ONNX Runtime knows an output's dtype; told nothing, it takes an input's."""
     return (
         fixed == element.runtime
         if fixed
@@ -393,7 +393,7 @@ def make_kernel(
     reader: Any,
     plan: Plan | None,
 ) -> Kernel:
-    """The Python half of a kernel that ONNX Runtime creates."""
+    """Make the Python half of a kernel that ONNX Runtime creates."""
     given, resolved = [_runtime_type(p) for p in inputs], [_runtime_type(p) for p in outputs]
     node = _find_planned(plan, domain, marker)
     if plan is None or node is None:

@@ -90,7 +90,7 @@ def _raise(error: BaseException, runtime_error: BaseException | None) -> None:
 
 
 def keep_owners(owners: Any) -> None:
-    """A finalizer that does nothing: until it runs, `weakref.finalize` keeps its arguments alive."""
+    """Do nothing: until it runs, `weakref.finalize` keeps its arguments alive."""
 
 
 def _add_context(

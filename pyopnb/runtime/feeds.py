@@ -47,19 +47,19 @@ _unknowns = itertools.count()
 
 
 def named_dims(shape: Sequence[Any]) -> tuple[Any, ...]:
-    """A shape for the runtime, which takes a dimension without size or symbol for one of size -1."""
+    """Name the unknown dimensions for ONNX Runtime, which takes them for sizes of -1."""
     return tuple(f"{_UNKNOWN}{next(_unknowns)}" if dim is None else dim for dim in shape)
 
 
 def known_dims(shape: Sequence[Any]) -> tuple[Any, ...]:
-    """A shape from the runtime, with what `named_dims` named unknown again."""
+    """Make unknown again what `named_dims` has named."""
     return tuple(
         None if isinstance(dim, str) and dim.startswith(_UNKNOWN) else dim for dim in shape
     )
 
 
 def _declared(meta: Any, scalars: Collection[str]) -> TensorType | None:
-    """The type of a session's input or output; None where it is no tensor.
+    """Read the type of a session's input or output; None where it is no tensor.
 
     onnxruntime shows an unknown rank as it shows a scalar's, so the model itself must say which of them is a scalar.
     """
@@ -95,7 +95,7 @@ class Feeds:
         self._rows = [(name, *_plain_row(kind)) for name, kind in self.types.items()]
 
     def check(self, feeds: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
-        """The feeds as ONNX Runtime takes them, and whether an OrtValue is among them.
+        """Check feeds, and tell whether an OrtValue is among them.
 
         Raises
         ------
@@ -149,7 +149,7 @@ class Feeds:
         return feeds_by_name(list(self.types), feeds, named, takes_dict=all(self.types.values()))
 
     def arrays(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
-        """The feeds as arrays, for who keeps them; a value that is onnxruntime's own as it is.
+        """Make arrays of feeds that are kept; leave what is onnxruntime's own as it is.
 
         Raises
         ------
@@ -178,7 +178,7 @@ class Feeds:
         )
 
     def needs_ortvalues(self, names: Sequence[str] | None) -> bool:
-        """Whether one of these outputs has a dtype that onnxruntime gives no array for."""
+        """Tell whether one of these outputs has a dtype that onnxruntime gives no array for."""
         return bool(self._unlike_numpy) and (not names or not self._unlike_numpy.isdisjoint(names))
 
 
@@ -238,7 +238,7 @@ def check_output_names(names: Any, outputs: Sequence[str]) -> None:
 
 
 def check_feed(name: str, value: Any, expected: TensorType | None) -> Any:
-    """A feed as an array of the expected type. Where no dtype is expected, the feed as it is.
+    """Check a feed, and make an array of the expected type of it.
 
     Python's numbers get the expected dtype, if that has their values; of what has a dtype nothing is cast.
 
@@ -301,7 +301,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def _decoded(name: str, array: np.ndarray, expected: TensorType) -> np.ndarray:
-    """The texts of an array of bytes or of void, which keep what is behind a zero: onnxruntime reads some past their end."""
+    """Decode an array of bytes; onnxruntime would read some texts past their end."""
     texts = np.empty(array.shape, object)
     for index, item in np.ndenumerate(array):
         try:
@@ -316,7 +316,7 @@ def _decoded(name: str, array: np.ndarray, expected: TensorType) -> np.ndarray:
 
 
 def _describe(value: Any, array: np.ndarray) -> str:
-    """A feed that does not fit, and the array that was made of it."""
+    """Describe a feed that does not fit, and the array that was made of it."""
     if isinstance(value, (np.ndarray, np.generic, str, list, tuple)) and (
         array.dtype == object or not isinstance(value, (list, tuple))
     ):
@@ -388,7 +388,7 @@ def feeds_by_name(
 
 
 def _plain_row(kind: TensorType | None) -> tuple[np.dtype[Any] | None, tuple[Any, ...]]:
-    """The dtype and shape of a plain array for an input; None for a dtype where the dtype does not settle it."""
+    """Return the dtype and shape of a plain array for an input; None where it takes a longer look."""
     if (
         kind is None
         or kind.dtype is None
@@ -411,7 +411,7 @@ def _same_sizes(shape: Sequence[int], expected: Sequence[Any]) -> bool:
 def as_array(
     value: Any, want: TensorType, where: str, name: str, keyword: bool = False
 ) -> np.ndarray:
-    """A value that is no array of NumPy's as one: plain values get the declared dtype, all else keeps the one that it has.
+    """Make an array: plain values get the declared dtype, all else keeps its own.
 
     Parameters
     ----------
@@ -443,7 +443,7 @@ def as_array(
 
 
 def _foreign_array(value: Any, where: str, want: TensorType, dtype: Any = None) -> np.ndarray:
-    """What NumPy, or else DLPack, makes of a value; of a table or tensor its own memory, where that can be shared."""
+    """Convert a table or tensor by NumPy or DLPack, without a copy where that can be."""
     try:
         if hasattr(value, "requires_grad"):
             value = value.detach()  # a tensor of torch's, which gives no array while it records
@@ -465,7 +465,7 @@ def _same_dtype(array: np.ndarray, want: DType) -> bool:
 
 
 def _suggest_fix(name: str, value: Any, array: np.ndarray, want: TensorType) -> str | None:
-    """The expression to feed instead; None where the data are wrong."""
+    """Write the expression to feed instead; None where the data are wrong."""
     if array.dtype == object and any(item is None for item in array.flat):
         return example_expression(want)
     if want.dtype is None or _same_dtype(array, want.dtype):
@@ -495,7 +495,7 @@ def _suggest_fix(name: str, value: Any, array: np.ndarray, want: TensorType) -> 
 
 
 def _reshaped(name: str, shape: tuple[int, ...], want: TensorType) -> str | None:
-    """The expression that gives an array the shape of a type; None where there is more than one way, or none."""
+    """Write the expression that gives an array a shape, where there is just one."""
     dims, missing = want.shape or (), len(want.shape or ()) - len(shape)
     if missing > 0 and want.accepts_shape((1,) * missing + shape):
         return f"{name}[{', '.join(['np.newaxis'] * missing)}]"
@@ -525,7 +525,7 @@ def _reshaped(name: str, shape: tuple[int, ...], want: TensorType) -> str | None
 
 
 def example_expression(want: TensorType | None) -> str:
-    """An array of a type, as an expression."""
+    """Write an expression that makes an array of a type."""
     if want is None or want.dtype is None:
         return "…"
     sizes = tuple(dim if isinstance(dim, int) else 1 for dim in want.shape or ())

@@ -109,19 +109,19 @@ class Kernel:
 
     @property
     def values(self) -> dict[str, Any]:
-        """The attrs that the session's next run uses."""
+        """Return the attrs that the session's next run uses."""
         return self.values_in(self.settings.newest)[1]
 
     def values_in(self, setting: Setting) -> Values:
-        """The attrs of a setting at this node."""
+        """Return the attrs of a setting at this node."""
         return setting.values.get(self.number, self._made_with)
 
     def schema(self, version: Version) -> Schema:
-        """The schema by which this node is read."""
+        """Return the schema by which this node is read."""
         return OPEN if self.legacy else version.schema
 
     def at(self, epoch: int) -> Any:
-        """The state that serves runs of that epoch; called by the bridge when it has none for it.
+        """Return the state that serves runs of an epoch; the bridge calls this when it has none.
 
         Raises
         ------
@@ -142,7 +142,7 @@ class Kernel:
         return known[1]
 
     def _asked(self, epoch: int) -> tuple[Version, Values]:
-        """The version and the attrs that serve runs of that epoch."""
+        """Find the version and the attrs that serve runs of an epoch."""
         return self.op.at(max(epoch, self.first_epoch)), self.values_in(self.settings.at(epoch))
 
     def instance_at(self, epoch: int) -> tuple[int, object] | None:
@@ -212,7 +212,7 @@ class Kernel:
     def _instance(
         self, version: Version, values: dict[str, Any], instance: object = None
     ) -> tuple[object, tuple[TensorType | None, ...]]:
-        """The instance of a version at this node, and the types that it promises for the outputs."""
+        """Make the instance of a version, and ask what it promises for the outputs."""
         schema = self.schema(version)
         schema.check_inputs(self.given, self.where, self._names)
         if self.legacy:
@@ -226,7 +226,7 @@ class Kernel:
     def _state(
         self, version: Version, instance: object, promised: tuple[TensorType | None, ...]
     ) -> Any:
-        """What the bridge needs for calls of this version."""
+        """Make what the bridge needs for calls of this version."""
         schema = self.schema(version)
         self._check(schema, promised)
         symbols: dict[str, int] = {}
@@ -299,7 +299,7 @@ class Kernel:
     # ---- called by the bridge where a value is not plainly right -------------------------------------------------------------
 
     def as_array(self, state: Any, number: int, value: Any) -> np.ndarray:
-        """A result as an array of exactly the declared dtype; see `Output.array`."""
+        """Make an array of exactly the declared dtype of a result; see `Output.array`."""
         try:
             want = _BY_ELEMENT_TYPE[state.outputs[number]]
             return self._output(state, number, want).array(
@@ -325,7 +325,7 @@ class Kernel:
         )
 
     def _compute(self, state: Any) -> Any:
-        """The function that a state calls."""
+        """Find the function that a state calls."""
         name = self.legacy.compute if self.legacy else "compute"
         return getattr(self._version_of(state).cls, name)
 
@@ -423,7 +423,7 @@ class Kernel:
             return [f"in {place}"]
 
     def _types_given(self, state: Any, error: BaseException) -> list[TensorType | None] | None:
-        """The types of the inputs in the call that raised; as the graph has them, where ``compute`` assigned to the parameter.
+        """Find the types of the inputs in the call that raised.
 
         Where ``compute`` was not reached, None.
         """
@@ -451,7 +451,7 @@ _ASSIGNS = re.compile("(STORE|DELETE)_(FAST|DEREF)")
 
 
 def _assigned(code: CodeType, reached: int) -> set[str]:
-    """The variables that code can have assigned to, or deleted, before it reached an instruction."""
+    """Find the variables that code may have assigned to before it reached an instruction."""
     steps = list(dis.get_instructions(code))
     loops = [s.offset for s in steps if "JUMP_BACKWARD" in s.opname and s.argval <= reached]
     end = max([reached, *loops])  # what is further down in a loop can have run before
@@ -465,7 +465,7 @@ def _assigned(code: CodeType, reached: int) -> set[str]:
 
 
 def _variables_of(error: BaseException, array: np.ndarray) -> int:
-    """How many variables of the frames of an exception are that array: they keep it for whoever looks at the traceback."""
+    """Count the variables of a traceback's frames that keep an array."""
     count = 0
     trace = error.__traceback__
     while trace is not None:
@@ -490,7 +490,7 @@ def promised_outputs(
     where: str,
     legacy: LegacySpec | None,
 ) -> tuple[TensorType | None, ...]:
-    """The types that an op, or a retired node, promises for the outputs of a node; None for each that is open."""
+    """Ask what an op, or a retired node, promises for the outputs; None for what is open."""
     if legacy:
         return legacy.outputs[:count] + (None,) * (count - len(legacy.outputs))
     return promised_types(schema, instance, given, count, where)

@@ -103,7 +103,7 @@ def read_nodes(
 
 
 def op_for(node: LegacyNode, ops: OpSource = registry) -> Op:
-    """The op for a node that `read_nodes` has passed: a registered one, else the class that the allowed module defines."""
+    """Find the op of a retired node in the registry, else in the module that was allowed."""
     registered = ops.find_class(node.module, node.class_name)
     if registered is not None:
         return registered
@@ -132,7 +132,7 @@ def op_for(node: LegacyNode, ops: OpSource = registry) -> Op:
 
 
 def _defined_in(module: ModuleType, cls: type) -> bool:
-    """Whether a module's own code defines the class: its ``__module__`` must be true of its methods as well."""
+    """Tell whether a module's own code defines the class and its methods."""
     says = type.__getattribute__(cls, "__dict__").get("__module__")
     own = [
         inspect.unwrap(member) for member in vars(cls).values() if isinstance(member, FunctionType)
@@ -145,7 +145,7 @@ def _defined_in(module: ModuleType, cls: type) -> bool:
 
 
 def _unregistered_op(cls: type, node: LegacyNode) -> Op:
-    """An op with one version, outside the registry."""
+    """Make an op with one version, outside the registry."""
     if not callable(getattr(cls, node.legacy.compute, None)):
         raise ModelError(
             f"{node.where}, class {sanitize(node.class_name)}",
@@ -159,7 +159,7 @@ def _unregistered_op(cls: type, node: LegacyNode) -> Op:
 
 
 def checked_modules(modules: Any) -> frozenset[str]:
-    """The modules that the caller allows: exact names and nothing else; no True, no pattern, no prefix.
+    """Check the modules that the caller allows: exact names, no patterns or prefixes.
 
     Raises
     ------

@@ -52,7 +52,7 @@ class NodeKernel:
         self._sessions: dict[bytes, Session] = {}
 
     def __call__(self, *inputs: Any) -> Sequence[Any]:
-        """The outputs, None for one that the node leaves out; None omits an input.
+        """Run the node; None omits an input, and stands for an output that the node leaves out.
 
         Raises
         ------
@@ -88,7 +88,7 @@ class NodeKernel:
 
 
 def _type(value: Any) -> TypeProto:
-    """The type of a value, without the sizes of a tensor."""
+    """Return the type of a value, without the sizes of a tensor."""
     if isinstance(value, list):
         return helper.make_sequence_type_proto(
             _type(value[0]) if value else helper.make_tensor_type_proto(1, None)

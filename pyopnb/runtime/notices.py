@@ -55,7 +55,7 @@ _said: set[tuple[str, ...]] = set()
 
 
 def level_of_user() -> int:
-    """The ``stacklevel`` with which the caller's warning names the first line outside pyopnb."""
+    """Find the ``stacklevel`` by which a warning names the first line outside pyopnb."""
     frame, level = sys._getframe(1), 1
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("pyopnb."):
         frame, level = frame.f_back, level + 1

@@ -76,7 +76,7 @@ def run_kernels(model: ModelProto, feeds: Mapping[str, Any]) -> list[Any]:
 
 
 def kernel_runner(model: ModelProto) -> Callable[[Mapping[str, Any]], list[Any]]:
-    """A function that runs a model through ONNX Runtime's own kernels, also where the registry has ops of their names."""
+    """Make a function that runs a model through ONNX Runtime's own kernels, never ops of ours."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.intra_op_num_threads = 1

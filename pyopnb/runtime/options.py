@@ -129,7 +129,7 @@ def _is_provider(one: Any) -> bool:
 def session_options(
     given: onnxruntime.SessionOptions | None, source: ModelSource
 ) -> onnxruntime.SessionOptions:
-    """The given options, or new ones, with the model's external data added."""
+    """Add the model's external data to the user's options, or to new ones."""
     options = onnxruntime.SessionOptions() if given is None else given
     if given is None:
         options.log_severity_level = (
@@ -145,7 +145,7 @@ def session_options(
 def copied_options(
     options: onnxruntime.SessionOptions, runtime: onnxruntime.InferenceSession
 ) -> onnxruntime.SessionOptions:
-    """The options of a session as its own; custom-op libraries are not among them, but pyopnb's can be registered again."""
+    """Copy the options of a session; custom-op libraries are not copied and are registered again."""
     copied = runtime._sess.session_options
     copied.add_session_config_entry(_COPY, f"{next(_copies)}.")  # by which the native half knows
     LENT[copied] = dict(LENT.get(options, {}))
@@ -177,7 +177,7 @@ def _lend(options: onnxruntime.SessionOptions, tensors: Mapping[str, Any]) -> No
 
 
 def model_folder(given: onnxruntime.SessionOptions | None) -> str | None:
-    """The folder of external data that options name."""
+    """Return the folder of external data that options name."""
     return None if given is None else _entry(given, _FOLDER) or None
 
 
@@ -186,7 +186,7 @@ SHRINKAGE = "memory.enable_memory_arena_shrinkage"
 
 
 def shrinks_arena(options: Any) -> bool:
-    """Whether the options of a run say so."""
+    """Tell whether a run gives unused memory back."""
     try:
         return bool(options.get_run_config_entry(SHRINKAGE))
     except (AttributeError, RuntimeError):  # no options, or no such entry
@@ -255,7 +255,7 @@ _FILES = ("enable_profiling", "optimized_model_filepath")
 
 
 def read_options(options: onnxruntime.SessionOptions) -> dict[str, Any]:
-    """What can be read of a session's options and is not the default, for `options_from`.
+    """Read what a session's options say beyond the defaults, for `options_from`.
 
     Raises
     ------
@@ -285,7 +285,7 @@ def read_options(options: onnxruntime.SessionOptions) -> dict[str, Any]:
 
 
 def free_dimensions(runtime: onnxruntime.InferenceSession, proto: ModelProto) -> dict[str, int]:
-    """The sizes that a session's options give to symbols of the model, read from its inputs, as options do not tell them.
+    """Read the sizes that options gave to symbols from the session's inputs.
 
     Raises
     ------

@@ -30,12 +30,12 @@ RUNTIME_NAMES = {"float": "float32", "double": "float64"}
 
 
 def needs_ml_dtypes(kind: TensorType | None) -> bool:
-    """Whether the arrays of a type have a dtype of ml_dtypes; onnxruntime's arrays stop at NumPy's own."""
+    """Tell whether arrays of a type have a dtype of ml_dtypes, which onnxruntime does not take."""
     return kind is not None and kind.dtype is not None and kind.dtype.numpy.isbuiltin == 2
 
 
 def checked_ortvalues(feeds: Any) -> dict[str, onnxruntime.OrtValue]:
-    """The feeds of ``run_with_ort_values``; `InputError` where they are no OrtValues by name."""
+    """Refuse feeds of ``run_with_ort_values`` that are no OrtValues by name."""
     if not (
         isinstance(feeds, Mapping)
         and all(isinstance(v, onnxruntime.OrtValue) and is_text(k) for k, v in feeds.items())
@@ -53,7 +53,7 @@ def checked_ortvalues(feeds: Any) -> dict[str, onnxruntime.OrtValue]:
 
 
 def to_ortvalue(array: np.ndarray, kind: DType) -> onnxruntime.OrtValue:
-    """An OrtValue of a dtype that only ml_dtypes has; 4- and 2-bit elements are packed."""
+    """Make an OrtValue of a dtype that only ml_dtypes has; pack 4- and 2-bit elements."""
     whole = np.ascontiguousarray(array).reshape(array.shape)
     value = onnxruntime.OrtValue.ortvalue_from_shape_and_type(list(array.shape), kind.onnx)
     packed = _packed(whole.view(np.uint8).ravel(), kind.bits) if kind.bits < 8 else whole
@@ -63,7 +63,7 @@ def to_ortvalue(array: np.ndarray, kind: DType) -> onnxruntime.OrtValue:
 
 
 def texts_to_ortvalue(array: np.ndarray) -> onnxruntime.OrtValue:
-    """An OrtValue of strings. onnxruntime makes one from no array, but a model gives its constant as one."""
+    """Make an OrtValue of strings by a model's constant, as onnxruntime makes one from no array."""
     texts = [str(item).encode(errors="surrogateescape") for item in array.ravel()]
     tensor = TensorProto(
         name="texts", data_type=TensorProto.STRING, dims=array.shape, string_data=texts
@@ -78,7 +78,7 @@ def texts_to_ortvalue(array: np.ndarray) -> onnxruntime.OrtValue:
 
 
 def initializer_to_ortvalue(tensor: TensorProto) -> onnxruntime.OrtValue:
-    """An OrtValue over the memory of an array, which lives as long as the OrtValue's Python object."""
+    """Make an OrtValue over the memory of an array, which it keeps alive."""
     array = numpy_helper.to_array(tensor)
     if array.dtype.isbuiltin != 2:
         return onnxruntime.OrtValue.ortvalue_from_numpy(array)
@@ -87,7 +87,7 @@ def initializer_to_ortvalue(tensor: TensorProto) -> onnxruntime.OrtValue:
 
 
 def from_ortvalue(value: Any, kind: DType | None) -> Any:
-    """An OrtValue's array, of its own memory; a list of a sequence's, and None of an optional that is empty."""
+    """Copy an OrtValue to an array, a sequence to a list, and an empty optional to None."""
     if not value.has_value():
         return None
     if value.is_tensor_sequence():
@@ -105,7 +105,7 @@ def from_ortvalue(value: Any, kind: DType | None) -> Any:
 
 
 def _items(sequence: Any) -> list[np.ndarray]:
-    """The arrays of a sequence's OrtValue. onnxruntime hands them over to nobody but the output of a run."""
+    """Read the arrays of a sequence by a run, as onnxruntime hands them over to nobody else."""
     element = sequence.data_type().removeprefix("seq(tensor(").removesuffix("))")
     number = dtype(
         RUNTIME_NAMES.get(element, element)

@@ -68,13 +68,13 @@ class Clock:
         self._calls: list[ClockedCall] = []
 
     def take(self) -> list[ClockedCall]:
-        """The calls since the last time, which are forgotten."""
+        """Return the calls since the last time, and forget them."""
         calls = self._calls[:]
         del self._calls[: len(calls)]
         return calls
 
     def wrap(self, instance: object, method: str) -> object:
-        """An object whose ``compute`` calls the instance's method and measures it."""
+        """Make an object whose ``compute`` calls the instance's method and measures it."""
         return _Clocked(getattr(instance, method), self._calls)
 
 
@@ -112,7 +112,7 @@ class PlannedNode:
     number: int = -1  # among the nodes of the plan; that of a tap is never asked for
 
     def take_instance(self, version: int) -> object:
-        """The instance that a kernel is to have; None where it is to make one."""
+        """Hand the instance over that a kernel is to have; None where it is to make one."""
         return (
             self.lent[1]
             if self.lent and self.lent[0] == version
@@ -125,7 +125,7 @@ class PlannedNode:
 
     @property
     def fixed(self) -> tuple[int, ...]:
-        """The runtime's element types that the op type declares, one an output; 0 where it declares none."""
+        """Return the element types that the op type declares, 0 for an output without one."""
         known = self.numbered.fixed[: self.outputs]
         return known + (0,) * (self.outputs - len(known))
 
@@ -135,7 +135,7 @@ class PlannedNode:
 
     @property
     def label(self) -> str:
-        """What a user types for the node: its name, or without one its first output's."""
+        """Return what a user types for the node: its name, or without one its first output's."""
         node = self.numbered.site.node
         return str(node.name or next(filter(None, node.output), ""))
 
@@ -186,7 +186,7 @@ class Plan:
                     self.want(number, output, element)
 
     def corrected(self, number: int, given: Sequence[TensorType | None]) -> list[TensorType | None]:
-        """The types of a node's inputs, with the dtypes that ONNX Runtime has wrong for want of a rank."""
+        """Correct the dtypes of inputs that ONNX Runtime has wrong for want of a rank."""
         if not self._mistaken:
             return list(given)
         site = self.nodes[number].numbered.site
@@ -235,7 +235,7 @@ def _fixed_by_file(declared: Sequence[TensorType]) -> tuple[int, ...]:
 
 
 def _must_be_fixed(kind: TensorType) -> bool:
-    """Whether ONNX Runtime keeps an output's dtype only where the op type declares it.
+    """Tell whether ONNX Runtime keeps an output's dtype only where the op type declares it.
 
     Without a rank it cannot be told a dtype while it infers. And a node between others of float16 that it lacks kernels for, it
     runs in float32 as it does these.
@@ -246,7 +246,7 @@ def _must_be_fixed(kind: TensorType) -> bool:
 def is_op(
     proto: ModelProto, modules: frozenset[str], ops: OpSource = registry
 ) -> Callable[[NodeProto], bool]:
-    """A function that says whether a node runs through an op. All retired nodes of the file are checked first, used or not."""
+    """Make a function that tells whether a node runs through an op, after all retired nodes were checked."""
     legacy_pyop.read_nodes(
         [site for site in walk(proto) if _is_legacy(site.node, ops)], proto, modules, ops
     )
@@ -260,7 +260,7 @@ def _is_legacy(node: NodeProto, ops: OpSource) -> bool:
 def planned_nodes(
     proto: ModelProto, modules: frozenset[str], epoch: int, ops: OpSource = registry
 ) -> list[PlannedNode]:
-    """The nodes that run through ops, as they are in an epoch, or retired ones through allowed classes.
+    """Plan the nodes that run through ops of an epoch, or retired ones through allowed classes.
 
     Raises
     ------

@@ -9,7 +9,7 @@ __all__ = ["are_frames_held"]
 
 
 def are_frames_held() -> bool:
-    """Whether a worker of Dask's in this process samples the frames of its tasks, as it does unless it is configured otherwise.
+    """Tell whether a worker of Dask's in this process samples the frames of its tasks.
 
     A frame that another thread holds keeps its variables past the end of the call, so an input can seem to have been kept.
     Other profilers that sample from a thread do not say that they run.

@@ -68,12 +68,12 @@ class RecurrentSession:
 
     @property
     def state(self) -> dict[str, np.ndarray]:
-        """The arrays of the current state; their memory is written to by the run after the next one."""
+        """Return the arrays of the current state; the run after the next one writes to their memory."""
         return self._arrays[self._now]
 
     @property
     def values(self) -> _Values:
-        """The current state as OrtValues over the same memory."""
+        """Return the current state as OrtValues over the same memory."""
         return self._values[self._now]
 
     def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, float]:

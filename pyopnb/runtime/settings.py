@@ -59,7 +59,7 @@ class Settings:
         self._lock = threading.Lock()
 
     def at(self, epoch: int) -> Setting:
-        """The setting that serves runs of that epoch."""
+        """Return the setting that serves runs of an epoch."""
         private = self.private.get(epoch)
         return self._own_at(epoch)[1] if private is None else private
 
@@ -68,7 +68,7 @@ class Settings:
 
     @property
     def newest(self) -> Setting:
-        """The session's own setting of the next run."""
+        """Return the session's own setting of the next run."""
         return self._own[-1][1]
 
     def begin(self, epoch: int, setting: Setting) -> None:

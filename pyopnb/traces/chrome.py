@@ -56,13 +56,14 @@ class RunLog:
     def of(
         cls,
         number: int,
-        lines: Iterable[bytes],
+        lines: Iterable[str],
         call: ClockedCall,
         computes: Sequence[Span],
         offset: int,
     ) -> RunLog:
         """Pack the lines of a run."""
-        return cls(number, zlib.compress(b",\n".join(lines), 1), call, computes, offset)
+        text = ",\n".join(lines)
+        return cls(number, zlib.compress(text.encode(), 1), call, computes, offset)
 
     def events(self) -> list[bytes]:
         """Return the events of the run as JSON, those of Python on tracks of their own."""

@@ -31,7 +31,7 @@ class Exposure:
 
     @property
     def same(self) -> bool:
-        """Whether all outputs are bitwise equal."""
+        """Tell whether all outputs are bitwise equal."""
         return not self.differing
 
     def __str__(self) -> str:
@@ -76,7 +76,7 @@ def _bits(array: Any) -> np.ndarray:
 
 
 def _largest(a: Any, b: Any) -> float | None:
-    """The largest difference of two arrays, block by block."""
+    """Find the largest difference of two arrays, block by block."""
     arrays = isinstance(a, np.ndarray) and isinstance(b, np.ndarray)
     if not arrays or a.shape != b.shape or a.dtype != b.dtype or a.dtype.kind in "OUT":
         return None

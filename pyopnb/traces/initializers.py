@@ -74,5 +74,5 @@ class Initializers(Mapping[str, np.ndarray]):
 def _initializers(
     tensors: list[TensorProto], folder: str | None, arrays: Mapping[str, np.ndarray]
 ) -> Initializers:
-    """Those of a trace from another process, whose external data is in the same folder."""
+    """Unpickle the initializers of a trace, whose external data is in the same folder."""
     return Initializers(lambda: (tensors, folder), arrays)

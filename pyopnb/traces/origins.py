@@ -93,7 +93,7 @@ class _Origins:
         return found + ([Origin((), tuple(lost))] if lost else [])
 
     def _is_copy(self, index: int) -> bool:
-        """Whether a node was inserted for the layout or the device of a tensor, of which one side is new."""
+        """Tell whether a node was inserted for the layout or the device of a tensor."""
         node = self.ran.nodes[index]
         if node.op_type == "Transpose":
             return self._owner(node.name) < 0 and not (
@@ -105,7 +105,7 @@ class _Origins:
         return name in self.kept or name in self.user.declared_inputs
 
     def _neighbours(self, copy: int) -> Iterator[int]:
-        """The executed nodes before and after a copy, those first that it was inserted for: they want the new tensor."""
+        """Yield the nodes around a copy, those first that it was inserted for."""
         node = self.ran.nodes[copy]
         root = self.tensors.root(node.input[0])
         both = self.producers.get(root, []), self.consumers.get(root, [])
@@ -113,7 +113,7 @@ class _Origins:
             yield from near
 
     def _owner(self, name: str) -> int:
-        """The user's node whose name a generated one begins with, as ``conv1_nchwc`` or ``/block/MatMul_3/MatMulScaleFusion/``.
+        """Find the user's node whose name a generated one begins with, as ``conv1_nchwc``.
 
         -1 where there is none.
         """
@@ -124,7 +124,7 @@ class _Origins:
 
     @cached_property
     def owners(self) -> dict[str, int]:
-        """The user's nodes by their names and by those of their outputs."""
+        """Index the user's nodes by their names and by those of their outputs."""
         found: dict[str, int] = {}
         for index, node in enumerate(self.user.nodes):
             for name in filter(None, (node.name, *node.output)):
@@ -134,7 +134,7 @@ class _Origins:
     # ---- regions: bounded by tensors that both graphs have -------------------------------------------------------------------
 
     def _regions(self) -> list[list[int]]:
-        """The executed nodes, those together that pass each other tensors which the user's graph does not have."""
+        """Group the executed nodes that pass each other tensors which the user's graph lacks."""
         sets: DisjointSets[int] = DisjointSets(self.kernels)
         for root, producers in self.producers.items():
             if root not in self.names:
@@ -143,7 +143,7 @@ class _Origins:
         return list(sets.members())
 
     def _sources(self, kernels: Iterable[int]) -> list[int]:
-        """The user's nodes behind the tensors that some executed nodes produce, back to tensors that were kept."""
+        """Collect the user's nodes behind what some executed nodes produce, back to kept tensors."""
         waiting = [
             self.user.producers[name][0] for index in kernels for name in self._produced(index)
         ]
@@ -162,13 +162,13 @@ class _Origins:
         return sorted(found, key=self.places.__getitem__)
 
     def _produced(self, kernel: int) -> list[str]:
-        """The tensors of the user's graph that an executed node produces."""
+        """List the tensors of the user's graph that an executed node produces."""
         roots = (self.tensors.root(name) for name in self.ran.nodes[kernel].output if name)
         return [self.names[root] for root in roots if root in self.names]
 
     @cached_property
     def folded(self) -> set[int]:
-        """The user's nodes that only constants go into, which ran before the run."""
+        """Find the user's nodes that only constants go into, which ran before the run."""
         found: set[int] = set()
         for index in self.user.order:
             names = [

@@ -83,7 +83,7 @@ class RunEvents:
 
     Attributes
     ----------
-    lines : list of bytes
+    lines : list of str
         As ONNX Runtime wrote them.
     kernels : list of KernelEvent
         Those of the main graph, in the order in which they ran.
@@ -92,7 +92,7 @@ class RunEvents:
         When the last node was done.
     """
 
-    lines: list[bytes] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
     kernels: list[KernelEvent] = field(default_factory=list)
     begin: float = 0.0
     end: float = 0.0
@@ -127,7 +127,7 @@ class RunEvents:
 
 
 def profiled_runs(
-    file: Iterable[bytes], executed: GraphProto, looks: str = ""
+    file: Iterable[str], executed: GraphProto, looks: str = ""
 ) -> Iterator[RunEvents]:
     """Read the runs of a profile one by one.
 
@@ -147,8 +147,8 @@ def profiled_runs(
     places = _Places(executed, looks)
     run = RunEvents()
     for line in file:
-        text = line.strip().removesuffix(b",")
-        if text in (b"[", b"]", b""):
+        text = line.strip().removesuffix(",")
+        if text in ("[", "]", ""):
             continue
         event: dict[str, Any] = json.loads(text)
         run.lines.append(text)

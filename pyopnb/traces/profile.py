@@ -67,27 +67,27 @@ class NodeProfile:
 
     @cached_property
     def total(self) -> Spread:
-        """Of ``totals``."""
+        """Summarise ``totals``."""
         return Spread.of(self.totals)
 
     @cached_property
     def kernel(self) -> Spread:
-        """Of ``kernels``."""
+        """Summarise ``kernels``."""
         return Spread.of(self.kernels)
 
     @cached_property
     def own(self) -> Spread:
-        """Of ``owns``."""
+        """Summarise ``owns``."""
         return Spread.of(self.owns)
 
     @cached_property
     def python(self) -> Spread | None:
-        """Of ``pythons``."""
+        """Summarise ``pythons``."""
         return None if self.pythons is None else Spread.of(self.pythons)
 
     @property
     def calls_text(self) -> str:
-        """How often it ran in a run: a number, or the least and the largest."""
+        """Tell how often it ran in a run: a number, or the least and the largest."""
         low, high = int(self.calls.min()), int(self.calls.max())
         return f"{low:,}" if low == high else f"{low:,} – {high:,}"
 
@@ -118,7 +118,7 @@ class OpTypeProfile:
 
     @cached_property
     def own(self) -> Spread:
-        """Of ``owns``."""
+        """Summarise ``owns``."""
         return Spread.of(self.owns)
 
 
@@ -181,22 +181,22 @@ class Profile(Displayable):
 
     @property
     def runs(self) -> int:
-        """How many runs are in the profile."""
+        """Count the runs in the profile."""
         return len(self.walls)
 
     @cached_property
     def wall(self) -> Spread:
-        """Of ``walls``."""
+        """Summarise ``walls``."""
         return Spread.of(self.walls)
 
     @cached_property
     def python(self) -> Spread:
-        """Of ``pythons``."""
+        """Summarise ``pythons``."""
         return Spread.of(self.pythons)
 
     @cached_property
     def attributed(self) -> np.ndarray:
-        """float64[runs]: the sum of the times of the main graph's nodes."""
+        """Add up the times of the main graph's nodes: float64[runs]."""
         main = [node for node in self.nodes if not node.inside]
         return np.asarray(self._totals(main).sum(axis=0))
 
@@ -206,12 +206,12 @@ class Profile(Displayable):
 
     @cached_property
     def unattributed(self) -> np.ndarray:
-        """float64[runs]: what no node accounts for, as checking feeds, preparing the run and handing out its outputs."""
+        """Return what no node accounts for, as checking feeds and handing out outputs: float64[runs]."""
         return np.asarray(self.walls - self.attributed)
 
     @cached_property
     def _middle(self) -> np.ndarray:
-        """The middle half of the runs, ordered by ``walls``."""
+        """Select the middle half of the runs, ordered by ``walls``."""
         cut = (self.runs + 1) // 4
         return np.argsort(self.walls, kind="stable")[cut : self.runs - cut]
 
@@ -249,7 +249,7 @@ class Profile(Displayable):
 
     @property
     def op_types(self) -> list[OpTypeProfile]:
-        """The times by op type, the largest first."""
+        """Add the times up by op type, the largest first."""
         nodes_by_op_type: dict[str, list[NodeProfile]] = {}
         for node in self.nodes:
             nodes_by_op_type.setdefault(node.op_type, []).append(node)
@@ -261,7 +261,7 @@ class Profile(Displayable):
         return sorted(rows, key=lambda row: -self.mean(row.owns))
 
     def __getitem__(self, name: str) -> NodeProfile:
-        """The profile of a node, by its name or first output."""
+        """Find the profile of a node, by its name or first output."""
         for node in self.nodes if isinstance(name, str) else ():
             if name in (node.key, node.node) or (name in node.outputs and not node.inside):
                 return node
@@ -326,7 +326,7 @@ class Profile(Displayable):
     # ---- text ----------------------------------------------------------------------------------------------------------------
 
     def title(self) -> str:
-        """What was profiled, in a line.
+        """Say in a line what was profiled.
 
         Returns
         -------
@@ -336,7 +336,7 @@ class Profile(Displayable):
         return f"Profile of {self.runs:,}{few} run{'s' * (self.runs != 1)}, {self.runtime}"
 
     def headline(self) -> str:
-        """How long a run takes, and how much of it is Python.
+        """Say how long a run takes, and how much of it is Python.
 
         Returns
         -------
@@ -358,7 +358,7 @@ class Profile(Displayable):
     @hide_internal_frames
     @check_arguments
     def table(self, most: int = 40) -> Table:
-        """The nodes as rows, the slowest first, and what no node accounts for.
+        """Tabulate the nodes, the slowest first, and what no node accounts for.
 
         Parameters
         ----------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -221,7 +221,7 @@ class _ShadowRuns:
             finally:
                 path = profiled.end_profiling()
             table = _TimeTable(self, executed or self.named, offset)
-            with open(path, "rb") as file:
+            with open(path, encoding="utf-8") as file:
                 table.read(file)
         return table
 
@@ -305,7 +305,7 @@ class _TimeTable:
             owners.update(dict.fromkeys(origin.executed, row))
         return owners
 
-    def read(self, file: Iterator[bytes]) -> None:
+    def read(self, file: Iterable[str]) -> None:
         """Read the measured runs, and remark on those that are not in the profile."""
         for number, run in enumerate(profiled_runs(file, self.executed), -self.shadow.warmup):
             if 0 <= number < self.count:

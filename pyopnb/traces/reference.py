@@ -68,7 +68,7 @@ def trace_on_reference(
 
 
 def _like_onnxruntime(value: Any) -> Any:
-    """A value of the evaluator, as ONNX Runtime gives it: strings are objects, scalars are arrays."""
+    """Give a value of the evaluator the form of ONNX Runtime's: objects for strings, arrays for scalars."""
     if isinstance(value, np.generic):
         value = np.asarray(value)
     if isinstance(value, np.ndarray) and value.dtype.kind in "UT":
@@ -77,7 +77,7 @@ def _like_onnxruntime(value: Any) -> Any:
 
 
 def _check_feeds(model: ModelProto, feeds: Mapping[str, Any]) -> dict[str, Any]:
-    """The feeds as arrays of the types that the model declares; copies, as the evaluator may write into them.
+    """Copy the feeds to arrays of the declared types, as the evaluator may write into them.
 
     Raises
     ------

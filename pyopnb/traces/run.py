@@ -134,7 +134,7 @@ def run_traced(
 def _timed_run(
     session: Session, state: SessionState, outputs: list[str], feeds: Mapping[str, Any]
 ) -> tuple[dict[str, Any], float]:
-    """The outputs of an unexposed run by name, and how many microseconds it took."""
+    """Run unexposed, and time it in microseconds."""
     __tracebackhide__ = True
     begin = time.perf_counter_ns()
     arrays = state.run(outputs, feeds)
@@ -143,7 +143,7 @@ def _timed_run(
 
 
 def select_tensors(model: ModelProto, wanted: TraceOptions) -> list[NamedTensor]:
-    """The tensors that the trace shows."""
+    """Select the tensors that the trace shows."""
     tensors = named_tensors(model, bodies=wanted.bodies)
     if wanted.only is None:
         return tensors
@@ -193,7 +193,7 @@ class _TracedRun:
         feeds: Mapping[str, Any],
         outputs: Sequence[str],
     ) -> tuple[dict[str, Any], Times | None]:
-        """The outputs of the exposed session by name, and the times of its nodes."""
+        """Run the exposed session, and read the times of its nodes."""
         __tracebackhide__ = True
         sums, looks = self.wanted.level == "summaries", self.sink.progress is not None
         self.tapped = tappable_tensors(
@@ -266,7 +266,7 @@ class _TracedRun:
         return int(self.wanted.times) if self.wanted.times > 1 else 0
 
     def _times(self, profile: str, executed: GraphProto) -> Times:
-        with open(profile, "rb") as file:
+        with open(profile, encoding="utf-8") as file:
             runs = [run.times() for run in profiled_runs(file, executed, f"{DOMAIN}/")]
         counted = self._more_runs() or 1
         return times_of(
@@ -280,7 +280,7 @@ class _TracedRun:
     def _options(
         self, state: SessionState, source: ModelSource, folder: str
     ) -> AbstractContextManager[onnxruntime.SessionOptions]:
-        """The options of this trace: a copy of the user's, or theirs for a while where a copy would lack what they hold."""
+        """Make the options of this trace, a copy of the user's where that has all that they hold."""
         changes = {
             **profiling(folder, profiles=bool(self.wanted.times), saves=self.saves),
             # An arena is freed with the last array in it: a small tensor would keep the memory of all.
@@ -335,7 +335,7 @@ class _TracedRun:
     def trace(
         self, model: ModelProto, feeds: dict[str, Any], arrays: Mapping[str, Any], **known: Any
     ) -> Trace:
-        """The trace of the run."""
+        """Make the trace of the run."""
         sums = self.wanted.level == "summaries"
         outputs = [info.name for info in model.graph.output]
         values: dict[str, Any] = {}
@@ -368,7 +368,7 @@ class _TracedRun:
 
 
 def _loader(state: SessionState) -> Callable[[], tuple[Iterable[TensorProto], str | None]]:
-    """A function that reads the initializers later, when the session may be gone."""
+    """Make a function that reads the initializers later, when the session may be gone."""
     data, path, folder, taken_out = (
         state.runtime._model_bytes,
         state.runtime._model_path,
@@ -397,7 +397,7 @@ class _Instance:
 
 
 def _instances(state: SessionState, *, copies: bool) -> tuple[dict[int, _Instance], str]:
-    """The instances of the session's ops by the number of their node, and why they could not be copied, if so.
+    """Collect the ops' instances by the number of their node, and say why they could not be copied.
 
     Two runs on one instance would count twice in the state that the op keeps on itself. The unexposed run, which is only
     compared, uses the session's own instances, as any run does, and the exposed run copies. Without copies there is one run.
@@ -427,7 +427,7 @@ def _copy_feed(value: Any) -> Any:
 
 
 def runtime_text(state: SessionState, *, optimised: bool = True) -> str:
-    """What runs a session's model: onnxruntime's version and its level of optimisation."""
+    """Name what runs a session's model: onnxruntime's version and its level of optimisation."""
     options = state.config.options
     level = (
         options.graph_optimization_level

@@ -50,14 +50,14 @@ class NamedTensor:
 
 
 def named_tensors(model: ModelProto, *, bodies: bool = False) -> list[NamedTensor]:
-    """The outputs of the main graph's nodes in order, each after those of the nodes in its bodies."""
+    """List the outputs of the main graph's nodes, each after those of the nodes in its bodies."""
     found = list(_named(model.graph, "", None, False, bodies))
     taken = {tensor.name for tensor in found if tensor.inside is None}
     return [tensor if tensor.inside is None else _fresh(tensor, taken) for tensor in found]
 
 
 def _fresh(tensor: NamedTensor, taken: set[str]) -> NamedTensor:
-    """A body's tensor under a name that no tensor of the main graph has."""
+    """Name a body's tensor as no tensor of the main graph is named."""
     return replace(tensor, name=fresh_name(tensor.name, taken))
 
 
@@ -78,7 +78,7 @@ def _named(
 
 
 def match_names(names: Sequence[str], only: str | Iterable[str]) -> set[str]:
-    """The names that are equal to a text of ``only`` or match it as a glob (``"layer1/*"``).
+    """Find the names that are equal to a text of ``only`` or match it as a glob (``"layer1/*"``).
 
     Raises
     ------
@@ -101,7 +101,7 @@ def match_names(names: Sequence[str], only: str | Iterable[str]) -> set[str]:
 
 
 def tappable_tensors(model: ModelProto, named: Sequence[NamedTensor]) -> list[NamedTensor]:
-    """Those that a tap can take: tensors of a dtype that ONNX Runtime gives to custom ops."""
+    """Select what a tap can take: tensors of a dtype that ONNX Runtime gives to custom ops."""
     unsure = [t for t in named if _may_be_no_tensor(t)]
     types = (
         Types(model) if named and (unsure or not _UNCARRIED.isdisjoint(_mentioned(model))) else None
@@ -116,7 +116,7 @@ def tappable_tensors(model: ModelProto, named: Sequence[NamedTensor]) -> list[Na
 
 
 def _may_be_no_tensor(tensor: NamedTensor) -> bool:
-    """Whether the operator's output can be a sequence, a map or an optional."""
+    """Tell whether the operator's output can be a sequence, a map or an optional."""
     node = tensor.node
     domain = canonical_domain(node.domain)
     schema = find_schema(domain, node.op_type) if domain in ("", "ai.onnx.ml") else None
@@ -131,7 +131,7 @@ _UNCARRIED = frozenset(row.onnx for row in DTYPES if not row.carried)
 
 
 def _mentioned(model: ModelProto) -> Iterator[int]:
-    """The element types that occur in a model: a tensor has none but these."""
+    """Yield the element types that occur in a model: a tensor has none but these."""
     for info in (*model.graph.input, *model.graph.value_info, *model.graph.output):
         yield info.type.tensor_type.elem_type
     for tensor in tensors(model):

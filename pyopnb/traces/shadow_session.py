@@ -45,7 +45,7 @@ _MOST_WEIGHTS = (
 
 
 def model_beside(state: SessionState, where: str) -> tuple[ModelSource, ModelProto]:
-    """A session's model, to be built again, and a copy of it without weights, with the attrs that serve now.
+    """Read a session's model to be built again, and copy it without weights, with the attrs of now.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def options_beside(
     lent: bool,
     entries: Mapping[str, str] | None = None,
 ) -> Iterator[onnxruntime.SessionOptions]:
-    """A copy of a session's options with other fields, or the user's own for a while.
+    """Change fields in a copy of a session's options, or in the user's own for a while.
 
     Parameters
     ----------
@@ -138,7 +138,7 @@ def options_beside(
 
 
 def profiling(folder: str, *, profiles: bool, saves: bool) -> dict[str, Any]:
-    """The fields by which ONNX Runtime writes a profile, and the graph that it runs, into a folder."""
+    """Return the fields by which ONNX Runtime writes a profile and the graph that it runs."""
     return {
         "enable_profiling": profiles,
         # One node after the other, so that each instant belongs to one.
@@ -149,13 +149,13 @@ def profiling(folder: str, *, profiles: bool, saves: bool) -> dict[str, Any]:
 
 
 def executed_graph(options: onnxruntime.SessionOptions) -> GraphProto | None:
-    """The graph that runs; None where it was not saved."""
+    """Read the graph that runs; None where it was not saved."""
     path = options.optimized_model_filepath
     return onnx.load(path, load_external_data=False).graph if path else None
 
 
 def needs_libraries(proto: ModelProto, modules: frozenset[str]) -> bool:
-    """Whether nodes of the model are of domains that nobody knows here: options do not hand on the libraries that know them."""
+    """Tell whether nodes need libraries of the user's options, which copies do not have."""
     functions = {function.domain for function in proto.functions}
     op = is_op(proto, modules)
     return any(
@@ -182,7 +182,7 @@ def absent_initializers(source: ModelSource, taken_out: Mapping[str, TensorProto
 
 
 def can_save(state: SessionState, source: ModelSource) -> bool:
-    """Whether ONNX Runtime can save the optimised graph, and need not write many weights for it.
+    """Tell whether ONNX Runtime can save the optimised graph without writing many weights.
 
     Other providers than these compile nodes, which cannot be saved. An entry of the user's options could not be taken back.
     """

@@ -35,7 +35,7 @@ class Spread:
 
     @classmethod
     def of(cls, values: np.ndarray) -> Spread:
-        """The spread of some values; quartiles are interpolated linearly, as NumPy does by default.
+        """Compute quartiles, interpolated linearly, as NumPy does by default.
 
         Parameters
         ----------
@@ -55,7 +55,7 @@ class Spread:
 
     @property
     def range(self) -> str:
-        """The quartiles as text."""
+        """Write the quartiles as text."""
         return f"{microseconds(self.low)} – {microseconds(self.high)}"
 
     def __str__(self) -> str:
@@ -63,7 +63,7 @@ class Spread:
 
 
 def microseconds(value: float) -> str:
-    """A number of microseconds: a decimal where there are few.
+    """Write a number of microseconds, with a decimal where there are few.
 
     Examples
     --------

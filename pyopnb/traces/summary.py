@@ -63,23 +63,23 @@ class Summary:
 
     @property
     def finite(self) -> int:
-        """How many elements are neither NaN nor infinite."""
+        """Count the elements that are neither NaN nor infinite."""
         return self.count - self.nan - self.posinf - self.neginf if self.kind == "number" else 0
 
     @property
     def has_nonfinite(self) -> bool:
-        """Whether there is a NaN or an infinity."""
+        """Tell whether there is a NaN or an infinity."""
         return bool(self.nan or self.posinf or self.neginf)
 
     @property
     def bars(self) -> str:
-        """The histogram as text; a bar that is not empty is never drawn as empty."""
+        """Write the histogram as text; a bar that is not empty is never drawn as empty."""
         most = max(self.bins, default=0)
         return "".join(_BARS[max(1, round(n * 7 / most))] if n else _BARS[0] for n in self.bins)
 
     @property
     def cells(self) -> tuple[str, str, str, str, str]:
-        """Its parts as text: type, range or longest text, mean and deviation, histogram, and what is not finite."""
+        """Write its parts: type, range or longest text, mean and deviation, histogram, what is not finite."""
         counted = f"{self.kind} of {self.count}" if self.kind in ("sequence", "map") else self.kind
         kind = counted if self.type is None else str(self.type)
         span = spread = bars = ""
@@ -106,7 +106,7 @@ class Summary:
         )
 
     def __str__(self) -> str:
-        """One line: ``float32[2,3]  -1 … 2  mean 0.5, std 1  ▂▁█  1 NaN``."""
+        """Write one line: ``float32[2,3]  -1 … 2  mean 0.5, std 1  ▂▁█  1 NaN``."""
         return "  ".join(filter(None, self.cells))
 
 
@@ -157,7 +157,7 @@ def _of_texts(array: np.ndarray, kind: TensorType) -> Summary:
 
 
 def _blocks(array: np.ndarray) -> Iterator[np.ndarray]:
-    """The elements in blocks of NumPy's own dtypes: those of ml_dtypes as float32, which represents them exactly."""
+    """Yield the elements in blocks, those of ml_dtypes as float32, which has all their values."""
     flat = array.reshape(-1) if array.flags.c_contiguous else None
     is_ml_dtype = array.dtype.isbuiltin == 2
     for start in range(0, array.size, _BLOCK):

@@ -20,7 +20,7 @@ from pyopnb.runtime.plan import PlannedNode
 from pyopnb.traces.select import NamedTensor
 from pyopnb.traces.summary import Summary, summary_of
 
-__all__ = ["DOMAIN", "Sink", "Tap", "insert_taps", "make_taps"]
+__all__ = ["DOMAIN", "Sink", "TensorTap", "insert_taps", "make_taps"]
 
 DOMAIN = "pyopnb.trace"
 """Of the taps; the names of their nodes begin with it."""
@@ -73,7 +73,7 @@ class Sink:
             self.progress(self.done, self.total)
 
 
-class Tap:
+class TensorTap:
     """Looks at one tensor."""
 
     tensor: NamedTensor
@@ -84,12 +84,12 @@ class Tap:
         return _NOTHING
 
 
-Tap.compute.__annotations__["return"] = "uint8[]"
+TensorTap.compute.__annotations__["return"] = "uint8[]"
 _NOTHING = np.zeros((), np.uint8)
 
 
-def _tap(tensor: NamedTensor, sink: Sink) -> Tap:
-    tap = Tap()  # what __init__ takes would be the op's attrs
+def _tap(tensor: NamedTensor, sink: Sink) -> TensorTap:
+    tap = TensorTap()  # what __init__ takes would be the op's attrs
     tap.tensor, tap.sink = tensor, sink
     return tap
 
@@ -97,7 +97,10 @@ def _tap(tensor: NamedTensor, sink: Sink) -> Tap:
 def make_taps(tensors: Sequence[NamedTensor], sink: Sink) -> list[PlannedNode]:
     """Taps for tensors, as nodes for a session's plan; not yet in their graphs."""
     # Not an op of the registry: nobody else should see it, and no session has to follow it.
-    op = Op(f"{DOMAIN}::Tap", (Version(f"{DOMAIN}::Tap", 1, Tap, schema_of(Tap), 1, None, 0.0, 0),))
+    op = Op(
+        f"{DOMAIN}::Tap",
+        (Version(f"{DOMAIN}::Tap", 1, TensorTap, schema_of(TensorTap), 1, None, 0.0, 0),),
+    )
     sink.total = sum(tensor.inside is None for tensor in tensors)
     planned = []
     for number, tensor in enumerate(tensors):

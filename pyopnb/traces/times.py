@@ -48,7 +48,7 @@ class NodeTime:
 
     @property
     def crossing(self) -> float | None:
-        """Of an op: microseconds of its kernel outside ``compute``, on passing arrays and checking results; None for others."""
+        """Return the microseconds of an op's kernel outside ``compute``; None for other nodes."""
         return None if self.python is None else max(0.0, self.kernel - self.python)
 
     def __str__(self) -> str:
@@ -95,21 +95,21 @@ class Times(dict[str, NodeTime]):
         return self[self._groups[output]]
 
     def find(self, output: str) -> NodeTime | None:
-        """The time of the node, or of its group, that has this first output; None where it has no time."""
+        """Find the time of the node or group that has this first output; None where it has no time."""
         return self.get(self._groups.get(output, output))
 
     @property
     def attributed(self) -> float:
-        """The sum of the nodes' totals."""
+        """Add up the nodes' totals."""
         return sum(time.total for time in self.values())
 
     @property
     def unattributed(self) -> float:
-        """What no node accounts for: ONNX Runtime checks the feeds, prepares the run, and hands out the outputs."""
+        """Return what no node accounts for, as preparing the run and handing out its outputs."""
         return max(0.0, self.total - self.attributed)
 
     def share(self, time: float) -> str:
-        """A time as a share of the whole run.
+        """Write a time as a share of the whole run.
 
         Returns
         -------
@@ -130,7 +130,7 @@ def times_of(
     found: Iterable[Origin],
     labels: Sequence[str],
 ) -> Times:
-    """The times of a graph's nodes.
+    """Average the times of a graph's nodes over the middle runs.
 
     Parameters
     ----------
@@ -172,7 +172,7 @@ def times_of(
 
 
 def group_text(texts: Sequence[str]) -> str:
-    """The texts of a group's nodes as one: of many the first two and the last."""
+    """Join the texts of a group's nodes: of many the first two and the last."""
     if len(texts) > _SHOWN:
         texts = (*texts[: _SHOWN - 2], f"{len(texts) - _SHOWN + 1} more", texts[-1])
     return " + ".join(texts)

@@ -38,7 +38,7 @@ def run(begin, took, *, executor=None):
 
 
 def read(graph, *events):
-    lines = [b"[", *(json.dumps(event).encode() + b"," for event in events), b"]"]
+    lines = ["[", *(json.dumps(event) + "," for event in events), "]"]
     return [run.times() for run in profiled_runs(lines, graph, "look/")]
 
 

@@ -33,7 +33,7 @@ __all__ = [
 
 
 def labels_of(kernels: Iterable[Kernel]) -> dict[Kernel, str]:
-    """What a user types for each node, in the order of the file.
+    """Name each node as a user types it, in the order of the file.
 
     Its name or first output, where no other node has it; else with its number in the file.
     """
@@ -43,7 +43,7 @@ def labels_of(kernels: Iterable[Kernel]) -> dict[Kernel, str]:
 
 
 def attrs_of(kernel: Kernel, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The attrs of a node by name, with the defaults of those that its values do not say."""
+    """Add the defaults to the attrs of a node."""
     schema = kernel.schema(kernel.op.current)
     defaults = {attr.name: attr.default for attr in schema.attrs if attr.default is not REQUIRED}
     return {**defaults, **values}
@@ -52,7 +52,7 @@ def attrs_of(kernel: Kernel, values: Mapping[str, Any]) -> dict[str, Any]:
 def select_kernels(
     kernels: Collection[Kernel], where: str | None, names: Collection[str]
 ) -> list[Kernel]:
-    """The nodes whose attrs of these names are meant.
+    """Find the nodes whose attrs of these names are meant.
 
     Raises
     ------
@@ -116,7 +116,7 @@ def _refuse_ambiguous(
 def merge_attrs(
     kernel: Kernel, values: Mapping[str, Any], changes: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The attrs of a node with some of them changed, as the op's ``__init__`` takes them.
+    """Change some attrs of a node, and check that the op's ``__init__`` takes them.
 
     Raises
     ------
@@ -131,7 +131,7 @@ def merge_attrs(
 def changed_attrs(
     kernel: Kernel, values: Mapping[str, Any], model: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Those attrs of a node whose values are not the model's."""
+    """Select the attrs of a node whose values are not the model's."""
     before = attrs_of(kernel, model)
     return {
         name: value
@@ -167,7 +167,7 @@ def write_attrs(state: SessionState, model: ModelProto) -> None:
 
 
 def model_in_use(state: SessionState) -> ModelProto:
-    """The model that a session runs; where `set_attrs` changed attrs, with these, and local functions that hold ops inlined."""
+    """Return the model that a session runs, with the attrs that `set_attrs` changed."""
     model = state.source().proto
     if state.setting.changes:
         model = inline_ops(model, is_op(model, state.config.modules, state.config.ops))

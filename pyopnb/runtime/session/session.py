@@ -285,7 +285,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
     def set_providers(
         self, providers: Sequence[Any] | None = None, provider_options: Sequence[Any] | None = None
     ) -> None:
-        """As ``InferenceSession.set_providers``: the session is rebuilt.
+        """Set the providers as ``InferenceSession.set_providers`` does: the session is rebuilt.
 
         Raises
         ------
@@ -311,7 +311,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         self._swap(replace(state, runtime=runtime, only_cpu=runtime.get_providers() == [CPU]))
 
     def nodes(self) -> list[tuple[str, str, dict[str, Any]]]:
-        """The nodes that run through ops.
+        """List the nodes that run through ops.
 
         Returns
         -------
@@ -327,12 +327,12 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
 
     @property
     def attrs(self) -> dict[str, dict[str, Any]]:
-        """The attrs of each node that runs through an op, by the node's name or first output."""
+        """Return the attrs of each node that runs through an op, by its name or first output."""
         return {label: attrs for label, _, attrs in self.nodes()}
 
     @property
     def changed_attrs(self) -> dict[str, dict[str, Any]]:
-        """Those of `attrs` whose values are not the model's, because `set_attrs` changed them."""
+        """Return those of `attrs` that `set_attrs` changed from the model's."""
         state = self._update()
         model = state.setting.model
         changes = {
@@ -345,7 +345,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
     @hide_internal_frames
     @check_arguments
     def with_attrs(self, where: str | None = None, /, **attrs: Any) -> Session:
-        """A session with attrs of its own, which runs in the same ONNX Runtime session: nothing is loaded or state.
+        """Make a session with attrs of its own in the same ONNX Runtime session: nothing is built.
 
         It begins with this session's attrs. From then on `set_attrs` of one leaves the other alone; redefined ops serve both.
 
@@ -464,7 +464,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         input_feed: Mapping[str, Any],
         run_options: Any = None,
     ) -> list[Any]:
-        """As ``InferenceSession.run``; feeds are checked, and an op's exception arrives as itself.
+        """Run as ``InferenceSession.run`` does; feeds are checked, an op's exception arrives as itself.
 
         Returns
         -------
@@ -490,7 +490,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         user_data: Any,
         run_options: Any = None,
     ) -> None:
-        """As ``InferenceSession.run_async``; where the session has ops, the run is on a thread of Python's.
+        """Run as ``InferenceSession.run_async`` does; a session with ops uses a thread of Python's.
 
         Parameters
         ----------
@@ -526,7 +526,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
     def run_with_ort_values(
         self, output_names: Any, input_dict_ort_values: Any, run_options: Any = None
     ) -> Any:
-        """As ``InferenceSession.run_with_ort_values``; an op's exception arrives as itself.
+        """Run as ``InferenceSession.run_with_ort_values`` does; an op's exception arrives as itself.
 
         Returns
         -------
@@ -548,7 +548,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
 
     @hide_internal_frames
     def run_with_iobinding(self, iobinding: Any, run_options: Any = None) -> None:
-        """As ``InferenceSession.run_with_iobinding``; an op's exception arrives as itself."""
+        """Run as ``InferenceSession.run_with_iobinding`` does; an op's exception arrives as itself."""
         __tracebackhide__ = True
         state = self._update()
         if not isinstance(iobinding, onnxruntime.IOBinding):
@@ -564,7 +564,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
 
     @hide_internal_frames
     def run_with_ortvaluevector(self, *arguments: Any) -> None:
-        """As ``InferenceSession.run_with_ortvaluevector``; an op's exception arrives as itself."""
+        """Run as ``InferenceSession.run_with_ortvaluevector`` does; an op's exception arrives as itself."""
         __tracebackhide__ = True
         state = self._update()
         state.call(

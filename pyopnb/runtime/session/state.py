@@ -73,11 +73,11 @@ class SessionState:
 
     @property
     def setting(self) -> Setting:
-        """The attrs that serve its runs."""
+        """Return the attrs that serve its runs."""
         return self.settings.at(self.epoch)
 
     def values(self, kernel: Kernel) -> dict[str, Any]:
-        """The attrs that the next run uses at a node."""
+        """Return the attrs that the next run uses at a node."""
         return kernel.values_in(self.setting)[1]
 
     @property
@@ -107,7 +107,7 @@ class SessionState:
         return "; ".join(sorted(change for change in changes if change is not None))
 
     def source(self) -> ModelSource:
-        """The model as it is run, read again."""
+        """Read the model again, as it is run."""
         if self.runtime._model_bytes is None:
             return read_model(self.runtime._model_path, self.folder, absent=True)
         proto = ModelProto.FromString(self.runtime._model_bytes)
@@ -151,7 +151,7 @@ class SessionState:
         input_feed: Mapping[str, Any],
         run_options: Any = None,
     ) -> list[Any]:
-        """A run in these versions and with these attrs; see `Session.run`."""
+        """Run in these versions and with these attrs; see `Session.run`."""
         __tracebackhide__ = True
         feeds, with_ortvalues = self.feeds.check(input_feed)
         options = QUIET if run_options is None else run_options
@@ -174,7 +174,7 @@ class SessionState:
     def _run_with_ortvalues(
         self, names: Sequence[str], feeds: dict[str, Any], options: Any
     ) -> list[Any]:
-        """A run with dtypes that onnxruntime has no arrays for."""
+        """Run with dtypes that onnxruntime has no arrays for."""
         __tracebackhide__ = True
         values = {}
         for name, value in feeds.items():
