@@ -108,8 +108,8 @@ def call(
     if outputs is not None or opset is not None:
         _check_numbers(op, outputs, opset)
     arrays = [
-        value if value is None else _to_array(op, place, inputs, opset)
-        for place, value in enumerate(inputs)
+        value if value is None else _to_array(op, number, inputs, opset)
+        for number, value in enumerate(inputs)
     ]
     key = (
         op,
@@ -311,16 +311,16 @@ def _make_entry(
         _check_ports(op, version, names, arrays)
         _check_hints(op, version, dict(zip(names, arrays, strict=True)))
     count = outputs or _outputs(version, schema)
-    made = node(
+    node_proto = node(
         f"{domain}::{op_type}",
         _without_the_last([name if name in types else "" for name in names]),
         [f"{name}_" if name in types else name for name in _output_names(schema, count)],
         name="call",
         **attrs,
     )
-    ints_to_floats(made)
+    ints_to_floats(node_proto)
     try:
-        session = Session(_model(made, types, opset), _options(version))
+        session = Session(_model(node_proto, types, opset), _options(version))
     except PyopError as error:
         raise _of_call(error, op, list(types)) from None
     except Exception as error:
@@ -341,8 +341,8 @@ def _check_numbers(op: str, outputs: Any, opset: Any) -> None:
 def _refuse_unknown(domain: str, op_type: str) -> None:
     if not is_unknown(domain, op_type) and domain in schema_domains():
         return
-    known = known_ops()
-    close = known.get(suggest(op_type, known))
+    names = known_ops()
+    close = names.get(suggest(op_type, names))
     raise UnknownOp(
         f"call of {sanitize(domain)}::{sanitize(op_type)}",
         expected="an op of the registry or of the installed runtime",
@@ -369,8 +369,8 @@ def _input_names(version: Version | None, schema: Any, count: int) -> list[str]:
         ports = [port.name for port in schema.inputs] if schema is not None else []
         last = bool(ports) and _is_variadic(schema.inputs[-1])
     if last:
-        *ports, more = ports
-        ports += [f"{more}_{n}" for n in range(count - len(ports))]
+        *ports, variadic = ports
+        ports += [f"{variadic}_{n}" for n in range(count - len(ports))]
     return (ports + [f"input_{n}" for n in range(len(ports), count)])[:count]
 
 
@@ -379,9 +379,11 @@ def _is_variadic(port: Any) -> bool:
 
 
 def _output_names(schema: Any, count: int) -> list[str]:
-    known = [port.name for port in schema.outputs] if schema is not None else []
+    port_names = [port.name for port in schema.outputs] if schema is not None else []
     return [
-        known[n] if n < len(known) and known.index(known[n]) == n else f"output_{n}"
+        port_names[n]
+        if n < len(port_names) and port_names.index(port_names[n]) == n
+        else f"output_{n}"
         for n in range(count)
     ]
 
@@ -401,7 +403,7 @@ def _without_the_last(names: list[str]) -> list[str]:
 
 def _type(op: str, name: str, array: np.ndarray) -> TensorType:
     try:
-        kind = type_of(array)
+        tensor_type = type_of(array)
     except ValueError:
         got = f"an array of dtype {array.dtype}"
         raise InputError(
@@ -409,7 +411,7 @@ def _type(op: str, name: str, array: np.ndarray) -> TensorType:
             expected="a dtype that ONNX has",
             got=got,
         ) from None
-    return kind.like(shape=[None] * array.ndim)
+    return tensor_type.like(shape=[None] * array.ndim)
 
 
 def _check_ports(
@@ -418,7 +420,7 @@ def _check_ports(
     """Refuse more inputs than ``compute`` takes, or less, before a message names a node that nobody made."""
     ports = version.schema.inputs
     if len(arrays) > len(ports) and not (ports and ports[-1].variadic):
-        taken = ", ".join([f'"{sanitize(op)}"', *names[: len(ports)]])
+        arguments = ", ".join([f'"{sanitize(op)}"', *names[: len(ports)]])
         expected = (
             f"{plural(len(ports), 'input')} ({', '.join(map(str, ports))})"
             if ports
@@ -428,10 +430,12 @@ def _check_ports(
             f"call of {sanitize(op)}",
             expected=expected,
             got=str(len(arrays)),
-            next=f"pyopnb.call({taken})",
+            next=f"pyopnb.call({arguments})",
         )
-    for place, port in enumerate(ports):
-        if not (port.optional or port.variadic) and (place >= len(arrays) or arrays[place] is None):
+    for number, port in enumerate(ports):
+        if not (port.optional or port.variadic) and (
+            number >= len(arrays) or arrays[number] is None
+        ):
             where, example = (
                 f"call of {sanitize(op)}, input {port.name}",
                 port.type if port.type.dtype else _FLOAT,
@@ -442,8 +446,8 @@ def _check_ports(
 
 
 def _check_hints(op: str, version: Version, given: Mapping[str, np.ndarray | None]) -> None:
-    for place, (name, array) in enumerate(list(given.items())[: len(version.schema.inputs)]):
-        want = version.schema.port(place).type
+    for number, (name, array) in enumerate(list(given.items())[: len(version.schema.inputs)]):
+        want = version.schema.port(number).type
         if array is None or want.dtype is None or want.dtype == type_of(array).dtype:
             continue
         raise InputError(
@@ -456,8 +460,10 @@ def _check_hints(op: str, version: Version, given: Mapping[str, np.ndarray | Non
 
 def _model(made: NodeProto, types: Mapping[str, TensorType], opset: int | None) -> ModelProto:
     inputs = [
-        helper.make_tensor_value_info(name, getattr(kind.dtype, "onnx", 0), kind.shape)
-        for name, kind in types.items()
+        helper.make_tensor_value_info(
+            name, getattr(tensor_type.dtype, "onnx", 0), tensor_type.shape
+        )
+        for name, tensor_type in types.items()
     ]
     graph = helper.make_graph(
         [made], "call", inputs, [ValueInfoProto(name=name) for name in made.output]
@@ -483,23 +489,23 @@ def _options(version: Version | None) -> onnxruntime.SessionOptions:
 
 def _of_call(error: PyopError, op: str, names: Sequence[str]) -> PyopError:
     """Tell the error of a node that nobody made as one of the call."""
-    _, end, rest = error.where.partition(")")
+    _, end, port = error.where.partition(")")
     if not (end and error.where.startswith("node 'call' (")):
         return error
     next_ = error.next
     if next_ == FILL:
         next_ = f"pyopnb.reference({', '.join([repr(op if '::' in op else f'::{op}'), *names])})"
-    wanted = (
+    dtypes = (
         (error.expected or "").partition(", as ")[0].split(", ")
     )  # two at most, or it is anybody's guess
     if (
-        rest.startswith(", input ")
+        port.startswith(", input ")
         and next_ is None
-        and _DTYPE_NAMES.issuperset(wanted)
-        and len(wanted) < 3
+        and _DTYPE_NAMES.issuperset(dtypes)
+        and len(dtypes) < 3
     ):
-        next_ = cast_expression(rest.removeprefix(", input "), dtype(wanted[-1]))
-    return moved(error, f"call of {sanitize(op)}{rest}", next_)
+        next_ = cast_expression(port.removeprefix(", input "), dtype(dtypes[-1]))
+    return moved(error, f"call of {sanitize(op)}{port}", next_)
 
 
 def _with_note(
@@ -507,7 +513,7 @@ def _with_note(
 ) -> Exception:
     """Add the types that were fed to ONNX Runtime's errors, which do not name them."""
     if type(error).__module__.startswith("onnxruntime"):
-        given = zip(names, [a for a in arrays if a is not None], strict=True)
-        types = ", ".join(f"{sanitize(name)}: {type_of(array)}" for name, array in given)
+        fed = zip(names, [a for a in arrays if a is not None], strict=True)
+        types = ", ".join(f"{sanitize(name)}: {type_of(array)}" for name, array in fed)
         add_note(error, f"in pyopnb.call of {sanitize(op)} with {types or 'no inputs'}")
     return error

@@ -98,14 +98,16 @@ class _Unreadable(Exception):
 
 def _read_attrs(reader: Any, kinds: Mapping[str, str], inferring: bool = False) -> dict[str, Any]:
     """Attributes by name from ONNX Runtime, which cannot list what a node has: each kind is tried."""
-    values = {name: _read_attr(reader, name, kind, inferring) for name, kind in kinds.items()}
+    values = {
+        name: _read_attr(reader, name, declared, inferring) for name, declared in kinds.items()
+    }
     return {name: value for name, value in values.items() if value is not None}
 
 
 def _read_attr(reader: Any, name: str, declared: str, inferring: bool) -> Any:
     empty: dict[type, Any] = {}
-    for kind in _READ_KINDS:
-        value = reader.read(name, kind)
+    for attr_kind in _READ_KINDS:
+        value = reader.read(name, attr_kind)
         if isinstance(value, (bytes, list)) and not value:
             empty.setdefault(
                 type(value), value
@@ -115,12 +117,12 @@ def _read_attr(reader: Any, name: str, declared: str, inferring: bool) -> Any:
     if not empty:
         return None
     if inferring:
-        wanted = (
+        empty_type = (
             bytes if declared in ("str", "bytes") else list if declared.startswith("list") else None
         )
-        if wanted is None:
+        if empty_type is None:
             raise _Unreadable
-        return _texts(empty[wanted])
+        return _texts(empty[empty_type])
     return _texts(empty.get(bytes, empty.get(list)))
 
 
@@ -152,9 +154,9 @@ def _find_planned(plan: Plan | None, domain: str, marker: int) -> PlannedNode | 
 def _find_registered(domain: str, op_type: str, name: str) -> tuple[Op, str]:
     op = None if domain.startswith(PREFIX) else registry.find(domain, op_type)
     if op is None:
-        plain = domain.removeprefix(PREFIX)
+        user_domain = domain.removeprefix(PREFIX)
         raise ModelError(
-            f"node '{sanitize(name)}' ({sanitize(plain)}::{sanitize(op_type)})",
+            f"node '{sanitize(name)}' ({sanitize(user_domain)}::{sanitize(op_type)})",
             expected="an op of the registry",
             got="none of that name, or a node that only pyopnb.Session can run",
             next="define it: %%pyop, then pyopnb.Session(model)",
@@ -266,25 +268,32 @@ def infer(
     plan: Plan | None,
 ) -> list[tuple[int, tuple[Any, ...]] | None]:
     """Element type and dimensions of the outputs; None where what the op type itself declares must do."""
-    given = [_runtime_type(pair) for pair in inputs]
+    input_types = [_runtime_type(pair) for pair in inputs]
     node = _find_planned(plan, domain, marker)
     if plan is None or node is None:
-        return _infer_bare(domain, op_type, given, reader)
-    shown = [_without_false_scalar(kind, place in node.scalars) for place, kind in enumerate(given)]
-    given = plan.corrected(marker, shown)
+        return _infer_bare(domain, op_type, input_types, reader)
+    shown = [
+        _without_false_scalar(tensor_type, index in node.scalars)
+        for index, tensor_type in enumerate(input_types)
+    ]
+    input_types = plan.corrected(marker, shown)
     answers: list[tuple[int, tuple[Any, ...]] | None] = []
     elements: list[DType | None] = []
-    for number, promise in enumerate(_promised_by_plan(plan, node, given, reader)):
-        kind, fixed = (
-            resolve_type(promise, node.numbered.declared[number], given),
+    for number, promise in enumerate(_promised_by_plan(plan, node, input_types, reader)):
+        tensor_type, fixed = (
+            resolve_type(promise, node.numbered.declared[number], input_types),
             node.fixed[number],
         )
-        answer = _runtime_output(kind, given, fixed)
-        if kind is not None and kind.dtype and not _is_told(kind.dtype, answer, fixed, shown):
-            plan.want(marker, number, kind.dtype)
-        elements.append(kind.dtype if kind is not None else None)
+        answer = _runtime_output(tensor_type, input_types, fixed)
+        if (
+            tensor_type is not None
+            and tensor_type.dtype
+            and not _is_told(tensor_type.dtype, answer, fixed, shown)
+        ):
+            plan.want(marker, number, tensor_type.dtype)
+        elements.append(tensor_type.dtype if tensor_type is not None else None)
         answers.append(answer)
-    plan.infer(marker, given, elements)
+    plan.infer(marker, input_types, elements)
     return answers
 
 
@@ -312,7 +321,8 @@ def _infer_bare(
     fixed = _bare_fixed(schema)
     fixed += [0] * (len(promised) - len(fixed))
     answers = [
-        _runtime_output(kind, given, element) for kind, element in zip(promised, fixed, strict=True)
+        _runtime_output(tensor_type, given, element)
+        for tensor_type, element in zip(promised, fixed, strict=True)
     ]
     return answers if _REFUSES_FURTHER_OUTPUTS else answers[:1]
 
@@ -325,7 +335,10 @@ def _bare_fixed(schema: Schema) -> list[int]:
     """Element types that an op declares for its outputs in bare sessions: for those that `infer` cannot tell."""
     fixed = list(fixed_by_hints(schema))
     if not _REFUSES_FURTHER_OUTPUTS:
-        fixed[1:] = [kind.dtype.runtime if kind.dtype else 0 for kind in (schema.outputs or ())[1:]]
+        fixed[1:] = [
+            tensor_type.dtype.runtime if tensor_type.dtype else 0
+            for tensor_type in (schema.outputs or ())[1:]
+        ]
     return fixed
 
 
@@ -394,7 +407,7 @@ def make_kernel(
     plan: Plan | None,
 ) -> Kernel:
     """Make the Python half of a kernel that ONNX Runtime creates."""
-    given, resolved = [_runtime_type(p) for p in inputs], [_runtime_type(p) for p in outputs]
+    input_types, resolved = [_runtime_type(p) for p in inputs], [_runtime_type(p) for p in outputs]
     node = _find_planned(plan, domain, marker)
     if plan is None or node is None:
         op, where = _find_registered(domain, op_type, name)
@@ -402,16 +415,18 @@ def make_kernel(
             op,
             where,
             _read_attrs(reader, _declared_kinds(op.current.schema)),
-            given,
+            input_types,
             resolved,
             None,
             registry.epoch,
         )
-    plan.refuse_widening(marker, given)
+    plan.refuse_widening(marker, input_types)
     values = {**node.values, **_read_attrs(reader, _linked_kinds(node))}
-    made = Kernel(node.op, node.where, values, given, resolved, node, plan.epoch, plan.settings)
-    plan.kernels.add(made)
-    return made
+    kernel = Kernel(
+        node.op, node.where, values, input_types, resolved, node, plan.epoch, plan.settings
+    )
+    plan.kernels.add(kernel)
+    return kernel
 
 
 def wait_for_releases() -> None:

@@ -77,16 +77,16 @@ def _raise(error: BaseException, runtime_error: BaseException | None) -> None:
     handled = sys.exception()
     try:
         _add_context(error, runtime_error, handled)
-        own = error.__context__
+        context = error.__context__
     except Exception:  # a class can make its instances unreadable
-        handled = own = None
+        handled = context = None
     try:
         raise error
     finally:
         if handled is not None:
             # Raising within an except block, which is the caller's, replaces the context.
-            error.__context__ = own
-        del error, runtime_error, handled, own
+            error.__context__ = context
+        del error, runtime_error, handled, context
 
 
 def keep_owners(owners: Any) -> None:

@@ -89,10 +89,10 @@ class Feeds:
         self.outputs = {meta.name: _declared(meta, scalars) for meta in session.get_outputs()}
         self.output_names = list(self.outputs)
         self._unlike_numpy = frozenset(
-            name for name, kind in self.outputs.items() if needs_ml_dtypes(kind)
+            name for name, tensor_type in self.outputs.items() if needs_ml_dtypes(tensor_type)
         )
         # What the check of a plain array looks at. A row with None is one that only the whole check can pass.
-        self._rows = [(name, *_plain_row(kind)) for name, kind in self.types.items()]
+        self._rows = [(name, *_plain_row(tensor_type)) for name, tensor_type in self.types.items()]
 
     def check(self, feeds: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
         """Check feeds, and tell whether an OrtValue is among them.
@@ -106,8 +106,8 @@ class Feeds:
             checked = dict(feeds)
         except (TypeError, ValueError):
             pairs = ", ".join(
-                f'"{sanitize(name)}": {example_expression(kind)}'
-                for name, kind in [*self.types.items()][:1]
+                f'"{sanitize(name)}": {example_expression(tensor_type)}'
+                for name, tensor_type in [*self.types.items()][:1]
             )
             raise InputError(
                 "feeds",
@@ -202,7 +202,8 @@ def check_names(
         raise InputError(
             "feeds" if unknown else words,
             expected=", ".join(
-                f"{sanitize(name)}: {kind or 'no tensor'}" for name, kind in types.items()
+                f"{sanitize(name)}: {tensor_type or 'no tensor'}"
+                for name, tensor_type in types.items()
             )
             or "no feeds",
             got=", ".join(map(sanitize, feeds)) or "nothing",
@@ -232,9 +233,9 @@ def check_output_names(names: Any, outputs: Sequence[str]) -> None:
         )
     for name in names:
         if not isinstance(name, str) or name not in outputs:
-            known = ", ".join(map(sanitize, outputs))
+            listed = ", ".join(map(sanitize, outputs))
             next_ = suggest_key(str(name), outputs)
-            raise UnknownOp("outputs", expected=known, got=sanitize(name), next=next_) from None
+            raise UnknownOp("outputs", expected=listed, got=sanitize(name), next=next_) from None
 
 
 def check_feed(name: str, value: Any, expected: TensorType | None) -> Any:
@@ -287,11 +288,11 @@ def check_characters(array: np.ndarray, where: str) -> None:
     """
     if all(map(str.isascii, array.flat)):
         return
-    place = next((n for n, text in enumerate(array.flat) if _SURROGATE.search(text)), None)
-    if place is None:
+    index = next((n for n, text in enumerate(array.flat) if _SURROGATE.search(text)), None)
+    if index is None:
         return
-    text = str(array.flat[place])
-    at = f"[{', '.join(map(str, np.unravel_index(place, array.shape)))}]" if array.ndim else ""
+    text = str(array.flat[index])
+    at = f"[{', '.join(map(str, np.unravel_index(index, array.shape)))}]" if array.ndim else ""
     repaired = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     got, next_ = sanitize(ascii(text), 60), sanitize(ascii(repaired), 60)
     raise InputError(f"{where}{at}", expected="characters that UTF-8 has", got=got, next=next_)
@@ -340,13 +341,13 @@ def _refuse_other_than_str(name: str, array: np.ndarray, expected: TensorType) -
     at = f"[{', '.join(map(str, index))}]" if index else ""
     texts = [_to_str(item) for item in array.ravel()[:9]]
     reshape = "" if array.ndim == 1 else f".reshape{array.shape!r}"
-    whole = f"{sanitize(name)}=np.array({texts!r}, dtype=object){reshape}"
+    expression = f"{sanitize(name)}=np.array({texts!r}, dtype=object){reshape}"
     raise InputError(
         f"feed {sanitize(name)}{at}",
         expected=f"str, as in {expected}",
         got="None" if item is None else f"{type(item).__name__} {sanitize(repr(item), 60)}",
-        next=whole
-        if array.size < 9 and whole.isprintable() and len(whole) <= 200
+        next=expression
+        if array.size < 9 and expression.isprintable() and len(expression) <= 200
         else f'"" or another str for {sanitize(repr(item), 60)}',
     )
 

@@ -90,7 +90,7 @@ class Kernel:
         self._names = tuple(node.numbered.site.node.input) if node else ()
         # Outputs whose dtype the model leaves to the op; in a bare session nothing says which.
         self.undeclared = (
-            tuple(kind.dtype is None for kind in node.numbered.declared)
+            tuple(tensor_type.dtype is None for tensor_type in node.numbered.declared)
             if node and not node.legacy
             else ()
         )
@@ -132,14 +132,14 @@ class Kernel:
 
     def _at(self, epoch: int) -> Any:
         version, (number, values) = self._asked(epoch)
-        known = self._states.get((version.number, number))
-        if known is None:
+        entry = self._states.get((version.number, number))
+        if entry is None:
             instance, promised = self._instance(version, values)
             if promised != self.declared:
                 raise self._schema_changed(version, promised)
-            known = self._add_state(version, number, instance, promised)
+            entry = self._add_state(version, number, instance, promised)
             self._prune()
-        return known[1]
+        return entry[1]
 
     def _asked(self, epoch: int) -> tuple[Version, Values]:
         """Find the version and the attrs that serve runs of an epoch."""
@@ -148,10 +148,10 @@ class Kernel:
     def instance_at(self, epoch: int) -> tuple[int, object] | None:
         """Number of the version that serves runs of that epoch, and its instance; None where there is none yet."""
         version, (number, _) = self._asked(epoch)
-        known = self._states.get((version.number, number))
-        if known is None:
+        entry = self._states.get((version.number, number))
+        if entry is None:
             return None
-        return known[0].number, original(known[1].instance)
+        return entry[0].number, original(entry[1].instance)
 
     def update(self, epoch: int) -> str | None:
         """Make ready for runs of that epoch; what changed, where ONNX Runtime was told of other outputs."""
@@ -407,20 +407,21 @@ class Kernel:
 
     def _version_of(self, state: Any) -> Version:
         return next(
-            (v for v, held in list(self._states.values()) if held is state), self.op.current
+            (v for v, kept_state in list(self._states.values()) if kept_state is state),
+            self.op.current,
         )
 
     def notes(self, state: Any, error: BaseException) -> list[str]:
         """Node, op and version, and the types of the inputs, for the notes on an exception."""
-        served = f" served by {self.op.name}" if self.legacy else ""
+        alias = f" served by {self.op.name}" if self.legacy else ""
         version = self._version_of(state)
-        place = f"{self.where}{served}, version {version.number}"
+        where = f"{self.where}{alias}, version {version.number}"
         try:
             return failure_notes(
-                error, place, self.schema(version), self._types_given(state, error)
+                error, where, self.schema(version), self._types_given(state, error)
             )
         except Exception:  # a class can make its instances unreadable
-            return [f"in {place}"]
+            return [f"in {where}"]
 
     def _types_given(self, state: Any, error: BaseException) -> list[TensorType | None] | None:
         """Find the types of the inputs in the call that raised.
@@ -436,15 +437,15 @@ class Kernel:
         if trace is None or code is None:
             return list(self.given)
         values, assigned = trace.tb_frame.f_locals, _assigned(code, trace.tb_lasti)
-        given = list(self.given)
-        for place, port in enumerate(self.schema(self._version_of(state)).inputs):
+        types = list(self.given)
+        for number, port in enumerate(self.schema(self._version_of(state)).inputs):
             if port.name in assigned or port.name not in values:
                 continue
             arrays = values[port.name] if port.variadic else (values[port.name],)
-            given[place : place + len(arrays)] = [
+            types[number : number + len(arrays)] = [
                 None if array is None else type_of(array) for array in arrays
             ]
-        return given
+        return types
 
 
 _ASSIGNS = re.compile("(STORE|DELETE)_(FAST|DEREF)")

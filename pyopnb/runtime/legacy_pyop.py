@@ -134,13 +134,13 @@ def op_for(node: LegacyNode, ops: OpSource = registry) -> Op:
 def _defined_in(module: ModuleType, cls: type) -> bool:
     """Tell whether a module's own code defines the class and its methods."""
     says = type.__getattribute__(cls, "__dict__").get("__module__")
-    own = [
+    methods = [
         inspect.unwrap(member) for member in vars(cls).values() if isinstance(member, FunctionType)
     ]
     return (
         type(says) is str
         and says == module.__name__
-        and (not own or any(f.__globals__ is vars(module) for f in own))
+        and (not methods or any(f.__globals__ is vars(module) for f in methods))
     )
 
 

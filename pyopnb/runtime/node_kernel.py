@@ -40,7 +40,7 @@ class NodeKernel:
         self._node = NodeProto()
         self._node.CopyFrom(node)
         self._node.output[:] = [
-            f"y{place}" if name else "" for place, name in enumerate(node.output)
+            f"y{number}" if name else "" for number, name in enumerate(node.output)
         ]
         self._outputs = list(filter(None, self._node.output))
         domains = {"": versions.get("", 1)} | {
@@ -60,23 +60,27 @@ class NodeKernel:
             What ONNX Runtime raised, as from a `Session`.
         """
         types = {
-            f"x{place}": _type(value) for place, value in enumerate(inputs) if value is not None
+            f"x{number}": _type(value) for number, value in enumerate(inputs) if value is not None
         }
-        key = b"".join(name.encode() + kind.SerializeToString() for name, kind in types.items())
+        key = b"".join(
+            name.encode() + type_proto_.SerializeToString() for name, type_proto_ in types.items()
+        )
         if key not in self._sessions:
             self._sessions[key] = self._session(types, len(inputs))
         feeds = {name: inputs[int(name[1:])] for name in types}
-        found = dict(zip(self._outputs, self._sessions[key].run(self._outputs, feeds), strict=True))
-        return [found.get(name) for name in self._node.output]
+        results = dict(
+            zip(self._outputs, self._sessions[key].run(self._outputs, feeds), strict=True)
+        )
+        return [results.get(name) for name in self._node.output]
 
     def _session(self, types: Mapping[str, TypeProto], count: int) -> Session:
         node = NodeProto()
         node.CopyFrom(self._node)
-        node.input[:] = [f"x{place}" if f"x{place}" in types else "" for place in range(count)]
+        node.input[:] = [f"x{number}" if f"x{number}" in types else "" for number in range(count)]
         graph = GraphProto(
             name="alone",
             node=[node],
-            input=[ValueInfoProto(name=name, type=kind) for name, kind in types.items()],
+            input=[ValueInfoProto(name=name, type=type_) for name, type_ in types.items()],
             output=[ValueInfoProto(name=name) for name in self._outputs],
         )
         model = helper.make_model(
@@ -98,5 +102,7 @@ def _type(value: Any) -> TypeProto:
         return helper.make_map_type_proto(
             _KEYS[type(key)], helper.make_tensor_type_proto(_ITEMS[type(item)], [])
         )
-    kind = type_of(np.asarray(value))
-    return type_proto(TensorType(kind.dtype, kind.shape and (None,) * len(kind.shape)))
+    tensor_type = type_of(np.asarray(value))
+    return type_proto(
+        TensorType(tensor_type.dtype, tensor_type.shape and (None,) * len(tensor_type.shape))
+    )

@@ -104,4 +104,4 @@ def run_each(
     options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, name)
     session = Session(model, options, [CPU])
     names = [info.name for info in model.graph.output]
-    return [dict(zip(names, session.run(names, one), strict=True)) for one in feeds]
+    return [dict(zip(names, session.run(names, feed), strict=True)) for feed in feeds]

@@ -73,39 +73,41 @@ def check_providers(providers: Any, options: Any, *, available: bool = False) ->
     available : bool
         Whether the runtime must have each of them: a new session leaves out, with a warning, those that it lacks.
     """
-    known = onnxruntime.get_available_providers()
+    available_names = onnxruntime.get_available_providers()
     if not (
         providers is None
         or (isinstance(providers, (list, tuple)) and all(map(_is_provider, providers)))
     ):
-        named = (
+        example = (
             providers
             if isinstance(providers, str) and is_text(providers) and providers
             else "CPUExecutionProvider"
         )
-        next_ = f"[{sanitize(repr(named))}]"
+        next_ = f"[{sanitize(repr(example))}]"
         raise InputError(
             "providers",
-            expected=f"a list of names, as {', '.join(known)}",
+            expected=f"a list of names, as {', '.join(available_names)}",
             got=describe(providers),
             next=next_,
         )
     absent = (
-        next((name for name in map(_name_of, providers or ()) if name not in known), None)
+        next((name for name in map(_name_of, providers or ()) if name not in available_names), None)
         if available
         else None
     )
     if absent is not None:
-        next_ = f"[{closest(absent, known) or known[-1]!r}]"
+        next_ = f"[{closest(absent, available_names) or available_names[-1]!r}]"
         raise InputError(
             "providers",
-            expected=f"some of {', '.join(known)}",
+            expected=f"some of {', '.join(available_names)}",
             got=sanitize(repr(absent)),
             next=next_,
         )
     if providers is None or options is None:
         return
-    listed = isinstance(options, (list, tuple)) and all(isinstance(one, dict) for one in options)
+    listed = isinstance(options, (list, tuple)) and all(
+        isinstance(entry, dict) for entry in options
+    )
     if not listed or len(options) != len(providers):
         got = describe(options)
         raise InputError(
@@ -165,9 +167,11 @@ def _lend(options: onnxruntime.SessionOptions, tensors: Mapping[str, Any]) -> No
         for name, tensor in tensors.items()
         if name not in lent
     }
-    if other := [name for name in tensors if name in lent and lent[name][0] is not tensors[name]]:
+    if clashing := [
+        name for name in tensors if name in lent and lent[name][0] is not tensors[name]
+    ]:
         raise ModelError(
-            f"initializer {sanitize(other[0])}",
+            f"initializer {sanitize(clashing[0])}",
             expected="options of its own for each model over 2 GB",
             next="SessionOptions()",
         )
@@ -293,7 +297,7 @@ def free_dimensions(runtime: onnxruntime.InferenceSession, proto: ModelProto) ->
         They give one to a dimension that has no symbol.
     """
     shapes = {node.name: node.shape for node in runtime._sess.inputs_meta}
-    found = {}
+    sizes = {}
     for value in proto.graph.input:
         dims = value.type.tensor_type.shape.dim
         for dim, size in zip(dims, shapes.get(value.name, ()), strict=False):
@@ -304,8 +308,8 @@ def free_dimensions(runtime: onnxruntime.InferenceSession, proto: ModelProto) ->
                     "add_free_dimension_override_by_denotation",
                     f"{size} for an axis of input {value.name}",
                 )
-            found[dim.dim_param] = size
-    return found
+            sizes[dim.dim_param] = size
+    return sizes
 
 
 def refuse_unread_options(

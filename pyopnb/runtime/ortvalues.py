@@ -54,9 +54,9 @@ def checked_ortvalues(feeds: Any) -> dict[str, onnxruntime.OrtValue]:
 
 def to_ortvalue(array: np.ndarray, kind: DType) -> onnxruntime.OrtValue:
     """Make an OrtValue of a dtype that only ml_dtypes has; pack 4- and 2-bit elements."""
-    whole = np.ascontiguousarray(array).reshape(array.shape)
+    contiguous = np.ascontiguousarray(array).reshape(array.shape)
     value = onnxruntime.OrtValue.ortvalue_from_shape_and_type(list(array.shape), kind.onnx)
-    packed = _packed(whole.view(np.uint8).ravel(), kind.bits) if kind.bits < 8 else whole
+    packed = _packed(contiguous.view(np.uint8).ravel(), kind.bits) if kind.bits < 8 else contiguous
     if packed.nbytes:
         ctypes.memmove(value.data_ptr(), packed.ctypes.data, packed.nbytes)
     return value

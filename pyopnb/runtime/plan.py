@@ -126,8 +126,8 @@ class PlannedNode:
     @property
     def fixed(self) -> tuple[int, ...]:
         """Return the element types that the op type declares, 0 for an output without one."""
-        known = self.numbered.fixed[: self.outputs]
-        return known + (0,) * (self.outputs - len(known))
+        declared = self.numbered.fixed[: self.outputs]
+        return declared + (0,) * (self.outputs - len(declared))
 
     @fixed.setter
     def fixed(self, elements: tuple[int, ...]) -> None:
@@ -172,7 +172,7 @@ class Plan:
         self, number: int, given: Sequence[TensorType | None], outputs: Sequence[DType | None]
     ) -> None:
         """Record the types of a node that reads float16; later in the same attempt, ONNX Runtime infers it widened."""
-        if any(kind.dtype == HALF for kind in given if kind):
+        if any(tensor_type.dtype == HALF for tensor_type in given if tensor_type):
             self._inferred[number] = given, outputs
 
     def refuse_widening(self, number: int, given: Sequence[TensorType | None]) -> None:
@@ -190,13 +190,15 @@ class Plan:
         if not self._mistaken:
             return list(given)
         site = self.nodes[number].numbered.site
-        known = {
+        dtypes = {
             place: self._mistaken.get((id(site.scope), name))
             for place, name in enumerate(site.node.input)
         }
         return [
-            replace(kind, dtype=element) if kind and (element := known.get(place)) else kind
-            for place, kind in enumerate(given)
+            replace(tensor_type, dtype=element)
+            if tensor_type and (element := dtypes.get(place))
+            else tensor_type
+            for place, tensor_type in enumerate(given)
         ]
 
     def learn(self) -> bool:
@@ -206,17 +208,17 @@ class Plan:
         learned behind a wrong dtype may be wrong and is corrected in the next one: in the order of the graph, each attempt
         settles one node at least.
         """
-        wanted, self.wanted = self.wanted, {}
+        dtypes, self.wanted = self.wanted, {}
         self._mistaken.clear()
         self._inferred.clear()
         self._rounds += 1
-        for number, outputs in wanted.items():
+        for number, outputs in dtypes.items():
             node = self.nodes[number]
             node.fixed = tuple(
                 outputs[n].runtime if n in outputs else element
                 for n, element in enumerate(node.fixed)
             )
-        return bool(wanted) and self._rounds <= len(self.nodes) + 1
+        return bool(dtypes) and self._rounds <= len(self.nodes) + 1
 
 
 def fixed_by_hints(schema: Schema) -> tuple[int, ...]:
@@ -284,15 +286,15 @@ def planned_nodes(
     )  # graphs that are attrs of an op: it is the op that runs them, if anybody does
     for site in sites:
         legacy = legacy_nodes.get(id(site))
-        inside = id(site.scope) in attrs
+        in_attr = id(site.scope) in attrs
         op = (
             None
-            if inside
+            if in_attr
             else legacy_pyop.op_for(legacy, ops)
             if legacy
             else ops.find(site.node.domain, site.node.op_type)
         )
-        if inside or op is not None:
+        if in_attr or op is not None:
             attrs.update(map(id, bodies(site.node)))
         if op is None:
             continue
@@ -339,11 +341,11 @@ def _refuse_older(op: Op, opset: int, imported: int | None, where: str) -> None:
 def _refuse_uncarried(site: Site, types: Mapping[str, TensorType], where: str) -> None:
     """Raise for an input whose dtype no custom op can have, before ONNX Runtime does with a worse message."""
     for name in site.node.input:
-        kind = types.get(name, ANY)
-        if kind.dtype is not None and not kind.dtype.carried:
+        tensor_type = types.get(name, ANY)
+        if tensor_type.dtype is not None and not tensor_type.dtype.carried:
             raise ModelError(
                 f"{where}, input {sanitize(name)}",
                 expected="a dtype that ONNX Runtime gives to custom ops",
-                got=str(kind),
+                got=str(tensor_type),
                 next="put a Cast before the node, where ONNX has one",
             )

@@ -53,13 +53,16 @@ class RecurrentSession:
         first = {name: np.array(value, order="C") for name, value in state.items()}
         self._arrays = [first, {name: np.empty_like(value) for name, value in first.items()}]
         self._values: list[_Values] = [
-            {name: onnxruntime.OrtValue.ortvalue_from_numpy(value) for name, value in each.items()}
-            for each in self._arrays
+            {
+                name: onnxruntime.OrtValue.ortvalue_from_numpy(value)
+                for name, value in arrays.items()
+            }
+            for arrays in self._arrays
         ]
-        self._results = {name: np.empty((), kind) for name, kind in results.items()}
+        self._results = {name: np.empty((), dtype) for name, dtype in results.items()}
         self._result_values = {
-            name: onnxruntime.OrtValue.ortvalue_from_numpy(each)
-            for name, each in self._results.items()
+            name: onnxruntime.OrtValue.ortvalue_from_numpy(arrays)
+            for name, arrays in self._results.items()
         }
         self._now = 0
         self._runtime: Any = None
@@ -105,7 +108,7 @@ class RecurrentSession:
         for name, value in self._feeds.items():
             binding.bind_ortvalue_input(name, value)
         self.session.run_with_iobinding(binding)
-        return {name: float(each) for name, each in self._results.items()}
+        return {name: float(array) for name, array in self._results.items()}
 
     def accept(self) -> None:
         """Go on from the state that the last run wrote."""
@@ -142,10 +145,12 @@ def run_with_values(
     """
     __tracebackhide__ = True
     outputs = session._feeds.outputs
-    found = session.run_with_ort_values(list(outputs), {**values, **_to_ortvalues(session, feeds)})
+    values_ = session.run_with_ort_values(
+        list(outputs), {**values, **_to_ortvalues(session, feeds)}
+    )
     return {
-        name: from_ortvalue(value, kind.dtype if kind else None)
-        for (name, kind), value in zip(outputs.items(), found, strict=True)
+        name: from_ortvalue(value, tensor_type.dtype if tensor_type else None)
+        for (name, tensor_type), value in zip(outputs.items(), values_, strict=True)
     }
 
 
@@ -154,11 +159,15 @@ def _to_ortvalues(session: Session, feeds: Mapping[str, np.ndarray]) -> _Values:
     types = session._feeds.types
     values = {}
     for name, array in feeds.items():
-        kind = types.get(name)
+        tensor_type = types.get(name)
         if array.dtype.kind in "OUT":
             values[name] = texts_to_ortvalue(array)
-        elif kind is not None and kind.dtype is not None and needs_ml_dtypes(kind):
-            values[name] = to_ortvalue(array, kind.dtype)
+        elif (
+            tensor_type is not None
+            and tensor_type.dtype is not None
+            and needs_ml_dtypes(tensor_type)
+        ):
+            values[name] = to_ortvalue(array, tensor_type.dtype)
         else:
             values[name] = onnxruntime.OrtValue.ortvalue_from_numpy(np.asarray(array, order="C"))
     return values

@@ -64,7 +64,7 @@ class Settings:
         return self._own_at(epoch)[1] if private is None else private
 
     def _own_at(self, epoch: int) -> tuple[int, Setting]:
-        return next((held for held in reversed(self._own) if held[0] <= epoch), self._own[0])
+        return next((entry for entry in reversed(self._own) if entry[0] <= epoch), self._own[0])
 
     @property
     def newest(self) -> Setting:
@@ -84,5 +84,5 @@ class Settings:
 
     def _prune(self, oldest: int) -> Collection[Setting]:
         since = self._own_at(oldest)[0]
-        self._own = tuple(held for held in self._own if held[0] >= since)
+        self._own = tuple(entry for entry in self._own if entry[0] >= since)
         return [setting for _, setting in self._own] + list(self.private.values())

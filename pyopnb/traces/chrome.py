@@ -73,8 +73,8 @@ class RunLog:
         # of Python, which are exact, must not be among its own.
         process = first["pid"] + 1
         spans = [Span(f"call {self.number}", self.call), *self.computes]
-        for place, span in enumerate(spans):
-            track = _CALLS if place == 0 else _COMPUTE
+        for number, span in enumerate(spans):
+            track = _CALLS if number == 0 else _COMPUTE
             event = {
                 "name": span.name,
                 "cat": track,
@@ -82,7 +82,7 @@ class RunLog:
                 "ts": (span.call.begin - self.offset) / 1000,
                 "dur": span.call.took,
                 "pid": process,
-                "tid": 1 if place == 0 else 2,
+                "tid": 1 if number == 0 else 2,
                 "args": {"run": self.number},
             }
             lines.append(json.dumps(event).encode())

@@ -41,9 +41,9 @@ class Exposure:
             f"{sanitize(n)} (by at most {d:.3g})" if d is not None else sanitize(n)
             for n, d in self.differing.items()
         ]
-        more = f" and {len(listed) - 3} more" if len(listed) > 3 else ""
+        further = f" and {len(listed) - 3} more" if len(listed) > 3 else ""
         return (
-            f"exposing the tensors changed {', '.join(listed[:3])}{more}: ONNX Runtime fuses other nodes in a plain run"
+            f"exposing the tensors changed {', '.join(listed[:3])}{further}: ONNX Runtime fuses other nodes in a plain run"
             ", or a node is not the same twice"
         )
 
@@ -84,13 +84,13 @@ def _largest(a: Any, b: Any) -> float | None:
     largest = 0.0
     flats = a.reshape(-1), b.reshape(-1)
     for start in range(0, a.size, 1 << 16):
-        one, other = (flat[start : start + (1 << 16)].astype(wide) for flat in flats)
+        block_a, block_b = (flat[start : start + (1 << 16)].astype(wide) for flat in flats)
         with np.errstate(all="ignore"):
-            difference = np.abs(one - other)
-        difference[one == other] = 0  # Inf and Inf
-        difference[np.isnan(one) & np.isnan(other)] = 0
-        here = float(difference.max(initial=0.0))
-        if np.isnan(here):
+            difference = np.abs(block_a - block_b)
+        difference[block_a == block_b] = 0  # Inf and Inf
+        difference[np.isnan(block_a) & np.isnan(block_b)] = 0
+        largest_here = float(difference.max(initial=0.0))
+        if np.isnan(largest_here):
             return None
-        largest = max(largest, here)
+        largest = max(largest, largest_here)
     return largest

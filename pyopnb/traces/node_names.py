@@ -33,14 +33,14 @@ def name_nodes(proto: ModelProto) -> list[str]:
         Names for the reader of the main graph's nodes: those that they had, or their first outputs.
     """
     labels = [node.name or first_output(node) for node in proto.graph.node]
-    taken = {site.node.name for site in walk(proto)}
+    names = {site.node.name for site in walk(proto)}
     used: set[str] = set()
     for number, node in enumerate(
         [*proto.graph.node, *(inner for outer in proto.graph.node for inner in _inside(outer))]
     ):
         if not node.name or node.name in used or _ESCAPED.search(node.name):
-            node.name = fresh_name(f"{node.op_type}_{number}", taken)
-            taken.add(node.name)
+            node.name = fresh_name(f"{node.op_type}_{number}", names)
+            names.add(node.name)
         used.add(node.name)
     return labels
 

@@ -71,7 +71,7 @@ class _Origins:
         for index in self.copies:
             self.tensors.join(ran.nodes[index].input[0], ran.nodes[index].output[0])
         self.names = {self.tensors.root(name): name for name in self.kept}
-        self.places = {index: place for place, index in enumerate(user.order)}
+        self.places = {index: position for position, index in enumerate(user.order)}
         self.producers: dict[str, list[int]] = defaultdict(list)
         self.consumers: dict[str, list[int]] = defaultdict(list)
         for index in self.kernels:
@@ -89,8 +89,8 @@ class _Origins:
         for index in self.copies:
             neighbours = [group_of[near] for near in self._neighbours(index)]
             (neighbours[0] if neighbours else lost).append(index)
-        found = [Origin(nodes, tuple(sorted(group))) for nodes, group in groups]
-        return found + ([Origin((), tuple(lost))] if lost else [])
+        result = [Origin(nodes, tuple(sorted(group))) for nodes, group in groups]
+        return result + ([Origin((), tuple(lost))] if lost else [])
 
     def _is_copy(self, index: int) -> bool:
         """Tell whether a node was inserted for the layout or the device of a tensor."""
@@ -125,11 +125,11 @@ class _Origins:
     @cached_property
     def owners(self) -> dict[str, int]:
         """Index the user's nodes by their names and by those of their outputs."""
-        found: dict[str, int] = {}
+        nodes_by_name: dict[str, int] = {}
         for index, node in enumerate(self.user.nodes):
             for name in filter(None, (node.name, *node.output)):
-                found.setdefault(name, index)
-        return found
+                nodes_by_name.setdefault(name, index)
+        return nodes_by_name
 
     # ---- regions: bounded by tensors that both graphs have -------------------------------------------------------------------
 
@@ -147,19 +147,19 @@ class _Origins:
         waiting = [
             self.user.producers[name][0] for index in kernels for name in self._produced(index)
         ]
-        found = set(waiting)
+        sources = set(waiting)
         while waiting:
             for _, name in self.user.reads(waiting.pop()):
                 producer = self.user.producers.get(name, (-1,))[0]
                 if (
                     producer >= 0
                     and name not in self.kept
-                    and producer not in found
+                    and producer not in sources
                     and producer not in self.folded
                 ):
-                    found.add(producer)
+                    sources.add(producer)
                     waiting.append(producer)
-        return sorted(found, key=self.places.__getitem__)
+        return sorted(sources, key=self.places.__getitem__)
 
     def _produced(self, kernel: int) -> list[str]:
         """List the tensors of the user's graph that an executed node produces."""
@@ -169,17 +169,17 @@ class _Origins:
     @cached_property
     def folded(self) -> set[int]:
         """Find the user's nodes that only constants go into, which ran before the run."""
-        found: set[int] = set()
+        constant_nodes: set[int] = set()
         for index in self.user.order:
             names = [
                 name for _, name in self.user.reads(index) if name not in self.user.initializers
             ]
             if all(
-                name in self.user.producers and self.user.producers[name][0] in found
+                name in self.user.producers and self.user.producers[name][0] in constant_nodes
                 for name in names
             ):
-                found.add(index)
-        return found
+                constant_nodes.add(index)
+        return constant_nodes
 
     @cached_property
     def edges(self) -> set[tuple[int, int]]:
@@ -197,19 +197,19 @@ class _Origins:
         self, kernels: list[int], nodes: list[int]
     ) -> list[tuple[tuple[int, ...], list[int]]]:
         """Parts of a region, where names and edges agree on them; else the region."""
-        whole = [(tuple(nodes), kernels)]
+        region = [(tuple(nodes), kernels)]
         if len(kernels) == 1 or not nodes:
-            return whole
+            return region
         labels = self._named(kernels, nodes)
         if not set(labels.values()) >= set(kernels):
-            return whole
-        inside = set(nodes)
+            return region
+        members = set(nodes)
         before, after = {}, defaultdict(list)
         for index in nodes:
             producers = (
                 self.user.producers.get(name, (-1,))[0] for _, name in self.user.reads(index)
             )
-            before[index] = [near for near in producers if near in inside]
+            before[index] = [near for near in producers if near in members]
             for near in before[index]:
                 after[near].append(index)
         self._find_operations(labels, before)
@@ -219,7 +219,7 @@ class _Origins:
                 _label(
                     index,
                     labels,
-                    {labels[other] for other in near[index] if other in labels},
+                    {labels[neighbour] for neighbour in near[index] if neighbour in labels},
                     self.edges,
                     last=last,
                 )
@@ -238,7 +238,7 @@ class _Origins:
             for near in before[index]
         )
         if not agrees:
-            return whole
+            return region
         return [
             (tuple(index for index in nodes if labels[index] == kernel), [kernel])
             for kernel in kernels
@@ -246,10 +246,10 @@ class _Origins:
 
     def _find_operations(self, labels: dict[int, int], before: Mapping[int, list[int]]) -> None:
         """Label the node that gave a kernel its op type, where another gave it its name: the Conv before an activation."""
-        named = defaultdict(list)
+        nodes_by_kernel = defaultdict(list)
         for index, kernel in labels.items():
-            named[kernel].append(index)
-        for kernel, indices in named.items():
+            nodes_by_kernel[kernel].append(index)
+        for kernel, indices in nodes_by_kernel.items():
             op_type = self.ran.nodes[kernel].op_type
             behind = (
                 []
@@ -269,7 +269,7 @@ class _Origins:
 
     def _named(self, kernels: list[int], nodes: list[int]) -> dict[int, int]:
         """User's nodes to the executed nodes that produce one of their tensors, or that have a name of theirs."""
-        inside = set(nodes)
+        members = set(nodes)
         labels = {
             self.user.producers[name][0]: kernel
             for kernel in kernels
@@ -277,7 +277,7 @@ class _Origins:
         }
         for kernel in kernels:
             index = self._owner(self.ran.nodes[kernel].name)
-            if index in inside:
+            if index in members:
                 labels.setdefault(index, kernel)
         return labels
 
@@ -290,8 +290,8 @@ def _label(
         return
     for label in near:
         if all(
-            other == label or ((other, label) if last else (label, other)) in edges
-            for other in near
+            neighbour == label or ((neighbour, label) if last else (label, neighbour)) in edges
+            for neighbour in near
         ):
             labels[index] = label
             return

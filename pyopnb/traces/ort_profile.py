@@ -120,9 +120,9 @@ class RunEvents:
             nodes[LOOKS] += looks
             kernels[kernel.place] += kernel.took - looks
         looking = nodes.pop(LOOKS, 0.0)
-        for place in (NOBODY, LOOKS):
-            nodes.pop(place, None)
-            kernels.pop(place, None)
+        for index in (NOBODY, LOOKS):
+            nodes.pop(index, None)
+            kernels.pop(index, None)
         return ProfiledRun(self.end - self.begin - looking, dict(nodes), dict(kernels), looking)
 
 
@@ -144,7 +144,7 @@ def profiled_runs(
     ------
     RunEvents
     """
-    places = _Places(executed, looks)
+    nodes = _Places(executed, looks)
     run = RunEvents()
     for line in file:
         text = line.strip().removesuffix(",")
@@ -166,7 +166,7 @@ def profiled_runs(
         elif name == _RUN:
             run.begin, run.end = begin, end
             for kernel in run.kernels:
-                places.find(kernel)
+                nodes.find(kernel)
             yield run
             run = RunEvents()
         elif event["cat"] == "Session":
@@ -195,10 +195,10 @@ class _Places:
             kernel.place = LOOKS
             return
         key = kernel.name, kernel.node
-        place = self._places.get(key)
-        if place is None:
-            place = self._places[key] = self._take(kernel)
-        kernel.place = place
+        index = self._places.get(key)
+        if index is None:
+            index = self._places[key] = self._take(kernel)
+        kernel.place = index
         for inner in kernel.inside:
             self._find_looks(inner)
 

@@ -265,9 +265,9 @@ class Profile(Displayable):
         for node in self.nodes if isinstance(name, str) else ():
             if name in (node.key, node.node) or (name in node.outputs and not node.inside):
                 return node
-        known = [node.node for node in self.nodes]
+        names = [node.node for node in self.nodes]
         expected = "a node of the profile, by its name or first output"
-        next_ = suggest_key(name if isinstance(name, str) else "", known)
+        next_ = suggest_key(name if isinstance(name, str) else "", names)
         raise UnknownOp("profile", expected=expected, got=describe(name), next=next_)
 
     def ranked(self) -> list[NodeProfile]:
@@ -279,7 +279,7 @@ class Profile(Displayable):
         """
         # One reduction over all nodes: a mean of NumPy's a node takes seconds where there are thousands.
         means = self._totals(self.nodes)[:, self._middle].mean(axis=1)
-        by_time = [self.nodes[place] for place in np.argsort(-means, kind="stable")]
+        by_time = [self.nodes[index] for index in np.argsort(-means, kind="stable")]
         order: dict[str, int] = {}
         for node in by_time:
             if not node.inside:
@@ -373,11 +373,11 @@ class Profile(Displayable):
         nodes, most = self.ranked(), max(most, 0)
         rows = [self._row(node, ops=ops) for node in nodes[:most]]
         keys = [node.outputs if not node.inside else (node.inside,) for node in nodes[:most]]
-        if rest := [node for node in nodes[most:] if not node.inside]:
+        if faster := [node for node in nodes[most:] if not node.inside]:
             rows.append(
                 self._sum(
-                    f"{len(rest):,} faster ones",
-                    np.sum([node.totals for node in rest], axis=0),
+                    f"{len(faster):,} faster ones",
+                    np.sum([node.totals for node in faster], axis=0),
                     ops=ops,
                 )
             )

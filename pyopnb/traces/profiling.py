@@ -108,12 +108,12 @@ def profile(
     _check_number("warmup", warmup, 0)
     session = session if isinstance(session, Session) else Session(session)
     state = session._update()
-    given = state.feeds.by_name(feeds, named)
+    feeds_by_name = state.feeds.by_name(feeds, named)
     source, model = model_beside(state, "profile")
     shadow = _ShadowRuns(runs, warmup, frozenset(state.ops))
     with tracking("runs", runs):
-        unprofiled = _unprofiled(session, state, given, runs)
-        table = shadow.run(session, state, source, given)
+        unprofiled = _unprofiled(session, state, feeds_by_name, runs)
+        table = shadow.run(session, state, source, feeds_by_name)
     return table.profile(model, unprofiled, runtime_text(state))
 
 
@@ -131,8 +131,8 @@ def _unprofiled(
     __tracebackhide__ = True
     if state.config.options is not None and state.config.options.enable_profiling:
         return None
-    plain = session.with_attrs()
-    calls = _calls(plain._update(), feeds, min(runs, _UNPROFILED), "before the profile")
+    shared = session.with_attrs()
+    calls = _calls(shared._update(), feeds, min(runs, _UNPROFILED), "before the profile")
     return Spread.of(np.array([call.took for call in calls]))
 
 
@@ -322,8 +322,8 @@ class _TimeTable:
         if read < self.count:
             self.shadow.remarks.append(f"{full}, was full after {plural(read, 'run')}")
         elif self.count < self.shadow.runs:
-            asked = self.shadow.runs
-            self.shadow.remarks.append(f"interrupted after {self.count:,} of {asked:,} runs")
+            wanted_runs = self.shadow.runs
+            self.shadow.remarks.append(f"interrupted after {self.count:,} of {wanted_runs:,} runs")
 
     def _add(self, number: int, run: RunEvents) -> None:
         measured = self.shadow.measured[number]
@@ -335,9 +335,9 @@ class _TimeTable:
             self.rows.setdefault(row.key, row).add(number, kernel)
             for inner in kernel.inside:
                 self._add_inside(number, inner, row, row.node)
-        for place, took in run.times().nodes.items():
-            if place in self.owners:
-                self.owners[place].totals[number] += took
+        for index, took in run.times().nodes.items():
+            if index in self.owners:
+                self.owners[index].totals[number] += took
         spans = []
         for name, calls in measured.computes.items():
             spans += [Span(self.shadow.labels[name].text, call) for call in calls]
@@ -370,8 +370,8 @@ class _TimeTable:
         measured = shadow.measured[: len(self.logs)]
         spent = [run.compute_times() for run in measured]
         nodes = [row.profile(spent) for row in self.rows.values()]
-        places = {first_output(node): place for place, node in enumerate(model.graph.node)}
-        nodes.sort(key=lambda node: (places.get(node.inside or node.key, 0), bool(node.inside)))
+        positions = {first_output(node): position for position, node in enumerate(model.graph.node)}
+        nodes.sort(key=lambda node: (positions.get(node.inside or node.key, 0), bool(node.inside)))
         return Profile(
             model,
             nodes,

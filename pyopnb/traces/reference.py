@@ -42,26 +42,26 @@ def trace_on_reference(
     model = without_weights(source.proto).proto
     feeds = _check_feeds(model, given)
     names = [tensor.name for tensor in named_tensors(model)]
-    wanted = set(names) if only is None else match_names(names, only)
-    whole, folder = to_model(source), source.folder
+    selected = set(names) if only is None else match_names(names, only)
+    complete, folder = to_model(source), source.folder
     if folder is not None:
-        take_in_all(whole, folder)
-    evaluator = Evaluator(whole, registry, NodeKernel)
-    found = evaluator.run({name: copy.copy(value) for name, value in feeds.items()})
+        take_in_all(complete, folder)
+    evaluator = Evaluator(complete, registry, NodeKernel)
+    computed = evaluator.run({name: copy.copy(value) for name, value in feeds.items()})
     outputs = [info.name for info in model.graph.output]
     arrays = {
-        name: _like_onnxruntime(found[name])
+        name: _like_onnxruntime(computed[name])
         for name in dict.fromkeys([*names, *outputs])
-        if name in found
+        if name in computed
     }
-    looked = {name: value for name, value in arrays.items() if name in wanted or name in outputs}
+    looked = {name: value for name, value in arrays.items() if name in selected or name in outputs}
     used = {(node.domain, node.op_type) for node in model.graph.node}
     return Trace(
         model,
         feeds=feeds,
         values={name: value for name, value in looked.items() if keep or name in outputs},
         summaries={name: summary_of(value) for name, value in {**feeds, **looked}.items()},
-        initializers=Initializers(lambda: (whole.graph.initializer, folder)),
+        initializers=Initializers(lambda: (complete.graph.initializer, folder)),
         versions={op.name: op.current for op in registry if (op.domain, op.op_type) in used},
         runtime=f"onnx.reference {onnx.__version__}",
     )
@@ -86,7 +86,9 @@ def _check_feeds(model: ModelProto, feeds: Mapping[str, Any]) -> dict[str, Any]:
     """
     initializers = {tensor.name for tensor in model.graph.initializer}
     types = {info.name: type_of_proto(info.type) for info in model.graph.input}
-    required = {name: kind for name, kind in types.items() if name not in initializers}
+    required = {
+        name: tensor_type for name, tensor_type in types.items() if name not in initializers
+    }
     check_names(feeds, required, types)
     return {
         name: _like_onnxruntime(copy.copy(check_feed(name, value, types[name])))

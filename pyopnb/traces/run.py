@@ -109,7 +109,7 @@ def run_traced(
     outputs = list(state.feeds.outputs)
     instances, unchecked = _instances(state, copies=wanted.check and wanted.optimised)
     checks = wanted.check and wanted.optimised and not unchecked
-    plain, unprofiled = _timed_run(session, state, outputs, feeds) if checks else (None, None)
+    unexposed, unprofiled = _timed_run(session, state, outputs, feeds) if checks else (None, None)
     traced = _TracedRun(
         wanted, select_tensors(source.proto, wanted), instances, frozenset(state.ops)
     )
@@ -117,7 +117,9 @@ def run_traced(
     if times is not None:
         times.unprofiled = unprofiled
     exposure = (
-        None if plain is None else exposure_of(plain, {name: arrays[name] for name in outputs})
+        None
+        if unexposed is None
+        else exposure_of(unexposed, {name: arrays[name] for name in outputs})
     )
     return traced.trace(
         model,
@@ -253,12 +255,12 @@ class _TracedRun:
         except Exception as error:
             if type(error).__module__.startswith("onnxruntime"):
                 # It lacks kernels for some nodes that it usually fuses or removes.
-                what = (
+                how = (
                     "with its tensors exposed" if self.wanted.optimised else "without optimisations"
                 )
                 add_note(
                     error,
-                    f"in a trace: ONNX Runtime cannot run the model {what}. Other tensors may do: only=[…]",
+                    f"in a trace: ONNX Runtime cannot run the model {how}. Other tensors may do: only=[…]",
                 )
             raise
 
@@ -304,13 +306,13 @@ class _TracedRun:
             return
         # An op that is new since the session was built does not serve it; the nodes are numbered as in the session.
         plan.nodes[:] = [node for node in plan.nodes if node.op.name in self.ops]
-        for place, node in enumerate(plan.nodes):
+        for number, node in enumerate(plan.nodes):
             self.versions[node.op.name] = node.op.at(plan.epoch)
-            known = self.instances.get(place)
+            instance = self.instances.get(number)
             if (
-                known is not None and known.op == node.op.name and not node.linked
+                instance is not None and instance.op == node.op.name and not node.linked
             ):  # linked: each call has its own
-                node.lent = known.version, known.instance
+                node.lent = instance.version, instance.instance
         if self.wanted.times:
             self._time(plan, proto)
         self.taps = make_taps(self.tapped, self.sink)
@@ -347,7 +349,9 @@ class _TracedRun:
                 summaries[name] = summary_of(arrays[name])
             if name in outputs or not sums:
                 values.update(
-                    (name, held[name]) for held in (arrays, self.sink.values) if name in held
+                    (name, arrays_by_name[name])
+                    for arrays_by_name in (arrays, self.sink.values)
+                    if name in arrays_by_name
                 )
         for name in outputs:
             if name not in values:
@@ -402,22 +406,20 @@ def _instances(state: SessionState, *, copies: bool) -> tuple[dict[int, _Instanc
     Two runs on one instance would count twice in the state that the op keeps on itself. The unexposed run, which is only
     compared, uses the session's own instances, as any run does, and the exposed run copies. Without copies there is one run.
     """
-    found: dict[int, _Instance] = {}
+    instances: dict[int, _Instance] = {}
     for kernel in list(state.kernels):
-        served = kernel.instance_at(state.epoch)
-        if served is not None:
-            found[kernel.number] = _Instance(kernel.op.name, *served)
+        numbered_instance = kernel.instance_at(state.epoch)
+        if numbered_instance is not None:
+            instances[kernel.number] = _Instance(kernel.op.name, *numbered_instance)
     memo: dict[int, Any] = {}
     copied = {}
-    for number, known in found.items() if copies else ():
+    for number, instance in instances.items() if copies else ():
         try:
-            copied[number] = replace(known, instance=copy.deepcopy(known.instance, memo))
+            copied[number] = replace(instance, instance=copy.deepcopy(instance.instance, memo))
         except Exception as error:  # a user's class can raise anything here
-            text = (
-                f"{type(known.instance).__name__} cannot be copied: {type(error).__name__}: {error}"
-            )
-            return found, sanitize(text, 200)
-    return (copied if copies else found), ""
+            text = f"{type(instance.instance).__name__} cannot be copied: {type(error).__name__}: {error}"
+            return instances, sanitize(text, 200)
+    return (copied if copies else instances), ""
 
 
 def _copy_feed(value: Any) -> Any:

@@ -51,9 +51,9 @@ class NamedTensor:
 
 def named_tensors(model: ModelProto, *, bodies: bool = False) -> list[NamedTensor]:
     """List the outputs of the main graph's nodes, each after those of the nodes in its bodies."""
-    found = list(_named(model.graph, "", None, False, bodies))
-    taken = {tensor.name for tensor in found if tensor.inside is None}
-    return [tensor if tensor.inside is None else _fresh(tensor, taken) for tensor in found]
+    tensors_ = list(_named(model.graph, "", None, False, bodies))
+    names = {tensor.name for tensor in tensors_ if tensor.inside is None}
+    return [tensor if tensor.inside is None else _fresh(tensor, names) for tensor in tensors_]
 
 
 def _fresh(tensor: NamedTensor, taken: set[str]) -> NamedTensor:
@@ -68,10 +68,10 @@ def _named(
         if bodies and node.op_type in _WITH_BODIES and not canonical_domain(node.domain):
             for attribute in node.attribute:
                 if attribute.HasField("g"):
-                    way = f"{path}{node.name or first_output(node)}/{attribute.name}/"
+                    body_path = f"{path}{node.name or first_output(node)}/{attribute.name}/"
                     outer = first_output(node) if inside is None else inside
                     yield from _named(
-                        attribute.g, way, outer, repeats or _WITH_BODIES[node.op_type], bodies
+                        attribute.g, body_path, outer, repeats or _WITH_BODIES[node.op_type], bodies
                     )
         for name in dict.fromkeys(filter(None, node.output)):
             yield NamedTensor(path + name, name, scope, node, inside, repeats)
@@ -85,19 +85,19 @@ def match_names(names: Sequence[str], only: str | Iterable[str]) -> set[str]:
     InputError
         One of them matches nothing.
     """
-    wanted: set[str] = set()
+    selected: set[str] = set()
     for text in [only] if isinstance(only, str) else only:
         pattern = re.compile(translate(str(text)))
-        found = {text} if text in names else {name for name in names if pattern.match(name)}
-        if not found:
+        matching = {text} if text in names else {name for name in names if pattern.match(name)}
+        if not matching:
             raise InputError(
                 "trace, only",
                 expected="names of tensors that nodes of the model give, or globs of them",
                 got=sanitize(repr(text)),
                 next=f"write {sanitize(suggest(str(text), names))}" if names else None,
             )
-        wanted |= found
-    return wanted
+        selected |= matching
+    return selected
 
 
 def tappable_tensors(model: ModelProto, named: Sequence[NamedTensor]) -> list[NamedTensor]:
@@ -123,8 +123,8 @@ def _may_be_no_tensor(tensor: NamedTensor) -> bool:
     if schema is None:
         return False
     ports = schema.outputs
-    place = min(list(node.output).index(tensor.inner), len(ports) - 1)
-    return any(not text.startswith("tensor(") for text in ports[place].types)
+    number = min(list(node.output).index(tensor.inner), len(ports) - 1)
+    return any(not text.startswith("tensor(") for text in ports[number].types)
 
 
 _UNCARRIED = frozenset(row.onnx for row in DTYPES if not row.carried)
@@ -144,7 +144,7 @@ def _mentioned(model: ModelProto) -> Iterator[int]:
 
 def expose(model: ModelProto, names: Iterable[str]) -> None:
     """Make the tensors outputs of the model; ONNX Runtime infers their types."""
-    known = {info.name for info in model.graph.output}
+    exposed = {info.name for info in model.graph.output}
     for name in names:
-        if name not in known:
+        if name not in exposed:
             model.graph.output.add(name=name)

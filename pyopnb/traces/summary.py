@@ -81,7 +81,7 @@ class Summary:
     def cells(self) -> tuple[str, str, str, str, str]:
         """Write its parts: type, range or longest text, mean and deviation, histogram, what is not finite."""
         counted = f"{self.kind} of {self.count}" if self.kind in ("sequence", "map") else self.kind
-        kind = counted if self.type is None else str(self.type)
+        type_text = counted if self.type is None else str(self.type)
         span = spread = bars = ""
         is_scalar = self.type is not None and self.type.shape == ()
         if self.kind in ("number", "text") and not self.count:
@@ -98,11 +98,11 @@ class Summary:
             spread, bars = f"mean {self.mean:.4g}, std {self.std:.4g}", self.bars
         counts = ((self.nan, "NaN"), (self.posinf, "+Inf"), (self.neginf, "-Inf"))
         return (
-            kind,
+            type_text,
             span,
             spread,
             bars,
-            ", ".join(f"{count} {what}" for count, what in counts if count),
+            ", ".join(f"{count} {label}" for count, label in counts if count),
         )
 
     def __str__(self) -> str:
@@ -137,10 +137,10 @@ def summary_of(value: Any) -> Summary:
     if not isinstance(value, (np.ndarray, np.generic)):
         return Summary(None, "other", 0)
     array = np.asarray(value)
-    kind = type_of(array)
+    tensor_type = type_of(array)
     if array.dtype.kind in "OUT":
-        return _of_texts(array, kind)
-    return _of_numbers(array, kind)
+        return _of_texts(array, tensor_type)
+    return _of_numbers(array, tensor_type)
 
 
 def _of_texts(array: np.ndarray, kind: TensorType) -> Summary:
@@ -259,10 +259,10 @@ def _bins(array: np.ndarray, tally: _Tally) -> tuple[int, ...]:
     for part in _blocks(array):
         if part.dtype.kind == "f" and (tally.nan or tally.posinf or tally.neginf):
             part = part[np.isfinite(part)]
-        places = above(part, tally.least, tally.greatest)
-        places *= BINS
-        np.clip(places, 0, BINS - 1, out=places)
-        bins += np.bincount(places.astype(np.int64), minlength=BINS)
+        positions = above(part, tally.least, tally.greatest)
+        positions *= BINS
+        np.clip(positions, 0, BINS - 1, out=positions)
+        bins += np.bincount(positions.astype(np.int64), minlength=BINS)
     return tuple(bins.tolist())
 
 
@@ -281,9 +281,9 @@ def _above_float(part: np.ndarray, least: Any, greatest: Any) -> np.ndarray:
     # is not the same when they are halved.
     shrink = 1.0 if math.isfinite(high - low) else 0.5
     low *= shrink
-    places = part.astype(np.float64)
+    positions = part.astype(np.float64)
     if shrink != 1:
-        places *= shrink
-    places -= low
-    places /= high * shrink - low  # not times its inverse, which can be infinite
-    return places
+        positions *= shrink
+    positions -= low
+    positions /= high * shrink - low  # not times its inverse, which can be infinite
+    return positions

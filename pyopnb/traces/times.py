@@ -119,8 +119,8 @@ class Times(dict[str, NodeTime]):
         return f"{100 * time / (self.total or 1.0):.1f} %"
 
     def __str__(self) -> str:
-        rest = f"{self.unattributed:,.0f} µs ({self.share(self.unattributed)})"
-        return f"the run took {self.total:,.0f} µs, {rest} of them not attributed to a node"
+        unattributed = f"{self.unattributed:,.0f} µs ({self.share(self.unattributed)})"
+        return f"the run took {self.total:,.0f} µs, {unattributed} of them not attributed to a node"
 
 
 def times_of(

@@ -204,7 +204,7 @@ class Trace(Displayable):
         )
 
     def __repr__(self) -> str:
-        made = {
+        op_types = {
             name: node.op_type for node in self.model.graph.node for name in node.output if name
         }
         counts = (
@@ -217,7 +217,7 @@ class Trace(Displayable):
             lines.append(f"not compared with an unexposed run: {self.unchecked}")
         if self.first_nonfinite is not None:
             lines.append(
-                f"first NaN or Inf: {sanitize(self.first_nonfinite)} ({made.get(self.first_nonfinite, 'a feed')})"
+                f"first NaN or Inf: {sanitize(self.first_nonfinite)} ({op_types.get(self.first_nonfinite, 'a feed')})"
             )
         if self.times:
             lines.append(str(self.times))

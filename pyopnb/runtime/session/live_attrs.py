@@ -66,13 +66,15 @@ def select_kernels(
         if where is None or _is_meant(kernel, where, label)
     ]
     if not candidates:
-        known = sorted({*labels.values()} | {kernel.op.name for kernel in labels})
-        expected = "a node or op of the session" if known else "a session with ops of the registry"
+        names_known = sorted({*labels.values()} | {kernel.op.name for kernel in labels})
+        expected = (
+            "a node or op of the session" if names_known else "a session with ops of the registry"
+        )
         raise ModelError(
             "attrs",
             expected=expected,
             got=sanitize(where),
-            next=suggest(where or "", known) if known else None,
+            next=suggest(where or "", names_known) if names_known else None,
         )
     for name in names:
         _refuse_ambiguous(
@@ -96,12 +98,16 @@ def _refuse_ambiguous(
     name: str, having: list[Kernel], candidates: list[Kernel], where: str | None
 ) -> None:
     if not having:
-        known = sorted({attr for kernel in candidates for attr in attrs_of(kernel, kernel.values)})
+        attr_names = sorted(
+            {attr for kernel in candidates for attr in attrs_of(kernel, kernel.values)}
+        )
         raise ModelError(
             f"attr {sanitize(name)}",
             expected=f"an attr of {', '.join(sorted({kernel.op.name for kernel in candidates}))}",
             got=sanitize(name),
-            next=suggest(name, known) if known else "an op with attrs: parameters of __init__",
+            next=suggest(name, attr_names)
+            if attr_names
+            else "an op with attrs: parameters of __init__",
         )
     ops = sorted({kernel.op.name for kernel in having})
     if len(ops) > 1 and where is None:

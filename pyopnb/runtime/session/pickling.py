@@ -106,9 +106,12 @@ def _ops(state: SessionState) -> list[tuple[Version, tuple[str, ...], bool]]:
 def _instances(state: SessionState) -> _Instances:
     instances = {}
     for kernel in list(state.kernels):
-        served = kernel.instance_at(state.epoch)
-        if served is not None and served[0] == kernel.op.at(state.epoch).number:
-            instances[kernel.number] = served
+        numbered_instance = kernel.instance_at(state.epoch)
+        if (
+            numbered_instance is not None
+            and numbered_instance[0] == kernel.op.at(state.epoch).number
+        ):
+            instances[kernel.number] = numbered_instance
     return instances
 
 

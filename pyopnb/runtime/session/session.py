@@ -710,7 +710,7 @@ def _refuse_keywords(given: Mapping[str, Any]) -> None:
     __tracebackhide__ = True
     unknown = next((name for name in given if name not in _KEYWORDS), None)
     if unknown is not None:
-        known = (
+        keywords = (
             "sess_options",
             "providers",
             "provider_options",
@@ -721,9 +721,9 @@ def _refuse_keywords(given: Mapping[str, Any]) -> None:
         )
         raise InputError(
             "Session",
-            expected=f"one of {', '.join(known)}",
+            expected=f"one of {', '.join(keywords)}",
             got=f"{unknown}=",
-            next=suggest(unknown, known),
+            next=suggest(unknown, keywords),
         )
 
 

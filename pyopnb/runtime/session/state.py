@@ -192,8 +192,8 @@ class SessionState:
         )
         types = [self.feeds.outputs.get(name) for name in names]
         return [
-            from_ortvalue(value, kind.dtype if kind else None)
-            for value, kind in zip(outputs, types, strict=True)
+            from_ortvalue(value, tensor_type.dtype if tensor_type else None)
+            for value, tensor_type in zip(outputs, types, strict=True)
         ]
 
 
