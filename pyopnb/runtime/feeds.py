@@ -105,19 +105,16 @@ class Feeds:
         try:
             checked = dict(feeds)
         except (TypeError, ValueError):
-            pairs = ", ".join(
-                f'"{sanitize(name)}": {example_expression(tensor_type)}'
-                for name, tensor_type in [*self.types.items()][:1]
-            )
+            first = next(iter(self.types), None)
+            pair = f'"{sanitize(first)}": {example_expression(self.types[first])}' if first else ""
             raise InputError(
                 "feeds",
                 expected="a dict of name to array",
                 got=type(feeds).__name__,
-                next=f"{{{pairs}}}",
+                next=f"{{{pair}}}",
             ) from None
-        if len(checked) == len(
-            self._rows
-        ):  # every run passes here: one look at each array, and no more
+        # Every run passes here: one look at each array, and no more.
+        if len(checked) == len(self._rows):
             for name, dtype, shape in self._rows:
                 value = checked.get(name)
                 if (
@@ -194,25 +191,26 @@ def check_names(
     """
     missing = [name for name in types if name not in feeds]
     unknown = [name for name in feeds if name not in types and name not in optional]
-    if missing or unknown:
-        # The first words are ONNX Runtime's.
-        words = (
+    if not missing and not unknown:
+        return
+    inputs = [f"{sanitize(name)}: {kind or 'no tensor'}" for name, kind in types.items()]
+    where = "feeds"
+    if unknown and missing:
+        next_ = f"write {suggest(str(unknown[0]), types)} for {sanitize(unknown[0])}"
+    elif unknown:
+        next_ = f"leave {sanitize(unknown[0])} out"
+    else:
+        # These words are ONNX Runtime's.
+        where = (
             f"Required inputs ({_quoted(missing)}) are missing from input feed ({_quoted(feeds)})"
         )
-        raise InputError(
-            "feeds" if unknown else words,
-            expected=", ".join(
-                f"{sanitize(name)}: {tensor_type or 'no tensor'}"
-                for name, tensor_type in types.items()
-            )
-            or "no feeds",
-            got=", ".join(map(sanitize, feeds)) or "nothing",
-            next=f"write {suggest(str(unknown[0]), types)} for {sanitize(unknown[0])}"
-            if unknown and missing
-            else f"leave {sanitize(unknown[0])} out"
-            if unknown
-            else f"{sanitize(missing[0])}={example_expression(types[missing[0]])}",
-        )
+        next_ = f"{sanitize(missing[0])}={example_expression(types[missing[0]])}"
+    raise InputError(
+        where,
+        expected=", ".join(inputs) or "no feeds",
+        got=", ".join(map(sanitize, feeds)) or "nothing",
+        next=next_,
+    )
 
 
 def _quoted(names: Collection[str]) -> list[str]:
@@ -318,38 +316,31 @@ def _decoded(name: str, array: np.ndarray, expected: TensorType) -> np.ndarray:
 
 def _describe(value: Any, array: np.ndarray) -> str:
     """Describe a feed that does not fit, and the array that was made of it."""
-    if isinstance(value, (np.ndarray, np.generic, str, list, tuple)) and (
-        array.dtype == object or not isinstance(value, (list, tuple))
-    ):
+    is_foreign = not isinstance(value, (np.ndarray, np.generic, str, list, tuple))
+    if array.dtype == object and array.ndim and is_foreign:
+        return f"{type(value).__name__}, as {describe_value(array.tolist())}"
+    if isinstance(value, (np.ndarray, np.generic, str)) or array.dtype == object:
         return describe_value(value)
-    if array.dtype != object:
-        return f"{type(value).__name__}, which is {describe_value(array)}"
-    return (
-        f"{type(value).__name__}, as {describe_value(array.tolist())}"
-        if array.ndim
-        else describe_value(value)
-    )
+    return f"{type(value).__name__}, which is {describe_value(array)}"
 
 
 def _refuse_other_than_str(name: str, array: np.ndarray, expected: TensorType) -> None:
     """Raise for an element that is no str: onnxruntime would feed its text, "None" for None."""
-    if all(isinstance(item, str) for item in array.flat):
-        return
-    index, item = next(
-        (index, item) for index, item in np.ndenumerate(array) if not isinstance(item, str)
-    )
-    at = f"[{', '.join(map(str, index))}]" if index else ""
-    texts = [_to_str(item) for item in array.ravel()[:9]]
-    reshape = "" if array.ndim == 1 else f".reshape{array.shape!r}"
-    expression = f"{sanitize(name)}=np.array({texts!r}, dtype=object){reshape}"
-    raise InputError(
-        f"feed {sanitize(name)}{at}",
-        expected=f"str, as in {expected}",
-        got="None" if item is None else f"{type(item).__name__} {sanitize(repr(item), 60)}",
-        next=expression
-        if array.size < 9 and expression.isprintable() and len(expression) <= 200
-        else f'"" or another str for {sanitize(repr(item), 60)}',
-    )
+    for index, item in np.ndenumerate(array):
+        if isinstance(item, str):
+            continue
+        at = f"[{', '.join(map(str, index))}]" if index else ""
+        texts = [_to_str(each) for each in array.ravel()[:9]]
+        reshape = "" if array.ndim == 1 else f".reshape{array.shape!r}"
+        expression = f"{sanitize(name)}=np.array({texts!r}, dtype=object){reshape}"
+        if array.size >= 9 or not expression.isprintable() or len(expression) > 200:
+            expression = f'"" or another str for {sanitize(repr(item), 60)}'
+        raise InputError(
+            f"feed {sanitize(name)}{at}",
+            expected=f"str, as in {expected}",
+            got="None" if item is None else f"{type(item).__name__} {sanitize(repr(item), 60)}",
+            next=expression,
+        )
 
 
 def _to_str(item: object) -> str:
@@ -390,13 +381,9 @@ def feeds_by_name(
 
 def _plain_row(kind: TensorType | None) -> tuple[np.dtype[Any] | None, tuple[Any, ...]]:
     """Return the dtype and shape of a plain array for an input; None where it takes a longer look."""
-    if (
-        kind is None
-        or kind.dtype is None
-        or kind.shape is None
-        or kind.dtype.name == "string"
-        or needs_ml_dtypes(kind)
-    ):
+    if kind is None or kind.dtype is None or kind.shape is None:
+        return None, ()
+    if kind.dtype.name == "string" or needs_ml_dtypes(kind):
         return None, ()
     return kind.dtype.numpy, kind.shape
 
@@ -467,26 +454,25 @@ def _same_dtype(array: np.ndarray, want: DType) -> bool:
 
 def _suggest_fix(name: str, value: Any, array: np.ndarray, want: TensorType) -> str | None:
     """Write the expression to feed instead; None where the data are wrong."""
+    if want.dtype is None:
+        return None
     if array.dtype == object and any(item is None for item in array.flat):
         return example_expression(want)
-    if want.dtype is None or _same_dtype(array, want.dtype):
-        if isinstance(value, (str, int, float)) and want.accepts_shape((1,) * (want.rank or 0)):
-            text = repr(value)
-            typed = (
-                text
-                if text.isprintable() and len(text) <= 60 and text not in ("nan", "inf", "-inf")
-                else name
-            )
-            return "[" * (want.rank or 0) + typed + "]" * (want.rank or 0)
-        castable = want.dtype is not None and not hasattr(value, "reshape")
-        return _reshaped(cast_expression(name, want.dtype) if castable else name, array.shape, want)  # type: ignore[arg-type]
-    if (
-        array.dtype.kind == "f"
-        and np.dtype(want.dtype.numpy).kind in "iu"
-        and np.isnan(array).any()
-    ):  # nulls of tables
+    if _same_dtype(array, want.dtype):
+        rank = want.rank or 0
+        if isinstance(value, (str, int, float)) and want.accepts_shape((1,) * rank):
+            text = name if repr(value) in ("nan", "inf", "-inf") else repr(value)
+            return "[" * rank + text + "]" * rank
+        if not hasattr(value, "reshape"):
+            name = cast_expression(name, want.dtype)
+        return _reshaped(name, array.shape, want)
+    has_nulls = array.dtype.kind == "f" and bool(np.isnan(array).any())
+    if has_nulls and np.dtype(want.dtype.numpy).kind in "iu":
+        # Tables have NaN for what is missing, which no integer stands for.
+        if np.isinf(array).any():
+            return None
         filled = f"np.nan_to_num(np.asarray({name}, dtype=np.{array.dtype.name}))"
-        return None if np.isinf(array).any() else f"{filled}.astype({dtype_expression(want.dtype)})"
+        return f"{filled}.astype({dtype_expression(want.dtype)})"
     try:
         with np.errstate(all="ignore"):
             array.astype(want.dtype.numpy)
@@ -496,33 +482,35 @@ def _suggest_fix(name: str, value: Any, array: np.ndarray, want: TensorType) -> 
 
 
 def _reshaped(name: str, shape: tuple[int, ...], want: TensorType) -> str | None:
-    """Write the expression that gives an array a shape, where there is just one."""
-    dims, missing = want.shape or (), len(want.shape or ()) - len(shape)
+    """Write the expression that gives an array the axes of a type, where there is just one."""
+    missing = len(want.shape or ()) - len(shape)
     if missing > 0 and want.accepts_shape((1,) * missing + shape):
         return f"{name}[{', '.join(['np.newaxis'] * missing)}]"
+    # Pictures have their channels at the other end, with or without an axis for the batch.
     if missing == 1 and len(shape) == 3 and want.accepts_shape((1, shape[2], *shape[:2])):
         return f"np.moveaxis({name}, -1, 0)[np.newaxis]"
-    if missing == 0:
-        for axes in (
-            (((-1, 1), (1, -1)) if len(shape) > 3 else ((-1, 0), (0, -1))) if len(shape) > 1 else ()
-        ):
-            moved = np.moveaxis(np.broadcast_to(0, shape), *axes).shape
-            if want.accepts_shape(moved):
-                return f"np.moveaxis({name}, {axes[0]}, {axes[1]})"
-    sizes = [dim if isinstance(dim, int) else -1 for dim in dims]
-    known = math.prod(size for size in sizes if size >= 0)
-    count = math.prod(shape)
-    fits = (
-        count == known
-        if -1 not in sizes
-        else sizes.count(-1) == 1 and known > 0 and count % known == 0
-    )
-    flat = missing < 0 or len(shape) == 1  # any other reshape mixes up the axes
-    return (
-        f"{name}.reshape({', '.join(map(str, sizes)) or '()'})"
-        if fits and missing and flat
-        else None
-    )
+    if missing == 0 and len(shape) > 1:
+        first = 1 if len(shape) > 3 else 0
+        for source, target in ((-1, first), (first, -1)):
+            moved = np.moveaxis(np.broadcast_to(0, shape), source, target)
+            if want.accepts_shape(moved.shape):
+                return f"np.moveaxis({name}, {source}, {target})"
+    # Any other reshape would mix up the axes.
+    if missing < 0 or (missing > 0 and len(shape) == 1):
+        return _flattened(name, math.prod(shape), want)
+    return None
+
+
+def _flattened(name: str, count: int, want: TensorType) -> str | None:
+    """Write the reshape to a type with at most one open size; None where the elements do not fit."""
+    sizes = [dim if isinstance(dim, int) else -1 for dim in want.shape or ()]
+    fixed = math.prod([size for size in sizes if size >= 0])
+    if -1 not in sizes:
+        fits = count == fixed
+    else:
+        fits = sizes.count(-1) == 1 and fixed > 0 and count % fixed == 0
+    shape = ", ".join(map(str, sizes)) or "()"
+    return f"{name}.reshape({shape})" if fits else None
 
 
 def example_expression(want: TensorType | None) -> str:

@@ -113,11 +113,9 @@ class PlannedNode:
 
     def take_instance(self, version: int) -> object:
         """Hand the instance over that a kernel is to have; None where it is to make one."""
-        return (
-            self.lent[1]
-            if self.lent and self.lent[0] == version
-            else self.inferred_instances.pop(version, None)
-        )
+        if self.lent is not None and self.lent[0] == version:
+            return self.lent[1]
+        return self.inferred_instances.pop(version, None)
 
     @property
     def outputs(self) -> int:
@@ -190,16 +188,12 @@ class Plan:
         if not self._mistaken:
             return list(given)
         site = self.nodes[number].numbered.site
-        dtypes = {
-            place: self._mistaken.get((id(site.scope), name))
-            for place, name in enumerate(site.node.input)
-        }
-        return [
-            replace(tensor_type, dtype=element)
-            if tensor_type and (element := dtypes.get(place))
-            else tensor_type
-            for place, tensor_type in enumerate(given)
-        ]
+        corrected = list(given)
+        for slot, (name, tensor_type) in enumerate(zip(site.node.input, given, strict=False)):
+            element = self._mistaken.get((id(site.scope), name))
+            if tensor_type is not None and element is not None:
+                corrected[slot] = replace(tensor_type, dtype=element)
+        return corrected
 
     def learn(self) -> bool:
         """Fix the dtypes that were wanted in the last attempt to build; whether there is a reason for another attempt.
@@ -270,62 +264,63 @@ def planned_nodes(
         A node cannot run: its domain's version, a dtype, or what a retired node says.
     """
     sites = list(walk(proto))
-    imports = {entry.domain: entry.version for entry in proto.opset_import}
     legacy_sites = [site for site in sites if _is_legacy(site.node, ops)]
-    legacy_nodes = dict(
-        zip(
-            map(id, legacy_sites),
-            legacy_pyop.read_nodes(legacy_sites, proto, modules, ops),
-            strict=True,
-        )
-    )
+    # All retired nodes are checked before the module of any is imported.
+    checked = legacy_pyop.read_nodes(legacy_sites, proto, modules, ops)
+    legacy_nodes = dict(zip(map(id, legacy_sites), checked, strict=True))
+    imports = {entry.domain: entry.version for entry in proto.opset_import}
     planned: list[PlannedNode] = []
+    # The types of a scope are read when its first op is met, as most scopes have none.
     scope, types, declared = None, {}, {}
-    attrs: set[int] = (
-        set()
-    )  # graphs that are attrs of an op: it is the op that runs them, if anybody does
+    attr_graphs: set[int] = set()
     for site in sites:
         legacy = legacy_nodes.get(id(site))
-        in_attr = id(site.scope) in attrs
-        op = (
-            None
-            if in_attr
-            else legacy_pyop.op_for(legacy, ops)
-            if legacy
-            else ops.find(site.node.domain, site.node.op_type)
-        )
-        if in_attr or op is not None:
-            attrs.update(map(id, bodies(site.node)))
+        # It is the op that runs a graph among its attrs, if anybody does.
+        if id(site.scope) in attr_graphs:
+            attr_graphs.update(map(id, bodies(site.node)))
+            continue
+        if legacy is not None:
+            op: Op | None = legacy_pyop.op_for(legacy, ops)
+        else:
+            op = ops.find(site.node.domain, site.node.op_type)
         if op is None:
             continue
+        attr_graphs.update(map(id, bodies(site.node)))
         if site.scope is not scope:
-            scope, types, declared = (
-                site.scope,
-                input_types(site.scope),
-                declared_outputs(site.scope),
-            )
-        where = site.where
-        _refuse_uncarried(site, types, where)
-        _refuse_older(op, op.at(epoch).opset, imports.get(site.node.domain), where)
-        outputs = tuple(declared.get(name, ANY) for name in site.node.output)
-        numbered = NumberedNode(site, site.node.domain, site.node.op_type, declared=outputs)
-        values = legacy.attrs if legacy else attribute_values(site.node, proto, where)
-        linked, number = linked_attributes(site.node), len(planned)
-        node = PlannedNode(
-            op, numbered, values, linked, where, legacy.legacy if legacy else None, number=number
-        )
-        node.scalars = frozenset(
-            n for n, name in enumerate(site.node.input) if types.get(name, ANY).shape == ()
-        )
-        if legacy:
-            numbered.fixed = tuple(t.dtype.runtime for t in legacy.legacy.outputs if t.dtype)
+            scope = site.scope
+            types, declared = input_types(scope), declared_outputs(scope)
+        _refuse_uncarried(site, types, site.where)
+        _refuse_older(op, op.at(epoch).opset, imports.get(site.node.domain), site.where)
+        if legacy is not None:
+            values = legacy.attrs
         else:
-            numbered.fixed = fixed_by_hints(op.at(epoch).schema)
-            node.fixed = tuple(
-                a or b for a, b in zip(node.fixed, _fixed_by_file(numbered.declared), strict=True)
-            )
+            values = attribute_values(site.node, proto, site.where)
+        outputs = tuple([declared.get(name, ANY) for name in site.node.output])
+        node = PlannedNode(
+            op,
+            NumberedNode(site, site.node.domain, site.node.op_type, declared=outputs),
+            values,
+            linked_attributes(site.node),
+            site.where,
+            None if legacy is None else legacy.legacy,
+            number=len(planned),
+        )
+        shapes = [types.get(name, ANY).shape for name in site.node.input]
+        node.scalars = frozenset([n for n, shape in enumerate(shapes) if shape == ()])
+        _fix_dtypes(node, op.at(epoch).schema)
         planned.append(node)
     return planned
+
+
+def _fix_dtypes(node: PlannedNode, schema: Schema) -> None:
+    """Declare the dtypes of outputs that ONNX Runtime cannot be told while it infers."""
+    if node.legacy is not None:
+        node.fixed = tuple([t.dtype.runtime for t in node.legacy.outputs if t.dtype])
+        return
+    node.fixed = fixed_by_hints(schema)
+    by_file = _fixed_by_file(node.numbered.declared)
+    # What the op says wins over what the file says.
+    node.fixed = tuple([a or b for a, b in zip(node.fixed, by_file, strict=True)])
 
 
 def _refuse_older(op: Op, opset: int, imported: int | None, where: str) -> None:

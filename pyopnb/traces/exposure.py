@@ -12,6 +12,8 @@ from pyopnb.ops.messages import sanitize
 
 __all__ = ["Exposure", "exposure_of"]
 
+_BLOCK = 1 << 16  # elements; temporary arrays of that size stay in the processor's cache
+
 
 @dataclass(frozen=True)
 class Exposure:
@@ -77,19 +79,21 @@ def _bits(array: Any) -> np.ndarray:
 
 def _largest(a: Any, b: Any) -> float | None:
     """Find the largest difference of two arrays, block by block."""
-    arrays = isinstance(a, np.ndarray) and isinstance(b, np.ndarray)
-    if not arrays or a.shape != b.shape or a.dtype != b.dtype or a.dtype.kind in "OUT":
+    if not isinstance(a, np.ndarray) or not isinstance(b, np.ndarray):
+        return None
+    if a.shape != b.shape or a.dtype != b.dtype or a.dtype.kind in "OUT":
         return None
     wide = np.complex128 if a.dtype.kind == "c" else np.float64
     largest = 0.0
-    flats = a.reshape(-1), b.reshape(-1)
-    for start in range(0, a.size, 1 << 16):
-        block_a, block_b = (flat[start : start + (1 << 16)].astype(wide) for flat in flats)
+    for start in range(0, a.size, _BLOCK):
+        block_a = a.reshape(-1)[start : start + _BLOCK].astype(wide)
+        block_b = b.reshape(-1)[start : start + _BLOCK].astype(wide)
         with np.errstate(all="ignore"):
             difference = np.abs(block_a - block_b)
-        difference[block_a == block_b] = 0  # Inf and Inf
+        # Two infinities of one sign, and two NaNs, do not differ.
+        difference[block_a == block_b] = 0
         difference[np.isnan(block_a) & np.isnan(block_b)] = 0
-        largest_here = float(difference.max(initial=0.0))
+        largest_here = float(difference.max())
         if np.isnan(largest_here):
             return None
         largest = max(largest, largest_here)

@@ -118,7 +118,7 @@ def test_texts():
     assert str(summary) == 'string[2,2]  3 different, longest 8: "long one"'
     assert (
         summary_of(np.zeros(0, object)).longest is None
-        and str(summary_of(np.zeros(0, object))) == "string[0]"
+        and str(summary_of(np.zeros(0, object))) == "string[0]  empty"
     )
 
 

@@ -66,15 +66,15 @@ def select_kernels(
         if where is None or _is_meant(kernel, where, label)
     ]
     if not candidates:
-        names_known = sorted({*labels.values()} | {kernel.op.name for kernel in labels})
+        known_names = sorted({*labels.values()} | {kernel.op.name for kernel in labels})
         expected = (
-            "a node or op of the session" if names_known else "a session with ops of the registry"
+            "a node or op of the session" if known_names else "a session with ops of the registry"
         )
         raise ModelError(
             "attrs",
             expected=expected,
             got=sanitize(where),
-            next=suggest(where or "", names_known) if names_known else None,
+            next=suggest(where or "", known_names) if known_names else None,
         )
     for name in names:
         _refuse_ambiguous(
