@@ -19,8 +19,8 @@ def attribute_for(schema: Any, name: str, value: Any, where: str) -> AttributePr
     """Return the value as an attribute of the type that the operator defines; an AttributeProto unchanged."""
     if isinstance(value, AttributeProto):
         return value
-    known = schema.attributes.get(name)
-    if known is None:
+    definition = schema.attributes.get(name)
+    if definition is None:
         advice = "leave it out"
         if schema.attributes:
             advice = f"write {suggest(name, schema.attributes)}"
@@ -31,11 +31,11 @@ def attribute_for(schema: Any, name: str, value: Any, where: str) -> AttributePr
             next=advice,
         )
     try:
-        return _make_attribute(name, value, int(known.type.value))
+        return _make_attribute(name, value, int(definition.type.value))
     except (TypeError, ValueError, AttributeError) as error:
         raise ModelError(
             f"{where}, attr {name}",
-            expected=f"a value of kind {known.type.name}",
+            expected=f"a value of kind {definition.type.name}",
             got=f"{type(value).__name__} {sanitize(repr(value))}",
         ) from error
 

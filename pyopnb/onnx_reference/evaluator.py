@@ -169,8 +169,8 @@ class _Context:
         version = versions.get(domain, 1)
         if has_reference(node, version):
             attrs = {attribute.name: attribute for attribute in node.attribute}
-            named = [place for place, name in enumerate(node.output) if name]
-            return Evaluation(domain, node.op_type, version, attrs, max(named, default=0) + 1)
+            positions = [position for position, name in enumerate(node.output) if name]
+            return Evaluation(domain, node.op_type, version, attrs, max(positions, default=0) + 1)
         if self.kernels is not None:
             return self.kernels(node, versions)
         raise ModelError(
@@ -212,9 +212,9 @@ def _base() -> type:
             with self.context.evaluator.noting(self._where):
                 values = list(self._kernel(*args))
             outputs: list[Any] = []
-            for place, name in enumerate(self.onnx_node.output):
+            for position, name in enumerate(self.onnx_node.output):
                 # What is left out has the name "", by which other nodes leave an input out.
-                outputs.append(values[place] if name and place < len(values) else None)
+                outputs.append(values[position] if name and position < len(values) else None)
             return tuple(outputs)
 
     return Node
@@ -262,7 +262,7 @@ def _sort_nodes(scope: GraphProto | FunctionProto) -> None:
         graph.refuse_cycles()
         if list(graph.order) != list(range(len(inner.node))):
             # As bytes, because protobuf moves the nodes that are still in the list.
-            nodes = [graph.nodes[place].SerializeToString() for place in graph.order]
+            nodes = [graph.nodes[position].SerializeToString() for position in graph.order]
             del inner.node[:]
             inner.node.extend(map(NodeProto.FromString, nodes))
         for node in inner.node:

@@ -161,10 +161,10 @@ class _Call:
         )
 
     def _check_sizes(self) -> None:
-        for place, type_ in enumerate(self.types):
+        for position, type_ in enumerate(self.types):
             if type_ is None:
                 continue
-            port = self.schema.port(place)
+            port = self.schema.port(position)
             if not port.type.accepts(type_, self.hint_sizes):
                 raise ModelError(
                     f"{self.where}, input {port.name}",
@@ -184,9 +184,9 @@ class _Call:
             raise
         values = self._checked_count(returned)
         results: list[Any] = []
-        for place, name in enumerate(self.outputs):
+        for position, name in enumerate(self.outputs):
             # Copies, as the next node may write to them, and neither an input nor what the op keeps is ours.
-            results.append(self._checked(place, values[place]).copy() if name else None)
+            results.append(self._checked(position, values[position]).copy() if name else None)
         return tuple(results)
 
     def _view_or_copy(self, array: Any) -> Any:
@@ -211,21 +211,21 @@ class _Call:
     def _function(self) -> Any:
         return self.version.cls.compute  # type: ignore[attr-defined]  # it was called
 
-    def _checked(self, place: int, value: Any) -> np.ndarray:
+    def _checked(self, position: int, value: Any) -> np.ndarray:
         """Check the dtype and the shape of a result."""
-        promise = self.promised[place]
+        promise = self.promised[position]
         type_ = resolve_type(promise, ANY, self.types)
         element = None if type_ is None else type_.dtype
         output = Output(
             self.where,
             self._function,
             self.schema,
-            place,
+            position,
             len(self.schema.outputs or self.outputs),
             promise or TensorType(element, None),
         )
         array = np.asarray(value) if element is None else output.array(value, element)
-        hint = self.schema.outputs[place] if self.schema.outputs else ANY
+        hint = self.schema.outputs[position] if self.schema.outputs else ANY
         if not hint.accepts_shape(array.shape, self.hint_sizes):
             raise replace(output, expected=hint).wrong_shape(array)
         inferred = promise if self.schema.infers and promise is not None else ANY

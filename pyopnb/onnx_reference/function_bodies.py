@@ -34,9 +34,9 @@ def inlined_function(
     if schema.has_function:
         body.CopyFrom(schema.function_body)
     elif schema.has_context_dependent_function:
-        kinds = [(kind or TypeProto()).SerializeToString() for kind in types]
+        texts = [(type_ or TypeProto()).SerializeToString() for type_ in types]
         try:
-            text = schema.get_context_dependent_function(node.SerializeToString(), kinds)
+            text = schema.get_context_dependent_function(node.SerializeToString(), texts)
         except RuntimeError:  # which is how onnx says that there is none for these types
             return None
         body.ParseFromString(text)
@@ -59,13 +59,13 @@ def inlined_function(
 
 def substitute_attrs(node: NodeProto, values: Mapping[str, AttributeProto]) -> None:
     """Replace references to the function's attrs by their values, and remove those that have none."""
-    for place in reversed(range(len(node.attribute))):
-        attr = node.attribute[place]
+    for position in reversed(range(len(node.attribute))):
+        attr = node.attribute[position]
         if not attr.ref_attr_name:
             continue
         name, value = attr.name, values.get(attr.ref_attr_name)
         if value is None:
-            del node.attribute[place]
+            del node.attribute[position]
         else:
             attr.CopyFrom(value)
             attr.name = name
@@ -77,8 +77,8 @@ def without_absent_inputs(body: FunctionProto, inputs: Sequence[Any]) -> Any:
     Omitted is what is missing among the inputs, or None.
     """
     absent = set()
-    for place, name in enumerate(body.input):
-        if place >= len(inputs) or inputs[place] is None:
+    for position, name in enumerate(body.input):
+        if position >= len(inputs) or inputs[position] is None:
             absent.add(name)
     if absent:
         for node in list(nodes_in(body)):

@@ -71,15 +71,15 @@ def loop_class() -> type:
 def _stacked(rows: list[Sequence[Any]], types: list[TypeProto]) -> list[np.ndarray]:
     """Stack the scan outputs of all iterations."""
     if not rows:
-        return [_empty(kind) for kind in types]
+        return [_empty(type_) for type_ in types]
     return [np.stack(column) for column in zip(*rows, strict=True)]
 
 
-def _empty(kind: TypeProto) -> np.ndarray:
+def _empty(type_: TypeProto) -> np.ndarray:
     """Make the scan output of a loop that did not run, with a length of 0 for every unknown one.
 
     ONNX leaves the lengths open; these are ONNX Runtime's.
     """
-    tensor = kind.tensor_type
+    tensor = type_.tensor_type
     lengths = [dim.dim_value for dim in tensor.shape.dim]
     return np.empty((0, *lengths), helper.tensor_dtype_to_np_dtype(tensor.elem_type or 1))

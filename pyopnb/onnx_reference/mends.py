@@ -104,8 +104,7 @@ def _optional(value: Any = None) -> tuple[Any]:
 def _gather_elements(data: np.ndarray, indices: np.ndarray, axis: int) -> tuple[np.ndarray]:
     """Gather along an axis; onnx uses `numpy.choose`, which has 64 choices at most, and wants equal other lengths."""
     axis %= data.ndim
-    lengths = [
-        slice(None) if place == axis else slice(length)
-        for place, length in enumerate(indices.shape)
-    ]
-    return (np.take_along_axis(data[tuple(lengths)], indices, axis),)
+    # The indices may be shorter than the data along the other axes; take_along_axis wants them equal.
+    region = [slice(length) for length in indices.shape]
+    region[axis] = slice(None)
+    return (np.take_along_axis(data[tuple(region)], indices, axis),)

@@ -99,7 +99,7 @@ def reference(
     version = schema.since_version if opset is None else opset
     count = _output_count(schema, attrs) if outputs is None else outputs
     evaluation = Evaluation(domain, op_type, version, attrs, count)
-    arrays = [_argument(value, schema, place) for place, value in enumerate(inputs)]
+    arrays = [_argument(value, schema, position) for position, value in enumerate(inputs)]
     try:
         results = evaluation(*arrays)
     except Exception as error:
@@ -150,7 +150,7 @@ def _where(domain: str, op_type: str) -> str:
     return f"reference of {sanitize(domain)}::{sanitize(op_type)}"
 
 
-def _argument(value: Any, schema: Any, place: int) -> Any:
+def _argument(value: Any, schema: Any, position: int) -> Any:
     """Convert an argument to an array, or to a list of arrays for a sequence."""
     if value is None:
         return None
@@ -163,7 +163,7 @@ def _argument(value: Any, schema: Any, place: int) -> Any:
         array = np.asarray(value, dtype=object if isinstance(value, str) else None)
         dtype(array.dtype)
     except ValueError as error:  # ragged, or a dtype that ONNX does not have
-        port = schema.inputs[min(place, len(schema.inputs) - 1)].name
+        port = schema.inputs[min(position, len(schema.inputs) - 1)].name
         raise ModelError(
             f"{_where(schema.domain, schema.name)}, input {port}",
             expected="an array of one of ONNX's dtypes",
@@ -328,22 +328,22 @@ class Evaluation:
         """
         inputs = []
         symbols: set[Any] = set()
-        for place, type_ in enumerate(types):
+        for position, type_ in enumerate(types):
             if type_ is not None:
                 number = type_.dtype.onnx if type_.dtype else 0
-                inputs.append(helper.make_tensor_value_info(f"x{place}", number, type_.shape))
+                inputs.append(helper.make_tensor_value_info(f"x{position}", number, type_.shape))
                 symbols.update(type_.shape or ())
-        names = ["" if type_ is None else f"x{place}" for place, type_ in enumerate(types)]
+        names = ["" if type_ is None else f"x{position}" for position, type_ in enumerate(types)]
         node = self._node_with(names)
         outputs = [onnx.ValueInfoProto(name=name) for name in node.output]
         model = self._model([node], inputs, outputs, self._imports)
         check_functions(model)
         check_attributes(model)
         inferred = onnx.shape_inference.infer_shapes(model).graph.output
-        known = input_types(GraphProto(value_info=inferred))
+        types_by_name = input_types(GraphProto(value_info=inferred))
         result = []
         for name in node.output:
-            type_ = known.get(name, ANY)
+            type_ = types_by_name.get(name, ANY)
             if type_.shape is not None:
                 # onnx invents names for unknown sizes, the same ones for different nodes.
                 is_new = [isinstance(dim, str) and dim not in symbols for dim in type_.shape]
@@ -364,7 +364,7 @@ class Evaluation:
 
     def _find_evaluator(self, inputs: Sequence[Any]) -> tuple[Any, list[str]]:
         """Return the evaluator for inputs of these types, and the names of its inputs."""
-        names = ["" if value is None else f"x{place}" for place, value in enumerate(inputs)]
+        names = ["" if value is None else f"x{position}" for position, value in enumerate(inputs)]
         if self._is_class is None:
             self._is_class = self._has_class(names)
         # A definition by a function can depend on the types, a class only on which inputs are there.

@@ -88,7 +88,7 @@ class OperatorUsage:
         self.schema = _schema(proto, self.site)
         self._refuse_other_values()
         self.inputs = self._inputs()
-        self.outputs = [self._output(place) for place in range(len(self.node.output))]
+        self.outputs = [self._output(position) for position in range(len(self.node.output))]
         self.attrs = self._attrs(proto)
         self.has_reference = False
         if self.schema is not None:
@@ -115,26 +115,28 @@ class OperatorUsage:
         names_in_use = set(RESERVED)
         ports = list(self.schema.inputs) if self.schema is not None else []
         inputs = []
-        for place, port in enumerate(ports):
-            type_ = self._type_of_input(place)
+        for position, port in enumerate(ports):
+            type_ = self._type_of_input(position)
             if port.option == OPTION.Variadic:
                 type_ = _common_type(
-                    self._type_of_input(n) for n in range(place, self._most_inputs())
+                    self._type_of_input(n) for n in range(position, self._most_inputs())
                 )
             inputs.append(
                 InputUsage(
-                    identifier(port.name, f"x{place}", names_in_use),
+                    identifier(port.name, f"x{position}", names_in_use),
                     type_,
                     port.option == OPTION.Optional,
                     port.option == OPTION.Variadic,
                 )
             )
-        for place in range(0 if ports else self._most_inputs()):
-            name = self.node.input[place] if place < len(self.node.input) else ""
-            is_optional = any(not _name_at(site.node.input, place) for site in self._sites)
-            type_ = self._type_of_input(place)
+        for position in range(0 if ports else self._most_inputs()):
+            name = self.node.input[position] if position < len(self.node.input) else ""
+            is_optional = any(not _name_at(site.node.input, position) for site in self._sites)
+            type_ = self._type_of_input(position)
             inputs.append(
-                InputUsage(identifier(name, f"x{place}", names_in_use), type_, is_optional, False)
+                InputUsage(
+                    identifier(name, f"x{position}", names_in_use), type_, is_optional, False
+                )
             )
         # Python wants a default after a default.
         was_optional = False
@@ -145,23 +147,23 @@ class OperatorUsage:
     def _most_inputs(self) -> int:
         return max(len(site.node.input) for site in self._sites)
 
-    def _type_of_input(self, place: int) -> TensorType:
+    def _type_of_input(self, position: int) -> TensorType:
         return _common_type(
-            self._types.of(site, site.node.input[place])
+            self._types.of(site, site.node.input[position])
             for site in self._sites
-            if _name_at(site.node.input, place)
+            if _name_at(site.node.input, position)
         )
 
-    def _output(self, place: int) -> TensorType:
+    def _output(self, position: int) -> TensorType:
         type_ = _common_type(
-            self._types.of(site, site.node.output[place])
+            self._types.of(site, site.node.output[position])
             for site in self._sites
-            if _name_at(site.node.output, place)
+            if _name_at(site.node.output, position)
         )
         if type_.dtype is not None or self.schema is None:
             return type_
         # A comparison gives bools, and Shape int64, whatever goes in.
-        port = self.schema.outputs[min(place, len(self.schema.outputs) - 1)]
+        port = self.schema.outputs[min(position, len(self.schema.outputs) - 1)]
         fixed = re.fullmatch(r"tensor\((\w+)\)", next(iter(port.types)))
         is_that_of_an_input = port.type_str in [formal.type_str for formal in self.schema.inputs]
         if len(port.types) == 1 and fixed is not None and not is_that_of_an_input:
@@ -186,25 +188,25 @@ class OperatorUsage:
         self, name: str, attributes: Sequence[AttributeProto], values: Sequence[Mapping[str, Any]]
     ) -> AttrUsage:
         """Take the node's value as the default, unless another node omits the attr: then the operator's."""
-        known = self.schema.attributes.get(name) if self.schema is not None else None
-        number = int(known.type.value) if known else attributes[0].type
-        hint = attr_hint(number, [found[name] for found in values if name in found])
-        is_everywhere = all(name in found for found in values)
-        if name in values[0] and (is_everywhere or known is None):
+        definition = self.schema.attributes.get(name) if self.schema is not None else None
+        number = int(definition.type.value) if definition else attributes[0].type
+        hint = attr_hint(number, [attrs[name] for attrs in values if name in attrs])
+        is_everywhere = all(name in attrs for attrs in values)
+        if name in values[0] and (is_everywhere or definition is None):
             return AttrUsage(name, hint, *literal(values[0][name]))
-        if known is not None and known.default_value.type:
-            node = NodeProto(attribute=[default_of(known)])
+        if definition is not None and definition.default_value.type:
+            node = NodeProto(attribute=[default_of(definition)])
             default = attribute_values(node, ModelProto(), "default")
-            return AttrUsage(name, hint, *literal(default[known.name]))
+            return AttrUsage(name, hint, *literal(default[definition.name]))
         if any(attribute.ref_attr_name for attribute in attributes):
             return AttrUsage(name, hint, "", "from the caller of the function")
-        if known is not None and known.required:
+        if definition is not None and definition.required:
             return AttrUsage(name, hint, "")
         return AttrUsage(name, f"{hint} | None" if hint else "", "None")
 
 
-def _name_at(names: Sequence[str], place: int) -> str:
-    return names[place] if place < len(names) else ""
+def _name_at(names: Sequence[str], position: int) -> str:
+    return names[position] if position < len(names) else ""
 
 
 def _schema(proto: ModelProto, site: Site) -> Any:
@@ -231,6 +233,6 @@ def _common_type(types: Iterable[TensorType]) -> TensorType:
         shape = None
         if common.shape is not None and type_.shape is not None and common.rank == type_.rank:
             pairs = zip(common.shape, type_.shape, strict=True)
-            shape = tuple(dim if dim == other else None for dim, other in pairs)
+            shape = tuple(a if a == b else None for a, b in pairs)
         common = TensorType(common.dtype if common.dtype == type_.dtype else None, shape)
     return common or ANY

@@ -35,7 +35,7 @@ def check_arguments(
     Parameters
     ----------
     function : callable
-        Its annotations are text (``from __future__ import annotations``); one that `_KINDS` does not have is not checked.
+        Its annotations are text (``from __future__ import annotations``); one that `_RULES` does not have is not checked.
     but : collection of str
         Parameters that the function checks itself, as it has more to say.
 
@@ -54,34 +54,34 @@ def check_arguments(
     """
     positional: list[str] = []
     variadic = ""
-    kinds: dict[str, _Kind] = {}
+    rules: dict[str, _Rule] = {}
     for name, parameter in inspect.signature(function).parameters.items():
         if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
             positional.append(name)
         elif parameter.kind is parameter.VAR_POSITIONAL:
             variadic = name
-        kind = _KINDS.get(str(parameter.annotation))
-        if kind is not None and name not in but and parameter.kind is not parameter.VAR_KEYWORD:
-            kinds[name] = kind
+        rule = _RULES.get(str(parameter.annotation))
+        if rule is not None and name not in but and parameter.kind is not parameter.VAR_KEYWORD:
+            rules[name] = rule
     owner = function.__qualname__.split(".")
     where = owner[-2] if owner[-1] == "__init__" else owner[-1]
 
     def check(name: str, value: object) -> None:
         __tracebackhide__ = True
-        kind = kinds.get(name)
-        if kind is not None and not kind.accepts(value):
+        rule = rules.get(name)
+        if rule is not None and not rule.accepts(value):
             raise InputError(
                 f"{where}, {name}",
-                expected=kind.expected,
+                expected=rule.expected,
                 got=describe(value),
-                next=kind.advice(name, value),
+                next=rule.advice(name, value),
             )
 
     @functools.wraps(function)
     def wrapper(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Returned:
         __tracebackhide__ = True
-        for place, value in enumerate(args):
-            check(positional[place] if place < len(positional) else variadic, value)
+        for position, value in enumerate(args):
+            check(positional[position] if position < len(positional) else variadic, value)
         for name, value in kwargs.items():
             check(name, value)
         return function(*args, **kwargs)
@@ -161,7 +161,7 @@ def check_by_name(value: object, where: str, next: str) -> None:
 # ---- kinds -------------------------------------------------------------------------------------------------------------------
 
 
-class _Kind(NamedTuple):
+class _Rule(NamedTuple):
     """What an annotation takes, in words and as a function, and what to type where it does not."""
 
     expected: str
@@ -236,31 +236,31 @@ def _listed(name: str, value: object) -> str | None:
     return "list(…)" if is_generator else '["x"]'
 
 
-def _optional(kind: _Kind) -> _Kind:
+def _optional(rule: _Rule) -> _Rule:
     def accepts(value: object) -> bool:
-        return value is None or kind.accepts(value)
+        return value is None or rule.accepts(value)
 
-    return _Kind(f"{kind.expected}, or None", accepts, kind.advice)
+    return _Rule(f"{rule.expected}, or None", accepts, rule.advice)
 
 
-_FLAG = _Kind("True or False", _is_flag, lambda name, value: f"{name}=True")
-_INT = _Kind("a whole number", _is_int, _whole)
-_TEXT = _Kind("str", is_text, _unpacked)
-_PATH = _Kind("a path", is_path, _decoded)
-_TEXTS = _Kind("names", _are_texts, _listed)
-_BY_NAME = _Kind("a dict with names as keys", _is_by_name)
-_CALLABLE = _Kind("a function", callable)
-_ITEMS = _Kind(
+_FLAG = _Rule("True or False", _is_flag, lambda name, value: f"{name}=True")
+_INT = _Rule("a whole number", _is_int, _whole)
+_TEXT = _Rule("str", is_text, _unpacked)
+_PATH = _Rule("a path", is_path, _decoded)
+_TEXTS = _Rule("names", _are_texts, _listed)
+_BY_NAME = _Rule("a dict with names as keys", _is_by_name)
+_CALLABLE = _Rule("a function", callable)
+_ITEMS = _Rule(
     "a list", lambda value: isinstance(value, Iterable) and not isinstance(value, (str, bytes))
 )
 
-_KINDS: dict[str, _Kind] = {
+_RULES: dict[str, _Rule] = {
     "bool": _FLAG,
     "bool | None": _optional(_FLAG),
     "int": _INT,
     "int | None": _optional(_INT),
     # Tolerances, whose values `diff` checks itself: True has a meaning there.
-    "float | None": _Kind("a number, or None", lambda value: not isinstance(value, np.ndarray)),
+    "float | None": _Rule("a number, or None", lambda value: not isinstance(value, np.ndarray)),
     "str": _TEXT,
     "str | None": _optional(_TEXT),
     "str | os.PathLike[str]": _PATH,
@@ -269,7 +269,7 @@ _KINDS: dict[str, _Kind] = {
     "str | Sequence[str] | None": _optional(_TEXTS),
     "Sequence[Any]": _ITEMS,
     "Mapping[str, Any] | None": _optional(_BY_NAME),
-    "Callable[[Seen], object]": _Kind(
+    "Callable[[Seen], object]": _Rule(
         "a function of one argument, a Seen", callable, lambda name, value: "print"
     ),
     "Callable[[Result], Any] | None": _optional(_CALLABLE),

@@ -84,11 +84,11 @@ def remove_abandoned(folder: Path, start: str) -> None:
     start : str
         That of the files' names.
     """
-    for left in folder.iterdir():
-        if left.name.startswith(f".{start[:40]}") and left.suffix == _SUFFIX:
+    for abandoned in folder.iterdir():
+        if abandoned.name.startswith(f".{start[:40]}") and abandoned.suffix == _SUFFIX:
             with suppress(OSError):  # another process may be removing it, or own it
-                if time.time() - left.stat().st_mtime > _LONG:
-                    left.unlink()
+                if time.time() - abandoned.stat().st_mtime > _LONG:
+                    abandoned.unlink()
 
 
 def check_writable(path: Path) -> None:

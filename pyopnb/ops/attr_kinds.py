@@ -73,14 +73,14 @@ ATTR_KINDS = (
     ),
 )
 
-_BY_CLASS = {cls: kind.name for kind in ATTR_KINDS for cls in kind.classes}
+_BY_CLASS = {cls: row.name for row in ATTR_KINDS for cls in row.classes}
 
 # Of two kinds with one number, the first is meant: ints are not bools, and texts are not bytes.
-_BY_ONNX = {kind.onnx: kind for kind in reversed(ATTR_KINDS)}
-_BY_ONNX_LIST = {kind.onnx_list: kind for kind in reversed(ATTR_KINDS)}
+_BY_ONNX = {row.onnx: row for row in reversed(ATTR_KINDS)}
+_BY_ONNX_LIST = {row.onnx_list: row for row in reversed(ATTR_KINDS)}
 
-_ONNX_TYPES = {kind.name: kind.onnx for kind in ATTR_KINDS}
-_ONNX_TYPES |= {f"list[{kind.name}]": kind.onnx_list for kind in ATTR_KINDS}
+_ONNX_TYPES = {row.name: row.onnx for row in ATTR_KINDS}
+_ONNX_TYPES |= {f"list[{row.name}]": row.onnx_list for row in ATTR_KINDS}
 
 
 def kind_of_class(cls: object) -> str | None:

@@ -179,7 +179,7 @@ def dtype(value: object) -> DType:
     if row is None:
         raise InputError(
             f"dtype {sanitize(value)}",
-            expected="one of " + ", ".join(known.name for known in DTYPES),
+            expected="one of " + ", ".join(entry.name for entry in DTYPES),
             got=f"{type(value).__name__} {sanitize(value)}",
             next=closest(value, _BY_NAME) if isinstance(value, str) else None,
         )

@@ -31,10 +31,10 @@ def require(package: str, least: str, install: str) -> None:
         raise ImportError(
             f"pyopnb needs {package}, and none is installed. Type: pip install {install}"
         ) from None
-    found = str(getattr(module, "__version__", "0"))
-    if _numbers(found) < _numbers(least):
+    installed = str(getattr(module, "__version__", "0"))
+    if _numbers(installed) < _numbers(least):
         raise ImportError(
-            f"pyopnb needs {package} {least} or newer, and {found[:40]} is installed. Type: pip install -U '{package}>={least}'"
+            f"pyopnb needs {package} {least} or newer, and {installed[:40]} is installed. Type: pip install -U '{package}>={least}'"
         )
 
 

@@ -120,7 +120,7 @@ class Op(Displayable):
 
     def drop(self, version: Version) -> None:
         """Take a version out of the history; it goes on serving until another one does."""
-        self.versions = tuple(known for known in self.versions if known is not version)
+        self.versions = tuple(entry for entry in self.versions if entry is not version)
 
     def restore(self, version: Version, epoch: int) -> None:
         """Let an earlier version serve again from an epoch on, without a number of its own."""

@@ -56,9 +56,9 @@ def promised_types(
             add_note(error, f"in {where}, infer")
             raise
     promises: list[TensorType | None] = []
-    for place in range(len(types) if count is None else count):
-        is_known = place < len(types) and types[place] != ANY
-        promises.append(types[place] if is_known else None)
+    for position in range(len(types) if count is None else count):
+        is_known = position < len(types) and types[position] != ANY
+        promises.append(types[position] if is_known else None)
     return tuple(promises)
 
 
@@ -89,11 +89,11 @@ def _merge(
 ) -> tuple[TensorType, ...]:
     """Fill in from the hints what ``infer`` leaves open; refuse what contradicts them."""
     merged = []
-    for place, inferred in enumerate(types):
-        hint = hints[place] if place < len(hints) else ANY
+    for position, inferred in enumerate(types):
+        hint = hints[position] if position < len(hints) else ANY
         if not hint.accepts(inferred):
             raise ResultError(
-                f"{where}, infer, output {place}",
+                f"{where}, infer, output {position}",
                 expected=f"{hint} (the hint of compute)",
                 got=str(inferred),
                 next="let infer and the hint say the same",

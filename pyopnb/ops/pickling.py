@@ -167,9 +167,9 @@ def _open_version(data: bytes) -> Version:
     version = Version(**pickle.loads(data))  # noqa: S301  # as above
     op = registry.find(*split_name(version.op))
     if op is not None:
-        for known in op.versions:
-            if known.cls is version.cls and known.number == version.number:
-                return known
+        for local in op.versions:
+            if local.cls is version.cls and local.number == version.number:
+                return local
     return version
 
 

@@ -208,7 +208,7 @@ class Registry(Displayable):
 
     def _withdraw(self, version: Version, modules: Sequence[str]) -> tuple[Op | None, list[str]]:
         op = self._ops.get(version.op)
-        if op is None or not any(known is version for known in op.versions):
+        if op is None or not any(entry is version for entry in op.versions):
             return None, []
         was_current = op.current is version
         op.drop(version)
@@ -560,8 +560,8 @@ class Registry(Displayable):
 
     def _forget_class(self, op: Op, module: str) -> None:
         """Serve no nodes of the retired PyOp by an op's class in a module any more."""
-        for key, known in list(self._by_class.items()):
-            if known is op and key[0] == module:
+        for key, serving in list(self._by_class.items()):
+            if serving is op and key[0] == module:
                 del self._by_class[key]
 
     def clear(self) -> None:
@@ -631,5 +631,5 @@ def find_op(op: str | type | Op) -> Op:
         where,
         expected="the class of an op in the registry",
         got="one that is not in it",
-        next=f"@pyopnb.pyop, or {suggest(op.__name__, [known.name for known in registry])}",
+        next=f"@pyopnb.pyop, or {suggest(op.__name__, [entry.name for entry in registry])}",
     )

@@ -210,8 +210,8 @@ class Output:
         """
         if value is None:
             # No return statement may have been reached, so none is named.
-            place = self._place(ReturnOrigin())
-            raise ResultError(place, expected=str(self.expected), got=describe_none())
+            location = self._place(ReturnOrigin())
+            raise ResultError(location, expected=str(self.expected), got=describe_none())
         if arrays_only and not isinstance(value, (np.ndarray, np.generic)):
             got = f"{describe_value(value)}; a retired PyOp returns ndarrays"
             raise self.refusal(value, got, cast_expression("{}", want))
@@ -264,8 +264,8 @@ class Output:
         else:
             promised = f"{self.expected}, as the hint of compute says"
             remedy = self._hint(type_)
-        place = self._place(origin_of(self.function, self.count))
-        return ResultError(place, expected=promised, got=f"{type_}{inputs}", next=remedy)
+        location = self._place(origin_of(self.function, self.count))
+        return ResultError(location, expected=promised, got=f"{type_}{inputs}", next=remedy)
 
     def refusal(
         self, value: Any, got: str, form: str | None, *, at: str = "", expected: str = ""
@@ -367,9 +367,9 @@ def wrong_count(where: str, function: Any, schema: Schema, value: Any, wanted: i
             remedy = origin.rewritten("tuple({})")
         elif schema.outputs is not None:
             remedy = _hint_of_values((value,))
-    place = ", ".join(filter(None, (where, str(origin), "outputs")))
+    location = ", ".join(filter(None, (where, str(origin), "outputs")))
     expected = "one array" if wanted == 1 else f"a tuple of {wanted}"
-    return ResultError(place, expected=expected, got=got, next=remedy)
+    return ResultError(location, expected=expected, got=got, next=remedy)
 
 
 def _hint_of_values(values: tuple[Any, ...]) -> str | None:

@@ -279,8 +279,8 @@ class Schema:
                 got=str(len(types)),
                 next=repr(fitting) if fitting else None,
             )
-        for place, port in enumerate(self.inputs):
-            is_absent = place >= len(types) or types[place] is None
+        for position, port in enumerate(self.inputs):
+            is_absent = position >= len(types) or types[position] is None
             if is_absent and not (port.optional or port.variadic):
                 raise ModelError(
                     f"{where}, input {port.name}",
@@ -288,8 +288,8 @@ class Schema:
                     got="nothing",
                     next=f"{port.name}=None",
                 )
-        for place, type_ in enumerate(types):
-            port = self.port(place)
+        for position, type_ in enumerate(types):
+            port = self.port(position)
             if type_ and port.type is not ANY and not port.type.accepts(type_.without_sizes()):
                 raise ModelError(
                     f"{where}, input {port.name}",
@@ -319,18 +319,18 @@ class Schema:
                 next="change the hint or the node",
             )
 
-    def port(self, place: int) -> Port:
+    def port(self, position: int) -> Port:
         """Return the port of an input by its position; all inputs of a variadic port share the last.
 
         Parameters
         ----------
-        place : int
+        position : int
 
         Returns
         -------
         Port
         """
-        return self.inputs[min(place, len(self.inputs) - 1)]
+        return self.inputs[min(position, len(self.inputs) - 1)]
 
     def describe_inputs(self, types: Sequence[TensorType | None]) -> str:
         """Describe inputs and their types for messages.
@@ -345,9 +345,9 @@ class Schema:
         str
         """
         texts = []
-        for place, type_ in enumerate(types[:_MAX_INPUTS]):
-            port = self.port(place)
-            index = f"[{place - len(self.inputs) + 1}]" if port.variadic else ""
+        for position, type_ in enumerate(types[:_MAX_INPUTS]):
+            port = self.port(position)
+            index = f"[{position - len(self.inputs) + 1}]" if port.variadic else ""
             texts.append(f"{port.name}{index}: {type_}")
         if len(types) > _MAX_INPUTS:
             texts.append(f"and {len(types) - _MAX_INPUTS} more")
@@ -369,8 +369,8 @@ class Schema:
         if self.outputs is None:
             return None
         sizes: dict[Any, Any] = {}
-        for place, type_ in enumerate(types):
-            hint = self.port(place).type
+        for position, type_ in enumerate(types):
+            hint = self.port(position).type
             if type_ is None or type_.shape is None or hint.shape is None:
                 continue
             for symbol, size in zip(hint.shape, type_.shape, strict=False):

@@ -30,7 +30,7 @@ __all__ = ["schema_of"]
 _SELF = re.compile("_*(self|this|cls)?_*")
 
 _KERNELS = ("python", "numba")  # what a class may ask for in ``kernel``
-_KIND_NAMES = [kind.name for kind in ATTR_KINDS]
+_KIND_NAMES = [row.name for row in ATTR_KINDS]
 _UNIONS = (typing.Union, types.UnionType)
 
 
@@ -163,18 +163,18 @@ def _attr(parameter: inspect.Parameter, constructor: object, where: str) -> Attr
     default = REQUIRED if parameter.default is parameter.empty else parameter.default
     if parameter.annotation is not parameter.empty:
         hint = _evaluate(parameter.annotation, constructor)
-        kind = _kind_of_hint(hint)
-        if kind is None:
+        attr_kind = _kind_of_hint(hint)
+        if attr_kind is None:
             raise DefinitionError(
                 f"{where}, attr {parameter.name}",
                 expected=f"an annotation of {', '.join(_KIND_NAMES[:5])}, a list of these, np.ndarray or onnx.ModelProto",
                 got=sanitize(str(parameter.annotation)),
             )
-        return Attr(parameter.name, kind, default, _choices(hint))
-    kind = kind_of_value(default)
+        return Attr(parameter.name, attr_kind, default, _choices(hint))
+    default_kind = kind_of_value(default)
     # An empty list says nothing about its items, and None nothing at all.
-    is_known = kind.removeprefix("list[").removesuffix("]") in _KIND_NAMES
-    return Attr(parameter.name, kind if is_known else "any", default)
+    is_known = default_kind.removeprefix("list[").removesuffix("]") in _KIND_NAMES
+    return Attr(parameter.name, default_kind if is_known else "any", default)
 
 
 def _kind_of_hint(hint: Any) -> str | None:

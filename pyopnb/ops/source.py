@@ -76,11 +76,12 @@ def source_closure(versions: Sequence[Version]) -> str:
         module.add_op(version)
     if module.refused:
         reasons = [f"{sanitize(name, 40)} ({why})" for name, why in module.refused.items()]
-        more = len(reasons) - _MAX_LISTED
+        unlisted = len(reasons) - _MAX_LISTED
         raise DefinitionError(
             f"op {', '.join(version.op for version in versions[:4])}",
             expected="a class that uses imports, functions and classes with a known text, and plain constants",
-            got=", ".join(reasons[:_MAX_LISTED]) + (f" and {more} more" if more > 0 else ""),
+            got=", ".join(reasons[:_MAX_LISTED])
+            + (f" and {unlisted} more" if unlisted > 0 else ""),
             next="import it in the op's cell, or make it inside the class",
         )
     return str(module)
@@ -192,8 +193,8 @@ class _ModuleText:
         if name not in self._values:
             self._values[name] = value
             return True
-        known = self._values[name]
-        if known is not value and not same_value(known, value):
+        bound = self._values[name]
+        if bound is not value and not same_value(bound, value):
             first_line = sanitize(user.splitlines()[0], 60)
             self.refused[name] = f"means two things, one of them in {first_line}"
         return False
