@@ -25,9 +25,6 @@ __all__ = [
 CATALOG_DOMAIN = "pyopnb.catalog"
 """Domain of the ops; the operator's own domain is appended, because several domains have namesakes."""
 
-# TensorRT's exporters write them on any plugin, and no plugin reads them.
-_IGNORED_ATTRS = ("plugin_version", "plugin_namespace")
-
 
 def catalog_entry(node: NodeProto) -> Entry | None:
     """Find the operator of the catalogue that a node means; None if it has none, or takes other inputs."""
@@ -47,7 +44,7 @@ def misuse(node: NodeProto) -> str:
         return f"the catalogue's {sanitize(full_name(node))} does not take {inputs}"
     known = list(inspect.signature(entry.op_class).parameters)
     for attribute in node.attribute:
-        if attribute.name not in known and attribute.name not in _IGNORED_ATTRS:
+        if attribute.name not in known:
             expected = ", ".join(known) or "no attrs"
             return f"the catalogue's {sanitize(full_name(node))} takes {expected}, not {sanitize(attribute.name)}"
     return ""
@@ -55,9 +52,6 @@ def misuse(node: NodeProto) -> str:
 
 def define_catalog_op(node: NodeProto) -> str:
     """Define the op that runs a node, unless it is there, and return its name."""
-    for attribute in list(node.attribute):
-        if attribute.name in _IGNORED_ATTRS:
-            node.attribute.remove(attribute)
     domain = canonical_domain(node.domain)
     suffix = f".{domain}" if domain else ""
     name = f"{CATALOG_DOMAIN}{suffix}::{node.op_type}"

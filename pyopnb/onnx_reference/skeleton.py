@@ -5,6 +5,7 @@ Text from a model never becomes code: names are used only if they are identifier
 
 from __future__ import annotations
 
+import ast
 import keyword
 import os
 import re
@@ -14,11 +15,13 @@ from typing import Any
 
 from onnx import ModelProto
 
+from pyopnb.catalog.index import Entry
 from pyopnb.errors import DefinitionError, ModelError
 from pyopnb.models.edit.select import select_sites
 from pyopnb.models.io import read_model
 from pyopnb.models.nodes import Site, first_output, full_name, walk
 from pyopnb.models.support.missing import MissingNode, missing
+from pyopnb.onnx_reference.catalog_ops import catalog_entry
 from pyopnb.onnx_reference.operator import runs_as_newest
 from pyopnb.onnx_reference.usage import OPTION, RESERVED, AttrUsage, OperatorUsage
 from pyopnb.ops.arguments import check_arguments
@@ -67,9 +70,10 @@ def skeleton(
     Returns
     -------
     SkeletonCell
-        A str. Where the installed ONNX Runtime lacks the node, the cell defines the node's own operator and the model runs;
-        otherwise an op in the domain ``pyopnb``, for `replace`. All nodes of one operator run through one class: a type or
-        a default in the cell holds for each of them.
+        A str. For an operator of the catalogue it is the source that `fill` runs. Where the installed
+        ONNX Runtime lacks the node, the cell defines the node's own operator and the model runs;
+        otherwise an op in the domain ``pyopnb``, for `replace`. All nodes of one operator run through
+        one class: a type or a default in the cell holds for each of them.
 
     Raises
     ------
@@ -107,6 +111,9 @@ def skeleton(
         if row.site is not None and row.site.node == site.node:
             is_missing = True
     usage = OperatorUsage(proto, sites)
+    entry = catalog_entry(site.node)
+    if is_missing and not usage.has_reference and entry is not None:
+        return SkeletonCell(_catalog_cell(entry, domain, op_type))
     return SkeletonCell(_cell_text(usage, domain, op_type, is_missing))
 
 
@@ -139,6 +146,18 @@ def _op_name(site: Site) -> tuple[str, str]:
 
 
 # ---- the cell ----------------------------------------------------------------------------------
+
+
+def _catalog_cell(entry: Entry, domain: str, op_type: str) -> str:
+    """Write the whole file of an operator of the catalogue, so that it can be read and changed."""
+    lines = entry.source.splitlines()
+    for statement in ast.parse(entry.source).body:
+        # The names are how the catalogue finds the file; the first line of the cell has the node's.
+        if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "NAMES":
+            del lines[statement.lineno - 1 : statement.end_lineno + 1]  # type: ignore[operator]
+            break
+    first_line = _first_line(domain, op_type, entry.op_class.__name__, True)
+    return "\n".join([first_line, *lines]) + "\n"
 
 
 def _cell_text(usage: OperatorUsage, domain: str, op_type: str, is_missing: bool) -> str:

@@ -1,6 +1,9 @@
 import pytest
+from shells import bare, only_shell, shell
 
 import pyopnb
+
+__all__ = ["bare", "only_shell", "shell"]
 
 
 @pytest.fixture(autouse=True)

@@ -104,6 +104,33 @@ def test_a_filled_file_loads_in_a_process_that_knows_nothing_of_it(tmp_path):
         np.testing.assert_array_equal(array, expected[name])
 
 
+@pytest.mark.parametrize("domain", ["TRT", ""])
+def test_the_source_opens_as_a_cell_that_serves_from_then_on(domain, shell):
+    model = detector(domain, plugin_version="1")
+    filled, _ = filled_session(model)
+    cell = pyopnb.skeleton(model, "nms")
+    assert "class EfficientNMS_TRT" in cell and "NAMES" not in cell
+    shell.run_cell(
+        cell.replace("kept = suppress(", "kept = suppress(\n            # Edited.")
+    ).raise_error()
+    edited, warned = filled_session(model)
+    assert not any("catalogue" in text for text in warned)
+    for name, array in edited(**feeds()).items():
+        np.testing.assert_array_equal(array, filled(**feeds())[name])
+
+
+def test_the_cell_of_a_second_name_serves_nodes_of_that_name(shell):
+    node = pyopnb.node("TRT::BatchedNMS_TRT", ["b", "s"], ["n", "x", "y", "z"], topK=5, keepTopK=3)
+    inputs = {"b": "float32[1,4,1,4]", "s": "float32[1,4,2]"}
+    outputs = {"n": "int32[1,1]", "x": "float32[1,3,4]", "y": "float32[1,3]", "z": "float32[1,3]"}
+    model = pyopnb.model(node, inputs, outputs)
+    shell.run_cell(pyopnb.skeleton(model, "BatchedNMS_TRT")).raise_error()
+    results = pyopnb.Session(model)(
+        b=np.ones((1, 4, 1, 4), np.float32), s=np.full((1, 4, 2), 0.5, np.float32)
+    )
+    assert results["n"].tolist() == [[3]]
+
+
 def test_kernels_of_the_runtime_are_left_alone():
     """com.microsoft::Gelu has a kernel, and the catalogue has a namesake of nothing that runs."""
     model = pyopnb.model(

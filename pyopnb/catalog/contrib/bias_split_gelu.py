@@ -21,5 +21,5 @@ class BiasSplitGelu:
 
     def compute(self, x, bias):
         shifted = x.astype(np.float32) + bias.astype(np.float32)
-        left, right = np.split(shifted, 2, axis=-1)
-        return (left * gelu(right)).astype(x.dtype)
+        first_half, second_half = np.split(shifted, 2, axis=-1)
+        return (first_half * gelu(second_half)).astype(x.dtype)

@@ -36,6 +36,8 @@ class BatchedNMSDynamic_TRT:
         clipBoxes: int = 1,
         scoreBits: int = 16,
         caffeSemantics: int = 1,
+        plugin_version: str = "1",
+        plugin_namespace: str = "",
     ):
         self.background = backgroundLabelId
         self.top_k = topK

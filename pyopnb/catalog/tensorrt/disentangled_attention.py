@@ -16,7 +16,9 @@ NAMES = (
 class DisentangledAttention_TRT:
     """Add content-to-content, content-to-position and position-to-content scores, and scale the sum."""
 
-    def __init__(self, span: int, factor: float):
+    def __init__(
+        self, span: int, factor: float, plugin_version: str = "1", plugin_namespace: str = ""
+    ):
         self.span = span
         self.factor = np.float32(factor)
 

@@ -29,6 +29,8 @@ class EfficientNMS_TRT:
         score_activation: int = 0,
         class_agnostic: int = 0,
         box_coding: int = 0,
+        plugin_version: str = "1",
+        plugin_namespace: str = "",
     ):
         self.score_threshold = np.float32(score_threshold)
         self.iou_threshold = iou_threshold

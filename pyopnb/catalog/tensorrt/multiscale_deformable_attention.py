@@ -12,6 +12,9 @@ NAMES = ("::MultiscaleDeformableAttnPlugin_TRT", "TRT::MultiscaleDeformableAttnP
 class MultiscaleDeformableAttnPlugin_TRT:
     """Sample values on all levels at each query's points, and sum them by the attention weights, float[B,Q,M,D]."""
 
+    def __init__(self, plugin_version: str = "1", plugin_namespace: str = ""):
+        self.plugin_version = plugin_version
+
     def infer(self, value, shapes, level_start, locations, weights):
         if value.shape is None or locations.shape is None:
             return TensorType(value.dtype, None)

@@ -11,7 +11,9 @@ NAMES = ("::PillarScatterPlugin", "TRT::PillarScatterPlugin")
 class PillarScatterPlugin:
     """Write the features of each pillar to its cell of the map; other cells are 0."""
 
-    def __init__(self, dense_shape: list[int]):
+    def __init__(
+        self, dense_shape: list[int], plugin_version: str = "1", plugin_namespace: str = ""
+    ):
         self.height, self.width = dense_shape
 
     def infer(self, features, coordinates, count):
