@@ -74,49 +74,45 @@ def assert_close(
     """
     __tracebackhide__ = True
     if at_least not in _PASSING:
-        known = ", ".join(_PASSING)
         raise InputError(
             "assert_close, at_least",
-            expected=known,
+            expected=", ".join(_PASSING),
             got=sanitize(at_least),
             next=closest(str(at_least), _PASSING),
         )
-    result = (
-        _judge(actual, rtol, atol, stol)
-        if expected is _NOT_GIVEN
-        else diff(actual, expected, rtol=rtol, atol=atol, stol=stol)
-    )
+    if expected is _NOT_GIVEN:
+        result = _judge(actual, rtol, atol, stol)
+    else:
+        result = diff(actual, expected, rtol=rtol, atol=atol, stol=stol)
     # The verdicts of models and ops are others, which only `ok` can rank.
-    if result.ok and (
-        result.verdict not in _PASSING or _PASSING.index(result.verdict) <= _PASSING.index(at_least)
-    ):
+    is_ranked = result.verdict in _PASSING
+    is_worse = is_ranked and _PASSING.index(result.verdict) > _PASSING.index(at_least)
+    if result.ok and not is_worse:
         return result
-    asked = "" if at_least == "close" else f"expected {at_least}, got "
-    prefix = f"{sanitize(where).replace(chr(10), ' ')}: " if where else ""
-    lines = f"{prefix}{asked}{result}".splitlines()
+    text = str(result)
+    if at_least != "close":
+        text = f"expected {at_least}, got {text}"
+    if where:
+        text = f"{sanitize(where).replace(chr(10), ' ')}: {text}"
+    lines = text.splitlines()
+    if len(lines) > MAX_LINES:
+        lines = [*lines[: MAX_LINES - 1], "…"]
     # A subclass would not do: unittest hides our frames only for AssertionError itself.
-    error = AssertionError(
-        "\n".join(lines if len(lines) <= MAX_LINES else [*lines[: MAX_LINES - 1], "…"])
-    )
+    error = AssertionError("\n".join(lines))
     error.diff = result  # type: ignore[attr-defined]  # exceptions take attributes
     raise error
 
 
 def _judge(result: Any, rtol: float | None, atol: float | None, stol: float | None) -> Any:
-    """A given diff, under a tolerance if one is given."""
+    """Judge a diff, under a tolerance if one is given."""
     __tracebackhide__ = True
     got = type(result).__name__
     if not hasattr(result, "verdict") or not hasattr(result, "ok"):
-        raise InputError(
-            "assert_close",
-            expected="two values, or a diff",
-            got=got,
-            next="assert_close(actual, expected)",
-        )
+        expected, advice = "two values, or a diff", "assert_close(actual, expected)"
+        raise InputError("assert_close", expected=expected, got=got, next=advice)
     if rtol is None and atol is None and stol is None:
         return result
     if not hasattr(result, "judged"):
-        raise InputError(
-            "assert_close", expected=f"no tolerance for a {got}", got="rtol, atol or stol"
-        )
+        expected = f"no tolerance for a {got}"
+        raise InputError("assert_close", expected=expected, got="rtol, atol or stol")
     return result.judged(rtol=rtol, atol=atol, stol=stol)

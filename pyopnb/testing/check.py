@@ -1,4 +1,4 @@
-"""Whether an op is ready for use: one named verdict for each test."""
+"""Test whether an op is ready for use, with one named verdict for each test."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pyopnb.ops.messages import hide_internal_frames, sanitize
 from pyopnb.ops.op import Op
 from pyopnb.ops.registry import find_op
 from pyopnb.testing.gradients import GradientReport, check_gradients
-from pyopnb.testing.subject import Subject, generate_example, read_example, refuse_tuples
+from pyopnb.testing.subject import Subject, read_subject
 from pyopnb.testing.trials import TRIALS, Failed, NotApplicable, format_exception
 
 __all__ = ["CheckReport", "Verdict", "check"]
@@ -43,7 +43,7 @@ class Verdict:
 
     @property
     def ok(self) -> bool:
-        """Whether it is not a failure."""
+        """Tell whether it is not a failure."""
         return self.outcome != _FAIL
 
     def __str__(self) -> str:
@@ -83,12 +83,12 @@ class CheckReport(Mapping[str, Verdict]):
 
     @property
     def ok(self) -> bool:
-        """Whether no test failed."""
+        """Tell whether no test failed."""
         return not self.failures
 
     @property
     def failures(self) -> tuple[Verdict, ...]:
-        """The verdicts of the tests that failed."""
+        """Return the verdicts of the tests that failed."""
         return tuple(verdict for verdict in self.values() if not verdict.ok)
 
     def to_json(self) -> str:
@@ -103,32 +103,38 @@ class CheckReport(Mapping[str, Verdict]):
         return json.dumps({**document, "verdicts": [asdict(verdict) for verdict in self.values()]})
 
     def _summary(self) -> str:
-        failed = ", ".join(verdict.name for verdict in self.failures)
-        tried = "; ".join(self.examples[:3]) + ("; …" if len(self.examples) > 3 else "")
-        ready = f"not ready for use: {failed}" if failed else "ready for use"
-        return (
-            f"{self.op}: {ready}. Tried {tried}{', generated from the hints' if self.made else ''}"
-        )
+        verdict = "ready for use"
+        if self.failures:
+            failed = ", ".join(verdict.name for verdict in self.failures)
+            verdict = f"not ready for use: {failed}"
+        tried = "; ".join(self.examples[:3])
+        if len(self.examples) > 3:
+            tried += "; …"
+        if self.made:
+            tried += ", generated from the hints"
+        return f"{self.op}: {verdict}. Tried {tried}"
 
     def __repr__(self) -> str:
         width = max(map(len, self), default=0)
-        return "\n".join(
-            [
-                self._summary(),
-                *(f"  {v.name:{width}}  {v.outcome:4}  {_one_line(v.text)}" for v in self.values()),
-            ]
-        )
+        lines = [self._summary()]
+        for verdict in self.values():
+            text = _one_line(verdict.text)
+            lines.append(f"  {verdict.name:{width}}  {verdict.outcome:4}  {text}")
+        return "\n".join(lines)
 
     def _repr_html_(self) -> str:
         # A half transparent grey is visible on white and on black; an untrusted notebook keeps only inline styles.
         cell = "text-align:left;vertical-align:top;padding:2px 12px 2px 0;border-bottom:1px solid rgba(128,128,128,0.4)"
-        rows = "".join(
-            f'<tr><td style="{cell};font-family:monospace">{v.name}</td>'
-            f'<td style="{cell};font-weight:{"normal" if v.ok else "bold"}">{v.outcome}</td>'
-            f'<td style="{cell}">{html.escape(_one_line(v.text))}</td></tr>'
-            for v in self.values()
-        )
-        return f'<div>{html.escape(_one_line(self._summary()))}</div><table style="border-collapse:collapse">{rows}</table>'
+        rows = ""
+        for verdict in self.values():
+            weight = "normal" if verdict.ok else "bold"
+            rows += (
+                f'<tr><td style="{cell};font-family:monospace">{verdict.name}</td>'
+                f'<td style="{cell};font-weight:{weight}">{verdict.outcome}</td>'
+                f'<td style="{cell}">{html.escape(_one_line(verdict.text))}</td></tr>'
+            )
+        summary = html.escape(_one_line(self._summary()))
+        return f'<div>{summary}</div><table style="border-collapse:collapse">{rows}</table>'
 
 
 def _one_line(text: str) -> str:
@@ -196,35 +202,27 @@ def check(
     (False, ['repeatable'])
     """
     target = find_op(op)
-    refuse_tuples(target, inputs)
-    given = [*([inputs] if inputs else []), *examples]
-    subject_examples = [
-        read_example(target, item, attrs, number) for number, item in enumerate(given)
-    ]
-    subject = Subject(target, subject_examples or [generate_example(target, attrs)])
+    subject = read_subject(target, inputs, examples, attrs)
+    trials = dict(TRIALS)
+    if subject.version.gradient is not None:
+        trials["gradient"] = (_try_gradient, ("schema", "repeatable"))
     verdicts: dict[str, Verdict] = {}
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")  # empty and extreme inputs are bound to cause some
-        for name, (trial, first) in _trials(subject).items():
-            failed_before = [other for other in first if not verdicts[other].ok]
-            verdicts[name] = _judge(name, trial, subject, failed_before)
+        for name, (trial, earlier) in trials.items():
+            failed = [test for test in earlier if not verdicts[test].ok]
+            verdicts[name] = _judge(name, trial, subject, failed)
     texts = [str(example) for example in subject.examples]
-    return CheckReport(str(target.current), texts, not given, list(verdicts.values()))
-
-
-def _trials(subject: Subject) -> dict[str, tuple[Callable[[Subject], str], tuple[str, ...]]]:
-    return (
-        TRIALS
-        if subject.version.gradient is None
-        else {**TRIALS, "gradient": (_try_gradient, ("schema", "repeatable"))}
-    )
+    is_generated = not inputs and not examples
+    return CheckReport(str(target.current), texts, is_generated, list(verdicts.values()))
 
 
 def _try_gradient(subject: Subject) -> str:
     report = GradientReport(str(subject.version), check_gradients(subject))
-    wrong = [found for found in report.gradients if found.outcome == "wrong"]
-    if wrong:
-        raise Failed(f"{wrong[0]}. Try: correct backward; pyopnb.check_grad has the other inputs")
+    for gradient in report.gradients:
+        if gradient.outcome == "wrong":
+            advice = "correct backward; pyopnb.check_grad has the other inputs"
+            raise Failed(f"{gradient}. Try: {advice}")
     if not report.ok:
         raise NotApplicable("; ".join(map(str, report.failures)) or "no floating-point input")
     return "; ".join(map(str, report.gradients))

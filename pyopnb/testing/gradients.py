@@ -1,4 +1,4 @@
-"""Whether ``backward`` is the gradient of ``compute``: each element against central differences."""
+"""Compare each element of a gradient that ``backward`` returns with central differences of ``compute``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.diffs.tolerances import is_float
+from pyopnb.diffs.tolerances import TOLERANCES, is_float
 from pyopnb.errors import DefinitionError
 from pyopnb.ops.backward import checked_gradients
 from pyopnb.ops.dtypes import dtype
@@ -20,30 +20,16 @@ from pyopnb.ops.op import Op
 from pyopnb.ops.registry import find_op
 from pyopnb.testing.central import central_differences
 from pyopnb.testing.sampling import drawn_places, suspected_places
-from pyopnb.testing.subject import (
-    Arrays,
-    Example,
-    Subject,
-    generate_example,
-    read_example,
-    refuse_tuples,
-)
+from pyopnb.testing.subject import Arrays, Example, Subject, read_subject
 from pyopnb.testing.trials import format_exception
 
 __all__ = [
-    "LOOSEST",
-    "TOLERANCES",
     "GradientReport",
     "InputGradient",
     "check_grad",
     "check_gradients",
     "unit",
 ]
-
-TOLERANCES = {"float64": 1e-6, "float32": 2e-2}
-"""Of the largest element of a gradient, by the dtype that an op computes in."""
-LOOSEST = 0.1
-"""Of the smaller dtypes."""
 
 _RIGHT, _WRONG, _UNDECIDED = "right", "wrong", "undecided"
 
@@ -91,21 +77,22 @@ class InputGradient:
     def __str__(self) -> str:
         if not self.tried and self.note:
             return f"{self.name}: {self.outcome}, {self.note}"
-        counted = plural(self.tried, "element") + (
-            f" of {self.size:,}" if self.tried < self.size else ""
-        )
-        left_out = f", {self.kinks:,} at a kink left out" if self.kinks else ""
-        tried = f"{counted} in {self.dtype}{left_out}"
+        tried = plural(self.tried, "element")
+        if self.tried < self.size:
+            tried += f" of {self.size:,}"
+        tried += f" in {self.dtype}"
+        if self.kinks:
+            tried += f", {self.kinks:,} at a kink left out"
         if self.outcome == _UNDECIDED:
             return f"{self.name}: undecided, no element has a derivative that differences can tell ({tried})"
+        if self.outcome == _RIGHT:
+            return f"{self.name}: right within {self.tolerance:g} of the largest ({tried})"
         worst = "" if self.index is None else f"[{','.join(map(str, self.index))}]"
-        if self.outcome == _WRONG:
-            noted = f"; {self.note}" if self.note else ""
-            return (
-                f"{self.name}{worst}: wrong, backward says {self.analytic:.7g}, differences say {self.numeric:.7g} "
-                f"({self.wrong:,} of {tried} differ{noted})"
-            )
-        return f"{self.name}: right within {self.tolerance:g} of the largest ({tried})"
+        note = f"; {self.note}" if self.note else ""
+        return (
+            f"{self.name}{worst}: wrong, backward says {self.analytic:.7g}, differences say {self.numeric:.7g} "
+            f"({self.wrong:,} of {tried} differ{note})"
+        )
 
 
 class GradientReport:
@@ -124,13 +111,13 @@ class GradientReport:
 
     @property
     def ok(self) -> bool:
-        """Whether all gradients are right, and there is one."""
-        return bool(self.gradients) and all(found.outcome == _RIGHT for found in self.gradients)
+        """Tell whether all gradients are right, and there is one."""
+        return bool(self.gradients) and not self.failures
 
     @property
     def failures(self) -> tuple[InputGradient, ...]:
-        """Those that are not right."""
-        return tuple(found for found in self.gradients if found.outcome != _RIGHT)
+        """Return those that are not right."""
+        return tuple(gradient for gradient in self.gradients if gradient.outcome != _RIGHT)
 
     def __bool__(self) -> bool:
         return self.ok
@@ -138,30 +125,34 @@ class GradientReport:
     def _summary(self) -> str:
         if not self.gradients:
             return f"{self.op}: no floating-point input to check"
-        outcomes = {found.outcome for found in self.gradients}
-        verdict = _WRONG if _WRONG in outcomes else _UNDECIDED if _UNDECIDED in outcomes else _RIGHT
+        outcomes = {gradient.outcome for gradient in self.gradients}
+        # The worst outcome is that of the op.
+        for verdict in (_WRONG, _UNDECIDED, _RIGHT):
+            if verdict in outcomes:
+                break
         return f"{self.op}: backward is {verdict}, against central differences of compute"
 
     def __repr__(self) -> str:
         return "\n".join([self._summary(), *(f"  {line}" for line in self._lines())])
 
     def _lines(self) -> Iterator[str]:
-        several = len({found.example for found in self.gradients}) > 1
-        for found in self.gradients:
-            yield sanitize(
-                " ".join(f"{found}{f', for {found.example}' if several else ''}".split()), 1000
-            )
+        examples = {gradient.example for gradient in self.gradients}
+        for gradient in self.gradients:
+            line = str(gradient)
+            if len(examples) > 1:
+                line += f", for {gradient.example}"
+            yield sanitize(" ".join(line.split()), 1000)
 
     def _repr_html_(self) -> str:
         cell = (
             "text-align:left;padding:2px 12px 2px 0;border-bottom:1px solid rgba(128,128,128,0.4)"
         )
-        weights = {True: "normal", False: "bold"}
-        rows = "".join(
-            f'<tr><td style="{cell};font-weight:{weights[found.outcome == _RIGHT]}">{html.escape(line)}</td></tr>'
-            for found, line in zip(self.gradients, self._lines(), strict=True)
-        )
-        return f'<div>{html.escape(self._summary())}</div><table style="border-collapse:collapse">{rows}</table>'
+        rows = ""
+        for gradient, line in zip(self.gradients, self._lines(), strict=True):
+            weight = "normal" if gradient.outcome == _RIGHT else "bold"
+            rows += f'<tr><td style="{cell};font-weight:{weight}">{html.escape(line)}</td></tr>'
+        summary = html.escape(self._summary())
+        return f'<div>{summary}</div><table style="border-collapse:collapse">{rows}</table>'
 
 
 @hide_internal_frames
@@ -228,17 +219,12 @@ def check_grad(
             got=f"{target.current}",
             next=next_,
         )
-    refuse_tuples(target, inputs)
-    given = [*([inputs] if inputs else []), *examples]
-    subject_examples = [
-        read_example(target, item, attrs, number) for number, item in enumerate(given)
-    ]
-    subject = Subject(target, subject_examples or [generate_example(target, attrs)])
+    subject = read_subject(target, inputs, examples, attrs)
     return GradientReport(str(target.current), check_gradients(subject))
 
 
 def check_gradients(subject: Subject) -> list[InputGradient]:
-    """What `check_grad` finds for an op under test.
+    """Compare the gradients of an op under test, as `check_grad` does.
 
     Parameters
     ----------
@@ -248,17 +234,16 @@ def check_gradients(subject: Subject) -> list[InputGradient]:
     -------
     list of InputGradient
     """
-    found: list[InputGradient] = []
+    gradients: list[InputGradient] = []
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")  # what is moved can leave the domain
         for example in subject.examples:
             try:
-                found += _Comparison.of(subject, example).gradients()
-            except Exception as error:  # an op may raise anything, and that is the finding
-                found.append(
-                    InputGradient(str(example), "backward", _WRONG, note=format_exception(error))
-                )
-    return found
+                gradients += _Comparison.of(subject, example).gradients()
+            except Exception as error:  # an op may raise anything, and that is the result
+                note = format_exception(error)
+                gradients.append(InputGradient(str(example), "backward", _WRONG, note=note))
+    return gradients
 
 
 @dataclass(frozen=True)
@@ -270,7 +255,7 @@ class _Comparison:
     outputs : tuple of ndarray
         What compute gives.
     weights : dict of int to ndarray
-        A random gradient for each floating-point output, by its place.
+        A random gradient for each floating-point output, by its number.
     """
 
     subject: Subject
@@ -281,149 +266,139 @@ class _Comparison:
 
     @classmethod
     def of(cls, subject: Subject, example: Example) -> _Comparison:
-        """In float64 if the op takes it, and gives it."""
-        wide = _widened(subject, example)
-        example, outputs = wide or (example, subject.call(example))
+        """Take float64 if the op takes it, and gives it."""
+        widened = _widened(subject, example)
+        if widened is not None:
+            example, outputs = widened
+        else:
+            outputs = subject.call(example)
         random = np.random.default_rng(0)
-        weights = {
-            n: random.normal(size=y.shape).astype(y.dtype)
-            for n, y in enumerate(outputs)
-            if is_float(y)
-        }
-        floats = [
-            array for array in (*example.inputs, *outputs) if array is not None and is_float(array)
-        ]
-        least = max((array.dtype for array in floats), key=unit, default=np.dtype(np.float64))
-        if unit(least) < unit(np.dtype(np.float32)) and _rounds(subject, example, outputs):
-            least = np.dtype(np.float32)
-        return cls(subject, example, least, outputs, weights)
+        weights = {}
+        for number, output in enumerate(outputs):
+            if is_float(output):
+                weights[number] = random.normal(size=output.shape).astype(output.dtype)
+        coarsest: np.dtype = np.dtype(np.float64)
+        for array in (*example.inputs, *outputs):
+            if array is not None and is_float(array):
+                coarsest = max(coarsest, array.dtype, key=unit)
+        if coarsest == np.float64 and _rounds(subject, example, outputs):
+            coarsest = np.dtype(np.float32)
+        return cls(subject, example, coarsest, outputs, weights)
+
+    @property
+    def tolerance(self) -> float:
+        """Return the tolerance of the dtype that is compared in."""
+        return TOLERANCES[dtype(self.dtype).name].gradient
 
     def gradients(self) -> list[InputGradient]:
-        """Those of all floating-point inputs."""
-        if not self.weights or not any(
-            array is not None and is_float(array) for array in self.example.inputs
-        ):
+        """Compare the gradients of all floating-point inputs."""
+        moved = []
+        for number, array in enumerate(self.example.inputs):
+            if array is not None and is_float(array) and array.size:
+                moved.append((number, array))
+        if not self.weights or not moved:
             return []
         combinations: list[tuple[int, ...]] = [tuple(self.weights)]
         if len(self.weights) > 1:
-            combinations += [(place,) for place in self.weights]
-        analytic = [self._backward(places) for places in combinations]
-        found = []
-        for number, array in enumerate(self.example.inputs):
-            if array is None or not is_float(array) or not array.size:
-                continue
+            combinations += [(number,) for number in self.weights]
+        analytic = [self._backward(outputs) for outputs in combinations]
+        compared = []
+        order = list(self.weights)
+        for number, array in moved:
             elements = self._elements(number, array, analytic[0][number])
             terms = partial(self._terms, number)
             differences = central_differences(terms, array, elements, unit(self.dtype))
-            order = list(self.weights)
-            for places, gradients in zip(combinations, analytic, strict=True):
-                columns = [order.index(place) for place in places]
-                numeric, errors = (
-                    each[:, columns].sum(axis=1)
-                    for each in (differences.values, differences.errors)
+            for outputs, gradients in zip(combinations, analytic, strict=True):
+                columns = [order.index(output) for output in outputs]
+                numeric = differences.values[:, columns].sum(axis=1)
+                errors = differences.errors[:, columns].sum(axis=1)
+                result = self._compare(
+                    array, elements, gradients[number], numeric, errors, differences.kinks
                 )
-                name = self._name(number, places)
-                found.append(
-                    self._compare(
-                        name, array, elements, gradients[number], numeric, errors, differences.kinks
-                    )
-                )
-        if all(each.outcome != _WRONG for each in found):
-            found += [
-                InputGradient(str(self.example), "backward", _WRONG, note=note)
-                for note in self._faults(analytic[0])
-            ]
-        return found
+                compared.append(replace(result, name=self._name(number, outputs)))
+        if all(result.outcome != _WRONG for result in compared):
+            for note in self._faults(analytic[0]):
+                compared.append(InputGradient(str(self.example), "backward", _WRONG, note=note))
+        return compared
 
     def _faults(self, first: Sequence[np.ndarray | None]) -> Iterator[str]:
-        """What is wrong with a backward that is right for one set of gradients, once."""
-        places, factor = tuple(self.weights), -3
-        times = self._backward(places, factor)
-        if not self._are_equal(
-            times, [None if gradient is None else factor * gradient for gradient in first]
-        ):
+        """Yield what is wrong with a backward that is right for one set of gradients, once."""
+        outputs, factor = tuple(self.weights), -3
+        expected = [None if gradient is None else factor * gradient for gradient in first]
+        if not self._are_equal(self._backward(outputs, factor), expected):
             yield f"for {factor} times the gradients of the outputs it does not return {factor} times those of the inputs"
             return
         instance = self.subject.instance(self.example)
         once, twice = (self.subject.call(self.example, instance) for _ in range(2))
-        if all(
-            np.array_equal(a, b, equal_nan=is_float(a)) for a, b in zip(once, twice, strict=True)
-        ):  # it draws no numbers
-            instance = self.subject.instance(self.example)
-            calls = [self._backward(places, instance=instance) for _ in range(2)]
-            if not self._are_equal(calls[0], calls[1]):
-                yield "for the same arrays it returns something else the second time: sessions keep one instance"
+        for a, b in zip(once, twice, strict=True):
+            if not np.array_equal(a, b, equal_nan=is_float(a)):
+                return  # it draws numbers, and its gradient is another one each time
+        instance = self.subject.instance(self.example)
+        calls = [self._backward(outputs, instance=instance) for _ in range(2)]
+        if not self._are_equal(calls[0], calls[1]):
+            yield "for the same arrays it returns something else the second time: sessions keep one instance"
 
     def _are_equal(
-        self, some: Sequence[np.ndarray | None], others: Sequence[np.ndarray | None]
+        self, gradients: Sequence[np.ndarray | None], expected: Sequence[np.ndarray | None]
     ) -> bool:
-        tolerance = TOLERANCES.get(dtype(self.dtype).name, LOOSEST)
-        for a, b in zip(some, others, strict=True):
+        for a, b in zip(gradients, expected, strict=True):
             if a is None or b is None:
                 continue
-            scale = float(np.abs(b[np.isfinite(b)], dtype=np.float64).max(initial=0.0))
-            if not np.allclose(
-                a.astype(np.float64),
-                b.astype(np.float64),
-                rtol=0,
-                atol=tolerance * scale,
-                equal_nan=True,
-            ):
+            wide_a, wide_b = a.astype(np.float64), b.astype(np.float64)
+            scale = float(np.abs(wide_b[np.isfinite(wide_b)]).max(initial=0.0))
+            allowed = self.tolerance * scale
+            if not np.allclose(wide_a, wide_b, rtol=0, atol=allowed, equal_nan=True):
                 return False
         return True
 
     def _backward(
-        self, places: Sequence[int], factor: int = 1, instance: Any = None
+        self, outputs: Sequence[int], factor: int = 1, instance: Any = None
     ) -> tuple[np.ndarray, ...]:
-        """The gradients of the inputs, by a new instance if none is given; as in a session, no array can be written."""
+        """Call backward, of a new instance if none is given, on arrays that cannot be written, as in a session."""
         ports = self.subject.schema.inputs
-        left_out = 0 if ports and ports[-1].variadic else len(ports) - len(self.example.inputs)
-        inputs: Arrays = (*self.example.copies(), *(None,) * left_out)
-        given = tuple(
-            np.asarray(self.weights[n] * factor, self.weights[n].dtype) if n in places else None
-            for n in range(len(self.outputs))
-        )
-        instance = self.subject.instance(self.example) if instance is None else instance
-        outputs = tuple(output.copy() for output in self.outputs)
-        for array in (*inputs, *outputs, *given):
+        inputs: Arrays = self.example.copies()
+        if not ports or not ports[-1].variadic:
+            inputs = (*inputs, *(None,) * (len(ports) - len(inputs)))
+        adjoints: list[np.ndarray | None] = [None] * len(self.outputs)
+        for number in outputs:
+            weights = self.weights[number]
+            adjoints[number] = np.asarray(weights * factor, weights.dtype)
+        results = tuple(output.copy() for output in self.outputs)
+        for array in (*inputs, *results, *adjoints):
             if array is not None:
                 array.setflags(write=False)
-        returned, version = instance.backward(inputs, outputs, given), self.subject.version
+        instance = self.subject.instance(self.example) if instance is None else instance
+        returned = instance.backward(inputs, results, tuple(adjoints))
+        version = self.subject.version
         return checked_gradients(returned, inputs, version.cls.backward, version.schema, version.op)  # type: ignore[attr-defined]
 
     def _terms(self, number: int, moved: np.ndarray) -> list[np.ndarray]:
-        """The outputs with an input moved, times the weights in whose sums they are derived."""
-        inputs = (*self.example.inputs[:number], moved, *self.example.inputs[number + 1 :])
-        outputs = self.subject.call(Example(inputs, self.example.attrs))
+        """Call the op with an input moved; return the outputs times the weights of their sums."""
+        inputs = list(self.example.inputs)
+        inputs[number] = moved
+        outputs = self.subject.call(Example(tuple(inputs), self.example.attrs))
         return [outputs[n].astype(np.float64) * weight for n, weight in self.weights.items()]
 
     def _elements(
         self, number: int, array: np.ndarray, gradient: np.ndarray
     ) -> list[tuple[int, ...]]:
-        """The indices of those to be moved: all, or some at random and those that sums of the others point to."""
+        """Choose the elements to be moved: all, or some at random and those that sums of the rest point to."""
         chosen = drawn_places(array.size)
         if chosen.size < array.size:
-            tolerance = TOLERANCES.get(dtype(self.dtype).name, LOOSEST)
-            suspects = suspected_places(
-                lambda x: self._terms(number, x),
-                array,
-                gradient,
-                chosen,
-                unit(self.dtype),
-                tolerance,
-            )
+            terms, precision = partial(self._terms, number), unit(self.dtype)
+            suspects = suspected_places(terms, array, gradient, chosen, precision, self.tolerance)
             chosen = np.union1d(chosen, suspects)
-        return [
-            tuple(int(n) for n in np.unravel_index(int(place), array.shape)) for place in chosen
-        ]
+        indices = np.transpose(np.unravel_index(chosen, array.shape))
+        return [tuple(index) for index in indices.tolist()]
 
-    def _name(self, number: int, places: Sequence[int]) -> str:
+    def _name(self, number: int, outputs: Sequence[int]) -> str:
         name = self.subject.schema.port(number).name
-        return name if len(places) == len(self.weights) else f"{name}, of output {places[0]} alone"
+        if len(outputs) < len(self.weights):
+            name += f", of output {outputs[0]} alone"
+        return name
 
     def _compare(
         self,
-        name: str,
         array: np.ndarray,
         elements: Sequence[tuple[int, ...]],
         gradient: np.ndarray,
@@ -431,43 +406,46 @@ class _Comparison:
         errors: np.ndarray,
         kinks: np.ndarray,
     ) -> InputGradient:
-        analytic = np.array([float(gradient[element]) for element in elements])
-        kind = dtype(self.dtype).name
-        tolerance = TOLERANCES.get(kind, LOOSEST)
-        found = InputGradient(
+        """Compare the elements of one gradient that are at no kink."""
+        result = InputGradient(
             str(self.example),
-            name,
+            "",
             _UNDECIDED,
-            kind,
-            tolerance,
+            dtype(self.dtype).name,
+            self.tolerance,
             size=array.size,
             tried=len(elements),
             kinks=int(kinks.sum()),
         )
         if kinks.all():
-            return found
-        apart = np.where(kinks, 0.0, np.abs(analytic - numeric))
-        apart = np.where(np.isfinite(apart), apart, np.inf)
+            return result
+        analytic = np.array([float(gradient[element]) for element in elements])
+        off = np.abs(analytic - numeric)
+        # NaN and infinities that differences do not have are as wrong as can be.
+        off = np.where(kinks, 0.0, np.where(np.isfinite(off), off, np.inf))
         scale = float(np.abs(numeric[~kinks]).max())
-        wrong = apart > tolerance * max(scale, 1e-3) + 4 * np.where(kinks, 0.0, errors)
-        worst = int(np.argmax(apart))
+        allowed = self.tolerance * max(scale, 1e-3) + 4 * np.where(kinks, 0.0, errors)
+        wrong = off > allowed
+        worst = int(np.argmax(off))
         return replace(
-            found,
+            result,
             outcome=_WRONG if wrong.any() else _RIGHT,
             wrong=int(wrong.sum()),
             index=elements[worst],
             analytic=float(analytic[worst]),
             numeric=float(numeric[worst]),
-            note=_common(analytic[wrong], numeric[wrong]),
+            note=_common_factor(analytic[wrong], numeric[wrong]),
         )
 
 
 def _widened(subject: Subject, example: Example) -> tuple[Example, tuple[np.ndarray, ...]] | None:
-    """The example in float64 and its outputs; None where the op does not take it, or gives less."""
-    wide = Example(
-        tuple(a if a is None or not is_float(a) else a.astype(np.float64) for a in example.inputs),
-        example.attrs,
-    )
+    """Call an op with its example in float64; return None where it does not take it, or gives less."""
+    inputs = []
+    for array in example.inputs:
+        if array is not None and is_float(array):
+            array = array.astype(np.float64)
+        inputs.append(array)
+    wide = Example(tuple(inputs), example.attrs)
     try:
         subject.schema.check_inputs(wide.types, subject.op.name)
         outputs = subject.call(wide)
@@ -475,25 +453,23 @@ def _widened(subject: Subject, example: Example) -> tuple[Example, tuple[np.ndar
         return None
     if _rounds(subject, wide, outputs):
         return None
-    return (
-        (wide, outputs) if all(not is_float(y) or y.dtype == np.float64 for y in outputs) else None
-    )
+    if any(is_float(output) and output.dtype != np.float64 for output in outputs):
+        return None
+    return wide, outputs
 
 
 def _rounds(subject: Subject, example: Example, outputs: tuple[np.ndarray, ...]) -> bool:
-    """Whether an op calculates in less than the float64 that it is given: a move of 2**-40 then changes next to nothing."""
+    """Tell whether an op calculates in less than the float64 that it is given."""
     for number, array in enumerate(example.inputs):
         if array is None or not is_float(array):
             continue
-        moved = []
+        # A move of 2**-40 then changes next to nothing of what a larger one changes.
+        results = []
         for relative in (2.0**-40, 2.0**-8):
-            inputs = (
-                *example.inputs[:number],
-                array * (1 + relative),
-                *example.inputs[number + 1 :],
-            )
-            moved.append(subject.call(Example(inputs, example.attrs)))
-        for before, slightly, clearly in zip(outputs, *moved, strict=True):
+            inputs = list(example.inputs)
+            inputs[number] = array * (1 + relative)
+            results.append(subject.call(Example(tuple(inputs), example.attrs)))
+        for before, slightly, clearly in zip(outputs, *results, strict=True):
             if before.shape == slightly.shape == clearly.shape and is_float(before):
                 changed = clearly != before
                 if changed.any() and (slightly != before)[changed].mean() < 0.1:
@@ -508,14 +484,12 @@ def unit(kind: np.dtype) -> float:
     return float(ml_dtypes.finfo(kind).eps)  # type: ignore[no-untyped-call]  # NumPy's own lacks bfloat16
 
 
-def _common(analytic: np.ndarray, numeric: np.ndarray) -> str:
-    """What the wrong elements have in common: one factor."""
+def _common_factor(analytic: np.ndarray, numeric: np.ndarray) -> str:
+    """Say by which factor all wrong elements differ, if there is one."""
     large = np.abs(numeric) > 1e-6 * np.abs(numeric).max(initial=0.0)
     ratios = analytic[large] / numeric[large]
-    if (
-        len(ratios) < 2
-        or not np.isfinite(ratios).all()
-        or np.ptp(ratios) > 1e-3 * np.abs(ratios).max()
-    ):
+    if len(ratios) < 2 or not np.isfinite(ratios).all():
+        return ""
+    if np.ptp(ratios) > 1e-3 * np.abs(ratios).max():
         return ""
     return f"backward / differences is {ratios.mean():.6g} in all of them"

@@ -1,4 +1,4 @@
-"""Which elements of a large array to move: some at random, and those that sums of the others point to.
+"""Choose elements of a large array to move: some at random, and those that sums of the others point to.
 
 A wrong element among thousands is hardly ever drawn. So the others are moved together, in groups along random signs: the
 derivative along a group is the sum of the gradient's elements in it. Where the two disagree, halving the group leads to one.
@@ -7,6 +7,8 @@ derivative along a group is the sum of the gradient's elements in it. Where the 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from operator import itemgetter
 
 import numpy as np
 
@@ -73,13 +75,14 @@ def suspected_places(
         int64[suspects]. A group with a kink in it is divided, and its parts without one are tried.
     """
     flat = gradient.astype(np.float64).ravel()
+    # What is not finite is suspected as it is, and would hide everything else in a sum.
     infinite = np.flatnonzero(~np.isfinite(flat))
     search = _Search(function, x, np.where(np.isfinite(flat), flat, 0), precision, tolerance)
-    found = search.groups_in_excess(np.setdiff1d(np.arange(x.size), np.union1d(drawn, infinite)))
-    return np.array(
-        [*infinite[:_MAX_SUSPECTS], *(search.halved(group) for group in found[:_MAX_SUSPECTS])],
-        np.int64,
-    )
+    remaining = np.setdiff1d(np.arange(x.size), np.union1d(drawn, infinite))
+    suspects = infinite[:_MAX_SUSPECTS].tolist()
+    for group in search.groups_in_excess(remaining)[:_MAX_SUSPECTS]:
+        suspects.append(search.halved(group))
+    return np.array(suspects, np.int64)
 
 
 class _Search:
@@ -97,45 +100,40 @@ class _Search:
         self.random = np.random.default_rng(1)
         flat = np.where(np.isfinite(x), x, 0).astype(np.float64).ravel()
         least = _LARGE * float(np.sqrt(np.mean(flat * flat))) or 1.0
-        self.direction = self.random.choice([-1.0, 1.0], flat.size) * np.maximum(
-            np.abs(flat), least
-        )
+        signs = self.random.choice([-1.0, 1.0], flat.size)
+        self.direction = signs * np.maximum(np.abs(flat), least)
         self.along = gradient * self.direction
         self.allowed = tolerance * float(np.abs(gradient).max(initial=1e-3)) * least
 
-    def groups_in_excess(self, places: np.ndarray) -> list[np.ndarray]:
-        """Groups of the elements with a wrong one among them, the worst first. One with a kink in it is divided."""
-        groups = [
-            group
-            for group in np.array_split(self.random.permutation(places), _GROUPS)
-            if group.size
-        ]
-        found: list[tuple[float, np.ndarray]] = []
+    def groups_in_excess(self, positions: np.ndarray) -> list[np.ndarray]:
+        """Return the groups with a wrong element among them, the worst first. One with a kink in it is divided."""
+        shuffled = np.array_split(self.random.permutation(positions), _GROUPS)
+        groups = [group for group in shuffled if group.size]
+        wrong: list[tuple[float, np.ndarray]] = []
         tried = 0
         while groups and tried + len(groups) <= _MAX_GROUPS:
-            excess = self.excess(groups)
             tried += len(groups)
-            found += [
-                (much, group) for much, group in zip(excess, groups, strict=True) if much > _KINKED
-            ]
-            kinked = [group for much, group in zip(excess, groups, strict=True) if much == _KINKED]
-            groups = [
-                half for group in kinked if group.size > 1 for half in np.array_split(group, 2)
-            ]
-        return [group for _, group in sorted(found, key=lambda one: -one[0])]
+            halves: list[np.ndarray] = []
+            for excess, group in zip(self.excess(groups), groups, strict=True):
+                if excess > _KINKED:
+                    wrong.append((excess, group))
+                elif excess == _KINKED and group.size > 1:
+                    halves += np.array_split(group, 2)
+            groups = halves
+        wrong.sort(key=itemgetter(0), reverse=True)
+        return [group for _, group in wrong]
 
     def excess(self, groups: list[np.ndarray]) -> np.ndarray:
-        """By how much the derivative along each group differs more than it may: 0 if not, `_KINKED` where there is none."""
-        places = [(n,) for n in range(len(groups))]
-        found = central_differences(
-            lambda steps: self._moved(groups, steps), np.zeros(len(groups)), places, self.precision
-        )
-        apart = (
-            np.abs([self.along[group].sum() for group in groups] - found.values[:, 0])
-            - 4 * found.errors[:, 0]
-            - self.allowed
-        )
-        return np.where(found.kinks | ~np.isfinite(apart), _KINKED, np.maximum(apart, 0))
+        """Return by how much the derivative along each group differs more than it may, `_KINKED` where there is none."""
+        elements = [(number,) for number in range(len(groups))]
+        steps = np.zeros(len(groups))
+        moved = partial(self._moved, groups)
+        differences = central_differences(moved, steps, elements, self.precision)
+        expected = np.array([self.along[group].sum() for group in groups])
+        off = np.abs(expected - differences.values[:, 0])
+        excess = off - 4 * differences.errors[:, 0] - self.allowed
+        undecided = differences.kinks | ~np.isfinite(excess)
+        return np.where(undecided, _KINKED, np.maximum(excess, 0))
 
     def _moved(self, groups: list[np.ndarray], steps: np.ndarray) -> list[np.ndarray]:
         moved = self.x.copy()
@@ -146,7 +144,7 @@ class _Search:
         return [np.concatenate([np.ravel(terms) for terms in self.function(moved)])]
 
     def halved(self, group: np.ndarray) -> int:
-        """The element that is left when a group is halved towards the larger excess."""
+        """Halve a group towards the larger excess until one element is left."""
         while group.size > 1:
             halves = np.array_split(group, 2)
             group = halves[int(np.argmax(self.excess(halves)))]

@@ -1,7 +1,8 @@
-"""Sizes of an example, and the same example at other sizes."""
+"""Give an example other sizes."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -34,55 +35,67 @@ class ExampleSizes:
 
     @classmethod
     def of(cls, subject: Subject, example: Example) -> ExampleSizes:
-        """The sizes of an example of an op."""
+        """Put the dimensions of an example of an op into groups."""
         groups: list[list[int | str]] = []
         sizes: dict[str, int] = {}
         for index, array in enumerate(example.inputs):
-            hint = subject.schema.port(index).type.shape if subject.schema.inputs else None
+            hint = None
+            if subject.schema.inputs:
+                hint = subject.schema.port(index).type.shape
             dims: list[int | str] = []
             for axis, size in enumerate(() if array is None else array.shape):
                 dim = hint[axis] if hint is not None else None
-                dims.append(size if isinstance(dim, int) else dim or f"size {size}")
-                if isinstance(dims[-1], str):
-                    sizes[dims[-1]] = size
+                if isinstance(dim, int):
+                    dims.append(dim)
+                    continue
+                # Without a hint, dimensions of one size may have to stay equal.
+                group = dim or f"size {size}"
+                dims.append(group)
+                sizes[group] = size
             groups.append(dims)
         return cls(example, groups, sizes)
 
     def symbolic_types(self) -> list[TensorType | None]:
-        """The types of the inputs with a symbol for each group."""
+        """Return the types of the inputs with a symbol for each group."""
         symbols = {name: f"N{index}" for index, name in enumerate(self.sizes)}
-        shapes = [
-            tuple(symbols.get(dim, dim) if isinstance(dim, str) else dim for dim in dims)
-            for dims in self.groups
-        ]
-        return [
-            kind and TensorType(kind.dtype, shape)
-            for kind, shape in zip(self.example.types, shapes, strict=True)
-        ]
+        types: list[TensorType | None] = []
+        for tensor_type, dims in zip(self.example.types, self.groups, strict=True):
+            if tensor_type is None:
+                types.append(None)
+                continue
+            shape = []
+            for dim in dims:
+                shape.append(symbols[dim] if isinstance(dim, str) else dim)
+            types.append(TensorType(tensor_type.dtype, tuple(shape)))
+        return types
 
     def others(self) -> list[dict[str, int]]:
-        """Other sizes to try: each group by itself, then all."""
-        tried = [
-            {**self.sizes, name: n} for name, size in self.sizes.items() for n in (size + 1, 1)
-        ]
-        tried += [{name: size + step for name, size in self.sizes.items()} for step in (1, 3)]
-        return [
-            sizes
-            for index, sizes in enumerate(tried)
-            if sizes != self.sizes and sizes not in tried[:index]
-        ]
+        """Return other sizes to try: each group by itself, then all."""
+        candidates = []
+        for name, size in self.sizes.items():
+            candidates += [{**self.sizes, name: size + 1}, {**self.sizes, name: 1}]
+        for step in (1, 3):
+            candidates.append({name: size + step for name, size in self.sizes.items()})
+        sizes_to_try: list[dict[str, int]] = []
+        for sizes in candidates:
+            if sizes != self.sizes and sizes not in sizes_to_try:
+                sizes_to_try.append(sizes)
+        return sizes_to_try
 
     def resize(self, sizes: Mapping[str, int]) -> Example | None:
-        """The example at other sizes, its values repeated; None if an input would be too large."""
+        """Repeat the example's values to other sizes; return None if an input would be too large."""
         inputs: list[np.ndarray | None] = []
         for array, dims in zip(self.example.inputs, self.groups, strict=True):
-            shape = tuple(sizes[dim] if isinstance(dim, str) else dim for dim in dims)
             if array is None:
                 inputs.append(None)
-            elif np.prod(shape, dtype=np.float64) > max(_MAX_ELEMENTS, array.size):
+                continue
+            shape = []
+            for dim in dims:
+                shape.append(sizes[dim] if isinstance(dim, str) else dim)
+            if math.prod(shape) > max(_MAX_ELEMENTS, array.size):
                 return None
+            if array.size:
+                inputs.append(np.resize(array, shape))
             else:
-                inputs.append(
-                    np.resize(array, shape) if array.size else np.zeros(shape, array.dtype)
-                )
+                inputs.append(np.zeros(shape, array.dtype))  # there is nothing to repeat
         return Example(tuple(inputs), self.example.attrs)

@@ -1,4 +1,4 @@
-"""An op under test: its examples, and the ways to call it."""
+"""Hold an op under test: its examples, and the ways to call it."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ __all__ = [
     "generate_example",
     "random_array",
     "read_example",
+    "read_subject",
     "refuse_tuples",
 ]
 
@@ -47,15 +48,15 @@ class Example:
 
     @property
     def types(self) -> tuple[TensorType | None, ...]:
-        """The types of the inputs."""
+        """Return the types of the inputs."""
         return tuple(None if array is None else type_of(array) for array in self.inputs)
 
     def copies(self) -> Arrays:
-        """Writable copies of the inputs."""
+        """Make writable copies of the inputs."""
         return tuple(None if array is None else array.copy() for array in self.inputs)
 
     def feeds(self) -> dict[str, np.ndarray]:
-        """The inputs as a session of `Subject` takes them."""
+        """Return the inputs as a session of `Subject` takes them."""
         return {f"x{index}": array for index, array in enumerate(self.inputs) if array is not None}
 
     def __str__(self) -> str:
@@ -66,23 +67,39 @@ class Example:
 
 
 def refuse_tuples(op: Op, inputs: Sequence[Any]) -> None:
-    """Refuse inputs that are given as a tuple: each is an argument of its own, as of `pyopnb.call`.
+    """Refuse inputs in a tuple: each is an argument of its own, as of `pyopnb.call`.
 
     Raises
     ------
     InputError
     """
     for number, item in enumerate(inputs):
-        if isinstance(item, (tuple, dict)) and (
-            isinstance(item, dict) or any(isinstance(part, np.ndarray) for part in item)
-        ):
-            names = [port.name for port in op.current.schema.inputs] or ["x"]
+        is_tuple = isinstance(item, tuple) and any(isinstance(part, np.ndarray) for part in item)
+        if is_tuple or isinstance(item, dict):
+            names = ", ".join(port.name for port in op.current.schema.inputs) or "x"
             raise InputError(
                 f"check of {op.name}, input {number}",
                 expected="an array",
                 got=f"a {type(item).__name__}",
-                next=f"check({op.name!r}, {', '.join(names)}), as pyopnb.call takes them, or examples=[…] for several",
+                next=f"check({op.name!r}, {names}), as pyopnb.call takes them, or examples=[…] for several",
             )
+
+
+def read_subject(
+    op: Op, inputs: Sequence[Any], examples: Sequence[Any], attrs: Mapping[str, Any]
+) -> Subject:
+    """Read what `check` and `check_grad` take; without any example, one is generated.
+
+    Raises
+    ------
+    InputError
+        As from `refuse_tuples` and `read_example`.
+    """
+    refuse_tuples(op, inputs)
+    items = [*([inputs] if inputs else []), *examples]
+    if not items:
+        return Subject(op, [generate_example(op, attrs)])
+    return Subject(op, [read_example(op, item, attrs, n) for n, item in enumerate(items)])
 
 
 def read_example(op: Op, item: Any, attrs: Mapping[str, Any], number: int) -> Example:
@@ -94,33 +111,36 @@ def read_example(op: Op, item: Any, attrs: Mapping[str, Any], number: int) -> Ex
         A part of it is not an array of a dtype that ONNX has, or there are too few or too many.
     """
     parts = list(item) if isinstance(item, tuple) else [item]
-    own_attrs = parts.pop() if parts and isinstance(parts[-1], dict) else {}
+    attrs = dict(attrs)
+    if parts and isinstance(parts[-1], dict):
+        attrs.update(parts.pop())
     _check_count(op, len(parts), f"check of {op.name}, example {number}")
-    arrays = [
-        None if part is None else _read_array(part, f"example {number}, input {i}")
-        for i, part in enumerate(parts)
-    ]
-    return Example(tuple(arrays), {**attrs, **own_attrs})
+    arrays = []
+    for position, part in enumerate(parts):
+        where = f"example {number}, input {position}"
+        arrays.append(None if part is None else _read_array(part, where))
+    return Example(tuple(arrays), attrs)
 
 
 def _check_count(op: Op, count: int, where: str) -> None:
     ports = op.current.schema.inputs
-    least = max(
-        (place + 1 for place, port in enumerate(ports) if not (port.optional or port.variadic)),
-        default=0,
-    )
-    most = math.inf if ports and ports[-1].variadic else len(ports)
-    if not least <= count <= most:
-        limit = (
-            f"{least}"
-            if least == most
-            else f"{least} or more"
-            if most == math.inf
-            else f"{least} to {most}"
-        )
-        expected = f"{limit} inputs ({', '.join(map(str, ports))})" if ports else "no inputs"
-        next_ = "examples=[…] for several examples" if count > most == 1 else None
-        raise InputError(where, expected=expected, got=str(count), next=next_)
+    least = 0
+    for position, port in enumerate(ports):
+        if not port.optional and not port.variadic:
+            least = position + 1
+    is_variadic = bool(ports) and ports[-1].variadic
+    if count >= least and (is_variadic or count <= len(ports)):
+        return
+    limit = f"{least}"
+    if is_variadic:
+        limit = f"{least} or more"
+    elif least < len(ports):
+        limit = f"{least} to {len(ports)}"
+    expected = "no inputs"
+    if ports:
+        expected = f"{limit} inputs ({', '.join(map(str, ports))})"
+    advice = "examples=[…] for several examples" if count > len(ports) == 1 else None
+    raise InputError(where, expected=expected, got=str(count), next=advice)
 
 
 def _read_array(part: Any, where: str) -> np.ndarray:
@@ -155,20 +175,25 @@ def generate_example(op: Op, attrs: Mapping[str, Any]) -> Example:
 def random_array(
     port: Port, sizes: dict[str, int], unused_sizes: Iterator[int], random: np.random.Generator
 ) -> np.ndarray:
-    """An array of a port's type; ``sizes`` are those of the symbols so far."""
-
-    def size_of(dim: int | str | None) -> int:
-        if isinstance(dim, str) and dim not in sizes:
-            sizes[dim] = next(unused_sizes)
-        return next(unused_sizes) if dim is None else sizes[dim] if isinstance(dim, str) else dim
-
-    shape = (2, 3) if port.type.shape is None else tuple(map(size_of, port.type.shape))
-    kind = port.type.dtype or dtype("float32")
-    if kind.name == "string":
-        return np.array([f"text {n}" for n in range(int(np.prod(shape)))], object).reshape(shape)
-    if kind.numpy.kind in "iub" or kind.name.startswith(("int", "uint")):
-        return random.integers(0, 2, shape).astype(kind.numpy)
-    return random.normal(size=shape).astype(kind.numpy)
+    """Draw an array of a port's type; ``sizes`` are those of the symbols so far."""
+    shape = [2, 3]
+    if port.type.shape is not None:
+        shape = []
+        for dim in port.type.shape:
+            if isinstance(dim, str) and dim not in sizes:
+                sizes[dim] = next(unused_sizes)
+            if dim is None:
+                shape.append(next(unused_sizes))
+            else:
+                shape.append(sizes[dim] if isinstance(dim, str) else dim)
+    element = port.type.dtype or dtype("float32")
+    if element.name == "string":
+        texts = [f"text {number}" for number in range(math.prod(shape))]
+        return np.array(texts, object).reshape(shape)
+    # Most indices may be 0 and 1.
+    if element.numpy.kind in "iub" or element.name.startswith(("int", "uint")):
+        return random.integers(0, 2, shape).astype(element.numpy)
+    return random.normal(size=shape).astype(element.numpy)
 
 
 class Subject:
@@ -181,21 +206,16 @@ class Subject:
     """
 
     def __init__(self, op: Op, examples: list[Example]) -> None:
-        self.op, self.version, self.schema, self.examples = (
-            op,
-            op.current,
-            op.current.schema,
-            examples,
-        )
+        self.op, self.version, self.schema = op, op.current, op.current.schema
+        self.examples = examples
         self.runs = False
 
     def node(self, example: Example, name: str = "") -> NodeProto:
-        """A node for the example, without outputs."""
-        proto = node(
-            name or self.op.name,
-            ["" if array is None else f"x{i}" for i, array in enumerate(example.inputs)],
-            [],
-        )
+        """Make a node for the example, without outputs."""
+        inputs = []
+        for index, array in enumerate(example.inputs):
+            inputs.append("" if array is None else f"x{index}")
+        proto = node(name or self.op.name, inputs, [])
         for key, value in example.attrs.items():
             for attribute in node("check::Attr", [], [], value=value).attribute:
                 attribute.name = key  # as a keyword it could be one of node's own parameters
@@ -203,7 +223,7 @@ class Subject:
         return proto
 
     def instance(self, example: Example) -> Any:
-        """A new instance of the op's class with the example's attrs."""
+        """Make a new instance of the op's class with the example's attrs."""
         values = attribute_values(self.node(example), ModelProto(), self.op.name)
         return instantiate(self.version, self.schema, values, self.op.name)
 
@@ -226,43 +246,42 @@ class Subject:
             The number, dtype or shape of the results is not what the op promises. What the op raises passes through.
         """
         instance = self.instance(example) if instance is None else instance
-        value = instance.compute(*example.copies())
-        values = value if isinstance(value, tuple) else (value,)
-        promises = promised_outputs(
-            self.schema, instance, example.types, len(values), self.op.name, None
-        )
-        first = next((kind.dtype for kind in example.types if kind), None)
+        returned = instance.compute(*example.copies())
+        values = returned if isinstance(returned, tuple) else (returned,)
+        types, count = example.types, len(values)
+        promises = promised_outputs(self.schema, instance, types, count, self.op.name, None)
+        # Without a promise, an output has the dtype of the first input.
+        default = None
+        for tensor_type in types:
+            if tensor_type is not None and default is None:
+                default = tensor_type.dtype
         results = []
         for index, (value, promise) in enumerate(zip(values, promises, strict=True)):
-            want = (promise and promise.dtype) or first
-            if want is None:
-                raise ResultError(
-                    f"output {index}",
-                    expected="a declared dtype",
-                    got="an op without inputs or hints",
-                )
-            expected = promise or TensorType(want, None)
-            output = Output("", self.version.cls.compute, self.schema, index, len(values), expected)  # type: ignore[attr-defined]
-            result = output.array(value, want).copy()
+            element = (promise and promise.dtype) or default
+            if element is None:
+                got = "an op without inputs or hints"
+                raise ResultError(f"output {index}", expected="a declared dtype", got=got)
+            expected = promise or TensorType(element, None)
+            output = Output("", self.version.cls.compute, self.schema, index, count, expected)  # type: ignore[attr-defined]
+            result = output.array(value, element).copy()
             if promise is not None and not promise.accepts_shape(result.shape):
-                raise output.wrong_shape(result, f" for inputs {format_types(example.types)}")
+                raise output.wrong_shape(result, f" for inputs {format_types(types)}")
             results.append(result)
         return tuple(results)
 
     def session(
         self, example: Example, outputs: int, types: Sequence[TensorType | None] | None = None
     ) -> Session:
-        """A session of one node, with inputs of the example's types or of others."""
+        """Make a session of one node, with inputs of the example's types or of others."""
         proto = self.node(example)
         proto.output[:] = [f"y{index}" for index in range(outputs)]
-        types = example.types if types is None else types
-        return Session(
-            model(
-                [proto], {f"x{i}": kind for i, kind in enumerate(types) if kind}, list(proto.output)
-            )
-        )
+        inputs = {}
+        for index, tensor_type in enumerate(types or example.types):
+            if tensor_type is not None:
+                inputs[f"x{index}"] = tensor_type
+        return Session(model([proto], inputs, list(proto.output)))
 
 
 def format_types(types: Sequence[TensorType | None]) -> str:
-    """Types on one line."""
+    """Write types on one line."""
     return ", ".join("None" if kind is None else str(kind) for kind in types) or "none"
