@@ -135,25 +135,26 @@ def differing_attributes(
     tuple of (str, AttributeProto or None, AttributeProto or None)
         Name and both values. An attribute that only one version of the op has does not count while it is at its default.
     """
-    written = [{attribute.name: attribute for attribute in node.attribute} for node in nodes]
-    known = [of_model.of(node) for of_model, node in zip(defaults, nodes, strict=True)]
-    for name in sorted({*written[0], *written[1], *known[0], *known[1]}):
-        values = [
-            own.get(name, default.get(name)) for own, default in zip(written, known, strict=True)
-        ]
-        keys = [
-            None if value is None else attribute_key(value, of)
-            for value, of in zip(values, content, strict=True)
-        ]
-        if keys[0] == keys[1]:
+    written_a, written_b = ({a.name: a for a in node.attribute} for node in nodes)
+    defaults_a, defaults_b = defaults[0].of(nodes[0]), defaults[1].of(nodes[1])
+    for name in sorted({*written_a, *written_b, *defaults_a, *defaults_b}):
+        default_a, default_b = defaults_a.get(name), defaults_b.get(name)
+        a, b = written_a.get(name, default_a), written_b.get(name, default_b)
+        key_a, key_b = _key(a, content[0]), _key(b, content[1])
+        if key_a == key_b:
             continue
-        if None in keys:
-            side = keys.index(None) ^ 1
-            if (default := known[side].get(name)) is not None and attribute_key(
-                default, content[side]
-            ) == keys[side]:
-                continue
-        yield name, values[0], values[1]
+        # An attribute that only one version of the op has does not count at its default.
+        if key_b is None and key_a == _key(default_a, content[0]):
+            continue
+        if key_a is None and key_b == _key(default_b, content[1]):
+            continue
+        yield name, a, b
+
+
+def _key(
+    attribute: AttributeProto | None, content: Callable[[TensorProto], int]
+) -> AttributeKey | None:
+    return None if attribute is None else attribute_key(attribute, content)
 
 
 # ---- text
@@ -164,43 +165,42 @@ _MAX_TEXT = 80
 
 def format_attribute(attribute: AttributeProto) -> str:
     """Write an attribute's value as short text."""
-    kind = attribute.type
+    names = AttributeProto.AttributeType
     if attribute.ref_attr_name:
         return f"the caller's {sanitize(attribute.ref_attr_name, _MAX_TEXT)}"
-    if kind == AttributeProto.TENSOR:
-        return _format_tensor(attribute.t)
-    if kind == AttributeProto.STRING:
-        return sanitize(
-            repr(attribute.s[: 2 * _MAX_TEXT].decode(errors="backslashreplace")), _MAX_TEXT
-        )
-    if kind == AttributeProto.STRINGS:
-        strings = attribute.strings[:_MAX_TEXT]
-        return sanitize(
-            [s[:_MAX_TEXT].decode(errors="backslashreplace") for s in strings], _MAX_TEXT
-        )
-    if kind == AttributeProto.FLOAT:
-        return str(np.float32(attribute.f))  # with as many digits as tell it from its neighbours
-    if kind == AttributeProto.FLOATS:
-        return sanitize(
-            [float(str(np.float32(x))) for x in attribute.floats[:_MAX_TEXT]], _MAX_TEXT
-        )
-    if kind == AttributeProto.INT:
-        return str(attribute.i)
-    if kind == AttributeProto.INTS:
-        return sanitize(list(attribute.ints[:_MAX_TEXT]), _MAX_TEXT)
-    if kind == AttributeProto.GRAPHS:
-        return f"{len(attribute.graphs)} graphs"
-    names = AttributeProto.AttributeType
-    return f"a {names.Name(kind).lower()}" if kind in names.values() else f"a type {kind}"
+    match attribute.type:
+        case AttributeProto.TENSOR:
+            return _format_tensor(attribute.t)
+        case AttributeProto.STRING:
+            return sanitize(repr(_decode(attribute.s[: 2 * _MAX_TEXT])), _MAX_TEXT)
+        case AttributeProto.STRINGS:
+            return sanitize([_decode(text) for text in attribute.strings[:_MAX_TEXT]], _MAX_TEXT)
+        case AttributeProto.FLOAT:
+            # With as many digits as tell it from its neighbours.
+            return str(np.float32(attribute.f))
+        case AttributeProto.FLOATS:
+            numbers = map(np.float32, attribute.floats[:_MAX_TEXT])
+            return sanitize([float(str(number)) for number in numbers], _MAX_TEXT)
+        case AttributeProto.INT:
+            return str(attribute.i)
+        case AttributeProto.INTS:
+            return sanitize(list(attribute.ints[:_MAX_TEXT]), _MAX_TEXT)
+        case AttributeProto.GRAPHS:
+            return f"{len(attribute.graphs)} graphs"
+    if attribute.type in names.values():
+        return f"a {names.Name(attribute.type).lower()}"
+    return f"a type {attribute.type}"
+
+
+def _decode(text: bytes) -> str:
+    return text[: 2 * _MAX_TEXT].decode(errors="backslashreplace")
 
 
 def _format_tensor(tensor: TensorProto) -> str:
     types = TensorProto.DataType
-    dtype = (
-        types.Name(tensor.data_type).lower()
-        if tensor.data_type in types.values()
-        else f"type {tensor.data_type}"
-    )
+    dtype = f"type {tensor.data_type}"
+    if tensor.data_type in types.values():
+        dtype = types.Name(tensor.data_type).lower()
     text = sanitize(f"tensor of {dtype}[{','.join(map(str, tensor.dims[:20]))}]", _MAX_TEXT)
     if math.prod(tensor.dims) > 8 or tensor.data_location == TensorProto.EXTERNAL:
         return text

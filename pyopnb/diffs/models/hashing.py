@@ -56,47 +56,45 @@ class Contents:
         return original(tensor, self._taken_out)
 
     def of(self, tensor: TensorProto | SparseTensorProto) -> int:
-        """Equal numbers for equal dtype, shape and bytes, however they are stored."""
+        """Number a tensor: equally for equal dtype, shape and bytes, however they are stored."""
         if isinstance(tensor, SparseTensorProto):
-            return self.numbers[
-                "sparse", tuple(tensor.dims), self.of(tensor.values), self.of(tensor.indices)
-            ]
+            parts = self.of(tensor.values), self.of(tensor.indices)
+            return self.numbers["sparse", tuple(tensor.dims), parts]
         tensor = self.original(tensor)
-        head = ("tensor", tensor.data_type, tuple(tensor.dims))
+        content = self._content(tensor)
+        return self.numbers["tensor", tensor.data_type, tuple(tensor.dims), content]
+
+    def _content(self, tensor: TensorProto) -> Hashable:
         if tensor.data_location == TensorProto.EXTERNAL:
-            return self.numbers[*head, self._external(tensor)]
+            return self._external(tensor)
         if tensor.HasField("raw_data"):
             raw = tensor.raw_data
             if tensor.data_type == TensorProto.BOOL:
                 # Any byte but 0 is True, to NumPy and to `compared`.
                 raw = raw.translate(_ZERO_OR_ONE)
-            return self.numbers[*head, _digest(raw)]
+            return _digest(raw)
         if tensor.data_type == TensorProto.STRING:
-            return self.numbers[*head, tuple(tensor.string_data)]
+            return tuple(tensor.string_data)
         try:
-            return self.numbers[
-                *head, _digest(numpy_helper.from_array(numpy_helper.to_array(tensor)).raw_data)
-            ]
-        except (ValueError, TypeError, KeyError):  # damaged: equal to those of the same bytes
+            return _digest(numpy_helper.from_array(numpy_helper.to_array(tensor)).raw_data)
+        except (ValueError, TypeError, KeyError):
+            # Damaged: equal to those of the same bytes.
             bare = TensorProto()
             bare.CopyFrom(tensor)
             bare.name = bare.doc_string = ""
-            return self.numbers[
-                *head, "damaged", _digest(bare.SerializeToString(deterministic=True))
-            ]
+            return "damaged", _digest(bare.SerializeToString(deterministic=True))
 
     def _external(self, tensor: TensorProto) -> Hashable:
         if self.folder is None:
             return "outside", tuple(sorted(entries(tensor).items()))
-        place = find_data(tensor, self.folder)
-        start = place.offset
-        with place.path.open("rb") as file:
-            size = place.path.stat().st_size
-            end = min(start + place.length, size) if place.length else size
-            if end <= start:
+        source = find_data(tensor, self.folder)
+        with source.path.open("rb") as file:
+            size = source.path.stat().st_size
+            end = min(source.offset + source.length, size) if source.length else size
+            if end <= source.offset:
                 return _digest(b"")
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-            with mapped, memoryview(mapped) as view, view[start:end] as part:
+            with mapped, memoryview(mapped) as view, view[source.offset : end] as part:
                 return _digest(part)
 
 
@@ -139,16 +137,16 @@ class Graph(GraphIndex):
         self.defaults, self.contents = defaults, contents
         self.tensors: dict[str, TensorProto | SparseTensorProto] = {}
         for name, tensor in self.initializers.items():
-            self.tensors[name] = (
-                contents.original(tensor) if isinstance(tensor, TensorProto) else tensor
-            )
-        constants = {index: self._constant(node) for index, node in enumerate(self.nodes)}
-        self.constants = frozenset(
-            index for index, tensor in constants.items() if tensor is not None
-        )
-        self.tensors |= {
-            self.nodes[i].output[0]: tensor for i, tensor in constants.items() if tensor is not None
-        }
+            if isinstance(tensor, TensorProto):
+                tensor = contents.original(tensor)
+            self.tensors[name] = tensor
+        constants = set()
+        for index, node in enumerate(self.nodes):
+            value = self._constant(node)
+            if value is not None:
+                constants.add(index)
+                self.tensors[node.output[0]] = value
+        self.constants = frozenset(constants)
         self.weights = {name: contents.of(tensor) for name, tensor in self.tensors.items()}
         self.local: list[int] = []
 
@@ -156,8 +154,8 @@ class Graph(GraphIndex):
         return Graph(graph, self.defaults, self.contents, self, (index, attribute))
 
     def _constant(self, node: NodeProto) -> TensorProto | SparseTensorProto | None:
-        given = len(node.output) == 1 and node.output[0] not in self.initializers
-        return constant_value(node) if given else None
+        is_alone = len(node.output) == 1 and node.output[0] not in self.initializers
+        return constant_value(node) if is_alone else None
 
     def weight(self, name: str) -> int | None:
         """Return the number of a weight's content, in this graph or one around it."""
@@ -170,7 +168,7 @@ class Graph(GraphIndex):
         return graph.tensors.get(name) if isinstance(graph, Graph) else None
 
     def predecessors(self, index: int) -> Iterator[tuple[int, int, int]]:
-        """Input slot, node and output slot for each input that comes from a node other than Constant."""
+        """Yield input slot, node and output slot of each input that comes from a node other than Constant."""
         for slot, name in self.reads(index):
             producer = self.producers.get(name)
             if producer is not None and producer[0] not in self.constants:
@@ -181,24 +179,19 @@ class Graph(GraphIndex):
         self.local = [self._number(index) for index in range(len(self.nodes))]
 
     def _number(self, index: int) -> int:
-        node, numbers = self.nodes[index], self.contents.numbers
-        attrs = []
-        if node.attribute:
-            defaults = self.defaults.of(node)
-            for attribute in node.attribute:
-                value = attribute_key(attribute, self.contents.of)
-                if (
-                    attribute.name in defaults
-                    and attribute_key(defaults[attribute.name], self.contents.of) == value
-                ):
-                    continue
-                attrs.append((attribute.name, value))
-            attrs.sort(key=lambda pair: pair[0])
+        node, numbers, content = self.nodes[index], self.contents.numbers, self.contents.of
+        # An attribute that is at its default says nothing.
+        defaults = self.defaults.of(node) if node.attribute else {}
+        attrs = {}
+        for attribute in node.attribute:
+            key = attribute_key(attribute, content)
+            default = defaults.get(attribute.name)
+            if default is None or attribute_key(default, content) != key:
+                attrs[attribute.name] = key
         bodies = sorted(self.bodies.get(index, ()), key=lambda pair: pair[0])
         shapes = tuple((name, body.shape()) for name, body in bodies)
-        return numbers[
-            "node", canonical_domain(node.domain), node.op_type, node.overload, tuple(attrs), shapes
-        ]
+        op = canonical_domain(node.domain), node.op_type, node.overload
+        return numbers["node", *op, tuple(sorted(attrs.items(), key=lambda item: item[0])), shapes]
 
     def shape(self) -> int:
         """Number the graph as a body, whatever it reads from outside."""
@@ -211,9 +204,9 @@ class Graph(GraphIndex):
 def graph_of(scope: GraphProto | FunctionProto, defaults: Defaults, contents: Contents) -> Graph:
     """Build a graph or function, with all bodies in it, for comparison."""
     top = Graph(scope, defaults, contents)
-    for graph in reversed(
-        [graph for graph in top.walk() if isinstance(graph, Graph)]
-    ):  # inner ones first
+    graphs = [graph for graph in top.walk() if isinstance(graph, Graph)]
+    # The inner ones first: nodes are numbered with their bodies.
+    for graph in reversed(graphs):
         graph.number_nodes()
     return top
 
@@ -250,26 +243,27 @@ def fingerprints(
         Numbers of the outputs; without them, ``down`` is empty.
     """
     numbers = graph.contents.numbers
-    values = {name: numbers["input", place] for place, name in enumerate(graph.inputs)}
-    values |= {name: graph.weights[name] for name in graph.weights}
-    outside = numbers["outside"]
+    values = {name: numbers["input", slot] for slot, name in enumerate(graph.inputs)}
     for name in graph.free:
-        held = graph.outer.weight(name) if graph.outer is not None else None
-        values[name] = outside if held is None else held
-    values |= {name: number for name, number in given.items() if name not in graph.weights}
+        weight = graph.outer.weight(name) if graph.outer is not None else None
+        values[name] = numbers["outside"] if weight is None else weight
+    values |= given
+    values |= graph.weights
     up = [-1] * len(graph.nodes)
-    for place in graph.order:
-        node = graph.nodes[place]
-        if place in graph.constants:
-            up[place] = graph.weights[node.output[0]]
+    for index in graph.order:
+        node = graph.nodes[index]
+        if index in graph.constants:
+            up[index] = graph.weights[node.output[0]]
             continue
-        read = [values.get(name, -2) if name else -1 for name in node.input]
-        while read and read[-1] == -1:
-            read.pop()
-        captured = tuple(sorted({values.get(name, -2) for name in graph.captures.get(place, ())}))
-        number = up[place] = numbers["up", graph.local[place], tuple(read), captured]
+        # Omitted inputs at the end are no difference.
+        reads = [values.get(name, -2) if name else -1 for name in node.input]
+        while reads and reads[-1] == -1:
+            reads.pop()
+        captures = {values.get(name, -2) for name in graph.captures.get(index, ())}
+        key = graph.local[index], tuple(reads), tuple(sorted(captures))
+        number = up[index] = numbers["up", key]
         for slot, name in enumerate(node.output):
-            if name and graph.producers.get(name) == (place, slot):
+            if name and graph.producers.get(name) == (index, slot):
                 values[name] = numbers["slot", number, slot] if slot else number
     return Fingerprints(up, [] if ends is None else _down(graph, ends), values)
 
@@ -277,17 +271,12 @@ def fingerprints(
 def _down(graph: Graph, ends: Mapping[str, int]) -> list[int]:
     numbers = graph.contents.numbers
     down = [-1] * len(graph.nodes)
-    for place in reversed(graph.order):
-        node = graph.nodes[place]
+    for index in reversed(graph.order):
+        node = graph.nodes[index]
         weights = tuple(graph.weights.get(name, -1) for name in node.input)
-        uses = tuple(
-            (
-                tuple(
-                    sorted((down[reader], slot) for reader, slot in graph.consumers.get(name, ()))
-                ),
-                ends.get(name, -1),
-            )
-            for name in node.output
-        )
-        down[place] = numbers["down", graph.local[place], weights, uses]
+        uses = []
+        for name in node.output:
+            readers = [(down[reader], slot) for reader, slot in graph.consumers.get(name, ())]
+            uses.append((tuple(sorted(readers)), ends.get(name, -1)))
+        down[index] = numbers["down", graph.local[index], weights, tuple(uses)]
     return down
