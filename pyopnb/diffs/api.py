@@ -162,111 +162,104 @@ def diff(
         return compared(a, b, rtol, atol, stol)
     _refuse_folders(a, b)
     a, b = _read_arrays(a, b)
+    sides = a, b
     if isinstance(a, Trace) or isinstance(b, Trace):
         return _diff_runs(a, b, (rtol, atol, stol))
     if isinstance(a, (Version, Op)) or isinstance(b, (Version, Op)):
-        _require((a, b), (Version, Op), "a version of an op", 'registry.history("demo::SoftClip")')
+        _require(sides, (Version, Op), "a version of an op", 'registry.history("demo::SoftClip")')
         _refuse_tolerances("versions of an op", rtol, atol, stol)
         return diff_versions(a, b)
     if isinstance(a, Profile) or isinstance(b, Profile):
         from pyopnb.diffs.profiles import diff_profiles  # what other diffs do not need
 
-        _require((a, b), (Profile,), "a profile", "pyopnb.profile(session, x)")
+        _require(sides, (Profile,), "a profile", "pyopnb.profile(session, x)")
         _refuse_tolerances("profiles", rtol, atol, stol)
         return diff_profiles(a, b)
-    sure = (ModelProto, os.PathLike)
-    held = tuple(held_model(side)[0] for side in (a, b))
-    if (
-        any(isinstance(side, sure) for side in held)
-        or (_is_model(a) and _is_model(b))
-        or _is_one_path(a, b)
-    ):
+    models = held_model(a)[0], held_model(b)[0]
+    surely = any(isinstance(side, (ModelProto, os.PathLike)) for side in models)
+    if surely or (_is_model(a) and _is_model(b)) or _is_one_path(a, b):
         types = (ModelProto, os.PathLike, str, bytes, bytearray, memoryview)
-        _require(held, types, "a model", "a ModelProto, bytes or a path")
+        _require(models, types, "a model", "a ModelProto, bytes or a path")
         return diff_models(a, b, rtol, atol, stol)
     return compared(a, b, rtol, atol, stol)
 
 
 def _read_arrays(a: Any, b: Any) -> tuple[Any, Any]:
-    """Both sides, with what is in files of arrays for their paths; two texts are paths only if both are."""
-    files = [_ends_in(side, ENDINGS) for side in (a, b)]
-    if (
-        isinstance(a, str)
-        and isinstance(b, str)
-        and not (all(files) or _is_model(a) or _is_model(b))
-    ):
-        return a, b
-    return arrays_in(a) if files[0] else a, arrays_in(b) if files[1] else b
+    """Read the files of arrays whose paths are given; two texts are paths only if both are."""
+    is_file_a, is_file_b = _ends_in(a, ENDINGS), _ends_in(b, ENDINGS)
+    if isinstance(a, str) and isinstance(b, str):
+        are_paths = (is_file_a and is_file_b) or _is_model(a) or _is_model(b)
+        if not are_paths:
+            return a, b
+    if is_file_a:
+        a = arrays_in(a)
+    if is_file_b:
+        b = arrays_in(b)
+    return a, b
 
 
 def _ends_in(side: Any, endings: Container[str]) -> bool:
-    return (
-        isinstance(side, (str, os.PathLike))
-        and os.path.splitext(os.fspath(side))[1].lower() in endings
-    )
+    if not isinstance(side, (str, os.PathLike)):
+        return False
+    return os.path.splitext(os.fspath(side))[1].lower() in endings
 
 
 def _refuse_folders(*sides: Any) -> None:
     """Refuse texts that are the names of folders: equal texts would be reported for what is in the folders."""
     texts = [side for side in sides if type(side) is str]
-    if not texts or not all(map(os.path.isdir, texts)):
-        return
-    files = [_first_file(text) for text in texts]
-    inside = ", ".join(f'"{sanitize(str(file))}"' for file in files) if all(files) else None
-    got = " and ".join(f"the folder {sanitize(text)}" for text in dict.fromkeys(texts))
-    raise InputError(
-        "diff",
-        expected="values, or the paths of files",
-        got=got,
-        next=inside or "np.asarray(text), if it is a text",
-    )
+    if texts and all(map(os.path.isdir, texts)):
+        folders = " and ".join(f"the folder {sanitize(text)}" for text in dict.fromkeys(texts))
+        files = [_first_file(text) for text in texts]
+        advice = "np.asarray(text), if it is a text"
+        if all(files):
+            advice = ", ".join(f'"{sanitize(str(file))}"' for file in files)
+        expected = "values, or the paths of files"
+        raise InputError("diff", expected=expected, got=folders, next=advice)
 
 
 def _first_file(folder: str) -> Path | None:
-    paths = (path for level in ("*", "*/*") for path in sorted(Path(folder).glob(level)))
-    return next((path for path in paths if path.suffix.lower() in (".onnx", *ENDINGS)), None)
+    """Find the first file in a folder, or in a folder in it, that can be compared."""
+    for level in ("*", "*/*"):
+        for path in sorted(Path(folder).glob(level)):
+            if path.suffix.lower() in (".onnx", *ENDINGS):
+                return path
+    return None
 
 
-def _require(sides: tuple[Any, ...], types: tuple[type, ...], what: str, suggestion: str) -> None:
+def _require(sides: tuple[Any, ...], types: tuple[type, ...], noun: str, suggestion: str) -> None:
     for name, side in zip("ab", sides, strict=True):
         if not isinstance(side, types):
-            expected = f"{what}, as the other side is one"
-            raise InputError(
-                f"diff, {name}", expected=expected, got=type(side).__name__, next=suggestion
-            )
+            expected = f"{noun}, as the other side is one"
+            got = type(side).__name__
+            raise InputError(f"diff, {name}", expected=expected, got=got, next=suggestion)
 
 
 def _refuse_tolerances(
-    what: str, rtol: float | None, atol: float | None, stol: float | None
+    noun: str, rtol: float | None, atol: float | None, stol: float | None
 ) -> None:
     for name, tolerance in (("rtol", rtol), ("atol", atol), ("stol", stol)):
         if tolerance is not None:
-            raise InputError(f"diff, {name}", expected=f"none, for {what}", got=str(tolerance))
+            raise InputError(f"diff, {name}", expected=f"none, for {noun}", got=str(tolerance))
 
 
 def _diff_runs(
     a: Any, b: Any, tolerances: tuple[float | None, float | None, float | None]
 ) -> TraceDiff:
-    from pyopnb.diffs.traces.compare import (
-        diff_traces,
-        diff_with_arrays,
-    )  # what other diffs do not need
+    from pyopnb.diffs.traces.compare import diff_traces, diff_with_arrays  # not for other diffs
 
     if isinstance(a, Trace) and isinstance(b, Trace):
         return diff_traces(a, b, *tolerances)
-    trace, other = (a, b) if isinstance(a, Trace) else (b, a)
-    if not isinstance(other, (Mapping, Result)):
+    trace, arrays = (a, b) if isinstance(a, Trace) else (b, a)
+    if not isinstance(arrays, (Mapping, Result)):
         expected = "a trace, or arrays by name, to compare with a trace"
-        raise InputError("diff", expected=expected, got=type(other).__name__, next='{"y": array}')
-    return diff_with_arrays(trace, dict(other.items()), *tolerances, first=trace is a)
+        raise InputError("diff", expected=expected, got=type(arrays).__name__, next='{"y": array}')
+    return diff_with_arrays(trace, dict(arrays.items()), *tolerances, first=trace is a)
 
 
 def _is_one_path(a: Any, b: Any) -> bool:
     """Tell whether a text that ends in .onnx is beside something other than a text."""
-    return any(
-        isinstance(side, str) and _is_model(side) and not isinstance(other, str)
-        for side, other in ((a, b), (b, a))
-    )
+    path, partner = (a, b) if isinstance(a, str) else (b, a)
+    return isinstance(path, str) and _is_model(path) and not isinstance(partner, str)
 
 
 def _is_model(side: Any) -> bool:

@@ -101,11 +101,11 @@ def _npz(file: Path) -> dict[str, np.ndarray]:
         file.open("rb") as opened,
         np.load(opened, allow_pickle=False) as archive,
     ):  # NumPy leaves a damaged one open
-        found = {name: archive[name] for name in archive.files}
-    other = next((name for name, array in found.items() if not isinstance(array, np.ndarray)), None)
-    if other is not None:
-        raise ValueError(f"{other!r} among them")
-    return found
+        arrays = {name: archive[name] for name in archive.files}
+    for name, array in arrays.items():
+        if not isinstance(array, np.ndarray):
+            raise ValueError(f"{name!r} among them")
+    return arrays
 
 
 def _pb(file: Path) -> np.ndarray:

@@ -51,8 +51,9 @@ def _rank(part: Part) -> int:
 def headline(parts: Sequence[Part], worst: Part) -> list[str]:
     """Say what to read first: the verdict, where the worst part differs, and by how much."""
     if len(parts) == 1:
-        first, *rest = part_lines(worst)
-        return [f"{worst.verdict}: {first}", *rest]
+        lines = part_lines(worst)
+        lines[0] = f"{worst.verdict}: {lines[0]}"
+        return lines
     counts = count_verdicts(part.verdict for part in parts)
     lines = [f"{worst.verdict}: {counts}"]
     if _differs(worst) or not worst.ok:
@@ -115,8 +116,8 @@ def _extent(part: Part, facts: ArrayStats) -> str:
 def _extent_of_one(part: Part, facts: ArrayStats) -> str:
     if not part.rtol and not part.atol and not part.stol:
         return "different"
-    is_within = facts.over == 0
-    return f"{'within' if is_within else 'outside'} {_tolerance(part)}"
+    where = "within" if facts.over == 0 else "outside"
+    return f"{where} {_tolerance(part)}"
 
 
 def _tolerance(part: Part) -> str:
@@ -241,7 +242,7 @@ def _concentrated(axes: Sequence[Axis]) -> Axis | None:
     return max(candidates, key=lambda axis: (axis.most, axis.size), default=None)
 
 
-# ---- details -----------------------------------------------------------------------------------------------------------------
+# ---- details
 
 
 def detail_lines(part: Part) -> Iterator[str]:
@@ -286,8 +287,8 @@ def _next_worst(part: Part) -> Iterator[str]:
     if part.facts is None:
         return
     label = "next: "
-    for place in part.facts.worst[1 : 1 + _NEXT_WORST]:
-        yield label + _format_values(place)
+    for element in part.facts.worst[1 : 1 + _NEXT_WORST]:
+        yield label + _format_values(element)
         label = " " * len(label)
 
 
@@ -330,7 +331,7 @@ def _format_classes(classes: Mapping[str, int]) -> str:
     return ", ".join(f"{count:,} {_CLASSES.get(name, name)}" for name, count in classes.items())
 
 
-# ---- one part or element in a line -------------------------------------------------------------------------------------------
+# ---- one part or element in a line
 
 
 def summarize(part: Part) -> str:

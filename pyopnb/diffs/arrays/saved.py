@@ -40,7 +40,7 @@ def read_statistics(value: Any, array_type: str) -> ArrayStats:
     numbers = (facts.largest, facts.mean, facts.rms, facts.peak, facts.ulp, *(facts.parts or ()))
     _require(not any(x is not None and x < 0 for x in numbers), "no number from 0 on")
     _require(1 <= facts.stride <= 2**63, "no stride")
-    for index in (facts.first, *(place.index for place in facts.worst)):
+    for index in (facts.first, *(element.index for element in facts.worst)):
         _require(index is None or _is_inside(index, sizes), "no index of an element")
     for axis in facts.axes:
         along = (axis.size, axis.hit, axis.index, axis.most, axis.seen)
@@ -56,8 +56,8 @@ def read_statistics(value: Any, array_type: str) -> ArrayStats:
 def _sizes(array_type: str) -> list[int]:
     """Read the lengths of the axes from the type of an array."""
     shape = tensor_type(array_type).shape
-    known = shape is not None and all(type(size) is int for size in shape)
-    _require(known, f"statistics of an array of type {array_type}")
+    is_fixed = shape is not None and all(type(size) is int for size in shape)
+    _require(is_fixed, f"statistics of an array of type {array_type}")
     return list(shape)  # type: ignore[arg-type]  # all of them are known
 
 

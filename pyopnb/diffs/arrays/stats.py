@@ -216,10 +216,10 @@ class ArrayStats:
 
 def _quantile(histogram: Mapping[int, int], q: float) -> int | None:
     """Return the bin of a histogram in which a part q of the counts ends."""
-    wanted, seen = q * sum(histogram.values()), 0
+    part, seen = q * sum(histogram.values()), 0
     for edge, count in sorted(histogram.items()):
         seen += count
-        if seen >= wanted:
+        if seen >= part:
             return edge
     return None
 
@@ -372,22 +372,19 @@ def _blocks(arrays: tuple[np.ndarray, ...], most: int) -> Iterator[tuple[np.ndar
     """
     if all(array.flags.c_contiguous for array in arrays):
         arrays = tuple(array.reshape(-1) for array in arrays)
-    shape, whole, inner = arrays[0].shape, arrays[0].ndim, 1
-    while (
-        whole and inner * shape[whole - 1] <= most
-    ):  # the axes from here on fit into a block as they are
-        whole -= 1
-        inner *= shape[whole]
-    if not whole:
+    shape, axis, size = arrays[0].shape, arrays[0].ndim, 1
+    # The axes from this one on fit into a block as they are.
+    while axis and size * shape[axis - 1] <= most:
+        axis -= 1
+        size *= shape[axis]
+    if not axis:
         yield tuple(np.ascontiguousarray(array).reshape(-1) for array in arrays)
         return
-    rows = most // inner
-    for outer in np.ndindex(shape[: whole - 1]):
-        for begin in range(0, shape[whole - 1], rows):
-            yield tuple(
-                np.ascontiguousarray(array[*outer, begin : begin + rows]).reshape(-1)
-                for array in arrays
-            )
+    rows = most // size
+    for outer in np.ndindex(shape[: axis - 1]):
+        for begin in range(0, shape[axis - 1], rows):
+            blocks = [array[*outer, begin : begin + rows] for array in arrays]
+            yield tuple(np.ascontiguousarray(block).reshape(-1) for block in blocks)
 
 
 @dataclass(frozen=True)
@@ -530,8 +527,8 @@ def _flips(counts: dict[str, Any]) -> dict[str, int]:
 
 
 def _classes(counts: dict[str, Any]) -> dict[str, int]:
-    named = zip(_CLASSES, counts["classes"], strict=True)
-    return {name: count for name, count in named if count}
+    classes = zip(_CLASSES, counts["classes"], strict=True)
+    return {name: count for name, count in classes if count}
 
 
 def _axis(axis: int, along: list[int]) -> Axis:
@@ -590,7 +587,7 @@ def _text(value: Any) -> str:
     return sanitize(str(value), 80)
 
 
-# ---- strings -----------------------------------------------------------------------------------------------------------------
+# ---- strings
 
 _CONTEXT = 12  # characters on each side of the first difference
 _STRINGS = 2**15  # between two reports of progress

@@ -78,7 +78,7 @@ def rounding_error(rounded: np.ndarray, exact: np.ndarray) -> tuple[float, str]:
     if not largest:
         return 0.0, ""
     index = np.unravel_index(int(np.argmax(errors)), errors.shape)
-    where = ",".join(str(int(place)) for place in index)
+    where = ",".join(map(str, map(int, index)))
     return largest, f"[{where}] is {rounded[index]!s} instead of {exact[index]!s}"
 
 
