@@ -456,7 +456,8 @@ def test_a_thousand_redefinitions_leave_nothing_behind() -> None:
         "        pyopnb.registry.define(Op, 's::Op')\n"
         "        onnx.shape_inference.infer_shapes(m)\n"
         "    return resident()\n"
-        "rounds(300)\nprint(rounds(1000) - rounds(1) < 0 or -rounds(1) + rounds(1000))"
+        # The allocator takes its memory in the first two thousand rounds.
+        "before = rounds(2300)\nprint(rounds(1000) - before)"
     )
     assert got.returncode == 0, got.stderr
-    assert got.stdout.strip() == "True" or int(got.stdout) < 3 << 20
+    assert int(got.stdout) < 3 << 20
