@@ -107,35 +107,14 @@ class OpRegistration(ast.NodeTransformer):
         return tree
 
 
-class _ClassStatements(ast.NodeTransformer):
-    """Adds a call of `define` after each class statement that is not in a function or class."""
-
-    def visit_ClassDef(self, node: ast.ClassDef) -> list[ast.stmt]:
-        return [node, _statement(_call(f"define({[node.name]!r})", at=node))]
-
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.stmt:
-        return node
-
-    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.stmt:
-        return node
-
-    def generic_visit(self, node: ast.AST) -> ast.AST:
-        if isinstance(node, ast.expr):
-            return node
-        return super().generic_visit(node)
-
-
 def _with_definitions(body: list[ast.stmt]) -> list[ast.stmt]:
     """Insert a call of `define` after each statement that may bind a class, ``A = made()`` included."""
     statements: list[ast.stmt] = []
     for statement in body:
-        # A class statement can stand inside an if or a with as well.
-        visited = _ClassStatements().visit(statement)
-        statements += visited if isinstance(visited, list) else [visited]
-        if isinstance(statement, (ast.Assign, ast.AnnAssign)):
-            statements.append(
-                _statement(_call(f"define({_assigned_names([statement])!r})", at=statement))
-            )
+        statements.append(statement)
+        names = _assigned_names([statement])
+        if names:
+            statements.append(_statement(_call(f"define({names!r})", at=statement)))
     return statements
 
 

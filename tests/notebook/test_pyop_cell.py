@@ -193,17 +193,6 @@ def test_what_precedes_the_class_uses_the_version_before(session, define, shell)
     assert (set(shell.user_ns["before"]), set(shell.user_ns["after"])) == ({2.0}, {3.0})
 
 
-def test_a_class_in_a_block_is_defined_in_the_block(session, define, shell):
-    define(
-        "%%pyop -q -d demo\nfor gain in (4, 5):\n"
-        "    class Gain:\n        factor = np.float32(gain)\n        def compute(self, x):\n            return x * self.factor\n"
-        "    if gain == 4:\n        seen = results()\n"
-    )
-    assert set(shell.user_ns["seen"]) == {4.0}
-    assert ran(session) == 5
-    assert [version.number for version in registry.history("demo::Gain")] == [1, 2, 3]
-
-
 def test_each_of_two_classes_is_defined_at_its_end(session, define, shell):
     more = "seen = ['Other' in pyopnb.registry]\nclass Other(Gain): ...\nseen.append('Other' in pyopnb.registry)"
     define(GAIN.format(line="", gain=3) + more)
