@@ -124,7 +124,7 @@ class EvaluatedOp:
             if attribute.ref_attr_name in linked:
                 attrs[attribute.name] = _to_python(linked[attribute.ref_attr_name])
         version, instance = locked(self._lock, self._instance, self.op.current, attrs)
-        inputs = [None if array is None else _as_input(array) for array in arrays]
+        inputs = list(map(_as_input, arrays))
         call = _Call(self, version, instance, inputs)
         if version.schema.serial:
             return locked(self.op.lock, call.results)
@@ -234,7 +234,10 @@ class _Call:
         return array
 
 
-def _as_input(array: Any) -> np.ndarray:
+def _as_input(array: Any) -> np.ndarray | None:
+    """Return a value of the evaluator's as an op gets it: texts as objects, and None where it is left out."""
+    if array is None:
+        return None
     tensor = np.asarray(array)
     return np.asarray(tensor, object) if tensor.dtype.kind in "UT" else tensor
 

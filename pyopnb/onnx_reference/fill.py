@@ -195,10 +195,13 @@ class _Filling:
         """Replace nodes by their stand-ins, where they have one."""
         changes: list[tuple[Site, str]] = []
         # A stand-in replaces what is inside its node as well.
+        # So these come first, and what was inside is settled with them.
         for site, reason in sorted(lacking, key=lambda pair: not bodies(pair[0].node)):
             if id(site.node) in self._settled:
                 continue
-            inner = [node for graph in bodies(site.node) for node in nodes_in(graph)]
+            inner: list[NodeProto] = []
+            for body in bodies(site.node):
+                inner += nodes_in(body)
             self._alive += [site, inner]
             self._settled.add(id(site.node))
             obstacle = self._obstacle(site)

@@ -20,7 +20,7 @@ from pyopnb.errors import InputError, ModelError
 from pyopnb.models.attribute_limits import check_attributes
 from pyopnb.models.external_data import is_external
 from pyopnb.models.functions import check_functions
-from pyopnb.models.nodes import input_types
+from pyopnb.models.nodes import imported_versions, input_types, type_proto
 from pyopnb.models.onnx_schemas import find_schema
 from pyopnb.models.tensors import tensors
 from pyopnb.onnx_reference.attributes import attribute_for, attributes_to_pass
@@ -33,7 +33,7 @@ from pyopnb.ops.locks import locked
 from pyopnb.ops.messages import hide_internal_frames, plural, sanitize, suggest
 from pyopnb.ops.names import MAX_OUTPUTS, canonical_domain, split_name
 from pyopnb.ops.op import Version
-from pyopnb.ops.types import ANY, TensorType, type_of
+from pyopnb.ops.types import ANY, Dim, TensorType, type_of
 
 __all__ = [
     "Evaluation",
@@ -160,6 +160,7 @@ def _argument(value: Any, schema: Any, position: int) -> Any:
             for array in arrays:
                 dtype(np.asarray(array).dtype)
             return arrays
+        # NumPy's own text arrays drop trailing zeros.
         array = np.asarray(value, dtype=object if isinstance(value, str) else None)
         dtype(array.dtype)
     except ValueError as error:  # ragged, or a dtype that ONNX does not have
@@ -328,15 +329,13 @@ class Evaluation:
         """
         inputs = []
         symbols: set[Any] = set()
-        for position, type_ in enumerate(types):
+        for name, type_ in zip(_input_names(types), types, strict=True):
             if type_ is not None:
-                number = type_.dtype.onnx if type_.dtype else 0
-                inputs.append(helper.make_tensor_value_info(f"x{position}", number, type_.shape))
+                inputs.append(onnx.ValueInfoProto(name=name, type=type_proto(type_)))
                 symbols.update(type_.shape or ())
-        names = ["" if type_ is None else f"x{position}" for position, type_ in enumerate(types)]
-        node = self._node_with(names)
-        outputs = [onnx.ValueInfoProto(name=name) for name in node.output]
-        model = self._model([node], inputs, outputs, self._imports)
+        node = self._node_with(_input_names(types))
+        model = self._model([node], inputs, _value_infos(node.output), self._imports)
+        # onnx has no limits of its own: a size of 10**12 would be taken at its word.
         check_functions(model)
         check_attributes(model)
         inferred = onnx.shape_inference.infer_shapes(model).graph.output
@@ -344,12 +343,15 @@ class Evaluation:
         result = []
         for name in node.output:
             type_ = types_by_name.get(name, ANY)
-            if type_.shape is not None:
-                # onnx invents names for unknown sizes, the same ones for different nodes.
-                is_new = [isinstance(dim, str) and dim not in symbols for dim in type_.shape]
-                pairs = zip(type_.shape, is_new, strict=True)
-                type_ = type_.like(shape=[None if new else dim for dim, new in pairs])
-            result.append(type_)
+            if type_.shape is None:
+                result.append(type_)
+                continue
+            # onnx invents names for unknown sizes, the same ones for different nodes.
+            dims: list[Dim] = []
+            for dim in type_.shape:
+                is_invented = isinstance(dim, str) and dim not in symbols
+                dims.append(None if is_invented else dim)
+            result.append(type_.like(shape=dims))
         return tuple(result)
 
     def exists(self) -> bool:
@@ -364,17 +366,20 @@ class Evaluation:
 
     def _find_evaluator(self, inputs: Sequence[Any]) -> tuple[Any, list[str]]:
         """Return the evaluator for inputs of these types, and the names of its inputs."""
-        names = ["" if value is None else f"x{position}" for position, value in enumerate(inputs)]
+        names = _input_names(inputs)
         if self._is_class is None:
             self._is_class = self._has_class(names)
         # A definition by a function can depend on the types, a class only on which inputs are there.
         key = tuple(names) if self._is_class else tuple(map(_type_text, inputs))
-        if key not in self._evaluators:
-            if len(self._evaluators) >= _MAX_EVALUATORS:
-                self._evaluators.pop(next(iter(self._evaluators)))
-            self._evaluators[key] = (
-                (self._direct(names), names) if self._is_class else self._by_function(inputs, names)
-            )
+        if key in self._evaluators:
+            return self._evaluators[key]
+        if len(self._evaluators) >= _MAX_EVALUATORS:
+            oldest = next(iter(self._evaluators))
+            del self._evaluators[oldest]
+        if self._is_class:
+            self._evaluators[key] = self._direct(names), names
+        else:
+            self._evaluators[key] = self._by_function(inputs, names)
         return self._evaluators[key]
 
     def _has_class(self, names: Sequence[str]) -> bool:
@@ -402,7 +407,7 @@ class Evaluation:
     def _by_function(self, inputs: Sequence[Any], names: Sequence[str]) -> tuple[Any, list[str]]:
         """Make an evaluator of the function that defines the operator for inputs of these types."""
         node = self._node_with(names)
-        types = [None if value is None else _type_proto(value) for value in inputs]
+        types = list(map(_type_proto, inputs))
         body = inlined_function(self._schema, node, types, self._opset)
         if body is None:
             raise ModelError(
@@ -410,8 +415,7 @@ class Evaluation:
                 expected="inputs that its definition allows",
                 got=", ".join(map(_type_text, inputs)),
             )
-        imports = dict(self._imports)
-        imports.update((entry.domain, entry.version) for entry in body.opset_import)
+        imports = {**self._imports, **imported_versions(body)}
         nodes = without_absent_inputs(body, inputs)
         outputs = body.output[: len(node.output)]
         return self._evaluator_of(nodes, body.input, outputs, imports), list(body.input)
@@ -431,12 +435,7 @@ class Evaluation:
     ) -> Any:
         from onnx.reference import ReferenceEvaluator  # half a second, for those who need it
 
-        model = self._model(
-            nodes,
-            [onnx.ValueInfoProto(name=name) for name in inputs],
-            [onnx.ValueInfoProto(name=name) for name in outputs],
-            imports,
-        )
+        model = self._model(nodes, _value_infos(inputs), _value_infos(outputs), imports)
         # Attributes by which the reference would take all memory, or call itself for ever.
         check_functions(model)
         check_attributes(model)
@@ -454,6 +453,15 @@ class Evaluation:
             functions=self._functions,
             opset_imports=[helper.make_opsetid(*entry) for entry in imports.items()],
         )
+
+
+def _input_names(inputs: Sequence[object]) -> list[str]:
+    """Name a node's inputs; an omitted one has the empty name, as in a model."""
+    return ["" if value is None else f"x{position}" for position, value in enumerate(inputs)]
+
+
+def _value_infos(names: Iterable[str]) -> list[onnx.ValueInfoProto]:
+    return [onnx.ValueInfoProto(name=name) for name in names]
 
 
 class StandIn:
@@ -503,13 +511,19 @@ def stand_in_class(domain: str, op_type: str, opset: int) -> type[StandIn]:
     )
 
 
-def _type_proto(value: Any) -> TypeProto:
+def _type_proto(value: Any) -> TypeProto | None:
+    if value is None:
+        return None
     if isinstance(value, list):
-        return helper.make_sequence_type_proto(_type_proto(value[0]) if value else TypeProto())
+        # An empty sequence has elements of no known type.
+        element = _type_proto(value[0]) if value else None
+        return helper.make_sequence_type_proto(element or TypeProto())
     return helper.make_tensor_type_proto(dtype(value.dtype).onnx, value.shape)
 
 
 def _type_text(value: Any) -> str:
+    if value is None:
+        return "None"
     if isinstance(value, list):
-        return f"seq({_type_text(value[0]) if value else ''})"
-    return "None" if value is None else str(type_of(value))
+        return f"seq({', '.join(map(_type_text, value[:1]))})"
+    return str(type_of(value))

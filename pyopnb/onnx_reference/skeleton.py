@@ -183,7 +183,7 @@ def _cell_text(usage: OperatorUsage, domain: str, op_type: str, is_missing: bool
 
 
 def _indented(lines: Iterable[str]) -> list[str]:
-    return [f"    {line}" if line else "" for line in lines]
+    return textwrap.indent("\n".join(lines), "    ").split("\n")
 
 
 def _first_line(domain: str, op_type: str, class_name: str, is_missing: bool) -> str:
@@ -219,8 +219,9 @@ def _init(usage: OperatorUsage) -> list[str]:
         return []
     attrs = [attr for attr in usage.attrs if _is_parameter(attr.name)]
     # Those without a default come first, as Python requires.
-    parts = [(_parameter(attr), attr.remark) for attr in attrs if not attr.default]
-    parts += [(_parameter(attr), attr.remark) for attr in attrs if attr.default]
+    parts = []
+    for attr in sorted(attrs, key=lambda attr: bool(attr.default)):
+        parts.append((_parameter(attr), attr.remark))
     body = [f"self.{attr.name} = {attr.name}" for attr in attrs]
     if len(attrs) < len(usage.attrs):
         parts.append(("**attrs: object", "whose names are not identifiers"))
@@ -237,10 +238,13 @@ def _init(usage: OperatorUsage) -> list[str]:
 
 
 def _parameter(attr: AttrUsage) -> str:
-    if not attr.annotation:
-        return f"{attr.name}={attr.default}" if attr.default else attr.name
-    text = f"{attr.name}: {attr.annotation}"
-    return f"{text} = {attr.default}" if attr.default else text
+    text = attr.name
+    if attr.annotation:
+        text += f": {attr.annotation}"
+    if attr.default:
+        # PEP 8 wants spaces beside an annotation only.
+        text += f" = {attr.default}" if attr.annotation else f"={attr.default}"
+    return text
 
 
 def _is_parameter(name: str) -> bool:
@@ -273,10 +277,12 @@ def _compute(usage: OperatorUsage, name: str) -> list[str]:
     end = "):"
     if any(type_ != ANY for type_ in usage.outputs):
         hints = ", ".join(f'"{_type_text(type_)}"' for type_ in usage.outputs)
-        end = f") -> {hints}:" if len(usage.outputs) == 1 else f") -> ({hints}):"
+        if len(usage.outputs) > 1:
+            hints = f"({hints})"
+        end = f") -> {hints}:"
     head = [f"def compute({', '.join(parameters)}{end}"]
     if len(head[0]) > _WIDTH:
-        head = ["def compute(", *(f"    {parameter}," for parameter in parameters), end]
+        head = ["def compute(", *_indented(f"{parameter}," for parameter in parameters), end]
     return head + _indented(_body(usage, name))
 
 
@@ -294,7 +300,9 @@ def _type_text(type_: TensorType) -> str:
 def _body(usage: OperatorUsage, name: str) -> list[str]:
     """Write the body of ``compute``: a call of the reference where there is one."""
     lines = []
-    for type_ in (*usage.outputs, *(port.type for port in usage.inputs)):
+    types = [*usage.outputs]
+    types += [port.type for port in usage.inputs]
+    for type_ in types:
         if type_.dtype is not None and not type_.dtype.carried:
             lines = [
                 f"# No custom op of ONNX Runtime can have {type_.dtype}: put a Cast around the node."
@@ -329,7 +337,11 @@ def _body(usage: OperatorUsage, name: str) -> list[str]:
 
 
 def _description(types: Sequence[TensorType]) -> str:
-    texts = [_type_text(type_) if type_ != ANY else "?" for type_ in types]
-    if len(texts) == 1:
-        return "an array" if texts[0] == "?" else f"an array of type {texts[0]}"
-    return f"a tuple: {', '.join(texts)}" if texts else "nothing"
+    if not types:
+        return "nothing"
+    if len(types) == 1:
+        return "an array" if types[0] == ANY else f"an array of type {_type_text(types[0])}"
+    texts = []
+    for type_ in types:
+        texts.append("?" if type_ == ANY else _type_text(type_))
+    return f"a tuple: {', '.join(texts)}"

@@ -19,7 +19,7 @@ from pyopnb.onnx_reference.operator import has_reference, schema_of_op
 from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.messages import sanitize
 from pyopnb.ops.names import canonical_domain
-from pyopnb.ops.types import ANY, TensorType
+from pyopnb.ops.types import ANY, Dim, TensorType
 
 __all__ = ["OPTION", "RESERVED", "AttrUsage", "InputUsage", "OperatorUsage"]
 
@@ -116,28 +116,20 @@ class OperatorUsage:
         ports = list(self.schema.inputs) if self.schema is not None else []
         inputs = []
         for position, port in enumerate(ports):
+            name = identifier(port.name, f"x{position}", names_in_use)
             type_ = self._type_of_input(position)
-            if port.option == OPTION.Variadic:
-                type_ = _common_type(
-                    self._type_of_input(n) for n in range(position, self._most_inputs())
-                )
-            inputs.append(
-                InputUsage(
-                    identifier(port.name, f"x{position}", names_in_use),
-                    type_,
-                    port.option == OPTION.Optional,
-                    port.option == OPTION.Variadic,
-                )
-            )
-        for position in range(0 if ports else self._most_inputs()):
-            name = self.node.input[position] if position < len(self.node.input) else ""
-            is_optional = any(not _name_at(site.node.input, position) for site in self._sites)
-            type_ = self._type_of_input(position)
-            inputs.append(
-                InputUsage(
-                    identifier(name, f"x{position}", names_in_use), type_, is_optional, False
-                )
-            )
+            is_variadic = port.option == OPTION.Variadic
+            if is_variadic:
+                # One hint holds for all inputs from here on.
+                positions = range(position, self._most_inputs())
+                type_ = _common_type(map(self._type_of_input, positions))
+            inputs.append(InputUsage(name, type_, port.option == OPTION.Optional, is_variadic))
+        if not ports:
+            for position in range(self._most_inputs()):
+                graph_name = _name_at(self.node.input, position)
+                name = identifier(graph_name, f"x{position}", names_in_use)
+                is_optional = any(not _name_at(site.node.input, position) for site in self._sites)
+                inputs.append(InputUsage(name, self._type_of_input(position), is_optional, False))
         # Python wants a default after a default.
         was_optional = False
         for port in inputs:
@@ -148,18 +140,20 @@ class OperatorUsage:
         return max(len(site.node.input) for site in self._sites)
 
     def _type_of_input(self, position: int) -> TensorType:
-        return _common_type(
-            self._types.of(site, site.node.input[position])
-            for site in self._sites
-            if _name_at(site.node.input, position)
-        )
+        types = []
+        for site in self._sites:
+            name = _name_at(site.node.input, position)
+            if name:
+                types.append(self._types.of(site, name))
+        return _common_type(types)
 
     def _output(self, position: int) -> TensorType:
-        type_ = _common_type(
-            self._types.of(site, site.node.output[position])
-            for site in self._sites
-            if _name_at(site.node.output, position)
-        )
+        types = []
+        for site in self._sites:
+            name = _name_at(site.node.output, position)
+            if name:
+                types.append(self._types.of(site, name))
+        type_ = _common_type(types)
         if type_.dtype is not None or self.schema is None:
             return type_
         # A comparison gives bools, and Shape int64, whatever goes in.
@@ -232,7 +226,11 @@ def _common_type(types: Iterable[TensorType]) -> TensorType:
             continue
         shape = None
         if common.shape is not None and type_.shape is not None and common.rank == type_.rank:
-            pairs = zip(common.shape, type_.shape, strict=True)
-            shape = tuple(a if a == b else None for a, b in pairs)
-        common = TensorType(common.dtype if common.dtype == type_.dtype else None, shape)
+            shape = tuple(map(_common_dim, common.shape, type_.shape))
+        same_dtype = common.dtype == type_.dtype
+        common = TensorType(common.dtype if same_dtype else None, shape)
     return common or ANY
+
+
+def _common_dim(a: Dim, b: Dim) -> Dim:
+    return a if a == b else None
