@@ -1,6 +1,8 @@
-"""adaptive_avg_pool2d, which torch's exporter writes in the domain org.pytorch.aten where it falls through.
+"""adaptive_avg_pool2d, which torch's exporter writes in the domain org.pytorch.aten where it falls
+through.
 
-Defined by torch 2.13, torch.nn.functional.adaptive_avg_pool2d; lists and numbers are constant inputs.
+Defined by torch 2.13, torch.nn.functional.adaptive_avg_pool2d; lists and numbers are constant
+inputs.
 """
 
 import numpy as np

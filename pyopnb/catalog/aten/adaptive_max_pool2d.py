@@ -1,6 +1,8 @@
-"""adaptive_max_pool2d, which torch's exporter writes in the domain org.pytorch.aten where it falls through.
+"""adaptive_max_pool2d, which torch's exporter writes in the domain org.pytorch.aten where it falls
+through.
 
-Defined by torch 2.13, torch.nn.functional.adaptive_max_pool2d; lists and numbers are constant inputs.
+Defined by torch 2.13, torch.nn.functional.adaptive_max_pool2d; lists and numbers are constant
+inputs.
 """
 
 from pyopnb.catalog.cores.adaptive_pooling import maxima_adaptively

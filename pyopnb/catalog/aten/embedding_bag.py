@@ -1,7 +1,7 @@
 """embedding_bag, the sums of embeddings of DLRM, as torch's exporter writes it where ONNX lacks it.
 
-Defined by torch 2.13, torch.nn.functional.embedding_bag, in the order of aten's arguments. Of its four outputs only
-the first is used for inference, and only it is here.
+Defined by torch 2.13, torch.nn.functional.embedding_bag, in the order of aten's arguments. Of its
+four outputs only the first is used for inference, and only it is here.
 """
 
 import numpy as np

@@ -1,7 +1,7 @@
 """BiasDropout of com.microsoft, an addition, a dropout and a residual in one node.
 
-Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/contrib_defs.cc, version 1. Dropout in training
-is random and is refused.
+Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/contrib_defs.cc, version 1.
+Dropout in training is random and is refused.
 """
 
 import numpy as np

@@ -1,7 +1,7 @@
 """BiasSplitGelu of com.microsoft, which the optimizer of Stable Diffusion writes for GPUs.
 
-Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/diffusion_defs.cc, version 1. Gelu is the exact
-one, by erf, as the kernel has it.
+Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/diffusion_defs.cc, version 1.
+Gelu is the exact one, by erf, as the kernel has it.
 """
 
 import numpy as np

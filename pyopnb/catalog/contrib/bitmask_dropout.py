@@ -1,7 +1,7 @@
 """BitmaskDropout of com.microsoft, ONNX's Dropout with a mask of bits.
 
-Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/contrib_defs.cc, version 1. Dropout in training
-is random and is refused.
+Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/contrib_defs.cc, version 1.
+Dropout in training is random and is refused.
 """
 
 from pyopnb.catalog.cores.dropout import full_bitmask, refuse_training

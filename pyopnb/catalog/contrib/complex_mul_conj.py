@@ -1,7 +1,7 @@
 """ComplexMulConj of com.microsoft, a product of complex numbers that are pairs in the last axis.
 
-Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/contrib_defs.cc, version 1, and in the kernel
-contrib_ops/cuda/math/complex_mul.cc.
+Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/contrib_defs.cc, version 1, and
+in the kernel contrib_ops/cuda/math/complex_mul.cc.
 """
 
 from pyopnb.catalog.cores.complex_pairs import broadcast_type, multiply_pairs

@@ -1,7 +1,8 @@
 """GroupNorm of com.microsoft, which Olive and the Stable Diffusion optimizer write for GPUs.
 
-Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/diffusion_defs.cc, version 1. CUDA has channels
-last only; DirectML's models have them first, and so both are here. Moments are taken in float32, as the kernels do.
+Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/diffusion_defs.cc, version 1.
+CUDA has channels last only; DirectML's models have them first, and so both are here. Moments are
+taken in float32, as the kernels do.
 """
 
 import numpy as np

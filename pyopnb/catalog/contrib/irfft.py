@@ -1,7 +1,8 @@
 """Irfft of com.microsoft, the inverse of Rfft.
 
-Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/contrib_defs.cc, version 1. Like the CUDA kernel,
-it divides by the size of the signal, whatever ``normalized`` says. The last axis of a signal is taken to be even.
+Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/contrib_defs.cc, version 1.
+Like the CUDA kernel, it divides by the size of the signal, whatever ``normalized`` says. The last
+axis of a signal is taken to be even.
 """
 
 import numpy as np

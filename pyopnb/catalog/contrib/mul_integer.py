@@ -1,6 +1,7 @@
 """MulInteger of com.microsoft, a product of quantized tensors.
 
-Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/quantization_defs.cc, version 1.
+Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/quantization_defs.cc, version
+1.
 """
 
 import numpy as np

@@ -1,6 +1,7 @@
 """ReduceSumInteger of com.microsoft, a sum of quantized elements.
 
-Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/quantization_defs.cc, version 1.
+Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/quantization_defs.cc, version
+1.
 """
 
 import numpy as np

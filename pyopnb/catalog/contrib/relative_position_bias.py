@@ -1,7 +1,7 @@
 """RelativePositionBias of com.microsoft, the bias that T5 adds to attention.
 
-Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/bert_defs.cc, version 1, after the buckets of
-Raffel and others (2020), section 2.1.
+Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/bert_defs.cc, version 1, after
+the buckets of Raffel and others (2020), section 2.1.
 """
 
 import numpy as np

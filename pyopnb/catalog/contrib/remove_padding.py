@@ -1,6 +1,7 @@
 """RemovePadding of com.microsoft, which packs the tokens of a batch of sentences for PackedAttention.
 
-Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/bert_defs.cc, version 1. Padding is on the right.
+Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/bert_defs.cc, version 1.
+Padding is on the right.
 """
 
 import numpy as np

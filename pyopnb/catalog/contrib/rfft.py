@@ -1,7 +1,7 @@
 """Rfft of com.microsoft, the Fourier transform of real signals that torch's exporter writes for GPUs.
 
-Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/contrib_defs.cc, version 1. Like the CUDA kernel,
-it does not scale, whatever ``normalized`` says.
+Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/contrib_defs.cc, version 1.
+Like the CUDA kernel, it does not scale, whatever ``normalized`` says.
 """
 
 import numpy as np

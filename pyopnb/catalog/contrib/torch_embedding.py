@@ -1,7 +1,7 @@
 """TorchEmbedding of com.microsoft, torch's embedding as a node.
 
-Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/contrib_defs.cc, version 1. ``padding_idx`` and
-``scale_grad_by_freq`` change gradients only.
+Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/contrib_defs.cc, version 1.
+``padding_idx`` and ``scale_grad_by_freq`` change gradients only.
 """
 
 import numpy as np

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-__all__ = ["fast_gelu", "gelu"]
+__all__ = ["activate", "fast_gelu", "gelu", "gelu_slope"]
 
 _erf = np.vectorize(math.erf, otypes=[np.float64])
 
@@ -22,3 +22,46 @@ def fast_gelu(x: np.ndarray) -> np.ndarray:
     """Compute the approximation of `gelu` by tanh, in the dtype of x."""
     inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)
     return (0.5 * x * (1 + np.tanh(inner))).astype(x.dtype)
+
+
+def gelu_slope(x: np.ndarray) -> np.ndarray:
+    """Compute the derivative of `gelu`, in the dtype of x."""
+    if not x.size:
+        return x.copy()
+    normal = 0.5 * (1 + _erf(x / math.sqrt(2)))
+    density = np.exp(-0.5 * x.astype(np.float64) ** 2) / math.sqrt(2 * math.pi)
+    return (normal + x * density).astype(x.dtype)
+
+
+def activate(
+    name: str, x: np.ndarray, alpha: float, beta: float, gamma: float, axis: int
+) -> np.ndarray:
+    """Apply an activation that ONNX Runtime fuses into a product.
+
+    Raises
+    ------
+    ValueError
+        There is no such activation.
+    """
+    if name == "Relu":
+        return np.maximum(x, 0)
+    if name == "LeakyRelu":
+        return np.where(x < 0, alpha * x, x)
+    if name == "Sigmoid":
+        return 1 / (1 + np.exp(-x))
+    if name == "Tanh":
+        return np.tanh(x)
+    if name == "ScaledTanh":
+        return alpha * np.tanh(beta * x)
+    if name == "Elu":
+        return np.where(x < 0, alpha * np.expm1(x), x)
+    if name == "Selu":
+        return gamma * np.where(x < 0, alpha * np.expm1(x), x)
+    if name == "Softplus":
+        return np.logaddexp(x, 0)
+    if name == "HardSigmoid":
+        return (alpha * x + beta).clip(0, 1)
+    if name == "Softmax":
+        exponentials = np.exp(x - x.max(axis=axis, keepdims=True))
+        return exponentials / exponentials.sum(axis=axis, keepdims=True)
+    raise ValueError(f"activation: expected one that pyopnb's catalogue knows, got {name!r}")

@@ -1,6 +1,7 @@
 """Boxes that lie along the axes: their forms, overlaps, and greedy suppression.
 
-A box is four numbers in the last axis: two opposite corners, in any order, unless a name says otherwise.
+A box is four numbers in the last axis: two opposite corners, in any order, unless a name says
+otherwise.
 """
 
 from __future__ import annotations

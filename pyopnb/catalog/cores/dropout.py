@@ -1,10 +1,10 @@
-"""What dropout operators do outside training."""
+"""What dropout operators and their gradients do, where nothing is random."""
 
 from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["full_bitmask", "refuse_training"]
+__all__ = ["bits_of", "dropped_gradient", "full_bitmask", "refuse_training"]
 
 
 def refuse_training(
@@ -31,3 +31,25 @@ def full_bitmask(size: int) -> np.ndarray:
     if size % 32:
         mask[-1] = (1 << size % 32) - 1
     return mask
+
+
+def bits_of(mask: np.ndarray, size: int) -> np.ndarray:
+    """Unpack a mask of `full_bitmask`'s form into bools."""
+    unpacked = np.unpackbits(mask.astype("<u4").view(np.uint8), bitorder="little")
+    return unpacked[:size].astype(bool)
+
+
+def dropped_gradient(
+    gradient: np.ndarray,
+    mask: np.ndarray,
+    ratio: np.ndarray | None,
+    training_mode: np.ndarray | None,
+) -> np.ndarray:
+    """Return the gradient of a dropout; outside training it is the gradient itself."""
+    if training_mode is not None and not training_mode.item():
+        return gradient.copy()
+    share = 0.5 if ratio is None else float(ratio.item())
+    if share == 0:
+        return gradient.copy()
+    scaled = gradient.astype(np.float64) / (1 - share)
+    return np.where(mask, scaled, 0).astype(gradient.dtype)

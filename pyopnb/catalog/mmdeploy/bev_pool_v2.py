@@ -1,6 +1,7 @@
 """bev_pool_v2, with which BEVDet collects camera features on a map seen from above.
 
-Defined in HuangJunJie2017/BEVDet, mmdet3d/ops/bev_pool_v2; BEVPoolV2TRT in DerryHub/BEVFormer_tensorrt.
+Defined in HuangJunJie2017/BEVDet, mmdet3d/ops/bev_pool_v2; BEVPoolV2TRT in
+DerryHub/BEVFormer_tensorrt.
 """
 
 import numpy as np

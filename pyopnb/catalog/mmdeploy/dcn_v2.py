@@ -1,7 +1,7 @@
 """DCNv2 of the forks of CharlesShang/DCNv2, which CenterNet and its followers export.
 
-Defined in CharlesShang/DCNv2, dcn_v2.py. Forks name it _DCNv2, DCNv2 or DCNv2_TRT. Some pass offsets and mask in one
-tensor, whose mask is before its sigmoid; a node with four inputs is such.
+Defined in CharlesShang/DCNv2, dcn_v2.py. Forks name it _DCNv2, DCNv2 or DCNv2_TRT. Some pass
+offsets and mask in one tensor, whose mask is before its sigmoid; a node with four inputs is such.
 """
 
 import numpy as np

@@ -1,7 +1,8 @@
 """MMCVDeformConv2d, the deformable convolution without a mask of mmdeploy and mmcv 1.x.
 
-Defined in open-mmlab/mmdeploy v1.3.1, csrc/mmdeploy/backend_ops/onnxruntime/deform_conv. mmdeploy writes four numbers
-of padding, the same for both ends of the rows and then of the columns; mmcv writes two.
+Defined in open-mmlab/mmdeploy v1.3.1, csrc/mmdeploy/backend_ops/onnxruntime/deform_conv. mmdeploy
+writes four numbers of padding, the same for both ends of the rows and then of the columns; mmcv
+writes two.
 """
 
 from pyopnb.catalog.cores.deformable_convolution import deformable_convolution, output_shape

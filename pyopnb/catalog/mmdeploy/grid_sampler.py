@@ -1,7 +1,8 @@
 """grid_sampler, which mmdeploy and mmcv 1.x write for torch's grid_sample.
 
-Defined in open-mmlab/mmdeploy v1.3.1, csrc/mmdeploy/backend_ops/onnxruntime/grid_sample. It is ONNX's GridSample of
-version 16 with the modes as numbers. mmdeploy's kernel lacks the cubic mode, which is torch's here.
+Defined in open-mmlab/mmdeploy v1.3.1, csrc/mmdeploy/backend_ops/onnxruntime/grid_sample. It is
+ONNX's GridSample of version 16 with the modes as numbers. mmdeploy's kernel lacks the cubic mode,
+which is torch's here.
 """
 
 import numpy as np

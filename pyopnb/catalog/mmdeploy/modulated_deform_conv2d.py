@@ -1,7 +1,7 @@
 """MMCVModulatedDeformConv2d, the deformable convolution with a mask of mmdeploy and mmcv 1.x.
 
-Defined in open-mmlab/mmdeploy v1.3.1, csrc/mmdeploy/backend_ops/onnxruntime/modulated_deform_conv. Its documentation
-calls an attribute deformable_groups; the code reads deform_groups.
+Defined in open-mmlab/mmdeploy v1.3.1, csrc/mmdeploy/backend_ops/onnxruntime/modulated_deform_conv.
+Its documentation calls an attribute deformable_groups; the code reads deform_groups.
 """
 
 from pyopnb.catalog.cores.deformable_convolution import deformable_convolution, output_shape

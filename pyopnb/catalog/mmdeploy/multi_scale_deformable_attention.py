@@ -1,6 +1,7 @@
 """The attention of deformable DETR, which mmdeploy and TensorRT have as an operator.
 
-Defined in open-mmlab/mmdeploy v1.3.1, csrc/mmdeploy/backend_ops/tensorrt/ms_deform_attn, after Zhu and others (2020).
+Defined in open-mmlab/mmdeploy v1.3.1, csrc/mmdeploy/backend_ops/tensorrt/ms_deform_attn, after Zhu
+and others (2020).
 """
 
 from pyopnb.catalog.cores.deformable_attention import attend

@@ -1,7 +1,7 @@
 """NMSMatch of mmdeploy, which tells which box suppressed which.
 
-Defined in open-mmlab/mmdeploy v1.3.1, csrc/mmdeploy/backend_ops/onnxruntime/nms_match. A box that is kept and
-suppresses nothing has no row.
+Defined in open-mmlab/mmdeploy v1.3.1, csrc/mmdeploy/backend_ops/onnxruntime/nms_match. A box that
+is kept and suppresses nothing has no row.
 """
 
 import numpy as np

@@ -1,7 +1,7 @@
 """NMSRotated, which ends the detectors of turned boxes that mmdeploy exports from mmrotate.
 
-Defined in open-mmlab/mmdeploy v1.3.1, csrc/mmdeploy/backend_ops/onnxruntime/nms_rotated. mmcv has an operator of
-the same name with boxes [N,5] and one score a box; it is another one.
+Defined in open-mmlab/mmdeploy v1.3.1, csrc/mmdeploy/backend_ops/onnxruntime/nms_rotated. mmcv has
+an operator of the same name with boxes [N,5] and one score a box; it is another one.
 """
 
 import numpy as np

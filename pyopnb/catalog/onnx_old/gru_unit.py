@@ -1,7 +1,7 @@
 """GRUUnit, one step of a GRU from Caffe2.
 
-Defined in onnx/onnx v1.2.2, docs/Operators.md, as an experimental operator without a formula; the formula is that of
-pytorch/pytorch before 2.4, caffe2/operators/gru_unit_op.h.
+Defined in onnx/onnx v1.2.2, docs/Operators.md, as an experimental operator without a formula; the
+formula is that of pytorch/pytorch before 2.4, caffe2/operators/gru_unit_op.h.
 """
 
 import numpy as np

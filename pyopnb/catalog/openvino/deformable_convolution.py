@@ -1,7 +1,8 @@
 """DeformableConv2D of OpenVINO's model optimizer.
 
-Defined in openvinotoolkit/openvino, src/frontends/onnx/frontend/src/op/org.openvinotoolkit/deformable_conv_2d.cpp. Its
-four pads are the two of the rows and then the two of the columns.
+Defined in openvinotoolkit/openvino,
+src/frontends/onnx/frontend/src/op/org.openvinotoolkit/deformable_conv_2d.cpp. Its four pads are the
+two of the rows and then the two of the columns.
 """
 
 from pyopnb.catalog.cores.deformable_convolution import deformable_convolution, output_shape

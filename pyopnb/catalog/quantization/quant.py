@@ -1,7 +1,8 @@
 """Quant of QONNX, with which Brevitas exports quantizers of any number of bits.
 
-Defined in fastmachinelearning/qonnx, docs/qonnx-custom-ops/quant_op.md. The package qonnx 1.0.0 clamps before it
-rounds, and so does this; its document rounds first, which differs beyond the limits only.
+Defined in fastmachinelearning/qonnx, docs/qonnx-custom-ops/quant_op.md. The package qonnx 1.0.0
+clamps before it rounds, and so does this; its document rounds first, which differs beyond the
+limits only.
 """
 
 import numpy as np

@@ -1,7 +1,8 @@
 """DisentangledAttention_TRT, the attention of DeBERTa in NVIDIA's and ONNX Runtime's files.
 
-Defined in NVIDIA/TensorRT, plugin/disentangledAttentionPlugin, release 10.12, which is compiled as its version 2, with
-logarithmic buckets. Releases before 22.07 cut positions off linearly; no file tells which one it was made for.
+Defined in NVIDIA/TensorRT, plugin/disentangledAttentionPlugin, release 10.12, which is compiled as
+its version 2, with logarithmic buckets. Releases before 22.07 cut positions off linearly; no file
+tells which one it was made for.
 """
 
 import numpy as np

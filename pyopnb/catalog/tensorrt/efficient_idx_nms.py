@@ -1,6 +1,7 @@
 """EfficientIdxNMS_TRT, which gives the numbers of the boxes as well, for masks and key points.
 
-Defined in laugh12321/TensorRT-YOLO, modules/plugin/efficientIdxNMSPlugin. The rules are those of EfficientNMS_TRT.
+Defined in laugh12321/TensorRT-YOLO, modules/plugin/efficientIdxNMSPlugin. The rules are those of
+EfficientNMS_TRT.
 """
 
 import numpy as np

@@ -1,0 +1,34 @@
+"""GatedRelativePositionBias of com.microsoft, the position bias of WavLM.
+
+Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/bert_defs.cc, version 1, with
+its formula. Queries without padding, with a sixth input ``token_offset``, are refused.
+"""
+
+import numpy as np
+
+from pyopnb.ops.types import TensorType
+
+NAMES = ("com.microsoft::GatedRelativePositionBias",)
+
+
+class GatedRelativePositionBias:
+    """Scale a relative position bias by gates that each query computes."""
+
+    def __init__(self, num_heads: int):
+        self.heads = num_heads
+
+    def infer(self, query, query_bias, bias, weight, gate_bias, scale):
+        if query.shape is None:
+            return TensorType(query.dtype, None)
+        batch, length, _ = query.shape
+        return query.like(shape=(batch, self.heads, length, length))
+
+    def compute(self, query, query_bias, bias, weight, gate_bias, scale):
+        batch, length, _ = query.shape
+        heads = query.astype(np.float32) + query_bias.astype(np.float32)
+        heads = heads.reshape(batch, length, self.heads, -1).transpose(0, 2, 1, 3)
+        gates = heads @ weight.astype(np.float32) + gate_bias.astype(np.float32)
+        gates = gates.reshape(batch, self.heads, length, 2, -1).sum(-1)
+        update, reset = np.moveaxis(1 / (1 + np.exp(-gates)), -1, 0)
+        share = update * (reset * scale.astype(np.float32).reshape(1, -1, 1) - 1) + 2
+        return (share[..., None] * bias.astype(np.float32)).astype(query.dtype)

@@ -1,0 +1,24 @@
+"""GemmaRotaryEmbedding of com.microsoft, the rotation of queries and keys in Gemma.
+
+Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/bert_defs.cc, version 1, with
+its formula. Sines and cosines are rounded to float16 first, and so is each product.
+"""
+
+import numpy as np
+
+NAMES = ("com.microsoft::GemmaRotaryEmbedding",)
+
+
+class GemmaRotaryEmbedding:
+    """Rotate queries and keys: each times the cosine, plus its turned half times the sine."""
+
+    def infer(self, angles, query, turned_query, key, turned_key):
+        return query, key
+
+    def compute(self, angles, query, turned_query, key, turned_key) -> ("any[...]", "any[...]"):
+        sine = np.sin(angles).astype(query.dtype)[:, None]
+        cosine = np.cos(angles).astype(query.dtype)[:, None]
+        return (
+            query * cosine + turned_query * sine,
+            key * cosine + turned_key * sine,
+        )

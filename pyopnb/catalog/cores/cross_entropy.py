@@ -1,0 +1,79 @@
+"""The cross entropy of labels and logits, and its gradient."""
+
+from __future__ import annotations
+
+import numpy as np
+
+__all__ = ["cross_entropy", "loss_gradient"]
+
+
+def _weights_of(
+    labels: np.ndarray, weights: np.ndarray | None, ignored: int | None, classes: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return a class for each label that exists, and its weight; 0 for labels that are ignored."""
+    is_ignored = labels == ignored if ignored is not None else np.zeros(labels.shape, bool)
+    known = np.where(is_ignored, 0, labels)
+    if known.size and not 0 <= known.min() <= known.max() < classes:
+        raise IndexError(f"expected labels from 0 to {classes - 1}, got {labels}")
+    per_class = np.ones(classes) if weights is None else weights.astype(np.float64)
+    return known, np.where(is_ignored, 0, per_class[known])
+
+
+def cross_entropy(
+    scores: np.ndarray,
+    labels: np.ndarray,
+    weights: np.ndarray | None,
+    ignored: int | None,
+    reduction: str,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Compute the loss and the logarithms of the softmax.
+
+    Parameters
+    ----------
+    scores : ndarray
+        float[N,C,...].
+    labels : ndarray
+        int[N,...].
+    weights : ndarray, optional
+        float[C].
+    ignored : int, optional
+        A label that does not count.
+    reduction : {"mean", "sum", "none"}
+        A mean is divided by the weights of the labels that count.
+
+    Returns
+    -------
+    loss, log_probability : ndarray
+    """
+    shifted = scores.astype(np.float64)
+    shifted = shifted - shifted.max(axis=1, keepdims=True)
+    log_probability = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
+    known, weight = _weights_of(labels, weights, ignored, scores.shape[1])
+    chosen = np.take_along_axis(log_probability, known[:, None], axis=1)[:, 0]
+    loss = np.asarray(-chosen * weight)
+    if reduction == "sum":
+        loss = loss.sum()
+    elif reduction == "mean":
+        loss = loss.sum() / weight.sum()
+    return np.asarray(loss, scores.dtype), log_probability.astype(scores.dtype)
+
+
+def loss_gradient(
+    gradient: np.ndarray,
+    log_probability: np.ndarray,
+    labels: np.ndarray,
+    weights: np.ndarray | None,
+    ignored: int | None,
+    reduction: str,
+) -> np.ndarray:
+    """Compute the gradient of the scores from that of the loss, as `cross_entropy` takes them."""
+    known, weight = _weights_of(labels, weights, ignored, log_probability.shape[1])
+    slope = np.exp(log_probability.astype(np.float64))
+    is_label = np.arange(slope.shape[1]).reshape(-1, *[1] * (labels.ndim - 1)) == known[:, None]
+    slope = (slope - is_label) * weight[:, None]
+    if reduction == "mean":
+        slope = slope / weight.sum()
+    incoming = gradient.astype(np.float64)
+    if reduction == "none":
+        incoming = incoming.reshape(labels.shape)[:, None]
+    return (slope * incoming).astype(log_probability.dtype)

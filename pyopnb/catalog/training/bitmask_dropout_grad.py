@@ -1,0 +1,20 @@
+"""BitmaskDropoutGrad of onnxruntime-training.
+
+Defined in microsoft/onnxruntime, orttraining/orttraining/core/graph/training_op_defs.cc, version 1.
+A mask has a bit for each element, the lowest for the first.
+"""
+
+from pyopnb.catalog.cores.dropout import bits_of, dropped_gradient
+
+NAMES = ("com.microsoft::BitmaskDropoutGrad",)
+
+
+class BitmaskDropoutGrad:
+    """Pass the gradient on where the mask's bit is set, scaled as the dropout scaled its elements."""
+
+    def infer(self, gradient, mask, ratio=None, training_mode=None):
+        return gradient
+
+    def compute(self, gradient, mask, ratio=None, training_mode=None):
+        bits = bits_of(mask, gradient.size).reshape(gradient.shape)
+        return dropped_gradient(gradient, bits, ratio, training_mode)

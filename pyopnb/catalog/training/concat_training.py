@@ -1,0 +1,25 @@
+"""ConcatTraining of onnxruntime-training.
+
+Defined in microsoft/onnxruntime, orttraining/orttraining/core/graph/training_op_defs.cc, version 1.
+"""
+
+import numpy as np
+
+from pyopnb.ops.types import TensorType
+
+NAMES = ("com.microsoft::ConcatTraining",)
+
+
+class ConcatTraining:
+    """Concatenate tensors, and return how long each was along the axis."""
+
+    def __init__(self, axis: int):
+        self.axis = axis
+
+    def infer(self, *tensors):
+        lengths = tensors[0].like(dtype="int64", shape=(len(tensors),))
+        return TensorType(tensors[0].dtype, None), lengths
+
+    def compute(self, *tensors) -> ("any[...]", "int64[?]"):
+        lengths = [tensor.shape[self.axis] for tensor in tensors]
+        return np.concatenate(tensors, axis=self.axis), np.int64(lengths)

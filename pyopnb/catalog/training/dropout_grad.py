@@ -1,0 +1,18 @@
+"""DropoutGrad of onnxruntime-training.
+
+Defined in microsoft/onnxruntime, orttraining/orttraining/core/graph/training_op_defs.cc, version 1.
+"""
+
+from pyopnb.catalog.cores.dropout import dropped_gradient
+
+NAMES = ("com.microsoft::DropoutGrad",)
+
+
+class DropoutGrad:
+    """Pass the gradient on where the mask is set, scaled as the dropout scaled its elements."""
+
+    def infer(self, gradient, mask, ratio=None, training_mode=None):
+        return gradient
+
+    def compute(self, gradient, mask, ratio=None, training_mode=None):
+        return dropped_gradient(gradient, mask, ratio, training_mode)

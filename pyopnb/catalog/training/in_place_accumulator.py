@@ -1,0 +1,22 @@
+"""InPlaceAccumulatorV2 of onnxruntime-training, with which gradients of several batches are added.
+
+Defined in microsoft/onnxruntime, orttraining/orttraining/core/graph/training_op_defs.cc, version 1.
+Nothing is written in place here: the second output has the sum.
+"""
+
+import numpy as np
+
+NAMES = ("com.microsoft::InPlaceAccumulatorV2",)
+
+
+class InPlaceAccumulatorV2:
+    """Add a value to what was accumulated, or begin anew with it."""
+
+    def infer(self, accumulated, value, overwrite=None):
+        return accumulated.like(dtype="bool", shape=(1,)), accumulated
+
+    def compute(self, accumulated, value, overwrite=None) -> ("bool[1]", "any[...]"):
+        total = value.astype(accumulated.dtype)
+        if overwrite is None or not overwrite.item():
+            total = accumulated + total
+        return np.array([True]), total

@@ -1,0 +1,43 @@
+"""LayerNormalizationGrad of onnxruntime-training.
+
+Defined in microsoft/onnxruntime, orttraining/orttraining/core/graph/training_op_defs.cc, version 1.
+"""
+
+import numpy as np
+
+NAMES = ("com.microsoft::LayerNormalizationGrad",)
+
+
+class LayerNormalizationGrad:
+    """Compute the gradients of the input, the scale and the bias of a layer normalization."""
+
+    def __init__(self, axis: int = -1):
+        self.axis = axis
+
+    def infer(self, gradient, x, scale, mean, inverse_deviation):
+        return x, scale, scale
+
+    def compute(
+        self, gradient, x, scale, mean, inverse_deviation
+    ) -> (
+        "any[...]",
+        "any[...]",
+        "any[...]",
+    ):
+        axis = self.axis % x.ndim
+        rows, columns = int(np.prod(x.shape[:axis])), int(np.prod(x.shape[axis:]))
+        wide = np.float64 if x.dtype == np.float64 else np.float32
+        slope = gradient.astype(wide).reshape(rows, columns)
+        centered = x.astype(wide).reshape(rows, columns) - mean.astype(wide).reshape(rows, 1)
+        deviation = inverse_deviation.astype(wide).reshape(rows, 1)
+        normalized = centered * deviation
+        scaled = slope * scale.astype(wide).reshape(1, columns)
+        along = (scaled * normalized).mean(axis=1, keepdims=True)
+        of_input = deviation * (scaled - scaled.mean(axis=1, keepdims=True) - normalized * along)
+        of_scale = (slope * normalized).sum(axis=0)
+        of_bias = slope.sum(axis=0)
+        return (
+            of_input.reshape(x.shape).astype(x.dtype),
+            of_scale.reshape(scale.shape).astype(scale.dtype),
+            of_bias.reshape(scale.shape).astype(scale.dtype),
+        )

@@ -1,0 +1,25 @@
+"""LogSoftmaxGrad_13 of onnxruntime-training.
+
+Defined in microsoft/onnxruntime, orttraining/orttraining/core/graph/training_op_defs.cc, version 1.
+"""
+
+import numpy as np
+
+NAMES = ("com.microsoft::LogSoftmaxGrad_13",)
+
+
+class LogSoftmaxGrad_13:
+    """Compute the gradient of a logarithm of a softmax from its result."""
+
+    def __init__(self, axis: int = -1):
+        self.axis = axis
+
+    def infer(self, gradient, y):
+        return gradient
+
+    def compute(self, gradient, y):
+        dtype = gradient.dtype
+        wide = np.float64 if dtype == np.float64 else np.float32
+        gradient, y = gradient.astype(wide), y.astype(wide)
+        slope = gradient - np.exp(y) * gradient.sum(axis=self.axis, keepdims=True)
+        return slope.astype(dtype)

@@ -1,0 +1,19 @@
+"""ReluGrad of onnxruntime-training.
+
+Defined in microsoft/onnxruntime, orttraining/orttraining/core/graph/training_op_defs.cc, version 1.
+The schema calls the second input X; what builds gradients passes Y, whose sign is the same.
+"""
+
+import numpy as np
+
+NAMES = ("com.microsoft::ReluGrad",)
+
+
+class ReluGrad:
+    """Pass the gradient on where the second input is positive."""
+
+    def infer(self, gradient, x):
+        return gradient
+
+    def compute(self, gradient, x):
+        return np.where(x > 0, gradient, 0).astype(gradient.dtype)

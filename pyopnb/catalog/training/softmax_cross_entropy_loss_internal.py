@@ -1,0 +1,26 @@
+"""SoftmaxCrossEntropyLossInternal of onnxruntime-training.
+
+Defined in microsoft/onnxruntime, orttraining/orttraining/core/graph/training_op_defs.cc, version 1.
+It is ONNX's SoftmaxCrossEntropyLoss with the ignored label as an input.
+"""
+
+from pyopnb.catalog.cores.cross_entropy import cross_entropy
+from pyopnb.ops.types import TensorType
+
+NAMES = ("com.microsoft::SoftmaxCrossEntropyLossInternal",)
+
+
+class SoftmaxCrossEntropyLossInternal:
+    """Compute the loss of scores, and the logarithms of their softmax."""
+
+    def __init__(self, reduction: str = "mean", output_type: int = 0):
+        self.reduction = reduction
+        self.output_type = output_type
+
+    def infer(self, scores, labels, weights=None, ignore_index=None):
+        loss = scores.like(shape=()) if self.reduction != "none" else TensorType(scores.dtype, None)
+        return loss, scores
+
+    def compute(self, scores, labels, weights=None, ignore_index=None) -> ("any[...]", "any[...]"):
+        ignored = None if ignore_index is None else int(ignore_index.item())
+        return cross_entropy(scores, labels, weights, ignored, self.reduction)

@@ -1,0 +1,213 @@
+"""Operators of onnxruntime-training against differences of the forward operators, and fused ones against parts."""
+
+import numpy as np
+import pytest
+from entry_calls import run
+
+import pyopnb
+
+
+def differences(function, x, gradient, step=1e-6):
+    """The gradient of sum(gradient * function(x)) by central differences in float64."""
+    slope = np.empty_like(x)
+    for index in np.ndindex(x.shape):
+        ends = []
+        for sign in (1, -1):
+            moved = x.copy()
+            moved[index] += sign * step
+            ends.append((function(moved) * gradient).sum())
+        slope[index] = (ends[0] - ends[1]) / (2 * step)
+    return slope
+
+
+def softmax(x, axis=-1):
+    exponentials = np.exp(x - x.max(axis=axis, keepdims=True))
+    return exponentials / exponentials.sum(axis=axis, keepdims=True)
+
+
+@pytest.mark.parametrize("axis", [-1, 1])
+def test_slopes_of_activations_are_their_differences(axis):
+    random = np.random.default_rng(0)
+    x, gradient = random.standard_normal((2, 2, 3, 4))
+    from math import erf
+
+    gelu = np.vectorize(lambda value: 0.5 * value * (1 + erf(value / 2**0.5)))
+    relu_slope = run("com.microsoft::ReluGrad", gradient, x)
+    np.testing.assert_array_equal(relu_slope, np.where(x > 0, gradient, 0))
+    gelu_slope = run("com.microsoft::GeluGrad", gradient, x)
+    np.testing.assert_allclose(gelu_slope, differences(gelu, x, gradient), rtol=1e-6, atol=1e-8)
+    y = softmax(x, axis)
+    slope = run("com.microsoft::SoftmaxGrad_13", gradient, y, axis=axis)
+    expected = differences(lambda v: softmax(v, axis), x, gradient)
+    np.testing.assert_allclose(slope, expected, rtol=1e-6, atol=1e-8)
+    slope = run("com.microsoft::LogSoftmaxGrad_13", gradient, np.log(y), axis=axis)
+    expected = differences(lambda v: np.log(softmax(v, axis)), x, gradient)
+    np.testing.assert_allclose(slope, expected, rtol=1e-6, atol=1e-8)
+
+
+def test_the_gradient_of_a_layer_normalization():
+    random = np.random.default_rng(1)
+    x, gradient = random.standard_normal((2, 3, 2, 4))
+    scale = random.standard_normal((2, 4))
+    mean = x.mean((1, 2), keepdims=True)
+    deviation = 1 / np.sqrt(x.var((1, 2), keepdims=True) + 1e-5)
+
+    def normalize(values, scales):
+        centered = values - values.mean((1, 2), keepdims=True)
+        return centered / np.sqrt(values.var((1, 2), keepdims=True) + 1e-5) * scales
+
+    of_input, of_scale, of_bias = run(
+        "com.microsoft::LayerNormalizationGrad", gradient, x, scale, mean, deviation, axis=1
+    )
+    expected = differences(lambda values: normalize(values, scale), x, gradient)
+    np.testing.assert_allclose(of_input, expected, rtol=1e-4, atol=1e-7)
+    expected = differences(lambda scales: normalize(x, scales), scale, gradient)
+    np.testing.assert_allclose(of_scale, expected, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(of_bias, gradient.sum(0), rtol=1e-12)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("ignored", [None, 1])
+def test_cross_entropy_is_onnx_runtimes_and_its_gradient_the_differences(
+    reduction, weighted, ignored
+):
+    random = np.random.default_rng(2)
+    scores = random.standard_normal((4, 3, 2))
+    labels = random.integers(0, 3, (4, 2))
+    labels[0] = 2
+    weights = [random.uniform(0.5, 2, 3)] if weighted else [None]
+    attrs = {"reduction": reduction}
+    extra = [] if ignored is None else [np.int64(ignored)]
+    loss, log_probability = run(
+        "com.microsoft::SoftmaxCrossEntropyLossInternal", scores, labels, *weights, *extra, **attrs
+    )
+    onnx_attrs = attrs if ignored is None else {**attrs, "ignore_index": ignored}
+    given = [weight for weight in weights if weight is not None]
+
+    def onnx_loss(values):
+        return pyopnb.call("SoftmaxCrossEntropyLoss", values, labels, *given, **onnx_attrs)
+
+    np.testing.assert_allclose(loss, onnx_loss(scores), rtol=1e-9)
+    np.testing.assert_allclose(log_probability, np.log(softmax(scores, 1)), rtol=1e-9)
+    gradient = random.standard_normal(loss.shape)
+    slope = run(
+        "com.microsoft::SoftmaxCrossEntropyLossInternalGrad",
+        *(gradient, log_probability, labels, *weights, *extra),
+        **attrs,
+    )
+    expected = differences(onnx_loss, scores, gradient)
+    np.testing.assert_allclose(slope, expected, rtol=1e-5, atol=1e-8)
+    slope = run(
+        "com.microsoft::SoftmaxCrossEntropyLossGrad",
+        *(gradient, log_probability, labels, *weights),
+        **onnx_attrs,
+    )
+    np.testing.assert_allclose(slope, expected, rtol=1e-5, atol=1e-8)
+
+
+def test_gradients_of_dropouts_use_the_mask_they_get():
+    random = np.random.default_rng(3)
+    gradient = random.standard_normal((5, 9)).astype(np.float32)
+    mask = random.uniform(0, 1, (5, 9)) < 0.7
+    ratio, training = np.float32(0.25), np.bool_(True)
+    slope = run("com.microsoft::DropoutGrad", gradient, mask, ratio, training)
+    np.testing.assert_allclose(slope, np.where(mask, gradient / 0.75, 0), rtol=1e-6)
+    np.testing.assert_array_equal(
+        run("com.microsoft::DropoutGrad", gradient, mask, ratio, np.bool_(False)), gradient
+    )
+    bits = np.zeros(2, np.uint32)
+    for number, is_kept in enumerate(mask.ravel()):
+        bits[number // 32] |= np.uint32(int(is_kept) << number % 32)
+    packed = run("com.microsoft::BitmaskDropoutGrad", gradient, bits, ratio, training)
+    np.testing.assert_array_equal(packed, slope)
+
+
+def test_what_training_accumulates_and_concatenates():
+    total, value = np.float32([1, 2]), np.float32([10, 20])
+    updated, added = run("com.microsoft::InPlaceAccumulatorV2", total, value, np.array([False]))
+    assert updated.item() is True and added.tolist() == [11, 22]
+    _, started = run("com.microsoft::InPlaceAccumulatorV2", total, value, np.array([True]))
+    assert started.tolist() == [10, 20]
+    a, b = np.ones((2, 1), np.float32), np.zeros((2, 3), np.float32)
+    joined, lengths = run("com.microsoft::ConcatTraining", a, b, axis=1)
+    np.testing.assert_array_equal(joined, np.concatenate([a, b], 1))
+    assert lengths.tolist() == [1, 3]
+
+
+@pytest.mark.parametrize(
+    ("activation", "attrs"),
+    [
+        ("Relu", {}),
+        ("LeakyRelu", {"alpha": 0.1}),
+        ("Elu", {"alpha": 0.7}),
+        ("Selu", {"alpha": 1.5, "gamma": 1.1}),
+        ("HardSigmoid", {"alpha": 0.3, "beta": 0.4}),
+        ("Sigmoid", {}),
+        ("Tanh", {}),
+        ("Softplus", {}),
+        ("Softmax", {"axis": 1}),
+    ],
+)
+@pytest.mark.parametrize("transposed", [0, 1])
+def test_a_product_with_an_activation_is_both(activation, attrs, transposed):
+    random = np.random.default_rng(4)
+    a = random.standard_normal((2, 4, 3), np.float32)
+    b = random.standard_normal((2, 4, 5) if transposed else (2, 3, 5), np.float32)
+    if transposed:
+        a = random.standard_normal((2, 4, 6), np.float32)
+    product = pyopnb.call("com.microsoft::FusedMatMul", a, b, alpha=0.5, transA=transposed)
+    expected = pyopnb.call(activation, product, **attrs)
+    named = {f"activation_{name}": value for name, value in attrs.items()}
+    result = run(
+        "com.microsoft::FusedMatMulActivation",
+        *(a, b),
+        activation=activation,
+        alpha=0.5,
+        transA=transposed,
+        **named,
+    )
+    np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("side", ["A", "B"])
+def test_a_batch_axis_that_is_moved_is_fused_matmuls(side):
+    random = np.random.default_rng(5)
+    a = random.standard_normal((4, 2, 3) if side == "A" else (2, 4, 3), np.float32)
+    b = random.standard_normal((3, 2, 5) if side == "B" else (2, 3, 5), np.float32)
+    attrs = {f"transBatch{side}": 1}
+    expected = pyopnb.call("com.microsoft::FusedMatMul", a, b, **attrs)
+    result = run("com.microsoft::FusedMatMulActivation", a, b, activation="Relu", **attrs)
+    np.testing.assert_allclose(result, np.maximum(expected, 0), rtol=1e-4, atol=1e-5)
+
+
+def test_gates_of_wavlm_are_the_schemas_formula():
+    random = np.random.default_rng(6)
+    batch, length, heads, size = 2, 3, 2, 4
+    query = random.standard_normal((batch, length, heads * size), np.float32)
+    query_bias = random.standard_normal(heads * size).astype(np.float32)
+    bias = random.standard_normal((1, heads, length, length), np.float32)
+    weight = random.standard_normal((size, 8), np.float32)
+    gate_bias = random.standard_normal(8).astype(np.float32)
+    scale = random.standard_normal((1, heads, 1, 1), np.float32)
+    result = run(
+        "com.microsoft::GatedRelativePositionBias",
+        *(query, query_bias, bias, weight, gate_bias, scale),
+        num_heads=heads,
+    )
+    for image, head, row in np.ndindex(batch, heads, length):
+        vector = (query[image, row] + query_bias)[head * size : (head + 1) * size].astype(float)
+        gates = vector @ weight + gate_bias
+        update = 1 / (1 + np.exp(-gates[:4].sum()))
+        reset = 1 / (1 + np.exp(-gates[4:].sum()))
+        share = update * (reset * scale[0, head, 0, 0] - 1) + 2
+        np.testing.assert_allclose(result[image, head, row], share * bias[0, head, row], rtol=1e-4)
+
+
+def test_the_rotation_of_gemma_rounds_as_its_script():
+    random = np.random.default_rng(7)
+    angles = random.uniform(0, 6, (2, 3, 4)).astype(np.float32)
+    query, turned = random.standard_normal((2, 2, 5, 3, 4)).astype(np.float16)
+    rotated, _ = run("com.microsoft::GemmaRotaryEmbedding", angles, query, turned, query, turned)
+    sine, cosine = np.sin(angles).astype(np.float16), np.cos(angles).astype(np.float16)
+    np.testing.assert_array_equal(rotated, query * cosine[:, None] + turned * sine[:, None])
