@@ -1,5 +1,4 @@
-"""adaptive_max_pool2d, which torch's exporter writes in the domain org.pytorch.aten where it falls
-through.
+"""adaptive_max_pool2d of torch, whose exporter writes it where it falls through.
 
 Defined by torch 2.13, torch.nn.functional.adaptive_max_pool2d; lists and numbers are constant
 inputs.

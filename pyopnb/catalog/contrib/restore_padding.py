@@ -1,5 +1,4 @@
-"""RestorePadding of com.microsoft, which puts the tokens that RemovePadding packed back into their
-sentences.
+"""RestorePadding of com.microsoft, which puts packed tokens back into their sentences.
 
 Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/bert_defs.cc, version 1.
 """

@@ -1,5 +1,4 @@
-"""SoftNonMaxSuppression of mmcv 1.x, which lowers the scores of boxes that overlap instead of removing
-them.
+"""SoftNonMaxSuppression of mmcv 1.x, which lowers the scores of boxes that overlap.
 
 Defined in open-mmlab/mmcv v1.7.2, mmcv/ops/csrc/onnxruntime/cpu/soft_nms.cpp, after Bodla and
 others (2017).
