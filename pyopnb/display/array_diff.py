@@ -32,10 +32,14 @@ from pyopnb.ops.types import tensor_type
 
 __all__ = ["badge", "headline_html", "part_details", "part_picture", "verdict_text", "view_diff"]
 
-_ROWS = 100  # parts in the table
-_WORST = 3  # elements with a ring
-_FEW = 64  # cells in which the worst is seen without a ring
-_LINE = 400  # characters of a headline's line
+# The table lists at most this many parts.
+_ROWS = 100
+# This many of the worst elements get a ring.
+_WORST = 3
+# In so few cells the worst one is seen without a ring.
+_FEW = 64
+# A longer line of the headline is cut after this many characters.
+_LINE = 400
 _LABELS = ("where", "how much")
 # Colours of medium lightness, legible on white and on black; a sign says the same without colour.
 _GOOD, _BAD, _UNKNOWN = "#2f8f4e", "#d1453b", "#b7791f"

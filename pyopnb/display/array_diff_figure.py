@@ -14,7 +14,8 @@ from pyopnb.display.svg.to_matplotlib import draw_on
 
 __all__ = ["figure_of_part"]
 
-_OF_ZERO = -1023  # the octave in which the statistics count 0
+# The statistics count zeros in this octave.
+_OF_ZERO = -1023
 
 
 def figure_of_part(part: Part, facts: ArrayStats, error_map: Drawing, title: str) -> Any:

@@ -18,8 +18,10 @@ from pyopnb.traces.summary import Summary
 __all__ = ["picture_of"]
 
 _MOST_RINGS = 3
-_OUTLIER = 4.0  # times what 98 % of all numbers are at most
-_BLOCK = 2**17  # elements that are looked at together
+# A number is an outlier if it is so many times what 98 % of all numbers are at most.
+_OUTLIER = 4.0
+# So many elements are searched at a time, so that nothing large is made.
+_BLOCK = 2**17
 _POOLED = {"mean": "the mean of", "nearest": "one of", "largest": "the largest of"}
 
 

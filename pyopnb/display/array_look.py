@@ -14,7 +14,8 @@ from pyopnb.ops.messages import sanitize
 
 __all__ = ["ArrayLook"]
 
-_LARGEST = 4096  # pixels of a picture's longer side
+# A picture's longer side has at most this many pixels.
+_LARGEST = 4096
 
 
 @dataclass(frozen=True)

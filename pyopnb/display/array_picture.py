@@ -18,8 +18,10 @@ __all__ = ["ArrayPicture", "Sheet", "sheet_of", "squeeze"]
 # Pixels of a picture, of slices side by side, and of these where ``size`` is asked for.
 _SIDE, _SLICES_SIDE, _WIDEST = 256, 448, 960
 _FEWEST_SLICES, _MOST_SLICES, _MOST_ELEMENTS = 16, 64, 2**16
-_SMALLEST_SLICE = 40  # pixels
-_ENCODED = 1.8  # bytes in the page of a byte of PNG: it is base64 in an SVG that is base64
+# A slice is at least this many pixels wide or high.
+_SMALLEST_SLICE = 40
+# A byte of PNG takes this many in the page: it is base64 in an SVG that is base64.
+_ENCODED = 1.8
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,10 @@ from pyopnb.ops.text_table import Table
 
 __all__ = ["graph_within", "table_within"]
 
-_LEAST = 30_000  # bytes of a graph
-_CELL = 170  # bytes of a cell without its text
+# A graph gets at least this many bytes, however large the tables are.
+_LEAST = 30_000
+# A cell of a table takes about this many bytes besides its text.
+_CELL = 170
 
 
 def graph_within(

@@ -14,8 +14,10 @@ from pyopnb.ops.messages import sanitize
 
 __all__ = ["escape_formulas", "figure_of", "figure_png", "new_figure"]
 
-_DPI = 144  # at which a pixel of a drawing is two
-_LONGEST_SIDE, _MOST_PIXELS = 60_000, 150_000_000  # of a PNG; matplotlib refuses sides of 65,536
+# At this resolution a pixel of a drawing becomes two.
+_DPI = 144
+# A PNG stays below these, as matplotlib refuses sides of 65,536 pixels.
+_LONGEST_SIDE, _MOST_PIXELS = 60_000, 150_000_000
 
 
 def new_figure(width: float, height: float) -> Any:
@@ -41,7 +43,8 @@ def figure_of(drawing: Drawing) -> Any:
     PyopError
         matplotlib is not installed.
     """
-    new_figure(1, 1)  # refuses where matplotlib is missing
+    # This raises the error that says what to install.
+    new_figure(1, 1)
     return to_figure(drawing)
 
 
@@ -58,7 +61,8 @@ def figure_png(drawing: Drawing) -> bytes:
     most_pixels = math.sqrt(_MOST_PIXELS / (width * height))
     dpi = min(float(_DPI), _LONGEST_SIDE / max(width, height), most_pixels)
     written = io.BytesIO()
-    with warnings.catch_warnings():  # a letter that no installed font has becomes a box
+    # A letter that no installed font has becomes a box.
+    with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         figure.savefig(written, format="png", dpi=dpi)
     return written.getvalue()

@@ -119,7 +119,8 @@ def details(summary: str, content: str, *, open: bool = False) -> str:
 def join(parts: Iterable[str], most: int = MAX_BYTES) -> str:
     """Join parts of HTML to one output of at most so many bytes; it says how many parts it leaves out."""
     kept: list[str] = []
-    room = most - 250  # for the element around them and the remark
+    # The element around the parts and the remark below them need some room too.
+    room = most - 250
     left_out = 0
     for part in parts:
         size = len(part.encode())

@@ -16,7 +16,8 @@ __all__ = ["MOST_ANSWERS", "live_picture", "script"]
 MOST_ANSWERS = 36_000
 """Bytes of what the boxes of one picture tell."""
 
-_LINES = (99, 4, 1)  # of one box; fewer if these are too many bytes
+# A box tells this many lines; fewer are tried if these are too many bytes.
+_LINES = (99, 4, 1)
 
 
 def live_picture(picture: GraphPicture, alt: str, *, max_height: int | None = None) -> str:

@@ -14,7 +14,8 @@ from pyopnb.ops.names import fresh_name
 
 __all__ = ["Merged", "badges", "merge"]
 
-_OF_BOTH = ("changed", "rewired")  # changes of nodes that both models have
+# These changes concern nodes that both models have.
+_OF_BOTH = ("changed", "rewired")
 _BODIES = (AttributeProto.GRAPH, AttributeProto.GRAPHS)
 
 
@@ -54,7 +55,8 @@ def badges(changes: Iterable[Change], side: str) -> dict[int, str]:
     marks: dict[int, str] = {}
     for change in changes:
         if change.path:
-            continue  # in a body or a function: the table has it
+            # Changes in a body or a function are in the table only.
+            continue
         mark = "changed" if change.kind == "weight" else change.kind
         if mark not in (*_OF_BOTH, "added", "removed"):
             if change.a and change.b:

@@ -22,9 +22,12 @@ from pyopnb.ops.registry import registry
 
 __all__ = ["GraphStyle", "graph_of", "text_lines"]
 
-_ROW = 38  # characters of a row
-_MOST_ROWS = 2  # of constants in a box
-_LINES, _LONGEST = 24, 300  # of what a box says when it is pointed at
+# A row of constants has about this many characters.
+_ROW = 38
+# A box shows this many rows of constants; it tells the others when it is pointed at.
+_MOST_ROWS = 2
+# What a box tells is cut to this many lines of this many characters.
+_LINES, _LONGEST = 24, 300
 
 
 @dataclass(frozen=True)

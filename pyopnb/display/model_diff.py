@@ -25,11 +25,15 @@ from pyopnb.ops.messages import plural, sanitize, sanitize_source
 
 __all__ = ["view_model_diff", "view_op_diff"]
 
-_BYTES = 45_000  # of the table
-_SOURCE = 100_000  # characters of a source's diff
+# The table of changes takes at most this many bytes.
+_BYTES = 45_000
+# A source's diff is cut after this many characters.
+_SOURCE = 100_000
 _BACKGROUNDS = {"+": "rgba(47,143,78,0.22)", "-": "rgba(209,69,59,0.22)"}
-_MAX_LINES = 4  # changes above the picture
-_MOST_NAMES = 4  # nodes of a change that are named
+# Above the picture stand this many lines on changes.
+_MAX_LINES = 4
+# A change names at most this many of its nodes.
+_MOST_NAMES = 4
 _SIDES = ("a", "b", "both")
 
 

@@ -47,12 +47,16 @@ __all__ = [
     "title_of",
 ]
 
-_MOST_INFERRED = 20_000  # nodes up to which a picture has inferred types
-_FEW = 4  # elements up to which a constant's values are displayed instead of its shape
-_MOST_ITEMS = 6  # of a list in an attribute
+# Types of larger models are not inferred, as that would take longer than the picture.
+_MOST_INFERRED = 20_000
+# Of a constant with so few elements the values are displayed instead of the shape.
+_FEW = 4
+# A list in an attribute shows this many items.
+_MOST_ITEMS = 6
 LEGACY_OP = "PyOp"
 _LEGACY_ATTRS = ("module", "class_name", "compute", "input_types", "output_types")
-_HIDDEN = (AttributeProto.GRAPH, AttributeProto.GRAPHS)  # bodies are drawn
+# Bodies are drawn, so the attributes that hold them are not listed.
+_HIDDEN = (AttributeProto.GRAPH, AttributeProto.GRAPHS)
 _LISTS = (AttributeProto.INTS, AttributeProto.FLOATS)
 _SINGLE = (AttributeProto.INT, AttributeProto.FLOAT, AttributeProto.STRING)
 

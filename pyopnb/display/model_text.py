@@ -13,10 +13,13 @@ from pyopnb.ops.messages import one_line, plural, sanitize
 __all__ = ["model_text"]
 
 _LINES = 30
-_HEAD, _TAIL = 18, 7  # nodes shown of a model that has too many
+# Of a model that has too many nodes, so many of the first and last are shown.
+_HEAD, _TAIL = 18, 7
 _MOST_ENDS = 8
-_LONGEST = 120  # characters of a line
-_TYPE_COLUMN = 64  # the rightmost, in which types are aligned
+# A longer line is cut after this many characters.
+_LONGEST = 120
+# Types are aligned in a column, which is at most this far to the right.
+_TYPE_COLUMN = 64
 _SIGNS = {"": " ", "added": "+", "removed": "-", "changed": "~"}
 
 

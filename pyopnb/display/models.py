@@ -29,14 +29,22 @@ from pyopnb.runtime.session.session import Session
 
 __all__ = ["view_model", "view_session"]
 
-_NAMES_UP_TO = 80  # nodes of a picture that shows their names
-_MOST_BODIES = 12  # drawn below the model
-_BODY_BYTES = 30_000  # of the SVG of one of them
-_MOST_INSIDE = 2_000  # boxes drawn inside others
-_DEEPEST = 40  # boxes in boxes
-_ANSWER_BYTES = 40  # of what one box tells, compressed
-_WIDTH, _HEIGHT = 1_100, 700  # pixels from which on a picture scrolls
-_MOST_SUGGESTED = 5_000  # names that a misspelled one is compared with
+# A picture of more nodes does not show their names, unless it is asked to.
+_NAMES_UP_TO = 80
+# At most so many folded bodies are drawn below the model.
+_MOST_BODIES = 12
+# The SVG of a folded body takes at most this many bytes.
+_BODY_BYTES = 30_000
+# A graph with more boxes inside others stays folded.
+_MOST_INSIDE = 2_000
+# Boxes are opened in boxes to this depth.
+_DEEPEST = 40
+# What one box tells takes about this many bytes, compressed.
+_ANSWER_BYTES = 40
+# A picture that is larger than this many pixels scrolls.
+_WIDTH, _HEIGHT = 1_100, 700
+# A misspelled name is compared with this many others.
+_MOST_SUGGESTED = 5_000
 
 _Value = TypeVar("_Value")
 
@@ -195,7 +203,8 @@ def _by_name(scopes: Iterable[Scope]) -> dict[str, NodeProto]:
                 outputs.setdefault(name, node)
     for name, node in names.items():
         outputs.setdefault(name, node)
-    outputs.pop("", None)  # of nodes without a name, and of outputs that are left out
+    # Nodes without a name and outputs that are left out are all called nothing.
+    outputs.pop("", None)
     return outputs
 
 

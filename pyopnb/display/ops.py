@@ -15,7 +15,8 @@ from pyopnb.ops.text_table import Table
 
 __all__ = ["view_loaded", "view_op", "view_registry", "view_version"]
 
-_SOURCE = 60_000  # characters of a source in HTML
+# A source is cut in HTML after this many characters.
+_SOURCE = 60_000
 _MOST_VERSIONS, _MOST_OPS, _MOST_SOURCES = 20, 200, 100
 _NO_SOURCE = "its source is not known"
 # Lines are wrapped and do not scroll: code far to the right must not be out of sight before somebody runs it.

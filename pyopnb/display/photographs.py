@@ -14,7 +14,8 @@ from pyopnb.traces.summary import Summary
 
 __all__ = ["channel_axis", "looks_like_photographs", "photographs", "sample"]
 
-_SMALLEST = 8  # pixels along each side
+# What has fewer pixels along a side is no photograph.
+_SMALLEST = 8
 _SAMPLE = 2**16
 _POOLED = {"mean": "the mean of", "nearest": "one of", "largest": "the largest of"}
 
@@ -47,7 +48,8 @@ def looks_like_photographs(value: np.ndarray, summary: Summary) -> bool:
 def sample(value: np.ndarray) -> np.ndarray:
     """Return the finite ones of some elements."""
     step = max(1, value.size // _SAMPLE)
-    while step > 1 and math.gcd(step, value.shape[-1]) > 1:  # not always the same column
+    # A step that divides the last axis would see the same columns of every row.
+    while step > 1 and math.gcd(step, value.shape[-1]) > 1:
         step += 1
     flat = value.reshape(-1) if value.flags.c_contiguous else value.flat
     numbers = to_native(np.asarray(flat[::step])).astype(np.float64)

@@ -20,9 +20,11 @@ from pyopnb.traces.spread import microseconds
 __all__ = ["view_profile", "view_profile_diff"]
 
 _ROWS = 40
-_BYTES = 120_000  # of the table of a diff
+# The table of a diff takes at most this many bytes.
+_BYTES = 120_000
 _COLOURS = ("time", "python")
-_OVERHEAD = 1.05  # times the runs without the profile, from which on it is said
+# The profile's own cost is told if it makes a run so many times slower.
+_OVERHEAD = 1.05
 _ABOUT_DIFF = (
     "slower, faster: the middle halves of the runs do not overlap, "
     "and the medians are over 1 µs apart"

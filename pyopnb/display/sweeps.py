@@ -160,7 +160,8 @@ def _plot(thing: Sweep, name: str) -> Chart:
     rows = np.array([_least_mean_largest(run, name) for run in thing])
     least, mean, largest = rows.T
     is_scalar = bool((np.isnan(least) | (least == largest)).all())
-    per_value = len(thing) // len(values)  # the last name varies first
+    # Of several names the last varies first.
+    per_value = len(thing) // len(values)
     lines: dict[str, list[float]] = {}
     title = name if is_scalar else f"mean of {name}"
     if per_value == 1 and not is_scalar:

@@ -27,11 +27,14 @@ from pyopnb.traces.summary import Summary, summary_of
 
 __all__ = ["view_array", "view_arrays", "view_collection"]
 
-_TABLE = 16  # most rows and columns of an array that is shown as its numbers
+# An array of so few rows and columns is shown as its numbers.
+_TABLE = 16
 _MOST_ITEMS = 20
 _MOST_ARRAYS = 150
-_PICTURE_BYTES = MAX_BYTES * 3 // 4  # of one output
-_LEAST_BYTES = MAX_BYTES // 40  # of a picture that is worth drawing
+# All pictures of an output take at most this many bytes.
+_PICTURE_BYTES = MAX_BYTES * 3 // 4
+# With less room than this a picture would not be worth drawing.
+_LEAST_BYTES = MAX_BYTES // 40
 _CELL = (
     "text-align:right;padding:1px 6px;border:1px solid rgba(128,128,128,0.25);"
     "font-family:monospace;white-space:nowrap"
@@ -149,7 +152,8 @@ def view_arrays(
             continue
         if _needs_picture(value, summary):
             fitting = replace(look, limits=by_name.get(str(name), look.limits))
-            if channel_axis(value) is None and look.rgb:  # it cannot be a photograph
+            # An array without channels cannot be a photograph.
+            if channel_axis(value) is None and look.rgb:
                 fitting = replace(fitting, rgb=None)
             picture = picture_of(value, summary, fitting, min(room, share))
             body = _picture_html(picture, text)
@@ -181,7 +185,8 @@ def _figure_of_arrays(arrays: Sequence[tuple[Any, Any]], title: str) -> Any:
 
 
 def _summarize(value: Any) -> tuple[Any, Summary]:
-    if isinstance(value, str):  # of a list of Python values
+    # A list may hold plain Python values.
+    if isinstance(value, str):
         value = np.asarray(value, object)
     elif isinstance(value, (bool, int, float, complex)):
         value = np.asarray(value)

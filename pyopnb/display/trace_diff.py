@@ -28,8 +28,10 @@ from pyopnb.ops.types import tensor_type
 
 __all__ = ["view_trace_diff"]
 
-_MOST_ORIGINS = 4  # shown with their pictures
-_BYTES = 45_000  # of each table
+# So many origins are shown with their pictures.
+_MOST_ORIGINS = 4
+# Each table takes at most this many bytes.
+_BYTES = 45_000
 _VERDICTS = {
     "origin": "✗ origin",
     "amplifies": "▲ amplifies",

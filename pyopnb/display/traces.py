@@ -24,7 +24,8 @@ from pyopnb.traces.trace import Trace
 __all__ = ["view_trace"]
 
 _ROWS, _TIMED = 120, 40
-_BYTES = 45_000  # of the table of tensors: the graph needs as much as both tables
+# The table of tensors takes at most this many bytes, as the graph needs as much as both tables.
+_BYTES = 45_000
 _VERSIONS = 50
 _UNITS = {"time": "µs", "size": "largest |x|", "std": "σ"}
 _WARNING = "border-left:4px solid #b7791f;padding:4px 10px;margin:4px 0 8px 0"

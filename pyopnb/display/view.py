@@ -130,7 +130,8 @@ class View(Displayable):
 def view(thing: Any, **options: Any) -> View:
     """Make the view of a thing; which options there are depends on its class."""
     held, _ = held_model(thing)
-    if held is not thing:  # a model in the object of another library, as onnxscript's
+    # The object of another library, such as onnxscript's, can hold a model.
+    if held is not thing:
         return view(held, **options)
     next_ = "pyopnb.show(np.asarray(…)) for numbers"
     if isinstance(thing, GraphProto):

@@ -139,7 +139,8 @@ def _read_text(file: Path) -> str:
 
 @functools.lru_cache(maxsize=1)
 def _read_documentation(file: Path) -> list[dict[str, object]]:
-    if not file.is_file():  # which a view can do without
+    # A view can do without the documentation.
+    if not file.is_file():
         return []
     entries: list[dict[str, object]] = json.loads(file.read_text("utf-8"))
     for entry in entries:

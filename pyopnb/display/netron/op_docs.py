@@ -16,7 +16,8 @@ from pyopnb.ops.types import ANY, TensorType
 
 __all__ = ["document_ops"]
 
-_ONNX = "ai.onnx"  # what Netron calls the default domain
+# Netron calls the default domain so.
+_ONNX = "ai.onnx"
 
 
 def document_ops(model: ModelProto, known: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -48,7 +49,8 @@ def document_ops(model: ModelProto, known: Iterable[dict[str, Any]]) -> list[dic
                 entries[key] = entry
     for domain, op_type in sorted(used):
         op = registry.find(domain, op_type)
-        if op is not None:  # of ours the current version would run
+        # An op of the registry runs in its current version, whatever the model imports.
+        if op is not None:
             entries[domain, op_type] = _entry_of(op, domain, imported.get(domain, 0))
     return list(entries.values())
 

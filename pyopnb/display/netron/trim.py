@@ -16,10 +16,14 @@ from pyopnb.ops.names import fresh_name
 
 __all__ = ["Trimmed", "trim"]
 
-_MOST_BYTES = 1024  # of a tensor or an attribute that keeps its values
-_TOTAL_BYTES = 64 * 1024  # of all such tensors
-_MOST_ATTRIBUTE = 16 * 1024  # bytes
-_MOST_TEXT = 16 * 1024  # characters of documentation and metadata
+# A larger tensor loses its values.
+_MOST_BYTES = 1024
+# All tensors that keep their values have at most this many bytes together.
+_TOTAL_BYTES = 64 * 1024
+# A larger attribute loses its value.
+_MOST_ATTRIBUTE = 16 * 1024
+# Documentation and metadata are cut after this many characters.
+_MOST_TEXT = 16 * 1024
 _DATA = (
     "raw_data",
     "string_data",

@@ -235,7 +235,8 @@ def netron(
             got=sanitize(repr(height)),
         )
     view = show(model) if isinstance(model, _SHOWN) else view_model(model)
-    if view.canvas is None:  # of a diff without a node
+    # A diff in which no node was compared has no graph.
+    if view.canvas is None:
         raise InputError(
             "netron", expected="something with a graph", got=view.title, next="pyopnb.show(…)"
         )

@@ -34,9 +34,12 @@ _KINDS: dict[str, tuple[str, str, float, tuple[float, ...]]] = {
     "far": ("none", LINE, 1, (3, 3)),
     "wrong": ("#c4302b1c", "#c4302b", 1.5, (4, 2)),
 }
-_LABEL_BASELINE = 11  # pixels below a box
-_LINE_ENDS = 9.0  # pixels between lines that end at one box
-_HEAD = 6  # length of an arrowhead
+# A label stands this many pixels below its box.
+_LABEL_BASELINE = 11
+# Lines that end at one box are this many pixels apart, if there is room.
+_LINE_ENDS = 9.0
+# An arrowhead is this many pixels long.
+_HEAD = 6
 
 
 class Artist:
@@ -184,7 +187,8 @@ class _Lines:
                 middle = a[1] + round((b[1] - a[1]) / 2)
                 self._steps.append(("C", (a[0], middle, b[0], middle, *b)))
             elif is_drawing and is_straight:
-                self._steps[-1] = ("L", b)  # one longer piece instead of two
+                # One longer piece takes less text than two.
+                self._steps[-1] = ("L", b)
             else:
                 self._steps.append(("L", b))
             is_drawing, is_straight = True, a[0] == b[0]

@@ -12,11 +12,13 @@ from pyopnb.display.svg.shapes import Cells
 
 __all__ = ["SPECIAL", "cells", "cells_png"]
 
-_SHADES = 246  # of a palette's colours; PNG's 256 have room for the special ones
+# So many of a palette's colours are used; PNG's 256 then have room for the special ones.
+_SHADES = 246
 SPECIAL: Mapping[str, RGB] = {"NaN": (213, 0, 127), "inf": (0, 121, 107), "-inf": (0, 77, 140)}
 """What is not finite has colours that no palette has."""
 
-_BLANK = _SHADES + len(SPECIAL)  # the index of the transparent colour
+# The transparent colour comes after the special ones.
+_BLANK = _SHADES + len(SPECIAL)
 
 
 def cells(

@@ -16,7 +16,8 @@ __all__ = ["HEAD", "Chart", "chart_title", "page"]
 HEAD = 22
 """Height of a chart's title."""
 
-_GAP, _PADDING = 28, 8  # between charts, and around them
+# Pixels between the charts of a page, and around all of them.
+_GAP, _PADDING = 28, 8
 
 
 @dataclass(frozen=True)

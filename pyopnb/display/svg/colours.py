@@ -157,7 +157,8 @@ class Scale(Axis):
         return _colour_of(self, value)
 
 
-@lru_cache(10_000)  # a graph asks for the colour of each box several times
+# A graph asks for the colour of each box several times, and many boxes have the same.
+@lru_cache(10_000)
 def _colour_of(scale: Scale, value: float) -> str:
     if not math.isfinite(value):
         return NOT_FINITE

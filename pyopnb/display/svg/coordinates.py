@@ -12,7 +12,8 @@ __all__ = ["extent", "horizontal", "vertical"]
 
 # Times the widest layer that a picture may be wide before long straight lines are given up.
 _SPREAD = 2.5
-_BLOCK_LENGTHS = (1_000_000, 16, 4, 2, 1)  # vertices that may share one x
+# So many vertices may share one x; the shorter lengths are for pictures that get too wide.
+_BLOCK_LENGTHS = (1_000_000, 16, 4, 2, 1)
 
 
 def horizontal(graph: Layering) -> list[float]:
@@ -90,7 +91,8 @@ def _align(
     for layer in layers:
         number_vertices(layer, positions)
     root = list(range(len(links)))
-    length = [1] * len(links)  # of the block so far; 0 if another vertex is aligned with this one
+    # The length of the block so far; 0 if another vertex is aligned with this one.
+    length = [1] * len(links)
     for layer in layers[1:]:
         last = -1
         for vertex in layer:
@@ -137,8 +139,10 @@ def _compact(
             neighbours[block] = max(neighbours.get(block, 0.0), graph.distance(a, b))
     xs = dict.fromkeys(roots, 0.0)
     order = [block for block in roots if not missing[block]]
-    leftmost = len(order)  # these have nothing to their left, and may move to the right
-    for block in order:  # grows while it is read
+    # These have nothing to their left, and may move to the right.
+    leftmost = len(order)
+    # The list grows while it is read.
+    for block in order:
         for neighbour, least in right[block].items():
             xs[neighbour] = max(xs[neighbour], xs[block] + least)
             missing[neighbour] -= 1

@@ -91,7 +91,8 @@ def draw_within(
     GraphPicture
     """
     count, plain = len(graph.boxes), len(graph.boxes) > _PLAIN_FROM
-    longer = 1.02  # times its estimate, that an SVG may have
+    # An SVG may be so many times as long as its estimate.
+    longer = 1.02
     while True:
         # Layouts are too expensive to try many, so the length is estimated first.
         part = graph.part(count, around)
@@ -133,7 +134,8 @@ def _estimated_bytes(graph: Graph, plain: bool, scale: Scale | None) -> int:
             rows = box.rows if not plain or box.kind in ("end", "folded") else ()
             fill = scale.colour(box.value) if scale and box.value is not None else None
             look = box.title, rows, box.kind, fill, box.mark
-            if look not in drawn:  # what looks alike is written once
+            # Boxes that look alike are written once.
+            if look not in drawn:
                 drawn.add(look)
                 length += _box_bytes(box, rows)
     return length

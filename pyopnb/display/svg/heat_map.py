@@ -16,10 +16,14 @@ from pyopnb.display.svg.text_width import fit, text_width
 
 __all__ = ["columns_per_row", "heat_maps", "size_on_page"]
 
-_MOST_STRETCHED = 8  # times as long as high
-_THINNEST = 24  # pixels of a single row
-_LARGEST_CELL = 16  # pixels
-_GAP, _LABEL = 8, 13  # pixels between matrices, and of the text above each
+# A longer matrix is drawn higher than its proportions say.
+_MOST_STRETCHED = 8
+# A single row is drawn this many pixels high.
+_THINNEST = 24
+# A cell has at most this many pixels.
+_LARGEST_CELL = 16
+# Pixels between matrices, and for the text above each of them.
+_GAP, _LABEL = 8, 13
 
 
 def size_on_page(shape: tuple[int, int], most: int) -> tuple[float, float, bool]:
@@ -142,7 +146,8 @@ def _cells(
     height: float,
     blank_zero: bool,
 ) -> Cells:
-    if scale is None:  # the pixels of a picture
+    # A picture consists of its own pixels.
+    if scale is None:
         return Cells(x, y, width, height, matrix)
     return cells(matrix, scale, x, y, width, height, blank_zero=blank_zero)
 
@@ -164,7 +169,8 @@ def _sheet(matrices: Sequence[np.ndarray], in_row: int) -> np.ndarray:
     if len(matrices) == 1:
         return matrices[0]
     rows, columns, *channels = matrices[0].shape
-    if channels:  # pictures get an opacity, which is 0 between them
+    # Pictures get an opacity, which is 0 between them.
+    if channels:
         channels = [4]
     down = math.ceil(len(matrices) / in_row)
     shape = (down * (rows + 1) - 1, in_row * (columns + 1) - 1, *channels)

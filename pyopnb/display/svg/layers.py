@@ -19,9 +19,12 @@ __all__ = [
 Point = tuple[float, float]
 Links = list[list[int]]
 
-_BOX_GAP, _LINE_GAP, LAYER_GAP = 18, 12, 22  # pixels
-_WIDEST = 6000  # pixels of a layer; a wider one is broken into rows
-_ROUNDS = 6  # in which boxes move down
+# The least distances between boxes, between lines, and between layers, in pixels.
+_BOX_GAP, _LINE_GAP, LAYER_GAP = 18, 12, 22
+# A layer that is wider than this many pixels is broken into rows.
+_WIDEST = 6000
+# Boxes move down in at most this many rounds.
+_ROUNDS = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +58,11 @@ def layers_of(count: int, pairs: Sequence[tuple[int, int]]) -> list[int]:
     """Assign each box to a layer by longest paths, and those with more edges down than up close to their successors."""
     below, above = _neighbours(count, pairs)
     missing = [len(before) for before in above]
-    order = [box for box in range(count) if not missing[box]]  # topological (Kahn, 1962)
+    # A topological order (Kahn, 1962).
+    order = [box for box in range(count) if not missing[box]]
     ranks = [0] * count
-    for box in order:  # grows while it is read
+    # The list grows while it is read.
+    for box in order:
         for after in below[box]:
             ranks[after] = max(ranks[after], ranks[box] + 1)
             missing[after] -= 1

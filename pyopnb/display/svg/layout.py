@@ -30,7 +30,8 @@ from pyopnb.display.svg.layers import (
 
 __all__ = ["Layout", "edges_to_cut", "lay_out"]
 
-_SHORT = 3  # layers that a line may cross however many lines there are
+# A line may cross so many layers however many lines there are.
+_SHORT = 3
 
 
 @dataclass(frozen=True)

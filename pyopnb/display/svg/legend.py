@@ -16,7 +16,8 @@ __all__ = ["SMALL", "frame", "legend", "legend_of_words", "legend_with_special",
 SMALL = 10
 """Font size."""
 
-_SWATCH = 46  # pixels for a special colour and its name
+# A special colour and its name take this many pixels.
+_SWATCH = 46
 
 
 def legend(scale: Scale, title: str, x: float, y: float, width: float) -> Iterator[Shape]:

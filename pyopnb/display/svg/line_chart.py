@@ -28,9 +28,11 @@ _COLOURS = (
 )
 _GRID = "#8c959f40"
 _WIDTH, _HEIGHT = 320, 180
-_LINE = 15  # pixels of a line of text
+# A line of text is this many pixels high.
+_LINE = 15
 _LONGEST_NAME = 150
-_MOST_POINTS = 60  # of a line on which each is marked
+# On a line with more points they are not marked one by one.
+_MOST_POINTS = 60
 _TICKS = 4
 
 
@@ -84,7 +86,8 @@ def line_chart(
 
     xs = left + _WIDTH * across.positions(points)
     ys = bottom - _HEIGHT * up.positions(values)
-    if up.log:  # numbers of 0 and less are nowhere on the axis
+    # A logarithmic axis has no place for numbers of 0 and less.
+    if up.log:
         ys[values <= 0] = np.nan
     name_width = 0.0
     for number, name in enumerate(lines):

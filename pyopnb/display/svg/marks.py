@@ -15,7 +15,8 @@ _MARKS = {
     "removed": ("#c4302b", "−"),
     "changed": ("#9a6700", "~"),
 }
-_SIGNS = {"+": "added", "-": "removed"}  # the first letter of a mark that is drawn like these
+# A mark that begins with one of these is drawn like the word beside it.
+_SIGNS = {"+": "added", "-": "removed"}
 _UNKNOWN = ("#44546a", "")
 
 

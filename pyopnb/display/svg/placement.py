@@ -30,7 +30,8 @@ ROW_HEIGHT, TITLE_HEIGHT, _LABEL_HEIGHT = 13, 18, 14
 STACK = 3
 """Pixels by which the sheet behind a folded box stands out."""
 
-_WIDEST, _WIDEST_LABEL = 210, 170  # pixels of a text in a box, and of one below it
+# Longer texts in a box, and below it, are cut to these widths in pixels.
+_WIDEST, _WIDEST_LABEL = 210, 170
 _PADDING = 9
 _MOST_LABELS = 3
 

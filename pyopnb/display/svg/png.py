@@ -12,8 +12,10 @@ from pyopnb.display.svg.colours import RGB, RGBA
 
 __all__ = ["png"]
 
-_INDEXED = 3  # the format's number of pixels that are indices into a palette
-_COLOUR_TYPES = {3: 2, 4: 6}  # and of RGB and RGBA, by their channels
+# The format has numbers for what pixels are: indices into a palette,
+_INDEXED = 3
+# or RGB and RGBA, here by the number of their channels.
+_COLOUR_TYPES = {3: 2, 4: 6}
 
 
 def png(pixels: np.ndarray, colours: Sequence[RGB | RGBA] = ()) -> bytes:

@@ -11,7 +11,8 @@ __all__ = ["Pooling", "edges", "pool", "to_native"]
 Pooling: TypeAlias = Literal["mean", "nearest", "largest"]
 """What a cell shows of the elements in it: their mean, the one in the middle, or the one that is farthest from 0."""
 
-_BLOCK = 2**17  # elements that are converted at a time
+# So many elements are converted at a time.
+_BLOCK = 2**17
 
 
 def edges(size: int, most: int) -> np.ndarray:
@@ -28,14 +29,17 @@ def edges(size: int, most: int) -> np.ndarray:
 
 def to_native(block: np.ndarray) -> np.ndarray:
     """Convert to a dtype of NumPy's own, which can be ordered; complex numbers become their modulus."""
-    is_extension = block.dtype.isbuiltin == 2  # of ml_dtypes
+    # The dtypes of ml_dtypes are extensions, whose kind says little.
+    is_extension = block.dtype.isbuiltin == 2
     if block.dtype.kind == "c":
         with np.errstate(all="ignore"):
             modulus: np.ndarray = np.abs(block)
-        modulus[np.isnan(block)] = np.nan  # otherwise the modulus of Inf+NaNj is Inf
+        # Otherwise the modulus of Inf+NaNj would be Inf.
+        modulus[np.isnan(block)] = np.nan
         return modulus
     if block.dtype == np.float16 or (is_extension and "float" in block.dtype.name):
-        with np.errstate(invalid="ignore"):  # a NaN that signals
+        # A NaN that signals would warn.
+        with np.errstate(invalid="ignore"):
             return block.astype(np.float32)
     if is_extension or block.dtype == bool:
         return block.astype(np.int8)

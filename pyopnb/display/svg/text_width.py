@@ -12,7 +12,8 @@ __all__ = ["FONT", "fit", "text_width"]
 FONT = "Helvetica,Arial,'Liberation Sans',sans-serif"
 """Sans-serif fonts with the same metrics; another that replaces them is at most slightly wider."""
 
-_EM = {  # widths as parts of the font's size
+# The widths of letters, as parts of the font's size.
+_EM = {
     0.24: "'ijl|",
     0.30: "!,./:;I[\\]ft ⟨⟩·",
     0.36: '"()*`r{}-',
@@ -38,7 +39,8 @@ def _width(letter: str) -> float:
     return _FULL_WIDTH if unicodedata.east_asian_width(letter) in "WF" else _OTHER
 
 
-@lru_cache(4096)  # a network repeats its texts
+# A network repeats its texts again and again.
+@lru_cache(4096)
 def text_width(text: str, size: float, *, bold: bool = False) -> float:
     """Estimate the width of a text in pixels, rather too large than too small."""
     return sum(map(_width, text)) * size * (1.08 if bold else 1.0)

@@ -102,7 +102,8 @@ class _AxesPrinter:
         outline = []
         for command, numbers in shape.steps:
             if command == "Z":
-                vertices.append(vertices[-1])  # which matplotlib ignores
+                # matplotlib needs a point for each code, and ignores this one.
+                vertices.append(vertices[-1])
                 outline.append(Outline.CLOSEPOLY)
                 continue
             for at in range(0, len(numbers), 2):
