@@ -96,7 +96,9 @@ def view_diff(thing: Diff, *, limits: tuple[float, float] | None = None) -> View
         body,
         draw=lambda: drawing,
         image=chart.image,
-        figure=lambda: figure_of_part(worst, facts, drawing, f"{worst.name}: {thing.verdict}"),
+        figure=lambda: figure_of_part(
+            worst, facts, drawing, f"{worst.name or worst.a}: {thing.verdict}"
+        ),
     )
 
 
@@ -169,12 +171,12 @@ def _error_map(part: Part, limits: tuple[float, float] | None) -> Chart | None:
     if facts is None or not facts.differing or facts.matrix is None or facts.count < 2:
         return None
     sizes = facts.picture()
-    known = sizes[np.isfinite(sizes) & (sizes > 0)]
+    positive = sizes[np.isfinite(sizes) & (sizes > 0)]
     words = None
     if limits is not None:
         low, high = limits
-    elif known.size:
-        low, high = float(known.min()), float(known.max())
+    elif positive.size:
+        low, high = float(positive.min()), float(positive.max())
     else:
         low = high = 1.0
         words = {"NaN or Inf on one side": math.nan, "no difference": 0.0}

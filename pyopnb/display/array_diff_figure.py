@@ -77,7 +77,7 @@ def _draw_histogram(axes: Any, facts: ArrayStats) -> None:
         for eighth in sorted(facts.sizes):
             octave = _OF_ZERO if eighth < 0 else (eighth >> 3) - 1023
             octaves[octave] = octaves.get(octave, 0) + facts.sizes[eighth]
-        bars = {f"<{2.0 ** (octave + 1):.3g}": octaves[octave] for octave in octaves}
+        bars = {f"<{np.exp2(octave + 1.0):,.6g}": octaves[octave] for octave in octaves}
     positions = range(len(bars))
     axes.barh(positions, list(bars.values()), color="#6a5acd")
     axes.set_yticks(positions, list(bars), fontsize="small")

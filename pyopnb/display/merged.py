@@ -93,9 +93,9 @@ def merge(
     model = without_weights(b).proto
     merger = _Merger(without_weights(a).proto, model, tensors, set(only_a))
     marks: dict[int, str] = {}
-    for place, mark in only_a.items():
+    for number, mark in only_a.items():
         marks[len(model.graph.node)] = mark
-        model.graph.node.append(merger.renamed(place))
+        model.graph.node.append(merger.renamed(number))
     merger.add_readers()
     merger.add_ends()
     GraphIndex(model.graph).refuse_cycles()
@@ -113,7 +113,7 @@ class _Merger:
         self._index = GraphIndex(a.graph)
         index = GraphIndex(b.graph)
         self._of_b = {*index.initializers, *index.inputs, *index.producers}
-        self._outputs = {name for place in only_a for name in self._a.node[place].output if name}
+        self._outputs = {name for number in only_a for name in self._a.node[number].output if name}
 
     def name(self, name: str) -> str:
         """Return the name in b of a tensor of a; a new one if only a has it."""
@@ -126,15 +126,15 @@ class _Merger:
             self._of_b.add(new)
         return self.names[name]
 
-    def renamed(self, place: int) -> NodeProto:
+    def renamed(self, number: int) -> NodeProto:
         """Copy a node of a. Its bodies are left out, and what they read becomes inputs."""
         copy = NodeProto()
-        copy.CopyFrom(self._a.node[place])
+        copy.CopyFrom(self._a.node[number])
         read: Iterable[str] = copy.input
         for at in reversed(range(len(copy.attribute))):
             if copy.attribute[at].type in _BODIES:
                 del copy.attribute[at]
-                read = dict.fromkeys(name for _, name in self._index.reads(place))
+                read = dict.fromkeys(name for _, name in self._index.reads(number))
         copy.input[:] = [self.name(name) for name in read]
         copy.output[:] = [self.name(name) for name in copy.output]
         return copy
@@ -142,9 +142,9 @@ class _Merger:
     def add_readers(self) -> None:
         """Let the nodes that both have read what they read in a."""
         makers = {name: node for node in self._b.node for name in node.output if name}
-        for place, node in enumerate(self._a.node):
+        for number, node in enumerate(self._a.node):
             lost = [name for name in node.input if name in self._outputs]
-            if not lost or place in self._only_a:
+            if not lost or number in self._only_a:
                 continue
             for name in node.output:
                 partner = makers.get(self._tensors.get(name, ""))
@@ -159,9 +159,9 @@ class _Merger:
             self._copy(field, (name for name in read if name not in self._outputs))
         # Constants, which no diff counts.
         producers = self._index.producers
-        places = {producers[name][0] for name in read if name in producers}
-        for place in sorted(places - self._only_a):
-            self._b.node.append(self.renamed(place))
+        numbers = {producers[name][0] for name in read if name in producers}
+        for number in sorted(numbers - self._only_a):
+            self._b.node.append(self.renamed(number))
         for field in ("output", "value_info"):
             self._copy(field, self._outputs)
 

@@ -76,8 +76,8 @@ def view_model_diff(thing: ModelDiff, *, side: str = "both", **options: Any) -> 
         return View(thing, title, text, join([*head, *tables]))
     pictures: list[View] = []
     for model, marks in drawn:
-        wanted = {"marks": marks, "notes": _notes(thing, tensors), **options}
-        picture = graph_within(model, wanted, head, tables)
+        defaults = {"marks": marks, "notes": _notes(thing, tensors), **options}
+        picture = graph_within(model, defaults, head, tables)
         pictures.append(picture)
         head.append(picture.body)
     first = pictures[0]
@@ -154,7 +154,7 @@ def _worst_weight(thing: ModelDiff) -> str:
     for change in thing.changes:
         if change.values is not None and VERDICTS.index(change.values.verdict) > rank:
             worst, rank = change.values, VERDICTS.index(change.values.verdict)
-            name = change.facts[0].a or change.facts[0].b if change.facts else ""
+            name = (change.facts[0].a or change.facts[0].b or "") if change.facts else ""
     if worst is None:
         return ""
     return details(f"weight {sanitize(name, 80)}", part_details(worst.worst))

@@ -191,10 +191,10 @@ class Scope:
         """Say which constants a node reads, by the names of its inputs."""
         names = self.info.operator(node)[0]
         texts = []
-        for place, name in enumerate(node.input):
+        for number, name in enumerate(node.input):
             value = self.constant(name) if name else None
             if value is not None:
-                port = names[min(place, len(names) - 1)] if names else f"input {place}"
+                port = names[min(number, len(names) - 1)] if names else f"input {number}"
                 texts.append(f"{port} {constant_text(value)}")
         return texts
 

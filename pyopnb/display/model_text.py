@@ -52,13 +52,13 @@ def model_text(title: str, scope: Scope, style: GraphStyle) -> str:
 
 
 def _ends(scope: Scope, names: Sequence[str]) -> str:
-    ends = []
+    texts = []
     for name in names[:_MOST_ENDS]:
-        kind = scope.type_of(name)
-        ends.append(f"{sanitize(name, 40)}: {kind}" if kind else sanitize(name, 40))
+        notation = scope.type_of(name)
+        texts.append(f"{sanitize(name, 40)}: {notation}" if notation else sanitize(name, 40))
     if len(names) > _MOST_ENDS:
-        ends.append(f"… {len(names) - _MOST_ENDS} more")
-    return one_line(", ".join(ends))
+        texts.append(f"… {len(names) - _MOST_ENDS} more")
+    return one_line(", ".join(texts))
 
 
 def _rows(scope: Scope, nodes: Sequence[NodeProto], style: GraphStyle) -> list[str]:

@@ -66,9 +66,9 @@ def view_profile(thing: Profile, *, by: str = "time", **options: Any) -> View:
         group = f" ({node.node})" if len(node.outputs) > 1 else ""
         notes[name] = f"\n{node}{group}, {100 * thing.share(node.totals):.1f} %"
     legend = "median µs" if by == "time" else "median µs in Python"
-    wanted = {"colours": colours, "legend": legend, "notes": notes}
+    defaults = {"colours": colours, "legend": legend, "notes": notes}
     tables = [_nodes_table(thing), _op_types_table(thing)]
-    picture = graph_within(thing.model, {**wanted, **options}, head, tables)
+    picture = graph_within(thing.model, {**defaults, **options}, head, tables)
     body = join([*head, picture.body, *tables])
     return View(thing, title, text, body, draw=picture.draw, canvas=picture.canvas)
 

@@ -163,9 +163,9 @@ def view_arrays(
             room -= len(body)
             parts.append(body)
     if len(arrays) > _MOST_ARRAYS:
-        more = f"and {len(arrays) - _MOST_ARRAYS:,} more"
-        lines.append(more)
-        parts.append(note(more))
+        remark = f"and {len(arrays) - _MOST_ARRAYS:,} more"
+        lines.append(remark)
+        parts.append(note(remark))
     text = "\n".join(lines) or "nothing"
     body = join(parts or [pre(text)])
     return View(thing, title, text, body, figure=lambda: _figure_of_arrays(arrays, title))

@@ -71,9 +71,9 @@ def view_trace_diff(thing: TraceDiff, *, model: Any = None, **options: Any) -> V
     if not thing.steps and model is None:
         return View(thing, title, text, join([*head, *tables]), figure=figure)
     proto, marks = _both(thing) if model is None else (as_proto(model), {})
-    wanted = _graph_options(thing, proto)
-    wanted["marks"] = marks | wanted["marks"]
-    graph = graph_within(proto, {**wanted, **options}, head, tables)
+    defaults = _graph_options(thing, proto)
+    defaults["marks"] = marks | defaults["marks"]
+    graph = graph_within(proto, {**defaults, **options}, head, tables)
     body = join([*head, graph.body, *tables])
     return View(thing, title, text, body, draw=graph.draw, canvas=graph.canvas, figure=figure)
 
@@ -98,9 +98,9 @@ def _both(thing: TraceDiff) -> tuple[ModelProto, dict[int, str]]:
 def _without_partner(model: ModelProto, paired: set[str], mark: str) -> dict[int, str]:
     """Mark the nodes of which no output was compared."""
     marks = {}
-    for place, node in enumerate(model.graph.node):
+    for number, node in enumerate(model.graph.node):
         if not paired.intersection(node.output) and not is_constant(node):
-            marks[place] = mark
+            marks[number] = mark
     return marks
 
 
@@ -182,10 +182,14 @@ def _value_info(name: str, notation: str | None) -> ValueInfoProto:
     if notation is None:
         return info
     try:
-        kind = tensor_type(notation)
+        described_type = tensor_type(notation)
     except InputError:  # of an array that no model has, such as dates
         return info
-    return info if kind.dtype is None else make_tensor_value_info(name, kind.dtype.onnx, kind.shape)
+    return (
+        info
+        if described_type.dtype is None
+        else make_tensor_value_info(name, described_type.dtype.onnx, described_type.shape)
+    )
 
 
 # ---- tables

@@ -72,13 +72,13 @@ def view_trace(thing: Trace, *, by: str | None = None, **options: Any) -> View:
     for text in _warnings(thing, makers):
         sign = '<b style="color:#b7791f">⚠</b>'
         head.append(f'<div style="{_WARNING}">{sign} {escape(text, 1000)}</div>')
-    wanted = {
+    defaults = {
         "colours": _colours(thing, by),
         "legend": _UNITS[by],
         "marks": marks,
         "notes": _notes(thing),
     }
-    picture = graph_within(_with_types(thing, makers), {**wanted, **options}, head, tables)
+    picture = graph_within(_with_types(thing, makers), {**defaults, **options}, head, tables)
     return View(
         thing,
         repr(thing).partition("\n")[0],
@@ -97,12 +97,12 @@ def _with_types(thing: Trace, makers: Mapping[str, str]) -> ModelProto:
     declared = {info.name for info in model.graph.output}
     infos = {info.name: info for info in thing.model.graph.value_info}
     for name, summary in thing.summaries.items():
-        kind = summary.type
-        if kind is None or kind.dtype is None:
+        tensor_type = summary.type
+        if tensor_type is None or tensor_type.dtype is None:
             continue
         infos.pop(name, None)
         if name in makers and name not in declared:
-            infos[name] = make_tensor_value_info(name, kind.dtype.onnx, kind.shape)
+            infos[name] = make_tensor_value_info(name, tensor_type.dtype.onnx, tensor_type.shape)
     del model.graph.value_info[:]
     model.graph.value_info.extend(infos.values())
     return model

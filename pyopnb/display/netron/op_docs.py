@@ -73,8 +73,8 @@ def _entry_of(op: Op, domain: str, version: int) -> dict[str, Any]:
     }
     if schema.outputs is not None:
         entry["outputs"] = []
-        for place, kind in enumerate(schema.outputs):
-            entry["outputs"].append({"name": f"output {place}", **_type_entry(kind)})
+        for number, port_type in enumerate(schema.outputs):
+            entry["outputs"].append({"name": f"output {number}", **_type_entry(port_type)})
     return entry
 
 
@@ -100,5 +100,5 @@ def _port(port: Port) -> dict[str, Any]:
     return entry
 
 
-def _type_entry(kind: TensorType) -> dict[str, str]:
-    return {} if kind == ANY else {"type": str(kind)}
+def _type_entry(port_type: TensorType) -> dict[str, str]:
+    return {} if port_type == ANY else {"type": str(port_type)}

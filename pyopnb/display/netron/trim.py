@@ -108,7 +108,7 @@ def _declared_bytes(tensor: TensorProto) -> int:
     row = next((row for row in DTYPES if row.onnx == tensor.data_type), None)
     if row is None or not row.bits or min(tensor.dims, default=0) < 0:
         return 0
-    return math.prod(tensor.dims) * row.bits // 8
+    return int(math.prod(tensor.dims) * row.bits // 8)
 
 
 def _clear_attribute(attribute: AttributeProto) -> None:
@@ -122,13 +122,13 @@ def _clear_attribute(attribute: AttributeProto) -> None:
 
 def _name_nodes(model: ModelProto, proto: ModelProto) -> dict[str, NodeProto]:
     """Give each node of the copy a unique name; returns the nodes of the original by these names."""
-    named: dict[str, NodeProto] = {}
+    originals: dict[str, NodeProto] = {}
     for index, (site, copy) in enumerate(zip(walk(model), walk(proto), strict=True)):
         node = site.node
         name = node.name or f"({node.op_type} of {first_output(node) or index})"
-        if name in named:
+        if name in originals:
             # Two bodies may use the same name, and a hostile model may use it everywhere.
-            name = fresh_name(f"{name} ({index})", named, "'")
+            name = fresh_name(f"{name} ({index})", originals, "'")
         copy.node.name = name
-        named[name] = node
-    return named
+        originals[name] = node
+    return originals

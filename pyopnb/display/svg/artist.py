@@ -66,10 +66,10 @@ class Artist:
             title = fit(graph.title, LABEL, max(60, graph.width))
             self._draw_label(title, left + graph.width / 2, top + 10)
             top += TITLE_HEIGHT
-        left += (graph.width - graph.layout.width) / 2
+        x_origin = left + (graph.width - graph.layout.width) / 2
         corners = []
         for box, centre in zip(graph.boxes, graph.layout.centres, strict=True):
-            x = round(left + centre[0] - box.width / 2)
+            x = round(x_origin + centre[0] - box.width / 2)
             y = round(top + centre[1] - box.size.height / 2)
             corners.append((x, y))
             self._draw_box(box, x, y)
@@ -77,7 +77,7 @@ class Artist:
             for inner in box.inside:
                 self._draw_graph(inner, x + (box.width - inner.width) / 2, inner_y)
                 inner_y += inner.height + 10
-        self._draw_lines(graph, corners, left, top)
+        self._draw_lines(graph, corners, x_origin, top)
 
     def _draw_box(self, box: SizedBox, x: float, y: float) -> None:
         layer = self._outer if box.inside else self._boxes
@@ -142,16 +142,16 @@ def _spread_ends(routes: Sequence[list[_Point]], x: float, width: float) -> None
     low, high = x + margin, x + width - margin
     distance = min(_LINE_ENDS, (high - low) / max(1, len(routes) - 1))
     ordered = sorted(routes, key=_arrival)
-    ends: list[float] = []
+    stops: list[float] = []
     for route in ordered:
         end = min(high, max(low, _arrival(route)))
-        ends.append(max(end, ends[-1] + distance) if ends else end)
+        stops.append(max(end, stops[-1] + distance) if stops else end)
     # Those that were pushed over the right border push the others back.
     limit = high
-    for at in range(len(ends) - 1, -1, -1):
-        ends[at] = min(ends[at], limit)
-        limit = ends[at] - distance
-    for route, end in zip(ordered, ends, strict=True):
+    for at in range(len(stops) - 1, -1, -1):
+        stops[at] = min(stops[at], limit)
+        limit = stops[at] - distance
+    for route, end in zip(ordered, stops, strict=True):
         route[-2:] = (end, route[-2][1]), (end, route[-1][1])
 
 

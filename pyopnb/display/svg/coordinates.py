@@ -26,10 +26,10 @@ def horizontal(graph: Layering) -> list[float]:
     conflicts = _conflicts(graph)
     for longest in _BLOCK_LENGTHS:
         xs = _brandes_koepf(graph, conflicts, longest)
-        left, right = extent(graph, xs)
-        if right - left <= _SPREAD * max(widest, 400):
+        low, high = extent(graph, xs)
+        if high - low <= _SPREAD * max(widest, 400):
             break
-    return [x - left for x in xs]
+    return [x - low for x in xs]
 
 
 def _brandes_koepf(graph: Layering, conflicts: set[tuple[int, int]], longest: int) -> list[float]:
@@ -45,10 +45,10 @@ def _brandes_koepf(graph: Layering, conflicts: set[tuple[int, int]], longest: in
             candidates.append([-x for x in xs] if mirrored else xs)
     # All four get the borders of the narrowest, on the side to which they were compacted.
     extents = [extent(graph, xs) for xs in candidates]
-    left, right = min(extents, key=lambda extent: extent[1] - extent[0])
+    low, high = min(extents, key=lambda extent: extent[1] - extent[0])
     shifted = []
     for number, (xs, borders) in enumerate(zip(candidates, extents, strict=True)):
-        shift = right - borders[1] if number % 2 else left - borders[0]
+        shift = high - borders[1] if number % 2 else low - borders[0]
         shifted.append([x + shift for x in xs])
     return [sum(sorted(four)[1:3]) / 2 for four in zip(*shifted, strict=True)]
 
@@ -66,20 +66,20 @@ def _conflicts(graph: Layering) -> set[tuple[int, int]]:
         if not any(vertex >= graph.boxes for vertex in upper):
             continue
         positions = {vertex: position for position, vertex in enumerate(upper)}
-        begin = left = 0
+        begin = first = 0
         for position, vertex in enumerate(lower):
             inner = next(
                 (positions[u] for u in graph.above[vertex] if vertex >= graph.boxes <= u), None
             )
             if inner is None and position < len(lower) - 1:
                 continue
-            right = len(upper) - 1 if inner is None else inner
+            last = len(upper) - 1 if inner is None else inner
             for passed in lower[begin : position + 1]:
                 for start in graph.above[passed]:
                     is_inner = passed >= graph.boxes <= start
-                    if not left <= positions[start] <= right and not is_inner:
+                    if not first <= positions[start] <= last and not is_inner:
                         conflicts.add((start, passed))
-            begin, left = position + 1, right
+            begin, first = position + 1, last
     return conflicts
 
 

@@ -96,10 +96,10 @@ def _crossings(upper: Sequence[int], below: Links, positions: Sequence[int]) -> 
     """Count the pairs of links below a layer that cross, in a tree of sums (Barth, Jünger and Mutzel, 2002)."""
     if len(upper) < 2:
         return 0
-    ends = [[positions[neighbour] + 1 for neighbour in below[vertex]] for vertex in upper]
-    tree = [0] * (max(map(max, filter(None, ends)), default=0) + 1)
+    targets = [[positions[neighbour] + 1 for neighbour in below[vertex]] for vertex in upper]
+    tree = [0] * (max(map(max, filter(None, targets)), default=0) + 1)
     counted = crossings = 0
-    for group in ends:
+    for group in targets:
         # Every earlier link that ends farther right is crossed.
         for end in group:
             crossings += counted

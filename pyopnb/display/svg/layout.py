@@ -116,13 +116,13 @@ def edges_to_cut(sizes: Sequence[Size], edges: Sequence[Edge], most: int) -> set
     ways: dict[tuple[int, int], list[int]] = {}
     for number, edge in enumerate(edges):
         ways.setdefault((edge.source, edge.port), []).append(number)
-    lengths = {way: max(spans[number] for number in users) - 1 for way, users in ways.items()}
+    lengths = {port: max(spans[number] for number in users) - 1 for port, users in ways.items()}
     total = sum(lengths.values())
     cut: set[int] = set()
     # What many edges share is worth its space.
-    for way in sorted(ways, key=lambda way: -lengths[way] / len(ways[way])):
+    for port in sorted(ways, key=lambda port: -lengths[port] / len(ways[port])):
         if total <= most:
             break
-        total -= lengths[way]
-        cut.update(number for number in ways[way] if spans[number] > _SHORT)
+        total -= lengths[port]
+        cut.update(number for number in ways[port] if spans[number] > _SHORT)
     return cut

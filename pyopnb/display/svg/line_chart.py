@@ -73,18 +73,18 @@ def line_chart(
     across, up = axis_for(points, log=_is_geometric(points)), axis_for(values, log=log_y)
     y_ticks = up.ticks(_TICKS)
     y_texts = tick_texts(y_ticks, log=up.log)
-    left = 10 + max(text_width(text, SMALL) for text in y_texts)
-    right, bottom = left + _WIDTH, HEAD + _HEIGHT
+    x_low = 10 + max(text_width(text, SMALL) for text in y_texts)
+    x_high, bottom = x_low + _WIDTH, HEAD + _HEIGHT
 
     shapes: list[Shape] = [chart_title(title)]
     heights = bottom - _HEIGHT * up.positions(y_ticks)
     for y, text in zip(heights, y_texts, strict=True):
-        shapes.append(_stroke((left, y), (right, y), _GRID))
-        shapes.append(small_text(left - 4, y + 4, text, "end"))
-    shapes += _x_ticks(points, names, across, left)
-    shapes.append(frame(left, HEAD, _WIDTH, _HEIGHT))
+        shapes.append(_stroke((x_low, y), (x_high, y), _GRID))
+        shapes.append(small_text(x_low - 4, y + 4, text, "end"))
+    shapes += _x_ticks(points, names, across, x_low)
+    shapes.append(frame(x_low, HEAD, _WIDTH, _HEIGHT))
 
-    xs = left + _WIDTH * across.positions(points)
+    xs = x_low + _WIDTH * across.positions(points)
     ys = bottom - _HEIGHT * up.positions(values)
     # A logarithmic axis has no place for numbers of 0 and less.
     if up.log:
@@ -96,13 +96,13 @@ def line_chart(
         short = fit(name, SMALL, _LONGEST_NAME)
         name_width = max(name_width, text_width(short, SMALL))
         y = HEAD + 6 + _LINE * number
-        shapes.append(Rectangle(right + 10, y, 12, 3, colour))
-        shapes.append(small_text(right + 26, y + 5, short))
+        shapes.append(Rectangle(x_high + 10, y, 12, 3, colour))
+        shapes.append(small_text(x_high + 26, y + 5, short))
     for number, (position, text) in enumerate(marks):
-        at = left + _WIDTH * float(across.positions(position))
-        shapes += _mark(at, right, number, text)
-    shapes.append(small_text(left + _WIDTH / 2, bottom + 30, label, "middle"))
-    return Chart(right + 30 + name_width, bottom + 34, shapes)
+        at = x_low + _WIDTH * float(across.positions(position))
+        shapes += _mark(at, x_high, number, text)
+    shapes.append(small_text(x_low + _WIDTH / 2, bottom + 30, label, "middle"))
+    return Chart(x_high + 30 + name_width, bottom + 34, shapes)
 
 
 def _is_geometric(x: np.ndarray) -> bool:
@@ -114,7 +114,7 @@ def _is_geometric(x: np.ndarray) -> bool:
     return bool(has_equal_ratios and np.ptp(distances) > 1e-3 * abs(distances[0]))
 
 
-def _x_ticks(points: np.ndarray, names: Sequence[str], axis: Axis, left: float) -> Iterator[Shape]:
+def _x_ticks(points: np.ndarray, names: Sequence[str], axis: Axis, x_low: float) -> Iterator[Shape]:
     """Write the numbers, or names, below the axis, as many as have room."""
     if names:
         order = np.argsort(points, kind="stable")
@@ -126,7 +126,7 @@ def _x_ticks(points: np.ndarray, names: Sequence[str], axis: Axis, left: float) 
         texts = tick_texts(ticks, log=axis.log)
     bottom = HEAD + _HEIGHT
     free_from = -np.inf
-    for x, text in zip(left + _WIDTH * axis.positions(ticks), texts, strict=True):
+    for x, text in zip(x_low + _WIDTH * axis.positions(ticks), texts, strict=True):
         yield _stroke((x, HEAD), (x, bottom), _GRID)
         short = fit(text, SMALL, _WIDTH / 2)
         half = text_width(short, SMALL) / 2
@@ -155,13 +155,13 @@ def _curve(xs: np.ndarray, ys: np.ndarray, colour: str) -> Iterator[Shape]:
     yield Path(tuple(steps), stroke=colour, stroke_width=1.5)
 
 
-def _mark(x: float, right: float, number: int, text: str) -> Iterator[Shape]:
+def _mark(x: float, x_high: float, number: int, text: str) -> Iterator[Shape]:
     """Draw a dashed upright line and what it means, on one of four lines so that neighbours can be read."""
     yield Path(
         (("M", (x, HEAD)), ("L", (x, HEAD + _HEIGHT))), stroke=INK, stroke_width=1, dashes=(4, 3)
     )
     y = HEAD + 12 + 13 * (number % 4)
-    if x + 4 + text_width(text, SMALL) <= right:
+    if x + 4 + text_width(text, SMALL) <= x_high:
         yield small_text(x + 4, y, text)
     else:
         yield small_text(x - 4, y, text, "end")

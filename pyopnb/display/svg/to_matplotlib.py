@@ -131,10 +131,10 @@ class _AxesPrinter:
         pixels = shape.pixels
         if shape.colours:
             pixels = np.asarray(shape.colours, np.uint8)[pixels]
-        left, top = x + shape.x, y + shape.y
+        x, y = x + shape.x, y + shape.y
         self._axes.imshow(
             pixels,
-            extent=(left, left + shape.width, top + shape.height, top),
+            extent=(x, x + shape.width, y + shape.height, y),
             aspect="auto",
             interpolation="nearest",
             zorder=self._level,
