@@ -76,6 +76,7 @@ class Evaluator:
         self._failures: list[BaseException] = []  # what the last node raised
         self._names = [info.name for info in copy.graph.output]
         _sort_nodes(copy.graph)
+        # onnx's evaluator wants the nodes in order, each domain imported once, and no other name of ONNX's own.
         _import_all(copy, nodes_in(copy.graph))
         context = _Context(self, {op.name: op for op in ops}, functions, kernels)
         classes = context.classes(nodes_in(copy.graph))
@@ -133,6 +134,7 @@ class _Context:
 
     def classes(self, nodes: Iterable[NodeProto]) -> list[type]:
         """Return a class for ``new_ops`` for each op type among these nodes that onnx's own classes do not serve."""
+        # The evaluator asks once an op type, so one node stands for all of them.
         by_type = {(canonical_domain(node.domain), node.op_type): node for node in nodes}
         classes = []
         for (domain, op_type), node in by_type.items():

@@ -156,6 +156,7 @@ class _Call:
         self.hint_sizes: dict[str, int] = {}
         self.infer_sizes: dict[str, int] = {}
         self._check_sizes()
+        # The inputs' types are exact here, so infer may promise more than it did for the graph.
         self.promised = promised_types(
             self.schema, instance, self.types, len(self.outputs), self.where
         )

@@ -186,6 +186,7 @@ class _Filling:
             changed = [site for site, _ in new.changed()]
             reason = f"changed after version {new.newest}, the newest of {new.domain or 'ai.onnx'} that the runtime takes"
             self.fill_nodes([(site, reason) for site in changed])
+            # Where one could not be replaced, the model keeps its version, and the runtime says why.
             if all(canonical_domain(site.node.domain).startswith(DOMAIN) for site in changed):
                 new.entry.version = new.newest
 
@@ -213,6 +214,7 @@ class _Filling:
             changes.append((site, op))
             self.done.append(FilledNode(site.where, op, reason))
         put_ops(self.proto, changes)
+        # The reference is asked for a number of outputs, which compute has no way to know.
         for site, _ in changes:
             if len(site.node.output) != 1 and not is_catalog_domain(site.node.domain):
                 site.node.attribute.append(helper.make_attribute(_OUTPUTS, len(site.node.output)))

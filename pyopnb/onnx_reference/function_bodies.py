@@ -51,6 +51,7 @@ def inlined_function(
             values[name] = default_of(attr)
     for attribute in node.attribute:
         values[attribute.name] = attribute
+    # A body that is evaluated by itself has no caller to take attrs from.
     for inner in list(nodes_in(body)):
         substitute_attrs(inner, values)
     del body.attribute[:], body.attribute_proto[:]

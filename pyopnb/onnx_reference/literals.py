@@ -67,6 +67,7 @@ def literal(value: Any) -> tuple[str, str]:
     tuple of (str, str)
         The source, empty where the value must come from the node, and a remark on it.
     """
+    # Whatever is long would bury the cell, and comes from the node at run time.
     if isinstance(value, (str, bytes)) and len(value) > _LONGEST_TEXT:
         return "", f"{len(value)} long"
     if isinstance(value, (int, float, str, bytes)):

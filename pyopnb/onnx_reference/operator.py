@@ -202,6 +202,7 @@ def schema_of_op(domain: str, op_type: str, opset: int | None) -> Any:
     is_ahead = opset is not None and domain == "" and opset > onnx.defs.onnx_opset_version()
     if schema is not None and not schema.deprecated and not is_ahead:
         return schema
+    # Not in this version, or not at all: the two errors want different advice.
     names = [f"{s.domain}::{s.name}" for s in onnx.defs.get_all_schemas() if not s.deprecated]
     name = f"{domain}::{op_type}"
     if schema is not None or name in names:
@@ -273,6 +274,7 @@ class Evaluation:
     def __init__(
         self, domain: str, op_type: str, opset: int, attrs: Mapping[str, Any], outputs: int
     ) -> None:
+        # Wrong classes of onnx's are avoided before its schema is looked at.
         opset, attrs = as_defined(domain, op_type, opset, attrs, outputs)
         self._schema = schema_of_op(domain, op_type, opset)
         self._where = _where(canonical_domain(domain), op_type)
@@ -289,7 +291,8 @@ class Evaluation:
         self._node.attribute.extend(attributes_to_pass(self._schema, attributes))
         refuse_wrong(domain, op_type, self._opset, attributes, outputs, self._where)
         self._correction = correction_of(domain, op_type, attributes)
-        self._is_class: bool | None = None  # None until the reference was asked
+        # None until the reference was asked, which imports it.
+        self._is_class: bool | None = None
         self._evaluators: dict[Any, tuple[Any, list[str]]] = {}
         self._lock = threading.Lock()
 
@@ -319,6 +322,7 @@ class Evaluation:
         for name, value in zip(names, inputs, strict=False):
             if value is not None:
                 feeds[name] = value
+        # Kernels do not warn of a division by zero either.
         with np.errstate(all="ignore"):
             return tuple(evaluator.run(None, feeds))
 

@@ -106,6 +106,7 @@ def skeleton(
     for candidate in walk(proto):
         if full_name(candidate.node) == full_name(site.node) and candidate is not site:
             sites.append(candidate)
+    # An op of the registry under the node's own name runs it already, and can be redefined.
     is_missing = registry.find(domain, op_type) is not None
     for row in missing(proto):
         if row.site is not None and row.site.node == site.node:
@@ -206,6 +207,7 @@ def _docstring(usage: OperatorUsage) -> list[str]:
         lines += textwrap.wrap(line, 110, break_long_words=False, break_on_hyphens=False) or [""]
     if len(lines) > _DOC_LINES:
         lines[_DOC_LINES:] = ["…"]
+    # Documentation from a file never ends the string that it stands in.
     text = sanitize("\n".join(lines), _LONGEST_DOC)
     text = text.replace("\\", "\\\\").replace('"""', '\\"\\"\\"')
     if "\n" in text or text.endswith('"'):
@@ -325,6 +327,7 @@ def _body(usage: OperatorUsage, name: str) -> list[str]:
     arguments += [f"{attr}=self.{attr}" for attr in attrs]
     if len(attrs) < len(usage.attrs):
         arguments.append("**self.attrs")
+    # The numbers may then be those of another definition.
     if runs_as_newest(schema.domain, schema.name, schema.since_version):
         lines += [
             "# ONNX has changed this operator since, and its reference implementation knows one version only:",

@@ -97,6 +97,7 @@ class OperatorUsage:
     def _refuse_other_values(self) -> None:
         """Refuse a node that reads or makes a sequence, a map or an optional."""
         for end, names in (("input", self.node.input), ("output", self.node.output)):
+            # An omitted input or output has the empty name.
             for name in filter(None, names):
                 proto = self._types.find(self.site.scope, name)
                 field = proto.WhichOneof("value") if proto is not None else None
@@ -185,6 +186,7 @@ class OperatorUsage:
         definition = self.schema.attributes.get(name) if self.schema is not None else None
         number = int(definition.type.value) if definition else attributes[0].type
         hint = attr_hint(number, [attrs[name] for attrs in values if name in attrs])
+        # A default must hold for each node, because one class serves them all.
         is_everywhere = all(name in attrs for attrs in values)
         if name in values[0] and (is_everywhere or definition is None):
             return AttrUsage(name, hint, *literal(values[0][name]))

@@ -52,6 +52,7 @@ def check_arguments(
         ...
     pyopnb.errors.InputError: halve, times: expected a whole number, got float 1.5. Try: times=1
     """
+    # All that can be known beforehand is found here, once; a call costs a look-up an argument.
     positional: list[str] = []
     variadic = ""
     rules: dict[str, _Rule] = {}
@@ -63,6 +64,7 @@ def check_arguments(
         rule = _RULES.get(str(parameter.annotation))
         if rule is not None and name not in but and parameter.kind is not parameter.VAR_KEYWORD:
             rules[name] = rule
+    # A constructor is called by the name of its class.
     owner = function.__qualname__.split(".")
     where = owner[-2] if owner[-1] == "__init__" else owner[-1]
 
@@ -170,10 +172,12 @@ class _Rule(NamedTuple):
 
 
 def _is_flag(value: object) -> bool:
+    # 0 and 1 as well, as people write them who come from C.
     return isinstance(value, (bool, np.bool_)) or (type(value) is int and value in (0, 1))
 
 
 def _is_int(value: object) -> bool:
+    # A bool is no number, and an array of one element no index, although Python takes both.
     if isinstance(value, (bool, np.bool_, np.ndarray)):
         return False
     try:

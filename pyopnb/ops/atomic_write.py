@@ -66,6 +66,7 @@ def atomic_write(path: Path) -> Iterator[PendingFile]:
             pending = PendingFile(path, stream)
             yield pending
             stream.flush()
+            # Without it, a crash soon after could leave the name of a file without its content.
             os.fsync(stream.fileno())
         os.chmod(temporary, _mode(path))
         os.replace(temporary, pending.path)

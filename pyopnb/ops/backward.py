@@ -148,6 +148,7 @@ def gradient_class(cls: type, schema: Schema, name: str) -> type:
     type
         Derived from the class: its ``compute`` calls ``backward`` and checks what it returns.
     """
+    # The node passes all tensors in one row: inputs, outputs, gradients.
     split = Split.of(schema)
 
     def compute(self: Any, *tensors: Any) -> tuple[np.ndarray, ...]:
@@ -165,6 +166,7 @@ def gradient_class(cls: type, schema: Schema, name: str) -> type:
         "__module__": cls.__module__,
         "__doc__": f"The gradient of {name}, by its backward. Inputs: {ports}, the outputs and their gradients.",
     }
+    # Without it, instances would have a __dict__ that those of the op's class have not.
     if "__slots__" in vars(cls):
         attributes["__slots__"] = ()
     return types.new_class(

@@ -164,6 +164,7 @@ def dtype(value: object) -> DType:
     if isinstance(value, DType):
         return value
     row: DType | None = None
+    # A bool is an int to Python, and 1 is the number of float32.
     if isinstance(value, str):
         row = _BY_NAME.get(value.strip().lower())
     elif isinstance(value, int) and not isinstance(value, bool):
@@ -175,6 +176,7 @@ def dtype(value: object) -> DType:
             # Fixed-width text, and numpy 2's own strings. A model's strings have no width.
             row = _BY_NAME["string"]
         elif row is None:
+            # An array from a file of the other byte order has the same numbers.
             row = _BY_NUMPY.get(numpy.newbyteorder("="))
     if row is None:
         raise InputError(

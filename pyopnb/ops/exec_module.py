@@ -47,6 +47,7 @@ def exec_source(
     module = types.ModuleType(name)
     module.__file__ = file
     vars(module).update(values or {})
+    # Put in place before the text runs, as it may look itself up, and taken back if it raises.
     former, former_lines = sys.modules.get(name), linecache.cache.get(file)
     if isinstance(text, bytes):
         linecache.checkcache(file)

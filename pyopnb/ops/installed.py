@@ -23,6 +23,7 @@ def require(package: str, least: str, install: str) -> None:
     ------
     ImportError
     """
+    # Without this a missing or old package is an AttributeError from somewhere deep inside.
     try:
         module = importlib.import_module(package)
     except ModuleNotFoundError as error:

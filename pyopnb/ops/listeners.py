@@ -38,6 +38,7 @@ class Listeners:
         callable
             Takes them out again.
         """
+        # One function may be added twice, so it cannot be the key.
         key = object()
         self._added[key] = defined, removed
 

@@ -51,6 +51,7 @@ def _leaf_types(value: Any) -> set[type]:
     """Collect the types of the elements of nested lists."""
     types: set[type] = set()
     level = [value]
+    # Level by level and not by recursion, because lists may be nested deeper than Python's stack.
     for _ in range(_MAX_DEPTH):
         nested: list[Any] = []
         for item in level:
@@ -163,6 +164,7 @@ def _limits(want: DType) -> tuple[int, int] | None:
 
 def _element(item: Any, want: DType) -> Any:
     """Convert one number to a dtype; raise a ValueError that says why it cannot be."""
+    # NumPy's scalars of the wanted dtype may stand between Python's numbers.
     if isinstance(item, np.generic):
         item = item.item()
     if want.name == "bool":

@@ -116,7 +116,8 @@ class Registry(Displayable):
                 got=describe(module),
                 next='module="my_module"',
             )
-        # Number, time and epoch are filled in under the lock.
+        # All that can fail comes before the lock: reading the class, and making that of the
+        # gradient op. Number, time and epoch are filled in under it.
         draft = Version(key, 0, cls, schema, opset, source, 0.0, 0, restored)
         if schema.differentiable:
             gradient = Version(
@@ -139,6 +140,8 @@ class Registry(Displayable):
     def _define(self, draft: Version, module: str | None) -> tuple[Version, list[str]]:
         """Add a version, and that of its gradient op; return the names of what was removed for it."""
         self._refuse_mixed(draft)
+        # Both ops get one epoch, and the registry's own moves last, so that no run sees one of
+        # them without the other.
         epoch, now = self.epoch + 1, time.time()
         dropped: list[str] = []
         gradient = draft.gradient
@@ -154,7 +157,7 @@ class Registry(Displayable):
         self._add(op, version)
         if module is not None:
             self._by_class[module, version.cls.__name__] = op
-        self.epoch = epoch  # last, and one for both ops, so that no run sees one without the other
+        self.epoch = epoch
         return version, dropped
 
     def _op_to_define(self, name: str) -> Op:
@@ -210,6 +213,7 @@ class Registry(Displayable):
         op = self._ops.get(version.op)
         if op is None or not any(entry is version for entry in op.versions):
             return None, []
+        # A version that was replaced meanwhile only leaves the history.
         was_current = op.current is version
         op.drop(version)
         for module in set(self.modules_of(op.name)) - set(modules):
@@ -261,6 +265,7 @@ class Registry(Displayable):
         ops = [Op(received.op, (received,)) for received in version.with_gradient]
         namesakes = [self._ops.get(op.name) or self._removed.get(op.name) for op in ops]
         if not any(namesakes):
+            # The names are free: from now on it is an op as any other.
             for op in ops:
                 self._ops[op.name] = op
             for module in modules:
@@ -498,7 +503,8 @@ class Registry(Displayable):
             It is a gradient op, which goes with its op.
         """
         op = self._refuse_gradient(self[name], "rollback")
-        versions = op.versions  # the tuple is replaced, never changed
+        # The tuple is replaced and never changed, so another thread cannot empty it below.
+        versions = op.versions
         if number is not None:
             old = find_version(op, number, ", rollback")
         elif len(versions) > 1:
@@ -535,6 +541,7 @@ class Registry(Displayable):
         self._listeners.removed(locked(self._lock, self._remove_both, op))
 
     def _refuse_gradient(self, op: Op, method: str) -> Op:
+        # The gradient op of an op that was removed may go by itself.
         name = op.current.gradient_of
         if name is not None and self._gradient_op(name) is op:
             raise DefinitionError(

@@ -226,12 +226,14 @@ class Output:
             raise self.refusal(value, got, None) from None
         if want.name == "string":
             return self._strings(array, value)
+        # Another byte order is the same dtype, and np.asarray swaps the bytes below.
         if array.dtype.newbyteorder("=") != want.numpy:
             form = cast_expression("{}", want) if _is_castable(array) else None
             raise self.refusal(value, describe_value(value), form)
         return np.asarray(array, dtype=want.numpy).view(np.ndarray)
 
     def _strings(self, array: np.ndarray, value: Any) -> np.ndarray:
+        # NumPy's fixed-width texts, and its own strings.
         if array.dtype.kind in "UT":
             return np.asarray(array.astype(object))
         if array.dtype != object:
@@ -289,6 +291,7 @@ class Output:
         """
         origin = origin_of(self.function, self.count)
         remedy = None if form is None else origin.rewritten(form, self.number)
+        # Where nobody declared a dtype, a hint is the better advice; else it is one of two.
         hint = self._better_hint(value)
         if hint is not None:
             keeps_hint = remedy is not None and not self._is_assumed
@@ -363,6 +366,7 @@ def wrong_count(where: str, function: Any, schema: Schema, value: Any, wanted: i
         remedy = _hint_of_values(value)
     else:
         got = describe_value(value)
+        # A list or stack of all outputs was meant as a tuple.
         if isinstance(value, (list, np.ndarray)) and np.ndim(value) and len(value) == wanted:
             remedy = origin.rewritten("tuple({})")
         elif schema.outputs is not None:

@@ -121,6 +121,7 @@ def same_value(a: Any, b: Any) -> bool:
     if type(a) is not type(b):
         return False
     if isinstance(a, np.ndarray):
+        # As bytes, because 0.0 == -0.0 and nan != nan.
         return bool(a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes())
     if isinstance(a, (list, tuple)):
         return len(a) == len(b) and all(map(same_value, a, b))
@@ -129,6 +130,7 @@ def same_value(a: Any, b: Any) -> bool:
 
 def _convert(value: Any, kind: str) -> Any:
     """Convert a value to a kind; raise one of the errors that `Attr.take` expects."""
+    # Without an annotation or a default nobody has said what the attr is, so it stays as it came.
     if kind == "any" or (kind == "list" and isinstance(value, list)):
         return value
     if kind.startswith("list["):
@@ -136,10 +138,13 @@ def _convert(value: Any, kind: str) -> Any:
             raise TypeError
         item_kind = kind.removeprefix("list[").removesuffix("]")
         return [_convert(item, item_kind) for item in value]
+    # ONNX has no bool attributes: exporters write 0 and 1.
     if kind == "bool" and isinstance(value, int) and value in (0, 1):
         return bool(value)
+    # Who writes a model by hand types 2 for 2.0. Beyond 2**53 that may be another number.
     if kind == "float" and isinstance(value, int) and float(value) == value:
         return float(value)
+    # ONNX's strings are bytes; those that are UTF-8 arrive as text.
     if kind == "str" and isinstance(value, bytes):
         return value.decode()
     if kind == "bytes" and isinstance(value, str):
@@ -269,6 +274,7 @@ class Schema:
         ------
         ModelError
         """
+        # A variadic port is the last, and takes all inputs that follow.
         is_variadic = bool(self.inputs) and self.inputs[-1].variadic
         if len(types) > len(self.inputs) and not is_variadic:
             ports = ", ".join(map(str, self.inputs))
@@ -290,6 +296,7 @@ class Schema:
                 )
         for position, type_ in enumerate(types):
             port = self.port(position)
+            # Sizes are left to the run: a symbol of the graph can be any of them.
             if type_ and port.type is not ANY and not port.type.accepts(type_.without_sizes()):
                 raise ModelError(
                     f"{where}, input {port.name}",
@@ -368,6 +375,7 @@ class Schema:
         """
         if self.outputs is None:
             return None
+        # What N is in the inputs, N is in the outputs; a symbol that no input has stays.
         sizes: dict[Any, Any] = {}
         for position, type_ in enumerate(types):
             hint = self.port(position).type

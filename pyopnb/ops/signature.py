@@ -142,6 +142,7 @@ def _attrs(cls: type, where: str) -> tuple[tuple[Attr, ...], bool]:
     if getattr(cls, name) is object.__new__:
         return (), False
     constructor = getattr(cls, name)
+    # A dataclass or named tuple has a constructor that Python wrote, with the same parameters.
     parameters = _parameters(cls, name, inspect.signature(constructor))
     open_attrs = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
     attrs = []
@@ -213,6 +214,7 @@ def _ports(
     cls: type, compute: Any, where: str
 ) -> tuple[tuple[Port, ...], tuple[TensorType, ...] | None]:
     """Read the inputs and outputs from the signature of ``compute``."""
+    # ``compute = np.add`` has no signature, but says how many inputs it takes.
     if isinstance(compute, np.ufunc):
         return tuple(Port(f"x{n + 1}") for n in range(compute.nin)), None
     try:
@@ -260,8 +262,9 @@ def _outputs(hint: Any, compute: object, where: str) -> tuple[TensorType, ...] |
         single = _type_of_hint(hint, compute, f"{where}, output")
         return None if single is None else (single,)
     if Ellipsis in items:
-        return None
+        return None  # tuple[np.ndarray, ...] does not say how many
     outputs = []
+    # One hint that tells is enough to know the number of outputs.
     for number, item in enumerate(items):
         outputs.append(_type_of_hint(item, compute, f"{where}, output {number}"))
     if not any(outputs):
@@ -340,6 +343,7 @@ def _evaluate(hint: Any, function: object) -> Any:
         hint = hint.__forward_arg__
     if not isinstance(hint, str):
         return hint
+    # The common names are there without an import, as annotations are often copied into a cell.
     names = {**vars(typing), **vars(builtins), "np": np, "onnx": onnx}
     names.update(getattr(function, "__globals__", {}))
     try:

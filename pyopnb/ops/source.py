@@ -202,7 +202,7 @@ class _ModuleText:
     def _add_name(self, name: str, user: str, scope: _Scope) -> None:
         """Add what a name stands for that the text of ``user`` uses."""
         if name in _MODULE_NAMES:
-            return
+            return  # every module has its own
         if name not in scope.namespace:
             if not hasattr(builtins, name) and name != "pyopnb":
                 self.refused[name] = "is not defined"
@@ -265,6 +265,7 @@ class _ModuleText:
         if definition is None:
             self.refused[name] = "a class whose text is not known"
             return
+        # Its methods know the globals of the cell or file that it was written in.
         functions = list(_functions(cls))
         scope = _Scope(_namespace(cls, functions), _surrounding_text(functions, source))
         # The op's names replace the decorator, which may have taken them from elsewhere.
@@ -301,6 +302,7 @@ class _ModuleText:
         self, name: str, text: str, scope: _Scope, functions: Sequence[types.FunctionType]
     ) -> None:
         """Add a definition after the names that it uses."""
+        # A name that leads back to this definition is bound already, so this ends.
         for used in free_names(text):
             self._add_name(used, text, scope)
         self._definitions[name] = text
@@ -402,6 +404,7 @@ def _import_line(name: str, value: Any, scope: _Scope) -> str | None:
             for alias in statement.names:
                 if name == (alias.asname or alias.name):
                     homes.append((statement.module, alias.name))
+    # The import that the user wrote comes first; else where the object says that it is from.
     homes.append((getattr(value, "__module__", None), getattr(value, "__name__", name)))
     for module, original in homes:
         if not isinstance(module, str) or module in ("builtins", scope.namespace.get("__name__")):
@@ -431,6 +434,7 @@ def _array_constant(array: np.ndarray | np.generic) -> str | None:
     is_numeric = array.dtype.kind in "biuf" and array.dtype.isbuiltin != 2
     if not is_numeric or array.size > _LONGEST_CONSTANT or not np.isfinite(array).all():
         return None
+    # tolist gives Python's numbers, whose repr reads back exactly.
     text = f'np.array({array.tolist()!r}, dtype="{array.dtype.name}")'
     if array.size == 0 and array.ndim > 1:
         text += f".reshape({array.shape!r})"

@@ -55,7 +55,8 @@ class TensorType:
     shape: tuple[Dim, ...] | None
 
     def __post_init__(self) -> None:
-        element: object = self.dtype  # as it is given
+        # Types are made by the thousand, mostly of rows and plain tuples; all else is converted.
+        element: object = self.dtype
         if not (element is None or isinstance(element, DType)):
             object.__setattr__(self, "dtype", find_dtype(element))
         if self.shape is not None and not _is_plain(self.shape):
@@ -112,6 +113,7 @@ class TensorType:
         >>> tensor_type("float32[N,N]").accepts(tensor_type("float32[2,3]"), sizes={})
         False
         """
+        # An unknown dtype or rank on either side contradicts nothing.
         if self.dtype and other.dtype and self.dtype != other.dtype:
             return False
         return other.shape is None or self.accepts_shape(other.shape, sizes)
@@ -134,6 +136,7 @@ class TensorType:
         if len(self.shape) != len(shape):
             return False
         for dim, size in zip(self.shape, shape, strict=True):
+            # The first size that a symbol meets is its size from then on.
             if sizes is not None and isinstance(dim, str) and isinstance(size, int):
                 dim = sizes.setdefault(dim, size)
             if dim != size and isinstance(dim, int) and isinstance(size, int):
