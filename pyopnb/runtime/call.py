@@ -181,34 +181,21 @@ def _declared(op: str, place: int, inputs: Sequence[Any], opset: int | None) -> 
         return ANY
     if len(ports[place].types) == 1:
         return type_of_proto(proto_of(next(iter(ports[place].types))))
-    same = [
-        value
-        for port, value in zip(ports, inputs, strict=False)
-        if port.type_str == ports[place].type_str
-    ]
-    array = next(
-        (
-            value
-            for value in same
-            if isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind not in "OUT"
-        ),
-        None,
-    )
-    return (
-        TensorType(type_of(array).dtype, None)
-        if array is not None and ports[place].is_homogeneous
-        else ANY
-    )
+    # Inputs of one type parameter have one dtype.
+    for port, value in zip(ports, inputs, strict=False):
+        is_array = isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind not in "OUT"
+        if is_array and port.type_str == ports[place].type_str:
+            same = TensorType(type_of(np.asarray(value)).dtype, None)
+            return same if ports[place].is_homogeneous else ANY
+    return ANY
 
 
 def _hashable(value: Any) -> Any:
     """Make a key of an attr's value, in which 1, 1.0 and True differ, and so do 0.0 and -0.0."""
     if isinstance(value, np.ndarray):
-        content = (
-            tuple(map(_hashable, value.ravel().tolist()))
-            if value.dtype == object
-            else value.tobytes()
-        )
+        content: Any = value.tobytes()
+        if value.dtype == object:  # the bytes would be addresses
+            content = tuple([_hashable(item) for item in value.ravel().tolist()])
         return str(value.dtype), value.shape, content
     if isinstance(value, (list, tuple)):
         return tuple([_hashable(item) for item in value])
@@ -275,9 +262,10 @@ class _SessionCache:
         entry = self._entries.setdefault(key, made)
         if entry.version is not made.version:
             entry = self._entries[key] = made
-        return entry, self._entries.popitem(last=False) if len(
-            self._entries
-        ) > KEPT_SESSIONS else None
+        dropped = None
+        if len(self._entries) > KEPT_SESSIONS:
+            dropped = self._entries.popitem(last=False)
+        return entry, dropped
 
 
 _cache = _SessionCache()
@@ -352,26 +340,31 @@ def _refuse_unknown(domain: str, op_type: str) -> None:
 
 
 def _schema(domain: str, op_type: str, opset: int | None) -> Any:
-    version = (opset or newest_opset()) if domain == "" else schema_domains().get(domain, 1)
-    return (
-        onnx.defs.get_schema(op_type, version, domain)
-        if onnx.defs.has(op_type, version, domain)
-        else None
-    )
+    """Find the schema of an operator of ONNX's, None where there is none in that opset."""
+    if domain == "":
+        version = opset or newest_opset()
+    else:
+        version = schema_domains().get(domain, 1)
+    if not onnx.defs.has(op_type, version, domain):
+        return None
+    return onnx.defs.get_schema(op_type, version, domain)
 
 
 def _input_names(version: Version | None, schema: Any, count: int) -> list[str]:
     """Name the inputs as the ports, so that ONNX Runtime's messages name them."""
     if version is not None:
-        ports = [port.name for port in version.schema.inputs]
-        last = bool(ports) and version.schema.inputs[-1].variadic
+        inputs: Sequence[Any] = version.schema.inputs
+        is_variadic = bool(inputs) and inputs[-1].variadic
     else:
-        ports = [port.name for port in schema.inputs] if schema is not None else []
-        last = bool(ports) and _is_variadic(schema.inputs[-1])
-    if last:
-        *ports, variadic = ports
-        ports += [f"{variadic}_{n}" for n in range(count - len(ports))]
-    return (ports + [f"input_{n}" for n in range(len(ports), count)])[:count]
+        inputs = [] if schema is None else schema.inputs
+        is_variadic = bool(inputs) and _is_variadic(inputs[-1])
+    names = [port.name for port in inputs]
+    if is_variadic:
+        variadic = names.pop()
+        names += [f"{variadic}_{n}" for n in range(count - len(names))]
+    # Inputs that the op does not have are refused elsewhere, by these names.
+    names += [f"input_{n}" for n in range(len(names), count)]
+    return names[:count]
 
 
 def _is_variadic(port: Any) -> bool:
@@ -379,13 +372,13 @@ def _is_variadic(port: Any) -> bool:
 
 
 def _output_names(schema: Any, count: int) -> list[str]:
-    port_names = [port.name for port in schema.outputs] if schema is not None else []
-    return [
-        port_names[n]
-        if n < len(port_names) and port_names.index(port_names[n]) == n
-        else f"output_{n}"
-        for n in range(count)
-    ]
+    names: list[str] = []
+    ports = () if schema is None else schema.outputs
+    for n in range(count):
+        name = ports[n].name if n < len(ports) else ""
+        # Two ports of some operators have one name.
+        names.append(name if name and name not in names else f"output_{n}")
+    return names
 
 
 def _outputs(version: Version | None, schema: Any) -> int:
@@ -419,13 +412,12 @@ def _check_ports(
 ) -> None:
     """Refuse more inputs than ``compute`` takes, or less, before a message names a node that nobody made."""
     ports = version.schema.inputs
-    if len(arrays) > len(ports) and not (ports and ports[-1].variadic):
+    takes_more = bool(ports) and ports[-1].variadic
+    if len(arrays) > len(ports) and not takes_more:
         arguments = ", ".join([f'"{sanitize(op)}"', *names[: len(ports)]])
-        expected = (
-            f"{plural(len(ports), 'input')} ({', '.join(map(str, ports))})"
-            if ports
-            else "no inputs"
-        )
+        expected = "no inputs"
+        if ports:
+            expected = f"{plural(len(ports), 'input')} ({', '.join(map(str, ports))})"
         raise InputError(
             f"call of {sanitize(op)}",
             expected=expected,
@@ -433,16 +425,15 @@ def _check_ports(
             next=f"pyopnb.call({arguments})",
         )
     for number, port in enumerate(ports):
-        if not (port.optional or port.variadic) and (
-            number >= len(arrays) or arrays[number] is None
-        ):
-            where, example = (
-                f"call of {sanitize(op)}, input {port.name}",
-                port.type if port.type.dtype else _FLOAT,
-            )
-            raise InputError(
-                where, expected=str(port.type), got="nothing", next=example_expression(example)
-            )
+        is_there = number < len(arrays) and arrays[number] is not None
+        if is_there or port.optional or port.variadic:
+            continue
+        raise InputError(
+            f"call of {sanitize(op)}, input {port.name}",
+            expected=str(port.type),
+            got="nothing",
+            next=example_expression(port.type if port.type.dtype else _FLOAT),
+        )
 
 
 def _check_hints(op: str, version: Version, given: Mapping[str, np.ndarray | None]) -> None:
@@ -458,18 +449,16 @@ def _check_hints(op: str, version: Version, given: Mapping[str, np.ndarray | Non
         )
 
 
-def _model(made: NodeProto, types: Mapping[str, TensorType], opset: int | None) -> ModelProto:
-    inputs = [
-        helper.make_tensor_value_info(
-            name, getattr(tensor_type.dtype, "onnx", 0), tensor_type.shape
-        )
-        for name, tensor_type in types.items()
-    ]
-    graph = helper.make_graph(
-        [made], "call", inputs, [ValueInfoProto(name=name) for name in made.output]
-    )
+def _model(node: NodeProto, types: Mapping[str, TensorType], opset: int | None) -> ModelProto:
+    inputs = []
+    for name, fed in types.items():
+        element = getattr(fed.dtype, "onnx", 0)
+        inputs.append(helper.make_tensor_value_info(name, element, fed.shape))
+    outputs = [ValueInfoProto(name=name) for name in node.output]
+    graph = helper.make_graph([node], "call", inputs, outputs)
     model = ModelProto(graph=graph, producer_name="pyopnb")
-    model.opset_import.extend([helper.make_opsetid("", opset)] if opset else [])
+    if opset is not None:
+        model.opset_import.append(helper.make_opsetid("", opset))
     import_domains(model)
     return model
 
@@ -477,9 +466,8 @@ def _model(made: NodeProto, types: Mapping[str, TensorType], opset: int | None) 
 def _options(version: Version | None) -> onnxruntime.SessionOptions:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
-    options.graph_optimization_level = (
-        onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    )  # one node: there is nothing to gain
+    # There is nothing to gain with one node.
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     # Many sessions are kept: their idle threads must not spin, and a Python op has no use for any.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     if version is not None:
@@ -495,15 +483,10 @@ def _of_call(error: PyopError, op: str, names: Sequence[str]) -> PyopError:
     next_ = error.next
     if next_ == FILL:
         next_ = f"pyopnb.reference({', '.join([repr(op if '::' in op else f'::{op}'), *names])})"
-    dtypes = (
-        (error.expected or "").partition(", as ")[0].split(", ")
-    )  # two at most, or it is anybody's guess
-    if (
-        port.startswith(", input ")
-        and next_ is None
-        and _DTYPE_NAMES.issuperset(dtypes)
-        and len(dtypes) < 3
-    ):
+    dtypes = (error.expected or "").partition(", as ")[0].split(", ")
+    # With more than two dtypes it is anybody's guess which one is meant.
+    are_dtypes = _DTYPE_NAMES.issuperset(dtypes) and len(dtypes) < 3
+    if port.startswith(", input ") and next_ is None and are_dtypes:
         next_ = cast_expression(port.removeprefix(", input "), dtype(dtypes[-1]))
     return moved(error, f"call of {sanitize(op)}{port}", next_)
 

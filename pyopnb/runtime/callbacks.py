@@ -46,10 +46,8 @@ __all__ = [
     "wait_for_releases",
 ]
 
-_BARE_VARIADIC = (
-    64  # inputs of a variadic op in a bare session, which cannot know how many a node has
-)
-_BARE_OUTPUTS = 16  # likewise, of an op whose hints do not say how many outputs it has
+_BARE_VARIADIC = 64  # inputs of a variadic op in a bare session
+_BARE_OUTPUTS = 16  # outputs there of an op whose hints do not say how many it has
 
 _READ_KINDS = ("int", "float", "bytes", "list[int]", "list[float]", "list[bytes]", "tensor")
 
@@ -109,21 +107,19 @@ def _read_attr(reader: Any, name: str, declared: str, inferring: bool) -> Any:
     for attr_kind in _READ_KINDS:
         value = reader.read(name, attr_kind)
         if isinstance(value, (bytes, list)) and not value:
-            empty.setdefault(
-                type(value), value
-            )  # ONNX Runtime reads a value of another kind as empty, too
+            # ONNX Runtime reads a value of another kind as empty, too.
+            empty.setdefault(type(value), value)
         elif value is not None:
             return _texts(value)
     if not empty:
         return None
-    if inferring:
-        empty_type = (
-            bytes if declared in ("str", "bytes") else list if declared.startswith("list") else None
-        )
-        if empty_type is None:
-            raise _Unreadable
-        return _texts(empty[empty_type])
-    return _texts(empty.get(bytes, empty.get(list)))
+    if not inferring:
+        return _texts(empty.get(bytes, empty.get(list)))
+    if declared in ("str", "bytes"):
+        return _texts(empty[bytes])
+    if declared.startswith("list"):
+        return _texts(empty[list])
+    raise _Unreadable
 
 
 def _declared_kinds(schema: Schema) -> dict[str, str]:
@@ -173,10 +169,8 @@ def signatures(plan: Plan | None) -> list[_Signature]:
     Domain, op type, most inputs, most outputs, inputs that a node must have, and fixed types of outputs.
     """
     if plan is None:
-        return [
-            _bare_signature(op)
-            for op in _left_to_us([op for op in registry if not _is_shadowed(op)])
-        ]
+        ops = [op for op in registry if not _is_shadowed(op)]
+        return [_bare_signature(op) for op in _left_to_us(ops)]
     widest: dict[tuple[str, str], tuple[int, int, list[int]]] = {}
     for planned in plan.nodes:
         name, node = planned.numbered.runtime_name, planned.numbered.site.node
@@ -191,11 +185,10 @@ def signatures(plan: Plan | None) -> list[_Signature]:
 
 def _bare_signature(op: Op) -> _Signature:
     schema = op.current.schema
-    inputs = (
-        _BARE_VARIADIC
-        if schema.inputs and schema.inputs[-1].variadic
-        else max(1, len(schema.inputs))
-    )
+    # A bare session cannot know how many inputs and outputs its nodes have.
+    inputs = max(1, len(schema.inputs))
+    if schema.inputs and schema.inputs[-1].variadic:
+        inputs = _BARE_VARIADIC
     outputs = _BARE_OUTPUTS if schema.outputs is None else max(1, len(schema.outputs))
     required = _min_inputs().get(op.op_type, 0)
     return op.domain, op.op_type, max(inputs, required), outputs, required, _bare_fixed(schema)
@@ -314,9 +307,8 @@ def _infer_bare(
             )
         except _Unreadable:
             return []
-    count = (
-        None if schema.outputs is None else len(schema.outputs)
-    )  # without hints, infer alone says how many there are
+    # Without hints, infer alone says how many outputs there are.
+    count = None if schema.outputs is None else len(schema.outputs)
     promised = promised_types(schema, instance, given, count, where)
     fixed = _bare_fixed(schema)
     fixed += [0] * (len(promised) - len(fixed))
@@ -349,18 +341,17 @@ def _promised_by_plan(
     version = node.op.at(plan.epoch)
     schema = OPEN if node.legacy else version.schema
     schema.check_inputs(given, node.where, node.numbered.site.node.input)
-    instance = (
-        node.lent[1]
-        if node.lent and node.lent[0] == version.number
-        else node.inferred_instances.get(version.number)
-    )
+    instance = node.inferred_instances.get(version.number)
+    if node.lent is not None and node.lent[0] == version.number:
+        instance = node.lent[1]
     if schema.infers and instance is None:
         try:
             values = {**node.values, **_read_attrs(reader, _linked_kinds(node), inferring=True)}
         except _Unreadable:
             return schema.hinted(given) or (None,) * node.outputs
         instance = instantiate(version, schema, values, node.where)
-        if not node.linked:  # each call of a local function is a node of its own
+        # Each call of a local function is a node of its own, and gets an instance of its own.
+        if not node.linked:
             node.inferred_instances[version.number] = instance
     return promised_outputs(schema, instance, given, node.outputs, node.where, node.legacy)
 
@@ -376,11 +367,9 @@ def _without_false_scalar(kind: TensorType | None, scalar: bool) -> TensorType |
 
 def _is_told(element: DType, answer: Any, fixed: int, shown: Sequence[TensorType | None]) -> bool:
     """Tell whether ONNX Runtime knows an output's dtype; told nothing, it takes an input's."""
-    return (
-        fixed == element.runtime
-        if fixed
-        else answer is not None or {t.dtype for t in shown if t} == {element}
-    )
+    if fixed:
+        return fixed == element.runtime
+    return answer is not None or {t.dtype for t in shown if t} == {element}
 
 
 def _runtime_output(
@@ -389,11 +378,8 @@ def _runtime_output(
     if kind is None or kind.shape is None:
         return None
     element = kind.dtype or _first_dtype(given)
-    return (
-        (element.runtime if element else fixed, named_dims(kind.shape))
-        if element or fixed
-        else None
-    )
+    number = fixed if element is None else element.runtime
+    return (number, named_dims(kind.shape)) if number else None
 
 
 def make_kernel(
@@ -442,9 +428,8 @@ def failed(where: Kernel | None, state: Any, error: BaseException) -> str:
     str
         Its text with the last line of its traceback, for a bare session.
     """
-    ours = issubclass(
-        type(error), PyopError
-    )  # it names node and op itself, and its traceback ends in pyopnb
+    # An error of ours names node and op itself, and its traceback ends in pyopnb.
+    ours = issubclass(type(error), PyopError)
     lines = [_text(error)]
     if not ours:
         new = [] if where is None else where.notes(state, error)
@@ -482,7 +467,8 @@ def _last_frame(error: BaseException) -> list[str]:
 
 def _on_define(version: Version) -> None:
     op = registry.find(*split_name(version.op))
-    if op is not None:  # another thread may have removed it again
+    # Another thread may have removed it again.
+    if op is not None:
         _bridge.widen([_bare_signature(op)])
 
 

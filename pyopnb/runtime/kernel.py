@@ -34,7 +34,7 @@ from pyopnb.ops.types import ANY, TensorType, type_of
 from pyopnb.runtime import _bridge
 from pyopnb.runtime.forms import compiled_form, original, python_form
 from pyopnb.runtime.legacy_pyop import LegacySpec
-from pyopnb.runtime.plan import PlannedNode
+from pyopnb.runtime.plan import Clock, PlannedNode
 from pyopnb.runtime.profilers import are_frames_held
 from pyopnb.runtime.settings import Setting, Settings, Values, numbered
 
@@ -83,17 +83,20 @@ class Kernel:
         settings: Settings | None = None,
     ) -> None:
         self.op, self.where, self.given, self.resolved = op, where, tuple(given), tuple(resolved)
-        self.legacy, self.number, self.label = (
-            (node.legacy, node.number, node.label) if node else (None, -1, "")
-        )
-        self.clock = node.clock if node else None
-        self._names = tuple(node.numbered.site.node.input) if node else ()
-        # Outputs whose dtype the model leaves to the op; in a bare session nothing says which.
-        self.undeclared = (
-            tuple(tensor_type.dtype is None for tensor_type in node.numbered.declared)
-            if node and not node.legacy
-            else ()
-        )
+        # In a bare session nothing is known of the node.
+        self.legacy: LegacySpec | None = None
+        self.number, self.label = -1, ""
+        self.clock: Clock | None = None
+        self._names: tuple[str, ...] = ()
+        self.undeclared: tuple[bool, ...] = ()
+        if node is not None:
+            self.legacy, self.number, self.label = node.legacy, node.number, node.label
+            self.clock = node.clock
+            self._names = tuple(node.numbered.site.node.input)
+            if node.legacy is None:
+                # Outputs whose dtype the model leaves to the op.
+                declared = node.numbered.declared
+                self.undeclared = tuple([output.dtype is None for output in declared])
         self.first_epoch = epoch
         self.settings = settings or Settings(Setting())
         self._made_with: Values = 0, values
@@ -232,26 +235,27 @@ class Kernel:
         symbols: dict[str, int] = {}
         input_shapes, output_shapes = self._shapes(schema, promised, symbols)
         method = self.legacy.compute if self.legacy else "compute"
-        native = (
-            None
-            if self.legacy or schema.serial
-            else compiled_form(instance, self.given, self.resolved, self.where)
-        )
+        native = None
+        # A compiled function runs without the lock of a serial op.
+        if not self.legacy and not schema.serial:
+            native = compiled_form(instance, self.given, self.resolved, self.where)
+        called = python_form(instance)
+        if self.clock is not None:
+            called, method = self.clock.wrap(called, method), "compute"
         state = _bridge.State(
-            instance=python_form(instance)
-            if self.clock is None
-            else self.clock.wrap(python_form(instance), method),
-            method=method if self.clock is None else "compute",
+            instance=called,
+            method=method,
             lock=self.op.lock if schema.serial else None,
             outputs=[t.dtype.runtime if t and t.dtype else 0 for t in self.resolved],
-            results=len(schema.outputs) if schema.outputs is not None else len(self.resolved),
+            results=len(self.resolved) if schema.outputs is None else len(schema.outputs),
             input_shapes=input_shapes,
             output_shapes=output_shapes,
             symbols=len(symbols),
             copy_inputs=schema.copy_inputs,
             native=native,
         )
-        if are_frames_held():  # by which the op would seem to keep its inputs
+        # Frames that a profiler holds keep the inputs, as if the op did.
+        if are_frames_held():
             state.copies = True
         return state
 
@@ -313,11 +317,9 @@ class Kernel:
 
     def _output(self, state: Any, number: int, want: DType | None = None) -> Output:
         schema = self.schema(self._version_of(state))
-        expected = (
-            self.declared[number]
-            if number < len(self.declared) and self.declared[number]
-            else self.resolved[number]
-        )
+        expected = self.resolved[number]
+        if number < len(self.declared) and self.declared[number]:
+            expected = self.declared[number]
         hintable = number < len(self.undeclared) and self.undeclared[number]
         expected = expected or TensorType(want, None)
         return Output(

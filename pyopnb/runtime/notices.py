@@ -45,9 +45,8 @@ def warn_of_lowered(
         advice = f"To make it so: helper.make_model(graph, ir_version={proto.ir_version}, opset_imports=[{imports}])"
     text = f"lowered for onnxruntime {onnxruntime.__version__}, {means}: {', '.join(lowered)}. {advice}"
     warnings.warn(text, VersionsLowered, stacklevel=level_of_user())
-    _said.add(
-        lowered
-    )  # not if the warning is an error: that must not depend on which session was first
+    # Where warnings are errors, each session raises, whichever is the first.
+    _said.add(lowered)
 
 
 _said: set[tuple[str, ...]] = set()

@@ -134,9 +134,8 @@ def session_options(
     """Add the model's external data to the user's options, or to new ones."""
     options = onnxruntime.SessionOptions() if given is None else given
     if given is None:
-        options.log_severity_level = (
-            4  # errors arrive as exceptions, and need not be logged as well
-        )
+        # Errors arrive as exceptions, and need not be logged as well.
+        options.log_severity_level = 4
     if source.folder is not None and _entry(options, _FOLDER) != source.folder:
         options.add_session_config_entry(_FOLDER, source.folder)
     if source.taken_out:
@@ -149,7 +148,8 @@ def copied_options(
 ) -> onnxruntime.SessionOptions:
     """Copy the options of a session; custom-op libraries are not copied and are registered again."""
     copied = runtime._sess.session_options
-    copied.add_session_config_entry(_COPY, f"{next(_copies)}.")  # by which the native half knows
+    # By this entry the native half knows that the copy has no domains yet.
+    copied.add_session_config_entry(_COPY, f"{next(_copies)}.")
     LENT[copied] = dict(LENT.get(options, {}))
     return copied
 

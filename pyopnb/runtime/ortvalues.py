@@ -107,9 +107,8 @@ def from_ortvalue(value: Any, kind: DType | None) -> Any:
 def _items(sequence: Any) -> list[np.ndarray]:
     """Read the arrays of a sequence by a run, as onnxruntime hands them over to nobody else."""
     element = sequence.data_type().removeprefix("seq(tensor(").removesuffix("))")
-    number = dtype(
-        RUNTIME_NAMES.get(element, element)
-    ).onnx  # of ONNX's own sequences, whose dtypes are all NumPy's own
+    # The dtypes of ONNX's sequences are all NumPy's own.
+    number = dtype(RUNTIME_NAMES.get(element, element)).onnx
     inputs, outputs = (
         [helper.make_tensor_sequence_value_info(name, number, None)] for name in ("s", "y")
     )

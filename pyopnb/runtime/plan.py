@@ -101,15 +101,15 @@ class PlannedNode:
     linked: dict[str, Any]
     where: str
     legacy: LegacySpec | None = None
-    scalars: frozenset[int] = frozenset()  # places of the inputs that the file declares as scalars
-    inferred_instances: dict[int, object] = field(
-        default_factory=dict
-    )  # made for infer, by version; a kernel takes them
-    lent: tuple[int, object] | None = (
-        None  # an instance that was made elsewhere, and the number of its version
-    )
+    # Places of the inputs that the file declares as scalars.
+    scalars: frozenset[int] = frozenset()
+    # Instances that were made for infer, by version; a kernel takes them.
+    inferred_instances: dict[int, object] = field(default_factory=dict)
+    # An instance that was made elsewhere, and the number of its version.
+    lent: tuple[int, object] | None = None
     clock: Clock | None = None
-    number: int = -1  # among the nodes of the plan; that of a tap is never asked for
+    # The place among the nodes of the plan; that of a tap is never asked for.
+    number: int = -1
 
     def take_instance(self, version: int) -> object:
         """Hand the instance over that a kernel is to have; None where it is to make one."""
@@ -145,25 +145,23 @@ class Plan:
     nodes: list[PlannedNode]
     epoch: int
     settings: Settings
-    wanted: dict[int, dict[int, DType]] = field(
-        default_factory=dict
-    )  # node → output → dtype to be fixed
-    kernels: weakref.WeakSet[Any] = field(
-        default_factory=weakref.WeakSet
-    )  # that ONNX Runtime made of them
+    # Dtypes that are to be fixed, by node and output.
+    wanted: dict[int, dict[int, DType]] = field(default_factory=dict)
+    # The kernels that ONNX Runtime made of the nodes, as long as it has them.
+    kernels: weakref.WeakSet[Any] = field(default_factory=weakref.WeakSet)
     _inferred: dict[int, tuple[Sequence[TensorType | None], Sequence[DType | None]]] = field(
         default_factory=dict
     )
-    _mistaken: dict[tuple[int, str], DType] = field(
-        default_factory=dict
-    )  # what ONNX Runtime has wrong: graph, name → dtype
+    # The right dtypes of what ONNX Runtime has wrong, by graph and name.
+    _mistaken: dict[tuple[int, str], DType] = field(default_factory=dict)
     _rounds: int = 0
 
     def want(self, number: int, output: int, element: DType) -> None:
         """ONNX Runtime was to be told that dtype of an output, and cannot be before the op type itself declares it."""
         self.wanted.setdefault(number, {})[output] = element
         site = self.nodes[number].numbered.site
-        if isinstance(site.scope, GraphProto):  # in a function, each call has its own
+        # In a function, each call has dtypes of its own.
+        if isinstance(site.scope, GraphProto):
             self._mistaken[id(site.scope), site.node.output[output]] = element
 
     def infer(

@@ -99,12 +99,12 @@ class RecurrentSession:
         """
         __tracebackhide__ = True
         runtime = self.session._update().runtime
-        if runtime is not self._runtime:  # at first, and where a redefined op has other outputs
+        # At first, and where a redefined op has other outputs.
+        if runtime is not self._runtime:
             self._bind(runtime)
         binding = self._bindings[self._now]
-        self._feeds = _to_ortvalues(
-            self.session, feeds
-        )  # the binding itself does not keep the arrays
+        # The binding itself does not keep the arrays.
+        self._feeds = _to_ortvalues(self.session, feeds)
         for name, value in self._feeds.items():
             binding.bind_ortvalue_input(name, value)
         self.session.run_with_iobinding(binding)

@@ -52,9 +52,8 @@ class Settings:
     """
 
     def __init__(self, first: Setting) -> None:
-        self._own: tuple[tuple[int, Setting], ...] = (
-            (0, first),
-        )  # each with the epoch from which on it serves
+        # Each with the epoch from which on it serves.
+        self._own: tuple[tuple[int, Setting], ...] = ((0, first),)
         self.private: dict[int, Setting] = {}
         self._lock = threading.Lock()
 

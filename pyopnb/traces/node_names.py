@@ -12,9 +12,8 @@ from pyopnb.ops.names import fresh_name
 
 __all__ = ["name_nodes"]
 
-_ESCAPED = re.compile(
-    r'["\\\x00-\x1f]'
-)  # which onnxruntime 1.25 writes into a profile as they are: no JSON
+# onnxruntime 1.25 writes these into a profile as they are, which is no JSON.
+_ESCAPED = re.compile(r'["\\\x00-\x1f]')
 
 
 def name_nodes(proto: ModelProto) -> list[str]:

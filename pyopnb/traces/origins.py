@@ -65,9 +65,8 @@ class _Origins:
         self.copies = [index for index in range(len(ran.nodes)) if self._is_copy(index)]
         copies = set(self.copies)
         self.kernels = [index for index in range(len(ran.nodes)) if index not in copies]
-        self.tensors: DisjointSets[str] = (
-            DisjointSets()
-        )  # names of the optimised graph that stand for one tensor
+        # Names of the optimised graph that stand for one tensor.
+        self.tensors: DisjointSets[str] = DisjointSets()
         for index in self.copies:
             self.tensors.join(ran.nodes[index].input[0], ran.nodes[index].output[0])
         self.names = {self.tensors.root(name): name for name in self.kept}

@@ -332,8 +332,10 @@ class Profile(Displayable):
         -------
         str
         """
+        # An interrupted profile has less runs than were asked for.
         few = f" of {self.asked:,}" if self.runs < self.asked else ""
-        return f"Profile of {self.runs:,}{few} run{'s' * (self.runs != 1)}, {self.runtime}"
+        runs = "run" if self.runs == 1 else "runs"
+        return f"Profile of {self.runs:,}{few} {runs}, {self.runtime}"
 
     def headline(self) -> str:
         """Say how long a run takes, and how much of it is Python.
@@ -342,18 +344,17 @@ class Profile(Displayable):
         -------
         str
         """
-        without = (
-            ""
-            if self.unprofiled is None
-            else f", {microseconds(self.unprofiled.median)} µs without the profile"
-        )
-        ops = any(node.pythons is not None for node in self.nodes)
-        python = (
-            f"; in Python {microseconds(self.python.median)} µs, {_percent(self.share(self.pythons))}"
-            if ops
-            else ""
-        )
-        return f"a run: {self.wall}{without}{python}"
+        text = f"a run: {self.wall}"
+        if self.unprofiled is not None:
+            text += f", {microseconds(self.unprofiled.median)} µs without the profile"
+        if self._has_ops:
+            share = _percent(self.share(self.pythons))
+            text += f"; in Python {microseconds(self.python.median)} µs, {share}"
+        return text
+
+    @property
+    def _has_ops(self) -> bool:
+        return any(node.pythons is not None for node in self.nodes)
 
     @hide_internal_frames
     @check_arguments
@@ -369,68 +370,52 @@ class Profile(Displayable):
         -------
         Table
         """
-        ops = any(node.pythons is not None for node in self.nodes)
-        nodes, most = self.ranked(), max(most, 0)
-        rows = [self._row(node, ops=ops) for node in nodes[:most]]
-        keys = [node.outputs if not node.inside else (node.inside,) for node in nodes[:most]]
-        if faster := [node for node in nodes[most:] if not node.inside]:
-            rows.append(
-                self._sum(
-                    f"{len(faster):,} faster ones",
-                    np.sum([node.totals for node in faster], axis=0),
-                    ops=ops,
-                )
-            )
-        rows.append(self._sum("not attributed to a node", self.unattributed, ops=ops))
-        rows.append(self._sum("the whole run", self.walls, ops=ops, python=self.pythons))
-        head = (
-            "node",
-            "op",
-            "calls",
-            "share",
-            "median µs",
-            "middle half",
-            "least",
-            *(("in Python",) if ops else ()),
-        )
-        return Table(head, rows, keys=keys)
+        nodes = self.ranked()
+        most = max(most, 0)
+        head = ["node", "op", "calls", "share", "median µs", "middle half", "least"]
+        rows = [self._row(node) for node in nodes[:most]]
+        keys = [(node.inside,) if node.inside else node.outputs for node in nodes[:most]]
+        # What is in bodies is part of its node's time.
+        faster = [node for node in nodes[most:] if not node.inside]
+        if faster:
+            rows.append(self._sum(f"{len(faster):,} faster ones", self._totals(faster).sum(axis=0)))
+        rows.append(self._sum("not attributed to a node", self.unattributed))
+        rows.append(self._sum("the whole run", self.walls, self.python))
+        if self._has_ops:
+            head.append("in Python")
+        else:
+            rows = [row[:-1] for row in rows]
+        return Table(tuple(head), rows, keys=keys)
 
-    def _row(self, node: NodeProfile, *, ops: bool) -> tuple[str, ...]:
-        total, python = node.total, node.python
-        # A share of its node's, which is not to be added to the others.
-        share = (
-            f"({_percent(self.share(node.totals))})"
-            if node.inside
-            else _percent(self.share(node.totals))
-        )
-        cells = (microseconds(total.median), total.range, microseconds(total.least))
-        split = () if not ops else ("" if python is None else microseconds(python.median),)
+    def _row(self, node: NodeProfile) -> tuple[str, ...]:
+        total = node.total
+        share = _percent(self.share(node.totals))
+        name = sanitize(node.node, 60)
+        if node.inside:
+            # A share of its node's, which is not to be added to the others.
+            share, name = f"({share})", f"  {name}"
         return (
-            f"{'  ' * bool(node.inside)}{sanitize(node.node, 60)}",
+            name,
             sanitize(node.op_type, 60),
             node.calls_text,
             share,
-            *cells,
-            *split,
+            microseconds(total.median),
+            total.range,
+            microseconds(total.least),
+            "" if node.python is None else microseconds(node.python.median),
         )
 
-    def _sum(
-        self, what: str, values: np.ndarray, *, ops: bool, python: np.ndarray | None = None
-    ) -> tuple[str, ...]:
+    def _sum(self, label: str, values: np.ndarray, python: Spread | None = None) -> tuple[str, ...]:
         spread = Spread.of(values)
-        split = (
-            () if not ops else ("" if python is None else microseconds(Spread.of(python).median),)
-        )
-        share = _percent(self.share(values))
         return (
-            what,
+            label,
             "",
             "",
-            share,
+            _percent(self.share(values)),
             microseconds(spread.median),
             spread.range,
             microseconds(spread.least),
-            *split,
+            "" if python is None else microseconds(python.median),
         )
 
     def __repr__(self) -> str:

@@ -109,18 +109,18 @@ def run_traced(
     outputs = list(state.feeds.outputs)
     instances, unchecked = _instances(state, copies=wanted.check and wanted.optimised)
     checks = wanted.check and wanted.optimised and not unchecked
-    unexposed, unprofiled = _timed_run(session, state, outputs, feeds) if checks else (None, None)
+    unexposed, unprofiled = None, None
+    if checks:
+        unexposed, unprofiled = _timed_run(session, state, outputs, feeds)
     traced = _TracedRun(
         wanted, select_tensors(source.proto, wanted), instances, frozenset(state.ops)
     )
     arrays, times = traced.run(session, state, source, feeds, outputs)
     if times is not None:
         times.unprofiled = unprofiled
-    exposure = (
-        None
-        if unexposed is None
-        else exposure_of(unexposed, {name: arrays[name] for name in outputs})
-    )
+    exposure = None
+    if unexposed is not None:
+        exposure = exposure_of(unexposed, {name: arrays[name] for name in outputs})
     return traced.trace(
         model,
         {name: _copy_feed(value) for name, value in feeds.items()},
@@ -171,13 +171,11 @@ class _TracedRun:
     clocks: dict[str, Clock] = field(default_factory=dict)
     absent: Sequence[str] = ()  # initializers that only the user's options have
     saves: bool = False  # whether ONNX Runtime saves the graph that it runs
-    named: GraphProto = field(
-        default_factory=GraphProto
-    )  # the main graph, all its nodes with names
+    # The main graph, all its nodes with names.
+    named: GraphProto = field(default_factory=GraphProto)
     labels: list[str] = field(default_factory=list)  # of its nodes, for the reader
-    python: list[dict[str, float]] = field(
-        default_factory=list
-    )  # microseconds in ops of each run, by first output
+    # The microseconds in ops of each run, by first output.
+    python: list[dict[str, float]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         progress = bar() if self.wanted.progress is True else self.wanted.progress or None
@@ -231,9 +229,8 @@ class _TracedRun:
         __tracebackhide__ = True
         for clock in self.clocks.values():
             clock.take()
-        arrays = exposed._state.run(
-            names, feeds
-        )  # as it is: a rebuilt one would expose and measure nothing
+        # The session is not updated: a rebuilt one would expose and measure nothing.
+        arrays = exposed._state.run(names, feeds)
         self.python.append(
             {
                 output: sum(call.took for call in clock.take())
@@ -255,13 +252,11 @@ class _TracedRun:
         except Exception as error:
             if type(error).__module__.startswith("onnxruntime"):
                 # It lacks kernels for some nodes that it usually fuses or removes.
-                how = (
-                    "with its tensors exposed" if self.wanted.optimised else "without optimisations"
-                )
-                add_note(
-                    error,
-                    f"in a trace: ONNX Runtime cannot run the model {how}. Other tensors may do: only=[…]",
-                )
+                how = "without optimisations"
+                if self.wanted.optimised:
+                    how = "with its tensors exposed"
+                text = f"in a trace: ONNX Runtime cannot run the model {how}."
+                add_note(error, f"{text} Other tensors may do: only=[…]")
             raise
 
     def _more_runs(self) -> int:
@@ -292,9 +287,8 @@ class _TracedRun:
         if not self.wanted.optimised:
             changes["graph_optimization_level"] = _DISABLED
         if self.tapped:
-            changes["execution_order"] = (
-                onnxruntime.ExecutionOrder.PRIORITY_BASED
-            )  # see insert_taps
+            # Then a tap runs right after its node, see insert_taps.
+            changes["execution_order"] = onnxruntime.ExecutionOrder.PRIORITY_BASED
         lent = bool(self.absent) or needs_libraries(source.proto, state.config.modules)
         # Else ONNX Runtime's spinning threads and the summaries slow each other down.
         entries = {"session.intra_op.allow_spinning": "0"} if self.tapped else {}
@@ -309,9 +303,8 @@ class _TracedRun:
         for number, node in enumerate(plan.nodes):
             self.versions[node.op.name] = node.op.at(plan.epoch)
             instance = self.instances.get(number)
-            if (
-                instance is not None and instance.op == node.op.name and not node.linked
-            ):  # linked: each call has its own
+            # Each call of a linked node has an instance of its own.
+            if instance is not None and instance.op == node.op.name and not node.linked:
                 node.lent = instance.version, instance.instance
         if self.wanted.times:
             self._time(plan, proto)
@@ -322,9 +315,8 @@ class _TracedRun:
     def _time(self, plan: Plan, proto: ModelProto) -> None:
         """Give every node a unique name, by which the profile lists its times, and each op a clock."""
         labels = name_nodes(proto)
-        if (
-            not self.labels
-        ):  # not when the session is built again: the nodes have their new names then
+        # When the session is built again, the nodes have their new names already.
+        if not self.labels:
             self.labels, self.named = labels, without_weights(proto).proto.graph
         main = {id(node): first_output(node) for node in proto.graph.node}
         for entry in plan.nodes:
@@ -381,11 +373,10 @@ def _loader(state: SessionState) -> Callable[[], tuple[Iterable[TensorProto], st
     )
 
     def load() -> tuple[Iterable[TensorProto], str | None]:
-        proto = (
-            read_model(path, folder, absent=True).proto
-            if data is None
-            else ModelProto.FromString(data)
-        )
+        if data is None:
+            proto = read_model(path, folder, absent=True).proto
+        else:
+            proto = ModelProto.FromString(data)
         return [original(tensor, taken_out) for tensor in proto.graph.initializer], folder
 
     return load
@@ -411,15 +402,18 @@ def _instances(state: SessionState, *, copies: bool) -> tuple[dict[int, _Instanc
         numbered_instance = kernel.instance_at(state.epoch)
         if numbered_instance is not None:
             instances[kernel.number] = _Instance(kernel.op.name, *numbered_instance)
+    if not copies:
+        return instances, ""
+    # Instances that share an object share its copy.
     memo: dict[int, Any] = {}
     copied = {}
-    for number, instance in instances.items() if copies else ():
+    for number, instance in instances.items():
         try:
             copied[number] = replace(instance, instance=copy.deepcopy(instance.instance, memo))
         except Exception as error:  # a user's class can raise anything here
             text = f"{type(instance.instance).__name__} cannot be copied: {type(error).__name__}: {error}"
             return instances, sanitize(text, 200)
-    return (copied if copies else instances), ""
+    return copied, ""
 
 
 def _copy_feed(value: Any) -> Any:
@@ -430,12 +424,13 @@ def _copy_feed(value: Any) -> Any:
 
 def runtime_text(state: SessionState, *, optimised: bool = True) -> str:
     """Name what runs a session's model: onnxruntime's version and its level of optimisation."""
-    options = state.config.options
-    level = (
-        options.graph_optimization_level
-        if options is not None
-        else onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
-    )
-    name = (level if optimised else _DISABLED).name.removeprefix("ORT_").replace("_", " ").lower()
+    level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
+    if not optimised:
+        level = _DISABLED
+    elif state.config.options is not None:
+        level = state.config.options.graph_optimization_level
+    name = level.name.removeprefix("ORT_").replace("_", " ").lower()
     text = {"enable all": "all optimisations", "disable all": "no optimisations"}.get(name)
-    return f"onnxruntime {onnxruntime.__version__}, {text or name.removeprefix('enable ') + ' optimisations'}"
+    if text is None:
+        text = f"{name.removeprefix('enable ')} optimisations"
+    return f"onnxruntime {onnxruntime.__version__}, {text}"

@@ -35,13 +35,11 @@ __all__ = [
     "profiling",
 ]
 
-_changing = (
-    threading.RLock()
-)  # while options of the user's are changed; an op can trace in __init__
+# Held while options of the user's are changed; reentrant, as an op can trace in __init__.
+_changing = threading.RLock()
 _SAVING = frozenset({"CPUExecutionProvider", "CUDAExecutionProvider", "ROCMExecutionProvider"})
-_MOST_WEIGHTS = (
-    1 << 28
-)  # elements that a saved graph may take along, where the user's options are in use
+# Elements that a saved graph may take along, where the user's options are in use.
+_MOST_WEIGHTS = 1 << 28
 
 
 def model_beside(state: SessionState, where: str) -> tuple[ModelSource, ModelProto]:

@@ -172,7 +172,8 @@ def _blocks(array: np.ndarray) -> Iterator[np.ndarray]:
 def _moduli(part: np.ndarray) -> np.ndarray:
     with np.errstate(all="ignore"):
         moduli = np.abs(part)
-    moduli[np.isnan(part)] = np.nan  # NumPy says that the modulus of Inf+NaNj is Inf
+    # NumPy says that the modulus of Inf+NaNj is Inf.
+    moduli[np.isnan(part)] = np.nan
     return np.asarray(moduli)
 
 
@@ -204,7 +205,8 @@ class _Tally:
             if math.isinf(mean):  # the sum was no float64
                 mean = float((wide / part.size).sum())
             wide -= mean
-            wide *= wide  # not np.dot: its threads would compete with ONNX Runtime's, which spin for a while after a run
+            # np.dot's threads would compete with ONNX Runtime's, which spin for a while after a run.
+            wide *= wide
             squares = float(wide.sum())
             total = self.count + part.size
             step = mean - self.mean
@@ -269,9 +271,8 @@ def _bins(array: np.ndarray, tally: _Tally) -> tuple[int, ...]:
 def _above_integer(part: np.ndarray, least: Any, greatest: Any) -> np.ndarray:
     """Position of each element between least and greatest, 0 … 1; neighbours can be one float64."""
     wide = np.int64 if part.dtype.kind == "i" else np.uint64
-    steps = part.astype(wide).view(np.uint64) - np.uint64(
-        int(least) % 2**64
-    )  # modulo 2**64, where it is exact
+    # Modulo 2**64, the difference is exact.
+    steps = part.astype(wide).view(np.uint64) - np.uint64(int(least) % 2**64)
     return np.asarray(steps.astype(np.float64) / float(int(greatest) - int(least)))
 
 

@@ -49,9 +49,8 @@ class Sink:
     done: int = 0
     values: dict[str, np.ndarray] = field(default_factory=dict)
     summaries: dict[str, Summary] = field(default_factory=dict)
-    inner: dict[str, list[str]] = field(
-        default_factory=dict
-    )  # names of bodies' tensors in the order of the run, by outer node
+    # Names of bodies' tensors in the order of the run, by outer node.
+    inner: dict[str, list[str]] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
     open: bool = True
 

@@ -127,7 +127,7 @@ def times_of(
     runs: Sequence[ProfiledRun],
     python: Sequence[Mapping[str, float]],
     graph: GraphProto,
-    found: Iterable[Origin],
+    groups: Iterable[Origin],
     labels: Sequence[str],
 ) -> Times:
     """Average the times of a graph's nodes over the middle runs.
@@ -140,35 +140,39 @@ def times_of(
         For each of them, microseconds in ``compute`` by first output.
     graph : GraphProto
         The user's.
-    found : iterable of Origin
+    groups : iterable of Origin
     labels : sequence of str
         Names for the reader of the graph's nodes.
     """
+    # A run that the machine held up must not count, and means of whole runs add up as medians do not.
     ordered = sorted(range(len(runs)), key=lambda number: runs[number].total)
     cut = (len(runs) + 1) // 4
-    middle = [(runs[number], python[number]) for number in ordered[cut : len(runs) - cut]]
+    middle = ordered[cut : len(runs) - cut]
+    middle_runs = [runs[number] for number in middle]
+    spent = [python[number] for number in middle]
     times = {}
-    for origin in sorted(found, key=lambda origin: origin.nodes[-1:]):
-        outputs = tuple(first_output(graph.node[index]) for index in origin.nodes)
-        if not outputs or not any(
-            index in run.kernels for run, _ in middle for index in origin.executed
-        ):
+    for origin in sorted(groups, key=lambda origin: origin.nodes[-1:]):
+        outputs = tuple([first_output(graph.node[index]) for index in origin.nodes])
+        # A node that was folded has no kernel.
+        kernels = [[run.kernels.get(index) for index in origin.executed] for run in middle_runs]
+        if not outputs or not any(time is not None for row in kernels for time in row):
             continue
-        ops = [output for output in outputs if any(output in spent for _, spent in middle)]
+        totals = [[run.nodes.get(index, 0.0) for index in origin.executed] for run in middle_runs]
+        in_python = [[row[output] for output in outputs if output in row] for row in spent]
         times[outputs[-1]] = NodeTime(
             group_text([labels[index] for index in origin.nodes]),
             group_text([graph.node[index].op_type for index in origin.nodes]),
-            fmean(sum(run.nodes.get(index, 0.0) for index in origin.executed) for run, _ in middle),
-            fmean(
-                sum(run.kernels.get(index, 0.0) for index in origin.executed) for run, _ in middle
-            ),
-            fmean(sum(spent.get(output, 0.0) for output in ops) for _, spent in middle)
-            if ops
-            else None,
+            fmean(map(sum, totals)),
+            fmean([sum(filter(None, row)) for row in kernels]),
+            fmean(map(sum, in_python)) if any(in_python) else None,
             outputs if len(outputs) > 1 else (),
         )
-    total, looking = fmean(run.total for run, _ in middle), fmean(run.looking for run, _ in middle)
-    return Times(times, total, looking=looking, runs=len(runs))
+    return Times(
+        times,
+        fmean([run.total for run in middle_runs]),
+        looking=fmean([run.looking for run in middle_runs]),
+        runs=len(runs),
+    )
 
 
 def group_text(texts: Sequence[str]) -> str:

@@ -233,9 +233,8 @@ class Trace(Displayable):
             lines.append("  ".join(cells).rstrip())
         if len(fits) < len(names):
             lines.append(f"… and {len(names) - len(fits)} more")
-        return "\n".join(
-            line.replace("\n", " ") for line in lines
-        )  # a name can contain a line break
+        # A name can contain a line break.
+        return "\n".join([line.replace("\n", " ") for line in lines])
 
     def _time(self, name: str) -> str:
         time = None if self.times is None else self.times.get(name)

@@ -60,26 +60,23 @@ def select_kernels(
         No node is called so, none has such an attr, or nodes of several ops have it and ``where`` says nothing.
     """
     labels = labels_of(kernels)
-    candidates = [
-        kernel
-        for kernel, label in labels.items()
-        if where is None or _is_meant(kernel, where, label)
-    ]
+    candidates = []
+    for kernel, label in labels.items():
+        if where is None or _is_meant(kernel, where, label):
+            candidates.append(kernel)
     if not candidates:
-        known_names = sorted({*labels.values()} | {kernel.op.name for kernel in labels})
-        expected = (
-            "a node or op of the session" if known_names else "a session with ops of the registry"
-        )
+        known_names = sorted({*labels.values(), *[kernel.op.name for kernel in labels]})
         raise ModelError(
             "attrs",
-            expected=expected,
+            expected="a node or op of the session"
+            if labels
+            else "a session with ops of the registry",
             got=sanitize(where),
-            next=suggest(where or "", known_names) if known_names else None,
+            next=suggest(where or "", known_names) if labels else None,
         )
     for name in names:
-        _refuse_ambiguous(
-            name, [kernel for kernel in candidates if _takes(kernel, name)], candidates, where
-        )
+        having = [kernel for kernel in candidates if _takes(kernel, name)]
+        _refuse_ambiguous(name, having, candidates, where)
     return [kernel for kernel in candidates if all(_takes(kernel, name) for name in names)]
 
 

@@ -134,13 +134,10 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         fill: bool = False,
         **kwargs: Any,
     ) -> None:
-        __tracebackhide__ = (
-            True  # between the user's line and what went wrong, nothing is of interest
-        )
-        from pyopnb.models.versions import (
-            lower_versions,
-            version_numbers,
-        )  # what a script that only defines ops never needs
+        # Between the user's line and what went wrong, nothing is of interest.
+        __tracebackhide__ = True
+        # A script that only defines ops never needs these.
+        from pyopnb.models.versions import lower_versions, version_numbers
 
         _refuse_keywords(kwargs)
         if not (sess_options is None or isinstance(sess_options, onnxruntime.SessionOptions)):
@@ -160,7 +157,8 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         lower_versions(source.proto, filled=fill)
         self.lowered = lowered()
         if self.lowered:
-            source.given = None  # the bytes or the file, which are not what is to be loaded now
+            # The bytes or the file are not what is to be loaded now.
+            source.given = None
             warn_of_lowered(self.lowered, source.proto, self.filled)
         self._swap(build_state(replace(config, filled=bool(self.filled)), source))
 
@@ -306,7 +304,8 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
             }
             self._rebuild(state, state.setting, **changes)
             return
-        runtime = copy.copy(state.runtime)  # so that nobody sees it half changed
+        # Nobody must see a session that is half changed.
+        runtime = copy.copy(state.runtime)
         runtime.set_providers(providers, provider_options)
         self._swap(replace(state, runtime=runtime, only_cpu=runtime.get_providers() == [CPU]))
 
@@ -598,7 +597,8 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
     @hide_internal_frames
     def _result(self, feeds: Sequence[Any], named: Mapping[str, Any]) -> Result:
         __tracebackhide__ = True
-        state = self._update()  # before the feeds are checked: a rebuilt session may take others
+        # This comes before the feeds are checked: a rebuilt session may take others.
+        state = self._update()
         values = state.run(None, state.feeds.by_name(feeds, named))
         return Result(dict(zip(state.feeds.output_names, values, strict=True)))
 
@@ -696,7 +696,8 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
 
     def __repr__(self) -> str:
         if "_state" not in vars(self):
-            return "Session (not built)"  # its __init__ raised, and a debugger shows the frame
+            # Its __init__ raised, and a debugger shows the frame.
+            return "Session (not built)"
         takes = ", ".join(
             f"{sanitize(n)}: {t or 'no tensor'}" for n, t in self._feeds.types.items()
         )
@@ -731,7 +732,8 @@ def _fill(source: ModelSource) -> tuple[FilledNode, ...]:
     from pyopnb.onnx_reference.fill import fill_source  # what most sessions never need
 
     filled = fill_source(source)
-    source.given = None  # the bytes or the file, which are not what is to be loaded now
+    # The bytes or the file are not what is to be loaded now.
+    source.given = None
     if filled:
         warnings.warn(Filled(filled), stacklevel=level_of_user())
     return tuple(filled)
