@@ -31,6 +31,7 @@ def cpp_op(
     source: str,
     name: str | None = None,
     *,
+    original: Any = None,
     opset: int = 1,
     flags: Sequence[str] = (),
     into: Registry | None = None,
@@ -47,6 +48,9 @@ def cpp_op(
         C++17 with one function that has an ``Output`` among its parameters, beside whatever it needs.
     name : str, optional
         ``domain::OpType``; the function's own name in the default domain if not given.
+    original : str or type, optional
+        An op in Python that computes the same. Both are called on arrays that are not kind, and the op
+        in C++ is defined only if they agree. Without it, nothing of the text runs before a model does.
     opset : int
         First version of the domain that has the op.
     flags : sequence of str
@@ -62,7 +66,8 @@ def cpp_op(
     Raises
     ------
     DefinitionError
-        The signature is not that of an op, there is no compiler, or it refuses the text.
+        The signature is not that of an op, there is no compiler, or it refuses the text. Or a result is
+        not that of `original`.
 
     Examples
     --------
@@ -75,6 +80,11 @@ def cpp_op(
     array([3., 6.], dtype=float32)
     """
     cls = cpp_class(source, flags=flags)
+    if original is not None:
+        # Rarely asked for, and the verification need not be imported with the magics.
+        from pyopnb.compile.cpp_check import compare_with_original
+
+        compare_with_original(cls, cls.signature, original)  # type: ignore[attr-defined]
     define_op(cls, name, opset=opset, source=source, into=into)
     return cls
 
@@ -89,7 +99,7 @@ class CppOp:
 
     @classmethod
     def _module_source(cls, version: Version) -> str:
-        """The text of a module that compiles and defines the op anew."""
+        """Write the text of a module that compiles and defines the op anew."""
         arguments = [_literal(cls.source), repr(version.op)]
         arguments += [f"opset={version.opset}"] * (version.opset != 1) + [
             f"flags={list(cls.flags)!r}"
@@ -109,7 +119,7 @@ class CppOp:
 
 
 def _literal(text: str) -> str:
-    """A text as a literal of Python: on lines of its own where that says the same."""
+    """Write a text as a literal of Python, on lines of its own where that says the same."""
     lines = f'r"""{text}"""'
     try:
         return lines if ast.literal_eval(lines) == text else repr(text)
@@ -118,7 +128,7 @@ def _literal(text: str) -> str:
 
 
 def cpp_class(source: str, *, first: int = 1, flags: Sequence[str] = ()) -> type:
-    """The class of an op in C++, which no registry has yet.
+    """Compile the class of an op in C++, which no registry has yet.
 
     Parameters
     ----------
@@ -190,7 +200,7 @@ def entry_text(source: str, signature: Signature, first: int, entry: str) -> str
     head, body = "\n".join(lines[:split]), "\n".join(lines[split:])
     call = f"pyopnb::invoke(&of_{entry}::{signature.name}{{}}, call);"
     if signature.elements:
-        place = next(
+        position = next(
             n
             for n, port in enumerate(signature.inputs)
             if port.element is None and not port.optional
@@ -199,7 +209,7 @@ def entry_text(source: str, signature: Signature, first: int, entry: str) -> str
             f"case pyopnb::dtype_of<{element}>: return {call.format(f'<{element}>')} "
             for element in signature.elements
         )
-        call = f'switch (call->inputs[{place}].dtype) {{ {cases} }} throw std::invalid_argument("no such dtype");'
+        call = f'switch (call->inputs[{position}].dtype) {{ {cases} }} throw std::invalid_argument("no such dtype");'
     else:
         call = call.format("")
     return f"""
@@ -281,8 +291,8 @@ def _infer(signature: Signature) -> Callable[..., tuple[TensorType, ...]]:
 
     def infer(self: Any, *types: TensorType | None) -> tuple[TensorType, ...]:
         chosen = None
-        for place, kind in enumerate(types):
-            port = signature.inputs[min(place, len(signature.inputs) - 1)]
+        for position, kind in enumerate(types):
+            port = signature.inputs[min(position, len(signature.inputs) - 1)]
             if port.element is not None or kind is None or kind.dtype is None:
                 continue
             chosen = chosen or kind.dtype

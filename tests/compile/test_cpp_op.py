@@ -35,6 +35,39 @@ def cache(tmp_path_factory):
         yield
 
 
+PYTHON_SOFT_CLIP = """
+class SoftClip:
+    def __init__(self, limit: float = 1.0):
+        self.limit = limit
+    def compute(self, x: "float32[N]"):
+        return np.float32(self.limit) * np.tanh(x / np.float32(self.limit))
+"""
+
+
+def test_a_function_that_agrees_with_the_op_in_python_takes_its_place(define):
+    define(f'import numpy as np\n@pyopnb.pyop("demo::SoftClip"){PYTHON_SOFT_CLIP}')
+    pyopnb.cpp_op(SOFT_CLIP, "demo::SoftClip", original="demo::SoftClip")
+    assert len(pyopnb.registry.history("demo::SoftClip")) == 2
+
+
+@pytest.mark.parametrize(
+    ("argument", "told"),
+    [
+        ("std::max(-1e30f, x[i] / limit)", "instead of nan"),
+        ("x[i ? i - 1 : 0] / limit", "instead of"),
+        ("static_cast<float>(static_cast<int>(x[i])) / limit", "instead of"),
+    ],
+)
+def test_a_function_that_differs_from_the_op_in_python_is_refused(define, argument, told):
+    define(f'import numpy as np\n@pyopnb.pyop("demo::SoftClip"){PYTHON_SOFT_CLIP}')
+    wrong = SOFT_CLIP.replace("x[i] / limit", argument)
+    with pytest.raises(
+        pyopnb.errors.DefinitionError, match=f"demo::SoftClip in Python, got .*{told}"
+    ):
+        pyopnb.cpp_op(wrong, "demo::SoftClip", original="demo::SoftClip")
+    assert len(pyopnb.registry.history("demo::SoftClip")) == 1
+
+
 def test_session_calls_the_function():
     cls = pyopnb.cpp_op(SOFT_CLIP, "demo::SoftClip")
     session = pyopnb.Session(pyopnb.parse(MODEL))
