@@ -1,17 +1,14 @@
 """Compare a compiled ``compute`` with Python's before it serves.
 
 The rules in `numba_rules` say which operations Numba computes as NumPy does. This looks at the numbers
-themselves, on small inputs of the node's types, and takes half a second at most.
+themselves, on small inputs of the node's types.
 """
 
 from __future__ import annotations
 
-import sys
-import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from itertools import count
-from types import CodeType, FrameType, SimpleNamespace
+from types import CodeType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,11 +18,14 @@ from pyopnb.ops.schema import Port
 from pyopnb.ops.types import TensorType
 from pyopnb.testing.subject import random_array
 from pyopnb.testing.verify import Arrays, Trial, Verification, draw_trials, verify
+from pyopnb.testing.verify.effort import TooManyLines, count_lines
 from pyopnb.testing.verify.rounding import call_original
 
 __all__ = ["compare_with_python"]
 
-_SECONDS = 0.5
+_MOST_LINES = 300_000
+"""Of Python, over all trials: half a second on most machines. One asks for Numba because loops are slow in
+Python, so that a single call may take minutes."""
 _SMALLEST = 3  # size of the first dimension that the node leaves open
 _LARGEST = 16  # a fixed size is cut to this where the inputs would have more elements than Python loops over
 _MAX_ELEMENTS = 10_000
@@ -62,8 +62,8 @@ def compare_with_python(
     comparison = _Comparison(compute, constants, arrays, address, outputs)
     numbers = _numbers_of(compute.__code__, constants)
     # Python refuses most inputs where sizes have to be equal and no type says so, hence the second round.
-    for named in (_name_open_dims(inputs), _share_open_dims(inputs)):
-        verification = comparison.run(named, numbers)
+    for by_name in (_name_open_dims(inputs), _share_open_dims(inputs)):
+        verification = comparison.run(by_name, numbers)
         if comparison.computed_instead_of_raising:
             return comparison.computed_instead_of_raising
         if verification.disagreement is not None:
@@ -71,12 +71,8 @@ def compare_with_python(
     return ""
 
 
-class _TooSlow(BaseException):
-    """Leave Python's compute; its own ``except Exception`` must not stop that."""
-
-
 class _Comparison:
-    """Both functions as `verify` calls them, until a deadline."""
+    """Both functions as `verify` calls them, until Python's ran as many lines as there is time for."""
 
     def __init__(
         self,
@@ -91,41 +87,37 @@ class _Comparison:
             **constants, **{name: _read_only(a) for name, a in arrays.items()}
         )
         self._compute, self._address, self._outputs = compute, address, outputs
-        self._deadline = time.perf_counter() + _SECONDS
+        self._lines_left = _MOST_LINES
         self.computed_instead_of_raising = ""
 
     def run(self, inputs: _Types, numbers: Collection[float]) -> Verification:
         """Compare on inputs of these types."""
         example = _draw_example(inputs)
         dims = [None if type_ is None else type_.shape for type_ in inputs]
-        trials = self._in_time(draw_trials([example], dims=dims, constants=numbers))  # type: ignore[arg-type]  # all are named
-        return verify(self._in_python, self._compiled, [example], trials=trials)
+        trials = draw_trials([example], dims=dims, constants=numbers)  # type: ignore[arg-type]  # all are named
+        return verify(
+            self._call_limited, self._compiled, [example], trials=self._affordable(trials)
+        )
 
-    def _in_time(self, trials: Iterator[Trial]) -> Iterator[Trial]:
-        """Yield trials until the deadline, or until Python alone raises."""
+    def _affordable(self, trials: Iterator[Trial]) -> Iterator[Trial]:
+        """Yield trials until Python ran too many lines, or until Python alone raises."""
         for trial in trials:
-            if call_original(self._in_python, trial.inputs) is None:
-                if self._is_late():
-                    return
-                # What raises in compiled code is repeated in Python, so raising there is no disagreement.
-                if call_original(self._compiled, trial.inputs) is not None:
-                    self.computed_instead_of_raising = (
-                        f"with {trial.name}: Numba computes where Python raises"
-                    )
-                    return
-            yield trial
-            if self._is_late():
+            try:
+                with count_lines(self._lines_left) as lines:
+                    results = call_original(self._call_python, trial.inputs)
+            except TooManyLines:
                 return
+            self._lines_left -= lines.lines
+            # What raises in compiled code is repeated in Python, so raising there is no disagreement.
+            if results is None and call_original(self._compiled, trial.inputs) is not None:
+                self.computed_instead_of_raising = (
+                    f"with {trial.name}: Numba computes where Python raises"
+                )
+                return
+            yield trial
 
-    def _is_late(self) -> bool:
-        return time.perf_counter() > self._deadline
-
-    def _in_python(self, *inputs: np.ndarray | None) -> list[np.ndarray]:
-        try:
-            with _raise_after(self._deadline):
-                returned = self._compute(self._self, *inputs)
-        except _TooSlow:
-            raise TimeoutError from None
+    def _call_python(self, *inputs: np.ndarray | None) -> list[np.ndarray]:
+        returned = self._compute(self._self, *inputs)
         results = returned if isinstance(returned, tuple) else (returned,)
         return [
             np.asarray(result)
@@ -133,8 +125,16 @@ class _Comparison:
             if type_ is not None
         ]
 
+    def _call_limited(self, *inputs: np.ndarray | None) -> list[np.ndarray]:
+        """Call Python's compute; inputs that round otherwise could keep an iteration from its end."""
+        try:
+            with count_lines(_MOST_LINES):
+                return self._call_python(*inputs)
+        except TooManyLines:
+            raise TimeoutError from None
+
     def _compiled(self, *inputs: np.ndarray | None) -> list[np.ndarray]:
-        left_out = [place for place, type_ in enumerate(self._outputs) if type_ is None]
+        left_out = [position for position, type_ in enumerate(self._outputs) if type_ is None]
         return call_compiled(
             self._address, Attrs([], []), inputs, len(self._outputs), left_out=left_out
         )
@@ -144,29 +144,6 @@ def _read_only(array: np.ndarray) -> np.ndarray:
     view = array.view()
     view.flags.writeable = False
     return view
-
-
-@contextmanager
-def _raise_after(deadline: float) -> Iterator[None]:
-    """Raise `_TooSlow` in Python code that still runs at a deadline.
-
-    One asks for Numba because loops are slow in Python: a single call may take minutes.
-    """
-    previous = sys.gettrace()
-    if previous is not None:  # a debugger or a coverage tool is there, and stays
-        yield
-        return
-
-    def watch(frame: FrameType, event: str, argument: Any) -> Any:
-        if time.perf_counter() > deadline:
-            raise _TooSlow
-        return watch
-
-    sys.settrace(watch)
-    try:
-        yield
-    finally:
-        sys.settrace(None)
 
 
 def _numbers_of(code: CodeType, constants: Mapping[str, Any]) -> set[float]:
@@ -192,11 +169,11 @@ def _numbers_of(code: CodeType, constants: Mapping[str, Any]) -> set[float]:
 
 def _name_open_dims(inputs: _Types) -> list[TensorType | None]:
     """Name each unknown dimension by itself, and cut large fixed sizes."""
-    named: list[TensorType | None] = []
+    by_name: list[TensorType | None] = []
     most = _largest_size(inputs)
     for number, type_ in enumerate(inputs):
         if type_ is None:
-            named.append(None)
+            by_name.append(None)
             continue
         dims: list[int | str] = []
         for axis, dim in enumerate(type_.shape or ()):
@@ -204,8 +181,8 @@ def _name_open_dims(inputs: _Types) -> list[TensorType | None]:
                 dims.append(min(dim, most))
             else:
                 dims.append(dim or f"dimension {axis} of input {number}")
-        named.append(type_.like(shape=dims))
-    return named
+        by_name.append(type_.like(shape=dims))
+    return by_name
 
 
 def _share_open_dims(inputs: _Types) -> list[TensorType | None]:

@@ -11,7 +11,7 @@ SAMPLE = int(os.environ.get("PYOPNB_NUMBA_BODIES", "150"))
 SEED = int(os.environ.get("PYOPNB_NUMBA_SEED", "0"))
 
 
-def report(verdicts):
+def report(verdicts, compiles=True):
     """Print how many were compiled and refused, and fail with those that lie."""
     reasons = Counter(
         re.sub(r"Line \d+ has what Numba may compute otherwise than NumPy: ", "", v or "compiled")[
@@ -27,7 +27,7 @@ def report(verdicts):
         if verdict and verdict.startswith("WRONG")
     ]
     assert not wrong, "\n".join(wrong)
-    assert reasons["compiled"]
+    assert bool(reasons["compiled"]) == compiles
 
 
 def test_a_sample_of_bodies():
@@ -42,7 +42,9 @@ def test_a_few_random_bodies():
 @pytest.mark.everywhere  # each body takes about a second to compile
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_all_bodies(dtype):
-    report({(body, dtype): judge(body, dtype) for body in BODIES})
+    # Numba has no float16.
+    verdicts = {(body, dtype): judge(body, dtype) for body in BODIES}
+    report(verdicts, compiles=dtype != "float16")
 
 
 @pytest.mark.everywhere

@@ -12,11 +12,11 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import ml_dtypes
 import numpy as np
 
+from pyopnb.testing.verify.jitter import draw_shares, jittered, moved, widened
 from pyopnb.testing.verify.trials import Arrays, Trial
-from pyopnb.testing.verify.values import is_float, is_integer
+from pyopnb.testing.verify.values import is_float, is_integer, precision_of
 
 __all__ = ["NO_KERNEL_ERROR", "Function", "Judge", "KernelError", "call_original", "wrong_elements"]
 
@@ -59,9 +59,11 @@ class KernelError:
     tiny : float
         How far a float32 or float64 result may be off, in multiples of its dtype's smallest normal number.
     of_largest : float
-        How far a result may be off, in units in the last place of the largest number that goes in or out.
+        How far it may be off, in units in the last place of the largest number that goes in or out: for
+        functions of numbers that a body makes itself, ``np.cos(np.arange(n))``, whose rounding is not
+        tried otherwise.
     long_rows : bool
-        Whether a row of a million elements is added up in float32 as exactly as by NumPy. If not, such
+        Whether a row of 100,000 elements is added up in float32 as exactly as by NumPy. If not, such
         rows are not tried.
     """
 
@@ -117,7 +119,7 @@ class Judge:
         closely = wrong_elements(want, got, self._least_allowance(inputs, want))
         if not closely.any():
             return closely
-        moved_results = [] if trial.on_edges else self._moved_results(number, inputs, want)
+        moved_results = self._moved_results(number, trial, want)
         if not _has_fractions(want.dtype):
             # The result of a comparison, a rounding or a sort may sit on an edge.
             for moved in moved_results:
@@ -129,7 +131,7 @@ class Judge:
         if exact is not None and wrong.any():
             # ONNX Runtime rounds float16 less often than NumPy does, so it may be nearer to the truth, and
             # finite where NumPy overflowed on the way.
-            wrong &= wrong_elements(exact, _widened(got), allowance)
+            wrong &= wrong_elements(exact, widened(got), allowance)
         wrong |= _has_wrong_sign(want, got, exact)
         return wrong
 
@@ -141,13 +143,13 @@ class Judge:
         moved_results: Sequence[np.ndarray],
     ) -> np.ndarray:
         """Return how far each element of a result may be off."""
-        wide = _widened(want)
+        wide = widened(want)
         truth = wide if exact is None else exact
         with np.errstate(all="ignore"):
             allowance = self._least_allowance(inputs, want, np.abs(truth))
             allowance = allowance + _OF_OWN_ERROR * _finite(np.abs(wide - truth))
             for moved in moved_results:
-                moved_wide = _widened(moved)
+                moved_wide = widened(moved)
                 spread = _finite(np.abs(moved_wide - wide))
                 allowance = np.maximum(allowance, _OF_SPREAD * spread)
                 # Where the original jumps between finite and infinite, nothing can be said.
@@ -163,14 +165,15 @@ class Judge:
         """Return how far each element may be off by its own size, or by other sizes if those are larger."""
         if not _has_fractions(want.dtype):
             return 0.0
-        eps, smallest = _precision(want.dtype)
+        eps, smallest = precision_of(want.dtype)
         if self.narrowest is not None and is_float(want.dtype):
-            eps = max(eps, _precision(self.narrowest)[0])
+            # What the body makes of numbers of its own, as np.arange, is not moved.
+            eps = max(eps, precision_of(self.narrowest)[0])
         terms = max((array.size for array in inputs if array is not None), default=1)
         # Rounding errors of a sum grow with the root of its terms, in one order as in another.
         ulps = _BASE_ULPS + np.sqrt(terms / max(want.size, 1))
         with np.errstate(all="ignore"):
-            size = np.maximum(_finite(np.abs(_widened(want))), _finite(sizes))
+            size = np.maximum(_finite(np.abs(widened(want))), _finite(sizes))
             allowance = ulps * eps * size + 4 * smallest + _integer_floor(inputs, eps)
             return np.asarray(allowance + self._kernel_allowance(inputs, want, eps))
 
@@ -185,22 +188,35 @@ class Judge:
             allowance += self.kernel_error.tiny * float(np.finfo(want.dtype).smallest_normal)
         return allowance
 
-    def _moved_results(self, number: int, inputs: Arrays, want: np.ndarray) -> list[np.ndarray]:
-        """Return the original's results where its float inputs moved by a rounding error."""
+    def _moved_results(self, number: int, trial: Trial, want: np.ndarray) -> list[np.ndarray]:
+        """Return the original's results where its inputs, and what it calls, round otherwise.
+
+        Inputs that sit on edges on purpose stay there, and so do sums of them.
+        """
         moved_results: list[np.ndarray] = []
-        if not any(array is not None and _has_fractions(array.dtype) for array in inputs):
-            return moved_results
         # Ties decide on indices and flags. Sums need each element moved by itself, as those of equal ones
         # can cancel exactly.
         ties_stay = not _has_fractions(want.dtype)
-        for seed in range(_MOVES):
-            moved_inputs = []
-            for array in inputs:
-                if array is None or not _has_fractions(array.dtype):
-                    moved_inputs.append(array)
-                else:
-                    moved_inputs.append(_moved(array, seed, ties_stay))
-            results = call_original(self.original, tuple(moved_inputs))
+        for run in range(_MOVES):
+            shares = draw_shares(run)
+            moved_inputs: list[np.ndarray | None] = []
+            jittered_inputs: list[np.ndarray | None] = []
+            for array in trial.inputs:
+                if array is None:
+                    moved_inputs.append(None)
+                    jittered_inputs.append(None)
+                    continue
+                if _has_fractions(array.dtype) and not trial.on_edges:
+                    share = shares(array.shape)
+                    if ties_stay and run >= 2:
+                        share = _hashed(widened(array), run)
+                    array = moved(array, share)
+                moved_inputs.append(array)
+                jittered_inputs.append(jittered(array, shares, sums=not trial.on_edges))
+            results = call_original(self.original, tuple(jittered_inputs))
+            if results is None:
+                # Other libraries than NumPy may refuse arrays of another class.
+                results = call_original(self.original, tuple(moved_inputs))
             if (
                 results is not None
                 and len(results) > number
@@ -224,7 +240,7 @@ class Judge:
             return None
         if not _has_fractions(results[number].dtype):
             return None
-        return _widened(results[number])
+        return widened(results[number])
 
 
 def wrong_elements(want: np.ndarray, got: np.ndarray, allowance: np.ndarray | float) -> np.ndarray:
@@ -237,7 +253,7 @@ def wrong_elements(want: np.ndarray, got: np.ndarray, allowance: np.ndarray | fl
         return np.array([a != b for a, b in pairs], bool).reshape(want.shape)
     if not _has_fractions(want.dtype):
         return np.asarray(got != want)
-    a, b = _widened(got), _widened(want)
+    a, b = widened(got), widened(want)
     with np.errstate(all="ignore"):
         same = (a == b) | (np.isnan(a) & np.isnan(b))
         near = np.isfinite(a) & np.isfinite(b) & (np.abs(a - b) <= allowance)
@@ -248,7 +264,7 @@ def _has_wrong_sign(want: np.ndarray, got: np.ndarray, exact: np.ndarray | None)
     """Mark where one result is inf and the other -inf, whatever the allowance."""
     if want.dtype.kind == "c":
         return np.zeros(want.shape, bool)
-    a, b = _widened(want), _widened(got)
+    a, b = widened(want), widened(got)
     opposite = np.isinf(a) & np.isinf(b) & (a != b)
     if exact is not None:
         # A sum of large numbers overflows upwards or downwards by the order of its terms.
@@ -260,36 +276,9 @@ def _has_fractions(dtype: np.dtype) -> bool:
     return dtype.kind == "c" or is_float(dtype)
 
 
-def _widened(array: np.ndarray) -> np.ndarray:
-    """Return an array in a dtype in which its differences are exact enough."""
-    if array.dtype.kind == "c":
-        return array.astype(np.clongdouble)
-    return array.astype(np.longdouble if array.dtype.itemsize > 4 else np.float64)
-
-
 def _finite(values: np.ndarray | float) -> np.ndarray:
     """Return values with 0 in the place of NaN and infinities."""
     return np.asarray(np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0))
-
-
-def _precision(dtype: np.dtype) -> tuple[float, float]:
-    """Return the distance from 1 to the next number, and the smallest number above 0."""
-    real = np.empty(0, dtype).real.dtype if dtype.kind == "c" else dtype
-    info = ml_dtypes.finfo(real)  # type: ignore[no-untyped-call]  # NumPy's own lacks bfloat16
-    return float(info.eps), float(info.smallest_subnormal)
-
-
-def _moved(array: np.ndarray, seed: int, ties_stay: bool) -> np.ndarray:
-    """Move each number by a rounding error of its dtype, equal numbers alike if ties are to stay."""
-    eps, _ = _precision(array.dtype)
-    wide = _widened(array)
-    random = np.random.default_rng(seed)
-    share = random.random(wide.shape)
-    if ties_stay:
-        # How far is then a hash of the number itself.
-        share = _hashed(wide, int(random.integers(2**62)))
-    with np.errstate(all="ignore"):
-        return np.asarray((wide * (1 + 3 * eps * (share - 0.5))).astype(array.dtype))
 
 
 def _hashed(wide: np.ndarray, seed: int) -> np.ndarray:
@@ -305,7 +294,7 @@ def _largest(array: np.ndarray | None) -> float:
     """Return the largest finite magnitude in an array of floats; 0.0 for others."""
     if array is None or not _has_fractions(array.dtype):
         return 0.0
-    return float(_finite(np.abs(_widened(array))).max(initial=0.0))
+    return float(_finite(np.abs(widened(array))).max(initial=0.0))
 
 
 def _integer_floor(inputs: Arrays, eps: float) -> float:

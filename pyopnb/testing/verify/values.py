@@ -8,7 +8,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-__all__ = ["HALVES", "NOT_FINITE", "is_float", "is_integer", "value_sets"]
+__all__ = ["HALVES", "NOT_FINITE", "is_float", "is_integer", "precision_of", "value_sets"]
 
 NOT_FINITE = "NaN and infinities"
 """The name of the set that is left out where a user says that all values are finite."""
@@ -37,6 +37,13 @@ def is_integer(dtype: np.dtype) -> bool:
     if dtype.kind in "iu":
         return True
     return dtype.kind == "V" and dtype.name in ("int4", "uint4", "int2", "uint2")
+
+
+def precision_of(dtype: np.dtype) -> tuple[float, float]:
+    """Return the distance from 1 to the next number, and the smallest number above 0."""
+    real = np.empty(0, dtype).real.dtype if dtype.kind == "c" else dtype
+    info = ml_dtypes.finfo(real)  # type: ignore[no-untyped-call]  # NumPy's own lacks bfloat16
+    return float(info.eps), float(info.smallest_subnormal)
 
 
 def value_sets(dtype: np.dtype, constants: Collection[float]) -> Iterator[tuple[str, list[Any]]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 import tracemalloc
 import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -14,6 +13,7 @@ import numpy as np
 
 from pyopnb.ops.messages import sanitize
 from pyopnb.ops.types import type_of
+from pyopnb.testing.verify.effort import TooManyLines, count_lines
 from pyopnb.testing.verify.rounding import (
     NO_KERNEL_ERROR,
     Function,
@@ -25,9 +25,8 @@ from pyopnb.testing.verify.trials import Arrays, Dims, Trial, draw_trials, free_
 
 __all__ = ["Disagreement", "Verification", "verify"]
 
-_PROBE = 2_000  # elements of the row that tells how time and memory grow
-_PROBE_SECONDS = 1e-3  # of the processor; a row of a million then takes half a second
-_PROBE_CALLS = 3
+_PROBE = 2_000  # elements of the row that tells how work and memory grow
+_PROBE_LINES = 2 * _PROBE  # of Python: a loop over elements runs more
 _PROBE_MEMORY = 100  # times that of the inputs; what is quadratic takes a thousand times
 
 _SAME: Any = object()
@@ -70,7 +69,7 @@ class Disagreement:
                 return ""
             # An input that is broadcast has fewer axes, and 1 where the result has more.
             position = self.index[len(self.index) - array.ndim :]
-            if any(place >= size > 1 for place, size in zip(position, array.shape, strict=True)):
+            if any(slot >= size > 1 for slot, size in zip(position, array.shape, strict=True)):
                 return ""
             clipped = tuple(min(p, size - 1) for p, size in zip(position, array.shape, strict=True))
             texts.append(_shown(array[clipped]))
@@ -198,7 +197,7 @@ def verify(
 def _names_of_long_rows(
     functions: Sequence[Function], example: Arrays, dims: Dims | None
 ) -> list[str]:
-    """Name the free dimensions along which a million elements take neither a second nor a gigabyte."""
+    """Name the free dimensions along which many elements take neither a second nor a gigabyte."""
     names = []
     for name in free_sizes_of(example, dims):
         inputs = long_row(example, dims or (), name, _PROBE)
@@ -208,18 +207,13 @@ def _names_of_long_rows(
 
 
 def _grows_slowly(function: Function, inputs: Arrays) -> bool:
-    """Run a short row: what is quadratic, or loops in Python, shows there."""
-    if call_original(function, inputs) is None:
+    """Run a short row: what loops over elements in Python, or takes quadratic memory, shows there."""
+    try:
+        with count_lines(_PROBE_LINES):
+            results = call_original(function, inputs)
+    except TooManyLines:
         return False
-    # Processor time and the fastest of three calls: what is verified must not depend on how busy the machine is.
-    shortest = math.inf
-    for _ in range(_PROBE_CALLS):
-        started = time.thread_time()
-        call_original(function, inputs)
-        shortest = min(shortest, time.thread_time() - started)
-    if shortest > _PROBE_SECONDS:
-        return False
-    return _peak_memory(function, inputs) < _PROBE_MEMORY
+    return results is not None and _peak_memory(function, inputs) < _PROBE_MEMORY
 
 
 def _peak_memory(function: Function, inputs: Arrays) -> float:
@@ -256,7 +250,7 @@ def _disagreement(
         want = str(type_of(expected[number])) if number < len(expected) else "nothing"
         got = str(type_of(results[number])) if number < len(results) else "missing"
         return Disagreement(trial.name, trial.inputs, number, None, want, got)
-    index = tuple(int(place) for place in np.argwhere(mask)[0])
+    index = tuple(int(position) for position in np.argwhere(mask)[0])
     want, got = _shown(expected[number][index]), _shown(results[number][index])
     return Disagreement(trial.name, trial.inputs, number, index, want, got)
 

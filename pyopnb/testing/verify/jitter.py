@@ -1,0 +1,101 @@
+"""Arrays whose functions round otherwise than NumPy's, as those of another library do.
+
+What a body makes of a rounding error is its own affair: it may subtract 1 from ``exp(x)``, or divide by a
+sum that cancels. Running it on such arrays shows how far two right computations of it may be apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from pyopnb.testing.verify.values import is_float, precision_of
+
+__all__ = ["Shares", "draw_shares", "jittered", "moved", "widened"]
+
+UNITS = 1.5
+"""How far each number is moved at most, in units in the last place: good implementations of exp, tanh
+or arcsin are off by up to 4, and what comes of a move is taken 16 times (`rounding`)."""
+
+# IEEE 754 says what these give to the last bit, so every library agrees.
+_ROUNDED_ONCE = {"add", "subtract", "multiply", "divide", "sqrt", "square", "fmod", "remainder"}
+# These give one of their inputs, or a whole number, in any precision.
+_NEVER_ROUNDED = {"negative", "positive", "absolute", "fabs", "sign", "copysign", "conjugate"}
+_NEVER_ROUNDED |= {"maximum", "minimum", "fmax", "fmin", "clip", "floor", "ceil", "rint", "trunc"}
+
+
+def moved(array: np.ndarray, share: np.ndarray | float) -> np.ndarray:
+    """Move each number by a part of a rounding error, given as a share between 0 and 1."""
+    eps, _ = precision_of(array.dtype)
+    with np.errstate(all="ignore"):
+        factor = 1 + 2 * UNITS * eps * (np.asarray(share) - 0.5)
+        return np.asarray((widened(array) * factor).astype(array.dtype))
+
+
+def widened(array: np.ndarray) -> np.ndarray:
+    """Return an array in a dtype in which its differences are exact enough."""
+    if array.dtype.kind == "c":
+        return array.astype(np.clongdouble)
+    return array.astype(np.longdouble if array.dtype.itemsize > 4 else np.float64)
+
+
+Shares = Callable[[tuple[int, ...]], np.ndarray]
+"""Draws shares of a rounding error for an array's shape, between 0 (down) and 1 (up)."""
+
+
+def draw_shares(run: int) -> Shares:
+    """Return how far numbers are moved in a run: all of them up, all of them down, then at random.
+
+    One of many equal numbers may stay by chance what it is in every random run, and so on its side of an edge.
+    """
+    if run < 2:
+        return lambda shape: np.full(shape, float(run))
+    return np.random.default_rng(run).random
+
+
+def jittered(array: np.ndarray, shares: Shares, *, sums: bool = True) -> np.ndarray:
+    """Return the same numbers in an array whose functions move their results by a rounding error.
+
+    Parameters
+    ----------
+    array : ndarray
+    shares : callable
+        As `draw_shares` returns it.
+    sums : bool
+        Whether sums and products along an axis are moved, which some numbers give exactly.
+    """
+
+    class Jittered(np.ndarray):
+        def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+            if kwargs.get("out"):
+                kwargs["out"] = tuple(_plain(array) for array in kwargs["out"])
+            results = getattr(ufunc, method)(*map(_plain, inputs), **kwargs)
+            if isinstance(results, tuple):
+                return tuple(_wrap(ufunc, method, result) for result in results)
+            return _wrap(ufunc, method, results)
+
+    def _plain(value: Any) -> Any:
+        return value.view(np.ndarray) if isinstance(value, Jittered) else value
+
+    def _wrap(ufunc: Any, method: str, result: Any) -> Any:
+        if (sums or method == "__call__") and _is_inexact(ufunc, method, result):
+            values = moved(np.asarray(result), shares(np.shape(result)))
+            if not isinstance(result, np.ndarray):
+                return values[()]
+            result[...] = values  # which may be the array of ``out``
+        return result.view(Jittered) if isinstance(result, np.ndarray) else result
+
+    return array.view(Jittered)
+
+
+def _is_inexact(ufunc: Any, method: str, result: Any) -> bool:
+    dtype = getattr(result, "dtype", None)
+    if dtype is None or not (dtype.kind == "c" or is_float(dtype)):
+        return False
+    if ufunc.__name__ in _NEVER_ROUNDED:
+        return False
+    # Runtimes compute float16 in float32, and round less often. Sums depend on the order of their terms.
+    is_wide = dtype.itemsize >= 4 and dtype.kind != "c"
+    return not (is_wide and method == "__call__" and ufunc.__name__ in _ROUNDED_ONCE)
