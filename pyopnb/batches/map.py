@@ -44,7 +44,7 @@ class Batches(Displayable, Sequence[Any]):
 
     @property
     def missing(self) -> list[int]:
-        """The numbers of the batches without a result: not run, or their run raised."""
+        """List the batches without a result: not run, or their run raised."""
         return [
             n
             for n in range(self.total)
@@ -53,7 +53,7 @@ class Batches(Displayable, Sequence[Any]):
 
     @property
     def errors(self) -> dict[int, Exception]:
-        """What runs raised, by the number of the batch."""
+        """Return what runs raised, by the number of the batch."""
         return {run.number: run.error for run in self.runs if run.error is not None}
 
     def __len__(self) -> int:
@@ -76,7 +76,7 @@ class Batches(Displayable, Sequence[Any]):
         return run.result
 
     def array(self, output: str | int = 0) -> np.ndarray:
-        """An output of all batches as one array, with the batches along its first axis.
+        """Stack an output of all batches, with the batches along the first axis.
 
         Parameters
         ----------
@@ -95,7 +95,7 @@ class Batches(Displayable, Sequence[Any]):
         return np.stack([result[output] for result in self])
 
     def table(self, most: int = _MOST_ROWS) -> Table:
-        """The batches as rows: what came out, how long it took, and where.
+        """Return the batches as rows: what came out, how long it took, and where.
 
         Parameters
         ----------
@@ -116,7 +116,7 @@ class Batches(Displayable, Sequence[Any]):
         return Table(["batch", *columns, "ms", "worker"], rows, "no batches")
 
     def to_pandas(self) -> Any:
-        """A row for each batch, with the numbers that outputs of one element have, else the arrays themselves.
+        """Return a row for each batch, with numbers for outputs of one element.
 
         Returns
         -------
@@ -146,14 +146,14 @@ class Batches(Displayable, Sequence[Any]):
         return "\n".join([repr(self.table()), *self.remarks()])
 
     def remarks(self) -> list[str]:
-        """What the table does not show.
+        """List what the table does not show.
 
         Returns
         -------
         list of str
         """
-        more, missing = len(self.runs) - _MOST_ROWS, len(self.missing)
-        lines = [f"and {more:,} more"] if more > 0 else []
+        extra, missing = len(self.runs) - _MOST_ROWS, len(self.missing)
+        lines = [f"and {extra:,} more"] if extra > 0 else []
         return [*lines, f"without a result: {missing:,} of {self.total:,}"] if missing else lines
 
 
@@ -287,9 +287,9 @@ def _attach(error: Exception, table: Batches) -> None:
 
 
 def _begin(session: Session, is_copy: bool) -> tuple[Session, SessionState]:
-    """The session in the versions and attrs of now, whatever is defined or set later. A copy has its instances with it."""
-    own = session if is_copy else session.with_attrs()
-    return own, own._update()
+    """Fix the versions and attrs of now; a copy has its instances with it."""
+    fixed = session if is_copy else session.with_attrs()
+    return fixed, fixed._update()
 
 
 def _ready(state: tuple[Session, SessionState]) -> Callable[[Any], Run]:

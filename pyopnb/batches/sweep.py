@@ -77,19 +77,19 @@ class Sweep(Displayable, Sequence[SweepRun]):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """How many values each name has."""
+        """Return how many values each name has."""
         return tuple(map(len, self.axes.values()))
 
     @property
     def is_complete(self) -> bool:
-        """Whether all runs were made; interrupting the kernel keeps those before."""
+        """Tell whether all runs were made; interrupting the kernel keeps those before."""
         return len(self.runs) == math.prod(self.shape)
 
     @property
     def missing(self) -> list[int]:
-        """The numbers of the combinations without a result: not run, or their run raised."""
-        found = {run.number for run in self.runs if run.result is not None}
-        return [number for number in range(math.prod(self.shape)) if number not in found]
+        """List the combinations without a result: not run, or their run raised."""
+        match = {run.number for run in self.runs if run.result is not None}
+        return [number for number in range(math.prod(self.shape)) if number not in match]
 
     def __getitem__(self, index: Any) -> Any:
         try:
@@ -111,7 +111,7 @@ class Sweep(Displayable, Sequence[SweepRun]):
         return iter(self.runs)
 
     def array(self, output: str | int = 0) -> np.ndarray:
-        """An output of all runs as one array, whose first axes are those of the sweep.
+        """Stack an output of all runs into an array whose first axes are those of the sweep.
 
         Parameters
         ----------
@@ -128,7 +128,7 @@ class Sweep(Displayable, Sequence[SweepRun]):
             A run raised or was not made, or the shapes differ.
         """
         arrays = [run.result[output] for run in self.runs if run.result is not None]
-        shapes = {np.shape(one) for one in arrays}
+        shapes = {np.shape(array) for array in arrays}
         if len(arrays) < math.prod(self.shape) or len(shapes) != 1:
             got = f"{len(arrays)} results" + (
                 f" of {len(shapes)} shapes" if len(shapes) > 1 else ""
@@ -140,7 +140,7 @@ class Sweep(Displayable, Sequence[SweepRun]):
         return np.stack(arrays).reshape(*self.shape, *shapes.pop())
 
     def labels(self, run: SweepRun) -> dict[str, str]:
-        """What was set for a run, as short texts; an array is called by its place in the list.
+        """Return what was set for a run; an array is called by its place in the list.
 
         Parameters
         ----------
@@ -150,16 +150,16 @@ class Sweep(Displayable, Sequence[SweepRun]):
         -------
         dict of str
         """
-        places = np.unravel_index(run.number, self.shape)
+        positions = np.unravel_index(run.number, self.shape)
         return {
-            name: f"{name}[{place}]" if isinstance(value, np.ndarray) else _short(value)
-            for (name, value), place in zip(run.values.items(), places, strict=True)
+            name: f"{name}[{position}]" if isinstance(value, np.ndarray) else _short(value)
+            for (name, value), position in zip(run.values.items(), positions, strict=True)
         }
 
     @hide_internal_frames
     @check_arguments
     def table(self, most: int = _MOST_ROWS) -> Table:
-        """The runs as rows: what was set, what came out, and how long it took.
+        """Return the runs as rows: what was set, what came out, and how long it took.
 
         Parameters
         ----------
@@ -203,7 +203,7 @@ def _error(run: SweepRun) -> str:
 
 
 def _words(run: SweepRun, output: str) -> str:
-    """An output in a few words: its value, or its range and mean."""
+    """Describe an output in a few words: its value, or its range and mean."""
     if run.result is None:
         return ""
     value = run.result[output]
@@ -276,14 +276,14 @@ def sweep(session: Any, /, *feeds: Any, executor: Executor | None = None, **name
     check_executor(executor, "sweep")
     session = session if isinstance(session, Session) else Session(session)
     types = session._feeds.types
-    given = feeds_by_name(list(types), feeds, named)
+    values = feeds_by_name(list(types), feeds, named)
     fixed = {
         name: value
-        for name, value in given.items()
+        for name, value in values.items()
         if name in types and not _is_varied_feed(value, types[name])
     }
     axes = {
-        name: _values(session, name, value) for name, value in given.items() if name not in fixed
+        name: _values(session, name, value) for name, value in values.items() if name not in fixed
     }
     count = math.prod(map(len, axes.values()))
     if not axes or not 1 <= count <= _MOST_RUNS:
@@ -379,8 +379,8 @@ def _executed(
         return Sweep(
             axes,
             [
-                SweepRun(one.number, combinations[one.number], one.result, one.error, one.seconds)
-                for one in done
+                SweepRun(run.number, combinations[run.number], run.result, run.error, run.seconds)
+                for run in done
             ],
         )
 
@@ -397,9 +397,9 @@ def _executed(
             "what was run is in the attribute sweep of this exception, and sweep.missing lists the rest",
         )
         raise
-    made = found()
-    _refuse_failed(made.runs)
-    return made
+    tensor = found()
+    _refuse_failed(tensor.runs)
+    return tensor
 
 
 _Item = tuple[dict[str, Any], dict[str, Any]]  # attrs, and feeds
@@ -410,13 +410,13 @@ def _begin(session: Session, _: bool) -> Session:
 
 
 def _ready(session: Session) -> Callable[[_Item], Run]:
-    own = session.with_attrs()
+    fixed = session.with_attrs()
 
     def ready(item: _Item) -> Run:
         attrs, feeds = item
         for name, value in attrs.items():
-            _set(own, name, value)
-        built = own._update()
+            _set(fixed, name, value)
+        built = fixed._update()
         return lambda: (built.feeds.output_names, built.run(None, feeds))
 
     return ready
@@ -434,9 +434,9 @@ def _is_varied_feed(value: Any, type: TensorType | None) -> bool:
     if (
         isinstance(value, (list, tuple))
         and value
-        and all(isinstance(one, np.ndarray) for one in value)
+        and all(isinstance(item, np.ndarray) for item in value)
     ):
-        return all(type.accepts_shape(one.shape) for one in value)
+        return all(type.accepts_shape(item.shape) for item in value)
     is_single = all(size == 1 for size in type.shape)
     return (
         is_single
@@ -447,7 +447,7 @@ def _is_varied_feed(value: Any, type: TensorType | None) -> bool:
 
 
 def _feed(value: Any, type: TensorType | None) -> Any:
-    """A value of a varied feed as an array of the input's type; numbers carry no dtype of their own."""
+    """Cast a value of a varied feed to the input's type; numbers carry no dtype of their own."""
     if isinstance(value, np.ndarray) or type is None or type.dtype is None:
         return value
     dtype = object if type.dtype.name == "string" else type.dtype.numpy
@@ -455,7 +455,7 @@ def _feed(value: Any, type: TensorType | None) -> Any:
 
 
 def _values(session: Session, name: str, given: Any) -> list[Any]:
-    """The values of a name that is varied."""
+    """List the values of a name that is varied."""
     if name in session._feeds.types:
         return list(given) if not isinstance(given, np.ndarray) else given.tolist()
     kind = _attr_kind(session, name)
@@ -464,14 +464,17 @@ def _values(session: Session, name: str, given: Any) -> list[Any]:
     )
     if kind.startswith("list") or kind == "tensor":
         is_list = isinstance(given, (list, tuple)) and all(
-            isinstance(one, (list, tuple, np.ndarray)) for one in given
+            isinstance(item, (list, tuple, np.ndarray)) for item in given
         )
     values = (
         (given.tolist() if isinstance(given, np.ndarray) else list(given)) if is_list else [given]
     )
     if kind == "int":  # np.linspace(1, 5, 5) has whole numbers that are floats
-        return [int(one) if isinstance(one, float) and one.is_integer() else one for one in values]
-    return [one.item() if isinstance(one, np.generic) else one for one in values]
+        return [
+            int(value) if isinstance(value, float) and value.is_integer() else value
+            for value in values
+        ]
+    return [value.item() if isinstance(value, np.generic) else value for value in values]
 
 
 def _attr_kind(session: Session, name: str) -> str:
@@ -479,20 +482,20 @@ def _attr_kind(session: Session, name: str) -> str:
     try:
         kernels = select_kernels(session._kernels, where or None, [attr])
     except PyopError:
-        known = [
+        settable = [
             *session._feeds.types,
             *{attr for _, _, attrs in session.nodes() for attr in attrs},
         ]
-        if where or attr in known:
+        if where or attr in settable:
             raise  # it says which nodes there are, or which of them have it
         expected = "an input of the model or an attr of its ops"
         raise InputError(
             f"sweep, {sanitize(name)}",
             expected=expected,
             got=sanitize(name),
-            next=suggest(name, known),
+            next=suggest(name, settable),
         ) from None
-    kinds = [one.kind for one in kernels[0].op.current.schema.attrs if one.name == attr]
+    kinds = [row.kind for row in kernels[0].op.current.schema.attrs if row.name == attr]
     return kinds[0] if kinds else "any"
 
 

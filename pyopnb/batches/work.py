@@ -209,10 +209,10 @@ class Work:
         return self._stops and bool(self.done) and self.done[-1].error is not None
 
     def _run_here(self, source: Iterable[Any]) -> None:
-        ready = self._kind.ready(self._state)
+        prepared = self._kind.ready(self._state)
         for item in source:
             self.begun += 1
-            outcome = _run_item(ready, item, in_process=True)
+            outcome = _run_item(prepared, item, in_process=True)
             self._keep(self.begun - 1, [outcome], threading.current_thread().name)
             if self._is_over:
                 return
@@ -466,8 +466,8 @@ def _open(kind: WorkKind, digest: str, session: bytes | None) -> Any:
 def _run_chunk(
     kind: WorkKind, state: Any, items: Sequence[Any], *, in_process: bool = True
 ) -> tuple[str, list[_Outcome]]:
-    ready = kind.ready(state)
-    outcomes = [_run_item(ready, item, in_process=in_process) for item in items]
+    prepared = kind.ready(state)
+    outcomes = [_run_item(prepared, item, in_process=in_process) for item in items]
     return threading.current_thread().name, outcomes
 
 

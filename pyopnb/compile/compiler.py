@@ -402,15 +402,15 @@ _MESSAGE = re.compile(
 
 
 def _refused(said: str, source: str, first: int) -> DefinitionError:
-    """The compiler's first errors in the user's text, each with its line."""
+    """Quote the compiler's first errors in the user's text, each with its line."""
     if "No space left on device" in said:
         got = "No space left on device"
         return DefinitionError(
             "op in C++", expected="room for a library", got=got, next="PYOPNB_CACHE=…, TMPDIR=…"
         )
     lines = source.splitlines()
-    found = _MESSAGE.findall(said)
-    if not found:
+    match = _MESSAGE.findall(said)
+    if not match:
         about = (
             [line for line in said.splitlines() if "error" in line]
             or said.splitlines()
@@ -422,7 +422,7 @@ def _refused(said: str, source: str, first: int) -> DefinitionError:
             got=sanitize("\n".join(about[:5]), 1500),
         )
     blocks = []
-    for number, column, message in found[:3]:
+    for number, column, message in match[:3]:
         at = int(number) - first
         line = lines[at] if 0 <= at < len(lines) else ""
         mark = f"\n    {' ' * (int(column) - 1)}^" if column else ""

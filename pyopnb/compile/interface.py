@@ -89,7 +89,7 @@ class Attrs:
 
     @property
     def address(self) -> int:
-        """Where the first row is, as long as this object lives."""
+        """Return where the first row is, as long as this object lives."""
         return ctypes.addressof(self.rows)
 
 
@@ -154,10 +154,10 @@ def call_compiled(
     """
     inputs = (_Tensor * max(len(arrays), 1))()
     kept = []
-    for row, given in zip(inputs, arrays, strict=False):
-        if given is None:
+    for row, values in zip(inputs, arrays, strict=False):
+        if values is None:
             continue
-        array = np.ascontiguousarray(given).reshape(np.shape(given))
+        array = np.ascontiguousarray(values).reshape(np.shape(values))
         if array.dtype not in _BY_NUMPY:
             raise TypeError(f"expected an array of numbers, got dtype {array.dtype}")
         shape = (ctypes.c_int64 * max(array.ndim, 1))(*array.shape)
@@ -175,9 +175,9 @@ def call_compiled(
     answer = _FUNCTION(address)(ctypes.byref(call))
     if results.error is not None:
         raise results.error
-    made = [array for array in results.arrays if array is not None]
-    if answer != 0 or len(made) != count - len(left_out):
+    tensor = [array for array in results.arrays if array is not None]
+    if answer != 0 or len(tensor) != count - len(left_out):
         raise RuntimeError(
-            f"the compiled function returned {answer}, with {len(made)} of {count} outputs allocated"
+            f"the compiled function returned {answer}, with {len(tensor)} of {count} outputs allocated"
         )
-    return made
+    return tensor

@@ -78,7 +78,7 @@ def write_library(ops: str | type | Sequence[str | type], path: str | Path) -> P
 
 
 def _rows(version: Version, entry: str) -> Iterator[str]:
-    """The rows of the library's table: one for each dtype of a template."""
+    """Write the rows of the library's table, one for each dtype of a template."""
     cls: Any = version.cls
     signature = cls.signature
     domain, _, op_type = version.op.rpartition("::")
@@ -98,10 +98,10 @@ def _port(port: Port, element: str) -> str:
 def _attr(attr: Attr) -> str:
     kind = 3 if attr.type is str else 2 if attr.type in (float, list[float]) else 1
     is_list = attr.type in (list[int], list[float])
-    given: Any = [] if attr.default is REQUIRED else attr.default if is_list else [attr.default]
-    ints = ", ".join(str(int(value)) for value in given) if kind == 1 else ""
-    floats = ", ".join(repr(float(value)) for value in given) if kind == 2 else ""
-    text = json.dumps(given[0]) if kind == 3 and given else '""'
+    values: Any = [] if attr.default is REQUIRED else attr.default if is_list else [attr.default]
+    ints = ", ".join(str(int(value)) for value in values) if kind == 1 else ""
+    floats = ", ".join(repr(float(value)) for value in values) if kind == 2 else ""
+    text = json.dumps(values[0]) if kind == 3 and values else '""'
     facts = f"{str(is_list).lower()}, {str(attr.default is REQUIRED).lower()}"
     return (
         f"{{{json.dumps(sanitize(attr.name))}, {kind}, {facts}, {{{ints}}}, {{{floats}}}, {text}}}"

@@ -340,7 +340,9 @@ def _entry(
     outputs: _Types,
 ) -> Any:
     """Compile a ``cfunc`` of the interface that calls ``compute`` for inputs of these types."""
-    kinds = [None if type_ is None else _array(type_, place) for place, type_ in enumerate(inputs)]
+    kinds = [
+        None if type_ is None else _array(type_, position) for position, type_ in enumerate(inputs)
+    ]
     function = numba.njit(boundscheck=True, pipeline_class=_Unfused)(compute)
     inner = _inner(function, constants, arrays, kinds)
     returned = _returned(inner, tuple(kind for kind in kinds if kind is not None))
@@ -376,13 +378,13 @@ def _inner(
         "pack": _self_class([*constants, *arrays]),
     }
     values = []
-    for place, value in enumerate(constants.values()):
-        namespace[f"c{place}"] = value
-        values.append(f"c{place}")
-    for place, array in enumerate(arrays.values()):
-        namespace[f"d{place}"] = array.dtype.type
+    for position, value in enumerate(constants.values()):
+        namespace[f"c{position}"] = value
+        values.append(f"c{position}")
+    for position, array in enumerate(arrays.values()):
+        namespace[f"d{position}"] = array.dtype.type
         address = array.ctypes.data
-        values.append(f"_read_only(carray(_pointer({address}), {array.shape!r}, d{place}))")
+        values.append(f"_read_only(carray(_pointer({address}), {array.shape!r}, d{position}))")
     this = f"pack({', '.join(values)})" if values else "None"
     text = f"def inner({', '.join(names)}):\n    return function({', '.join([this, *arguments])})\n"
     return numba.njit(pipeline_class=_Unfused)(_define(text, "inner", namespace))
@@ -424,32 +426,32 @@ def _results(returned: Any, outputs: _Types) -> list[_Result]:
             f"compute returns {len(kinds)} results, and the node has {len(outputs)} outputs"
         )
     rows = []
-    for place, wanted in enumerate(outputs):
-        if wanted is None or wanted.dtype is None:
+    for position, requested in enumerate(outputs):
+        if requested is None or requested.dtype is None:
             continue
-        kind = types.unliteral(kinds[place])
-        value = f"result[{place}]" if several else "result"
+        kind = types.unliteral(kinds[position])
+        value = f"result[{position}]" if several else "result"
         element = kind.dtype if isinstance(kind, types.Array) else kind
-        if element != from_dtype(wanted.dtype.numpy):
-            raise _Refused(f"Compiled, result {place} is {kind}, where the node has {wanted}")
+        if element != from_dtype(requested.dtype.numpy):
+            raise _Refused(f"Compiled, result {position} is {kind}, where the node has {requested}")
         if not isinstance(kind, types.Array):
             value = f"np.array({value})"
-        rows.append(_Result(place, value, wanted.dtype))
+        rows.append(_Result(position, value, requested.dtype))
     return rows
 
 
 def _body_text(arrays: Sequence[Any], results: list[_Result]) -> str:
-    """The text that calls ``compute`` and copies what it returns."""
+    """Write the text that calls ``compute`` and copies what it returns."""
     outputs = "".join(
-        _OUTPUT.format(n=place, value=value, number=dtype.runtime, failed=_FAILED)
-        for place, value, dtype in results
+        _OUTPUT.format(n=position, value=value, number=dtype.runtime, failed=_FAILED)
+        for position, value, dtype in results
     )
     arguments = ", ".join(f"x{n}" for n, kind in enumerate(arrays) if kind is not None)
     return _BODY.format(arguments=arguments, outputs=outputs, done=_DONE)
 
 
 def _text(arrays: Sequence[Any], body: str) -> str:
-    """The text of the entry."""
+    """Write the text of the entry."""
     inputs = ""
     for n, kind in enumerate(arrays):
         if kind is None:

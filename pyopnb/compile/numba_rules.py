@@ -380,8 +380,8 @@ class _Body:
     ) -> None:
         dtypes = {self.dtype(operand) for operand in operands} - {None}
         if len(dtypes) != 1 or not dtypes <= set(allowed):
-            found = " and ".join(sorted(map(str, dtypes)))
-            self.refuse(f"{name} of {found}", loc)
+            match = " and ".join(sorted(map(str, dtypes)))
+            self.refuse(f"{name} of {match}", loc)
 
     def check_convertible(self, value: Any, to: Any, loc: Any) -> None:
         """Refuse a conversion in which Python raises and Numba does not."""

@@ -200,25 +200,25 @@ class _Head:
 
 
 def _blanked(source: str) -> str:
-    """The text with blanks for comments, literals and directives: what is left can be read by its brackets."""
+    """Blank out comments, literals and directives, so that the text can be read by its brackets."""
     return _QUIET.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), source)
 
 
 def _heads(source: str, first: int) -> Iterator[_Head]:
-    """The heads of the functions that are in no namespace, class or other function."""
+    """Find the heads of the functions that are in no namespace, class or other function."""
     text = _blanked(source)
     begin = depth = 0
-    for place, character in enumerate(text):
+    for position, character in enumerate(text):
         if character in "({":
             if character == "{" and depth == 0:
-                head = _head(source, text, begin, place, first)
+                head = _head(source, text, begin, position, first)
                 if head is not None:
                     yield head
             depth += 1
         elif character in ")}":
             depth -= 1
         if depth == 0 and character in ";}":
-            begin = place + 1
+            begin = position + 1
 
 
 def _head(source: str, text: str, begin: int, end: int, first: int) -> _Head | None:
@@ -229,23 +229,23 @@ def _head(source: str, text: str, begin: int, end: int, first: int) -> _Head | N
         opened = text.index("<", at)
         at = _closing(text, opened) + 1
         template = source[opened + 1 : at - 1]
-    found = _HEAD.match(text, at + len(text[at:end]) - len(text[at:end].lstrip()))
-    if found is None or found.end() > end:
+    match = _HEAD.match(text, at + len(text[at:end]) - len(text[at:end].lstrip()))
+    if match is None or match.end() > end:
         return None
-    closed = _closing(text, found.end() - 1)
+    closed = _closing(text, match.end() - 1)
     doc = _comment(source[begin:start])
-    line = first + text.count("\n", 0, found.start())
-    return _Head(found["name"], template, source[found.end() : closed], line, doc)
+    line = first + text.count("\n", 0, match.start())
+    return _Head(match["name"], template, source[match.end() : closed], line, doc)
 
 
 def _closing(text: str, opened: int) -> int:
-    """Where the bracket that opens there is closed."""
+    """Find where the bracket that opens there is closed."""
     depth = 0
     pairs = {"(": ")", "<": ">"}
-    for place in range(opened, len(text)):
-        depth += (text[place] == text[opened]) - (text[place] == pairs[text[opened]])
+    for position in range(opened, len(text)):
+        depth += (text[position] == text[opened]) - (text[position] == pairs[text[opened]])
         if depth == 0:
-            return place
+            return position
     raise DefinitionError(
         "op in C++",
         expected=f"a {pairs[text[opened]]} for each {text[opened]}",
@@ -254,7 +254,7 @@ def _closing(text: str, opened: int) -> int:
 
 
 def _comment(before: str) -> str:
-    """The text of the comment at the end."""
+    """Return the text of the comment at the end."""
     block = re.search(r"((?:[ \t]*//[^\n]*\n)+|/\*((?:(?!\*/).)*)\*/\s*)\s*\Z", before, re.DOTALL)
     if block is None:
         return ""
@@ -263,15 +263,15 @@ def _comment(before: str) -> str:
 
 
 def _split(text: str) -> list[str]:
-    """The parts between the commas that are in no bracket and no literal."""
+    """Split at the commas that are in no bracket and no literal."""
     parts, depth, begin = [], 0, 0
-    for place, character in enumerate(
+    for position, character in enumerate(
         re.sub(r'"(?:\\.|[^"\\])*"', lambda found: "x" * len(found[0]), text)
     ):
         depth += (character in "(<{[") - (character in ")>}]")
         if character == "," and depth == 0:
-            parts.append(text[begin:place])
-            begin = place + 1
+            parts.append(text[begin:position])
+            begin = position + 1
     return [part.strip() for part in [*parts, text[begin:]] if part.strip()]
 
 
@@ -286,19 +286,19 @@ def _read(head: _Head) -> Signature:
     attrs: list[Attr] = []
     for parameter in _split(_without_comments(head.parameters)):
         text, equals, default = parameter.partition("=")
-        found = re.fullmatch(
+        match = re.fullmatch(
             r"(?P<type>.*[\s>&])(?P<name>[A-Za-z_]\w*)\s*", text.strip(), re.DOTALL
         )
-        if found is None:
+        if match is None:
             raise DefinitionError(
                 where, expected="a type and a name for each parameter", got=sanitize(parameter)
             )
-        kind, name = _plain(found["type"]), found["name"]
+        kind, name = _plain(match["type"]), match["name"]
         if kind.startswith("Output<"):
             outputs.append(Port(name, _element(kind[7:-1], letter, where, name)))
-        elif (taken := re.fullmatch(r"(optional<|vector<)?Input<(.*?)>>?", kind)) is not None:
-            wrapped = taken[1] or ""
-            element = _element(taken[2], letter, where, name)
+        elif (used := re.fullmatch(r"(optional<|vector<)?Input<(.*?)>>?", kind)) is not None:
+            wrapped = used[1] or ""
+            element = _element(used[2], letter, where, name)
             inputs.append(Port(name, element, wrapped == "optional<", wrapped == "vector<"))
         elif kind in _ATTRS:
             value = _literal(default, _ATTRS[kind], where, name) if equals else REQUIRED
@@ -339,19 +339,19 @@ def _without_comments(text: str) -> str:
 
 
 def _plain(kind: str) -> str:
-    """A type without const, references, blanks and namespaces."""
+    """Strip const, references, blanks and namespaces from a type."""
     return re.sub(r"\bconst\b|&|\s|\b(std|pyopnb)::", "", kind)
 
 
 def _template(text: str, where: str) -> tuple[str, tuple[str, ...]]:
-    """The template's parameter, and the element types that it stands for."""
+    """Return the template's parameter, and the element types that it stands for."""
     if not text:
         return "", ()
-    found = re.fullmatch(
+    match = re.fullmatch(
         r"(?:typename|class)([A-Za-z_]\w*)=AnyOf<(.*)>", re.sub(r"\s|\bpyopnb::", "", text)
     )
-    elements = tuple(found[2].split(",")) if found else ()
-    if found is None or not set(elements) <= set(ELEMENTS):
+    elements = tuple(match[2].split(",")) if match else ()
+    if match is None or not set(elements) <= set(ELEMENTS):
         next_ = "template <typename T = AnyOf<float, double>>"
         raise DefinitionError(
             where,
@@ -359,7 +359,7 @@ def _template(text: str, where: str) -> tuple[str, tuple[str, ...]]:
             got=sanitize(text),
             next=next_,
         )
-    return found[1], elements
+    return match[1], elements
 
 
 def _element(text: str, letter: str, where: str, name: str) -> str | None:
@@ -388,7 +388,7 @@ _NUMBER = re.compile(
 
 
 def _literal(text: str, kind: object, where: str, name: str) -> object:
-    """The value of a default."""
+    """Evaluate a default."""
     try:
         return _value(text.strip(), kind)
     except (ValueError, SyntaxError, TypeError):

@@ -48,7 +48,7 @@ class Form:
 
     @property
     def verdict(self) -> str:
-        """Whether its results are Python's, in a few words."""
+        """Tell in a few words whether its results are Python's."""
         if not self.diffs:
             return "" if self.seconds else "no"
         wrong = [diff for diff in self.diffs if not diff.ok]
@@ -91,7 +91,7 @@ class Forms(Displayable, Sequence[Form]):
         return len(self.all)
 
     def table(self) -> Table:
-        """The forms as rows.
+        """Return the forms as rows.
 
         Returns
         -------
@@ -101,7 +101,7 @@ class Forms(Displayable, Sequence[Form]):
             [
                 form.name,
                 form.verdict,
-                *(_duration(each) for each in form.seconds or [None] * len(self.examples)),
+                *(_duration(item) for item in form.seconds or [None] * len(self.examples)),
                 _number(form),
             ]
             for form in self.all
@@ -127,7 +127,7 @@ def _number(form: Form) -> str:
 
 @view.register
 def view_forms(thing: Forms) -> View:
-    """The table of an op's forms, and a line for each: the time against the number of elements, both as powers of ten.
+    """Show an op's forms as a table, and their times against the number of elements as a chart.
 
     Parameters
     ----------
@@ -151,7 +151,9 @@ def _drawing(thing: Forms) -> Drawing:
     counts = []
     for example in thing.examples:
         counts.append(sum(array.size for array in example.inputs if array is not None))
-    lines = {form.name: [1e6 * each for each in form.seconds] for form in thing if form.seconds}
+    lines = {
+        form.name: [1e6 * seconds for seconds in form.seconds] for form in thing if form.seconds
+    }
     names = [f"{count:,}" for count in counts]
     across = [math.log10(max(count, 1)) for count in counts]
     chart = line_chart(across, lines, "µs", label="elements", names=names, log_y=True)

@@ -85,17 +85,18 @@ def forms(op: Any, /, *inputs: Any, sizes: Sequence[int] | None = None, **attrs:
     )
     subject = Subject(python, [example])
     examples = _grown(subject, example) if sizes is None else _resized(subject, example, sizes)
-    expected = [called_on(subject, each) for each in examples]
+    expected = [called_on(subject, item) for item in examples]
     with _named(target, versions) as ops:
-        made = _made(subject, ops, examples, expected)
-    return Forms(str(subject.version), tuple(examples), made)
+        tensor = _made(subject, ops, examples, expected)
+    return Forms(str(subject.version), tuple(examples), tensor)
 
 
 @contextmanager
 def _named(op: Op, versions: Mapping[str, Version]) -> Iterator[dict[str, Op]]:
     """Versions of an op as ops with names of their own, so that each can serve a session."""
     names = {
-        language: f"pyopnb.forms::{op.op_type}_{place}" for place, language in enumerate(versions)
+        language: f"pyopnb.forms::{op.op_type}_{position}"
+        for position, language in enumerate(versions)
     }
     try:
         for language, version in versions.items():
@@ -115,22 +116,24 @@ def _made(
     examples: Sequence[Example],
     expected: Sequence[Sequence[np.ndarray]],
 ) -> tuple[Form, ...]:
-    made: dict[str, Form] = {}
+    tensor: dict[str, Form] = {}
     runs: dict[str, _Run] = {}
     for name, make in _MAKERS.items():
         if name == _FUNCTION or name in ops:
             op = ops.get(name, subject.op)
             try:
                 runs[name], nodes = make(subject, op, expected[0])
-                made[name] = Form(name, nodes=nodes)
+                tensor[name] = Form(name, nodes=nodes)
             except PyopError as error:
-                made[name] = Form(name, why_not=str(error).replace(op.name, subject.op.name))
-    seconds = [_fastest(runs, each.feeds()) for each in examples]
+                tensor[name] = Form(name, why_not=str(error).replace(op.name, subject.op.name))
+    seconds = [_fastest(runs, item.feeds()) for item in examples]
     for name, run in runs.items():
         pairs = zip(examples, expected, strict=True)
-        diffs = () if name == _PYTHON else tuple(_compared(run, each, want) for each, want in pairs)
-        made[name] = replace(made[name], diffs=diffs, seconds=tuple(each[name] for each in seconds))
-    return tuple(made.values())
+        diffs = () if name == _PYTHON else tuple(_compared(run, item, want) for item, want in pairs)
+        tensor[name] = replace(
+            tensor[name], diffs=diffs, seconds=tuple(item[name] for item in seconds)
+        )
+    return tuple(tensor.values())
 
 
 def _compared(run: _Run, example: Example, expected: Sequence[np.ndarray]) -> Diff:
@@ -151,8 +154,8 @@ def _language(cls: type) -> str:
 
 def _op(subject: Subject, op: Op, expected: Sequence[np.ndarray]) -> tuple[_Run, None]:
     (example,) = subject.examples
-    own = Subject(op, [example])
-    session = own.session(
+    caller = Subject(op, [example])
+    session = caller.session(
         example, len(expected), [kind and kind.without_sizes() for kind in example.types]
     )
     return lambda feeds: list(session.run(None, feeds)), None
@@ -182,7 +185,7 @@ def _first_dimension(groups: ExampleSizes) -> str | None:
 
 
 def _grown(subject: Subject, example: Example) -> list[Example]:
-    """An example, and two larger ones, as far as it can grow."""
+    """Return an example and two larger ones, as far as it can grow."""
     groups = ExampleSizes.of(subject, example)
     name = _first_dimension(groups)
     if name is None or not groups.sizes[name]:
@@ -193,11 +196,11 @@ def _grown(subject: Subject, example: Example) -> list[Example]:
         if bigger is None or not _takes(subject, bigger):
             break  # it is too large, or of a size that the op does not take
         larger.append(bigger)
-    return [larger[place] for place in sorted({0, len(larger) // 2, len(larger) - 1})]
+    return [larger[position] for position in sorted({0, len(larger) // 2, len(larger) - 1})]
 
 
 def _takes(subject: Subject, example: Example) -> bool:
-    """Whether the op runs on an example that is made here: its sizes may be none that it takes."""
+    """Tell whether the op runs on an example of sizes that nobody gave."""
     try:
         called_on(subject, example)
     except Exception:
@@ -206,7 +209,7 @@ def _takes(subject: Subject, example: Example) -> bool:
 
 
 def _seconds_of(subject: Subject, example: Example) -> float:
-    """Of the second call, as the first may import; without the time that others on the machine take."""
+    """Time the second call, as the first may import, without what others on the machine take."""
     called_on(subject, example)
     begin = time.thread_time()
     called_on(subject, example)
@@ -222,21 +225,21 @@ def _resized(subject: Subject, example: Example, sizes: Sequence[int]) -> list[E
             expected="none: the hints fix all",
             got=str(list(sizes)),
         )
-    made = []
+    tensor = []
     for size in sizes:
         resized = groups.resize({**groups.sizes, name: size}) if size >= 0 else None
         if resized is None:
             expected = f"sizes of {name} that give at most a million elements"
             raise InputError(f"forms of {subject.op.name}, sizes", expected=expected, got=str(size))
-        made.append(resized)
-    return made
+        tensor.append(resized)
+    return tensor
 
 
 # ---- time --------------------------------------------------------------------------------------------------------------------
 
 
 def _fastest(runs: Mapping[str, _Run], feeds: Mapping[str, Any]) -> dict[str, float]:
-    """The fastest of some runs of each, in turns, so that what else the machine does meets all alike."""
+    """Time each form several times in turns, and return the fastest of each."""
     best: dict[str, float] = {}
     rounds, until = 0, time.perf_counter() + _SPENT * len(runs)
     with warnings.catch_warnings(), np.errstate(all="ignore"):

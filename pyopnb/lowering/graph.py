@@ -44,7 +44,7 @@ class Graph:
         return self._put(node, outputs, line)
 
     def constant(self, array: np.ndarray) -> str:
-        """A node for values that do not depend on the inputs."""
+        """Record values that do not depend on the inputs."""
         node = helper.make_node(
             "Constant",
             [],
@@ -54,7 +54,7 @@ class Graph:
         return self._put(node, 1, "")[0]
 
     def attribute(self, name: str, kind: str) -> str:
-        """A node for the value of one of the function's attributes, ``"int"`` or ``"float"``."""
+        """Record the value of one of the function's attributes, ``"int"`` or ``"float"``."""
         node = helper.make_node("Constant", [], [])
         of = {"int": AttributeProto.INT, "float": AttributeProto.FLOAT}[kind]
         node.attribute.add(name=f"value_{kind}", type=of, ref_attr_name=name)
@@ -79,12 +79,12 @@ class Graph:
         return name
 
     def needed(self, outputs: Iterable[str]) -> list[NodeProto]:
-        """The nodes that the outputs depend on."""
-        wanted, kept = set(outputs), []
+        """List the nodes that the outputs depend on."""
+        requested, kept = set(outputs), []
         for node in reversed(self.nodes):
-            if wanted.intersection(node.output):
+            if requested.intersection(node.output):
                 kept.append(node)
-                wanted.update(node.input)
+                requested.update(node.input)
         return kept[::-1]
 
     def function(
@@ -96,7 +96,7 @@ class Graph:
         required: Sequence[str],
         doc: str,
     ) -> FunctionProto:
-        """The recorded nodes as a function.
+        """Return the recorded nodes as a function.
 
         Parameters
         ----------
@@ -113,23 +113,23 @@ class Graph:
         -------
         FunctionProto
         """
-        named: list[str] = []
+        by_name: list[str] = []
         for output in outputs:
-            own = output in self.inputs or output in named
-            named.append(self._put_anew("Identity", output) if own else output)
-        nodes = self.needed(named)
-        made = helper.make_function(
+            is_repeated = output in self.inputs or output in by_name
+            by_name.append(self._put_anew("Identity", output) if is_repeated else output)
+        nodes = self.needed(by_name)
+        tensor = helper.make_function(
             domain,
             name,
             list(self.inputs),
-            named,
+            by_name,
             nodes,
             [helper.make_opsetid("", self.opset)],
             attributes=list(required),
             attribute_protos=[helper.make_attribute(key, value) for key, value in attrs.items()],
             doc_string=doc,
         )
-        return made
+        return tensor
 
     def _put_anew(self, op_type: str, source: str) -> str:
         name = self._name(op_type)

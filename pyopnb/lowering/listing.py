@@ -104,7 +104,7 @@ COMMON = (
 
 
 def common() -> Table:
-    """Whether `lower` traces each of `COMMON`, or why not.
+    """Tell for each of `COMMON` whether `lower` traces it, or why not.
 
     Returns
     -------
@@ -122,7 +122,7 @@ def _fate(name: str) -> str:
 
 
 def listing() -> str:
-    """All functions and methods that `lower` knows, and why others are refused.
+    """List all functions and methods that `lower` knows, and why others are refused.
 
     Returns
     -------

@@ -33,7 +33,7 @@ def lower(
     verify: bool = True,
     **attrs: Any,
 ) -> FunctionProto | ModelProto:
-    """An op as a function of ONNX's own operators, or a model in which ops are such functions.
+    """Turn an op, or the ops of a model, into functions of ONNX's own operators.
 
     ``compute`` runs once on an example, and what it asks of NumPy is recorded. The function is then run in plain ONNX Runtime
     and compared with the op: on the examples, at other sizes, without elements, on other values, with NaN and infinities, and
@@ -112,7 +112,7 @@ def lower(
             or examples
             or opset is not None
             or len(inputs) > 1
-            or not all(isinstance(each, Mapping) for each in inputs)
+            or not all(isinstance(entry, Mapping) for entry in inputs)
         ):
             names = [
                 *map(sanitize, attrs),
@@ -131,8 +131,8 @@ def lower(
         )
     target = find_op(op)
     refuse_tuples(target, inputs)
-    given = [*([inputs] if inputs else []), *examples]
-    read = [read_example(target, item, attrs, number) for number, item in enumerate(given)]
+    values = [*([inputs] if inputs else []), *examples]
+    read = [read_example(target, item, attrs, number) for number, item in enumerate(values)]
     examples_of_op = read or [generate_example(target, attrs)]
     return lower_op(target, examples_of_op, opset=opset, finite=finite, compares=verify).function
 

@@ -94,10 +94,10 @@ def lower_model(
     )
     types, reasons = Types(source.proto), {}
     ops: dict[str, _Lowered] = {}
-    taken = {function_key(function) for function in source.proto.functions}
+    function_keys = {function_key(function) for function in source.proto.functions}
     for site in list(walk(source.proto)):
         op = registry.find(site.node.domain, site.node.op_type)
-        if op is None or function_key(site.node) in taken:
+        if op is None or function_key(site.node) in function_keys:
             continue
         try:
             example = _example(site, types, values, source.proto)
@@ -116,10 +116,12 @@ def lower_model(
 
 
 def _random_values(model: Any, proto: ModelProto) -> dict[str, np.ndarray]:
-    """The tensors in a run on random arrays of the types of the model's inputs; none where it does not run on them."""
-    known = {tensor.name for tensor in proto.graph.initializer}
+    """Return the tensors in a run on random arrays; none where that fails."""
+    initialized = {tensor.name for tensor in proto.graph.initializer}
     types = {
-        info.name: type_of_proto(info.type) for info in proto.graph.input if info.name not in known
+        info.name: type_of_proto(info.type)
+        for info in proto.graph.input
+        if info.name not in initialized
     }
     if any(kind.dtype is None or kind.shape is None for kind in types.values()):
         return {}
@@ -135,15 +137,15 @@ def _random_values(model: Any, proto: ModelProto) -> dict[str, np.ndarray]:
 
 
 def _values(model: Any, proto: ModelProto, feeds: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """The tensors of the main graph in a run."""
+    """Return the tensors of the main graph in a run."""
     run = trace(model, dict(feeds), check=False, times=False)
     initializers = {tensor.name: tensor for tensor in proto.graph.initializer}
     names = {name for node in proto.graph.node for name in node.input if name}
     values = {name: np.asarray(run[name]) for name in names if name in run}
-    rest = names - values.keys()
-    values |= {name: np.asarray(feeds[name]) for name in rest if name in feeds}
+    remainder = names - values.keys()
+    values |= {name: np.asarray(feeds[name]) for name in remainder if name in feeds}
     values |= {
-        name: numpy_helper.to_array(initializers[name]) for name in rest & initializers.keys()
+        name: numpy_helper.to_array(initializers[name]) for name in remainder & initializers.keys()
     }
     return values
 
@@ -151,7 +153,7 @@ def _values(model: Any, proto: ModelProto, feeds: Mapping[str, Any]) -> dict[str
 def _example(
     site: Site, types: Types, values: Mapping[str, np.ndarray], proto: ModelProto
 ) -> Example:
-    """The inputs of a node and its attrs: as they are in the run, or random ones of its types."""
+    """Return the inputs and attrs of a node, as in the run or at random."""
     if linked_attributes(site.node):
         raise NotLowered(
             site.where,
@@ -209,33 +211,33 @@ def _lower_site(
             got="none or another one",
         )
     kinds = tuple(kind and kind.without_sizes() for kind in example.types)
-    found = next(
+    match = next(
         (
-            each
-            for key, each in lowered.known
-            if key == (kinds, len(site.node.output)) and _fits(each, example)
+            item
+            for key, item in lowered.known
+            if key == (kinds, len(site.node.output)) and _fits(item, example)
         ),
         None,
     )
-    if found is None:
-        found = lower_op(lowered.op, [example], opset=opset, finite=finite, compares=compares)
-        lowered.known.append(((kinds, len(site.node.output)), found))
+    if match is None:
+        match = lower_op(lowered.op, [example], opset=opset, finite=finite, compares=compares)
+        lowered.known.append(((kinds, len(site.node.output)), match))
         if len(lowered.known) > 1:
             # Not an overload: onnxruntime 1.25 takes the first function of a name for all.
-            found.function.name = _unused_name(proto, lowered.op, len(lowered.known))
-    site.node.op_type = found.function.name
-    give_attrs(site.node, found, lowered.op.current.schema, example.attrs, site.where)
+            match.function.name = _unused_name(proto, lowered.op, len(lowered.known))
+    site.node.op_type = match.function.name
+    give_attrs(site.node, match, lowered.op.current.schema, example.attrs, site.where)
 
 
 def _unused_name(proto: ModelProto, op: Op, number: int) -> str:
-    """A name for one more function of an op, which neither a function nor an op has."""
-    taken = {other.op_type for other in registry if other.domain == op.domain}
-    taken |= {function.name for function in proto.functions if function.domain == op.domain}
-    return fresh_name(f"{op.op_type}_{number}", taken)
+    """Choose a name for one more function of an op, which neither a function nor an op has."""
+    names = {known_op.op_type for known_op in registry if known_op.domain == op.domain}
+    names |= {function.name for function in proto.functions if function.domain == op.domain}
+    return fresh_name(f"{op.op_type}_{number}", names)
 
 
 def _fits(lowered: LoweredOp, example: Example) -> bool:
-    """Whether a function was made for the attrs of a node."""
+    """Tell whether a function was made for the attrs of a node."""
     return all(
         same_value(value, example.attrs[name])
         if name in example.attrs
@@ -246,14 +248,16 @@ def _fits(lowered: LoweredOp, example: Example) -> bool:
 
 def _add_functions(proto: ModelProto, ops: Mapping[str, _Lowered]) -> None:
     functions: list[FunctionProto] = [
-        each.function for lowered in ops.values() for _, each in lowered.known
+        item.function for lowered in ops.values() for _, item in lowered.known
     ]
     proto.functions.extend(functions)
     if functions:
         proto.ir_version = max(proto.ir_version, _WITH_DEFAULTS)
-    known = imported_versions(proto)
+    imported = imported_versions(proto)
     proto.opset_import.extend(
-        helper.make_opsetid(name, 1) for name in {f.domain for f in functions} if name not in known
+        helper.make_opsetid(name, 1)
+        for name in {f.domain for f in functions}
+        if name not in imported
     )
     if functions:
         _type_outputs(proto)

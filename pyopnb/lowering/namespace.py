@@ -114,20 +114,20 @@ def _arange(
     step: Any = None,
     **kwargs: Any,
 ) -> Any:
-    given = [*args, *(each for each in (start, stop, step) if each is not None)]
-    result = np.arange(*plain(given), dtype=dtype)
-    if is_constant(given):
+    values = [*args, *(item for item in (start, stop, step) if item is not None)]
+    result = np.arange(*plain(values), dtype=dtype)
+    if is_constant(values):
         return Traced(result)
-    bounds = [0, given[0], 1] if len(given) == 1 else [*given, 1][:3]
+    bounds = [0, values[0], 1] if len(values) == 1 else [*values, 1][:3]
     if result.dtype.kind == "f" and any(
-        np.asarray(plain(each)).dtype.kind == "f" for each in bounds
+        np.asarray(plain(item)).dtype.kind == "f" for item in bounds
     ):
         refuse(
             "np.arange of floats, whose length depends on rounding",
             "np.linspace, or np.arange(n) * step",
         )
-    made = node("Range", [tensor_of(each, INT64) for each in bounds], INT64, (None,))
-    return Traced(result, fit(made, result))
+    tensor = node("Range", [tensor_of(item, INT64) for item in bounds], INT64, (None,))
+    return Traced(result, fit(tensor, result))
 
 
 def _linspace(
@@ -161,7 +161,7 @@ def _linspace(
         constant(np.int64(1)),
     )
     step = elementwise("Div", elementwise("Sub", high, low), cast(parts, np.float64))
-    made = elementwise("Add", elementwise("Mul", steps, step), low)
+    tensor = elementwise("Add", elementwise("Mul", steps, step), low)
     if endpoint:  # which NumPy sets, whatever was rounded
         end = elementwise(
             "Equal",
@@ -169,9 +169,9 @@ def _linspace(
             cast(elementwise("Sub", count, constant(np.int64(1))), np.float64),
             dtype=bool,
         )
-        more = elementwise("Greater", count, constant(np.int64(1)), dtype=bool)
-        made = where(elementwise("And", end, more), high, made)
-    return Traced(result, fit(made, result))
+        extra = elementwise("Greater", count, constant(np.int64(1)), dtype=bool)
+        tensor = where(elementwise("And", end, extra), high, tensor)
+    return Traced(result, fit(tensor, result))
 
 
 def _eye(
@@ -180,12 +180,12 @@ def _eye(
     result = np.eye(plain(N), plain(M), plain(k), dtype)
     if is_constant([N, M, k]):
         return Traced(result)
-    rows, columns = (_arange(each) for each in (N, N if M is None else M))
+    rows, columns = (_arange(item) for item in (N, N if M is None else M))
     return (columns[None, :] - rows[:, None] == k).astype(dtype)
 
 
 def _tri(N: Any, M: Any = None, k: Any = 0, dtype: Any = float) -> Any:  # NumPy's names
-    rows, columns = (_arange(each) for each in (N, N if M is None else M))
+    rows, columns = (_arange(item) for item in (N, N if M is None else M))
     return (columns[None, :] - rows[:, None] <= k).astype(dtype)
 
 
@@ -195,12 +195,12 @@ def _array(
     if not is_traced(object):
         return Traced(np.array(object, dtype, ndmin=ndmin))
     if type(object) is Traced:
-        made = object.copy() if copy else object
+        tensor = object.copy() if copy else object
     else:
-        made = _stacked(object)
-    if dtype is not None and np.dtype(dtype) != made.dtype:
-        made = made.astype(dtype)
-    return made
+        tensor = _stacked(object)
+    if dtype is not None and np.dtype(dtype) != tensor.dtype:
+        tensor = tensor.astype(dtype)
+    return tensor
 
 
 def _stacked(value: Any) -> Traced:
@@ -217,7 +217,7 @@ def _stack(value: Any, dtype: np.dtype) -> Tensor:
     return tensor_of(
         call(
             np.stack,
-            ([Traced(np.asarray(plain(each), dtype), _stack(each, dtype)) for each in value],),
+            ([Traced(np.asarray(plain(item), dtype), _stack(item, dtype)) for item in value],),
             {},
         )
     )
@@ -250,7 +250,7 @@ MAKERS: dict[str, Callable[..., Any]] = {
 
 
 def rebound(cls: type) -> type:
-    """A subclass whose methods, but for ``__init__``, see `NumpyNamespace` for NumPy; so do the functions that they call.
+    """Make a subclass whose methods and functions see `NumpyNamespace` for NumPy.
 
     Parameters
     ----------
@@ -284,17 +284,17 @@ def _copied(function: types.FunctionType, copies: dict[int, Any]) -> Any:
         return copies[id(function)]
     closure = function.__closure__ and tuple(types.CellType() for _ in function.__closure__)
     names = _Globals(function.__globals__, copies)
-    made = types.FunctionType(
+    tensor = types.FunctionType(
         function.__code__, names, function.__name__, function.__defaults__, closure
     )
-    made.__kwdefaults__ = function.__kwdefaults__
-    copies[id(function)] = made
+    tensor.__kwdefaults__ = function.__kwdefaults__
+    copies[id(function)] = tensor
     for cell, old in zip(closure or (), function.__closure__ or (), strict=True):
         try:
             cell.cell_contents = _seen(old.cell_contents, function.__globals__, copies)
         except ValueError:  # a cell that nothing is in yet
             continue
-    return made
+    return tensor
 
 
 class _Globals(dict):  # type: ignore[type-arg]  # a function's globals
@@ -316,7 +316,7 @@ class _Globals(dict):  # type: ignore[type-arg]  # a function's globals
 
 
 def _seen(value: Any, of: dict[str, Any], copies: dict[int, Any], deep: bool = True) -> Any:
-    """A value as a copied function sees it."""
+    """Return a value as a copied function sees it."""
     if value is np:
         return NUMPY
     if isinstance(value, types.FunctionType) and deep and value.__globals__ is of:

@@ -62,18 +62,18 @@ def lower_op(
         lowered.function.doc_string += " Not compared with compute."
         return lowered
     verify(lowered, subject, examples, finite=finite, sizes=sizes)
-    others = {dtype: in_dtype(examples[0], dtype) for dtype in FLOATS}
+    remaining = {dtype: in_dtype(examples[0], dtype) for dtype in FLOATS}
     reasons = {
-        dtype.name: _try_dtype(subject, other, opset, finite=finite, sizes=sizes)
-        for dtype, other in others.items()
-        if other.types != examples[0].types
+        dtype.name: _try_dtype(subject, second, opset, finite=finite, sizes=sizes)
+        for dtype, second in remaining.items()
+        if second.types != examples[0].types
     }
     lowered.function.doc_string += _verdict(reasons, tries_empty(lowered))
     return lowered
 
 
 def called_on(subject: Subject, example: Example) -> tuple[np.ndarray, ...]:
-    """What an op gives for an example; what it warns of, it says where it runs.
+    """Call an op on an example without its warnings, which it gives where it runs.
 
     Raises
     ------
@@ -86,7 +86,7 @@ def called_on(subject: Subject, example: Example) -> tuple[np.ndarray, ...]:
 
 
 def _verdict(reasons: Mapping[str, str | None], without_elements: bool) -> str:
-    """In which other dtypes the results were compared, and in which not, as a text for the function."""
+    """Say in which other dtypes results were compared, and why not in the others."""
     also = " and ".join(name for name, why in reasons.items() if why is None)
     compared = f" Compared with compute, also in {also}." if also else " Compared with compute."
     if not without_elements:

@@ -33,11 +33,11 @@ _COMPARED = {
 
 
 def _of_numbers(function: Any, a: Any, b: Any) -> Any:
-    """An operator of Python's between numbers of which one is traced."""
+    """Apply an operator of Python's to numbers of which one is traced."""
     attrs = frozenset().union(*(x.attrs for x in (a, b) if type(x) is Number))
     if function in (operator.eq, operator.ne) and _is_same_size(a, b):
         return function is operator.eq
-    x, y = (each.value if type(each) is Number else each for each in (a, b))
+    x, y = (item.value if type(item) is Number else item for item in (a, b))
     value = function(x, y)
     kind = float if float in (type(value), type(x), type(y)) else int
     if function in _SIMPLE:
@@ -75,8 +75,12 @@ def _integer_division(function: Any, a: Tensor, b: Tensor) -> Tensor:
         b.const is None
     ):  # an integer division by zero would end the process; Python has raised before
         b = where(elementwise("Equal", b, constant(0, INT64), dtype=bool), constant(1, INT64), b)
-    rest = elementwise("Mod", a, b)
-    return rest if function is operator.mod else elementwise("Div", elementwise("Sub", a, rest), b)
+    remainder = elementwise("Mod", a, b)
+    return (
+        remainder
+        if function is operator.mod
+        else elementwise("Div", elementwise("Sub", a, remainder), b)
+    )
 
 
 # ---- methods of both ---------------------------------------------------------------------------------------------------------
@@ -111,7 +115,7 @@ def _operator(ufunc: np.ufunc, of_numbers: Any, swapped: bool = False) -> Callab
 
 
 def _never_equal(x: Traced, other: Any, answer: bool) -> Any:
-    """``x == None``, which NumPy answers for each element."""
+    """Answer ``x == None``, which NumPy does for each element."""
     if not (np.asarray(x.value == other) == np.False_).all():
         refuse(f"a comparison with {type(other).__name__}")
     return call(np.logical_or if answer else np.logical_and, (x, answer))

@@ -65,7 +65,7 @@ def refuse(
 
 @contextmanager
 def noting() -> Iterator[list[Refusal]]:
-    """All refusals, also those that the user's code catches."""
+    """Collect all refusals, also those that the user's code catches."""
     refusals: list[Refusal] = []
     token = _listeners.set((refusals,))
     try:
@@ -78,18 +78,18 @@ _listeners: ContextVar[tuple[list[Refusal], ...]] = ContextVar("listeners", defa
 
 
 def line_of(error: BaseException) -> str:
-    """The innermost line of the user's in a traceback."""
-    found, at = "", error.__traceback__
+    """Return the innermost line of the user's in a traceback."""
+    match, at = "", error.__traceback__
     while at is not None:
         code = at.tb_frame.f_code
         if not code.co_filename.startswith((*_OURS, "<frozen", "<__array_function__")):
-            found = describe(code.co_filename, at.tb_lineno, code.co_name)
+            match = describe(code.co_filename, at.tb_lineno, code.co_name)
         at = at.tb_next
-    return found
+    return match
 
 
 def current_line() -> str:
-    """The innermost line that is neither ours nor NumPy's: ``line 7 of compute (return float(x))``."""
+    """Return the innermost line of the user's: ``line 7 of compute (return float(x))``."""
     at = sys._getframe(1)
     while at is not None and at.f_code.co_filename.startswith(
         (*_OURS, "<frozen", "<__array_function__")
@@ -99,6 +99,6 @@ def current_line() -> str:
 
 
 def describe(file: str, line: int, function: str) -> str:
-    """A line of a file, as messages have it."""
+    """Write a line of a file as messages have it."""
     text = sanitize(linecache.getline(file, line).strip())
     return f"line {line} of {sanitize(function)}{f' ({text})' if text else ''}"

@@ -26,17 +26,17 @@ __all__ = ["broadcast_shape", "flat", "shape_vector"]
 
 
 def shape_vector(sizes: Any) -> tuple[Tensor, Dims]:
-    """A shape that the user gives as a vector, and what is known of it; -1 is not known."""
+    """Record a shape as a vector, and return what is known of it; -1 is not known."""
     if type(sizes) is Traced and sizes.ndim:
         return cast(sizes.tensor, INT64), (None,) * int(np.size(sizes.value))
     listed = list(sizes) if isinstance(sizes, (tuple, list)) else [sizes]
     dims = tuple(None if type(size) in (Number, Traced) else _known(size) for size in listed)
     parts: list[Tensor] = []
-    place = 0
-    while place < len(listed):
-        run = _run(listed, place)
-        parts.append(_part(listed[place : place + run]))
-        place += run
+    position = 0
+    while position < len(listed):
+        run = _run(listed, position)
+        parts.append(_part(listed[position : position + run]))
+        position += run
     return (concat(parts) if parts else constant(np.zeros(0, np.int64))), dims
 
 
@@ -45,7 +45,7 @@ def _known(size: Any) -> int | None:
 
 
 def _run(sizes: Sequence[Any], at: int) -> int:
-    """How many sizes from a place on are one part: constants, or neighbouring axes of one tensor."""
+    """Count the sizes that are one part: constants, or neighbouring axes of a tensor."""
     if type(sizes[at]) not in (Number, Traced):
         return next(
             (n for n, size in enumerate(sizes[at:]) if type(size) in (Number, Traced)),
@@ -55,8 +55,8 @@ def _run(sizes: Sequence[Any], at: int) -> int:
     run = 1
     while origin is not None and at + run < len(sizes):
         following = sizes[at + run]
-        other = following.origin if type(following) is Number else None
-        if other is None or other[0] is not origin[0] or other[1] != origin[1] + run:
+        second = following.origin if type(following) is Number else None
+        if second is None or second[0] is not origin[0] or second[1] != origin[1] + run:
             break
         run += 1
     return run
@@ -75,12 +75,12 @@ def _part(sizes: Sequence[Any]) -> Tensor:
 
 
 def flat(x: Tensor) -> Tensor:
-    """As a vector."""
+    """Flatten to a vector."""
     return x if x.ndim == 1 else reshape(x, constant(np.array([-1])), (count(x.dims),))
 
 
 def broadcast_shape(*tensors: Tensor) -> tuple[Tensor, Dims]:
-    """The common shape of tensors as a vector."""
+    """Record the common shape of tensors as a vector."""
     dims = broadcast(*(x.dims for x in tensors))
     if None not in dims:
         return constant(np.array(dims, np.int64)), dims

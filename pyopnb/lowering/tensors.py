@@ -65,7 +65,7 @@ def recording(into: Graph) -> Any:
 
 
 def graph() -> Graph:
-    """The graph that is being recorded."""
+    """Return the graph that is being recorded."""
     return _graph.get()
 
 
@@ -97,19 +97,19 @@ def node(
     op_type: str, inputs: Sequence[Tensor | None], dtype: Any, dims: Dims, **attrs: Any
 ) -> Tensor:
     """Record a node with one output."""
-    names = ["" if each is None else each.name for each in inputs]
+    names = ["" if item is None else item.name for item in inputs]
     (name,) = graph().add(op_type, names, line=current_line(), **attrs)
     return Tensor(name, np.dtype(dtype), tuple(dims))
 
 
 def constant(value: Any, dtype: Any = None) -> Tensor:
-    """A constant."""
+    """Record a constant."""
     array = np.asarray(value, dtype)
     return Tensor(graph().constant(array), array.dtype, array.shape, array)
 
 
 def served(op_type: str, dtype: np.dtype, inputs: int = 1) -> bool:
-    """Whether the installed runtime has a kernel of an operator for inputs of a dtype, as its first ones."""
+    """Tell whether the installed runtime has a kernel of an operator for a dtype."""
     operator = operator_at("", op_type, graph().opset)
     kind = dtype_of(dtype).onnx
     text = f"tensor({helper.tensor_dtype_to_string(kind).removeprefix('TensorProto.').lower()})"
@@ -132,9 +132,9 @@ def cast(x: Tensor, dtype: Any) -> Tensor:
 
 
 def broadcast(*dims: Dims) -> Dims:
-    """The sizes of what is broadcast together."""
+    """Return the sizes of what is broadcast together."""
     rank = max(map(len, dims))
-    padded = [(1,) * (rank - len(each)) + tuple(each) for each in dims]
+    padded = [(1,) * (rank - len(item)) + tuple(item) for item in dims]
     return tuple(_together(axis) for axis in zip(*padded, strict=True))
 
 
@@ -144,7 +144,7 @@ def _together(sizes: Sequence[int | None]) -> int | None:
 
 
 def elementwise(op_type: str, *inputs: Tensor, dtype: Any = None, **attrs: Any) -> Tensor:
-    """An operator that broadcasts its inputs."""
+    """Record an operator that broadcasts its inputs."""
     return node(
         op_type,
         inputs,
@@ -169,7 +169,7 @@ def where(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
 
 
 def shape(x: Tensor, start: int = 0, end: int | None = None) -> Tensor:
-    """The sizes of some axes as a vector."""
+    """Record the sizes of some axes as a vector."""
     end = x.ndim if end is None else end
     sizes = x.dims[start:end]
     if None not in sizes:
@@ -179,37 +179,37 @@ def shape(x: Tensor, start: int = 0, end: int | None = None) -> Tensor:
 
 
 def reshape(x: Tensor, to: Tensor, dims: Dims) -> Tensor:
-    """Another shape; ``to`` is its vector, in which -1 may stand once."""
+    """Record another shape; ``to`` is its vector, in which -1 may stand once."""
     if dims == x.dims and None not in dims:
         return x
     if x.const is not None and None not in dims:
         return constant(x.const.reshape(dims))
     # Without allowzero a size of 0 would be another one.
     zeros = {} if to.const is not None and not (to.const == 0).any() else {"allowzero": 1}
-    rest = to.const is not None and bool((to.const == -1).any())
-    return node("Reshape", [x, to], x.dtype, dims, **({} if rest else zeros))
+    remainder = to.const is not None and bool((to.const == -1).any())
+    return node("Reshape", [x, to], x.dtype, dims, **({} if remainder else zeros))
 
 
 def transpose(x: Tensor, order: Sequence[int]) -> Tensor:
-    """Another order of axes."""
+    """Record another order of axes."""
     if list(order) == list(range(x.ndim)):
         return x
     return node("Transpose", [x], x.dtype, tuple(x.dims[axis] for axis in order), perm=list(order))
 
 
 def unsqueeze(x: Tensor, axes: Sequence[int]) -> Tensor:
-    """New axes of size 1, which stand at these places of the result."""
+    """Insert new axes of size 1, which stand at these positions of the result."""
     if not axes:
         return x
-    rest = iter(x.dims)
-    dims = tuple(1 if axis in axes else next(rest) for axis in range(x.ndim + len(axes)))
+    remainder = iter(x.dims)
+    dims = tuple(1 if axis in axes else next(remainder) for axis in range(x.ndim + len(axes)))
     if x.const is not None:
         return constant(x.const.reshape(dims))
     return node("Unsqueeze", [x, constant(np.array(sorted(axes), np.int64))], x.dtype, dims)
 
 
 def squeeze(x: Tensor, axes: Sequence[int]) -> Tensor:
-    """Without some axes of size 1."""
+    """Remove some axes of size 1."""
     if not axes:
         return x
     dims = tuple(size for axis, size in enumerate(x.dims) if axis not in axes)
@@ -219,7 +219,7 @@ def squeeze(x: Tensor, axes: Sequence[int]) -> Tensor:
 
 
 def gather(x: Tensor, indices: Tensor, axis: int) -> Tensor:
-    """The elements along an axis at some indices, which may be negative."""
+    """Take the elements along an axis at some indices, which may be negative."""
     dims = (*x.dims[:axis], *indices.dims, *x.dims[axis + 1 :])
     return node("Gather", [x, indices], x.dtype, dims, **({"axis": axis} if axis else {}))
 
@@ -232,12 +232,12 @@ def concat(parts: Sequence[Tensor], axis: int = 0) -> Tensor:
         return constant(np.concatenate([part.const for part in parts], axis))
     sizes = [part.dims[axis] for part in parts]
     total = None if None in sizes else sum(size or 0 for size in sizes)
-    known = [
-        next((d for d in each if d is not None), None)
-        for each in zip(*(part.dims for part in parts), strict=True)
+    sizes_of_result = [
+        next((d for d in item if d is not None), None)
+        for item in zip(*(part.dims for part in parts), strict=True)
     ]
-    known[axis] = total
-    return node("Concat", parts, parts[0].dtype, tuple(known), axis=axis)
+    sizes_of_result[axis] = total
+    return node("Concat", parts, parts[0].dtype, tuple(sizes_of_result), axis=axis)
 
 
 def expand(x: Tensor, to: Tensor, dims: Dims) -> Tensor:
@@ -284,5 +284,5 @@ def _described(dims: Dims) -> str:
 
 
 def count(dims: Dims) -> int | None:
-    """The number of elements, where it is the same for all inputs."""
+    """Count the elements, where that is the same for all inputs."""
     return None if None in dims else math.prod(size or 0 for size in dims)

@@ -119,11 +119,11 @@ def trace_op(
 
 
 def input_names(subject: Subject, example: Example) -> list[str]:
-    """The names of a function's inputs: those of the op's ports, numbered where they are variadic."""
+    """Name a function's inputs after the op's ports, numbered where they are variadic."""
     ports = [port.name for port in subject.schema.inputs]
     if subject.schema.inputs and subject.schema.inputs[-1].variadic:
-        *ports, more = ports
-        ports += [f"{more}_{n}" for n in range(len(example.inputs) - len(ports))]
+        *ports, extra = ports
+        ports += [f"{extra}_{n}" for n in range(len(example.inputs) - len(ports))]
     return ports[: len(example.inputs)]
 
 
@@ -151,8 +151,8 @@ def _trace(
             state = state_of(instance)
             instance.__class__ = rebound(type(instance))
             inputs = [
-                _input(subject, example, place, name, sizes)
-                for place, name in enumerate(graph.inputs)
+                _input(subject, example, position, name, sizes)
+                for position, name in enumerate(graph.inputs)
             ]
             value = instance.compute(*inputs)
             tensors = _outputs(value, expected)
@@ -181,9 +181,15 @@ def _trace(
     function = graph.function(
         subject.op.domain, subject.op.op_type, [t.name for t in tensors], values, required, doc
     )
-    rest = {key: value for key, value in given_attrs(subject, example).items() if key not in opened}
+    remainder = {
+        key: value for key, value in given_attrs(subject, example).items() if key not in opened
+    }
     return LoweredOp(
-        function, rest, frozenset(rest.keys() - example.attrs.keys()), tuple(opened), graph.lines
+        function,
+        remainder,
+        frozenset(remainder.keys() - example.attrs.keys()),
+        tuple(opened),
+        graph.lines,
     )
 
 
@@ -198,26 +204,26 @@ def _not_lowered(where: str, refusal: Refusal) -> NotLowered:
 
 
 def given_attrs(subject: Subject, example: Example) -> dict[str, Any]:
-    """All attrs of an example, defaults included."""
+    """Return all attrs of an example, defaults included."""
     values = attribute_values(subject.node(example), ModelProto(), subject.op.name)
-    given = subject.schema.bind(values, subject.op.name)
+    passed = subject.schema.bind(values, subject.op.name)
     defaults = {
         attr.name: attr.default for attr in subject.schema.attrs if attr.default is not REQUIRED
     }
-    return {**defaults, **given}
+    return {**defaults, **passed}
 
 
 def _attrs(
     subject: Subject, example: Example, graph: Graph, fixed: set[str]
 ) -> tuple[dict[str, Any], list[str]]:
     """Keyword arguments for ``__init__``, and which of them are attributes of the function."""
-    given: dict[str, Any] = given_attrs(subject, example)
+    values: dict[str, Any] = given_attrs(subject, example)
     kinds = {attr.name: attr.kind for attr in subject.schema.attrs if not attr.choices}
     # A float attribute is a float32: what NumPy calculates in float64, as for integers, takes the number itself.
     narrow = (np.float16, np.float32, np.bool_)
     exact = any(array is not None and array.dtype not in narrow for array in example.inputs)
     opened = []
-    for name, value in given.items():
+    for name, value in values.items():
         kind = kinds.get(name)
         if (
             name in fixed
@@ -227,18 +233,18 @@ def _attrs(
             continue
         if isinstance(value, float) and not _is_carried(value, exact):
             continue
-        given[name] = _attr(graph, name, kind, value)
+        values[name] = _attr(graph, name, kind, value)
         opened.append(name)
     unset = [
         attr.name
         for attr in subject.schema.attrs
         if attr.name not in opened and attr.name not in example.attrs
     ]
-    return {name: value for name, value in given.items() if name not in unset}, opened
+    return {name: value for name, value in values.items() if name not in unset}, opened
 
 
 def _is_carried(value: float, exact: bool) -> bool:
-    """Whether a float attribute, which a file has as float32, is as good as Python's number."""
+    """Tell whether a float attribute, a float32, is as good as Python's number."""
     with np.errstate(all="ignore"):
         return not exact or float(np.float32(value)) == value
 
@@ -270,7 +276,7 @@ def _input(subject: Subject, example: Example, place: int, name: str, sizes: boo
 
 
 def open_dims(subject: Subject, place: int, ndim: int) -> Dims:
-    """The sizes of an input that its hint fixes, None for all others."""
+    """Return the sizes of an input that its hint fixes, and None for all others."""
     hint = subject.schema.port(place).type.shape
     return (
         (None,) * ndim
@@ -282,11 +288,11 @@ def open_dims(subject: Subject, place: int, ndim: int) -> Dims:
 def _outputs(value: Any, expected: Sequence[np.ndarray]) -> list[Tensor]:
     values = list(value) if isinstance(value, tuple) else [value]
     tensors = []
-    for each, want in zip(values, expected, strict=True):
-        if each is None:
+    for item, want in zip(values, expected, strict=True):
+        if item is None:
             raise Refusal("", "an array for each output", "None", None)
-        tensor = tensor_of(each)
-        if type(each) not in (Traced, np.ndarray) and tensor.dtype != want.dtype:
+        tensor = tensor_of(item)
+        if type(item) not in (Traced, np.ndarray) and tensor.dtype != want.dtype:
             tensor = cast(
                 tensor, want.dtype
             )  # Python's numbers and lists, which the op's outputs may be
@@ -302,7 +308,7 @@ def _outputs(value: Any, expected: Sequence[np.ndarray]) -> list[Tensor]:
 
 
 def state_of(instance: Any) -> dict[str, Any]:
-    """What an instance keeps, to be compared by `same_state`."""
+    """Return what an instance keeps, to be compared by `same_state`."""
     state = getattr(instance, "__dict__", {})
     return {
         name: (value, value.tobytes())
@@ -313,7 +319,7 @@ def state_of(instance: Any) -> dict[str, Any]:
 
 
 def same_state(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Whether an instance keeps what it kept before."""
+    """Tell whether an instance keeps what it kept before."""
     return before.keys() == after.keys() and all(
         before[name][0] is after[name][0] and before[name][1] == after[name][1] for name in before
     )

@@ -575,14 +575,15 @@ def _record(function: Any, result: Any, args: Sequence[Any], kwargs: dict[str, A
         return recorded
     parts = []
     for number, (value, tensor) in enumerate(zip(result, recorded, strict=True)):
-        parts.append(_part(value, tensor, args, lambda number=number: record()[number]))
+        parts.append(_part(value, tensor, _source_of(value, args), record, number))
     return parts if type(result) is list else tuple(parts)
 
 
-def _part(value: Any, tensor: Tensor, args: Sequence[Any], record: Callable[[], Tensor]) -> Traced:
+def _part(
+    value: Any, tensor: Tensor, source: Traced | None, record: Callable[[], Any], number: int
+) -> Traced:
     """Return one of several results, as np.split has them."""
-    source = _source_of(value, args)
-    rederive = None if source is None else lambda: fit(record(), value)
+    rederive = None if source is None else lambda: fit(record()[number], value)
     return Traced(value, fit(tensor, value), source=source, rederive=rederive)
 
 

@@ -52,13 +52,13 @@ def call_ufunc_method(
     if method == "__call__":
         return call(ufunc, inputs, kwargs)
     if method == "reduce" and ufunc in _REDUCTIONS:
-        array, *others = inputs
+        array, *remaining = inputs
         # A ufunc reduces the first axis, and the functions all of them.
-        axis = others[0] if others else kwargs.get("axis", 0)
+        axis = remaining[0] if remaining else kwargs.get("axis", 0)
         options = {key: value for key, value in kwargs.items() if key != "axis"}
-        return call(_REDUCTIONS[ufunc], (array, axis, *others[1:]), options)
+        return call(_REDUCTIONS[ufunc], (array, axis, *remaining[1:]), options)
     if method == "accumulate" and ufunc in _ACCUMULATIONS:
-        options = {"axis": 0, **kwargs} if len(inputs) == 1 else kwargs
+        options = {"axis": 0, **kwargs} if len(inputs) == 1 else dict(kwargs)
         return call(_ACCUMULATIONS[ufunc], inputs, options)
     if method == "outer":
         a, b = inputs

@@ -50,23 +50,27 @@ def _triangle(x: Tensor, k: Any, upper: int) -> Tensor:
 @lowers(np.diagonal)
 def _diagonal(result: Any, a: Any, offset: Any = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
     x = tensor_of(a)
-    one, two = axis1 % x.ndim, axis2 % x.ndim
-    order = [axis for axis in range(x.ndim) if axis not in (one, two)] + [one, two]
+    row_axis, column_axis = axis1 % x.ndim, axis2 % x.ndim
+    order = [axis for axis in range(x.ndim) if axis not in (row_axis, column_axis)] + [
+        row_axis,
+        column_axis,
+    ]
     x = transpose(x, order)
     by = tensor_of(offset, INT64)
     rows, columns = (squeeze(shape(x, axis, axis + 1), [0]) for axis in (x.ndim - 2, x.ndim - 1))
     zero = constant(0, INT64)
-    first, beside = (elementwise("Max", elementwise("Neg", by), zero), elementwise("Max", by, zero))
-    length = elementwise(
-        "Min", elementwise("Sub", rows, first), elementwise("Sub", columns, beside)
+    row, column = (
+        elementwise("Max", elementwise("Neg", by), zero),
+        elementwise("Max", by, zero),
     )
+    length = elementwise("Min", elementwise("Sub", rows, row), elementwise("Sub", columns, column))
     steps = node(
         "Range", [zero, elementwise("Max", length, zero), constant(1, INT64)], INT64, (None,)
     )
     at = elementwise(
         "Add",
-        elementwise("Mul", elementwise("Add", steps, first), columns),
-        elementwise("Add", steps, beside),
+        elementwise("Mul", elementwise("Add", steps, row), columns),
+        elementwise("Add", steps, column),
     )
     cells = elementwise("Mul", shape(x, x.ndim - 2, x.ndim - 1), shape(x, x.ndim - 1))
     lines = reshape(
@@ -98,5 +102,5 @@ def _zero(dtype: Any) -> Any:
 def _trace(result: Any, a: Any, offset: Any = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
     from pyopnb.lowering.numpy.reductions import sum_of
 
-    made = _diagonal(result, a, offset, axis1, axis2)
-    return sum_of(made, [made.ndim - 1], False, np.asarray(result).dtype)
+    tensor = _diagonal(result, a, offset, axis1, axis2)
+    return sum_of(tensor, [tensor.ndim - 1], False, np.asarray(result).dtype)

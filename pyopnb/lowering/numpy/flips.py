@@ -21,7 +21,7 @@ def _flip(result: Any, m: Any, axis: Any = None) -> Tensor:
     least = np.iinfo(np.int64).min
     bounds = ([-1] * len(axes), [least] * len(axes), axes, [-1] * len(axes))
     return node(
-        "Slice", [x, *(constant(np.array(each, np.int64)) for each in bounds)], x.dtype, x.dims
+        "Slice", [x, *(constant(np.array(item, np.int64)) for item in bounds)], x.dtype, x.dims
     )
 
 
@@ -38,20 +38,20 @@ def _flipud(result: Any, m: Any) -> Tensor:
 @lowers(np.rot90)
 def _rot90(result: Any, m: Any, k: Any = 1, axes: Any = (0, 1)) -> Tensor:
     x = tensor_of(m)
-    one, two = (int(axis) % x.ndim for axis in axes)
+    from_axis, to_axis = (int(axis) % x.ndim for axis in axes)
     order = list(range(x.ndim))
-    order[one], order[two] = two, one
+    order[from_axis], order[to_axis] = to_axis, from_axis
 
     def flipped(x: Tensor, axis: int) -> Tensor:
         return _flip(result, Traced(np.empty((0,) * x.ndim), x), axis)
 
     turns = int(k.__index__()) % 4
     if turns == 2:
-        return flipped(flipped(x, one), two)
+        return flipped(flipped(x, from_axis), to_axis)
     return (
         x
         if not turns
-        else transpose(flipped(x, two), order)
+        else transpose(flipped(x, to_axis), order)
         if turns == 1
-        else flipped(transpose(x, order), two)
+        else flipped(transpose(x, order), to_axis)
     )

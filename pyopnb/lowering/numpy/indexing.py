@@ -35,7 +35,7 @@ _MOST = np.iinfo(np.int64).max
 
 
 def take(x: Traced, key: Any) -> Any:
-    """``x[key]``."""
+    """Carry out ``x[key]``."""
     result = x.value[plain(key)]
     items = _items(x, key)
     basic = _is_basic(items)
@@ -48,12 +48,12 @@ def take(x: Traced, key: Any) -> Any:
             rederive=lambda: fit(_taken(x.tensor, items), result),
             write=_writer(x, key),
         )
-    made = fit(_taken(x.tensor, items), result)
+    tensor = fit(_taken(x.tensor, items), result)
     if not basic or not isinstance(result, np.ndarray):
-        return Traced(result, made)
+        return Traced(result, tensor)
     return Traced(
         result,
-        made,
+        tensor,
         source=x,
         rederive=lambda: fit(_taken(x.tensor, items), result),
         write=_writer(x, key),
@@ -65,7 +65,7 @@ def _writer(x: Traced, key: Any) -> Any:
 
 
 def put(x: Traced, key: Any, value: Any) -> None:
-    """``x[key] = value``."""
+    """Carry out ``x[key] = value``."""
     # y[:, 0] += 1 writes into the view, and then assigns that to its place.
     is_view = type(value) is Traced and value.source is x
     if is_view and value.was_just_written and _same_key(value, x, key):
@@ -78,13 +78,13 @@ def put(x: Traced, key: Any, value: Any) -> None:
     before = x.tensor
     items = _items(x, key)
     new = tensor_of(value, x.dtype)
-    made = _written(before, items, new)
+    tensor = _written(before, items, new)
     x.value[plain(key)] = plain(value)
-    x.assign(Tensor(made.name, made.dtype, before.dims))
+    x.assign(Tensor(tensor.name, tensor.dtype, before.dims))
 
 
 def _same_key(value: Traced, x: Traced, key: Any) -> bool:
-    """Whether a value is the very view that it is assigned to, as in ``y[:, 0] += 1``, which has written already."""
+    """Tell whether a value is the very view that it is assigned to, as in ``y[:, 0] += 1``."""
     view = x.value[plain(key)]
     mine = value.value
     return (
@@ -103,21 +103,21 @@ BRACKETS["write"] = put
 
 
 def _items(x: Traced, key: Any) -> list[Any]:
-    """The items of a key, the ellipsis written out; lists are arrays."""
+    """List the items of a key, with the ellipsis written out and lists as arrays."""
     listed = list(key) if type(key) is tuple else [key]
     listed = [
-        np.asarray(each) if type(each) is list and not _has_traced(each) else each
-        for each in listed
+        np.asarray(item) if type(item) is list and not _has_traced(item) else item
+        for item in listed
     ]
     listed = [
-        Traced(np.asarray(plain(each)), tensor_of(each)) if type(each) is list else each
-        for each in listed
+        Traced(np.asarray(plain(item)), tensor_of(item)) if type(item) is list else item
+        for item in listed
     ]
-    listed = [np.bool_(each) if type(each) is bool else each for each in listed]
-    used = sum(_axes_used(each) for each in listed)
-    places = [place for place, each in enumerate(listed) if each is Ellipsis]
-    fill = [slice(None)] * (x.ndim - used)
-    at = places[0] if places else len(listed)
+    listed = [np.bool_(item) if type(item) is bool else item for item in listed]
+    axes_used = sum(_axes_used(item) for item in listed)
+    positions = [position for position, item in enumerate(listed) if item is Ellipsis]
+    fill = [slice(None)] * (x.ndim - axes_used)
+    at = positions[0] if positions else len(listed)
     return [*listed[:at], *fill, *listed[at + 1 :]]
 
 
@@ -152,9 +152,9 @@ def _taken(x: Tensor, items: Sequence[Any]) -> Tensor:
     if any(np.ndim(plain(item)) == 0 for item in arrays):
         refuse("a single bool as an index", "np.where")
     if len(arrays) == 1 and plain(arrays[0]).dtype == bool:
-        made = _by_mask(x, items)
-        if made is not None:
-            return made
+        tensor = _by_mask(x, items)
+        if tensor is not None:
+            return tensor
     if not arrays:
         return _basic(x, items)
     if (
@@ -171,9 +171,9 @@ def _is_number(item: Any) -> bool:
 
 
 def _index(item: Any) -> Tensor:
-    """An integer or an array of integers."""
-    made = tensor_of(item)
-    return made if made.dtype in (np.int32, np.int64) else cast(made, INT64)
+    """Record an integer or an array of integers."""
+    tensor = tensor_of(item)
+    return tensor if tensor.dtype in (np.int32, np.int64) else cast(tensor, INT64)
 
 
 def _basic(x: Tensor, items: Sequence[Any]) -> Tensor:
@@ -184,11 +184,11 @@ def _basic(x: Tensor, items: Sequence[Any]) -> Tensor:
         if _is_number(axes[axis]):
             x = gather(x, _index(axes[axis]), axis)
     kept = [item for item in items if not _is_number(item)]
-    return unsqueeze(x, [place for place, item in enumerate(kept) if item is None])
+    return unsqueeze(x, [position for position, item in enumerate(kept) if item is None])
 
 
 def _slices(x: Tensor, axes: Sequence[Any]) -> Tensor:
-    """All slices at once; ``axes`` has an item for each axis."""
+    """Record all slices at once; ``axes`` has an item for each axis."""
     parts = [
         (axis, item)
         for axis, item in enumerate(axes)
@@ -196,16 +196,16 @@ def _slices(x: Tensor, axes: Sequence[Any]) -> Tensor:
     ]
     if not parts:
         return x
-    begins, ends, steps, dims = [], [], [], list(x.dims)
+    begins, stops, steps, dims = [], [], [], list(x.dims)
     for axis, item in parts:
         step = 1 if item.step is None else item.step
         if type(step) in (Number, Traced):
             refuse("a slice whose step can change", "np.arange(a, b, n) as an index")
         down = int(step) < 0
         begins.append((_MOST if down else 0) if item.start is None else item.start)
-        ends.append((-_MOST if down else _MOST) if item.stop is None else item.stop)
+        stops.append((-_MOST if down else _MOST) if item.stop is None else item.stop)
         steps.append(int(step))
-        fixed = not any(type(each) in (Number, Traced) for each in (item.start, item.stop))
+        fixed = not any(type(entry) in (Number, Traced) for entry in (item.start, item.stop))
         size = dims[axis]
         dims[axis] = (
             len(range(*slice(plain(item.start), plain(item.stop), step).indices(size)))
@@ -214,7 +214,7 @@ def _slices(x: Tensor, axes: Sequence[Any]) -> Tensor:
         )
     inputs = [
         shape_vector(begins)[0],
-        shape_vector(ends)[0],
+        shape_vector(stops)[0],
         constant(np.array([axis for axis, _ in parts], np.int64)),
     ]
     if any(step != 1 for step in steps):
@@ -223,29 +223,31 @@ def _slices(x: Tensor, axes: Sequence[Any]) -> Tensor:
 
 
 def _by_mask(x: Tensor, items: Sequence[Any]) -> Tensor | None:
-    """One array of bools, beside slices only; None where it needs the general way."""
-    place = next(n for n, item in enumerate(items) if _is_array(item))
-    mask = tensor_of(items[place])
+    """Read by one array of bools beside slices; return None where it needs the general way."""
+    position = next(n for n, item in enumerate(items) if _is_array(item))
+    mask = tensor_of(items[position])
     if any(_is_number(item) or item is None for item in items):
         return None
     if mask.ndim == 1:
-        rest = _slices(x, [slice(None) if n == place else item for n, item in enumerate(items)])
-        return selected(rest, mask, place)
+        remainder = _slices(
+            x, [slice(None) if n == position else item for n, item in enumerate(items)]
+        )
+        return selected(remainder, mask, position)
     return selected(x, mask, None) if mask.ndim == x.ndim else None
 
 
 def _by_one_array(x: Tensor, items: Sequence[Any]) -> Tensor:
     axes = [item for item in items if item is not None]
-    place = next(n for n, item in enumerate(axes) if _is_array(item))
-    x = _slices(x, [slice(None) if n == place else item for n, item in enumerate(axes)])
-    index = _index(axes[place])
-    made = gather(x, index, place)
+    position = next(n for n, item in enumerate(axes) if _is_array(item))
+    x = _slices(x, [slice(None) if n == position else item for n, item in enumerate(axes)])
+    index = _index(axes[position])
+    tensor = gather(x, index, position)
     new, at = [], 0
     for item in items:
         if item is None:
             new.append(at)
         at += index.ndim if _is_array(item) else 1
-    return unsqueeze(made, new)
+    return unsqueeze(tensor, new)
 
 
 def _by_arrays(x: Tensor, items: Sequence[Any]) -> Tensor:
@@ -255,22 +257,22 @@ def _by_arrays(x: Tensor, items: Sequence[Any]) -> Tensor:
     axes = _without_masks(items)
     chosen = [n for n, item in enumerate(axes) if type(item) is not slice]
     x = _slices(x, axes)
-    rest = [n for n in range(x.ndim) if n not in chosen]
+    remainder = [n for n in range(x.ndim) if n not in chosen]
     indices = [_whole_index(axes[n]) for n in chosen]
     to, dims = broadcast_shape(*indices)
     last = len(dims)
     stacked = concat([unsqueeze(expand(index, to, dims), [last]) for index in indices], last)
-    front = transpose(x, [*chosen, *rest])
-    made = node("GatherND", [front, stacked], x.dtype, (*dims, *(x.dims[n] for n in rest)))
+    front = transpose(x, [*chosen, *remainder])
+    tensor = node("GatherND", [front, stacked], x.dtype, (*dims, *(x.dims[n] for n in remainder)))
     if chosen != list(range(chosen[0], chosen[-1] + 1)) or not chosen[0]:
-        return made
+        return tensor
     before = [len(dims) + n for n in range(chosen[0])]
-    after = [len(dims) + n for n in range(chosen[0], len(rest))]
-    return transpose(made, [*before, *range(len(dims)), *after])
+    after = [len(dims) + n for n in range(chosen[0], len(remainder))]
+    return transpose(tensor, [*before, *range(len(dims)), *after])
 
 
 def _whole_index(item: Any) -> Tensor:
-    """An index as int64, of a size that can be compared: a number has no axes."""
+    """Record an index as int64, of a size that can be compared: a number has no axes."""
     return item if type(item) is Tensor else cast(tensor_of(item), INT64)
 
 
@@ -290,7 +292,7 @@ def _without_masks(items: Sequence[Any]) -> list[Any]:
 
 
 def _written(x: Tensor, items: Sequence[Any], new: Tensor) -> Tensor:
-    """A tensor with other elements at a key."""
+    """Record a tensor with other elements at a key."""
     if all(type(item) is slice and item == slice(None) for item in items):
         return new if new.dims == x.dims and None not in new.dims else expand(new, shape(x), x.dims)
     masks = [item for item in items if _is_array(item) and plain(item).dtype == bool]
@@ -305,14 +307,14 @@ def _written(x: Tensor, items: Sequence[Any], new: Tensor) -> Tensor:
         node("Size", [x], INT64, ()) if None in x.dims else constant(np.int64(count(x.dims) or 0))
     )
     numbers = node("Range", [constant(np.int64(0)), total, constant(np.int64(1))], INT64, (None,))
-    places = _taken(reshape(numbers, shape(x), x.dims), items)
+    positions = _taken(reshape(numbers, shape(x), x.dims), items)
     values = (
-        expand(new, shape(places), places.dims)
-        if new.dims != places.dims or None in places.dims
+        expand(new, shape(positions), positions.dims)
+        if new.dims != positions.dims or None in positions.dims
         else new
     )
-    made = node("ScatterElements", [flat(x), flat(places), flat(values)], x.dtype, (None,))
-    return reshape(made, shape(x), x.dims)
+    tensor = node("ScatterElements", [flat(x), flat(positions), flat(values)], x.dtype, (None,))
+    return reshape(tensor, shape(x), x.dims)
 
 
 def _written_by_mask(x: Tensor, mask: Tensor, new: Tensor) -> Tensor:
@@ -321,8 +323,8 @@ def _written_by_mask(x: Tensor, mask: Tensor, new: Tensor) -> Tensor:
     if new.ndim == 0 or (new.ndim <= x.ndim - mask_rank):
         return where(wide, new, x)
     at = transpose(nonzero_rows(mask), [1, 0])
-    rest = x.ndim - mask_rank
-    target = concat([shape(at, 0, 1), shape(x, mask_rank)]) if rest else shape(at, 0, 1)
-    values = expand(new, target, (None,) * (1 + rest))
+    remainder = x.ndim - mask_rank
+    target = concat([shape(at, 0, 1), shape(x, mask_rank)]) if remainder else shape(at, 0, 1)
+    values = expand(new, target, (None,) * (1 + remainder))
     kind = x.dtype
     return node("ScatterND", [x, at, values], kind, x.dims)

@@ -56,8 +56,8 @@ _stacked(np.column_stack, 2, 1, {0: [0, 1], 1: [1]})
 
 
 def sliced(x: Tensor, axis: int, begin: Tensor, end: Tensor, size: int | None) -> Tensor:
-    """A part along an axis; begin and end are vectors of one."""
-    dims = tuple(size if place == axis else each for place, each in enumerate(x.dims))
+    """Record a part along an axis; begin and end are vectors of one."""
+    dims = tuple(size if position == axis else item for position, item in enumerate(x.dims))
     return node("Slice", [x, begin, end, constant(np.array([axis]))], x.dtype, dims)
 
 
@@ -68,10 +68,10 @@ def _split(result: Any, ary: Any, indices_or_sections: Any, axis: Any = 0) -> li
     if isinstance(plain(indices_or_sections), (int, np.integer)):
         if x.dims[at] is None:
             return _equal_parts(x, int(indices_or_sections), at)
-        ends = np.cumsum([part.shape[at] for part in result]).tolist()[:-1]
+        stops = np.cumsum([part.shape[at] for part in result]).tolist()[:-1]
     else:
-        ends = list(indices_or_sections)
-    bounds = [shape_vector([end])[0] for end in [0, *ends, np.iinfo(np.int64).max]]
+        stops = list(indices_or_sections)
+    bounds = [shape_vector([end])[0] for end in [0, *stops, np.iinfo(np.int64).max]]
     sizes = [part.shape[at] if x.dims[at] is not None else None for part in result]
     return [sliced(x, at, a, b, n) for a, b, n in zip(bounds[:-1], bounds[1:], sizes, strict=True)]
 
@@ -82,9 +82,9 @@ def _equal_parts(x: Tensor, parts: int, axis: int) -> list[Tensor]:
     if x.dims[axis] is None:
         # np.split refuses sizes that are no multiple, and np.array_split makes the first parts larger by one.
         total = shape(x, axis, axis + 1)
-        rest = elementwise("Sub", total, bounds[-1])
+        remainder = elementwise("Sub", total, bounds[-1])
         bounds = [
-            elementwise("Add", bound, elementwise("Min", rest, constant(np.array([n]))))
+            elementwise("Add", bound, elementwise("Min", remainder, constant(np.array([n]))))
             for n, bound in enumerate(bounds)
         ]
     return [sliced(x, axis, a, b, None) for a, b in pairwise(bounds)]
@@ -105,8 +105,8 @@ def _diff(result: Any, a: Any, n: Any = 1, axis: Any = -1) -> Tensor:
     x = tensor_of(a)
     at, limit = axes_of(axis, x.ndim)[0], np.iinfo(np.int64).max
     for _ in range(int(n.__index__())):
-        whole = x.dims[at]
-        size = whole and whole - 1
+        entire = x.dims[at]
+        size = entire and entire - 1
         ahead = sliced(x, at, constant(np.array([1])), constant(np.array([limit])), size)
         behind = sliced(x, at, constant(np.array([0])), constant(np.array([-1])), size)
         if x.dtype == BOOL:
@@ -122,14 +122,14 @@ def _roll(result: Any, a: Any, shift: Any, axis: Any = None) -> Tensor:
     if axis is None:
         rolled = _rolled(flat(x), shift, 0)
         return reshape(rolled, shape(x), x.dims)
-    shifts, axes = (each if isinstance(each, (tuple, list)) else (each,) for each in (shift, axis))
+    shifts, axes = (item if isinstance(item, (tuple, list)) else (item,) for item in (shift, axis))
     for by, at in np.broadcast(np.array(shifts, object), np.array(axes, object)):
         x = _rolled(x, by, axes_of(at, x.ndim)[0])
     return x
 
 
 def _rolled(x: Tensor, shift: Any, axis: int) -> Tensor:
-    """The end of an axis in front of its beginning; a shift beyond the size goes round."""
+    """Put the end of an axis in front of its beginning; a shift beyond the size goes round."""
     size = shape(x, axis, axis + 1)
     safe = (
         size

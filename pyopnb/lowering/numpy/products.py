@@ -86,36 +86,36 @@ def _einsum(result: Any, *operands: Any, optimize: Any = False) -> Tensor:
     )
     if any(len(set(term)) != len(term) for term in terms):
         refuse("np.einsum with an axis twice in one array", "np.diagonal(x)")
-    made = _as_matmul(operands[1:], terms, output, dotted, to)
-    if made is not None:
-        return made
+    tensor = _as_matmul(operands[1:], terms, output, dotted, to)
+    if tensor is not None:
+        return tensor
     wide = _served_product("Einsum", to)
     tensors = [tensor_of(operand, wide) for operand in operands[1:]]
     empty = _perhaps_empty(tensors, terms)
-    if any(sum(each in term for term in terms) > 1 for each in empty & dotted):
+    if any(sum(item in term for term in terms) > 1 for item in empty & dotted):
         refuse(
             "np.einsum with ... in several arrays, over sizes that can change",
             'a letter for each axis, "bij,bjk->bik"',
         )
     tensors = [_with_zero(x, term, empty) for x, term in zip(tensors, terms, strict=True)]
-    made = node(
+    tensor = node(
         "Einsum", tensors, wide, (None,) * len(output), equation=f"{','.join(terms)}->{output}"
     )
-    axes = [axis for axis, each in enumerate(output) if each in empty]
+    axes = [axis for axis, item in enumerate(output) if item in empty]
     bounds = [np.zeros(len(axes)), np.full(len(axes), -1), axes]
-    slices = [constant(np.array(each, np.int64)) for each in bounds]
-    return cast(node("Slice", [made, *slices], wide, made.dims) if axes else made, to)
+    slices = [constant(np.array(item, np.int64)) for item in bounds]
+    return cast(node("Slice", [tensor, *slices], wide, tensor.dims) if axes else tensor, to)
 
 
 def _read_equation(equation: str, ranks: Sequence[int]) -> tuple[list[str], str, set[str]]:
-    """The axes of the operands and of the result, each with a letter, and those of them that an ellipsis stands for."""
+    """Give each axis a letter, and tell which of them an ellipsis stands for."""
     left, arrow, right = equation.partition("->")
     if not arrow:
         letters = left.replace(",", "").replace(".", "")
         right = "..." * ("..." in left) + "".join(
-            sorted(each for each in set(letters) if letters.count(each) == 1)
+            sorted(item for item in set(letters) if letters.count(item) == 1)
         )
-    free = [each for each in string.ascii_letters if each not in equation]
+    free = [item for item in string.ascii_letters if item not in equation]
     terms, most = [], 0
     for term, rank in zip(left.split(","), ranks, strict=True):
         count = rank - len(term.replace("...", "")) if "..." in term else 0
@@ -127,36 +127,38 @@ def _read_equation(equation: str, ranks: Sequence[int]) -> tuple[list[str], str,
 def _as_matmul(
     operands: Sequence[Any], terms: list[str], output: str, dotted: set[str], to: np.dtype
 ) -> Tensor | None:
-    """A product over one axis of two arrays that have at most one axis of their own each, as MatMul; None for others."""
+    """Record a product over one axis as MatMul; None where it is none."""
     if len(terms) != 2:
         return None
     first, second = terms
-    over = [each for each in first if each in second and each not in output]
-    batch = [each for each in output if (each in first and each in second) or each in dotted]
-    own = [
-        [each for each in term if each not in other and each not in batch]
-        for term, other in ((first, second), (second, first))
+    over = [item for item in first if item in second and item not in output]
+    batch = [item for item in output if (item in first and item in second) or item in dotted]
+    free_axes = [
+        [item for item in term if item not in counterpart and item not in batch]
+        for term, counterpart in ((first, second), (second, first))
     ]
-    if len(over) != 1 or not all(len(each) < 2 and set(each) <= set(output) for each in own):
+    if len(over) != 1 or not all(len(item) < 2 and set(item) <= set(output) for item in free_axes):
         return None
     wide = _served_product("MatMul", to)
-    orders = [[*batch, *own[0], *over], [*batch, *over, *own[1]]]
+    orders = [[*batch, *free_axes[0], *over], [*batch, *over, *free_axes[1]]]
     a, b = (
-        transpose(tensor_of(operand, wide), [term.index(each) for each in order if each in term])
+        transpose(tensor_of(operand, wide), [term.index(item) for item in order if item in term])
         for operand, term, order in zip(operands, terms, orders, strict=True)
     )
     if any(
-        [each for each in batch if each in term] != _last(batch, len(term) - 1 - len(mine))
-        for term, mine in zip(terms, own, strict=True)
+        [item for item in batch if item in term] != _last(batch, len(term) - 1 - len(mine))
+        for term, mine in zip(terms, free_axes, strict=True)
     ):
         return None
-    a = a if own[0] else unsqueeze(a, [a.ndim - 1])
-    b = b if own[1] else unsqueeze(b, [b.ndim])
+    a = a if free_axes[0] else unsqueeze(a, [a.ndim - 1])
+    b = b if free_axes[1] else unsqueeze(b, [b.ndim])
     dims = (*(broadcast(a.dims[:-2], b.dims[:-2]) if batch else ()), a.dims[-2], b.dims[-1])
-    made = cast(node("MatMul", [a, b], wide, dims), to)
-    made = squeeze(made, [len(batch) + place for place in range(2) if not own[place]])
-    order = [*batch, *own[0], *own[1]]
-    return transpose(made, [order.index(each) for each in output])
+    tensor = cast(node("MatMul", [a, b], wide, dims), to)
+    tensor = squeeze(
+        tensor, [len(batch) + position for position in range(2) if not free_axes[position]]
+    )
+    order = [*batch, *free_axes[0], *free_axes[1]]
+    return transpose(tensor, [order.index(item) for item in output])
 
 
 def _last(items: list[str], count: int) -> list[str]:
@@ -164,17 +166,17 @@ def _last(items: list[str], count: int) -> list[str]:
 
 
 def _perhaps_empty(tensors: Sequence[Tensor], terms: Sequence[str]) -> set[str]:
-    """The axes of which no operand tells that there is something along them."""
+    """Return the axes along which no operand is known to have elements."""
     sizes: dict[str, int] = {}
     for x, term in zip(tensors, terms, strict=True):
-        for each, size in zip(term, x.dims, strict=True):
-            sizes[each] = max(sizes.get(each, 0), size or 0)
-    return {each for each, size in sizes.items() if not size}
+        for item, size in zip(term, x.dims, strict=True):
+            sizes[item] = max(sizes.get(item, 0), size or 0)
+    return {item for item, size in sizes.items() if not size}
 
 
 def _with_zero(x: Tensor, term: str, empty: set[str]) -> Tensor:
-    """A zero more along axes that may be empty: there onnxruntime 1.32's Einsum divides by zero, which ends the process."""
-    axes = [axis for axis, each in enumerate(term) if each in empty]
+    """Append a zero along axes that may be empty, by which onnxruntime 1.32 would divide."""
+    axes = [axis for axis, item in enumerate(term) if item in empty]
     if not axes:
         return x
     widths = np.zeros(2 * x.ndim, np.int64)
@@ -193,15 +195,15 @@ def _tensordot(result: Any, a: Any, b: Any, axes: Any = 2) -> Tensor:
     if isinstance(axes, int):
         pairs = list(zip(range(ranks[0] - axes, ranks[0]), range(axes), strict=True))
     else:
-        listed = [each if isinstance(each, (tuple, list)) else (each,) for each in axes]
+        listed = [item if isinstance(item, (tuple, list)) else (item,) for item in axes]
         pairs = [(i % ranks[0], j % ranks[1]) for i, j in zip(*listed, strict=True)]
     letters = "abcdefghijklmnopqrstuvwxyz"
     first = list(letters[: ranks[0]])
     second = list(letters[ranks[0] : ranks[0] + ranks[1]])
     for i, j in pairs:
         second[j] = first[i]
-    joined = [each for each in first if each not in second] + [
-        each for each in second if each not in first
+    joined = [item for item in first if item not in second] + [
+        item for item in second if item not in first
     ]
     return _einsum(result, f"{''.join(first)},{''.join(second)}->{''.join(joined)}", a, b)
 

@@ -37,12 +37,12 @@ __all__ = ["axes_of", "elements", "may_be_empty", "sum_of"]
 
 
 def axes_of(axis: Any, ndim: int) -> list[int]:
-    """The axes of an argument ``axis``; all where it is None."""
+    """List the axes of an argument ``axis``; all where it is None."""
     if axis is None:
         return list(range(ndim))
     listed = axis if isinstance(axis, (tuple, list)) else (axis,)
     return sorted(
-        int(np.lib.array_utils.normalize_axis_index(_whole(each), ndim)) for each in listed
+        int(np.lib.array_utils.normalize_axis_index(_whole(item), ndim)) for item in listed
     )
 
 
@@ -73,8 +73,8 @@ def _exact_sum(x: Tensor, axes: Sequence[int], keepdims: bool) -> Tensor:
     dims = tuple(x.dims[axis] for axis in kept)
     rows = reshape(last, concat([sizes, total]) if kept else total, (*dims, None))
     ones = expand(constant(np.int64(1)), total, (None,))
-    made = node("MatMul", [rows, ones], INT64, dims)
-    return unsqueeze(made, list(axes)) if keepdims else made
+    tensor = node("MatMul", [rows, ones], INT64, dims)
+    return unsqueeze(tensor, list(axes)) if keepdims else tensor
 
 
 @lowers(np.sum)
@@ -109,7 +109,7 @@ def _product_of_integers(x: Tensor, axes: Sequence[int], keepdims: bool) -> Tens
         size = x.dims[axis]
         if size is None or not 0 < size <= _MOST_FACTORS:
             refuse("a product of integers along a size that can change", "x.prod(dtype=np.float64)")
-        slices = [gather(x, constant(np.array([place])), axis) for place in range(size)]
+        slices = [gather(x, constant(np.array([position])), axis) for position in range(size)]
         x = slices[0]
         for factor in slices[1:]:
             x = elementwise("Mul", x, factor)
@@ -117,7 +117,7 @@ def _product_of_integers(x: Tensor, axes: Sequence[int], keepdims: bool) -> Tens
 
 
 def _calculated(x: Tensor, result: Any) -> tuple[Tensor, np.dtype]:
-    """A tensor in the dtype in which NumPy takes means, float32 for float16, and the dtype of the result."""
+    """Cast to the dtype in which NumPy takes means; return the result's as well."""
     to = np.asarray(result).dtype
     return cast(x, np.float32 if to == np.float16 else to), to
 
@@ -132,12 +132,12 @@ def _mean(
 
 
 def may_be_empty(x: Tensor, axes: Sequence[int]) -> bool:
-    """Whether there may be no elements along some axes."""
+    """Tell whether there may be no elements along some axes."""
     return any(not x.dims[axis] for axis in axes)
 
 
 def _nan_of_nothing(x: Tensor, axes: Sequence[int], mean: Tensor) -> Tensor:
-    """A mean, NaN where it is one of no elements: ONNX leaves that open, and the runtime gives 0."""
+    """Make a mean of no elements NaN: ONNX leaves that open, and the runtime gives 0."""
     if graph().finite or not may_be_empty(x, axes):
         return mean
     nothing = elementwise("Equal", elements(x, axes, INT64), constant(0, INT64), dtype=bool)
@@ -150,7 +150,7 @@ def _average(result: Any, a: Any, axis: Any = None, keepdims: Any = False) -> Te
 
 
 def elements(x: Tensor, axes: Sequence[int], dtype: Any) -> Tensor:
-    """The number of elements that are reduced, as a scalar."""
+    """Record the number of elements that are reduced, as a scalar."""
     sizes = [x.dims[axis] for axis in axes]
     if None not in sizes:
         return constant(np.prod([size or 0 for size in sizes]), dtype)
@@ -168,11 +168,11 @@ def _variance(x: Tensor, axes: Sequence[int], keepdims: bool, ddof: Any) -> Tens
     squares = elementwise("Mul", centred, centred)
     if not is_traced(ddof) and not ddof:
         return _nan_of_nothing(x, axes, reduce("ReduceMean", squares, axes, keepdims))
-    whole, less = elements(x, axes, x.dtype), tensor_of(ddof, x.dtype)
-    if whole.const is not None and less.const is not None:
-        count = constant(np.maximum(whole.const - less.const, 0), x.dtype)
+    entire, less = elements(x, axes, x.dtype), tensor_of(ddof, x.dtype)
+    if entire.const is not None and less.const is not None:
+        count = constant(np.maximum(entire.const - less.const, 0), x.dtype)
     else:
-        count = elementwise("Max", elementwise("Sub", whole, less), constant(0, x.dtype))
+        count = elementwise("Max", elementwise("Sub", entire, less), constant(0, x.dtype))
     return elementwise("Div", reduce("ReduceSum", squares, axes, keepdims), count)
 
 
@@ -196,7 +196,7 @@ def _std(
 
 
 def _extreme(x: Tensor, op_type: str, axes: Sequence[int], keepdims: bool) -> Tensor:
-    """The largest or smallest; NaN where there is one, which the runtime's kernels may drop."""
+    """Record the largest or smallest, NaN where there is one."""
     if x.dtype == BOOL:
         return _of_bools(x, op_type, axes, keepdims)
     if not served(op_type, x.dtype):
@@ -207,10 +207,12 @@ def _extreme(x: Tensor, op_type: str, axes: Sequence[int], keepdims: bool) -> Te
                 "x.astype(np.int64)",
             )
         return cast(reduce(op_type, cast(x, wide), axes, keepdims), x.dtype)
-    made = reduce(op_type, x, axes, keepdims)
+    tensor = reduce(op_type, x, axes, keepdims)
     if x.dtype.kind != "f" or not axes or graph().finite:
-        return made
-    return where(_of_bools(is_nan(x), "ReduceMax", axes, keepdims), constant(np.nan, x.dtype), made)
+        return tensor
+    return where(
+        _of_bools(is_nan(x), "ReduceMax", axes, keepdims), constant(np.nan, x.dtype), tensor
+    )
 
 
 def _of_bools(x: Tensor, op_type: str, axes: Sequence[int], keepdims: bool) -> Tensor:
@@ -238,11 +240,11 @@ for _function, _op in {
 @lowers(np.ptp)
 def _ptp(result: Any, a: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
     x = tensor_of(a)
-    ends = (
+    stops = (
         _extreme(x, op_type, axes_of(axis, x.ndim), _flag(keepdims))
         for op_type in ("ReduceMax", "ReduceMin")
     )
-    return same_kind("Sub", *ends)
+    return same_kind("Sub", *stops)
 
 
 @lowers(np.all)
@@ -264,7 +266,7 @@ def _any(result: Any, a: Any, axis: Any = None, keepdims: bool = False) -> Tenso
 
 
 def _any_of(x: Tensor, axes: Sequence[int], keepdims: bool) -> Tensor:
-    """Whether there is one that is true, also among none, of which the runtime's ReduceMax gives an error."""
+    """Tell whether one is true, also among none, for which the runtime's ReduceMax raises."""
     return cast(reduce("ReduceSum", cast(x, np.int32), axes, keepdims), bool)
 
 
@@ -284,19 +286,19 @@ def _first_extreme(function: Any, op_type: str) -> None:
                     "x.astype(np.int64)",
                 )
             x = cast(x, np.int32 if x.dtype.itemsize < 4 else np.int64)
-        made = _arg(op_type, x, at, _flag(keepdims))
+        tensor = _arg(op_type, x, at, _flag(keepdims))
         if x.dtype.kind != "f" or graph().finite:
-            return made
+            return tensor
         nan = is_nan(x)  # NumPy gives the first
         first = _arg("ArgMax", cast(nan, np.int32), at, _flag(keepdims))
-        return where(_of_bools(nan, "ReduceMax", [at], _flag(keepdims)), first, made)
+        return where(_of_bools(nan, "ReduceMax", [at], _flag(keepdims)), first, tensor)
 
 
 def _arg(op_type: str, x: Tensor, axis: int, keepdims: bool) -> Tensor:
     dims = tuple(
-        1 if place == axis else size
-        for place, size in enumerate(x.dims)
-        if keepdims or place != axis
+        1 if position == axis else size
+        for position, size in enumerate(x.dims)
+        if keepdims or position != axis
     )
     attrs = ({"axis": axis} if axis else {}) | ({} if keepdims else {"keepdims": 0})
     return node(op_type, [x], INT64, dims, **attrs)
@@ -335,13 +337,13 @@ def _skipping_nan(function: Any, fill: float, plainly: Any) -> None:
         axes = axes_of(axis, x.ndim)
         if function is np.nansum:
             return sum_of(filled, axes, _flag(keepdims), np.asarray(result).dtype)
-        made = reduce(plainly, filled, axes, _flag(keepdims))
+        tensor = reduce(plainly, filled, axes, _flag(keepdims))
         if x.dtype.kind != "f":
-            return made
+            return tensor
         return where(
             _of_bools(is_nan(x), "ReduceMin", axes, _flag(keepdims)),
             constant(np.nan, x.dtype),
-            made,
+            tensor,
         )
 
 

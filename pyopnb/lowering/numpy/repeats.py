@@ -37,16 +37,18 @@ def _tile(result: Any, A: Any, reps: Any) -> Tensor:  # noqa: N803  # NumPy's na
     rank = max(x.ndim, len(listed))
     x = unsqueeze(x, list(range(rank - x.ndim)))
     listed = [1] * (rank - len(listed)) + listed
-    known = [
+    known_sizes = [
         None if type(n) in (Number, Traced) or d is None else int(n) * d
         for n, d in zip(listed, x.dims, strict=True)
     ]
     wide = wide_for(x)
-    return cast(node("Tile", [wide, shape_vector(listed)[0]], wide.dtype, tuple(known)), x.dtype)
+    return cast(
+        node("Tile", [wide, shape_vector(listed)[0]], wide.dtype, tuple(known_sizes)), x.dtype
+    )
 
 
 def wide_for(x: Tensor) -> Tensor:
-    """A bool as an integer, for operators whose kernels take no bool."""
+    """Record a bool as an integer, for operators whose kernels take no bool."""
     return cast(x, np.uint8) if x.dtype == BOOL else x
 
 
@@ -64,18 +66,18 @@ def _repeat(result: Any, a: Any, repeats: Any, axis: Any = None) -> Tensor:
         once,
     )
     size = x.dims[at]
-    known = None if size is None or type(repeats) in (Number, Traced) else size * int(repeats)
+    known_sizes = None if size is None or type(repeats) in (Number, Traced) else size * int(repeats)
     # Not -1, which is no size where another one is 0.
     along = (
-        constant(np.array([known]))
-        if known is not None
+        constant(np.array([known_sizes]))
+        if known_sizes is not None
         else elementwise("Mul", shape(x, at, at + 1), shape_vector([repeats])[0])
     )
     parts = [shape(x, 0, at)] * (at > 0) + [along] + [shape(x, at + 1)] * (at + 1 < x.ndim)
     return reshape(
         tiled,
         concat(parts),
-        tuple(known if place == at else size for place, size in enumerate(x.dims)),
+        tuple(known_sizes if position == at else size for position, size in enumerate(x.dims)),
     )
 
 
@@ -112,7 +114,7 @@ def _pad_widths(width: Any, ndim: int) -> list[tuple[Any, Any]]:
     width = width.tolist() if type(width) is np.ndarray else width
     if not isinstance(width, (tuple, list)):
         return [(width, width)] * ndim
-    if all(isinstance(each, (tuple, list)) for each in width):
-        pairs = [tuple(each) * (3 - len(each)) if len(each) == 1 else tuple(each) for each in width]
+    if all(isinstance(item, (tuple, list)) for item in width):
+        pairs = [tuple(item) * (3 - len(item)) if len(item) == 1 else tuple(item) for item in width]
         return pairs * ndim if len(pairs) == 1 else pairs
     return [tuple(width) * (1 if len(width) == 2 else 2)] * ndim

@@ -29,10 +29,10 @@ from pyopnb.lowering.tracing import tensor_of
 def _reshape(result: Any, a: Any, shape: Any = None, newshape: Any = None) -> Tensor:
     x = tensor_of(a)
     to, dims = shape_vector(newshape if shape is None else shape)
-    known = math.prod(size for size in dims if size is not None)
-    if None not in x.dims and dims.count(None) == 1 and known:
-        rest = (count(x.dims) or 0) // known
-        dims = tuple(rest if size is None else size for size in dims)
+    product = math.prod(size for size in dims if size is not None)
+    if None not in x.dims and dims.count(None) == 1 and product:
+        remainder = (count(x.dims) or 0) // product
+        dims = tuple(remainder if size is None else size for size in dims)
     return reshape(x, to, dims)
 
 
@@ -63,7 +63,7 @@ def _moveaxis(result: Any, a: Any, source: Any, destination: Any) -> Tensor:
     x = tensor_of(a)
     order = np.moveaxis(np.arange(x.ndim).reshape((1,) * 0 + (x.ndim,)), 0, 0).tolist()
     listed = [
-        (each if isinstance(each, (tuple, list)) else (each,)) for each in (source, destination)
+        (item if isinstance(item, (tuple, list)) else (item,)) for item in (source, destination)
     ]
     moved = [int(axis) % x.ndim for axis in listed[0]]
     order = [axis for axis in order if axis not in moved]
@@ -76,7 +76,7 @@ def _moveaxis(result: Any, a: Any, source: Any, destination: Any) -> Tensor:
 def _expand_dims(result: Any, a: Any, axis: Any) -> Tensor:
     x = tensor_of(a)
     listed = axis if isinstance(axis, (tuple, list)) else (axis,)
-    return unsqueeze(x, [int(each) % np.ndim(result) for each in listed])
+    return unsqueeze(x, [int(item) % np.ndim(result) for item in listed])
 
 
 @lowers(np.squeeze)
@@ -85,7 +85,7 @@ def _squeeze(result: Any, a: Any, axis: Any = None) -> Tensor:
     if axis is None:
         if None in x.dims:
             refuse("np.squeeze of axes that may or may not have size 1", "np.squeeze(x, axis)")
-        return squeeze(x, [place for place, size in enumerate(x.dims) if size == 1])
+        return squeeze(x, [position for position, size in enumerate(x.dims) if size == 1])
     return squeeze(x, axes_of(axis, x.ndim))
 
 
@@ -118,15 +118,15 @@ def _broadcast_arrays(result: Any, *arrays: Any) -> list[Tensor]:
 def _meshgrid(result: Any, *xi: Any, indexing: str = "xy", sparse: bool = False) -> list[Tensor]:
     vectors = [flat(tensor_of(x)) for x in xi]
     rank = len(vectors)
-    places = [1, 0, *range(2, rank)] if indexing == "xy" and rank > 1 else list(range(rank))
+    positions = [1, 0, *range(2, rank)] if indexing == "xy" and rank > 1 else list(range(rank))
     grids = [
         unsqueeze(x, [axis for axis in range(rank) if axis != at])
-        for x, at in zip(vectors, places, strict=True)
+        for x, at in zip(vectors, positions, strict=True)
     ]
     if sparse:
         return grids
-    sizes = [shape(vectors[places.index(axis)]) for axis in range(rank)]
-    dims = tuple(vectors[places.index(axis)].dims[0] for axis in range(rank))
+    sizes = [shape(vectors[positions.index(axis)]) for axis in range(rank)]
+    dims = tuple(vectors[positions.index(axis)].dims[0] for axis in range(rank))
     return [expand(grid, concat(sizes), dims) for grid in grids]
 
 

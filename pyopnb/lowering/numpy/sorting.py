@@ -42,10 +42,10 @@ def _where(result: Any, condition: Any, x: Any = None, y: Any = None) -> Any:
 
 @lowers(np.select)
 def _select(result: Any, condlist: Any, choicelist: Any, default: Any = 0) -> Tensor:
-    made = tensor_of(default, result.dtype)
+    tensor = tensor_of(default, result.dtype)
     for condition, choice in zip(reversed(condlist), reversed(choicelist), strict=True):
-        made = where(tensor_of(condition, bool), tensor_of(choice, result.dtype), made)
-    return made
+        tensor = where(tensor_of(condition, bool), tensor_of(choice, result.dtype), tensor)
+    return tensor
 
 
 @lowers(np.clip)
@@ -86,8 +86,8 @@ def _bound(value: Any, dtype: np.dtype) -> Tensor | None:
         return constant(min(max(value, limits.min), limits.max), dtype)
     # The value of an attr or a size, which is known where the function runs.
     low, high = max(limits.min, -(2**63)), min(limits.max, 2**63 - 1)
-    inside = same_kind("Max", tensor_of(value, INT64), constant(low, INT64))
-    return cast(same_kind("Min", inside, constant(high, INT64)), dtype)
+    inner = same_kind("Max", tensor_of(value, INT64), constant(low, INT64))
+    return cast(same_kind("Min", inner, constant(high, INT64)), dtype)
 
 
 @lowers(np.nan_to_num)
@@ -98,19 +98,22 @@ def _nan_to_num(
     if tensor.dtype.kind != "f":
         return tensor
     limits = np.finfo(tensor.dtype)
-    made = where(is_nan(tensor), tensor_of(nan, tensor.dtype), tensor)
+    recorded = where(is_nan(tensor), tensor_of(nan, tensor.dtype), tensor)
     for sign, bound in (
         (np.inf, limits.max if posinf is None else posinf),
         (-np.inf, limits.min if neginf is None else neginf),
     ):
         infinite = elementwise("Equal", tensor, constant(sign, tensor.dtype), dtype=bool)
-        made = where(infinite, tensor_of(bound, tensor.dtype), made)
+        recorded = where(infinite, tensor_of(bound, tensor.dtype), recorded)
     if tensor.dtype == np.float16 and posinf is None and neginf is None:
         # onnxruntime computes float16 as float32, in which what NumPy makes infinite may still be finite.
-        made = node(
-            "Clip", [made, constant(limits.min), constant(limits.max)], made.dtype, made.dims
+        recorded = node(
+            "Clip",
+            [recorded, constant(limits.min), constant(limits.max)],
+            recorded.dtype,
+            recorded.dims,
         )
-    return made
+    return recorded
 
 
 @lowers(np.isclose)
@@ -178,18 +181,18 @@ def _median(result: Any, a: Any, axis: Any = None, keepdims: bool = False) -> Te
     ordered = cast(ordered, wide)
     if may_be_empty(x, [at]) and not graph().finite:
         ordered = _and_nan(ordered, at)
-    two, one = constant(np.array([2])), constant(np.array([1]))
-    less = elementwise("Sub", size, one)
-    low, high = (gather(ordered, elementwise("Div", each, two), at) for each in (less, size))
+    two, unit = constant(np.array([2])), constant(np.array([1]))
+    less = elementwise("Sub", size, unit)
+    low, high = (gather(ordered, elementwise("Div", item, two), at) for item in (less, size))
     middle = elementwise("Mul", elementwise("Add", low, high), constant(0.5, wide))
     # The one in the middle is not added to itself, which could overflow.
-    is_odd = elementwise("Equal", elementwise("Mod", size, two), one, dtype=bool)
-    made = where(is_odd, low, middle)
+    is_odd = elementwise("Equal", elementwise("Mod", size, two), unit, dtype=bool)
+    tensor = where(is_odd, low, middle)
     if x.dtype.kind == "f" and not graph().finite:
         last = gather(ordered, elementwise("Max", less, constant(np.array([0]))), at)
-        made = where(is_nan(last), constant(np.nan, made.dtype), made)
-    made = cast(made, to)
-    return made if keepdims else squeeze(Tensor(made.name, to, _with_one(x.dims, at)), [at])
+        tensor = where(is_nan(last), constant(np.nan, tensor.dtype), tensor)
+    tensor = cast(tensor, to)
+    return tensor if keepdims else squeeze(Tensor(tensor.name, to, _with_one(x.dims, at)), [at])
 
 
 @lowers(np.quantile)
@@ -213,34 +216,34 @@ def _fraction(q: Any) -> float:
 
 
 def _between(result: Any, a: Any, q: float, axis: Any, keepdims: bool, method: str) -> Tensor:
-    """The linear interpolation of two sorted elements, in the steps of NumPy's ``_lerp``."""
+    """Interpolate between two sorted elements, in the steps of NumPy's ``_lerp``."""
     to = np.asarray(result).dtype
     if method != "linear":
         refuse(f"quantiles with method={method!r}", "np.sort(x) and an index")
     x = tensor_of(a)
     x, at = _one_axis(x, axis, keepdims)
     wide = np.dtype(np.float64 if to == np.float64 else np.float32)
-    ordered, one = cast(_sorted(x, at)[0], wide), constant(np.array([1]))
-    last = elementwise("Sub", shape(x, at, at + 1), one)
-    place = elementwise("Mul", cast(last, np.float64), constant(np.array([q])))
-    below = elementwise("Floor", place)
-    weight, first = elementwise("Sub", place, below), cast(below, np.int64)
-    second = elementwise("Min", elementwise("Add", first, one), last)
-    step = elementwise("Sub", *(gather(ordered, each, at) for each in (second, first)))
+    ordered, unit = cast(_sorted(x, at)[0], wide), constant(np.array([1]))
+    last = elementwise("Sub", shape(x, at, at + 1), unit)
+    position = elementwise("Mul", cast(last, np.float64), constant(np.array([q])))
+    below = elementwise("Floor", position)
+    weight, first = elementwise("Sub", position, below), cast(below, np.int64)
+    second = elementwise("Min", elementwise("Add", first, unit), last)
+    step = elementwise("Sub", *(gather(ordered, item, at) for item in (second, first)))
     # From the nearer of the two, which decides where one of them is infinite.
     is_above = elementwise("GreaterOrEqual", weight, constant(np.array([0.5])), dtype=bool)
     nearer = gather(ordered, where(is_above, second, first), at)
     weight = where(is_above, elementwise("Sub", weight, constant(np.array([1.0]))), weight)
-    made = elementwise("Add", nearer, elementwise("Mul", step, cast(weight, wide)))
+    tensor = elementwise("Add", nearer, elementwise("Mul", step, cast(weight, wide)))
     if x.dtype.kind == "f" and not graph().finite:
         end = gather(ordered, last, at)
-        made = where(is_nan(end), constant(np.nan, made.dtype), made)
-    made = cast(made, to)
-    return made if keepdims else squeeze(Tensor(made.name, to, _with_one(x.dims, at)), [at])
+        tensor = where(is_nan(end), constant(np.nan, tensor.dtype), tensor)
+    tensor = cast(tensor, to)
+    return tensor if keepdims else squeeze(Tensor(tensor.name, to, _with_one(x.dims, at)), [at])
 
 
 def _one_axis(x: Tensor, axis: Any, keepdims: bool) -> tuple[Tensor, int]:
-    """The axis to sort along, and the tensor that has it."""
+    """Return the tensor and the axis to sort along."""
     axes = [0] if axis is None else axes_of(axis, x.ndim)
     if len(axes) > 1 or (keepdims and axis is None):
         refuse("a median or quantile of several axes", "x.reshape(…) and one axis")
@@ -248,15 +251,15 @@ def _one_axis(x: Tensor, axis: Any, keepdims: bool) -> tuple[Tensor, int]:
 
 
 def _and_nan(x: Tensor, axis: int) -> Tensor:
-    """A tensor and one NaN more along an axis, which an index that would be out of bounds for no elements finds."""
+    """Append a NaN along an axis, for an index that has nothing else to find."""
     widths = [0] * (2 * x.ndim)
     widths[x.ndim + axis] = 1
-    dims = tuple(None if place == axis else size for place, size in enumerate(x.dims))
+    dims = tuple(None if position == axis else size for position, size in enumerate(x.dims))
     return node("Pad", [x, constant(np.array(widths)), constant(np.nan, x.dtype)], x.dtype, dims)
 
 
 def _with_one(dims: tuple[int | None, ...], axis: int) -> tuple[int | None, ...]:
-    return tuple(1 if place == axis else size for place, size in enumerate(dims))
+    return tuple(1 if position == axis else size for position, size in enumerate(dims))
 
 
 @lowers(np.unique)
@@ -282,12 +285,14 @@ def _unique(
     names = graph().add("Unique", [wide.name], 4, current_line())
     values = cast(Tensor(names[0], wide.dtype, (None,)), x.dtype)
     asked = {1: return_index, 2: return_inverse, 3: return_counts}
-    more = {
-        place: Tensor(names[place], INT64, (None,)) for place, wanted in asked.items() if wanted
+    extra = {
+        position: Tensor(names[position], INT64, (None,))
+        for position, requested in asked.items()
+        if requested
     }
     if return_inverse and x.ndim != 1:
-        more[2] = reshape(more[2], shape(x), x.dims)
-    return [values, *more.values()] if more else values
+        extra[2] = reshape(extra[2], shape(x), x.dims)
+    return [values, *extra.values()] if extra else values
 
 
 # ---- taking and finding ------------------------------------------------------------------------------------------------------
@@ -300,10 +305,10 @@ def _take(result: Any, a: Any, indices: Any, axis: Any = None, mode: str = "rais
     x, at = tensor_of(a), tensor_of(indices)
     at = at if at.dtype in (np.int32, np.int64) else cast(at, np.int64)
     if mode == "clip":
-        whole = flat(x) if axis is None else x
-        place = 0 if axis is None else axes_of(axis, x.ndim)[0]
+        entire = flat(x) if axis is None else x
+        position = 0 if axis is None else axes_of(axis, x.ndim)[0]
         last = elementwise(
-            "Sub", squeeze(shape(whole, place, place + 1), [0]), constant(np.int64(1))
+            "Sub", squeeze(shape(entire, position, position + 1), [0]), constant(np.int64(1))
         )
         at = elementwise("Max", elementwise("Min", cast(at, np.int64), last), constant(np.int64(0)))
     return gather(flat(x), at, 0) if axis is None else gather(x, at, axes_of(axis, x.ndim)[0])
@@ -315,13 +320,15 @@ def _take_along_axis(result: Any, arr: Any, indices: Any, axis: Any = -1) -> Ten
     at = at if at.dtype in (np.int32, np.int64) else cast(at, np.int64)
     if axis is None:
         return gather(flat(x), flat(at), 0)
-    place = axes_of(axis, x.ndim)[0]
-    for other, (n, m) in enumerate(
+    position = axes_of(axis, x.ndim)[0]
+    for second, (n, m) in enumerate(
         zip(np.shape(plain(arr)), np.shape(plain(indices)), strict=True)
     ):
-        if other != place and n != m:
+        if second != position and n != m:
             refuse("np.take_along_axis that broadcasts", "np.broadcast_to(indices, …)")
-    return node("GatherElements", [x, at], x.dtype, at.dims, **({"axis": place} if place else {}))
+    return node(
+        "GatherElements", [x, at], x.dtype, at.dims, **({"axis": position} if position else {})
+    )
 
 
 @lowers(np.compress)
@@ -334,15 +341,15 @@ def _compress(result: Any, condition: Any, a: Any, axis: Any = None) -> Tensor:
 
 
 def selected(x: Tensor, mask: Tensor, axis: int | None) -> Tensor:
-    """The elements, or the slices along an axis, where a vector is true."""
+    """Select the elements, or the slices along an axis, where a vector is true."""
     if axis is None:
         return node("Compress", [flat(x), flat(mask)], x.dtype, (None,), axis=0)
-    dims = tuple(None if place == axis else size for place, size in enumerate(x.dims))
+    dims = tuple(None if position == axis else size for position, size in enumerate(x.dims))
     return node("Compress", [x, mask], x.dtype, dims, axis=axis)
 
 
 def nonzero_rows(x: Tensor) -> Tensor:
-    """The indices of what is not zero: a row for each axis."""
+    """Record the indices of what is not zero, a row for each axis."""
     mask = cast(x, bool)
     return node("NonZero", [mask], INT64, (x.ndim, None))
 

@@ -17,7 +17,7 @@ __all__ = ["is_nan", "loop_inputs", "lower_erf", "same_kind", "strong_inputs"]
 
 
 def loop_inputs(ufunc: np.ufunc, *inputs: Any) -> list[Tensor]:
-    """The inputs in the dtypes in which NumPy calculates; Python's numbers take that of the arrays (NEP 50)."""
+    """Cast inputs to the dtypes in which NumPy calculates (NEP 50)."""
     kinds = [_kind(value) for value in inputs]
     dtypes = ufunc.resolve_dtypes((*kinds, *[None] * ufunc.nout))
     return [tensor_of(value, dtype) for value, dtype in zip(inputs, dtypes, strict=False)]
@@ -37,7 +37,7 @@ def _kind(value: Any) -> Any:
 
 
 def same_kind(op_type: str, *inputs: Tensor, dtype: Any = None) -> Tensor:
-    """An elementwise operator, in a wider integer where the runtime has no kernel for a narrow one: it wraps likewise."""
+    """Record an elementwise operator, in a wider integer where there is no kernel."""
     kind = inputs[0].dtype
     if op_type in ("Max", "Min") and kind == INT64 and not compares_int64():
         x, y = inputs
@@ -49,8 +49,10 @@ def same_kind(op_type: str, *inputs: Tensor, dtype: Any = None) -> Tensor:
             if served(op_type, wide, len(inputs)) and (
                 wide.itemsize > kind.itemsize or kind.kind == "b"
             ):
-                made = elementwise(op_type, *(cast(x, wide) for x in inputs), dtype=dtype and wide)
-                return made if dtype is not None else cast(made, kind)
+                tensor = elementwise(
+                    op_type, *(cast(x, wide) for x in inputs), dtype=dtype and wide
+                )
+                return tensor if dtype is not None else cast(tensor, kind)
     refuse(
         f"{op_type} of {kind}, for which ONNX Runtime has no kernel",
         "x.astype(np.float32)" if kind.kind == "f" else None,
@@ -108,9 +110,9 @@ def _divide(result: Any, a: Any, b: Any) -> Tensor:
 
 def _compared_inputs(ufunc: np.ufunc, a: Any, b: Any) -> list[Tensor]:
     """Cast the inputs of a comparison, in which NumPy compares a Python int as it is: nothing wraps."""
-    for value, other in ((a, b), (b, a)):
-        dtype = np.asarray(plain(other)).dtype
-        is_int = type(plain(value)) is int and dtype.kind in "iu" and type(plain(other)) is not int
+    for value, second in ((a, b), (b, a)):
+        dtype = np.asarray(plain(second)).dtype
+        is_int = type(plain(value)) is int and dtype.kind in "iu" and type(plain(second)) is not int
         if not is_int:
             continue
         if type(value) is int and np.iinfo(dtype).min <= value <= np.iinfo(dtype).max:
@@ -219,7 +221,7 @@ def _sign(result: Any, x: Any) -> Tensor:
 
 
 def is_nan(x: Tensor) -> Tensor:
-    """Where a tensor is NaN; a comparison with itself, where the runtime has no kernel."""
+    """Mark where a tensor is NaN, by a comparison with itself where the runtime has no kernel."""
     if served("IsNaN", x.dtype):
         return elementwise("IsNaN", x, dtype=bool)
     return elementwise("Not", elementwise("Equal", x, x, dtype=bool))
@@ -294,10 +296,10 @@ def _power(result: Any, a: Any, b: Any) -> Tensor:
             "a power of integers, which ONNX Runtime rounds as a float64",
             "x.astype(np.float64) ** n",
         )
-    made = x
+    tensor = x
     for _ in range(int(exponent) - 1):
-        made = same_kind("Mul", made, x)
-    return made
+        tensor = same_kind("Mul", tensor, x)
+    return tensor
 
 
 def _power_of_floats(x: Tensor, y: Tensor, exponent: Any, of_array: bool) -> Tensor:
@@ -323,35 +325,35 @@ def _in_double(function: Any, record: Callable[[Tensor], Tensor]) -> None:
 
 def _log1p(x: Tensor) -> Tensor:
     """Calculate log(1 + x) by Kahan's formula, which corrects for what the addition rounds off."""
-    one = constant(1.0)
-    above = elementwise("Add", x, one)
-    added = elementwise("Sub", above, one)
+    unit = constant(1.0)
+    above = elementwise("Add", x, unit)
+    added = elementwise("Sub", above, unit)
     logarithm = elementwise("Log", above)
     corrected = elementwise("Mul", logarithm, elementwise("Div", x, added))
     # Nothing was added: the logarithm is x itself. And infinity by infinity is no number.
-    is_tiny = elementwise("Equal", above, one, dtype=bool)
+    is_tiny = elementwise("Equal", above, unit, dtype=bool)
     is_infinite = elementwise("Equal", above, constant(np.inf), dtype=bool)
     return where(is_tiny, x, where(is_infinite, above, corrected))
 
 
 def _expm1(x: Tensor) -> Tensor:
     """Calculate exp(x) - 1 by Kahan's formula, which corrects for what the subtraction cancels."""
-    one = constant(1.0)
+    unit = constant(1.0)
     power = elementwise("Exp", x)
-    less = elementwise("Sub", power, one)
+    less = elementwise("Sub", power, unit)
     corrected = elementwise("Mul", less, elementwise("Div", x, elementwise("Log", power)))
     # Far from zero nothing cancels, and the logarithm of 0 and of infinity would make NaN.
-    is_tiny = elementwise("Equal", power, one, dtype=bool)
-    cancels = elementwise("Less", elementwise("Abs", x), one, dtype=bool)
+    is_tiny = elementwise("Equal", power, unit, dtype=bool)
+    cancels = elementwise("Less", elementwise("Abs", x), unit, dtype=bool)
     return where(is_tiny, x, where(cancels, corrected, less))
 
 
 def _logarithm(x: Tensor, base: float) -> Tensor:
     """Calculate a logarithm that is whole where x is a whole power of the base, as floor(log2(x)) counts on."""
     quotient = elementwise("Div", elementwise("Log", x), constant(np.log(base)))
-    whole = elementwise("Round", quotient)
-    is_power = elementwise("Equal", elementwise("Pow", constant(base), whole), x, dtype=bool)
-    return where(is_power, whole, quotient)
+    entire = elementwise("Round", quotient)
+    is_power = elementwise("Equal", elementwise("Pow", constant(base), entire), x, dtype=bool)
+    return where(is_power, entire, quotient)
 
 
 _in_double(np.log1p, _log1p)
@@ -405,10 +407,10 @@ def _is_never(x: Tensor, value: int) -> bool:
 
 def _safe_divisor(divisor: Tensor) -> Tensor:
     """Replace 0 and -1 by 1: the processor ends the process for x // 0, and for the least integer // -1."""
-    one = constant(1, divisor.dtype)
+    unit = constant(1, divisor.dtype)
     for value in (0, -1):
         if not _is_never(divisor, value):
-            divisor = where(_is_value(divisor, value), one, divisor)
+            divisor = where(_is_value(divisor, value), unit, divisor)
     return divisor
 
 
@@ -423,16 +425,16 @@ def _remainder(result: Any, a: Any, b: Any) -> Tensor:
 
 def _float_remainder(x: Tensor, y: Tensor) -> Tensor:
     """Give C's remainder the divisor's sign, as NumPy does; a zero is positive, as onnxruntime's Where drops its sign."""
-    rest = elementwise("Mod", x, y, fmod=1)
+    remainder = elementwise("Mod", x, y, fmod=1)
     zero = constant(0, x.dtype)
-    adjusted = where(_other_sign(rest, y), elementwise("Add", rest, y), rest)
-    return where(elementwise("Equal", rest, zero, dtype=bool), zero, adjusted)
+    adjusted = where(_other_sign(remainder, y), elementwise("Add", remainder, y), remainder)
+    return where(elementwise("Equal", remainder, zero, dtype=bool), zero, adjusted)
 
 
 def _other_sign(rest: Tensor, y: Tensor) -> Tensor:
-    """Where a rest is not zero and has not the divisor's sign."""
+    """Mark where a remainder is not zero and has not the divisor's sign."""
     zero = constant(0, rest.dtype)
-    signs = elementwise("Xor", *(elementwise("Less", each, zero, dtype=bool) for each in (rest, y)))
+    signs = elementwise("Xor", *(elementwise("Less", item, zero, dtype=bool) for item in (rest, y)))
     return elementwise(
         "And", elementwise("Not", elementwise("Equal", rest, zero, dtype=bool)), signs
     )
@@ -486,19 +488,21 @@ def _integer_floor_divide(x: Tensor, y: Tensor) -> Tensor:
 
 def _float_floor_divide(x: Tensor, y: Tensor) -> Tensor:
     """NumPy's npy_floor_divide: exact where x / y rounds up to the next integer."""
-    rest = elementwise("Mod", x, y, fmod=1)
-    whole = elementwise("Div", elementwise("Sub", x, rest), y)
-    quotient = where(_other_sign(rest, y), elementwise("Sub", whole, constant(1, x.dtype)), whole)
+    remainder = elementwise("Mod", x, y, fmod=1)
+    entire = elementwise("Div", elementwise("Sub", x, remainder), y)
+    quotient = where(
+        _other_sign(remainder, y), elementwise("Sub", entire, constant(1, x.dtype)), entire
+    )
     down = elementwise("Floor", quotient)
     over = elementwise(
         "Greater", elementwise("Sub", quotient, down), constant(0.5, x.dtype), dtype=bool
     )
-    made = where(over, elementwise("Add", down, constant(1, x.dtype)), down)
+    tensor = where(over, elementwise("Add", down, constant(1, x.dtype)), down)
     zero = elementwise("Equal", y, constant(0, y.dtype), dtype=bool)
     return (
-        made
+        tensor
         if y.const is not None and (y.const != 0).all()
-        else where(zero, elementwise("Div", x, y), made)
+        else where(zero, elementwise("Div", x, y), tensor)
     )
 
 
@@ -558,11 +562,11 @@ def _hypot(result: Any, a: Any, b: Any) -> Tensor:
 
 @lowers(np.logaddexp)
 def _logaddexp(result: Any, a: Any, b: Any) -> Tensor:
-    """The larger one, and what the other adds: nothing overflows, and equal infinities stay."""
+    """Add to the larger one what the smaller adds: nothing overflows, and equal infinities stay."""
     x, y = loop_inputs(np.logaddexp, a, b)
-    wide = [cast(each, np.float64) for each in (x, y)]
-    apart = elementwise("Neg", elementwise("Abs", elementwise("Sub", *wide)))
-    adds = _log1p(elementwise("Exp", apart))
+    wide = [cast(item, np.float64) for item in (x, y)]
+    separate = elementwise("Neg", elementwise("Abs", elementwise("Sub", *wide)))
+    adds = _log1p(elementwise("Exp", separate))
     same = elementwise("Equal", *wide, dtype=bool)
     return cast(
         elementwise("Add", elementwise("Max", *wide), where(same, constant(np.log(2.0)), adds)),
@@ -571,7 +575,7 @@ def _logaddexp(result: Any, a: Any, b: Any) -> Tensor:
 
 
 def lower_erf(result: Any, x: Any) -> Tensor:
-    """scipy.special.erf."""
+    """Record scipy.special.erf."""
     tensor = tensor_of(x, np.asarray(result).dtype)
     return same_kind("Erf", tensor)
 
