@@ -188,6 +188,8 @@ def judge(lines, dtype):
 
 def _compare(form, cls, dtype, lines):
     for x, y in _inputs(dtype):
+        if "outer" in lines and len(x) > 1000:
+            continue  # the square of a long row takes 20 GB
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
             try:
