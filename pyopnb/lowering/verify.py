@@ -27,6 +27,7 @@ __all__ = ["FLOATS", "NoKernel", "called", "give_attrs", "in_dtype", "tries_empt
 FLOATS = (np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.float64))
 """The dtypes in which an op of floats is tried."""
 
+_OPEN_END = 2**63 - 1
 _MOST_CONSTANTS = 8
 """Of a body: each is some further inputs to try."""
 
@@ -194,7 +195,8 @@ def _constants(lowered: LoweredOp, example: Example) -> list[float]:
     for constant in _constant_arrays(lowered):
         if constant.dtype.kind in "iuf" and constant.size == 1:
             numbers.append(constant.item())
-    distinct = dict.fromkeys(number for number in numbers if np.isfinite(number))
+    # The end of an open slice is 2**63 - 1, which is no number of the body's, and overflows in products.
+    distinct = dict.fromkeys(number for number in numbers if abs(number) < _OPEN_END)
     # 0, 1 and -1 are tried anyway.
     return [number for number in distinct if abs(number) not in (0, 1)][:_MOST_CONSTANTS]
 

@@ -115,6 +115,12 @@ def test_numpy_as_it_is_used(define, name):
     assert function.node
 
 
+def test_the_end_of_an_open_slice_is_no_number_to_overflow_with(op):
+    name = op("def compute(self, x) -> 'float32[N]':\n    return (x[:, 1:] * x[:, :-1]).sum(1)")
+    x = np.random.default_rng(14).normal(size=(5, 4)).astype(np.float32)
+    assert pyopnb.lower(name, x).node
+
+
 def test_quantiles_of_infinities_are_refused(op):
     name = op("def compute(self, x):\n    return np.quantile(x, 1, axis=0)")
     x = np.random.default_rng(0).normal(size=(4, 5)).astype(np.float32)
