@@ -227,20 +227,23 @@ PYOPNB_VERSIONS Specials clear_specials(double* a, double* b, uint64_t* special,
   int64_t nan_both = 0, nan_a = 0, nan_b = 0, same = 0, opposite = 0, infinite_a = 0, infinite_b = 0, too_far = 0;
 #pragma omp simd reduction(+ : nan_both, nan_a, nan_b, same, opposite, infinite_a, infinite_b, too_far)
   for (size_t i = 0; i < n; i++) {
+    // Masks of all bits, as compares of vectors give them: their sums are negative counts.
     double p = a[i], q = b[i];
-    int64_t na = p != p, nb = q != q, ia = std::fabs(p) == kInfinity, ib = std::fabs(q) == kInfinity, equal = p == q;
-    int64_t finite = (na | nb | ia | ib) ^ 1, beyond = finite & (std::fabs(p - q) == kInfinity);
-    int64_t both = na & nb, alike = ia & ib & equal, here = (finite ^ 1) | beyond;
-    nan_both += both, nan_a += na & (nb ^ 1), nan_b += nb & (na ^ 1);
-    same += alike, opposite += ia & ib & (equal ^ 1);
-    infinite_a += ia & ((ib | nb) ^ 1), infinite_b += ib & ((ia | na) ^ 1);
+    int64_t na = -int64_t(p != p), nb = -int64_t(q != q), equal = -int64_t(p == q);
+    int64_t ia = -int64_t(std::fabs(p) == kInfinity), ib = -int64_t(std::fabs(q) == kInfinity);
+    int64_t both = na & nb, infinite = ia & ib, alike = infinite & equal, not_finite = na | nb | ia | ib;
+    int64_t beyond = -int64_t(std::fabs(p - q) == kInfinity) & ~not_finite, here = not_finite | beyond;
+    nan_both += both, nan_a += na, nan_b += nb;
+    same += alike, opposite += infinite;
+    infinite_a += ia & ~nb, infinite_b += ib & ~na;
     too_far += beyond;
-    special[i] = static_cast<uint64_t>(here);
-    odd[i] = static_cast<uint64_t>(here & ((both | alike) ^ 1));
+    special[i] = static_cast<uint64_t>(here & 1);
+    odd[i] = static_cast<uint64_t>(here & ~(both | alike) & 1);
     a[i] = here ? 0 : p;
     b[i] = here ? 0 : q;
   }
-  return {nan_both, nan_a, nan_b, same, opposite, infinite_a, infinite_b, 0, too_far};
+  infinite_a -= opposite, infinite_b -= opposite, opposite -= same, nan_a -= nan_both, nan_b -= nan_both;
+  return {-nan_both, -nan_a, -nan_b, -same, -opposite, -infinite_a, -infinite_b, 0, -too_far};
 }
 
 PYOPNB_VERSIONS int64_t count_between_zero_and(double limit, const double* values, size_t n) {
