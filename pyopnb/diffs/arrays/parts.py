@@ -173,7 +173,8 @@ def named(path: _Path) -> str:
     head = ""
     if path and isinstance(path[0], str):
         head, path = sanitize(path[0], 80), path[1:]
-    return head + "".join(f"[{sanitize(repr(key), 80)}]" for key in path)
+    keys = [f"[{sanitize(repr(key), 80)}]" for key in path]
+    return head + "".join(keys)
 
 
 def elements(value: Any, depth: int = 0) -> int:
@@ -214,42 +215,42 @@ _Tolerances = tuple[float | None, float | None, float | None]
 
 
 def _walk(path: _Path, a: Any, b: Any, tolerances: _Tolerances) -> Iterator[Part]:
-    left, right = _normalize(a, path, "a"), _normalize(b, path, "b")
-    types = _type_texts(left, right)
+    value_a, value_b = _normalize(a, path, "a"), _normalize(b, path, "b")
+    types = _type_texts(value_a, value_b)
     if len(path) > _DEEPEST:
         yield Part(path, *types, reason=f"nested deeper than {_DEEPEST} levels")
-    elif left is None and right is None:
+    elif value_a is None and value_b is None:
         yield Part(path, *types)
-    elif isinstance(left, dict) and isinstance(right, dict):
-        yield from _walk_members(path, left, right, types, tolerances)
-    elif isinstance(left, list) and isinstance(right, list):
+    elif isinstance(value_a, dict) and isinstance(value_b, dict):
+        yield from _walk_members(path, value_a, value_b, types, tolerances)
+    elif isinstance(value_a, list) and isinstance(value_b, list):
         # A list is walked as a dict by position.
-        members = dict(enumerate(left)), dict(enumerate(right))
+        members = dict(enumerate(value_a)), dict(enumerate(value_b))
         yield from _walk_members(path, *members, types, tolerances)
-    elif isinstance(left, np.ndarray) and isinstance(right, np.ndarray):
-        yield _arrays(path, left, right, types, tolerances)
+    elif isinstance(value_a, np.ndarray) and isinstance(value_b, np.ndarray):
+        yield _arrays(path, value_a, value_b, types, tolerances)
     else:
         yield Part(path, *types, reason=f"a is {types[0]}, b is {types[1]}")
 
 
 def _walk_members(
     path: _Path,
-    left: dict[Any, Any],
-    right: dict[Any, Any],
+    value_a: dict[Any, Any],
+    value_b: dict[Any, Any],
     types: tuple[str, str],
     tolerances: _Tolerances,
 ) -> Iterator[Part]:
-    for key in dict.fromkeys([*left, *right]):
-        inside = (*path, key)
-        if key in left and key in right:
-            yield from _walk(inside, left[key], right[key], tolerances)
-        elif key in left:
-            only = _type_text(_normalize(left[key], inside, "a"))
-            yield Part(inside, only, "missing", reason=f"only in a: {only}")
+    for key in dict.fromkeys([*value_a, *value_b]):
+        member = (*path, key)
+        if key in value_a and key in value_b:
+            yield from _walk(member, value_a[key], value_b[key], tolerances)
+        elif key in value_a:
+            only = _type_text(_normalize(value_a[key], member, "a"))
+            yield Part(member, only, "missing", reason=f"only in a: {only}")
         else:
-            only = _type_text(_normalize(right[key], inside, "b"))
-            yield Part(inside, "missing", only, reason=f"only in b: {only}")
-    if not left and not right:
+            only = _type_text(_normalize(value_b[key], member, "b"))
+            yield Part(member, "missing", only, reason=f"only in b: {only}")
+    if not value_a and not value_b:
         yield Part(path, *types)
 
 

@@ -69,6 +69,7 @@ class Frontier:
 
     def passes(self, rtol: float, atol: float) -> bool:
         """Tell whether every element is within this tolerance."""
+        # Where b is 0, only the absolute tolerance counts.
         hardest = ((0.0, self.at_zero), *self.corners)
         return all(d <= (atol + rtol * t) * (1 + SLACK) for t, d in hardest)
 

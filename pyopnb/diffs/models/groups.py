@@ -38,9 +38,10 @@ def group_unpaired(a: Graph, b: Graph, matching: Matching) -> list[Group]:
         of_b = tuple(index for side, index in members if side == 1)
         if of_a and of_b:
             groups.append((of_a, of_b))
-        else:
-            groups += [((index,), ()) for index in of_a]
-            groups += [((), (index,)) for index in of_b]
+            continue
+        # Nothing does the work of these: each is added or removed by itself.
+        for side, index in members:
+            groups.append(((index,), ()) if side == 0 else ((), (index,)))
     return groups
 
 

@@ -122,14 +122,12 @@ def match_graphs(
     pairing = _Pairing(a, b, prints_a, prints_b, outputs)
     pairing.run()
     values = dict(inputs) | pairing.values()
-    matching = Matching(
-        tuple(sorted(pairing.forward.items())),
-        tuple(index for index in range(len(a.nodes)) if index not in pairing.forward),
-        tuple(index for index in range(len(b.nodes)) if index not in pairing.back),
-        {name_a: name_b for name_a, name_b in values.items() if name_a and name_b},
-        pairing.forward,
-        pairing.back,
-    )
+    # Omitted inputs and outputs have no name.
+    values = {name_a: name_b for name_a, name_b in values.items() if name_a and name_b}
+    only_a = sorted(set(range(len(a.nodes))) - pairing.forward.keys())
+    only_b = sorted(set(range(len(b.nodes))) - pairing.back.keys())
+    pairs = tuple(sorted(pairing.forward.items()))
+    matching = Matching(pairs, tuple(only_a), tuple(only_b), values, pairing.forward, pairing.back)
     return matching, prints_a, prints_b
 
 
@@ -174,11 +172,13 @@ class _Pairing:
         self._nodes_b = [index for index in b.order if index not in b.constants]
 
     def run(self) -> None:
+        # Nodes that are computed alike and used alike first, then those of which one of the two holds.
         up, down = (self.prints_a.up, self.prints_b.up), (self.prints_a.down, self.prints_b.down)
         self._pair_by(lambda side, index: (up[side][index], down[side][index]))
         for equal_counts in (True, False):
             self._pair_by(lambda side, index: up[side][index], equal_counts)
             self._pair_by(lambda side, index: down[side][index], equal_counts)
+        # From what is paired, the search goes on to the neighbours.
         if self._is_open():
             for i, j in list(self.forward.items()):
                 self._suggest_neighbours(i, j)

@@ -168,20 +168,17 @@ class TraceComparison:
     def diff(self, alignment: Alignment = _NO_ALIGNMENT) -> TraceDiff:
         """Compare everything; what the alignment leaves without a partner is listed."""
         tensors = self.tensors()
-        graph_a, graph_b = self.graphs
+        graph_b = self.graphs[1]
         runtimes = [trace.runtime for trace in self.traces]
         if self.arrays_side is not None:
             runtimes[self.arrays_side] = "arrays"
-        outputs_only_a = [name for name in graph_a.outputs if name in alignment.only_a]
-        outputs_only_b = [name for name in graph_b.outputs if name in alignment.only_b]
-        only_a, only_b = [], []
-        if alignment is not _NO_ALIGNMENT:
-            paired_a = {*outputs_only_a, *(pair.a for pair in self.pairs)}
-            paired_b = {*outputs_only_b, *(pair.b for pair in self.pairs)}
-            only_a = [x for x in graph_a.order if x in self.arrays[0] and x not in paired_a]
-            only_b = [x for x in graph_b.order if x in self.arrays[1] and x not in paired_b]
-        feeds = [tensor for tensor in tensors.values() if tensor.b not in graph_b.producer]
-        results = [tensor for tensor in tensors.values() if tensor.b in graph_b.producer]
+        outputs_only_a, only_a = self._unpaired(0, alignment)
+        outputs_only_b, only_b = self._unpaired(1, alignment)
+        feeds: list[Tensor] = []
+        results: list[Tensor] = []
+        for tensor in tensors.values():
+            side = results if tensor.b in graph_b.producer else feeds
+            side.append(tensor)
         return TraceDiff(
             runtimes[0],
             runtimes[1],
@@ -189,14 +186,29 @@ class TraceComparison:
             tensors=tuple(results),
             steps=tuple(self.steps(tensors)),
             outputs=tuple(name for name in graph_b.outputs if name in tensors),
-            only_a=tuple(only_a),
-            only_b=tuple(only_b),
-            outputs_only_a=tuple(outputs_only_a),
-            outputs_only_b=tuple(outputs_only_b),
+            only_a=only_a,
+            only_b=only_b,
+            outputs_only_a=outputs_only_a,
+            outputs_only_b=outputs_only_b,
             exposed=tuple(self._exposed()),
             models=(self.traces[0].model, self.traces[1].model),
             partners={pair.a: pair.b for pair in alignment.pairs or self.pairs},
         )
+
+    def _unpaired(self, side: int, alignment: Alignment) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """List the outputs of a side without a partner, and the other tensors that only it recorded."""
+        if alignment is _NO_ALIGNMENT:
+            return (), ()
+        graph = self.graphs[side]
+        unpaired = (alignment.only_a, alignment.only_b)[side]
+        outputs = tuple(name for name in graph.outputs if name in unpaired)
+        # A pair that only one of the runs recorded is not compared, either.
+        paired = {(pair.a, pair.b)[side] for pair in self.pairs}
+        recorded = []
+        for name in graph.order:
+            if name in self.arrays[side] and name not in paired and name not in outputs:
+                recorded.append(name)
+        return outputs, tuple(recorded)
 
     def _exposed(self) -> Iterator[str]:
         """Yield for each run what a plain run gives otherwise, if that is more than rounding."""

@@ -238,14 +238,17 @@ class TraceDiff(ToleranceDiff):
         if set(counts) - {"same"}:
             effects = [f"{counts[name]} {_EFFECTS[name]}" for name in EFFECTS if counts[name]]
             lines += [f"nodes: {', '.join(effects)}", *self._amplification()]
-        suspects = [step for step in self.steps if step.verdict in ("amplifies", "propagates")]
-        inconclusive = [step.name for step in suspects if step.inconclusive]
+        inconclusive, nondeterministic = [], []
+        for step in self.steps:
+            if step.inconclusive and step.verdict in ("amplifies", "propagates"):
+                inconclusive.append(step.name)
+            if step.nondeterministic:
+                nondeterministic.append(step.name)
         if inconclusive:
             names = _join_names(inconclusive)
             lines.append(
                 f"isolation proves nothing, as it is as far off from their own runs: {names}"
             )
-        nondeterministic = [step.name for step in self.steps if step.nondeterministic]
         if nondeterministic:
             lines.append(f"nondeterministic (random or stateful): {_join_names(nondeterministic)}")
         return lines
