@@ -5,7 +5,8 @@
    node is computed from, ``down`` for all that becomes of it. Nodes of equal numbers are pairs.
 2. Pairs spread to their neighbours, the most similar candidates first (a priority queue, as in
    similarity flooding: Melnik, Garcia-Molina and Rahm, 2002).
-3. Nodes without a partner are paired by their weights and by their names, each followed by step 2.
+3. Nodes without a partner are paired by their weights, by their names and by those of their outputs,
+   each followed by step 2.
 4. Two nodes of different ops between the same tensors are a pair as well, and so are the Constant
    nodes that pairs read.
 """
@@ -186,7 +187,7 @@ class _Pairing:
                 if name_a in self.a.producers and name_b in self.b.producers:
                     self._suggest([self.a.producers[name_a][0]], [self.b.producers[name_b][0]])
             self._spread()
-        for key in (self._weights_key, self._name_key):
+        for key in (self._weights_key, self._name_key, self._outputs_key):
             if self._is_open():
                 for i, j in self._pair_by(key, equal_counts=True):
                     self._suggest_neighbours(i, j)
@@ -301,6 +302,12 @@ class _Pairing:
         graph = (self.a, self.b)[side]
         name = graph.nodes[index].name
         return (*_op(graph, index), name) if name else None
+
+    def _outputs_key(self, side: int, index: int) -> Hashable:
+        # Models that people write have names for tensors, seldom for nodes.
+        graph = (self.a, self.b)[side]
+        outputs = tuple(graph.nodes[index].output)
+        return (*_op(graph, index), outputs) if any(outputs) else None
 
     # ---- nodes of other ops, and constants
 

@@ -6,6 +6,7 @@ import pytest
 from onnx import ModelProto, helper, numpy_helper
 from transformer import renamed, transformer
 
+import pyopnb
 from pyopnb.diffs.models.match import match_models
 
 
@@ -97,3 +98,13 @@ def test_a_weight_in_an_initializer_is_that_in_a_constant_node():
         and found.values["scale"] == "scale"
         and len(found.pairs) == 31
     )
+
+
+def test_a_node_without_a_name_is_found_by_its_output():
+    header = "net (float[4] x) => (float[4] y) <float[4] k = {1, 2, 3, %d}> "
+    model = pyopnb.parse(
+        header % 4 + "{ a = Mul(x, k)  b = Exp(x)  c = Add(a, b)  y = Softmax(c) }"
+    )
+    other = pyopnb.parse(header % 5 + "{ a = Mul(x, k)  c = Sub(a, x)  y = Softmax(c) }")
+    assert (0, 0) in match_models(model, other).pairs
+    assert [change.facts[0].a for change in pyopnb.diff(model, other).of("weight")] == ["k"]
