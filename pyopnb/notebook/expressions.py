@@ -7,6 +7,7 @@ import linecache
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from inspect import Parameter, Signature
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,6 @@ import numpy as np
 from pyopnb.errors import InputError
 from pyopnb.ops.messages import closest, sanitize
 from pyopnb.ops.op import Version
-from pyopnb.ops.schema import Port
 from pyopnb.ops.types import type_of
 
 __all__ = ["Expressions", "Trial", "bind", "parse_expressions", "try_op"]
@@ -94,55 +94,37 @@ def bind(
     __tracebackhide__ = True
     positional, keywords = expressions.evaluate(namespace)
     schema = version.schema
-    ports = {port.name for port in schema.inputs}
-    attrs = {name: value for name, value in keywords.items() if name not in ports}
+    parameters = []
+    for port in schema.inputs:
+        kind = Parameter.VAR_POSITIONAL if port.variadic else Parameter.POSITIONAL_OR_KEYWORD
+        default = None if port.optional else Parameter.empty
+        parameters.append(Parameter(port.name, kind, default=default))
     names = [port.name for port in schema.inputs] + [attr.name for attr in schema.attrs]
-    unknown = [name for name in attrs if name not in names]
-    if unknown and not schema.open_attrs:
-        raise InputError(
-            f"{version}, {sanitize(unknown[0])}",
-            expected=f"one of {', '.join(names)}" if names else "no inputs and no attrs",
-            got=sanitize(unknown[0]),
-            next=f"{close}=…"
-            if (close := closest(unknown[0], names))
-            else f"the op takes {schema}",
-        )
-    return _bind_inputs(version, list(schema.inputs), positional, keywords), attrs
-
-
-def _bind_inputs(
-    version: Version, ports: list[Port], positional: list[Any], named: Mapping[str, Any]
-) -> list[Any]:
-    inputs: list[Any] = []
-    signature = f"the op takes {version.schema}"
-    for index, port in enumerate(ports):
-        if port.variadic:
-            inputs += positional[index:] or list(named.get(port.name, ()))
-            break
-        if index < len(positional) and port.name in named:
+    inputs_by_name: dict[str, Any] = {}
+    attrs: dict[str, Any] = {}
+    for name, value in keywords.items():
+        if any(name == parameter.name for parameter in parameters):
+            inputs_by_name[name] = value
+        elif name in names or schema.open_attrs:
+            attrs[name] = value
+        else:
+            close = closest(name, names)
             raise InputError(
-                f"{version}, input {port.name}", expected="one value", got="two", next=signature
+                f"{version}, {sanitize(name)}",
+                expected=f"one of {', '.join(names)}" if names else "no inputs and no attrs",
+                got=sanitize(name),
+                next=f"{close}=…" if close else f"the op takes {schema}",
             )
-        inputs.append(positional[index] if index < len(positional) else named.get(port.name))
-        if inputs[-1] is None and not port.optional:
-            raise InputError(
-                f"{version}, input {port.name}",
-                expected=str(port.type),
-                got="nothing",
-                next=f"{port.name}=…",
-            )
-    else:
-        if len(positional) > len(ports):
-            raise InputError(
-                str(version),
-                expected=f"at most {len(ports)} inputs",
-                got=str(len(positional)),
-                next=signature,
-            )
+    try:
+        bound = Signature(parameters).bind(*positional, **inputs_by_name)
+    except TypeError as error:
+        raise InputError(f"{version}: {error}", next=f"the op takes {schema}") from None
+    bound.apply_defaults()
+    inputs = list(bound.args)
     # Optional inputs at the end are left out, as a node would leave them out.
     while inputs and inputs[-1] is None:
         inputs.pop()
-    return inputs
+    return inputs, attrs
 
 
 @dataclass(frozen=True, repr=False)
