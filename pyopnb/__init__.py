@@ -148,12 +148,14 @@ _PACKAGES = ("errors", "ortx", "sklearn", "testing", "torch", "training")
 def __getattr__(name: str) -> Any:
     if name in _PACKAGES:
         return importlib.import_module(f"pyopnb.{name}")
+    # A misspelled name gets Python's own message, which suggests the nearest one.
     if name not in _HOMES:
         raise AttributeError(
             f"module {__name__!r} has no attribute {name!r}",
             name=name,
             obj=importlib.import_module(__name__),
         )
+    # The next access finds the name in the module itself.
     value = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
     return value
 
@@ -163,7 +165,7 @@ def __dir__() -> list[str]:
 
 
 def load_ipython_extension(shell: object) -> None:
-    """Called by ``%load_ext pyopnb``; imports IPython.
+    """Add the magics to IPython, for ``%load_ext pyopnb``.
 
     Parameters
     ----------
@@ -175,7 +177,7 @@ def load_ipython_extension(shell: object) -> None:
 
 
 def unload_ipython_extension(shell: object) -> None:
-    """Called by ``%unload_ext pyopnb``.
+    """Take the magics out of IPython, for ``%unload_ext pyopnb``.
 
     Parameters
     ----------

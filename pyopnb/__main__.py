@@ -55,14 +55,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     >>> main(["missing", "none.onnx"])
     2
     """
+    # Tests and pagers replace the streams by ones that cannot be configured.
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")  # for encodings that lack × or …
+            # A terminal's encoding may lack × or …, which must not end the command.
+            stream.reconfigure(errors="backslashreplace")
     args = _parser().parse_args(arguments)
     try:
+        # The ops must be defined before a model that uses them is read.
         if args.ops:
             _import_ops(args.ops)
         code = int(args.command(args))
+        # A full disk or a closed pipe is noticed here, while it can still be reported.
         sys.stdout.flush()
         return code
     except PyopError as error:
@@ -73,14 +77,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _ERROR
     except KeyboardInterrupt:
-        return 130  # as shells do
+        # Shells use this code for a command that Ctrl-C ended.
+        return 130
     except Exception:
-        traceback.print_exc()  # unexpected; Python's own exit code would be 1, which has another meaning here
+        # Python's own exit code would be 1, which means here that something differs.
+        traceback.print_exc()
         return _ERROR
 
 
 def _parser() -> argparse.ArgumentParser:
-    prog = "pyopnb" if Path(sys.argv[0]).stem == "pyopnb" else "python -m pyopnb"
+    if Path(sys.argv[0]).stem == "pyopnb":
+        prog = "pyopnb"
+    else:
+        prog = "python -m pyopnb"
     codes = "Exit codes: 0 if nothing differs or is missing, 1 if something does or is, 2 if that could not be determined."
     parser = argparse.ArgumentParser(prog=prog, description=pyopnb.__doc__, epilog=codes)
     parser.add_argument("--version", action="version", version=f"pyopnb {pyopnb.__version__}")
@@ -156,14 +165,19 @@ def _diff(args: argparse.Namespace) -> int:
         if (args.rtol, args.atol, args.stol) != (None, None, None):
             result = result.judged(rtol=args.rtol, atol=args.atol, stol=args.stol)
     elif len(kinds) == 1 or _SAVED_DIFF in kinds or kinds.count(_MODEL) == 1:
+        # Whatever else is compared has two sides of the same sort.
         expected = "two models, two files of arrays, or one saved diff"
         raise InputError("diff", expected=expected, got=" and ".join(kinds))
     else:
         result = _compare(args, args.trace)
+        # Outputs that differ raise the question where the difference begins.
         if args.feeds is not None and not args.trace and not result.ok:
             trace_diff = _compare(args, True)
     if args.html is not None:
-        title = f"{args.a} against {args.b}" if args.b else args.a
+        if args.b:
+            title = f"{args.a} against {args.b}"
+        else:
+            title = args.a
         diffs = "".join(
             f"<div>{shown._repr_html_()}</div>"
             for shown in (result, trace_diff)
@@ -178,7 +192,9 @@ def _diff(args: argparse.Namespace) -> int:
         if trace_diff is None
         else f"{result}\n\n{trace_diff}"
     )
-    return _SAME if result.ok else _DIFFERENT
+    if result.ok:
+        return _SAME
+    return _DIFFERENT
 
 
 def _show(args: argparse.Namespace) -> int:
@@ -195,7 +211,9 @@ def _missing(args: argparse.Namespace) -> int:
     """List the nodes of a model that the installed ONNX Runtime cannot run, and why."""
     table = pyopnb.missing(args.model)
     print(table)
-    return _DIFFERENT if table else _SAME
+    if table:
+        return _DIFFERENT
+    return _SAME
 
 
 # ---- files -------------------------------------------------------------------------------------------------------------------
@@ -213,7 +231,7 @@ def _kind(path: str) -> str:
 
 
 def _compare(args: argparse.Namespace, trace: bool) -> Any:
-    """The diff of the two files or, with feeds, of the two models' outputs or traces."""
+    """Compare the two files or, with feeds, the two models' outputs or traces."""
     if args.feeds is None:
         a, b = (
             Path(path) if _kind(path) == _MODEL else arrays_in(path) for path in (args.a, args.b)
@@ -238,7 +256,7 @@ def _read_feeds(path: str) -> dict[str, Any]:
 
 
 def _run_model(path: str, feeds: dict[str, Any], trace: bool, fill: bool) -> Any:
-    """The outputs of a model, or its trace."""
+    """Run a model, and return its outputs or its trace."""
     where = f"model {sanitize(path)}"
     try:
         session = pyopnb.Session(path, fill=fill)
@@ -252,27 +270,32 @@ def _run_model(path: str, feeds: dict[str, Any], trace: bool, fill: bool) -> Any
             )
         )
     except PyopError as error:
+        # The message names the file already.
         if where in error.where:
             raise
         raise moved(
             error, f"{where}: {error.where}", "--fill" if error.next == FILL else error.next
         ) from None
-    except Exception as error:  # of ONNX Runtime or of an op
+    except Exception as error:
+        # ONNX Runtime or an op raised it, and the line of the op says more than the frames of ours.
         raise ModelError(
             f"{where}: {sanitize(f'{type(error).__name__}: {error}', 600)}{_origin(error)}"
         ) from None
 
 
 def _origin(error: Exception) -> str:
-    """The line of the user's code that raised; empty if the runtime raised."""
+    """Name the line of the user's code that raised; empty if the runtime raised."""
     internal = (str(Path(pyopnb.__file__).parent), "<frozen ")
+    # Only frames of the user's own files say where to look.
     frames = list(traceback.extract_tb(error.__traceback__))
     frames = [
         frame
         for frame in frames
         if not frame.filename.startswith(internal) and "onnxruntime" not in frame.filename
     ]
-    return f", at {sanitize(frames[-1].filename)}:{frames[-1].lineno}" if frames else ""
+    if frames:
+        return f", at {sanitize(frames[-1].filename)}:{frames[-1].lineno}"
+    return ""
 
 
 def _load_diff(path: str) -> Any:
@@ -282,7 +305,10 @@ def _load_diff(path: str) -> Any:
         data = json.loads(text)
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(where, expected="a saved diff", got=sanitize(str(error))) from None
-    kind = data.get("format") if isinstance(data, dict) else None
+    if isinstance(data, dict):
+        kind = data.get("format")
+    else:
+        kind = None
     if not isinstance(kind, str) or kind not in _FORMATS:
         raise InputError(
             where,

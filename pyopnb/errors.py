@@ -42,8 +42,10 @@ __all__ = [
 ]
 
 
-_SHOWN = 5  # nodes that a warning lists
-_SHOWN_FILLED = 10  # more, as each of them runs in Python unless something is done
+# A warning lists this many nodes.
+_SHOWN = 5
+# `Filled` lists more, as each of these nodes runs in Python unless something is done.
+_SHOWN_FILLED = 10
 
 
 class PyopError(Exception):
@@ -77,6 +79,7 @@ class PyopError(Exception):
         self.expected = expected
         self.got = got
         self.next = next
+        # All messages have one form: where, what was expected, what came, what to type next.
         facts = []
         if expected:
             facts.append(f"expected {expected}")
@@ -107,7 +110,8 @@ class InputError(PyopError, ValueError, TypeError):
 class UnknownOp(PyopError, KeyError):
     """A name that no op of the registry, no output of a result or no tensor of a trace has."""
 
-    __str__ = Exception.__str__  # KeyError's shows the repr
+    # KeyError shows the repr of its text, with quotes.
+    __str__ = Exception.__str__
 
 
 class DefinitionError(PyopError, TypeError):
@@ -192,7 +196,10 @@ def _listing(head: str, nodes: Sequence[object]) -> list[str]:
     """List the first nodes under a line that counts them all."""
     if not nodes:
         return []
-    plural = "" if len(nodes) == 1 else "s"
+    if len(nodes) == 1:
+        plural = ""
+    else:
+        plural = "s"
     lines = [f"{len(nodes)} node{plural} {head}"]
     for node in nodes[:_SHOWN_FILLED]:
         lines.append(f"  {node}")
