@@ -1,4 +1,4 @@
-"""The trials that an op is put through: each says what it found, or raises `Failed` or `NotApplicable`."""
+"""Put an op through trials: each says what came of it, or raises `Failed` or `NotApplicable`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from pyopnb.errors import EscapedInput, ModelError, PyopError, ResultError
 from pyopnb.models.build import model, node
 from pyopnb.models.nodes import attribute_values
 from pyopnb.onnx_reference.evaluator import Evaluator
-from pyopnb.ops.messages import sanitize
+from pyopnb.ops.messages import plural, sanitize
 from pyopnb.ops.schema import REQUIRED
 from pyopnb.ops.types import type_of
 from pyopnb.runtime.one_run import run_kernels
@@ -55,23 +55,25 @@ class Failed(Exception):
 
 
 def format_exception(error: BaseException) -> str:
-    """The last line of an exception's traceback, and the last line of the op's own file that led to it."""
+    """Write an exception, with the last line of the op's own file that led to it."""
     try:
         text = f"{type(error).__name__}: {error}"
     except BaseException:  # a class can make its instances unreadable
         text = f"{type(error).__name__}, whose text cannot be made"
     if isinstance(error, PyopError):
         return str(error)
-    frames = [
-        frame
-        for frame in traceback.extract_tb(error.__traceback__)
-        if not _is_internal(frame.filename)
-    ]
+    frames = []
+    for frame in traceback.extract_tb(error.__traceback__):
+        if not _is_internal(frame.filename):
+            frames.append(frame)
     if not frames:
         return text  # pyopnb itself, as when compute takes another number of inputs
     last = [frame for frame in frames if frame.filename == frames[0].filename][-1]
+    where = f"in {last.name}, line {last.lineno}"
     code = linecache.getline(last.filename, last.lineno or 0).strip()
-    return f"{text} (in {last.name}, line {last.lineno}{': ' + code if code else ''})"
+    if code:
+        where += f": {code}"
+    return f"{text} ({where})"
 
 
 def _is_internal(file: str) -> bool:
@@ -84,9 +86,11 @@ def _first_difference(
     """Describe the first output that differs."""
     if len(results) != len(expected):
         return f"{len(results)} outputs instead of {len(expected)}"
-    for index, (result, want) in enumerate(zip(results, expected, strict=True)):
-        if text := mismatch(result, want, tolerant=tolerant):
-            return f"output {index}{text}" if text.startswith("[") else f"output {index}: {text}"
+    for index, (result, reference) in enumerate(zip(results, expected, strict=True)):
+        text = mismatch(result, reference, tolerant=tolerant)
+        if text:
+            separator = "" if text.startswith("[") else ": "
+            return f"output {index}{separator}{text}"
     return None
 
 
@@ -121,50 +125,58 @@ def _try_schema(subject: Subject) -> str:
 def _check_sizes(subject: Subject, example: Example) -> None:
     """Raise if the dimensions of an example are not those of the hints."""
     sizes: dict[str, int] = {}
+    if not subject.schema.inputs:
+        return
     for index, array in enumerate(example.inputs):
-        port = subject.schema.port(index) if subject.schema.inputs else None
-        if (
-            array is not None
-            and port is not None
-            and not port.type.accepts_shape(array.shape, sizes)
-        ):
-            raise ModelError(
-                f"input {port.name}",
-                expected=f"{port.type}, with the same size wherever a symbol stands",
-                got=f"{type_of(array)} in the example {example}",
-                next=f"change the example, or the hint of {port.name} in compute",
-            )
+        port = subject.schema.port(index)
+        if array is None or port.type.accepts_shape(array.shape, sizes):
+            continue
+        raise ModelError(
+            f"input {port.name}",
+            expected=f"{port.type}, with the same size wherever a symbol stands",
+            got=f"{type_of(array)} in the example {example}",
+            next=f"change the example, or the hint of {port.name} in compute",
+        )
 
 
 def _try_inputs_unmodified(subject: Subject) -> str:
     schema = subject.schema
     if schema.copy_inputs and not schema.inputs:
         raise NotApplicable("no inputs")
-    for example in subject.examples if not schema.copy_inputs else ():
-        inputs = example.copies()
-        subject.instance(example).compute(*inputs)
-        for index, (before, after) in enumerate(zip(example.inputs, inputs, strict=True)):
-            if before is not None and after is not None and (text := mismatch(after, before)):
-                name = schema.port(index).name
-                raise Failed(
-                    f"compute writes into input {name}: {text}; in ONNX Runtime its inputs are read-only. "
-                    f"Try: {name} = {name}.copy(), or copy_inputs = True in the class"
-                )
     for example in subject.examples:
+        if not schema.copy_inputs:
+            _check_writes(subject, example)
         feeds = {name: array.copy() for name, array in example.feeds().items()}
         error = _run_in_session(subject, example, feeds)
         for name, array in example.feeds().items():
-            if text := mismatch(feeds[name], array):
+            text = mismatch(feeds[name], array)
+            if text:
                 raise Failed(f"the run changed the feed of input {name[1:]}: {text}")
-        if (
-            error is not None
-        ):  # schema, shapes and runtime judge it; here it only says how far this trial came
+        # Schema, shapes and runtime judge the error; here it only says how far this trial came.
+        if error is not None:
+            text = format_exception(error)
             raise NotApplicable(
-                f"a plain call does not modify them; a session does not run the op: {format_exception(error)}"
+                f"a plain call does not modify them; a session does not run the op: {text}"
             )
-    return (
-        "the op gets copies, and the feeds stay" if schema.copy_inputs else "no input is modified"
-    )
+    if schema.copy_inputs:
+        return "the op gets copies, and the feeds stay"
+    return "no input is modified"
+
+
+def _check_writes(subject: Subject, example: Example) -> None:
+    """Raise if compute writes into an input, which a session would not let it."""
+    inputs = example.copies()
+    subject.instance(example).compute(*inputs)
+    for index, (before, after) in enumerate(zip(example.inputs, inputs, strict=True)):
+        if before is None or after is None:
+            continue
+        text = mismatch(after, before)
+        if text:
+            name = subject.schema.port(index).name
+            raise Failed(
+                f"compute writes into input {name}: {text}; in ONNX Runtime its inputs are read-only. "
+                f"Try: {name} = {name}.copy(), or copy_inputs = True in the class"
+            )
 
 
 def _run_in_session(
@@ -184,9 +196,8 @@ def _run_in_session(
 
 def _try_shapes(subject: Subject) -> str:
     schema = subject.schema
-    if not schema.infers and (
-        schema.outputs is None or all(kind.shape is None for kind in schema.outputs)
-    ):
+    shapes = [tensor_type.shape for tensor_type in schema.outputs or ()]
+    if not schema.infers and all(shape is None for shape in shapes):
         raise NotApplicable('neither infer nor the hints promise a shape; -> "float32[N,3]" would')
     passed = refused = 0
     for example in subject.examples:
@@ -194,23 +205,23 @@ def _try_shapes(subject: Subject) -> str:
         session = subject.session(example, len(subject.call(example)), dimensions.symbolic_types())
         session(**example.feeds())
         passed += 1
-        for sizes in islice(dimensions.others(), _MAX_SIZES):
-            other = dimensions.resize(sizes)
-            if other is None:
+        for sizes in dimensions.others()[:_MAX_SIZES]:
+            resized = dimensions.resize(sizes)
+            if resized is None:
                 continue
             try:
-                instance = subject.instance(other)
-                instance.compute(*other.copies())
+                instance = subject.instance(resized)
+                instance.compute(*resized.copies())
             except Exception:
                 refused += 1  # the sizes are combined blindly, so that some do not go together
                 continue
-            subject.call(other, instance)  # against what is promised for known sizes …
-            session(**other.feeds())  # … and for symbols
+            subject.call(resized, instance)  # against what is promised for known sizes …
+            session(**resized.feeds())  # … and for symbols
             passed += 1
-    sets = "set" if passed == 1 else "sets"
-    return f"as promised at {passed} {sets} of sizes" + (
-        f" ({refused} more refused)" if refused else ""
-    )
+    text = f"as promised at {plural(passed, 'set')} of sizes"
+    if refused:
+        text += f" ({refused} more refused)"
+    return text
 
 
 # ---- the same result again ---------------------------------------------------------------------------------------------------
@@ -220,19 +231,21 @@ def _try_repeatable(subject: Subject) -> str:
     remedy = "Try: keep nothing on self that compute changes, and seed random numbers by an attr"
     expected = [subject.call(example) for example in subject.examples]
     instances = [subject.instance(example) for example in subject.examples]
-    for what in ("the first call of another instance", "the second call of one instance"):
-        for example, instance, want in zip(subject.examples, instances, expected, strict=True):
-            if text := _first_difference(subject.call(example, instance), want):
-                raise Failed(f"{what}: {text}. {remedy}")
+    for run in ("the first call of another instance", "the second call of one instance"):
+        for example, instance, first in zip(subject.examples, instances, expected, strict=True):
+            text = _first_difference(subject.call(example, instance), first)
+            if text:
+                raise Failed(f"{run}: {text}. {remedy}")
     for example in subject.examples:
         sessions = [subject.session(example, len(expected[0])) for _ in range(2)]
-        first = list(sessions[0](**example.feeds()))
-        for session, what in (
+        first_run = list(sessions[0](**example.feeds()))
+        for session, run in (
             (sessions[0], "the second run of a session"),
             (sessions[1], "the first run of another session"),
         ):
-            if text := _first_difference(list(session(**example.feeds())), first):
-                raise Failed(f"{what}: {text}. {remedy}")
+            text = _first_difference(list(session(**example.feeds())), first_run)
+            if text:
+                raise Failed(f"{run}: {text}. {remedy}")
     return "two runs, two instances and two sessions give the same bits"
 
 
@@ -242,15 +255,13 @@ def _try_threads(subject: Subject) -> str:
         session = subject.session(example, len(subject.call(example)))
         runs = []
         for change in (np.copy, np.flip, np.zeros_like):
-            feeds = {
-                name: np.ascontiguousarray(change(array)).reshape(array.shape)
-                for name, array in example.feeds().items()
-            }
+            feeds = {}
+            for name, array in example.feeds().items():
+                feeds[name] = np.ascontiguousarray(change(array)).reshape(array.shape)
             try:
                 runs.append((feeds, list(session(**feeds))))
-            except (
-                Exception
-            ):  # an op may refuse values that are generated here, but not the example's own
+            except Exception:
+                # An op may refuse values that are generated here, but not the example's own.
                 if change is np.copy:
                     raise
         _race(session, runs)
@@ -294,7 +305,8 @@ def _try_runtime(subject: Subject) -> str:
         expected = subject.call(example)
         session = subject.session(example, len(expected))
         for run in ("first", "second"):  # the first gets copies, the second views
-            if text := _first_difference(list(session(**example.feeds())), expected):
+            text = _first_difference(list(session(**example.feeds())), expected)
+            if text:
                 raise Failed(
                     f"the {run} run in ONNX Runtime differs from a plain call: {text}. "
                     "Try: let compute depend on nothing but the values of its inputs, which are read-only and contiguous there"
@@ -310,7 +322,8 @@ def _try_empty(subject: Subject) -> str:
         for example in subject.examples:
             dimensions = ExampleSizes.of(subject, example)
             for name in dimensions.sizes:
-                if (variant := dimensions.resize({**dimensions.sizes, name: 0})) is not None:
+                variant = dimensions.resize({**dimensions.sizes, name: 0})
+                if variant is not None:
                     yield variant
 
     remedy = (
@@ -328,12 +341,15 @@ def _try_scalar(subject: Subject) -> str:
     def variants() -> Iterator[Example]:
         for example in subject.examples:
             inputs = list(example.inputs)
+            is_changed = False
             for index, array in enumerate(inputs):
-                if array is not None and subject.schema.port(index).type.shape is None:
-                    inputs[index] = (
-                        (array if array.size else np.zeros(1, array.dtype)).ravel()[:1].reshape(())
-                    )
-            if any(new is not old for new, old in zip(inputs, example.inputs, strict=True)):
+                # Where the hint says the rank, a scalar is refused before compute sees it.
+                if array is None or subject.schema.port(index).type.shape is not None:
+                    continue
+                first = array.ravel()[:1] if array.size else np.zeros(1, array.dtype)
+                inputs[index] = first.reshape(())
+                is_changed = True
+            if is_changed:
                 yield Example(tuple(inputs), example.attrs)
 
     remedy = 'hint the rank, as x: "float32[N,C]", or let compute work without dimensions'
@@ -347,25 +363,23 @@ def _try_variants(subject: Subject, variants: Iterator[Example], remedy: str, no
     tried, refusals = 0, []
     for variant in variants:
         tried += 1
-        what = f"inputs {format_types(variant.types)}"
+        inputs = f"inputs {format_types(variant.types)}"
         try:
             subject.call(variant)
         except ResultError as error:
-            raise Failed(f"{what}: {error}") from error
+            raise Failed(f"{inputs}: {error}") from error
         except Exception as error:
-            clear = isinstance(error, PyopError) or (
-                isinstance(error, (ValueError, NotImplementedError)) and str(error)
-            )
-            if not clear:
-                raise Failed(f"{what}: {format_exception(error)}. Try: {remedy}") from error
-            refusals.append(f"{what}: {type(error).__name__}, {error}")
+            # A ValueError with a text is meant for the reader; an IndexError is an accident.
+            has_text = isinstance(error, (ValueError, NotImplementedError)) and str(error)
+            if not has_text and not isinstance(error, PyopError):
+                text = format_exception(error)
+                raise Failed(f"{inputs}: {text}. Try: {remedy}") from error
+            refusals.append(f"{inputs}: {type(error).__name__}, {error}")
     if not tried:
         raise NotApplicable(none)
-    return (
-        f"refuses clearly {len(refusals)} of {tried}: {refusals[0]}"
-        if refusals
-        else f"works ({tried} tried)"
-    )
+    if refusals:
+        return f"refuses clearly {len(refusals)} of {tried}: {refusals[0]}"
+    return f"works ({tried} tried)"
 
 
 # ---- precision ---------------------------------------------------------------------------------------------------------------
@@ -402,26 +416,26 @@ def _try_precision(subject: Subject) -> str:
 
 
 def _cast(example: Example, to: np.dtype) -> Example:
-    return Example(
-        tuple(a if a is None or not is_float(a) else a.astype(to) for a in example.inputs),
-        example.attrs,
-    )
+    inputs = []
+    for array in example.inputs:
+        if array is not None and is_float(array):
+            array = array.astype(to)
+        inputs.append(array)
+    return Example(tuple(inputs), example.attrs)
 
 
 def _rounding_error(subject: Subject, low: Example) -> tuple[float, str] | None:
-    """The largest error in ULPs of a smaller dtype against float64, and where; None if there is nothing to compare."""
+    """Return the largest error in ULPs of a smaller dtype against float64, and where; None without any."""
     try:
         results, exact = subject.call(low), subject.call(_cast(low, np.dtype(np.float64)))
     except Exception:  # an op need not take every dtype that its ports leave open
         return None
-    errors = [
-        rounding_error(result, wide)
-        for result, wide in zip(results, exact, strict=False)
-        if is_float(result)
-        and result.dtype != wide.dtype == np.float64
-        and result.shape == wide.shape
-    ]
-    return max(errors, key=lambda error: error[0], default=None)
+    errors = []
+    for result, wide in zip(results, exact, strict=False):
+        is_wider = result.dtype != wide.dtype == np.float64
+        if is_float(result) and is_wider and result.shape == wide.shape:
+            errors.append(rounding_error(result, wide))
+    return max(errors, key=itemgetter(0), default=None)
 
 
 # ---- other implementations of the operator -----------------------------------------------------------------------------------
@@ -461,7 +475,7 @@ def _require_operator(subject: Subject) -> None:
 
 
 def _operator_model(subject: Subject, example: Example, outputs: int) -> ModelProto:
-    """A model of ONNX's operator of the op's type."""
+    """Make a model of ONNX's operator of the op's type."""
     proto = subject.node(example, f"::{subject.op.op_type}")
     proto.output[:] = [f"y{index}" for index in range(outputs)]
     return model([proto], example.feeds(), list(proto.output))

@@ -10,6 +10,7 @@ import bench_compiled
 import bench_diff
 import bench_divergence
 import bench_fill
+import bench_grad
 import bench_growth
 import bench_import
 import bench_lower
@@ -48,6 +49,7 @@ themes = (
     bench_growth,
     bench_lower,
     bench_compiled,
+    bench_grad,
     bench_train,
     bench_diff,
 )

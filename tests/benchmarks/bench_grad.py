@@ -1,0 +1,56 @@
+"""What the check of a gradient costs: `pyopnb.grad` of nets beside the same without ``verify``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from onnx import ModelProto
+from table import Row, milli, show, timed
+
+import pyopnb
+
+_WIDTH = 16
+
+
+def _net(nodes: int) -> tuple[ModelProto, list[str]]:
+    """Make a net of so many nodes, and the names of its weights."""
+    rng = np.random.default_rng(0)
+    weights: dict[str, np.ndarray] = {}
+    body = []
+    value = "x"
+    for layer in range(nodes // 4):
+        weights[f"w{layer}"] = (rng.standard_normal((_WIDTH, _WIDTH)) / 4).astype(np.float32)
+        weights[f"b{layer}"] = rng.standard_normal(_WIDTH).astype(np.float32)
+        body.append(pyopnb.node("MatMul", f"{value} w{layer}", f"m{layer}"))
+        body.append(pyopnb.node("Add", f"m{layer} b{layer}", f"a{layer}"))
+        body.append(pyopnb.node("Relu" if layer % 2 else "Tanh", f"a{layer}", f"t{layer}"))
+        body.append(pyopnb.node("Sigmoid", f"t{layer}", f"s{layer}"))
+        value = f"s{layer}"
+    body.append(pyopnb.node("ReduceMean", value, "loss", keepdims=0))
+    inputs = {"x": f"float32[N,{_WIDTH}]"}
+    return pyopnb.model(body, inputs, "loss", initializers=weights), list(weights)
+
+
+def rows() -> Iterator[Row]:
+    """Measure the check beside the derivation."""
+    for nodes in (5, 50, 300):
+        model, weights = _net(nodes)
+        best = timed(
+            {
+                "derived": lambda: pyopnb.grad(model, weights, verify=False),
+                "verified": lambda: pyopnb.grad(model, weights),
+            },
+            5,
+        )
+        yield Row(
+            f"grad of {nodes} nodes, with its check",
+            milli(best["verified"]),
+            f"{milli(best['derived'])} without",
+            best["verified"] / best["derived"],
+            1.5,
+        )
+
+
+if __name__ == "__main__":
+    show(rows())
