@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
+import onnx.defs
 from onnx import GraphProto, ModelProto, helper, numpy_helper
 
 from pyopnb.errors import ModelError
@@ -18,10 +19,11 @@ from pyopnb.models.edit.inline import inlined_functions
 from pyopnb.models.edit.replace import open_for_edit
 from pyopnb.models.external_data import with_data
 from pyopnb.models.io import ModelSource, to_model
-from pyopnb.models.nodes import full_name, imported_versions, type_of_proto
+from pyopnb.models.nodes import full_name, imported_versions, type_of_proto, walk
 from pyopnb.models.op_inference import infer_types
 from pyopnb.ops.installed import require
 from pyopnb.ops.messages import hide_internal_frames, sanitize, suggest, suggest_key
+from pyopnb.ops.names import canonical_domain
 from pyopnb.ops.registry import registry
 from pyopnb.runtime.feeds import check_feed, check_names
 
@@ -108,7 +110,6 @@ def grad(
     source = open_for_edit(model, None)
     names = [wrt] if isinstance(wrt, str) else list(wrt)
     proto = _without_functions(source.proto)
-    _check_opset(proto)
     distinguish(proto)
     name_outputs(proto)
     proto = with_ranks(proto)
@@ -122,6 +123,7 @@ def grad(
     reverse(proto, names, output)
     # The nodes of a body are there again in that of its gradient, under the same names.
     distinguish(proto)
+    _check_operators(proto)
     _check_types(proto)
     source.proto.CopyFrom(proto)
     derived = to_model(source)
@@ -135,15 +137,21 @@ def grad(
     return derived
 
 
-def _check_opset(proto: ModelProto) -> None:
-    opset = imported_versions(proto).get("", 8)
-    if opset < 8:
-        raise ModelError(
-            "model, gradient",
-            expected="opset 8 or newer, which has Expand",
-            got=f"opset {opset}",
-            next="onnx.version_converter.convert_version(model, 21)",
-        )
+def _check_operators(proto: ModelProto) -> None:
+    """Refuse a gradient that needs operators of a newer opset than the model's."""
+    opset = imported_versions(proto).get("", 1)
+    # Rules of onnx-ad write Expand (8), Where (9) or GatherElements (11) whatever the opset is.
+    for site in walk(proto):
+        op_type = site.node.op_type
+        if canonical_domain(site.node.domain) or not onnx.defs.has(op_type):
+            continue
+        if not onnx.defs.has(op_type, opset):
+            raise ModelError(
+                "model, gradient",
+                expected=f"an opset that has {sanitize(op_type)}, for the gradient",
+                got=f"opset {opset}",
+                next="onnx.version_converter.convert_version(model, 21)",
+            )
 
 
 def _weights(source: ModelSource, names: Sequence[str]) -> dict[str, np.ndarray]:

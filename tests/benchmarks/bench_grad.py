@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 from onnx import ModelProto
@@ -38,8 +39,8 @@ def rows() -> Iterator[Row]:
         model, weights = _net(nodes)
         best = timed(
             {
-                "derived": lambda: pyopnb.grad(model, weights, verify=False),
-                "verified": lambda: pyopnb.grad(model, weights),
+                "derived": partial(pyopnb.grad, model, weights, verify=False),
+                "verified": partial(pyopnb.grad, model, weights),
             },
             5,
         )

@@ -626,3 +626,13 @@ def test_an_empty_batch_has_gradients_of_zero(nodes, opset):
     assert result["grad_w"].tolist() == np.zeros((3, 2)).tolist() and result["grad_b"].tolist() == [
         [0, 0]
     ]
+
+
+@pytest.mark.parametrize(
+    ("node", "opset"), [("Scatter(x, i, u)", 10), ("Max(x, u)", 11), ("Relu(u)", 7)]
+)
+def test_what_needs_operators_of_a_newer_opset_is_refused(node, opset):
+    text = f"""<ir_version: 8, opset_import: ["" : {opset}]> g (float[3] x, int64[1] i, float[1] u) => (float loss)
+        {{ y = {node}  loss = ReduceSum<keepdims = 0>(y) }}"""
+    with pytest.raises(ModelError, match=rf"expected an opset that has \w+, .* got opset {opset}"):
+        grad(onnx.parser.parse_model(text), "u", verify=False)
