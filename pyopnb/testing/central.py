@@ -1,4 +1,4 @@
-"""Derivatives by central differences, with an estimate of their error and the kinks left out.
+"""Derive by central differences, with an estimate of their error and the kinks left out.
 
 Richardson's extrapolation of three steps; what its last column changes is the error (C. J. F. Ridders, "Accurate computation of
 F'(x) and F'(x)F''(x)", Advances in Engineering Software 4, 1982). The one-sided differences tell a kink: what is left of their
@@ -93,21 +93,20 @@ def _at(
     middle: Terms,
     precision: float,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Derivative, its error, the jump of the one-sided ones and the noise, at the step of those tried that tells most."""
+    """Return derivative, error, jump of the one-sided ones and noise, at the step that tells most."""
     typical = float(np.sqrt(np.mean(np.square(np.where(np.isfinite(x), x, 0.0), dtype=np.float64))))
     base = precision**0.2 * max(abs(float(x[place])), typical / 8, 2.0**-10 if typical else 1.0)
     best = None
     for shrink in _SHRINK:
-        if (
-            shrink < precision**0.25
-        ):  # what so small a step changes is lost in rounding, and the same 0 each time looks exact
+        # What so small a step changes is lost in rounding, and the same 0 each time looks exact.
+        if shrink < precision**0.25:
             break
-        found = _with_step(function, x, place, middle, base * shrink, precision)
-        if best is None or _is_better(found, best):
-            best = found
-        if np.all(
-            found[1] <= np.maximum(4 * found[3], precision**0.6 * np.abs(found[0]))
-        ):  # good enough
+        row = _with_step(function, x, place, middle, base * shrink, precision)
+        if best is None or _is_better(row, best):
+            best = row
+        value, error, _, noise = row
+        # What is good enough: the error is no larger than rounding, or small beside the value.
+        if np.all(error <= np.maximum(4 * noise, precision**0.6 * np.abs(value))):
             break
     assert best is not None, "_SHRINK is not empty"  # noqa: S101  # for mypy
     return best
@@ -128,34 +127,37 @@ def _with_step(
     step: float,
     precision: float,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    central, jumps, here = [], [], float(x[place])
+    central, jumps, start = [], [], float(x[place])
     for halvings in range(3):
-        ends = []
-        for sign in (1, -1):
-            moved = x.copy()
-            moved[place] += sign * step / 2**halvings
-            ends.append((function(moved), float(moved[place])))
-        (up, right), (down, left) = ends
-        central.append(_slopes(up, down, right - left))
-        jumps.append(_slopes(up, middle, right - here) - _slopes(middle, down, here - left))
+        moved = x.copy()
+        moved[place] += step / 2**halvings
+        up, right = function(moved), float(moved[place])
+        moved = x.copy()
+        moved[place] -= step / 2**halvings
+        down, left_end = function(moved), float(moved[place])
+        # The step is what the element really moved by, after its own rounding.
+        central.append(_slopes(up, down, right - left_end))
+        ahead = _slopes(up, middle, right - start)
+        behind = _slopes(middle, down, start - left_end)
+        jumps.append(ahead - behind)
     once = [(4 * fine - coarse) / 3 for coarse, fine in pairwise(central)]
     value = (16 * once[1] - once[0]) / 15
     noise = (
         precision
         * np.array([_rounded(*terms) for terms in zip(middle, up, down, strict=True)])
-        / max((right - left) / 2, _TINY)
+        / max((right - left_end) / 2, _TINY)
     )
     return value, np.abs(value - once[1]), 2 * jumps[2] - jumps[1], noise
 
 
 def _slopes(ahead: Terms, behind: Terms, step: float) -> np.ndarray:
-    """Of each function; NaN where the step was lost in rounding."""
+    """Return the slope of each function; NaN where the step was lost in rounding."""
     rises = np.array([np.sum(np.subtract(a, b)) for a, b in zip(ahead, behind, strict=True)])
     return rises / step if step else np.full_like(rises, np.nan)
 
 
 def _rounded(middle: np.ndarray, up: np.ndarray, down: np.ndarray) -> float:
-    """What the terms that a step changes can be rounded by, as errors that do not know of one another add up, in units."""
+    """Return by how many units the terms that a step changes can be rounded together."""
     changed = (up != middle) | (down != middle)
     largest = np.where(changed, np.maximum(np.abs(up), np.abs(down)), 0.0)
     return float(np.sqrt(np.sum(np.square(largest))))
