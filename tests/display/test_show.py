@@ -18,7 +18,10 @@ from PIL import Image
 import pyopnb
 from pyopnb.diffs.arrays.diff import Diff
 from pyopnb.display import figures
+from pyopnb.display.html import pre
 from pyopnb.display.ops import _with_numbers
+from pyopnb.display.view import View, view
+from pyopnb.ops.displayable import Displayable
 from pyopnb.traces.times import NodeTime, Times
 
 MODEL = "net (float[N,4] x) => (float[N,4] z) { y = demo.Soft<limit = 2.0>(x)\n z = Add(y, x) }"
@@ -52,6 +55,21 @@ def test_unknown_options_are_named() -> None:
     ):
         with pytest.raises(TypeError, match=re.escape(says)):
             pyopnb.show(thing, **{option: 1})
+
+
+def test_a_view_is_registered_in_one_place(survives: Any) -> None:
+    class Remark(Displayable):
+        pass
+
+    @view.register(Remark)
+    def view_remark(thing: Remark, *, loud: bool = False) -> View:
+        text = "HEAR" if loud else "hear"
+        return View(thing, text, text, pre(text))
+
+    assert str(pyopnb.show(Remark(), loud=True)) == "HEAR"
+    assert survives(Remark()._repr_html_()).text == ["hear"]
+    with pytest.raises(pyopnb.errors.InputError, match="show, Remark: expected one of loud"):
+        pyopnb.show(Remark(), quiet=True)
 
 
 def test_a_view_prints_shows_and_is_shown_again() -> None:
