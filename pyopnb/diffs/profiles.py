@@ -112,7 +112,13 @@ class ProfileDiff(DiffBase):
         return fit_lines([*self._headline(), *changed])
 
     def rows(self) -> list[tuple[str, ...]]:
-        """Return the nodes as texts: verdict, node, op, median and quartiles of a and of b, ratio, cost."""
+        """Write the nodes as texts, for a table.
+
+        Returns
+        -------
+        list of tuple of str
+            Verdict, node, op, median and quartiles of a and of b, ratio, cost.
+        """
         rows: list[tuple[str, ...]] = []
         for change in self.nodes:
             sign = "+" if change.cost > 0 else ""

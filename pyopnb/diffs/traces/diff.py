@@ -209,7 +209,10 @@ class TraceDiff(ToleranceDiff):
     def details(self) -> list[str]:
         """List what the headline leaves out, apart from the origins.
 
-        That is what the nodes do, the outputs, what was paired and what was not, and what ran.
+        Returns
+        -------
+        list of str
+            What the nodes do, the outputs, what was paired and what was not, and what ran.
         """
         lines = [*self._body_lines()[:1], *self._effect_lines()]
         if any(step.verdict != "same" for step in self.steps):
