@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -49,9 +48,8 @@ HALF = dtype("float16")
 
 
 class ClockedCall(NamedTuple):
-    """A call of ``compute``: the thread, and nanoseconds of `time.perf_counter_ns`."""
+    """A call of ``compute`` or of a session: nanoseconds of `time.perf_counter_ns`."""
 
-    thread: int
     begin: int
     end: int
 
@@ -88,7 +86,7 @@ class _Clocked:
         try:
             return self._compute(*arrays)
         finally:
-            self._calls.append(ClockedCall(threading.get_ident(), begin, time.perf_counter_ns()))
+            self._calls.append(ClockedCall(begin, time.perf_counter_ns()))
 
 
 @dataclass(eq=False)

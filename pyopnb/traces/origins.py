@@ -195,7 +195,7 @@ class _Origins:
     def _refined(
         self, kernels: list[int], nodes: list[int]
     ) -> list[tuple[tuple[int, ...], list[int]]]:
-        """Parts of a region, where names and edges agree on them; else the region."""
+        """Divide a region into parts, where names and edges agree on them; else the region."""
         region = [(tuple(nodes), kernels)]
         if len(kernels) == 1 or not nodes:
             return region
@@ -238,10 +238,11 @@ class _Origins:
         )
         if not agrees:
             return region
-        return [
-            (tuple(index for index in nodes if labels[index] == kernel), [kernel])
-            for kernel in kernels
-        ]
+        # One pass: a chain of convolutions is one region, with thousands of kernels in a deep network.
+        nodes_by_kernel = defaultdict(list)
+        for index in nodes:
+            nodes_by_kernel[labels[index]].append(index)
+        return [(tuple(nodes_by_kernel[kernel]), [kernel]) for kernel in kernels]
 
     def _find_operations(self, labels: dict[int, int], before: Mapping[int, list[int]]) -> None:
         """Label the node that gave a kernel its op type, where another gave it its name: the Conv before an activation."""
@@ -250,24 +251,35 @@ class _Origins:
             nodes_by_kernel[kernel].append(index)
         for kernel, indices in nodes_by_kernel.items():
             op_type = self.ran.nodes[kernel].op_type
-            behind = (
-                []
-                if any(op_type.endswith(self.user.nodes[index].op_type) for index in indices)
-                else indices
-            )
-            for index in behind:  # grows while it is walked
-                for near in before[index]:
-                    if near not in labels and op_type.endswith(
-                        self.user.nodes[near].op_type
-                    ):  # FusedConv, QLinearConv
-                        labels[near] = kernel
-                        behind.clear()
-                        break
-                    if near not in labels and near not in behind:
-                        behind.append(near)
+            if any(op_type.endswith(self.user.nodes[index].op_type) for index in indices):
+                continue
+            operation = self._operation_behind(indices, op_type, labels, before)
+            if operation is not None:
+                labels[operation] = kernel
+
+    def _operation_behind(
+        self,
+        indices: list[int],
+        op_type: str,
+        labels: Mapping[int, int],
+        before: Mapping[int, list[int]],
+    ) -> int | None:
+        """Find the nearest node behind some others that gave a kernel its op type."""
+        queue = list(indices)
+        seen = set(indices)
+        for index in queue:  # which grows while it is walked
+            for near in before[index]:
+                if near in labels or near in seen:
+                    continue
+                # The kernel of a Conv can be a FusedConv or a QLinearConv.
+                if op_type.endswith(self.user.nodes[near].op_type):
+                    return near
+                seen.add(near)
+                queue.append(near)
+        return None
 
     def _named(self, kernels: list[int], nodes: list[int]) -> dict[int, int]:
-        """User's nodes to the executed nodes that produce one of their tensors, or that have a name of theirs."""
+        """Map user's nodes to the executed nodes that produce one of their tensors, or that have a name of theirs."""
         members = set(nodes)
         labels = {
             self.user.producers[name][0]: kernel

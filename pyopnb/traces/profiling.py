@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -141,7 +140,6 @@ def _calls(
 ) -> Iterator[ClockedCall]:
     """Run again and again, and yield the time of each run."""
     __tracebackhide__ = True
-    thread = threading.get_ident()
     for number in range(count):
         begin = time.perf_counter_ns()
         try:
@@ -149,7 +147,7 @@ def _calls(
         except Exception as error:
             add_note(error, f"in run {number + 1:,} of {count:,} {which}")
             raise
-        yield ClockedCall(thread, begin, time.perf_counter_ns())
+        yield ClockedCall(begin, time.perf_counter_ns())
 
 
 @dataclass

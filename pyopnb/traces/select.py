@@ -51,9 +51,9 @@ class NamedTensor:
 
 def named_tensors(model: ModelProto, *, bodies: bool = False) -> list[NamedTensor]:
     """List the outputs of the main graph's nodes, each after those of the nodes in its bodies."""
-    tensors_ = list(_named(model.graph, "", None, False, bodies))
-    names = {tensor.name for tensor in tensors_ if tensor.inside is None}
-    return [tensor if tensor.inside is None else _fresh(tensor, names) for tensor in tensors_]
+    every = list(_named(model.graph, "", None, False, bodies))
+    names = {tensor.name for tensor in every if tensor.inside is None}
+    return [tensor if tensor.inside is None else _fresh(tensor, names) for tensor in every]
 
 
 def _fresh(tensor: NamedTensor, taken: set[str]) -> NamedTensor:
@@ -86,9 +86,10 @@ def match_names(names: Sequence[str], only: str | Iterable[str]) -> set[str]:
         One of them matches nothing.
     """
     selected: set[str] = set()
+    known = dict.fromkeys(names)  # a look into the list would cost a walk for each text
     for text in [only] if isinstance(only, str) else only:
         pattern = re.compile(translate(str(text)))
-        matching = {text} if text in names else {name for name in names if pattern.match(name)}
+        matching = {text} if text in known else {name for name in names if pattern.match(name)}
         if not matching:
             raise InputError(
                 "trace, only",
