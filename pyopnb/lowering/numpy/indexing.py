@@ -34,7 +34,7 @@ from pyopnb.lowering.tracing import Number, Traced, is_constant, plain, tensor_o
 _MOST = np.iinfo(np.int64).max
 
 
-def take(x: Traced, key: Any) -> Any:
+def _take(x: Traced, key: Any) -> Any:
     """Carry out ``x[key]``."""
     result = x.value[plain(key)]
     items = _items(x, key)
@@ -64,7 +64,7 @@ def _writer(x: Traced, key: Any) -> Any:
     return lambda new: x.assign(_written(x.tensor, _items(x, key), new))
 
 
-def put(x: Traced, key: Any, value: Any) -> None:
+def _put(x: Traced, key: Any, value: Any) -> None:
     """Carry out ``x[key] = value``."""
     # y[:, 0] += 1 writes into the view, and then assigns that to its place.
     is_view = type(value) is Traced and value.source is x
@@ -96,8 +96,8 @@ def _same_key(value: Traced, x: Traced, key: Any) -> bool:
     )
 
 
-BRACKETS["read"] = take
-BRACKETS["write"] = put
+BRACKETS["read"] = _take
+BRACKETS["write"] = _put
 
 # ---- keys --------------------------------------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from pyopnb.testing.verify.values import is_float, precision_of
 
 __all__ = ["Shares", "draw_shares", "jittered", "moved", "widened"]
 
-UNITS = 1.5
+_UNITS = 1.5
 """How far each number is moved at most, in units in the last place: good implementations of exp, tanh
 or arcsin are off by up to 4, and what comes of a move is taken 16 times (`rounding`)."""
 
@@ -30,7 +30,7 @@ def moved(array: np.ndarray, share: np.ndarray | float) -> np.ndarray:
     """Move each number by a part of a rounding error, given as a share between 0 and 1."""
     eps, _ = precision_of(array.dtype)
     with np.errstate(all="ignore"):
-        factor = 1 + 2 * UNITS * eps * (np.asarray(share) - 0.5)
+        factor = 1 + 2 * _UNITS * eps * (np.asarray(share) - 0.5)
         return np.asarray((widened(array) * factor).astype(array.dtype))
 
 
