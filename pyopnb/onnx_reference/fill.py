@@ -145,7 +145,7 @@ def fill_source(
 
 
 def _is_empty(nodes: Where) -> bool:
-    return isinstance(nodes, Collection) and not isinstance(nodes, str) and not nodes
+    return isinstance(nodes, Collection) and not isinstance(nodes, str) and len(nodes) == 0
 
 
 class _Filling:
