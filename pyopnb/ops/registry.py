@@ -463,7 +463,7 @@ class Registry(Displayable):
     @hide_internal_frames
     @check_arguments
     def history(self, name: str) -> tuple[Version, ...]:
-        """List the last `MAX_VERSIONS` versions of an op, oldest first.
+        """List the last 100 versions of an op, oldest first.
 
         Parameters
         ----------

@@ -47,7 +47,7 @@ class Trace(Displayable):
     model : ModelProto
         The model that ran, with the domains, op types and names of its user, and the attrs that the session had: those that
         `Session.set_attrs` changed are not the file's. Local functions that hold ops are inlined. The data of large
-        initializers is left out: it is in `initializers`.
+        initializers is left out: it is in ``initializers``.
     initializers : Mapping
         Arrays of the model's initializers by name, read when they are first asked for, external data included. Where the
         session's options replace a weight of the file (``SessionOptions.add_initializer``), it is the file's, though the run
