@@ -100,8 +100,8 @@ def _keeps_values(array: np.ndarray, cast: np.ndarray, want: DType) -> bool:
         return bool(((array == 0) | (array == 1)).all())
     limits = np.iinfo(want.numpy)
     # float64 has the smallest integer exactly, and the largest plus one.
-    inside = (array >= float(limits.min)) & (array < float(limits.max) + 1)
-    return bool((inside & (array == np.trunc(array))).all())
+    in_range = (array >= float(limits.min)) & (array < float(limits.max) + 1)
+    return bool((in_range & (array == np.trunc(array))).all())
 
 
 def _texts(array: np.ndarray) -> np.ndarray:

@@ -219,6 +219,7 @@ def enable_py_op(enabled: bool) -> bool:
     bool
         What it was before.
     """
+    # Declarations are kept while the switch is off.
     before = _enabled[0]
     _enabled[0] = bool(enabled)
     if before == _enabled[0]:
@@ -240,9 +241,12 @@ def _full_name(op_type: str) -> str:
 
 def _warn_of_ignored(args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
     ignored = [sanitize(repr(arg), 40) for arg in args]
-    ignored += [f"{key}=" for key in kwargs if key not in _KEYWORDS]
+    for key in kwargs:
+        if key not in _KEYWORDS:
+            ignored.append(f"{key}=")
     if not ignored:
         return
+    # domain= is the mistake that most people make.
     suggestion = 'op_type="Name", inputs=[…], outputs=[…], attrs={…}'
     if "domain" in kwargs:
         suggestion = 'op_type="my.domain::Name"'
@@ -327,7 +331,8 @@ def _serve(name: str) -> None:
 def _source(overloads: Sequence[Overload]) -> str | None:
     """Return the functions' texts, for what compares versions."""
     try:
-        return "\n\n".join(inspect.getsource(overload.opdef.body) for overload in overloads)
+        bodies = [overload.opdef.body for overload in overloads]
+        return "\n\n".join(map(inspect.getsource, bodies))
     except (OSError, TypeError):
         # It was made by exec, or is no function.
         return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -155,15 +155,15 @@ class OrtPyFunction:
     @property
     def input_names(self) -> list[str]:
         """Return the names of the inputs, in order."""
-        return [value.name for value in self.onnx_model.graph.input]
+        return _names(self.onnx_model.graph.input)
 
     @property
     def output_names(self) -> list[str]:
         """Return the names of the outputs, in order."""
-        return [value.name for value in self.onnx_model.graph.output]
+        return _names(self.onnx_model.graph.output)
 
     def get_ort_session_options(self) -> Any:
-        """Make options with ``extra_session_options``, in which the ops of the registry are known.
+        """Make options with ``extra_session_options``, in which the ops of the registry are names_left.
 
         Returns
         -------
@@ -181,6 +181,7 @@ class OrtPyFunction:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         model, feeds = self.onnx_model, self._feeds(args, kwargs)
+        # Made for the first call, since the options may be set after the model.
         if self.ort_session is None:
             source = self._source or model
             self.ort_session = Session(source, self._options(), self.execution_providers)
@@ -195,24 +196,27 @@ class OrtPyFunction:
         self.ort_session = None
 
     def _feeds(self, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
-        names = [value.name for value in self.inputs]
+        names = _names(self.inputs)
         for name in kwargs:
             if name not in names:
                 suggestion = suggest(name, map(sanitize, names))
                 expected, got = "names of inputs", sanitize(name)
                 raise InputError("OrtPyFunction", expected=expected, got=got, next=suggestion)
+        # What has a default, or is given by name, is passed over by position.
         positional = []
         for value in self.inputs:
             if value.name not in self.default_inputs and value.name not in kwargs:
                 positional.append(value)
         if len(args) > len(positional):
-            known = ", ".join(sanitize(value.name) for value in positional) or "all are given"
-            expected = f"at most {plural(len(positional), 'positional argument')} ({known})"
+            names_left = ", ".join(map(sanitize, _names(positional))) or "all are given"
+            expected = f"at most {plural(len(positional), 'positional argument')} ({names_left})"
             raise InputError("OrtPyFunction", expected=expected, got=str(len(args)))
         feeds = {}
+        # Defaults stay when another model is bound, which need not have such inputs.
         for name, default in self.default_inputs.items():
             if name in names:
                 feeds[name] = default
+        # The session tells of inputs that are still missing.
         for value, argument in zip(positional, args, strict=False):
             feeds[value.name] = _widened(argument, value)
         return {**feeds, **kwargs}
@@ -239,6 +243,10 @@ def ort_inference(
     return OrtPyFunction(model, cpu_only=cpu_only)(*args, **kwargs)
 
 
+def _names(values: Iterable[ValueInfoProto]) -> list[str]:
+    return [value.name for value in values]
+
+
 def _widened(argument: Any, value: ValueInfoProto) -> Any:
     """Widen ints for an input of int64, since NumPy's own were narrower on Windows."""
     is_array = isinstance(argument, (np.ndarray, np.generic))
@@ -263,20 +271,21 @@ def _single_node(op_type: str, attrs: dict[str, Any]) -> GraphProto:
     inputs, outputs = [], []
     first_dtype: Any = None
     for position, port in enumerate(schema.inputs):
+        # An op that is a class has no overloads, and its ports say their types.
         number = overloads[-1].inputs[position] if overloads else 0
         input_type = _with_dtype(port.type, number or first_dtype)
         first_dtype = first_dtype or input_type.dtype
         inputs.append(_value_info(port.name, input_type))
     output_types = list(schema.outputs or ())
-    if not output_types:
-        numbers = overloads[-1].outputs if overloads else (0,)
-        output_types = [_with_dtype(ANY, number or first_dtype) for number in numbers]
-    for position, output_type in enumerate(output_types):
+    if not output_types and overloads:
+        # The overloads differ in their outputs, so the schema does not say them.
+        for number in overloads[-1].outputs:
+            output_types.append(_with_dtype(ANY, number or first_dtype))
+    for position, output_type in enumerate(output_types or [ANY]):
         outputs.append(_value_info(f"output{position}", _with_dtype(output_type, first_dtype)))
-    input_names = [value.name for value in inputs]
-    output_names = [value.name for value in outputs]
-    node = helper.make_node(plain_name, input_names, output_names, plain_name, domain=domain)
-    node.attribute.extend(attribute_of(key, value) for key, value in attrs.items())
+    node = helper.make_node(plain_name, _names(inputs), _names(outputs), plain_name, domain=domain)
+    for key, value in attrs.items():
+        node.attribute.append(attribute_of(key, value))
     return helper.make_graph([node], plain_name, inputs, outputs)
 
 

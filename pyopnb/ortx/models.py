@@ -52,7 +52,8 @@ def hook_model_op(
     (array([1., 2.], dtype=float32), [array([-1.,  2.], dtype=float32)])
     """
     node = _named_node(model, node_name)
-    inputs = list(dict.fromkeys(name for name in node.input if name))
+    # A tensor that the node reads twice goes through the hook once.
+    inputs = list(dict.fromkeys(filter(None, node.input)))
     if len(inputs) != len(input_types):
         where = f"hook_model_op, node '{sanitize(node_name)}'"
         expected = f"{plural(len(inputs), 'dtype')}, one an input"
@@ -67,7 +68,8 @@ def hook_model_op(
     position = list(model.graph.node).index(node)
     node.input[:] = [hooked.get(name, name) for name in node.input]
     model.graph.node.insert(position, hook)
-    if all(entry.domain != domain for entry in model.opset_import):
+    domains = [entry.domain for entry in model.opset_import]
+    if domain not in domains:
         model.opset_import.append(helper.make_opsetid(domain, 1))
     return model
 
@@ -90,9 +92,9 @@ def _named_node(model: ModelProto, node_name: str) -> NodeProto:
 
 def _hook_type(hook_func: Callable[..., Any], node_name: str) -> str:
     name = f"op_{getattr(hook_func, '__name__', type(hook_func).__name__)}_{node_name}"
-    plain = re.sub(r"\W", "_", name)
+    op_type = re.sub(r"\W", "_", name)
     # Names that differ only in what no op type can have are two ops.
-    return plain if plain == name else f"{plain}_{zlib.crc32(name.encode()):08x}"
+    return op_type if op_type == name else f"{op_type}_{zlib.crc32(name.encode()):08x}"
 
 
 def make_onnx_model(
@@ -115,6 +117,7 @@ def make_onnx_model(
     -------
     ModelProto
     """
+    # Models of onnxruntime-extensions are written so, whatever onnx is installed.
     opset = opset_version or min(18, newest_opset())
     opsets = [
         helper.make_opsetid("ai.onnx", opset),

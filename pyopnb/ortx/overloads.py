@@ -61,20 +61,25 @@ class Overload:
             )
             if is_positional and parameter.name not in self.attrs:
                 names.append(parameter.name)
-        names = names[: len(self.inputs)]
-        # compute has a parameter self already.
-        names = [f"input{n}" if name == "self" else name for n, name in enumerate(names)]
-        return names + [f"input{number}" for number in range(len(names), len(self.inputs))]
+        inputs = []
+        for number in range(len(self.inputs)):
+            # compute has a parameter self already, and *args give no names.
+            if number < len(names) and names[number] != "self":
+                inputs.append(names[number])
+            else:
+                inputs.append(f"input{number}")
+        return inputs
 
 
 def merged(overloads: Sequence[Overload], new: Overload) -> tuple[Overload, ...]:
     """Return the overloads with one more, or with that in place of the one for the same dtypes."""
-    others = [overload for overload in overloads if overload.inputs != new.inputs]
-    return (*others, new)
+    kept = [overload for overload in overloads if overload.inputs != new.inputs]
+    return (*kept, new)
 
 
 def class_of(name: str, overloads: tuple[Overload, ...]) -> type:
     """Build the class that serves all overloads of an op."""
+    # Functions of onnxruntime-extensions may write to what they get, so each call gets copies.
     body: dict[str, Any] = {
         "copy_inputs": True,
         "__doc__": inspect.getdoc(overloads[-1].opdef.body),
@@ -83,7 +88,8 @@ def class_of(name: str, overloads: tuple[Overload, ...]) -> type:
         "__init__": _constructor(overloads, name),
         "compute": _compute(overloads),
     }
-    if len({overload.outputs for overload in overloads}) > 1:
+    # Where all overloads have the same outputs, the signature of compute says them.
+    if len(_distinct_outputs(overloads)) > 1:
         body["infer"] = _infer
     return type(name.rpartition("::")[2] or "Op", (), body)
 
@@ -105,14 +111,13 @@ def _constructor(overloads: Sequence[Overload], name: str) -> Any:
                 raise DefinitionError(where, expected=expected, got=attr_type.__name__)
     parameters = [Parameter("self", Parameter.POSITIONAL_ONLY)]
     for attr, attr_type in attr_types.items():
-        in_all = all(attr in overload.attrs for overload in overloads)
-        default = Parameter.empty if in_all else None
-        parameters.append(
-            Parameter(attr, Parameter.KEYWORD_ONLY, annotation=attr_type, default=default)
-        )
+        parameter = Parameter(attr, Parameter.KEYWORD_ONLY, annotation=attr_type)
+        # A node of one overload need not have the attrs of the others.
+        if not all(attr in overload.attrs for overload in overloads):
+            parameter = parameter.replace(default=None)
+        parameters.append(parameter)
     # onnxruntime-extensions ignores the attributes that were not declared.
-    ignored = "_others" if "others" in attr_types else "others"
-    parameters.append(Parameter(ignored, Parameter.VAR_KEYWORD))
+    parameters.append(Parameter("_ignored", Parameter.VAR_KEYWORD))
     __init__.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return __init__
 
@@ -124,6 +129,7 @@ def _compute(overloads: Sequence[Overload]) -> Any:
         while present and present[-1] is None:
             present.pop()
         overload = overloads[0]
+        # With one overload, any inputs are its own: the schema has checked them.
         if len(overloads) > 1:
             overload = _choose(self, [dtype(array.dtype).onnx for array in present])
         attrs = {name: _attr(self, name) for name in overload.attrs}
@@ -134,18 +140,15 @@ def _compute(overloads: Sequence[Overload]) -> Any:
     fewest = min(len(overload.inputs) for overload in overloads)
     parameters = [Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)]
     for position, name in enumerate(widest.names()):
-        parameters.append(
-            Parameter(
-                name,
-                Parameter.POSITIONAL_OR_KEYWORD,
-                annotation=_common_type(overloads, position),
-                default=Parameter.empty if position < fewest else None,
-            )
-        )
-    outputs = {overload.outputs for overload in overloads}
+        annotation = _common_type(overloads, position)
+        parameter = Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, annotation=annotation)
+        # What an overload with fewer inputs lacks is optional.
+        if position >= fewest:
+            parameter = parameter.replace(default=None)
+        parameters.append(parameter)
     returns: Any = Parameter.empty
-    if len(outputs) == 1:
-        returns = [_type(number) for number in widest.outputs]
+    if len(_distinct_outputs(overloads)) == 1:
+        returns = list(map(_type, widest.outputs))
     compute.__signature__ = inspect.Signature(parameters, return_annotation=returns)  # type: ignore[attr-defined]
     return compute
 
@@ -155,8 +158,9 @@ def _infer(self: Any, *types: TensorType | None) -> list[TensorType]:
     numbers = []
     for input_type in types:
         if input_type is not None:
+            # An unknown dtype is 0, and fits every overload.
             numbers.append(input_type.dtype.onnx if input_type.dtype else 0)
-    return [_type(number) for number in _choose(self, numbers).outputs]
+    return list(map(_type, _choose(self, numbers).outputs))
 
 
 def _choose(op: Any, numbers: Sequence[int]) -> Overload:
@@ -166,7 +170,7 @@ def _choose(op: Any, numbers: Sequence[int]) -> Overload:
             return overload
     raise ModelError(
         f"op {op._name}, inputs",
-        expected=" or ".join(_type_texts(overload.inputs) for overload in overloads),
+        expected=" or ".join(map(_inputs_text, overloads)),
         got=_type_texts(numbers),
         next="@onnx_op with these inputs beside the others, or a Cast before the node",
     )
@@ -185,12 +189,21 @@ def _common_type(overloads: Sequence[Overload], position: int) -> Any:
     for overload in overloads:
         if position < len(overload.inputs):
             numbers.add(overload.inputs[position])
+    # Without an annotation, an input takes any dtype.
     return _type(numbers.pop()) if len(numbers) == 1 else Parameter.empty
+
+
+def _distinct_outputs(overloads: Sequence[Overload]) -> set[tuple[int, ...]]:
+    return {overload.outputs for overload in overloads}
 
 
 def _type(number: int) -> TensorType:
     return TensorType(dtype(number), None) if number else ANY
 
 
+def _inputs_text(overload: Overload) -> str:
+    return _type_texts(overload.inputs)
+
+
 def _type_texts(numbers: Sequence[int]) -> str:
-    return f"({', '.join(str(_type(number)) for number in numbers)})"
+    return f"({', '.join(map(str, map(_type, numbers)))})"

@@ -119,14 +119,14 @@ class Attempt:
         for part in nested(self._estimator):
             if id(part) not in failing:
                 continue
-            inside = {id(inner) for inner in nested(part)} - {id(part)}
-            if not inside & failing.keys():
+            inner_ids = {id(inner) for inner in nested(part)} - {id(part)}
+            if not inner_ids & failing.keys():
                 innermost[id(part)] = failing[id(part)]
         attempts = [innermost, failing] if len(innermost) < len(failing) else [failing]
-        for more in attempts:
-            if not more:
+        for candidates in attempts:
+            if not candidates:
                 continue
-            model, refused = self.convert({**reasons, **more})
+            model, refused = self.convert({**reasons, **candidates})
             if model is not None:
                 return model, ""
         return None, refused
@@ -147,8 +147,8 @@ class Attempt:
                 )
             except Exception:  # noqa: S112  # what cannot be fed alone is judged with the rest
                 continue
-            inside = {id(inner) for inner in nested(part)}
-            inner_reasons = {key: reason for key, reason in reasons.items() if key in inside}
+            inner_ids = {id(inner) for inner in nested(part)}
+            inner_reasons = {key: reason for key, reason in reasons.items() if key in inner_ids}
             _, reason = attempt.convert(inner_reasons)
             if reason:
                 failing[id(part)] = reason
@@ -173,8 +173,10 @@ class Attempt:
         for name, array in self._feeds.items():
             inputs[name] = str(TensorType(dtype(array.dtype), ("N", *array.shape[1:])))
         outputs = {}
-        for name, kind in zip(names, types, strict=True):
-            outputs[name] = str(TensorType(kind.dtype, ("N", *(kind.shape or ())[1:])))
+        for name, output_type in zip(names, types, strict=True):
+            outputs[name] = str(
+                TensorType(output_type.dtype, ("N", *(output_type.shape or ())[1:]))
+            )
         node = build_node(f"{DOMAIN}::{op_type}", list(inputs), names)
         return build_model([node], inputs, outputs)
 

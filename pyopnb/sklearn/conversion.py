@@ -119,11 +119,11 @@ def convert(
 
 def _with_copies(options: Mapping[Any, Any], copies: Mapping[int, Any]) -> dict[Any, Any]:
     """Address options by ``id`` to the copies of their estimators."""
-    own = {}
+    addressed = {}
     for key, value in options.items():
         is_copied = isinstance(key, int) and key in copies
-        own[id(copies[key]) if is_copied else key] = value
-    return own
+        addressed[id(copies[key]) if is_copied else key] = value
+    return addressed
 
 
 def _convert_copy(

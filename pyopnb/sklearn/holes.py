@@ -73,10 +73,10 @@ class Holes:
 
     def __init__(self, holes: Mapping[int, tuple[Any, Sample, str]]) -> None:
         # An op calls the whole estimator: those inside it are no ops of their own.
-        inside = set()
+        inner_ids: set[int] = set()
         for outer, *_ in holes.values():
-            inside |= {id(part) for part in nested(outer)} - {id(outer)}
-        self._holes = [_Hole(*hole) for key, hole in holes.items() if key not in inside]
+            inner_ids |= {id(part) for part in nested(outer)} - {id(outer)}
+        self._holes = [_Hole(*hole) for key, hole in holes.items() if key not in inner_ids]
         self._added: dict[type, str] = {}
 
     def __enter__(self) -> Holes:

@@ -109,10 +109,10 @@ def skl2onnx_inputs(
     """
     declared = []
     for name, array in arrays.items():
-        kind = _SKL2ONNX_TYPES.get(array.dtype.name, StringTensorType)
+        declared_type = _SKL2ONNX_TYPES.get(array.dtype.name, StringTensorType)
         if as_doubles and array.dtype.kind in "if":
-            kind = DoubleTensorType
-        declared.append((name, kind([None, *array.shape[1:]])))
+            declared_type = DoubleTensorType
+        declared.append((name, declared_type([None, *array.shape[1:]])))
     return declared
 
 

@@ -114,11 +114,11 @@ def find_target(op: str) -> Any:
     domain, _, op_type = op.partition("::")
     namespace = getattr(torch.ops, domain.removeprefix("torch."))
     # Names of ops and of overloads have underscores of their own, so each is tried as the border.
-    ends = [len(op_type)]
-    ends += [index for index, letter in enumerate(op_type) if letter == "_" and index]
-    for end in ends:
-        packet = getattr(namespace, op_type[:end], None)
-        overload = getattr(packet, op_type[end + 1 :] or "default", None)
+    splits = [len(op_type)]
+    splits += [index for index, letter in enumerate(op_type) if letter == "_" and index]
+    for split in splits:
+        packet = getattr(namespace, op_type[:split], None)
+        overload = getattr(packet, op_type[split + 1 :] or "default", None)
         if overload is not None and op_name(overload) == op:
             return overload
     return None
@@ -288,10 +288,12 @@ def _literal(name: str, value: Any, type_text: str) -> Any:
     if isinstance(value, list):
         return _literal_list(name, value)
     if isinstance(value, bool):
+        # Where a number of any type is taken, True is not 1.
         return int(value) if "bool" in type_text else str(value)
     if isinstance(value, int) and -(2**63) <= value < 2**63:
         return value
     if isinstance(value, float):
+        # A tensor attribute has 64 bits.
         return value if _survives(value) else np.array(value, np.float64)
     if isinstance(value, (str, complex, torch.device)):
         return str(value)
@@ -345,8 +347,10 @@ def decode(
     """
     parameters = _parameters(target)
     tensors, computed = _tensor_arguments(parameters, attrs.get(LENGTHS, ()), inputs)
-    numbers = [value.item() if isinstance(value, torch.Tensor) else value for value in computed]
-    dynamic = dict(zip(attrs.get(DYNAMIC, ()), numbers, strict=False))
+    dynamic = {}
+    for name, value in zip(attrs.get(DYNAMIC, ()), computed, strict=False):
+        # In ONNX Runtime it is a tensor, and where torch traces a symbolic size.
+        dynamic[name] = value.item() if isinstance(value, torch.Tensor) else value
     args: list[Any] = []
     kwargs: dict[str, Any] = {}
     for parameter in parameters:
@@ -438,6 +442,7 @@ def _value(value: Any, type_text: str) -> Any:
         return [_value(item, type_text) for item in value]
     if isinstance(value, float):
         return _from_float32(value)
+    # The types of the schema tell what an int or a text was.
     if isinstance(value, int):
         return bool(value) if "bool" in type_text else value
     if "Device" in type_text:

@@ -78,6 +78,7 @@ def _check_module(module: Any, any_numbers: bool) -> None:
 
 def _check_weights(tensor: Any, where: str, any_numbers: bool) -> None:
     expected = "a tensor with values"
+    # A lazy layer gets its sizes in its first call.
     if torch.nn.parameter.is_lazy(tensor):
         suggestion = "module(*args) once, which gives the lazy layers their sizes"
         got = "one of a lazy layer, not initialised"
@@ -100,7 +101,7 @@ def _check_weights(tensor: Any, where: str, any_numbers: bool) -> None:
 
 
 def _check_kwargs(kwargs: Any) -> None:
-    if kwargs is None or (isinstance(kwargs, Mapping) and all(isinstance(n, str) for n in kwargs)):
+    if kwargs is None or (isinstance(kwargs, Mapping) and set(map(type, kwargs)) <= {str}):
         return
     got, suggestion = type(kwargs).__name__, "{'x': x}"
     # The third argument of torch.onnx.export is a file.
@@ -131,6 +132,7 @@ def _wrong_arguments(
     kwargs: Mapping[str, Any],
     error: TypeError,
 ) -> InputError:
+    # Annotations of torch's types would fill three lines.
     without_hints, required = [], []
     for name, parameter in signature.parameters.items():
         without_hints.append(parameter.replace(annotation=parameter.empty))
@@ -141,13 +143,16 @@ def _wrong_arguments(
     signature = signature.replace(
         parameters=without_hints, return_annotation=inspect.Signature.empty
     )
-    keywords = f" and {', '.join(kwargs)}" if kwargs else ""
-    comma = "," if len(required) == 1 else ""
+    got = f"{len(args)} in args"
+    if kwargs:
+        got = f"{got} and {', '.join(kwargs)}"
+    # A tuple of one has a comma.
+    suggestion = f"({required[0]},)" if len(required) == 1 else f"({', '.join(required)})"
     return InputError(
         "args",
         expected=sanitize(f"the arguments of forward{signature}"),
-        got=sanitize(f"{len(args)} in args{keywords}: {error}"),
-        next=sanitize(f"({', '.join(required)}{comma})"),
+        got=sanitize(f"{got}: {error}"),
+        next=sanitize(suggestion),
     )
 
 

@@ -79,6 +79,7 @@ def export_program(program: Any, options: ExportOptions) -> tuple[Any, list[Hole
                     where = hole.line or "module"
                     expected = "an op of the exporter's, or one that torch can stand in for"
                     raise ModelError(where, expected=expected, got=hole.reason) from error
+        # Torch takes these calls over, and the exporter is asked again.
         for hole in holes:
             put_node(hole.node, define(hole.node.target))
         filled += holes
@@ -204,7 +205,9 @@ def _failed(error: BaseException) -> ModelError:
     while cause.__cause__ is not None:
         cause = cause.__cause__
     text = str(cause).strip().partition("\n")[0]
-    where = "torch.onnx.export" if failed is None else f"torch.onnx.export, {sanitize(failed.name)}"
+    where = "torch.onnx.export"
+    if failed is not None:
+        where = f"{where}, {sanitize(failed.name)}"
     return ModelError(
         where,
         expected="a program that the exporter takes",
@@ -235,11 +238,12 @@ def _check_names(end: str, names: Sequence[str] | None, count: int) -> None:
 
 def _put_functions(program: Any) -> None:
     """Replace the calls of functions that `pyopnb.torch.op` made."""
-    for node, around in list(calls_in(program)):
+    for node, enclosing in list(calls_in(program)):
         function = exported_as(node.target)
         if function is not None:
+            # None is the default of an attr that the node does not have.
             node.kwargs = {name: value for name, value in node.kwargs.items() if value is not None}
-            _put(node, around, *function)
+            _put(node, enclosing, *function)
 
 
 def _put_ops(program: Any, ops: Mapping[Any, str]) -> None:
@@ -247,9 +251,9 @@ def _put_ops(program: Any, ops: Mapping[Any, str]) -> None:
     calls = list(calls_in(program))
     for key, op in ops.items():
         matching = []
-        for node, around in calls:
+        for node, enclosing in calls:
             if key in (node.target, getattr(node.target, "overloadpacket", None)):
-                matching.append((node, around))
+                matching.append((node, enclosing))
         if not matching:
             raise _not_called(key, calls)
         domain, op_type = split_name(op)
@@ -261,9 +265,11 @@ def _put_ops(program: Any, ops: Mapping[Any, str]) -> None:
                 got=sanitize(op),
                 next=suggest(op, [entry.name for entry in registry]),
             )
-        version = 1 if registered is None else registered.current.opset
-        for node, around in matching:
-            _put(node, around, op, version)
+        version = 1
+        if registered is not None:
+            version = registered.current.opset
+        for node, enclosing in matching:
+            _put(node, enclosing, op, version)
 
 
 def _not_called(key: Any, calls: Sequence[tuple[Any, Any]]) -> InputError:
@@ -281,9 +287,9 @@ def _not_called(key: Any, calls: Sequence[tuple[Any, Any]]) -> InputError:
     )
 
 
-def _put(node: Any, around: tuple[Any, ...], op: str, version: int) -> None:
+def _put(node: Any, enclosing: tuple[Any, ...], op: str, version: int) -> None:
     try:
         put_node(node, op, version=version, natural=True)
     except Unwritable as error:
-        where = f"{where_of(node, around)}, as {op}"
+        where = f"{where_of(node, enclosing)}, as {op}"
         raise ModelError(where, expected=error.expected, got=error.got) from None

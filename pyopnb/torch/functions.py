@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
+import re
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -147,8 +149,10 @@ class TorchFunction:
         custom_op.register_autograd(self._backward, setup_context=_keep_for_backward)
         custom_op.register_vmap(self._no_vmap)
         # The gradient is an op of its own, so that the compiler does not look into it either.
-        attrs = f", *, {_torch_attrs(version)}" if version.schema.attrs else ""
-        schema = f"(Tensor?[] {_TENSORS}, int {_COUNT}{attrs}) -> Tensor[]"
+        parameters = [f"Tensor?[] {_TENSORS}", f"int {_COUNT}"]
+        if version.schema.attrs:
+            parameters += ["*", _torch_attrs(version)]
+        schema = f"({', '.join(parameters)}) -> Tensor[]"
         self._gradient = torch.library.custom_op(
             f"{name}_backward", self._run_gradient, mutates_args=(), schema=schema
         )
@@ -205,7 +209,7 @@ class TorchFunction:
         return [*inputs[: self._fixed_inputs], list(inputs[self._fixed_inputs :])]
 
     def _unknown(self, attrs: Mapping[str, Any]) -> InputError:
-        name = next(name for name in attrs if name not in self._attrs)
+        name = sorted(set(attrs) - set(self._attrs))[0]
         where = f"op {self.name}, attr {sanitize(name)}"
         if not self._attrs:
             return InputError(where, expected="no attrs", got=sanitize(name))
@@ -228,12 +232,13 @@ class TorchFunction:
     # ---- what torch calls --------------------------------------------------------------------
 
     def _run(self, *arguments: Any, **attrs: Any) -> Any:
+        # A new version with other attrs or types cannot serve a schema that torch has fixed.
         self._current()
         outputs = [f"y{number}" for number in range(self._outputs)]
         count = len(self._schema.inputs)
         tensors = _flat(arguments)
         results = self._evaluate(self.name, tensors, count, outputs, attrs)
-        return results[0] if self._outputs == 1 else tuple(results)
+        return _as_returned(results)
 
     def _evaluate(
         self,
@@ -247,10 +252,13 @@ class TorchFunction:
         key = repr((name, count, outputs, sorted(attrs.items())))
         evaluated = locked(_lock, self._evaluated_op, key, name, count, outputs, attrs)
         devices = [tensor.device for tensor in tensors if tensor is not None]
-        arrays = [None if tensor is None else to_array(tensor) for tensor in tensors]
         results = []
-        for array in evaluated.run(arrays, {}):
-            tensor = torch.zeros(0) if array is None else to_tensor(np.asarray(array))
+        for array in evaluated.run(_if_present(to_array, tensors), {}):
+            # Torch has no place for a gradient that is left out, so an empty tensor stands for it.
+            tensor = torch.zeros(0)
+            if array is not None:
+                tensor = to_tensor(np.asarray(array))
+            # ONNX Runtime's results are on the CPU, and torch expects them where the inputs are.
             results.append(tensor.to(devices[0]))
         return results
 
@@ -260,8 +268,8 @@ class TorchFunction:
         """Return the op at a node, made anew where the registry has another op of that name now."""
         registered = find_op(name)
         if key not in self._evaluated or self._evaluated[key].op is not registered:
-            values = {attr: value for attr, value in attrs.items() if value is not None}
-            proto = node(name, ["x"] * count, outputs, **values)
+            # An attr that is None is one that the node does not have.
+            proto = node(name, ["x"] * count, outputs, **_without_none(attrs))
             self._evaluated[key] = EvaluatedOp(registered, proto, {})
         return self._evaluated[key]
 
@@ -270,10 +278,10 @@ class TorchFunction:
         version, where = self._current(), f"op {self.name}"
         tensors = _flat(arguments)
         sizes: dict[str, Any] = {}
-        types = [None if tensor is None else _type(tensor, sizes) for tensor in tensors]
+        types = _if_present(functools.partial(_type, sizes=sizes), tensors)
+        # What a class cannot take is refused here, before anything runs.
         self._schema.check_inputs(types, where)
-        values = {name: value for name, value in attrs.items() if value is not None}
-        instance = instantiate(version, version.schema, values, where)
+        instance = instantiate(version, version.schema, _without_none(attrs), where)
         promises = promised_types(version.schema, instance, types, self._outputs, where)
         first = next(tensor for tensor in tensors if tensor is not None)
         results = []
@@ -288,7 +296,7 @@ class TorchFunction:
                 )
             shape = [_size(dim, sizes) for dim in result_type.shape]
             results.append(first.new_empty(shape, dtype=_torch_dtype(result_type.dtype.name)))
-        return results[0] if self._outputs == 1 else tuple(results)
+        return _as_returned(results)
 
     def _backward(self, ctx: Any, *gradients: Any) -> Any:
         """Return the gradients of the arguments, for autograd."""
@@ -300,6 +308,7 @@ class TorchFunction:
                 next="def backward(self, inputs, outputs, grads) in its class; or with torch.no_grad(): …, or x.detach()",
             )
         tensors = [*ctx.saved_tensors, *gradients]
+        # Inputs and outputs were saved in one list.
         count = len(ctx.saved_tensors) - self._outputs
         ahead = iter(self._gradient(tensors, count, **ctx.pyopnb_attrs))
         results: list[Any] = []
@@ -318,8 +327,11 @@ class TorchFunction:
             raise SchemaChanged(where, expected="its backward", got=got)
         outputs = []
         for number, tensor in enumerate(tensors[:count]):
-            has_gradient = tensor is not None and tensor.is_floating_point()
-            outputs.append(f"grad{number}" if has_gradient else "")
+            if tensor is not None and tensor.is_floating_point():
+                outputs.append(f"grad{number}")
+            else:
+                # An output without a name is not computed.
+                outputs.append("")
         return self._evaluate(gradient.op, tensors, len(tensors), outputs, attrs)
 
     def _no_vmap(self, info: Any, dims: Any, *arguments: Any, **attrs: Any) -> Any:
@@ -337,8 +349,9 @@ class TorchFunction:
 def _torch_name(op_name: str) -> tuple[str, str]:
     """Make a namespace and a name that torch does not have yet."""
     domain, _, op_type = op_name.partition("::")
-    letters = [letter if letter.isalnum() else "_" for letter in domain]
-    return f"pyopnb_{''.join(letters)}", f"{op_type}_{next(_numbers)}"
+    # Torch takes letters, digits and underscores, and every name once in a process.
+    namespace = re.sub(r"\W", "_", f"pyopnb_{domain}", flags=re.ASCII)
+    return namespace, f"{op_type}_{next(_numbers)}"
 
 
 def _torch_schema(version: Version, outputs: int) -> str:
@@ -350,8 +363,10 @@ def _torch_schema(version: Version, outputs: int) -> str:
         raise DefinitionError(f"{where}, __init__", expected=expected, got="**attrs")
     parameters = []
     for port in schema.inputs:
-        suffix = "[]" if port.variadic else "?" * port.optional
-        parameters.append(f"Tensor{suffix} {port.name}")
+        if port.variadic:
+            parameters.append(f"Tensor[] {port.name}")
+        else:
+            parameters.append(f"Tensor{'?' * port.optional} {port.name}")
     if schema.attrs:
         parameters += ["*", _torch_attrs(version)]
     returns = "Tensor" if outputs == 1 else f"({', '.join(['Tensor'] * outputs)})"
@@ -378,6 +393,23 @@ def _torch_attr_type(attr: Attr, where: str) -> str:
     return f"{base}{brackets}{'?' * (attr.default is None)}"
 
 
+def _as_returned(results: list[Any]) -> Any:
+    """Return one result as it is and several as a tuple, which is what torch's schemas have."""
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+def _without_none(attrs: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in attrs.items() if value is not None}
+
+
+def _if_present(function: Callable[[Any], Any], tensors: Sequence[Any]) -> list[Any]:
+    """Apply a function to the tensors that are there, and keep None for the others."""
+    results: list[Any] = []
+    for tensor in tensors:
+        results.append(None if tensor is None else function(tensor))
+    return results
+
+
 def _flat(arguments: Sequence[Any]) -> list[Any]:
     """Unpack the lists of tensors among arguments."""
     tensors: list[Any] = []
@@ -395,8 +427,8 @@ def _flat(arguments: Sequence[Any]) -> list[Any]:
 def _keep_for_backward(
     ctx: Any, inputs: tuple[Any, ...], output: Any, keyword_only_inputs: Any = None
 ) -> None:
-    outputs = output if isinstance(output, tuple) else (output,)
-    ctx.save_for_backward(*_flat(inputs), *outputs)
+    # backward of an op gets its outputs, too: that of tanh needs nothing else.
+    ctx.save_for_backward(*_flat(inputs), *_flat([output]))
     ctx.pyopnb_attrs = dict(keyword_only_inputs or {})
 
 

@@ -107,12 +107,15 @@ def find_holes(program: Any, failure: BaseException) -> list[Hole]:
         return []
     # The exporter decomposes a program before it translates it, with a table of its own: the op may be
     # one that torch's own table does not make, and then the names still tell.
-    calls = [node for node, _ in calls_in(program)]
-    calls += [node for node, _ in calls_in(program.run_decompositions())]
-    named = [node for node in calls if node.name == failed.name]
-    exact = [node for node in named if str(node.target) == failed.target]
-    candidates = exact or named
-    return _holes_like(program, candidates[0], failed.reason) if candidates else []
+    same_name = None
+    for candidate in (program, program.run_decompositions()):
+        for node, _ in calls_in(candidate):
+            if node.name != failed.name:
+                continue
+            if str(node.target) == failed.target:
+                return _holes_like(program, node, failed.reason)
+            same_name = same_name or node
+    return [] if same_name is None else _holes_like(program, same_name, failed.reason)
 
 
 @dataclass(frozen=True)
@@ -128,6 +131,7 @@ def failed_call(failure: BaseException | None) -> FailedCall | None:
     """Read from the exporter's errors at which call it gave up, and why."""
     match, reason = None, ""
     while failure is not None:
+        # Its errors are chained: the outermost names the step, the next the call, the last the reason.
         match = _FAILED.search(str(failure)) or match
         reason = str(failure).partition("\n")[0]
         failure = failure.__cause__
@@ -139,8 +143,9 @@ def _holes_like(program: Any, failed: Any, reason: str) -> list[Hole]:
     # A body of control flow may use the names of the graph around it: an op more calls torch then,
     # which does no harm.
     calls: dict[str, list[tuple[Any, tuple[Any, ...]]]] = {}
-    for node, around in calls_in(program):
-        calls.setdefault(node.name, []).append((node, around))
+    for node, enclosing in calls_in(program):
+        calls.setdefault(node.name, []).append((node, enclosing))
+    # Decomposition notes for each call which one it comes from, the first of them first.
     names = [source.name for source in reversed(failed.meta.get("from_node", []))]
     for name in (*names, failed.name):
         if name not in calls:
@@ -149,7 +154,7 @@ def _holes_like(program: Any, failed: Any, reason: str) -> list[Hole]:
         # The exporter names one call at a time, and an export takes a second: what fails once will
         # fail again.
         alike = [pair for pair in calls_in(program) if _kind(pair[0]) in kinds]
-        return [hole_of(node, around, reason) for node, around in alike]
+        return [hole_of(node, enclosing, reason) for node, enclosing in alike]
     raise ModelError(
         line_of(failed) or "module",
         expected="an op with an ONNX function",
@@ -166,13 +171,13 @@ def _kind(node: Any) -> tuple[Any, ...]:
     return node.target, tuple(dtypes)
 
 
-def hole_of(node: Any, around: tuple[Any, ...], reason: str) -> Hole:
+def hole_of(node: Any, enclosing: tuple[Any, ...], reason: str) -> Hole:
     """Describe a call as a hole.
 
     Parameters
     ----------
     node : torch.fx.Node
-    around : tuple of torch.fx.Node
+    enclosing : tuple of torch.fx.Node
         The calls in whose bodies it is.
     reason : str
 
@@ -190,20 +195,21 @@ def hole_of(node: Any, around: tuple[Any, ...], reason: str) -> Hole:
     except Unwritable as error:
         why = f"{reason}; expected {error.expected}, got {error.got}"
         expected = "an op of the exporter's, or one that torch can stand in for"
-        where = where_of(node, around)
+        where = where_of(node, enclosing)
         raise ModelError(where, expected=expected, got=sanitize(why, 400)) from None
     inputs = []
     for value in call.inputs:
-        inputs.append("none" if value is None else _type_text(value.meta["val"]))
+        inputs.append(_type_text(None if value is None else value.meta["val"]))
     results = node.meta["val"]
     if isinstance(results, torch.Tensor):
         results = [results]
     types = f"({', '.join(inputs)}) -> {', '.join(map(_type_text, results))}"
+    # The exporter's own text is a sentence on its registry of functions.
     if reason.startswith("No ") and "complex" not in reason:
         reason = "no ONNX function"
     return Hole(
         target_name(node.target),
-        line_of(node, *around),
+        line_of(node, *enclosing),
         types,
         sanitize(reason),
         node,
@@ -214,11 +220,15 @@ def hole_of(node: Any, around: tuple[Any, ...], reason: str) -> Hole:
 
 def _type_text(value: Any) -> str:
     """Write the type of a fake tensor, with a letter for each size that may change: ``float32[N,3]``."""
+    if value is None:
+        return "none"
     if not isinstance(value, torch.Tensor):
+        # It is a size that the graph computes.
         return "int64[]"
     dims = []
     for size in value.shape:
         text = str(size)
-        is_plain = isinstance(size, int) or text.isidentifier()
-        dims.append(text if is_plain else "?")
+        # An expression of sizes, as (s0 - 1)//2, is too long for a type.
+        is_short = isinstance(size, int) or text.isidentifier()
+        dims.append(text if is_short else "?")
     return f"{str(value.dtype).removeprefix('torch.')}[{','.join(dims)}]"

@@ -47,20 +47,20 @@ def mend(program: Any, reason: str, fault: Callable[[], str | None]) -> list[Hol
         return []
     at_fault: list[tuple[list[_Call], str]] = []
     while True:
-        known = [calls for calls, _ in at_fault]
+        in_torch = [calls for calls, _ in at_fault]
         # Right with the first `high` ops in torch, and wrong with the first `low`.
         low, high = 0, len(ops)
         while high - low > 1:
             middle = (low + high) // 2
-            text = _fault_with(program, [*known, *ops[:middle]], fault)
+            text = _fault_with(program, [*in_torch, *ops[:middle]], fault)
             if text is None:
                 high = middle
             else:
                 low, reason = middle, text
         at_fault.append((ops[high - 1], reason))
         ops = ops[: high - 1]
-        known = [calls for calls, _ in at_fault]
-        text = _fault_with(program, known, fault) if ops else None
+        in_torch = [calls for calls, _ in at_fault]
+        text = _fault_with(program, in_torch, fault) if ops else None
         if text is None:
             return _put(at_fault)
         reason = text
@@ -71,14 +71,14 @@ def _by_op(program: Any) -> list[list[_Call]]:
     calls = list(calls_in(program))
     writes = any(_writes(node.target) for node, _ in calls)
     grouped: dict[Any, list[_Call]] = {}
-    for node, around in calls:
+    for node, enclosing in calls:
         if not _can_take_over(node):
             continue
         returns = node.target._schema.returns
         # An op gives a copy, and what is written to a view must reach its tensor.
         if writes and any(entry.alias_info is not None for entry in returns):
             continue
-        grouped.setdefault(node.target, []).append((node, around))
+        grouped.setdefault(node.target, []).append((node, enclosing))
     return list(grouped.values())
 
 
@@ -106,6 +106,7 @@ def _fault_with(
     before = [(node.target, node.args, node.kwargs) for node in nodes]
     for node in nodes:
         put_node(node, define(node.target))
+    # Whatever the export raises, the program must be as before for the next attempt.
     try:
         return fault()
     finally:
@@ -116,8 +117,8 @@ def _fault_with(
 def _put(at_fault: Sequence[tuple[list[_Call], str]]) -> list[Hole]:
     holes = []
     for calls, reason in at_fault:
-        for node, around in calls:
-            holes.append(hole_of(node, around, sanitize(reason, 200)))
+        for node, enclosing in calls:
+            holes.append(hole_of(node, enclosing, sanitize(reason, 200)))
     for hole in holes:
         put_node(hole.node, define(hole.node.target))
     return holes

@@ -96,6 +96,7 @@ def capture(
     ModelError
         The module trains, has no values, or does what no ONNX model can do.
     """
+    # Torch says of most of these in a page of text, or nothing at all.
     check_example(module, args, kwargs, any_numbers)
     where = f"module {sanitize(type(module).__name__)}"
     args, kwargs = clone_aliased(args, in_order(module, kwargs))
@@ -106,12 +107,13 @@ def capture(
         with quiet():
             program = torch.export.export(module, args, kwargs, dynamic_shapes=shapes)
     except Exception as error:  # what forward raises, and many of torch's own
+        # The commonest reason is an example that forward does not take.
         check_runs(module, args, kwargs)
         raise _not_captured(where, error, dynamic_shapes, arguments) from error
-    for node, around in calls_in(program):
+    for node, enclosing in calls_in(program):
         if is_random(node) and not any_numbers:
             raise ModelError(
-                where_of(node, around),
+                where_of(node, enclosing),
                 expected="what gives the same numbers each time",
                 got="random numbers",
                 next="draw the numbers outside, and give them as an input",
@@ -133,28 +135,29 @@ def calls_in(program: Any) -> Iterator[tuple[Any, tuple[Any, ...]]]:
     Yields
     ------
     node : torch.fx.Node
-    around : tuple of torch.fx.Node
+    enclosing : tuple of torch.fx.Node
         The calls in whose bodies it is, the innermost first.
     """
     yield from _calls(program.graph_module, ())
 
 
-def _calls(graph_module: Any, around: tuple[Any, ...]) -> Iterator[tuple[Any, tuple[Any, ...]]]:
+def _calls(graph_module: Any, enclosing: tuple[Any, ...]) -> Iterator[tuple[Any, tuple[Any, ...]]]:
     for node in graph_module.graph.nodes:
         if node.op != "call_function":
             continue
-        yield node, around
+        yield node, enclosing
         for entry in node.all_input_nodes:
             if entry.op != "get_attr":
                 continue
+            # The bodies of torch.cond and of loops are attributes of the module around them.
             body = getattr(graph_module, str(entry.target), None)
             if isinstance(body, torch.fx.GraphModule):
-                yield from _calls(body, (node, *around))
+                yield from _calls(body, (node, *enclosing))
 
 
-def where_of(node: Any, around: tuple[Any, ...]) -> str:
+def where_of(node: Any, enclosing: tuple[Any, ...]) -> str:
     """Name a call as messages do: its line and its op."""
-    line, target = line_of(node, *around), sanitize(str(node.target))
+    line, target = line_of(node, *enclosing), sanitize(str(node.target))
     return f"{line}, {target}" if line else target
 
 
@@ -162,6 +165,7 @@ def is_random(node: Any) -> bool:
     """Tell whether a call draws random numbers; dropout that does not train draws none."""
     if torch.Tag.nondeterministic_seeded not in getattr(node.target, "tags", ()):
         return False
+    # The tag is on ops that may draw, as dropout and attention do.
     values = {argument.name: value for argument, value in arguments_of(node)}
     trains = values.get("train", values.get("training"))
     return trains is not False and values.get("dropout_p") != 0
@@ -268,6 +272,7 @@ def _first_line(error: Exception) -> str:
 
 def _decided_by_values(line: str) -> tuple[str, str]:
     """Say what a line does with the values of a tensor, and what to write instead."""
+    # Torch's own advice is a page on its symbolic shapes.
     if re.search(r"`(el)?if\b", line):
         return "a branch that a tensor's values decide", "torch.cond, or torch.where"
     if "`while" in line:

@@ -104,6 +104,7 @@ def trace(
     options = dynamic_shapes, input_names, output_names
     exported, _ = convert(program, options, ops)
     mended: dict[Any, str] = {}
+    # What draws numbers or trains cannot be compared twice.
     repeats = _repeats(exported.exported_program, module)
     if repeats:
         verified = export_verified(program, exported, module, args, kwargs, options)
@@ -114,6 +115,7 @@ def trace(
     comparison = ModuleComparison(module, args, kwargs)
     # Copies, as the user may write to the example.
     feeds = {name: np.array(array) for name, array in comparison.feeds(model).items()}
+    # The decomposed program is the one whose calls the exporter has written as nodes.
     recorder = Recorder(decomposed.graph_module)
     recorder.results(_inputs(decomposed, args, kwargs))
     if repeats:
@@ -184,6 +186,7 @@ def _inputs(program: Any, args: Any, kwargs: Mapping[str, Any]) -> list[Any]:
     for spec in program.graph_signature.input_specs:
         if spec.kind == input_kinds.USER_INPUT:
             leaf = next(leaves)
+            # forward may write to its arguments.
             inputs.append(leaf.detach().clone() if isinstance(leaf, torch.Tensor) else leaf)
         elif spec.kind == input_kinds.TOKEN:
             # It stands for an order of effects, and nothing is computed of it.
@@ -271,9 +274,11 @@ def _calls(model: ModelProto, program: Any) -> Iterator[tuple[str, Any]]:
         of_node = _called_by(node)
         for name in filter(None, node.output):
             call_name = original_names.get(name, name)
+            candidates = [call_name]
             item = _ITEM.fullmatch(call_name)
-            of_item = item["name"] if item else ""
-            for candidate in (call_name, of_item, of_node):
+            if item is not None:
+                candidates.append(item["name"])
+            for candidate in (*candidates, of_node):
                 if candidate in calls:
                     yield name, calls[candidate]
                     break
@@ -294,10 +299,9 @@ def _called_by(node: Any) -> str:
 def _source(call: Any) -> str:
     """Name the line and the submodule: ``net.py:13, `z = self.encode(y)`, in encode.norm1 (LayerNorm)``."""
     line, submodule = line_of(call), _submodule_of(call)
-    parts = [line] if line else []
     if submodule:
-        parts.append(f"in {submodule}")
-    return one_line(", ".join(parts) or sanitize(str(call.target)))
+        line = f"{line}, in {submodule}" if line else f"in {submodule}"
+    return one_line(line or sanitize(str(call.target)))
 
 
 def _submodule_of(call: Any) -> str:
@@ -314,6 +318,7 @@ def _submodule_of(call: Any) -> str:
 
 def _remark(call: Any, mended: Mapping[Any, str]) -> str:
     """Say what a call does in torch that its node does not do alike; nothing of nearly all."""
+    # One of several results is taken out by a call of its own.
     if call.target is operator.getitem:
         call = call.args[0]
     if call.target in mended:

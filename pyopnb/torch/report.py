@@ -37,8 +37,11 @@ class StandIns(UserWarning):
         self, holes: Iterable[Hole], fixed: Iterable[FixedSize] = (), *, verified: bool = True
     ) -> None:
         self.holes, self.fixed, self.verified = tuple(holes), tuple(fixed), verified
-        first_holes = {op_name(hole.target): hole for hole in reversed(self.holes)}
-        self.cells = {op: cell(op, first_holes[op]) for op in sorted(first_holes)}
+        self.cells: dict[str, str] = {}
+        for hole in sorted(self.holes, key=lambda hole: op_name(hole.target)):
+            # One cell an op, with the types of its first call.
+            op = op_name(hole.target)
+            self.cells[op] = self.cells.get(op) or cell(op, hole)
         super().__init__(self._text())
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -126,6 +129,7 @@ def _inputs(target: Any) -> list[str]:
         type_text = str(argument.type)
         if "Tensor" not in type_text:
             continue
+        # Torch calls the first tensor of most ops self.
         name = "x" if argument.name == "self" else attr_name(argument.name)
         has_optional = has_optional or "Optional" in type_text
         # Python takes one list of arguments, and nothing by position behind it.
@@ -147,8 +151,10 @@ def _parameter(name: str, type_text: str, argument: Any) -> str:
     hint = _HINTS.get(base)
     default = argument.default_value if argument.has_default_value() else None
     if base == "number" or hint is None:
-        is_plain = isinstance(default, (int, float, str))
-        return f"{name}={default!r}" if is_plain else f"{name}=None"
+        # It has no annotation that pyopnb knows, so the default gives the type.
+        if not isinstance(default, (int, float, str)):
+            default = None
+        return f"{name}={default!r}"
     if "List" in type_text:
         hint = f"list[{hint}]"
     return f"{name}: {hint} | None = None" if default is None else f"{name}: {hint} = {default!r}"

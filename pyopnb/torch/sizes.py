@@ -77,6 +77,7 @@ def requested_dimensions(dynamic_shapes: Any, arguments: Mapping[str, Any]) -> l
     requests: list[dict[int, Any]] = []
     for position, (name, value) in enumerate(arguments.items()):
         entry = None
+        # By the names of parameters, or in their order.
         if isinstance(dynamic_shapes, Mapping):
             entry = dynamic_shapes.get(name)
         elif dynamic_shapes is not None and position < len(dynamic_shapes):
@@ -140,6 +141,7 @@ def fixed_by_torch(
     for (name, value), request in zip(tensors, requests, strict=False):
         for axis in request:
             size = value.shape[axis]
+            # Torch keeps a symbolic size that can have one value only; its text is that value.
             if str(size).isdecimal():
                 sizes.append(FixedSize(name, axis, int(size), _reason(value, size)))
     return sizes
@@ -156,6 +158,7 @@ def _input_values(program: Any) -> list[Any]:
 
 def _reason(value: Any, size: Any) -> str:
     """Say why torch has fixed a size, with the line where it did."""
+    # Torch takes a size of 1 for a constant, since it broadcasts.
     if int(size) == 1:
         return "as in the example; with 2 or more there it may stay open"
     if isinstance(size, int):

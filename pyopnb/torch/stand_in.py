@@ -44,6 +44,7 @@ class TorchOp:
 
     def compute(self, *inputs: Any) -> Any:
         tensors: list[Any] = []
+        # Tensors share ONNX Runtime's memory: no op of torch's that is put in writes to its inputs.
         for position, array in enumerate(inputs):
             if array is None:
                 tensors.append(None)
@@ -54,6 +55,7 @@ class TorchOp:
             results = self.target(*args, **kwargs)
         if isinstance(results, torch.Tensor):
             return to_array(results)
+        # Some ops return a list of one.
         arrays = tuple(map(to_array, results))
         return arrays if len(arrays) > 1 else arrays[0]
 

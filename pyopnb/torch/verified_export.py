@@ -73,8 +73,9 @@ def export_verified(
     VerifiedExport
     """
     requests = requested_dimensions(options[0], bound_arguments(module, args, kwargs))
-    places = _places_of_dimensions(proto_of(exported), requests)
-    comparison = ModuleComparison(module, args, kwargs, _bounds(places))
+    axes_of = _places_of_dimensions(proto_of(exported), requests)
+    # One comparison for all attempts: they are judged on the same inputs.
+    comparison = ModuleComparison(module, args, kwargs, _bounds(axes_of))
 
     def fault_of(candidate: Any) -> Fault | None:
         return comparison.fault(proto_of(candidate))
@@ -85,6 +86,7 @@ def export_verified(
     fault = fault_of(exported)
     holes: list[Hole] = []
     if fault is not None and not fault.at_other_sizes:
+        # Sizes come later, so that an op is not blamed for a loop that only one size fits.
         mended, holes = _mended(program, fault.text, fault_at_example, options)
         if mended is None:
             return VerifiedExport(exported, [], [], fault)
@@ -99,15 +101,15 @@ def export_verified(
     # … or what forward does depends on the size, as a loop over it does.
     wrong = comparison.wrong_sizes(proto_of(exported))
     for symbol, text in wrong.items():
-        if not _may_be_fixed(places[symbol]):
-            name, axis, _ = places[symbol][0]
+        if not _may_be_fixed(axes_of[symbol]):
+            name, axis, _ = axes_of[symbol][0]
             text = f"{sanitize(name)}, axis {axis}, cannot change: {sanitize(text, 400)}"
             return VerifiedExport(exported, [], [], Fault(text))
     feeds = comparison.feeds(proto_of(exported))
     fixed = []
     for symbol, text in wrong.items():
         reason = f"as the model is wrong at other sizes: {sanitize(text, 300)}"
-        for name, axis, _ in places[symbol]:
+        for name, axis, _ in axes_of[symbol]:
             size = feeds[name].shape[axis]
             fixed.append(FixedSize(name, axis, size, reason))
         fix_dimensions(exported.model.graph, symbol, size)
@@ -145,18 +147,18 @@ def _places_of_dimensions(
     model: ModelProto, requests: Sequence[Mapping[int, Any]]
 ) -> dict[str, list[_Place]]:
     """Find the inputs and axes of each free dimension."""
-    places: dict[str, list[_Place]] = {}
+    axes_of: dict[str, list[_Place]] = {}
     for info, request in zip(model.graph.input, requests, strict=False):
         for axis, dim in enumerate(info.type.tensor_type.shape.dim):
             if dim.dim_param:
-                places.setdefault(dim.dim_param, []).append((info.name, axis, request.get(axis)))
-    return places
+                axes_of.setdefault(dim.dim_param, []).append((info.name, axis, request.get(axis)))
+    return axes_of
 
 
-def _bounds(places: Mapping[str, Sequence[_Place]]) -> dict[str, tuple[int, int]]:
+def _bounds(axes_of: Mapping[str, Sequence[_Place]]) -> dict[str, tuple[int, int]]:
     """Read the least and the largest sizes that the user has given to dimensions."""
     bounds = {}
-    for symbol, entries in places.items():
+    for symbol, entries in axes_of.items():
         for _, _, request in entries:
             least, largest = getattr(request, "min", None), getattr(request, "max", None)
             if isinstance(least, int) or isinstance(largest, int):
@@ -164,8 +166,8 @@ def _bounds(places: Mapping[str, Sequence[_Place]]) -> dict[str, tuple[int, int]
     return bounds
 
 
-def _may_be_fixed(places: Sequence[_Place]) -> bool:
+def _may_be_fixed(axes_of: Sequence[_Place]) -> bool:
     """Tell whether a dimension is open for torch to decide, and not by a name of the user's."""
     hint = torch.export.Dim.AUTO
-    requests = [request for _, _, request in places]
+    requests = [request for _, _, request in axes_of]
     return all(type(request) is type(hint) and request.type == hint.type for request in requests)

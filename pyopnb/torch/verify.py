@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -95,7 +96,7 @@ class ModuleComparison:
         ModelError
             The model has other inputs than there are tensors.
         """
-        return tuple(_as_array(self._leaves[place]) for place in self._places(count))
+        return tuple(_as_array(self._leaves[index]) for index in self._input_indices(count))
 
     def feeds(self, model: ModelProto) -> dict[str, np.ndarray]:
         """Name the example's arrays as the inputs of a model."""
@@ -114,7 +115,8 @@ class ModuleComparison:
         if sum(weight.numel() for weight in weights.values()) > _MOST_WEIGHTS:
             raise MemoryError("too many weights for a second copy of them")
         for name, weight in weights.items():
-            weights[name] = weight.double() if weight.is_floating_point() else weight
+            if weight.is_floating_point():
+                weights[name] = weight.double()
 
         def call(*args: Any, **kwargs: Any) -> Any:
             return torch.func.functional_call(self._module, weights, args, kwargs)
@@ -127,25 +129,29 @@ class ModuleComparison:
             return arrays_of(function(*args, **kwargs))
 
     def arguments(self, arrays: Sequence[np.ndarray]) -> tuple[Any, Any]:
-        """Put arrays into the place of the example's tensors and numbers, and return args and kwargs."""
+        """Put arrays in the place of the example's tensors and numbers, and return args and kwargs."""
         leaves = list(self._leaves)
-        for place, array in zip(self._places(len(arrays)), arrays, strict=True):
-            is_tensor = isinstance(leaves[place], torch.Tensor)
-            leaves[place] = to_tensor(array) if is_tensor else array.item()
+        for index, array in zip(self._input_indices(len(arrays)), arrays, strict=True):
+            if isinstance(leaves[index], torch.Tensor):
+                leaves[index] = to_tensor(array)
+            else:
+                # A number of Python's is an input of the model, and stays one for forward.
+                leaves[index] = array.item()
         args, kwargs = torch.utils._pytree.tree_unflatten(leaves, self._structure)
         return args, kwargs
 
-    def _places(self, count: int) -> list[int]:
+    def _input_indices(self, count: int) -> list[int]:
         """Find the arguments that are inputs of the model."""
         tensors, numbers = [], []
-        for place, leaf in enumerate(self._leaves):
+        for index, leaf in enumerate(self._leaves):
             if isinstance(leaf, torch.Tensor):
-                tensors.append(place)
+                tensors.append(index)
             if _fits(leaf):
-                numbers.append(place)
-        for places in (tensors, numbers):
-            if len(places) == count:
-                return places
+                numbers.append(index)
+        # Torch makes inputs of the tensors, and of numbers as well where these may change.
+        for indices in (tensors, numbers):
+            if len(indices) == count:
+                return indices
         raise ModelError("args", expected=plural(count, "tensor"), got=str(len(tensors)))
 
     # ---- comparisons -------------------------------------------------------------------------
@@ -175,8 +181,12 @@ class ModuleComparison:
             check_runs(self._module, self._args, self._kwargs)
             return _of_error(error)
         example = self.example(len(model.graph.input))
-        open_sizes = OpenSizes(model, example, self._bounds) if sizes else None
-        return self._first_fault(_runner(session), self._trials(example, open_sizes), example)
+        trials = self._value_trials(example)
+        if sizes:
+            # Values come first: what is wrong at the example's own sizes is an op's fault.
+            open_sizes = OpenSizes(model, example, self._bounds)
+            trials = itertools.chain(trials, self._size_trials(open_sizes))
+        return self._first_fault(_runner(session), trials, example)
 
     def fault_of_steps(self, converted: Function, count: int) -> Fault | None:
         """Compare the module with another way to run it in torch, on the example."""
@@ -203,7 +213,9 @@ class ModuleComparison:
             return faults
         # They may be wrong together only.
         fault = self._first_fault(converted, self._size_trials(open_sizes), example)
-        return {} if fault is None else dict.fromkeys(open_sizes.example, fault.text)
+        if fault is None:
+            return {}
+        return dict.fromkeys(open_sizes.example, fault.text)
 
     def _first_fault(
         self, converted: Function, trials: Iterator[Trial], example: tuple[np.ndarray, ...]
@@ -216,6 +228,7 @@ class ModuleComparison:
             kernel_error=_KERNEL_ERROR,
             trials=trials,
         )
+        # A trial that torch does not take is left out; the example must not be one of these.
         if _EXAMPLE in verification.left_out:
             check_runs(self._module, self._args, self._kwargs)
         if verification.disagreement is not None:
@@ -232,10 +245,8 @@ class ModuleComparison:
 
     # ---- trials ------------------------------------------------------------------------------
 
-    def _trials(
-        self, example: tuple[np.ndarray, ...], open_sizes: OpenSizes | None
-    ) -> Iterator[Trial]:
-        """Yield the example, values that are not kind, and other sizes."""
+    def _value_trials(self, example: tuple[np.ndarray, ...]) -> Iterator[Trial]:
+        """Yield the example, and values that are not kind."""
         yield Trial(_EXAMPLE, example)
         # What forward may rely on stays: order, signs, symmetry. A model in which a result of the
         # example became a constant gives that one again.
@@ -243,29 +254,29 @@ class ModuleComparison:
         for trial in mild_trials(example, reach=_REACH, integer_reach=_INTEGER_REACH):
             # On the edges of roundings, the rounding of the layer before decides.
             yield replace(trial, on_edges=False)
-        if open_sizes is not None:
-            yield from self._size_trials(open_sizes)
 
     def _size_trials(self, sizes: OpenSizes) -> Iterator[Trial]:
         """Yield other sizes of all free dimensions together, then of each alone."""
         symbols = list(sizes.example)
         yield from self._resized(sizes, symbols)
+        # Two sizes that are mixed up are equal where all grow by one.
         if len(symbols) > 1:
             for symbol in symbols:
                 yield from self._resized(sizes, [symbol])
 
     def _resized(self, sizes: OpenSizes, symbols: Sequence[str]) -> Iterator[Trial]:
-        """Yield other sizes of some dimensions until torch has taken two of them, and one of size 1."""
-        taken = 0
+        """Yield other sizes of some dimensions until torch has accepted two of them, and one of size 1."""
+        accepted = 0
         for changed in sizes.steps(symbols):
             inputs = sizes.resize(changed)
             is_one = all(changed[symbol] == 1 for symbol in symbols)
-            if inputs is None or (taken >= _FURTHER_SIZES and not is_one):
+            if inputs is None or (accepted >= _FURTHER_SIZES and not is_one):
                 continue
             runs_before = self._runs_of_torch
             yield Trial(_described(changed, symbols), inputs)
+            # The trial was run meanwhile; sizes at which torch itself raises do not count.
             if self._runs_of_torch > runs_before:
-                taken += 1
+                accepted += 1
 
 
 _FURTHER_SIZES = 2
@@ -294,8 +305,9 @@ def _described(sizes: Mapping[str, int], symbols: Sequence[str]) -> str:
 
 
 def _of_error(error: Exception) -> Fault:
-    is_ours = isinstance(error, ModelError)
-    return Fault(str(error) if is_ours else f"{type(error).__name__}: {error}", error)
+    if isinstance(error, ModelError):
+        return Fault(str(error), error)
+    return Fault(f"{type(error).__name__}: {error}", error)
 
 
 def _fits(leaf: Any) -> bool:

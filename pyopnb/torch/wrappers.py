@@ -92,11 +92,13 @@ def put_node(node: Any, op: str, *, version: int = 1, natural: bool = False) -> 
         if natural and name in call.attrs:
             expected = "numbers and texts as arguments beside tensors"
             raise Unwritable(str(node.target), expected=expected, got=got)
+    # Registering an op in torch takes a millisecond, and the exporter runs several times.
     key = call.key, op, version, natural
     if key not in _opaque_ops:
         _opaque_ops[key] = _opaque(call)
         _translations[_opaque_ops[key]] = _translation(call, op, version, natural)
     inputs = list(call.inputs)
+    # ONNX has no kernels for complex numbers, so their real and imaginary parts go in.
     for position in call.attrs.get(COMPLEX, ()):
         inputs[position] = _real_parts(node, inputs[position])
     node.target = _opaque_ops[key]
@@ -169,6 +171,7 @@ def _opaque(call: Call) -> Any:
         results = run(*values)
         if isinstance(results, torch.Tensor):
             return results.clone()
+        # Results of the fake run may be views, and torch wants new tensors of a custom op.
         clones = [result.clone() for result in results]
         return clones if call.returns.endswith("[]") else tuple(clones)
 
@@ -180,7 +183,10 @@ def _opaque(call: Call) -> Any:
 def _spread(values: tuple[Any, ...], present: list[bool]) -> list[Any]:
     """Put None where an input is left out."""
     ahead = iter(values)
-    return [next(ahead) if is_present else None for is_present in present]
+    spread: list[Any] = []
+    for is_present in present:
+        spread.append(next(ahead) if is_present else None)
+    return spread
 
 
 def _input_type(node: Any) -> str:
@@ -194,7 +200,9 @@ def _input_type(node: Any) -> str:
 def _translation(call: Call, op: str, version: int, natural: bool) -> Callable[..., Any]:
     """Make the function with which the exporter writes the node."""
     domain, op_type = split_name(op)
-    attrs = _natural(call.attrs) if natural else call.attrs
+    attrs = call.attrs
+    if natural:
+        attrs = _natural(call.attrs)
     present = [value is not None for value in call.inputs]
     schema = _schema(domain, op_type, version, len(present), call.outputs, attrs)
     operator = onnxscript.values.Op(onnxscript.values.Opset(domain, version), op_type, schema)
@@ -235,6 +243,8 @@ def _natural(attrs: Mapping[str, Any]) -> dict[str, Any]:
     """Keep the attributes that an operator takes which knows nothing of torch: floats have 32 bits."""
     natural = {}
     for name, value in attrs.items():
-        if name not in SPECIAL:
-            natural[name] = value.tolist() if isinstance(value, np.ndarray) else value
+        if name in SPECIAL:
+            continue
+        # An array holds floats that 32 bits do not.
+        natural[name] = value.tolist() if isinstance(value, np.ndarray) else value
     return natural
