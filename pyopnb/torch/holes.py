@@ -105,17 +105,28 @@ def find_holes(program: Any, failure: BaseException) -> list[Hole]:
     failed = failed_call(failure)
     if failed is None:
         return []
-    # The exporter decomposes a program before it translates it, with a table of its own: the op may be
-    # one that torch's own table does not make, and then the names still tell.
-    same_name = None
-    for candidate in (program, program.run_decompositions()):
-        for node, _ in calls_in(candidate):
-            if node.name != failed.name:
-                continue
-            if str(node.target) == failed.target:
-                return _holes_like(program, node, failed.reason)
-            same_name = same_name or node
-    return [] if same_name is None else _holes_like(program, same_name, failed.reason)
+    # The exporter decomposes a program with a table of its own before it translates it, so the call need
+    # not be one of the program's. It notes where it comes from.
+    node = _failed_node(failure, failed.name)
+    if node is not None:
+        return _holes_like(program, node, failed.reason)
+    for candidate, _ in calls_in(program.run_decompositions()):
+        if candidate.name == failed.name and str(candidate.target) == failed.target:
+            return _holes_like(program, candidate, failed.reason)
+    return []
+
+
+def _failed_node(failure: BaseException | None, name: str) -> Any:
+    """Find the call at which the exporter gave up in the frames of its errors."""
+    while failure is not None:
+        step = failure.__traceback__
+        while step is not None:
+            node = step.tb_frame.f_locals.get("node")
+            if isinstance(node, torch.fx.Node) and node.name == name:
+                return node
+            step = step.tb_next
+        failure = failure.__cause__
+    return None
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import onnxscript
 import torch
-from onnx import AttributeProto, TensorProto, helper
+from onnx import AttributeProto, TensorProto, helper, numpy_helper
 from onnx.defs import OpSchema
 
 from pyopnb.ops.dtypes import DTYPES
@@ -203,6 +203,7 @@ def _translation(call: Call, op: str, version: int, natural: bool) -> Callable[.
     attrs = call.attrs
     if natural:
         attrs = _natural(call.attrs)
+    attrs = {name: _as_attribute(value) for name, value in attrs.items()}
     present = [value is not None for value in call.inputs]
     schema = _schema(domain, op_type, version, len(present), call.outputs, attrs)
     operator = onnxscript.values.Op(onnxscript.values.Opset(domain, version), op_type, schema)
@@ -211,6 +212,11 @@ def _translation(call: Call, op: str, version: int, natural: bool) -> Callable[.
         return operator(*_spread(values, present), **attrs)
 
     return translate
+
+
+def _as_attribute(value: Any) -> Any:
+    """Convert floats that 32 bits do not hold to a tensor, and leave other values."""
+    return numpy_helper.from_array(value) if isinstance(value, np.ndarray) else value
 
 
 def _schema(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -222,7 +222,7 @@ def mild_trials(
                 del sets[name]
     for seed, name in enumerate(_names_of_sets(sets_by_input)):
         # The first trial gives a set of values to all inputs of a dtype together.
-        yield next(_of_one_set(example, name, sets_by_input, seed))
+        yield replace(next(_of_one_set(example, name, sets_by_input, seed)), name=name)
 
 
 def _largest(array: np.ndarray) -> float:
