@@ -96,8 +96,10 @@ class Attempt:
                 model = _call_skl2onnx(self._estimator, declared, self._options)
         except Exception as error:  # its converters fail in whatever way
             return None, f"skl2onnx: {shorten(error)}"
+        # skl2onnx declares wider inputs than the rows have, where its converters know no others.
         cast_inputs(model, self._feeds)
         mend_missing_values(model, self._estimator)
+        # With verify=False skl2onnx is taken at its word.
         if not self._verify:
             return model, ""
         reason = self._comparison.refuse(model)
@@ -113,6 +115,7 @@ class Attempt:
         tuple of ModelProto or None, and str
             As of `convert`.
         """
+        # Each part is converted alone, on the rows that it got inside the whole.
         failing = self._failing_parts(reasons)
         # An outer estimator often fails only because of one inside, so those are tried first.
         innermost = {}
@@ -138,6 +141,7 @@ class Attempt:
             sample = self._samples.get(id(part))
             if sample is None or id(part) in reasons or part is self._estimator:
                 continue
+            # A pipeline fails by what is in it.
             if not isinstance(part, BaseEstimator) or is_frame(part):
                 continue
             try:
@@ -168,6 +172,7 @@ class Attempt:
         for arrays in self._comparison.expected:
             for array in arrays:
                 types.append(TensorType(_output_dtype(array), (None, *array.shape[1:])))
+        # The number of rows stays open in every input and output.
         op_type = define(self._estimator, methods, types, Columns.of(self._rows), reason)
         inputs = {}
         for name, array in self._feeds.items():

@@ -36,6 +36,7 @@ class Columns:
             return cls("table", tuple(map(str, x.dtypes)), tuple(x.columns))
         if hasattr(x, "tocsr"):
             return cls("sparse", (str(x.dtype),))
+        # A list of texts has one dimension, as vectorizers take it.
         array = np.asarray(x)
         form = "array" if array.ndim > 1 else "list"
         is_text = array.dtype.kind in "UTSO"
@@ -65,6 +66,7 @@ class Columns:
             columns.extend(_as_columns(part).T)
         series = {}
         for name, column, dtype in zip(self.names, columns, self.dtypes, strict=True):
+            # An estimator may choose columns by dtype, so each keeps that of the example.
             series[name] = pd.Series(column).astype(dtype)
         return pd.DataFrame(series, columns=list(self.names))
 

@@ -60,6 +60,7 @@ class Comparison:
             difference = _structure(results[index], self.expected[index])
             if difference:
                 return f"skl2onnx: {difference}"
+        # From here on the structure is known to be right, and numbers are compared.
         examples = []
         for index in kept:
             examples += _arrays(results[index], self.expected[index])
@@ -94,6 +95,7 @@ class Comparison:
         example = tuple(self._feeds.values())
         yield Trial("the example", example)
         few = tuple(array[:_FEW_ROWS] for array in example)
+        # A model that has the example's number of rows in it fails here.
         for count in (1, 2, len(few[0]) + 1):
             rows = tuple(np.resize(array, (count, *array.shape[1:])) for array in few)
             yield Trial(f"{count} rows", rows)
@@ -149,6 +151,7 @@ def _settled(
     there is no more than that may be either.
     """
     settled = []
+    # A label is decided by the scores beside it.
     scores = next((want for want in wants if want.dtype.kind == "f"), None)
     for result, want, scale in zip(results, wants, scales, strict=True):
         if result.shape != want.shape or result.dtype != want.dtype:
@@ -171,6 +174,7 @@ def _is_close(result: np.ndarray, want: np.ndarray, scale: float) -> np.ndarray:
 
 def _row_scales(want: np.ndarray, scale: float) -> np.ndarray:
     """Return the largest number of each row, or of the example if that is larger."""
+    # An infinite score has no scale.
     rows = np.where(np.isfinite(want), np.abs(want), 0.0).reshape(len(want), -1)
     scales = rows.max(axis=1, initial=scale)
     return np.asarray(scales.reshape(-1, *[1] * (want.ndim - 1)))
@@ -223,6 +227,7 @@ class _Original:
 
     def exact(self, *arrays: np.ndarray) -> list[np.ndarray]:
         """Call the estimator in float64, the widest that it takes."""
+        # Most of scikit-learn computes in the dtype of the rows, and this is the yardstick.
         dtypes = []
         for dtype in self._columns.dtypes:
             dtypes.append("float64" if dtype.startswith("float") else dtype)
@@ -256,6 +261,7 @@ def _is_zipmap(result: Any) -> bool:
 
 def _arrays(result: Any, expected: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Return the arrays of a method in the estimator's shapes; skl2onnx may have stacked them."""
+    # A method that returns a list of arrays has as many outputs, or one that holds them all.
     several = result if isinstance(result, list) or len(expected) > 1 else [result]
     arrays = []
     for item, want in zip(several, expected, strict=False):

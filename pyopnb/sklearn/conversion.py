@@ -106,6 +106,7 @@ def convert(
     copies: dict[int, Any] = {}
     estimator = copy.deepcopy(pipeline, copies)
     own_options = _with_copies(options or {}, copies)
+    # A search predicts by the best of its estimators, and skl2onnx has no converter for searches.
     while isinstance(estimator, BaseSearchCV):
         estimator = estimator.best_estimator_
     model = _convert_copy(estimator, pipeline, rows, own_options, verify)
@@ -145,14 +146,17 @@ def _convert_copy(
         if id(part) in samples and not has_converter(part):
             reasons[id(part)] = "skl2onnx has no converter"
     attempt = Attempt(estimator, rows, comparison, samples, options, verify=verify)
+    # There is nothing to convert around it.
     if id(estimator) in reasons:
         return attempt.whole(reasons[id(estimator)])
     model, failure = attempt.convert(reasons)
+    # skl2onnx makes a model that does not load of ints beside doubles; as doubles it may do.
     if model is None and has_mixed_numbers(arrays):
         attempt = Attempt(
             estimator, rows, comparison, samples, options, as_doubles=True, verify=verify
         )
         model, failure = attempt.convert(reasons)
+    # Options are skl2onnx's, and an op would ignore them.
     if model is None and options:
         expectation = "options with which skl2onnx converts it"
         raise ModelError("convert, options", expected=expectation, got=failure)

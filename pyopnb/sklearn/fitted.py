@@ -55,6 +55,7 @@ class FittedEstimator:
     stored = ""
 
     def __init_subclass__(cls) -> None:
+        # A file's module defines the class anew, with types as texts.
         types = [tensor_type(text) for text in cls.outputs]
 
         def compute(self: Any, *inputs: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -76,6 +77,7 @@ class FittedEstimator:
 
     @classmethod
     def _load(cls) -> None:
+        # Read when the op first runs, and by one thread only.
         if cls.estimator is None:
             cls.estimator = stored.load(cls.__name__, cls.stored, cls.format, cls.trusted)
 
@@ -129,6 +131,7 @@ def define(
         "reason": reason,
         "__doc__": f"{type(estimator).__module__.partition('._')[0]}.{type(estimator).__name__}, as it was fitted.",
     }
+    # The same fitted estimator is the same op, so that converting again makes no new version.
     digits = stored.digest((estimator, body["methods"], body["outputs"], repr(columns)))
     # What has no digest, as a lambda, is a new op in every conversion.
     suffix = digits[:10] if digits else f"in_this_process_{next(_numbers)}"

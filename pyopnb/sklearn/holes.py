@@ -84,8 +84,10 @@ class Holes:
         for hole in self._holes:
             cls = type(hole.estimator)
             _entered[id(hole.estimator)] = hole
+            # skl2onnx looks for these on the object before it looks into its tables.
             for hook in _HOOKS:
                 vars(hole.estimator)[hook] = getattr(hole, hook)
+            # Without an entry for the class, skl2onnx refuses it before it sees the hooks.
             if cls not in sklearn_operator_name_map:
                 alias = self._added[cls] = f"Pyopnb{cls.__name__}"
                 update_registered_converter(cls, alias, _shape, _convert, options="passthrough")
@@ -156,6 +158,7 @@ class _Hole:
     def convert(self, scope: Any, operator: Any, container: Any) -> None:
         arrays = self._arrays(operator)
         types = [_type(array, operator.inputs) for array in arrays]
+        # The converter around it may use fewer outputs than were seen.
         methods = self._asked(operator)
         columns = Columns.of(self._sample.x)
         op_type = define(_without_hooks(self.estimator), methods, types, columns, self._reason)
@@ -185,6 +188,7 @@ class _Hole:
 
 def _without_hooks(estimator: Any) -> Any:
     """Copy an estimator without the hooks, which are attributes of the object."""
+    # The op outlives the conversion, and must not call its hooks.
     bare = object.__new__(type(estimator))
     vars(bare).update(vars(estimator))
     for hook in _HOOKS:
@@ -202,6 +206,7 @@ def _type(array: np.ndarray, inputs: Sequence[Any]) -> TensorType:
     shape = (None, *array.shape[1:])
     if array.dtype.kind == "f":
         name = _float_dtype(inputs)
+    # skl2onnx's graphs have no narrower integers.
     elif array.dtype.kind in "iu":
         name = "int64"
     else:

@@ -65,12 +65,14 @@ def is_table(x: Any) -> bool:
 
 def _feedable(array: np.ndarray, where: str) -> np.ndarray:
     """Give an array one of the dtypes that models of skl2onnx take."""
+    # These go in as they are, and a Cast inside the model widens what skl2onnx wants wider.
     if array.dtype in (np.int32, np.float32, np.bool_):
         return array
     if array.dtype.kind in "iu":
         return array.astype(np.int64)
     if array.dtype.kind == "f":
         return array.astype(np.float64)
+    # What is left are texts, or objects that must be such.
     texts = array.astype(object)
     for value in texts.flat:
         if not isinstance(value, str):
@@ -81,6 +83,7 @@ def _feedable(array: np.ndarray, where: str) -> np.ndarray:
 def _no_text(value: Any, where: str) -> ModelError:
     got = f"{type(value).__name__} {sanitize(repr(value), 40)} among them"
     suggestion = "a table with a column of each, or X.astype(str)"
+    # None, NaN and pandas' NA are the usual reason.
     is_missing = value is None or value != value or type(value).__name__ == "NAType"
     if is_missing and where != "X":
         fill = f'{where}.fillna("") before fit and convert'
@@ -129,6 +132,7 @@ def cast_inputs(model: ModelProto, arrays: Mapping[str, np.ndarray]) -> None:
             continue
         cast = f"{value.name}_as_{TensorProto.DataType.Name(declared).lower()}"
         _rename_reads(model.graph, value.name, cast)
+        # Everything in the graph that has read the input reads its Cast.
         casts.append(helper.make_node("Cast", [value.name], [cast], to=declared))
         tensor_type.elem_type = fed
     nodes = list(model.graph.node)
@@ -142,5 +146,6 @@ def _rename_reads(graph: GraphProto, name: str, new_name: str) -> None:
             if read == name:
                 node.input[index] = new_name
         for attribute in node.attribute:
+            # Bodies of If and Loop may read it as well.
             if attribute.HasField("g"):
                 _rename_reads(attribute.g, name, new_name)

@@ -28,6 +28,7 @@ def mend_missing_values(model: ModelProto, estimator: Any) -> None:
     """Write into the trees of a model which branch NaN takes in the estimator's trees."""
     trees: dict[_Shape, list[np.ndarray]] = defaultdict(list)
     for part in nested(estimator):
+        # Forests and boosted ensembles hold decision trees, each with its nodes in one array.
         tree = getattr(part, "tree_", None)
         if tree is not None and hasattr(tree, "__getstate__"):
             nodes = tree.__getstate__()["nodes"]
@@ -45,6 +46,7 @@ def _shape_of(nodes: np.ndarray) -> _Shape:
 def _mend_ensemble(node: NodeProto, fitted: Mapping[_Shape, Sequence[np.ndarray]]) -> None:
     attributes = {attribute.name: attribute for attribute in node.attribute}
     flags = attributes.get("nodes_missing_value_tracks_true")
+    # A skl2onnx that writes the flags needs no help.
     if flags is None or any(flags.ints):
         return
     trees: dict[int, list[int]] = defaultdict(list)
@@ -61,6 +63,7 @@ def _mend_ensemble(node: NodeProto, fitted: Mapping[_Shape, Sequence[np.ndarray]
         if not candidates:
             continue
         written = {numbers[position]: thresholds[position] for position in branches}
+        # Trees of one shape are told apart by their thresholds.
         nodes = min(candidates, key=functools.partial(_distance, written))
         for position in branches:
             flags.ints[position] = int(nodes["missing_go_to_left"][numbers[position]])

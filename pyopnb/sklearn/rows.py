@@ -45,6 +45,7 @@ def is_from_libraries(error: BaseException) -> bool:
     step = error.__traceback__
     if step is None:
         return False
+    # The last frame is the one that raised.
     while step.tb_next is not None:
         step = step.tb_next
     return step.tb_frame.f_code.co_filename.startswith(_LIBRARIES)
@@ -66,6 +67,7 @@ def refused(estimator: Any, rows: Any, error: ValueError) -> ModelError:
         extra = [name for name in rows.columns if name not in set(fitted)]
         if missing:
             return _missing_columns(missing, fitted, extra)
+    # scikit-learn's own text does not say what to do.
     width: Any = getattr(estimator, "n_features_in_", None)
     shape: Any = getattr(rows, "shape", ())
     if width is not None and len(shape) == 2 and shape[1] != width:

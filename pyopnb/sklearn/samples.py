@@ -37,6 +37,7 @@ def plan(estimator: Any) -> list[str]:
     methods = [name for name in METHODS if callable(getattr(estimator, name, None))]
     if "predict" not in methods:
         return ["transform"] if "transform" in methods else methods[:1]
+    # A regressor may have transform, too, which skl2onnx does not write beside predict.
     if is_regressor(estimator):
         return ["predict"]
     if is_clusterer(estimator):
@@ -82,6 +83,7 @@ def nested(estimator: Any) -> Iterator[Any]:
         if id(value) in seen or isinstance(value, (str, bytes, type, int, float)):
             continue
         seen.add(id(value))
+        # GradientBoosting keeps its trees in an array of objects.
         if isinstance(value, np.ndarray):
             if value.dtype == object:
                 waiting += list(value.flat)
@@ -111,6 +113,7 @@ def recorded(estimator: Any) -> Iterator[dict[int, Sample]]:
         for name in METHODS:
             if callable(getattr(part, name, None)):
                 watched.append((part, name))
+    # An attribute of the object hides the method of its class.
     for part, name in watched:
         vars(part)[name] = _watched(part, name, getattr(part, name), samples, running)
     try:
@@ -133,6 +136,7 @@ def _watched(
         if id(owner) in running or not (args or kwargs):
             return method(*args, **kwargs)
         rows = args[0] if args else kwargs.get("X", next(iter(kwargs.values())))
+        # The first call decides which rows; later ones only add methods.
         sample = samples.setdefault(id(owner), Sample(rows))
         if name not in sample.methods:
             sample.methods.append(name)

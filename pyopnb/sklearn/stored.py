@@ -68,6 +68,7 @@ def dump(where: str, estimator: Any) -> tuple[str, str, tuple[str, ...]]:
     DefinitionError
         It holds a function that another process would not find.
     """
+    # A lambda is pickled by its name, which another process does not have.
     _refuse_functions(where, estimator)
     written = _by_skops(estimator)
     if written is None:
