@@ -21,6 +21,7 @@ __all__ = [
     "DTYPES",
     "DYNAMIC",
     "EMPTY",
+    "LENGTHS",
     "NONE",
     "SPECIAL",
     "Call",

@@ -16,7 +16,7 @@ from pyopnb.torch.calls import Unwritable, encode, target_name
 from pyopnb.torch.program import calls_in, where_of
 from pyopnb.torch.source import line_of
 
-__all__ = ["Hole", "Holes", "failed_call", "find_holes", "hole_of"]
+__all__ = ["FailedCall", "Hole", "Holes", "failed_call", "find_holes", "hole_of"]
 
 _FAILED = re.compile(
     r"Error when translating node %(?P<name>\w+) : .*?\[target=torch\.ops\.(?P<target>[\w.]+)\]"

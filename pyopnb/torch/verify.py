@@ -20,7 +20,7 @@ from pyopnb.torch.arrays import to_array, to_tensor
 from pyopnb.torch.example import check_runs
 from pyopnb.torch.sizes import OpenSizes
 
-__all__ = ["Fault", "ModuleComparison", "arrays_of"]
+__all__ = ["Fault", "Function", "ModuleComparison", "arrays_of"]
 
 Function = Callable[..., Sequence[np.ndarray]]
 

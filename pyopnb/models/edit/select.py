@@ -112,7 +112,16 @@ class _Sites:
         position = self._place_in_original.get(id(node))
         if position is not None and position < len(self.sites):
             return [position]
-        return [n for n, site in enumerate(self.sites) if site.node == node]
+        # Equal nodes have equal outputs, so only those few are compared whole.
+        candidates = self._positions_by_outputs.get(tuple(node.output), [])
+        return [position for position in candidates if self.sites[position].node == node]
+
+    @cached_property
+    def _positions_by_outputs(self) -> dict[tuple[str, ...], list[int]]:
+        positions: dict[tuple[str, ...], list[int]] = {}
+        for position, site in enumerate(self.sites):
+            positions.setdefault(tuple(site.node.output), []).append(position)
+        return positions
 
     @cached_property
     def _originals(self) -> list[NodeProto]:
