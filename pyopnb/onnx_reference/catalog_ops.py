@@ -7,6 +7,7 @@ import inspect
 from onnx import NodeProto
 
 from pyopnb.catalog.index import Entry, entries_named, find_entry
+from pyopnb.models.catalog_names import node_entry, node_name
 from pyopnb.models.nodes import full_name
 from pyopnb.ops.class_source import class_source
 from pyopnb.ops.messages import plural, sanitize
@@ -15,7 +16,6 @@ from pyopnb.ops.registry import registry
 
 __all__ = [
     "CATALOG_DOMAIN",
-    "catalog_entry",
     "define_catalog_op",
     "is_catalog_domain",
     "misuse",
@@ -26,19 +26,12 @@ CATALOG_DOMAIN = "pyopnb.catalog"
 """Domain of the ops; the operator's own domain is appended, because several domains have namesakes."""
 
 
-def catalog_entry(node: NodeProto) -> Entry | None:
-    """Find the operator of the catalogue that a node means; None if it has none, or takes other inputs."""
-    name = f"{canonical_domain(node.domain)}::{node.op_type}"
-    return find_entry(name, len(node.input))
-
-
 def misuse(node: NodeProto) -> str:
     """Say what a node has that the catalogue's operator of its name does not take; empty if nothing."""
-    name = f"{canonical_domain(node.domain)}::{node.op_type}"
-    namesakes = entries_named(name)
+    namesakes = entries_named(node_name(node))
     if not namesakes:
         return ""
-    entry = find_entry(name, len(node.input))
+    entry = node_entry(node)
     if entry is None:
         inputs = plural(len(node.input), "input")
         return f"the catalogue's {sanitize(full_name(node))} does not take {inputs}"
@@ -55,7 +48,7 @@ def define_catalog_op(node: NodeProto) -> str:
     domain = canonical_domain(node.domain)
     suffix = f".{domain}" if domain else ""
     name = f"{CATALOG_DOMAIN}{suffix}::{node.op_type}"
-    entry = catalog_entry(node)
+    entry = node_entry(node)
     assert entry is not None  # noqa: S101  # the caller has asked `misuse`
     _define(entry, name)
     return name

@@ -12,6 +12,7 @@ from typing import Any
 from onnx import ModelProto, NodeProto, TypeProto, helper
 
 from pyopnb.errors import Filled, ModelError
+from pyopnb.models.catalog_names import node_entry
 from pyopnb.models.edit.replace import open_for_edit, put_ops
 from pyopnb.models.edit.select import Where, select_sites
 from pyopnb.models.index import GraphIndex
@@ -23,7 +24,6 @@ from pyopnb.models.support.unsupported import MIXED
 from pyopnb.models.types import Types
 from pyopnb.models.versions import changed_in, new_imports
 from pyopnb.onnx_reference.catalog_ops import (
-    catalog_entry,
     define_catalog_op,
     is_catalog_domain,
     misuse,
@@ -234,7 +234,7 @@ class _Filling:
             problem = misuse(node)
             if problem:
                 return problem
-            if catalog_entry(node) is None:
+            if node_entry(node) is None:
                 return "neither ONNX's reference implementation nor the catalogue has it"
         for end, names in (("input", node.input), ("output", node.output)):
             for name in filter(None, names):

@@ -17,11 +17,11 @@ from onnx import ModelProto
 
 from pyopnb.catalog.index import Entry
 from pyopnb.errors import DefinitionError, ModelError
+from pyopnb.models.catalog_names import node_entry
 from pyopnb.models.edit.select import select_sites
 from pyopnb.models.io import read_model
 from pyopnb.models.nodes import Site, first_output, full_name, walk
 from pyopnb.models.support.missing import MissingNode, missing
-from pyopnb.onnx_reference.catalog_ops import catalog_entry
 from pyopnb.onnx_reference.operator import runs_as_newest
 from pyopnb.onnx_reference.usage import OPTION, RESERVED, AttrUsage, OperatorUsage
 from pyopnb.ops.arguments import check_arguments
@@ -112,7 +112,7 @@ def skeleton(
         if row.site is not None and row.site.node == site.node:
             is_missing = True
     usage = OperatorUsage(proto, sites)
-    entry = catalog_entry(site.node)
+    entry = node_entry(site.node)
     if is_missing and not usage.has_reference and entry is not None:
         return SkeletonCell(_catalog_cell(entry, domain, op_type))
     return SkeletonCell(_cell_text(usage, domain, op_type, is_missing))

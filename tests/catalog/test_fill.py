@@ -51,7 +51,9 @@ def feeds():
 def test_a_detector_for_tensorrt_runs_in_whichever_domain_its_exporter_wrote(domain):
     model = detector(domain, plugin_version="1", background_class=-1, score_activation=0)
     if domain != "":
-        with pytest.raises(pyopnb.PyopError):
+        with pytest.raises(
+            pyopnb.PyopError, match="fill=True, which runs it by pyopnb's catalogue"
+        ):
             pyopnb.Session(model)
     session, warned = filled_session(model)
     assert any("1 node by the catalogue" in text and "'nms'" in text for text in warned)
@@ -61,6 +63,20 @@ def test_a_detector_for_tensorrt_runs_in_whichever_domain_its_exporter_wrote(dom
     best = feeds()["scores"].max()
     assert results["det_scores"][0, 0] == best
     assert (np.diff(results["det_scores"][0, :count]) <= 0).all()
+
+
+def test_missing_says_what_the_catalogue_has():
+    nodes = [
+        pyopnb.node("acme::Swoosh", "x", "a"),
+        pyopnb.node("com.microsoft::BiasAdd", ["a", "b", "x"], "y"),
+    ]
+    inputs = {"x": "float32[2,3,4]", "b": "float32[4]"}
+    rows = pyopnb.missing(pyopnb.model(nodes, inputs, {"y": "float32[2,3,4]"}))
+    assert [row.is_in_catalog for row in rows] == [False, True]
+    table = str(rows)
+    assert "catalog" in table.splitlines()[0]
+    (of_catalog,) = [line for line in table.splitlines() if "has it" in line]
+    assert "BiasAdd" in of_catalog
 
 
 def test_an_op_of_the_users_goes_before_the_catalogue():

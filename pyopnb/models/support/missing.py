@@ -9,6 +9,7 @@ from typing import Any, overload
 
 from onnx import ModelProto
 
+from pyopnb.models.catalog_names import node_entry
 from pyopnb.models.io import as_proto
 from pyopnb.models.nodes import Site, first_output, full_name
 from pyopnb.models.support.type_flow import lacks
@@ -65,6 +66,11 @@ class MissingNode:
             return f"import of {self.op}"
         return self.site.where
 
+    @property
+    def is_in_catalog(self) -> bool:
+        """Tell whether `fill` has this operator in its catalogue."""
+        return self.site is not None and node_entry(self.site.node) is not None
+
     def __str__(self) -> str:
         return f"{self.where}: {self.kind}: {self.reason}"
 
@@ -93,15 +99,22 @@ class Missing(Sequence[MissingNode]):
     def _table(self) -> Table:
         shown = self._rows[:_SHOWN]
         has_paths = any(row.path for row in shown)
+        has_entries = any(row.is_in_catalog for row in shown)
         rows: list[tuple[str, ...]] = []
         for row in shown:
-            path = (row.path,) if has_paths else ()
-            rows.append((row.node, row.op, row.kind, row.reason, *path))
+            cells = [row.node, row.op, row.kind, row.reason]
+            if has_entries:
+                cells.append("has it" if row.is_in_catalog else "")
+            if has_paths:
+                cells.append(row.path)
+            rows.append(tuple(cells))
         if len(shown) < len(self._rows):
             rows.append((f"and {len(self._rows) - len(shown)} more", *[""] * (len(rows[0]) - 1)))
-        head: tuple[str, ...] = ("node", "op", "missing", "reason")
+        head = ["node", "op", "missing", "reason"]
+        if has_entries:
+            head.append("catalog")
         if has_paths:
-            head = (*head, "in")
+            head.append("in")
         return Table(
             head, rows, "Nothing is missing: the installed ONNX Runtime has a kernel for every node"
         )

@@ -12,6 +12,7 @@ import onnx
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto
 
 from pyopnb.errors import ModelError, PyopError, UnknownOp
+from pyopnb.models.catalog_names import node_entry
 from pyopnb.models.index import GraphIndex
 from pyopnb.models.markers import PREFIX
 from pyopnb.models.nodes import Site, full_name, imported_versions, is_constant, walk
@@ -106,7 +107,7 @@ def _unknown_op(site: Site, imports: dict[str, int], kept: Collection[str]) -> _
             site.where,
             expected="an op of the registry, or of a library registered in the options",
             got=f"{sanitize(full_name(node))}, which is in neither",
-            next=_how_to_define(full_name(node), kept),
+            next=_FILL if node_entry(node) else _how_to_define(full_name(node), kept),
         )
         return error, (f"{node.domain}:{node.op_type}",)
     if is_unknown(domain, node.op_type) or not (
@@ -116,7 +117,7 @@ def _unknown_op(site: Site, imports: dict[str, int], kept: Collection[str]) -> _
             site.where,
             expected=f"an operator of {domain or 'ONNX'}, or an op of the registry",
             got=sanitize(full_name(node)),
-            next=_meant_op(node.op_type, domain),
+            next=_FILL if node_entry(node) else _meant_op(node.op_type, domain),
         )
         return error, (node.op_type,)
     version = imports.get(domain)
@@ -148,6 +149,8 @@ def _how_to_define(name: str, kept: Collection[str]) -> str:
     close = closest(name, [op.name for op in registry])
     return f"define it: %%pyop{f', or write {close}' if close else ''}"
 
+
+_FILL = "fill=True, which runs it by pyopnb's catalogue"
 
 _MADE = ("torch.", "sklearn::")
 """What names begin with that the doors give to ops of their own."""
