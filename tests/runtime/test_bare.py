@@ -230,7 +230,10 @@ def test_the_error_carries_everything() -> None:
     "bad", [X.astype(np.float64), (X, X), X.tolist(), X.astype(">f8")], ids=range(4)
 )
 def test_wrong_results_are_told(bad: Any) -> None:
-    define(compute=lambda self, x: bad)
+    def compute(self: Any, x: Any) -> Any:
+        return bad
+
+    define(compute=compute)
     with pytest.raises(
         Exception, match=r"ResultError: node 'mine' \(b::Op\), line \d+, `return bad`, output"
     ):
