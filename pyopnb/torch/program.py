@@ -25,12 +25,21 @@ from pyopnb.torch.example import (
 from pyopnb.torch.sizes import requested_dimensions
 from pyopnb.torch.source import line_of
 
-__all__ = ["calls_in", "capture", "check_buffers", "is_random", "quiet", "where_of"]
+__all__ = [
+    "calls_in",
+    "capture",
+    "check_buffers",
+    "is_random",
+    "quiet",
+    "runs_foreign_code",
+    "where_of",
+]
 
 _OPAQUE = (
     'write that part as a class with compute, @pyopnb.pyop("demo::Part"), '
     'and call pyopnb.torch.op("demo::Part")'
 )
+_KNOWN_NAMESPACES = {"aten", "prims", "prim", "higher_order", "profiler"}
 _LOGGERS = ("torch.onnx._internal.exporter._registration", "torch._subclasses.fake_tensor")
 _WORDS_ABOUT_SIZES = (
     "dynamic_shapes",
@@ -159,6 +168,27 @@ def where_of(node: Any, enclosing: tuple[Any, ...]) -> str:
     """Name a call as messages do: its line and its op."""
     line, target = line_of(node, *enclosing), sanitize(str(node.target))
     return f"{line}, {target}" if line else target
+
+
+def runs_foreign_code(program: Any) -> bool:
+    """Tell whether a program calls ops that are neither torch's nor pyopnb's.
+
+    They may be C++ that reads what it is given without looking: integers that are not in range, or
+    float64 where it was written for float32, can end the process.
+
+    Parameters
+    ----------
+    program : torch.export.ExportedProgram
+
+    Returns
+    -------
+    bool
+    """
+    for node, _ in calls_in(program):
+        namespace = getattr(node.target, "namespace", "aten")
+        if namespace not in _KNOWN_NAMESPACES and not namespace.startswith("pyopnb_"):
+            return True
+    return False
 
 
 def is_random(node: Any) -> bool:

@@ -19,7 +19,7 @@ from pyopnb.torch.arrays import to_array
 from pyopnb.torch.example import in_order
 from pyopnb.torch.exporter import convert, proto_of
 from pyopnb.torch.functions import exported_as
-from pyopnb.torch.program import calls_in, capture, is_random
+from pyopnb.torch.program import calls_in, capture, is_random, runs_foreign_code
 from pyopnb.torch.source import line_of
 from pyopnb.torch.verified_export import export_verified
 from pyopnb.torch.verify import ModuleComparison, arrays_of
@@ -106,13 +106,14 @@ def trace(
     mended: dict[Any, str] = {}
     # What draws numbers or trains cannot be compared twice.
     repeats = _repeats(exported.exported_program, module)
+    foreign = runs_foreign_code(program)
     if repeats:
         verified = export_verified(program, exported, module, args, kwargs, options)
         exported = verified.exported
         for hole in verified.holes:
             mended[hole.node.target] = f"export leaves {hole.op} to torch: {hole.reason}"
     model, decomposed = proto_of(exported), exported.exported_program
-    comparison = ModuleComparison(module, args, kwargs)
+    comparison = ModuleComparison(module, args, kwargs, foreign=foreign)
     # Copies, as the user may write to the example.
     feeds = {name: np.array(array) for name, array in comparison.feeds(model).items()}
     # The decomposed program is the one whose calls the exporter has written as nodes.

@@ -15,6 +15,7 @@ from pyopnb.torch.example import bound_arguments
 from pyopnb.torch.exporter import ExportOptions, export_program, proto_of
 from pyopnb.torch.holes import Hole
 from pyopnb.torch.mend import mend
+from pyopnb.torch.program import runs_foreign_code
 from pyopnb.torch.sizes import FixedSize, fix_dimensions, requested_dimensions
 from pyopnb.torch.verify import Fault, ModuleComparison
 
@@ -75,7 +76,9 @@ def export_verified(
     requests = requested_dimensions(options[0], bound_arguments(module, args, kwargs))
     axes_of = _places_of_dimensions(proto_of(exported), requests)
     # One comparison for all attempts: they are judged on the same inputs.
-    comparison = ModuleComparison(module, args, kwargs, _bounds(axes_of))
+    comparison = ModuleComparison(
+        module, args, kwargs, _bounds(axes_of), foreign=runs_foreign_code(program)
+    )
 
     def fault_of(candidate: Any) -> Fault | None:
         return comparison.fault(proto_of(candidate))

@@ -67,13 +67,13 @@ def test_pointing_and_clicking_tell_what_a_box_is(opened, request):
     expect(card).to_be_hidden()
     page.page.locator(BOXES).nth(2).hover()
     expect(card).to_contain_text("Neg")
-    expect(card).to_contain_text(f"{HOSTILE}: float32[1,3] n=3")
+    expect(card).to_contain_text(f"{HOSTILE}: float32[1,3]  -3 … -1")
     expect(card).to_contain_text("µs")
     page.page.mouse.move(900, 700)
     expect(card).to_be_hidden()
     page.page.locator(BOXES).nth(1).click()
     page.page.mouse.move(900, 700)
-    expect(card).to_contain_text("a: float32[1,3] n=3")  # it stays
+    expect(card).to_contain_text("a: float32[1,3]  1 … 3")  # it stays
     page.screenshot(f"graph-card-{request.node.callspec.params['opened']}")
     page.page.keyboard.press("Escape")
     expect(card).to_be_hidden()
@@ -137,7 +137,7 @@ def test_netron_has_the_colours_of_a_trace(opened, request):
     fill = node.locator(".node-item-type path").first
     expect(fill).to_have_attribute("style", re.compile(r"fill: rgb\("))
     expect(node.locator(":scope > title")).to_have_text(
-        re.compile(re.escape(HOSTILE) + r": float32\[1,3\] n=3")
+        re.compile(re.escape(HOSTILE) + r": float32\[1,3\]  -3 … -1")
     )
     expect(page.page.locator("#pyopnb-legend")).to_contain_text("µs")
     page.screenshot(f"graph-netron-{request.node.callspec.params['opened']}")
@@ -168,7 +168,7 @@ def test_in_a_notebook_that_was_run_it_answers(page):
     page.run_all()
     output = page.output(1)
     output.locator(BOXES).nth(2).click()
-    expect(output.locator(".card")).to_contain_text("b: float32[1,3] n=3")
+    expect(output.locator(".card")).to_contain_text("b: float32[1,3]")
     page.theme("JupyterLab Dark")
     colour = page.page.locator(".jp-RenderedHTML").first.evaluate(
         "area => getComputedStyle(area).color"

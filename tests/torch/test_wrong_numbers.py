@@ -272,3 +272,31 @@ def test_a_saved_model_has_its_ops_of_torch(tmp_path):
     )
     expected = Solve()(torch.tensor([[3.0, 1.0], [1.0, 3.0]])).numpy()
     np.testing.assert_allclose(np.array(eval(numbers)), expected, rtol=1e-5)
+
+
+def test_code_that_is_not_torchs_sees_no_values_but_the_users():
+    """It may be C++ that divides by what it is given."""
+    seen = []
+
+    @torch.library.custom_op("walk::divide", mutates_args=())
+    def divide(x: torch.Tensor, parts: torch.Tensor) -> torch.Tensor:
+        seen.append((x.dtype, parts.item(), bool((x != 0).all())))
+        return x / parts
+
+    @divide.register_fake
+    def _(x, parts):
+        return torch.empty_like(x)
+
+    class Net(torch.nn.Module):
+        def forward(self, x, parts):
+            return divide(x, parts) + 1
+
+    x, parts = torch.arange(1.0, 7.0).reshape(2, 3), torch.tensor([2.0])
+    sizes = {"x": {0: torch.export.Dim.DYNAMIC}, "parts": None}
+    with pytest.warns(pyopnb.torch.StandIns):
+        model = pyopnb.torch.export(Net().eval(), (x, parts), dynamic_shapes=sizes)
+    assert set(seen) == {(torch.float32, 2.0, True)}
+    larger = torch.arange(1.0, 13.0).reshape(4, 3)
+    feeds = dict(zip([info.name for info in model.graph.input], (larger, parts), strict=True))
+    (result,) = pyopnb.Session(model)(**feeds).values()
+    np.testing.assert_allclose(result, (larger / 2 + 1).numpy())
