@@ -103,7 +103,7 @@ test-doors: .venv-$(first)/.docs
 
 # Its modules are imported where torch is, so their doctests run here.
 test-torch: .venv-torch/.installed
-	PYOPNB_OP_DB=$(if $(everywhere),all,12) .venv-torch/bin/python -P -m pytest -q -o cache_dir=build/pytest-torch $(shortened) tests/torch pyopnb.torch
+	PYOPNB_OP_DB=$(if $(everywhere),all,6) .venv-torch/bin/python -P -m pytest -q -o cache_dir=build/pytest-torch $(shortened) tests/torch pyopnb.torch
 
 test-binder: .venv-binder/.installed .venv-repo2docker/.installed
 	tests/lanes/binder.sh .venv-binder .venv-repo2docker
