@@ -67,7 +67,7 @@ def cpp_op(
     ------
     DefinitionError
         The signature is not that of an op, there is no compiler, or it refuses the text. Or a result is
-        not that of `original`.
+        not that of ``original``.
 
     Examples
     --------
