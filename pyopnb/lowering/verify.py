@@ -35,11 +35,12 @@ _MOST_CONSTANTS = 8
 # Measured with onnxruntime 1.32.0 on x86-64, over 25 kernels, 11 shapes and numbers from 1e-30 to 1e6.
 # Among the smallest float32 Tanh is off by up to 0.008 times the smallest normal number (3e-6 of its
 # result), Erf by 0.004; a body may multiply that by a hundred.
-# No kernel that works element by element lost more than 1.7 units in the last place of the largest number.
+# No kernel that works element by element lost more than 1.7 units in the last place of the largest number;
+# twice that is allowed, as a body that subtracts the mean of equal float32 numbers loses 3.
 # Kernels that add lose more, one unit for every 12 to 50 terms: what NumPy's own sums lose covers that in
 # the 1,600 elements of a verification. Of a million numbers 0.1, ReduceSum, ReduceMean and ReduceL1 are
 # off by 0.09 %, where NumPy adds in pairs.
-_KERNEL_ERROR = verification.KernelError(tiny=1.0, of_largest=2.0, long_rows=False)
+_KERNEL_ERROR = verification.KernelError(tiny=1.0, of_largest=4.0, long_rows=False)
 
 
 class NoKernel(NotLowered):

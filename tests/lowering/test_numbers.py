@@ -190,3 +190,15 @@ def test_without_verify_the_function_says_that_nothing_was_compared():
     assert (
         "Not compared with compute." not in pyopnb.lower("demo::Twice", np.float32([1])).doc_string
     )
+
+
+def test_a_mean_that_is_subtracted_from_equal_numbers_is_no_fault():
+    @pyopnb.pyop("centered::Centered")
+    class Centered:
+        def compute(self, x):
+            for _ in range(5):
+                x = np.tanh(x) + np.abs(x) * np.exp(-np.square(x))
+            return x - np.maximum(x.mean(-1, keepdims=True), 0)
+
+    x = np.random.default_rng(0).standard_normal((4, 6)).astype(np.float32)
+    assert "Compared with compute" in pyopnb.lower("centered::Centered", x).doc_string
