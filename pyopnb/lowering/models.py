@@ -132,7 +132,8 @@ def _random_values(model: Any, proto: ModelProto) -> dict[str, np.ndarray]:
     }
     try:
         return _values(model, proto, feeds)
-    except Exception:  # what an op or the runtime raises on them says nothing of the model; each op is tried on arrays of its own
+    except Exception:  # what an op or the runtime raises on them says nothing of the model
+        # Each op is tried on arrays of its own then.
         return {}
 
 

@@ -133,7 +133,8 @@ class Loaded(Displayable):
             text = _fold_data(sanitize_source(op.source.rstrip("\n")), op.name)
             if len(text) > remaining:
                 name = sanitize(repr(op.name))
-                text = f"{text[:remaining]}\n… {len(text) - remaining} characters more are NOT shown: print(….ops[{name}].source)"
+                more = len(text) - remaining
+                text = f"{text[:remaining]}\n… {more} characters more are NOT shown: print(….ops[{name}].source)"
             # Later sources get what is left of the output.
             remaining = max(0, remaining - len(text))
             texts.append(text)
@@ -151,7 +152,8 @@ def _fold_data(source: str, name: str) -> str:
         return source
     lines = match["data"].count("\n")
     size = len(match["data"])
-    remark = f"        # {lines} lines of data, {size:,} characters, are NOT shown: print(….ops[{sanitize(repr(name))}].source)\n"
+    call = f"print(….ops[{sanitize(repr(name))}].source)"
+    remark = f"        # {lines} lines of data, {size:,} characters, are NOT shown: {call}\n"
     return source[: match.start("data")] + remark + source[match.end("data") :]
 
 

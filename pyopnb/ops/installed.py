@@ -35,7 +35,8 @@ def require(package: str, least: str, install: str) -> None:
     installed = str(getattr(module, "__version__", "0"))
     if _numbers(installed) < _numbers(least):
         raise ImportError(
-            f"pyopnb needs {package} {least} or newer, and {installed[:40]} is installed. Type: pip install -U '{package}>={least}'"
+            f"pyopnb needs {package} {least} or newer, and {installed[:40]} is installed. "
+            f"Type: pip install -U '{package}>={least}'"
         )
 
 

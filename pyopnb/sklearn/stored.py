@@ -22,7 +22,10 @@ from pyopnb.ops.messages import sanitize
 
 __all__ = ["digest", "dump", "load", "module_text"]
 
-_SKOPS_TEXT = "# The fitted estimator is below, as skops wrote it. skops makes objects of scikit-learn's, NumPy's and these types only:"
+_SKOPS_TEXT = (
+    "# The fitted estimator is below, as skops wrote it. "
+    "skops makes objects of scikit-learn's, NumPy's and these types only:"
+)
 _PICKLE_TEXT = """\
 # The fitted estimator is below, as a pickle. UNPICKLING RUNS CODE: whatever the file's author wrote into it is run when this
 # op is, and reading these lines does not tell what that is. Name this op only if you trust whoever gave you the file."""

@@ -15,7 +15,10 @@ import numpy as np
 __all__ = ["SLACK", "Frontier", "round_numbers"]
 
 SLACK = 2.0**-40
-"""Part of itself by which a bound may be missed, so that no answer depends on how it was rounded. In native/stats.cpp as well."""
+"""Part of itself by which a bound may be missed, so that no answer depends on how it was rounded.
+
+In native/stats.cpp as well.
+"""
 
 _DIGITS = 4  # a tolerance is typed by people
 

@@ -86,7 +86,10 @@ def _conflicts(graph: Layering) -> set[tuple[int, int]]:
 def _align(
     layers: Sequence[Sequence[int]], links: Links, conflicts: set[tuple[int, int]], longest: int
 ) -> tuple[list[int], list[int]]:
-    """Join vertices that shall have one x into blocks, each aligned with a median neighbour: the root of each, and all roots."""
+    """Join vertices that shall have one x into blocks; return the root of each, and all roots.
+
+    Each vertex is aligned with a median neighbour.
+    """
     positions = [0] * len(links)
     for layer in layers:
         number_vertices(layer, positions)
