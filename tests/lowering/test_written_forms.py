@@ -108,3 +108,36 @@ def test_a_form_may_hold_for_finite_numbers_alone():
         pyopnb.lower("forms::Sign", X)
     define(without_nan, lowered_finite=True)
     assert "Not compared on NaN" in pyopnb.lower("forms::Sign", X).doc_string
+
+
+def test_a_form_that_raises_on_values_that_compute_takes_is_refused():
+    class Row:
+        def compute(self, table, index):
+            return table[np.clip(index, 0, len(table) - 1)]
+
+        def lowered(self, table, index):
+            return "(table, index) => (y) { y = Gather(table, index) }"
+
+    pyopnb.registry.define(Row, "forms::Row")
+    table = np.arange(6, dtype=np.float32).reshape(3, 2)
+    with pytest.raises(pyopnb.errors.NotLowered, match="indices element out of data bounds"):
+        pyopnb.lower("forms::Row", table, np.int64([0, 2]))
+
+
+def test_a_form_may_know_sizes_that_no_hint_says():
+    class Corners:
+        def compute(self, boxes):
+            # Of wider rows, it takes the first four numbers.
+            return np.concatenate([boxes[:, :2], boxes[:, 2:4]], 1)[:, :4] * 2
+
+        def lowered(self, boxes):
+            return """(boxes) => (y) {
+                sizes = Constant<value_ints = [2, 2]>()
+                first, second = Split<axis = 1>(boxes, sizes)
+                half = Concat<axis = 1>(first, second)
+                y = Add(half, half)
+            }"""
+
+    pyopnb.registry.define(Corners, "forms::Corners")
+    function = pyopnb.lower("forms::Corners", np.ones((3, 4), np.float32))
+    assert "Compared with compute" in function.doc_string
