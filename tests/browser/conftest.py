@@ -1,9 +1,11 @@
-"""One Chromium for all tests of this lane, a server for each file, and a tab for each test."""
+"""One Chromium, and one server with a folder for each file of this lane, and a tab for each test."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
-from lab import browser, lab, tab
+from lab import browser, lab, new_context, tab
 
 
 @pytest.fixture(scope="session")
@@ -12,19 +14,35 @@ def chromium():
         yield started
 
 
+@pytest.fixture(scope="session")
+def started(tmp_path_factory):
+    with lab(tmp_path_factory.mktemp("root"), base_url="/user/alice/") as server:
+        yield server
+
+
 @pytest.fixture(scope="module")
-def server(request, tmp_path_factory):
-    """A server on the files that the test module's ``write_files`` writes."""
-    root = tmp_path_factory.mktemp("root")
+def server(request, started):
+    """The server, with the files that the test module's ``write_files`` writes, and no kernels of other modules."""
+    folder = request.path.stem
+    root = started.root / folder
+    root.mkdir()
     request.module.write_files(root)
-    with lab(root, base_url="/user/alice/") as started:
-        yield started
+    yield replace(started, root=root, folder=folder)
+    for kernel in started.kernels():
+        started.api(f"kernels/{kernel}", "DELETE")
+
+
+@pytest.fixture(scope="session")
+def context(chromium):
+    made = new_context(chromium)
+    yield made
+    made.close()
 
 
 @pytest.fixture
-def page(chromium, server):
+def page(context, server):
     """A tab that must not have tried to reach other hosts, or logged an error."""
-    with tab(chromium, server) as opened:
+    with tab(context, server) as opened:
         yield opened
         assert not opened.blocked, opened.blocked
         assert not opened.console_errors, opened.console_errors

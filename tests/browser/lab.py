@@ -1,6 +1,6 @@
 """A real JupyterLab, driven in a real Chromium.
 
-    with lab(folder, base_url="/user/alice/") as server, browser() as chromium, tab(chromium, server) as page:
+    with lab(folder, base_url="/user/alice/") as server, browser() as chromium, tab(new_context(chromium), server) as page:
         page.open_notebook("first.ipynb")
         page.run_all()
         page.screenshot("first")
@@ -37,7 +37,15 @@ from typing import Any
 
 import nbformat
 from PIL import Image
-from playwright.sync_api import Browser, FrameLocator, Locator, Page, expect, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    FrameLocator,
+    Locator,
+    Page,
+    expect,
+    sync_playwright,
+)
 
 LIMIT = float(
     os.environ.get("PYOPNB_TEST_LIMIT", "180")
@@ -77,9 +85,24 @@ class Lab:
     base_url: str
     token: str
     home: Path
+    folder: str = ""  # of a test module, below what the server shows
 
     def url(self, path: str) -> str:
         return f"{self.origin}{self.base_url}{path}"
+
+    def path(self, name: str) -> str:
+        """A file of the folder, as the server calls it."""
+        return f"{self.folder}/{name}".lstrip("/")
+
+    def api(self, path: str, method: str = "GET") -> bytes:
+        """What the server answers to a request."""
+        headers = {"Authorization": f"token {self.token}"}
+        request = urllib.request.Request(self.url(f"api/{path}"), headers=headers, method=method)
+        with urllib.request.urlopen(request, timeout=LIMIT) as answer:
+            return answer.read()
+
+    def kernels(self) -> list[str]:
+        return [kernel["id"] for kernel in json.loads(self.api("kernels"))]
 
     @contextlib.contextmanager
     def without(self, extension: str) -> Iterator[None]:
@@ -252,13 +275,17 @@ def executable() -> str | None:
     )
 
 
+_NOBODY = "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"  # the only host that a page finds
+
+
 @contextlib.contextmanager
 def browser() -> Iterator[Browser]:
     """A Chromium without a window."""
     with sync_playwright() as playwright:
         # Chromium's sandbox does not work as root, which CI machines often use.
         chromium = playwright.chromium.launch(
-            executable_path=executable(), args=["--no-sandbox", "--disable-dev-shm-usage"]
+            executable_path=executable(),
+            args=["--no-sandbox", "--disable-dev-shm-usage", f"--host-resolver-rules={_NOBODY}"],
         )
         try:
             yield chromium
@@ -311,6 +338,7 @@ class Tab:
 
     def open_notebook(self, path: str, *, kernel: bool = True) -> None:
         """Open a notebook, and wait for its kernel unless it should have none."""
+        path = self.server.path(path)
         self.go()
         preference = {} if kernel else {"kernelPreference": {"shouldStart": False}}
         self.command("docmanager:open", path=path, factory="Notebook", **preference)
@@ -321,6 +349,7 @@ class Tab:
 
     def open_in_notebook(self, path: str) -> None:
         """Open a notebook in Notebook 7, the other front end built from JupyterLab's parts, and wait for its kernel."""
+        path = self.server.path(path)
         self.go(f"notebooks/{path}")
         self.page.wait_for_function(_OPENED, arg=path)
         self.page.wait_for_selector(".jp-Notebook .jp-Cell")
@@ -328,11 +357,7 @@ class Tab:
 
     def kernels(self) -> int:
         """The number of kernels running on the server."""
-        request = urllib.request.Request(
-            self.server.url("api/kernels"), headers={"Authorization": f"token {self.server.token}"}
-        )
-        with urllib.request.urlopen(request, timeout=LIMIT) as answer:
-            return len(json.load(answer))
+        return len(self.server.kernels())
 
     def wait_idle(self) -> None:
         self.page.wait_for_function(
@@ -530,11 +555,10 @@ def _is_widget_manager_error(error: Any) -> bool:
     )
 
 
-@contextlib.contextmanager
-def tab(
-    chromium: Browser, server: Lab, *, dark: bool = False, size: tuple[int, int] = (1280, 900)
-) -> Iterator[Tab]:
-    """A tab with a profile of its own; every request to another host is refused, as on a machine without network."""
+def new_context(
+    chromium: Browser, *, dark: bool = False, size: tuple[int, int] = (1280, 900)
+) -> BrowserContext:
+    """A profile of its own. What it has loaded once, all of its tabs have."""
     context = chromium.new_context(
         viewport={"width": size[0], "height": size[1]},
         color_scheme="dark" if dark else "light",
@@ -542,21 +566,24 @@ def tab(
     )
     context.set_default_timeout(LIMIT * 1000)
     expect.set_options(timeout=LIMIT * 1000)
+    return context
+
+
+@contextlib.contextmanager
+def tab(context: BrowserContext, server: Lab) -> Iterator[Tab]:
+    """A tab that finds no other host, as on a machine without network, and that records what it asked of them."""
     page = context.new_page()
     if SLOWDOWN > 1:
         context.new_cdp_session(page).send("Emulation.setCPUThrottlingRate", {"rate": SLOWDOWN})
     opened = Tab(page, server)
-    allowed = (server.origin, server.origin.replace("http", "ws", 1), "blob:", "data:")
+    allowed = (server.origin, server.origin.replace("http", "ws", 1), "blob:", "data:", "about:")
 
-    def filter_request(route: Any) -> None:
-        url = route.request.url
-        if url.startswith(allowed):
-            route.continue_()
-        else:
-            opened.blocked.append(url)
-            route.abort()
+    # Not by routes, which would make Chromium fetch and compile all of JupyterLab for each page.
+    def record(request: Any) -> None:
+        if not request.url.startswith(allowed):
+            opened.blocked.append(request.url)
 
-    context.route("**/*", filter_request)
+    page.on("request", record)
     page.on(
         "pageerror",
         lambda error: (
@@ -574,7 +601,7 @@ def tab(
     try:
         yield opened
     finally:
-        context.close()
+        page.close()
 
 
 def write_notebook(

@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 import pytest
-from lab import tab, write_notebook
+from lab import new_context, tab, write_notebook
 from playwright.sync_api import expect
 
 import pyopnb
@@ -48,11 +48,9 @@ def write_files(root):
 @pytest.fixture(params=["light", pytest.param("dark", marks=pytest.mark.everywhere)])
 def opened(request, chromium, server):
     """A function that opens a file that is no notebook, as a browser does from a disk."""
-    with tab(chromium, server, dark=request.param == "dark") as page:
+    with tab(new_context(chromium, dark=request.param == "dark"), server) as page:
 
         def open_file(name):
-            page.page.unroute_all()
-            page.page.context.unroute_all()
             page.page.goto((server.root / name).as_uri())
             expect(page.page.locator("svg").first).to_be_visible()
             return page

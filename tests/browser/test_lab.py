@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from lab import lab, tab, write_notebook
+from lab import lab, new_context, tab, write_notebook
 from playwright.sync_api import expect
 
 
@@ -30,7 +30,7 @@ def test_a_failure_leaves_no_process_and_reaches_nobody_else(chromium, tmp_path)
     with (  # noqa: PT012
         pytest.raises(ZeroDivisionError),
         lab(tmp_path, base_url="/user/bob/") as server,
-        tab(chromium, server) as page,
+        tab(new_context(chromium), server) as page,
     ):
         mark = bytes(server.home)
         page.open_notebook("one.ipynb")
@@ -73,7 +73,7 @@ def test_an_output_is_blank_only_if_nothing_is_drawn(chromium, tmp_path):
         IN_SHADOW % inside for inside in ("", empty, f"{drawn}{empty}", f"{drawn}{broken}", drawn)
     ]
     write_notebook(tmp_path / "blank.ipynb", *sources)
-    with lab(tmp_path) as server, tab(chromium, server) as page:
+    with lab(tmp_path) as server, tab(new_context(chromium), server) as page:
         page.open_notebook("blank.ipynb")
         page.run_all()
         outputs = [

@@ -8,7 +8,7 @@ import sys
 
 import nbformat
 import pytest
-from lab import tab, write_notebook
+from lab import new_context, tab, write_notebook
 from playwright.sync_api import expect
 from test_notebook import LIVE, MOVED, OP, OPS, SLOWER, WATCHED
 
@@ -107,7 +107,7 @@ def test_two_tabs_follow_each_other(page, chromium, server):
     page.open_notebook("twice.ipynb")
     page.run_all()
     page.save()
-    with tab(chromium, server) as second:
+    with tab(new_context(chromium), server) as second:
         second.open_notebook("twice.ipynb")
         assert_live(second, 2)
         second.output(MOVED).get_by_role("slider").press("ArrowRight")

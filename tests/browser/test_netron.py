@@ -124,7 +124,7 @@ def test_without_the_extension_a_trusted_output_has_netron(page, server):
 
 
 def test_a_file_opens_from_the_file_browser(page, server):
-    page.go()
+    page.go(f"lab/tree/{server.folder}")
     expect(page.page.locator(".jp-DirListing-item")).to_have_count(
         len(list(server.root.glob("[!.]*")))
     )  # none moves any more
@@ -139,7 +139,7 @@ def test_a_file_opens_from_the_file_browser(page, server):
 
 @pytest.mark.everywhere  # Netron's own words
 def test_a_file_that_is_no_model_says_so(page):
-    page.go("lab/tree/no.onnx")
+    page.go(f"lab/tree/{page.server.path('no.onnx')}")
     document = page.page.locator(".jp-MimeDocument")
     expect(document.locator("iframe")).to_be_visible()
     expect(page.frame(document).locator("body")).to_contain_text("Unsupported file content")
