@@ -359,6 +359,7 @@ def test_hostile_names_are_text():
     )
 
 
+@pytest.mark.one_python  # what is drawn is ours
 def test_an_output_is_never_too_large():
     seen = pyopnb.show(relus(6_000))
     assert len(seen.body.encode()) <= MAX_BYTES

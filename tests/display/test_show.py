@@ -473,6 +473,7 @@ def test_figures_say_what_they_need(monkeypatch: pytest.MonkeyPatch) -> None:
         pyopnb.show(X).plot()
 
 
+@pytest.mark.one_python  # a process of its own; test_imports.py says the same of pyopnb
 def test_showing_loads_nothing_heavy() -> None:
     code = "import sys, pyopnb, numpy; str(pyopnb.show(numpy.eye(40)).svg); print({'matplotlib', 'IPython', 'PIL', 'netron'} & set(sys.modules))"
     done = subprocess.run(

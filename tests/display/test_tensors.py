@@ -158,6 +158,7 @@ def test_small_ones_are_tables(survives: Any) -> None:
     ] == ["1", "-2", "nan", "inf"]
 
 
+@pytest.mark.one_python  # what is drawn is ours
 def test_nothing_large_is_made() -> None:
     import tracemalloc
 
@@ -187,6 +188,7 @@ def test_hostile_texts(text: str, survives: Any) -> None:
             )
 
 
+@pytest.mark.one_python  # what is drawn is ours
 @settings(max_examples=40)
 @given(st.text(max_size=40), st.text(max_size=300))
 def test_any_text(name: str, text: str) -> None:
@@ -269,6 +271,7 @@ def layouts() -> dict[str, tuple[np.ndarray, dict[str, Any]]]:
     }
 
 
+@pytest.mark.one_python  # what is drawn is ours
 @pytest.mark.parametrize("name", list(layouts()))
 def test_photographs_have_their_colours(name: str, survives: Any) -> None:
     value, options = layouts()[name]

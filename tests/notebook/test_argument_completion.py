@@ -116,6 +116,7 @@ def test_what_is_public_is_offered(offered):
     ) == sorted([*pyopnb.__all__, *PACKAGES])
 
 
+@pytest.mark.one_python  # long
 def test_any_text_is_read(offered):
     for text in (
         ")",

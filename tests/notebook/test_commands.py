@@ -186,6 +186,7 @@ def test_check_of_what_is_wrong(soft_clip, run):
     )
 
 
+@pytest.mark.one_python  # long
 def test_forms(soft_clip, define, run):
     forms = define("%pyop forms SoftClip np.float32([1, 2]), limit=2.0").value
     assert [form.verdict for form in forms] == ["", "yes"]

@@ -93,6 +93,7 @@ def test_without_the_extension_the_magic_is_unknown(bare):
 PROBE = "import sys, pyopnb{more}; print('IPython' in sys.modules)"
 
 
+@pytest.mark.one_python  # a process of its own; test_imports.py says the same of pyopnb
 @pytest.mark.parametrize(
     ("more", "imported"), [("", "False"), (", pyopnb.notebook.extension", "True")]
 )

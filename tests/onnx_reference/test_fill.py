@@ -361,6 +361,7 @@ def test_a_file_that_is_only_brought_down(older_runtime: int, tmp_path: Path) ->
     assert session(x=F([-1]))["y"].tolist() == [1]
 
 
+@pytest.mark.one_python  # long
 def test_a_saved_model_in_another_process(tmp_path: Path) -> None:
     path = tmp_path / "filled.onnx"
     path.write_bytes(filled(celu())[0].SerializeToString())

@@ -380,6 +380,7 @@ print(pyopnb.call("demo::Id", np.float32([1])), pyopnb.call("Relu", np.float32([
 """
 
 
+@pytest.mark.one_python  # long
 def test_kept_sessions_do_not_trouble_the_exit():
     root = Path(pyopnb.__file__).parents[1]
     ran = subprocess.run([sys.executable, "-c", EXIT], capture_output=True, text=True, cwd=root)

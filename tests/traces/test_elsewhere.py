@@ -18,6 +18,9 @@ import pytest
 import pyopnb
 from pyopnb.errors import InputError, ModelError
 
+# Each of them has a second onnxruntime, the oldest, whatever the first is.
+pytestmark = pytest.mark.one_python
+
 X = np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3)
 HALF = """
 @pyopnb.pyop("demo::Half")

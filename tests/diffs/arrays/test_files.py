@@ -36,6 +36,7 @@ def test_what_was_written_is_read(ending: str, tmp_path: Path) -> None:
     assert np.array_equal(found["x"] if isinstance(found, dict) else found, X)
 
 
+@pytest.mark.one_python  # of our own reading and writing; no library's version changes it
 @pytest.mark.filterwarnings(
     "ignore:Reading .*additional header parsing"
 )  # NumPy's, of headers that Python 2 might have written
@@ -65,6 +66,7 @@ def test_a_damaged_file_gives_arrays_or_a_refusal(
     assert "\n" not in said
 
 
+@pytest.mark.one_python  # of our own reading and writing; no library's version changes it
 def test_an_npz_that_unpacks_to_gigabytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "bomb.npz"
     np.savez_compressed(path, a=np.zeros(2**24, np.uint8))

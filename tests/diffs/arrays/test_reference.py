@@ -122,6 +122,7 @@ numbers = st.floats(-2, 2, width=16) | st.sampled_from(HARD) | st.floats(allow_n
 thorough = settings(max_examples=200)
 
 
+@pytest.mark.one_python  # long arrays in our own C++
 @thorough
 @given(
     st.sampled_from(FLOATS),
@@ -178,6 +179,7 @@ def test_floats(
         )
 
 
+@pytest.mark.one_python  # long arrays in our own C++
 @thorough
 @given(
     st.sampled_from(INTEGERS),
@@ -215,6 +217,7 @@ def test_integers(kind: Any, shape: tuple[int, ...], data: st.DataObject, atol: 
     )
 
 
+@pytest.mark.one_python  # long arrays in our own C++
 @pytest.mark.parametrize("kind", FLOATS)
 def test_blocks_with_and_without_numbers_in_turn(kind: Any) -> None:
     """What the native module counts of a block does not depend on what was in the one before."""
@@ -316,6 +319,7 @@ parts = st.sampled_from([0.0, -0.0, 1.0, 1.001, -2.0, 1e-38, 1e30, math.inf, -ma
 complexes = st.builds(complex, parts, parts)
 
 
+@pytest.mark.one_python  # long arrays in our own C++
 @thorough
 @given(
     st.sampled_from([np.complex64, np.complex128]),

@@ -484,6 +484,7 @@ def test_smallest_tolerance_that_would_pass(
         )
 
 
+@pytest.mark.one_python  # long arrays in our own C++
 @pytest.mark.parametrize("kind", [f32, f64])
 @pytest.mark.parametrize("make", ["noise", "relative", "twice", "curve", "zeros"])
 def test_judging_again_is_judging_anew_on_long_arrays(kind: Any, make: str) -> None:

@@ -42,6 +42,7 @@ def test_in_a_block_under_other_names() -> None:
     assert found.verdict == "different"
 
 
+@pytest.mark.one_python  # long
 @pytest.mark.parametrize("at", [0, 1, 37, 62, 63])
 def test_the_runs_grow_with_the_logarithm(at: int) -> None:
     alphas = [0.9 + n / 1000 for n in range(64)]

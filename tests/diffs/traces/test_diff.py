@@ -95,6 +95,7 @@ def test_json_that_is_refused(text: str, message: str) -> None:
         TraceDiff.from_json(text)
 
 
+@pytest.mark.one_python  # of our own reading and writing; no library's version changes it
 @pytest.mark.parametrize(
     "changes",
     [
@@ -116,6 +117,7 @@ def test_the_verdict_in_json_is_not_trusted() -> None:
     assert TraceDiff.from_json(_wrong(verdict="bit-identical", ok=True)).verdict == "different"
 
 
+@pytest.mark.one_python  # of our own reading and writing; no library's version changes it
 @settings(max_examples=30)
 @given(st.data())
 def test_damaged_json_is_refused_or_read(data: st.DataObject) -> None:

@@ -111,6 +111,7 @@ def test_the_extension_as_a_build_writes_it(tmp_path):
     assert not any("examples" in entry for entry in documentation)
 
 
+@pytest.mark.one_python  # a process of its own; test_imports.py says the same of pyopnb
 def test_netron_itself_is_never_imported():
     probe = f"import sys, pyopnb; pyopnb.netron(pyopnb.parse({SMALL!r}))._repr_mimebundle_(); print('netron' in sys.modules)"
     ran = subprocess.run(

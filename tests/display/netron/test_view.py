@@ -149,6 +149,7 @@ def test_traces_and_diffs_have_their_colours():
     harmless(trace, HOSTILE)
 
 
+@pytest.mark.one_python  # what is drawn is ours
 def test_large_weights_are_not_in_the_output(tmp_path):
     weights = [
         numpy_helper.from_array(np.zeros((1600, 1600), np.float32), f"w{n}") for n in range(10)

@@ -520,6 +520,7 @@ def protos(draw: Any) -> ModelProto:
     return model
 
 
+@pytest.mark.one_python  # of our own reading and writing; no library's version changes it
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(protos())
 def test_any_proto_comes_back_or_is_refused_by_name(model: ModelProto) -> None:
@@ -541,6 +542,7 @@ def test_any_proto_comes_back_or_is_refused_by_name(model: ModelProto) -> None:
         assert essence(again) == essence(completed)
 
 
+@pytest.mark.one_python  # the models that come with onnx are written in the oldest as well
 def test_onnx_own_node_tests_compute_the_same() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Some cases compute with infinities while they are made.

@@ -264,6 +264,7 @@ def test_feeds_are_its_own(clip, redefine):
     assert watch.result["y"].tolist() == [-2, 0, 1, 2]
 
 
+@pytest.mark.one_python  # long
 def test_ten_watches_and_many_redefinitions_keep_what_they_need(clip, redefine, listeners):
     before = listeners()
     # The failed cell of an earlier test may keep its own alive: Python 3.13 keeps the last exception with its frames.

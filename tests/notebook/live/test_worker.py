@@ -19,6 +19,7 @@ def alarms():
 
 
 # One that falls into the callback of a weak reference is only reported.
+@pytest.mark.one_python  # long
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_an_interrupt_at_any_moment_of_waiting_leaves_the_worker_usable(alarms):
     worker, hits, draw = Worker(lambda: None), 0, random.Random(0)
