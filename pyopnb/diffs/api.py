@@ -12,6 +12,7 @@ from onnx import ModelProto
 
 from pyopnb.diffs.arrays.diff import compared
 from pyopnb.diffs.arrays.files import ENDINGS, arrays_in
+from pyopnb.diffs.base import Comparable
 from pyopnb.diffs.models.diff import diff_models
 from pyopnb.diffs.ops import diff_versions
 from pyopnb.errors import InputError, ModelError
@@ -61,6 +62,8 @@ def diff(
         Two versions of an op, from ``pyopnb.registry``; an Op stands for its current version.
     a, b : Profile
         Two profiles, as before and after a change.
+    a, b : Training
+        Two trainings, as with two optimizers.
     rtol, atol, stol : float, optional
         An element passes if ``|a - b| <= atol + rtol * |b| + stol * scale``, where ``scale`` is the largest finite ``|b|`` of
         the array; for models, an element of a weight. Without any, ``rtol`` and ``atol`` are 1e-7 and 1e-12 for float64, 1e-5
@@ -72,7 +75,7 @@ def diff(
 
     Returns
     -------
-    Diff, TraceDiff, ModelDiff, OpDiff or ProfileDiff
+    Diff, TraceDiff, ModelDiff, OpDiff, ProfileDiff or TrainingDiff
         For values, a `Diff`, whose verdict is one of
 
         - ``bit-identical``,
@@ -85,7 +88,8 @@ def diff(
         as ``origin`` the first node that introduces one. For models, a `ModelDiff`: ``identical``, ``close`` (only weights
         differ, all within the tolerance) or ``different``; other names, another order of nodes, a default that is written out
         and documentation do not count. For versions of an op, an `OpDiff`: ``identical`` or ``different``. For profiles,
-        a `ProfileDiff`: ``slower``, ``faster`` or ``same`` within the spread of the runs.
+        a `ProfileDiff`: ``slower``, ``faster`` or ``same`` within the spread of the runs. For trainings, a `TrainingDiff`:
+        ``identical`` to the bit, or ``different``.
 
     Raises
     ------
@@ -137,6 +141,11 @@ def diff(
         _require(sides, (Profile,), "a profile", "pyopnb.profile(session, x)")
         _refuse_tolerances("profiles", rtol, atol, stol)
         return diff_profiles(a, b)
+    if isinstance(a, Comparable) or isinstance(b, Comparable):
+        noun = next(side._NOUN for side in sides if isinstance(side, Comparable))
+        _require(sides, (Comparable,), f"a {noun}", f"another {noun}")
+        _refuse_tolerances(f"{noun}s", rtol, atol, stol)
+        return a._diff(b)
     # Bytes and texts can be models or values. They are models if the other side surely is one, or
     # if both look like one.
     models = held_model(a)[0], held_model(b)[0]

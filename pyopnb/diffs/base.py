@@ -14,6 +14,7 @@ from pyopnb.ops.messages import sanitize
 
 __all__ = [
     "MAX_LINES",
+    "Comparable",
     "DiffBase",
     "ToleranceDiff",
     "fit_lines",
@@ -139,6 +140,16 @@ class DiffBase(Displayable):
         """Build a diff from its JSON document; malformed ones may raise whatever Python raises."""
         diff: Self = read_fields(cls, document)
         return diff
+
+
+class Comparable(Displayable):
+    """Base class of what `pyopnb.diff` compares and a room above this one defines, as a training."""
+
+    _NOUN: ClassVar[str]
+
+    def _diff(self, other: Self) -> DiffBase:
+        """Compare it as a with another of its class as b."""
+        raise NotImplementedError
 
 
 class ToleranceDiff(DiffBase):

@@ -63,6 +63,8 @@ def _formats(view: View) -> list[str]:
     # What can be written as JSON can be read back.
     if hasattr(view.thing, "to_json"):
         formats.append(".json")
+    if hasattr(view.thing, "to_csv"):
+        formats.append(".csv")
     return formats
 
 
@@ -74,4 +76,6 @@ def _encode(view: View, suffix: str) -> bytes:
         return view.svg.encode()
     if suffix == ".json":
         return str(view.thing.to_json()).encode()
+    if suffix == ".csv":
+        return str(view.thing.to_csv()).encode()
     return document(view.title, view.body).encode()

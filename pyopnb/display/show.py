@@ -40,7 +40,8 @@ def show(thing: Any, **options: Any) -> View:
           ``notes={output: text}`` adds to what a box tells when the mouse is on it;
         - of a trace: ``by="time"``, ``"size"`` or ``"std"`` chooses what the colours mean;
         - of a profile: ``by="time"`` or ``"python"`` does;
-        - of a training: ``log=True`` or ``False``, whether the axis of the loss is logarithmic;
+        - of a training: ``log=True`` or ``False``, whether the axis of the loss is logarithmic; ``smooth=``, of how many
+          batches the loss is the mean; ``beside={"larger rate": training}`` draws others into the same charts;
         - of a sweep: ``output=`` chooses the output that is drawn;
         - of a diff of two traces: ``model=`` draws that model instead of the nodes that were compared;
         - of a diff of two models: ``side="a"``, ``"b"`` or ``"both"``;

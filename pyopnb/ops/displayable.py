@@ -40,7 +40,8 @@ class Displayable:
         Parameters
         ----------
         path : path
-            The suffix is the format: ``.html``, ``.svg``, ``.png``, or ``.json`` where it can be read back.
+            The suffix is the format: ``.html``, ``.svg``, ``.png``, ``.json`` where it can be read back, or ``.csv`` of a
+            training.
 
         Raises
         ------

@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto, numpy_helper
 
+from pyopnb.diffs.arrays.diff import compared
+from pyopnb.diffs.base import Comparable
 from pyopnb.errors import InputError, NotFinite, RunRefused
 from pyopnb.models.index import GraphIndex
 from pyopnb.ops.arguments import check_arguments
-from pyopnb.ops.displayable import Displayable
 from pyopnb.ops.messages import hide_internal_frames, plural, sanitize
 from pyopnb.ops.progress import Panel, panel
 from pyopnb.ops.registry import registry
@@ -26,15 +27,17 @@ from pyopnb.runtime.recurrent import RecurrentSession
 from pyopnb.traces.trace import Trace
 from pyopnb.training.batches import TrainingBatches
 from pyopnb.training.checkpoint import Checkpoint
+from pyopnb.training.diff import TrainingDiff
 from pyopnb.training.graphs import TrainingStep
 from pyopnb.training.optimizers import Optimizer
+from pyopnb.training.record import TrainingRecord
 
 __all__ = ["Training"]
 
 _SMALLER = "a smaller learning rate"
 
 
-class Training(Displayable):
+class Training(Comparable):
     """A training and what came of it; created by `train`.
 
     It prints as text, and displays itself with the curves of the loss and of the metric.
@@ -49,6 +52,8 @@ class Training(Displayable):
     interrupted : bool
         Whether it was stopped before its end.
     """
+
+    _NOUN = "training"
 
     def __init__(
         self,
@@ -146,10 +151,40 @@ class Training(Displayable):
         with self._standing:
             return copy.deepcopy(replace(self._reached, state=self._session.state))
 
+    @property
+    def record(self) -> TrainingRecord:
+        """Copy what was measured at each step."""
+        with self._standing:
+            reached = self._reached
+            return TrainingRecord(
+                optimizer=repr(self.optimizer),
+                metric=self.metric,
+                losses=tuple(map(float, reached.losses)),
+                norms=tuple(map(float, reached.norms)),
+                scores=tuple(reached.scores),
+                marks=tuple(reached.marks),
+            )
+
+    def to_csv(self) -> str:
+        """Write a line for each step: its number, loss, gradient norm, and the metric on the validation data.
+
+        Returns
+        -------
+        str
+            ``save("run.csv")`` writes it to a file.
+        """
+        return self.record.to_csv()
+
+    def _diff(self, other: Training) -> TrainingDiff:
+        weights = compared(self.weights, other.weights, None, None, None)
+        return TrainingDiff(self.record, other.record, weights)
+
     def __repr__(self) -> str:
         facts = [plural(self.steps, "step"), f"{self.epoch} of {plural(self.epochs, 'epoch')}"]
         if self.steps:
-            facts.append(f"loss {self._reached.losses[0]:.4g} → {self._reached.losses[-1]:.4g}")
+            facts.append(
+                f"training loss {self._reached.losses[0]:.4g} → {self._reached.losses[-1]:.4g}"
+            )
         if self.scores:
             facts.append(f"validation {self.metric} {self.scores[-1][1]:.4g}")
         facts.append(f"{self.seconds:.3g} s")

@@ -1,26 +1,45 @@
-"""Draw a training as HTML: a line of facts, and the curves of its loss and its metric."""
+"""Draw a training, or several in one chart, as HTML: a line of facts, and the curves of loss and metric."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
+from pyopnb.display.array_diff import headline_html
 from pyopnb.display.html import join, pre
 from pyopnb.display.svg.chart import Chart, page
 from pyopnb.display.svg.line_chart import line_chart
 from pyopnb.display.view import View, charts_html, view
+from pyopnb.errors import InputError
+from pyopnb.ops.arguments import describe
+from pyopnb.training.diff import TrainingDiff
+from pyopnb.training.record import TrainingRecord
 from pyopnb.training.training import Training
 
-__all__ = ["view_training"]
+__all__ = ["view_training", "view_training_diff"]
 
+# A longer curve is drawn by so many points: a million of them would be a picture as large as the model.
 _POINTS = 150
+# From so many steps on the loss is smoothed, over this part of them.
+_MANY, _PART = 60, 30
 # Losses that differ by more than this factor get a logarithmic axis.
 _WIDE = 100
 
+# By their x the numbers of a line.
+_Points = dict[int, float]
+
 
 @view.register(Training)
-def view_training(thing: Training, *, log: bool | None = None) -> View:
+def view_training(
+    thing: Training,
+    *,
+    log: bool | None = None,
+    smooth: int | None = None,
+    beside: Any = None,
+) -> View:
     """Draw a training.
 
     Parameters
@@ -29,42 +48,158 @@ def view_training(thing: Training, *, log: bool | None = None) -> View:
     log : bool, optional
         Whether the loss has a logarithmic axis. By default it has where the largest is over 100 times the smallest, and that
         is above 0.
+    smooth : int, optional
+        Of how many batches the loss is the mean; 1 draws each alone. By default a thirtieth of the steps where there are 60.
+    beside : Training or dict of str to Training, optional
+        Other trainings, by name, in the same charts.
 
     Returns
     -------
     View
+
+    Raises
+    ------
+    InputError
+        ``smooth`` is below 1, or ``beside`` has something else than trainings.
     """
+    records = {"this": thing.record, **_records(beside)}
+    if smooth is not None and (
+        isinstance(smooth, bool) or not isinstance(smooth, int) or smooth < 1
+    ):
+        expected = "a number of batches from 1 on"
+        raise InputError("show, smooth", expected=expected, got=describe(smooth), next="smooth=20")
     text = repr(thing)
     # Before the first step there is no curve to draw.
     if not thing.steps:
         return View(thing, text, text, join([pre(text)]))
-    marks = thing.marks
-    facts = "".join(f" From step {step:,} on {version}." for step, version in marks)
-    charts = _charts(thing, log)
+    facts = "".join(f" From step {step:,} on {version}." for step, version in thing.marks)
+    charts = _charts(records, log, smooth)
     drawing = page(charts, f"Loss by step. {text}.", in_row=2)
     body = [charts_html(charts, f"Curve of the loss. {text}.{facts}"), pre(text)]
     return View(thing, text, text, join(body), lambda: drawing)
 
 
-def _charts(training: Training, log: bool | None) -> list[Chart]:
-    losses = training.losses
-    count, title = len(losses), "loss of each batch"
-    if count >= 2 * _POINTS:
-        # A curve of a million points would be a picture of noise, and as large as the model.
-        title = f"loss, means of {count // _POINTS} or more batches"
-        count = _POINTS
-    parts = np.array_split(losses, count)
-    steps = np.cumsum([len(part) for part in parts]).tolist()
-    means = [float(part.mean()) for part in parts]
-    if log is None:
-        log = 0 < _WIDE * min(means) < max(means)
-    lines: dict[str, Sequence[float]] = {"loss": means}
-    charts = [line_chart(steps, lines, title, label="step", marks=training.marks, log_y=log)]
-    if training.scores:
-        steps, scores = zip(*training.scores, strict=True)
-        title = f"{training.metric} on the validation data"
+@view.register(TrainingDiff)
+def view_training_diff(
+    thing: TrainingDiff, *, log: bool | None = None, smooth: int | None = None
+) -> View:
+    """Draw two trainings in the same charts.
+
+    Parameters
+    ----------
+    thing : TrainingDiff
+    log, smooth
+        As of a training.
+
+    Returns
+    -------
+    View
+    """
+    title = f"diff of two trainings: {thing.verdict}"
+    records = {"a": thing.a, "b": thing.b}
+    body = [headline_html(thing)]
+    if not thing.a.losses and not thing.b.losses:
+        return View(thing, title, str(thing), join(body))
+    charts = _charts(records, log, smooth)
+    drawing = page(charts, title, in_row=2)
+    body += [charts_html(charts, f"Curves of the losses. {title}."), pre(str(thing))]
+    return View(thing, title, str(thing), join(body), lambda: drawing)
+
+
+def _records(beside: Any) -> dict[str, TrainingRecord]:
+    if beside is None:
+        return {}
+    if isinstance(beside, Training):
+        return {"beside": beside.record}
+    records = {}
+    # `show` hands options over as they are typed.
+    trainings: Any = beside
+    if not isinstance(beside, Mapping):
+        trainings = {"": beside}
+    for name, training in trainings.items():
+        if not isinstance(training, Training):
+            expected, got = "trainings by name", describe(training)
+            advice = 'beside={"larger rate": result}'
+            raise InputError("show, beside", expected=expected, got=got, next=advice)
+        records[str(name)] = training.record
+    return records
+
+
+def _charts(
+    records: Mapping[str, TrainingRecord], log: bool | None, smooth: int | None
+) -> list[Chart]:
+    """Draw the losses, and beside them the metrics that are no loss."""
+    losses: dict[str, _Points] = {}
+    metrics: dict[str, _Points] = {}
+    faint: list[str] = []
+    marks: list[tuple[float, str]] = []
+    # The same mean for all of them, so that no curve is smoother than its neighbour.
+    count = smooth or max(map(_default_window, records.values()))
+    for name, record in records.items():
+        # A training alone needs no name before those of its lines.
+        prefix = f"{name}: " if len(records) > 1 else ""
+        if count > 1 and not prefix:
+            faint.append("each batch")
+            losses["each batch"] = _extremes(np.array(record.losses))
+        losses[f"{prefix}training"] = _picked(record.smoothed(count))
+        marks += record.marks
+        # A validation's loss is the same quantity, and comparing the two is what it is there for.
+        if record.scores and record.metric == "loss":
+            losses[f"{prefix}validation"] = dict(record.scores)
+        elif record.scores:
+            metrics[f"{prefix}validation {record.metric}"] = dict(record.scores)
+    title = "loss of each batch" if count == 1 else f"loss, mean of {count} batches"
+    charts = [_chart(losses, title, marks, faint, _is_wide(losses) if log is None else log)]
+    if metrics:
         # The marks' texts are beside the loss, where they cover nothing.
-        marks = [(step, "") for step, _ in training.marks]
-        lines = {training.metric: scores}
-        charts.append(line_chart(steps, lines, title, label="step", marks=marks))
+        lines_only = [(step, "") for step, _ in marks]
+        title = next(iter(metrics)) if len(metrics) == 1 else "validation"
+        charts.append(_chart(metrics, title, lines_only, [], False))
     return charts
+
+
+def _default_window(record: TrainingRecord) -> int:
+    steps = len(record.losses)
+    return steps // _PART if steps >= _MANY else 1
+
+
+def _is_wide(lines: Mapping[str, _Points]) -> bool:
+    numbers = [number for points in lines.values() for number in points.values()]
+    return bool(numbers) and 0 < _WIDE * min(numbers) < max(numbers)
+
+
+def _chart(
+    lines: Mapping[str, _Points],
+    title: str,
+    marks: list[tuple[float, str]],
+    faint: list[str],
+    log: bool,
+) -> Chart:
+    """Draw lines of different steps over one axis."""
+    steps = sorted(set().union(*lines.values()))
+    values = {}
+    for name, points in lines.items():
+        values[name] = [points.get(step, np.nan) for step in steps]
+    names = list(lines)
+    return line_chart(
+        steps, values, title, label="step", marks=marks, log_y=log, joined=names, faint=faint
+    )
+
+
+def _picked(numbers: np.ndarray) -> _Points:
+    """Choose the points of a smooth curve that are drawn, by their steps."""
+    positions = np.linspace(0, len(numbers) - 1, min(len(numbers), _POINTS)).astype(int)
+    return {position + 1: float(numbers[position]) for position in positions.tolist()}
+
+
+def _extremes(numbers: np.ndarray) -> _Points:
+    """Choose the least and the largest number of each share, so that no outlier is lost."""
+    if len(numbers) <= 2 * _POINTS:
+        return {step: float(number) for step, number in enumerate(numbers, 1)}
+    points: _Points = {}
+    borders = np.linspace(0, len(numbers), _POINTS + 1).astype(int)
+    for start, end in pairwise(borders.tolist()):
+        share = numbers[start:end]
+        for position in sorted((int(share.argmin()), int(share.argmax()))):
+            points[start + position + 1] = float(share[position])
+    return points

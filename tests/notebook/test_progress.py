@@ -68,7 +68,7 @@ def test_the_curve_of_a_training_is_one_output_that_ends_complete(bare):
     assert len({output.transient["display_id"] for output in seen.outputs}) == 1
     assert [output.update for output in seen.outputs] == [False, *[True] * (len(seen.outputs) - 1)]
     last = seen.outputs[-1].data
-    assert last["text/plain"].startswith("4 steps, 1 of 1 epoch, loss 1 → 0.7, ")
+    assert last["text/plain"].startswith("4 steps, 1 of 1 epoch, training loss 1 → 0.7, ")
     assert 'src="data:image/svg+xml;base64,' in last["text/html"]
     data, _ = bare.display_formatter.format(result)
     assert list(data) == ["text/plain"], (

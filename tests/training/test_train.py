@@ -1,6 +1,7 @@
 """Weights that were trained: their values, how a training is stopped and continued, and what it says."""
 
 import os
+import re
 import signal
 import threading
 from functools import partial
@@ -11,6 +12,7 @@ import pytest
 from onnx import numpy_helper
 
 import pyopnb
+from pyopnb.errors import InputError
 from pyopnb.training import SGD, Adam
 
 # Gradients are judged in tests/grad.
@@ -83,7 +85,7 @@ def test_it_learns_and_is_measured_on_held_out_data(classifier, flowers):
     y = pyopnb.run(result.model, x=rest["x"])["y"]
     assert result.scores[-1][1] == pytest.approx((y.argmax(1) == rest["kind"]).mean())
     assert repr(result).startswith(
-        "100 steps, 20 of 20 epochs, loss "
+        "100 steps, 20 of 20 epochs, training loss "
     ) and ", validation accuracy " in repr(result)
 
 
@@ -701,10 +703,67 @@ def test_the_curve_is_an_image_that_survives(classifier, flowers, tmp_path):
     assert len(html) < 60_000
     result.save(tmp_path / "curve.svg")
     svg = (tmp_path / "curve.svg").read_text()
-    assert "accuracy on the validation data" in svg and "loss of each batch" in svg
+    assert "validation accuracy" in svg and "loss of each batch" in svg
     assert pyopnb.show(result).title == repr(result)
     assert pyopnb.show(result, log=True).svg != svg == pyopnb.show(result, log=False).svg
     assert result.plot().axes
+
+
+def words(view):
+    return re.findall(r"<text[^>]*>([^<]*)", view.svg)
+
+
+def test_a_long_training_is_smoothed_and_its_validation_loss_is_in_the_same_chart(line, samples):
+    result = train(
+        line, samples, loss="mse", batch_size=2, epochs=4, validation=samples, progress=False
+    )
+    legend = words(pyopnb.show(result))
+    assert legend[0] == "loss, mean of 3 batches"
+    assert legend[-3:] == ["each batch", "training", "validation"]
+    assert "loss of each batch" in words(pyopnb.show(result, smooth=1))
+    assert f"training loss {result.losses[0]:.4g} →" in repr(result)
+    assert f"validation loss {result.scores[-1][1]:.4g}" in repr(result)
+    with pytest.raises(InputError, match="show, smooth: expected a number .* Try: smooth=20"):
+        pyopnb.show(result, smooth=0)
+
+
+def test_several_trainings_in_one_chart(line, samples):
+    runs = {
+        f"rate {rate}": train(line, samples, loss="mse", optimizer=SGD(rate), progress=False)
+        for rate in (0.01, 0.1)
+    }
+    first = runs.pop("rate 0.01")
+    legend = words(pyopnb.show(first, beside=runs))
+    assert legend[-2:] == ["this: training", "rate 0.1: training"]
+    with pytest.raises(InputError, match="show, beside: expected trainings by name"):
+        pyopnb.show(first, beside={"x": 3})
+
+
+def test_the_diff_of_two_trainings(line, samples):
+    a = train(line, samples, loss="mse", optimizer=SGD(0.01), epochs=2, progress=False)
+    b = train(line, samples, loss="mse", optimizer=SGD(0.1), epochs=2, progress=False)
+    shorter = train(line, samples, loss="mse", optimizer=SGD(0.01), progress=False)
+    found = pyopnb.diff(a, b)
+    assert (found.verdict, found.step, found.ok) == ("different", 2, False)
+    assert "the losses differ from step 2 on" in str(found)
+    assert "learning_rate=0.01" in str(found) and "learning_rate=0.1" in str(found)
+    assert not found.weights.ok
+    assert words(pyopnb.show(found))[-2:] == ["a: training", "b: training"]
+    assert type(found).from_json(found.to_json()) == found
+    assert pyopnb.diff(a, a).verdict == "identical"
+    assert "steps from 3 on only in a" in str(pyopnb.diff(a, shorter))
+    with pytest.raises(InputError, match="diff, b: expected a training"):
+        pyopnb.diff(a, 3)
+
+
+def test_a_training_as_csv(line, samples, tmp_path):
+    result = train(line, samples, loss="mse", validation=samples, progress=False)
+    result.save(tmp_path / "run.csv")
+    head, *rows = (tmp_path / "run.csv").read_text().splitlines()
+    assert head == "step,training_loss,gradient_norm,validation_loss"
+    losses = [float(row.split(",")[1]) for row in rows]
+    assert losses == result.losses.tolist()
+    assert float(rows[-1].split(",")[3]) == result.scores[-1][1]
 
 
 def test_what_is_trained_by_default():

@@ -30,6 +30,7 @@ _COLOURS = (
     "#aa7744",
 )
 _GRID = "#8c959f40"
+_FAINT = "#8c959f"
 _WIDTH, _HEIGHT = 320, 180
 # A line of text is this many pixels high.
 _LINE = 15
@@ -92,6 +93,8 @@ def line_chart(
     limits: tuple[float, float] | None = None,
     stems: bool = False,
     dashed: Sequence[str] = (),
+    joined: Sequence[str] = (),
+    faint: Sequence[str] = (),
     margin: float = 0,
     size: tuple[float, float] = (_WIDTH, _HEIGHT),
 ) -> Chart:
@@ -120,6 +123,10 @@ def line_chart(
         Whether each number stands on a line from 0, instead of being joined with the next.
     dashed : sequence of str
         Names of lines through whose gaps one below them is seen.
+    joined : sequence of str
+        Names of lines whose points are joined over the gaps, as they have fewer than the others.
+    faint : sequence of str
+        Names of lines that are thin and grey, behind one that says the same smoothed.
     margin : float
         The least room for the numbers of the y-axis, so that charts below each other begin at one x.
     size : (float, float)
@@ -145,17 +152,28 @@ def line_chart(
     shapes.append(frame(plot.start, HEAD, plot.width, plot.height))
     xs = plot.x(points)
     all_ys = plot.y(values)
-    for number, name in enumerate(lines):
-        colour = _COLOURS[number % len(_COLOURS)]
+    colours = _colours(list(lines), faint)
+    for name, ys in zip(lines, all_ys, strict=True):
+        colour = colours[name]
         if stems:
-            shapes += _stems(plot, xs, all_ys[number], colour)
-        else:
-            shapes += _curve(xs, all_ys[number], colour, name in dashed)
+            shapes += _stems(plot, xs, ys, colour)
+            continue
+        shown = np.isfinite(ys) if name in joined else np.ones(len(ys), bool)
+        shapes += _curve(xs[shown], ys[shown], colour, name in dashed, name in faint)
     shapes += _marks(plot, marks)
     shapes.append(_axis_label(plot, label))
     if len(lines) > 1:
-        shapes += _legend(plot, list(lines))
+        shapes += _legend(plot, colours)
     return Chart(_chart_width(plot, title, list(lines)), plot.bottom + 34, shapes)
+
+
+def _colours(names: Sequence[str], faint: Sequence[str]) -> dict[str, str]:
+    """Choose the colour of each line."""
+    colours: dict[str, str] = {}
+    for name in names:
+        strong = len(colours) - sum(colour == _FAINT for colour in colours.values())
+        colours[name] = _FAINT if name in faint else _COLOURS[strong % len(_COLOURS)]
+    return colours
 
 
 def _chart_width(plot: _Plot, title: str, names: list[str]) -> float:
@@ -223,13 +241,14 @@ def _axis_label(plot: _Plot, label: str) -> Shape:
     return small_text(plot.start + plot.width / 2, plot.bottom + 30, text, "middle")
 
 
-def _legend(plot: _Plot, names: Sequence[str]) -> Iterator[Shape]:
+def _legend(plot: _Plot, colours: Mapping[str, str]) -> Iterator[Shape]:
     """Name the lines beside the plot, as many as it is high."""
+    names = list(colours)
     room = int(plot.height / _LINE)
     shown = names if len(names) <= room else names[: room - 1]
     y = HEAD + 6.0
-    for number, name in enumerate(shown):
-        yield Rectangle(plot.right + 10, y, 12, 3, _COLOURS[number % len(_COLOURS)])
+    for name in shown:
+        yield Rectangle(plot.right + 10, y, 12, 3, colours[name])
         yield small_text(plot.right + 26, y + 5, fit(name, SMALL, _LONGEST_NAME))
         y += _LINE
     if len(shown) < len(names):
@@ -240,7 +259,9 @@ def _stroke(start: tuple[float, float], end: tuple[float, float], colour: str) -
     return Path((("M", start), ("L", end)), stroke=colour, stroke_width=1)
 
 
-def _curve(xs: np.ndarray, ys: np.ndarray, colour: str, is_dashed: bool) -> Iterator[Shape]:
+def _curve(
+    xs: np.ndarray, ys: np.ndarray, colour: str, is_dashed: bool, is_faint: bool
+) -> Iterator[Shape]:
     """Draw a line through the points; where a number is missing it begins anew."""
     dashes = _DASHES if is_dashed else ()
     steps: list[PathStep] = []
@@ -251,9 +272,10 @@ def _curve(xs: np.ndarray, ys: np.ndarray, colour: str, is_dashed: bool) -> Iter
             continue
         steps.append((command, (x, y)))
         command = "L"
-        if len(xs) <= _MOST_POINTS:
+        if len(xs) <= _MOST_POINTS and not is_faint:
             yield Circle(x, y, 1.5, colour, 1.5)
-    yield Path(tuple(steps), stroke=colour, stroke_width=1.5, dashes=dashes)
+    width = 0.75 if is_faint else 1.5
+    yield Path(tuple(steps), stroke=colour, stroke_width=width, dashes=dashes)
 
 
 def _stems(plot: _Plot, xs: np.ndarray, ys: np.ndarray, colour: str) -> Iterator[Shape]:

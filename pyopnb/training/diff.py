@@ -1,0 +1,95 @@
+"""The difference of two trainings: from which step on their losses differ, where each ended, and their weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pyopnb.diffs.arrays.diff import Diff
+from pyopnb.diffs.base import DiffBase, fit_lines
+from pyopnb.training.record import TrainingRecord
+
+__all__ = ["TrainingDiff"]
+
+# The last loss is that of a single batch, so the end of a training is told by so many of them.
+_LAST = 10
+
+
+@dataclass(frozen=True, repr=False)
+class TrainingDiff(DiffBase):
+    """The difference of two trainings, as `pyopnb.diff` finds it. It has no truth value, as a `Diff` has none.
+
+    Attributes
+    ----------
+    a, b : TrainingRecord
+    weights : Diff
+        The weights of a against those of b.
+    """
+
+    _FORMAT = "pyopnb.training-diff"
+
+    a: TrainingRecord
+    b: TrainingRecord
+    weights: Diff
+
+    @property
+    def step(self) -> int | None:
+        """Return the first step whose loss differs, or that only one of them made; None where there is none."""
+        common = min(len(self.a.losses), len(self.b.losses))
+        differs = np.array(self.a.losses[:common]) != np.array(self.b.losses[:common])
+        if differs.any():
+            return int(differs.argmax()) + 1
+        if len(self.a.losses) != len(self.b.losses):
+            return common + 1
+        return None
+
+    @property
+    def verdict(self) -> str:
+        """``"identical"``: the same losses to the bit, and the same weights; or ``"different"``."""
+        if self.step is None and self.weights.verdict == "bit-identical":
+            return "identical"
+        return "different"
+
+    @property
+    def ok(self) -> bool:
+        """Tell whether they are identical."""
+        return self.verdict == "identical"
+
+    def _headline(self) -> list[str]:
+        lines = [self._where()]
+        if self.a.losses and self.b.losses:
+            counts = f"{len(self.a.losses):,} and {len(self.b.losses):,} steps"
+            ends = f"{_end(self.a):.4g} → {_end(self.b):.4g}"
+            lines.append(f"training loss after {counts}: {ends}")
+        if self.a.scores and self.b.scores:
+            lines.append(self._scores())
+        return lines
+
+    def _where(self) -> str:
+        if self.verdict == "identical":
+            return f"identical: {len(self.a.losses):,} steps to the bit"
+        if self.step is None:
+            return "different: the same losses, and other weights"
+        if self.step > min(len(self.a.losses), len(self.b.losses)):
+            longer = "a" if len(self.a.losses) > len(self.b.losses) else "b"
+            return f"different: the same losses, and steps from {self.step:,} on only in {longer}"
+        return f"different: the losses differ from step {self.step:,} on"
+
+    def _scores(self) -> str:
+        score_a = f"{self.a.scores[-1][1]:.4g}"
+        score_b = f"{self.b.scores[-1][1]:.4g}"
+        if self.a.metric == self.b.metric:
+            return f"validation {self.a.metric}: {score_a} → {score_b}"
+        return f"validation: {self.a.metric} {score_a}, {self.b.metric} {score_b}"
+
+    def __str__(self) -> str:
+        lines = self._headline()
+        if self.a.optimizer != self.b.optimizer:
+            lines.append(f"optimizer: {self.a.optimizer} → {self.b.optimizer}")
+        lines += [f"weights: {line}" for line in self.weights.headline()[:2]]
+        return fit_lines(lines)
+
+
+def _end(record: TrainingRecord) -> float:
+    return float(record.smoothed(_LAST)[-1])

@@ -1,0 +1,71 @@
+"""The numbers of a training, step by step: what its curves are drawn from, and what a table of it holds."""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import dataclass
+
+import numpy as np
+
+__all__ = ["TrainingRecord"]
+
+
+@dataclass(frozen=True)
+class TrainingRecord:
+    """What was measured at each step of a training.
+
+    Attributes
+    ----------
+    optimizer : str
+        Its repr.
+    metric : str
+        What ``scores`` are.
+    losses, norms : tuple of float
+        For each step the loss of its batch, and the length of the gradient of all weights.
+    scores : tuple of (int, float)
+        Numbers of steps, and the metric on the validation data after them.
+    marks : tuple of (int, str)
+        Steps from which on a redefined op served, and its version.
+    """
+
+    optimizer: str
+    metric: str
+    losses: tuple[float, ...] = ()
+    norms: tuple[float, ...] = ()
+    scores: tuple[tuple[int, float], ...] = ()
+    marks: tuple[tuple[int, str], ...] = ()
+
+    def smoothed(self, count: int) -> np.ndarray:
+        """Average each loss with those before it, ``count`` in all, or as many as there are.
+
+        Examples
+        --------
+        >>> TrainingRecord("SGD()", "loss", (4.0, 2.0, 0.0)).smoothed(2).tolist()
+        [4.0, 3.0, 1.0]
+        """
+        losses = np.array(self.losses, np.float64)
+        # Each difference of two sums is the sum of a window; the first windows are shorter.
+        sums = np.concatenate([[0.0], np.cumsum(losses)])
+        ends = np.arange(1, len(losses) + 1)
+        starts = np.maximum(ends - count, 0)
+        means: np.ndarray = (sums[ends] - sums[starts]) / (ends - starts)
+        return means
+
+    def to_csv(self) -> str:
+        """Write a line for each step; the column of the metric is empty where nothing was measured.
+
+        Examples
+        --------
+        >>> print(TrainingRecord("SGD()", "loss", (4.0, 2.0), (1.5, 0.5), ((2, 1.75),)).to_csv(), end="")
+        step,training_loss,gradient_norm,validation_loss
+        1,4.0,1.5,
+        2,2.0,0.5,1.75
+        """
+        scores = dict(self.scores)
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(["step", "training_loss", "gradient_norm", f"validation_{self.metric}"])
+        for step, (loss, norm) in enumerate(zip(self.losses, self.norms, strict=True), 1):
+            writer.writerow([step, loss, norm, scores.get(step, "")])
+        return text.getvalue()
