@@ -111,7 +111,7 @@ def test_numpy_as_it_is_used(define, name):
     define(f'@pyopnb.pyop("demo::Body")\n{source(BODIES[name])}')
     # Between infinities, NumPy's own interpolation is NaN or not by its weights.
     finite = name == "np.quantile"
-    function = lower("demo::Body", *example().values(), finite=finite)
+    function = lower("demo::Body", *example(BODIES[name]), finite=finite)
     assert function.node
 
 
@@ -137,7 +137,7 @@ def test_what_has_no_operators_is_refused_with_its_line(define, name):
         pyopnb.errors.NotLowered,
         match=rf"(?s)demo::Body, line \d+ of compute \(return .*expected .*got .*{message}",
     ):
-        pyopnb.lower("demo::Body", *example().values())
+        pyopnb.lower("demo::Body", *example(body))
 
 
 @pytest.mark.parametrize("name", COMMON)
