@@ -25,8 +25,7 @@ GRAPH = """
 """
 
 
-def test_plain_onnxruntime_runs_it_without_pyopnb(tmp_path, monkeypatch):
-    monkeypatch.setenv("PYOPNB_CACHE", str(tmp_path))
+def test_plain_onnxruntime_runs_it_without_pyopnb(tmp_path):
     for source, name in (
         (SOFT_CLIP, "demo::SoftClip"),
         (GROUP_NORM, "other::GroupNorm"),
@@ -122,8 +121,7 @@ int main(int, char** argument) {  // onnxruntime, library, model
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the program opens libraries as Linux does")
-def test_a_program_without_python_runs_it(tmp_path, monkeypatch):
-    monkeypatch.setenv("PYOPNB_CACHE", str(tmp_path))
+def test_a_program_without_python_runs_it(tmp_path):
     pyopnb.cpp_op(SOFT_CLIP, "demo::SoftClip")
     pyopnb.cpp_op(
         'void Never(Input<float> x, Output<float> y) { throw std::runtime_error("never"); }',

@@ -1,0 +1,10 @@
+"""One cache of compiled libraries for all tests of this folder, so that each text is compiled once."""
+
+import pytest
+
+
+@pytest.fixture(scope="package", autouse=True)
+def cache(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYOPNB_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
