@@ -446,6 +446,7 @@ def test_the_reference_evaluator_is_imported_after_two_ops_of_one_name() -> None
     assert (got.returncode, got.stdout) == (0, "ok\n"), got.stderr
 
 
+@pytest.mark.everywhere  # 3,300 rounds; reload and the notebook count what a thousand leave
 @pytest.mark.one_python  # of our own reading and writing; no library's version changes it
 def test_a_thousand_redefinitions_leave_nothing_behind() -> None:
     got = run(

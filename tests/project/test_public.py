@@ -198,13 +198,13 @@ def test_package_exports_nothing_by_accident():
     assert not extra, f"{extra}: add them to pyopnb.__all__, or import them where they are used"
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_module_defines_nothing_public_by_accident(module):
-    source = Path(importlib.util.find_spec(module).origin).read_text(encoding="utf-8")
-    extra = accidents(source, listed(source))
-    assert not extra, (
-        f"{module} defines {extra}: add them to its __all__, or begin their names with an underscore"
-    )
+def test_modules_define_nothing_public_by_accident():
+    found = {}
+    for module in MODULES:
+        source = Path(importlib.util.find_spec(module).origin).read_text(encoding="utf-8")
+        if extra := accidents(source, listed(source)):
+            found[module] = extra
+    assert not found, "add them to __all__ of their module, or begin their names with an underscore"
 
 
 def test_that_an_accident_is_seen():

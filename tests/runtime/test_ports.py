@@ -457,7 +457,7 @@ CARRIED = [row for row in DTYPES if row.carried and row.name != "string"]
 
 
 @pytest.mark.one_python  # 6 % of what the oldest versions run
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(
     row=st.sampled_from(CARRIED),
     shape=hnp.array_shapes(min_dims=0, max_dims=5, min_side=0, max_side=5),
@@ -497,7 +497,7 @@ def test_identity_is_bit_equal(
 
 
 @pytest.mark.one_python  # long; feeds of strings are in the tests above
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(
     hnp.arrays(
         object,

@@ -149,6 +149,7 @@ def test_a_model_that_the_runtime_refuses_is_the_runtimes_message():
         pyopnb.trace(model("y = Nonsense(x)"), x=X, on=sys.executable)
 
 
+@pytest.mark.everywhere  # an environment is made; an interrupt cleans up in the same way
 def test_a_version_that_cannot_be_had_leaves_nothing(cache, monkeypatch):
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", "")
