@@ -10,7 +10,7 @@ from typing import Any
 from pyopnb.compile.compiler import build
 from pyopnb.compile.cpp import CppOp, entry_text
 from pyopnb.compile.signature import ELEMENTS, CppAttr, CppPort
-from pyopnb.errors import DefinitionError
+from pyopnb.errors import DefinitionError, InputError
 from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.messages import hide_internal_frames, sanitize
 from pyopnb.ops.op import Version
@@ -46,9 +46,15 @@ def write_library(ops: str | type | Sequence[str | type], path: str | Path) -> P
         There is no such op.
     DefinitionError
         An op is not in C++, or the compiler refuses the text.
+    InputError
+        The path is a folder's.
     OSError
         The file cannot be written.
     """
+    target = Path(path)
+    if target.is_dir():
+        got = f"the folder {sanitize(target)}"
+        raise InputError("write_library", expected="a file's path", got=got, next='"libops.so"')
     if isinstance(ops, (str, type)):
         chosen = [ops]
     else:
@@ -77,7 +83,6 @@ def write_library(ops: str | type | Sequence[str | type], path: str | Path) -> P
         "  return pyopnb::register_ops(*new auto(library_ops), options, base);\n}\n"
     )
     flags = tuple(flag for version in versions for flag in version.cls.flags)  # type: ignore[attr-defined]  # a CppOp has them
-    target = Path(path)
     # The compiler's messages quote the first op's text; the lines of the others are not known there.
     text = "\n".join(['#include "pyopnb_library.h"', *texts, "namespace {", table, "}", register])
     build(text, target, "\n".join(version.source or "" for version in versions[:1]), 1, flags)

@@ -170,3 +170,9 @@ def test_op_in_python_is_refused(tmp_path):
     ):
         pyopnb.write_library(Same, tmp_path / "lib.so")
     assert not list(tmp_path.iterdir())
+
+
+def test_folder_is_refused_as_a_path(tmp_path):
+    expected = 'write_library: expected a file.s path, got the folder .*Try: "libops.so"'
+    with pytest.raises(pyopnb.errors.InputError, match=expected):
+        pyopnb.write_library("demo::SoftClip", tmp_path)

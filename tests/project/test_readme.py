@@ -51,18 +51,18 @@ def test_readme_and_features_run(shell):
     tell(story(), shell)
 
 
-def quoted_diffs(source):
-    """``(call, lines)`` of every diff of a block below which its text is quoted, up to a line that is only an ellipsis."""
-    for quote in re.finditer(r"^(pyopnb\.diff\(.*\))\n((?:# .*\n)+)", source, re.MULTILINE):
+def quoted_texts(source):
+    """``(call, lines)`` of every call of a block below which its text is quoted, up to a line that is only an ellipsis."""
+    for quote in re.finditer(r"^(pyopnb\.\w+\(.*\))\n((?:# .*\n)+)", source, re.MULTILINE):
         yield quote[1], [line[2:] for line in quote[2].splitlines()]
 
 
-def test_the_diffs_that_are_quoted_are_true(shell):
+def test_texts_that_are_quoted_are_true(shell):
     checked = 0
     for _, source in blocks(story()):
         if "watch(" in source:
             break
-        for call, lines in quoted_diffs(source):
+        for call, lines in quoted_texts(source):
             before = source[: source.index(call)]
             shell.run_cell(before).raise_error()
             printed = str(shell.ev(call)).splitlines()
@@ -72,7 +72,7 @@ def test_the_diffs_that_are_quoted_are_true(shell):
             )
             checked += 1
         shell.run_cell(source).raise_error()
-    assert checked == 3
+    assert checked == 4
 
 
 def test_that_a_false_story_fails(shell):
