@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from concurrent.futures import Executor
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 from pyopnb.batches.cells import output_names, result_cells
 from pyopnb.batches.work import BatchRun, Run, Work, WorkKind, attach_runs, check_executor
 from pyopnb.errors import InputError
+from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.displayable import Displayable
 from pyopnb.ops.messages import hide_internal_frames, sanitize
 from pyopnb.ops.text_table import Table
@@ -149,6 +151,7 @@ class Batches(Displayable, Sequence[Any]):
 
 
 @hide_internal_frames
+@functools.partial(check_arguments, advice={"batches": '[{"x": x}]'})
 def map(
     session: Any,
     batches: Iterable[Any],
@@ -227,6 +230,7 @@ def map(
         )
     if not isinstance(session, Session):
         session = Session(session)
+    _refuse_one_batch(session, batches)
     work = Work(KIND, session, executor, in_flight=in_flight, stops=errors == "raise")
     # A generator does not say how long it is: the bar then counts without an end.
     total = len(batches) if isinstance(batches, Sized) else None
@@ -242,6 +246,17 @@ def map(
         attach_runs(failure, "batches", table)
         raise failure
     return table
+
+
+def _refuse_one_batch(session: Session, batches: Iterable[Any]) -> None:
+    """Refuse an array that is one feed: its rows would be taken for the batches."""
+    expected = next(iter(session._feeds.types.values()), None)
+    if isinstance(batches, np.ndarray) and expected is not None and expected.rank == batches.ndim:
+        got = f"one array that fits {expected}"
+        advice = "[x] for a single run, or np.array_split(x, 10)"
+        raise InputError(
+            "map, batches", expected="an iterable with the feeds of each run", got=got, next=advice
+        )
 
 
 # ---- in a worker -------------------------------------------------------------------------------------------------------------

@@ -184,6 +184,7 @@ class Sweep(Displayable, Sequence[SweepRun]):
 
 
 @hide_internal_frames
+@check_arguments
 def sweep(session: Any, /, *feeds: Any, executor: Executor | None = None, **named: Any) -> Sweep:
     """Run a session for each of several values of attrs or feeds, or for each combination of them.
 

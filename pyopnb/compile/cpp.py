@@ -14,6 +14,7 @@ from pyopnb.compile.compiler import CELL, library_of, lines_with_includes
 from pyopnb.compile.interface import Attrs, call_compiled
 from pyopnb.compile.signature import ELEMENTS, CppPort, Signature, check_int32, read_signature
 from pyopnb.errors import DefinitionError, ModelError
+from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.definitions import define_op
 from pyopnb.ops.messages import hide_internal_frames, sanitize
 from pyopnb.ops.op import Version
@@ -27,6 +28,7 @@ _ENTRY = "pyopnb_entry"
 
 
 @hide_internal_frames
+@check_arguments
 def cpp_op(
     source: str,
     name: str | None = None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ from pyopnb.compile.compiler import build
 from pyopnb.compile.cpp import CppOp, entry_text
 from pyopnb.compile.signature import ELEMENTS, CppAttr, CppPort
 from pyopnb.errors import DefinitionError, InputError
+from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.messages import hide_internal_frames, sanitize
 from pyopnb.ops.op import Version
@@ -21,6 +23,7 @@ __all__ = ["write_library"]
 
 
 @hide_internal_frames
+@functools.partial(check_arguments, advice={"path": '"folder/ops.so"'})
 def write_library(ops: str | type | Sequence[str | type], path: str | Path) -> Path:
     """Write ops in C++ to a shared library for plain onnxruntime, in a process that needs neither pyopnb nor Python.
 

@@ -15,6 +15,7 @@ from pyopnb.display.save import write
 from pyopnb.display.tensors import view_arrays
 from pyopnb.display.view import View, view
 from pyopnb.errors import InputError
+from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.messages import hide_internal_frames, sanitize, suggest
 
 __all__ = ["html", "plot", "save", "show"]
@@ -26,6 +27,7 @@ for _module in pkgutil.iter_modules(display.__path__, "pyopnb.display."):
 
 
 @hide_internal_frames
+@check_arguments
 def show(thing: Any, **options: Any) -> View:
     """Show a thing as text and as a picture that stays in the saved notebook.
 

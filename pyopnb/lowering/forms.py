@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from onnx import ModelProto
 
 from pyopnb.diffs.arrays.diff import Diff, compared
 from pyopnb.errors import InputError, PyopError
@@ -16,6 +17,8 @@ from pyopnb.lowering.form_table import Form, Forms
 from pyopnb.lowering.one_op import called_on, lower_op, source_of
 from pyopnb.lowering.trace_op import ranks_of, without_warnings
 from pyopnb.lowering.verify import called
+from pyopnb.models.holders import held_model
+from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.messages import hide_internal_frames
 from pyopnb.ops.op import Op, Version
 from pyopnb.ops.registry import find_op, registry
@@ -36,6 +39,7 @@ _LEAST_RUNS = 3
 
 
 @hide_internal_frames
+@check_arguments
 def forms(op: Any, /, *inputs: Any, sizes: Sequence[int] | None = None, **attrs: Any) -> Forms:
     """Compare the forms of an op: Python, the ONNX function that `lower` makes of it, C++ and Numba.
 
@@ -46,7 +50,7 @@ def forms(op: Any, /, *inputs: Any, sizes: Sequence[int] | None = None, **attrs:
     Parameters
     ----------
     op : str or type
-        The name of an op in the registry, or its class.
+        The name of an op in the registry, or its class; or a model or session that has nodes of one op.
     *inputs
         An array for each input, None for one that is left out. Without them, some are generated from the hints of ``compute``.
     sizes : sequence of int, optional
@@ -72,7 +76,7 @@ def forms(op: Any, /, *inputs: Any, sizes: Sequence[int] | None = None, **attrs:
     --------
     See `Forms`.
     """
-    target = find_op(op)
+    target = find_op(_op_in(op))
     refuse_tuples(target, inputs)
     versions = {_language(version.cls): version for version in target.versions}
     if _PYTHON not in versions:
@@ -92,6 +96,25 @@ def forms(op: Any, /, *inputs: Any, sizes: Sequence[int] | None = None, **attrs:
     with _named(target, versions) as ops:
         rows = _compared_forms(subject, ops, examples)
     return Forms(str(subject.version), tuple(examples), rows)
+
+
+def _op_in(op: Any) -> Any:
+    """Return the op that a model has nodes of; anything else as it is."""
+    model, _ = held_model(op)
+    if not isinstance(model, ModelProto):
+        return op
+    names = []
+    for entry in registry:
+        if any(entry.name == f"{node.domain}::{node.op_type}" for node in model.graph.node):
+            names.append(entry.name)
+    if len(names) == 1:
+        return names[0]
+    raise InputError(
+        "forms, op",
+        expected="the name of an op, or a model with nodes of one",
+        got=f"a model with {', '.join(names) or 'none'}",
+        next=f'pyopnb.forms("{names[0]}")' if names else "%pyop, which lists the ops",
+    )
 
 
 @contextmanager

@@ -11,7 +11,7 @@ import inspect
 import math
 import operator
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
@@ -63,6 +63,7 @@ def check_arguments(
     @functools.wraps(function)
     def wrapper(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Returned:
         __tracebackhide__ = True
+        signature.check_count(args)
         for position, value in enumerate(args):
             signature.check(signature.name_at(position), value)
         signature.check_names(len(args), kwargs)
@@ -86,6 +87,7 @@ class _Signature:
         self.names = inspect.signature(function).parameters
         self.positional: list[str] = []
         self.required: list[str] = []
+        self.keyword_only: list[str] = []
         self.variadic = ""
         self.takes_any_name = False
         self.rules: dict[str, _Rule] = {}
@@ -99,6 +101,8 @@ class _Signature:
                 self.positional.append(name)
                 if parameter.default is parameter.empty:
                     self.required.append(name)
+            else:
+                self.keyword_only.append(name)
             # Annotations are texts here, as the modules postpone them. One without a rule takes anything.
             rule = _RULES.get(str(parameter.annotation))
             if rule is not None and name not in but:
@@ -119,6 +123,28 @@ class _Signature:
                 next=self.advice.get(name) or rule.advice(name, value),
             )
 
+    def check_count(self, args: Sequence[object]) -> None:
+        """Refuse more arguments by position than there are; those behind ``*`` are given by name."""
+        __tracebackhide__ = True
+        count = len(self.positional)
+        if self.variadic or len(args) <= count:
+            return
+        # A method's or constructor's object is none of the arguments that people count.
+        is_method = bool(self.positional) and self.positional[0] == "self"
+        most = count - 1 if is_method else count
+        advice = None
+        if self.keyword_only:
+            surplus = (
+                sanitize(repr(args[count]), 40) if isinstance(args[count], _SHOWN) else "value"
+            )
+            advice = f"{self.keyword_only[0]}={surplus}"
+        raise InputError(
+            self.where,
+            expected=f"{_counted(most)} without a name",
+            got=str(most + len(args) - count),
+            next=advice,
+        )
+
     def check_names(self, count: int, names: Collection[str]) -> None:
         """Refuse names that no parameter has, and a call without a value that it needs."""
         __tracebackhide__ = True
@@ -135,6 +161,12 @@ class _Signature:
                 expected = "a value" if rule is None else rule.expected
                 where = f"{self.where}, {name}"
                 raise InputError(where, expected=expected, got="none", next=self.advice.get(name))
+
+
+def _counted(count: int) -> str:
+    if count == 0:
+        return "no argument"
+    return "at most one argument" if count == 1 else f"at most {count} arguments"
 
 
 def describe(value: object) -> str:

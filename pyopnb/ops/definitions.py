@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,7 +10,7 @@ from contextvars import ContextVar
 from typing import Any, NamedTuple, TypeVar, overload
 
 from pyopnb.errors import DefinitionError
-from pyopnb.ops.arguments import describe
+from pyopnb.ops.arguments import check_arguments, describe
 from pyopnb.ops.class_source import class_source
 from pyopnb.ops.messages import sanitize
 from pyopnb.ops.names import check_opset, split_name
@@ -70,6 +71,7 @@ def pyop(
     module: str | None = None,
     into: Registry | None = None,
 ) -> Callable[[_Class], _Class]: ...
+@functools.partial(check_arguments, advice={"domain": '"domain::OpType"'})
 def pyop(
     name: Any = None, *, opset: int = 1, module: str | None = None, into: Registry | None = None
 ) -> Any:

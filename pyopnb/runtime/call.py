@@ -22,6 +22,7 @@ from pyopnb.models.support.ort_types import proto_of
 from pyopnb.models.text.validate import is_unknown, known_ops
 from pyopnb.models.versions import FILL
 from pyopnb.onnx_reference.catalog_ops import op_named
+from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.coerce import cast_expression
 from pyopnb.ops.dtypes import DTYPES, dtype
 from pyopnb.ops.instantiate import add_note
@@ -44,6 +45,7 @@ KEPT_SESSIONS = 64
 
 
 @hide_internal_frames
+@check_arguments
 def call(
     op: str | type | Op,
     /,

@@ -20,6 +20,7 @@ from onnx import AttributeProto
 from pyopnb.errors import ModelError, PyopError
 from pyopnb.models.markers import PREFIX
 from pyopnb.models.nodes import text_of
+from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.dtypes import DTYPES, DType
 from pyopnb.ops.instantiate import add_note, instantiate
 from pyopnb.ops.locks import lock_by
@@ -57,6 +58,7 @@ _LINKED_KINDS = {AttributeProto.STRING: "str"} | dict.fromkeys(
 _BY_ELEMENT_TYPE = {row.runtime: row for row in DTYPES}
 
 
+@check_arguments
 def get_library_path() -> str:
     """Return the path of the custom-op library for a plain ``onnxruntime.InferenceSession``.
 

@@ -421,6 +421,9 @@ def feeds_by_name(
     __tracebackhide__ = True
     if takes_dict and len(feeds) == 1 and isinstance(feeds[0], Mapping):
         return {**feeds[0], **named}
+    columns = _columns(names, [*feeds, *named.values()])
+    if columns and names[0] not in named:
+        return columns
     if len(feeds) > len(names):
         shown = _quoted(names)
         expected = "no inputs"
@@ -433,6 +436,16 @@ def feeds_by_name(
         next_ = ", ".join(keywords) or None
         raise InputError("feeds", expected=expected, got=str(len(feeds)), next=next_)
     return {**dict(zip(names, feeds, strict=False)), **named}
+
+
+def _columns(names: Sequence[str], feeds: Sequence[Any]) -> dict[str, Any]:
+    """Take the inputs of a model from the columns of a single DataFrame, as those of a pipeline; {} where it is none."""
+    # Recognised by what it has, as neither pandas nor polars is imported.
+    if len(feeds) != 1 or not hasattr(feeds[0], "columns") or not hasattr(feeds[0], "to_numpy"):
+        return {}
+    table = feeds[0]
+    known = [name for name in names if name in table.columns]
+    return {name: table[[name]].to_numpy() for name in known}
 
 
 def _plain_row(kind: TensorType | None) -> tuple[np.dtype[Any] | None, tuple[Any, ...]]:

@@ -8,6 +8,7 @@ from pyopnb.diffs.api import diff
 from pyopnb.diffs.arrays.parts import VERDICTS
 from pyopnb.diffs.base import MAX_LINES
 from pyopnb.errors import InputError
+from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.messages import closest, sanitize
 
 __all__ = ["assert_close"]
@@ -19,6 +20,7 @@ _PASSING = VERDICTS[:3]
 _NOT_GIVEN: Any = object()
 
 
+@check_arguments
 def assert_close(
     actual: Any,
     expected: Any = _NOT_GIVEN,

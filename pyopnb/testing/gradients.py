@@ -13,6 +13,7 @@ import numpy as np
 
 from pyopnb.diffs.tolerances import TOLERANCES, is_float
 from pyopnb.errors import DefinitionError
+from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.backward import checked_gradients
 from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.messages import hide_internal_frames, plural, sanitize
@@ -159,6 +160,7 @@ class GradientReport:
 
 
 @hide_internal_frames
+@check_arguments
 def check_grad(
     op: str | type | Op, /, *inputs: Any, examples: Sequence[Any] = (), **attrs: Any
 ) -> GradientReport:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Any
 
@@ -32,10 +32,19 @@ class TrainingBatches:
         What the shuffles of arrays begin with; None to leave their order.
     where : str
         How messages call the data.
+    inputs : sequence of str
+        Names of what the model is fed, for messages.
     """
 
-    def __init__(self, data: Any, size: int | None, seed: int | None, where: str = "data") -> None:
-        self._where, self._seed = where, seed
+    def __init__(
+        self,
+        data: Any,
+        size: int | None,
+        seed: int | None,
+        where: str = "data",
+        inputs: Sequence[str] = ("x",),
+    ) -> None:
+        self._where, self._seed, self._inputs = where, seed, inputs
         self._arrays: dict[str, np.ndarray] | None = None
         self.samples = 0
         self.is_single = False
@@ -59,7 +68,8 @@ class TrainingBatches:
             return
         if not isinstance(data, Iterable) or isinstance(data, (str, bytes, np.ndarray)):
             expected, got = "a dict of arrays, or feeds to iterate over", type(data).__name__
-            raise InputError(where, expected=expected, got=got, next='{"x": x, "labels": labels}')
+            advice = _by_name([*inputs, "labels"], {})
+            raise InputError(where, expected=expected, got=got, next=advice)
         self._feeds = data
         iterator = iter(data)
         # The first feed is looked at before the training begins, and a generator must not lose it.
@@ -67,7 +77,12 @@ class TrainingBatches:
         first = next(iterator, None)
         if first is None:
             raise InputError(where, expected="at least one feed", got="none")
-        _check_feed_type(first, f"{where}, feed 0")
+        # Two arrays in a tuple are the data and no feeds.
+        if isinstance(data, (tuple, list)) and isinstance(first, np.ndarray):
+            got = f"a {type(data).__name__} of {len(data)} arrays"
+            advice = _positions(inputs, len(data), where)
+            raise InputError(where, expected="a dict of arrays", got=got, next=advice)
+        self._check_feed_type(first, 0)
         self.first = {str(name): np.asarray(value) for name, value in first.items()}
         self._once: Iterable[Any] | None = None
         if self.is_single:
@@ -126,11 +141,26 @@ class TrainingBatches:
         if feeds is None:
             feeds = self._feeds
         for index, feed in enumerate(islice(feeds, skip, None), skip):
-            _check_feed_type(feed, f"{self._where}, feed {index}")
+            self._check_feed_type(feed, index)
             check_names(feed, self._types)
             checked = self._checked(feed)
             self._loss.check(checked)
             yield checked
+
+    def _check_feed_type(self, feed: object, index: int) -> None:
+        if isinstance(feed, Mapping):
+            return
+        advice = _by_name([*self._inputs, "labels"], {})
+        # As batches of torch's and TensorFlow's are.
+        if isinstance(feed, (tuple, list)):
+            batch = _positions(self._inputs, len(feed), "batch")
+            advice = f"[{batch} for batch in {self._where}]"
+        raise InputError(
+            f"{self._where}, feed {index}",
+            expected="a dict of arrays",
+            got=type(feed).__name__,
+            next=advice,
+        )
 
     def _has_fixed_size(self) -> bool:
         """Tell whether an input takes only batches of one size, so that a smaller one is left out."""
@@ -144,10 +174,16 @@ class TrainingBatches:
         return {name: value[order] for name, value in arrays.items()}
 
 
-def _check_feed_type(feed: object, where: str) -> None:
-    if not isinstance(feed, Mapping):
-        advice = '{"x": x, "labels": labels}'
-        raise InputError(where, expected="a dict of arrays", got=type(feed).__name__, next=advice)
+def _by_name(names: Sequence[str], values: Mapping[str, str]) -> str:
+    """Write a dict of arrays, whose values are variables of the same names if nothing else is known."""
+    items = [f'"{sanitize(name)}": {values.get(name, sanitize(name))}' for name in names]
+    return f"{{{', '.join(items)}}}"
+
+
+def _positions(inputs: Sequence[str], count: int, variable: str) -> str:
+    """Write a dict of what stands in a tuple: the inputs in their order, and the labels behind them."""
+    names = [*inputs[:count], "labels"][:count]
+    return _by_name(names, {name: f"{variable}[{at}]" for at, name in enumerate(names)})
 
 
 def _samples(arrays: Mapping[str, np.ndarray], where: str) -> int:

@@ -6,14 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from onnx import GraphProto, ModelProto, TensorProto, numpy_helper
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, numpy_helper
 
 from pyopnb.errors import InputError, ModelError
 from pyopnb.gradients.grad import grad
+from pyopnb.models.build import node
 from pyopnb.models.index import GraphIndex
 from pyopnb.models.nodes import imported_versions, type_of_proto
 from pyopnb.models.types import Types
 from pyopnb.ops.messages import sanitize, suggest
+from pyopnb.ops.registry import registry
 from pyopnb.ops.types import ANY, TensorType
 from pyopnb.training.nodes import Nodes
 from pyopnb.training.optimizers import Optimizer
@@ -65,15 +67,16 @@ class Loss:
 
 
 def with_loss(
-    model: ModelProto, loss: str, output: str | None, labels: Mapping[str, np.ndarray]
+    model: ModelProto, loss: str | NodeProto, output: str | None, labels: Mapping[str, np.ndarray]
 ) -> Loss:
     """Put a loss on top of an output of a model, which is changed.
 
     Parameters
     ----------
     model : ModelProto
-    loss : str
-        An output, which is the loss itself, or the name of a loss.
+    loss : str or NodeProto
+        An output, which is the loss itself; the name of a loss, or of an op of the registry, of an output and the labels; or a
+        node that reads outputs and labels.
     output : str or None
         What the loss is put on; the first output if not given.
     labels : mapping
@@ -84,14 +87,17 @@ def with_loss(
     Loss
     """
     outputs = [info.name for info in model.graph.output]
+    if isinstance(loss, NodeProto):
+        return _of_node(model, loss, labels)
     if loss in outputs:
         return Loss(loss)
     # It is neither an output nor a loss that can be put on one.
-    if loss not in LOSSES:
+    is_op = loss in registry
+    if loss not in LOSSES and not is_op:
         raise _unknown("loss", loss, [*outputs, *LOSSES])
     # The nodes of the loss and of its gradient are those of the model's own opset.
     opset = imported_versions(model).get("", 1)
-    if opset < LOSSES[loss]:
+    if not is_op and opset < LOSSES[loss]:
         raise ModelError(
             f"train, loss {loss}",
             expected=f"a model of opset {LOSSES[loss]} or newer",
@@ -100,8 +106,6 @@ def with_loss(
         )
     if output is None:
         output = outputs[0]
-    else:
-        output = output
     if output not in outputs:
         raise _unknown("output", output, outputs)
     # Whatever is no input of the model must be the labels, and so there can be one array of them.
@@ -113,6 +117,8 @@ def with_loss(
             next='data={"x": x, "labels": labels}',
         )
     ((name, array),) = labels.items()
+    if is_op:
+        return _of_node(model, node(loss, [output, name], "loss"), labels, output)
     declared = Types(model).find(model.graph, output)
     tensor_type = ANY
     if declared:
@@ -127,6 +133,28 @@ def with_loss(
     if tensor_type.shape is not None and isinstance(tensor_type.shape[1], int):
         classes = tensor_type.shape[1]
     return Loss(loss_name, output, name, classes)
+
+
+def _of_node(
+    model: ModelProto, loss: NodeProto, labels: Mapping[str, np.ndarray], output: str = ""
+) -> Loss:
+    """Append a node of the caller's as the loss; the labels that it reads become inputs."""
+    nodes = Nodes(model.graph, "train")
+    for name, array in labels.items():
+        if name in loss.input:
+            nodes.input(name, array.dtype.name, (None,) * array.ndim)
+    result = nodes.name("loss")
+    appended = model.graph.node.add()
+    appended.CopyFrom(loss)
+    appended.output[0] = result
+    versions = imported_versions(model)
+    if loss.domain not in versions:
+        model.opset_import.add(domain=loss.domain, version=1)
+    # What the node gives decides the dtype; of an op that says nothing it is the first input's.
+    declared = Types(model).find(model.graph, result)
+    tensor_type = type_of_proto(declared) if declared else ANY
+    nodes.output(result, _dtype_name(tensor_type), ())
+    return Loss(result, output)
 
 
 def _unknown(parameter: str, got: str, names: Sequence[str]) -> InputError:
@@ -146,10 +174,14 @@ def _cross_entropy(
     fits = shape is None or labels.ndim == len(shape) - 1
     if labels.dtype.kind not in "iu" or not fits:
         axes = ",".join(["N", *["?"] * len((shape or ())[2:])])
+        advice = 'loss="mse"'
+        if _are_one_hot(labels):
+            advice = f'"{sanitize(name)}": {sanitize(name)}.argmax(1)'
         raise InputError(
             f"labels {sanitize(name)}",
             expected=f"int64[{axes}], the number of each sample's class",
             got=_type_text(labels),
+            next=advice,
         )
     nodes = Nodes(graph, "train")
     samples = shape[0] if shape else "N"
@@ -163,6 +195,13 @@ def _cross_entropy(
     return loss
 
 
+def _are_one_hot(labels: np.ndarray) -> bool:
+    """Tell whether labels have a 1 for the class of each sample, and 0 otherwise."""
+    if labels.ndim < 2 or labels.dtype.kind not in "fiub" or labels.shape[1] < 2:
+        return False
+    return bool(np.isin(labels, (0, 1)).all() and (labels.sum(axis=1) == 1).all())
+
+
 def _mean_square(
     graph: GraphProto, output: str, tensor_type: TensorType, name: str, labels: np.ndarray
 ) -> str:
@@ -172,8 +211,12 @@ def _mean_square(
         raise ModelError(f"output {sanitize(output)}", expected=expected, got=str(tensor_type))
     # Of other ranks, [N,1] and [N], the difference would have N × N elements.
     if labels.dtype != tensor_type.dtype.numpy or not tensor_type.accepts_shape(labels.shape):
-        got = _type_text(labels)
-        raise InputError(f"labels {sanitize(name)}", expected=str(tensor_type), got=got)
+        raise InputError(
+            f"labels {sanitize(name)}",
+            expected=str(tensor_type),
+            got=_type_text(labels),
+            next=_converted(sanitize(name), labels, tensor_type),
+        )
     nodes = Nodes(graph, "train")
     nodes.input(name, labels.dtype.name, tensor_type.shape)
     difference = nodes.add("Sub", output, name)
@@ -181,6 +224,21 @@ def _mean_square(
     loss = nodes.add("ReduceMean", square, keepdims=0)
     nodes.output(loss, _dtype_name(tensor_type), ())
     return loss
+
+
+def _converted(name: str, labels: np.ndarray, tensor_type: TensorType) -> str | None:
+    """Say how labels of another dtype, or with an axis of length 1 more or less, become what a type takes."""
+    text = name
+    shape, expected = labels.shape, tensor_type.shape or ()
+    if len(shape) + 1 == len(expected) and expected[-1] in (1, None):
+        text, shape = f"{text}[..., np.newaxis]", (*shape, 1)
+    elif len(shape) == len(expected) + 1 and shape[-1] == 1:
+        text, shape = f"{text}[..., 0]", shape[:-1]
+    if not tensor_type.accepts_shape(shape):
+        return None
+    if tensor_type.dtype is not None and labels.dtype != tensor_type.dtype.numpy:
+        text += f".astype(np.{tensor_type.dtype.name})"
+    return f'"{name}": {text}'
 
 
 def _type_text(array: np.ndarray) -> str:
@@ -239,9 +297,9 @@ def _default_weights(model: ModelProto, loss: str, tensors: Mapping[str, TensorP
             if source not in read:
                 read.add(source)
                 pending.append(source)
-    for node in model.graph.node:
-        if node.op_type == "BatchNormalization":
-            read.difference_update(node.input[3:5])  # statistics, which are no weights
+    for batch_norm in model.graph.node:
+        if batch_norm.op_type == "BatchNormalization":
+            read.difference_update(batch_norm.input[3:5])  # statistics, which are no weights
     names = []
     for name, tensor in tensors.items():
         if name in read and tensor.dims and tensor.data_type in _FLOATS:

@@ -5,15 +5,30 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from pyopnb.errors import InputError
+from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.messages import sanitize, suggest
 from pyopnb.training.nodes import Nodes
 
 __all__ = ["SGD", "Adagrad", "Adam", "Momentum", "Optimizer", "find_optimizer"]
 
 
+_Optimizer = TypeVar("_Optimizer", bound="Optimizer")
+
+# What other libraries call them.
+_ADVICE = {"lr": "learning_rate=1e-3", "betas": "beta1=0.9, beta2=0.999", "eps": "epsilon=1e-8"}
+
+
+def _check_names(cls: type[_Optimizer]) -> type[_Optimizer]:
+    """Refuse parameters that an optimizer does not have with the name that is meant."""
+    constructor = check_arguments(cls.__init__, advice=_ADVICE)
+    setattr(cls, "__init__", constructor)  # noqa: B010  # mypy takes no assignment to a method
+    return cls
+
+
+@_check_names
 @dataclass(frozen=True)
 class Optimizer:
     """Describe how weights follow from gradients; the base class of the four.
@@ -71,6 +86,7 @@ class Optimizer:
         return nodes.add("Add", decay, gradient)
 
 
+@_check_names
 @dataclass(frozen=True)
 class SGD(Optimizer):
     """Stochastic gradient descent: ``weight - learning_rate * gradient``.
@@ -84,6 +100,7 @@ class SGD(Optimizer):
     learning_rate: float = 1e-2
 
 
+@_check_names
 @dataclass(frozen=True)
 class Momentum(Optimizer):
     """Gradient descent with momentum, as ONNX's operator ``Momentum`` defines it.
@@ -118,6 +135,7 @@ class Momentum(Optimizer):
         return nodes.add("Sub", weight, nodes.add("Mul", rate, step)), velocity
 
 
+@_check_names
 @dataclass(frozen=True)
 class Adagrad(Optimizer):
     """Adagrad, as ONNX's operator ``Adagrad`` defines it (Duchi, Hazan and Singer, 2011).
@@ -145,6 +163,7 @@ class Adagrad(Optimizer):
         return nodes.add("Sub", weight, step), squares
 
 
+@_check_names
 @dataclass(frozen=True)
 class Adam(Optimizer):
     """Adam, as ONNX's operator ``Adam`` defines it (Kingma and Ba, 2014).

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from onnx import ModelProto
+from onnx import ModelProto, NodeProto
 
 from pyopnb.errors import InputError
 from pyopnb.models.external_data import take_in_all
+from pyopnb.models.index import GraphIndex
 from pyopnb.models.io import read_model, to_model
 from pyopnb.ops.arguments import check_arguments, describe, is_path
 from pyopnb.ops.messages import hide_internal_frames, sanitize
+from pyopnb.ops.registry import find_op
 from pyopnb.ops.types import TensorType
 from pyopnb.runtime.recurrent import run_with_values
 from pyopnb.runtime.session.session import Session
@@ -49,7 +52,7 @@ def train(
     model: Any,
     data: Any,
     *,
-    loss: str = "cross_entropy",
+    loss: Any = "cross_entropy",
     output: str | None = None,
     optimizer: str | Optimizer = "adam",
     epochs: int = 1,
@@ -76,11 +79,12 @@ def train(
     data : mapping, or iterable of mappings
         Arrays by name, whose first axis is the samples'; or feeds, one for each batch. Of the names, one that is no input of
         the model is that of the labels.
-    loss : str
+    loss : str, NodeProto or type
         The name of an output that is the loss; or a loss on top of an output: ``"cross_entropy"`` of float[N,C,...] and the
-        classes' numbers int[N,...], or ``"mse"``, the mean of squared differences.
+        classes' numbers int[N,...], or ``"mse"``, the mean of squared differences. An op of yours, by name or class, gets the
+        output and the labels; a node reads what it names.
     output : str, optional
-        What ``"cross_entropy"`` or ``"mse"`` is put on; the first output if not given.
+        What the loss is put on; the first output if not given.
     optimizer : str or Optimizer
         ``"adam"``, ``"sgd"``, ``"momentum"``, ``"adagrad"``; or `pyopnb.training.Adam` and its kind with a learning rate.
     epochs : int
@@ -145,12 +149,14 @@ def train(
     # NumPy's integers are no JSON, in which a checkpoint keeps the seed.
     if seed is not None:
         seed = int(seed)
-    batches = TrainingBatches(data, batch_size, seed)
+    proto = _read_whole(model)
+    loss = _loss_of(loss)
+    inputs = GraphIndex(proto.graph).inputs
+    batches = TrainingBatches(data, batch_size, seed, inputs=inputs)
     # A generator would be empty in the second epoch, and the training would end as if it were complete.
     if batches.is_single and epochs > 1:
         expected = "feeds that can be gone through again"
         raise InputError("train, data", expected=expected, got="a generator", next="epochs=1")
-    proto = _read_whole(model)
     names = [train] if isinstance(train, str) else train
     trained = _add_loss(proto, loss, output, names, batches)
     # The gradient is verified at the first batch, whose labels and sizes are real ones.
@@ -182,6 +188,20 @@ def _check_numbers(**numbers: tuple[int | None, int]) -> None:
         if number is not None and number < least:
             expected = f"a number from {least} on"
             raise InputError(f"train, {name}", expected=expected, got=f"{number}")
+
+
+def _loss_of(loss: Any) -> str | NodeProto:
+    """Return the loss as a name or a node."""
+    if isinstance(loss, type):
+        return find_op(loss).name
+    if isinstance(loss, (str, NodeProto)):
+        return loss
+    raise InputError(
+        "train, loss",
+        expected="a name, an op, or a node",
+        got="a function" if inspect.isroutine(loss) else describe(loss),
+        next=_ADVICE["loss"],
+    )
 
 
 def _read_whole(model: Any) -> ModelProto:
@@ -223,7 +243,7 @@ class _ModelWithLoss:
 
 def _add_loss(
     proto: ModelProto,
-    loss: str,
+    loss: str | NodeProto,
     output: str | None,
     names: Sequence[str] | None,
     batches: TrainingBatches,

@@ -35,18 +35,86 @@ MISTAKES = (
         + """
         r = pyopnb.train(m, {"x": x, "t": 3 * x}, «loss=lambda y, t: ((y - t) ** 2).mean()», progress=False)
         """,
-        ("train, loss: expected str, got an object of function",),
+        ("train, loss: expected a name, an op, or a node, got a function",),
         "r.steps == 1",
     ),
     Mistake(
         "batches as tuples",
         _LINE
         + """
-        labels = 3 * x
-        r = pyopnb.train(m, [«(x, labels)»], loss="mse", progress=False)
+        data = [(x, 3 * x), (x, 3 * x)]
+        r = pyopnb.train(m, «data», loss="mse", progress=False)
         """,
         ("data, feed 0: expected a dict of arrays, got tuple",),
+        "r.steps == 2",
+    ),
+    Mistake(
+        "two arrays as data",
+        _LINE
+        + """
+        data = x, 3 * x
+        r = pyopnb.train(m, «data», loss="mse", progress=False)
+        """,
+        ("data: expected a dict of arrays, got a tuple of 2 arrays",),
         "r.steps == 1",
+    ),
+    Mistake(
+        "a regression without a loss",
+        _LINE
+        + """
+        r = pyopnb.train(m, {"x": x, "t": 3 * x}, progress=False, «»)
+        """,
+        ("labels t: expected int64[N], the number of each sample's class, got float32[8]",),
+        "r.steps == 1",
+    ),
+    Mistake(
+        "labels of float64",
+        _LINE
+        + """
+        t = 3.0 * x.astype(np.float64)
+        r = pyopnb.train(m, {"x": x, «"t": t»}, loss="mse", progress=False)
+        """,
+        ("labels t: expected float32[N], got float64[8]",),
+        "r.steps == 1",
+    ),
+    Mistake(
+        "labels of one column",
+        _LINE
+        + """
+        t = 3 * x[:, np.newaxis]
+        r = pyopnb.train(m, {"x": x, «"t": t»}, loss="mse", progress=False)
+        """,
+        ("labels t: expected float32[N], got float32[8,1]",),
+        "r.steps == 1",
+    ),
+    Mistake(
+        "one-hot labels",
+        """
+        w = {"w": np.ones((2, 3), np.float32)}
+        m = pyopnb.model(pyopnb.node("MatMul", "x w", "y"), {"x": "float32[N,2]"}, "y", initializers=w)
+        x = np.ones((4, 2), np.float32)
+        labels = np.eye(3)[[0, 1, 2, 0]]
+        r = pyopnb.train(m, {"x": x, «"labels": labels»}, progress=False)
+        """,
+        ("labels labels: expected int64[N], the number of each sample's class, got float64[4,3]",),
+        "r.steps == 1",
+    ),
+    Mistake(
+        "the loss by position",
+        _LINE
+        + """
+        r = pyopnb.train(m, {"x": x, "t": 3 * x}, «"mse"», progress=False)
+        """,
+        ("train: expected at most 2 arguments without a name, got 3",),
+        "r.steps == 1",
+    ),
+    Mistake(
+        "an optimizer with torch's names",
+        """
+        o = pyopnb.training.Adam(«lr=0.1»)
+        """,
+        ("Adam: expected one of its parameters, got lr=",),
+        "o.learning_rate == 1e-3",
     ),
     Mistake(
         "gradients of nothing",

@@ -249,3 +249,16 @@ def test_nothing_but_str_becomes_a_text(odd):
         match="expected what numpy.asarray makes an array of numbers or str, got",
     ):
         pyopnb.call("Identity", texts)
+
+
+@pytest.mark.parametrize("call", [lambda s, t: s(t), lambda s, t: s(X=t), lambda s, t: s.trace(t)])
+def test_a_table_feeds_a_model_whose_inputs_are_its_columns(call):
+    model = pyopnb.parse(
+        "(float[N,1] a, string[N,1] b) => (float[N,1] y, string[N,1] z) { y = Abs(a)  z = Identity(b) }"
+    )
+    session = pyopnb.Session(model)
+    table = pd.DataFrame({"b": ["u", "v"], "other": [1, 2], "a": F([-3, -4])})
+    result = call(session, table)
+    assert result["y"].tolist() == [[3], [4]] and result["z"].tolist() == [["u"], ["v"]]
+    with pytest.raises(pyopnb.errors.InputError, match="missing from input feed .*b"):
+        session(table[["a"]])

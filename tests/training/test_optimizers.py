@@ -135,7 +135,7 @@ def test_names_of_optimizers():
         ),
         (
             lambda: pyopnb.training.Momentum(nesterov="no"),
-            r"Momentum, nesterov: expected True or False, got 'no'",
+            r"Momentum, nesterov: expected True or False, got str 'no'",
         ),
         (
             lambda: pyopnb.training.SGD(float("nan")),

@@ -709,6 +709,24 @@ def test_the_curve_is_an_image_that_survives(classifier, flowers, tmp_path):
     assert result.plot().axes
 
 
+def test_an_op_of_ones_own_is_the_loss(line, samples):
+    @pyopnb.pyop("demo::Squares")
+    class Squares:
+        def compute(self, y: "float32[N]", t: "float32[N]") -> "float32[]":
+            return np.mean((y - t) ** 2, dtype=np.float32)
+
+        def backward(self, inputs, outputs, grads):
+            y, t = inputs
+            dy = grads[0] * 2 * (y - t) / np.float32(y.size)
+            return dy, -dy
+
+    expected = train(line, samples, loss="mse", progress=False).losses
+    node = pyopnb.node("demo::Squares", "y target", "loss")
+    for loss in ("demo::Squares", Squares, node):
+        losses = train(line, samples, loss=loss, progress=False).losses
+        np.testing.assert_allclose(losses, expected, rtol=1e-6)
+
+
 def words(view):
     return re.findall(r"<text[^>]*>([^<]*)", view.svg)
 

@@ -14,6 +14,7 @@ from pyopnb.models.io import as_proto
 from pyopnb.models.nodes import Site, first_output, full_name
 from pyopnb.models.support.type_flow import lacks
 from pyopnb.models.versions import NewImport, new_imports
+from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.messages import hide_internal_frames, sanitize
 from pyopnb.ops.text_table import Table
 
@@ -127,6 +128,7 @@ class Missing(Sequence[MissingNode]):
 
 
 @hide_internal_frames
+@check_arguments
 def missing(model: ModelProto | bytes | str | os.PathLike[str]) -> Missing:
     """List the nodes that the installed ONNX Runtime cannot run on the CPU, and why.
 
