@@ -6,9 +6,11 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
+import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,13 +40,14 @@ from pyopnb.traces.select import expose
 from pyopnb.traces.summary import summary_of
 from pyopnb.traces.trace import Trace
 
-__all__ = ["OtherPython", "trace_elsewhere"]
+__all__ = ["Attempt", "OtherProcess", "OtherPython", "trace_elsewhere"]
 
 _SCRIPT = Path(__file__).with_name("plain_run.py")
 # How ONNX Runtime says which versions it takes.
 _NEWEST_IR = re.compile(r"max supported IR version: (\d+)")
 _NEWEST_OPSET = re.compile(r"support for domain (\S+) is till opset (\d+)")
 _PLAIN, _EXPOSED = "plain.onnx", "exposed.onnx"
+_ERRORS = "errors.txt"
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,28 @@ class OtherPython:
     path: Path
     on: str
 
+    def start(self, home: Path) -> subprocess.Popen[str]:
+        """Start a process that runs the jobs of the folders that it is told on stdin, and writes errors into its home."""
+        # Beside it, Python would take modules of this room for its own.
+        script = shutil.copy(_SCRIPT, home)
+        environment = dict(os.environ)
+        if self.path != Path(sys.executable):
+            # Packages of this process must not be found by that one.
+            for name in os.environ:
+                if name.startswith("PYTHON"):
+                    del environment[name]
+        with (home / _ERRORS).open("wb") as errors:
+            return subprocess.Popen(  # noqa: S603  # the Python that the user named
+                [str(self.path), script],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                # A file, as nobody reads a pipe while runs go on.
+                stderr=errors,
+                encoding="utf-8",
+                errors="replace",
+                env=environment,
+            )
+
     def run_each(
         self, model: ModelProto, feeds: Sequence[Mapping[str, Any]], level: str
     ) -> list[dict[str, Any]]:
@@ -89,10 +114,102 @@ class OtherPython:
         names = [info.name for info in model.graph.output]
         level = "ORT_DISABLE_ALL" if level == "no" else f"ORT_ENABLE_{level.upper()}"
         with tempfile.TemporaryDirectory(prefix="pyopnb-") as folder:
-            job = _Job(Path(folder), model, feeds, level)
-            job.add(_PLAIN, names)
+            job = _Job(Path(folder), model, feeds)
+            job.add(_PLAIN, names, level)
             job.run(self)
-            return [dict(zip(names, job.load(_PLAIN, n), strict=True)) for n in range(len(feeds))]
+            return [dict(zip(names, job.load(0, n), strict=True)) for n in range(len(feeds))]
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """What came of a model and its feeds in another process.
+
+    Attributes
+    ----------
+    outputs : tuple of dict
+        Of each level of optimisation, by name; empty where it failed.
+    stage : str
+        Where it failed: ``"session"``, ``"run"`` or ``"process"``, which ended; empty where it did not.
+    error : str
+        What ONNX Runtime said, or how the process ended.
+    version : str
+        Of onnxruntime; empty where it failed.
+    """
+
+    outputs: tuple[dict[str, Any], ...] = ()
+    stage: str = ""
+    error: str = ""
+    version: str = ""
+
+
+class OtherProcess:
+    """A process of another Python that runs one model after the other, and is started anew where one ended it.
+
+    Parameters
+    ----------
+    python : OtherPython
+    """
+
+    def __init__(self, python: OtherPython) -> None:
+        self.python = python
+        self._process: subprocess.Popen[str] | None = None
+
+    def __enter__(self) -> OtherProcess:
+        self._home = tempfile.TemporaryDirectory(prefix="pyopnb-")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()
+            self._process = None
+        self._home.cleanup()
+
+    def attempt(
+        self, model: ModelProto, feeds: Mapping[str, Any], levels: Sequence[str]
+    ) -> Attempt:
+        """Run a model once at each of some levels of optimisation, up to the first that fails.
+
+        Raises
+        ------
+        InputError
+            There is no onnxruntime there, or a feed has a dtype that NumPy lacks.
+        ModelError
+            The model has ops, and there is no pyopnb.
+        """
+        names = [info.name for info in model.graph.output]
+        with tempfile.TemporaryDirectory(prefix="pyopnb-") as folder:
+            job = _Job(Path(folder), model, [feeds])
+            for level in levels:
+                job.add(_PLAIN, names, level)
+            report = job.report(self.call)
+            stage = report.get("failed", "")
+            if stage in ("import", "ops"):
+                raise job.refused(self.python, report)
+            if stage:
+                return Attempt(stage=stage, error=one_line(sanitize(report["error"], 2000)))
+            outputs = []
+            for place in range(len(levels)):
+                outputs.append(dict(zip(names, job.load(place, 0), strict=True)))
+            return Attempt(tuple(outputs), version=report["version"])
+
+    def call(self, folder: Path) -> str:
+        """Have the job of a folder done; return its last words where the process ended."""
+        home = Path(self._home.name)
+        if self._process is None:
+            self._process = self.python.start(home)
+        process = self._process
+        assert process.stdin is not None  # noqa: S101  # it was started with pipes
+        assert process.stdout is not None  # noqa: S101  # as well
+        print(folder, file=process.stdin, flush=True)
+        # Kernels may print, too.
+        for line in process.stdout:
+            if line == "done\n":
+                return ""
+        self._process = None
+        process.communicate()
+        words = (home / _ERRORS).read_text(encoding="utf-8", errors="replace")
+        return _last_words(words, process.returncode)
 
 
 class _Job:
@@ -103,9 +220,8 @@ class _Job:
         folder: Path,
         model: ModelProto,
         feeds: Sequence[Mapping[str, Any]],
-        level: str,
     ) -> None:
-        self.folder, self.model, self.level = folder, model, level
+        self.folder, self.model = folder, model
         self.models: list[dict[str, Any]] = []
         # Names of tensors may hold anything, so that files number them.
         self.inputs = list(feeds[0]) if feeds else []
@@ -129,16 +245,15 @@ class _Job:
         if self.nodes:
             self.ops = "ops_of_the_model"
             save_module(folder / f"{self.ops}.py", *set(self.nodes.values()))
-        shutil.copy(_SCRIPT, folder)
 
-    def add(self, file: str, outputs: Sequence[str]) -> None:
-        """Add a model that runs, with what it is to give."""
-        self.models.append({"file": file, "outputs": list(outputs)})
+    def add(self, file: str, outputs: Sequence[str], level: str) -> None:
+        """Add a session that is made and run, with what it is to give."""
+        self.models.append({"file": file, "outputs": list(outputs), "level": level})
 
-    def load(self, file: str, number: int) -> list[np.ndarray]:
-        """Read the outputs of a model for the feeds of this number."""
+    def load(self, place: int, number: int) -> list[np.ndarray]:
+        """Read the outputs of the session that was added at a place, for the feeds of this number."""
         arrays = []
-        with np.load(self.folder / f"{file}-{number}.npz") as members:
+        with np.load(self.folder / f"{place}-{number}.npz") as members:
             for key in members:
                 array = members[key]
                 if array.dtype.kind == "U":
@@ -156,16 +271,22 @@ class _Job:
         ModelError
             The model cannot run there: it is newer, or its ops need pyopnb.
         """
-        report = self._call(python)
+        with OtherProcess(python) as process:
+            report = self.report(process.call)
+        if "failed" in report:
+            raise self.refused(python, report)
+        return _RunReport(report["version"], report["providers"], report["processor"])
+
+    def report(self, call: Callable[[Path], str]) -> dict[str, Any]:
+        """Have the job done by a process, and read what it says of it."""
+        report = self._report(call)
         # Most models say newer versions than they need, as tools write their own newest ones. The runtime
         # complains of one after the other: the IR version, ONNX's opset, that of ai.onnx.ml.
         for _ in range(3):
             if not self._lower(report.get("error", "")):
                 break
-            report = self._call(python)
-        if "failed" in report:
-            raise self._refused(python, report)
-        return _RunReport(report["version"], report["providers"], report["processor"])
+            report = self._report(call)
+        return report
 
     def _lower(self, complaint: str) -> bool:
         """Lower the version that a runtime complains of, where the models mean the same in it; tell whether they do."""
@@ -183,38 +304,25 @@ class _Job:
             path.write_bytes(proto.SerializeToString())
         return True
 
-    def _call(self, python: OtherPython) -> dict[str, Any]:
+    def _report(self, call: Callable[[Path], str]) -> dict[str, Any]:
         job = {
             "models": self.models,
             "inputs": self.inputs,
             "runs": self.runs,
-            "level": self.level,
             "ops": self.ops,
         }
         (self.folder / "job.json").write_text(json.dumps(job), encoding="utf-8")
-        # Packages of this process must not be found by that one.
-        environment = {
-            name: text for name, text in os.environ.items() if not name.startswith("PYTHON")
-        }
-        done = subprocess.run(  # noqa: S603  # the Python that the user named
-            [str(python.path), str(self.folder / _SCRIPT.name)],
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            env=environment,
-            stdin=subprocess.DEVNULL,
-        )
+        words = call(self.folder)
         path = self.folder / "report.json"
         if path.exists():
             report: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
             path.unlink()
             return report
         # It ended before it could report: a crash of the runtime, or no NumPy.
-        words = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
         stage = "import" if "ModuleNotFoundError" in words else "process"
         return {"failed": stage, "error": words}
 
-    def _refused(self, python: OtherPython, report: Mapping[str, str]) -> Exception:
+    def refused(self, python: OtherPython, report: Mapping[str, str]) -> Exception:
         """Make the error of a run that failed there."""
         where = f"trace on {sanitize(python.on)}"
         got = one_line(sanitize(report["error"], 600))
@@ -240,6 +348,14 @@ class _Job:
                 where, expected="a model that this runtime takes", got=got, next=advice
             )
         return ModelError(where, expected="a run to its end", got=got)
+
+
+def _last_words(errors: str, code: int) -> str:
+    """Say how a process ended: by a signal, or with an exception or a message."""
+    if code < 0:
+        return f"the process ended by {signal.Signals(-code).name}"
+    lines = errors.strip().splitlines()
+    return lines[-1] if lines else f"the process ended with exit code {code}"
 
 
 def _storable(name: str, value: Any) -> np.ndarray:
@@ -300,18 +416,18 @@ def trace_elsewhere(
         sent.CopyFrom(whole)
         if data_folder is not None:
             take_in_all(sent, data_folder)
-        job = _Job(Path(folder), sent, [feeds], level)
+        job = _Job(Path(folder), sent, [feeds])
         # Saving has moved the weights into a file, so that the second model is small.
         expose(sent, names)
         (Path(folder) / _EXPOSED).write_bytes(sent.SerializeToString())
-        job.add(_EXPOSED, names)
+        job.add(_EXPOSED, names, level)
         if is_checked:
-            job.add(_PLAIN, outputs)
+            job.add(_PLAIN, outputs, level)
         report = job.run(python)
-        arrays = dict(zip(names, job.load(_EXPOSED, 0), strict=True))
+        arrays = dict(zip(names, job.load(0, 0), strict=True))
         exposure = None
         if is_checked:
-            plain = dict(zip(outputs, job.load(_PLAIN, 0), strict=True))
+            plain = dict(zip(outputs, job.load(1, 0), strict=True))
             exposure = exposure_of(plain, {name: arrays[name] for name in outputs})
     summaries = {name: summary_of(value) for name, value in {**feeds, **arrays}.items()}
     # The outputs are kept at every level.

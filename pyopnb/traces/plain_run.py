@@ -1,7 +1,7 @@
-"""Run a model in another Python, which needs NumPy and a build of onnxruntime; pyopnb copies this file there.
+"""Run models in another Python, which needs NumPy and a build of onnxruntime; pyopnb copies this file there.
 
-What is to be done is in ``job.json`` beside it, what came of it goes into ``report.json`` and into an ``.npz`` file for each
-run. Nothing of pyopnb is imported unless the model has ops of its registry.
+Each line of stdin names a folder. What is to be done is in its ``job.json``, what came of it goes into ``report.json`` and into
+an ``.npz`` file for each run. Nothing of pyopnb is imported unless the model has ops of its registry.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import importlib
 import json
 import platform
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -39,15 +40,15 @@ def _run(folder: Path, job: dict[str, Any]) -> dict[str, Any]:
         import onnxruntime
     except ImportError as error:
         raise _Failed("import", error) from error
-    for model in job["models"]:
-        session = _session(onnxruntime, folder, job, folder / model["file"])
+    for place, model in enumerate(job["models"]):
+        session = _session(onnxruntime, folder, job, model)
         for number in range(job["runs"]):
             feeds = _load(folder / f"feeds-{number}.npz", job["inputs"])
             try:
                 arrays = session.run(model["outputs"], feeds)
             except Exception as error:
                 raise _Failed("run", error) from error
-            _save(folder / f"{model['file']}-{number}.npz", arrays)
+            _save(folder / f"{place}-{number}.npz", arrays)
     return {
         "version": onnxruntime.__version__,
         "providers": session.get_providers(),
@@ -55,10 +56,11 @@ def _run(folder: Path, job: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _session(onnxruntime: Any, folder: Path, job: dict[str, Any], path: Path) -> Any:
+def _session(onnxruntime: Any, folder: Path, job: dict[str, Any], model: dict[str, Any]) -> Any:
+    path = folder / model["file"]
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
-    level = getattr(onnxruntime.GraphOptimizationLevel, job["level"])
+    level = getattr(onnxruntime.GraphOptimizationLevel, model["level"])
     options.graph_optimization_level = level
     # Azure's provider is in most builds, and runs nothing on this machine.
     available = onnxruntime.get_available_providers()
@@ -68,7 +70,8 @@ def _session(onnxruntime: Any, folder: Path, job: dict[str, Any], path: Path) ->
         try:
             # By its name: this file is also a part of the package, whose rooms must not import the top.
             session_class = importlib.import_module("pyopnb").Session
-            # It is beside this file, and defines the ops.
+            # It is in the folder of the first job, and defines the ops of all.
+            sys.path.insert(0, str(folder))
             importlib.import_module(job["ops"])
         except Exception as error:
             raise _Failed("ops", error) from error
@@ -113,4 +116,7 @@ def _processor() -> str:
 
 
 if __name__ == "__main__":
-    _main(Path(__file__).parent)
+    for line in sys.stdin:
+        _main(Path(line.rstrip("\n")))
+        # Whoever waits for the job reads this line.
+        print("done", flush=True)

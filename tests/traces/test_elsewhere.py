@@ -82,9 +82,9 @@ def test_a_node_that_parts_is_run_alone_on_the_other_runtime(monkeypatch):
     changed = model("a = Abs(x)  b = Elu<alpha = 1.5>(a)  c = Neg(b)  y = Softmax(c)")
     changed.graph.node[2].op_type = "Identity"
     runs = []
-    run = subprocess.run
+    start = subprocess.Popen
     monkeypatch.setattr(
-        subprocess, "run", lambda *args, **more: runs.append(args) or run(*args, **more)
+        subprocess, "Popen", lambda *args, **more: runs.append(args) or start(*args, **more)
     )
     trace = pyopnb.trace(
         model("a = Abs(x)  b = Elu<alpha = 1.5>(a)  c = Neg(b)  y = Softmax(c)"),
@@ -180,10 +180,10 @@ def test_a_version_is_installed_once_and_runs(oldest, monkeypatch):
     assert trace.runtime.startswith("onnxruntime 1.25.0 on ")
     assert pyopnb.diff(trace, pyopnb.trace(model(), x=X)).ok
     assert len(list((oldest / "runtimes").iterdir())) == 1
-    run = subprocess.run
+    start = subprocess.Popen
     commands = []
     monkeypatch.setattr(
-        subprocess, "run", lambda *args, **more: commands.append(args) or run(*args, **more)
+        subprocess, "Popen", lambda *args, **more: commands.append(args) or start(*args, **more)
     )
     assert np.array_equal(pyopnb.trace(model(), x=X, on=OLDEST)["y"], trace["y"])
     assert len(commands) == 1  # nothing was installed
