@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pyopnb.compile.library import write_library
     from pyopnb.diffs.api import diff
     from pyopnb.diffs.extract import extract
+    from pyopnb.diffs.reduce import reduce
     from pyopnb.diffs.sensitivity import sensitivity
     from pyopnb.diffs.stability import stability
     from pyopnb.diffs.traces.bisect import first_divergence
@@ -86,6 +87,7 @@ __all__ = [
     "parse",
     "profile",
     "pyop",
+    "reduce",
     "reference",
     "registry",
     "replace",
@@ -111,6 +113,7 @@ _AT_FIRST_USE = {
     "pyopnb.testing.gradients": ["check_grad"],
     "pyopnb.diffs.api": ["diff"],
     "pyopnb.diffs.extract": ["extract"],
+    "pyopnb.diffs.reduce": ["reduce"],
     "pyopnb.diffs.sensitivity": ["sensitivity"],
     "pyopnb.diffs.stability": ["stability"],
     "pyopnb.diffs.traces.bisect": ["first_divergence"],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from onnx import GraphProto, ModelProto, ValueInfoProto, numpy_helper
@@ -18,7 +18,7 @@ from pyopnb.ops.messages import closest, hide_internal_frames, sanitize
 from pyopnb.ops.types import type_of
 from pyopnb.traces.trace import Trace
 
-__all__ = ["ModelCut", "extract"]
+__all__ = ["ModelCut", "cut_out", "extract"]
 
 
 class ModelCut(NamedTuple):
@@ -74,13 +74,31 @@ def extract(
     >>> [node.op_type for node in cut.graph.node], feeds
     (['Neg'], {'a': array([1., 2.], dtype=float32)})
     """
-    trace = model if isinstance(model, Trace) else None
-    if trace is None:
-        source = read_model(model)
-    else:
+    if isinstance(model, Trace):
         copy = ModelProto()
-        copy.CopyFrom(trace.model)
-        source = ModelSource(copy)
+        copy.CopyFrom(model.model)
+        # The model of a trace is without its larger weights.
+        for tensor in filter(is_external, copy.graph.initializer):
+            tensor.CopyFrom(numpy_helper.from_array(model.initializers[tensor.name], tensor.name))
+        return cut_out(ModelSource(copy), model, inputs, outputs)
+    return cut_out(read_model(model), None, inputs, outputs)
+
+
+def cut_out(
+    source: ModelSource,
+    values: Mapping[str, Any] | Trace | None,
+    inputs: str | Sequence[str] | None,
+    outputs: str | Sequence[str] | None,
+) -> ModelCut:
+    """Cut out the nodes between some tensors of a model that may be changed; see `extract`.
+
+    Parameters
+    ----------
+    source : ModelSource
+    values : mapping or Trace, optional
+        What the tensors were in a run, from which the cut gets its feeds.
+    inputs, outputs : str or sequence of str, optional
+    """
     proto = source.proto
     graph = TraceGraph(proto)
     cuts = _checked("inputs", inputs, [*graph.inputs, *graph.producer], graph.inputs)
@@ -97,8 +115,8 @@ def extract(
     names = [*(name for name in cuts if name in ends), *(name for name in ends if name not in cuts)]
     types = Types(proto)
     feeds = {}
-    if trace is not None:
-        feeds = {name: _recorded(trace, name) for name in names}
+    if values is not None:
+        feeds = {name: _recorded(values, name) for name in names}
     infos = [_info(proto.graph, types, name, feeds) for name in names]
     for info in infos:
         if not info.HasField("type"):
@@ -109,10 +127,6 @@ def extract(
     _keep(proto.graph, [graph.nodes[position] for position in sorted(positions)], weights)
     _replace(proto.graph.input, infos)
     _replace(proto.graph.output, outputs_infos)
-    if trace is not None:
-        # The model of a trace is without its larger weights.
-        for tensor in filter(is_external, proto.graph.initializer):
-            tensor.CopyFrom(numpy_helper.from_array(trace.initializers[tensor.name], tensor.name))
     return ModelCut(to_model(source), feeds)
 
 
@@ -137,12 +151,12 @@ def _checked(
     return list(dict.fromkeys(names))
 
 
-def _recorded(trace: Trace, name: str) -> Any:
-    if name not in trace:
+def _recorded(values: Mapping[str, Any] | Trace, name: str) -> Any:
+    if name not in values:
         got = f"no {sanitize(name, 60)}"
         advice = "pyopnb.trace(model, x)"
         raise InputError("extract", expected="a trace with it", got=got, next=advice)
-    return trace[name]
+    return values[name]
 
 
 def _info(graph: GraphProto, types: Types, name: str, feeds: dict[str, Any]) -> ValueInfoProto:

@@ -30,6 +30,7 @@ __all__ = [
     "newest_version",
     "operator_at",
     "operators",
+    "runtime_version",
     "schema_domains",
     "takes_empty",
 ]
@@ -80,6 +81,13 @@ def newest_loaded_ir() -> int:
     while _loads(7, newest + 1):
         newest += 1
     return newest
+
+
+def runtime_version() -> str:
+    """Return the version of the installed onnxruntime, of whichever build it is."""
+    import onnxruntime
+
+    return str(onnxruntime.__version__)
 
 
 @cache

@@ -40,7 +40,7 @@ from pyopnb.traces.select import expose
 from pyopnb.traces.summary import summary_of
 from pyopnb.traces.trace import Trace
 
-__all__ = ["Attempt", "OtherProcess", "OtherPython", "trace_elsewhere"]
+__all__ = ["OtherProcess", "OtherPython", "Outcome", "storable", "trace_elsewhere"]
 
 _SCRIPT = Path(__file__).with_name("plain_run.py")
 # How ONNX Runtime says which versions it takes.
@@ -121,7 +121,7 @@ class OtherPython:
 
 
 @dataclass(frozen=True)
-class Attempt:
+class Outcome:
     """What came of a model and its feeds in another process.
 
     Attributes
@@ -167,7 +167,7 @@ class OtherProcess:
 
     def attempt(
         self, model: ModelProto, feeds: Mapping[str, Any], levels: Sequence[str]
-    ) -> Attempt:
+    ) -> Outcome:
         """Run a model once at each of some levels of optimisation, up to the first that fails.
 
         Raises
@@ -178,8 +178,11 @@ class OtherProcess:
             The model has ops, and there is no pyopnb.
         """
         names = [info.name for info in model.graph.output]
+        # A copy, as saving takes the weights out of it.
+        sent = ModelProto()
+        sent.CopyFrom(model)
         with tempfile.TemporaryDirectory(prefix="pyopnb-") as folder:
-            job = _Job(Path(folder), model, [feeds])
+            job = _Job(Path(folder), sent, [feeds])
             for level in levels:
                 job.add(_PLAIN, names, level)
             report = job.report(self.call)
@@ -187,11 +190,11 @@ class OtherProcess:
             if stage in ("import", "ops"):
                 raise job.refused(self.python, report)
             if stage:
-                return Attempt(stage=stage, error=one_line(sanitize(report["error"], 2000)))
+                return Outcome(stage=stage, error=one_line(sanitize(report["error"], 2000)))
             outputs = []
             for place in range(len(levels)):
                 outputs.append(dict(zip(names, job.load(place, 0), strict=True)))
-            return Attempt(tuple(outputs), version=report["version"])
+            return Outcome(tuple(outputs), version=report["version"])
 
     def call(self, folder: Path) -> str:
         """Have the job of a folder done; return its last words where the process ended."""
@@ -229,7 +232,7 @@ class _Job:
         for number, arrays in enumerate(feeds):
             members: dict[str, np.ndarray] = {}
             for name, value in arrays.items():
-                members[str(len(members))] = _storable(name, value)
+                members[str(len(members))] = storable(name, value)
             np.savez(folder / f"feeds-{number}.npz", **members)  # type: ignore[arg-type]  # all keys are digits
         # Weights beyond a kilobyte go into a file that both models share.
         onnx.save_model(
@@ -358,7 +361,7 @@ def _last_words(errors: str, code: int) -> str:
     return lines[-1] if lines else f"the process ended with exit code {code}"
 
 
-def _storable(name: str, value: Any) -> np.ndarray:
+def storable(name: str, value: Any) -> np.ndarray:
     """Give a feed the form of a file that needs no pickle."""
     array = np.asarray(value)
     if array.dtype.kind == "O":

@@ -1,0 +1,578 @@
+"""The smallest model that still fails, found by leaving out nodes and by making arrays smaller."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from onnx import ModelProto, numpy_helper
+
+from pyopnb.diffs.arrays.diff import compared
+from pyopnb.diffs.extract import ModelCut, cut_out
+from pyopnb.diffs.reproduction import Failure, write_reproduction
+from pyopnb.diffs.tolerances import check_tolerances
+from pyopnb.diffs.traces.segments import TraceGraph, called
+from pyopnb.diffs.traces.steps import Tolerances
+from pyopnb.errors import InputError, PyopError
+from pyopnb.models.external_data import take_in_all
+from pyopnb.models.io import ModelSource, read_model, to_model
+from pyopnb.models.nodes import type_proto
+from pyopnb.models.versions import FILL
+from pyopnb.ops.arguments import check_arguments, check_by_name
+from pyopnb.ops.displayable import Displayable
+from pyopnb.ops.messages import hide_internal_frames, plural, sanitize
+from pyopnb.ops.progress import advance, tracking
+from pyopnb.ops.types import type_of
+from pyopnb.traces.api import trace
+from pyopnb.traces.elsewhere import OtherProcess, OtherPython, Outcome
+from pyopnb.traces.environments import is_other_runtime, python_for
+
+__all__ = ["Reduction", "reduce"]
+
+_Fails = Callable[[ModelProto, dict[str, Any]], Any]
+
+_ALL, _NONE = "ORT_ENABLE_ALL", "ORT_DISABLE_ALL"
+_NODES_SHOWN = 6
+# Names, sizes and paths in what ONNX Runtime says are others in a smaller model.
+_PARTICULARS = re.compile(r"'[^']*'|\"[^\"]*\"|\([^()]*\)|\{[^{}]*\}|/\S+|\d+")
+
+
+@dataclass(frozen=True, repr=False)
+class Reduction(Displayable):
+    """The smallest model that was found to fail.
+
+    Attributes
+    ----------
+    model : ModelProto
+    feeds : dict
+        Arrays by the names of its inputs.
+    failure : Failure
+        ``text`` says how it fails, and ``outputs`` are those of both sides where two runs differ.
+    before : int
+        How many nodes the model had at first.
+    trials : int
+        How many models were tried.
+    seconds : float
+        How long it took.
+    finished : bool
+        Whether it came to its end within the limit of time; otherwise there may be a smaller one.
+    """
+
+    model: ModelProto
+    feeds: dict[str, Any]
+    failure: Failure
+    before: int
+    trials: int
+    seconds: float
+    finished: bool
+
+    @property
+    def headline(self) -> str:
+        """Say how small the model became, and how it fails."""
+        count = len(self.model.graph.node)
+        more = "" if self.finished else ", and the time was up"
+        amount = f"{plural(self.trials, 'trial')}, {self.seconds:.0f} s{more}"
+        verb = "fails" if count == 1 else "fail"
+        return f"{count} of {plural(self.before, 'node')} still {verb} ({amount})"
+
+    def __str__(self) -> str:
+        lines = [self.headline, sanitize(self.failure.text, 300)]
+        nodes = list(self.model.graph.node)
+        lines += [f"  {called(node)}" for node in nodes[:_NODES_SHOWN]]
+        if len(nodes) > _NODES_SHOWN:
+            lines.append(f"  … and {len(nodes) - _NODES_SHOWN} more")
+        feeds = [f"{sanitize(name, 60)}: {type_of(array)}" for name, array in self.feeds.items()]
+        if feeds:
+            lines.append(f"feeds {', '.join(feeds)}")
+        lines.append('for a report of it: .write("folder")')
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+    def write(self, folder: str | os.PathLike[str]) -> Path:
+        """Write the model, its feeds, a script that shows the failure, and a text with versions and outputs.
+
+        The script, ``reproduce.py``, needs onnxruntime and NumPy alone; where nodes run through ops of the registry, pyopnb as
+        well. Files of these names are replaced.
+
+        Returns
+        -------
+        Path
+            The folder, which is made where it is not there.
+
+        Raises
+        ------
+        InputError
+            The folder cannot be written, or a feed has a dtype that NumPy lacks.
+        """
+        return write_reproduction(self.model, self.feeds, self.failure, Path(folder))
+
+
+class _OutOfTimeError(Exception):
+    """End the search with the smallest model so far."""
+
+
+@hide_internal_frames
+@check_arguments
+def reduce(
+    model: Any,
+    feeds: Mapping[str, Any],
+    fails: _Fails | None = None,
+    *,
+    on: str | os.PathLike[str] | None = None,
+    rtol: float | None = None,
+    atol: float | None = None,
+    stol: float | None = None,
+    seconds: float = 60.0,
+) -> Reduction:
+    """Find the smallest model that still fails, for a look at what fails or for a bug report.
+
+    Nodes are left out from the end and from the beginning by halving, then here and there; what they gave becomes a feed. Then
+    arrays are made smaller.
+
+    Parameters
+    ----------
+    model : ModelProto, bytes or path
+    feeds : mapping
+        Arrays by the names of the model's inputs.
+    fails : callable, optional
+        Called with a model and its feeds: whether it fails. An exception of a smaller model's counts as another failure. By
+        default, ONNX Runtime runs the models in another process, and the first of these is looked for: the process ends, the
+        session cannot be made, the run raises, outputs with all optimizations differ from those without any, outputs differ
+        from those of ONNX's reference implementation.
+    on : str or path, optional
+        Another onnxruntime, as for `trace`: the failure is that the outputs here differ from those there.
+    rtol, atol, stol : float, optional
+        As for `diff`; without any, ``stol=True``, as kernels add up in different orders.
+    seconds : float
+        A limit of time, after which the smallest model so far is returned.
+
+    Returns
+    -------
+    Reduction
+        ``model``, ``feeds``, and ``write("folder")``.
+
+    Raises
+    ------
+    InputError
+        The model does not fail, a feed does not fit, or the other onnxruntime cannot be had.
+    ModelError
+        The model cannot be read.
+
+    Notes
+    -----
+    The model that is left fails in the same way, by its error without names and numbers, or by outputs beyond the tolerance,
+    and not necessarily for the same reason.
+
+    Examples
+    --------
+    >>> import numpy as np, pyopnb
+    >>> model = pyopnb.parse("(float[N] x) => (float[N] y) { a = Exp(x)  b = Sqrt(a)  c = Neg(b)  d = Sqrt(c)  y = Abs(d) }")
+    >>> nan = lambda model, feeds: any(np.isnan(y).any() for y in pyopnb.run(model, feeds))
+    >>> smallest = reduce(model, {"x": np.float32([1, 2, 3])}, nan)
+    >>> [node.op_type for node in smallest.model.graph.node], smallest.feeds["c"].shape
+    (['Sqrt'], (1,))
+    """
+    check_by_name(feeds, "reduce, feeds", '{"x": x}')
+    check_tolerances(rtol, atol, stol)
+    if rtol is None and atol is None and stol is None:
+        stol = True
+    begin = time.monotonic()
+    proto = _in_memory(model)
+    arrays = {name: np.asarray(value) for name, value in feeds.items()}
+    with ExitStack() as stack, tracking("trials", None):
+        if fails is not None:
+            failure = _by_the_caller(fails, proto, arrays)
+            search = _Search(proto, arrays, fails, _record_here, begin + seconds)
+        else:
+            sides = _Sides(stack, on, (rtol, atol, stol))
+            failure = sides.first_failure(proto, arrays)
+            recurs = _Recurrence(sides, failure)
+            search = _Search(proto, arrays, recurs, _record_elsewhere, begin + seconds)
+        finished = search.run()
+        best = search.best
+        if fails is None:
+            failure = sides.failure(*best) or failure
+    before = len(proto.graph.node)
+    taken = time.monotonic() - begin
+    return Reduction(best.model, best.feeds, failure, before, search.trials, taken, finished)
+
+
+def _in_memory(model: Any) -> ModelProto:
+    """Read a model with all of its weights, as its parts have no folder."""
+    source = read_model(model)
+    proto = to_model(source)
+    if source.folder is not None:
+        take_in_all(proto, source.folder)
+    return proto
+
+
+def _by_the_caller(fails: _Fails, model: ModelProto, feeds: dict[str, Any]) -> Failure:
+    # What it raises for the model itself is for its author to see.
+    if not fails(model, feeds):
+        expected = "a model that fails"
+        advice = "pyopnb.reduce(model, feeds), which looks for a failure by itself"
+        raise InputError("reduce, fails", expected=expected, got="one that does not", next=advice)
+    name = getattr(fails, "__name__", "fails")
+    return Failure("fails", f"{sanitize(name, 60)}(model, feeds) says that it fails", fails=fails)
+
+
+# ---- failures that are looked for --------------------------------------------------------------------------------------------
+
+
+class _Sides:
+    """The two sides of a comparison: ONNX Runtime in another process, and what its outputs are compared with."""
+
+    def __init__(
+        self, stack: ExitStack, on: str | os.PathLike[str] | None, tolerances: Tolerances
+    ) -> None:
+        self.tolerances = tolerances
+        here = OtherPython(Path(sys.executable), "this Python")
+        self.here = stack.enter_context(OtherProcess(here))
+        self.there: OtherProcess | None = None
+        # What outputs are compared with: another level, or else the reference, or another runtime.
+        self.against = "levels"
+        if on == "reference":
+            self.against = "reference"
+        elif on is not None and is_other_runtime(on):
+            other = OtherPython(python_for(on), os.fspath(on))
+            self.there = stack.enter_context(OtherProcess(other))
+            self.against = "runtimes"
+
+    def first_failure(self, model: ModelProto, feeds: dict[str, Any]) -> Failure:
+        """Find out how a model fails."""
+        failure = self.failure(model, feeds)
+        if failure is None and self.against == "levels":
+            self.against = "reference"
+            failure = self.failure(model, feeds)
+        if failure is None:
+            got = "outputs within the tolerance of those without optimizations, and of the reference's"
+            if self.there is not None:
+                got = f"outputs within the tolerance of those of {sanitize(self.there.python.on)}"
+            advice = "pyopnb.reduce(model, feeds, fails), or rtol= and atol="
+            raise InputError("reduce", expected="a model that fails", got=got, next=advice)
+        return failure
+
+    def failure(self, model: ModelProto, feeds: dict[str, Any]) -> Failure | None:
+        """Say how a model fails, or return None."""
+        levels = [_ALL]
+        if self.against == "levels":
+            levels.append(_NONE)
+        outcome = self.here.attempt(model, feeds, levels)
+        if outcome.stage:
+            return _error(outcome)
+        if self.there is not None:
+            other = self.there.attempt(model, feeds, [_ALL])
+            on = sanitize(self.there.python.on, 80)
+            if other.stage:
+                return _error(other, f"on {on}, ")
+            label = f"onnxruntime {outcome.version} against {on}"
+            return self._difference(label, (outcome.outputs[0], other.outputs[0]))
+        if self.against == "levels":
+            label = "all optimizations against none"
+            return self._difference(label, (outcome.outputs[0], outcome.outputs[1]))
+        expected = _reference_outputs(model, feeds)
+        if expected is None:
+            return None
+        label = "ONNX Runtime against ONNX's reference implementation"
+        return self._difference(label, (outcome.outputs[0], expected))
+
+    def _difference(
+        self, label: str, outputs: tuple[dict[str, Any], dict[str, Any]]
+    ) -> Failure | None:
+        diff = compared(*outputs, *self.tolerances)
+        if diff.ok:
+            return None
+        first = str(diff).partition("\n")[0]
+        return Failure(self.against, f"{label}: {first}", outputs=outputs)
+
+
+def _error(outcome: Outcome, where: str = "") -> Failure:
+    texts = {
+        "session": "no session can be made",
+        "run": "the run raises",
+        "process": "the run ends the process",
+    }
+    return Failure(outcome.stage, f"{where}{texts[outcome.stage]}: {outcome.error}")
+
+
+def _reference_outputs(model: ModelProto, feeds: dict[str, Any]) -> dict[str, Any] | None:
+    """Run a model on ONNX's reference implementation; None where that cannot."""
+    try:
+        run = trace(model, feeds, on="reference", level="summaries")
+    except Exception:
+        return None
+    return {name: run[name] for name in run.outputs}
+
+
+class _Recurrence:
+    """Tells whether a smaller model fails in the same way."""
+
+    def __init__(self, sides: _Sides, failure: Failure) -> None:
+        self.sides, self.kind, self.gist = sides, failure.kind, _gist(failure)
+
+    def __call__(self, model: ModelProto, feeds: dict[str, Any]) -> bool:
+        failure = self.sides.failure(model, feeds)
+        return failure is not None and (failure.kind, _gist(failure)) == (self.kind, self.gist)
+
+
+def _gist(failure: Failure) -> str:
+    """Return what an error says without names and numbers; outputs may differ in any way."""
+    if failure.outputs:
+        return ""
+    text, count = failure.text, 1
+    # Parentheses are in parentheses.
+    while count:
+        text, count = _PARTICULARS.subn("", text)
+    return text
+
+
+# ---- the search --------------------------------------------------------------------------------------------------------------
+
+
+def _record_here(cut: ModelCut) -> Mapping[str, Any]:
+    options: dict[str, Any] = {"optimised": False, "check": False, "times": False}
+    try:
+        run = trace(cut.model, cut.feeds, **options)
+    except PyopError as error:
+        if error.next != FILL:
+            raise
+        run = trace(cut.model, cut.feeds, fill=True, **options)
+    return dict(run.items())
+
+
+def _record_elsewhere(cut: ModelCut) -> Mapping[str, Any]:
+    run = trace(cut.model, cut.feeds, on=Path(sys.executable), optimised=False, check=False)
+    return dict(run.items())
+
+
+class _Search:
+    """A search for the smallest model that fails; ``best`` is that so far."""
+
+    def __init__(
+        self,
+        model: ModelProto,
+        feeds: dict[str, Any],
+        fails: _Fails,
+        record: Callable[[ModelCut], Mapping[str, Any]],
+        deadline: float,
+    ) -> None:
+        self.fails, self.record, self.deadline = fails, record, deadline
+        self.best = ModelCut(model, feeds)
+        self.trials = 0
+
+    def run(self) -> bool:
+        """Make the model smaller as long as that is possible; tell whether it came to an end."""
+        try:
+            self._inline_functions()
+            self._leave_out_nodes()
+            self._leave_out_outputs()
+            self._shrink_arrays()
+        except _OutOfTimeError:
+            return False
+        return True
+
+    def _still_fails(self, cut: ModelCut | None) -> bool:
+        """Try a smaller model, and keep it where it fails."""
+        if cut is None:
+            return False
+        if time.monotonic() > self.deadline:
+            raise _OutOfTimeError
+        self.trials += 1
+        advance("trials", 1)
+        try:
+            fails = bool(self.fails(cut.model, cut.feeds))
+        except Exception:
+            # It does not fail as the whole does: arrays of some sizes do not fit together, for one.
+            return False
+        if fails:
+            self.best = cut
+        return fails
+
+    def _inline_functions(self) -> None:
+        """Open local functions, so that their nodes can be left out as well."""
+        if self.best.model.functions:
+            # Few models have functions.
+            import onnx.inliner
+
+            inlined = onnx.inliner.inline_local_functions(self.best.model)
+            self._still_fails(ModelCut(inlined, self.best.feeds))
+
+    def _leave_out_nodes(self) -> None:
+        model, feeds = self.best
+        parts = _Parts(model, feeds)
+        # From the end: the first node with which it fails is the last one.
+        nodes = parts.nodes
+        low, high = 0, len(nodes)
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self._still_fails(parts.cut(nodes[:middle])):
+                high = middle
+            else:
+                low = middle
+        # What runs before it gives the feeds of what is left.
+        self._record(parts, nodes[:low])
+        nodes = nodes[:high]
+        # From the beginning: the last node from which on it fails.
+        low, high = 0, len(nodes)
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self._still_fails(parts.cut(nodes[middle:])):
+                low = middle
+            else:
+                high = middle
+        self._leave_out_groups(parts, nodes[low:])
+
+    def _record(self, parts: _Parts, nodes: Sequence[int]) -> None:
+        """Record what the first nodes give; fewer of them where they fail, too, if in another way."""
+        while nodes:
+            before = parts.cut(nodes)
+            try:
+                if before is not None:
+                    parts.values |= self.record(before)
+                return
+            except Exception:
+                nodes = nodes[: len(nodes) - 1 - len(nodes) // 16]
+
+    def _leave_out_groups(self, parts: _Parts, nodes: Sequence[int]) -> None:
+        """Leave out groups of nodes, first large ones and in the end single ones, until none can go."""
+        size = max(1, len(nodes) // 2)
+        while True:
+            is_smaller = False
+            start = 0
+            while start < len(nodes) > 1:
+                others = [*nodes[:start], *nodes[start + size :]]
+                if others and self._still_fails(parts.cut(others)):
+                    nodes = others
+                    is_smaller = True
+                else:
+                    start += size
+            if size == 1 and not is_smaller:
+                return
+            size = max(1, size // 2)
+
+    def _leave_out_outputs(self) -> None:
+        names = [info.name for info in self.best.model.graph.output]
+        for name in names[: len(names) if len(names) > 1 else 0]:
+            copy = ModelProto()
+            copy.CopyFrom(self.best.model)
+            if self._still_fails(cut_out(ModelSource(copy), self.best.feeds, None, name)):
+                return
+
+    def _shrink_arrays(self) -> None:
+        """Make axes shorter: those of one size together, then each by itself."""
+        for axes in _groups_of_axes(self.best):
+            size = _size(self.best, axes[0])
+            while size > 1:
+                half = (size + 1) // 2
+                # One element may do, or else the first half, or the second one.
+                for kept in (slice(0, 1), slice(0, half), slice(size - half, size)):
+                    if self._still_fails(_sliced(self.best, axes, kept)):
+                        break
+                else:
+                    break
+                size = _size(self.best, axes[0])
+
+
+class _Parts:
+    """A model whose nodes can be left out; what they gave in a run becomes a feed.
+
+    Attributes
+    ----------
+    nodes : list of int
+        Positions of the nodes in the graph; those of Constant nodes come along with the nodes that read them.
+    values : dict
+        What is known of its tensors.
+    """
+
+    def __init__(self, model: ModelProto, feeds: dict[str, Any]) -> None:
+        self.model = model
+        self.graph = TraceGraph(model)
+        constants = self.graph.constants
+        self.nodes = [p for p in range(len(self.graph.nodes)) if p not in constants]
+        self.values = dict(feeds)
+
+    def cut(self, positions: Sequence[int]) -> ModelCut | None:
+        """Make the model of some nodes; None where a tensor that they read is not known."""
+        graph = self.graph
+        results = {name for p in positions for name in graph.nodes[p].output if name}
+        reads = dict.fromkeys(name for p in positions for name in graph.reads[p])
+        inputs = list(graph.inputs)
+        for name in reads:
+            producer = graph.producer.get(name)
+            if producer is not None and name not in results and producer not in graph.constants:
+                inputs.append(name)
+        outputs = list(self._outputs(positions, reads))
+        copy = ModelProto()
+        copy.CopyFrom(self.model)
+        try:
+            return cut_out(ModelSource(copy), self.values, inputs or None, outputs)
+        except InputError:
+            return None
+
+    def _outputs(self, positions: Sequence[int], reads: Mapping[str, None]) -> Iterator[str]:
+        """Yield the outputs of the model that some nodes make, and results that none of them reads."""
+        for position in positions:
+            results = [name for name in self.graph.nodes[position].output if name]
+            wanted = [name for name in results if name in self.graph.outputs]
+            # An output that nobody asks for keeps nodes from being fused.
+            if not wanted and not any(name in reads for name in results):
+                wanted = results[:1]
+            yield from wanted
+
+
+# ---- sizes -------------------------------------------------------------------------------------------------------------------
+
+_Axis = tuple[str, int]
+"""The name of a feed or weight, and one of its axes."""
+
+
+def _arrays(cut: ModelCut) -> dict[str, np.ndarray]:
+    weights = {t.name: numpy_helper.to_array(t) for t in cut.model.graph.initializer}
+    return {**weights, **{name: np.asarray(array) for name, array in cut.feeds.items()}}
+
+
+def _groups_of_axes(cut: ModelCut) -> list[list[_Axis]]:
+    """List the axes that may be shortened: of one size, as they often belong together, and each by itself."""
+    by_size: dict[int, list[_Axis]] = {}
+    for name, array in _arrays(cut).items():
+        for axis, size in enumerate(array.shape):
+            if size > 1:
+                by_size.setdefault(size, []).append((name, axis))
+    groups = [by_size[size] for size in sorted(by_size, reverse=True)]
+    singles = [[axis] for group in groups for axis in group]
+    return [*groups, *singles]
+
+
+def _size(cut: ModelCut, axis: _Axis) -> int:
+    return int(_arrays(cut)[axis[0]].shape[axis[1]])
+
+
+def _sliced(cut: ModelCut, axes: Sequence[_Axis], kept: slice) -> ModelCut:
+    """Keep a part of each of some axes; sizes that follow are left to the runtime to find."""
+    arrays = _arrays(cut)
+    for name, axis in axes:
+        index = [slice(None)] * arrays[name].ndim
+        index[axis] = kept
+        arrays[name] = np.ascontiguousarray(arrays[name][tuple(index)])
+    model = ModelProto()
+    model.CopyFrom(cut.model)
+    changed = {name for name, _ in axes}
+    for tensor in model.graph.initializer:
+        if tensor.name in changed:
+            tensor.CopyFrom(numpy_helper.from_array(arrays[tensor.name], tensor.name))
+    for info in model.graph.input:
+        info.type.CopyFrom(type_proto(type_of(arrays[info.name])))
+    for info in model.graph.output:
+        for dim in info.type.tensor_type.shape.dim:
+            dim.Clear()
+    del model.graph.value_info[:]
+    return ModelCut(model, {name: arrays[name] for name in cut.feeds})

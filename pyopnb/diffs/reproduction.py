@@ -1,0 +1,178 @@
+"""A failing model as files that can be sent to somebody: the model, its feeds, a script and a text."""
+
+from __future__ import annotations
+
+import inspect
+import platform
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import ModelProto
+
+from pyopnb.errors import InputError
+from pyopnb.models.nodes import walk
+from pyopnb.models.ort_capabilities import runtime_version
+from pyopnb.models.text.write import text
+from pyopnb.ops.messages import sanitize
+from pyopnb.ops.module_files import save_module
+from pyopnb.ops.registry import registry
+from pyopnb.traces.elsewhere import storable
+
+__all__ = ["Failure", "write_reproduction"]
+
+_OPS = "ops_of_the_model"
+_EXPECTED = "expected.npz"
+_LONGEST_ARRAY = 600  # characters in the text
+
+
+@dataclass(frozen=True)
+class Failure:
+    """How a model fails.
+
+    Attributes
+    ----------
+    kind : str
+        ``"process"``, ``"session"`` or ``"run"`` where ONNX Runtime fails; ``"levels"``, ``"reference"`` or ``"runtimes"``
+        where outputs differ; ``"fails"`` where the caller's function says so.
+    text : str
+    outputs : tuple of dict
+        Those of both sides, by name, where they differ.
+    fails : callable or None
+        The caller's function.
+    """
+
+    kind: str
+    text: str
+    outputs: tuple[dict[str, Any], ...] = ()
+    fails: Callable[..., Any] | None = None
+
+
+_SCRIPT = '''\
+"""{failure}
+
+It needs {needs}: python reproduce.py
+"""
+
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+{imports}
+FOLDER = Path(__file__).parent
+FEEDS = dict(np.load(FOLDER / "feeds.npz"))
+
+
+def run(level):
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = level
+    session = {session}(str(FOLDER / "model.onnx"), options, providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+    return dict(zip(names, session.run(names, FEEDS)))
+
+
+print("onnxruntime", onnxruntime.__version__)
+outputs = run(onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL)
+'''
+
+_PRINTED = """\
+for name, output in outputs.items():
+    print(f"{name} = {output}")
+"""
+
+_COMPARED = """\
+# {label}
+expected = {expected}
+for name, output in outputs.items():
+    print(f"{{name}} = {{output}}\\nexpected {{expected[name]}}")
+    if output.shape == expected[name].shape and output.dtype.kind in "fiub":
+        error = np.abs(output.astype(np.float64) - expected[name].astype(np.float64))
+        print("largest difference:", error.max())
+"""
+
+_LABELS = {
+    "levels": "Without optimizations, the outputs are others.",
+    "reference": "What ONNX's reference implementation gives.",
+    "runtimes": "What the other onnxruntime gave.",
+}
+
+
+def write_reproduction(
+    model: ModelProto, feeds: Mapping[str, Any], failure: Failure, folder: Path
+) -> Path:
+    """Write the files of a failure into a folder; see `Reduction.write`."""
+    arrays = {name: storable(name, value) for name, value in feeds.items()}
+    names = []
+    for site in walk(model):
+        op = registry.find(site.node.domain, site.node.op_type)
+        if op is not None and op.name not in names:
+            names.append(op.name)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        onnx.save(model, folder / "model.onnx")
+        np.savez(folder / "feeds.npz", **arrays)  # type: ignore[arg-type]  # they have no name of an argument
+        if len(failure.outputs) == 2 and failure.kind != "levels":
+            np.savez(folder / _EXPECTED, **failure.outputs[1])
+        if names:
+            save_module(folder / f"{_OPS}.py", *names, overwrite=True)
+        (folder / "reproduce.py").write_text(_script(failure, names), encoding="utf-8")
+        (folder / "report.md").write_text(_report(model, feeds, failure), encoding="utf-8")
+    except OSError as error:
+        raise InputError(
+            "reduce, write", expected="a folder that can be written", got=sanitize(str(error))
+        ) from None
+    return folder
+
+
+def _script(failure: Failure, ops: list[str]) -> str:
+    # A docstring ends at three quotes.
+    words = sanitize(failure.text, 300).replace("\\", "/").replace('"', "'")
+    needs, imports, session = "onnxruntime and numpy", "", "onnxruntime.InferenceSession"
+    if ops:
+        needs += " and pyopnb"
+        imports = f"import {_OPS}\nimport pyopnb\n"
+        session = "pyopnb.Session"
+    script = _SCRIPT.format(failure=words, needs=needs, imports=imports, session=session)
+    if failure.kind not in _LABELS:
+        return script + _PRINTED
+    expected = f'dict(np.load(FOLDER / "{_EXPECTED}"))'
+    if failure.kind == "levels":
+        expected = "run(onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL)"
+    return script + _COMPARED.format(label=_LABELS[failure.kind], expected=expected)
+
+
+def _report(model: ModelProto, feeds: Mapping[str, Any], failure: Failure) -> str:
+    """Write what somebody wants to know who has not seen the model."""
+    versions = [f"onnxruntime {runtime_version()}"]
+    versions += [f"{name} {version(name)}" for name in ("numpy", "onnx")]
+    versions.append(f"Python {platform.python_version()} on {platform.platform()}")
+    lines = [f"# {sanitize(failure.text, 300)}", "", "`python reproduce.py` shows it.", ""]
+    lines += [f"- {line}" for line in versions]
+    lines += ["", "The model, `model.onnx`:", "", "```", text(model).strip(), "```", ""]
+    lines += ["Its feeds, `feeds.npz`:", "", "```", *_listed(feeds), "```"]
+    for outputs, label in zip(failure.outputs, ("Its outputs", "Expected"), strict=False):
+        lines += ["", f"{label}:", "", "```", *_listed(outputs), "```"]
+    if failure.fails is not None:
+        lines += ["", "What tells that it fails:", "", "```python", _source(failure.fails), "```"]
+    return "\n".join(lines) + "\n"
+
+
+def _listed(arrays: Mapping[str, Any]) -> list[str]:
+    lines = []
+    for name, value in arrays.items():
+        array = np.asarray(value)
+        values = np.array2string(array, threshold=50)[:_LONGEST_ARRAY]
+        lines.append(f"{sanitize(name, 80)}: {array.dtype}{list(array.shape)}")
+        lines.append(values)
+    return lines
+
+
+def _source(function: Callable[..., Any]) -> str:
+    try:
+        return inspect.getsource(function).strip()
+    except (OSError, TypeError):
+        return f"# {sanitize(repr(function), 200)}, whose source is not known"
