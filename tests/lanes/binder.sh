@@ -38,6 +38,7 @@ jupyter execute notebooks/00_first_op.ipynb
 python -c "import pyopnb.runtime.session.session"
 
 echo "binder: postBuild fails where the bridge does not compile"
-echo "#error on purpose" >>pyopnb/runtime/bridge/bridge.cpp
-if binder/postBuild >broken.log 2>&1; then fail "postBuild went on after an error of the compiler"; fi
+sed -i '1i #error on purpose' pyopnb/runtime/bridge/bridge.cpp
+# One file after the other, the bridge first: what is compiled beside it would be compiled to its end, for nothing.
+if CMAKE_BUILD_PARALLEL_LEVEL=1 binder/postBuild >broken.log 2>&1; then fail "postBuild went on after an error of the compiler"; fi
 grep -q "on purpose" broken.log || fail "postBuild failed for another reason: $(tail -1 broken.log)"
