@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import os
 import shutil
 import sys
+from contextlib import ExitStack
 from importlib import import_module
 from importlib.metadata import version as version_of
 from pathlib import Path
@@ -17,6 +19,7 @@ import pyopnb.torch
 
 sys.path.insert(0, str(Path(__file__).parent / "ext"))
 from executed import needs_torch  # of that folder
+from forked_kernels import forked_kernels
 
 # The pages need no torch to describe what needs it.
 with mock(["torch", "onnxscript", "onnx_ir", "sympy"]):
@@ -65,7 +68,12 @@ for _old in _executed.glob("*"):
 # Cells that type `!python` mean this one.
 os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 
+_kernels = ExitStack()
+atexit.register(_kernels.close)
+_kernels.enter_context(forked_kernels("forked"))
+
 nb_execution_mode = "cache"
+nb_kernel_rgx_aliases = {"python3": "forked"}
 _notebooks = (Path(__file__).parents[1] / "notebooks").glob("*.ipynb")
 nb_execution_excludepatterns = [
     path.name for path in _notebooks if needs_torch(path.read_text(encoding="utf-8"))

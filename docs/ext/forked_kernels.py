@@ -1,0 +1,96 @@
+"""Kernels for the pages, forked from one process that has imported what each of them would import: a third of their time.
+
+``forked_kernels.py serve SOCKET`` imports and waits. Jupyter starts ``forked_kernels.py ask SOCKET ARGUMENT...`` instead of a
+kernel: it has one forked, hands it Jupyter's arguments, folder and environment, passes interrupts on, and ends with it.
+pyopnb itself is not imported before: each page does that in its kernel, as its reader does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+__all__ = ["forked_kernels"]
+
+
+@contextmanager
+def forked_kernels(name: str) -> Iterator[None]:
+    """Let Jupyter know kernels of this name while the block runs."""
+    with tempfile.TemporaryDirectory(prefix="kernels-") as folder:
+        path = f"{folder}/socket"
+        command = [sys.executable, "-P", __file__]
+        spec = {
+            "argv": [*command, "ask", path, "-f", "{connection_file}"],
+            "display_name": name,
+            "language": "python",
+        }
+        home = Path(folder, "kernels", name)
+        home.mkdir(parents=True)
+        (home / "kernel.json").write_text(json.dumps(spec))
+        before = os.environ.get("JUPYTER_PATH")
+        os.environ["JUPYTER_PATH"] = os.pathsep.join(filter(None, [folder, before]))
+        reading, writing = os.pipe()
+        server = subprocess.Popen([*command, "serve", path], stdout=writing)  # noqa: S603  # this file
+        os.close(writing)
+        try:
+            with open(reading) as said:
+                said.readline()  # that it listens
+            yield
+        finally:
+            server.kill()  # kernels that still run end with it
+            server.wait()
+
+
+def serve(path: str) -> None:
+    """Fork a kernel for each that asks."""
+    import ipykernel.kernelapp
+    import onnx  # noqa: F401
+    import onnxruntime  # noqa: F401, TID251
+
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system buries them
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(path)
+        listening.listen()
+        print("ready", flush=True)
+        os.dup2(2, 1)  # nobody reads the pipe any more
+        while True:
+            asked, _ = listening.accept()
+            with asked:
+                wish = json.loads(asked.makefile().readline())
+                child = os.fork()
+                if child:
+                    asked.sendall(f"{child}\n".encode())
+                    continue
+                listening.close()
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                os.chdir(wish["folder"])
+                os.environ.clear()
+                os.environ.update(wish["environment"])
+                sys.argv[1:] = wish["arguments"]
+                ipykernel.kernelapp.launch_new_instance()
+                os._exit(0)  # closes the connection, which tells who asked
+
+
+def ask(path: str, *arguments: str) -> None:
+    """Have a kernel forked, and wait for its end."""
+    wish = {"arguments": arguments, "folder": os.getcwd(), "environment": dict(os.environ)}
+    with socket.socket(socket.AF_UNIX) as asking:
+        asking.connect(path)
+        asking.sendall(f"{json.dumps(wish)}\n".encode())
+        answer = asking.makefile()
+        kernel = int(answer.readline())
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda number, _: os.kill(kernel, number))
+        answer.read()
+
+
+if __name__ == "__main__":
+    {"serve": serve, "ask": ask}[sys.argv[1]](*sys.argv[2:])
