@@ -2,7 +2,7 @@
 # make demo     the notebook on a missing operator, executed, as a page in build/
 # make test     everything that must pass; make lint, test-3.11, test-oldest, test-browser, asan, tsan are its parts
 # make test-all the same, with every test on every Python and with the oldest versions, the long ones that are marked everywhere as
-#               well, with test-corpus, and with mutated models for 5 minutes instead of 10 seconds
+#               well, with test-corpus, and with mutated models for 5 minutes instead of 5 seconds
 # make test-torch     pyopnb.torch, in an environment that has torch; a part of make test as well
 # make test-corpus    models that torch, scikit-learn, LightGBM, onnxscript and spox make, in all that reads, runs or writes a model,
 #               and what the docs say of JAX and TensorFlow
@@ -86,7 +86,7 @@ half_core := ./tests pyopnb $(use:%=--ignore=%)
 
 between = $(filter-out $(first) $(lastword $(versions)),$(versions))
 folders = $(if $(everywhere)$(filter $(first),$(1)),,$(if $(filter $(between),$(1)),tests/border tests/threads tests/reload,./tests))
-tested = PYOPNB_FUZZ_SECONDS=$(if $(everywhere),300,10) .venv-$(1)/bin/python -P -m pytest -q --hypothesis-seed=0 $(call selected,$(1),$(2))
+tested = PYOPNB_FUZZ_SECONDS=$(if $(everywhere),300,5) .venv-$(1)/bin/python -P -m pytest -q --hypothesis-seed=0 $(call selected,$(1),$(2))
 
 test-all:
 	@$(MAKE) --no-print-directory test everywhere=yes

@@ -97,7 +97,9 @@ def test_graphs_that_no_graph_can_have_together_are_two_pictures():
     assert pyopnb.show(found).body.count("<img") == 2
 
 
-@pytest.mark.parametrize("name", ["squeezenet", "bvlc_alexnet"])
+@pytest.mark.parametrize(
+    "name", ["squeezenet", pytest.param("bvlc_alexnet", marks=pytest.mark.everywhere)]
+)
 def test_a_network_and_what_onnxruntime_makes_of_it(name, tmp_path):
     path, optimized = os.path.join(LIGHT, f"light_{name}.onnx"), str(tmp_path / "optimized.onnx")
     options = onnxruntime.SessionOptions()

@@ -3,7 +3,7 @@
 Bytes are mutated, and so are messages, field by field: a valid model with one wrong thing in it goes deeper than noise. Each batch
 runs in a process of its own, which must end alive, and what it finds is printed so that it can be kept among `once_found`.
 
-Ten seconds by default; ``PYOPNB_FUZZ_SECONDS=300`` in the environment asks for more, as `make test-all` does.
+Five seconds by default; ``PYOPNB_FUZZ_SECONDS=300`` in the environment asks for more, as `make test-all` does.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from limits import LIMIT
 
 import pyopnb
 
-SECONDS = float(os.environ.get("PYOPNB_FUZZ_SECONDS", "10"))
+SECONDS = float(os.environ.get("PYOPNB_FUZZ_SECONDS", "5"))
 _HERE = Path(__file__).parent
 _PATHS = [str(Path(pyopnb.__file__).parents[1]), str(_HERE), str(_HERE.parent / "shared")]
 
