@@ -26,7 +26,7 @@ def forked_kernels(name: str) -> Iterator[None]:
     """Let Jupyter know kernels of this name while the block runs."""
     with tempfile.TemporaryDirectory(prefix="kernels-") as folder:
         path = f"{folder}/socket"
-        command = [sys.executable, "-P", __file__]
+        command = [sys.executable, __file__]
         spec = {
             "argv": [*command, "ask", path, "-f", "{connection_file}"],
             "display_name": name,
@@ -51,6 +51,7 @@ def forked_kernels(name: str) -> Iterator[None]:
 
 def serve(path: str) -> None:
     """Fork a kernel for each that asks."""
+    del sys.path[0]  # this folder; a kernel looks in that of its page
     import ipykernel.kernelapp
     import onnx  # noqa: F401
     import onnxruntime  # noqa: F401, TID251
@@ -74,7 +75,8 @@ def serve(path: str) -> None:
                 os.chdir(wish["folder"])
                 os.environ.clear()
                 os.environ.update(wish["environment"])
-                sys.argv[1:] = wish["arguments"]
+                # A kernel looks whether its parent lives, and ends with it.
+                sys.argv[1:] = [*wish["arguments"], f"--IPKernelApp.parent_handle={os.getppid()}"]
                 ipykernel.kernelapp.launch_new_instance()
                 os._exit(0)  # closes the connection, which tells who asked
 
