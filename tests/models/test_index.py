@@ -5,12 +5,11 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 
-import numpy as np
 import onnx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from onnx import FunctionProto, GraphProto, NodeProto, helper, numpy_helper
+from onnx import GraphProto, NodeProto, helper
 
 import pyopnb
 from pyopnb.models.index import CAPTURED, GraphIndex
@@ -178,42 +177,6 @@ def graph(*nodes: NodeProto, inputs: str = "", outputs: str = "") -> GraphProto:
         [onnx.ValueInfoProto(name=name) for name in names.split()] for names in (inputs, outputs)
     ]
     return helper.make_graph(list(nodes), "g", *infos)
-
-
-def test_inputs_outputs_and_initializers() -> None:
-    made = graph(op("x w s", "y"), inputs="x w", outputs="y")
-    made.initializer.append(numpy_helper.from_array(np.zeros(1), "w"))
-    made.sparse_initializer.add().values.name = "s"
-    index = GraphIndex(made)
-    assert (index.declared_inputs, index.inputs, index.outputs) == (["x", "w"], ["x"], ["y"])
-    assert list(index.initializers) == ["w", "s"] and index.path == "" and not index.free
-
-
-def test_a_function() -> None:
-    function = FunctionProto(
-        domain="d", name="F", input=["x"], output=["y"], node=[op("x", "y"), op("z", "t")]
-    )
-    index = GraphIndex(function)
-    assert (index.inputs, index.outputs, index.free, index.path) == (
-        ["x"],
-        ["y"],
-        ("z",),
-        "function d::F",
-    )
-    assert not index.initializers
-
-
-def test_paths_of_bodies() -> None:
-    inner = op("a", "b", body=graph(op("x", "z")))
-    index = GraphIndex(
-        FunctionProto(domain="d", name="F", node=[op("", "y", name="n", list=[graph(inner)])])
-    )
-    paths = [held.path for held in index.walk()]
-    assert paths == [
-        "function d::F",
-        "function d::F, Op 'n', list",
-        "function d::F, Op 'n', list, Op 'b', body",
-    ]
 
 
 def test_a_nest_deeper_than_the_stack() -> None:
