@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 __all__ = ["forked_kernels"]
@@ -56,7 +56,9 @@ def serve(path: str) -> None:
     import onnx  # noqa: F401
     import onnxruntime  # noqa: F401, TID251
 
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system buries them
+    signal.signal(
+        signal.SIGCHLD, _wait_for_ended
+    )  # so that their time is counted as this process's
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(path)
         listening.listen()
@@ -79,6 +81,12 @@ def serve(path: str) -> None:
                 sys.argv[1:] = [*wish["arguments"], f"--IPKernelApp.parent_handle={os.getppid()}"]
                 ipykernel.kernelapp.launch_new_instance()
                 os._exit(0)  # closes the connection, which tells who asked
+
+
+def _wait_for_ended(*_: object) -> None:
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
 
 
 def ask(path: str, *arguments: str) -> None:
