@@ -11,7 +11,15 @@ from pyopnb.diffs.tolerances import EXPOSED
 from pyopnb.diffs.traces.align import Alignment, Pair, align
 from pyopnb.diffs.traces.causes import find_causes, op_versions
 from pyopnb.diffs.traces.diff import TraceDiff
-from pyopnb.diffs.traces.isolate import Isolated, as_made, run_isolated
+from pyopnb.diffs.traces.half import (
+    SUMS,
+    as_fed,
+    half_causes,
+    in_one_precision,
+    narrower,
+    sum_causes,
+)
+from pyopnb.diffs.traces.isolate import Isolated, as_made, run_isolated, run_segment
 from pyopnb.diffs.traces.precision import precisions
 from pyopnb.diffs.traces.quantized_pairs import QuantizedTensors, is_quantized
 from pyopnb.diffs.traces.segments import Segment, TraceGraph, called
@@ -25,6 +33,7 @@ from pyopnb.diffs.traces.steps import (
 )
 from pyopnb.errors import InputError
 from pyopnb.models.nodes import full_name
+from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.messages import sanitize, suggest
 from pyopnb.ops.progress import advance, tracking
 from pyopnb.traces.trace import Trace
@@ -210,6 +219,19 @@ class TraceComparison:
         if self.only is not None:
             names = [self.only]
         self.segments = {name: b.between(name, paired) for name in names}
+        self.is_half = self.arrays_side is None and any(map(self._narrower, self.pairs))
+        if self.is_half and self.tolerances == (None, None, None):
+            # What was rounded to half precision is so in the wider tensors after it.
+            self.tolerances = None, None, True
+
+    def _narrower(self, pair: Pair) -> str:
+        return narrower(self.arrays[0][pair.a], self.arrays[1][pair.b])
+
+    def _coarse_in_a(self) -> dict[str, str]:
+        """Find the coarser dtypes on the way to the tensors of a, where it is the one in half precision."""
+        if not self.is_half or not scales_by_dtype(self.tolerances):
+            return {}
+        return precisions(self.traces[0].model, self.graphs[0], self.arrays[0])
 
     def diff(self, alignment: Alignment = _NO_ALIGNMENT) -> TraceDiff:
         """Compare everything; what the alignment leaves without a partner is listed."""
@@ -280,6 +302,9 @@ class TraceComparison:
         coarse: dict[str, str] = {}
         if scales_by_dtype(self.tolerances):
             coarse = precisions(trace.model, graph, self.arrays[1])
+        if coarse_in_a := self._coarse_in_a():
+            names = {pair.b: coarse_in_a[pair.a] for pair in self.pairs if pair.a in coarse_in_a}
+            coarse = {**names, **coarse}
         tensors = {}
         with tracking("comparisons", len(self.segments) + len(self.pairs)):
             isolated: dict[str, Isolated] = {}
@@ -295,13 +320,20 @@ class TraceComparison:
             offsets = self._offsets(isolated)
             for pair in self.pairs:
                 precision = coarse.get(pair.b, "")
+                if self.is_half:
+                    precision = precision or self._narrower(pair)
                 result = isolated.get(pair.b, default)
+                alone = result.diff
+                if alone is not None and self.is_half:
+                    # The nodes that ran alone rounded to half precision as well.
+                    rtol, atol, stol = widened(self.tolerances, precision)
+                    alone = alone.judged(rtol=rtol, atol=atol, stol=stol)
                 tensors[pair.b] = ComparedTensor(
                     pair.a,
                     pair.b,
                     pair.by,
                     self._compare(pair, precision),
-                    result.diff,
+                    alone,
                     result.why,
                     result.steady,
                     tuple(offsets.get(pair.b, ())),
@@ -314,7 +346,10 @@ class TraceComparison:
         array_a = self.arrays[0][pair.a]
         array_b = self.arrays[1][pair.b]
         tolerances = widened(self.tolerances, precision)
-        return compared({pair.b: as_made(array_a)}, {pair.b: as_made(array_b)}, *tolerances)
+        a, b = as_made(array_a), as_made(array_b)
+        if self.arrays_side is None:
+            a, b, tolerances = in_one_precision(a, b, tolerances)
+        return compared({pair.b: a}, {pair.b: b}, *tolerances)
 
     def _offsets(self, isolated: Mapping[str, Isolated]) -> dict[str, list[Diff]]:
         """Measure how far isolation is off from the runs themselves, where it is over the tolerance.
@@ -406,7 +441,39 @@ class TraceComparison:
         segments = a.between(names[0], paired), self.segments[names[1]]
         causes = find_causes(self.traces, self.graphs, segments, names)
         remarks = self._remarks(segment_a, segment_b)
-        return replace(step, changes=(*remarks, *causes))
+        return replace(step, changes=(*remarks, *self._half_causes(step, segment_b), *causes))
+
+    def _half_causes(self, step: ComparedStep, segment: Segment) -> Iterator[str]:
+        """Yield what half precision did at the first node that differs, to its inputs or its outputs."""
+        a, b = self.arrays
+        is_explained = False
+        for tensor in (*step.inputs, *step.outputs):
+            for cause in half_causes(tensor.b, a[tensor.a], b[tensor.b]):
+                is_explained = True
+                yield cause
+        ops = {self.graphs[1].nodes[position].op_type for position in segment.nodes}
+        if is_explained or not ops & SUMS:
+            return
+        for tensor in step.outputs:
+            yield from self._lost_terms(tensor)
+
+    def _lost_terms(self, tensor: ComparedTensor) -> Iterator[str]:
+        """Run the node of the wider run on what the one in half precision had, and compare the sums."""
+        a, b = self.arrays
+        half = narrower(a[tensor.a], b[tensor.b])
+        if not half:
+            return
+        side = 0 if dtype(b[tensor.b].dtype).name == half else 1
+        names = {(pair.a, pair.b)[side]: (pair.a, pair.b)[1 - side] for pair in self.pairs}
+        name = (tensor.a, tensor.b)[side]
+        graph, trace = self.graphs[side], self.traces[side]
+        feeds = dict(trace.feeds)
+        for known, partner in names.items():
+            feeds[known] = as_fed(self.arrays[1 - side][partner], self.arrays[side][known])
+        segment = graph.between(name, names.keys())
+        result = run_segment(trace, graph, name, segment, feeds)
+        if result is not None:
+            yield from sum_causes(tensor.b, self.arrays[1 - side][names[name]], result)
 
     def _source(self, tensor: ComparedTensor) -> str:
         return self.traces[0].sources.get(tensor.a) or self.traces[1].sources.get(tensor.b, "")

@@ -16,6 +16,7 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_h
 from onnx.external_data_helper import uses_external_data
 
 from pyopnb.diffs.arrays.diff import Diff, compared
+from pyopnb.diffs.traces.half import as_fed, in_one_precision
 from pyopnb.diffs.traces.segments import Segment, TraceGraph
 from pyopnb.diffs.traces.steps import Tolerances
 from pyopnb.models.external_data import is_external, with_data
@@ -31,7 +32,7 @@ from pyopnb.runtime.node_kernel import NodeKernel
 from pyopnb.runtime.one_run import run_each
 from pyopnb.traces.trace import Trace
 
-__all__ = ["Isolated", "Run", "as_made", "run_isolated", "runner"]
+__all__ = ["Isolated", "Run", "as_made", "run_isolated", "run_segment", "runner"]
 
 # The results of one model of isolated nodes take at most so many bytes.
 _BATCH = 2**28
@@ -104,6 +105,20 @@ def run_isolated(
     return {name: results[name] for name in segments}
 
 
+def run_segment(
+    trace: Trace, graph: TraceGraph, name: str, segment: Segment, given: Mapping[str, Any]
+) -> Any:
+    """Run the nodes that make one tensor on some arrays; None where they cannot."""
+    if _obstacle(segment, given):
+        return None
+    isolation = _Isolation(trace, graph, given, runner(trace))
+    try:
+        return isolation.outputs(name, segment)
+    except Exception:
+        # That it cannot run there was said with the node's own isolation.
+        return None
+
+
 def _obstacle(segment: Segment, given: Mapping[str, Any]) -> str:
     """Say why a segment cannot run on some arrays; empty if it can."""
     for name in segment.ends:
@@ -172,7 +187,7 @@ class _Isolation:
         """Every segment's result. If a model of several cannot run, its halves are tried, down to the one at fault."""
         try:
             model, outputs, inputs = self._model(segments)
-            feeds = {name: self.given[name] for name in inputs}
+            feeds = {name: self._fed(name) for name in inputs}
             first, second = self.run(model, [feeds, feeds])
         except (
             Exception
@@ -190,11 +205,17 @@ class _Isolation:
         for name, output in outputs.items():
             expected = as_made(self.given[name])
             result = as_made(first[output])
-            diff = compared({name: expected}, {name: result}, *tolerances)
+            expected, result, own = in_one_precision(expected, result, tolerances)
+            diff = compared({name: expected}, {name: result}, *own)
             # Random and stateful nodes give themselves away in the second run.
             again = compared(first[output], second[output])
             yield name, Isolated(diff, steady=again.verdict == "bit-identical")
             advance("comparisons", 1)
+
+    def outputs(self, name: str, segment: Segment) -> Any:
+        """Run one segment, and return what it makes."""
+        model, outputs, inputs = self._model({name: segment})
+        return self.run(model, [{name: self._fed(name) for name in inputs}])[0][outputs[name]]
 
     def _model(
         self, segments: Mapping[str, Segment]
@@ -215,7 +236,7 @@ class _Isolation:
             node.output[:] = [name + suffix if name in self.given else name for name in node.output]
         inputs = list(dict.fromkeys(name for s in segments.values() for name in s.ends))
         for name in inputs:
-            graph.input.add(name=name, type=type_proto(type_of(self.given[name])))
+            graph.input.add(name=name, type=type_proto(type_of(self._fed(name))))
         for name in outputs.values():
             graph.output.add(name=name)
         for name in dict.fromkeys(name for s in segments.values() for name in s.weights):
@@ -231,6 +252,13 @@ class _Isolation:
             # This raises: the runtime or onnx would look for its file in the working folder.
             with_data(tensor, None)
         return model, outputs, inputs
+
+    def _fed(self, name: str) -> Any:
+        """Return an input in the precision that this trace recorded it in."""
+        # A run that recorded no tensors, as in a bisection, has them as they are.
+        if name not in self.trace:
+            return self.given[name]
+        return as_fed(self.given[name], self.trace[name])
 
     def _unused_suffix(self) -> str:
         """Find a suffix with which no name in the graph or in its bodies ends."""

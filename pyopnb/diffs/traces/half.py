@@ -1,0 +1,163 @@
+"""Runs in float16 or bfloat16 against runs in a wider float: how they are compared, and what the narrow one lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from pyopnb.diffs.arrays.diff import compared
+from pyopnb.diffs.arrays.report import format_number
+from pyopnb.diffs.tolerances import is_float, tolerance
+from pyopnb.diffs.traces.steps import Tolerances
+from pyopnb.ops.dtypes import dtype
+from pyopnb.ops.messages import sanitize
+
+__all__ = ["SUMS", "as_fed", "half_causes", "in_one_precision", "narrower", "sum_causes"]
+
+_HALVES = ("float16", "bfloat16")
+
+SUMS = frozenset(
+    {
+        "Add",
+        "AveragePool",
+        "Conv",
+        "ConvTranspose",
+        "CumSum",
+        "Einsum",
+        "Gemm",
+        "GlobalAveragePool",
+        "LayerNormalization",
+        "MatMul",
+        "Mean",
+        "ReduceL1",
+        "ReduceL2",
+        "ReduceLogSumExp",
+        "ReduceMean",
+        "ReduceSum",
+        "ReduceSumSquare",
+        "Softmax",
+        "Sum",
+    }
+)
+"""Operators that add up: in a narrow float, a large sum swallows small terms."""
+
+
+def narrower(a: Any, b: Any) -> str:
+    """Name the half precision of one of two arrays, if the other one is a wider float; else return nothing.
+
+    Examples
+    --------
+    >>> narrower(np.zeros(2, np.float16), np.zeros(2, np.float32)), narrower(np.zeros(2), np.zeros(2))
+    ('float16', '')
+    """
+    if not isinstance(a, np.ndarray) or not isinstance(b, np.ndarray) or a.dtype == b.dtype:
+        return ""
+    if not is_float(a) or not is_float(b) or a.dtype.itemsize == b.dtype.itemsize:
+        return ""
+    name = dtype(min(a, b, key=lambda array: array.dtype.itemsize).dtype).name
+    return name if name in _HALVES else ""
+
+
+def in_one_precision(a: Any, b: Any, tolerances: Tolerances) -> tuple[Any, Any, Tolerances]:
+    """Widen the narrower of two floats, which is exact, and judge both by the narrower dtype's tolerance."""
+    name = narrower(a, b)
+    if not name:
+        return a, b, tolerances
+    wide = max(a, b, key=lambda array: array.dtype.itemsize).dtype
+    if tolerances in ((None, None, None), (None, None, True)):
+        # Inputs were rounded as well: where terms cancel, that is relative to the largest number.
+        tolerances = tolerance(name, None, None, True)
+    return a.astype(wide), b.astype(wide), tolerances
+
+
+def as_fed(value: Any, recorded: Any) -> Any:
+    """Give a tensor of another run the precision in which this run had it."""
+    if not narrower(value, recorded):
+        return value
+    # Rounding to infinity or zero is what the node gets in this run.
+    with np.errstate(over="ignore", under="ignore"):
+        return value.astype(recorded.dtype)
+
+
+def half_causes(name: str, a: Any, b: Any) -> Iterator[str]:
+    """Yield what half precision did to a tensor of one of two runs: overflow to infinity, and zeros.
+
+    Parameters
+    ----------
+    name : str
+        Of the tensor.
+    a, b : object
+        Its values in both runs.
+
+    Yields
+    ------
+    str
+
+    Examples
+    --------
+    >>> list(half_causes("s", np.float16([np.inf, 1, 0]), np.float32([1e5, 1, 1e-9])))[0]
+    's overflows float16 to infinity: 1 of 3 elements, up to 1e+05, beyond 6.55e+04'
+    """
+    half = narrower(a, b)
+    if not half or a.shape != b.shape:
+        return
+    small, wide = (a, b) if dtype(a.dtype).name == half else (b, a)
+    small = small.astype(wide.dtype)
+    limits = ml_dtypes.finfo(half)  # type: ignore[no-untyped-call]
+    label = sanitize(name, 80)
+    overflowed = ~np.isfinite(small) & np.isfinite(wide)
+    if overflowed.any():
+        largest = format_number(float(np.abs(wide[overflowed]).max()))
+        yield (
+            f"{label} overflows {half} to infinity: {_share(overflowed)}, up to {largest}, "
+            f"beyond {format_number(float(limits.max))}"
+        )
+    flushed = (small == 0) & (wide != 0) & np.isfinite(wide)
+    if flushed.any():
+        least = format_number(float(np.abs(wide[flushed]).min()))
+        smallest = format_number(float(limits.smallest_subnormal))
+        yield (
+            f"{label} is flushed to zero in {half}: {_share(flushed)}, from {least}, below {smallest}"
+        )
+
+
+def sum_causes(name: str, half: Any, wide: Any) -> Iterator[str]:
+    """Yield that a sum in half precision lost small terms.
+
+    Parameters
+    ----------
+    name : str
+    half : ndarray
+        What the run in half precision has.
+    wide : ndarray
+        What the same node gives in the wider float, on the same inputs.
+
+    Yields
+    ------
+    str
+    """
+    dtype_name = narrower(half, wide)
+    if not dtype_name or half.shape != wide.shape:
+        return
+    widened = half.astype(wide.dtype)
+    # What overflowed is said already.
+    finite = np.isfinite(widened) & np.isfinite(wide)
+    if not finite.any():
+        return
+    diff = compared(widened[finite], wide[finite], *tolerance(dtype_name, None, None, True))
+    if diff.ok:
+        return
+    most = np.abs(widened - wide, where=finite, out=np.zeros_like(wide)).max()
+    digits = ml_dtypes.finfo(dtype_name).nmant + 1  # type: ignore[no-untyped-call]
+    yield (
+        f"{sanitize(name, 80)} lost small terms of its sum: {dtype_name} keeps {digits} bits, and the same inputs in "
+        f"{dtype(wide.dtype).name} give up to {format_number(float(most))} more or less"
+    )
+
+
+def _share(mask: np.ndarray) -> str:
+    elements = "element" if mask.size == 1 else "elements"
+    return f"{int(np.count_nonzero(mask)):,} of {mask.size:,} {elements}"

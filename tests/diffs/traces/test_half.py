@@ -1,0 +1,87 @@
+"""A run in half precision against one in float32: rounding is no difference, and what is lost is named."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import onnx
+import pytest
+
+import pyopnb
+
+HEAD = '<ir_version: 10, opset_import: ["": 21]> g (float[N] x) => (float[N] y)'
+BODIES = {
+    "kind": "a = Mul(IN, IN)  b = Exp(a)  c = Sqrt(b)  OUT = Neg(c)",
+    "overflow": "a = Mul(IN, IN)  b = Mul(a, a)  c = Sqrt(b)  OUT = Neg(c)",
+    "flushed": "a = Mul(IN, IN)  b = Mul(a, a)  c = Neg(b)  OUT = Reciprocal(c)",
+    "sum": "axis = Constant<value = int64 {0}>()  a = CumSum(IN, axis)  OUT = Sqrt(a)",
+}
+
+
+def models(body, to):
+    wide = body.replace("IN", "x").replace("OUT", "y")
+    half = f"h = Cast<to = {to}>(x)  {body.replace('IN', 'h').replace('OUT', 'z')}  y = Cast<to = 1>(z)"
+    return [onnx.parser.parse_model(f"{HEAD} {{ {text} }}") for text in (wide, half)]
+
+
+def traces(name, x, to=10, **more):
+    wide, half = models(BODIES[name], to)
+    x = np.float32(x)
+    return pyopnb.trace(wide, x=x), pyopnb.trace(half, x=x, **more)
+
+
+@pytest.mark.parametrize("to", [10, 16])
+@pytest.mark.parametrize("turned", [False, True])
+def test_rounding_is_no_difference(to, turned):
+    sides = traces("kind", np.linspace(0.1, 1.5, 20), to, on="reference")
+    diff = pyopnb.diff(*(reversed(sides) if turned else sides))
+    assert diff.ok and diff.origin is None
+    assert not any(step.verdict == "origin" for step in diff.steps)
+    # A diff that was saved says the same of itself.
+    assert type(diff).from_json(diff.to_json()).judged(stol=True).ok
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize(
+    ("name", "x", "node", "words"),
+    [
+        (
+            "overflow",
+            [1, 20, 200],
+            "b (Mul)",
+            r"b overflows float16 to infinity: 2 of 3 elements, up to 1.6e\+09, beyond 6.55e\+04",
+        ),
+        (
+            "sum",
+            np.ones(3000),
+            "a (CumSum)",
+            r"a lost small terms of its sum: float16 keeps 11 bits",
+        ),
+    ],
+)
+def test_what_is_lost_is_named_at_its_node(name, x, node, words, turned):
+    with np.errstate(over="ignore"):
+        sides = traces(name, x, on="reference")
+    diff = pyopnb.diff(*(reversed(sides) if turned else sides))
+    assert not diff.ok and diff.origin.name == node
+    assert any(_matches(words, change) for change in diff.origin.changes)
+    assert _matches(words, str(diff))
+
+
+def test_zeros_are_named_where_they_matter():
+    with np.errstate(divide="ignore"):
+        diff = pyopnb.diff(*traces("flushed", [0.01, 0.5], on="reference"))
+    assert diff.origin.name == "y (Cast)" and diff.origin.between == ("z (Reciprocal)",)
+    assert any(
+        _matches(r"c is flushed to zero in float16: 1 of 2 elements, from 1e-08, below 5.96e-08", x)
+        for x in diff.origin.changes
+    )
+
+
+def test_a_range_as_wide_as_float32s_does_not_overflow():
+    assert pyopnb.diff(*traces("overflow", [1, 20, 300], 16, on="reference")).ok
+
+
+def _matches(pattern, text):
+    return re.search(pattern, text) is not None
