@@ -14,6 +14,7 @@ from pyopnb.models.ort_capabilities import has_op, newest_ir_version
 from pyopnb.ops.messages import plural, sanitize, suggest
 from pyopnb.ops.names import split_name
 from pyopnb.ops.registry import registry
+from pyopnb.torch.attention import zero_masked_rows
 from pyopnb.torch.calls import Unwritable, target_name
 from pyopnb.torch.functions import exported_as
 from pyopnb.torch.holes import Hole, failed_call, find_holes
@@ -59,6 +60,7 @@ def convert(
     _check_names("output", output_names, len(program.graph_signature.user_outputs))
     _put_functions(program)
     _put_ops(program, ops or {})
+    zero_masked_rows(program)
     return export_program(program, options)
 
 

@@ -272,6 +272,7 @@ class ModuleComparison:
         # What forward may rely on stays: order, signs, symmetry. A model in which a result of the
         # example became a constant gives that one again.
         yield Trial(_LARGER_EXAMPLE, tuple(_larger(array) for array in example))
+        yield from _mask_trials(example)
         for trial in mild_trials(example, reach=_REACH, integer_reach=_INTEGER_REACH):
             # On the edges of roundings, the rounding of the layer before decides.
             yield replace(trial, on_edges=False)
@@ -356,6 +357,26 @@ def arrays_of(results: Any) -> list[np.ndarray]:
 
 def _as_array(leaf: Any) -> np.ndarray:
     return to_array(leaf) if isinstance(leaf, torch.Tensor) else np.asarray(leaf)
+
+
+def _mask_trials(example: tuple[np.ndarray, ...]) -> Iterator[Trial]:
+    """Yield masks that leave nothing, that leave everything, and that leave nothing of one row."""
+    for number, array in enumerate(example):
+        values: tuple[Any, ...] = ()
+        if array.dtype == bool:
+            values = (True, False)
+        elif array.dtype.kind == "f" and np.isneginf(array).any():
+            values = (-np.inf, 0.0)
+        for value in values:
+            filled = np.full_like(array, value)
+            masks = {f"{value} everywhere": filled}
+            if array.ndim > 1:
+                in_row = array.copy()
+                in_row[(0,) * (array.ndim - 1)] = value
+                masks[f"{value} in the first row"] = in_row
+            for text, mask in masks.items():
+                inputs = (*example[:number], mask, *example[number + 1 :])
+                yield Trial(f"{text} of input {number}", inputs)
 
 
 def _larger(array: np.ndarray) -> np.ndarray:

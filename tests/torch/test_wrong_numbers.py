@@ -12,6 +12,7 @@ from torch import nn
 
 import pyopnb
 import pyopnb.torch
+from pyopnb.torch import exporter
 from pyopnb.torch.mend import mend
 from pyopnb.torch.program import calls_in, capture
 
@@ -207,6 +208,41 @@ class Tiny(nn.Module):
     def forward(self, x, p):
         y = torch.softmax(self.net(x), -1)
         return y, nn.functional.binary_cross_entropy(p, p.round()), (y - 0.5).sum().sqrt()
+
+
+class Attention(nn.Module):
+    """A row without keys is 0 in torch; a softmax has NaN there, or the average of all values."""
+
+    def forward(self, x, mask):
+        return nn.functional.scaled_dot_product_attention(x, x, x, mask)
+
+
+def masks(none):
+    """A mask of each dtype with some keys, and one whose first row has none."""
+    some = torch.ones(3, 3, dtype=torch.bool).tril()
+    if none is not False:
+        some = torch.zeros(3, 3).masked_fill(~some, none)
+    without_keys = some.clone()
+    without_keys[0] = none
+    return some, without_keys
+
+
+@pytest.mark.parametrize("none", [False, float("-inf")])
+def test_attention_without_keys_is_zero(exported, none):
+    some, without_keys = masks(none)
+    x = torch.randn(2, 2, 3, 4)
+    assert (Attention()(x, without_keys)[:, :, 0] == 0).all()
+    filled = exported(Attention(), (x, some), (x, without_keys), dynamic_shapes=({0: "n"}, None))
+    assert filled == []
+
+
+@pytest.mark.parametrize("none", [False, float("-inf")])
+def test_masks_that_leave_nothing_are_compared(exported, none, monkeypatch):
+    some, without_keys = masks(none)
+    x = torch.randn(2, 2, 3, 4)
+    monkeypatch.setattr(exporter, "zero_masked_rows", lambda program: None)
+    filled = exported(Attention(), (x, some), (x, without_keys))
+    assert filled == ["aten.scaled_dot_product_attention"]
 
 
 def test_what_kernels_round_is_not_called_wrong(exported):

@@ -1,0 +1,66 @@
+"""Keep what torch's attention gives where every key is masked: 0, and no average or NaN."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from pyopnb.torch.program import calls_in
+
+__all__ = ["zero_masked_rows"]
+
+_ATTENTION = torch.ops.aten.scaled_dot_product_attention.default
+
+
+def zero_masked_rows(program: Any) -> None:
+    """Write out that a row of attention whose keys are all masked is 0.
+
+    The exporter's softmax divides 0 by 0 there, or takes a mask of bools for the lowest finite number and
+    gives the average of all values (torch 2.13, onnxscript 0.7).
+
+    Parameters
+    ----------
+    program : torch.export.ExportedProgram
+        It is changed.
+    """
+    for node, _ in list(calls_in(program)):
+        if node.target is not _ATTENTION:
+            continue
+        mask = node.kwargs.get("attn_mask")
+        if len(node.args) > 3:
+            mask = node.args[3]
+        if mask is not None:
+            _zero_rows(node, mask)
+
+
+def _zero_rows(node: Any, mask: Any) -> None:
+    """Follow a call of attention by a choice between its result and 0."""
+    aten = torch.ops.aten
+    users = list(node.users)
+    with node.graph.inserting_after(node):
+        chosen = _call(node, aten.masked_fill.Scalar, node, None, 0.0)
+    with node.graph.inserting_before(chosen):
+        if mask.meta["val"].dtype == torch.bool:
+            has_key = _call(node, aten.any.dim, mask, -1, True)
+            is_masked = _call(node, aten.logical_not.default, has_key)
+        else:
+            largest = _call(node, aten.amax.default, mask, [-1], True)
+            is_masked = _call(node, aten.eq.Scalar, largest, float("-inf"))
+    chosen.args = (node, is_masked, 0.0)
+    chosen.meta["val"] = node.meta["val"]
+    for user in users:
+        user.replace_input_with(node, chosen)
+
+
+def _call(attention: Any, target: Any, *args: Any) -> Any:
+    """Insert a call at the attention's own line."""
+    call = attention.graph.call_function(target, args)
+    for name in ("stack_trace", "nn_module_stack", "source_fn_stack"):
+        if name in attention.meta:
+            call.meta[name] = attention.meta[name]
+    if None not in args:
+        values = [getattr(arg, "meta", {}).get("val", arg) for arg in args]
+        with attention.meta["val"].fake_mode:
+            call.meta["val"] = target(*values)
+    return call
