@@ -26,7 +26,9 @@
 # containers have: each of the hundreds of processes that tests start would compile all that it imports, and take twice as long.
 unexport PYTHONPATH VIRTUAL_ENV PYTHONDONTWRITEBYTECODE
 
-pythons := $(shell tests/lanes/pythons.sh)
+# They are looked for once, and not again by each make that this one starts.
+export PYOPNB_PYTHONS := $(or $(PYOPNB_PYTHONS),$(shell tests/lanes/pythons.sh))
+pythons := $(PYOPNB_PYTHONS)
 versions := $(foreach found,$(pythons),$(firstword $(subst =, ,$(found))))
 first := $(firstword $(versions))
 python = $(patsubst $(1)=%,%,$(filter $(1)=%,$(pythons)))
