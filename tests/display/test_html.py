@@ -63,10 +63,6 @@ def test_a_tall_picture_scrolls_at_its_own_size():
     assert "max-width:none" in inner["style"]
 
 
-def test_lines_stay_lines():
-    assert Read(pre("a\n  <b>\n")).text == "a\n  <b>\n"
-
-
 def test_an_output_is_never_too_large():
     made = join(["x" * 90_000, "é" * 60_000, "y" * 90_000, "z"])
     assert len(made.encode()) <= MAX_BYTES

@@ -19,7 +19,6 @@ import pyopnb
 from pyopnb.diffs.arrays.diff import Diff
 from pyopnb.display import figures
 from pyopnb.display.html import pre
-from pyopnb.display.ops import _with_numbers
 from pyopnb.display.view import View, view
 from pyopnb.ops.displayable import Displayable
 from pyopnb.traces.times import NodeTime, Times
@@ -159,11 +158,6 @@ def test_sources_of_any_length(survives: Any) -> None:
     assert "source is not known" in "".join(
         survives(pyopnb.show(pyopnb.registry["demo::None"]).body).text
     )
-
-
-def test_numbers_of_lines_are_as_wide_as_the_last() -> None:
-    lines = _with_numbers("a\n" * 10).split("\n")
-    assert lines[0] == " 1  a" and lines[9] == "10  a" and len(lines) == 10
 
 
 def test_diff_of_versions(survives: Any) -> None:

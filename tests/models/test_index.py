@@ -219,22 +219,6 @@ def test_cycles(nodes: list[NodeProto], text: str) -> None:
     assert sorted(index.order) == list(range(len(nodes)))
 
 
-@pytest.mark.parametrize(
-    ("nodes", "text"),
-    [
-        (
-            [op("", "a"), op("", "a")],
-            "name a: expected one meaning, got an output of Op and an output of Op. Try: rename one",
-        ),
-        ([op("", "x")], "name x: expected one meaning, got an input and an output of Op"),
-        ([op("", "a a")], "name a: expected one meaning"),
-    ],
-)
-def test_duplicates(nodes: list[NodeProto], text: str) -> None:
-    with pytest.raises(pyopnb.errors.ModelError, match=text):
-        GraphIndex(graph(*nodes, inputs="x")).refuse_duplicates()
-
-
 def test_unknown_names_with_the_node_that_reads_them_and_the_nearest() -> None:
     deep = op(
         "",

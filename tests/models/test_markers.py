@@ -9,7 +9,7 @@ from onnx import helper
 import pyopnb
 from pyopnb.models.edit.inline import inline_ops
 from pyopnb.models.markers import MARKER, PREFIX, NumberedNode, add_markers, remove_markers
-from pyopnb.models.nodes import declared_outputs, declared_scalars, input_types, walk
+from pyopnb.models.nodes import walk
 from pyopnb.models.ort_capabilities import newest_opset
 
 
@@ -46,37 +46,9 @@ def test_restoring_gives_the_nodes_of_the_file(fixed: tuple[int, ...]) -> None:
     assert model.graph == before.graph and list(model.opset_import) == list(before.opset_import)
 
 
-def test_numbers_are_distinct_and_numbering_again_changes_nothing() -> None:
-    model = sample()
-    nodes = numbered(model)
-    add_markers(model, nodes)
-    once = model.SerializeToString()
-    add_markers(model, nodes)
-    assert model.SerializeToString() == once
-    markers = [a.i for site in walk(model) for a in site.node.attribute if a.name == MARKER]
-    assert sorted(markers) == [0, 1, 2]
-
-
 def test_another_fixed_type_is_another_op_of_the_runtime() -> None:
     (first, *_), (second, *_) = numbered(sample(), (7,)), numbered(sample(), (0, 1))
     assert len({first.runtime_name, second.runtime_name, numbered(sample())[0].runtime_name}) == 3
-
-
-def test_the_private_domain_is_imported_once() -> None:
-    model = sample()
-    add_markers(model, numbered(model))
-    add_markers(model, [])
-    assert [e.domain for e in model.opset_import].count(PREFIX + "d") == 1
-
-
-def test_what_a_file_says_of_types() -> None:
-    model = sample()
-    assert str(declared_outputs(model.graph)["m"]) == "int64[?,3]"
-    assert {k: str(v) for k, v in input_types(model.graph).items()} == {
-        "x": "float32[N]",
-        "c": "bool[]",
-    }
-    assert declared_scalars(model) == {"c", "y"}
 
 
 def function(
@@ -107,11 +79,6 @@ def test_only_functions_that_hold_ops_are_inlined() -> None:
     assert [(n.domain, n.op_type) for n in made.graph.node] == [("d", "Op"), ("f", "Plain")]
     assert [f.name for f in made.functions] == ["Plain"]
     assert model.SerializeToString() == before
-
-
-def test_a_model_without_such_functions_is_itself() -> None:
-    model = sample()
-    assert inline_ops(model, is_op) is model
 
 
 def test_functions_of_another_opset_stay() -> None:

@@ -8,7 +8,7 @@ import pytest
 from onnx import helper
 
 import pyopnb
-from pyopnb.models.nodes import attribute_values, text_of, walk
+from pyopnb.models.nodes import attribute_values, walk
 from pyopnb.models.tensors import tensors
 
 
@@ -98,10 +98,6 @@ def test_attributes_that_cannot_be_read() -> None:
     node.attribute.append(onnx.AttributeProto(name="a"))
     with pytest.raises(pyopnb.errors.ModelError, match="here, attr a"):
         attribute_values(node, pyopnb.model([], {}, ""), "here")
-
-
-def test_text_of_bytes() -> None:
-    assert (text_of(b"\xc3\xa9"), text_of(b"\xff")) == ("é", b"\xff")
 
 
 def test_where_names_a_node_without_a_name_by_its_output() -> None:

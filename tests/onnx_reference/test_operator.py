@@ -11,8 +11,7 @@ import pytest
 from onnx import helper
 
 import pyopnb
-from pyopnb.onnx_reference.operator import Evaluation, has_reference, runs_as_newest, stand_in_class
-from pyopnb.ops.types import tensor_type
+from pyopnb.onnx_reference.operator import Evaluation, runs_as_newest, stand_in_class
 
 ROOT = Path(pyopnb.__file__).parents[
     1
@@ -191,27 +190,6 @@ def test_an_attr_of_another_kind(value: object, got: str) -> None:
 
 
 # ---- the pieces --------------------------------------------------------------------------------------------------------------
-
-
-def test_types_of_outputs() -> None:
-    evaluation = Evaluation("", "Concat", 13, {"axis": 0}, 1)
-    types = map(tensor_type, ("float32[N,3]", "float32[2,3]"))
-    assert [str(kind) for kind in evaluation.infer(*types)] == ["float32[?,3]"]
-
-
-def test_types_of_outputs_where_nothing_is_known() -> None:
-    assert [
-        str(kind) for kind in Evaluation("", "Celu", 12, {}, 1).infer(tensor_type("any[...]"))
-    ] == ["any[...]"]
-
-
-def test_which_operators_there_are() -> None:
-    assert has_reference(helper.make_node("Celu", ["x"], ["y"]), 12)
-    assert has_reference(
-        helper.make_node("GroupNormalization", list("xsb"), ["y"], num_groups=1), 21
-    )
-    assert not has_reference(helper.make_node("Scatter", list("xiu"), ["y"]), 10)
-    assert not has_reference(helper.make_node("Celu", ["x"], ["y"], domain="com.example"), 12)
 
 
 def test_an_implementation_that_knows_one_version_only() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from pyopnb import errors
 from pyopnb.errors import PyopError
-from pyopnb.ops.messages import closest, hide_internal_frames, sanitize
+from pyopnb.ops.messages import hide_internal_frames, sanitize
 
 ALL = [value for name in errors.__all__ if issubclass(value := getattr(errors, name), PyopError)]
 
@@ -105,20 +105,10 @@ def test_shown_lets_no_control_or_bidirectional_character_through(bad):
     text.encode()
 
 
-@pytest.mark.parametrize("good", ["plain", "Größe", "模型", "±1 µs", "a\nb", "'\"<>&"])
-def test_shown_leaves_text_alone(good):
-    assert sanitize(good) == good
-
-
 def test_shown_cuts_what_is_long():
     assert sanitize("x" * 200) == "x" * 200
     assert sanitize("x" * 201) == "x" * 200 + "… (201 characters)"
     assert sanitize(10**50) == str(10**50)
-
-
-def test_the_closest_of_names_and_none():
-    assert closest("Softmx", ["Softmin", "Softmax", "Relu"]) == "Softmax"
-    assert closest("com.acme::Swoosh", ["demo::SoftClip"]) is None
 
 
 @hide_internal_frames

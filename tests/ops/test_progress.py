@@ -18,16 +18,6 @@ def told():
     progress.set_bar(None)
 
 
-def test_not_more_than_can_be_seen(monkeypatch):
-    times = iter([0.0, 0.05, 0.11, 0.12, 0.13])
-    monkeypatch.setattr(progress.time, "monotonic", lambda: next(times))
-    seen = []
-    throttled = progress.Throttled(lambda done, total: seen.append(done))
-    for done in range(1, 6):
-        throttled(done, 5)
-    assert seen == [1, 3, 5]
-
-
 def test_a_notebook_without_a_bar_keeps_few_lines(monkeypatch, capsys):
     times = iter(
         [0.0, 0.0, 0.0, 0.5, 0.9, 1.1, 1.1, 1.2, 1.2]
@@ -68,23 +58,6 @@ def test_what_has_become_long_has_one_to_its_end(told, monkeypatch):
     assert told == [(40, 100, "elements"), (100, 100, "elements")]
     progress.advance("elements", 1)
     assert len(told) == 2
-
-
-def test_what_is_all_but_done_needs_none(told, monkeypatch):
-    monkeypatch.setattr(progress, "_PATIENCE", 0.0)
-    with progress.tracking("elements", 100):
-        progress.advance("elements", 95)
-    assert told == []
-
-
-def test_a_part_of_something_long_is_not_told_again(told, monkeypatch):
-    monkeypatch.setattr(progress, "_PATIENCE", 0.0)
-    with progress.tracking("comparisons", 2):
-        for _ in range(2):
-            with progress.tracking("elements", 10):
-                progress.advance("elements", 5)
-            progress.advance("comparisons", 1)
-    assert told == [(1, 2, "comparisons"), (2, 2, "comparisons")]
 
 
 def test_what_fails_stops_where_it_was(told, monkeypatch):

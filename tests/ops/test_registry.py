@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import gc
-import inspect
 import linecache
 import threading
 import time
@@ -16,7 +15,6 @@ from limits import LIMIT
 import pyopnb
 from pyopnb import pyop
 from pyopnb.errors import DefinitionError, UnknownOp
-from pyopnb.ops.class_source import class_source
 from pyopnb.ops.definitions import collect_definitions
 from pyopnb.ops.names import split_name
 from pyopnb.ops.op import MAX_VERSIONS
@@ -32,20 +30,6 @@ def made(body="pass"):
 @pytest.fixture
 def registry():
     return Registry()
-
-
-@pytest.mark.parametrize(
-    ("name", "parts"),
-    [
-        ("SoftClip", ("pyopnb", "SoftClip")),
-        ("demo::SoftClip", ("demo", "SoftClip")),
-        ("com.example-1.x_y::A_1", ("com.example-1.x_y", "A_1")),
-        ("::Relu", ("", "Relu")),
-        ("ai.onnx::Relu", ("", "Relu")),
-    ],
-)
-def test_split_name(name, parts):
-    assert split_name(name) == parts
 
 
 @pytest.mark.parametrize(
@@ -306,29 +290,6 @@ def test_a_listener_that_leaves_while_it_is_told(registry):
     assert told == [("first", 1), ("second", 1), ("second", 2)]
 
 
-def test_a_listener_that_subscribes_while_it_is_told(registry):
-    told = []
-    registry.subscribe(
-        lambda version: registry.subscribe(
-            lambda later: told.append((version.number, later.number))
-        )
-    )
-    registry.define(made())
-    assert told == []
-    registry.define(made())
-    assert told == [(1, 2)]
-
-
-def test_leaving_twice_takes_only_the_own_subscription(registry):
-    told = []
-    leave = registry.subscribe(told.append)
-    registry.subscribe(told.append)
-    leave()
-    leave()
-    registry.define(made())
-    assert len(told) == 1
-
-
 def test_a_listener_that_raises_keeps_no_other_from_being_told(registry):
     told = []
 
@@ -393,23 +354,7 @@ def test_definitions_from_many_threads(registry):
     assert [v.number for v in registry.history("Twice")] == list(range(301, 401))
 
 
-def test_a_walk_through_the_versions_while_they_are_redefined(registry):
-    registry.define(made())
-    op = registry["Twice"]
-    walked = []
-    for version in op.versions:
-        registry.define(made())
-        walked.append(version.number)
-    assert walked == [1]
-    assert len(op.versions) == 2
-
-
 # @pyop
-
-
-def test_what_is_no_class_is_refused_by_name(registry):
-    with pytest.raises(DefinitionError, match="expected a class, got int 3"):
-        registry.define(3)
 
 
 def test_pyop_returns_the_class(registry):
@@ -470,18 +415,6 @@ def test_what_is_gathered_is_checked_and_not_defined():
     assert [op.name for op in pyopnb.registry] == ["pyopnb::Held"]
 
 
-def test_another_thread_does_not_gather():
-    class Other:
-        def compute(self, x): ...
-
-    with collect_definitions() as definitions:
-        thread = threading.Thread(target=pyop, args=(Other,))
-        thread.start()
-        thread.join()
-    assert definitions == []
-    assert "pyopnb::Other" in pyopnb.registry
-
-
 def test_the_modules_that_an_op_serves(registry):
     registry.define(type("A", (), {"compute": lambda self, x: x}), "demo::A", module="old")
     registry.define(type("B", (), {"compute": lambda self, x: x}), "demo::A", module="older")
@@ -530,23 +463,6 @@ def test_the_source_of_each_of_two_classes_of_one_name_in_a_file(registry):
     assert "x + 1" in first.source and "x + 2" not in first.source
     assert "x + 2" in second.source and "x + 1" not in second.source
     assert first.source.lstrip().startswith("class Both")
-
-
-def test_the_source_is_what_inspect_says():
-    class Decorated:
-        class Inner:
-            def compute(self, x):
-                return x
-
-        def compute(self, x):
-            return x
-            # the last line
-
-    class Inherits(Decorated):
-        """Its compute is elsewhere."""
-
-    for cls in (Decorated, Decorated.Inner, Inherits):
-        assert class_source(cls) == inspect.getsource(cls)
 
 
 def test_a_file_of_many_ops_is_parsed_once_at_most(define, monkeypatch):

@@ -69,13 +69,6 @@ class Ramp:
         pyopnb.call("demo::Ramp", X)
 
 
-def test_one_output_of_several_is_rewritten():
-    f = function("def f(self, a):\n    return (a + 1,\n            -a)")
-    origin = origin_of(f, 2)
-    assert str(origin) == "line 2, `return (a + 1, -a)`"
-    assert origin.rewritten("np.abs({})", 1) == "return a + 1, np.abs(-a)"
-
-
 def test_what_has_no_source_names_no_line():
     for nothing in (len, np.add, functools.partial(len), eval("lambda x: x")):
         assert str(origin_of(nothing, 1)) == ""
@@ -99,14 +92,6 @@ def test_a_source_that_changed_is_not_quoted():
         f.__code__.co_filename,
     )
     assert str(origin_of(f, 1)) == ""
-
-
-def test_a_file_is_read_once_for_many_refusals(monkeypatch):
-    parsed, parse = [], ast.parse
-    monkeypatch.setattr(ast, "parse", lambda text: parsed.append(text) or parse(text))
-    f = function("def f(x):\n    return x + 3  # once")
-    assert [origin_of(f, 1).lines for _ in range(3)] == [(2,)] * 3
-    assert len(parsed) == 1
 
 
 def test_a_parser_that_gives_up_costs_the_line_alone(monkeypatch):

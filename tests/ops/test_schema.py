@@ -404,25 +404,6 @@ def test_a_compute_that_does_not_return_its_outputs():
             schema_of(op(compute=compute))
 
 
-def test_flags_and_doc():
-    class Op:
-        """Says what it does."""
-
-        copy_inputs = True
-        serial = 1
-
-        def compute(self, x): ...
-        def infer(self, x): ...
-
-    schema = schema_of(Op)
-    assert (schema.copy_inputs, schema.serial, schema.infers, schema.doc) == (
-        True,
-        True,
-        True,
-        "Says what it does.",
-    )
-
-
 # Types of ports
 
 
@@ -648,21 +629,6 @@ class Many:
 
 
 @pytest.mark.parametrize(
-    "given",
-    [
-        ["float32[2,3]"],
-        ["any"],
-        ["float32"],
-        ["float32[?,?]", None],
-        ["float32[N,3]", "int64[7]"],
-        ["float32[N,3]", None, "int8[]", "any", "int8"],
-    ],
-)
-def test_inputs_that_fit(given):
-    schema_of(Many).check_inputs(inputs(*given), "node")
-
-
-@pytest.mark.parametrize(
     ("given", "text"),
     [
         ([], r"^node, input x: expected float32\[N,3\], got nothing\. Try: x=None$"),
@@ -772,10 +738,6 @@ def test_what_infer_raises_is_the_users():
         inferred(broken)
 
 
-def test_without_infer_and_hint_nothing_is_said():
-    assert promised_types(schema_of(op()), object(), inputs("int8"), 1, "node") == (None,)
-
-
 # Schemas compared
 
 
@@ -827,10 +789,6 @@ def test_another_default_is_another_schema(a, b):
 def test_another_literal_is_another_schema():
     assert again("a", Literal["a", "b"]) != again("a", Literal["a", "c"])
     assert again("a", Literal["a", "b"]) != again("a", str)
-
-
-def test_the_docstring_is_no_part_of_what_is_compared():
-    assert schema_of(op(__doc__="One.")) == schema_of(op(__doc__="Two."))
 
 
 @pytest.mark.parametrize(

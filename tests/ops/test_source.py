@@ -13,7 +13,7 @@ import pytest
 import pyopnb
 from pyopnb.ops.exec_module import exec_source
 from pyopnb.ops.module_files import load_module, save_module
-from pyopnb.ops.source import free_names, source_closure
+from pyopnb.ops.source import source_closure
 
 OP = """
 @pyopnb.pyop("demo::A")
@@ -237,13 +237,6 @@ def test_a_name_that_means_two_things(define):
         source_closure([*first, *second])
 
 
-def test_a_text_made_from_a_text_is_the_same(define):
-    text = source_closure(
-        define("K = [1, 2]\ndef f(v):\n    return v * K[0]\n" + OP.format("f(x)"))
-    )
-    assert source_closure(define(text, "again.py")) == text
-
-
 def test_postponed_hints_stay_postponed(tmp_path, define):
     later = "@pyopnb.pyop\nclass Later:\n    def compute(self, x: 'float32[N]', y: Unknown = None) -> 'float32[N]': return x\n"
     path = tmp_path / "later.py"
@@ -257,22 +250,6 @@ def test_postponed_hints_stay_postponed(tmp_path, define):
         define(text.replace("from __future__ import annotations", ""), "now.py")[0].schema
         == version.schema
     )
-
-
-@pytest.mark.parametrize(
-    ("text", "names"),
-    [
-        (
-            "class A:\n    k = outer\n    def f(self, a=default) -> hint:\n        return a + k + A.z",
-            ["outer", "default", "hint", "k"],
-        ),
-        ("def f(x):\n    def g():\n        return x + y\n    return [z for z in g()]", ["y"]),
-        ("def f():\n    global n\n    n = 1\n    return n + f()", ["n"]),
-        ("import a.b\nfrom c import d as e\na.b, e, len", ["len"]),
-    ],
-)
-def test_free_names(text, names):
-    assert sorted(free_names(text)) == sorted(names)
 
 
 def test_in_a_fresh_process(define, tmp_path):

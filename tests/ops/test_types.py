@@ -189,10 +189,6 @@ def test_one_size_a_symbol_over_several_types():
     assert sizes == {"N": 2, "M": 3}
 
 
-def test_rank():
-    assert [tensor_type(t).rank for t in ("int8", "int8[]", "int8[?,2]")] == [None, 0, 2]
-
-
 @pytest.mark.parametrize(
     ("value", "written"),
     [

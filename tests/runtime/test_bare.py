@@ -226,42 +226,6 @@ def test_the_error_carries_everything() -> None:
         assert fact in text
 
 
-@pytest.mark.parametrize(
-    "bad", [X.astype(np.float64), (X, X), X.tolist(), X.astype(">f8")], ids=range(4)
-)
-def test_wrong_results_are_told(bad: Any) -> None:
-    def compute(self: Any, x: Any) -> Any:
-        return bad
-
-    define(compute=compute)
-    with pytest.raises(
-        Exception, match=r"ResultError: node 'mine' \(b::Op\), line \d+, `return bad`, output"
-    ):
-        run(bare(model()), x=X)
-
-
-def test_a_result_that_is_missing_is_told() -> None:
-    define(compute=lambda self, x: None)
-    with pytest.raises(
-        Exception,
-        match=r"ResultError: node 'mine' \(b::Op\), output 0: expected float32\[N,2\], got None: compute ended",
-    ):
-        run(bare(model()), x=X)
-
-
-@pytest.mark.parametrize(
-    "error",
-    ["KeyboardInterrupt()", "SystemExit(3)", "GeneratorExit()", "StopIteration()", "MemoryError()"],
-)
-def test_no_exception_ends_the_process(error: str) -> None:
-    def compute(self, x):
-        raise eval(error)
-
-    define(compute=compute)
-    with pytest.raises(Exception, match=error.partition("(")[0]):
-        run(bare(model()), x=X)
-
-
 def test_an_init_that_fails_fails_the_session() -> None:
     class Op:
         def __init__(self):

@@ -51,18 +51,6 @@ def test_bytes_that_are_no_text() -> None:
         pyopnb.Session(identity(TensorProto.FLOAT))(x=np.array([b"1"]))
 
 
-def test_the_words_of_a_missing_feed() -> None:
-    with pytest.raises(ValueError, match="feed") as raised:
-        pyopnb.Session(identity(TensorProto.FLOAT)).run(None, {})
-    with pytest.raises(ValueError, match="feed") as theirs:
-        onnxruntime.InferenceSession(identity(TensorProto.FLOAT).SerializeToString()).run(None, {})
-    words = str(theirs.value).rstrip(".")
-    assert (
-        str(raised.value)
-        == f"{words}: expected x: float32[N], got nothing. Try: x=np.zeros(1, np.float32)"
-    )
-
-
 def test_values_of_a_result() -> None:
     result = pyopnb.run(identity(TensorProto.FLOAT), x=[1, 2])
     assert [value.tolist() for value in result.values()] == [[1, 2]]

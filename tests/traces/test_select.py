@@ -6,7 +6,7 @@ import onnx
 import pytest
 
 import pyopnb
-from pyopnb.traces.select import match_names, named_tensors, tappable_tensors
+from pyopnb.traces.select import match_names, named_tensors
 
 TEXT = """<ir_version: 8, opset_import: ["" : 18]>
 g (float[N] x, bool c) => (float[N] y) {
@@ -42,15 +42,6 @@ def test_the_names(model):
         "e/then_branch/q",
         "e/then_branch/q_",
     ]
-
-
-def test_what_a_tap_can_take(model):
-    names = [t.name for t in tappable_tensors(model, named_tensors(model, bodies=True))]
-    assert names == ["taken", "e/then_branch/q", "e/then_branch/p", "j", "y"]
-    model.graph.value_info.append(
-        onnx.helper.make_tensor_value_info("taken", onnx.TensorProto.COMPLEX64, None)
-    )
-    assert "taken" not in [t.name for t in tappable_tensors(model, named_tensors(model))]
 
 
 def test_globs_and_names_that_look_like_globs():

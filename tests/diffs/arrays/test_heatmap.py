@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyopnb import diff
-from pyopnb.diffs.arrays.diff import Diff
 from pyopnb.diffs.arrays.stats import array_stats
 
 RNG = np.random.default_rng(3)
@@ -93,14 +92,3 @@ def test_spread_counts_pairs_by_their_exponents() -> None:
     a = b + np.array([0.25, 0.3, 0.0, 2.0, -16.0, 1.0])
     facts = diff(a, b).worst.facts
     assert facts.spread == {(-1023, 1): 1, (0, -2): 2, (3, 0): 1, (3, 4): 1}
-
-
-@pytest.mark.parametrize(
-    "a", [np.float32([1, np.nan]), np.int64([3, 2]), np.array(["x", "z"]), np.bool_([1, 1])]
-)
-def test_json_holds_the_pictures(a: np.ndarray) -> None:
-    found = diff(a, np.array(["x", "y"]) if a.dtype.kind == "U" else np.array([1, 0], a.dtype))
-    assert Diff.from_json(found.to_json()) == found
-    assert np.array_equal(
-        Diff.from_json(found.to_json()).worst.facts.picture(), found.worst.facts.picture()
-    )

@@ -221,22 +221,6 @@ def test_a_picture_is_never_too_long(count):
     assert (made.drawing.width, made.drawing.height) == size_of(made.svg)
 
 
-def test_a_part_is_around_what_matters():
-    graph = chain(100)
-    part = graph.part(10, around=50)
-    assert [box.title for box in part.boxes] == [
-        "… 45 boxes before",
-        *(f"n{n}" for n in range(45, 55)),
-        "… 45 more boxes",
-    ]
-    assert [(line.source, line.target) for line in part.lines] == [(n, n + 1) for n in range(11)]
-    leap = BoxGraph(graph.boxes, [Line(47, 52), Line(3, 52), Line(47, 99)]).part(10, around=50)
-    ends = {(leap.boxes[line.source].title, leap.boxes[line.target].title) for line in leap.lines}
-    assert ends == {("n47", "n52"), ("… 45 boxes before", "n52"), ("n47", "… 45 more boxes")}
-    assert graph.part(100) is graph
-    assert [box.title for box in graph.part(1).boxes] == ["n0", "… 99 more boxes"]
-
-
 def test_lines_across_very_many_layers_begin_at_a_box_that_names_their_sources():
     count = 400
     lines = [

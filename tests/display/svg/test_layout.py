@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyopnb.display.svg.layers import Edge, Size
-from pyopnb.display.svg.layout import edges_to_cut, lay_out
+from pyopnb.display.svg.layout import lay_out
 
 sizes = st.builds(Size, st.integers(1, 200).map(float), st.integers(1, 90).map(float))
 
@@ -83,22 +83,6 @@ def test_what_goes_straight_passes_no_box(graph):
                 )
 
 
-def test_a_chain_is_straight_beside_boxes_without_inputs():
-    # 0 → 1 → 2 → 3, and a box without inputs beside each of the last three
-    boxes = [Size(40, 20)] * 7
-    edges = [Edge(0, 1), Edge(1, 2), Edge(2, 3), Edge(4, 1), Edge(5, 2), Edge(6, 3)]
-    centres = lay_out(boxes, edges).centres
-    assert len({x for x, _ in centres[1:4]}) == 1
-
-
-def test_edges_of_one_port_share_their_way():
-    boxes = [Size(40, 20)] * 6
-    edges = [Edge(number, number + 1) for number in range(5)] + [Edge(0, 3, 1), Edge(0, 5, 1)]
-    layout = lay_out(boxes, edges)
-    assert layout.branches[6] and not layout.branches[5]
-    assert layout.routes[6][0] in layout.routes[5]
-
-
 def test_many_boxes_of_one_layer_become_rows():
     boxes = [Size(100, 20)] * 500
     layout = lay_out(boxes, [])
@@ -124,22 +108,6 @@ def test_long_lines_do_not_push_a_picture_apart():
 def test_deep_and_wide_graphs_need_no_stack():
     boxes = [Size(10, 10)] * 5000
     assert lay_out(boxes, [Edge(n, n + 1) for n in range(4999)]).height > 100_000
-
-
-def test_the_longest_edges_are_those_that_are_left_out():
-    edges = [Edge(n, n + 1) for n in range(20)] + [Edge(0, 20, 1), Edge(3, 8, 1)]
-    assert edges_to_cut([Size(9, 9)] * 21, edges, 100) == set()
-    assert edges_to_cut([Size(9, 9)] * 21, edges, 10) == {20}
-    assert edges_to_cut([Size(9, 9)] * 21, edges, 0) == {20, 21}
-
-
-def test_a_way_that_many_share_stays():
-    edges = (
-        [Edge(n, n + 1) for n in range(20)]
-        + [Edge(0, n, 1) for n in range(2, 21)]
-        + [Edge(1, 12, 1)]
-    )
-    assert edges_to_cut([Size(9, 9)] * 21, edges, 20) == {39}
 
 
 def test_nothing_is_a_layout_too():

@@ -20,7 +20,6 @@ from pyopnb.display.svg.heat_map import heat_maps
 from pyopnb.display.svg.line_chart import line_chart
 from pyopnb.display.svg.png import png
 from pyopnb.display.svg.pool import edges, pool
-from pyopnb.display.svg.shapes import Cells
 from pyopnb.display.svg.to_svg import to_svg
 
 RNG = np.random.default_rng(1)
@@ -53,13 +52,6 @@ def test_another_decoder_reads_the_same_photograph(pixels: np.ndarray) -> None:
         assert np.array_equal(np.asarray(picture), pixels)
 
 
-def test_cells_are_enlarged_to_their_size() -> None:
-    drawn = decoded(
-        cells_png(Cells(5, 5, 4, 3, np.uint8([[1, 2]]), ((0, 0, 0), (1, 1, 1), (2, 2, 2))))
-    )
-    assert drawn[..., 0].tolist() == [[1, 1, 2, 2]] * 3
-
-
 @settings(max_examples=60)
 @given(
     arrays(
@@ -82,16 +74,6 @@ def test_each_field_has_its_mean(values: np.ndarray, rows: int, columns: int) ->
             assert found[i, j] == pytest.approx(
                 exact, rel=1e-9, abs=1e-12 * float(np.abs(block).max())
             )
-
-
-def test_the_nearest_is_one_of_them() -> None:
-    values = np.arange(700 * 701).reshape(700, 701)
-    found = pool(values, 7, 10, "nearest")
-    assert (
-        found.shape == (7, 10)
-        and np.array_equal(found, found.astype(int))
-        and found[0, 0] == 50 * 701 + 35
-    )
 
 
 @pytest.mark.parametrize("shape", [(1, 400_000), (400_000, 1), (3, 150_001), (700, 701)])
