@@ -108,7 +108,7 @@ add_module_names = False
 
 html_theme = "furo"
 html_title = f"pyopnb {release}"
-html_static_path = ["static"]
+html_static_path = ["static", "../notebooks/pictures"]
 html_css_files = ["pyopnb.css"]
 html_show_sphinx = False
 html_show_copyright = False
