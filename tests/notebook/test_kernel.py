@@ -70,8 +70,9 @@ def test_a_failing_cell_stops_the_notebook(kernel, kind):
 
 
 def test_source_and_traceback(kernel):
-    (source,) = run(kernel, "import inspect; print(inspect.getsource(Twice))")
-    assert source["text"].startswith("class Twice:\n    def compute(self, x):\n")
+    outputs = run(kernel, "import inspect; print(inspect.getsource(Twice))")
+    source = "".join(output["text"] for output in outputs)  # on a busy machine in two parts
+    assert source.startswith("class Twice:\n    def compute(self, x):\n")
     with pytest.raises(CellExecutionError) as caught:
         run(kernel, "Twice().compute(None)")
     assert "line 4, in Twice.compute" in re.sub(r"\x1b\[[\d;]*m", "", str(caught.value))
