@@ -16,9 +16,10 @@ import math
 import threading
 import warnings
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from itertools import pairwise
 from types import CodeType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numba
 import numpy as np
@@ -33,7 +34,9 @@ from numba.np.numpy_support import as_dtype, from_dtype
 from pyopnb.compile.numba_check import compare_with_python
 from pyopnb.compile.numba_rules import NotInNumpyDtypes, check_body
 from pyopnb.errors import NotCompiled
+from pyopnb.ops.arguments import describe
 from pyopnb.ops.messages import one_line
+from pyopnb.ops.progress import bar_if_watched
 from pyopnb.ops.types import TensorType
 from pyopnb.runtime.notices import level_of_user
 
@@ -82,7 +85,7 @@ def form_of(
         reason = str(error)
     # Numba's own errors have many classes, and some of its failures are plain ones.
     except Exception as error:
-        reason = f"{type(error).__name__}: {_first_line(error)}"
+        reason = _about(error, _python_function(cast(Any, instance).__class__.compute))
     else:
         if not compiled.disagreement:
             return compiled.entry.address, 0, 0, compiled
@@ -102,12 +105,19 @@ def _compile_once(instance: Any, inputs: _Types, outputs: _Types) -> _Compiled:
     compute = _python_function(type(instance).compute)
     _check_names(compute)
     constants, arrays = _attributes(instance)
+    _check_self(compute, instance, {*constants, *arrays})
     key = _key(compute, constants, arrays, inputs, outputs)
     if key not in _entries:
-        entry = _entry(compute, constants, arrays, inputs, outputs)
-        disagreement = compare_with_python(
-            compute, constants, arrays, entry.address, inputs, outputs
-        )
+        # Seconds in which nothing else is seen.
+        show = bar_if_watched(f"class compiled by Numba: {type(instance).__name__}")
+        show(0, 1)
+        try:
+            entry = _entry(compute, constants, arrays, inputs, outputs)
+            disagreement = compare_with_python(
+                compute, constants, arrays, entry.address, inputs, outputs
+            )
+        finally:
+            show(1, 1)
         _entries[key] = _Compiled(entry, tuple(arrays.values()), disagreement)
         if len(_entries) > _MOST_ENTRIES:
             _entries.popitem(last=False)
@@ -154,11 +164,19 @@ def _dtype_name(type_: TensorType | None) -> str | None:
     return type_.dtype.name
 
 
-def _first_line(error: Exception) -> str:
-    """Return what a Numba error is about: its lines tell passes and files as well."""
+def _about(error: Exception, compute: Any) -> str:
+    """Say what a Numba error is about, and in which line of the class; its own lines tell passes and files as well."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     about = [line for line in lines if not line.startswith(("Failed in", "During:", "File ", "- "))]
-    return " ".join(about[:3])
+    # Numba repeats the first line of the function below its message.
+    text = f"{type(error).__name__}: {' '.join(about[:2])}".split(" def ")[0]
+    code = compute.__code__
+    number = getattr(getattr(error, "loc", None), "line", None)
+    if number is None or number < code.co_firstlineno:
+        return text
+    source = linecache.getline(code.co_filename, number).strip()
+    text = text.removesuffix(source).strip()
+    return f"Line {number}, `{source}`: {text}" if source else text
 
 
 # ---- what compute may read ---------------------------------------------------------------------------------------------------
@@ -187,6 +205,27 @@ def _check_names(compute: Any) -> None:
         value = compute.__globals__.get(name, np)
         if value is not np and value is not math:
             raise _Refused(f"compute reads the global {name}, which may change later. {_INSTEAD}")
+
+
+def _check_self(compute: Any, instance: Any, known: Collection[str]) -> None:
+    """Refuse a compute that reads what compiled code cannot have of its object."""
+    this = compute.__code__.co_varnames[0]
+    steps = list(dis.get_instructions(compute.__code__))
+    for step, following in pairwise(steps):
+        # From Python 3.13 on one instruction can load two variables, the last of which is the object.
+        loaded = step.argval[-1] if isinstance(step.argval, tuple) else step.argval
+        is_attribute = following.opname in ("LOAD_ATTR", "LOAD_METHOD")
+        if not step.opname.startswith("LOAD_FAST") or loaded != this or not is_attribute:
+            continue
+        name = following.argval
+        if name in known:
+            continue
+        line = step.positions.lineno if step.positions else None
+        value = getattr(instance, name, None)
+        noun = "a method" if callable(value) else f"{describe(value)}"
+        raise _Refused(
+            f"Line {line}: compute reads self.{name}, {noun}, which Numba does not take. {_INSTEAD}"
+        )
 
 
 _INSTEAD = "Try: keep numbers and arrays on self in __init__, and write functions inside compute"

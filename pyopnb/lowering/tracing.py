@@ -109,10 +109,11 @@ class Number:
         # An attr can be fixed into the function, and the trace begins anew.
         if self.attrs:
             raise NeedsValue(self.attrs)
+        hint = '"float32[3]"' if self.origin is None else _hint_with(*self.origin, int(self.value))
         refuse(
             f"{what} of a size that can change",
-            'the size as a number in the hint of the input, "float32[N,3]", '
-            "or NumPy functions, np.arange(n), np.minimum",
+            f"{hint} as the hint of the input, if its size is always the same, "
+            "or NumPy functions on whole arrays, such as np.sum and np.arange(n)",
             "a size that is the same for all inputs",
         )
 
@@ -268,9 +269,10 @@ class Traced:
         size = self.shape[0] if self.ndim else 0
         # How often the loop runs would be a part of the graph.
         if type(size) is Number:
+            hint = _hint_with(self.tensor, 0, int(size.value))
             refuse(
                 "a loop over an axis whose size can change",
-                'NumPy functions on whole arrays, or the size in the hint, "float32[3,N]"',
+                f"NumPy functions on whole arrays, or {hint} as the hint, if its size is always the same",
             )
         return iter([self[position] for position in range(size)])
 
@@ -444,6 +446,18 @@ for _name in METHODS:
     setattr(Traced, _name, _of_function(getattr(np, _name)))
 # Complex numbers are not traced.
 Traced.conj = Traced.conjugate = _of_function(np.positive)  # type: ignore[attr-defined]
+
+
+def _hint_with(tensor: Tensor, axis: int, size: int) -> str:
+    """Write the hint of a tensor in which one size is a number."""
+    letters = iter("NMKLIJ")
+    sizes = []
+    for position, dim in enumerate(tensor.dims):
+        if position == axis:
+            sizes.append(str(size))
+        else:
+            sizes.append(str(dim) if dim is not None else next(letters, "?"))
+    return f'"{tensor.dtype}[{",".join(sizes)}]"'
 
 
 def size_of(x: Traced, axis: int) -> Any:

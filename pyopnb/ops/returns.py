@@ -228,13 +228,27 @@ class Output:
             return self._strings(array, value)
         # Another byte order is the same dtype, and np.asarray swaps the bytes below.
         if array.dtype.newbyteorder("=") != want.numpy:
-            form = cast_expression("{}", want) if _is_castable(array) else None
-            got = describe_value(value)
             # np.argsort and its kind return indices, which no cast to floats makes right.
             if not self.hintable and array.dtype == np.int64 and want.numpy.kind == "f":
-                got += "; if these are indices, declare the output as int64 in the model"
-            raise self.refusal(value, got, form)
+                raise self._indices(value)
+            form = cast_expression("{}", want) if _is_castable(array) else None
+            raise self.refusal(value, describe_value(value), form)
         return np.asarray(array, dtype=want.numpy).view(np.ndarray)
+
+    def _indices(self, value: Any) -> ResultError:
+        """Make the error for integers where the model declares floats."""
+        type_ = type_of(value).without_sizes()
+        # The names of sizes that the model has say more than none.
+        if self.expected.shape is not None and self.expected.rank == np.ndim(value):
+            type_ = TensorType(type_.dtype, self.expected.shape)
+        hints = list(self.schema.outputs or (ANY,) * self.count)
+        hints[self.number] = type_
+        return ResultError(
+            self._place(origin_of(self.function, self.count)),
+            expected=f"{self.expected}, as the model declares",
+            got=f"{describe_value(value)}, as indices are",
+            next=f"{type_} for it in the model, and {_hint_text(hints)}",
+        )
 
     def _strings(self, array: np.ndarray, value: Any) -> np.ndarray:
         # NumPy's fixed-width texts, and its own strings.

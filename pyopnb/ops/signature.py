@@ -81,7 +81,9 @@ def schema_of(cls: type) -> Schema:
     kernel = getattr(cls, "kernel", None)
     if isinstance(kernel, str) and kernel not in _KERNELS:
         expected = " or ".join(map(repr, _KERNELS))
-        raise DefinitionError(f"{where}, kernel", expected=expected, got=sanitize(repr(kernel)))
+        got = sanitize(repr(kernel))
+        advice = 'kernel = "numba"'
+        raise DefinitionError(f"{where}, kernel", expected=expected, got=got, next=advice)
     if has_backward(cls):
         _check_backward(cls, where)
     attrs, open_attrs = _attrs(cls, where)

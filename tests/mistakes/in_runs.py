@@ -564,4 +564,40 @@ MISTAKES = (
         ("call of Add, input B: expected uint8[...], got 300; uint8 has 0 to 255",),
         "y.tolist() == [255]",
     ),
+    Mistake(
+        "a loop over a size that can change, lowered",
+        """
+        %%pyop -q -d demo
+        class Sum:
+            def compute(self, x: «"float32[N]"») -> "float32[]":
+                total = np.float32(0)
+                for at in range(len(x)):
+                    total = total + x[at]
+                return total
+        ---
+        f = pyopnb.lower("demo::Sum")
+        """,
+        ("line 5 of compute (for at in range(len(x)):)", "got len() of a size that can change"),
+        "len(f.node) > 1",
+        advice=r'Try: ("float32\[\d\]") as the hint',
+    ),
+    Mistake(
+        "indices where the model declares floats",
+        """
+        %%pyop -q -d demo
+        class Order:
+            def compute(self, x)«»:
+                return np.argsort(x, kind="stable")
+        ---
+        y_type = "int64[N]" if pyopnb.registry["demo::Order"].current.schema.outputs else "float32[N]"
+        s = pyopnb.Session(pyopnb.model(pyopnb.node("demo::Order", "x", "y"), {"x": "float32[N]"}, {"y": y_type}))
+        y, = s(x=np.float32([3, 1]))
+        """,
+        (
+            "expected float32[N], as the model declares, got int64[2]",
+            "Try: int64[N] for it in the model",
+        ),
+        "y.tolist() == [1, 0]",
+        advice=r'and( -> "int64\[N\]") after',
+    ),
 )
