@@ -128,11 +128,48 @@ def test_a_region_that_is_turned_is_that_of_a_turned_image(clockwise):
     )
 
 
+def moved_points(x, offset, kernel, stride, padding, dilation):
+    """What each point of the kernel sees, float64[N,C,points,oh,ow], by the definition of the papers."""
+    batch, channels = x.shape[:2]
+    height, width = offset.shape[2:]
+    groups = offset.shape[1] // (2 * kernel[0] * kernel[1])
+    samples = np.empty((batch, channels, kernel[0] * kernel[1], height, width))
+    for n, c, point, i, j in np.ndindex(samples.shape):
+        a, b = divmod(point, kernel[1])
+        first = 2 * (c * groups // channels * kernel[0] * kernel[1] + point)
+        down, across = (float(number) for number in offset[n, first : first + 2, i, j])
+        row = i * stride[0] - padding[0] + a * dilation[0] + down
+        column = j * stride[1] - padding[1] + b * dilation[1] + across
+        samples[n, c, point, i, j] = pixel_or_zero(x[n, c], row, column)
+    return samples
+
+
+def pixel_or_zero(image, row, column):
+    """A value between four pixels, each of which is 0 outside the image."""
+    top, left = int(np.floor(row)), int(np.floor(column))
+    total = 0.0
+    for y, x in ((top, left), (top, left + 1), (top + 1, left), (top + 1, left + 1)):
+        if 0 <= y < image.shape[0] and 0 <= x < image.shape[1]:
+            total += float(image[y, x]) * (1 - abs(row - y)) * (1 - abs(column - x))
+    return total
+
+
+def test_a_deformable_convolution_sees_nothing_at_no_number():
+    """Kernels compare a coordinate with the image's ends, and no comparison with NaN is true."""
+    x, weight = np.ones((1, 1, 3, 3), np.float32), np.ones((1, 1, 1, 1), np.float32)
+    offset = np.zeros((1, 2, 3, 3), np.float32)
+    offset[0, 0, 0], offset[0, 1, 1, 1] = np.nan, np.inf
+    result = run("mmdeploy::MMCVDeformConv2d", x, offset, weight, padding=[0, 0])
+    assert result[0, 0].tolist() == [[0, 0, 0], [1, 0, 1], [1, 1, 1]]
+    empty = run("mmdeploy::MMCVDeformConv2d", x[:0], offset[:0], weight, padding=[0, 0])
+    assert empty.shape == (0, 1, 3, 3)
+
+
 @pytest.mark.parametrize("groups", [1, 2])
 @pytest.mark.parametrize("offset_groups", [1, 2])
 @pytest.mark.parametrize("form", [((1, 1), (0, 0), (1, 1)), ((2, 1), (1, 2), (1, 2))], ids=str)
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
-def test_deformable_convolutions_are_deform_conv(groups, offset_groups, form, dtype):
+def test_deformable_convolutions_are_sums_of_moved_points(groups, offset_groups, form, dtype):
     stride, padding, dilation = form
     random = np.random.default_rng(groups)
     x = random.standard_normal((2, 4, 9, 8), np.float32).astype(dtype)
@@ -162,16 +199,16 @@ def test_deformable_convolutions_are_deform_conv(groups, offset_groups, form, dt
     # mmdeploy repeats each number of the padding.
     doubled = [padding[0], padding[0], padding[1], padding[1]]
     unmasked = run("mmdeploy::MMCVDeformConv2d", x, offset, weight, padding=doubled, **attrs)
-    wide = [array.astype(np.float32) for array in (x, weight, offset, bias, mask)]
-    onnx_attrs = {
-        "strides": list(stride),
-        "pads": list(padding * 2),
-        "dilations": list(dilation),
-        "group": groups,
-        "offset_group": offset_groups,
-    }
-    expected = pyopnb.call("DeformConv", *wide, **onnx_attrs)
-    expected_unmasked = pyopnb.call("DeformConv", *wide[:3], **onnx_attrs)
+    samples = moved_points(x, offset, (3, 2), stride, padding, dilation)
+    # Each group of the weights sees its channels, and each group of the offsets moves and weighs its own.
+    masks = mask.reshape(2, offset_groups, 6, height, width).repeat(4 // offset_groups, axis=1)
+    kernels = weight.astype(np.float64).reshape(groups, 6 // groups, 4 // groups, 6)
+    sums = []
+    for values in (samples * masks, samples):
+        split = values.reshape(2, groups, 4 // groups, 6, height, width)
+        sums.append(np.einsum("gock,ngckij->ngoij", kernels, split).reshape(2, 6, height, width))
+    expected = sums[0] + bias.astype(np.float64)[:, None, None]
+    expected_unmasked = sums[1]
     tolerance = 1e-4 if dtype == "float32" else 2e-2
     assert masked.dtype == unmasked.dtype == dtype
     np.testing.assert_allclose(masked, expected, rtol=tolerance, atol=tolerance)

@@ -261,3 +261,20 @@ def test_the_model_of_a_detector_runs_with_its_class_in_the_session():
     types = {value.name: value.type.tensor_type for value in model.graph.output}
     assert types["n"].elem_type == TensorProto.INT32
     assert [dim.dim_value for dim in types["b"].shape.dim][1:] == [100, 4]
+
+
+def test_ties_where_the_candidates_are_cut_off_come_in_the_order_of_the_input():
+    """Of 7,000 candidates the 5,000 best count, and the last of them has equals."""
+    random = np.random.default_rng(0)
+    scores = np.full((1, 3500, 2), 0.5, np.float32)
+    scores[0, :3000, 1] = random.uniform(0.6, 1, 3000)
+    boxes = np.repeat(np.arange(3500, dtype=np.float32)[None, :, None] * 2, 4, axis=2)
+    boxes[..., 2:] += 1
+    attrs = {"score_threshold": 0.25, "iou_threshold": 0.5, "max_output_boxes": 6000}
+    count, best, _, classes = run("TRT::EfficientNMS_TRT", boxes, scores, **attrs)
+    assert count.tolist() == [[5000]]
+    assert (classes[0, :3000] == 1).all()
+    # Rows 3,000 on are the ties: both classes of each box, or one, in the order of the boxes.
+    expected = [(n, c) for n in range(3500) for c in range(2) if scores[0, n, c] == 0.5][:2000]
+    numbers = (best[0, 3000:5000, 0] / 2).astype(int).tolist()
+    assert list(zip(numbers, classes[0, 3000:5000].tolist(), strict=True)) == expected

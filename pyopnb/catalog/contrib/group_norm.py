@@ -37,7 +37,7 @@ class GroupNorm:
             normalized /= 1 + np.exp(-normalized)
         if self.is_channels_last:
             normalized = np.moveaxis(normalized, 1, -1)
-        return np.ascontiguousarray(normalized).astype(x.dtype)
+        return np.ascontiguousarray(normalized).astype(x.dtype, copy=False)
 
     lowered_opset = 18
 

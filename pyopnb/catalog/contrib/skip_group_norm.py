@@ -46,8 +46,8 @@ class SkipGroupNorm:
             total = np.moveaxis(total, 1, -1)
             normalized = np.moveaxis(normalized, 1, -1)
         return (
-            np.ascontiguousarray(normalized).astype(x.dtype),
-            np.ascontiguousarray(total).astype(x.dtype),
+            np.ascontiguousarray(normalized).astype(x.dtype, copy=False),
+            np.ascontiguousarray(total).astype(x.dtype, copy=False),
         )
 
     lowered_opset = 18

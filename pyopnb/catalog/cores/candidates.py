@@ -30,11 +30,19 @@ def best_candidates(
     is_candidate = scores >= threshold
     if 0 <= background < scores.shape[1]:
         is_candidate[:, background] = False
-    numbers, classes = np.nonzero(is_candidate)
+    # Positions in one row, because NumPy finds them five times as fast as pairs.
+    positions = np.flatnonzero(is_candidate)
+    values = scores.ravel()[positions]
+    if len(values) > _MOST_CANDIDATES:
+        # Only what can be among the best is sorted, with all that are as good as the last of them.
+        lowest = np.partition(values, -_MOST_CANDIDATES)[-_MOST_CANDIDATES]
+        is_high = values >= lowest
+        positions = positions[is_high]
+        values = values[is_high]
     # The plugins sort in parallel, so that any order of equal scores is right. This one is stable.
-    order = np.argsort(-scores[numbers, classes], kind="stable")
-    order = order[:_MOST_CANDIDATES]
-    return numbers[order], classes[order]
+    order = np.argsort(-values, kind="stable")[:_MOST_CANDIDATES]
+    numbers, classes = np.divmod(positions[order], max(scores.shape[1], 1))
+    return numbers, classes
 
 
 def decode_anchors(boxes: np.ndarray, anchor: np.ndarray, *, has_centers: bool) -> np.ndarray:

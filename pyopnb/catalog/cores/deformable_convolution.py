@@ -1,13 +1,19 @@
-"""Convolutions whose kernel points move (Dai and others, 2017; Zhu and others, 2018)."""
+"""Convolutions whose kernel points move (Dai and others, 2017; Zhu and others, 2018).
+
+ONNX's DeformConv is the operator of the papers, and ONNX Runtime's kernel of it is a hundred times as
+fast as NumPy. The plugins differ from it in the order of inputs and in the names of attributes only.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from pyopnb.catalog.cores.sampling import bilinear
+from pyopnb.catalog.cores.precision import wide_dtype
+from pyopnb.catalog.cores.runtime_kernel import RuntimeKernel
 from pyopnb.ops.types import TensorType
 
 __all__ = ["deformable_convolution", "infer_deformed"]
@@ -58,6 +64,10 @@ def deformable_convolution(
 ) -> np.ndarray:
     """Convolve images with kernels whose points are moved by offsets and weighted by a mask.
 
+    Output ``[o, i, j]`` is ``bias[o]`` plus the sum over channels ``c`` and points ``(a, b)`` of ``weight[o, c, a, b] *
+    mask * x[c]`` at row ``i * stride - pad + a * dilation + offset``, and the column likewise. Between pixels, x is
+    interpolated; outside, and at an offset that is not a number, it is 0.
+
     Parameters
     ----------
     x : ndarray
@@ -81,35 +91,32 @@ def deformable_convolution(
     ndarray
         float[N,O,oh,ow].
     """
-    batch, channels = x.shape[:2]
-    outputs, _, *kernel = weight.shape
-    points = kernel[0] * kernel[1]
-    form = {"stride": stride, "pads": pads, "dilation": dilation}
-    height, width = _output_shape(x.shape[2:], kernel, form)
-    moved = offset.astype(np.float32).reshape(batch, offset_groups, points, 2, height, width)
-    if mask is not None:
-        mask = mask.astype(np.float32).reshape(batch, offset_groups, points, height, width)
-    # Where the first point of the kernel would be without offsets.
-    rows = np.arange(height)[:, None] * stride[0]
-    rows = rows - pads[0]
-    columns = np.arange(width)[None, :] * stride[1]
-    columns = columns - pads[1]
-    matrix = weight.astype(np.float32).reshape(groups, outputs // groups, -1)
-    result = np.empty((batch, outputs, height, width), np.float32)
-    for image in range(batch):
-        samples = np.empty((channels, points, height, width), np.float32)
-        for point in range(points):
-            row = rows + point // kernel[1] * dilation[0]
-            column = columns + point % kernel[1] * dilation[1]
-            for group, share in enumerate(np.split(np.arange(channels), offset_groups)):
-                down, across = moved[image, group, point]
-                values = x[image, share].astype(np.float32)
-                values = bilinear(values, row + down, column + across)
-                if mask is not None:
-                    values = values * mask[image, group, point]
-                samples[share, point] = values
-        gathered = samples.reshape(groups, -1, height * width)
-        result[image] = (matrix @ gathered).reshape(outputs, height, width)
-    if bias is not None:
-        result += bias.astype(np.float32)[:, None, None]
-    return result.astype(x.dtype)
+    dtype = wide_dtype(x.dtype)
+    inputs: list[np.ndarray | None] = []
+    for array in (x, weight, offset, bias, mask):
+        inputs.append(None if array is None else array.astype(dtype, copy=False))
+    kernel = _kernel(dtype, stride, pads, dilation, groups, offset_groups)
+    (result,) = kernel(*inputs)
+    return result.astype(x.dtype, copy=False)
+
+
+@lru_cache(maxsize=64)
+def _kernel(
+    dtype: Any,
+    stride: tuple[int, int],
+    pads: tuple[int, ...],
+    dilation: tuple[int, int],
+    groups: int,
+    offset_groups: int,
+) -> RuntimeKernel:
+    # A session takes a millisecond to make, and networks have the same few forms again and again.
+    return RuntimeKernel(
+        "DeformConv",
+        19,
+        [dtype],
+        strides=stride,
+        pads=pads,
+        dilations=dilation,
+        group=groups,
+        offset_group=offset_groups,
+    )

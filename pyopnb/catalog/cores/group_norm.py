@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 __all__ = ["group_norm"]
@@ -26,14 +28,26 @@ def group_norm(
     ndarray
         float32[N,C,...], a new array.
     """
-    batch, channels = x.shape[:2]
-    rows = x.astype(np.float32).reshape(batch, groups, -1)
+    # Moments of channels first: then no pass needs channels in order, and images of any layout keep theirs.
+    pixels = tuple(range(2, x.ndim))
+    per_channel = (*x.shape[:2], *[1] * len(pixels))
+    normalized = x.astype(np.float32, copy=False)
+    for _ in range(2):
+        # The second time takes away what a long sum in float32 has lost of a large mean.
+        means = _over_groups(normalized.mean(axis=pixels), groups)
+        normalized = normalized - means.reshape(per_channel)
     # Two passes: a mean of squares would lose the digits of a large mean.
-    centered = rows - rows.mean(axis=-1, keepdims=True)
-    variance = np.square(centered).mean(axis=-1, keepdims=True)
-    centered /= np.sqrt(variance + np.float32(epsilon))
-    normalized = centered.reshape(x.shape)
-    per_channel = (channels,) + (1,) * (x.ndim - 2)
-    normalized *= gamma.astype(np.float32).reshape(per_channel)
-    normalized += beta.astype(np.float32).reshape(per_channel)
+    axes = list(range(x.ndim))
+    squares = np.einsum(normalized, axes, normalized, axes, [0, 1])
+    variance = _over_groups(squares, groups) / max(math.prod(x.shape[2:]), 1)
+    normalized /= np.sqrt(variance + np.float32(epsilon)).reshape(per_channel)
+    normalized *= gamma.astype(np.float32).reshape(per_channel[1:])
+    normalized += beta.astype(np.float32).reshape(per_channel[1:])
     return normalized
+
+
+def _over_groups(values: np.ndarray, groups: int) -> np.ndarray:
+    """Replace a value of each channel, float[N,C], by the mean of its group."""
+    batch, channels = values.shape
+    means = values.reshape(batch, groups, -1).mean(axis=-1)
+    return np.repeat(means, channels // groups, axis=1).astype(np.float32)

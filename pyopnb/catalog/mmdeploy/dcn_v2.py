@@ -56,7 +56,6 @@ class DCNv2:
         )
 
     lowered_opset = 19
-    lowered_finite = True
 
     def lowered(self, x, offset, mask_or_weight, weight_or_bias, bias=None):
         nodes = deform_conv_form(

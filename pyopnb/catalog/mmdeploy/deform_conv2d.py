@@ -46,7 +46,6 @@ class MMCVDeformConv2d:
         )
 
     lowered_opset = 19
-    lowered_finite = True
 
     def lowered(self, x, offset, weight):
         nodes = deform_conv_form(

@@ -50,7 +50,6 @@ class MMCVModulatedDeformConv2d:
         )
 
     lowered_opset = 19
-    lowered_finite = True
 
     def lowered(self, x, offset, mask, weight, bias=None):
         nodes = deform_conv_form(

@@ -45,7 +45,6 @@ class DeformableConv2D:
         )
 
     lowered_opset = 19
-    lowered_finite = True
 
     def lowered(self, x, offset, weight):
         nodes = deform_conv_form(
