@@ -10,6 +10,7 @@ import onnx as _onnx  # noqa: F401  # first: importing it from a module further 
 from pyopnb.errors import PyopError
 from pyopnb.models import op_inference as _op_inference  # noqa: F401  # onnx.defs follows the registry from here on
 from pyopnb.ops import displayable as _displayable
+from pyopnb.ops import kernels as _kernels
 from pyopnb.ops import pickling as _pickling  # noqa: F401  # registers how ops are pickled
 from pyopnb.ops import registry as _registry
 from pyopnb.ops.definitions import pyop
@@ -153,6 +154,11 @@ _HOMES = {name: module for module, names in _AT_FIRST_USE.items() for name in na
 _forms.register_maker("numba", "pyopnb.compile.numba_form", "form_of")
 _registry.search_also(
     lambda name: importlib.import_module("pyopnb.onnx_reference.catalog_ops").op_named(name)
+)
+_kernels.make_kernels_by(
+    lambda node, versions: importlib.import_module("pyopnb.runtime.node_kernel").NodeKernel(
+        node, versions
+    )
 )
 _displayable.display_with(lambda: importlib.import_module("pyopnb.display.show"))
 

@@ -214,3 +214,31 @@ def test_recurrent_layers_are_todays(op, direction, lengths):
     expected = pyopnb.call(op, *inputs, opset=7, outputs=outputs, **attrs)
     for result, array in zip(results, expected, strict=True):
         np.testing.assert_allclose(result, array, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "attrs",
+    [{}, {"pads": [0, 1], "strides": [2, 1]}, {"pads": [1, 0, 0, 1]}, {"auto_pad": "SAME_UPPER"}],
+    ids=str,
+)
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_average_pool_leaves_the_padding_out(attrs, dtype):
+    """PyTorch 0.3 wrote a padding for each axis, and not for each of its ends."""
+    x = X.astype(dtype)
+    (result,) = run_old("AveragePool", 1, x, kernel_shape=[2, 3], **attrs)
+    pads = attrs.get("pads", [0] * 4)
+    if "auto_pad" in attrs:
+        pads = [0, 1, 1, 1]
+    top, left, *ends = pads if len(pads) == 4 else pads * 2
+    strides = attrs.get("strides", [1, 1])
+    height = (4 + top + ends[0] - 2) // strides[0] + 1
+    width = (5 + left + ends[1] - 3) // strides[1] + 1
+    assert result.shape == (2, 3, height, width) and result.dtype == dtype
+    for i, j in np.ndindex(height, width):
+        row, column = i * strides[0] - top, j * strides[1] - left
+        window = x[:, :, max(row, 0) : row + 2, max(column, 0) : column + 3].astype(np.float64)
+        np.testing.assert_allclose(
+            result[:, :, i, j],
+            window.mean((2, 3)),
+            rtol=1e-6 if dtype == "float32" else 1e-3,
+        )

@@ -11,9 +11,10 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from onnx import helper
 
 from pyopnb.catalog.cores.precision import wide_dtype
-from pyopnb.catalog.cores.runtime_kernel import RuntimeKernel
+from pyopnb.ops.kernels import Kernel, runtime_kernel
 from pyopnb.ops.types import TensorType
 
 __all__ = ["deformable_convolution", "infer_deformed"]
@@ -95,28 +96,28 @@ def deformable_convolution(
     inputs: list[np.ndarray | None] = []
     for array in (x, weight, offset, bias, mask):
         inputs.append(None if array is None else array.astype(dtype, copy=False))
-    kernel = _kernel(dtype, stride, pads, dilation, groups, offset_groups)
+    kernel = _kernel(stride, pads, dilation, groups, offset_groups)
     (result,) = kernel(*inputs)
-    return result.astype(x.dtype, copy=False)
+    return np.asarray(result).astype(x.dtype, copy=False)
 
 
 @lru_cache(maxsize=64)
 def _kernel(
-    dtype: Any,
     stride: tuple[int, int],
     pads: tuple[int, ...],
     dilation: tuple[int, int],
     groups: int,
     offset_groups: int,
-) -> RuntimeKernel:
+) -> Kernel:
     # A session takes a millisecond to make, and networks have the same few forms again and again.
-    return RuntimeKernel(
+    node = helper.make_node(
         "DeformConv",
-        19,
-        [dtype],
+        [],
+        ["y"],
         strides=stride,
         pads=pads,
         dilations=dilation,
         group=groups,
         offset_group=offset_groups,
     )
+    return runtime_kernel(node, 19)

@@ -37,8 +37,8 @@ def group_norm(
         means = _over_groups(normalized.mean(axis=pixels), groups)
         normalized = normalized - means.reshape(per_channel)
     # Two passes: a mean of squares would lose the digits of a large mean.
-    axes = list(range(x.ndim))
-    squares = np.einsum(normalized, axes, normalized, axes, [0, 1])
+    axes = "abcdefgh"[: x.ndim]
+    squares = np.einsum(f"{axes},{axes}->ab", normalized, normalized)
     variance = _over_groups(squares, groups) / max(math.prod(x.shape[2:]), 1)
     normalized /= np.sqrt(variance + np.float32(epsilon)).reshape(per_channel)
     normalized *= gamma.astype(np.float32).reshape(per_channel[1:])

@@ -1,0 +1,46 @@
+"""AveragePool of ONNX's version 1, whose means leave the padding out.
+
+Defined in onnx/onnx v1.2.2, docs/Changelog.md, AveragePool-1. PyTorch 0.3 writes one number of padding
+for each axis, for both of its ends.
+"""
+
+from functools import cached_property
+
+from onnx import helper
+
+from pyopnb.ops.kernels import runtime_kernel
+
+NAMES = ("::AveragePool",)
+VERSIONS = (1,)
+
+
+class AveragePool_1:
+    """Replace each window by the mean of those of its pixels that are in the image."""
+
+    def __init__(
+        self,
+        kernel_shape: list[int],
+        auto_pad: str = "NOTSET",
+        pads: list[int] = [],
+        strides: list[int] = [],
+    ):
+        axes = len(kernel_shape)
+        self.attrs = {"kernel_shape": kernel_shape, "strides": strides or [1] * axes}
+        if auto_pad != "NOTSET":
+            self.attrs["auto_pad"] = auto_pad
+        elif pads:
+            self.attrs["pads"] = pads if len(pads) == 2 * axes else pads * 2
+
+    def infer(self, x):
+        # Windows at the ends depend on auto_pad, and so sizes stay unknown.
+        shape = (x.shape or (None, None))[:2]
+        return x.like(shape=(*shape, *[None] * len(self.attrs["kernel_shape"])))
+
+    @cached_property
+    def kernel(self):
+        # Version 7 has an attribute more, whose default is what this version does.
+        return runtime_kernel(helper.make_node("AveragePool", [], ["y"], **self.attrs), 7)
+
+    def compute(self, x):
+        (means,) = self.kernel(x.astype("float32", copy=False))
+        return means.astype(x.dtype, copy=False)
