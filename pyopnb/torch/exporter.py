@@ -74,13 +74,13 @@ def export_program(program: Any, options: ExportOptions) -> tuple[Any, list[Hole
         except torch.onnx.OnnxExporterError as error:
             holes = _holes(program, error)
             if not holes:
-                raise _failed(error) from error
+                raise _failed(error) from None
             for hole in holes:
                 if hole.target.namespace == "pyopnb":
                     # It stands in for an op already, and the exporter does not take that either.
                     where = hole.line or "module"
                     expected = "an op of the exporter's, or one that torch can stand in for"
-                    raise ModelError(where, expected=expected, got=hole.reason) from error
+                    raise ModelError(where, expected=expected, got=hole.reason) from None
         # Torch takes these calls over, and the exporter is asked again.
         for hole in holes:
             put_node(hole.node, define(hole.node.target))
@@ -198,7 +198,7 @@ def _holes(program: Any, failure: BaseException) -> list[Hole]:
     except PyopError:
         raise
     except Exception as error:  # of torch, which takes the program apart
-        raise _failed(error) from error
+        raise _failed(error) from None
 
 
 def _failed(error: BaseException) -> ModelError:
@@ -214,7 +214,7 @@ def _failed(error: BaseException) -> ModelError:
         where,
         expected="a program that the exporter takes",
         got=sanitize(f"{type(cause).__name__}: {text}", 400),
-        next="see the error above, of torch",
+        next="torch.onnx.export(module, args), whose own error says more",
     )
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import re
+import sys
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stderr
 from typing import Any
 
 import torch
@@ -23,7 +25,7 @@ from pyopnb.torch.example import (
     line_of_error,
 )
 from pyopnb.torch.sizes import requested_dimensions
-from pyopnb.torch.source import line_of
+from pyopnb.torch.source import line_in, line_of
 
 __all__ = [
     "calls_in",
@@ -40,7 +42,12 @@ _OPAQUE = (
     'and call pyopnb.torch.op("demo::Part")'
 )
 _KNOWN_NAMESPACES = {"aten", "prims", "prim", "higher_order", "profiler"}
-_LOGGERS = ("torch.onnx._internal.exporter._registration", "torch._subclasses.fake_tensor")
+_LOGGERS = (
+    "torch.onnx._internal.exporter._registration",
+    "torch._subclasses.fake_tensor",
+    "torch.fx.experimental.symbolic_shapes",
+)
+_DECIDED_BY_VALUES = ("DynamicOutputShapeException", "DataDependentOutputException")
 _WORDS_ABOUT_SIZES = (
     "dynamic_shapes",
     "Constraints violated",
@@ -70,8 +77,26 @@ def quiet() -> Iterator[None]:
 def _is_news(record: logging.LogRecord) -> bool:
     """Tell other log records from a page about an error that is raised as well, or about torchvision."""
     text = str(record.msg)
-    is_raised_too = text.startswith("failed while attempting to run meta")
+    is_raised_too = text.startswith(("failed while attempting to run meta", "Unable to find user"))
     return not is_raised_too and "torchvision is not installed" not in text
+
+
+@contextmanager
+def _without_partial_graph() -> Iterator[None]:
+    """Drop the graph that torch prints when a capture fails; all else that is printed comes after it."""
+    printed = io.StringIO()
+    graph = None
+    try:
+        with redirect_stderr(printed):
+            yield
+    except Exception as error:
+        graph = getattr(error, "partial_fx_graph", None)
+        raise
+    finally:
+        text = printed.getvalue()
+        if graph is not None:
+            text = text.replace(f"{graph}\n", "")
+        sys.stderr.write(text)
 
 
 def capture(
@@ -113,12 +138,17 @@ def capture(
     _check_sizes(dynamic_shapes, arguments)
     shapes = _without_names(dynamic_shapes)
     try:
-        with quiet():
+        with quiet(), _without_partial_graph():
             program = torch.export.export(module, args, kwargs, dynamic_shapes=shapes)
     except Exception as error:  # what forward raises, and many of torch's own
         # The commonest reason is an example that forward does not take.
         check_runs(module, args, kwargs)
-        raise _not_captured(where, error, dynamic_shapes, arguments) from error
+
+        def fixing_line() -> str:
+            return _fixing_line(module, args, kwargs, dynamic_shapes)
+
+        # Torch's traceback has hundreds of lines, and stays in __context__ for who wants it.
+        raise _not_captured(where, error, dynamic_shapes, arguments, fixing_line) from None
     for node, enclosing in calls_in(program):
         if is_random(node) and not any_numbers:
             raise ModelError(
@@ -206,13 +236,41 @@ def is_random(node: Any) -> bool:
 
 def _without_names(dynamic_shapes: Any) -> Any:
     """Write dimensions as `torch.export.export` takes them: it has no names."""
-    if isinstance(dynamic_shapes, str):
-        return torch.export.Dim.DYNAMIC
+    return _rewritten(
+        dynamic_shapes, lambda dim: torch.export.Dim.DYNAMIC if isinstance(dim, str) else dim
+    )
+
+
+def _rewritten(dynamic_shapes: Any, rewrite: Callable[[Any], Any]) -> Any:
+    """Rewrite each dimension of ``dynamic_shapes``."""
     if isinstance(dynamic_shapes, Mapping):
-        return {name: _without_names(entry) for name, entry in dynamic_shapes.items()}
+        return {name: _rewritten(entry, rewrite) for name, entry in dynamic_shapes.items()}
     if isinstance(dynamic_shapes, (list, tuple)):
-        return type(dynamic_shapes)(_without_names(entry) for entry in dynamic_shapes)
-    return dynamic_shapes
+        return type(dynamic_shapes)(_rewritten(entry, rewrite) for entry in dynamic_shapes)
+    return rewrite(dynamic_shapes)
+
+
+def _fixing_line(module: Any, args: Any, kwargs: Mapping[str, Any], dynamic_shapes: Any) -> str:
+    """Find the line at which forward fixes a size: a second capture lets torch fix it, and keeps the line."""
+
+    def decided_by_torch(dim: Any) -> Any:
+        return dim if dim is None or isinstance(dim, int) else torch.export.Dim.AUTO
+
+    shapes = _rewritten(dynamic_shapes, decided_by_torch)
+    try:
+        with quiet():
+            # Torch keeps the user's lines in its strict way only.
+            program = torch.export.export(module, args, kwargs, dynamic_shapes=shapes, strict=True)
+    except Exception:  # many of torch's own; the message has no line then
+        return ""
+    for node in program.graph_module.graph.nodes:
+        mode = getattr(node.meta.get("val"), "fake_mode", None)
+        stacks = getattr(getattr(mode, "shape_env", None), "specialization_stacks", {})
+        for stack in stacks.values():
+            line = line_in([(frame.filename, frame.lineno) for frame in stack])
+            if line:
+                return line
+    return ""
 
 
 def _check_sizes(dynamic_shapes: Any, arguments: Mapping[str, Any]) -> None:
@@ -241,7 +299,11 @@ def _check_sizes(dynamic_shapes: Any, arguments: Mapping[str, Any]) -> None:
 
 
 def _size_refused(
-    where: str, error: Exception, requests: Sequence[Mapping[int, Any]], arguments: Any
+    where: str,
+    error: Exception,
+    requests: Sequence[Mapping[int, Any]],
+    arguments: Any,
+    fixing_line: Callable[[], str],
 ) -> ModelError:
     """Make the error for a dimension that was to be open and that forward does not let change."""
     where, expected = f"{where}, dynamic_shapes", "sizes that forward lets change"
@@ -259,6 +321,11 @@ def _size_refused(
     if fixed is not None:
         got = f"a forward that takes only {fixed[1]} there, as a loop over the dimension does"
         suggestion = "torch.export.Dim.AUTO for it, which fixes the size, or leave it out"
+        line = fixing_line()
+        if line:
+            got = f"{line}, which takes only {fixed[1]} there"
+        if re.search(r"\b(reshape|view|expand)\(", line):
+            suggestion = f"-1 in the place of {fixed[1]} in that line, or x.shape[…]"
         return ModelError(where, expected=expected, got=got, next=suggestion)
     got = _first_line(error)
     for line in text.splitlines()[1:]:
@@ -273,21 +340,27 @@ def _size_refused(
 
 
 def _not_captured(
-    where: str, error: Exception, dynamic_shapes: Any, arguments: Mapping[str, Any]
+    where: str,
+    error: Exception,
+    dynamic_shapes: Any,
+    arguments: Mapping[str, Any],
+    fixing_line: Callable[[], str],
 ) -> ModelError:
     """Make the error for a module that `torch.export.export` refuses."""
     text, name = str(error), type(error).__name__
     about_sizes = any(word in text for word in _WORDS_ABOUT_SIZES)
     if dynamic_shapes is not None and (about_sizes or name == "ConstraintViolationError"):
         requests = requested_dimensions(dynamic_shapes, arguments)
-        return _size_refused(where, error, requests, dict(arguments))
+        return _size_refused(where, error, requests, dict(arguments), fixing_line)
     line = line_of_error(error)
     where = f"{where}, {line}" if line else where
     expected, got = "a forward that torch.export.export takes", sanitize(_first_line(error), 600)
-    suggestion = "see the error above, of torch"
+    suggestion = "torch.export.export(module, args), whose own error says more"
     if ".numpy() is not supported" in text:
         expected, suggestion = "torch ops, which follow the arguments", _OPAQUE
         got = "NumPy: torch.export cannot follow it"
+    elif name in _DECIDED_BY_VALUES:
+        expected, suggestion = "torch ops that need no values to be captured", _OPAQUE
     elif "data-dependent" in text:
         expected = "control flow that no values decide"
         got, suggestion = _decided_by_values(line)

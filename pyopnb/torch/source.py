@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import linecache
 import re
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,8 @@ _PYTHON = str(Path(contextlib.__file__).parent)
 
 def line_of(*nodes: Any) -> str:
     """Name the line that called an op: ``model.py:5, `y = torch.inverse(x)```.
+
+    A line of a notebook is named as in IPython's tracebacks: ``Cell In[3], line 10``.
 
     Parameters
     ----------
@@ -48,7 +51,9 @@ def line_in(frames: Sequence[tuple[str, int]]) -> str:
         if not _is_users(file):
             continue
         text = linecache.getline(file, number).strip()
-        name = f"{Path(file).name}:{number}"
+        cell, name = _cell(file), f"{Path(file).name}:{number}"
+        if cell:
+            name = f"{cell}, line {number}"
         return one_line(f"{name}, `{text}`" if text else name)
     return ""
 
@@ -57,3 +62,12 @@ def _is_users(file: str) -> bool:
     # What pip installed lies in Python's own folder as well, and may be a library of the user's.
     is_python = file.startswith(_PYTHON) and "site-packages" not in file
     return not is_python and not file.startswith(_LIBRARIES)
+
+
+def _cell(file: str) -> str:
+    """Name the notebook cell that IPython compiled under a file name; return an empty text for a file."""
+    # Where there is a shell, IPython has been imported, and not by pyopnb.torch.
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    if shell is None:
+        return ""
+    return " ".join(shell.compile.format_code_name(file) or ())

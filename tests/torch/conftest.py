@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from shells import bare, only_shell, shell  # noqa: F401  # fixtures
 
 import pyopnb
 import pyopnb.torch

@@ -1,6 +1,8 @@
 """What cannot come out right is refused: where in the user's source, what was expected, what came, and what to type."""
 
 import re
+import textwrap
+import traceback
 
 import numpy as np
 import pytest
@@ -158,7 +160,7 @@ def test_wrong_dynamic_shapes():
     assert said.startswith(
         "module Line, dynamic_shapes: expected sizes that forward lets change, got"
     )
-    assert "got a forward that takes only 3 there" in said
+    assert "`return self.line(x)`, which takes only 3 there" in said
     said = refused(Line().eval(), torch.ones(2, 3), dynamic_shapes=({0: "batch"}, {0: "batch"}))
     assert said.startswith("module Line, dynamic_shapes: expected")
 
@@ -362,3 +364,50 @@ def test_arguments_of_the_older_exporter():
         pyopnb.torch.export(Line().eval(), (x,), "m.onnx")
     said = refused(Line().eval(), x, error=error, dynamic_axes={"x": {0: "batch"}})
     assert "dynamic_shapes={'x': {0: 'batch'}}" in said
+
+
+class Reshapes(nn.Module):
+    def forward(self, x):
+        return x.reshape(2, 6)
+
+
+def test_the_line_that_fixes_a_size():
+    said = refused(Reshapes().eval(), torch.ones(2, 3, 2), dynamic_shapes=({0: "batch"},))
+    assert "`return x.reshape(2, 6)`, which takes only 2 there" in said
+    assert "Try: -1 in the place of 2 in that line" in said
+
+
+def test_an_example_batch_of_one():
+    said = refused(Line().eval(), torch.ones(1, 3), dynamic_shapes=({0: "batch"},))
+    assert said.endswith("Try: an example with 2 or more there")
+
+
+class Solves(nn.Module):
+    def forward(self, x):
+        return torch.linalg.lstsq(x, x).solution
+
+
+@pytest.mark.parametrize("module", [Solves, Scales, Decides])
+def test_torchs_own_traceback_is_not_printed(module, capfd):
+    with pytest.raises(pyopnb.errors.ModelError) as caught:
+        pyopnb.torch.export(module().eval(), (torch.eye(3),))
+    assert len(traceback.format_exception(caught.value)) < 10
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_line_of_a_cell_is_named_as_in_ipythons_tracebacks(shell):
+    cell = """\
+        import torch
+        import pyopnb.torch
+        class Halves(torch.nn.Module):
+            def forward(self, x):
+                while x.max() > 1:
+                    x = x / 2
+                return x
+        pyopnb.torch.export(Halves().eval(), (torch.ones(3) * 3,))
+        """
+    number = shell.execution_count
+    result = shell.run_cell(textwrap.dedent(cell), store_history=True)
+    said = str(result.error_in_exec)
+    assert said.startswith(f"module Halves, Cell In[{number}], line 5, `while x.max() > 1:`")
+    assert "torch.while_loop" in said
