@@ -7,9 +7,10 @@ from typing import Any
 
 from onnx import NodeProto
 
-__all__ = ["make_kernels_by", "runtime_kernel"]
+__all__ = ["Kernel", "make_kernels_by", "runtime_kernel"]
 
 Kernel = Callable[..., Sequence[Any]]
+"""A function of a node's inputs that returns its outputs."""
 
 _make: Callable[[NodeProto, Mapping[str, int]], Kernel] | None = None
 

@@ -242,3 +242,14 @@ def test_average_pool_leaves_the_padding_out(attrs, dtype):
             window.mean((2, 3)),
             rtol=1e-6 if dtype == "float32" else 1e-3,
         )
+
+
+def test_average_pool_lowers_to_the_next_versions():
+    model = old_model("AveragePool", 1, [X], kernel_shape=[2, 3], pads=[0, 1])
+    with pytest.warns(pyopnb.errors.Filled):
+        filled = pyopnb.fill(model)
+    plain = pyopnb.lower(filled, {"i0": X})
+    assert {node.op_type for node in plain.functions[0].node} == {"AveragePool", "Cast"}
+    np.testing.assert_allclose(
+        pyopnb.Session(plain)(i0=X)["o0"], pyopnb.Session(filled)(i0=X)["o0"], rtol=1e-6
+    )

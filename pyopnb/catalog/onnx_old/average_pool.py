@@ -8,6 +8,7 @@ from functools import cached_property
 
 from onnx import helper
 
+from pyopnb.catalog.cores.onnx_text import dtype_number, ints
 from pyopnb.ops.kernels import runtime_kernel
 
 NAMES = ("::AveragePool",)
@@ -44,3 +45,16 @@ class AveragePool_1:
     def compute(self, x):
         (means,) = self.kernel(x.astype("float32", copy=False))
         return means.astype(x.dtype, copy=False)
+
+    lowered_opset = 7
+
+    def lowered(self, x):
+        attrs = []
+        for name, value in self.attrs.items():
+            text = f'"{value}"' if isinstance(value, str) else ints(value)
+            attrs.append(f"{name} = {text}")
+        return f"""(x) => (y) {{
+            x_32 = Cast<to = 1>(x)
+            y_32 = AveragePool<{", ".join(attrs)}>(x_32)
+            y = Cast<to = {dtype_number(x)}>(y_32)
+        }}"""
