@@ -103,11 +103,12 @@ def test_how_many_outputs():
         match=r"node 'call' \(demo::Any\), line \d+, `return \(x, x, x\)`, outputs: expected one array, got a tuple of 3",
     ):
         pyopnb.call("demo::Any", X)
-    for wrong in (0, True, 1.0):
-        with pytest.raises(
-            pyopnb.errors.ModelError,
-            match="call of demo::Any, outputs: expected a number from 1 to 1000",
-        ):
+    for wrong, expected in (
+        (0, "a number from 1 to 1000"),
+        (True, "a whole number"),
+        (1.0, "a whole number"),
+    ):
+        with pytest.raises(pyopnb.errors.PyopError, match=f", outputs: expected {expected}"):
             pyopnb.call("demo::Any", X, outputs=wrong)
 
 
