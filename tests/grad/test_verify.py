@@ -140,3 +140,13 @@ def test_right_gradients_of_deep_nets_with_kinks_are_not_refused(seed):
         derived = pyopnb.grad(pyopnb.parse(text), ["x", "w0", "w1", "w2", "w3"], feeds=feeds)
     assert note(derived).startswith("verified")
     onnx.checker.check_model(derived)
+
+
+@pytest.mark.parametrize("shape", ["1,1,6,6", "3,3,3", "4,5", "2,2,7"])
+def test_kinks_that_make_up_for_each_other_are_no_wrong_gradient(shape):
+    # Half of the values that are drawn lie on one of these bounds.
+    model = pyopnb.parse(
+        f"""<ir_version: 8, opset_import: ["" : 10]> clip (float[{shape}] x) => (float loss) {{
+            c = Clip<min = 0.5, max = 1.0>(x)  loss = ReduceSum<keepdims = 0>(c) }}"""
+    )
+    pyopnb.grad(model, "x")
