@@ -26,6 +26,12 @@ def through(dtype, function):
     return lambda x: function(x.astype(dtype)).astype(function(x).dtype)
 
 
+def pairs(x, dtype):
+    """Count the pairs of elements in a row, in integers of a dtype."""
+    length = np.array(x.shape[-1:], dtype)
+    return (length * (length - 1) / 2).astype(x.dtype)
+
+
 def padded(x):
     return np.concatenate([x[..., :1] * 0, x, x[..., :1] * 0], -1)
 
@@ -139,6 +145,9 @@ WRONG = [
     ("upper case in ASCII alone", lambda x: np.array([t.upper() for t in x], object), lambda x: np.array(["".join(c.upper() if c.isascii() else c for c in t) for t in x], object), "O", "N"),
     ("length in bytes", lambda x: np.array([len(t) for t in x], "i8"), lambda x: np.array([len(t.encode()) for t in x], "i8"), "O", "N"),
     ("all of an empty array", lambda x: x.all(-1), lambda x: x.all(-1) & (x.shape[-1] > 0), "?", "NM"),
+    # What only a row of a million elements shows.
+    ("a count in 16 bits", lambda x: (x > 0).sum(-1), lambda x: (x > 0).sum(-1, dtype="u2").astype("i8"), "f4", "NM"),
+    ("pairs counted in 32 bits", lambda x: x.sum(-1) / pairs(x, "i8"), lambda x: x.sum(-1) / pairs(x, "i4"), "f4", "NM"),
     ("mean of an empty array", lambda x: x.mean(-1), lambda x: x.sum(-1) / f4(max(x.shape[-1], 1)), "f4", "NM"),
 ]  # fmt: skip
 

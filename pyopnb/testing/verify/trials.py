@@ -16,11 +16,13 @@ import numpy as np
 from pyopnb.testing.verify.values import HALVES, NOT_FINITE, is_float, is_integer, value_sets
 
 __all__ = [
+    "LONG_ROW",
     "Arrays",
     "Dims",
     "Trial",
     "draw_trials",
     "free_sizes_of",
+    "long_row",
     "mild_trials",
     "resize",
 ]
@@ -34,7 +36,7 @@ _ROOMY = 400
 # Draws of arrays whose sizes cannot grow.
 _DRAWS = 3
 # Elements, of which pairs still have room in memory.
-_LONG_ROW = 3_000
+LONG_ROW = 3_000
 _MAX_ELEMENTS = 2_000_000
 _SEPARATE_INPUTS = 6
 
@@ -103,7 +105,9 @@ def draw_trials(
     yield from _ordered_trials(roomy)
     if dims is not None and long_rows:
         for name in free_sizes:
-            yield from _long_row(first, dims, name)
+            trial = long_row(first, dims, name, LONG_ROW)
+            if trial is not None:
+                yield trial
 
 
 # ---- sizes ------------------------------------------------------------------------------------------
@@ -357,19 +361,19 @@ def _ordered_trials(roomy: Arrays) -> Iterator[Trial]:
         yield Trial(name, tuple(inputs))
 
 
-def _long_row(first: Arrays, dims: Dims, name: str) -> Iterator[Trial]:
-    """Yield many equal elements along a free dimension: a sum that adds them one by one is off there."""
+def long_row(first: Arrays, dims: Dims, name: str, elements: int) -> Trial | None:
+    """Return equal elements along a free dimension: a sum that adds them one by one is off there."""
     largest = 1
     for array, axes in zip(first, dims, strict=True):
         if array is not None and axes is not None and name in axes:
             sizes = [size for size, dim in zip(array.shape, axes, strict=True) if dim != name]
             largest = max(largest, math.prod(sizes))
-    length = _LONG_ROW // largest
+    length = elements // largest
     sizes_by_name = {**free_sizes_of(first, dims), name: length}
     inputs = resize(first, dims, sizes_by_name)
     # Fewer than a hundred terms are no long row.
     if inputs is None or length < 100:
-        return
+        return None
     filled = []
     for array in inputs:
         if array is not None and is_float(array.dtype):
@@ -377,4 +381,4 @@ def _long_row(first: Arrays, dims: Dims, name: str) -> Iterator[Trial]:
         elif array is not None and is_integer(array.dtype):
             array = np.ones(array.shape, array.dtype)
         filled.append(array)
-    yield Trial(f"{_LONG_ROW:,} equal elements along {name}", tuple(filled))
+    return Trial(f"{elements:,} equal elements along {name}", tuple(filled))

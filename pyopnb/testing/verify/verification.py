@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -18,11 +20,25 @@ from pyopnb.testing.verify.rounding import (
     KernelError,
     call_original,
 )
-from pyopnb.testing.verify.trials import Arrays, Dims, Trial, draw_trials
+from pyopnb.testing.verify.trials import (
+    LONG_ROW,
+    Arrays,
+    Dims,
+    Trial,
+    draw_trials,
+    free_sizes_of,
+    long_row,
+)
 
 __all__ = ["Disagreement", "Verification", "verify"]
 
 _SAME: Any = object()
+
+# Integers of 16 and 32 bits that count elements, or pairs of them, overflow only there.
+_LONGEST_ROW = 1_000_000
+# Elements and seconds. What makes pairs takes longer in the first, what loops over them in the second: at a
+# million, either would take minutes, or all memory.
+_LONGER_ROWS = ((LONG_ROW, 0.001), (10 * LONG_ROW, 0.01))
 
 
 @dataclass(frozen=True)
@@ -176,6 +192,8 @@ def verify(
             empty=empty,
             long_rows=kernel_error.long_rows,
         )
+        if dims is not None and kernel_error.long_rows:
+            trials = chain(trials, _longest_row(original, examples[0], dims))
     for trial in trials:
         expected = call_original(original, trial.inputs)
         # Inputs that the original refuses say nothing, and where a user promises finite numbers, neither
@@ -195,6 +213,32 @@ def verify(
             return verification
     verification.disagreement = _disagreement_on_reuse(judge, converted, examples[0])
     return verification
+
+
+def _longest_row(original: Function, example: Arrays, dims: Dims) -> Iterator[Trial]:
+    """Yield one row of a million elements, if the original reduces such rows and is quick."""
+    for name in free_sizes_of(example, dims):
+        if all(_reduces_quickly(original, example, dims, name, *step) for step in _LONGER_ROWS):
+            trial = long_row(example, dims, name, _LONGEST_ROW)
+            if trial is not None:
+                yield trial
+            return
+
+
+def _reduces_quickly(
+    original: Function, example: Arrays, dims: Dims, name: str, elements: int, seconds: float
+) -> bool:
+    """Tell whether the original makes less of a row, in so much time of the processor."""
+    trial = long_row(example, dims, name, elements)
+    if trial is None:
+        return False
+    begin = time.thread_time()
+    results = call_original(original, trial.inputs)
+    if results is None or time.thread_time() - begin > seconds:
+        return False
+    # Whatever stays by itself, as the channels of a pixel that are added up, would be no long row.
+    largest = max(array.size for array in trial.inputs if array is not None)
+    return 100 * sum(result.size for result in results) < largest
 
 
 def _results(converted: Function, inputs: Arrays) -> list[np.ndarray]:
