@@ -17,8 +17,6 @@ __all__ = [
     "Opdef",
     "PyCustomOpDef",
     "default_opset_domain",
-    "enable_py_op",
-    "find_overloads",
     "onnx_op",
 ]
 
@@ -78,13 +76,6 @@ _ATTR_TYPES: Mapping[int, type] = {
 
 # What every name stands for: each combination of inputs that was declared, the newest body of it.
 _overloads: dict[str, tuple[Overload, ...]] = {}
-
-_enabled = [True]
-
-
-def find_overloads(name: str) -> tuple[Overload, ...]:
-    """Return what was declared under a name, ``domain::OpType`` or an op type of the default domain."""
-    return _overloads.get(_full_name(name), ())
 
 
 class Opdef:
@@ -207,31 +198,6 @@ def onnx_op(*args: Any, **kwargs: Any) -> Callable[[Callable[..., Any]], Opdef]:
     return Opdef.declare(*args, **kwargs)
 
 
-def enable_py_op(enabled: bool) -> bool:
-    """Have the ops that were declared here in the registry, or take them all out of it.
-
-    Parameters
-    ----------
-    enabled : bool
-
-    Returns
-    -------
-    bool
-        What it was before.
-    """
-    # Declarations are kept while the switch is off.
-    before = _enabled[0]
-    _enabled[0] = bool(enabled)
-    if before == _enabled[0]:
-        return before
-    for name in _overloads:
-        if enabled:
-            _serve(name)
-        elif registry.find(*name.split("::", 1)) is not None:
-            registry.remove(name)
-    return before
-
-
 def _full_name(op_type: str) -> str:
     return op_type if "::" in op_type else f"{_DOMAIN}::{op_type}"
 
@@ -323,9 +289,8 @@ def _define(name: str, overload: Overload) -> None:
 
 
 def _serve(name: str) -> None:
-    if _enabled[0]:
-        overloads = _overloads[name]
-        registry.define(class_of(name, overloads), name, source=_source(overloads))
+    overloads = _overloads[name]
+    registry.define(class_of(name, overloads), name, source=_source(overloads))
 
 
 def _source(overloads: Sequence[Overload]) -> str | None:

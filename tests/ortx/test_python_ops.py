@@ -4,7 +4,6 @@ import re
 import zlib
 
 import numpy as np
-import onnx
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper
@@ -13,16 +12,9 @@ import pyopnb
 from pyopnb.ops.types import tensor_type
 from pyopnb.ortx import (
     Opdef,
-    OrtPyFunction,
     PyCustomOpDef,
-    PyOp,
-    PyOrtFunction,
-    enable_py_op,
     get_library_path,
-    hook_model_op,
-    make_onnx_model,
     onnx_op,
-    ort_inference,
 )
 
 ONE, TWO = np.float32([1.5, -2.5]), np.float32([[1, 2], [3, 4]])
@@ -48,7 +40,9 @@ def options():
 def model(*nodes, inputs, outputs):
     """As the tests of onnxruntime-extensions write them: helper.make_node and make_graph, rows of name, dtype and shape."""
     infos = [[helper.make_tensor_value_info(*row) for row in rows] for rows in (inputs, outputs)]
-    return make_onnx_model(helper.make_graph(list(nodes), "test", *infos))
+    versions = [helper.make_opsetid("", 21), helper.make_opsetid("ai.onnx.contrib", 1)]
+    graph = helper.make_graph(list(nodes), "test", *infos)
+    return helper.make_model(graph, opset_imports=versions, ir_version=10)
 
 
 def contrib(op_type, inputs, outputs, **attrs):
@@ -249,7 +243,7 @@ def test_every_dtype_goes_in_and_out_or_is_refused_when_it_is_declared(name):
     Opdef.create(lambda x: x, op_type="Same", inputs=[number], outputs=[number])
     kind = tensor_type(TensorProto.DataType.Name(number).lower() + "[...]").dtype.numpy
     x = np.array(["a", "ü"], object) if name == "dt_string" else np.array([0, 1]).astype(kind)
-    y = PyOrtFunction.from_model(one_node("Same", number, number))(x)
+    y = pyopnb.run(one_node("Same", number, number), x=x)["y"]
     assert y.dtype == x.dtype and y.tolist() == x.tolist()
 
 
@@ -368,7 +362,7 @@ def test_what_has_no_such_value_is_refused_where_theirs_spoils_it_or_ends_the_pr
     with pytest.raises(
         pyopnb.errors.ResultError, match=f"op ai.onnx.contrib::Give, output.*{message}"
     ):
-        PyOrtFunction.from_model(one_node("Give", 1, number))(ONE)
+        pyopnb.run(one_node("Give", 1, number), x=ONE)["y"]
     with pytest.raises(
         Exception, match=f"ResultError: op ai.onnx.contrib::Give, output.*{message}"
     ):
@@ -381,7 +375,7 @@ def test_an_exception_is_an_exception():
         raise KeyError("the user's own")
 
     with pytest.raises(KeyError, match="the user's own") as caught:
-        PyOrtFunction.from_model(one_node("Fails"))(ONE)
+        pyopnb.run(one_node("Fails"), x=ONE)["y"]
     assert any("ai.onnx.contrib::Fails" in note for note in caught.value.__notes__)
     with pytest.raises(Exception, match="KeyError: .*the user's own"):
         run_bare(one_node("Fails"), x=ONE)
@@ -413,23 +407,6 @@ def test_a_definition_that_fails_leaves_the_one_before():
     ):
         Opdef.create(lambda x, by: x, op_type="Keeps", inputs=number, outputs=number, attrs=["by"])
     assert run_bare(one_node("Keeps", by=1), x=ONE)[0].tolist() == [2.5, -1.5]
-
-
-def test_ops_that_are_switched_off_and_on():
-    Opdef.create(lambda x: x, op_type="Switched")
-    try:
-        assert enable_py_op(False) is True
-        with pytest.raises(
-            Exception, match=r"ai.onnx.contrib:Switched\(-1\) is not a registered function/op"
-        ):
-            run_bare(one_node("Switched"), x=ONE)
-        Opdef.create(lambda x: x + 1, op_type="Later")
-    finally:
-        assert enable_py_op(True) is False
-    assert (
-        run_bare(one_node("Later"), x=ONE)[0].tolist()
-        == run_bare(one_node("Switched"), x=ONE + 1)[0].tolist()
-    )
 
 
 def test_what_is_refused_or_ignored_when_it_is_declared():
@@ -471,117 +448,12 @@ def test_a_node_without_an_attribute_and_one_with_more():
     with pytest.raises(
         pyopnb.errors.ModelError, match=r"attr by: expected a value of kind float .* got nothing"
     ):
-        PyOrtFunction.from_model(one_node("Shift"))(ONE)
-    assert PyOrtFunction.from_model(one_node("Shift", by=1.0, unknown=3))(ONE).tolist() == [
+        pyopnb.run(one_node("Shift"), x=ONE)["y"]
+    assert pyopnb.run(one_node("Shift", by=1.0, unknown=3), x=ONE)["y"].tolist() == [
         2.5,
         -1.5,
     ]
     assert run_bare(one_node("Shift", by=1.0, unknown=3), x=ONE)[0].tolist() == [2.5, -1.5]
-
-
-# ---- models as functions, hooks and the rest ---------------------------------------------------------------------------------
-
-
-def test_a_model_as_a_function(tmp_path):
-    made = model(
-        helper.make_node("Gather", ["table", "which"], ["row"]),
-        inputs=[("table", 1, [None, None]), ("which", 7, [])],
-        outputs=[("row", 1, [None])],
-    )
-    onnx.save_model(made, str(tmp_path / "gather.onnx"))
-    for function in (
-        PyOrtFunction.from_model(made),
-        OrtPyFunction(str(tmp_path / "gather.onnx"), cpu_only=True),
-    ):
-        assert function.input_names == ["table", "which"] and function.output_names == ["row"]
-        assert function(TWO, 1).tolist() == [3, 4]
-        assert function(TWO, np.array(0, np.int32)).tolist() == [1, 2]
-        assert function(TWO, which=1).tolist() == [3, 4]
-        assert isinstance(function.ort_session, onnxruntime.InferenceSession)
-        function.add_default_input(table=TWO * 2)
-        assert function(1).tolist() == [6, 8]
-    assert ort_inference(made, TWO, 1).tolist() == [3, 4]
-
-
-def test_wrong_arguments_of_a_function_are_named():
-    function = OrtPyFunction(one_node("Abs"))
-    with pytest.raises(
-        pyopnb.errors.InputError, match=r"expected at most 1 positional argument \(x\), got 2"
-    ):
-        function(ONE, ONE)
-    with pytest.raises(pyopnb.errors.InputError, match="expected names of inputs, got X. Try: x"):
-        function(X=ONE)
-    with pytest.raises(pyopnb.errors.ModelError, match="OrtPyFunction: expected a model, got none"):
-        OrtPyFunction()(ONE)
-
-
-def test_the_function_of_one_op():
-    inputs = [PyCustomOpDef.dt_float, PyCustomOpDef.dt_int64]
-    kind = {"by": PyCustomOpDef.dt_float}
-
-    @onnx_op(op_type="Weighted", inputs=inputs, outputs=[PyCustomOpDef.dt_double], attrs=kind)
-    def weighted(x, times, by):
-        return x * times * by
-
-    function = PyOrtFunction.from_customop("Weighted", by=0.5, cpu_only=True)
-    assert function.input_names == ["x", "times"]
-    assert function(np.float32([[1], [2]]), 3).tolist() == [[1.5], [3.0]]
-    with pytest.raises(
-        pyopnb.errors.UnknownOp,
-        match="expected an op of the registry, got 'Wieghted'. Try: ai.onnx.contrib::Weighted",
-    ):
-        PyOrtFunction.from_customop("Wieghted")
-
-
-def test_options_of_the_session_of_a_function():
-    function = OrtPyFunction(
-        model(
-            helper.make_node("Abs", ["x"], ["y"]), inputs=[("x", 1, None)], outputs=[("y", 1, None)]
-        )
-    )
-    function.extra_session_options["intra_op_num_threads"] = 1
-    assert function(ONE).tolist() == [1.5, 2.5]
-    assert function.ort_session.get_session_options().intra_op_num_threads == 1
-    assert function.get_ort_session_options().intra_op_num_threads == 1
-
-
-@pytest.mark.parametrize("name", ["conv", "/layer.0/conv"])
-def test_a_hook_before_a_node_sees_and_may_change_its_inputs(name):
-    made = model(
-        helper.make_node("Clip", ["x", "", "high"], ["y"], name=name),
-        inputs=[("x", 1, [None]), ("high", 1, [])],
-        outputs=[("y", 1, [None])],
-    )
-    seen = []
-
-    def look(x, high):
-        seen.append((x.tolist(), float(high)))
-        return x, high - 1
-
-    hooked = hook_model_op(made, name, look, [PyOp.dt_float, PyOp.dt_float])
-    assert hooked is made
-    assert run_bare(hooked, x=ONE, high=np.array(2, np.float32))[0].tolist() == [1, -2.5]
-    assert seen == [([1.5, -2.5], 2.0)]
-    with pytest.raises(
-        pyopnb.errors.ModelError, match=f"expected the name of a node, got 'konv'. Try: .*{name}"
-    ):
-        hook_model_op(made, "konv", look, [])
-    with pytest.raises(
-        pyopnb.errors.ModelError, match=f"node '{name}': expected 2 dtypes, one an input, got 1"
-    ):
-        hook_model_op(made, name, look, [PyOp.dt_float])
-
-
-def test_a_hook_of_a_node_that_reads_one_tensor_twice():
-    made = model(
-        helper.make_node("Mul", ["x", "x"], ["y"], name="m"),
-        inputs=[("x", 1, None)],
-        outputs=[("y", 1, None)],
-    )
-    assert run_bare(hook_model_op(made, "m", lambda x: x + 1, [1]), x=ONE)[0].tolist() == [
-        6.25,
-        2.25,
-    ]
 
 
 def test_operators_in_c_are_refused_by_name():
@@ -589,3 +461,8 @@ def test_operators_in_c_are_refused_by_name():
         ImportError, match="Try: from onnxruntime_extensions import gen_processing_models"
     ):
         from pyopnb.ortx import gen_processing_models  # noqa: F401
+
+
+def test_what_pyopnb_has_for_models_is_named():
+    with pytest.raises(ImportError, match=r"Try: pyopnb.wrap\(model, node_name, function\)"):
+        from pyopnb.ortx import hook_model_op  # noqa: F401
