@@ -241,7 +241,7 @@ class Cell:
         if not args.quiet:
             print(repr(self.version))
             if self.version.gradient is not None:
-                print(repr(self.version.gradient))
+                print(f"  with its gradient, {self.version.gradient.op}")
             if len(registry[name].versions) == 1:
                 _say_if_it_replaces(name)
 

@@ -299,11 +299,11 @@ def detail_lines(part: Part) -> Iterator[str]:
         yield from _statistics(facts)
         if not facts.odd and not _is_unrelated(facts):
             pairs = "; or ".join(_passing_pairs(part, facts))
-            adverb = "also"
-            if part.ok:
-                adverb = "just"
-            if pairs:
-                yield f"would {adverb} pass: {pairs}"
+            if part.ok and not part.stol:
+                # The tightest of each, alone: what was passed with is in the verdict already.
+                yield f"would just pass: {' or '.join(_passing(facts))}"
+            elif pairs:
+                yield f"would also pass: {pairs}"
 
 
 def _statistics(facts: ArrayStats) -> Iterator[str]:
