@@ -16,6 +16,8 @@ from pyopnb.display.svg.chart import page
 from pyopnb.display.svg.line_chart import line_chart
 from pyopnb.display.svg.text_width import text_width
 from pyopnb.display.svg.to_svg import to_svg
+from pyopnb.training.diff import TrainingDiff
+from pyopnb.training.record import TrainingRecord
 
 RNG = np.random.default_rng(6)
 LONG = "a_name_that_somebody_exports/with/many/parts/" * 40
@@ -196,3 +198,30 @@ def test_lines_with_marks_and_long_names(log_y: bool, size: float, unit: str) ->
             unit=unit,
         )
         check(to_svg(page([chart, chart], LONG)))
+
+
+@pytest.mark.parametrize("steps", [1, 2, 59, 60, 20_000])
+@pytest.mark.parametrize("metric", ["loss", "accuracy", LONG])
+@pytest.mark.parametrize("size", [1e-12, 1.0, 1e12])
+def test_trainings(steps: int, metric: str, size: float) -> None:
+    losses = tuple((size * RNG.random(steps)).tolist())
+    scores = tuple((step, size / step) for step in range(1, steps + 1, 50))
+    marks = tuple((step, f"version {step} of {LONG}") for step in range(1, steps, 200))
+    a = TrainingRecord("SGD()", metric, losses, losses, scores, marks)
+    b = TrainingRecord("Adam()", "loss", losses[:3], losses[:3], scores[:1])
+    for log in (None, True, False):
+        for smooth in (None, 1, steps):
+            found = TrainingDiff(a, b, pyopnb.diff(1.0, 2.0))
+            check(pyopnb.show(found, log=log, smooth=smooth).svg)
+
+
+@pytest.mark.parametrize("length", [0, 1, 1000])
+def test_forms(length: int) -> None:
+    @pyopnb.pyop(f"demo::{'Long' * 20 * (length > 1)}Half")
+    class Half:
+        def compute(self, x: "float32[N]") -> "float32[N]":
+            return x / np.float32(2)
+
+    found = pyopnb.forms(Half, np.ones(length, np.float32), sizes=[length, length + 1, 10_000])
+    check(pyopnb.show(found).svg)
+    assert found.plot().axes
