@@ -245,6 +245,18 @@ def test_masks_that_leave_nothing_are_compared(exported, none, monkeypatch):
     assert filled == ["aten.scaled_dot_product_attention"]
 
 
+def test_a_mask_for_which_torch_has_no_numbers_is_left_out(exported):
+    layer = nn.TransformerDecoderLayer(4, 2, 8, 0.0, batch_first=True, norm_first=True)
+    x, padding = torch.randn(2, 3, 4), torch.zeros(2, 3, dtype=torch.bool)
+    padding[:, 2] = True
+    example = x, x, None, None, padding, padding
+    session = pyopnb.Session(pyopnb.torch.export(layer.eval(), example))
+    feeds = zip((e.name for e in session.get_inputs()), (x, x, padding, padding), strict=True)
+    got = session.run(None, {name: value.numpy() for name, value in feeds})[0]
+    with torch.no_grad():
+        np.testing.assert_allclose(got, layer(*example), atol=1e-5)
+
+
 def test_what_kernels_round_is_not_called_wrong(exported):
     assert exported(Tiny(), (torch.randn(3, 32), torch.rand(5))) == []
 
