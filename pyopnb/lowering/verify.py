@@ -242,11 +242,11 @@ def tries_empty(lowered: LoweredOp) -> bool:
     -------
     bool
         False also with Unique along an axis in the function, and with RoiAlign: in 1.32, slices without elements
-        and images without pixels end the process.
+        and images without pixels end the process. Conv with a kernel of no pixels never returns.
     """
     for node in nodes_in(lowered.function):
         has_axis = any(attribute.name == "axis" for attribute in node.attribute)
-        if node.op_type == "RoiAlign" or (node.op_type == "Unique" and has_axis):
+        if node.op_type in {"Conv", "RoiAlign"} or (node.op_type == "Unique" and has_axis):
             return False
     return takes_empty()
 

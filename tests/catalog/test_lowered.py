@@ -157,6 +157,16 @@ TRT_BATCHED = {"score_threshold": 0.2, "iou_threshold": 0.45, "keep_topk": 20}
             [normal(3, 4), np.int32([[0, 1, 4], [2, 3, 5]])],
             {},
         ),
+        (
+            "com.microsoft::NhwcConv",
+            [normal(2, 6, 5, 4), normal(6, 3, 2, 2), normal(6)],
+            {"group": 2, "pads": [1, 0, 1, 1], "strides": [2, 1]},
+        ),
+        (
+            "com.microsoft::NhwcConv",
+            [normal(1, 6, 5, 2), normal(3, 2, 2, 2)],
+            {"auto_pad": "SAME_LOWER", "strides": [1, 2]},
+        ),
         ("com.microsoft::ComplexMul", [normal(3, 4, 2), normal(4, 2)], {}),
         ("com.microsoft::ComplexMulConj", [normal(3, 4, 2), normal(3, 4, 2)], {}),
         ("com.microsoft::TorchEmbedding", [normal(5, 3), np.int64([[0, 4], [2, 2]])], {}),

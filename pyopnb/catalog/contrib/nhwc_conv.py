@@ -8,6 +8,7 @@ the CUDA kernel have channels last, and so has this.
 import numpy as np
 
 from pyopnb.catalog.cores.convolution import convolve, pads_of
+from pyopnb.catalog.cores.onnx_text import dtype_number, ints
 from pyopnb.ops.types import TensorType
 
 NAMES = ("com.microsoft::NhwcConv",)
@@ -61,3 +62,29 @@ class NhwcConv:
         )
         result = np.moveaxis(convolved, 1, -1)
         return np.ascontiguousarray(result)
+
+    lowered_opset = 11
+
+    def lowered(self, x, weight, bias=None):
+        pads = f"pads = {ints(self.pads)}"
+        if self.auto_pad != "NOTSET":
+            # ONNX Runtime's Conv refuses the two together.
+            if max(self.dilations) > 1:
+                raise NotImplementedError(f"auto_pad={self.auto_pad} with dilations")
+            pads = f'auto_pad = "{self.auto_pad}"'
+        attrs = f"{pads}, strides = {ints(self.strides)}, dilations = {ints(self.dilations)}"
+        add_bias = ""
+        inputs = "images, kernels"
+        if bias is not None:
+            add_bias = "bias_32 = Cast<to = 1>(bias)"
+            inputs += ", bias_32"
+        return f"""(x, weight, bias) => (y) {{
+            x_32 = Cast<to = 1>(x)
+            images = Transpose<perm = [0, 3, 1, 2]>(x_32)
+            weight_32 = Cast<to = 1>(weight)
+            kernels = Transpose<perm = [0, 3, 1, 2]>(weight_32)
+            {add_bias}
+            channels_first = Conv<{attrs}, group = {self.group}>({inputs})
+            channels_last = Transpose<perm = [0, 2, 3, 1]>(channels_first)
+            y = Cast<to = {dtype_number(x)}>(channels_last)
+        }}"""
