@@ -298,6 +298,7 @@ class Dtypes(nn.Module):
         )
 
 
+@pytest.mark.everywhere  # 7 s; the twelve ops and the seven modules have such calls, and a batch of any size
 def test_order(exported):
     filled = exported(Order(), *batches((6,)), dynamic_shapes=({0: "batch"},))
     assert {"aten.mode", "aten.kthvalue"} <= set(filled)
