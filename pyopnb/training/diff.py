@@ -83,12 +83,21 @@ class TrainingDiff(DiffBase):
             return f"validation {self.a.metric}: {score_a} → {score_b}"
         return f"validation: {self.a.metric} {score_a}, {self.b.metric} {score_b}"
 
-    def __str__(self) -> str:
-        lines = self._headline()
+    def details(self) -> list[str]:
+        """Say what differs beside the numbers: the optimizers, and the weights.
+
+        Returns
+        -------
+        list of str
+        """
+        lines = []
         if self.a.optimizer != self.b.optimizer:
             lines.append(f"optimizer: {self.a.optimizer} → {self.b.optimizer}")
         lines += [f"weights: {line}" for line in self.weights.headline()[:2]]
-        return fit_lines(lines)
+        return lines
+
+    def __str__(self) -> str:
+        return fit_lines([*self._headline(), *self.details()])
 
 
 def _end(record: TrainingRecord) -> float:

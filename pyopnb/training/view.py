@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from pyopnb.diffs.base import fit_lines
 from pyopnb.display.array_diff import headline_html
 from pyopnb.display.html import join, pre
 from pyopnb.display.svg.chart import Chart, page
@@ -102,7 +103,8 @@ def view_training_diff(
         return View(thing, title, str(thing), join(body))
     charts = _charts(records, log, smooth)
     drawing = page(charts, title, in_row=2)
-    body += [charts_html(charts, f"Curves of the losses. {title}."), pre(str(thing))]
+    body += [charts_html(charts, f"Curves of the losses. {title}.")]
+    body.append(pre(fit_lines(thing.details())))
     return View(thing, title, str(thing), join(body), lambda: drawing)
 
 

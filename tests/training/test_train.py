@@ -767,6 +767,7 @@ def test_the_diff_of_two_trainings(line, samples):
     assert "learning_rate=0.01" in str(found) and "learning_rate=0.1" in str(found)
     assert not found.weights.ok
     assert words(pyopnb.show(found))[-2:] == ["a: training", "b: training"]
+    assert found._repr_html_().count("the losses differ from step 2 on") == 1
     assert type(found).from_json(found.to_json()) == found
     assert pyopnb.diff(a, a).verdict == "identical"
     assert "steps from 3 on only in a" in str(pyopnb.diff(a, shorter))
