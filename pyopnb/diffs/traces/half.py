@@ -115,10 +115,12 @@ def half_causes(name: str, a: Any, b: Any) -> Iterator[str]:
             f"{label} overflows {half} to infinity: {_share(overflowed)}, up to {largest}, "
             f"beyond {format_number(float(limits.max))}"
         )
-    flushed = (small == 0) & (wide != 0) & np.isfinite(wide)
+    # Larger numbers are 0 for another reason, such as a Relu of a number that was rounded below 0.
+    lowest = float(limits.smallest_subnormal)
+    flushed = (small == 0) & (wide != 0) & (np.abs(wide) < lowest)
     if flushed.any():
         least = format_number(float(np.abs(wide[flushed]).min()))
-        smallest = format_number(float(limits.smallest_subnormal))
+        smallest = format_number(lowest)
         yield (
             f"{label} is flushed to zero in {half}: {_share(flushed)}, from {least}, below {smallest}"
         )

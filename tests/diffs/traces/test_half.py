@@ -79,6 +79,17 @@ def test_zeros_are_named_where_they_matter():
     )
 
 
+def test_a_zero_of_another_reason_is_not_called_flushed():
+    """A sum that was rounded below 0 is 0 after a Relu."""
+    body = "k = Constant<value_float = 1000.0>()  l = CastLike(k, IN)  a = Mul(IN, l)  s = Constant<value_float = 1001.2>()  t = CastLike(s, IN)  d = Sub(a, t)  OUT = Relu(d)"
+    wide, half = models(body, 10)
+    x = np.float32([1.0014, 2])
+    diff = pyopnb.diff(
+        pyopnb.trace(wide, x=x), pyopnb.trace(half, x=x, on="reference"), rtol=0, atol=1e-3
+    )
+    assert not diff.ok and "flushed" not in str(diff)
+
+
 def test_a_range_as_wide_as_float32s_does_not_overflow():
     assert pyopnb.diff(*traces("overflow", [1, 20, 300], 16, on="reference")).ok
 
