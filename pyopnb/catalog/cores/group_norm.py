@@ -31,11 +31,12 @@ def group_norm(
     # Moments of channels first: then no pass needs channels in order, and images of any layout keep theirs.
     pixels = tuple(range(2, x.ndim))
     per_channel = (*x.shape[:2], *[1] * len(pixels))
-    normalized = x.astype(np.float32, copy=False)
-    for _ in range(2):
-        # The second time takes away what a long sum in float32 has lost of a large mean.
-        means = _over_groups(normalized.mean(axis=pixels), groups)
-        normalized = normalized - means.reshape(per_channel)
+    wide = x.astype(np.float32, copy=False)
+    means = _over_groups(wide.mean(axis=pixels), groups)
+    normalized = wide - means.reshape(per_channel)
+    # A long sum in float32 loses digits of a large mean; they are taken away now.
+    means = _over_groups(normalized.mean(axis=pixels), groups)
+    normalized -= means.reshape(per_channel)
     # Two passes: a mean of squares would lose the digits of a large mean.
     axes = "abcdefgh"[: x.ndim]
     squares = np.einsum(f"{axes},{axes}->ab", normalized, normalized)
