@@ -34,6 +34,7 @@ from pyopnb.ops.types import type_of
 from pyopnb.traces.api import trace
 from pyopnb.traces.elsewhere import OtherProcess, OtherPython, Outcome
 from pyopnb.traces.environments import is_other_runtime, python_for
+from pyopnb.traces.reference import check_feeds
 
 __all__ = ["Reduction", "reduce"]
 
@@ -183,11 +184,15 @@ def reduce(
     """
     check_by_name(feeds, "reduce, feeds", '{"x": x}')
     check_tolerances(rtol, atol, stol)
+    if fails is not None and not callable(fails):
+        advice = "lambda model, feeds: …"
+        got = sanitize(repr(fails), 80)
+        raise InputError("reduce, fails", expected="a function", got=got, next=advice)
     if rtol is None and atol is None and stol is None:
         stol = True
     begin = time.monotonic()
     proto = _in_memory(model)
-    arrays = {name: np.asarray(value) for name, value in feeds.items()}
+    arrays = {name: np.asarray(value) for name, value in check_feeds(proto, feeds).items()}
     with ExitStack() as stack, tracking("trials", None):
         if fails is not None:
             failure = _by_the_caller(fails, proto, arrays)

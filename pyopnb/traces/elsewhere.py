@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -161,7 +162,8 @@ class OtherProcess:
     def __exit__(self, *_: object) -> None:
         if self._process is not None:
             self._process.kill()
-            self._process.communicate()
+            with suppress(BrokenPipeError):
+                self._process.communicate()
             self._process = None
         self._home.cleanup()
 
@@ -204,13 +206,17 @@ class OtherProcess:
         process = self._process
         assert process.stdin is not None  # noqa: S101  # it was started with pipes
         assert process.stdout is not None  # noqa: S101  # as well
-        print(folder, file=process.stdin, flush=True)
+        # What ended already is no error here: its last words are read below.
+        with suppress(BrokenPipeError):
+            print(folder, file=process.stdin, flush=True)
         # Kernels may print, too.
         for line in process.stdout:
             if line == "done\n":
                 return ""
         self._process = None
-        process.communicate()
+        with suppress(BrokenPipeError):
+            process.communicate()
+        process.wait()
         words = (home / _ERRORS).read_text(encoding="utf-8", errors="replace")
         return _last_words(words, process.returncode)
 

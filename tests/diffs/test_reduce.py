@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import time
@@ -183,3 +184,13 @@ def test_what_cannot_be_reduced_is_said():
         pyopnb.reduce(model, feeds, lambda model, feeds: False)
     with pytest.raises(InputError, match=r"^reduce, feeds: .*\{\"x\": x\}"):
         pyopnb.reduce(model, feeds["x"])
+    with pytest.raises(InputError, match=r"x"):
+        pyopnb.reduce(model, {"z": feeds["x"]})
+    with pytest.raises(InputError, match=r"^reduce, fails: expected a function"):
+        pyopnb.reduce(model, feeds, 3)
+
+
+def test_a_program_that_is_no_python_is_said():
+    model, feeds = hidden(lambda network, x: x, 2)
+    with pytest.raises((InputError, pyopnb.errors.ModelError), match="exit code 0"):
+        pyopnb.trace(model, feeds, on=shutil.which("true"))
