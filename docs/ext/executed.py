@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-__all__ = ["NOTE", "needs_torch", "with_outputs"]
+__all__ = ["NOTE", "needs_torch", "with_claims", "with_outputs"]
 
 NOTE = """```{note}
 This notebook needs torch, which these pages were built without: its cells are shown without outputs.
@@ -37,6 +37,22 @@ def with_outputs(text: str, copy: Path) -> str:
     heading, *rest = notebook["cells"]
     note = {"cell_type": "markdown", "id": "not-executed", "metadata": {}, "source": NOTE}
     return json.dumps(notebook | {"cells": [heading, note, *rest]})
+
+
+def with_claims(text: str, claims: Path) -> str:
+    """Return the text of a notebook with what it claims as a last cell, which runs and is not shown."""
+    notebook = json.loads(text)
+    if claims.exists():
+        cell = {
+            "cell_type": "code",
+            "id": "claims",
+            "execution_count": None,
+            "metadata": {"tags": ["remove-cell"]},
+            "outputs": [],
+            "source": claims.read_text(encoding="utf-8"),
+        }
+        notebook["cells"].append(cell)
+    return json.dumps(notebook)
 
 
 def _lines(cell: dict[str, Any]) -> list[str]:

@@ -20,6 +20,7 @@ from typing import Any
 import benchmarks
 import catalogue
 import executed
+import gallery
 import internal_links
 import messages
 import public_names
@@ -180,9 +181,14 @@ def _is_there(target: str, described: str) -> bool:
 
 
 def _show_as_executed(app: Sphinx, docname: str, source: list[str]) -> None:
-    if docname.startswith("tutorials/") and executed.needs_torch(source[0]):
-        copies = Path(app.srcdir).parent / "build" / "notebooks"
-        source[0] = executed.with_outputs(source[0], copies / f"{Path(docname).name}.ipynb")
+    if not docname.startswith("tutorials/"):
+        return
+    root, name = Path(app.srcdir).parent, Path(docname).name
+    if executed.needs_torch(source[0]):
+        copy = root / "build" / "notebooks" / f"{name}.ipynb"
+        source[0] = executed.with_outputs(source[0], copy)
+    else:
+        source[0] = executed.with_claims(source[0], root / "tests" / "claims" / f"{name}.py")
 
 
 def _refuse_absent_names(app: Sphinx, env: BuildEnvironment) -> None:
@@ -209,6 +215,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_directive("catalogue", Catalogue)
     app.add_directive("public-names", PublicNames)
     app.connect("source-read", _show_as_executed)
+    app.connect("doctree-resolved", gallery.add_pictures)
     app.connect("missing-reference", _link_by_last_part)
     app.connect("env-check-consistency", _refuse_absent_names)
     app.connect("build-finished", _refuse_broken_links)

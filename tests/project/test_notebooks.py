@@ -3,10 +3,22 @@
 Those that need a framework run where that is: in docs/, which has scikit-learn's door and Dask, and in tests/torch.
 """
 
+import re
+
 import pytest
 from limits import LIMIT
 from nbclient import NotebookClient
-from tutorials import FOLDER, PATHS, assert_raised_as_told, code_cells, door, read, tags
+from tutorials import (
+    CLAIMS,
+    FOLDER,
+    PATHS,
+    assert_raised_as_told,
+    code_cells,
+    door,
+    read,
+    tags,
+    with_claims,
+)
 
 
 def test_there_are_notebooks():
@@ -28,7 +40,7 @@ def test_notebooks_of_doors_are_told_by_what_they_use():
     "path", [path for path in PATHS if door(path) is None], ids=lambda path: path.stem
 )
 def test_notebook_runs(path):
-    notebook = read(path)
+    notebook = with_claims(path)
     NotebookClient(
         notebook,
         timeout=int(LIMIT),
@@ -54,19 +66,33 @@ def test_notebook_is_stripped(path):
     )
 
 
+def is_folded(cell):
+    return cell.metadata.get("jupyter") == {"source_hidden": True} and tags(cell) == ["remove-cell"]
+
+
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
-def test_notebook_ends_with_a_check_that_its_reader_does_not_see(path):
-    heading, last = read(path).cells[-2:]
-    assert last.cell_type == "code"
-    assert "assert" in last.source, "a notebook claims things, and its last cell checks them"
-    assert last.metadata.get("jupyter") == {"source_hidden": True}, "folded in JupyterLab"
-    assert tags(heading) == tags(last) == ["remove-cell"], "left out of the pages"
+def test_what_a_notebook_claims_is_checked(path):
+    claims = CLAIMS / f"{path.stem}.py"
+    last = read(path).cells[-1]
+    if claims.exists():
+        assert not any(is_folded(cell) for cell in code_cells(read(path)))
+        assert "assert" in claims.read_text(encoding="utf-8")
+    else:
+        assert is_folded(last) and "assert" in last.source, f"write its asserts to {claims}"
+
+
+@pytest.mark.parametrize("path", sorted(CLAIMS.glob("*.py")), ids=lambda path: path.stem)
+def test_notebook_ends_with_a_sentence_and_links(path):
+    last = read(FOLDER / f"{path.stem}.ipynb").cells[-1]
+    assert last.cell_type == "markdown"
+    targets = re.findall(r"\]\((\d\d_\w+\.ipynb)\)", last.source)
+    assert targets and all((FOLDER / target).exists() for target in targets)
 
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
 def test_notebook_is_a_story(path):
     scaffolding = ("try:", "except ", "raise ", "assert_", "warnings.", "print(error")
-    told = [cell.source for cell in code_cells(read(path))[:-1]]
+    told = [cell.source for cell in code_cells(read(path)) if not is_folded(cell)]
     found = [
         (text, source)
         for source in told
@@ -75,5 +101,5 @@ def test_notebook_is_a_story(path):
         if line.strip().startswith(text)
     ]
     assert not found, (
-        "an error that is shown is a cell tagged raises-exception; what checks the notebook is its last cell"
+        "an error that is shown is a cell tagged raises-exception; what checks the notebook is in tests/claims"
     )

@@ -9,10 +9,21 @@ import nbformat
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
 PATHS = sorted(FOLDER.glob("*.ipynb"))
+CLAIMS = Path(__file__).parents[1] / "claims"
+"""A file for each notebook: asserts about the values that its cells leave."""
 
 
 def read(path: Path) -> Any:
     return nbformat.read(path, as_version=4)
+
+
+def with_claims(path: Path) -> Any:
+    """Read a notebook, with what it claims as a last cell, so that a run of it checks that as well."""
+    notebook = read(path)
+    claims = CLAIMS / f"{path.stem}.py"
+    if claims.exists():
+        notebook.cells.append(nbformat.v4.new_code_cell(claims.read_text(encoding="utf-8")))
+    return notebook
 
 
 def code_cells(notebook: Any) -> list[Any]:
