@@ -126,7 +126,7 @@ class _OutOfTimeError(Exception):
 def reduce(
     model: Any,
     feeds: Mapping[str, Any],
-    fails: _Fails | None = None,
+    fails: Any = None,
     *,
     on: str | os.PathLike[str] | None = None,
     rtol: float | None = None,
