@@ -31,6 +31,7 @@ def test_notebooks_of_doors_are_told_by_what_they_use():
         "14",
         "15",
         "17",
+        "18",
     ]
     assert {door(path) for path in PATHS} == {None, "torch", "sklearn", "dask"}
 
