@@ -7,15 +7,19 @@ shown without outputs, and its page says so.
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
-__all__ = ["NOTE", "needs_torch", "with_claims", "with_outputs"]
+__all__ = ["NOTE", "needs_torch", "with_claims", "with_outputs", "with_page_links"]
 
 NOTE = """```{note}
 This notebook needs torch, which these pages were built without: its cells are shown without outputs.
 `make test-torch docs` executes it and builds the pages again.
 ```"""
+
+# Jupyter follows the name of a file, and a page is found by its own.
+_LINK = re.compile(r"\[([^\]]+)\]\((\d\d_\w+)\.ipynb\)")
 
 
 def needs_torch(text: str) -> bool:
@@ -53,6 +57,11 @@ def with_claims(text: str, claims: Path) -> str:
         }
         notebook["cells"].append(cell)
     return json.dumps(notebook)
+
+
+def with_page_links(text: str) -> str:
+    """Return the text of a notebook whose links to other notebooks lead to their pages."""
+    return _LINK.sub(r"{doc}`\1 </tutorials/\2>`", text)
 
 
 def _lines(cell: dict[str, Any]) -> list[str]:

@@ -78,7 +78,9 @@ def serve(path: str) -> None:
                 os.environ.clear()
                 os.environ.update(wish["environment"])
                 # A kernel looks whether its parent lives, and ends with it.
-                sys.argv[1:] = [*wish["arguments"], f"--IPKernelApp.parent_handle={os.getppid()}"]
+                parent = f"--IPKernelApp.parent_handle={os.getppid()}"
+                # It warns that what it says on this machine is not encrypted.
+                sys.argv[1:] = [*wish["arguments"], parent, "--log-level=ERROR"]
                 ipykernel.kernelapp.launch_new_instance()
                 os._exit(0)  # closes the connection, which tells who asked
 
@@ -97,8 +99,14 @@ def ask(path: str, *arguments: str) -> None:
         asking.sendall(f"{json.dumps(wish)}\n".encode())
         answer = asking.makefile()
         kernel = int(answer.readline())
+
+        def pass_on(number: int, _: object) -> None:
+            # A kernel that was told to end may have done so.
+            with suppress(ProcessLookupError):
+                os.kill(kernel, number)
+
         for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda number, _: os.kill(kernel, number))
+            signal.signal(number, pass_on)
         answer.read()
 
 

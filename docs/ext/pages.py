@@ -189,6 +189,7 @@ def _show_as_executed(app: Sphinx, docname: str, source: list[str]) -> None:
         source[0] = executed.with_outputs(source[0], copy)
     else:
         source[0] = executed.with_claims(source[0], root / "tests" / "claims" / f"{name}.py")
+    source[0] = executed.with_page_links(source[0])
 
 
 def _refuse_absent_names(app: Sphinx, env: BuildEnvironment) -> None:

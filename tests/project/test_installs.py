@@ -50,7 +50,9 @@ def test_another_build_of_onnxruntime_is_enough() -> None:
     assert group == [each for each in needed if not each.startswith("onnxruntime")]
     assert len(group) == len(needed) - 1 and not any("onnxruntime" in each for each in group)
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert "pip install --group without-onnxruntime && pip install --no-deps ." in readme
+    assert "[install it without its dependencies](docs/index.md#install)" in readme
+    page = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    assert "pip install --group without-onnxruntime && pip install --no-deps ." in page
 
 
 def test_nothing_asks_which_distribution_brought_onnxruntime() -> None:

@@ -1,0 +1,10 @@
+"""What tutorial 18_numbers_changed claims: run after its last cell, among the notebook's own names."""
+
+assert changed.optimizers
+assert changed.remaining.ok
+assert any("overflows float16" in change for change in overflow.origin.changes)
+assert not any(step.verdict == "origin" for step in scaled.steps)
+assert not wrong_axis["sample alone"].ok
+assert right_axis.ok
+assert len(smallest.model.graph.node) <= 10
+assert (report / "reproduce.py").exists()
