@@ -421,9 +421,11 @@ def feeds_by_name(
     __tracebackhide__ = True
     if takes_dict and len(feeds) == 1 and isinstance(feeds[0], Mapping):
         return {**feeds[0], **named}
-    columns = _columns(names, [*feeds, *named.values()])
-    if columns and names[0] not in named:
-        return columns
+    # One feed for several inputs is a table or a mistake, so nothing else pays for the look at it.
+    if len(names) > 1 and len(feeds) + len(named) == 1:
+        columns = _columns(names, next(iter((*feeds, *named.values()))))
+        if columns:
+            return columns
     if len(feeds) > len(names):
         shown = _quoted(names)
         expected = "no inputs"
@@ -438,12 +440,11 @@ def feeds_by_name(
     return {**dict(zip(names, feeds, strict=False)), **named}
 
 
-def _columns(names: Sequence[str], feeds: Sequence[Any]) -> dict[str, Any]:
-    """Take the inputs of a model from the columns of a single DataFrame, as those of a pipeline; {} where it is none."""
+def _columns(names: Sequence[str], table: Any) -> dict[str, Any]:
+    """Take the inputs of a model from the columns of a DataFrame, as those of a pipeline; {} where it is none."""
     # Recognised by what it has, as neither pandas nor polars is imported.
-    if len(feeds) != 1 or not hasattr(feeds[0], "columns") or not hasattr(feeds[0], "to_numpy"):
+    if not hasattr(table, "columns") or not hasattr(table, "to_numpy"):
         return {}
-    table = feeds[0]
     known = [name for name in names if name in table.columns]
     return {name: table[[name]].to_numpy() for name in known}
 

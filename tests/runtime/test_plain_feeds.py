@@ -262,3 +262,10 @@ def test_a_table_feeds_a_model_whose_inputs_are_its_columns(call):
     assert result["y"].tolist() == [[3], [4]] and result["z"].tolist() == [["u"], ["v"]]
     with pytest.raises(pyopnb.errors.InputError, match="missing from input feed .*b"):
         session(table[["a"]])
+
+
+def test_a_table_feeds_a_single_input_as_its_matrix():
+    session = pyopnb.Session(pyopnb.parse("(float[N,2] a) => (float[N,2] y) { y = Abs(a) }"))
+    table = pd.DataFrame({"a": F([-3, 1]), "b": F([2, -4])})
+    for result in (session(table), session(a=table)):
+        assert result["y"].tolist() == [[3, 2], [1, 4]]
