@@ -24,6 +24,8 @@ __all__ = [
 ]
 
 _LONGEST = 200
+# So many keys are listed where a key resembles none of them.
+_FEW = 3
 
 
 def sanitize(value: object, longest: int = _LONGEST) -> str:
@@ -133,20 +135,30 @@ def closest(name: str, known: Iterable[str]) -> str | None:
     -------
     str or None
         None where none is similar.
+
+    Examples
+    --------
+    >>> closest("demo::Ordr", ["demo::Order"]), closest("demo::Zebra", ["demo::Order"])
+    ('demo::Order', None)
     """
     import difflib  # 3 ms, and only on the way to an error
 
-    names = list(known)
-    # A name that differs in upper and lower case only is closer than any that difflib ranks.
-    for candidate in names:
+    # Ops are compared by their types: that demo::Zebra shares a domain with demo::Order makes them no more alike.
+    by_type: dict[str, list[str]] = {}
+    for candidate in known:
+        # A name that differs in upper and lower case only is closer than any that difflib ranks.
         if candidate.lower() == name.lower():
             return candidate
-    matches = difflib.get_close_matches(name, names, n=1)
-    return matches[0] if matches else None
+        by_type.setdefault(candidate.rpartition("::")[2], []).append(candidate)
+    matches = difflib.get_close_matches(name.rpartition("::")[2], by_type, n=1)
+    if not matches:
+        return None
+    # Where several domains have such an op, that of the nearest.
+    return difflib.get_close_matches(name, by_type[matches[0]], n=1, cutoff=0)[0]
 
 
 def suggest_key(name: str, known: Iterable[str]) -> str | None:
-    """Suggest the key to type instead of a mistyped one: the closest, or the first if none is similar.
+    """Suggest the key to type instead of a mistyped one: the closest, or the few that there are.
 
     Parameters
     ----------
@@ -156,16 +168,22 @@ def suggest_key(name: str, known: Iterable[str]) -> str | None:
     Returns
     -------
     str or None
-        None where nothing is known.
+        None where none is similar among many. For no key at all, the first.
 
     Examples
     --------
-    >>> suggest_key("Y", ["x", "y"]), suggest_key("z", ["x", "y"]), suggest_key("z", [])
-    ('"y"', '"x"', None)
+    >>> suggest_key("Y", ["x", "y"]), suggest_key("", ["x", "y"]), suggest_key("z", ["x", "y"])
+    ('"y"', '"x"', '"x", "y"')
     """
     names = list(known)
-    key = closest(name, names) or next(iter(names), None)
-    return None if key is None else f'"{sanitize(key)}"'
+    near = closest(name, names)
+    if near is not None:
+        names = [near]
+    elif not name:
+        names = names[:1]
+    elif len(names) > _FEW:
+        return None
+    return ", ".join(f'"{sanitize(key)}"' for key in names) or None
 
 
 def suggest(name: str, known: Iterable[str]) -> str:

@@ -22,7 +22,7 @@ from pyopnb.ops.backward import gradient_class, gradient_name, gradient_schema
 from pyopnb.ops.displayable import Displayable
 from pyopnb.ops.listeners import Listeners
 from pyopnb.ops.locks import locked
-from pyopnb.ops.messages import hide_internal_frames, sanitize, suggest
+from pyopnb.ops.messages import closest, hide_internal_frames, sanitize
 from pyopnb.ops.names import canonical_domain, check_opset, split_name
 from pyopnb.ops.op import Op, Version, find_version
 from pyopnb.ops.signature import schema_of
@@ -400,7 +400,7 @@ class Registry(Displayable):
             f"op {sanitize(name)}",
             expected="an op of the registry",
             got=sanitize(name),
-            next=suggest(key, list(self._ops)) if self._ops else "define it: %%pyop",
+            next=closest(key, list(self._ops)) or "define it: %%pyop",
         )
 
     def find(self, domain: str, op_type: str) -> Op | None:
@@ -663,9 +663,10 @@ def find_op(op: str | type | Op) -> Op:
                 got=f"that of an earlier version of {candidate.name}",
                 next=f"{candidate.name!r}, or registry.rollback",
             )
+    near = closest(op.__name__, [entry.name for entry in registry])
     raise UnknownOp(
         where,
         expected="the class of an op in the registry",
         got="one that is not in it",
-        next=f"@pyopnb.pyop, or {suggest(op.__name__, [entry.name for entry in registry])}",
+        next="@pyopnb.pyop above the class" + (f", or {near!r}" if near else ""),
     )

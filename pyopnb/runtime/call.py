@@ -27,7 +27,7 @@ from pyopnb.ops.coerce import cast_expression
 from pyopnb.ops.dtypes import DTYPES, dtype
 from pyopnb.ops.instantiate import add_note
 from pyopnb.ops.locks import locked
-from pyopnb.ops.messages import hide_internal_frames, moved, plural, sanitize, suggest
+from pyopnb.ops.messages import closest, hide_internal_frames, moved, plural, sanitize
 from pyopnb.ops.names import MAX_OUTPUTS, check_opset, split_name
 from pyopnb.ops.op import Op, Version
 from pyopnb.ops.registry import find_op, registry
@@ -372,10 +372,10 @@ def _refuse_unknown(domain: str, op_type: str) -> None:
     if not is_unknown(domain, op_type) and domain in schema_domains():
         return
     names = known_ops()
-    close = names.get(suggest(op_type, names))
+    near = closest(op_type, names)
     next_ = "define it: %%pyop"
-    if close:
-        next_ = f'"{"::".join(close)}"'
+    if near is not None:
+        next_ = f'"{"::".join(names[near])}"'
     op = f"{sanitize(domain)}::{sanitize(op_type)}"
     raise UnknownOp(
         f"call of {op}",

@@ -11,7 +11,7 @@ from onnx import ModelProto
 
 from pyopnb.errors import InputError, ModelError, PyopError
 from pyopnb.models.ort_capabilities import has_op, newest_ir_version
-from pyopnb.ops.messages import plural, sanitize, suggest
+from pyopnb.ops.messages import closest, plural, sanitize, suggest
 from pyopnb.ops.names import split_name
 from pyopnb.ops.registry import registry
 from pyopnb.torch.attention import zero_masked_rows
@@ -265,7 +265,7 @@ def _put_ops(program: Any, ops: Mapping[Any, str]) -> None:
                 f"ops, {target_name(key)}",
                 expected="an op of the registry, or an operator of ONNX Runtime",
                 got=sanitize(op),
-                next=suggest(op, [entry.name for entry in registry]),
+                next=closest(op, [entry.name for entry in registry]) or "define it: %%pyop",
             )
         version = 1
         if registered is not None:

@@ -27,7 +27,7 @@ class _Summaries(dict[str, Summary]):
     """Summaries by the names of tensors."""
 
     def __missing__(self, name: object) -> Summary:
-        next_ = suggest_key(str(name), self)
+        next_ = suggest_key(str(name), self) or "list(trace)"
         raise UnknownOp(
             "trace.summaries",
             expected="a tensor of the trace",
@@ -164,7 +164,7 @@ class Trace(Displayable):
                 got=got,
                 next=f"trace.initializers[{shown}]",
             )
-        next_ = suggest_key(name, self)
+        next_ = suggest_key(name, self) or "list(trace)"
         return UnknownOp("trace", expected="a tensor of the trace", got=shown, next=next_)
 
     def _arrays(self) -> dict[str, Any]:

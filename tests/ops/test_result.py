@@ -14,7 +14,7 @@ def test_by_name_number_and_slice():
     assert result["y"] is result[0] is result[np.int64(-2)] is result[:1][0] is Y
     with pytest.raises(IndexError):
         result[2]
-    with pytest.raises(UnknownOp, match=r"expected y, z, got x\. Try: \"y\""):
+    with pytest.raises(UnknownOp, match=r"expected y, z, got x\. Try: \"y\", \"z\""):
         result["x"]
 
 
