@@ -50,13 +50,17 @@ def write_library(ops: str | type | Sequence[str | type], path: str | Path) -> P
     DefinitionError
         An op is not in C++, or the compiler refuses the text.
     InputError
-        The path is a folder's.
+        The path is a folder's, or in a folder that does not exist.
     OSError
         The file cannot be written.
     """
     target = Path(path)
+    got = ""
     if target.is_dir():
-        got = f"the folder {sanitize(target)}"
+        got = f"the folder {sanitize(repr(str(target)))}"
+    elif not target.parent.is_dir():
+        got = f"one in the folder {sanitize(repr(str(target.parent)))}, which does not exist"
+    if got:
         raise InputError("write_library", expected="a file's path", got=got, next='"libops.so"')
     if isinstance(ops, (str, type)):
         chosen = [ops]
