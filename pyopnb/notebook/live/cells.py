@@ -26,6 +26,7 @@ __all__ = [
     "CellRun",
     "LiveCells",
     "current_run",
+    "in_console",
     "lacks_extension",
     "live_cells",
     "wait_for",
@@ -177,6 +178,13 @@ def lacks_extension() -> bool:
     return "__vsc_ipynb_file__" in shell.user_ns or "google.colab" in sys.modules
 
 
+def in_console() -> bool:
+    """Tell whether the front end is a console of Jupyter's, which prints what is displayed and none of its updates."""
+    # It lets cells ask for input, which programs that execute notebooks do not, and names no cell, as pages do.
+    content = _parent(get_ipython()).get("content")
+    return isinstance(content, dict) and content.get("allow_stdin") is True and not _updates_later()
+
+
 _IN_MARIMO = {
     "watch": "session(x=x) in a cell that names the op's class, so that marimo runs it again with the class",
     "interact": "slider = mo.ui.slider(0.1, 5.0, 0.1), and in another cell session.with_attrs(limit=slider.value)(x=x)",
@@ -217,16 +225,18 @@ def current_run() -> CellRun:
 
 
 def _metadata(shell: Any) -> dict[str, Any]:
-    if hasattr(shell, "get_parent"):
-        parent = shell.get_parent()
-    else:
-        parent = {}
-    if isinstance(parent, dict):
-        metadata = parent.get("metadata")
-    else:
-        metadata = None
+    metadata = _parent(shell).get("metadata")
     if isinstance(metadata, dict):
         return metadata
+    return {}
+
+
+def _parent(shell: Any) -> dict[str, Any]:
+    """Return the request that the running cell came in; {} in a terminal."""
+    if hasattr(shell, "get_parent"):
+        parent = shell.get_parent()
+        if isinstance(parent, dict):
+            return parent
     return {}
 
 
