@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import itertools
 import re
 from collections.abc import Iterator
@@ -225,3 +226,40 @@ def test_forms(length: int) -> None:
     found = pyopnb.forms(Half, np.ones(length, np.float32), sizes=[length, length + 1, 10_000])
     check(pyopnb.show(found).svg)
     assert found.plot().axes
+
+
+@pytest.mark.parametrize("count", [1, 10, 300])
+@pytest.mark.parametrize("name", ["", LONG])
+def test_netron_shows_a_picture_where_no_script_runs(count: int, name: str) -> None:
+    shown = pyopnb.netron(chain(count, name))._repr_mimebundle_()
+    pictures = re.findall(r"data:image/svg\+xml;base64,([^\"]+)", shown["text/html"])
+    assert pictures and len(shown["text/plain"]) < 500
+    for picture in pictures:
+        check(base64.b64decode(picture).decode())
+
+
+def test_registries_show_each_op_or_say_how_many_more() -> None:
+    registry = pyopnb.ops.registry.Registry()
+    assert "no op is defined" in pyopnb.show(registry)._repr_html_()
+    cls = type("Same", (), {"compute": lambda self, x: x})
+    for count in (1, 500):
+        for number in range(count):
+            registry.define(cls, f"demo::{'Long' * 100 * (number == 0)}Op{number}")
+        page = pyopnb.show(registry)._repr_html_()
+        # A name that is cut says how long it is.
+        rows = re.findall(r"<td[^>]*>demo::\w+(?:… \(\d+ characters\))?</td>", page)
+        assert len(rows) == count or f"and {count - len(rows)} more ops" in page
+
+
+@pytest.mark.parametrize("versions", [1, 2, 60])
+@pytest.mark.parametrize("lines", [1, 30_000])
+def test_ops_show_each_version_or_say_how_many_more(versions: int, lines: int) -> None:
+    registry = pyopnb.ops.registry.Registry()
+    for number in range(versions):
+        cls = type("Same", (), {"compute": lambda self, x: x})
+        registry.define(cls, "demo::Same", source=f"x = {number}\n" * lines)
+    page = pyopnb.show(registry["demo::Same"])._repr_html_()
+    earlier = page.count("<summary>")
+    cut = re.search(r"\d+ older versions|\d+ more parts? (is|are) left out", page)
+    assert earlier == versions - 1 or cut
+    assert ("more characters" in page) is (lines > 1)
