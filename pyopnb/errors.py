@@ -44,7 +44,7 @@ __all__ = [
 
 # A warning lists this many nodes.
 _SHOWN = 5
-# `Filled` lists more, as each of these nodes runs in Python unless something is done.
+# `Filled` lists more, as each of these is a Python node until something is done.
 _SHOWN_FILLED = 10
 
 
@@ -191,16 +191,16 @@ class Filled(UserWarning):
         unchanged = [node for node in self.nodes if not node.op]
         catalog = [node for node in replaced if node.op.startswith("pyopnb.catalog")]
         reference = [node for node in replaced if node not in catalog]
-        lines = _listing("by ONNX's reference implementation, in Python:", reference)
-        lines += _listing("by the catalogue, in Python:", catalog)
-        lines += _listing("left unchanged, so the model does not load:", unchanged)
+        lines = _listing("Python node", "run by ONNX's reference implementation:", reference)
+        lines += _listing("Python node", "run by the catalogue:", catalog)
+        lines += _listing("node", "left unchanged, so the model does not load:", unchanged)
         super().__init__("\n".join(lines))
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.nodes,)
 
 
-def _listing(head: str, nodes: Sequence[object]) -> list[str]:
+def _listing(noun: str, head: str, nodes: Sequence[object]) -> list[str]:
     """List the first nodes under a line that counts them all."""
     if not nodes:
         return []
@@ -208,7 +208,7 @@ def _listing(head: str, nodes: Sequence[object]) -> list[str]:
         plural = ""
     else:
         plural = "s"
-    lines = [f"{len(nodes)} node{plural} {head}"]
+    lines = [f"{len(nodes)} {noun}{plural}, {head}"]
     for node in nodes[:_SHOWN_FILLED]:
         lines.append(f"  {node}")
     if len(nodes) > _SHOWN_FILLED:
@@ -221,7 +221,7 @@ class NotCompiled(UserWarning):
 
 
 class StayedInPython(UserWarning):
-    """Nodes of a model that stayed ops, as they do not become ONNX operators.
+    """Python nodes of a model that `pyopnb.lower` returned: they call their ops, as these do not become ONNX operators.
 
     Attributes
     ----------
@@ -232,7 +232,7 @@ class StayedInPython(UserWarning):
     def __init__(self, reasons: Mapping[str, str]) -> None:
         self.reasons = dict(reasons)
         count = len(self.reasons)
-        lines = [f"{count:,} node{'' if count == 1 else 's'} stayed in Python:"]
+        lines = [f"{count:,} Python node{'' if count == 1 else 's'} left in the model:"]
         for where, reason in list(self.reasons.items())[:_SHOWN]:
             lines.append(f"  {where}: {reason}")
         if count > _SHOWN:

@@ -44,7 +44,7 @@ class Batches(Displayable, Sequence[Any]):
         self._by_number = {run.number: run for run in self.runs}
 
     @property
-    def missing(self) -> list[int]:
+    def unfinished(self) -> list[int]:
         """List the batches without a result: not run, or their run raised."""
         finished = {run.number for run in self.runs if run.result is not None}
         return [number for number in range(self.total) if number not in finished]
@@ -67,7 +67,7 @@ class Batches(Displayable, Sequence[Any]):
                 f"batch {number}",
                 expected="one that was run",
                 got="one that was not",
-                next="missing lists them",
+                next="unfinished lists them",
             )
         if run.error is not None:
             raise run.error
@@ -145,8 +145,8 @@ class Batches(Displayable, Sequence[Any]):
         lines = []
         if len(self.runs) > _MOST_ROWS:
             lines.append(f"and {len(self.runs) - _MOST_ROWS:,} more")
-        if self.missing:
-            lines.append(f"without a result: {len(self.missing):,} of {self.total:,}")
+        if self.unfinished:
+            lines.append(f"without a result: {len(self.unfinished):,} of {self.total:,}")
         return lines
 
 

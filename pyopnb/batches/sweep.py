@@ -80,7 +80,7 @@ class Sweep(Displayable, Sequence[SweepRun]):
         return len(self.runs) == math.prod(self.shape)
 
     @property
-    def missing(self) -> list[int]:
+    def unfinished(self) -> list[int]:
         """List the combinations without a result: not run, or their run raised."""
         finished = {run.number for run in self.runs if run.result is not None}
         return [number for number in range(math.prod(self.shape)) if number not in finished]

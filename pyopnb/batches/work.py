@@ -131,7 +131,7 @@ def attach_runs(error: Exception, name: str, runs: Any) -> None:
         setattr(error, name, runs)
         add_note(
             error,
-            f"the results before it are in the attribute {name} of this exception, and {name}.missing lists the rest",
+            f"the results before it are in the attribute {name} of this exception, and {name}.unfinished lists the rest",
         )
 
 

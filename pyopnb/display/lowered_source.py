@@ -43,27 +43,27 @@ class LoweredLine:
     text : str
     operators : tuple of str
         The ONNX operators that it became, without constants.
-    why_not : str
+    reason : str
         Why it stays in Python; empty where it does not.
     """
 
     number: int
     text: str
     operators: tuple[str, ...] = ()
-    why_not: str = ""
+    reason: str = ""
 
     @property
     def remark(self) -> str:
         """Tell what became of the line."""
-        if self.why_not:
-            return f"stays in Python: {self.why_not}"
+        if self.reason:
+            return f"stays in Python: {self.reason}"
         counts = Counter(self.operators)
         return ", ".join(f"{name} × {n}" if n > 1 else name for name, n in counts.items())
 
     @property
     def mark(self) -> str:
         """Return the number of operators, or ">" where the line stays in Python."""
-        if self.why_not:
+        if self.reason:
             return ">"
         return str(len(self.operators)) if self.operators else ""
 
@@ -101,7 +101,7 @@ class LoweredSource(Displayable):
         LoweredSource
         """
         for position, line in enumerate(self.lines):
-            if line.why_not:
+            if line.reason:
                 first = max(position - around, 0)
                 return LoweredSource(self.op, self.lines[first : position + around + 1])
         return self
@@ -110,7 +110,7 @@ class LoweredSource(Displayable):
     def title(self) -> str:
         """Tell how many operators there are, or that a line stays in Python."""
         for line in self.lines:
-            if line.why_not:
+            if line.reason:
                 return f"{self.op}: line {line.number} stays in Python"
         count = sum(len(line.operators) for line in self.lines)
         return f"{self.op}: {plural(count, 'ONNX operator')}"
@@ -171,7 +171,7 @@ def source_html(thing: LoweredSource) -> str:
 def _row(line: LoweredLine, most: int) -> str:
     """Write a line, the greener the more operators it became, and red where it stays in Python."""
     background = ""
-    if line.why_not:
+    if line.reason:
         background = f"background-color:rgba({_RED},0.25)"
     elif line.operators:
         opacity = 0.08 + 0.22 * len(line.operators) / most

@@ -49,20 +49,20 @@ def annotate(
         if node.op_type != "Constant" and line is not None:
             operators[line.code.co_filename, line.number].append(node.op_type)
             codes[line.code] = None
-    why_not: dict[tuple[str, int], str] = {}
+    reasons: dict[tuple[str, int], str] = {}
     if refusal is not None and refusal.line is not None:
-        why_not[refusal.line.code.co_filename, refusal.line.number] = refusal.got
+        reasons[refusal.line.code.co_filename, refusal.line.number] = refusal.got
         codes[refusal.line.code] = None
     texts: dict[tuple[str, int], str] = {}
     for code in codes:
         texts.update(_block(code))
     # What has no source, as in a console without a history, still has line numbers.
-    for key in [*operators, *why_not]:
+    for key in [*operators, *reasons]:
         texts.setdefault(key, "")
     annotated = []
     for key, text in texts.items():
         line_operators = tuple(operators.get(key, ()))
-        annotated.append(LoweredLine(key[1], text, line_operators, why_not.get(key, "")))
+        annotated.append(LoweredLine(key[1], text, line_operators, reasons.get(key, "")))
     return LoweredSource(str(version), tuple(annotated))
 
 

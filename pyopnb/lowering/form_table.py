@@ -38,7 +38,7 @@ class Form:
         The fastest run at each size, in ONNX Runtime, with one thread.
     nodes : int or None
         Of the function, without constants.
-    why_not : str
+    reason : str
         Why the op has no such form; empty where it has.
     source : LoweredSource or None
         Of the function: the lines of ``compute`` with their operators, and the line that stays in Python.
@@ -48,7 +48,7 @@ class Form:
     diffs: tuple[Diff, ...] = ()
     seconds: tuple[float, ...] = ()
     nodes: int | None = None
-    why_not: str = ""
+    reason: str = ""
     source: LoweredSource | None = None
 
     @property
@@ -123,8 +123,8 @@ class Forms(Displayable, Sequence[Form]):
     def __repr__(self) -> str:
         parts = [self.op, repr(self.table())]
         for form in self.all:
-            if form.why_not:
-                parts.append(f"{form.name}: {sanitize(form.why_not, 400)}")
+            if form.reason:
+                parts.append(f"{form.name}: {sanitize(form.reason, 400)}")
         if self.source is not None:
             parts += ["", repr(self.source)]
         return "\n".join(parts)
@@ -151,8 +151,8 @@ def view_forms(thing: Forms) -> View:
     title = f"the forms of {thing.op}"
     parts = [f"<div><b>{escape(thing.op)}</b></div>", thing.table()._repr_html_()]
     for form in thing:
-        if form.why_not:
-            parts.append(note(f"{form.name}: {form.why_not}"))
+        if form.reason:
+            parts.append(note(f"{form.name}: {form.reason}"))
     if thing.source is not None:
         parts.append(paragraph(view_lowered_source(thing.source).body))
     draw = None

@@ -146,8 +146,8 @@ def _compared_forms(
         try:
             runs[name], rows[name] = make(subject, op, expected[0])
         except PyopError as error:
-            why_not = str(error).replace(op.name, subject.op.name)
-            rows[name] = Form(name, why_not=why_not, source=getattr(error, "source", None))
+            reason = str(error).replace(op.name, subject.op.name)
+            rows[name] = Form(name, reason=reason, source=getattr(error, "source", None))
     # Each size in turn, with all forms beside each other, as a machine's speed drifts.
     seconds = [_fastest(runs, example.feeds()) for example in examples]
     for name, run in runs.items():

@@ -15,6 +15,7 @@ from onnx import ModelProto
 
 from pyopnb.models.nodes import walk
 from pyopnb.ops.locks import locked
+from pyopnb.ops.messages import plural
 from pyopnb.ops.op import Version
 from pyopnb.ops.registry import registry
 from pyopnb.ops.text_table import Table
@@ -143,7 +144,7 @@ def define(
 
 @dataclass(frozen=True)
 class FilledEstimator:
-    """An estimator that runs as an op.
+    """A Python node of a converted model: an estimator that runs as an op.
 
     Attributes
     ----------
@@ -164,7 +165,7 @@ class FilledEstimator:
 
 
 class RunsInPython(UserWarning):
-    """Warn that estimators of a converted model run as ops, in Python.
+    """Python nodes of a converted model: estimators that run as ops.
 
     Attributes
     ----------
@@ -174,8 +175,8 @@ class RunsInPython(UserWarning):
 
     def __init__(self, parts: Sequence[FilledEstimator]) -> None:
         self.parts = tuple(parts)
-        noun = "estimator runs" if len(self.parts) == 1 else "estimators run"
-        lines = [f"{len(self.parts)} {noun} in Python inside the model:"]
+        nodes = plural(len(self.parts), "Python node")
+        lines = [f"{nodes}, run by scikit-learn, for what skl2onnx does not convert:"]
         lines += [f"  {type(part.estimator).__name__}: {part.reason}" for part in self.parts]
         super().__init__("\n".join(lines))
 
@@ -193,8 +194,8 @@ class _Table(tuple[FilledEstimator, ...]):
 
     def _table(self) -> Table:
         rows = [(part.op, type(part.estimator).__name__, part.reason) for part in self]
-        empty = "No estimator runs as an op: skl2onnx converts all of them."
-        return Table(("op", "estimator", "why"), rows, empty)
+        empty = "No Python node: skl2onnx converts every estimator"
+        return Table(("op", "estimator", "reason"), rows, empty)
 
 
 def filled(model: ModelProto) -> tuple[FilledEstimator, ...]:

@@ -19,7 +19,7 @@ _HINTS = {"int": "int", "float": "float", "bool": "bool", "str": "str", "number"
 
 
 class StandIns(UserWarning):
-    """What an export does other than torch's exporter: calls that run in torch, and sizes that are fixed.
+    """What an export does other than torch's exporter: Python nodes that call torch, and sizes that are fixed.
 
     Attributes
     ----------
@@ -55,8 +55,8 @@ class StandIns(UserWarning):
             lines.append(f"{plural(len(self.fixed), 'size')} that cannot change:")
             lines += _first_lines(self.fixed)
         if self.holes:
-            calls = plural(len(self.holes), "call")
-            lines.append(f"{calls} of ops that the exporter lacks, by torch itself:")
+            nodes = plural(len(self.holes), "Python node")
+            lines.append(f"{nodes}, run by torch, for what its exporter lacks:")
             lines += _first_lines(self.holes)
             lines.append("To write one yourself, run its cell:")
             lines += self.cells.values()

@@ -1,7 +1,7 @@
 """What tutorial 16_cluster claims: run after its last cell, among the notebook's own names."""
 
 assert len(results.runs) == 10_000
-assert results.missing == []
+assert results.unfinished == []
 assert [run.number for run in results.runs] == list(range(10_000))
 assert results.array("error")[:100].tolist() == here
 assert len(workers) >= 3

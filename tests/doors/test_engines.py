@@ -146,7 +146,7 @@ def test_a_worker_that_is_killed_is_replaced_or_its_batches_are_named(session, e
     except Exception as error:
         failure, results = error, error.batches
     if failure is None:
-        assert results.missing == []
+        assert results.unfinished == []
     else:
         assert any(
             "raised by the executor, which had batches" in note for note in failure.__notes__

@@ -441,9 +441,7 @@ def test_the_estimators_that_are_filled_are_listed_with_a_cell_for_each():
         and '"float32[?,2]"' in one.cell
     )
     compile(one.cell.partition("\n")[2], "cell", "exec")
-    assert repr(door.filled(door.convert(StandardScaler().fit(X), X))).startswith(
-        "No estimator runs as an op"
-    )
+    assert repr(door.filled(door.convert(StandardScaler().fit(X), X))).startswith("No Python node")
 
 
 def test_a_cell_in_place_of_a_filled_estimator_serves_the_live_session():

@@ -51,7 +51,7 @@ def test_each_line_has_the_operators_that_it_became(norm):
     assert line(source, "centred = half").operators == ("ReduceMean", "Sub")
     assert line(source, "np.exp(centred)").operators == ("Exp", "Neg", "Exp", "Mul", "Mul")
     assert line(source, "shape = x.shape").operators == ()
-    assert not any(item.why_not for item in source.lines)
+    assert not any(item.reason for item in source.lines)
 
 
 def test_lines_of_what_compute_calls_follow(norm):
@@ -71,7 +71,7 @@ def test_the_line_that_stays_in_python_is_marked(branch):
     with pytest.raises(pyopnb.errors.NotLowered) as refused:
         pyopnb.lower(Branch, X)
     source = refused.value.source
-    assert line(source, "if y.sum() > 0").why_not == "a condition that depends on values"
+    assert line(source, "if y.sum() > 0").reason == "a condition that depends on values"
     assert line(source, "y = np.exp(x)").operators == ("Exp",)
     shown = "".join(traceback.format_exception(refused.value))
     assert "if y.sum() > 0:   # stays in Python: a condition that depends on values" in shown
@@ -89,7 +89,7 @@ def test_a_line_of_a_helper_can_be_the_one(branch):
     pyopnb.registry.define(Deep, "lines::Deep")
     with pytest.raises(pyopnb.errors.NotLowered) as refused:
         pyopnb.lower("lines::Deep", X)
-    assert line(refused.value.source, "return float(x.sum())").why_not
+    assert line(refused.value.source, "return float(x.sum())").reason
 
 
 def test_a_function_is_shown_with_its_source_also_in_a_model(norm):

@@ -135,7 +135,7 @@ def test_a_form_that_does_not_take_the_example_says_why(define):
     forms = pyopnb.forms("demo::Twice", np.ones(3, np.int64), sizes=[3])
     assert (
         forms[2].verdict == "no"
-        and "(demo::Twice), input x: expected float32[...], got int64[?]" in forms[2].why_not
+        and "(demo::Twice), input x: expected float32[...], got int64[?]" in forms[2].reason
     )
 
 

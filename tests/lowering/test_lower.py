@@ -539,7 +539,7 @@ def test_what_cannot_become_a_function_stays_and_a_warning_says_why(network):
     model = pyopnb.model([*nodes, pyopnb.node("demo::Flip", "e", "f", name="flip")], types, "f")
     with pytest.warns(
         pyopnb.errors.StayedInPython,
-        match=r"(?s)1 node stayed in Python:\n  node 'flip' \(demo::Flip\): demo::Flip, line \d.*a condition that depends",
+        match=r"(?s)1 Python node left in the model:\n  node 'flip' \(demo::Flip\): demo::Flip, line \d.*a condition that depends",
     ) as said:
         lowered = pyopnb.lower(model, finite=not takes_empty())
     assert list(said[0].message.reasons) == ["node 'flip' (demo::Flip)"]

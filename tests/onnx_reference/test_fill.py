@@ -72,7 +72,7 @@ def test_what_is_said() -> None:
     assert said[0].filename == __file__  # it points at the line that asked
     text = str(said[0].message)
     assert text.startswith(
-        "1 node by ONNX's reference implementation, in Python:\n  node 'act' (::Celu): X is float64;"
+        "1 Python node, run by ONNX's reference implementation:\n  node 'act' (::Celu): X is float64;"
     )
     assert str(pickle.loads(pickle.dumps(said[0].message))) == text
 
@@ -84,7 +84,7 @@ def test_a_long_list_is_cut() -> None:
         {"x30": "float64[1]"},
         opset=12,
     )
-    with pytest.warns(Filled, match=r"30 nodes by(.|\n)*… and 20 more") as said:
+    with pytest.warns(Filled, match=r"30 Python nodes, run by(.|\n)*… and 20 more") as said:
         pyopnb.fill(model)
     assert len(said[0].message.nodes) == 30 and len(str(said[0].message).splitlines()) <= 12
     assert len(pyopnb.registry) == 1

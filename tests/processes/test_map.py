@@ -60,7 +60,7 @@ def test_every_result_in_the_order_of_the_batches(session, executor):
     np.testing.assert_array_equal(results.array("y")[:, 0], np.arange(500) * 2)
     assert (
         len(results) == 500
-        and results.missing == []
+        and results.unfinished == []
         and [run.number for run in results.runs] == list(range(500))
     )
     assert all(run.seconds > 0 for run in results.runs)
@@ -77,12 +77,12 @@ def test_an_exception_arrives_as_itself_and_the_others_results_are_kept(session,
     error = raised.value
     assert "in batch 2" in error.__notes__ and "travel::Checked" in error.__notes__[0]
     assert [run.result["y"].item() for run in error.batches.runs if run.result] == [2, 4]
-    assert error.batches.missing == [2]
+    assert error.batches.unfinished == [2]
 
 
 def test_keep_runs_all_of_them(session, executor):
     results = pyopnb.map(session, [np.float32([n]) for n in (1, -1, 2)], executor, errors="keep")
-    assert results.missing == [1] and list(results.errors) == [1]
+    assert results.unfinished == [1] and list(results.errors) == [1]
     assert results[0]["y"].item() == 2 and results[2]["y"].item() == 4
     with pytest.raises(remote_work.BelowZero):
         results[1]
@@ -129,7 +129,7 @@ def test_a_worker_that_is_killed_is_said_and_the_results_before_are_kept(session
             )
     error = raised.value
     assert any("which had batches" in note for note in error.__notes__)
-    assert len(error.batches.runs) >= 1 and error.batches.missing
+    assert len(error.batches.runs) >= 1 and error.batches.unfinished
 
 
 def ending(count, error):
@@ -142,7 +142,7 @@ def test_what_the_generator_raises_comes_after_the_batches_before_it(session, ex
         pyopnb.map(session, ending(50, LookupError("no file 50")), executor)
     batches = raised.value.batches
     assert [run.result["y"].item() for run in batches.runs] == [2 * n for n in range(50)]
-    assert batches.total == 50 and batches.missing == []
+    assert batches.total == 50 and batches.unfinished == []
 
 
 def test_the_exception_of_a_batch_goes_before_that_of_the_generator(session, executor):
@@ -154,7 +154,7 @@ def test_the_exception_of_a_batch_goes_before_that_of_the_generator(session, exe
         pyopnb.map(session, failing(), executor)
     with pytest.raises(LookupError) as raised:
         pyopnb.map(session, failing(), executor, errors="keep")
-    assert raised.value.batches.missing == [0] and len(raised.value.batches.runs) == 4
+    assert raised.value.batches.unfinished == [0] and len(raised.value.batches.runs) == 4
 
 
 def test_an_op_that_cannot_be_sent_is_named(processes, run, shell):
@@ -328,7 +328,7 @@ def test_a_worker_without_pyopnb_is_named(session, processes):
         pyopnb.errors.InputError, match=r"map, executor: .* process \d+ of .*no pyopnb.*pip install"
     ) as raised:
         pyopnb.map(session, numbers(1000), Engine(submit), in_flight=8)
-    assert raised.value.batches.missing == list(range(8))
+    assert raised.value.batches.unfinished == list(range(8))
     with pytest.raises(pyopnb.errors.InputError, match="sweep, executor: .*no pyopnb") as raised:
         pyopnb.sweep(session, x=[np.float32([n]) for n in range(50)], executor=Engine(submit))
     assert len(raised.value.sweep) == 0
@@ -351,7 +351,7 @@ def engine_that_fails(*numbers):
 
 def test_batches_that_an_engine_loses_run_again(session):
     results = pyopnb.map(session, numbers(100), engine_that_fails(3), in_flight=1)
-    assert results.missing == []
+    assert results.unfinished == []
     assert [run.result["y"].item() for run in results.runs] == [2 * n for n in range(100)]
 
 

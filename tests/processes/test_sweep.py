@@ -41,7 +41,7 @@ def test_it_is_what_one_thread_gives(session, executor):
     )
     np.testing.assert_array_equal(there.array(), here.array())
     assert there.axes == here.axes and [run.values for run in there] == [run.values for run in here]
-    assert there.is_complete and there.missing == [] and all(run.seconds > 0 for run in there)
+    assert there.is_complete and there.unfinished == [] and all(run.seconds > 0 for run in there)
     assert session.changed_attrs == {}
 
 
@@ -58,7 +58,7 @@ def test_errors_are_part_of_it(session, executor):
         type(None),
         pyopnb.errors.ModelError,
     ]
-    assert found.missing == [0, 2] and "in run 0" in found[0].error.__notes__
+    assert found.unfinished == [0, 2] and "in run 0" in found[0].error.__notes__
     with pytest.raises(remote_work.BelowZero):
         pyopnb.sweep(session, X, limit=[-1.0, -2.0], executor=executor)
 
@@ -102,7 +102,7 @@ def test_a_lost_worker_is_said_and_what_was_run_is_kept(session):
     assert any("which had runs" in note for note in raised.value.__notes__)
     kept = raised.value.sweep
     assert (
-        len(kept.missing) == 50 - len(kept)
+        len(kept.unfinished) == 50 - len(kept)
         and "interrupted after" in repr(kept)
         and "<" in kept._repr_html_()
     )

@@ -47,7 +47,7 @@ def test_the_warning_says_which_calls_and_where_and_has_their_cells(said):
     assert inverse.line.endswith(", `y = torch.inverse(x)`")
     assert inverse.types.endswith(",3,3]) -> float32" + inverse.types.rpartition("float32")[2])
     assert str(message).startswith(
-        "2 calls of ops that the exporter lacks, by torch itself:\n  test_report.py:"
+        "2 Python nodes, run by torch, for what its exporter lacks:\n  test_report.py:"
     )
     assert sorted(message.cells) == ["torch.aten::inverse", "torch.aten::linalg_solve_triangular"]
     cell = message.cells["torch.aten::linalg_solve_triangular"]

@@ -308,14 +308,14 @@ class TraceComparison:
         tensors = {}
         with tracking("comparisons", len(self.segments) + len(self.pairs)):
             isolated: dict[str, Isolated] = {}
-            default = Isolated(why=f"{trace.runtime} ran no node")
+            default = Isolated(reason=f"{trace.runtime} ran no node")
             if trace.by_model:
                 segments = {}
                 for name, segment in self.segments.items():
                     if not any(tensor in self.integers for tensor in (name, *segment.ends)):
                         segments[name] = segment
                 isolated = run_isolated(trace, graph, segments, feeds, self.tolerances)
-                default = Isolated(why="it computes with integers" if self.integers else "")
+                default = Isolated(reason="it computes with integers" if self.integers else "")
             # A node that is off by itself may be off only because it ran alone. Its runs tell.
             offsets = self._offsets(isolated)
             for pair in self.pairs:
@@ -334,7 +334,7 @@ class TraceComparison:
                     pair.by,
                     self._compare(pair, precision),
                     alone,
-                    result.why,
+                    result.reason,
                     result.steady,
                     tuple(offsets.get(pair.b, ())),
                     precision,

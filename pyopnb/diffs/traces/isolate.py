@@ -46,14 +46,14 @@ class Isolated:
     ----------
     diff : Diff or None
         The difference between the other run's tensor and the segment's result; None if it could not run.
-    why : str
+    reason : str
         Why it could not.
     steady : bool or None
         Whether it gave the same result twice; None if it did not run twice.
     """
 
     diff: Diff | None = None
-    why: str = ""
+    reason: str = ""
     steady: bool | None = None
 
 
@@ -93,7 +93,7 @@ def run_isolated(
     for name, segment in segments.items():
         obstacle = _obstacle(segment, given)
         if obstacle:
-            results[name] = Isolated(why=obstacle)
+            results[name] = Isolated(reason=obstacle)
         elif trace.versions and any(_is_retired(trace, op) for op in _ops(graph, segment)):
             # A session would run the versions that serve now.
             old[name] = segment
@@ -196,7 +196,7 @@ class _Isolation:
             # The halves find the node at fault in few sessions, however many nodes there are.
             if len(items) == 1:
                 message = f"{type(error).__name__}: {error}".partition("\n")[0]
-                yield items[0][0], Isolated(why=sanitize(message))
+                yield items[0][0], Isolated(reason=sanitize(message))
                 return
             middle = len(items) // 2
             yield from self.results(dict(items[:middle]), tolerances)

@@ -57,7 +57,7 @@ class ComparedTensor:
     alone : Diff or None
         The difference between a's tensor and the result of b's node on a's inputs: the isolated error. None if that could not
         be run.
-    why : str
+    reason : str
         Why it could not.
     steady : bool or None
         Whether b's node gave the same result twice; None if it did not run twice.
@@ -74,7 +74,7 @@ class ComparedTensor:
     by: str
     diff: Diff
     alone: Diff | None = None
-    why: str = ""
+    reason: str = ""
     steady: bool | None = None
     own: tuple[Diff, ...] = ()
     precision: str = ""
@@ -315,8 +315,8 @@ def format_error(step: ComparedStep) -> str:
     if step.isolated is None:
         reasons = []
         for tensor in step.outputs:
-            if tensor.why:
-                reasons.append(f": {tensor.why}")
+            if tensor.reason:
+                reasons.append(f": {tensor.reason}")
         facts.append("not run in isolation" + "".join(reasons[:1]))
     elif step.inconclusive:
         facts.append("in isolation as far off from its own runs, which proves nothing")

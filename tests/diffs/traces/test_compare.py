@@ -425,7 +425,7 @@ def test_a_node_that_cannot_run_alone_says_why() -> None:
     one = trace(model, x=np.float32([1]))
     allowed = False
     found = diff(one, one)
-    assert [(step.isolated, step.outputs[0].why) for step in found.steps] == [
+    assert [(step.isolated, step.outputs[0].reason) for step in found.steps] == [
         (0.0, ""),
         (None, "RuntimeError: only twice"),
         (0.0, ""),
