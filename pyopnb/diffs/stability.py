@@ -19,17 +19,20 @@ from pyopnb.diffs.traces.compare import diff_traces, diff_with_arrays
 from pyopnb.diffs.traces.diff import TraceDiff
 from pyopnb.diffs.traces.optimizers import find_optimizers
 from pyopnb.diffs.traces.steps import Tolerances
+from pyopnb.errors import PyopError
 from pyopnb.models.edit.widen import widen
 from pyopnb.models.external_data import take_in_all
 from pyopnb.models.io import read_model, to_model
+from pyopnb.models.versions import FILL
 from pyopnb.onnx_reference.evaluator import Evaluator
 from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.displayable import Displayable
-from pyopnb.ops.messages import hide_internal_frames, plural, sanitize
+from pyopnb.ops.messages import hide_internal_frames, moved, plural, sanitize
 from pyopnb.ops.progress import advance, tracking
 from pyopnb.ops.registry import registry
 from pyopnb.ops.text_table import Table
 from pyopnb.runtime.node_kernel import NodeKernel
+from pyopnb.runtime.one_run import session_for_run
 from pyopnb.runtime.session.session import Session
 from pyopnb.traces.optimized_run import session_at
 from pyopnb.traces.run import runtime_text
@@ -39,8 +42,10 @@ __all__ = ["HEAD", "Stability", "StabilityRow", "stability"]
 
 # So many more runs of one session, and so many samples that run alone.
 _REPEATS, _SAMPLES = 3, 4
-# The reference implementation may take so many times as long as a session and its run.
-_YARDSTICK_RUNS = 12
+# The reference implementation may take so many times as long as a session and its run. It is the dearest row.
+_YARDSTICK_RUNS = 6
+# No further search for a first node begins once the searches took so many times as long. One takes about eight times.
+_SEARCH_RUNS = 8
 
 
 @dataclass(frozen=True)
@@ -56,7 +61,7 @@ class StabilityRow:
         The outputs in this way (a) against those of the usual run (b). In ``"float64"`` the usual run is a. None if the row
         cannot be.
     reason : str
-        Why it cannot be, or why no node was found; else empty.
+        Why it cannot be, why no node was found, or that none was looked for; else empty.
     argmax, order : dict
         By the names of float outputs: in how many places the largest element, or the order of all elements, is another one,
         and of how many. They are along the last axis, or along axis 1 where there are four axes or more.
@@ -179,8 +184,9 @@ def stability(
     rtol: float | None = None,
     atol: float | None = None,
     stol: float | None = None,
-    search: bool = True,
+    search: bool | None = None,
     yardstick: bool | None = None,
+    fill: bool = False,
     **named: Any,
 ) -> Stability:
     """Tell in which ways a model gives other numbers, and by how much.
@@ -197,12 +203,15 @@ def stability(
         By name, or in the order of the model's inputs, or one dict of all by name.
     rtol, atol, stol : float, optional
         As for `diff`; without any, ``stol=True``, as kernels add up in different orders.
-    search : bool
-        Whether the first node is looked for where outputs are beyond the tolerance, or an argmax changed: two traces and their
-        diff for each such row.
+    search : bool, optional
+        Whether the first node is looked for where outputs are beyond the tolerance, or an argmax changed: a trace and its diff
+        with that of the usual run for each such row. By default, no further one is begun once they took as long as eight
+        sessions with their runs. The row says where none was looked for.
     yardstick : bool, optional
-        False leaves out float64, and True waits for it. By default, it is given up once it took as long as twelve sessions
-        with their runs.
+        False leaves out float64, and True waits for it. By default, it is given up once it took as long as six sessions with
+        their runs.
+    fill : bool
+        As for `Session`: for a model with nodes that ONNX Runtime lacks.
 
     Returns
     -------
@@ -220,7 +229,9 @@ def stability(
 
     Notes
     -----
-    It makes four sessions and at most twelve runs, and so many calls of an op's ``compute``.
+    It makes four sessions and at most twelve runs, and so many calls of an op's ``compute``: about five times what
+    ``pyopnb.run(model, x)`` costs. Float64 adds up to six, and each row whose first node is looked for about eight, in all
+    about 30 at most. ``search=False, yardstick=False`` leaves both out.
 
     Axis 0 is that of samples where the first input has two axes or more and this one is not fixed; a single sample is repeated
     to make a batch. Inputs move up or down at random, always in the same way; zeros stay.
@@ -236,7 +247,7 @@ def stability(
     check_tolerances(rtol, atol, stol)
     if rtol is None and atol is None and stol is None:
         stol = True
-    trials = _Trials(model, feeds, named, (rtol, atol, stol), search)
+    trials = _Trials(model, feeds, named, (rtol, atol, stol), search, fill)
     ways: list[tuple[str, Callable[[], StabilityRow]]] = [
         ("run to run", trials.run_to_run),
         ("1 thread", trials.one_thread),
@@ -281,9 +292,12 @@ class _Trials:
         feeds: Sequence[Any],
         named: Mapping[str, Any],
         tolerances: Tolerances,
-        search: bool,
+        search: bool | None,
+        fill: bool,
     ) -> None:
         self.tolerances, self.search = tolerances, search
+        # How long the searches for first nodes took so far.
+        self.searched = 0.0
         # Whether runs of one session differ, so that no other row can tell why its run does.
         self.is_random = False
         self.providers: list[Any] | None = None
@@ -291,10 +305,18 @@ class _Trials:
             provider_options = model.get_provider_options()
             self.providers = [(name, provider_options[name]) for name in model.get_providers()]
             model = model.to_model_proto()
+        elif fill:
+            # What stands in for nodes is in the model of the session, for all the sessions that follow.
+            model = session_for_run(model, fill).to_model_proto()
         self.model = model
         # Sessions and runs are what a user waits for: the yardstick is given up by their time.
         begin = time.perf_counter()
-        self.session = session_at(self.model, providers=self.providers)
+        try:
+            self.session = session_at(self.model, providers=self.providers)
+        except PyopError as error:
+            if error.next != FILL:
+                raise
+            raise moved(error, error.where, "fill=True") from None
         self.names = [info.name for info in self.session.get_outputs()]
         self.feeds = self.session._feeds.arrays(self.session._feeds.by_name(feeds, named))
         self.outputs = self.run(self.session, self.feeds)
@@ -324,19 +346,30 @@ class _Trials:
         if self.is_random:
             reason = "not to be told from what differs from run to run"
             return StabilityRow(name, diff, reason, argmax, order)
-        if not self.search:
-            return row
+        if reason := self._no_search():
+            return StabilityRow(name, diff, reason, argmax, order)
+        begin = time.perf_counter()
         try:
             node = _first_node(find())
         except Exception as error:
             reason = f"no node was looked for: {_first_line(error)}"
             return StabilityRow(name, diff, reason, argmax, order)
+        finally:
+            self.searched += time.perf_counter() - begin
         reason = ""
         if not node and diff.ok:
             reason = "each node is within the tolerance"
         elif not node:
             reason = _HIDDEN
         return StabilityRow(name, diff, reason, argmax, order, node)
+
+    def _no_search(self) -> str:
+        """Say why no first node is looked for; empty where one is."""
+        if self.search is False:
+            return "no node was looked for: search=False"
+        if self.search is None and self.searched > _SEARCH_RUNS * self.seconds:
+            return "no node was looked for, as those before took long: search=True"
+        return ""
 
     # ---- the rows ------------------------------------------------------------------------------------------------------------
 
@@ -373,7 +406,9 @@ class _Trials:
         if row.reason != _HIDDEN or level != "ORT_DISABLE_ALL" or self.providers is not None:
             return row
         # What was exposed was not fused: runs without some of the optimizers expose nothing.
+        begin = time.perf_counter()
         found = find_optimizers(self.model, self.feeds, self.tolerances)
+        self.searched += time.perf_counter() - begin
         return replace(row, node=next(iter(found.nodes), ""), reason=found.workaround or _HIDDEN)
 
     def _other_session(self, name: str, session: Session) -> StabilityRow:

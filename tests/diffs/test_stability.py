@@ -233,3 +233,51 @@ def test_a_yardstick_that_takes_long_is_given_up() -> None:
     table = pyopnb.stability(model, X)
     assert "yardstick=True" in table["float64"].reason and table.ok
     assert time.perf_counter() - begin < 3.9
+
+
+def test_what_each_row_costs_is_limited_and_said() -> None:
+    # Each sum is rounded in another order, and no tolerance lets that pass.
+    model = network()
+    table = pyopnb.stability(model, X, rtol=0.0, search=False, yardstick=False)
+    unsteady = [row for row in table.rows if not row.ok]
+    assert unsteady and all(row.node == "" for row in unsteady)
+    assert all(row.reason == "no node was looked for: search=False" for row in unsteady)
+    assert "search=False" in str(table)
+    table = pyopnb.stability(model, X, rtol=0.0, search=True)
+    assert all("looked for" not in row.reason for row in table.rows)
+
+
+def test_no_search_begins_once_they_took_long() -> None:
+    calls = []
+
+    @pyopnb.pyop("stable::Drawn")
+    class Drawn:
+        def compute(self, x):
+            calls.append(len(calls))
+            if len(calls) > 12:
+                time.sleep(1)  # in the runs of a search
+            return x + np.float32(len(x))
+
+    node = pyopnb.node("stable::Drawn", "x", "y")
+    model = pyopnb.model([node], {"x": "float32[N,8]"}, "y")
+    x = np.float32(np.linspace(1, 2, 32)).reshape(4, 8)
+    table = pyopnb.stability(model, x, rtol=0.0)
+    assert table["sample alone"].node == "y (stable::Drawn)"
+    row = table["inputs + 1 ULP"]
+    assert not row.ok and row.node == "" and "search=True" in row.reason
+
+
+def test_nodes_that_onnxruntime_lacks_are_filled() -> None:
+    node = helper.make_node("AveragePool", ["x"], ["y"], kernel_shape=[2, 2], strides=[2, 2])
+    infos = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", 3, size, size])
+        for name, size in (("x", 4), ("y", 2))
+    ]
+    graph = helper.make_graph([node], "g", infos[:1], infos[1:])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 1)], ir_version=3)
+    x = np.arange(96, dtype=np.float32).reshape(2, 3, 4, 4)
+    with pytest.raises(pyopnb.errors.ModelError, match=r"Try: fill=True$"):
+        pyopnb.stability(model, x)
+    with pytest.warns(pyopnb.errors.Filled):
+        table = pyopnb.stability(model, x, fill=True)
+    assert table.ok and table["float64"].diff is not None and table["sample alone"].diff is not None
