@@ -5,13 +5,16 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from inspect import Parameter
 from typing import Any
+
+import numpy as np
 
 from pyopnb.errors import DefinitionError, InputError
 from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.messages import sanitize
 from pyopnb.ops.registry import registry
-from pyopnb.ortx.overloads import Overload, class_of, merged
+from pyopnb.ops.types import ANY, TensorType
 
 __all__ = [
     "Opdef",
@@ -73,9 +76,6 @@ _ATTR_TYPES: Mapping[int, type] = {
     PyCustomOpDef.dt_int64: int,
     PyCustomOpDef.dt_int32: int,
 }
-
-# What every name stands for: each combination of inputs that was declared, the newest body of it.
-_overloads: dict[str, tuple[Overload, ...]] = {}
 
 
 class Opdef:
@@ -140,15 +140,14 @@ class Opdef:
         """
         _warn_of_ignored(args, kwargs)
         op_type = kwargs.get("op_type") or func.__name__
-        where = f"op {sanitize(_full_name(op_type))}"
+        name = _full_name(op_type)
+        where = f"op {sanitize(name)}"
         opdef = Opdef(op_type, func)
-        overload = Overload(
-            opdef,
-            _dtypes(kwargs.get("inputs"), f"{where}, inputs"),
-            _dtypes(kwargs.get("outputs"), f"{where}, outputs"),
-            _attrs(kwargs.get("attrs"), where),
-        )
-        _define(_full_name(op_type), overload)
+        inputs = _dtypes(kwargs.get("inputs"), f"{where}, inputs")
+        outputs = _dtypes(kwargs.get("outputs"), f"{where}, outputs")
+        attrs = _attrs(kwargs.get("attrs"), where)
+        cls = _class_of(opdef, inputs, outputs, attrs)
+        registry.define(cls, name, source=_source(func))
         return opdef
 
 
@@ -177,10 +176,8 @@ def onnx_op(*args: Any, **kwargs: Any) -> Callable[[Callable[..., Any]], Opdef]:
     Notes
     -----
     The function gets arrays that it may write to. A number in another dtype than declared is converted where
-    the value stays, and to fewer digits of a float; all else is a `ResultError`. The same name with other
-    dtypes of inputs is one more overload of the op; with the same ones it replaces the function, in live
-    sessions as well. In a plain session, outputs of overloads that differ in them have the first input's
-    dtype.
+    the value stays, and to fewer digits of a float; all else is a `ResultError`. The same name again
+    replaces the op, in live sessions as well. ``PyCustomOpDef.undefined`` takes several dtypes.
 
     Examples
     --------
@@ -272,32 +269,77 @@ def _attrs(declared: Any, where: str) -> dict[str, type]:
     return attrs
 
 
-# ---- the registry ----------------------------------------------------------------------------
+# ---- the class -------------------------------------------------------------------------------
 
 
-def _define(name: str, overload: Overload) -> None:
-    former = _overloads.get(name)
-    _overloads[name] = merged(former or (), overload)
+def _class_of(
+    opdef: Opdef, inputs: Sequence[int], outputs: Sequence[int], attrs: Mapping[str, type]
+) -> type:
+    """Build the class of an op, whose signatures say what was declared."""
+
+    def __init__(self: Any, **values: Any) -> None:  # noqa: N807  # it becomes a method
+        self._attrs = {name: values[name] for name in attrs}
+
+    def compute(self: Any, *arrays: Any) -> Any:
+        returned = opdef.body(*arrays, **self._attrs)
+        results = returned if isinstance(returned, tuple) else (returned,)
+        # Another number of results than declared is refused by the check of all ops' results.
+        if len(results) != len(outputs):
+            return returned
+        return tuple(map(_converted, results, outputs))
+
+    parameters = [Parameter("self", Parameter.POSITIONAL_ONLY)]
+    for name, attr_type in attrs.items():
+        parameters.append(Parameter(name, Parameter.KEYWORD_ONLY, annotation=attr_type))
+    # onnxruntime-extensions ignores the attributes that were not declared.
+    parameters.append(Parameter("_ignored", Parameter.VAR_KEYWORD))
+    __init__.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    ports = [Parameter("self", Parameter.POSITIONAL_ONLY)]
+    for position, number in enumerate(inputs):
+        annotation = _type(number) if number else Parameter.empty
+        port = Parameter(f"input{position}", Parameter.POSITIONAL_ONLY, annotation=annotation)
+        ports.append(port)
+    returns = list(map(_type, outputs))
+    compute.__signature__ = inspect.Signature(ports, return_annotation=returns)  # type: ignore[attr-defined]
+    members = {
+        # Functions of onnxruntime-extensions may write to what they get, so each call gets copies.
+        "copy_inputs": True,
+        "__doc__": inspect.getdoc(opdef.body),
+        "__init__": __init__,
+        "compute": compute,
+    }
+    return type(opdef.op_type.rpartition("::")[2] or "Op", (), members)
+
+
+def _type(number: int) -> TensorType:
+    return TensorType(dtype(number), None) if number else ANY
+
+
+def _converted(value: Any, number: int) -> Any:
+    """Convert numbers to the declared dtype where their values stay, but for digits of a float.
+
+    All else is returned as it is, and refused by the check of all ops' results.
+    """
+    array = np.asarray(value)
+    if not number or array.dtype.kind not in "biufU":
+        return value
+    want = dtype(number)
+    if array.dtype.kind == "U":
+        return array.astype(object)
+    with np.errstate(all="ignore"):
+        cast = array.astype(want.numpy)
+    if "float" in want.name:
+        keeps_values = np.array_equal(np.isfinite(cast), np.isfinite(array))
+    else:
+        # Floats are no integers, even where they are whole.
+        keeps_values = array.dtype.kind != "f" and np.array_equal(cast, array)
+    return cast if keeps_values else array
+
+
+def _source(func: Callable[..., Any]) -> str | None:
+    """Return the function's text, for what compares versions."""
     try:
-        _serve(name)
-    except BaseException:
-        # What was declared before goes on.
-        del _overloads[name]
-        if former is not None:
-            _overloads[name] = former
-        raise
-
-
-def _serve(name: str) -> None:
-    overloads = _overloads[name]
-    registry.define(class_of(name, overloads), name, source=_source(overloads))
-
-
-def _source(overloads: Sequence[Overload]) -> str | None:
-    """Return the functions' texts, for what compares versions."""
-    try:
-        bodies = [overload.opdef.body for overload in overloads]
-        return "\n\n".join(map(inspect.getsource, bodies))
+        return inspect.getsource(func)
     except (OSError, TypeError):
         # It was made by exec, or is no function.
         return None
