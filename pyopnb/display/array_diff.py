@@ -19,7 +19,6 @@ from pyopnb.diffs.arrays.report import (
 )
 from pyopnb.diffs.arrays.stats import ArrayStats
 from pyopnb.diffs.base import DiffBase
-from pyopnb.display.array_diff_figure import figure_of_part
 from pyopnb.display.array_diff_pairs import curve_charts, pairs_table
 from pyopnb.display.array_look import ArrayLook
 from pyopnb.display.glossary import glossary
@@ -90,16 +89,7 @@ def view_diff(thing: Diff, *, limits: tuple[float, float] | None = None) -> View
     if facts is None or not charts:
         return View(thing, title, text, body)
     drawing = page(charts, title, in_row=1)
-    heading = f"{worst.name or worst.a}: {thing.verdict}"
-    return View(
-        thing,
-        title,
-        text,
-        body,
-        draw=lambda: drawing,
-        image=charts[0].image,
-        figure=lambda: figure_of_part(worst, facts, drawing, heading),
-    )
+    return View(thing, title, text, body, draw=lambda: drawing, image=charts[0].image)
 
 
 def _parts_table(thing: Diff) -> str:

@@ -10,29 +10,13 @@ from typing import Any
 from pyopnb.display.svg.shapes import Drawing
 from pyopnb.display.svg.to_matplotlib import to_figure
 from pyopnb.errors import PyopError
-from pyopnb.ops.messages import sanitize
 
-__all__ = ["escape_formulas", "figure_of", "figure_png", "new_figure"]
+__all__ = ["figure_of", "figure_png"]
 
 # At this resolution a pixel of a drawing becomes two.
 _DPI = 144
 # A PNG stays below these, as matplotlib refuses sides of 65,536 pixels.
 _LONGEST_SIDE, _MOST_PIXELS = 60_000, 150_000_000
-
-
-def new_figure(width: float, height: float) -> Any:
-    """Make an empty figure of a size in inches.
-
-    Raises
-    ------
-    PyopError
-        matplotlib is not installed.
-    """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise PyopError("plot needs matplotlib", next="pip install pyopnb[plot]") from error
-    return Figure(figsize=(width, height), layout="constrained")
 
 
 def figure_of(drawing: Drawing) -> Any:
@@ -43,9 +27,10 @@ def figure_of(drawing: Drawing) -> Any:
     PyopError
         matplotlib is not installed.
     """
-    # This raises the error that says what to install.
-    new_figure(1, 1)
-    return to_figure(drawing)
+    try:
+        return to_figure(drawing)
+    except ImportError as error:
+        raise PyopError("plot needs matplotlib", next="pip install pyopnb[plot]") from error
 
 
 def figure_png(drawing: Drawing) -> bytes:
@@ -66,8 +51,3 @@ def figure_png(drawing: Drawing) -> bytes:
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         figure.savefig(written, format="png", dpi=dpi)
     return written.getvalue()
-
-
-def escape_formulas(text: str, longest: int = 120) -> str:
-    """Escape text so that matplotlib sees no formulas in it."""
-    return sanitize(text, longest).replace("$", r"\$")

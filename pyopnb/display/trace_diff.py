@@ -19,7 +19,6 @@ from pyopnb.display.budget import graph_within, table_within
 from pyopnb.display.glossary import glossary
 from pyopnb.display.html import details, join, note, pre
 from pyopnb.display.merged import merge
-from pyopnb.display.trace_figures import figure_of_errors
 from pyopnb.display.view import View, view
 from pyopnb.errors import InputError, ModelError
 from pyopnb.models.io import as_proto
@@ -67,17 +66,14 @@ def view_trace_diff(thing: TraceDiff, *, model: Any = None, **options: Any) -> V
     tables = [*_origins(thing), *_tables(thing)]
     tables.append(glossary(*head, *tables))
 
-    def figure() -> Any:
-        return figure_of_errors(thing)
-
     if not thing.steps and model is None:
-        return View(thing, title, text, join([*head, *tables]), figure=figure)
+        return View(thing, title, text, join([*head, *tables]))
     proto, marks = _both(thing) if model is None else (as_proto(model), {})
     defaults = _graph_options(thing, proto)
     defaults["marks"] = marks | defaults["marks"]
     graph = graph_within(proto, {**defaults, **options}, head, tables)
     body = join([*head, graph.body, *tables])
-    return View(thing, title, text, body, draw=graph.draw, canvas=graph.canvas, figure=figure)
+    return View(thing, title, text, body, draw=graph.draw, canvas=graph.canvas)
 
 
 # ---- the graph

@@ -12,7 +12,6 @@ from onnx.helper import make_tensor_value_info
 from pyopnb.display.bars import bar_of
 from pyopnb.display.budget import graph_within, table_within
 from pyopnb.display.html import details, escape, join, note
-from pyopnb.display.trace_figures import figure_of_times
 from pyopnb.display.view import View, view
 from pyopnb.errors import InputError
 from pyopnb.models.nodes import first_output
@@ -93,7 +92,6 @@ def view_trace(thing: Trace, *, by: str | None = None, **options: Any) -> View:
         join([*head, picture.body, *tables]),
         draw=picture.draw,
         canvas=picture.canvas,
-        figure=lambda: figure_of_times(thing),
     )
 
 

@@ -435,16 +435,16 @@ def test_figures() -> None:
         (axes,) = figure.axes
         assert len(axes.images) == images
         assert title in [text.get_text() for text in axes.texts]
-    for found in (trace, pyopnb.diff(trace, after)):
+    for found, title in (
+        (trace, "◆ demo::Soft"),
+        (pyopnb.diff(trace, after), "◆ demo::Soft"),
+        (pyopnb.diff(wide, X), "where: largest |a-b|"),
+        (pyopnb.diff(np.arange(9), np.arange(9)[::-1]), "where: largest |a-b|"),
+    ):
         figure = found.plot()
         figure.savefig(io.BytesIO(), dpi=20, format="png")
-        assert figure.axes[0].get_xlabel()
-    for found in (pyopnb.diff(wide, X), pyopnb.diff(np.arange(9), np.arange(9)[::-1])):
-        figure = found.plot()
-        figure.savefig(io.BytesIO(), dpi=20, format="png")
-        where, growth, histogram = figure.axes
-        assert "where: largest |a-b|" in {text.get_text() for text in where.texts}
-        assert growth.get_xlabel() == "|b|" and histogram.patches
+        (axes,) = figure.axes
+        assert title in {text.get_text() for text in axes.texts}
     assert ("matplotlib.pyplot" in sys.modules) == had_pyplot
 
 

@@ -152,8 +152,6 @@ class ArrayStats:
         Every so many-th element is in the two histograms.
     sizes, ulps : dict
         Histograms: of ``|a - b|``, by eighths of an octave, and of ULPs, by binary digits. -1 in the first: no difference.
-    spread : dict
-        Histogram of the pairs that differ, by the binary exponents of ``|b|`` and of ``|a - b|``; -1023 is also that of 0.
     matrix : tuple or None
         Rows and columns that ``grid`` is a picture of: the last axis is across. None where nothing differs.
     grid : tuple of tuple of int
@@ -189,7 +187,6 @@ class ArrayStats:
     stride: int = 1
     sizes: Mapping[int, int] = field(default_factory=dict)
     ulps: Mapping[int, int] = field(default_factory=dict)
-    spread: Mapping[tuple[int, int], int] = field(default_factory=dict)
     matrix: tuple[int, int] | None = None
     grid: tuple[tuple[int, ...], ...] = ()
     worst: tuple[Place, ...] = ()
@@ -517,7 +514,6 @@ def _facts(counts: dict[str, Any], a: np.ndarray, b: np.ndarray, kind: str) -> A
         frontier=Frontier(counts["corners"], counts["at_zero"]),
         stride=_stride(a.size),
         sizes=counts["sizes"],
-        spread=counts["spread"],
         ulps=counts["ulps"] if kind == "float" else {},
         worst=_worst(counts, a, b, kind),
         first=None if first is None else _index(first, shape),

@@ -9,7 +9,7 @@ import numpy as np
 
 from pyopnb.display.svg.shapes import Cells, Circle, Drawing, Group, Path, Rectangle, Shape, Text
 
-__all__ = ["draw_on", "to_figure"]
+__all__ = ["to_figure"]
 
 # In order of preference, with their scale: the last is wider than the room that `text_width` reserves.
 _FONTS = {"Helvetica": 1.0, "Arial": 1.0, "Liberation Sans": 1.0, "DejaVu Sans": 0.88}
@@ -36,15 +36,11 @@ def to_figure(drawing: Drawing) -> Any:
 
     # matplotlib counts in inches of 72 points.
     figure = Figure(figsize=(drawing.width / 72, drawing.height / 72), facecolor="none")
-    draw_on(figure.add_axes((0, 0, 1, 1)), drawing)
-    return figure
-
-
-def draw_on(axes: Any, drawing: Drawing) -> None:
-    """Draw onto axes, which become as wide and as high as the drawing."""
+    axes = figure.add_axes((0, 0, 1, 1))
     axes.set(xlim=(0, drawing.width), ylim=(drawing.height, 0))
     axes.set_axis_off()
     _AxesPrinter(axes).print(drawing.shapes, 0, 0)
+    return figure
 
 
 class _AxesPrinter:

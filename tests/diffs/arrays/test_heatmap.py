@@ -85,10 +85,3 @@ def test_what_is_not_finite_is_infinite_in_the_picture() -> None:
         [spot(100, 200), spot(150, 200)],
     ]
     assert (picture[np.isfinite(picture)] > 0).all()
-
-
-def test_spread_counts_pairs_by_their_exponents() -> None:
-    b = np.array([1.0, 1.5, -2.0, 0.0, 8.0, 8.0])
-    a = b + np.array([0.25, 0.3, 0.0, 2.0, -16.0, 1.0])
-    facts = diff(a, b).worst.facts
-    assert facts.spread == {(-1023, 1): 1, (0, -2): 2, (3, 0): 1, (3, 4): 1}

@@ -17,12 +17,10 @@
 #include <cstring>
 #include <future>
 #include <limits>
-#include <map>
 #include <memory>
 #include <string>
 #include <tuple>
 #include <type_traits>
-#include <unordered_map>
 #include <vector>
 
 #include <portable.h>
@@ -634,7 +632,6 @@ class Lane {
     keep_first(worst, other.worst), keep_first(first_odd, other.first_odd);
     for (size_t i = 0; i < sizes.size(); i++) sizes[i] += other.sizes[i];
     for (size_t i = 0; i < ulps.size(); i++) ulps[i] += other.ulps[i];
-    for (const auto& [exponents, count] : other.spread) spread[exponents] += count;
     hull.merge(other.hull), heatmap.merge(other.heatmap), axes.merge(other.axes);
   }
 
@@ -647,11 +644,9 @@ class Lane {
   std::vector<Worst> worst;
   std::vector<int64_t> first_odd;  // the first pairs that no tolerance covers
   int64_t first_over = kNowhere, first_differing = kNowhere;
-  // Histograms of the sample: |a-b| by eighths of an octave, after those that are 0; ULPs by their binary digits; pairs by the
-  // exponents of |b| and |a-b|, 11 bits each.
+  // Histograms of the sample: |a-b| by eighths of an octave, after those that are 0; ULPs by their binary digits.
   std::vector<int64_t> sizes = std::vector<int64_t>(2048 * 8 + 1);
   std::array<int64_t, 66> ulps{};
-  std::unordered_map<uint32_t, int64_t> spread;
   Hull hull;
   Heatmap heatmap;
   AxisCounts axes;
@@ -764,9 +759,6 @@ class Lane {
       if (specials_ && special_[i]) continue;
       uint64_t d = bits_of(d_[i]);
       sizes[d ? (d >> kEighth) + 1 : 0]++;
-      if (d && (stride() == 1 || (at + static_cast<int64_t>(i)) % (4 * task_.stride) == 0)) {
-        spread[static_cast<uint32_t>(bits_of(std::fabs(t_[i])) >> 52 << 11 | d >> 52)]++;
-      }
     }
   }
 
@@ -887,11 +879,7 @@ class Stats {
     Lane& all = *lanes_.front();
     for (size_t lane = 1; lane < lanes_.size(); lane++) all.merge(*lanes_[lane]);
     lanes_.resize(1);
-    nb::dict facts, spread;
-    std::map<uint32_t, int64_t> in_order(all.spread.begin(), all.spread.end());
-    for (const auto& [exponents, count] : in_order) {
-      spread[nb::make_tuple(int(exponents >> 11) - 1023, int(exponents & 2047) - 1023)] = count;
-    }
+    nb::dict facts;
     nb::list worst, corners;
     for (const Worst& element : all.worst) worst.append(nb::make_tuple(element.at, away(element.key), element.ulp));
     for (const Point& corner : all.hull.corners()) corners.append(nb::make_tuple(corner.t, corner.d));
@@ -905,7 +893,7 @@ class Stats {
     facts["whole_largest"] = all.whole.largest, facts["largest"] = all.largest, facts["peak"] = all.peak;
     facts["at_zero"] = all.at_zero, facts["ulp"] = all.ulp, facts["parts"] = nb::make_tuple(all.parts[0], all.parts[1]);
     facts["first_over"] = position(all.first_over), facts["first_differing"] = position(all.first_differing);
-    facts["worst"] = worst, facts["corners"] = nb::tuple(corners), facts["spread"] = spread;
+    facts["worst"] = worst, facts["corners"] = nb::tuple(corners);
     facts["sizes"] = nonzero(all.sizes, -1), facts["ulps"] = nonzero(all.ulps, 0);
     facts["grid"] = nb::cast(all.heatmap.fields), facts["width"] = all.heatmap.width;
     facts["axes"] = nb::cast(all.axes.counts);
