@@ -225,3 +225,21 @@ def test_slots_may_be_named_and_quantized_caches_are_refused():
     assert (keys[1, 1] == 1).all() and keys.sum() == 4
     with pytest.raises(ValueError, match="caches of floats"):
         run("com.microsoft::PagedAttention", *inputs, k_quant_type="PER_TENSOR", **attrs)
+
+
+def test_padding_is_removed_behind_an_attention_of_symbolic_sizes():
+    """ONNX Runtime infers that such an Attention gives rows of no elements."""
+    nodes = [
+        pyopnb.node("com.microsoft::Attention", ["x", "w", "b"], "attended", num_heads=2),
+        pyopnb.node("com.microsoft::RemovePadding", ["attended", "n"], ["y", "o", "c", "m"]),
+    ]
+    inputs = {"x": "float32[B,S,D]", "w": "float32[D,W]", "b": "float32[W]", "n": "int32[B]"}
+    model = pyopnb.model(nodes, inputs, {"y": "float32[T,D]"})
+    with pytest.warns(pyopnb.errors.Filled):
+        session = pyopnb.Session(model, fill=True)
+    x = np.random.default_rng(4).standard_normal((2, 3, 4), np.float32)
+    arrays = (x, np.ones((4, 12), np.float32), np.ones(12, np.float32))
+    attended = pyopnb.call("com.microsoft::Attention", *arrays, num_heads=2)
+    rows = session(dict(zip("xwbn", (*arrays, np.int32([1, 3])), strict=True)))["y"]
+    expected = np.concatenate([attended[0, :1], attended[1]])
+    np.testing.assert_allclose(rows, expected, rtol=1e-5)

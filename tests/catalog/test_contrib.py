@@ -151,7 +151,7 @@ def test_bias_softmax_repeats_rows_of_the_bias(inner):
     np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-7)
 
 
-def test_dropouts_drop_nothing_and_refuse_training():
+def test_dropouts_drop_nothing_outside_training():
     data, bias = np.ones((5, 7), np.float32), np.arange(7, dtype=np.float32)
     total, mask = run("com.microsoft::BiasDropout", data, bias)
     np.testing.assert_array_equal(total, data + bias)
@@ -159,10 +159,33 @@ def test_dropouts_drop_nothing_and_refuse_training():
     total, bits = run("com.microsoft::BitmaskBiasDropout", data, bias, data)
     np.testing.assert_array_equal(total, data + bias + data)
     assert bits.tolist() == [0xFFFFFFFF, 0b111]
-    with pytest.raises(ValueError, match="training_mode"):
-        run("com.microsoft::BitmaskDropout", data, np.float32(0.5), np.bool_(True))
     kept, bits = run("com.microsoft::BitmaskDropout", data, np.float32(0), np.bool_(True))
     np.testing.assert_array_equal(kept, data)
+
+
+def test_dropouts_in_training_keep_what_their_masks_say():
+    random = np.random.default_rng(9)
+    data, residual = random.standard_normal((2, 64, 33), np.float32)
+    bias = random.standard_normal(33).astype(np.float32)
+    ratio, training = np.float32(0.25), np.bool_(True)
+    total, mask = run("com.microsoft::BiasDropout", data, bias, residual, ratio, training)
+    expected = np.where(mask, (data + bias) / 0.75, 0) + residual
+    np.testing.assert_allclose(total, expected, rtol=1e-5, atol=1e-6)
+    assert 0.7 < mask.mean() < 0.8
+    # With one seed, all three drop the same elements, and do so in each run.
+    for _ in range(2):
+        _, mask = run("com.microsoft::BiasDropout", data, bias, None, ratio, training, seed=5)
+        kept, bits = run("com.microsoft::BitmaskDropout", data, ratio, training, seed=5)
+        np.testing.assert_allclose(kept, np.where(mask, data / 0.75, 0), rtol=1e-6)
+        inputs = (data, bias, residual, ratio, training)
+        total, same_bits = run("com.microsoft::BitmaskBiasDropout", *inputs, seed=5)
+        expected = np.where(mask, (data + bias) / 0.75, 0) + residual
+        np.testing.assert_allclose(total, expected, rtol=1e-5, atol=1e-6)
+        assert bits.tolist() == same_bits.tolist()
+    for number, is_kept in enumerate(mask.ravel()):
+        assert (bits[number // 32] >> np.uint32(number % 32)) & 1 == is_kept
+    with pytest.raises(ValueError, match="less than 1"):
+        run("com.microsoft::BitmaskDropout", data, np.float32(1), training)
 
 
 @pytest.mark.parametrize("axes", [1, 2])

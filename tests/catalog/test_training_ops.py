@@ -135,6 +135,24 @@ def test_what_training_accumulates_and_concatenates():
     assert lengths.tolist() == [1, 3]
 
 
+def test_yielded_outputs_get_the_gradient_of_their_sum():
+    nodes = [
+        pyopnb.node("Mul", ["x", "w"], "output"),
+        pyopnb.node("com.microsoft::YieldOp", "output", "output_grad", full_shape_outputs=[0]),
+        pyopnb.node("Mul", ["output_grad", "x"], "w_grad"),
+    ]
+    model = pyopnb.model(nodes, {"x": "float32[3]", "w": "float32[3]"}, {"w_grad": "float32[3]"})
+    x, w = np.float32([1, 2, 3]), np.float32([4, 5, 6])
+    with pytest.warns(pyopnb.errors.Filled), pytest.warns(UserWarning, match="of their sum"):
+        session = pyopnb.Session(model, fill=True)
+    # The derivative of sum(w * x) by w.
+    assert session(x=x, w=w)["w_grad"].tolist() == x.tolist()
+    name = "com.microsoft::YieldOp"
+    with pytest.warns(UserWarning, match="those of their sum"):
+        gradient = run(name, x, w, non_differentiable_outputs=[0])
+    assert gradient.tolist() == [1, 1, 1]
+
+
 @pytest.mark.parametrize(
     ("activation", "attrs"),
     [

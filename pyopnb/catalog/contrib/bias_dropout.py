@@ -1,19 +1,20 @@
 """BiasDropout of com.microsoft, an addition, a dropout and a residual in one node.
 
 Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/contrib_defs.cc, version 1.
-Dropout in training is random and is refused.
+In training it drops elements at random, by NumPy's generator instead of the kernel's.
+Tested against its formula in NumPy with the mask that it returns, to 1e-5.
 """
 
 import numpy as np
 
-from pyopnb.catalog.cores.dropout import refuse_training
+from pyopnb.catalog.cores.dropout import drop
 from pyopnb.catalog.cores.precision import widen
 
 NAMES = ("com.microsoft::BiasDropout",)
 
 
 class BiasDropout:
-    """Add a bias and a residual; nothing is dropped, and the mask is all true."""
+    """Add a bias, drop, and add a residual; outside training nothing is dropped."""
 
     def __init__(self, seed: int = 0):
         self.seed = seed
@@ -24,10 +25,10 @@ class BiasDropout:
     def compute(
         self, data, bias, residual=None, ratio=None, training_mode=None
     ) -> ("any[...]", "bool[...]"):
-        # A dropout in training is random, so that nothing could be compared with it.
-        refuse_training("BiasDropout", ratio, training_mode)
         # Three terms in float16 would be rounded twice.
         total = widen(data) + widen(bias)
+        everything = np.ones(data.shape, bool)
+        total, mask = drop(total, everything, ratio, training_mode, self.seed)
         if residual is not None:
             total = total + widen(residual)
-        return total.astype(data.dtype), np.ones(data.shape, bool)
+        return total.astype(data.dtype), mask

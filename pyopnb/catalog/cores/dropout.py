@@ -1,44 +1,53 @@
-"""What dropout operators and their gradients do, where nothing is random."""
+"""What dropout operators and their gradients do."""
 
 from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["bits_of", "dropped_gradient", "full_bitmask", "refuse_training"]
+from pyopnb.catalog.cores.precision import widen
+
+__all__ = ["bitmask", "bits_of", "drop", "dropped_gradient"]
 
 
-def refuse_training(
-    op_type: str, ratio: np.ndarray | None, training_mode: np.ndarray | None
-) -> None:
-    """Refuse a dropout that is random.
+def drop(
+    values: np.ndarray,
+    everything: np.ndarray,
+    ratio: np.ndarray | None,
+    training_mode: np.ndarray | None,
+    seed: int,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Drop elements at random in training, and return what is left with the mask of what was kept.
 
-    Raises
-    ------
-    ValueError
-        The node is in training mode and drops a part of its elements. ONNX's default ratio is 0.5.
+    ``everything`` is the mask outside training: `lower` follows `numpy.ones` in an entry only. With a seed each
+    run drops the same elements, and without one (0) each drops others.
     """
+    share = _share(ratio)
+    if training_mode is None or not training_mode.item() or share == 0:
+        return values, everything
+    if not 0 < share < 1:
+        raise ValueError(f"ratio: expected at least 0 and less than 1, got {share:g}")
+    mask = np.random.default_rng(seed or None).random(everything.shape) >= share
+    # What is kept makes up for what is dropped.
+    return np.where(mask, widen(values) / (1 - share), 0), mask
+
+
+def _share(ratio: np.ndarray | None) -> float:
+    """Return the share of elements to drop, which ONNX sets to a half."""
     if ratio is None:
-        share = 0.5
-    else:
-        share = float(ratio.item())
-    if training_mode is not None and bool(training_mode.item()) and share > 0:
-        raise ValueError(
-            f"{op_type}: expected training_mode false, got true: the elements that it drops are "
-            "random. Try: feed False, or export the model for inference"
-        )
+        return 0.5
+    return float(ratio.item())
 
 
-def full_bitmask(size: int) -> np.ndarray:
-    """Return a uint32 for each 32 elements, with the lowest bit for the first, all set."""
+def bitmask(mask: np.ndarray) -> np.ndarray:
+    """Return a uint32 for each 32 elements, with the lowest bit for the first."""
     # Bits beyond the last element stay 0, as the kernel leaves them.
-    mask = np.full(-(-size // 32), 0xFFFFFFFF, np.uint32)
-    if size % 32:
-        mask[-1] = (1 << size % 32) - 1
-    return mask
+    padded = np.zeros(-(-mask.size // 32) * 32, bool)
+    padded[: mask.size] = mask.ravel()
+    return np.packbits(padded, bitorder="little").view("<u4").astype(np.uint32)
 
 
 def bits_of(mask: np.ndarray, size: int) -> np.ndarray:
-    """Unpack a mask of `full_bitmask`'s form into bools."""
+    """Unpack a mask of `bitmask`'s form into bools."""
     # Bytes of the mask are little-endian on every machine.
     unpacked = mask.astype("<u4").view(np.uint8)
     unpacked = np.unpackbits(unpacked, bitorder="little")
@@ -54,10 +63,7 @@ def dropped_gradient(
     """Return the gradient of a dropout; outside training it is the gradient itself."""
     if training_mode is not None and not training_mode.item():
         return gradient.copy()
-    if ratio is None:
-        share = 0.5
-    else:
-        share = float(ratio.item())
+    share = _share(ratio)
     if share == 0:
         return gradient.copy()
     scaled = gradient.astype(np.float64) / (1 - share)
