@@ -11,7 +11,16 @@ from pyopnb.catalog.listing import domains_of, operators_of, summary_of
 
 __all__ = ["COLUMNS", "REFUSED", "refused", "rows"]
 
-COLUMNS = ("operator", "domains", "computes", "written by", "defined in", "ONNX form")
+COLUMNS = (
+    "operator",
+    "domains",
+    "computes",
+    "written by",
+    "defined in",
+    "tested against",
+    "agreement",
+    "lowers",
+)
 REFUSED = ("operator", "domains", "why not", "instead")
 
 
@@ -19,12 +28,12 @@ def rows() -> list[tuple[str, ...]]:
     """Return a row for each operator that runs."""
     table = []
     for entry in entries():
-        title, definition = _told(entry)
-        form = "yes" if hasattr(entry.op_class, "lowered") else ""
+        lowers = "by its form" if hasattr(entry.op_class, "lowered") else "if it can be traced"
         names = operators_of(entry.names)
         if entry.versions:
             names += f" of version {', '.join(map(str, entry.versions))}"
-        table.append((names, domains_of(entry.names), summary_of(entry), title, definition, form))
+        computes = summary_of(entry)
+        table.append((names, domains_of(entry.names), computes, *_told(entry), lowers))
     return table
 
 
@@ -36,11 +45,14 @@ def refused() -> list[tuple[str, ...]]:
     ]
 
 
-def _told(entry: Entry) -> tuple[str, str]:
-    """Return who writes an operator and where it is defined, as its file says them."""
+def _told(entry: Entry) -> tuple[str, str, str, str]:
+    """Return who writes an operator, where it is defined, what it is tested against and how well it agrees."""
     text = inspect.cleandoc(sys.modules[entry.op_class.__module__].__doc__ or "")
     title, _, remainder = text.partition("\n\n")
-    defined = re.match(r"Defined (?:in|by) (.*?)\.(?:\s|$)", remainder.replace("\n", " "))
     # The title begins with the operator's name, which the table has.
     _, _, writer = title.replace("\n", " ").partition(", ")
-    return writer.rstrip("."), defined[1] if defined else ""
+    story, _, test = remainder.replace("\n", " ").partition("Tested against ")
+    definition = re.match(r"Defined (?:in|by) (.*?)\.(?:\s|$)", story)
+    reference, _, agreement = test.rpartition(", ")
+    defined_in = definition[1] if definition else ""
+    return writer.rstrip("."), defined_in, reference, agreement.rstrip(".")

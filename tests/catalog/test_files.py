@@ -1,6 +1,7 @@
 """What each file of the catalogue is."""
 
 import inspect
+import re
 import sys
 
 import pytest
@@ -19,6 +20,9 @@ def test_a_file_is_one_operator_that_says_where_it_is_defined(entry):
     ]
     assert classes == [entry.op_class]
     assert "Defined" in module.__doc__ and entry.op_class.__doc__
+    # The page of the catalogue lists by what each was tested, and how well it agrees.
+    *_, tested = module.__doc__.replace("\n", " ").partition("Tested against ")
+    assert re.fullmatch(r".+, (exactly|to [^,]+)\.", tested.strip())
     assert entry.names and all("::" in name for name in entry.names)
     assert len(entry.source.splitlines()) <= 120
     assert {"infer", "compute"} <= set(dir(entry.op_class))

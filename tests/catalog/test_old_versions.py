@@ -29,6 +29,8 @@ def old_model(op, opset, inputs, outputs=1, **attrs):
     dtype = TensorProto.BOOL if op in {"And", "Or", "Xor", "Equal", "Greater", "Less"} else None
     if dtype is None:
         dtype = ports[0].type.tensor_type.elem_type
+    if op == "Cast":
+        dtype = TensorProto.DataType.Value(attrs["to"])
     graph = helper.make_graph(
         [helper.make_node(op, names, results, **attrs)],
         "old",
@@ -171,8 +173,10 @@ def test_forms_of_lists_and_texts():
         assert (first == X[:, :1]).all() and (second == X[:, 1:]).all()
     with pytest.raises(ValueError, match=r"split=\[…\]"):
         run_old("Split", 1, X, outputs=2)
-    (doubled,) = run_old("Cast", 1, X, to="FLOAT")
-    assert doubled.dtype == np.float32
+    for dtype, text in ((np.int32, "INT32"), (np.float64, "DOUBLE"), (np.bool_, "BOOL")):
+        (converted,) = run_old("Cast", 1, X - 1, to=text)
+        assert converted.dtype == dtype
+        np.testing.assert_array_equal(converted, (X - 1).astype(dtype))
 
 
 @pytest.mark.parametrize("mode", ["nearest", "bilinear"])

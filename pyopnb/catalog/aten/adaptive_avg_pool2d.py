@@ -2,6 +2,7 @@
 
 Defined by torch 2.13, torch.nn.functional.adaptive_avg_pool2d; lists and numbers are constant
 inputs.
+Tested against the means of torch's windows in a loop, to 1e-5.
 """
 
 import numpy as np

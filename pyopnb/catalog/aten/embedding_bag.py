@@ -2,6 +2,7 @@
 
 Defined by torch 2.13, torch.nn.functional.embedding_bag, in the order of aten's arguments. Of its
 four outputs only the first is used for inference, and only it is here.
+Tested against NumPy's sums, means and maxima of the rows, to 1e-6.
 """
 
 import numpy as np

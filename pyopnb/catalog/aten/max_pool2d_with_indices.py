@@ -2,6 +2,7 @@
 
 Defined by torch 2.13, torch.nn.functional.max_pool2d with return_indices; lists and numbers are
 constant inputs.
+Tested against ONNX Runtime's MaxPool, exactly.
 """
 
 from pyopnb.catalog.cores.max_pooling import pool_maxima

@@ -2,6 +2,7 @@
 
 Defined in pytorch/pytorch before 2.4, caffe2/operators/generate_proposals_op.cc. Turned anchors are
 refused; of equal scores, the first in the order of rows, columns and anchors comes first.
+Tested against a loop by its definition, to 1e-4.
 """
 
 import numpy as np

@@ -2,6 +2,7 @@
 
 Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/diffusion_defs.cc, version 1.
 Gelu is the exact one, by erf, as the kernel has it.
+Tested against ONNX Runtime's Gelu, to 1e-5.
 """
 
 import numpy as np

@@ -3,6 +3,7 @@
 Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/bert_defs.cc, version 1; which
 projections are computed follows the kernel, contrib_ops/cuda/bert/decoder_attention.cc. Tokens are
 the first axis, and a padded key is left out.
+Tested against a loop by its definition, to 1e-4.
 """
 
 import numpy as np

@@ -3,6 +3,7 @@
 Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/contrib_defs.cc, version 1, and
 by the product of cuBLASLt that its kernel calls: scales count for 8-bit floats, and Gelu is the one by
 tanh.
+Tested against its formula in NumPy in float64, to 1e-4.
 """
 
 import numpy as np

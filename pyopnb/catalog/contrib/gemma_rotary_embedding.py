@@ -2,6 +2,7 @@
 
 Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/bert_defs.cc, version 1, with
 its formula. Sines and cosines are rounded to float16 first, and so is each product.
+Tested against its formula in NumPy, exactly.
 """
 
 import numpy as np

@@ -2,6 +2,7 @@
 
 Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/bert_defs.cc, version 1, with its
 formula and its contract of numbers: each step is rounded to the dtype once.
+Tested against a loop by its definition, to 1e-4.
 """
 
 import numpy as np

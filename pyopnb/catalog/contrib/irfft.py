@@ -3,6 +3,7 @@
 Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/contrib_defs.cc, version 1.
 Like the CUDA kernel, it divides by the size of the signal, whatever ``normalized`` says. The last
 axis of a signal is taken to be even.
+Tested against NumPy's numpy.fft, to 1e-5 (float32).
 """
 
 import numpy as np

@@ -2,6 +2,7 @@
 
 Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/bert_defs.cc, version 1. It stands
 between RemovePadding and RestorePadding.
+Tested against ONNX Runtime's Attention on a sentence at a time, to 1e-5 (float32).
 """
 
 import numpy as np

@@ -2,6 +2,7 @@
 
 Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/quantization_defs.cc, version 1.
 Matrices are by rows; those in tiles are refused.
+Tested against ONNX Runtime's LayerNormalization, to one level of int8.
 """
 
 import numpy as np

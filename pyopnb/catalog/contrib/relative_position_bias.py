@@ -2,6 +2,7 @@
 
 Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/bert_defs.cc, version 1, after
 the buckets of Raffel and others (2020), section 2.1.
+Tested against a loop over T5's buckets, exactly.
 """
 
 import numpy as np

@@ -2,6 +2,7 @@
 
 Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/contrib_defs.cc, version 1.
 Like the CUDA kernel, it does not scale, whatever ``normalized`` says.
+Tested against NumPy's numpy.fft, to 1e-5 (float32).
 """
 
 import numpy as np

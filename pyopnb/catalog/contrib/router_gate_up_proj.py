@@ -2,6 +2,7 @@
 
 Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/contrib_defs.cc, version 1, with
 its formula.
+Tested against its formula in NumPy in float64, to 5e-3 (float16).
 """
 
 import numpy as np

@@ -3,6 +3,7 @@
 Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/diffusion_defs.cc, version 1;
 the shapes that ``skip`` may have are those of the kernel in
 contrib_ops/cuda/diffusion/group_norm.cc.
+Tested against a loop by its definition, to 1e-4.
 """
 
 import numpy as np

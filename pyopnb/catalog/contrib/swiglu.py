@@ -2,6 +2,7 @@
 
 Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/bert_defs.cc, version 1, with its
 formula.
+Tested against its formula in NumPy in float64, to 1e-5.
 """
 
 import numpy as np

@@ -2,6 +2,7 @@
 
 Defined in microsoft/onnxruntime, onnxruntime/core/graph/contrib_ops/contrib_defs.cc, version 1.
 ``padding_idx`` and ``scale_grad_by_freq`` change gradients only.
+Tested against NumPy's indexing, exactly.
 """
 
 import numpy as np

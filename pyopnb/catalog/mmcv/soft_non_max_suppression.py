@@ -2,6 +2,7 @@
 
 Defined in open-mmlab/mmcv v1.7.2, mmcv/ops/csrc/onnxruntime/cpu/soft_nms.cpp, after Bodla and
 others (2017).
+Tested against the published algorithm on lists, to 1e-5.
 """
 
 import numpy as np

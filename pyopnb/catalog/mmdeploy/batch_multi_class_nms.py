@@ -2,6 +2,7 @@
 
 Defined in open-mmlab/mmdeploy v1.3.1, csrc/mmdeploy/backend_ops, by TensorFlow's
 tf.image.combined_non_max_suppression.
+Tested against ONNX Runtime's NonMaxSuppression, exactly.
 """
 
 import numpy as np

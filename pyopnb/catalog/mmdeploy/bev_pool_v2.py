@@ -2,6 +2,7 @@
 
 Defined in HuangJunJie2017/BEVDet, mmdet3d/ops/bev_pool_v2; BEVPoolV2TRT in
 DerryHub/BEVFormer_tensorrt.
+Tested against a loop by its definition, to 1e-5.
 """
 
 import numpy as np

@@ -3,6 +3,7 @@
 Defined in open-mmlab/mmdeploy v1.3.1, csrc/mmdeploy/backend_ops/onnxruntime/grid_sample. It is
 ONNX's GridSample of version 16 with the modes as numbers. mmdeploy's kernel lacks the cubic mode,
 which is torch's here.
+Tested against ONNX Runtime's GridSample, to 1e-4.
 """
 
 import numpy as np

@@ -2,6 +2,7 @@
 
 Defined in open-mmlab/mmdeploy v1.3.1, csrc/mmdeploy/backend_ops/onnxruntime/nms_match. A box that
 is kept and suppresses nothing has no row.
+Tested against boxes whose matches are known, exactly.
 """
 
 import numpy as np

@@ -3,6 +3,7 @@
 Defined by TensorFlow, tf.image.crop_and_resize. Files with the attribute ``mode`` have it from
 com.microsoft, with channels first; those with ``method``, or with neither, have TensorFlow's images
 with channels last.
+Tested against ONNX Runtime's CropAndResize of com.microsoft, to 1e-4.
 """
 
 import numpy as np

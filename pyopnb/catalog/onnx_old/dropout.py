@@ -2,6 +2,7 @@
 
 Defined in onnx/onnx v1.2.2, docs/Changelog.md, Dropout-1 and Dropout-6. In training it is random,
 and is refused.
+Tested against its input, exactly.
 """
 
 import numpy as np

@@ -2,6 +2,7 @@
 
 Defined in microsoft/onnxruntime-extensions 0.15, operators/text/string_ecmaregex_replace.cc. Python's
 expressions are nearly those: only references to groups are written otherwise.
+Tested against onnxruntime-extensions, exactly.
 """
 
 import re

@@ -3,6 +3,7 @@
 Defined in fastmachinelearning/qonnx, docs/qonnx-custom-ops/quant_op.md. The package qonnx 1.0.0
 clamps before it rounds, and so does this; its document rounds first, which differs beyond the
 limits only.
+Tested against its formula in NumPy, exactly.
 """
 
 import numpy as np

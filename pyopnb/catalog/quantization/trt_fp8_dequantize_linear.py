@@ -2,6 +2,7 @@
 
 Defined in NVIDIA/Model-Optimizer, modelopt/torch/quantization/export_onnx.py. The scale has the dtype
 of the result; weights in old files are bytes.
+Tested against numbers that are known, exactly.
 """
 
 import numpy as np

@@ -2,6 +2,7 @@
 
 Defined in fastmachinelearning/qonnx before 1.0, docs/qonnx-custom-ops/trunc_op.md. Since 1.0 it has
 six inputs, and is another operator.
+Tested against its formula in NumPy, exactly.
 """
 
 import numpy as np

@@ -2,6 +2,7 @@
 
 Defined in NVIDIA/TensorRT v10.0.1, plugin/batchedNMSPlugin. The plugin's sorts are not stable;
 here, the box that comes first in the input comes first among equal scores.
+Tested against ONNX Runtime's NonMaxSuppression, exactly.
 """
 
 import numpy as np

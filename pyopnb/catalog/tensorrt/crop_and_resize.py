@@ -2,6 +2,7 @@
 
 Defined in NVIDIA/TensorRT, plugin/cropAndResizePlugin, release 10.12. The rule is TensorFlow's, whose
 own operator has four inputs.
+Tested against ONNX Runtime's CropAndResize of com.microsoft, to 1e-4.
 """
 
 import numpy as np

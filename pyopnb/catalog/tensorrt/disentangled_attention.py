@@ -3,6 +3,7 @@
 Defined in NVIDIA/TensorRT, plugin/disentangledAttentionPlugin, release 10.12, which is compiled as
 its version 2, with logarithmic buckets. Releases before 22.07 cut positions off linearly; no file
 tells which one it was made for.
+Tested against a loop by its definition, to 1e-5.
 """
 
 import numpy as np

@@ -2,6 +2,7 @@
 
 Defined in NVIDIA/TensorRT, plugin/voxelGeneratorPlugin, release 10.12. On the GPU, the order of the
 columns and of the points in them is a race; here, it is that of the points in the input.
+Tested against a loop by its definition, to 1e-4.
 """
 
 import numpy as np

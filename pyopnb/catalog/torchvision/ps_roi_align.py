@@ -2,6 +2,7 @@
 
 Defined in pytorch/vision, torchvision/csrc/ops/cpu/ps_roi_align_kernel.cpp, after Dai and others
 (2016); numbers are constant inputs.
+Tested against ONNX Runtime's RoiAlign, to 1e-4.
 """
 
 import numpy as np

@@ -2,6 +2,7 @@
 
 Defined in microsoft/onnxruntime, orttraining/orttraining/core/graph/training_op_defs.cc, version 1.
 It is ONNX's SoftmaxCrossEntropyLoss with the ignored label as an input.
+Tested against ONNX Runtime's SoftmaxCrossEntropyLoss, to 1e-9 (float64).
 """
 
 from pyopnb.catalog.cores.cross_entropy import cross_entropy
