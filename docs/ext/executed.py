@@ -19,7 +19,7 @@ This notebook needs torch, which these pages were built without: its cells are s
 ```"""
 
 # Jupyter follows the name of a file, and a page is found by its own.
-_LINK = re.compile(r"\[([^\]]+)\]\((\d\d_\w+)\.ipynb\)")
+_LINK = re.compile(r"\[([^\[\]]+)\]\((\d\d_\w+)\.ipynb\)")
 
 
 def needs_torch(text: str) -> bool:
