@@ -180,27 +180,42 @@ def _verified(
     gradients = {name: f"grad_{name}" for name in names}
     comparison = verify_gradients(original, derived, gradients, loss, weights, feeds)
     if comparison.disagreement is not None:
-        raise _wrong_gradient(original, comparison.disagreement)
+        raise _wrong_gradient(original, names, comparison.disagreement)
     if comparison.note.startswith("not verified"):
         text = f"grad: {comparison.note}. Give an example, feeds={{…}}, or say verify=False."
         warnings.warn(text, UserWarning, stacklevel=4)
     return comparison.note
 
 
-def _wrong_gradient(original: ModelProto, wrong: GradientDisagreement) -> ModelError:
-    """Say which gradient is wrong, and how the rules of the user's own ops are tried alone."""
+def _wrong_gradient(
+    original: ModelProto, names: Sequence[str], wrong: GradientDisagreement
+) -> ModelError:
+    """Say which gradient is wrong, and which node's rule is to blame if one is wrong alone."""
+    from pyopnb.gradients.suspects import wrong_node
+    from pyopnb.gradients.verify import verify_gradients
+
+    def disagrees(
+        single: ModelProto, moved: list[str], loss: str, feeds: Mapping[str, np.ndarray]
+    ) -> bool:
+        gradients = {name: f"grad_{name}" for name in moved}
+        derived = grad(single, moved, loss, verify=False)
+        comparison = verify_gradients(single, derived, gradients, loss, {}, feeds)
+        return comparison.disagreement is not None
+
     where = "all together" if len(wrong.names) > 1 else f"'{sanitize(wrong.names[0])}'"
-    trials: dict[str, None] = {}
-    for site in walk(original):
+    site = wrong_node(original, names, wrong.values, disagrees)
+    advice = "pyopnb.check_grad of each op in it; verify=False if a backward means to differ"
+    if site is not None:
+        where += f", by the rule of {site.where}"
+        op = sanitize(full_name(site.node))
+        advice = f'pyopnb.replace(model, "{op}", "…") with an op whose class has backward'
         if registry.find(site.node.domain, site.node.op_type) is not None:
-            trials[f'pyopnb.check_grad("{sanitize(full_name(site.node))}")'] = None
-    # Without such ops, a rule of onnx-ad is wrong.
-    advice = ", ".join(trials) or "pyopnb.replace(model, …) with an op whose class has backward"
+            advice = f'pyopnb.check_grad("{op}"); verify=False if its backward means to differ'
     return ModelError(
         f"model, gradient in {where}",
         expected=f"{wrong.numeric:.6g} along a random direction, by differences of the loss",
         got=f"{wrong.analytic:.6g}, with {wrong.trial}",
-        next=f"{advice}; verify=False if a backward means to differ",
+        next=advice,
     )
 
 

@@ -56,12 +56,15 @@ class GradientDisagreement:
         What was moved.
     trial : str
         What was special about the inputs.
+    values : dict of str to ndarray
+        Inputs and weights.
     numeric, analytic : float
         The derivative by differences of the loss, and by the gradients.
     """
 
     names: list[str]
     trial: str
+    values: dict[str, np.ndarray]
     numeric: float
     analytic: float
 
@@ -403,7 +406,7 @@ class _Verification:
         allowed = self.tolerance * scale + 4 * float(differences.errors[0, 0])
         if abs(analytic - numeric) <= allowed:
             return _AGREED
-        return GradientDisagreement(list(group), point.trial, numeric, analytic)
+        return GradientDisagreement(list(group), point.trial, point.values, numeric, analytic)
 
     def _computes_in_float32(self, group: Sequence[str], point: _Point) -> bool:
         """Tell whether kernels round what they are given in float64, as ONNX Runtime's Erf does."""
@@ -482,7 +485,7 @@ class _Verification:
         return abs(loss - point.loss)
 
 
-_AGREED = GradientDisagreement([], "", 0.0, 0.0)
+_AGREED = GradientDisagreement([], "", {}, 0.0, 0.0)
 
 
 def _not_runnable(error: Exception) -> ModelError:

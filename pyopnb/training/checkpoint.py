@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import zipfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -14,11 +15,11 @@ import numpy as np
 from pyopnb.errors import InputError
 from pyopnb.ops.atomic_write import atomic_write, check_writable, remove_abandoned
 from pyopnb.ops.messages import sanitize
+from pyopnb.training.archive import FORMAT, read_arrays, read_facts, read_headers
 
 __all__ = ["Checkpoint", "checkpoint_path", "newest"]
 
 _SUFFIX = ".npz"
-_FORMAT = "pyopnb training 1"
 
 
 @dataclass
@@ -68,7 +69,7 @@ class Checkpoint:
             target = path
         # Everything but the arrays is one JSON text, and the arrays are numbered: names of weights may hold anything.
         facts = {key: value for key, value in asdict(self).items() if key != "state"}
-        facts |= {"format": _FORMAT, "names": list(self.state)}
+        facts |= {"format": FORMAT, "names": list(self.state)}
         arrays = {str(number): value for number, value in enumerate(self.state.values())}
         with atomic_write(target) as pending:
             np.savez(pending.stream, facts=np.array(json.dumps(facts)), **arrays)  # type: ignore[arg-type]  # all keys are digits
@@ -96,27 +97,30 @@ class Checkpoint:
             begin = "resume=True to begin where there is none"
             raise InputError(where, expected=expected, got="none", next=begin)
         try:
-            # NumPy leaves a damaged file open.
-            with open(file, "rb") as stream, np.load(stream, allow_pickle=False) as members:
-                facts = json.loads(str(members["facts"]))
-                if facts.pop("format") != _FORMAT:
-                    raise ValueError("another format")
+            with open(file, "rb") as stream, zipfile.ZipFile(stream) as members:
+                facts = read_facts(members)
                 names = facts.pop("names")
+                del facts["format"]
                 # JSON has lists where the training has pairs.
                 for key in ("scores", "marks"):
                     facts[key] = [tuple(pair) for pair in facts[key]]
                 checkpoint = cls(state={}, **facts)
-                for number, name in enumerate(names):
-                    checkpoint.state[name] = members[str(number)]
-            checkpoint.check(state, optimizer, seed)
+                # All that memory is needed for comes after the comparison with the model.
+                checkpoint._check_origin(optimizer, seed)
+                _check_types(read_headers(members, names), state)
+                checkpoint.state = read_arrays(members, names, len(checkpoint.losses))
         except InputError:
             raise
-        except Exception as error:  # NumPy and json raise a dozen kinds for damaged bytes
+        except Exception as error:  # zipfile, json and NumPy raise a dozen kinds for damaged bytes
             raise InputError(where, expected=expected, got=sanitize(error)) from error
         return checkpoint
 
     def check(self, state: Mapping[str, np.ndarray], optimizer: str, seed: int | None) -> None:
         """Refuse to continue another training."""
+        self._check_origin(optimizer, seed)
+        _check_types(self.state, state)
+
+    def _check_origin(self, optimizer: str, seed: int | None) -> None:
         pairs = {"optimizer": (self.optimizer, optimizer), "seed": (str(self.seed), str(seed))}
         for name, (expected, got) in pairs.items():
             if expected != got:
@@ -125,11 +129,15 @@ class Checkpoint:
                 raise InputError(
                     where, expected=expected, got=sanitize(got), next=f"{name}={expected}"
                 )
-        # With other names or shapes the state is that of another model, and would not run in this one.
-        ours, expected_types = _types(self.state), _types(state)
-        if set(ours) != set(expected_types):
-            expected = f"a training of {_only(ours, expected_types)}"
-            raise InputError("train, resume", expected=expected, got=_only(expected_types, ours))
+
+
+def _check_types(arrays: Mapping[str, Any], state: Mapping[str, Any]) -> None:
+    """Refuse arrays whose names, dtypes or shapes are not those of the training."""
+    # With other names or shapes the state is that of another model, and would not run in this one.
+    ours, expected_types = _types(arrays), _types(state)
+    if set(ours) != set(expected_types):
+        expected = f"a training of {_only(ours, expected_types)}"
+        raise InputError("train, resume", expected=expected, got=_only(expected_types, ours))
 
 
 def _types(arrays: Mapping[str, Any]) -> list[str]:

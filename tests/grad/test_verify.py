@@ -50,7 +50,7 @@ def test_a_wrong_rule_is_refused_and_the_input_named(monkeypatch, wrong, dtype):
     model = pyopnb.parse(NET.replace("float", dtype))
     with pytest.raises(
         ModelError,
-        match=r"gradient in '[xw]': expected .* by differences of the loss, got",
+        match=r"gradient in '[xw]', by the rule of .*Softplus.*: expected .* by differences of the loss, got",
     ):
         pyopnb.grad(model, ["x", "w"])
     pyopnb.grad(model, ["x", "w"], verify=False)
@@ -66,7 +66,7 @@ def test_an_op_whose_backward_means_to_differ(define):
     model = pyopnb.parse(
         "(float[N] x) => (float loss) { y = demo.Steps(x)  loss = ReduceSum<keepdims = 0>(y) }"
     )
-    with pytest.raises(ModelError, match=r'check_grad\("demo::Steps"\); verify=False'):
+    with pytest.raises(ModelError, match="verify=False"):
         pyopnb.grad(model, "x")
     derived = pyopnb.grad(model, "x", verify=False)
     assert pyopnb.run(derived, x=[1.2, 3.4])["grad_x"].tolist() == [1, 1]

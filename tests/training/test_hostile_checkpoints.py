@@ -1,7 +1,9 @@
-"""What `train(resume=…)` refuses of a damaged file, and what a full disk leaves."""
+"""What `train(resume=…)` refuses of a file from somebody else, and what a full disk leaves."""
 
 import errno
 import json
+import subprocess
+import sys
 from functools import partial
 
 import numpy as np
@@ -41,6 +43,48 @@ def test_a_rewritten_checkpoint_goes_on(line, samples, path):
     assert np.array_equal(resume(line, samples, path).losses, whole.losses)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"position": -1},
+        {"position": 10**18},
+        {"position": True},
+        {"position": 0.0},
+        {"position": "0"},
+        {"position": None},
+        {"epoch": -1},
+        {"epoch": 10**30},
+        {"epoch": [2]},
+        {"seed": -1},
+        {"seed": "0"},
+        {"seconds": float("nan")},
+        {"seconds": -1.0},
+        {"losses": "abcd"},
+        {"losses": [1.0, 1.0, 1.0, float("nan")]},
+        {"losses": [1.0, 1.0, 1.0, 10**400]},
+        {"losses": [1.0] * 3},
+        {"norms": [1.0] * 5},
+        {"norms": [-1.0] * 4},
+        {"scores": [[1]]},
+        {"scores": [[5, 1.0]]},
+        {"scores": [[-1, 1.0]]},
+        {"marks": [[1, 2]]},
+        {"marks": {"1": "op"}},
+        {"names": ["w", "w"]},
+        {"names": [["w"]]},
+        {"optimizer": 1},
+        {"format": "another"},
+        {"extra": 1},
+        {"state": {}},
+    ],
+    ids=str,
+)
+def test_facts_that_no_training_has(line, samples, path, change):
+    rewrite(path, lambda facts, arrays: facts.update(change))
+    with pytest.raises(InputError):
+        resume(line, samples, path)
+
+
 def replace(position, array):
     def change(facts, arrays):
         number = next(key for key, value in arrays.items() if value.ndim == position)
@@ -56,6 +100,8 @@ def swap_bytes(facts, arrays):
 @pytest.mark.parametrize(
     "change",
     [
+        replace(0, np.array(-1)),
+        replace(0, np.array(10**6)),
         replace(0, np.array([4])),
         replace(1, np.zeros(2, np.float32)),
         replace(1, np.zeros((), np.float32)),
@@ -66,10 +112,9 @@ def swap_bytes(facts, arrays):
         replace(1, np.zeros(1, [("a", np.float32)])),
         swap_bytes,
         lambda facts, arrays: arrays.pop("0"),
+        lambda facts, arrays: arrays.update(more=np.zeros(1)),
         lambda facts, arrays: facts["names"].reverse(),
         lambda facts, arrays: facts["names"].pop(),
-        lambda facts, arrays: facts.update(format="another"),
-        lambda facts, arrays: facts.update(extra=1),
     ],
 )
 def test_arrays_that_are_not_the_models(line, samples, path, change):
@@ -99,6 +144,66 @@ def test_data_of_fewer_batches_than_were_used(line, samples, tmp_path):
     with pytest.raises(InputError, match="2 batches"):
         resume(line, samples, path, batch_size=None)
     assert resume(line, samples, path).steps == 6
+
+
+MEMORY = """
+import io, json, resource, sys, zipfile
+import numpy as np, pyopnb
+resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
+path = sys.argv[1]
+model = pyopnb.model([pyopnb.node("Mul", "x w", "y")], {"x": "float32[N]"}, "y",
+                     initializers={"w": np.zeros(1, np.float32)})
+data = {"x": np.ones(4, np.float32), "target": np.ones(4, np.float32)}
+options = dict(loss="mse", batch_size=4, progress=False, verify=False)
+pyopnb.train(model, data, checkpoint=path, **options)
+with zipfile.ZipFile(path) as members:
+    contents = {name: members.read(name) for name in members.namelist()}
+
+def header(descr, shape):
+    stream = io.BytesIO()
+    facts = {"descr": descr, "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(stream, facts)
+    return stream.getvalue()
+
+def attempt(name, head, size, compression):
+    with zipfile.ZipFile(path, "w", compression, compresslevel=1) as members:
+        for other, content in contents.items():
+            if other != name:
+                members.writestr(other, content)
+        with members.open(name, "w", force_zip64=True) as stream:
+            stream.write(head)
+            for _ in range(size >> 20):
+                stream.write(bytes(1 << 20))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    try:
+        pyopnb.train(model, data, resume=path, epochs=2, **options)
+    except pyopnb.errors.InputError:
+        pass
+    else:
+        raise AssertionError(name)
+    more = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    assert more < 50 << 10, (name, size, more)
+
+many = 96 << 20
+for name, descr in (("0.npy", "<f4"), ("facts.npy", f"<U{many >> 2}")):
+    shape = (many >> 2,) if descr == "<f4" else ()
+    attempt(name, header(descr, shape), many, zipfile.ZIP_DEFLATED)
+# The whole file has the size that it says, and the array is not the model's.
+attempt("0.npy", header("<f4", (many >> 2,)), many, zipfile.ZIP_STORED)
+# Headers of more than there is, each of which numpy would make room for.
+attempt("0.npy", header("<f4", (10**12,)), 0, zipfile.ZIP_STORED)
+attempt("0.npy", header("<f4", (-1,)), 0, zipfile.ZIP_STORED)
+attempt("facts.npy", header("<U500000000", ()), 0, zipfile.ZIP_STORED)
+# Bytes that belong to no array.
+attempt("0.npy", header("<f4", (1,)) + bytes(4), 1 << 20, zipfile.ZIP_STORED)
+print("fine")
+"""
+
+
+def test_a_small_file_that_would_take_all_memory(tmp_path):
+    command = [sys.executable, "-P", "-c", MEMORY, str(tmp_path / "run.npz")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "fine\n"), done.stderr
 
 
 # ---- a full disk
