@@ -1,20 +1,14 @@
-"""The forms of an op as a table, and a picture of their times."""
+"""The forms of an op as a table."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from pyopnb.diffs.arrays.diff import Diff
-from pyopnb.display.html import escape, image, join, note, paragraph
+from pyopnb.display.html import escape, join, note, paragraph
 from pyopnb.display.lowered_source import LoweredSource, view_lowered_source
-from pyopnb.display.svg.chart import page
-from pyopnb.display.svg.line_chart import line_chart
-from pyopnb.display.svg.shapes import Drawing
-from pyopnb.display.svg.to_svg import to_svg
 from pyopnb.display.view import View, view
 from pyopnb.ops.displayable import Displayable
 from pyopnb.ops.messages import sanitize
@@ -63,7 +57,7 @@ class Form:
 
 @dataclass(frozen=True, repr=False)
 class Forms(Displayable, Sequence[Form]):
-    """What `pyopnb.forms` returns: a row for each form, with a picture in a notebook.
+    """What `pyopnb.forms` returns: a row for each form.
 
     Attributes
     ----------
@@ -138,7 +132,7 @@ def _duration(seconds: float) -> str:
 
 @view.register
 def view_forms(thing: Forms) -> View:
-    """Show an op's forms as a table, and their times against the number of elements as a chart.
+    """Show an op's forms as a table, with the source of the one in ONNX's operators.
 
     Parameters
     ----------
@@ -155,22 +149,4 @@ def view_forms(thing: Forms) -> View:
             parts.append(note(f"{form.name}: {form.reason}"))
     if thing.source is not None:
         parts.append(paragraph(view_lowered_source(thing.source).body))
-    draw = None
-    # One size is no line.
-    if len(thing.examples) > 1:
-        draw = partial(_drawing, thing)
-        parts.append(image(to_svg(draw()), title))
-    return View(thing, title, repr(thing), join(parts), draw=draw)
-
-
-def _drawing(thing: Forms) -> Drawing:
-    """Draw the times of all forms into one chart."""
-    counts = []
-    for example in thing.examples:
-        counts.append(sum(array.size for array in example.inputs if array is not None))
-    lines = {form.name: list(form.seconds) for form in thing if form.seconds}
-    names = [f"{count:,}" for count in counts]
-    # Sizes double, so the axis is logarithmic; an empty example stands beside one of a single element.
-    across = [math.log10(max(count, 1)) for count in counts]
-    chart = line_chart(across, lines, "time", label="elements", names=names, log_y=True, unit="s")
-    return page([chart], f"the forms of {thing.op}")
+    return View(thing, title, repr(thing), join(parts))

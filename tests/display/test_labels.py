@@ -216,18 +216,6 @@ def test_trainings(steps: int, metric: str, size: float) -> None:
             check(pyopnb.show(found, log=log, smooth=smooth).svg)
 
 
-@pytest.mark.parametrize("length", [0, 1, 1000])
-def test_forms(length: int) -> None:
-    @pyopnb.pyop(f"demo::{'Long' * 20 * (length > 1)}Half")
-    class Half:
-        def compute(self, x: "float32[N]") -> "float32[N]":
-            return x / np.float32(2)
-
-    found = pyopnb.forms(Half, np.ones(length, np.float32), sizes=[length, length + 1, 10_000])
-    check(pyopnb.show(found).svg)
-    assert found.plot().axes
-
-
 @pytest.mark.parametrize("count", [1, 10, 300])
 @pytest.mark.parametrize("name", ["", LONG])
 def test_netron_shows_a_picture_where_no_script_runs(count: int, name: str) -> None:

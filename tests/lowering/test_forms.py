@@ -139,11 +139,8 @@ def test_a_form_that_does_not_take_the_example_says_why(define):
     )
 
 
-def test_it_is_a_table_and_a_picture(clip, tmp_path):
+def test_it_is_a_table(clip):
     forms = pyopnb.forms(clip, sizes=[1, 10, 100])
     html = forms._repr_html_()
-    assert html.count("<tr") == 3 + len(forms.source.lines) and "<img" in html
-    forms.save(tmp_path / "forms.svg")
-    svg = (tmp_path / "forms.svg").read_text()
-    assert "ONNX function" in svg and "200" in svg
+    assert html.count("<tr") == 3 + len(forms.source.lines) and "ONNX function" in html
     assert pyopnb.show(forms).text == repr(forms)
