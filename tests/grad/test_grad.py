@@ -104,6 +104,12 @@ def test_a_net_with_an_op_in_it(define):
     assert model == before
 
 
+def test_a_session_goes_where_a_model_goes(define):
+    define(USER_RELU)
+    model = mlp()
+    assert grad(pyopnb.Session(model), ["w1"]).graph == grad(model, ["w1"]).graph
+
+
 @pytest.mark.parametrize("opset", [13, 17, 18, 21, 23])
 def test_opsets(define, opset):
     define(USER_RELU + SCALE)
