@@ -77,7 +77,7 @@ def lower(
     Warns
     -----
     StayedInPython
-        The nodes of a model that stayed ops, and why.
+        The Python nodes left in a model, each with the reason.
 
     Raises
     ------
