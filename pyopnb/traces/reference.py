@@ -14,7 +14,7 @@ from pyopnb.models.external_data import take_in_all
 from pyopnb.models.io import ModelSource, to_model, without_weights
 from pyopnb.models.nodes import type_of_proto
 from pyopnb.onnx_reference.evaluator import Evaluator
-from pyopnb.ops.op import Version
+from pyopnb.ops.op import Op, Version
 from pyopnb.ops.registry import registry
 from pyopnb.runtime.feeds import check_feed, check_names
 from pyopnb.runtime.node_kernel import NodeKernel
@@ -32,6 +32,7 @@ def trace_on_reference(
     only: str | Iterable[str] | None,
     *,
     keep: bool,
+    ops: Iterable[Op] = registry,
 ) -> Trace:
     """Run a model in ONNX's reference implementation, node by node: nothing is fused, so that there is nothing to check.
 
@@ -43,6 +44,8 @@ def trace_on_reference(
         Feeds by name.
     only, keep
         The tensors to look at, and whether they are kept or only summarised. The evaluator itself holds all of them at once.
+    ops : iterable of Op
+        Those that nodes may call.
     """
     model = without_weights(source.proto).proto
     feeds = check_feeds(model, named_feeds)
@@ -54,7 +57,7 @@ def trace_on_reference(
     # The evaluator wants all weights in the model itself.
     if folder is not None:
         take_in_all(complete, folder)
-    evaluator = Evaluator(complete, registry, NodeKernel)
+    evaluator = Evaluator(complete, ops, NodeKernel)
     # An op may write into what it is given, and the trace keeps the feeds.
     computed = evaluator.run({name: copy.copy(value) for name, value in feeds.items()})
     outputs = [info.name for info in model.graph.output]

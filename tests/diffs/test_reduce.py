@@ -85,6 +85,17 @@ def ran(folder):
     return subprocess.run([sys.executable, folder / "reproduce.py"], capture_output=True, text=True)
 
 
+def ran_without_pyopnb(folder):
+    code = """
+import runpy, sys
+sys.modules["pyopnb"] = None  # an import of it raises
+runpy.run_path(sys.argv[1], run_name="__main__")
+"""
+    return subprocess.run(
+        [sys.executable, "-c", code, folder / "reproduce.py"], capture_output=True, text=True
+    )
+
+
 def test_a_quantized_sum_among_300_nodes(tmp_path):
     model, feeds = hidden(quantized_sum)
     before = model.SerializeToString()
@@ -194,3 +205,57 @@ def test_a_program_that_is_no_python_is_said():
     model, feeds = hidden(lambda network, x: x, 2)
     with pytest.raises((InputError, pyopnb.errors.ModelError), match="exit code 0"):
         pyopnb.trace(model, feeds, on=shutil.which("true"))
+
+
+def test_a_wrong_op_is_shown_without_pyopnb(define, tmp_path):
+    define("""
+        @pyopnb.pyop("::Mish")
+        class Mish:
+            def compute(self, x):
+                return np.where(x > 0.3, x, x * np.tanh(np.log1p(np.exp(x)))).astype(x.dtype)
+    """)
+    smallest = pyopnb.reduce(*hidden(lambda n, x: n.add("Mish", x), 10))
+    assert [node.op_type for node in smallest.model.graph.node] == ["Mish"]
+    assert "reference implementation" in smallest.failure.text
+    folder = smallest.write(tmp_path)
+    with_pyopnb = ran(folder)
+    without = ran_without_pyopnb(folder)
+    for done in (with_pyopnb, without):
+        assert done.returncode == 0 and "largest difference" in done.stdout, done.stderr
+    assert "as they were recorded" in without.stdout
+    assert "as they were recorded" not in with_pyopnb.stdout
+
+
+def test_the_outputs_of_an_op_that_a_function_judges_are_recorded(define, tmp_path):
+    define("""
+        @pyopnb.pyop("demo::Off")
+        class Off:
+            def compute(self, x):
+                return x + np.float32(1000)
+    """)
+    model, feeds = hidden(lambda n, x: n.add("Off", x, domain="demo"), 2)
+
+    def is_large(model, feeds):
+        is_small = all(np.max(x) < 500 for x in feeds.values())
+        return is_small and any(np.max(y) > 500 for y in pyopnb.run(model, feeds))
+
+    folder = pyopnb.reduce(model, feeds, is_large).write(tmp_path)
+    done = ran_without_pyopnb(folder)
+    assert done.returncode == 0 and "as they were recorded" in done.stdout
+    (recorded,) = np.load(folder / "outputs.npz").values()
+    assert recorded.max() > 500 and str(recorded) in done.stdout
+
+
+def test_topk_of_an_empty_array(tmp_path):
+    def empty_topk(network, x):
+        ends = [network.weight(np.int64([end])) for end in (0, 0, 1)]
+        empty = network.add("Slice", x, *ends)
+        network.nodes.append(
+            helper.make_node("TopK", [empty, network.weight(np.int64([2]))], ["v", "i"], axis=1)
+        )
+        return network.add("Add", x, network.add("ReduceSum", "v", keepdims=0))
+
+    smallest = pyopnb.reduce(*hidden(empty_topk, 10))
+    assert [node.op_type for node in smallest.model.graph.node] == ["TopK"]
+    assert "requested k elements" in smallest.failure.text
+    assert ran(smallest.write(tmp_path)).returncode != 0
