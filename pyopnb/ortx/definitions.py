@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.errors import DefinitionError, InputError
+from pyopnb.errors import DefinitionError, InputError, ResultError
+from pyopnb.ops.arguments import describe
 from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.messages import sanitize
 from pyopnb.ops.registry import registry
@@ -283,10 +284,17 @@ def _class_of(
     def compute(self: Any, *arrays: Any) -> Any:
         returned = opdef.body(*arrays, **self._attrs)
         results = returned if isinstance(returned, tuple) else (returned,)
-        # Another number of results than declared is refused by the check of all ops' results.
+        where = f"op {sanitize(_full_name(opdef.op_type))}"
         if len(results) != len(outputs):
-            return returned
-        return tuple(map(_converted, results, outputs))
+            raise ResultError(
+                f"{where}, outputs",
+                expected=f"{len(outputs)}, as outputs= declares",
+                got=str(len(results)),
+            )
+        arrays = []
+        for position, (result, number) in enumerate(zip(results, outputs, strict=True)):
+            arrays.append(_converted(result, number, f"{where}, output {position}"))
+        return tuple(arrays)
 
     parameters = [Parameter("self", Parameter.POSITIONAL_ONLY)]
     for name, attr_type in attrs.items():
@@ -315,25 +323,31 @@ def _type(number: int) -> TensorType:
     return TensorType(dtype(number), None) if number else ANY
 
 
-def _converted(value: Any, number: int) -> Any:
-    """Convert numbers to the declared dtype where their values stay, but for digits of a float.
-
-    All else is returned as it is, and refused by the check of all ops' results.
-    """
+def _converted(value: Any, number: int, where: str) -> Any:
+    """Convert numbers to the declared dtype where their values stay, but for digits of a float."""
     array = np.asarray(value)
-    if not number or array.dtype.kind not in "biufU":
-        return value
+    if not number or array.dtype == dtype(number).numpy:
+        return array
     want = dtype(number)
-    if array.dtype.kind == "U":
+    if array.dtype.kind == "U" and want.name == "string":
         return array.astype(object)
-    with np.errstate(all="ignore"):
-        cast = array.astype(want.numpy)
-    if "float" in want.name:
-        keeps_values = np.array_equal(np.isfinite(cast), np.isfinite(array))
-    else:
-        # Floats are no integers, even where they are whole.
-        keeps_values = array.dtype.kind != "f" and np.array_equal(cast, array)
-    return cast if keeps_values else array
+    # Floats are no integers, even where they are whole.
+    keeps_values = array.dtype.kind in "biu"
+    if array.dtype.kind in "biuf":
+        with np.errstate(all="ignore"):
+            cast = array.astype(want.numpy)
+        if "float" in want.name:
+            keeps_values = np.array_equal(np.isfinite(cast), np.isfinite(array))
+        elif keeps_values:
+            keeps_values = np.array_equal(cast, array)
+    if not keeps_values:
+        raise ResultError(
+            where,
+            expected=f"{want.name}, as outputs= declares",
+            got=describe(value),
+            next="another dtype in outputs=, or numbers that it has",
+        )
+    return cast
 
 
 def _source(func: Callable[..., Any]) -> str | None:
