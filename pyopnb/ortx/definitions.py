@@ -291,10 +291,10 @@ def _class_of(
                 expected=f"{len(outputs)}, as outputs= declares",
                 got=str(len(results)),
             )
-        arrays = []
+        converted = []
         for position, (result, number) in enumerate(zip(results, outputs, strict=True)):
-            arrays.append(_converted(result, number, f"{where}, output {position}"))
-        return tuple(arrays)
+            converted.append(_converted(result, number, f"{where}, output {position}"))
+        return tuple(converted)
 
     parameters = [Parameter("self", Parameter.POSITIONAL_ONLY)]
     for name, attr_type in attrs.items():
