@@ -38,7 +38,7 @@ def _tutorial(item: nodes.list_item) -> str | None:
 
 
 def _picture(app: Sphinx, page: nodes.document) -> str:
-    """Return the HTML of a page's first picture, or of the beginning of its first op."""
+    """Return the HTML of a page's first picture, or of the beginning of its first op or cell."""
     for node in page.findall():
         if isinstance(node, nodes.raw) and "html" in node.get("format", ""):
             match = re.search(r'<img[^>]*?src="(data:image/[^"]+)"', node.astext())
@@ -47,8 +47,7 @@ def _picture(app: Sphinx, page: nodes.document) -> str:
         if isinstance(node, nodes.image) and node["uri"] in app.env.images:
             _, name = app.env.images[node["uri"]]
             return f'<img alt="" src="_images/{name}">'
-    for block in page.findall(nodes.literal_block):
-        if block.astext().startswith("%%pyop"):
-            lines = block.astext().splitlines()[:LINES]
-            return f"<pre>{html.escape(chr(10).join(lines))}</pre>"
-    return ""
+    blocks = [block.astext() for block in page.findall(nodes.literal_block)]
+    ops = [text for text in blocks if text.startswith("%%pyop")]
+    text = next(iter([*ops, *blocks]), "")
+    return f"<pre>{html.escape(chr(10).join(text.splitlines()[:LINES]))}</pre>"
