@@ -18,7 +18,7 @@ from pyopnb.runtime.options import QUIET
 from pyopnb.runtime.session.config import CPU
 from pyopnb.runtime.session.session import Session
 
-__all__ = ["kernel_runner", "run", "run_each", "run_kernels", "session_for_run"]
+__all__ = ["kernel_runner", "lone_session", "run", "run_each", "run_kernels", "session_for_run"]
 
 
 @hide_internal_frames
@@ -86,6 +86,13 @@ def kernel_runner(model: ModelProto) -> Callable[[Mapping[str, Any]], list[Any]]
         model.SerializeToString(), options, providers=[CPU], enable_fallback=0
     )
     return lambda feeds: list(session.run(None, feeds, QUIET))
+
+
+def lone_session(model: ModelProto) -> Session:
+    """Make a session without threads, which would wait for work longer than a few short runs take."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    return Session(model, options)
 
 
 def run_each(

@@ -12,7 +12,7 @@ from onnx import ModelProto
 
 from pyopnb.diffs.tolerances import TOLERANCES
 from pyopnb.ops.messages import one_line
-from pyopnb.runtime.session.session import Session
+from pyopnb.runtime.one_run import lone_session
 from pyopnb.sklearn.columns import Columns
 from pyopnb.sklearn.inputs import feeds
 from pyopnb.sklearn.samples import outputs_of
@@ -26,9 +26,15 @@ _MAX_REASON = 120
 _RTOL = TOLERANCES["float32"].rtol
 # Rows of the example, in trials of other sizes and values.
 _FEW_ROWS = 24
+# Of those, the ones that tell whether an estimator looks at each row alone.
+_REPEATED_ROWS = 8
 _REACH = 1000.0
 """How much larger than the example's numbers those are that are tried. Distances are squared, and far
 outside of what an estimator was fitted on they say nothing but how they were rounded."""
+
+
+_Known = dict[tuple[Any, ...], list[np.ndarray]]
+"""What an estimator gave, by its methods and its rows."""
 
 
 class Comparison:
@@ -47,6 +53,7 @@ class Comparison:
         self._estimator, self._methods = estimator, list(methods)
         self._columns = Columns.of(rows)
         self._feeds = feeds(rows)
+        self._known: _Known = {}
         self.expected = [outputs_of(estimator, [method], rows) for method in methods]
 
     def refuse(self, model: ModelProto) -> str:
@@ -54,7 +61,7 @@ class Comparison:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                session = Session(model)
+                session = lone_session(model)
                 results = session.run(None, self._feeds)
         except Exception as error:
             # ONNX Runtime lacks something, or an op raises.
@@ -70,7 +77,7 @@ class Comparison:
             examples += _arrays(results[index], self.expected[index])
         methods = [self._methods[index] for index in kept]
         wants = [self.expected[index] for index in kept]
-        reference = _Original(self._estimator, methods, self._columns, examples)
+        reference = _Original(self._estimator, methods, self._columns, examples, self._known)
         flat_wants = [array for arrays in wants for array in arrays]
         reference.remember(tuple(self._feeds.values()), flat_wants)
 
@@ -84,7 +91,7 @@ class Comparison:
         verification = verify(
             reference.original,
             converted,
-            [tuple(self._feeds.values())],
+            [self._first_rows(_REPEATED_ROWS)],
             exact=reference.exact,
             trials=self._trials(reference),
         )
@@ -94,31 +101,62 @@ class Comparison:
             return f"ONNX Runtime: {shorten(verification.error)}"
         return ""
 
+    def _first_rows(self, count: int) -> tuple[np.ndarray, ...]:
+        return tuple(array[:count] for array in self._feeds.values())
+
     def _trials(self, reference: _Original) -> Iterator[Trial]:
         """Yield the example, other numbers of rows, then rows that are not kind."""
         example = tuple(self._feeds.values())
         yield Trial("the example", example)
-        few = tuple(array[:_FEW_ROWS] for array in example)
-        # A model that has the example's number of rows in it fails here. Each call of an estimator may
-        # cost as much as the conversion, so other numbers of rows come with other values.
-        yield _repeated(few, 1)
-        yield from self._finite_trials(few, reference)
-        yield from _missing_trials(few, reference)
-
-    def _finite_trials(self, few: Sequence[np.ndarray], reference: _Original) -> Iterator[Trial]:
-        trials = list(mild_trials(tuple(few), reach=_REACH))
+        few = self._first_rows(_FEW_ROWS)
+        trials = list(mild_trials(few, reach=_REACH))
         # Texts that an encoder was not fitted with are refused by most, and must not hide the numbers.
         texts = [trial for trial in trials if trial.name == "other texts"]
-        trials = [trial for trial in trials if trial.name != "other texts"]
-        # Estimators look at each row alone, so most sets of values are tried in one call.
-        columns = zip(*[trial.inputs for trial in trials], strict=True)
-        stacked = [np.concatenate(parts) for parts in columns]
-        if reference.takes(stacked):
-            yield Trial("unusual numbers", tuple(stacked))
-        else:
-            yield _repeated(few, len(few[0]) + 1)
-            yield from trials
+        numbers = [trial for trial in trials if trial.name != "other texts"]
+        yield from self._number_trials(few, numbers, reference)
+        # A model that has the example's number of rows in it fails here.
+        yield _repeated(few, 1)
         yield from texts
+        yield from _missing_trials(few, reference)
+
+    def _number_trials(
+        self, few: Sequence[np.ndarray], trials: Sequence[Trial], reference: _Original
+    ) -> Iterator[Trial]:
+        """Yield all trials in one, or those that change the same columns, or one by one."""
+        # Each call of an estimator may cost as much as the conversion. Most look at each row alone, so
+        # that one call says what they give for all of these, in any number of rows.
+        repeated = self._first_rows(_REPEATED_ROWS)
+        backwards = tuple(array.ravel()[::-1].reshape(array.shape) for array in repeated)
+        # An encoder of integers refuses those that it was not fitted with, and takes other floats.
+        groups = [list(trials)]
+        by_columns = _by_columns(few, trials)
+        while groups:
+            group = groups.pop(0)
+            batch = _stacked([repeated, backwards, *[trial.inputs for trial in group]])
+            if reference.takes(batch):
+                reference.infer(tuple(self._feeds.values()), repeated, batch)
+                yield Trial("unusual numbers", batch)
+            elif len(by_columns) > 1:
+                groups, by_columns = by_columns, []
+            else:
+                yield from group
+
+
+def _stacked(inputs: Sequence[Sequence[np.ndarray | None]]) -> tuple[np.ndarray, ...]:
+    """Put the rows of several inputs below one another."""
+    stacked = []
+    for parts in zip(*inputs, strict=True):
+        stacked.append(np.concatenate([part for part in parts if part is not None]))
+    return tuple(stacked)
+
+
+def _by_columns(few: Sequence[np.ndarray], trials: Sequence[Trial]) -> list[list[Trial]]:
+    """Put the trials together that change the same columns."""
+    groups: dict[tuple[bool, ...], list[Trial]] = {}
+    for trial in trials:
+        changed = [values is not array for array, values in zip(few, trial.inputs, strict=True)]
+        groups.setdefault(tuple(changed), []).append(trial)
+    return list(groups.values())
 
 
 def _repeated(example: Sequence[np.ndarray], count: int) -> Trial:
@@ -210,19 +248,20 @@ class _Original:
         methods: list[str],
         columns: Columns,
         examples: Sequence[np.ndarray],
+        known: _Known,
     ) -> None:
         self._estimator, self._methods, self._columns = estimator, methods, columns
         self._dtypes = [array.dtype for array in examples]
         self._scales = [_largest(array) for array in examples]
-        self._known: dict[tuple[bytes, ...], list[np.ndarray]] = {}
+        self._known = known
 
     def original(self, *arrays: np.ndarray) -> list[np.ndarray]:
         """Call the estimator, once for the same rows: it may take as long as the whole conversion."""
-        key = tuple(_bytes_of(array) for array in arrays)
+        key = self._key(arrays)
         if key not in self._known:
-            results = outputs_of(self._estimator, self._methods, self._columns.join(arrays))
-            self._known[key] = self._cast(results)
-        return self._known[key]
+            rows = self._columns.join(arrays)
+            self._known[key] = outputs_of(self._estimator, self._methods, rows)
+        return self._cast(self._known[key])
 
     def takes(self, arrays: Sequence[np.ndarray]) -> bool:
         """Tell whether the estimator raises nothing for some rows."""
@@ -230,7 +269,36 @@ class _Original:
 
     def remember(self, arrays: Sequence[np.ndarray], results: Sequence[np.ndarray]) -> None:
         """Keep what the estimator gave for some rows before."""
-        self._known[tuple(_bytes_of(array) for array in arrays)] = self._cast(results)
+        self._known[self._key(arrays)] = list(results)
+
+    def infer(
+        self, example: Sequence[np.ndarray], few: Sequence[np.ndarray], batch: Sequence[np.ndarray]
+    ) -> None:
+        """Keep what the estimator would give for fewer rows, if it looks at each row alone.
+
+        Parameters
+        ----------
+        example : sequence of ndarray
+        few : sequence of ndarray
+            Its first rows.
+        batch : sequence of ndarray
+            These again, then these backwards, then others.
+        """
+        count = len(few[0])
+        of_example = self._known[self._key(example)]
+        of_batch = self._known[self._key(batch)]
+        for result, again, scale in zip(of_example, of_batch, self._scales, strict=True):
+            # The same rows give something else among others: nothing can be said of fewer.
+            if not _is_same(result[:count], again[:count], scale):
+                return
+        first_row = [array[:1] for array in few]
+        self.remember(first_row, [result[:1] for result in of_example])
+        self.remember(few, [result[:count] for result in of_example])
+        backwards = [array[count : 2 * count] for array in batch]
+        self.remember(backwards, [result[count : 2 * count] for result in of_batch])
+
+    def _key(self, arrays: Sequence[np.ndarray]) -> tuple[Any, ...]:
+        return (*self._methods, *map(_bytes_of, arrays))
 
     def _cast(self, results: Sequence[np.ndarray]) -> list[np.ndarray]:
         cast = []
@@ -263,6 +331,15 @@ class _Original:
     ) -> list[np.ndarray]:
         """Replace results for these rows that are close enough by the estimator's."""
         return _settled(results, self.original(*arrays), self._scales)
+
+
+def _is_same(result: np.ndarray, again: np.ndarray, scale: float) -> bool:
+    if result.shape != again.shape or result.dtype != again.dtype:
+        return False
+    if result.dtype.kind != "f":
+        return bool((result == again).all())
+    close = _is_close(again, result, scale) | (np.isnan(result) & np.isnan(again))
+    return bool(close.all())
 
 
 def _bytes_of(array: np.ndarray) -> bytes:

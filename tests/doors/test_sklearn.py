@@ -16,7 +16,7 @@ from line_interrupts import lines_that_leave_held
 from onnx import TensorProto, numpy_helper
 from skl2onnx import convert_sklearn
 from skl2onnx._supported_operators import sklearn_operator_name_map
-from skl2onnx.algebra.onnx_ops import OnnxAdd, OnnxMin
+from skl2onnx.algebra.onnx_ops import OnnxAdd, OnnxMin, OnnxReduceMax, OnnxSub
 from skl2onnx.common.data_types import FloatTensorType
 from skl2onnx.common.utils import check_input_and_output_numbers
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
@@ -919,6 +919,56 @@ def test_a_wrong_converter_is_not_used(converter):
     assert bool(door.filled(model)) == (converter is not right)
     assert_agrees(model, Shift(), X * 1000)
     assert_agrees(model, Shift(), X[:7])
+
+
+class Counted(Shift):
+    """Counts how often it is called."""
+
+    calls = []
+
+    def transform(self, X):
+        self.calls.append(len(X))
+        return super().transform(X)
+
+
+class BelowMax(KeepsNothing):
+    """Looks at all rows together, and takes no NaN, which ONNX Runtime's ReduceMax leaves out."""
+
+    def transform(self, X):
+        if not np.isfinite(X).all():
+            raise ValueError("not finite")
+        return np.asarray(X) - np.asarray(X).max(axis=0)
+
+
+def convert_counted(x, outputs):
+    return OnnxAdd(x, np.float32([1]), op_version=15, output_names=outputs)
+
+
+def convert_below_max(x, outputs):
+    largest = OnnxReduceMax(x, axes=[0], keepdims=1, op_version=15)
+    return OnnxSub(x, largest, op_version=15, output_names=outputs)
+
+
+@pytest.mark.parametrize(
+    ("cls", "convert"), [(Counted, convert_counted), (BelowMax, convert_below_max)]
+)
+def test_an_estimator_is_called_a_few_times_and_may_look_at_all_rows(cls, convert):
+    def convert_operator(scope, operator, container):
+        convert(operator.inputs[0], operator.outputs).add_to(scope, container)
+
+    def shape(operator):
+        operator.outputs[0].type = FloatTensorType([None, 4])
+
+    Counted.calls.clear()
+    door.update_registered_converter(cls, f"Test{cls.__name__}", shape, convert_operator)
+    try:
+        model = door.convert(cls(), X)
+    finally:
+        sklearn_operator_name_map.pop(cls)
+    # Twice with X, then with numbers that are not kind, with NaN and with infinities.
+    assert len(Counted.calls) <= 5
+    assert not door.filled(model)
+    assert_agrees(model, cls(), X[:7])
 
 
 def test_what_was_not_verified_says_so(converter):
