@@ -50,7 +50,7 @@ demo: .venv/.project
 	.venv/bin/python -m nbconvert --execute --to html --output-dir build --output demo notebooks/03_missing_operator.ipynb
 	@echo "The executed notebook is in $(CURDIR)/build/demo.html"
 
-# First the environments, then the lanes: one that still waits for its environment would begin after all others. Three at a time, as
+# First the environments, then the lanes: one that still waits for its environment would begin after all others. Four at a time, as
 # some of them wait for the network or for a browser, the longest first; what a lane prints comes when it is done.
 binder := $(if $(filter $(pinned),$(versions)),test-binder)
 # The first Python's lane is twice as long as any other: as one, it would run on alone in the end.
@@ -63,7 +63,7 @@ environments = $(versions:%=.venv-%/.installed) .venv-$(first)/.browser .venv-$(
 
 test:
 	@$(MAKE) --no-print-directory -j3 --output-sync=target $(environments)
-	@$(MAKE) --no-print-directory -j3 --output-sync=target together=yes $(lanes)
+	@$(MAKE) --no-print-directory -j4 --output-sync=target together=yes $(lanes)
 	@$(if $(filter $(pinned),$(versions)),,echo "NOT TESTED: binder/, because there is no Python $(pinned) here")
 
 lint: .venv/.lint
