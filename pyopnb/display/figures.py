@@ -11,12 +11,27 @@ from pyopnb.display.svg.shapes import Drawing
 from pyopnb.display.svg.to_matplotlib import to_figure
 from pyopnb.errors import PyopError
 
-__all__ = ["figure_of", "figure_png"]
+__all__ = ["figure_of", "figure_png", "new_figure"]
 
 # At this resolution a pixel of a drawing becomes two.
 _DPI = 144
 # A PNG stays below these, as matplotlib refuses sides of 65,536 pixels.
 _LONGEST_SIDE, _MOST_PIXELS = 60_000, 150_000_000
+
+
+def new_figure(width: float, height: float) -> Any:
+    """Make an empty figure of a size in inches.
+
+    Raises
+    ------
+    PyopError
+        matplotlib is not installed.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise PyopError("plot needs matplotlib", next="pip install pyopnb[plot]") from error
+    return Figure(figsize=(width, height), layout="constrained")
 
 
 def figure_of(drawing: Drawing) -> Any:
@@ -27,10 +42,9 @@ def figure_of(drawing: Drawing) -> Any:
     PyopError
         matplotlib is not installed.
     """
-    try:
-        return to_figure(drawing)
-    except ImportError as error:
-        raise PyopError("plot needs matplotlib", next="pip install pyopnb[plot]") from error
+    # This raises the error that says what to install.
+    new_figure(1, 1)
+    return to_figure(drawing)
 
 
 def figure_png(drawing: Drawing) -> bytes:
