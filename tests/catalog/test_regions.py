@@ -133,6 +133,17 @@ def test_a_region_that_is_turned_is_that_of_a_turned_image(clockwise):
     np.testing.assert_allclose(first, expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize(("name", "columns"), [("MMCVRoiAlign", 5), ("MMCVRoIAlignRotated", 6)])
+def test_regions_pass_a_check_and_name_images_that_are_there(name, columns):
+    x, rois = np.ones((1, 2, 8, 8), np.float32), np.full((1, columns), 4, np.float32)
+    rois[0, 0] = 0
+    checks = pyopnb.check(f"mmcv::{name}", x, rois, output_height=2, output_width=2)
+    assert checks["empty"].ok and checks["scalar"].ok
+    rois[0, 0] = -1
+    with pytest.raises(ValueError, match="expected images 0 to 0, got -1"):
+        run(f"mmcv::{name}", x, rois, output_height=2, output_width=2)
+
+
 def moved_points(x, offset, kernel, stride, padding, dilation):
     """What each point of the kernel sees, float64[N,C,points,oh,ow], by the definition of the papers."""
     batch, channels = x.shape[:2]

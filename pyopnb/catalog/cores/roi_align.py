@@ -6,7 +6,21 @@ import numpy as np
 
 from pyopnb.catalog.cores.sampling import bilinear
 
-__all__ = ["pool_region"]
+__all__ = ["image_of", "pool_region"]
+
+
+def image_of(images: np.ndarray, roi: np.ndarray) -> np.ndarray:
+    """Return the image that the first column of a region names.
+
+    Raises
+    ------
+    ValueError
+        There is no such image; -1 would be the last one.
+    """
+    number = int(roi[0])
+    if not 0 <= number < len(images):
+        raise ValueError(f"rois: expected images 0 to {len(images) - 1}, got {roi[0]:g}")
+    return images[number]
 
 
 def pool_region(

@@ -25,7 +25,7 @@ class NonMaxSuppression:
     def infer(self, boxes, scores):
         return boxes.like(dtype="int64", shape=(None,))
 
-    def compute(self, boxes, scores):
+    def compute(self, boxes: "any[N, 4]", scores: "any[N]"):
         # The first of equal scores stays first.
         order = np.argsort(-scores.astype(np.float32), kind="stable")
         ordered = boxes[order].astype(np.float32)

@@ -8,7 +8,7 @@ Tested against ONNX Runtime's RoiAlign, and a loop for maxima, to 1e-4.
 import numpy as np
 
 from pyopnb.catalog.cores.onnx_text import dtype_number, exact
-from pyopnb.catalog.cores.roi_align import pool_region
+from pyopnb.catalog.cores.roi_align import image_of, pool_region
 
 NAMES = ("mmcv::MMCVRoiAlign", "mmdeploy::MMCVRoiAlign")
 
@@ -45,13 +45,11 @@ class MMCVRoiAlign:
             channels = None
         return x.like(shape=(regions, channels, *self.output_size))
 
-    def compute(self, x, rois):
+    def compute(self, x: "any[B, C, H, W]", rois: "any[R, 5]"):
         images = x.astype(np.float32)
         shape = (len(rois), x.shape[1], *self.output_size)
         pooled = np.empty(shape, x.dtype)
         for number, roi in enumerate(rois.astype(np.float32)):
-            if not 0 <= int(roi[0]) < len(images):
-                raise IndexError(f"expected images 0 to {len(images) - 1}, got {roi[0]:g}")
             left, top, right, bottom = roi[1:] * self.scale - np.float32(0.5 * self.aligned)
             # Regions are in pixels of the image, and maps are smaller.
             height = bottom - top
@@ -61,7 +59,7 @@ class MMCVRoiAlign:
                 height = max(height, 1)
                 width = max(width, 1)
             pooled[number] = pool_region(
-                images[int(roi[0])],
+                image_of(images, roi),
                 (top + height / 2, left + width / 2),
                 (height, width),
                 self.output_size,

@@ -6,7 +6,7 @@ Tested against ONNX Runtime's RoiAlign on boxes that are not turned, and on quar
 
 import numpy as np
 
-from pyopnb.catalog.cores.roi_align import pool_region
+from pyopnb.catalog.cores.roi_align import image_of, pool_region
 
 NAMES = ("mmcv::MMCVRoIAlignRotated", "mmdeploy::MMCVRoIAlignRotated")
 
@@ -40,7 +40,7 @@ class MMCVRoIAlignRotated:
             channels = None
         return x.like(shape=(regions, channels, *self.output_size))
 
-    def compute(self, x, rois):
+    def compute(self, x: "any[B, C, H, W]", rois: "any[R, 6]"):
         images = x.astype(np.float32)
         shape = (len(rois), x.shape[1], *self.output_size)
         pooled = np.empty(shape, x.dtype)
@@ -58,7 +58,7 @@ class MMCVRoIAlignRotated:
             else:
                 angle = roi[5]
             pooled[number] = pool_region(
-                images[int(roi[0])],
+                image_of(images, roi),
                 (row, column),
                 (height, width),
                 self.output_size,

@@ -38,7 +38,7 @@ class SoftNonMaxSuppression:
     def infer(self, boxes, scores):
         return boxes.like(shape=(None, 5)), boxes.like(dtype="int64", shape=(None,))
 
-    def compute(self, boxes, scores) -> ("any[K, 5]", "int64[K]"):
+    def compute(self, boxes: "any[N, 4]", scores: "any[N]") -> ("any[K, 5]", "int64[K]"):
         rows = np.concatenate([boxes, scores[:, None]], 1)
         rows = rows.astype(np.float32)
         numbers = np.arange(len(rows))

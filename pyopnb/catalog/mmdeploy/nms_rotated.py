@@ -27,7 +27,7 @@ class NMSRotated:
     def infer(self, boxes, scores):
         return boxes.like(dtype="int64", shape=(None, 3))
 
-    def compute(self, boxes, scores):
+    def compute(self, boxes: "any[B, N, 5]", scores: "any[B, C, N]"):
         rows = []
         for image in range(len(boxes)):
             for label, class_scores in enumerate(scores[image].astype(np.float32)):
