@@ -10,6 +10,7 @@ from pyopnb.diffs.arrays.diff import compared
 from pyopnb.diffs.traces.align import align
 from pyopnb.diffs.traces.compare import TraceComparison
 from pyopnb.diffs.traces.diff import TraceDiff
+from pyopnb.diffs.traces.half import in_one_precision
 from pyopnb.diffs.traces.isolate import Run, as_made, runner
 from pyopnb.diffs.traces.optimizers import OptimizerDiff, find_level, find_optimizers
 from pyopnb.diffs.traces.precision import precisions
@@ -236,11 +237,24 @@ class _Search:
         self.alignment = align(a.graph, b.graph, (a.trace, b.trace))
         self.pairs = {pair.b: pair for pair in self.alignment.pairs}
         names = {pair.a: pair.b for pair in self.alignment.pairs}
-        self.coarse: dict[str, str] = {}
-        if scales_by_dtype(self.tolerances):
-            self.coarse = precisions(b.proto, b.graph, {})
+        self.coarse = self._coarse()
         a.trace.feeds = dict(self.feeds)
         b.trace.feeds = {names.get(name, name): value for name, value in self.feeds.items()}
+
+    def _coarse(self) -> dict[str, str]:
+        """Find the coarser dtypes on the way to the tensors of b, and to their partners."""
+        if self.tolerances not in ((None, None, None), (None, None, True)):
+            return {}
+        in_a, in_b = (precisions(side.proto, side.graph, {}) for side in self.sides)
+        # Where one model alone is in half precision, what it rounded is no difference.
+        if bool(in_a) != bool(in_b):
+            self.tolerances = None, None, True
+        if not scales_by_dtype(self.tolerances):
+            return {}
+        coarse = {}
+        for name, pair in self.pairs.items():
+            coarse[name] = in_b.get(name) or in_a.get(pair.a, "")
+        return coarse
 
     def outputs(self) -> list[str]:
         """Return the outputs of b that have a partner."""
@@ -267,9 +281,10 @@ class _Search:
         for name in names:
             pair = self.pairs[name]
             precision = self.coarse.get(name, "")
-            values = as_made(arrays[0][pair.a]), as_made(arrays[1][name])
+            value_a, value_b = as_made(arrays[0][pair.a]), as_made(arrays[1][name])
             tolerances = widened(self.tolerances, precision)
-            diff = compared({name: values[0]}, {name: values[1]}, *tolerances)
+            value_a, value_b, tolerances = in_one_precision(value_a, value_b, tolerances)
+            diff = compared({name: value_a}, {name: value_b}, *tolerances)
             self.compared[name] = ComparedTensor(pair.a, name, pair.by, diff, precision=precision)
             if diff.ok:
                 self.good.add(name)

@@ -96,3 +96,21 @@ def test_a_range_as_wide_as_float32s_does_not_overflow():
 
 def _matches(pattern, text):
     return re.search(pattern, text) is not None
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_first_divergence_takes_rounding_for_no_difference(turned):
+    pair = models(BODIES["kind"], 10)
+    feeds = {"x": np.linspace(0.1, 1.5, 20, dtype=np.float32)}
+    diff = pyopnb.first_divergence(*(reversed(pair) if turned else pair), feeds, on="reference")
+    assert diff.ok and diff.origin is None
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_first_divergence_names_what_is_lost(turned):
+    pair = models(BODIES["overflow"], 10)
+    feeds = {"x": np.float32([1, 20, 200])}
+    with np.errstate(over="ignore"):
+        diff = pyopnb.first_divergence(*(reversed(pair) if turned else pair), feeds, on="reference")
+    assert diff.origin.name == "b (Mul)"
+    assert any("b overflows float16 to infinity" in change for change in diff.origin.changes)
