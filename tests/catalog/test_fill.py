@@ -56,7 +56,7 @@ def test_a_detector_for_tensorrt_runs_in_whichever_domain_its_exporter_wrote(dom
         ):
             pyopnb.Session(model)
     session, warned = filled_session(model)
-    assert any("1 node by the catalogue" in text and "'nms'" in text for text in warned)
+    assert any("1 Python node, run by the catalogue" in text and "'nms'" in text for text in warned)
     results = session(**feeds())
     count = int(results["num_dets"][0, 0])
     assert 0 < count <= 5 and results["det_classes"].dtype == np.int32
@@ -157,7 +157,7 @@ def test_kernels_of_the_runtime_are_left_alone():
         {"x": "float32[2,3,4]", "b": "float32[4]"},
         {"z": "float32[2,3,4]"},
     )
-    with pytest.warns(pyopnb.errors.Filled, match="1 node by the catalogue"):
+    with pytest.warns(pyopnb.errors.Filled, match="1 Python node, run by the catalogue"):
         filled = pyopnb.fill(model)
     assert [node.domain for node in filled.graph.node] == [
         "com.microsoft",
