@@ -6,7 +6,6 @@ import random
 from collections.abc import Callable, Sequence
 
 import onnx
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from onnx import GraphProto, NodeProto, helper
@@ -168,81 +167,8 @@ def _can_run(graph: GraphProto) -> bool:
 # ---- single cases ------------------------------------------------------------------------------------------------------------
 
 
-def op(inputs: str, outputs: str, **attrs: object) -> NodeProto:
-    return helper.make_node("Op", inputs.split(), outputs.split(), **attrs)
-
-
 def graph(*nodes: NodeProto, inputs: str = "", outputs: str = "") -> GraphProto:
     infos = [
         [onnx.ValueInfoProto(name=name) for name in names.split()] for names in (inputs, outputs)
     ]
     return helper.make_graph(list(nodes), "g", *infos)
-
-
-def test_a_nest_deeper_than_the_stack() -> None:
-    """What a file cannot hold can be in memory; so a nest is built here from the parts, not as one protobuf."""
-    bottom = GraphIndex(graph(op("x", "y")))
-    index = top = GraphIndex(graph(op("", "y"), op("y", "z")))
-    for _ in range(5_000):
-        inner = GraphIndex(graph(op("", "y")), index, (0, "body"))
-        index.__dict__["bodies"] = {0: [("body", inner)]}
-        index = inner
-    bottom.outer, bottom.holder = index, (0, "body")
-    index.__dict__["bodies"] = {0: [("body", bottom)]}
-    assert top.captures == {0: ("x",)} and top.free == ("x",)
-    assert (
-        list(top.order) == [0, 1]
-        and bottom.resolve("x") is None
-        and bottom.path.count("body") == 5_001
-    )
-
-
-@pytest.mark.parametrize(
-    ("nodes", "text"),
-    [
-        ([op("b", "a"), op("a", "b"), op("a", "y")], "(Op).*a cycle: (a → b → a|b → a → b)"),
-        ([op("y", "y")], "output 'y' .*a cycle: y → y"),
-        (
-            [op("late", "a"), op("", "late", body=graph(op("a", "t")))],
-            "a cycle: late → a → late|a cycle: a → late → a",
-        ),
-        (
-            [op(f"n{(i + 1) % 99}", f"n{i}") for i in range(99)],
-            r"a cycle: \w+ → \w+ → \w+ → \w+ → \w+ → \w+ → … → ",
-        ),
-    ],
-)
-def test_cycles(nodes: list[NodeProto], text: str) -> None:
-    index = GraphIndex(graph(*nodes, inputs="x"))
-    with pytest.raises(pyopnb.errors.ModelError, match=text):
-        index.refuse_cycles()
-    assert sorted(index.order) == list(range(len(nodes)))
-
-
-def test_unknown_names_with_the_node_that_reads_them_and_the_nearest() -> None:
-    deep = op(
-        "",
-        "y",
-        name="outer",
-        body=graph(op("", "q", name="middle", body=graph(op("wieght", "t", name="inner")))),
-    )
-    index = GraphIndex(graph(deep, inputs="weight"))
-    text = r"node 'inner' \(::Op\) in node 'middle' \(::Op\) in node 'outer' \(::Op\), input wieght: .*Try: weight"
-    with pytest.raises(pyopnb.errors.ModelError, match=text):
-        index.refuse_unknown_names()
-    with pytest.raises(
-        pyopnb.errors.ModelError, match="output nobody: .*got nobody, which no node produces"
-    ):
-        GraphIndex(graph(outputs="nobody")).refuse_unknown_names()
-    closed = op("", "y", body=graph(op("x", "t")))
-    closed.domain = "demo"  # what its op does with the graph is its own affair
-    GraphIndex(graph(closed)).refuse_unknown_names()
-    GraphIndex(graph(op("", "z", body=graph(closed)))).refuse_unknown_names()
-
-
-def test_names_that_are_not_utf_8() -> None:
-    raw = graph(op("QQQ", "y"), outputs="y").SerializeToString().replace(b"QQQ", b"\xff\xfe\xfd")
-    index = GraphIndex(GraphProto.FromString(raw))
-    with pytest.raises(pyopnb.errors.ModelError, match="which no node produces"):
-        index.refuse_unknown_names()
-    assert list(index.order) == [0] and len(index.free) == 1

@@ -46,11 +46,6 @@ def test_restoring_gives_the_nodes_of_the_file(fixed: tuple[int, ...]) -> None:
     assert model.graph == before.graph and list(model.opset_import) == list(before.opset_import)
 
 
-def test_another_fixed_type_is_another_op_of_the_runtime() -> None:
-    (first, *_), (second, *_) = numbered(sample(), (7,)), numbered(sample(), (0, 1))
-    assert len({first.runtime_name, second.runtime_name, numbered(sample())[0].runtime_name}) == 3
-
-
 def function(
     name: str, nodes: list[onnx.NodeProto], opset: int | None = None
 ) -> onnx.FunctionProto:
@@ -87,21 +82,6 @@ def test_functions_of_another_opset_stay() -> None:
         [pyopnb.node("f::Holds", "x", "y")], {"x": "float32"}, "y", functions=functions
     )
     assert [n.op_type for n in inline_ops(model, is_op).graph.node] == ["Holds"]
-
-
-def test_circles_are_refused() -> None:
-    functions = [
-        function("A", [pyopnb.node("f::B", "u", "v")]),
-        function("B", [pyopnb.node("f::A", "u", "v")]),
-    ]
-    model = pyopnb.model(
-        [pyopnb.node("f::A", "x", "y")], {"x": "float32"}, "y", functions=functions
-    )
-    with pytest.raises(
-        pyopnb.errors.ModelError,
-        match="f::A: expected no recursion, got a function that calls itself",
-    ):
-        inline_ops(model, is_op)
 
 
 @pytest.mark.parametrize("depth", [32, 33, 1000])

@@ -17,7 +17,6 @@ from limits import LIMIT
 from onnx import defs, helper
 
 import pyopnb
-from pyopnb.models import op_inference
 from pyopnb.models.nodes import type_of_proto
 from pyopnb.models.op_inference import infer_types
 from pyopnb.ops.output_types import promised_types
@@ -254,25 +253,6 @@ def test_infer_that_redefines_its_own_op() -> None:
     assert defs.get_schema("Op", "s").doc == "Doc."
 
 
-def test_a_kept_traceback_does_not_keep_the_old_schema() -> None:
-    inside = []
-    names: dict[str, Any] = {"look": lambda: inside.append(op_inference._is_inferring())}
-    exec(
-        "class Op:\n    def infer(self, x):\n        look()\n        return 1 / 0\n    def compute(self, x): return x\n",
-        names,
-    )
-    pyopnb.registry.define(names["Op"], "s::Op")
-    model = helper.make_model(helper.make_graph(
-        [pyopnb.node("s::Op", "x", "y")], "g", [helper.make_tensor_value_info("x", 1, [2])], [onnx.ValueInfoProto(name="y")]
-    ), opset_imports=[helper.make_opsetid("s", 1)])  # fmt: skip
-    with pytest.raises(ZeroDivisionError) as kept:
-        onnx.shape_inference.infer_shapes(model)
-    assert (inside, op_inference._is_inferring()) == ([True], False)
-    defined("s::Op", SAME)
-    assert defs.get_schema("Op", "s").doc == "Doc."
-    assert kept.value.__traceback__ is not None
-
-
 @pytest.mark.one_python  # of our own reading and writing; no library's version changes it
 def test_redefinition_while_another_thread_infers() -> None:
     defined("s::Same", SAME)
@@ -289,14 +269,14 @@ def test_redefinition_while_another_thread_infers() -> None:
     threads = [threading.Thread(target=infer) for _ in range(2)]
     for thread in threads:
         thread.start()
-    for number in range(15):
+    for number in range(8):
         defined("s::Wide", RESHAPES.replace('"a"', f'"{number}"'))
     stop.set()
     for thread in threads:
         thread.join(LIMIT)
     assert not wrong
     pyopnb.registry.define(pyopnb.registry["s::Same"].current.cls, "s::Same")
-    assert defs.get_schema("Wide", "s").attributes["also"].default_value.s == b"14"
+    assert defs.get_schema("Wide", "s").attributes["also"].default_value.s == b"7"
 
 
 STEPS = st.lists(
@@ -311,7 +291,7 @@ NAMES = ["s::A", "s::B", "t.u::A", "com.microsoft::Gelu"]
 
 
 @pytest.mark.one_python
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(STEPS)
 def test_onnx_defs_is_as_the_registry(steps: list[tuple[str, int, int]]) -> None:
     pyopnb.registry.clear()

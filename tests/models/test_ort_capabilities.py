@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import onnx
 import onnxruntime
-import pytest
 from onnx import TensorProto, helper
 
 from pyopnb.models.ort_capabilities import (
     newest_ir_version,
     newest_opset,
-    schema_domains,
 )
 
 
@@ -45,12 +43,3 @@ def test_one_more_is_refused_or_unknown_to_onnx() -> None:
     assert newest_opset() == onnx.defs.onnx_opset_version() or not loads(
         newest_ir_version(), newest_opset() + 1
     )
-
-
-@pytest.mark.parametrize("domain", ["", "ai.onnx.ml", "com.microsoft"])
-def test_domains_of_the_runtime(domain: str) -> None:
-    assert schema_domains()[domain] >= 1
-
-
-def test_domains_of_nobody() -> None:
-    assert not {"demo", "pyopnb", "ai.onnx"} & schema_domains().keys()

@@ -223,13 +223,6 @@ def test_a_domain_that_onnx_does_not_know() -> None:
         lower_versions(model)
 
 
-def test_a_name_that_is_no_utf8_is_left_to_the_runtime() -> None:
-    written = relu(ir_version=8, opset_imports=[helper.make_opsetid("zzz", 20)]).SerializeToString()
-    model = ModelProto.FromString(written.replace(b"zzz", b"\xff\xfe\xff"))
-    assert isinstance(model.opset_import[0].domain, bytes)
-    assert list(new_imports(model)) == []
-
-
 # ---- the IR version ----------------------------------------------------------------------------------------------------------
 
 
@@ -281,27 +274,3 @@ def test_a_field_that_onnx_does_not_know_needs_it() -> None:
     model.graph.node[0].ParseFromString(node)
     with pytest.raises(pyopnb.errors.ModelError, match="it has field 1023 of a NodeProto"):
         lower_versions(model)
-
-
-def test_the_listed_fields_are_those_of_the_listed_ir_version(monkeypatch) -> None:
-    """A field that a later onnx knows and the list does not."""
-    monkeypatch.setitem(
-        versions._LISTED_FIELDS, "NodeProto", versions._LISTED_FIELDS["NodeProto"] - {"op_type"}
-    )
-    with pytest.raises(pyopnb.errors.ModelError, match=r"it has NodeProto\.op_type"):
-        lower_versions(relu())
-
-
-def test_the_list_lacks_no_field_of_the_ir_versions_that_were_looked_at() -> None:
-    def messages(parents):
-        for message in parents:
-            yield message
-            yield from messages(message.nested_types)
-
-    known = messages(ModelProto.DESCRIPTOR.file.message_types_by_name.values())
-    more = {
-        m.name: extra
-        for m in known
-        if (extra := set(m.fields_by_name) - versions._LISTED_FIELDS.get(m.name, set()))
-    }
-    assert not more or onnx.IR_VERSION > 14
