@@ -97,8 +97,9 @@ test-all:
 $(versions:%=test-%) test-oldest: test-%: .venv-%/.installed
 	$(call tested,$*) -o cache_dir=build/pytest-$* $(call folders,$*)
 
-$(halves): test-$(first)-%: .venv-$(first)/.installed
-	$(call tested,$(first),$(beside_asan)) -o cache_dir=build/pytest-$(first)-$* $(half_$*)
+# A model is run on the oldest onnxruntime as well, in that lane's environment.
+$(halves): test-$(first)-%: .venv-$(first)/.installed .venv-oldest/.installed
+	PYOPNB_OLDEST=$(CURDIR)/.venv-oldest/bin/python $(call tested,$(first),$(beside_asan)) -o cache_dir=build/pytest-$(first)-$* $(half_$*)
 
 test-corpus: .venv-corpus/.installed
 	.venv-corpus/bin/python -P -m pytest -q --hypothesis-seed=0 -o cache_dir=build/pytest-corpus tests/corpus/frameworks

@@ -37,8 +37,8 @@ from pyopnb.ops.registry import registry
 from pyopnb.ops.types import type_of
 from pyopnb.runtime.plan import is_op
 from pyopnb.traces.api import trace
-from pyopnb.traces.elsewhere import OtherProcess, OtherPython, Outcome
-from pyopnb.traces.environments import is_other_runtime, python_for
+from pyopnb.traces.elsewhere import OtherProcess, OtherPython, Outcome, other_python
+from pyopnb.traces.environments import is_other_runtime
 from pyopnb.traces.reference import check_feeds, trace_on_reference
 
 __all__ = ["Reduction", "reduce"]
@@ -203,7 +203,7 @@ def reduce(
             failure = _by_the_caller(fails, proto, arrays)
             search = _Search(proto, arrays, fails, _record_here, begin + seconds)
         else:
-            sides = _Sides(stack, on, (rtol, atol, stol))
+            sides = _Sides(stack, on, proto, (rtol, atol, stol))
             failure = sides.first_failure(proto, arrays)
             recurs = _Recurrence(sides, failure)
             search = _Search(proto, arrays, recurs, _record_elsewhere, begin + seconds)
@@ -213,7 +213,7 @@ def reduce(
             failure = sides.failure(*best) or failure
         elif any(registry.find(site.node.domain, site.node.op_type) for site in walk(best.model)):
             # Somebody who has no pyopnb can only look at what was recorded.
-            sides = _Sides(stack, None, (rtol, atol, stol))
+            sides = _Sides(stack, None, proto, (rtol, atol, stol))
             failure = replace(failure, outputs=sides.recorded(*best))
     before = len(proto.graph.node)
     taken = time.monotonic() - begin
@@ -246,7 +246,11 @@ class _Sides:
     """The two sides of a comparison: ONNX Runtime in another process, and what its outputs are compared with."""
 
     def __init__(
-        self, stack: ExitStack, on: str | os.PathLike[str] | None, tolerances: Tolerances
+        self,
+        stack: ExitStack,
+        on: str | os.PathLike[str] | None,
+        model: ModelProto,
+        tolerances: Tolerances,
     ) -> None:
         self.tolerances = tolerances
         here = OtherPython(Path(sys.executable), "this Python")
@@ -256,9 +260,8 @@ class _Sides:
         self.against = "levels"
         if on == "reference":
             self.against = "reference"
-        elif on is not None and is_other_runtime(on):
-            other = OtherPython(python_for(on), os.fspath(on))
-            self.there = stack.enter_context(OtherProcess(other))
+        elif on is not None and is_other_runtime(on, "reduce"):
+            self.there = stack.enter_context(OtherProcess(other_python(on, model)))
             self.against = "runtimes"
 
     def first_failure(self, model: ModelProto, feeds: dict[str, Any]) -> Failure:

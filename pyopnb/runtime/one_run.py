@@ -58,12 +58,15 @@ def run(model: Any, /, *feeds: Any, fill: bool = False, **named: Any) -> Result:
 
 
 def session_for_run(
-    model: Any, fill: bool, base_dir: str | os.PathLike[str] | None = None
+    model: Any,
+    fill: bool,
+    base_dir: str | os.PathLike[str] | None = None,
+    providers: Sequence[Any] | None = None,
 ) -> Session:
     """Make a session for one run, whose errors advise what to type for that run."""
     __tracebackhide__ = True
     try:
-        return Session(model, base_dir=base_dir, fill=fill)
+        return Session(model, providers=providers, base_dir=base_dir, fill=fill)
     except PyopError as error:
         # That advice is of a session; here `fill` is an argument of what the user called.
         if error.next != FILL:
@@ -96,7 +99,10 @@ def lone_session(model: ModelProto) -> Session:
 
 
 def run_each(
-    model: ModelProto, feeds: Sequence[Mapping[str, Any]], level: str = "all"
+    model: ModelProto,
+    feeds: Sequence[Mapping[str, Any]],
+    level: str = "all",
+    providers: Sequence[Any] = (),
 ) -> list[dict[str, Any]]:
     """Run a model on several feeds in one session; what it gives by name.
 
@@ -106,6 +112,8 @@ def run_each(
     feeds : sequence of mapping
     level : str
         Of ONNX Runtime's optimisations: ``"all"``, ``"no"``, ``"basic"`` …
+    providers : sequence
+        The CPU where there are none.
     """
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
@@ -113,6 +121,6 @@ def run_each(
     if level != "no":
         name = f"ORT_ENABLE_{level.upper()}"
     options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, name)
-    session = Session(model, options, [CPU])
+    session = Session(model, options, providers or [CPU])
     names = [info.name for info in model.graph.output]
     return [dict(zip(names, session.run(names, feed), strict=True)) for feed in feeds]

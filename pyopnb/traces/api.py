@@ -9,11 +9,12 @@ from typing import Any
 from pyopnb.errors import InputError
 from pyopnb.models.edit.inline import inline_ops
 from pyopnb.models.io import ModelSource, read_model
-from pyopnb.ops.arguments import check_arguments
-from pyopnb.ops.messages import hide_internal_frames
+from pyopnb.ops.arguments import check_arguments, describe
+from pyopnb.ops.messages import hide_internal_frames, sanitize
 from pyopnb.ops.progress import Progress
 from pyopnb.runtime.feeds import feeds_by_name
 from pyopnb.runtime.one_run import session_for_run
+from pyopnb.runtime.options import check_providers
 from pyopnb.runtime.plan import is_op
 from pyopnb.traces.elsewhere import trace_elsewhere
 from pyopnb.traces.environments import is_other_runtime
@@ -38,6 +39,7 @@ def trace(
     times: bool | int = True,
     optimised: bool = True,
     progress: Progress | bool = False,
+    providers: Sequence[Any] | None = None,
     base_dir: str | os.PathLike[str] | None = None,
     fill: bool = False,
     **named: Any,
@@ -57,6 +59,9 @@ def trace(
         as ``"onnxruntime-openvino==1.24.1"``; see the notes.
     only, level, bodies, check, times, optimised, progress
         As for `Session.trace`.
+    providers : list of str or of (str, dict), optional
+        As for `Session`, in this process: the CPU's run, where there are none. A provider that this onnxruntime has not is
+        refused.
     base_dir : path, optional
         The folder of the external data of a model in memory.
     fill : bool
@@ -94,13 +99,21 @@ def trace(
     __tracebackhide__ = True
     # Checked before the model is read, so that a typo costs nothing.
     options = TraceOptions(only, level, bodies, check, times, optimised, progress)
+    check_providers(providers, None, available=True)
+    if providers is not None and on != "onnxruntime":
+        # Elsewhere, all that the build has are used.
+        got = describe(providers)
+        advice = 'on="onnxruntime"'
+        expected = "none on another runtime"
+        raise InputError("trace, providers", expected=expected, got=got, next=advice)
     if is_other_runtime(on):
         _refuse("fill", fill, "another Python")
         _refuse("bodies", bodies, "another Python")
         source = read_model(model, base_dir)
         return trace_elsewhere(source, _feeds_by_name(source, feeds, named), options, on)
     if on == "onnxruntime":
-        session = session_for_run(model, fill, base_dir)
+        session = session_for_run(model, fill, base_dir, providers)
+        _check_loaded(providers, session.get_providers())
         return run_traced(session, session._state, session._feeds.by_name(feeds, named), options)
     # The evaluator runs bodies inside one call, where nobody can look.
     _refuse("bodies", bodies, "the reference implementation")
@@ -109,6 +122,18 @@ def trace(
     source.proto = inline_ops(source.proto, is_op(source.proto, frozenset()))
     named_feeds = _feeds_by_name(source, feeds, named)
     return trace_on_reference(source, named_feeds, only, keep=level == "all")
+
+
+def _check_loaded(providers: Sequence[Any] | None, loaded: Sequence[str]) -> None:
+    """Refuse providers that ONNX Runtime left out, such as CUDA without a GPU: the CPU would run in their place."""
+    for provider in providers or ():
+        name = provider[0] if isinstance(provider, tuple) else provider
+        if name not in loaded:
+            expected = "a provider that this machine can load"
+            got = f"{sanitize(name)}, which ONNX Runtime left out"
+            shown = sanitize(repr([name]))
+            advice = f"onnxruntime.InferenceSession(path, providers={shown}), which logs why"
+            raise InputError("trace, providers", expected=expected, got=got, next=advice)
 
 
 def _refuse(parameter: str, value: bool, runner: str) -> None:

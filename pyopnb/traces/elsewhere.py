@@ -32,16 +32,23 @@ from pyopnb.ops.module_files import save_module
 from pyopnb.ops.names import canonical_domain
 from pyopnb.ops.registry import registry
 from pyopnb.runtime.plan import is_op
-from pyopnb.traces.environments import python_for
+from pyopnb.traces.environments import is_made, python_for
 from pyopnb.traces.exposure import exposure_of
 from pyopnb.traces.initializers import Initializers
 from pyopnb.traces.reference import check_feeds
-from pyopnb.traces.run import TraceOptions, select_tensors
+from pyopnb.traces.run import TraceOptions, runtime_name, select_tensors
 from pyopnb.traces.select import expose
 from pyopnb.traces.summary import summary_of
 from pyopnb.traces.trace import Trace
 
-__all__ = ["OtherProcess", "OtherPython", "Outcome", "storable", "trace_elsewhere"]
+__all__ = [
+    "OtherProcess",
+    "OtherPython",
+    "Outcome",
+    "other_python",
+    "storable",
+    "trace_elsewhere",
+]
 
 _SCRIPT = Path(__file__).with_name("plain_run.py")
 # How ONNX Runtime says which versions it takes.
@@ -61,15 +68,11 @@ class _RunReport:
 
     def text(self, level: str) -> str:
         """Name the runtime, the processor and the level of optimisation, as a trace has them."""
-        text = f"onnxruntime {self.version}"
-        special = [name for name in self.providers if name != "CPUExecutionProvider"]
-        # On the CPU alone, which is the usual case, the provider need not be said.
-        if special:
-            text += f" with {' and '.join(special)}"
         # A comma begins what follows the runtime's name.
         processor = self.processor.replace(",", "")
         amount = "no" if level == "ORT_DISABLE_ALL" else "all"
-        return f"{text} on {sanitize(processor, 60)}, {amount} optimisations"
+        name = runtime_name(self.version, self.providers)
+        return f"{name} on {sanitize(processor, 60)}, {amount} optimisations"
 
 
 @dataclass(frozen=True)
@@ -115,7 +118,10 @@ class OtherPython:
         names = [info.name for info in model.graph.output]
         level = "ORT_DISABLE_ALL" if level == "no" else f"ORT_ENABLE_{level.upper()}"
         with tempfile.TemporaryDirectory(prefix="pyopnb-") as folder:
-            job = _Job(Path(folder), model, feeds)
+            # A copy, as saving takes the weights out of it.
+            sent = ModelProto()
+            sent.CopyFrom(model)
+            job = _Job(Path(folder), sent, feeds)
             job.add(_PLAIN, names, level)
             job.run(self)
             return [dict(zip(names, job.load(0, n), strict=True)) for n in range(len(feeds))]
@@ -341,10 +347,8 @@ class _Job:
             expected = "a Python with onnxruntime and NumPy"
             return InputError(where, expected=expected, got=got, next=sanitize(advice))
         if report["failed"] == "ops":
-            listed = ", ".join(f"{sanitize(node)} ({op})" for node, op in self.nodes.items())
-            expected = f"pyopnb there, for the nodes {listed}"
             advice = f"{python.path} -m pip install pyopnb, or pyopnb.lower"
-            return ModelError(where, expected=expected, got=got, next=sanitize(advice))
+            return _without_pyopnb(where, self.nodes, got, advice)
         if report["failed"] == "session":
             newest = _NEWEST_OPSET.search(report["error"])
             advice = "a newer onnxruntime"
@@ -388,6 +392,30 @@ def _nodes_with_ops(model: ModelProto) -> dict[str, str]:
     return nodes
 
 
+def other_python(on: str | os.PathLike[str], model: ModelProto) -> OtherPython:
+    """Return the Python that ``on`` names, to run a model; make its environment where it is needed for the first time.
+
+    Raises
+    ------
+    ModelError
+        The environment is yet to be made, and would have no pyopnb for the ops of the model.
+    """
+    if not is_made(on):
+        # Making it takes a minute, in vain.
+        nodes = _nodes_with_ops(model)
+        if nodes:
+            got = "an environment that has onnxruntime and NumPy alone"
+            advice = 'pyopnb.lower, or on="/path/to/python" that has both'
+            raise _without_pyopnb(f"trace on {os.fspath(on)}", nodes, got, advice)
+    return OtherPython(python_for(on), os.fspath(on))
+
+
+def _without_pyopnb(where: str, nodes: Mapping[str, str], got: str, advice: str) -> ModelError:
+    listed = ", ".join(f"{sanitize(node)} ({op})" for node, op in nodes.items())
+    expected = f"pyopnb there, for the nodes {listed}"
+    return ModelError(where, expected=expected, got=got, next=sanitize(advice))
+
+
 def _lower_opset(proto: ModelProto, domain: str, newest: int) -> bool:
     """Lower the version of a domain to the newest that a runtime takes, unless a node means something else there."""
     for entry in proto.opset_import:
@@ -418,7 +446,7 @@ def trace_elsewhere(
     whole, data_folder = to_model(source), source.folder
     level = "ORT_ENABLE_ALL" if options.optimised else "ORT_DISABLE_ALL"
     is_checked = options.check and options.optimised
-    python = OtherPython(python_for(on), os.fspath(on))
+    python = other_python(on, whole)
     with tempfile.TemporaryDirectory(prefix="pyopnb-") as folder:
         # A copy, as saving takes the weights out of it.
         sent = ModelProto()

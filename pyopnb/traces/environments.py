@@ -18,7 +18,7 @@ from pyopnb.ops.cache_folder import cache_folder
 from pyopnb.ops.messages import closest, one_line, sanitize
 from pyopnb.ops.progress import bar
 
-__all__ = ["is_other_runtime", "python_for"]
+__all__ = ["is_made", "is_other_runtime", "python_for"]
 
 # A build of onnxruntime and its version; the version alone is no requirement, as nobody could repeat the run.
 _REQUIREMENT = re.compile(r"onnxruntime(?:-[a-z0-9-]+)?==(?P<major>\d+)\.(?P<minor>\d+)[\w.]*")
@@ -26,8 +26,8 @@ _LONGEST = 1800  # seconds: some builds have gigabytes
 _HERE = ("onnxruntime", "reference")
 
 
-def is_other_runtime(on: object) -> bool:
-    """Tell whether ``on`` names another Python or a version, and is not what this process runs itself.
+def is_other_runtime(on: object, caller: str = "trace") -> bool:
+    """Tell whether the ``on`` of a caller names another Python or a version, and is not what this process runs itself.
 
     Raises
     ------
@@ -45,7 +45,7 @@ def is_other_runtime(on: object) -> bool:
     if near is not None:
         advice = repr(near)
     raise InputError(
-        "trace, on",
+        f"{caller}, on",
         expected="'onnxruntime', 'reference', a version as 'onnxruntime==1.25.0', or the path of a Python",
         got=sanitize(repr(on)) if isinstance(on, str) else describe(on),
         next=advice,
@@ -76,9 +76,15 @@ def python_for(on: str | os.PathLike[str]) -> Path:
         # Not resolved: the link of an environment leads to a Python that does not know the environment.
         return python.absolute()
     folder = _folder_of(text)
-    if not _python_in(folder).exists():
+    if not is_made(on):
         _make(text, folder)
     return _python_in(folder)
+
+
+def is_made(on: str | os.PathLike[str]) -> bool:
+    """Tell whether ``on`` needs no new environment: it is a path, or a version whose environment was made before."""
+    text = os.fspath(on)
+    return _REQUIREMENT.fullmatch(text) is None or _python_in(_folder_of(text)).exists()
 
 
 def _folder_of(requirement: str) -> Path:

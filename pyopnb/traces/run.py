@@ -25,6 +25,7 @@ from pyopnb.ops.op import Version
 from pyopnb.ops.progress import Progress, bar
 from pyopnb.runtime.ortvalues import from_ortvalue
 from pyopnb.runtime.plan import Clock, Plan, PlannedNode
+from pyopnb.runtime.session.config import CPU
 from pyopnb.runtime.session.state import SessionState
 from pyopnb.traces.exposure import exposure_of
 from pyopnb.traces.initializers import Initializers
@@ -55,7 +56,7 @@ from pyopnb.traces.trace import Trace
 if TYPE_CHECKING:
     from pyopnb.runtime.session.session import Session
 
-__all__ = ["LEVELS", "TraceOptions", "run_traced", "runtime_text", "select_tensors"]
+__all__ = ["LEVELS", "TraceOptions", "run_traced", "runtime_name", "runtime_text", "select_tensors"]
 
 LEVELS = ("all", "summaries")
 
@@ -131,6 +132,7 @@ def run_traced(
         initializers=Initializers(_loader(state), {name: arrays[name] for name in traced.absent}),
         times=times,
         runtime=runtime_text(state, optimised=wanted.optimised),
+        providers=_special_providers(state),
         exposure=exposure,
         unchecked=unchecked,
     )
@@ -457,4 +459,20 @@ def runtime_text(state: SessionState, *, optimised: bool = True) -> str:
     text = {"enable all": "all optimisations", "disable all": "no optimisations"}.get(name)
     if text is None:
         text = f"{name.removeprefix('enable ')} optimisations"
-    return f"onnxruntime {onnxruntime.__version__}, {text}"
+    return f"{runtime_name(onnxruntime.__version__, state.runtime.get_providers())}, {text}"
+
+
+def _special_providers(state: SessionState) -> list[tuple[str, dict[str, Any]]]:
+    """List a session's providers with their options; none where the CPU's is the only one."""
+    if state.only_cpu:
+        return []
+    options = state.runtime.get_provider_options()
+    return [(name, options[name]) for name in state.runtime.get_providers()]
+
+
+def runtime_name(version: str, providers: Sequence[str]) -> str:
+    """Name a runtime with its version, and with its providers where there are more than the CPU's."""
+    special = [name for name in providers if name != CPU]
+    if special:
+        return f"onnxruntime {version} with {' and '.join(special)}"
+    return f"onnxruntime {version}"

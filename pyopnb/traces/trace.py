@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -79,6 +79,8 @@ class Trace(Displayable):
         By tensor, what that program does otherwise than the model.
     other_python : OtherPython or None
         The Python that ran it, with its own onnxruntime; None where this process did.
+    providers : list
+        Of this process, with their options, where others than the CPU's ran it.
     """
 
     __slots__ = (
@@ -90,6 +92,7 @@ class Trace(Displayable):
         "model",
         "other_python",
         "outputs",
+        "providers",
         "remarks",
         "runtime",
         "sources",
@@ -117,8 +120,9 @@ class Trace(Displayable):
         sources: Mapping[str, str] | None = None,
         remarks: Mapping[str, str] | None = None,
         other_python: Any = None,
+        providers: Sequence[Any] = (),
     ) -> None:
-        self.other_python = other_python
+        self.other_python, self.providers = other_python, list(providers)
         self.model = model
         if initializers is None:
             initializers = Initializers(lambda: (model.graph.initializer, None))

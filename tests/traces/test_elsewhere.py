@@ -29,6 +29,8 @@ class Half:
         return x / np.float32(2)
 """
 OLDEST = "onnxruntime==1.25.0"  # as tests/oldest.txt has it
+# The lane of the oldest versions has that onnxruntime. Where there is no such lane, an environment is made for it once.
+OLDEST_PYTHON = os.environ.get("PYOPNB_OLDEST", OLDEST)
 
 
 @pytest.fixture
@@ -140,6 +142,56 @@ def test_what_another_python_lacks_is_said_with_what_to_type(empty_python):
         pyopnb.trace(model(), x=X, on="onnxruntim")
     with pytest.raises(InputError, match=r"^trace, fill: expected False on another Python"):
         pyopnb.trace(model(), x=X, on=sys.executable, fill=True)
+
+
+def test_no_environment_is_made_for_ops_that_it_could_not_run(cache, define):
+    define(HALF)
+    ours = model("a = demo.Half(x)  y = Neg(a)")
+    with pytest.raises(ModelError, match=r"expected pyopnb there, for the nodes a \(demo::Half\)"):
+        pyopnb.trace(ours, x=X, on="onnxruntime==1.99.0")
+    assert not any(cache.rglob("*.py"))
+
+
+def test_a_bisection_runs_one_model_here_and_there():
+    body = "a = Neg(x)  b = Elu<alpha = {}>(a)  y = Softmax(b)"
+    right, wrong = model(body.format(1.5)), model(body.format(1.25))
+    on = ("onnxruntime", sys.executable)
+    assert pyopnb.first_divergence(right, right, {"x": X}, on=on).ok
+    found = pyopnb.first_divergence(wrong, right, {"x": X}, on=on)
+    assert found.origin.name == "b (Elu)" and found.b.startswith(f"{sys.executable}, all")
+
+
+def test_a_kernel_that_changed_between_two_versions_is_named():
+    """Attention's softcap came after its mask before microsoft/onnxruntime#28379: what was masked was seen."""
+    decoder = onnx.parser.parse_model("""
+        <ir_version: 10, opset_import: ["" : 23]>
+        decoder (float[B,S,16] x, float[16,16] w, float[S,S] mask) => (float[B,S,16] y) {
+            q = MatMul(x, w)
+            k = Tanh(x)
+            a = Attention<q_num_heads = 2, kv_num_heads = 2, softcap = 5.0>(q, k, x, mask)
+            r = Add(a, x)
+            y = Softmax(r)
+        }
+    """)
+    random = np.random.default_rng(0)
+    feeds = {
+        name: np.float32(random.normal(size=shape))
+        for name, shape in (("x", (2, 6, 16)), ("w", (16, 16)))
+    }
+    feeds["mask"] = np.triu(np.full((6, 6), -np.inf, np.float32), 1)
+    on = ("onnxruntime", OLDEST_PYTHON)
+    found = pyopnb.first_divergence(decoder, decoder, feeds, on=on)
+    assert found.origin.name == "a (Attention)"
+    here, there = (pyopnb.trace(decoder, feeds, on=side) for side in on)
+    diff = pyopnb.diff(here, there)
+    assert [step.name for step in diff.origins] == ["a (Attention)"]
+    assert there.runtime.startswith("onnxruntime 1.25.0 on ")
+    # The reference implementation says which of them is right.
+    reference = pyopnb.trace(decoder, feeds, on="reference")
+    assert pyopnb.diff(here, reference).ok and not pyopnb.diff(there, reference).ok
+    # Without a softcap, the two versions agree.
+    del decoder.graph.node[2].attribute[-1]
+    assert pyopnb.first_divergence(decoder, decoder, feeds, on=on).ok
 
 
 def test_a_model_that_the_runtime_refuses_is_the_runtimes_message():

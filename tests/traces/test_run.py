@@ -742,6 +742,45 @@ def test_refusals_without_a_session(chain):
         pyopnb.trace(chain, X, X, on="reference")
 
 
+def test_another_provider_runs_it_and_its_isolated_nodes(chain, monkeypatch):
+    """Azure's is in each build, and leaves the nodes to the CPU."""
+    usual = pyopnb.trace(chain, X)
+    providers = ["AzureExecutionProvider", "CPUExecutionProvider"]
+    trace = pyopnb.trace(chain, X, providers=providers)
+    assert " with AzureExecutionProvider, all" in trace.runtime and trace.providers[0][1] == {}
+    assert [name for name, _ in trace.providers] == providers and usual.providers == []
+    changed = dict(usual.items())
+    changed["y"] = changed["y"] + 1
+    made = []
+    session = pyopnb.Session.__init__
+    monkeypatch.setattr(
+        pyopnb.Session,
+        "__init__",
+        lambda self, *args, **more: made.append(args[2:]) or session(self, *args, **more),
+    )
+    diff = pyopnb.diff(changed, trace)
+    assert not diff.ok and (trace.providers,) in made
+
+
+def test_providers_that_are_not_there_are_refused(chain, monkeypatch):
+    cuda = ["CUDAExecutionProvider"]
+    with pytest.raises(pyopnb.errors.InputError, match=r"expected some of .*, got 'CUDAExec"):
+        pyopnb.trace(chain, X, providers=cuda)
+    with pytest.raises(pyopnb.errors.InputError, match="providers: expected none on another"):
+        pyopnb.trace(chain, X, providers=["CPUExecutionProvider"], on="reference")
+    # A build for CUDA on a machine without: ONNX Runtime would run it on the CPU.
+    monkeypatch.setattr(
+        onnxruntime, "get_available_providers", lambda: [*cuda, "CPUExecutionProvider"]
+    )
+    with (
+        pytest.warns(UserWarning, match="not in available"),
+        pytest.raises(
+            pyopnb.errors.InputError, match="CUDAExecutionProvider, which ONNX Runtime left"
+        ),
+    ):
+        pyopnb.trace(chain, X, providers=cuda)
+
+
 def test_the_text_of_a_long_trace_is_short():
     model = parsed(
         "\n".join(f"t{n + 1} = Log(t{n})" for n in range(40)), "float[N] t0", "float[N] t40"

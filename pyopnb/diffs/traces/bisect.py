@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
 
 from pyopnb.diffs.arrays.diff import compared
 from pyopnb.diffs.traces.align import align
@@ -32,6 +35,8 @@ from pyopnb.ops.messages import closest, hide_internal_frames, sanitize
 from pyopnb.ops.progress import advance, tracking
 from pyopnb.ops.registry import registry
 from pyopnb.runtime.plan import is_op
+from pyopnb.traces.elsewhere import other_python
+from pyopnb.traces.environments import is_other_runtime
 from pyopnb.traces.initializers import Initializers
 from pyopnb.traces.trace import Trace
 
@@ -49,7 +54,7 @@ def first_divergence(
     rtol: float | None = None,
     atol: float | None = None,
     stol: float | None = None,
-    on: str | tuple[str, str] = "onnxruntime",
+    on: str | os.PathLike[str] | tuple[str | os.PathLike[str], ...] = "onnxruntime",
     optimised: bool | tuple[bool, bool] = True,
     at_once: int = 8,
 ) -> TraceDiff | OptimizerDiff:
@@ -72,8 +77,9 @@ def first_divergence(
         numbers, or the lowest level of optimisation that changes them.
     rtol, atol, stol : float, optional
         As for `diff`.
-    on : str or tuple of str
-        ``"onnxruntime"``, or ``"reference"`` for ONNX's reference evaluator; a tuple for a and b.
+    on : str, path or tuple of two
+        ``"onnxruntime"``, ``"reference"``, ``"onnxruntime==1.25.0"`` or the path of another Python, as for `trace`; a tuple for
+        a and b, which may be the same model.
     optimised : bool or tuple of bool
         Whether ONNX Runtime optimises the graph; a tuple for a and b.
     at_once : int
@@ -119,8 +125,12 @@ def first_divergence(
     if not isinstance(at_once, int) or at_once < 1:
         expected = "a number of tensors, at least 1"
         raise InputError("first_divergence, at_once", expected=expected, got=sanitize(at_once))
-    on_a, on_b = _pair(on, "on", ("onnxruntime", "reference"))
-    optimised_a, optimised_b = _pair(optimised, "optimised", (True, False))
+    on_a, on_b = _pair(on, "on")
+    optimised_a, optimised_b = _pair(optimised, "optimised")
+    for flag in (optimised_a, optimised_b):
+        if not isinstance(flag, (bool, np.bool_)):
+            got = sanitize(repr(flag), 80)
+            raise InputError("first_divergence, optimised", expected="True or False", got=got)
     sides = _Side(a, on_a, optimised_a), _Side(b, on_b, optimised_b)
     runtimes = sides[0].trace.runtime, sides[1].trace.runtime
     tolerances = rtol, atol, default_stol(runtimes, rtol, atol, stol)
@@ -154,34 +164,35 @@ def _over(over: str, model: Any, feeds: Any, tolerances: Tolerances) -> Optimize
     return searches[over](model, feeds, tolerances)
 
 
-def _pair(value: Any, name: str, allowed: tuple[Any, ...]) -> tuple[Any, Any]:
+def _pair(value: Any, name: str) -> tuple[Any, Any]:
     """Return what holds for a and for b of an argument that may be a tuple."""
-    if isinstance(value, tuple):
-        pair = value
-    else:
-        pair = (value, value)
-    is_known = all(isinstance(item, (str, int)) and item in allowed for item in pair)
-    if len(pair) != 2 or not is_known:
-        expected = " or ".join(map(repr, allowed))
+    if not isinstance(value, tuple):
+        return value, value
+    if len(value) != 2:
         got = sanitize(repr(value), 80)
-        raise InputError(f"first_divergence, {name}", expected=expected, got=got)
-    return pair[0], pair[1]
+        raise InputError(f"first_divergence, {name}", expected="two, for a and b", got=got)
+    return value[0], value[1]
 
 
 class _Side:
     """A model that can run with any of its tensors as outputs."""
 
-    def __init__(self, model: Any, on: str, optimised: bool) -> None:
+    def __init__(self, model: Any, on: str | os.PathLike[str], optimised: bool) -> None:
+        is_elsewhere = is_other_runtime(on, "first_divergence")
         source = read_model(model)
         self.proto = inline_ops(to_model(source), is_op(source.proto, frozenset()))
         self.graph = TraceGraph(self.proto)
         proto, folder = self.proto, source.folder
-        if on == "reference" and folder is not None:
-            # The reference evaluator does not look for external data.
+        if on != "onnxruntime" and folder is not None:
+            # The reference evaluator does not look for external data, and it is not in the folder that goes elsewhere.
             take_in_all(proto, folder)
         runtime = "onnx.reference"
-        if on == "onnxruntime":
-            runtime = f"onnxruntime, {'all' if optimised else 'no'} optimisations"
+        python = None
+        if on != "reference":
+            # The other one is named as the user names it: it says its version in each trace.
+            runtime = f"{os.fspath(on)}, {'all' if optimised else 'no'} optimisations"
+        if is_elsewhere:
+            python = other_python(on, proto)
         self.trace = Trace(
             proto,
             feeds={},
@@ -190,6 +201,7 @@ class _Side:
             initializers=Initializers(lambda: (proto.graph.initializer, folder)),
             versions={op.name: op.current for op in registry},
             runtime=runtime,
+            other_python=python,
         )
         self.declared = {info.name: info.SerializeToString() for info in proto.graph.output}
         self.run: Run = runner(self.trace)

@@ -309,15 +309,16 @@ def _names(body: GraphProto) -> Iterator[str]:
 
 def runner(trace: Trace) -> Run:
     """Get what runs a model as a trace was run."""
-    if not trace.runtime.startswith("onnxruntime"):
-        return _in_evaluator(trace.versions)
     # Isolated nodes run at the level of optimisation of the trace, or they would differ for it.
     level = trace.runtime.rpartition(", ")[2].removesuffix(" optimisations")
     other_python = trace.other_python
     if other_python is not None:
         # This process's kernels would not say what those of the other runtime do.
         return lambda model, feeds: other_python.run_each(model, feeds, level)
-    return lambda model, feeds: run_each(model, feeds, level)
+    if not trace.runtime.startswith("onnxruntime"):
+        return _in_evaluator(trace.versions)
+    # Nor would those of the CPU say what another provider's do.
+    return lambda model, feeds: run_each(model, feeds, level, trace.providers)
 
 
 def _in_evaluator(versions: Mapping[str, Version]) -> Run:

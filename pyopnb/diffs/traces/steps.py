@@ -250,14 +250,16 @@ def default_stol(
 ) -> float | None:
     """Choose the ``stol`` of two runs.
 
-    Unless a tolerance is given, it is True where ONNX Runtime's level of optimisation is another, or torch ran.
+    Unless a tolerance is given, it is True where ONNX Runtime's level of optimisation is another, or where torch or another
+    provider than the CPU's ran.
 
     Other kernels add up in another order: elements that cancel out are then off by a part of the largest number, not of
     themselves.
     """
     if (rtol, atol, stol) != (None, None, None):
         return stol
-    if any(runtime.startswith("torch ") for runtime in runtimes):
+    # Torch's kernels, and those of a provider that the name of a runtime ends with.
+    if any(runtime.startswith("torch ") or " with " in runtime for runtime in runtimes):
         return True
     # The name and version of a runtime stand before its level of optimisation.
     runtime_a, runtime_b = (runtime.partition(", ")[0] for runtime in runtimes)

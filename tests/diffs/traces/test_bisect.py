@@ -105,11 +105,11 @@ def test_the_first_of_two_on_one_way() -> None:
         ),
         (
             {"on": "torch"},
-            "first_divergence, on: expected 'onnxruntime' or 'reference', got 'torch'",
+            "first_divergence, on: expected 'onnxruntime', 'reference', a version as 'onnxruntime==1.25.0', or the path of a Python, got 'torch'",
         ),
         (
             {"optimised": (True, False, True)},
-            r"first_divergence, optimised: expected True or False, got \(True, False, True\)",
+            r"first_divergence, optimised: expected two, for a and b, got \(True, False, True\)",
         ),
         ({"rtol": -1}, "a finite number that is not negative"),
     ],
