@@ -63,24 +63,6 @@ def test_errors_cross_processes(cls, again):
 
 
 @pytest.mark.parametrize(
-    ("facts", "text"),
-    [
-        ({}, "here."),
-        ({"expected": "a"}, "here: expected a."),
-        ({"got": "b"}, "here: got b."),
-        ({"next": "c"}, "here. Try: c"),
-        ({"expected": "a", "got": "b", "next": "c"}, "here: expected a, got b. Try: c"),
-    ],
-)
-def test_the_text(facts, text):
-    assert str(PyopError("here", **facts)) == text
-
-
-def test_a_sentence_keeps_its_end():
-    assert str(PyopError("What now?")) == "What now?"
-
-
-@pytest.mark.parametrize(
     "bad",
     [
         "\x00",

@@ -18,19 +18,6 @@ def told():
     progress.set_bar(None)
 
 
-def test_a_notebook_without_a_bar_keeps_few_lines(monkeypatch, capsys):
-    times = iter(
-        [0.0, 0.0, 0.0, 0.5, 0.9, 1.1, 1.1, 1.2, 1.2]
-    )  # at its start, of each update, and of each text
-    monkeypatch.setattr(progress.time, "monotonic", lambda: next(times))
-    tell = progress.bar()
-    for done in range(1, 6):
-        tell(done, 5)
-    assert capsys.readouterr().err == (
-        "\r1 of 5 tensors\r4 of 5 tensors, 3.6 a second, 0 s left\r5 of 5 tensors, 4.2 a second, in 1 s\n"
-    )
-
-
 def test_a_front_end_makes_the_bars():
     made = []
     progress.set_bar(lambda what, since: lambda done, total: made.append((done, total, what)))
@@ -91,18 +78,3 @@ def test_what_nobody_knows_the_total_of_is_counted_to_its_end(told, monkeypatch)
         progress.advance("batches", 40)
         progress.advance("batches", 50)
     assert told == [(40, 0, "batches"), (90, 0, "batches"), (90, 90, "batches")]
-
-
-@pytest.mark.parametrize(
-    ("done", "total", "seconds", "text"),
-    [
-        (5, 10, 0.9, "5 of 10 runs"),  # too early for a rate
-        (0, 10, 9, "0 of 10 runs"),
-        (10, 5010, 2, "10 of 5,010 runs, 5.0 a second, 17 min left"),
-        (10, 50_010, 2, "10 of 50,010 runs, 5.0 a second, 2.8 h left"),
-        (4, 10, 10, "4 of 10 runs, 2.5 s each, 15 s left"),
-        (3000, 0, 2, "3,000 runs, 1,500 a second"),
-    ],
-)
-def test_the_rate_and_the_time_that_is_left(done, total, seconds, text):
-    assert progress.progress_text(done, total, "runs", seconds) == text

@@ -5,18 +5,14 @@ from __future__ import annotations
 import copy
 import dataclasses
 import functools
-import inspect
-import math
 import pickle
-import typing
-from collections.abc import Sequence
-from typing import Annotated, Any, Literal, NamedTuple, Optional, Union
+from typing import Annotated, Any, Literal, NamedTuple, Optional
 
 import numpy as np
 import numpy.typing as npt
 import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto
 
 from pyopnb.errors import DefinitionError, InputError, ModelError, ResultError
 from pyopnb.ops.output_types import promised_types
@@ -60,34 +56,23 @@ KINDS = [
     (bytes, "bytes"),
     (bool, "bool"),
     (np.ndarray, "tensor"),
-    (npt.NDArray[np.float32], "tensor"),
-    (onnx.TensorProto, "tensor"),
     (onnx.ModelProto, "graph"),
     (onnx.GraphProto, "graph"),
     (list[int], "list[int]"),
     (list[np.ndarray], "list[tensor]"),
-    (typing.List[str], "list[str]"),  # noqa: UP006
     (tuple[float, ...], "list[float]"),
     (tuple[int, int], "list[int]"),
-    (Sequence[bytes], "list[bytes]"),
     (list, "list"),
-    (tuple, "list"),
-    (list[Any], "list[any]"),
     (list[int | float], "list[any]"),
     (Any, "any"),
-    (object, "any"),
     (int | float, "any"),
-    (Union[int, str], "any"),  # noqa: UP007
     (int | None, "int"),
     (Optional[list[int]], "list[int]"),  # noqa: UP045
     (Literal["a", "b"], "str"),
-    (Literal[1, 2] | None, "int"),
     (Annotated[float, "seconds"], "float"),
     ("int", "int"),
     ("list[float]", "list[float]"),
     ("np.ndarray", "tensor"),
-    ("Optional[int]", "int"),
-    ("onnx.ModelProto | None", "graph"),
 ]
 
 
@@ -152,12 +137,6 @@ def test_an_annotation_that_no_attr_can_have(hint):
         annotated(hint)
 
 
-def test_a_default_is_shown_short_and_on_one_line():
-    text = str(annotated(np.ndarray, np.eye(3)))
-    assert text == "a: tensor = array([[1., 0., 0.], [0., 1., 0.], [0., 0., 1.]])"
-    assert len(str(annotated(str, "x" * 10_000))) < 300
-
-
 @pytest.mark.parametrize(
     ("init", "text"),
     [
@@ -195,11 +174,6 @@ class Inherited(Base):
     pass
 
 
-class PassedOn(Base):
-    def __init__(self, *args, **kwargs):
-        super().__init__(*args, **kwargs)
-
-
 class Slotted:
     __slots__ = ("k",)
 
@@ -229,13 +203,6 @@ class Named(NamedTuple):
     def compute(self, x): ...
 
 
-class New:
-    def __new__(cls, k: str = "a"):
-        return super().__new__(cls)
-
-    def compute(self, x): ...
-
-
 def wrapped(function):
     @functools.wraps(function)
     def wrapper(*args, **kwargs):
@@ -244,20 +211,11 @@ def wrapped(function):
     return wrapper
 
 
-def bare(function):
-    return lambda *args, **kwargs: function(*args, **kwargs)
-
-
 class Decorated:
     @wrapped
     def __init__(self, k: int = 3): ...
     @wrapped
     def compute(self, x: "int8[]", y=None): ...
-
-
-class WrappedBare:
-    @bare
-    def compute(self, x): ...
 
 
 class PositionalOnly:
@@ -269,44 +227,12 @@ class Static:
     def compute(x, *xs): ...
 
 
-class ClassMethod:
-    @classmethod
-    def compute(cls, x): ...
-
-
 class Add:
     compute = np.add
 
 
-class Divmod:
-    compute = np.divmod
-
-
-class Builtin:
-    compute = math.atan2  # no descriptor: it gets no self
-
-
-class Partial:
-    compute = functools.partial(lambda k, x: x, 3)
-
-
-class PartialMethod:
-    compute = functools.partialmethod(lambda self, k, x: x, 3)
-
-
-class Everything:
-    def compute(*args): ...
-
-
 class Nothing:
     def compute(self): ...
-
-
-class Callable:
-    class _Call:
-        def __call__(self, x, y): ...
-
-    compute = _Call()
 
 
 @pytest.mark.parametrize(
@@ -314,36 +240,20 @@ class Callable:
     [
         (Base, "(x: float32[N])<k: int = 3> -> float32[N]"),
         (Inherited, "(x: float32[N])<k: int = 3> -> float32[N]"),
-        (PassedOn, "(x: float32[N])<**attrs> -> float32[N]"),
         (Slotted, "(x)<k: float>"),
         (Data, "(x)<k: int, axes: list[int] = <factory>>"),
         (Frozen, "(x)<k: float = 1.5>"),
         (Named, "(x)<k: int = 3>"),
-        (New, "(x)<k: str = 'a'>"),
         (Decorated, "(x: int8[], y = None)<k: int = 3>"),
-        (WrappedBare, "(*args)"),
         (PositionalOnly, "(x, y = None)"),
         (Static, "(x, *xs)"),
-        (ClassMethod, "(x)"),
         (Add, "(x1, x2)"),
-        (Divmod, "(x1, x2)"),
-        (Builtin, "(y, x)"),
-        (Partial, "(x)"),
-        (PartialMethod, "(x)"),
-        (Everything, "(*args)"),
         (Nothing, "()"),
-        (Callable, "(x, y)"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
 def test_ways_to_write_a_class(cls, text):
     assert str(schema_of(cls)) == text
-
-
-def test_a_builtin_without_a_signature_takes_what_it_takes():
-    with pytest.raises(ValueError, match="no signature"):
-        inspect.signature(max)
-    assert str(schema_of(op(compute=max))) == "(*xs)"
 
 
 @pytest.mark.parametrize(
@@ -353,11 +263,6 @@ def test_a_builtin_without_a_signature_takes_what_it_takes():
             op(compute=3),
             r"class Op: expected a method compute, got compute = 3\. Try: def compute\(self, x\): return x",
         ),
-        (op(compute=None), "class Op: expected a method compute, got compute = None"),
-        (
-            op(compute=property(lambda self: 1)),
-            "class Op: expected a method compute, got compute = <property",
-        ),
         (type("Empty", (), {}), "class Empty: expected a method compute, got no compute"),
         (3, "pyop: expected a class, got int 3"),
         (
@@ -365,16 +270,8 @@ def test_a_builtin_without_a_signature_takes_what_it_takes():
             "class Op, compute, input x: expected no default, or None .*, got 3. Try: x=None",
         ),
         (
-            op(compute=lambda self, x=np.zeros(2): x),
-            r"input x: expected no default, .*, got array\(\[0., 0.\]\)",
-        ),
-        (
             op(compute=lambda self, x, *, axis: x),
             "class Op, compute: expected inputs only, got axis. Try: give axis to __init__",
-        ),
-        (
-            op(compute=lambda self, x, **kw: x),
-            r"class Op, compute: expected inputs only, got \*\*kw",
         ),
         (op(compute=lambda: 1), "class Op, compute: expected self, got no parameter"),
     ],
@@ -484,30 +381,11 @@ def test_several_outputs(hint, outputs):
 
 
 @pytest.mark.parametrize(
-    "hint", [tuple[np.ndarray, ...], tuple[np.ndarray, np.ndarray], tuple, None], ids=str
-)
-def test_outputs_that_are_not_said(hint):
-    def compute(self, x): ...
-
-    compute.__annotations__ = {"return": hint}
-    assert schema_of(op(compute=compute)).outputs is None
-
-
-@pytest.mark.parametrize(
     "hint", ["float33[N]", "float32[N", "float32[-1]", "N items", "1/0", "undefined.name"]
 )
 def test_a_hint_that_is_no_type(hint):
     with pytest.raises(InputError, match=r"^class Op, input x: (dtype|type)"):
         typed(hint)
-
-
-@pytest.mark.parametrize("hint", ["float33[N]", "float32[N"])
-def test_a_hint_of_an_output_that_is_no_type(hint):
-    def compute(self, x): ...
-
-    compute.__annotations__ = {"return": (None, hint)}
-    with pytest.raises(InputError, match=r"^class Op, output 1: (dtype|type)"):
-        schema_of(op(compute=compute))
 
 
 # What a node gives
@@ -588,35 +466,6 @@ def limits():
     return schema_of(op(init))
 
 
-def test_bind():
-    assert limits().bind({"limit": 2}, "node") == {"limit": 2.0}
-
-
-@pytest.mark.parametrize(
-    ("values", "text"),
-    [
-        (
-            {},
-            r"^node, attr limit: expected a value of kind float \(attrs: limit: float, mode: str = 'a'\), got nothing\. Try: g",
-        ),
-        (
-            {"limit": 1.0, "mdoe": 3},
-            r"^node, attr mdoe: expected one of limit, mode, got mdoe = 3\. Try: write mode, or let __init__",
-        ),
-        ({"limit": "x"}, r"^node, attr limit: expected float, got str 'x'"),
-        ({"limit": 1.0, "\x1b[31m": 1}, r"attr \\x1b\[31m: expected one of"),
-    ],
-)
-def test_bind_refuses(values, text):
-    with pytest.raises(ModelError, match=text):
-        limits().bind(values, "node")
-
-
-def test_bind_without_attrs():
-    with pytest.raises(ModelError, match=r"^node, attr k: expected no attrs, got k = 1"):
-        schema_of(op()).bind({"k": 1}, "node")
-
-
 # Inputs of a node
 
 
@@ -648,14 +497,6 @@ class Many:
 def test_inputs_that_do_not_fit(given, text):
     with pytest.raises(ModelError, match=text):
         schema_of(Many).check_inputs(inputs(*given), "node")
-
-
-def test_the_number_of_inputs():
-    with pytest.raises(ModelError, match=r"^node: expected 1 input \(x\), got 2\.$"):
-        schema_of(op()).check_inputs(inputs("any", "any"), "node")
-    with pytest.raises(ModelError, match=r"^node: expected no inputs, got 1"):
-        schema_of(Nothing).check_inputs(inputs("any"), "node")
-    schema_of(Static).check_inputs(inputs(*["any"] * 20), "node")
 
 
 # Outputs
@@ -802,9 +643,3 @@ def test_a_copy_still_knows_what_is_required(copied):
     assert isinstance(schema, Schema)
     with pytest.raises(ModelError, match="attr limit: expected a value"):
         schema.bind({}, "node")
-
-
-def test_values_of_a_real_node():
-    node = helper.make_node("Op", ["x"], ["y"], limit=3, mode="b")
-    values = {a.name: helper.get_attribute_value(a) for a in node.attribute}
-    assert limits().bind(values, "node") == {"limit": 3.0, "mode": "b"}
