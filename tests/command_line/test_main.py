@@ -51,11 +51,6 @@ def run(files: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
             "different: float32[3], 3 of 3 elements (100 %) differ\n",
         ),
         ("diff x.npy far.npy", 1, "different: float32[3]"),
-        (
-            "diff x.npy far.npy --atol 1",
-            0,
-            "close: float32[3], 3 of 3 elements differ, within rtol 0, atol 1",
-        ),
         ("diff x.npy scalar.npy", 1, "incomparable: a is float32[3], b is float64[]"),
         ("diff x.npz other.npz", 1, "incomparable: all 2 parts"),
         ("diff x.npy x.npz", 1, "incomparable: a is float32[3], b is map of 1"),
@@ -63,12 +58,6 @@ def run(files: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
         ("diff bf16.pb bf16.pb", 0, "bit-identical: bfloat16[2]"),
         ("diff saved.json", 1, "different: float32[3]"),
         ("diff saved.json --atol 1", 0, "close: float32[3]"),
-        ("diff saved.json --stol 1", 0, "close: float32[3]"),
-        (
-            "diff x.npy far.npy --stol 1",
-            0,
-            "close: float32[3], 3 of 3 elements differ, within rtol 0, atol 0, stol 1 (of ",
-        ),
         ("diff relu.onnx relu.onnx", 0, "identical: 1 node"),
         (
             "diff relu.onnx leaky.onnx",
@@ -76,12 +65,10 @@ def run(files: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
             "different: 1 changed node\nwhere: LeakyRelu 'y'\nhow much: 1 of 1 node\n  changed: Relu 'y', op: Relu → L",
         ),
         ("diff scaled.onnx rescaled.onnx", 1, "different: 1 weight"),
-        ("diff scaled.onnx rescaled.onnx --rtol 1", 0, "close: 1 weight"),
         ("diff models.json", 1, "different: 1 weight"),
         ("diff models.json --rtol 1", 0, "close: 1 weight"),
         ("diff relu.onnx relu.onnx --feeds x.npz", 0, "bit-identical: y: float32[3]"),
         ("diff relu.onnx leaky.onnx --feeds x.npz", 1, "different: y: float32[3]"),
-        ("diff relu.onnx leaky.onnx --feeds x.npz --atol 1", 0, "close: y"),
         ("diff self.npz self.npz", 0, "bit-identical: all 2 parts"),
         ("diff relu.onnx leaky.onnx --feeds x.npz --trace --atol 1", 0, "close: "),
         ("diff trace.json", 1, "different: "),
@@ -112,21 +99,8 @@ def test_what_is_printed(run: Run, arguments: str, code: int, text: str) -> None
             "model two.onnx: Required inputs (['x2']) are missing from input feed (['x']): expected x: float32[N], x2: float32[N], got x. Try: x2=np.zeros(1, np.float32)",
         ),
         (
-            "diff relu.onnx leaky.onnx --feeds f64.npz",
-            "model relu.onnx: feed x: expected float32[N], got float64[3]. Try: x=",
-        ),
-        ("diff relu.onnx leaky.onnx --feeds x.npy", "feeds x.npy: expected a .npz file"),
-        (
-            "diff relu.onnx leaky.onnx --feeds none.npz",
-            "file none.npz does not exist. Try: a path from ",
-        ),
-        (
             "diff x.npy near.npy --feeds x.npz",
             "diff --feeds: expected two .onnx files, got .npy and .npy",
-        ),
-        (
-            "diff own.onnx relu.onnx --feeds x.npz",
-            "model own.onnx: the node of output 'y' (cli::Clip): expected an op",
         ),
         (
             "diff relu.onnx leaky.onnx --trace",
@@ -141,36 +115,14 @@ def test_what_is_printed(run: Run, arguments: str, code: int, text: str) -> None
             "expected a name that ends in .html, .svg, .png, got o.xyz",
         ),
         (
-            "show relu.onnx --save none/o.svg",
-            "file none/o.svg: expected a folder that can be written to, got no such folder",
-        ),
-        (
             "diff x.npy relu.onnx",
             "diff: expected two models, two files of arrays, or one saved diff, got .npy and .onnx",
-        ),
-        (
-            "diff x.npy",
-            "diff: expected two models, two files of arrays, or one saved diff, got .npy",
-        ),
-        (
-            "diff saved.json x.npy",
-            "diff: expected two models, two files of arrays, or one saved diff, got .json and .npy",
-        ),
-        (
-            "diff x.txt x.npy",
-            "file x.txt: expected a name that ends in .onnx, .npz, .npy, .pb, .json, got .txt",
         ),
         ("diff x x.npy", "got no ending"),
         (
             "diff x.npy near.npy --rtol -1",
             "diff, rtol: expected a finite number that is not negative, got -1.0",
         ),
-        ("diff x.npy near.npy --atol nan", "diff, atol: expected a finite number"),
-        (
-            "diff x.npy near.npy --html none/o.html",
-            "file none/o.html: expected a writable file, got [Errno 2]",
-        ),
-        ("diff none.json", "file none.json: expected a saved diff, got [Errno 2]"),
         (
             "diff list.json",
             "file list.json: expected JSON with format pyopnb.diff or pyopnb.model-diff or pyopnb.trace-diff, got [1]",
@@ -179,7 +131,6 @@ def test_what_is_printed(run: Run, arguments: str, code: int, text: str) -> None
             "diff later.json",
             "file later.json: Diff.from_json: expected version 1, got 99. Try: a newer pyopnb",
         ),
-        ("diff none.onnx relu.onnx", "Load model none.onnx failed. File doesn't exist"),
         (
             "diff objects.npz x.npz",
             "file objects.npz: expected arrays, got Python objects, which only pickle can read",
@@ -192,23 +143,11 @@ def test_what_is_printed(run: Run, arguments: str, code: int, text: str) -> None
             "diff outside.pb x.pb",
             "file outside.pb: expected a TensorProto, got one with external data",
         ),
-        (
-            "diff guess.pb x.pb",
-            "file guess.pb: expected a TensorProto, got bytes of another format",
-        ),
         ("diff short.pb x.pb", "file short.pb: expected a TensorProto, got cannot reshape array"),
         ("diff more.npz x.npz", "file more.npz: expected arrays, got 'x.txt' among them"),
-        (
-            "diff self.onnx relu.onnx --feeds self.npz",
-            "model self.onnx: feeds: expected self: float32[N], got self, file",
-        ),
         ("diff cut.npz x.npz", "file cut.npz: expected arrays, got "),
         ("diff cut.npy x.npy", "file cut.npy: expected an array, got "),
         ("missing none.onnx", "Load model none.onnx failed. File doesn't exist"),
-        (
-            "missing relu.onnx --ops none_such",
-            "--ops none_such: ModuleNotFoundError: No module named 'none_such'",
-        ),
     ],
 )
 def test_what_is_refused(run: Run, arguments: str, text: str) -> None:
@@ -354,22 +293,12 @@ def process(*arguments: str, **keywords: object) -> subprocess.CompletedProcess[
     )  # type: ignore[call-overload]
 
 
-@pytest.mark.parametrize(("b", "code"), [("near.npy", 0), ("far.npy", 1), ("none.npy", 2)])
+@pytest.mark.parametrize(("b", "code"), [("far.npy", 1), ("none.npy", 2)])
 def test_exit_codes(files: Path, b: str, code: int) -> None:
     done = process("diff", str(files / "x.npy"), str(files / b))
     assert done.returncode == code
     assert bool(done.stdout) == (code < 2) and bool(done.stderr) == (code == 2)
     assert "Traceback" not in done.stderr
-
-
-@pytest.mark.parametrize(
-    "arguments", [[], ["dif"], ["diff"], ["diff", "a.npy", "b.npy", "--rtol", "x"]]
-)
-def test_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as caught:
-        main(arguments)
-    assert caught.value.code == 2
-    assert "usage: python -m pyopnb" in capsys.readouterr().err
 
 
 def test_a_reader_that_has_gone(files: Path) -> None:
@@ -401,7 +330,3 @@ def test_an_encoding_without_our_characters(files: Path, tmp_path: Path) -> None
         "diff", str(tmp_path / "é.npz"), str(tmp_path / "é.npy"), env={"PYTHONIOENCODING": "ascii"}
     )
     assert done.returncode == 2 and "\\xe9.npz does not exist" in done.stderr
-
-
-def test_the_program_name_in_the_usage() -> None:
-    assert process("--help").stdout.startswith("usage: python -m pyopnb [-h]")

@@ -64,13 +64,12 @@ def test_attrs_functions_and_other_sizes(monkeypatch):
 def test_two_nodes_sessions_and_set_attrs_have_their_own_attributes():
     pyopnb.pyop("demo::SoftClip")(SoftClip)
     nodes = "a = demo.SoftClip<limit = 1.0>(x)  b = demo.SoftClip<limit = 2.0>(x)"
-    first, second = session_of(f"(float[N,3] x) => (float[N,3] a, float[N,3] b) {{ {nodes} }}")(x=X)
-    np.testing.assert_allclose(first, np.tanh(X), rtol=1e-6)
-    np.testing.assert_allclose(second, 2 * np.tanh(X / 2), rtol=1e-6)
-    session = session_of("(float[N,3] x) => (float[N,3] y) { y = demo.SoftClip<limit = 3.0>(x) }")
-    np.testing.assert_allclose(session(x=X)["y"], 3 * np.tanh(X / 3), rtol=1e-6)
-    session.set_attrs("y", limit=4.0)
-    np.testing.assert_allclose(session(x=X)["y"], 4 * np.tanh(X / 4), rtol=1e-6)
+    session = session_of(f"(float[N,3] x) => (float[N,3] a, float[N,3] b) {{ {nodes} }}")
+    for limit in (2.0, 4.0):
+        session.set_attrs("b", limit=limit)
+        first, second = session(x=X)
+        np.testing.assert_allclose(first, np.tanh(X), rtol=1e-6)
+        np.testing.assert_allclose(second, limit * np.tanh(X / limit), rtol=1e-6)
 
 
 class Table:

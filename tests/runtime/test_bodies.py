@@ -76,12 +76,6 @@ def test_in_the_branches_of_if() -> None:
     assert sorted((i.step, i.runs) for i in Counted.all) == [(1.0, 2), (10.0, 1)]
 
 
-def test_in_an_if_in_an_if() -> None:
-    inner = choice("c", "inner", [counted("x", "a", step=1.0)], [MAKE("Neg", ["x"], ["b"])])
-    model = pyopnb.model([choice("c", "y", [inner], [MAKE("Abs", ["x"], ["d"])])], IN, OUT)
-    assert pyopnb.Session(model)(c=np.array(True), x=X)["y"].tolist() == [2, 3]
-
-
 def test_in_a_loop_body_whose_state_goes_on() -> None:
     loop = MAKE(
         "Loop",
@@ -168,22 +162,6 @@ def test_a_function_of_another_opset_runs_where_its_types_are_declared() -> None
     assert pyopnb.Session(model)(X)["y"].tolist() == [2, 3]
 
 
-def test_an_op_in_a_function_in_a_function() -> None:
-    inner = function("Inner", [counted("u", "v", step=5.0)])
-    outer = function(
-        "Outer",
-        [MAKE("Inner", ["u"], ["w"], domain="local"), MAKE("Neg", ["w"], ["v"])],
-        ("local",),
-    )
-    model = pyopnb.model(
-        [MAKE("Outer", ["x"], ["y"], domain="local")],
-        {"x": "float32[N]"},
-        OUT,
-        functions=[outer, inner],
-    )
-    assert pyopnb.Session(model)(X)["y"].tolist() == [-6, -7]
-
-
 def test_an_op_in_an_if_in_a_function() -> None:
     nodes = [
         MAKE("ReduceSum", ["u"], ["sum"], keepdims=0),
@@ -237,18 +215,6 @@ def single(op: str = "t::Counted", **attrs: Any) -> onnx.ModelProto:
     return pyopnb.model([pyopnb.node(op, "x", "y", name="n", **attrs)], {"x": "float32[N]"}, OUT)
 
 
-def test_a_session_in_compute_that_runs_the_same_op() -> None:
-    class Deep:
-        def __init__(self, levels: int):
-            self.inner = pyopnb.Session(single("t::Deep", levels=levels - 1)) if levels else None
-
-        def compute(self, x):
-            return x if self.inner is None else self.inner(x)["y"] + np.float32(1)
-
-    pyopnb.registry.define(Deep, "t::Deep")
-    assert pyopnb.Session(single("t::Deep", levels=5))(X)["y"].tolist() == [6, 7]
-
-
 def test_a_session_that_is_running_can_be_run_by_its_op() -> None:
     sessions: list[pyopnb.Session] = []
 
@@ -294,26 +260,6 @@ def test_an_error_of_a_session_in_compute_passes_through_both() -> None:
         pyopnb.Session(single("t::Outer"))(X)
     assert [note for note in caught.value.__notes__ if "t::Fails" in note]
     assert [note for note in caught.value.__notes__ if "t::Outer" in note]
-
-
-def test_an_error_that_compute_handles_is_no_error() -> None:
-    class Fails:
-        def compute(self, x):
-            raise KeyError("inner")
-
-    class Handles:
-        def __init__(self):
-            self.inner = pyopnb.Session(single("t::Fails"))
-
-        def compute(self, x):
-            try:
-                return self.inner(x)["y"]
-            except KeyError:
-                return -x
-
-    pyopnb.registry.define(Fails, "t::Fails")
-    pyopnb.registry.define(Handles, "t::Handles")
-    assert pyopnb.Session(single("t::Handles"))(X)["y"].tolist() == [-1, -2]
 
 
 def test_a_bare_session_in_compute() -> None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import warnings
-from pathlib import Path
 
 import numpy as np
 import onnx
@@ -13,7 +10,6 @@ import pytest
 from onnx import ModelProto, TensorProto, helper
 
 import pyopnb
-from pyopnb.__main__ import main
 from pyopnb.errors import Filled
 from pyopnb.models import versions
 from pyopnb.models.ort_capabilities import newest_ir_version, newest_loaded_ir, newest_version
@@ -22,7 +18,6 @@ from pyopnb.models.versions import new_imports
 from pyopnb.onnx_reference import fill
 from pyopnb.runtime import notices
 
-ROOT = Path(pyopnb.__file__).parents[1]
 F = np.float32
 X = F([1, -2])
 RELU = [1, 0]
@@ -72,20 +67,6 @@ def test_it_is_said_once_and_at_the_line_of_the_user() -> None:
     assert str(said[0].message).startswith("lowered for onnxruntime ") and ", ".join(
         LOWERED
     ) in str(said[0].message)
-
-
-def test_what_it_advises_needs_no_lowering() -> None:
-    with pytest.warns(pyopnb.errors.VersionsLowered) as said:
-        pyopnb.Session(newer())
-    advice = str(said[0].message).partition("To make it so: ")[2]
-    model = eval(advice, {"helper": helper, "graph": newer().graph})
-    assert pyopnb.Session(model).lowered == ()
-
-
-def test_as_an_error_it_is_one_every_time() -> None:
-    for _ in range(2):
-        with pytest.raises(pyopnb.errors.VersionsLowered):  # pytest's filter makes it one
-            pyopnb.Session(newer())
 
 
 def test_a_rebuilt_session_says_nothing_more(define, quiet) -> None:
@@ -172,29 +153,6 @@ def test_a_call_of_an_operator_in_the_newest_version_that_onnx_knows(quiet) -> N
     assert pyopnb.call("Relu", X, opset=OPSET).tolist() == RELU
 
 
-def test_the_command_line(tmp_path, capsys, quiet) -> None:
-    onnx.save(newer(), tmp_path / "a.onnx")
-    onnx.save(newer("Abs"), tmp_path / "b.onnx")
-    np.savez(tmp_path / "x.npz", x=X)
-    a, b = str(tmp_path / "a.onnx"), str(tmp_path / "b.onnx")
-    assert main(["missing", a]) == 0
-    assert main(["show", a]) == 0
-    assert main(["diff", a, b]) == 1
-    assert main(["diff", a, b, "--feeds", str(tmp_path / "x.npz"), "--trace"]) == 1
-    assert main(["diff", a, a, "--feeds", str(tmp_path / "x.npz")]) == 0
-    assert not capsys.readouterr().err
-
-
-def test_a_process_with_no_filters_shows_it_once(tmp_path) -> None:
-    onnx.save(newer(), tmp_path / "a.onnx")
-    code = "import numpy, pyopnb, sys; print(*[pyopnb.Session(sys.argv[1])(x=numpy.float32([1, -2]))['y'].tolist() for _ in range(3)])"
-    run = subprocess.run(
-        [sys.executable, "-c", code, tmp_path / "a.onnx"], capture_output=True, text=True, cwd=ROOT
-    )
-    assert run.stdout == "[1.0, 0.0] [1.0, 0.0] [1.0, 0.0]\n", run.stderr
-    assert run.stderr.count("VersionsLowered") == 1
-
-
 # ---- what differs ------------------------------------------------------------------------------------------------------------
 
 
@@ -240,14 +198,6 @@ def test_a_dtype_that_only_the_newer_version_allows(older_runtime, quiet) -> Non
         pyopnb.Session(model)
     with pytest.warns(Filled, match=r"node 'n' \(::Relu\): X is int32"):
         assert pyopnb.Session(model, fill=True)(x=np.int32([1, -2]))["y"].tolist() == RELU
-
-
-def test_a_dtype_that_no_version_allows(quiet) -> None:
-    with pytest.raises(
-        pyopnb.errors.ModelError,
-        match=r"node 'n' \(::Not\), input x: expected bool, got float32\.$",
-    ):
-        pyopnb.Session(newer("Not"))
 
 
 @pytest.mark.one_python
