@@ -113,13 +113,3 @@ def test_a_long_text_is_cut_and_json_reads_back():
     ):
         with pytest.raises(InputError, match="OpDiff.from_json"):
             OpDiff.from_json(json.dumps(json.loads(found.to_json()) | change))
-
-
-def test_it_has_no_truth_value_and_no_tolerance():
-    version = define(CLIP)
-    with pytest.raises(TypeError, match="neither true nor false"):
-        bool(pyopnb.diff(version, version))
-    with pytest.raises(InputError, match="diff, b: expected a version of an op"):
-        pyopnb.diff(version, 3)
-    with pytest.raises(InputError, match="diff, rtol"):
-        pyopnb.diff(version, version, rtol=1)

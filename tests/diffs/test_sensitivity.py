@@ -50,14 +50,6 @@ def test_leaving_the_nodes_out_gives_back_what_was_promised(tmp_path: Path) -> N
     assert not {node.name for node in some.nodes} & set(excluded)
 
 
-def test_it_is_displayed(tmp_path: Path) -> None:
-    model = float_model("dynamic")
-    found = pyopnb.sensitivity(model, quantized(model, "dynamic", tmp_path), feeds("dynamic")[0])
-    assert "node m0" in found._repr_html_() and "nodes_to_exclude" in found._repr_html_()
-    (axes,) = found.plot().axes
-    assert len(axes.patches) == len(found.nodes)
-
-
 def test_models_that_are_no_pair_are_refused(tmp_path: Path) -> None:
     model = float_model("QDQ")
     other = quantized(model, "QDQ", tmp_path)

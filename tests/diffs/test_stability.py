@@ -188,30 +188,6 @@ def test_a_yardstick_in_another_precision_is_none() -> None:
     assert "computes in float32" in table["float64"].reason
 
 
-def test_it_is_displayed() -> None:
-    table = pyopnb.stability(network(4), X)
-    html = table._repr_html_()
-    assert "sample alone" in html and "the batch is fixed at 4" in html and "bit-identical" in html
-    with pytest.raises(KeyError):
-        table["2 threads"]
-
-
-def test_its_cost_is_that_of_a_few_sessions_and_runs() -> None:
-    model = network()
-    pyopnb.stability(model, X)
-
-    def seconds(function) -> float:
-        times = []
-        for _ in range(3):
-            begin = time.process_time()
-            function()
-            times.append(time.process_time() - begin)
-        return min(times)
-
-    once = seconds(lambda: pyopnb.run(model, x=X))
-    assert seconds(lambda: pyopnb.stability(model, X)) <= 30 * once
-
-
 def test_wrong_feeds_and_tolerances_are_refused() -> None:
     with pytest.raises(pyopnb.errors.InputError, match="x"):
         pyopnb.stability(network())

@@ -13,10 +13,7 @@ import numpy as np
 import pytest
 
 import pyopnb
-from pyopnb.display.svg.chart import page
-from pyopnb.display.svg.line_chart import line_chart
 from pyopnb.display.svg.text_width import text_width
-from pyopnb.display.svg.to_svg import to_svg
 from pyopnb.training.diff import TrainingDiff
 from pyopnb.training.record import TrainingRecord
 
@@ -109,12 +106,6 @@ def test_arrays(what: str, name: str) -> None:
     check(pyopnb.show(ARRAYS[what], name=name).svg)
 
 
-@pytest.mark.parametrize("size", [1, 40, 4096])
-def test_arrays_of_a_size(size: int) -> None:
-    for value in (RNG.random((30, 40)), RNG.random((9, 30, 40))):
-        check(pyopnb.show(value, size=size).svg)
-
-
 @pytest.mark.parametrize("shape", [(2,), (21,), (64,), (100_000,), (30, 40), (3, 5, 7, 30)])
 @pytest.mark.parametrize("size", [1e-9, 1.0, 1e30])
 def test_diffs_of_arrays(shape: tuple[int, ...], size: float) -> None:
@@ -138,15 +129,6 @@ def test_models(count: int, name: str) -> None:
     marks = dict.fromkeys(range(0, count, 3), LONG)
     for options in ({}, {"colours": colours, "legend": LONG, "marks": marks, "unit": "s"}):
         check(pyopnb.show(model, **options).svg)
-
-
-@pytest.mark.parametrize("count", [2, 40, 400])
-def test_models_of_wide_layers(count: int) -> None:
-    ends = ", ".join(f"float[N,3,224,224] y{n}" for n in range(count))
-    lines = [f"y{n} = demo.{'Op' * (n % 20 + 1)}(x)" for n in range(count)]
-    split = ", ".join(f"s{n}" for n in range(3))
-    text = f"(float[N,3,224,224] x) => ({ends}) {{ {split} = demo.Split(x) {' '.join(lines)} }}"
-    check(pyopnb.show(pyopnb.parse(text)).svg)
 
 
 MODEL = "(float[N] x) => (float[N] y) { a = Abs(x)  y = Sqrt(a) }"
@@ -181,26 +163,6 @@ def test_sweeps(session: Any, count: int, length: int) -> None:
     check(pyopnb.show(found).svg)
 
 
-@pytest.mark.parametrize("log_y", [False, True])
-@pytest.mark.parametrize("size", [1e-12, 1.0, 1e12])
-@pytest.mark.parametrize("unit", ["", "s", "B"])
-def test_lines_with_marks_and_long_names(log_y: bool, size: float, unit: str) -> None:
-    for count in (1, 2, 30):
-        lines = {f"{number} {LONG}": size * RNG.random(50) for number in range(count)}
-        marks = [(number / 3, f"version {number} of {LONG}"[:count]) for number in range(100)]
-        chart = line_chart(
-            range(50),
-            lines,
-            LONG,
-            label=LONG,
-            names=[LONG] * 50 if count == 2 else (),
-            marks=marks,
-            log_y=log_y,
-            unit=unit,
-        )
-        check(to_svg(page([chart, chart], LONG)))
-
-
 @pytest.mark.parametrize("steps", [1, 2, 59, 60, 20_000])
 @pytest.mark.parametrize("metric", ["loss", "accuracy", LONG])
 @pytest.mark.parametrize("size", [1e-12, 1.0, 1e12])
@@ -224,30 +186,3 @@ def test_netron_shows_a_picture_where_no_script_runs(count: int, name: str) -> N
     assert pictures and len(shown["text/plain"]) < 500
     for picture in pictures:
         check(base64.b64decode(picture).decode())
-
-
-def test_registries_show_each_op_or_say_how_many_more() -> None:
-    registry = pyopnb.ops.registry.Registry()
-    assert "no op is defined" in pyopnb.show(registry)._repr_html_()
-    cls = type("Same", (), {"compute": lambda self, x: x})
-    for count in (1, 500):
-        for number in range(count):
-            registry.define(cls, f"demo::{'Long' * 100 * (number == 0)}Op{number}")
-        page = pyopnb.show(registry)._repr_html_()
-        # A name that is cut says how long it is.
-        rows = re.findall(r"<td[^>]*>demo::\w+(?:… \(\d+ characters\))?</td>", page)
-        assert len(rows) == count or f"and {count - len(rows)} more ops" in page
-
-
-@pytest.mark.parametrize("versions", [1, 2, 60])
-@pytest.mark.parametrize("lines", [1, 30_000])
-def test_ops_show_each_version_or_say_how_many_more(versions: int, lines: int) -> None:
-    registry = pyopnb.ops.registry.Registry()
-    for number in range(versions):
-        cls = type("Same", (), {"compute": lambda self, x: x})
-        registry.define(cls, "demo::Same", source=f"x = {number}\n" * lines)
-    page = pyopnb.show(registry["demo::Same"])._repr_html_()
-    earlier = page.count("<summary>")
-    cut = re.search(r"\d+ older versions|\d+ more parts? (is|are) left out", page)
-    assert earlier == versions - 1 or cut
-    assert ("more characters" in page) is (lines > 1)

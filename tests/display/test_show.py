@@ -122,35 +122,6 @@ def test_version(survives: Any) -> None:
     assert "Clip <b>smoothly</b>." in text and "8          return" in text
 
 
-def test_op_and_registry(survives: Any) -> None:
-    assert "no op is defined" in pyopnb.show(pyopnb.registry).text
-    for k in range(3):
-        define(SOURCE.replace("1.0", f"{k}.5"))
-    view = pyopnb.show(pyopnb.registry["demo::Soft"])
-    assert "version 3" in view.text and "2 earlier versions" in view.text
-    assert "demo::Soft, version 1" in "".join(survives(view.body).text)
-    view = pyopnb.show(pyopnb.registry)
-    assert view.text.splitlines()[1].startswith("demo::Soft  3 ") and "class Soft" in "".join(
-        survives(view.body).text
-    )
-
-
-def test_ops_show_themselves() -> None:
-    assert repr(pyopnb.registry) == "no op is defined. Try: %%pyop in a cell"
-    version = define()
-    op = pyopnb.registry["demo::Soft"]
-    assert (
-        repr(op)
-        == repr(version)
-        == repr(pyopnb.registry)
-        == "demo::Soft, version 1: (x)<limit: float = 1.0>"
-    )
-    for thing in (version, op, pyopnb.registry):
-        assert (
-            thing._repr_html_() == pyopnb.show(thing).body and "class Soft" in thing._repr_html_()
-        )
-
-
 def test_sources_of_any_length(survives: Any) -> None:
     long = SOURCE + "    # " + "y" * 300_000 + "\n" + "    # z\n" * 9000
     assert "more characters" in "".join(survives(pyopnb.show(define(long)).body).text)
@@ -352,21 +323,6 @@ def test_json_is_read_back(tmp_path: Path) -> None:
     assert Diff.from_json((tmp_path / "d.json").read_text(encoding="utf-8")) == found
     pyopnb.show(found).save(str(tmp_path / "e.json"))
     assert (tmp_path / "e.json").read_bytes() == (tmp_path / "d.json").read_bytes()
-
-
-@pytest.mark.parametrize(
-    ("name", "says"),
-    [
-        ("a.txt", r"ends in \.html, \.json, got a\.txt"),
-        ("a", r"ends in \.html, \.json, got a\."),
-        (".png", r"got \.png"),
-        ("a.svg", r"ends in \.html, \.json, got a\.svg"),
-    ],
-)
-def test_other_endings_are_refused(name: str, says: str, tmp_path: Path) -> None:
-    with pytest.raises(pyopnb.errors.InputError, match=says):
-        pyopnb.diff(np.float32(1), np.float32(1)).save(tmp_path / name)
-    assert not list(tmp_path.iterdir())
 
 
 def test_a_graph_in_pixels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

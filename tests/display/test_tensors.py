@@ -55,26 +55,6 @@ def test_line_agrees_with_numpy(values: np.ndarray) -> None:
     assert std == pytest.approx(finite.std(), rel=1e-3, abs=1e-6 * np.abs(finite).max())
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (np.zeros((2, 3), np.int8), "int8[2,3]  all 0"),
-        (np.zeros((0, 3), np.float16), "float16[0,3]  empty"),
-        (np.float32(2.5), "float32[]  2.5"),
-        (np.float32(np.nan), "float32[]  1 NaN"),
-        (
-            np.array([True, False, True]),
-            "bool[3]  0 … 1  mean 0.6667, std 0.4714  ▄▁▁▁▁▁▁▁▁▁▁▁▁▁▁█",
-        ),
-        (np.array(["a", "b", "a"], object), 'string[3]  2 different, longest 1: "a"'),
-        (np.array("a"), 'string[]  "a"'),
-        (np.array([0, np.inf, -np.inf], np.float32), "float32[3]  all 0  1 +Inf, 1 -Inf"),
-    ],
-)
-def test_lines(value: Any, text: str) -> None:
-    assert str(pyopnb.show(value)) == text
-
-
 DTYPES = [
     np.bool_,
     np.int8,
@@ -242,11 +222,6 @@ def test_circles_are_round(scale: int, size: int | None) -> None:
     assert np.ptp(rows) == pytest.approx(np.ptp(columns), abs=2)
 
 
-def test_uniform_noise_is_not_white() -> None:
-    noise = RNG.random((1024, 1024), np.float32)
-    assert grey(pyopnb.show(noise)).mean() == pytest.approx(127.5, abs=2)
-
-
 PHOTOGRAPH = load_sample_image("china.jpg")
 
 
@@ -339,21 +314,6 @@ def test_fixed_limits() -> None:
         ">0<",
         ">1<",
     ]
-
-
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        ({"limits": 3}, r"show, limits: expected \(low, high\), got 3"),
-        ({"limits": (1, 1)}, "with low < high"),
-        ({"limits": (0, np.nan)}, "with low < high"),
-        ({"size": 0}, "show, size: expected pixels"),
-        ({"size": "big"}, "show, size: expected pixels"),
-    ],
-)
-def test_options_that_do_not_fit(options: dict[str, Any], says: str) -> None:
-    with pytest.raises(pyopnb.errors.InputError, match=says):
-        pyopnb.show(np.eye(30), **options)
 
 
 def test_small_stacks_are_read_as_numbers(survives: Any) -> None:

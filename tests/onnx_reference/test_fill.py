@@ -77,19 +77,6 @@ def test_what_is_said() -> None:
     assert str(pickle.loads(pickle.dumps(said[0].message))) == text
 
 
-def test_a_long_list_is_cut() -> None:
-    model = pyopnb.model(
-        [pyopnb.node("Celu", f"x{n}", f"x{n + 1}") for n in range(30)],
-        {"x0": "float64[1]"},
-        {"x30": "float64[1]"},
-        opset=12,
-    )
-    with pytest.warns(Filled, match=r"30 Python nodes, run by(.|\n)*… and 20 more") as said:
-        pyopnb.fill(model)
-    assert len(said[0].message.nodes) == 30 and len(str(said[0].message).splitlines()) <= 12
-    assert len(pyopnb.registry) == 1
-
-
 def test_nothing_is_said_where_nothing_is_missing() -> None:
     model = pyopnb.model(pyopnb.node("Abs", "x", "y"), {"x": "float32[N]"}, "y")
     whole, nodes = filled(model)

@@ -11,7 +11,7 @@ import pytest
 from onnx import helper
 
 import pyopnb
-from pyopnb.onnx_reference.operator import Evaluation, runs_as_newest, stand_in_class
+from pyopnb.onnx_reference.operator import Evaluation, stand_in_class
 
 ROOT = Path(pyopnb.__file__).parents[
     1
@@ -148,38 +148,6 @@ def test_overflow_says_nothing() -> None:
 # ---- what is refused ---------------------------------------------------------------------------------------------------------
 
 
-def test_an_unknown_operator() -> None:
-    with pytest.raises(
-        pyopnb.errors.ModelError,
-        match=r"reference of ::Sofmax: expected an operator of onnx .*Try: ::Softmax",
-    ):
-        pyopnb.reference("Sofmax", F([1]))
-
-
-def test_an_operator_without_reference() -> None:
-    with pytest.raises(
-        pyopnb.errors.ModelError, match=r"::Scatter: expected .* got a definition in words only"
-    ):
-        pyopnb.reference("Scatter", F([[1]]), np.int64([[0]]), F([[2]]), opset=10)
-
-
-@pytest.mark.parametrize("opset", [5, 2**40])
-def test_a_version_without_the_operator(opset: int) -> None:
-    with pytest.raises(
-        pyopnb.errors.ModelError,
-        match=r"::Celu: expected a version in which ONNX has it, got version \d+",
-    ):
-        pyopnb.reference("Celu", F([1]), opset=opset)
-
-
-def test_an_unknown_attr() -> None:
-    with pytest.raises(
-        pyopnb.errors.ModelError,
-        match=r"::Celu, attr alhpa: expected one of alpha, got alhpa = 2.0. Try: write alpha",
-    ):
-        pyopnb.reference("Celu", F([1]), alhpa=2.0)
-
-
 @pytest.mark.parametrize(("value", "got"), [("a", "str a"), ([1.0], "list"), (0.5, "float 0.5")])
 def test_an_attr_of_another_kind(value: object, got: str) -> None:
     with pytest.raises(
@@ -190,13 +158,6 @@ def test_an_attr_of_another_kind(value: object, got: str) -> None:
 
 
 # ---- the pieces --------------------------------------------------------------------------------------------------------------
-
-
-def test_an_implementation_that_knows_one_version_only() -> None:
-    assert runs_as_newest("", "Softmax", 11)
-    assert not runs_as_newest("", "Softmax", 13)
-    assert not runs_as_newest("", "BatchNormalization", 9)  # of which it has three
-    assert not runs_as_newest("", "Upsample", 9)  # which nothing came after
 
 
 def test_a_stand_in_is_an_op() -> None:

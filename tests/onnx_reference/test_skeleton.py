@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, helper
 
 import pyopnb
-from pyopnb.onnx_reference.skeleton import SkeletonCell
 
 F = np.float32
 
@@ -37,35 +36,6 @@ def scale(*nodes: NodeProto, **kinds: str) -> ModelProto:
 
 
 # ---- what it says ------------------------------------------------------------------------------------------------------------
-
-
-def test_a_missing_node_that_nobody_knows() -> None:
-    node = pyopnb.node(
-        "com.example::Scale", "x layer.0/w", "y", by=0.1, mode='a"b', axes=[1, 2], w=F([1, 2])
-    )
-    model = pyopnb.model(
-        node, {"x": "float32[N,3]", "layer.0/w": "int64[3]"}, {"y": "float32[N,3]"}
-    )
-    assert pyopnb.skeleton(model, "Scale") == (
-        "%%pyop -d com.example\n"
-        "import numpy as np\n"
-        "import pyopnb\n\n\n"
-        "class Scale:\n"
-        "    def __init__(\n"
-        "        self,\n"
-        "        axes: list[int] = [1, 2],\n"
-        "        by: float = 0.10000000149011612,\n"
-        "        mode: str = 'a\"b',\n"
-        "        w: np.ndarray = np.array([1.0, 2.0], dtype=np.float32),\n"
-        "    ):\n"
-        "        self.axes = axes\n"
-        "        self.by = by\n"
-        "        self.mode = mode\n"
-        "        self.w = w\n\n"
-        '    def compute(self, x: "float32[N,3]", layer_0_w: "int64[3]") -> "float32[N,3]":\n'
-        "        # Return an array of type float32[N,3].\n"
-        '        raise NotImplementedError("com.example::Scale")\n'
-    )
 
 
 def test_an_operator_that_the_runtime_lacks_runs_as_written() -> None:
@@ -104,11 +74,6 @@ def test_a_row_of_missing_and_a_node() -> None:
         == pyopnb.skeleton(model, model.graph.node[0])
         == pyopnb.skeleton(model, "y")
     )
-
-
-def test_it_prints_as_it_is_typed() -> None:
-    cell = pyopnb.skeleton(scale(pyopnb.node("com.example::A", "x", "y")), "A")
-    assert isinstance(cell, SkeletonCell) and isinstance(cell, str) and repr(cell) == str(cell)
 
 
 def test_ports_that_are_optional_and_variadic() -> None:
@@ -290,19 +255,6 @@ def test_a_node_that_there_is_not() -> None:
         pyopnb.errors.ModelError, match=r"'Sotfmax'.*got none of these. Try: Softmax"
     ):
         pyopnb.skeleton(scale(pyopnb.node("Softmax", "x", "y")), "Sotfmax")
-
-
-@pytest.mark.parametrize(
-    "name", ["com.example::A b", "com example::A", "com.example::", "ä::A", 'x"::A']
-)
-def test_a_name_that_no_op_can_have(name: str) -> None:
-    domain, _, op_type = name.rpartition("::")
-    model = scale(pyopnb.node("Abs", "x", "y"))
-    model.graph.node[0].domain, model.graph.node[0].op_type = domain, op_type
-    with pytest.raises(
-        pyopnb.errors.ModelError, match="expected a domain and an op type of letters"
-    ):
-        pyopnb.skeleton(model, model.graph.node[0])
 
 
 # ---- a model file is data ----------------------------------------------------------------------------------------------------

@@ -20,7 +20,6 @@ from onnx import TensorProto, helper, numpy_helper
 import pyopnb
 from pyopnb.errors import Filled
 from pyopnb.traces import run as run_module
-from pyopnb.traces.summary import summary_of
 
 X = np.float32([1, -2, 3])
 
@@ -112,22 +111,6 @@ def test_the_progress_is_told(chain, level):
         x=X, level=level, progress=lambda done, total: told.append((done, total)), times=2
     )
     assert told == [(1, 3), (2, 3), (3, 3)]
-
-
-def test_a_bar_of_text_where_there_is_no_notebook(chain, capsys):
-    pyopnb.Session(chain).trace(x=X, progress=True)
-    assert capsys.readouterr().err.endswith("\r3 of 3 tensors\n")
-
-
-def test_what_progress_raises_ends_the_run(chain):
-    class Enough(Exception):
-        pass
-
-    def stop(done, total):
-        raise Enough
-
-    with pytest.raises(Enough):
-        pyopnb.Session(chain).trace(x=X, progress=stop)
 
 
 def test_feeds_by_name_by_place_and_called_as_a_parameter():
@@ -230,15 +213,6 @@ def test_sequences_and_what_is_not_there(level):
     assert trace.summaries["s"].kind == "sequence" and trace.summaries["s"].count == 2
     assert trace.summaries["o"].kind == "none" and not trace["has"]
     assert ("s" in trace) == (level == "all")
-
-
-def test_sequences_beside_dtypes_that_onnxruntime_has_no_arrays_for():
-    body = "s = SequenceConstruct(x, x)\ni = Constant<value = int64 {1}>()\nz = SequenceAt(s, i)\n"
-    model = parsed(body + f"a = Cast<to = {TensorProto.BFLOAT16}>(z)\ny = Cast<to = 1>(a)")
-    trace = pyopnb.Session(model).trace(x=X)
-    assert [item.tolist() for item in trace["s"]] == [X.tolist()] * 2 and trace[
-        "a"
-    ].dtype == ml_dtypes.bfloat16
 
 
 # ---- bodies ------------------------------------------------------------------------------------------------------------------
@@ -779,15 +753,6 @@ def test_providers_that_are_not_there_are_refused(chain, monkeypatch):
         ),
     ):
         pyopnb.trace(chain, X, providers=cuda)
-
-
-def test_the_text_of_a_long_trace_is_short():
-    model = parsed(
-        "\n".join(f"t{n + 1} = Log(t{n})" for n in range(40)), "float[N] t0", "float[N] t40"
-    )
-    text = repr(pyopnb.trace(model, t0=np.float32([2, 3])))
-    assert text.count("\n") < 12 and "and 3" in text and "first NaN or Inf: t" in text
-    assert all(cell in text for cell in summary_of(np.float32([2, 3])).cells)
 
 
 def test_a_model_in_the_format_of_the_runtime_is_refused(chain, tmp_path):

@@ -8,10 +8,8 @@ import pytest
 from onnx import numpy_helper
 
 from pyopnb.errors import InputError
-from pyopnb.traces.exposure import Exposure
 from pyopnb.traces.initializers import Initializers
 from pyopnb.traces.summary import summary_of
-from pyopnb.traces.times import NodeTime, Times
 from pyopnb.traces.trace import Trace
 
 MODEL = onnx.parser.parse_model(
@@ -54,22 +52,6 @@ def test_names_and_arrays(trace):
 def test_a_feed_that_is_an_output_is_there_once():
     trace = Trace(MODEL, feeds=FEEDS, values={**VALUES, "x": FEEDS["x"]}, summaries={})
     assert len(trace) == len(list(trace)) == 3
-
-
-def test_the_text(trace):
-    first, nonfinite, *rows = repr(trace).splitlines()
-    assert (
-        first == "Trace of 2 nodes, 3 tensors, a runtime"
-        and nonfinite == "first NaN or Inf: a (Log)"
-    )
-    assert [row.split()[0] for row in rows] == ["x", "a", "y"] and rows[1].endswith("1 -Inf")
-    trace.exposure, trace.times = (
-        Exposure({"y": 0.5}, 1),
-        Times({"a": NodeTime("n", "Log", 7, 6)}, 10),
-    )
-    assert "changed y (by at most 0.5)" in repr(trace).splitlines()[1] and "7 µs" in repr(trace)
-    trace.exposure, trace.unchecked = Exposure({}, 1), "a reason"
-    assert repr(trace).splitlines()[1] == "not compared with an unexposed run: a reason"
 
 
 def test_names_from_a_file_cannot_spoil_the_text():

@@ -97,14 +97,3 @@ def test_hostile_names() -> None:
         assert "<script>" not in made._repr_html_()
         assert Diff.from_json(made.to_json()) == made
     assert named(("n\x00", "'")) == 'n\\x00["\'"]'
-
-
-def test_what_is_written_later_is_not_seen() -> None:
-    a, b = ONE.copy(), TWO.copy()
-    made = diff(a, b)
-    a[:] = b
-    assert (
-        made.verdict == "different"
-        and made.parts[0].facts.differing == 1
-        and made.verdict == "different"
-    )

@@ -12,8 +12,6 @@ from transformer import renamed, transformer
 import pyopnb
 from pyopnb import first_divergence
 from pyopnb.diffs.traces import bisect
-from pyopnb.errors import InputError
-from pyopnb.ops import progress
 
 X = np.random.default_rng(0).normal(size=(1, 4, 32)).astype(np.float32)
 
@@ -133,18 +131,3 @@ def test_external_data_is_found(tmp_path: Any) -> None:
     for on in ("onnxruntime", "reference"):
         found = first_divergence(tmp_path / "a.onnx", tmp_path / "b.onnx", {"x": X}, on=on)
         assert [step.outputs[0].b for step in found.origins] == ["b0.bent"]
-
-
-def test_a_long_search_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[tuple[int, int, str]] = []
-    monkeypatch.setattr(
-        progress,
-        "_make_bar",
-        [lambda what, since: lambda done, total: told.append((done, total, what))],
-    )
-    monkeypatch.setattr(progress, "_PATIENCE", 0.0)
-    alphas = [0.9 + n / 1000 for n in range(64)]
-    other = [alpha + 0.5 * (n == 32) for n, alpha in enumerate(alphas)]
-    first_divergence(chain(alphas), chain(other), {"x": np.float32([-1, 2])}, at_once=1)
-    assert told[-1] == (64, 64, "nodes ruled out") and len(told) > 3
-    assert [done for done, _, _ in told] == sorted(done for done, _, _ in told)

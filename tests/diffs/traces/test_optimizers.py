@@ -12,7 +12,6 @@ import pytest
 from onnx import numpy_helper
 
 import pyopnb
-from pyopnb.errors import InputError
 
 RANDOM = np.random.default_rng(0)
 
@@ -135,18 +134,3 @@ def test_the_lowest_level_that_changes_them():
     model, feeds, *_ = CHANGED["two quantizations of different scales"]
     found = pyopnb.first_divergence(model, feeds, over="levels")
     assert found.level == "ORT_ENABLE_BASIC" and found.workaround.endswith(".ORT_DISABLE_ALL")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "options", "text"),
-    [
-        ((1,), {"over": "optimisers"}, "Try: over=\"optimizers\"$"),
-        ((1, 2), {"over": "levels"}, "expected one model and its feeds"),
-        ((1,), {"over": "levels", "on": "reference"}, "expected one model and its feeds"),
-        ((3,), {}, "expected two models and their feeds, or over="),
-    ],
-)  # fmt: skip
-def test_what_makes_no_sense_is_refused(arguments, options, text):
-    feeds, *more = [{"x": normal(4, 8)} for _ in arguments]
-    with pytest.raises(InputError, match=text):
-        pyopnb.first_divergence(UNCHANGED["an Identity"], feeds, *more, **options)

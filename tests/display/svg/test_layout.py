@@ -83,13 +83,6 @@ def test_what_goes_straight_passes_no_box(graph):
                 )
 
 
-def test_many_boxes_of_one_layer_become_rows():
-    boxes = [Size(100, 20)] * 500
-    layout = lay_out(boxes, [])
-    assert layout.width <= 6100
-    assert overlaps(layout, boxes) == []
-
-
 def test_long_lines_do_not_push_a_picture_apart():
     boxes = [Size(40, 20)] * 120
     chance = random.Random(3)
@@ -108,8 +101,3 @@ def test_long_lines_do_not_push_a_picture_apart():
 def test_deep_and_wide_graphs_need_no_stack():
     boxes = [Size(10, 10)] * 5000
     assert lay_out(boxes, [Edge(n, n + 1) for n in range(4999)]).height > 100_000
-
-
-def test_nothing_is_a_layout_too():
-    layout = lay_out([], [])
-    assert (layout.width, layout.height) == (0, 0)

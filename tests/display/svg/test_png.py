@@ -12,15 +12,10 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 from PIL import Image
 
-from pyopnb.display.html import MAX_BYTES
 from pyopnb.display.svg.cells import cells, cells_png
-from pyopnb.display.svg.chart import Chart, page
 from pyopnb.display.svg.colours import ColourScale
-from pyopnb.display.svg.heat_map import heat_maps
-from pyopnb.display.svg.line_chart import line_chart
 from pyopnb.display.svg.png import png
 from pyopnb.display.svg.pool import edges, pool
-from pyopnb.display.svg.to_svg import to_svg
 
 RNG = np.random.default_rng(1)
 
@@ -99,40 +94,3 @@ def test_what_is_not_finite_has_a_colour_of_its_own() -> None:
     for value, pixel in zip((-1, 0, 1), drawn, strict=False):
         wanted = [int(scale.colour(value)[at : at + 2], 16) for at in (1, 3, 5)]
         assert np.abs(pixel.astype(int) - wanted).max() <= 4
-
-
-def test_pixels_of_the_ends_of_floats() -> None:
-    most = np.finfo(np.float64).max
-    drawn = decoded(
-        cells_png(
-            cells(
-                np.array([[-most, 0.0, most]]),
-                ColourScale(-most, most, kind="diverging"),
-                0,
-                0,
-                3,
-                1,
-            )
-        )
-    )[0]
-    assert drawn[0, 2] > drawn[0, 0] and drawn[2, 0] > drawn[2, 2]
-
-
-def test_charts_stand_side_by_side_on_the_page() -> None:
-    charts = [
-        heat_maps(
-            [RNG.standard_normal((8, 8))] * 5,
-            list("abcde"),
-            ColourScale(-1, 1, kind="diverging"),
-            "maps",
-            in_row=3,
-        ),
-        line_chart([0, 1], {"a": [1, 2]}, "lines"),
-        Chart(10, 10, []),
-    ]
-    svg = to_svg(page(charts, '<title> & "more"', in_row=4))
-    assert svg.count("<svg") == 1 and "&lt;title&gt; &amp; &quot;more&quot;" in svg
-    width = float(svg.split('width="')[1].split('"')[0])
-    assert width >= sum(chart.width for chart in charts) and len(svg) < MAX_BYTES
-    image = decoded(cells_png(charts[0].image))
-    assert image.shape[1] > image.shape[0]
