@@ -12,6 +12,7 @@ from transformer import renamed, transformer
 import pyopnb
 from pyopnb import first_divergence
 from pyopnb.diffs.traces import bisect
+from pyopnb.errors import InputError
 
 X = np.random.default_rng(0).normal(size=(1, 4, 32)).astype(np.float32)
 
