@@ -94,9 +94,9 @@ def in_four_bits(model: ModelProto, block: int = 16) -> ModelProto:
     model = ModelProto.FromString(model.SerializeToString())
     weights = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
     for node in model.graph.node:
-        if node.op_type != "MatMul":
+        name = node.input[1] if len(node.input) > 1 else ""
+        if node.op_type != "MatMul" or name not in weights:
             continue
-        name = node.input[1]
         rows, columns = weights[name].shape
         blocks = -(-rows // block)
         packed = np.zeros((columns, blocks, block // 2), np.uint8)

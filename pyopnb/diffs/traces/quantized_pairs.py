@@ -46,6 +46,9 @@ _ENDINGS = (
     "_QuantizeLinear_Input",
     "_QuantizeInput",
     "_quantized",
+    "_DQ_Q8",
+    "_DQ_Q4",
+    "_DQ_Q2",
 )
 ABSORBED_OPS = ("Relu", "Clip")
 """Activations that a quantizer leaves to the range of a scale."""

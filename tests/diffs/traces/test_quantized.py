@@ -5,11 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import onnx
 import pytest
+from onnx import numpy_helper
 from onnxruntime.quantization import qdq_loss_debug
-from quantizing import FORMS, STATIC, Samples, float_model, quantized, sample, scaled
+from quantizing import FORMS, STATIC, Samples, float_model, in_four_bits, quantized, sample, scaled
+from transformer import transformer
 
 import pyopnb
 from pyopnb import diff, trace
@@ -117,3 +120,68 @@ def test_scales_may_be_constant_nodes(tmp_path: Path) -> None:
         model.graph.node.insert(0, node)
     found = diff(a, trace(model, x=sample("QDQ", 9)))
     assert found.quantization == diff(a, b).quantization
+
+
+@pytest.mark.parametrize("form", ["dynamic", "4 bits"])
+def test_every_tensor_of_a_transformer_has_its_counterpart(form: str, tmp_path: Path) -> None:
+    model = transformer(blocks=2)
+    a = trace(model, x=np.random.default_rng(0).normal(size=(1, 8, 32)).astype(np.float32))
+    b = trace(quantized(model, form, tmp_path), x=a["x"])
+    found = diff(a, b)
+    names = {name for node in model.graph.node for name in node.output}
+    matrices = {name for name, array in a.initializers.items() if array.ndim == 2}
+    rows = {row.tensor: row for row in found.quantization}
+    assert names | matrices <= rows.keys() and found.only_a == ()
+    # A name that is the same in both models pairs nothing wrong; the figures are ONNX Runtime's.
+    for name in names & set(b):
+        counterpart = rows[name].b
+        assert counterpart in (name, f"{name}_quantized")
+        if counterpart == name and not np.array_equal(a[name], b[name]):
+            expected = ratio_of_onnxruntime(a[name], b[name])
+            assert rows[name].sqnr == pytest.approx(expected, rel=1e-6)
+
+
+def ratio_of_onnxruntime(values: np.ndarray, quantized: np.ndarray) -> float:
+    return qdq_loss_debug.compute_signal_to_quantization_noice_ratio(values, quantized)
+
+
+@pytest.mark.parametrize("block", [16, 32])
+def test_a_packed_weight_is_what_the_kernel_multiplies_by(block: int) -> None:
+    model = float_model("4 bits")
+    a, b = (trace(m, x=sample("4 bits")) for m in (model, in_four_bits(model, block)))
+    rows = {row.tensor: row for row in diff(a, b).quantization}
+    four = in_four_bits(model, block)
+    for node in [node for node in four.graph.node if node.op_type == "MatMulNBits"]:
+        weight = node.input[1].removesuffix("_Q4")
+        matrix = a.initializers[weight]
+        one = onnx.ModelProto.FromString(four.SerializeToString())
+        del one.graph.node[:], one.graph.input[:], one.graph.output[:]
+        one.graph.node.append(node)
+        for infos, name in ((one.graph.input, node.input[0]), (one.graph.output, node.output[0])):
+            infos.append(onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None))
+        multiplied = pyopnb.run(one, np.eye(len(matrix), dtype=np.float32))[0]
+        expected = ratio_of_onnxruntime(matrix, multiplied)
+        assert rows[weight].sqnr == pytest.approx(expected, rel=1e-5) and rows[weight].bits <= 4
+
+
+def test_weights_of_four_bits_in_a_qdq_model() -> None:
+    """As MatMulNBitsQuantizer writes them with QuantFormat.QDQ."""
+    model = float_model("4 bits")
+    other = onnx.ModelProto.FromString(model.SerializeToString())
+    other.ir_version, other.opset_import[0].version = 10, 21
+    weight = numpy_helper.to_array(model.graph.initializer[0])
+    blocks = np.abs(weight).reshape(-1, 16, weight.shape[1]).max(1) / 7
+    scale = np.repeat(blocks, 16, 0)
+    levels = np.rint(weight / scale).astype(ml_dtypes.int4)
+    other.graph.initializer[0].CopyFrom(numpy_helper.from_array(levels, "w0_DQ_Q4"))
+    other.graph.initializer.append(numpy_helper.from_array(blocks, "w0_DQ_scales"))
+    names = ["w0_DQ_Q4", "w0_DQ_scales"], ["w0_DQ_Q4_output"]
+    node = onnx.helper.make_node("DequantizeLinear", *names, axis=0, block_size=16)
+    other.graph.node[0].input[1] = "w0_DQ_Q4_output"
+    other.graph.node.insert(0, node)
+    found = diff(trace(model, x=sample("4 bits")), trace(other, x=sample("4 bits")))
+    (row,) = (row for row in found.quantization if row.weight)
+    numbers = levels.astype(np.float32) * scale
+    assert row.tensor == "w0" and row.sqnr == pytest.approx(
+        ratio_of_onnxruntime(weight, numbers), rel=1e-6
+    )
