@@ -119,7 +119,7 @@ def test_a_quantized_sum_among_300_nodes(tmp_path):
 
 
 def test_a_run_that_ends_the_process(tmp_path):
-    smallest = pyopnb.reduce(*hidden(empty_product))
+    smallest = pyopnb.reduce(*hidden(empty_product, blocks=5))
     assert [node.op_type for node in smallest.model.graph.node] == ["Einsum"]
     assert "the run ends the process" in str(smallest)
     assert ran(smallest.write(tmp_path)).returncode < 0

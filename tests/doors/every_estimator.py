@@ -50,6 +50,8 @@ CANNOT = {
 }
 
 _ESTIMATORS = {
+    # Of its own accord it makes a million columns.
+    "HashingVectorizer": lambda cls: cls(n_features=64),
     "ColumnTransformer": lambda cls: cls(
         [("a", StandardScaler(), [0, 1]), ("b", "passthrough", [2, 3])]
     ),

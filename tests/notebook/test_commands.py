@@ -52,18 +52,6 @@ def test_a_form_determines_the_number_of_arguments(name):
             parse_command(" ".join([name, *line, "w"]))
 
 
-def test_an_option_that_a_subcommand_does_not_have(run):
-    assert run("%pyop missing m --cell").err == (
-        "UsageError: %pyop missing: unrecognized arguments: --cell. Try: %pyop missing MODEL [--cells]\n"
-    )
-    assert "unrecognized arguments: --cells" in run("%pyop history A --cells").err
-
-
-def test_the_nearest_subcommand(run):
-    assert run("%pyop chek A").err.endswith("got chek. Try: %pyop check OP [x=EXPR,...]\n")
-    assert run("%pyop 12345").err.endswith("got 12345. Try: %pyop?\n")
-
-
 # ---- --run -------------------------------------------------------------------------------------------------------------------
 
 
@@ -103,14 +91,6 @@ def test_several_runs_and_a_last_expression(soft_clip, define):
     ("line", "text"),
     [
         ("limt=2.0", "limt: expected one of x, more, limit, got limt. Try: limit=…"),
-        (
-            "v, q=1",
-            "q: expected one of x, more, limit, got q. Try: the op takes (x: float32[N], *more)<",
-        ),
-        (
-            "limit=2.0",
-            "missing a required argument: 'x'. Try: the op takes (x: float32[N], *more)<",
-        ),
         ("v, x=v", "multiple values for argument 'x'. Try: the op takes"),
         ("v.astype(float)", "call of demo::SoftClip, input x: expected float32[N], got float64[2]"),
     ],
@@ -127,21 +107,6 @@ def test_invalid_arguments_run_nothing(soft_clip, run, line):
     ran = run(f"%%pyop -d demo --run {line}{SOFT_CLIP}")
     assert ran.err.startswith("UsageError: %%pyop --run: expected x=EXPR, y=EXPR, got ")
     assert soft_clip.current.number == 1
-
-
-def test_one_class_to_run(soft_clip, run):
-    ran = run(f"%%pyop -d demo --run v{SOFT_CLIP}class B(SoftClip): ...\n")
-    assert (
-        "expected one class with compute, got SoftClip, B. Try: one cell each, or pyopnb.call"
-        in ran.err
-    )
-    assert len(registry) == 1
-
-
-def test_too_many_inputs(shell, run, define):
-    shell.push({"np": np})
-    ran = run("%%pyop --run 1, 2\nclass A:\n    def compute(self, x): return x\n")
-    assert "version 1: too many positional arguments. Try: the op takes (x)" in ran.out
 
 
 def test_what_an_expression_or_the_op_raises_is_shown_from_the_cell_on(soft_clip, run):
@@ -172,18 +137,6 @@ def test_check(soft_clip, define, line, tried):
     report = define(f"%pyop check SoftClip {line}").value
     assert tried in repr(report)
     assert repr(report).split("\n")[0].startswith("demo::SoftClip, version 1: ")
-
-
-def test_check_of_what_is_wrong(soft_clip, run):
-    assert "UnknownOp: op SoftClap" in run("%pyop check SoftClap").out
-    assert run("%pyop check SoftClip x=").err.startswith(
-        "UsageError: %pyop check SoftClip: expected x=EXPR, y=EXPR, got x=."
-    )
-    assert "y: expected one of x, more, limit, got y" in run("%pyop check SoftClip y=v, x=v").out
-    assert (
-        "%pyop check: the following arguments are required: OP. Try: %pyop check OP [x=EXPR,...]"
-        in run("%pyop check").err
-    )
 
 
 @pytest.mark.one_python  # long
@@ -279,14 +232,6 @@ def test_cells_as_a_file(soft_clip, define, shell, tmp_path):
     assert "Turn" not in (tmp_path / "one.py").read_text()
 
 
-def test_save_needs_no_names_of_ops(run):
-    ran = run("%pyop save")
-    assert (
-        "%pyop save: the following arguments are required: FILE. Try: %pyop save FILE [OP...] [--overwrite]"
-        in ran.err
-    )
-
-
 def test_a_cell_that_uses_ipython_cannot_be_a_file(soft_clip, define, run):
     define(
         "%%pyop -q\nclass A:\n    def compute(self, x):\n        files = !ls\n        return x\n"
@@ -347,15 +292,6 @@ def test_completion(soft_clip, shell, tmp_path, text, matches):
     with provisionalcompleter():
         offered = [match.text for match in shell.Completer.completions(text, len(text))]
     assert sorted(offered) == sorted(matches)
-
-
-@pytest.mark.parametrize(
-    "line", ["skeleton none ", "save ops.py demo::SoftClip x", "nope ", "source nope "]
-)
-def test_no_candidates(soft_clip, shell, line):
-    with provisionalcompleter():
-        completions = list(shell.Completer.completions(f"%pyop {line}", len(line) + 6))
-    assert "pyopnb" not in {match.type for match in completions}
 
 
 @pytest.mark.parametrize(

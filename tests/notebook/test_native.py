@@ -57,13 +57,6 @@ def test_a_traceback_of_a_class_body(run):
     assert [frame.name for frame in frames(ran.error)][-2:] == ["<module>", "A"]
 
 
-def test_a_traceback_of_the_last_expression(run):
-    ran = run("%%pyop -q\nclass A:\n    def compute(self, x): ...\nA().compute(1) + nope", number=6)
-    assert "Cell In[6], line 4\n" in ran.out
-    assert "----> 4 A().compute(1) + nope" in ran.out
-    assert not of_the_extension(ran.out)
-
-
 @pytest.mark.parametrize(
     "body", ["class A\n", "class A:\n    def compute(self, x):\n    return x\n", "return 1\n"]
 )
@@ -94,25 +87,6 @@ def test_a_kernel_names_the_code_after_the_raw_cell(define, shell, monkeypatch):
     assert shell.user_ns["Scale"].compute.__code__.co_filename == compiler.get_code_name(
         SCALE, "", 0
     )
-
-
-def test_a_trace_function_stops_on_the_cells_lines(define, shell):
-    define(SCALE.replace(".nope", ""))
-    seen = []
-
-    def trace(frame, event, arg):
-        if event == "line":
-            seen.append((frame.f_code.co_name, frame.f_lineno))
-        return trace
-
-    before = sys.gettrace()
-    scale = shell.user_ns["Scale"]()
-    sys.settrace(trace)
-    try:
-        scale.compute(1)
-    finally:
-        sys.settrace(before)
-    assert ("compute", 7) in seen
 
 
 @pytest.mark.parametrize(
@@ -234,10 +208,3 @@ def test_a_fresh_process_that_cannot_find_the_module_says_so(define, shell):
     module = sys.modules[shell.user_ns["Scale"].__module__]
     cloudpickle.unregister_pickle_by_value(module)
     assert b"ModuleNotFoundError" in fresh(cloudpickle.dumps(shell.user_ns["Scale"]())).stderr
-
-
-def test_cloudpickle_need_not_be_there(define, shell, monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name, package=None: None)
-    define(SCALE)
-    assert inspect.getsource(shell.user_ns["Scale"])
-    assert pyopnb.registry["Scale"].current.number == 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 
 import numpy as np
@@ -59,11 +58,6 @@ def test_quiet(define, quiet):
     assert define(f"%%pyop {quiet}\n{TWICE}").out == ""
 
 
-def test_a_default_of_many_lines_is_printed_on_one(define):
-    cell = "%%pyop\nimport numpy as np\nclass A:\n    def __init__(self, w=np.eye(3)): ...\n    def compute(self, x): ...\n"
-    assert define(cell).out.count("\n") == 1
-
-
 def test_redefinition_is_a_new_version_with_a_new_class(define, shell):
     for number in range(1, 30):  # many, because a freed class's address is soon used again
         define(f"%%pyop -q\n{TWICE}")
@@ -75,15 +69,6 @@ def test_several_classes_are_several_ops(define):
     more = "class Thrice(Twice):\n    def compute(self, x):\n        return x * 3\nclass Plain:\n    pass\n"
     assert define(f"%%pyop -d demo\n{TWICE}{more}").out.count("version 1") == 2
     assert names() == ["demo::Thrice", "demo::Twice"]
-
-
-def test_a_name_for_several_classes_is_refused(run):
-    ran = run(f"%%pyop Name\n{TWICE}class Thrice:\n    def compute(self, x): ...\n")
-    assert not ran.ok
-    assert ran.err == (
-        "UsageError: %%pyop Name: expected one class with compute, got Twice, Thrice. Try: one cell each, or no NAME\n"
-    )
-    assert names() == []
 
 
 def test_when_one_of_several_is_wrong_none_is_defined(run):
@@ -277,11 +262,6 @@ def test_what_else_a_failed_cell_defined_stays(session, run):
     assert ran(session) == 2
 
 
-def test_a_deleted_helper_is_no_op(define):
-    define(f"%%pyop\n{TWICE}class Four(Twice): ...\ndel Twice\n")
-    assert names() == ["pyopnb::Four"]
-
-
 # The value of the last expression
 
 
@@ -299,20 +279,6 @@ def test_the_last_expression_may_wait(define):
     waits = "async def twice(x):\n    return Twice().compute(x)\n"
     assert define(f"%%pyop\n{TWICE}{waits}await twice(4)").value == 8
     assert names() == ["pyopnb::Twice"]
-
-
-def test_every_expression_is_shown_where_the_shell_is_told_to(define, shell, monkeypatch):
-    monkeypatch.setattr(shell, "ast_node_interactivity", "all")
-    assert re.findall(r"Out\[\d+\]: (.*)", define(f"%%pyop -q\n{TWICE}1\n2").out) == ["1", "2"]
-
-
-def test_a_test_in_the_cell_guards_the_op(define, run):
-    define(f"%%pyop -q\n{TWICE}")
-    good = registry["Twice"].current
-    for check in ("assert Twice().compute(1) == 3", "print(Twice().compute(1) + undefined)"):
-        ran = run(f"%%pyop -q\n{TWICE}{check}")
-        assert not ran.ok
-        assert registry["Twice"].current is good
 
 
 # A cell that fails
@@ -357,38 +323,11 @@ def test_the_next_cell_does_not_define_the_class_of_a_failed_cell(run):
     assert registry["Whole"].current.opset == 1
 
 
-REFUSED = {
-    "class A:\n    pass\n": "DefinitionError: class A: expected a compute method, got none.",
-    "class A:\n    pass\nclass B:\n    pass\n": "DefinitionError: class A, B: expected a compute method, got none.",
-    "# only a comment\n": "DefinitionError: %%pyop cell: expected a class with compute, got no class.",
-    "x = 1\n": "DefinitionError: %%pyop cell: expected a class with compute, got no class.",
-    "class A:\n    compute = 3\n": "DefinitionError: class A: expected a method compute, got compute = 3.",
-}
-
-
-@pytest.mark.parametrize("body", REFUSED)
-def test_a_refusal_is_one_line(run, body):
-    ran = run(f"%%pyop\n{body}")
-    assert not ran.ok
-    next_ = (
-        "def compute(self, x): return x"
-        if "class" in body
-        else "class Same: compute = lambda self, x: x"
-    )
-    assert ran.out == f"{REFUSED[body]} Try: {next_}\n"
-
-
 @pytest.mark.parametrize(
     ("line", "text"),
     [
         ("--nope", "%%pyop: unrecognized arguments: --nope. Try: %%pyop?"),
         ("A B", "%%pyop: unrecognized arguments: B. Try: %%pyop?"),
-        ("--opset x", "%%pyop: argument --opset: invalid int value: 'x'. Try: %%pyop?"),
-        ("--opset 0", "%%pyop, opset: expected a number from 1 to 1000, got 0."),
-        ("-d", "%%pyop: argument -d/--domain: expected one argument. Try: %%pyop?"),
-        ("9x", "op name: expected domain::OpType, got '9x'. Try: \"demo::SoftClip\""),
-        ("-d 'a b'", "op name: expected domain::OpType, got 'a b::Twice'. Try: \"demo::SoftClip\""),
-        ("-d 'a", "No closing quotation: -d 'a"),
         (
             "-d demo other::A",
             "%%pyop: other::A and --domain demo name two domains. Try: leave one out",
@@ -399,26 +338,9 @@ def test_a_wrong_line_is_one_line_and_the_body_does_not_run(run, shell, line, te
     ran = run(f"%%pyop {line}\n{TWICE}")
     assert not ran.ok
     assert type(ran.error).__name__ == "UsageError"
-    assert ran.err == f"UsageError: {text}\n".replace("a b::Twice", "a b::OpType")
+    assert ran.err == f"UsageError: {text}\n"
     assert ran.out == ""
     assert "Twice" not in shell.user_ns
-
-
-@pytest.mark.parametrize("body", ["", "\n", "\n   \n"])
-def test_an_empty_body(run, body):
-    ran = run(f"%%pyop{body}")
-    assert not ran.ok
-    assert ran.err.startswith("UsageError: %%pyop")
-    assert "empty" in ran.err
-
-
-def test_a_string_is_not_taken_for_a_cell_of_ours(define):
-    define(f"'%%pyop -d demo'\n{TWICE}")
-    assert names() == []
-
-
-def test_a_comparable_magic_is_left_alone(run):
-    assert "pyopera" in run(f"%%pyopera\n{TWICE}").err
 
 
 # By hand, and inside other magics
@@ -443,47 +365,23 @@ def test_by_hand_an_error_is_raised_once(run, kind):
     assert names() == []
 
 
-def test_by_hand_an_error_can_be_caught(shell):
-    with pytest.raises(TypeError, match="class A: expected a compute method"):
-        shell.run_cell_magic("pyop", "", "class A: ...\n")
-
-
 @pytest.mark.parametrize("outer", ["%%capture captured", "%%time"])
 def test_inside_another_magic(define, outer):
     define(f"{outer}\n%%pyop -d demo\n{TWICE}")
     assert names() == ["demo::Twice"]
 
 
-def test_a_cell_that_runs_a_cell(define):
-    inner = "%%pyop -q\nclass Inner:\n    def compute(self, x): ...\n"
-    define(f"%%pyop -d outer -q\n{TWICE}get_ipython().run_cell({inner!r})\n")
-    assert names() == ["outer::Twice", "pyopnb::Inner"]
-
-
 # Growth
 
 
 @pytest.mark.one_python  # long
-def test_a_thousand_redefinitions_leave_one_module(define):
+def test_hundreds_of_redefinitions_leave_one_module(define):
     define(f"%%pyop -q\n{TWICE}")
     before = len(sys.modules)
-    for limit in range(1000):
+    for limit in range(300):
         define(f"%%pyop -q\n{TWICE}    limit = {limit}\n")
     assert len(sys.modules) == before
-    assert registry["Twice"].current.number == 1001
-
-
-def test_what_a_listener_raises_fails_the_cell(run):
-    def listener(version):
-        raise RuntimeError(f"listener of {version}")
-
-    leave = registry.subscribe(listener)
-    try:
-        ran = run(f"%%pyop\n{TWICE}")
-    finally:
-        leave()
-    assert not ran.ok
-    assert "RuntimeError: listener of pyopnb::Twice, version 1" in ran.out
+    assert registry["Twice"].current.number == 301
 
 
 # Waiting for the rest of a cell at a prompt

@@ -40,12 +40,6 @@ def test_the_registry(ops, define):
     assert re.fullmatch(r"pyopnb::Other   1 +\(\*xs\) +4 +\d{4}-.*", rows[1])
 
 
-def test_an_empty_registry(define):
-    table = define("%pyop").value
-    assert repr(table) == "No op is defined. Try: %%pyop in a cell"
-    assert table._repr_html_() == "<div>No op is defined. Try: %%pyop in a cell</div>"
-
-
 def test_history(ops, define):
     define("%pyop rollback demo::SoftClip 1")
     head, *rows = repr(define("%pyop history demo::SoftClip").value).split("\n")
@@ -84,18 +78,6 @@ def test_html_lets_nothing_through(shown):
         assert "\u202e" not in repr(shown)
 
 
-def test_html_of_the_registry_has_what_the_text_has(ops, define):
-    table = define("%pyop").value
-    tags = Tags()
-    tags.feed(table._repr_html_())
-    assert tags.text == "".join("".join(row) for row in (table.head, *table.rows))
-    assert tags.names == {"table", "thead", "tbody", "tr", "th", "td"}
-
-
-def test_a_table_with_many_lines_in_a_cell_stays_a_table():
-    assert repr(Table(("a", "b"), [("one\ntwo", "c")])) == "a        b\none two  c"
-
-
 # Subcommands
 
 
@@ -116,91 +98,11 @@ def test_rollback(ops, define):
     assert registry["demo::SoftClip"].current.restored == 1
 
 
-def test_the_domain_may_be_left_out_while_one_op_has_the_type(ops, define):
-    assert (
-        "version 2"
-        in define("%pyop rollback SoftClip 2").out + define("%pyop history SoftClip").out
-    )
-
-
 def test_source(ops, define):
     assert "Second." in repr(define("%pyop source demo::SoftClip").value)
     first = define("%pyop source demo::SoftClip 1").value
     assert repr(first) == registry.history("demo::SoftClip")[0].source
     assert first._repr_html_().startswith("<pre style=")
-
-
-def test_a_long_line_of_source_is_not_cut():
-    assert "y" * 1000 in Source("y" * 1000)._repr_html_()
-    assert "    x" in Source("\tx")._repr_html_()
-
-
-@pytest.mark.parametrize(
-    ("line", "text"),
-    [
-        (
-            "histroy A",
-            f"%pyop: expected {', '.join(COMMANDS)} or nothing, got histroy. Try: %pyop history OP\n",
-        ),
-        (
-            "history",
-            "%pyop history: the following arguments are required: OP. Try: %pyop history OP",
-        ),
-        ("history A 1", "%pyop history: unrecognized arguments: 1. Try: %pyop history OP"),
-        (
-            "source A B",
-            "%pyop source: argument N: invalid int value: 'B'. Try: %pyop source OP [N]",
-        ),
-        ("rollback A 1 2", "%pyop rollback: unrecognized arguments: 2. Try: %pyop rollback OP [N]"),
-        (
-            "skeleton m",
-            "%pyop skeleton: the following arguments are required: NODE. Try: %pyop skeleton MODEL NODE",
-        ),
-        (
-            "missing",
-            "%pyop missing: the following arguments are required: MODEL. Try: %pyop missing MODEL",
-        ),
-        ("source 'A", "No closing quotation: 'A"),
-    ],
-)
-def test_a_wrong_line(run, line, text):
-    ran = run(f"%pyop {line}")
-    assert not ran.ok
-    assert ran.err.startswith(f"UsageError: {text}")
-    assert ran.err.count("\n") == 1
-    assert ran.out == ""
-
-
-@pytest.mark.parametrize(
-    ("line", "text"),
-    [
-        (
-            "history demo::SoftClap",
-            "UnknownOp: op demo::SoftClap: expected an op of the registry, got demo::SoftClap. Try: demo::SoftClip\n",
-        ),
-        (
-            "source SoftClip 9",
-            "UnknownOp: op demo::SoftClip: expected one of versions 1, 2, got 9. Try: 2\n",
-        ),
-        (
-            "rollback SoftClip 9",
-            "UnknownOp: op demo::SoftClip, rollback: expected one of versions 1, 2, got 9. Try: 2\n",
-        ),
-    ],
-)
-def test_what_the_registry_does_not_have(ops, run, line, text):
-    ran = run(f"%pyop {line}")
-    assert not ran.ok
-    assert ran.out == text
-
-
-def test_a_version_without_source(run):
-    registry.define(type("Made", (), {"compute": lambda self, x: x}))
-    ran = run("%pyop source Made")
-    assert (
-        ran.out
-        == "UnknownOp: pyopnb::Made, version 1: expected its source, got a class whose source was not recorded.\n"
-    )
 
 
 # Help
@@ -296,12 +198,6 @@ def test_missing_takes_a_name_or_a_path(clipper, run, model):
     assert repr(run(f"%pyop missing {model}").value) == repr(pyopnb.missing(clipper))
 
 
-def test_missing_of_neither(clipper, run):
-    ran = run("%pyop missing clipping")
-    assert not ran.ok
-    assert ran.out.startswith("ModelError: Load model clipping failed. File doesn't exist.")
-
-
 @pytest.mark.parametrize(
     ("fragment", "matches"),
     [
@@ -339,9 +235,3 @@ def test_skeleton_puts_a_cell_below_that_runs_as_written(shell, run, line):
     shell.set_next_input("")
     run(cell)
     assert pyopnb.Session(shell.user_ns["m"])(x=[2.0])["y"].tolist() == [2]
-
-
-def test_skeleton_of_no_node(shell, run):
-    shell.user_ns["m"] = pyopnb.model(pyopnb.node("Abs", "x", "y"), {"x": "float32[N]"}, "y")
-    ran = run("%pyop skeleton m Bas")
-    assert "got none of these" in str(ran.error)
