@@ -164,26 +164,6 @@ def test_reload_and_rollback_of_both(define, pair):
     assert pyopnb.diff(*pyopnb.registry.history("demo::TimesGrad")[::2]).verdict == "identical"
 
 
-def test_listeners_hear_of_both_and_see_both(define):
-    heard = []
-    end = pyopnb.registry.subscribe(
-        lambda version: heard.append((version.op, names())), removed=heard.append
-    )
-    try:
-        define(times(2))
-        both = ["demo::Times", "demo::TimesGrad"]
-        assert heard == [("demo::Times", both), ("demo::TimesGrad", both)]
-        heard.clear()
-        define(times(2, backward=False))
-        assert heard == [("demo::Times", ["demo::Times"]), "demo::TimesGrad"]
-        heard.clear()
-        define(times(2))
-        pyopnb.registry.remove("demo::Times")
-        assert heard[2:] == ["demo::Times", "demo::TimesGrad"] and names() == []
-    finally:
-        end()
-
-
 def test_a_class_without_backward_takes_the_gradient_op_away_and_rollback_brings_it_back(
     define, pair
 ):
@@ -210,15 +190,6 @@ def test_withdraw_is_as_if_it_had_not_been_defined(define, pair, second):
     assert values(session) == [5, 5] and pyopnb.registry["demo::TimesGrad"].current.number == (
         3 if second else 2
     )
-
-
-def test_withdraw_of_the_first_backward_removes_the_gradient_op(define):
-    define(times(2, backward=False))
-    (version,) = define(times(3))
-    pyopnb.registry.withdraw(version)
-    assert names() == ["demo::Times"]
-    pyopnb.registry.withdraw(pyopnb.registry["demo::Times"].current)
-    assert names() == []
 
 
 def test_the_gradient_op_goes_with_its_op(define):
@@ -302,21 +273,6 @@ def test_a_backward_that_cannot_be_called(define, backward, got):
     with pytest.raises(DefinitionError, match=rf"class Times, backward: expected .*{got}"):
         define(BODY.format(k=3, backward=backward))
     assert pyopnb.registry["demo::Times"].current.number == 1 and len(names()) == 2
-
-
-@pytest.mark.parametrize(
-    "backward",
-    [
-        "backward = None",
-        "@staticmethod\n    def backward(inputs, outputs, grads): return 2 * grads[0]",
-        "def backward(self, *tensors): return 2 * tensors[2][0]",
-    ],
-)
-def test_a_backward_in_another_form(define, backward):
-    define(BODY.format(k=2, backward=backward))
-    assert len(names()) == (1 if "None" in backward else 2)
-    if len(names()) == 2:
-        assert pyopnb.call("demo::TimesGrad", X, X, DY).tolist() == (2 * DY).tolist()
 
 
 WRONG = {

@@ -3,7 +3,6 @@
 import traceback
 
 import numpy as np
-import onnx
 import pytest
 
 import pyopnb
@@ -101,13 +100,6 @@ def test_a_function_is_shown_with_its_source_also_in_a_model(norm):
     assert "# ReduceMean, Sub" in pyopnb.show(pyopnb.lower(model).functions[0]).text
 
 
-def test_a_function_of_unknown_source_is_shown_as_text():
-    node = onnx.helper.make_node("Abs", ["x"], ["y"])
-    imports = [onnx.helper.make_opsetid("", 18)]
-    function = onnx.helper.make_function("lines", "Plain", ["x"], ["y"], [node], imports)
-    assert "y = Abs (x)" in pyopnb.show(function).text
-
-
 def test_html_escapes_the_code_and_colours_the_line(branch):
     class Markup:
         def compute(self, x):
@@ -120,11 +112,3 @@ def test_html_escapes_the_code_and_colours_the_line(branch):
     assert "&lt;script&gt;" in html
     assert html.count("background-color:rgba(209,69,59") == 1
     assert html.count("background-color:rgba(47,143,78") == 1
-
-
-def test_a_body_without_a_source_has_line_numbers():
-    members = {}
-    exec("import numpy as np\ndef compute(self, x):\n    return np.exp(x)", members)
-    pyopnb.registry.define(type("Typed", (), {"compute": members["compute"]}), "lines::Typed")
-    source = pyopnb.forms("lines::Typed", X).source
-    assert [(item.number, item.operators) for item in source.lines] == [(3, ("Exp",))]

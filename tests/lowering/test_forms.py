@@ -137,10 +137,3 @@ def test_a_form_that_does_not_take_the_example_says_why(define):
         forms[2].verdict == "no"
         and "(demo::Twice), input x: expected float32[...], got int64[?]" in forms[2].reason
     )
-
-
-def test_it_is_a_table(clip):
-    forms = pyopnb.forms(clip, sizes=[1, 10, 100])
-    html = forms._repr_html_()
-    assert html.count("<tr") == 3 + len(forms.source.lines) and "ONNX function" in html
-    assert pyopnb.show(forms).text == repr(forms)

@@ -614,14 +614,6 @@ def test_an_older_opset_stays(op):
     np.testing.assert_array_equal(plainly(lowered, x=np.float32([[1, 3]]))[0], [[-1, 1]])
 
 
-def test_other_arguments_of_a_model_are_refused(clipper):
-    with pytest.raises(
-        pyopnb.errors.InputError,
-        match=r'lower of a model: expected feeds in one dict, finite, strict and verify, got limit. Try: \{"x": x\}',
-    ):
-        pyopnb.lower(clipper, limit=2)
-
-
 def test_float64_is_as_exact_as_the_narrower_dtype_that_the_op_computes_in(op):
     # The angles are float32 whatever x is: rounded once more or less, they differ by more than float64 does.
     rotary = """

@@ -64,33 +64,6 @@ def test_a_failing_cell_fails_in_one_line_and_leaves_the_old_model(define, run, 
     assert shell.user_ns["clipper"] is old
 
 
-@pytest.mark.parametrize(
-    ("cell", "text"),
-    [
-        (
-            "%%onnx\n(float x) => (x) {}",
-            "%%onnx: the following arguments are required: NAME. Try: %%onnx?",
-        ),
-        ("%%onnx a b\n(float x) => (x) {}", "%%onnx: unrecognized arguments: b. Try: %%onnx?"),
-        (
-            "%%onnx a.b\n() => () {}",
-            "%%onnx, NAME: expected a valid variable name, got a.b. Try: %%onnx clipper",
-        ),
-        (
-            "%%onnx class\n() => () {}",
-            "%%onnx, NAME: expected a valid variable name, got class. Try: %%onnx clipper",
-        ),
-        ("%%onnx 'a\n() => () {}", "No closing quotation: 'a"),
-        ("%%onnx a\n \n", "%%onnx a: expected a graph, got an empty cell. Try: %%onnx?"),
-    ],
-)
-def test_a_wrong_line(run, shell, cell, text):
-    ran = run(cell)
-    assert not ran.ok
-    assert ran.err.startswith(f"UsageError: {text}")
-    assert "a" not in shell.user_ns
-
-
 def test_help(shell, run):
     assert "%%onnx clipper" in shell.find_cell_magic("onnx").__doc__
     assert "-q, --quiet" in shell.find_cell_magic("onnx").__doc__

@@ -79,13 +79,3 @@ def test_the_curve_of_a_training_is_one_output_that_ends_complete(bare):
     assert data["text/html"] == last["text/html"]
     bare.run_line_magic("unload_ext", "pyopnb")
     assert progress._make_panel == []
-
-
-def test_a_training_without_a_front_end_is_a_line_of_text(monkeypatch, capsys):
-    monkeypatch.setattr(progress, "_has_viewer", lambda: True)
-    monkeypatch.setattr(progress, "_INTERVAL", 1000)
-    show = progress.panel()
-    show(3, False)
-    show(4, False)  # too soon
-    show(5, True)
-    assert capsys.readouterr().err == "\r3\r5\n"

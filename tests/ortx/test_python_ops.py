@@ -1,7 +1,5 @@
 """Python operators as the tutorials and tests of onnxruntime-extensions write them, with another import line."""
 
-import zlib
-
 import numpy as np
 import onnxruntime
 import pytest
@@ -78,27 +76,6 @@ def test_a_reversed_matrix_between_standard_nodes():
     np.testing.assert_array_equal(run_bare(made, input_1=TWO)[0], TWO[::-1])
 
 
-def test_two_outputs_that_add_up():
-    @onnx_op(
-        op_type="NegPos",
-        inputs=[PyCustomOpDef.dt_float],
-        outputs=[PyCustomOpDef.dt_float, PyCustomOpDef.dt_float],
-    )
-    def negpos(x):
-        neg, pos = x.copy(), x.copy()
-        neg[x > 0] = 0
-        pos[x < 0] = 0
-        return neg, pos
-
-    made = model(
-        contrib("NegPos", ["x"], ["neg", "pos"]),
-        inputs=[("x", TensorProto.FLOAT, [None])],
-        outputs=[("neg", TensorProto.FLOAT, [None]), ("pos", TensorProto.FLOAT, [None])],
-    )
-    neg, pos = run_bare(made, x=ONE)
-    assert neg.tolist() == [0, -2.5] and pos.tolist() == [1.5, 0]
-
-
 def test_an_epsilon_in_double():
     @onnx_op(
         op_type="AddEpsilon", inputs=[PyCustomOpDef.dt_double], outputs=[PyCustomOpDef.dt_double]
@@ -124,52 +101,6 @@ def test_strings_that_are_joined_with_a_string_attribute_given_as_a_list():
 
     made = one_node("PyJoin", TensorProto.STRING, TensorProto.STRING, [None, None], sep=";")
     assert run_bare(made, x=np.array([["a", "b"], ["ü", ""]], object))[0].tolist() == ["a;b", "ü;"]
-
-
-def test_checksums_of_strings_in_uint32():
-    @onnx_op(op_type="PyCrc32", inputs=[PyCustomOpDef.dt_string], outputs=[PyCustomOpDef.dt_uint32])
-    def crc32(x):
-        return np.array([zlib.crc32(word.encode()) & 0xFFFFFFFF for word in x.flat]).reshape(
-            x.shape
-        )  # int64
-
-    (y,) = run_bare(
-        one_node("PyCrc32", TensorProto.STRING, TensorProto.UINT32), x=np.array(["a", "ü"], object)
-    )
-    assert y.dtype == np.uint32 and y.tolist() == [zlib.crc32(word.encode()) for word in "aü"]
-
-
-def test_a_split_with_three_outputs_of_other_dtypes():
-    @onnx_op(
-        op_type="PySplit",
-        inputs=[PyCustomOpDef.dt_string, PyCustomOpDef.dt_string, PyCustomOpDef.dt_bool],
-        outputs=[PyCustomOpDef.dt_int64, PyCustomOpDef.dt_string, PyCustomOpDef.dt_int64],
-    )
-    def split(texts, sep, skip):
-        parts = [[part for part in text.split(str(sep)) if part or not skip] for text in texts]
-        places = [(row, column) for row, words in enumerate(parts) for column in range(len(words))]
-        return (
-            np.array(places),
-            np.array([word for words in parts for word in words]),
-            np.array([len(parts), max(map(len, parts))]),
-        )
-
-    made = model(
-        contrib("PySplit", ["texts", "sep", "skip"], ["places", "words", "size"]),
-        inputs=[("texts", 8, [None]), ("sep", 8, []), ("skip", 9, [])],
-        outputs=[("places", 7, [None, 2]), ("words", 8, [None]), ("size", 7, [2])],
-    )
-    feeds = {
-        "texts": np.array(["a,,b", "c"], object),
-        "sep": np.array(",", object),
-        "skip": np.array(True),
-    }
-    places, words, size = run_bare(made, **feeds)
-    assert (
-        places.tolist() == [[0, 0], [0, 1], [1, 0]]
-        and words.tolist() == ["a", "b", "c"]
-        and size.tolist() == [2, 2]
-    )
 
 
 def test_int_and_float_attributes_arrive_with_all_their_digits():
@@ -373,38 +304,6 @@ def test_a_definition_that_fails_leaves_the_one_before():
     with pytest.raises(pyopnb.errors.DefinitionError):
         Opdef.create(lambda x: x, op_type="Keeps", inputs=[99])
     assert run_bare(one_node("Keeps", by=1), x=ONE)[0].tolist() == [2.5, -1.5]
-
-
-def test_what_is_refused_or_ignored_when_it_is_declared():
-    with pytest.raises(
-        pyopnb.errors.DefinitionError,
-        match=r"onnx_op: expected keyword arguments, got the function plain itself",
-    ):
-
-        @onnx_op
-        def plain(x):
-            return x
-
-    with pytest.raises(
-        pyopnb.errors.DefinitionError,
-        match=r"attr a: expected dt_int64, .* got dt_complex64. Try: attrs=",
-    ):
-        Opdef.create(lambda x, a: x, op_type="Wrong", attrs={"a": PyCustomOpDef.dt_complex64})
-    with pytest.raises(
-        pyopnb.errors.DefinitionError,
-        match=r"inputs: expected dtypes .* got 99. Try: \[PyCustomOpDef.dt_float\]",
-    ):
-        Opdef.create(lambda x: x, op_type="Wrong", inputs=[99])
-    assert "ai.onnx.contrib::Wrong" not in pyopnb.registry
-    with pytest.warns(
-        UserWarning, match=r'onnx_op ignores domain=, .* Try: op_type="my.domain::Name"'
-    ):
-        onnx_op(op_type="Elsewhere", domain="my")(lambda x: x)
-    with pytest.warns(
-        UserWarning, match=r"onnx_op ignores 'Positional', as onnxruntime-extensions does"
-    ) as caught:
-        onnx_op("Positional")(np.abs)
-    assert caught[0].filename == __file__
 
 
 def test_a_node_without_an_attribute_and_one_with_more():

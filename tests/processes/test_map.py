@@ -17,7 +17,6 @@ from concurrent.futures import (
     ProcessPoolExecutor,
     ThreadPoolExecutor,
 )
-from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -203,12 +202,6 @@ def test_a_batch_that_cannot_be_sent_is_named(session, processes):
     assert [run.result["y"].item() for run in raised.value.batches.runs] == [2, 4]
 
 
-@pytest.mark.parametrize("wrong", [{"executor": 3}, {"errors": "ignore"}])
-def test_wrong_arguments(session, wrong):
-    with pytest.raises(pyopnb.errors.InputError):
-        pyopnb.map(session, [], **wrong)
-
-
 def test_a_table(session):
     pandas = pytest.importorskip("pandas")
     results = pyopnb.map(session, numbers(30))
@@ -389,14 +382,6 @@ def test_an_exception_of_the_notebook_arrives_as_itself(processes, run, shell):
             pyopnb.Session(remote_work.session_model("travel::Refusing")), numbers(1), processes
         )
     assert raised.value.args == (0, 0) and "in batch 0" in raised.value.__notes__
-
-
-def test_a_tuple_class_of_the_notebook_is_a_batch(session, executor):
-    class Feeds(NamedTuple):
-        x: np.ndarray
-
-    results = pyopnb.map(session, map(Feeds, numbers(3)), executor)
-    np.testing.assert_array_equal(results.array("y")[:, 0], [0, 2, 4])
 
 
 def test_every_task_of_an_engine_is_another(session, processes):

@@ -106,11 +106,3 @@ def test_a_lost_worker_is_said_and_what_was_run_is_kept(session):
         and "interrupted after" in repr(kept)
         and "<" in kept._repr_html_()
     )
-
-
-def test_no_executor(session):
-    with pytest.raises(
-        pyopnb.errors.InputError,
-        match=r"sweep, executor: expected an executor of concurrent.futures, got int",
-    ):
-        pyopnb.sweep(session, X, limit=[1.0, 2.0], executor=2)

@@ -232,29 +232,6 @@ def test_it_follows_a_redefinition(clip, session, redefine):
     assert panel.result["y"].tolist() == [-2, 2, 3, 10] and "ended" in clip.text
 
 
-@pytest.mark.parametrize(
-    ("asked", "text"),
-    [
-        (
-            {"limt": (0.0, 1.0)},
-            "interact, limt: expected an input of the model or an attr of its ops, got limt. Try: limit",
-        ),
-        (
-            {"limit": (5.0, 1.0)},
-            "interact, limit: expected (min, max) or (min, max, step), got (5.0, 1.0)",
-        ),
-        ({"limit": "much"}, "interact, limit: expected a value of kind float, got 'much'"),
-        ({"limit": []}, "interact, limit: expected a list of choices, got an empty list"),
-        ({"x": 3.0}, "interact, x: expected an array, because the input is float32[N], got 3.0"),
-    ],
-)
-def test_refusals(clip, session, asked, text):
-    given = {"x": X, **asked}
-    with pytest.raises(pyopnb.errors.InputError) as caught:
-        pyopnb.interact(session, **given)
-    assert text in str(caught.value)
-
-
 def test_a_feed_that_is_missing(clip, session):
     with pytest.raises(pyopnb.errors.InputError, match="x"):
         pyopnb.interact(session, limit=(0.0, 1.0))

@@ -286,21 +286,6 @@ def test_ten_watches_and_many_redefinitions_keep_what_they_need(clip, redefine, 
     assert len(watches) == 10 and all(watch.runs == 31 for watch in watches)
 
 
-@pytest.mark.parametrize(
-    ("cell", "text"),
-    [
-        (
-            "pyopnb.watch(model, x=x)",
-            "watch: expected a pyopnb.Session, got ModelProto. Try: pyopnb.watch(pyopnb.Session(model), x=x)",
-        ),
-        ("pyopnb.watch(session, z=x)", "feeds: expected x: float32[N], got z. Try: write x for z"),
-    ],
-)
-def test_refusals(clip, cell, text):
-    with pytest.raises(pyopnb.PyopError, match=re.escape(text)):
-        exec(cell, clip.shell.user_ns)
-
-
 @pytest.mark.parametrize("where", ["watch", "interact"])
 def test_a_script_has_no_outputs_and_marimo_none_of_this_kind(clip, monkeypatch, where):
     session, x = clip.run("session"), clip.run("x")
