@@ -16,7 +16,7 @@ from small_ops import chain
 
 import pyopnb
 from pyopnb.display.html import MAX_BYTES
-from pyopnb.errors import InputError, ModelError
+from pyopnb.errors import ModelError
 from pyopnb.ops.text_table import row_key
 
 LIGHT = os.path.join(os.path.dirname(onnx.__file__), "backend", "test", "data", "light")
@@ -262,40 +262,6 @@ def test_functions_that_would_be_endless_stay_folded():
     assert len(seen.body) <= MAX_BYTES
 
 
-def test_numbers_are_colours_and_marks_are_badges():
-    proto = relus(4)
-    proto.graph.node[2].name = "third"
-    seen = pyopnb.show(
-        proto,
-        colours={"t1": 1e-7, 1: 1e-3, "third": 0.5},
-        legend="largest |a-b|",
-        marks={"y": "changed"},
-    )
-    assert {"largest |a-b|", "~ changed"} <= set(texts(seen.svg))
-    assert "  t1 = Relu(x) [1e-07]" in repr(seen) and "~ y = Relu(t3)" in repr(seen)
-    assert Html(seen.body).images[0]["alt"].endswith("Colours: largest |a-b| from 1e-7 to 0.5")
-    with pytest.raises(
-        ModelError, match=r"show, colours: expected the name of an output or node, got t9. Try: t1"
-    ):
-        pyopnb.show(proto, colours={"t9": 1.0})
-    with pytest.raises(ModelError, match=r"show, marks: expected an index from 0 to 3, got 4"):
-        pyopnb.show(proto, marks={4: "added"})
-
-
-def test_the_retired_op_stands_out():
-    node = helper.make_node(
-        "PyOp",
-        ["x"],
-        ["y"],
-        domain="any",
-        module="mymodule",
-        class_name="Gain",
-        input_types=[1],
-        output_types=[1],
-    )
-    assert {"◆ any::PyOp", "mymodule.Gain"} <= set(texts(pyopnb.show(model([node])).svg))
-
-
 def test_broken_models_are_drawn_and_say_so():
     nodes = [helper.make_node(op, inputs, [output]) for op, inputs, output in (
         ("Abs", ["nowhere"], "a"), ("Neg", ["b"], "c"), ("Abs", ["c"], "b"), ("Relu", ["x"], "a"), ("Add", ["s", "x"], "s"))]  # fmt: skip
@@ -369,14 +335,6 @@ def test_an_output_is_never_too_large():
     assert int(left.replace(",", "")) > 1_000 and whole == "6,002"
     assert "most=6002 and save" in Html(seen.body).text
     assert len(repr(seen).splitlines()) <= 30 and "… 5,975 nodes more" in repr(seen)
-
-
-def test_what_stands_out_is_kept_when_boxes_are_left_out():
-    seen = pyopnb.show(relus(3_000), marks={2_000: "changed"}, most=50)
-    assert "~ changed" in texts(seen.svg)
-    assert "50" in Html(seen.body).text or "boxes before" in " ".join(filter(None, texts(seen.svg)))
-    with pytest.raises(InputError, match="show, most: expected 1 or more, got 0"):
-        pyopnb.show(relus(2), most=0)
 
 
 def test_same_model_same_bytes():

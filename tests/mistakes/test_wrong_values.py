@@ -9,13 +9,11 @@ from pathlib import Path
 from traceback import walk_tb
 from typing import Any
 
-import numpy as np
 import pytest
 from wrong_values import WRONG, Call, calls, renewed
 
 import pyopnb
 from pyopnb.errors import Filled
-from pyopnb.ops.module_files import save_module
 
 OTHERS = {
     ("load_module", 0): SyntaxError,  # what the file raises, as itself
@@ -97,31 +95,3 @@ def test_a_raw_error_would_be_seen(here: Path) -> None:
     error = attempt(Call("raw", raw, ("x",)), 0, 3)
     assert error is not None
     assert not is_answer(Call("raw", raw), 0, error)
-
-
-X = np.float32([1, 2])
-
-
-@pytest.mark.parametrize(
-    ("attempted", "message"),
-    [
-        (lambda s, m: pyopnb.run("y", x=X), "model y failed. File doesn't exist. Try: a path from"),
-        (lambda s, m: s.run_async(None, {}, print, None), r"expected x: float32\[N\], got nothing. Try: x=np.zeros"),
-        (lambda s, m: s.run_async(None, None, print, None), r'feeds: expected a dict of name to array, got NoneType. Try: {"x":'),
-        (lambda s, m: s.set_providers("x"), r"providers: expected a list of names, .*got str 'x'. Try: \['x'\]"),
-        (lambda s, m: s.set_providers(["CPU"]), r"providers: expected some of .*got 'CPU'. Try: \['CPUExecutionProvider'\]"),
-        (lambda s, m: pyopnb.node("Abs", 3, "y"), r'node, inputs: expected names, got int 3. Try: \["x"\]'),
-        (lambda s, m: pyopnb.model(1, 2, 3), r"model, nodes: expected a list of nodes, got int 1. Try: \[pyopnb.node\("),
-        (lambda s, m: pyopnb.save(m, 3), 'save, path: expected a path, got int 3. Try: "folder/file"'),
-        (lambda s, m: save_module("f.py", ["a::B"]), r"save_module, ops: expected str, got list \['a::B'\]. Try: 'a::B'"),
-        (lambda s, m: pyopnb.reference("Conv", X), r'expected 2 to 3 inputs \(X, W, B\), got 1. Try: pyopnb.reference\("::Conv", X, W\)'),
-        (lambda s, m: pyopnb.reference("Cast", X), "reference of ::Cast, attr to: expected a value, as it has no default"),
-        (lambda s, m: pyopnb.call("Cast", X, to=99), "call of Cast, attr to: expected the number of one of ONNX's dtypes, got 99. Try"),
-        (lambda s, m: s(X)[7], r'result: expected one of 1 output \(y\), by name or by place, got int 7. Try: result\["y"\]'),
-        (lambda s, m: s.run(None, {"x": X}, 3), "run, run_options: expected onnxruntime.RunOptions, or None, got int 3"),
-    ],
-)  # fmt: skip
-def test_messages(attempted: Any, message: str) -> None:
-    model = pyopnb.model(pyopnb.node("Abs", "x", "y"), {"x": "float32[N]"}, "y")
-    with pytest.raises((pyopnb.PyopError, IndexError), match=message):
-        attempted(pyopnb.Session(model), model)

@@ -47,20 +47,6 @@ def test_what_somebody_else_wrote_stays(soft_clip, tmp_path):
     assert "# mine" not in path.read_text()
 
 
-@pytest.mark.parametrize(
-    ("name", "ops", "words"),
-    [
-        ("ops.txt", (), "expected a name that ends in .py, got .*ops.txt. Try: ops.py"),
-        ("ops.py", ("demo::SoftClap",), "op demo::SoftClap: .* Try: demo::SoftClip"),
-        ("none/ops.py", (), "a folder that can be written to"),
-    ],
-)
-def test_what_cannot_be_written(soft_clip, tmp_path, name, ops, words):
-    with pytest.raises(pyopnb.PyopError, match=words):
-        save_module(tmp_path / name, *ops)
-    assert [file.name for file in tmp_path.iterdir()] == ["written.py"]
-
-
 def test_an_empty_registry(tmp_path):
     with pytest.raises(pyopnb.errors.UnknownOp, match="expected an op to write, got none"):
         save_module(tmp_path / "ops.py")
@@ -75,31 +61,3 @@ def test_a_file_that_raises_has_defined_nothing(define, soft_clip):
             "@pyopnb.pyop('demo::New')\nclass A:\n    def compute(self, x): ...\n@pyopnb.pyop\nclass B: ...\n"
         )
     assert [op.name for op in registry] == ["demo::SoftClip"]
-
-
-def test_a_file_without_an_op(define, tmp_path):
-    with pytest.raises(
-        pyopnb.errors.DefinitionError,
-        match="written.py: expected an op, got none. Try: @pyopnb.pyop above the class",
-    ):
-        define("class A: ...\n")
-    with pytest.raises(
-        pyopnb.errors.DefinitionError, match="none.py: expected a Python file, got no such file"
-    ):
-        load_module(tmp_path / "none.py")
-    with pytest.raises(pyopnb.errors.DefinitionError, match="expected a file that can be read"):
-        load_module(tmp_path)
-
-
-def test_a_definition_inside_another_registry_is_not_held_back(define):
-    text = """
-        mine = type(pyopnb.registry)()
-        @pyopnb.pyop("demo::Mine", into=mine)
-        class Mine:
-            def compute(self, x): return x
-        assert "demo::Mine" in mine
-        @pyopnb.pyop("demo::A")
-        class A(Mine): ...
-        assert "demo::A" not in pyopnb.registry
-    """
-    assert [version.op for version in define(text)] == ["demo::A"]

@@ -40,8 +40,3 @@ def test_indexed_as_an_array(key, got):
     assert eval(
         'result["y"][…]'.replace("…", "key"), {"result": Result({"y": Y}), "key": Y > 0}
     ) == [2]
-
-
-def test_without_outputs_there_is_nothing_to_try():
-    with pytest.raises(InputError, match=r"got an object of tuple\.$"):
-        Result({})[0, 0]

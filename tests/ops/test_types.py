@@ -106,22 +106,6 @@ def test_a_type_is_made_of_what_names_a_dtype_and_of_a_list(element):
     )
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        (("float65", ()), "dtype float65: expected one of"),
-        ((object(), ()), "expected one of"),
-        (("int8", (-1,)), r"type int8\[\.\.\.\]: expected a size from 0"),
-        ((None, (True,)), r"type any\[\.\.\.\]: expected a size from 0"),
-        (("int8", 3), r"shape: expected a tuple of dimensions, .* got 3"),
-        (("int8", "N"), r"shape: expected a tuple of dimensions, .* got 'N'"),
-    ],
-)
-def test_a_type_of_what_is_none_is_refused(given, said):
-    with pytest.raises(InputError, match=said):
-        TensorType(*given)
-
-
 @pytest.mark.parametrize("shape", [(-1,), (1.5,), (2**63,), ([],)])
 def test_like_refuses_what_is_no_size(shape):
     with pytest.raises(InputError, match=r"type any\[\.\.\.\]: expected a size"):

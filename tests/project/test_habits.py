@@ -10,7 +10,6 @@ import yaml
 
 ROOT = Path(__file__).parents[2]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
-TEMPLATES = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"))
 PAGES = sorted(
     [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / ".github").rglob("*.md")]
 )
@@ -87,18 +86,6 @@ def test_one_workflow_runs_make_test_and_one_builds_wheels():
     assert "python -m build --sdist" in text["wheels"]
 
 
-@pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: path.stem)
-def test_template_asks_for_what_an_issue_needs(path):
-    template = read(path)
-    if path.stem != "config":
-        required = {
-            part["id"] for part in template["body"] if part.get("validations", {}).get("required")
-        }
-        assert "versions" in required
-        assert template["name"]
-        assert template["description"]
-
-
 def test_hooks_are_the_commands_of_make_lint():
     hooks = [
         hook for repo in read(ROOT / ".pre-commit-config.yaml")["repos"] for hook in repo["hooks"]
@@ -114,12 +101,6 @@ def test_hooks_are_the_commands_of_make_lint():
     }
     assert hooked == linted
     assert all(hook["language"] == "system" for hook in hooks)
-
-
-def test_security_says_how_to_report_and_where_more_is():
-    text = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
-    assert "## Reporting" in text
-    assert (ROOT / re.search(r"`(docs/\w+\.md)`", text)[1]).exists()
 
 
 def test_conda_recipe_asks_for_what_the_package_asks_for():

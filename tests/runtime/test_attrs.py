@@ -136,12 +136,6 @@ def test_graph_is_a_model_that_runs_inside_the_op() -> None:
     assert session(x=X)["y"].tolist() == [-1, -2]
 
 
-def test_list_of_graphs() -> None:
-    got = arriving(helper.make_attribute("bodies", [inner_graph(), inner_graph()]))["bodies"]
-    assert [type(one) for one in got] == [onnx.ModelProto] * 2
-    assert [one.graph.name for one in got] == ["inner", "inner"]
-
-
 def test_nodes_of_a_graph_attr_are_the_business_of_the_op() -> None:
     made: list[str] = []
 
@@ -272,36 +266,6 @@ def test_wrong_kinds_are_refused(attrs: dict[str, Any], expected: str, got: str)
 def test_an_int_that_no_float_holds_is_refused() -> None:
     with pytest.raises(pyopnb.errors.ModelError, match="attr f"):
         declared(f=2**53 + 1)
-
-
-def test_a_missing_attr_is_named_with_the_known_ones() -> None:
-    class Needs:
-        def __init__(self, limit: float, n: int = 1): ...
-
-        def compute(self, x):
-            return x
-
-    pyopnb.registry.define(Needs, "demo::Keeper")
-    with pytest.raises(pyopnb.errors.ModelError) as caught:
-        pyopnb.Session(one_node())
-    assert "node" in str(caught.value)
-    assert "attr limit" in str(caught.value)
-    assert "limit: float, n: int = 1" in str(caught.value)
-
-
-def test_an_unknown_attr_gets_the_nearest_name() -> None:
-    class Has:
-        def __init__(self, limit: float = 1.0, count: int = 1): ...
-
-        def compute(self, x):
-            return x
-
-    pyopnb.registry.define(Has, "demo::Keeper")
-    with pytest.raises(pyopnb.errors.ModelError) as caught:
-        pyopnb.Session(one_node(limt=2.0))
-    assert "attr limt" in str(caught.value)
-    assert "one of limit, count" in str(caught.value)
-    assert "write limit," in str(caught.value)
 
 
 def test_two_attributes_of_one_name_are_refused() -> None:

@@ -116,17 +116,6 @@ def test_infer_with_an_attr_that_the_runtime_shows_late() -> None:
     assert run(bare(model(t=np.float32([10, 20]))), x=X)[0].tolist() == [[11, 22], [13, 24]]
 
 
-def test_variadic_inputs() -> None:
-    class Op:
-        def compute(self, *xs) -> "int64[]":  # the notation, not Python
-            return np.array(len(xs))
-
-    pyopnb.registry.define(Op, "b::Op")
-    kinds = {f"x{i}": "float32[1]" for i in range(64)}
-    session = bare(model(inputs=kinds, outputs={"y": "int64[]"}, ins=list(kinds)))
-    assert run(session, **dict.fromkeys(kinds, np.float32([1])))[0] == 64
-
-
 def test_unknown_rank_and_another_dtype() -> None:
     class Op:
         def compute(self, x) -> "int64[...]":
@@ -144,12 +133,6 @@ def test_optional_inputs_and_outputs() -> None:
     pyopnb.registry.define(Op, "b::Op")
     session = bare(model(ins=["x", "", "x"], outs=["", "y"], outputs={"y": "bool[2]"}))
     assert run(session, x=X)[0].tolist() == [True, False]
-
-
-def test_several_outputs_without_hints() -> None:
-    define(compute=lambda self, x: (x, x + 1, x + 2))
-    session = bare(model(outs="a b c", outputs=dict.fromkeys("abc", "float32[N,2]")))
-    assert [r[0, 0] for r in run(session, x=X)] == [1, 2, 3]
 
 
 HINT = ("float32[...]", "int64[...]")
@@ -189,15 +172,6 @@ def test_a_node_without_the_later_outputs() -> None:
 
     pyopnb.registry.define(Op, "b::Op")
     assert run(bare(model()), x=X)[0].tolist() == X.tolist()
-
-
-def test_strings() -> None:
-    define(compute=lambda self, x: np.array([s.upper() for s in x], object))
-    got = run(
-        bare(model(inputs={"x": "string[N]"}, outputs={"y": "string[N]"})),
-        x=np.array(["a", "é"], object),
-    )
-    assert got[0].tolist() == ["A", "É"]
 
 
 # ---- errors ------------------------------------------------------------------------------------------------------------------

@@ -410,25 +410,6 @@ def test_a_model_that_the_runtime_saved_loads_again(tmp_path: Path) -> None:
     assert first(X)["y"].tolist() == again(X)["y"].tolist() == [1.5, -1.5]
 
 
-def test_nodes_of_a_saved_model_can_be_bare_and_retired(tmp_path: Path) -> None:
-    pyopnb.registry.define(
-        type("C", (), {"compute": lambda self, x: x * 3}), "reg::C", module="mymodule"
-    )
-    node = pyopnb.node(
-        "d::PyOp",
-        "x",
-        "y",
-        module="mymodule",
-        class_name="C",
-        input_types=[TensorProto.FLOAT],
-        output_types=[TensorProto.FLOAT],
-    )
-    options = onnxruntime.SessionOptions()
-    options.optimized_model_filepath = str(tmp_path / "saved.onnx")
-    pyopnb.Session(pyopnb.model([node], {"x": "float32[N]"}, {"y": "float32[N]"}), options)
-    assert pyopnb.Session(tmp_path / "saved.onnx")(X)["y"].tolist() == [-3, 6]
-
-
 def test_a_dimension_of_which_infer_says_nothing_fits_any() -> None:
     """ONNX Runtime took it for one of size -1, and refused the Mul."""
 

@@ -166,14 +166,3 @@ def test_what_is_refused(
 def test_a_feed_that_is_missing(session: Any) -> None:
     with pytest.raises(pyopnb.errors.InputError, match=r"Required inputs .*: expected x"):
         pyopnb.sweep(session, limit=[1.0, 2.0])
-
-
-def test_it_prints_as_a_table(session: Any) -> None:
-    lines = repr(pyopnb.sweep(session, x=X, limit=np.linspace(0.5, 1, 2))).splitlines()
-    assert lines[0].split() == ["limit", "y", "s", "ms"]
-    assert lines[1].startswith("0.5    -0.5 … 0.5, mean 0.1667  0.5 ")
-    assert (
-        repr(pyopnb.sweep(session, x=X, limit=np.linspace(0.5, 1, 200))).splitlines()[-1]
-        == "and 150 more"
-    )
-    assert repr(pyopnb.sweep(session, x=[X, X])).splitlines()[2].startswith("x[1]  ")
