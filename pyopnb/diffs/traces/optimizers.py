@@ -149,6 +149,7 @@ def find_optimizers(model: Any, feeds: Mapping[str, Any], tolerances: Tolerances
             return OptimizerDiff(diff, suspects=names, sessions=trials.sessions)
         search = _Search(trials, names)
         smallest = search.smallest()
+        names = search.names
         sessions = trials.sessions
     if not smallest:
         return OptimizerDiff(diff, suspects=names, sessions=sessions)
@@ -168,10 +169,10 @@ class _Search:
     """A search among optimizers for few that must be disabled together."""
 
     def __init__(self, trials: _Trials, names: Sequence[str]) -> None:
-        self.trials, self.names = trials, names
-        self.most = math.floor(2 * math.log2(len(names))) + 4
+        self.trials, self.names = trials, tuple(names)
         self.good: dict[tuple[str, ...], OptimizedRun] = {}
-        self.bad: set[tuple[str, ...]] = {()}
+        # With the names of what changed the graph while these were disabled.
+        self.bad: dict[tuple[str, ...], tuple[str, ...]] = {(): self.names}
         self.is_smallest = True
 
     def suffices(self, disabled: Sequence[str]) -> bool:
@@ -180,14 +181,15 @@ class _Search:
         # What was tried once is not tried again.
         if key in self.good or key in self.bad:
             return key in self.good
-        if self.trials.sessions >= self.most:
+        most = math.floor(2 * math.log2(len(self.names))) + 4
+        if self.trials.sessions >= most:
             self.is_smallest = False
             return False
         run = self.trials.run("ORT_ENABLE_ALL", key)
         if self.trials.compare(run).ok:
             self.good[key] = run
             return True
-        self.bad.add(key)
+        self.bad[key] = run.modifying
         return False
 
     def smallest(self) -> tuple[str, ...]:
@@ -196,6 +198,21 @@ class _Search:
         The shortest beginning of the list that suffices ends with an optimizer that is needed. With that one disabled, the
         same is done with what comes before it, until those that are needed suffice by themselves.
         """
+        self._search()
+        # Where one fusion is off, another one may take its nodes: it is a suspect as well from then on.
+        while not self.good and self._learn():
+            self._search()
+        # What is named was tried, even if no session was left to try less.
+        return min(self.good, key=len, default=())
+
+    def _learn(self) -> bool:
+        """Add the optimizers that change the graph only without all those that are known; tell whether there are any."""
+        modifying = self.bad.get(self.names, ())
+        new = [name for name in modifying if name not in self.names]
+        self.names += tuple(new)
+        return bool(new)
+
+    def _search(self) -> None:
         needed: list[str] = []
         candidates = list(self.names)
         # Mostly one optimizer is to blame, and the first one found suffices.
@@ -206,8 +223,6 @@ class _Search:
                 break
             needed.append(candidates[count - 1])
             candidates = candidates[: count - 1]
-        # What is named was tried, even if no session was left to try less.
-        return min(self.good, key=len, default=())
 
     def _shortest(self, needed: Sequence[str], names: Sequence[str]) -> int:
         """Count how many of the first names suffice together with those that are needed; all of them where less do not."""

@@ -16,8 +16,8 @@ import pyopnb
 RANDOM = np.random.default_rng(0)
 
 
-def parsed(body, types, gives="float[?] y", **weights):
-    head = '<ir_version: 8, opset_import: ["" : 20, "demo" : 1]>'
+def parsed(body, types, gives="float[?] y", opset=20, **weights):
+    head = f'<ir_version: 8, opset_import: ["" : {opset}, "demo" : 1]>'
     model = onnx.parser.parse_model(f"{head} g ({types}) => ({gives}) {{ {body} }}")
     for name, array in weights.items():
         model.graph.initializer.append(numpy_helper.from_array(np.asarray(array), name))
@@ -37,6 +37,16 @@ SCALES = {"s": np.float32(0.1), "z": np.uint8(10), "s2": np.float32(0.07), "z2":
 TWICE_QUANTIZED = """
     q = QuantizeLinear(x, s, z)  d = DequantizeLinear(q, s, z)
     p = QuantizeLinear(d, s2, z2)  e = DequantizeLinear(p, s2, z2)  y = Relu(e)"""
+FOLDED = {"w": (4, 3, 3, 3), "s": (4,), "b": (4,), "m": (4,), "v": (4,)}
+FOLDED = {name: np.abs(normal(*shape)).astype(np.float16) for name, shape in FOLDED.items()}
+POOLED = """
+    t = Transpose<perm = [0,3,1,2]>(x)  a = AveragePool<kernel_shape = [3,3], pads = [1,1,1,1]>(t)
+    c = Conv(a, w)  u = Transpose<perm = [0,2,3,1]>(c)  y = Relu(u)"""
+LEVELS = RANDOM.integers(-8, 8, (64, 8)).astype(np.int8)
+NORMALIZED = """
+    m = ReduceMean<axes = [-1]>(x)  d = Sub(x, m)  p = Pow(d, two)  v = ReduceMean<axes = [-1]>(p)
+    e = Add(v, tiny)  r = Sqrt(e)  n = Div(d, r)  g = Mul(n, s)  y = Add(g, b)"""
+NORMALIZING = {"two": np.float32(2), "tiny": np.float32(1e-5), "s": normal(64), "b": normal(64)}
 CHANGED = {
     "two quantizations of different scales": (
         parsed(TWICE_QUANTIZED, "float[N] x", **SCALES),
@@ -65,6 +75,48 @@ CHANGED = {
         {"rtol": 0, "atol": 0},
         ("Level1_RuleBasedTransformer",),
         "c + y (Conv + Mul) → ",
+    ),
+    "a product and a sum that become one Gemm": (
+        parsed("m = MatMul(x, w)  y = Add(m, b)", "float[6,640] x", "float[6,33] y", w=normal(640, 33), b=normal(33)),
+        {"x": normal(6, 640)},
+        {"rtol": 0, "atol": 0},
+        ("MatMulAddFusion",),
+        "m + y (MatMul + Add) → Gemm",
+    ),
+    "constants that are folded in float16": (
+        parsed("c = Conv(x, w)  y = BatchNormalization(c, s, b, m, v)", "float16[1,3,8,8] x", "float16[1,4,6,6] y", **FOLDED),
+        {"x": normal(1, 3, 8, 8).astype(np.float16)},
+        {"rtol": 0, "atol": 0},
+        ("Level1_RuleBasedTransformer",),
+        "c + y (Conv + BatchNormalization) → ",
+    ),
+    "another layout": (
+        parsed(POOLED, "float[1,8,8,3] x", "float[1,6,6,16] y", w=normal(16, 3, 3, 3)),
+        {"x": normal(1, 8, 8, 3)},
+        {"rtol": 0, "atol": 0},
+        ("NchwcTransformer",),
+        "c + u (Conv + Transpose) → Conv + ReorderOutput",
+    ),
+    "a dequantized weight whose product quantizes the other side as well": (
+        parsed("d = DequantizeLinear(q, s)  y = MatMul(x, d)", "float[4,64] x", "float[4,8] y", q=LEVELS, s=np.float32(0.1)),
+        {"x": normal(4, 64)},
+        {},
+        ("QDQSelectorActionTransformer",),
+        "y (MatMul) → MatMulNBits",
+    ),
+    "a layer normalization far from 0": (
+        parsed(NORMALIZED, "float[4,64] x", "float[4,64] y", opset=17, **NORMALIZING),
+        {"x": normal(4, 64) + 1000},
+        {},
+        ("LayerNormFusionL1",),
+        ") → LayerNormalization",
+    ),
+    "a fusion in whose place comes another one": (
+        parsed(NORMALIZED, "float[4,64] x", "float[4,64] y", opset=17, **NORMALIZING),
+        {"x": normal(4, 64) + 1000},
+        {"rtol": 0, "atol": 0},
+        ("LayerNormFusionL1", "SimplifiedLayerNormFusion"),
+        ") → LayerNormalization",
     ),
 }  # fmt: skip
 
@@ -101,6 +153,12 @@ UNCHANGED = {
     "a GELU": parsed(GELU, "float[N,8] x", "float[N,8] y", **SINGLES),
     "a constant": parsed("c = Exp(w)  y = Mul(x, c)", "float[N,8] x", "float[N,8] y", w=normal(8)),
     "Transposes": parsed("a = Transpose(x)  y = Transpose(a)", "float[N,8] x", "float[N,8] y"),
+    "a Cast there and back": parsed("a = Cast<to = 10>(x)  b = Cast<to = 1>(a)  y = Neg(b)", "float[N,8] x", "float[N,8] y"),
+    "a quantized weight": parsed(
+        "q = QuantizeLinear(w, s, z)  d = DequantizeLinear(q, s, z)  y = Mul(x, d)", "float[N,8] x", "float[N,8] y",
+        w=normal(8), s=np.float32(0.1), z=np.uint8(128),
+    ),
+    "a scaled product": parsed("c = Mul(x, k)  y = MatMul(c, w)", "float[N,8] x", "float[N,4] y", w=normal(8, 4), k=np.float32(0.3)),
     "NaN": parsed("a = Log(x)  y = Identity(a)", "float[N,8] x", "float[N,8] y"),
 }  # fmt: skip
 
