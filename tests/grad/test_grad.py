@@ -394,30 +394,6 @@ def test_what_has_no_rule(body, op):
             "wrt 'z': expected the name of an input",
         ),
         (
-            f"(float[N] x) => (float loss) {{ y = Mul(x, x)  {SUM} }}",
-            "y",
-            None,
-            "wrt 'y': .* got none of that name",
-        ),
-        (
-            f"(float[N] x) => (float loss) {{ y = Mul(x, x)  {SUM} }}",
-            [],
-            None,
-            "wrt: expected names",
-        ),
-        (
-            f"(float[N] x) => (float loss) {{ y = Mul(x, x)  {SUM} }}",
-            ["x", "x"],
-            None,
-            "got the name twice",
-        ),
-        (
-            f"(float[N] x) => (float loss) {{ y = Mul(x, x)  {SUM} }}",
-            "x",
-            "y",
-            "loss: expected the name of an output, got 'y'",
-        ),
-        (
             "(float[N] x) => (float[N] y) { y = Mul(x, x) }",
             "x",
             None,
@@ -446,12 +422,6 @@ def test_what_has_no_rule(body, op):
             "x",
             None,
             "only through integers",
-        ),
-        (
-            "(float[N] x) => (float l, float m) { l = ReduceSum<keepdims = 0>(x)  m = ReduceMax<keepdims = 0>(x) }",
-            "x",
-            None,
-            "loss='l'",
         ),
     ],
 )

@@ -619,42 +619,6 @@ def test_constants_that_the_runtime_folds(level, counter):
     )
 
 
-def test_retired_nodes():
-    @pyopnb.pyop("any::Doubled", module="mymodule")
-    class Doubled:
-        def __init__(self):
-            self.calls = 0
-
-        def compute(self, x):
-            self.calls += 1
-            return x * np.float32(self.calls)
-
-    node = helper.make_node(
-        "PyOp",
-        ["x"],
-        ["a"],
-        domain="old",
-        module="mymodule",
-        class_name="Doubled",
-        input_types=[1],
-        output_types=[1],
-    )
-    ends = [helper.make_tensor_value_info(name, 1, [3]) for name in ("x", "y")]
-    graph = helper.make_graph(
-        [node, helper.make_node("Neg", ["a"], ["y"])], "g", ends[:1], ends[1:]
-    )
-    model = helper.make_model(
-        graph,
-        ir_version=8,
-        opset_imports=[helper.make_opsetid("", 18), helper.make_opsetid("old", 1)],
-    )
-    session = pyopnb.Session(model)
-    session(x=X)
-    trace = session.trace(x=X)
-    assert trace["a"].tolist() == (2 * X).tolist() and trace.times["a"].python > 0
-    assert trace.model.graph.node[0].op_type == "PyOp" and trace.model.graph.node[0].domain == "old"
-
-
 def test_stand_ins_of_the_reference_implementation():
     model = parsed("a = Celu(x)\ny = Neg(a)", "double[N] x", "double[N] y")
     with pytest.warns(Filled):

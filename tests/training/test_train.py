@@ -376,38 +376,6 @@ def test_weights_in_a_file_beside_the_model(classifier, flowers, tmp_path):
     )
 
 
-def test_what_makes_no_sense_for_going_on(line, samples):
-    result = train(line, samples, loss="mse", train="w")
-    assert set(result.weights) == {"w"}
-    with pytest.raises(
-        pyopnb.errors.InputError,
-        match=r"resume, epochs: expected a whole number, or None, got str '2'\.",
-    ):
-        result.resume("2")
-    with pytest.raises(
-        pyopnb.errors.InputError,
-        match=r"resume, epochs: expected a number from 1 on, or None, got 0",
-    ):
-        result.resume(0)
-
-
-def test_numbers_of_numpys_are_numbers(classifier, flowers, tmp_path):
-    two, path = np.int64(2), tmp_path / "run.npz"
-    result = train(
-        classifier,
-        flowers,
-        epochs=two,
-        batch_size=np.int32(50),
-        seed=two,
-        checkpoint=path,
-        every=two,
-    )
-    assert np.array_equal(
-        result.losses, train(classifier, flowers, epochs=2, batch_size=50, seed=2).losses
-    )
-    assert train(classifier, flowers, epochs=3, batch_size=50, seed=2, resume=path).steps == 12
-
-
 def test_an_opset_too_old_for_the_loss_is_said_with_the_one_it_needs(
     classifier, flowers, line, samples
 ):
@@ -487,37 +455,11 @@ def test_a_metric_that_fails_is_computed_when_it_goes_on(classifier, flowers):
     assert [step for step, _ in training.resume().scores] == [4, 8, 12]
 
 
-def test_a_metric_that_goes_on_is_refused(classifier, flowers):
-    made = []
-    result = train(
-        classifier,
-        flowers,
-        validation=flowers,
-        metric=lambda outputs, feeds: 0.0 if not made else made[0].resume(),
-    )
-    made.append(result)
-    with pytest.raises(
-        pyopnb.errors.RunRefused, match="resume: expected a training that stands still"
-    ):
-        result.resume(1)
-
-
 def test_labels_of_another_rank_are_refused_for_mse(line, samples):
     with pytest.raises(
         pyopnb.errors.InputError, match=r"labels target: expected float32\[N\], got float32\[32,1\]"
     ):
         train(line, {"x": samples["x"], "target": samples["target"][:, None]}, loss="mse")
-
-
-def test_a_model_without_weights():
-    model = pyopnb.model(
-        pyopnb.node("ReduceMean", "x", "loss", keepdims=0), {"x": "float32[N]"}, "loss"
-    )
-    with pytest.raises(
-        pyopnb.errors.ModelError,
-        match=r"train: expected a model with initializers of float32 or float64, got none",
-    ):
-        train(model, {"x": np.ones(2, np.float32)}, loss="loss", batch_size=2)
 
 
 def test_a_fixed_number_of_samples_leaves_the_rest_of_an_epoch_out(line, samples):
