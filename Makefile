@@ -57,12 +57,13 @@ binder := $(if $(filter $(pinned),$(versions)),test-binder)
 halves := test-$(first)-use test-$(first)-core
 lanes = torch-then-docs $(halves) asan test-browser test-oldest $(if $(everywhere),test-corpus $(versions:%=wheel-%)) \
 	$(filter-out test-$(first),$(versions:%=test-%)) test-doors $(binder) tsan lint
-environments = $(versions:%=.venv-%/.installed) .venv-$(first)/.browser .venv-$(first)/.docs build/asan/.built build/tsan/.built \
-	.venv-torch/.installed .venv-oldest/.installed $(if $(everywhere),.venv-corpus/.installed .venv-wheels/.installed) .venv/.lint \
+environments = .venv-torch/.torch $(versions:%=.venv-%/.installed) .venv-$(first)/.browser .venv-$(first)/.docs \
+	build/asan/.built build/tsan/.built .venv-torch/.installed .venv-oldest/.installed \
+	$(if $(everywhere),.venv-corpus/.installed .venv-wheels/.installed) .venv/.lint \
 	$(if $(binder),.venv-binder/.installed .venv-repo2docker/.installed)
 
 test:
-	@$(MAKE) --no-print-directory -j3 --output-sync=target $(environments)
+	@$(MAKE) --no-print-directory -j4 --output-sync=target $(environments)
 	@$(MAKE) --no-print-directory -j4 --output-sync=target together=yes $(lanes)
 	@$(if $(filter $(pinned),$(versions)),,echo "NOT TESTED: binder/, because there is no Python $(pinned) here")
 
@@ -222,8 +223,12 @@ torch := --find-links https://download.pytorch.org/whl/cpu/torch/ --group torch
 .venv-oldest/.installed: .venv-oldest/.made tests/oldest.txt build/wheels/$(first)/.built
 	$(call installed,.venv-oldest,build/wheels/$(first),-c tests/oldest.txt)
 
-.venv-corpus/.installed .venv-torch/.installed: .venv-%/.installed: .venv-%/.made pyproject.toml build/wheels/$(first)/.built
+# The largest download waits for no wheel of ours.
+.venv-corpus/.torch .venv-torch/.torch: .venv-%/.torch: .venv-%/.made pyproject.toml
 	$(install) .venv-$* $(torch)
+	@touch $@
+
+.venv-corpus/.installed .venv-torch/.installed: .venv-%/.installed: .venv-%/.torch build/wheels/$(first)/.built
 	$(call installed,.venv-$*,build/wheels/$(first),--group $(patsubst torch,torch-door,$*))
 
 # No pyopnb: binder/postBuild installs it.
