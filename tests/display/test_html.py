@@ -55,14 +55,6 @@ def test_a_picture_is_in_the_page_itself():
     assert "image/png" in image(b"\x89PNG\r\n", "dots")
 
 
-def test_a_tall_picture_scrolls_at_its_own_size():
-    (box, outer), (_, inner) = Read(image("<svg/>", "tall", max_height=500)).tags
-    assert (
-        box == "div" and "overflow:auto" in outer["style"] and "max-height:500px" in outer["style"]
-    )
-    assert "max-width:none" in inner["style"]
-
-
 def test_an_output_is_never_too_large():
     made = join(["x" * 90_000, "é" * 60_000, "y" * 90_000, "z"])
     assert len(made.encode()) <= MAX_BYTES

@@ -163,8 +163,8 @@ def test_sweeps(session: Any, count: int, length: int) -> None:
     check(pyopnb.show(found).svg)
 
 
-@pytest.mark.parametrize("steps", [1, 2, 59, 60, 20_000])
-@pytest.mark.parametrize("metric", ["loss", "accuracy", LONG])
+@pytest.mark.parametrize("steps", [1, 2, 60, 20_000])
+@pytest.mark.parametrize("metric", ["loss", LONG])
 @pytest.mark.parametrize("size", [1e-12, 1.0, 1e12])
 def test_trainings(steps: int, metric: str, size: float) -> None:
     losses = tuple((size * RNG.random(steps)).tolist())
@@ -178,7 +178,7 @@ def test_trainings(steps: int, metric: str, size: float) -> None:
             check(pyopnb.show(found, log=log, smooth=smooth).svg)
 
 
-@pytest.mark.parametrize("count", [1, 10, 300])
+@pytest.mark.parametrize("count", [1, 300])
 @pytest.mark.parametrize("name", ["", LONG])
 def test_netron_shows_a_picture_where_no_script_runs(count: int, name: str) -> None:
     shown = pyopnb.netron(chain(count, name))._repr_mimebundle_()

@@ -48,16 +48,6 @@ def test_tables_and_a_graph_in_the_colours_of_times(found):
     )
 
 
-def test_python_as_the_colour(found):
-    view = pyopnb.show(found, by="python")
-    assert view.canvas.legend == "median time in Python"
-    with pytest.raises(
-        pyopnb.errors.InputError,
-        match='show, by: expected time or python, got pythn. Try: by="python"',
-    ):
-        pyopnb.show(found, by="pythn")
-
-
 def test_it_is_saved_as_a_page_and_a_picture(found, tmp_path):
     for name in ("x.html", "x.svg"):
         found.save(tmp_path / name)

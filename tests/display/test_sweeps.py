@@ -78,23 +78,6 @@ def test_the_plot_has_the_numbers() -> None:
     assert "mean" not in pyopnb.show(found, output="m").svg
 
 
-def test_rows_and_largest_mean_and_least(survives: Any) -> None:
-    view = pyopnb.show(
-        pyopnb.sweep(
-            session("float32[N]"),
-            x=np.linspace(-1, 1, 50, dtype=np.float32),
-            gain=np.geomspace(0.01, 1, 30),
-        )
-    )
-    survives(view.body)
-    assert "Rows from 0.01 to 1." in view.svg and all(
-        f">{word}<" in view.svg for word in ("largest", "mean", "least")
-    )
-    assert ">0.1<" in view.svg or ">0.0924<" in view.svg or ">0.108<" in view.svg, (
-        "a logarithmic axis"
-    )
-
-
 def test_errors_gaps_and_hostile_words(survives: Any) -> None:
     found = pyopnb.sweep(session("float32[N]"), x=np.zeros(30, np.float32), gain=[1.0, 10.0, 2.0])
     text = "".join(survives(pyopnb.show(found).body).text)

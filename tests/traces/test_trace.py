@@ -5,10 +5,8 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
-from onnx import numpy_helper
 
 from pyopnb.errors import InputError
-from pyopnb.traces.initializers import Initializers
 from pyopnb.traces.summary import summary_of
 from pyopnb.traces.trace import Trace
 
@@ -63,28 +61,3 @@ def test_names_from_a_file_cannot_spoil_the_text():
         len(repr(trace).splitlines()) == 2 and "\x1b" not in repr(trace) and len(repr(trace)) < 500
     )
     assert repr(Trace(MODEL, feeds={}, values={}, summaries={})).count("\n") == 0
-
-
-def test_initializers_are_read_once_and_late():
-    loads = []
-
-    def load():
-        loads.append(1)
-        return [
-            numpy_helper.from_array(np.arange(3), "w"),
-            numpy_helper.from_array(np.float32(1), "v"),
-        ], None
-
-    initializers = Initializers(load)
-    assert loads == []
-    assert (
-        list(initializers) == ["w", "v"]
-        and initializers["w"].tolist() == [0, 1, 2]
-        and len(initializers) == 2
-    )
-    assert (
-        initializers["w"] is initializers["w"]
-        and not initializers["w"].flags.writeable
-        and loads == [1]
-    )
-    assert "x" not in initializers and repr(initializers) == "2 initializers"

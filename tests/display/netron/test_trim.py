@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from onnx import ModelProto, TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
 import pyopnb
 from pyopnb.display.netron.trim import trim
@@ -148,9 +148,3 @@ def test_nodes_of_bodies_and_functions_are_found():
     copy = trim(model)
     assert [node.op_type for node in copy.nodes.values()] == ["If", "Abs", "Neg", "Neg"]
     assert len(set(copy.nodes)) == 4
-
-
-def test_an_empty_model():
-    model = ModelProto()
-    model.graph.name = "nothing"
-    assert trim(model).nodes == {}

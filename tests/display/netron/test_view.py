@@ -166,40 +166,6 @@ def test_large_weights_are_not_in_the_output(tmp_path):
         assert len(bundle["text/html"]) < 300_000
 
 
-def test_names(tmp_path):
-    model = pyopnb.parse(SMALL)
-    path = tmp_path / "net.onnx"
-    path.write_bytes(model.SerializeToString())
-    assert pyopnb.netron(path).name == pyopnb.netron(str(path)).name == "net.onnx"
-    assert (
-        pyopnb.netron(model).name
-        == pyopnb.netron(model.SerializeToString()).name
-        == model.graph.name
-    )
-
-
-@pytest.mark.parametrize("height", [0, 119, 4001])
-def test_a_height_out_of_range(height):
-    with pytest.raises(
-        pyopnb.errors.InputError, match="netron, height: expected an int from 120 to 4000"
-    ):
-        pyopnb.netron(pyopnb.parse(SMALL), height=height)
-
-
-@pytest.mark.parametrize("height", [480.0, "480", True, None])
-def test_a_height_that_is_none(height):
-    with pytest.raises(
-        pyopnb.errors.InputError, match="netron, height: expected a whole number, got"
-    ):
-        pyopnb.netron(pyopnb.parse(SMALL), height=height)
-
-
-@pytest.mark.parametrize("model", [b"", b"no model", "/no/such/file.onnx", None, 3, ModelProto()])
-def test_no_model(model):
-    with pytest.raises(pyopnb.errors.ModelError):
-        pyopnb.netron(model)
-
-
 def test_a_page_of_its_own(tmp_path):
     view = pyopnb.netron(pyopnb.parse(SMALL))
     view.save(tmp_path / "net.html")

@@ -163,16 +163,6 @@ def test_what_is_marked_can_be_told_without_colours():
     assert {"+ added", "− removed", "slow", "◆ d"} <= set(made)
 
 
-def test_values_are_colours_with_a_legend():
-    numbers = scale_for([0, 1])
-    made = svg(
-        BoxGraph([Box("low", value=0.0), Box("high", value=1.0)], []),
-        scale=numbers,
-        legend_title="error",
-    )
-    assert numbers.colour(0) in made and numbers.colour(1) in made and "error" in texts(made)
-
-
 def test_graphs_stand_inside_boxes():
     inner = chain(3)
     graph = BoxGraph([Box("If", kind="opened", inside=(inner, inner)), Box("after")], [Line(0, 1)])
