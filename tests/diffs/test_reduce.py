@@ -143,7 +143,9 @@ def test_a_function_says_what_fails(define, tmp_path):
         # Rounding grows in a hundred nodes.
         return not pyopnb.diff(*outputs, atol=1e-2).ok
 
-    smallest = pyopnb.reduce(*hidden(lambda n, x: n.add("Swish", x, domain="demo")), is_wrong)
+    smallest = pyopnb.reduce(
+        *hidden(lambda n, x: n.add("Swish", x, domain="demo"), blocks=10), is_wrong
+    )
     assert [node.op_type for node in smallest.model.graph.node] == ["Swish"]
     folder = smallest.write(tmp_path)
     # The op comes along, and the function that judged.
