@@ -194,7 +194,9 @@ class _Verification:
         except Exception as error:
             # The loss alone runs, so it is the gradients.
             raise _not_runnable(error) from error
-        self.judge = Judge(self._original_outputs, None, kernel_error=_KERNEL_ERROR)
+        self.judge = Judge(
+            self._original_outputs, self._original_outputs, kernel_error=_KERNEL_ERROR
+        )
         self.random = np.random.default_rng(0)
 
     def _set_precision(self, dtype: np.dtype) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.testing.verify.values import is_float, precision_of
+from pyopnb.testing.verify.values import has_fractions, precision_of
 
 __all__ = ["Shares", "draw_shares", "jittered", "moved", "widened"]
 
@@ -31,9 +31,7 @@ def moved(array: np.ndarray, share: np.ndarray | float) -> np.ndarray:
     eps, _ = precision_of(array.dtype)
     with np.errstate(all="ignore"):
         # A share of 0.5 leaves a number where it is, 0 and 1 move it by all of _UNITS.
-        centred = np.asarray(share) - 0.5
-        factor = 1 + 2 * _UNITS * eps * centred
-        result = widened(array) * factor
+        result = widened(array) * (1 + 2 * _UNITS * eps * (np.asarray(share) - 0.5))
         return np.asarray(result.astype(array.dtype))
 
 
@@ -76,11 +74,9 @@ def jittered(array: np.ndarray, shares: Shares, *, sums: bool = True) -> np.ndar
     class Jittered(np.ndarray):
         def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
             # NumPy calls this for each function of such an array, and for its sums as a reduce of add.
-            outputs = kwargs.get("out")
-            if outputs:
-                kwargs["out"] = tuple(_plain(array) for array in outputs)
-            compute = getattr(ufunc, method)
-            results = compute(*map(_plain, inputs), **kwargs)
+            if kwargs.get("out"):
+                kwargs["out"] = tuple(map(_plain, kwargs["out"]))
+            results = getattr(ufunc, method)(*map(_plain, inputs), **kwargs)
             # Functions such as divmod and frexp return two arrays.
             if isinstance(results, tuple):
                 return tuple(_wrap(ufunc, method, result) for result in results)
@@ -88,37 +84,24 @@ def jittered(array: np.ndarray, shares: Shares, *, sums: bool = True) -> np.ndar
 
     def _plain(value: Any) -> Any:
         # NumPy would call __array_ufunc__ again, and so on, for an array of our class.
-        if isinstance(value, Jittered):
-            return value.view(np.ndarray)
-        return value
+        return value.view(np.ndarray) if isinstance(value, Jittered) else value
 
     def _wrap(ufunc: Any, method: str, result: Any) -> Any:
-        is_array = isinstance(result, np.ndarray)
-        may_move = sums or method == "__call__"
-        if may_move and _is_inexact(ufunc, method, result):
-            share = shares(np.shape(result))
-            values = moved(np.asarray(result), share)
-            if not is_array:
+        if (sums or method == "__call__") and _is_inexact(ufunc, method, result):
+            values = moved(np.asarray(result), shares(np.shape(result)))
+            if not isinstance(result, np.ndarray):
                 return values[()]
             # In place, as the result may be the array of ``out``, which the body goes on with.
             result[...] = values
-        if is_array:
-            return result.view(Jittered)
-        return result
+        return result.view(Jittered) if isinstance(result, np.ndarray) else result
 
     return array.view(Jittered)
 
 
 def _is_inexact(ufunc: Any, method: str, result: Any) -> bool:
-    dtype = getattr(result, "dtype", None)
-    if dtype is None:
-        return False
-    if dtype.kind != "c" and not is_float(dtype):
-        return False
-    if ufunc.__name__ in _NEVER_ROUNDED:
+    dtype = getattr(result, "dtype", np.dtype(bool))
+    if ufunc.__name__ in _NEVER_ROUNDED or not has_fractions(dtype):
         return False
     # Runtimes compute float16 in float32, and round less often. Sums depend on the order of their terms.
-    is_wide = dtype.itemsize >= 4 and dtype.kind != "c"
-    if not is_wide or method != "__call__":
-        return True
-    return ufunc.__name__ not in _ROUNDED_ONCE
+    is_narrow = dtype.itemsize < 4 or dtype.kind == "c"
+    return is_narrow or method != "__call__" or ufunc.__name__ not in _ROUNDED_ONCE

@@ -9,16 +9,17 @@ by a rounding error changes the original's own result, as on the edge of a compa
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
-from pyopnb.testing.verify.jitter import draw_shares, jittered, moved, widened
-from pyopnb.testing.verify.trials import Arrays, Trial
-from pyopnb.testing.verify.values import is_float, is_integer, precision_of
+from pyopnb.testing.verify.jitter import Shares, draw_shares, jittered, moved, widened
+from pyopnb.testing.verify.trials import Trial
+from pyopnb.testing.verify.values import Arrays, each, has_fractions, largest, precision_of, size_of
 
-__all__ = ["NO_KERNEL_ERROR", "Function", "Judge", "KernelError", "call_original", "wrong_elements"]
+__all__ = ["Function", "Judge", "KernelError", "call_original", "run"]
 
 Function = Callable[..., Sequence[np.ndarray]]
 
@@ -27,29 +28,25 @@ _BASE_ULPS = 16.0
 are off by up to 5, and a body calls several."""
 _OF_OWN_ERROR = 4.0
 _OF_SPREAD = 16.0
-_MOVES = 6
+# With six, equal numbers that cancel may be moved alike in all of the random ones.
+_MOVES = 8
 
-_WIDER = {
-    "float16": np.float64,
-    "bfloat16": np.float64,
-    "float32": np.float64,
-    "float64": np.longdouble,
-    "complex64": np.complex128,
-    "complex128": np.clongdouble,
-}
+
+def run(function: Function, inputs: Arrays) -> tuple[np.ndarray, ...]:
+    """Call a function whose warnings nobody needs."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        return tuple(map(np.asarray, function(*inputs)))
 
 
 def call_original(function: Function, inputs: Arrays) -> tuple[np.ndarray, ...] | None:
     """Call a function on copies of the inputs; return None where it raises."""
-    # A body may write into its inputs, which the converted function gets next.
-    copies = [None if array is None else array.copy() for array in inputs]
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
-        try:
-            return tuple(np.asarray(result) for result in function(*copies))
-        except Exception:
-            # The body is a user's, and may refuse drawn inputs by any exception.
-            return None
+    try:
+        # A body may write into its inputs, which the converted function gets next.
+        return run(function, each(lambda array: array.copy(), inputs))
+    except Exception:
+        # The body is a user's, and may refuse drawn inputs by any exception.
+        return None
 
 
 @dataclass(frozen=True)
@@ -74,9 +71,6 @@ class KernelError:
     long_rows: bool = True
 
 
-NO_KERNEL_ERROR = KernelError()
-
-
 @dataclass(frozen=True)
 class Judge:
     """The original function, and how exactly another one has to agree with it.
@@ -84,17 +78,17 @@ class Judge:
     Attributes
     ----------
     original : callable
-    exact : callable or None
-        The original in wider floats; None where there is none.
+    exact : callable
+        The same in wider floats; what raises there has no yardstick of that sort.
+    kernel_error : KernelError
     narrowest : numpy.dtype or None
         The narrowest float that is computed in, if narrower than the inputs and outputs.
-    kernel_error : KernelError
     """
 
     original: Function
-    exact: Function | None
+    exact: Function
+    kernel_error: KernelError
     narrowest: np.dtype | None = None
-    kernel_error: KernelError = NO_KERNEL_ERROR
 
     def wrong(
         self, trial: Trial, expected: Sequence[np.ndarray], results: Sequence[np.ndarray]
@@ -118,139 +112,105 @@ class Judge:
     ) -> np.ndarray:
         inputs = trial.inputs
         # Most results agree closely, and the yardsticks cost seven more calls of the original.
-        closely = wrong_elements(want, got, self._least_allowance(inputs, want))
-        if not closely.any():
-            return closely
+        wrong = wrong_elements(want, got, self._least_allowance(inputs, want))
+        if not wrong.any():
+            return wrong
         moved_results = self._moved_results(number, trial, want)
-        if not _has_fractions(want.dtype):
+        if not has_fractions(want.dtype):
             # The result of a comparison, a rounding or a sort may sit on an edge.
             for moved in moved_results:
-                closely &= moved == want
-            return closely
-        exact = self._exact_result(number, inputs, want)
-        allowance = self._allowance(inputs, want, exact, moved_results)
-        wrong = wrong_elements(want, got, allowance)
-        if exact is not None and wrong.any():
-            # ONNX Runtime rounds float16 less often than NumPy does, so it may be nearer to the truth, and
-            # finite where NumPy overflowed on the way.
-            wrong &= wrong_elements(exact, widened(got), allowance)
-        wrong |= _has_wrong_sign(want, got, exact)
-        return wrong
-
-    def _allowance(
-        self,
-        inputs: Arrays,
-        want: np.ndarray,
-        exact: np.ndarray | None,
-        moved_results: Sequence[np.ndarray],
-    ) -> np.ndarray:
-        """Return how far each element of a result may be off."""
-        wide = widened(want)
-        truth = wide if exact is None else exact
+                wrong &= moved == want
+            return wrong
+        truth = wide = widened(want)
+        exact = _result(self.exact, each(_in_wider_floats, inputs), number, want)
+        if exact is not None and has_fractions(exact.dtype):
+            truth = widened(exact)
         with np.errstate(all="ignore"):
             allowance = self._least_allowance(inputs, want, np.abs(truth))
-            own_error = _finite(np.abs(wide - truth))
-            allowance = allowance + _OF_OWN_ERROR * own_error
-            for moved in moved_results:
-                moved_wide = widened(moved)
-                spread = _finite(np.abs(moved_wide - wide))
+            allowance = allowance + _OF_OWN_ERROR * _finite(np.abs(wide - truth))
+            for moved in map(widened, moved_results):
+                spread = _finite(np.abs(moved - wide))
                 allowance = np.maximum(allowance, _OF_SPREAD * spread)
                 # Where the original jumps between finite and infinite, nothing can be said.
-                jumps = np.isfinite(moved_wide) != np.isfinite(wide)
+                jumps = np.isfinite(moved) != np.isfinite(wide)
                 allowance = np.where(jumps, np.inf, allowance)
-            # Where the original overflowed on the way, in another order it need not, or elsewhere.
-            overflowed = np.isfinite(truth) & ~np.isfinite(wide)
-        return np.asarray(np.where(overflowed, np.inf, allowance))
+        # Where the original overflowed on the way, in another order it need not, or elsewhere.
+        overflowed = np.isfinite(truth) & ~np.isfinite(wide)
+        allowance = np.where(overflowed, np.inf, allowance)
+        # ONNX Runtime rounds float16 less often than NumPy does, so it may be nearer to the truth, and
+        # finite where NumPy overflowed on the way.
+        got_wide = widened(got)
+        wrong = wrong_elements(wide, got_wide, allowance)
+        wrong &= wrong_elements(truth, got_wide, allowance)
+        if want.dtype.kind != "c":
+            # Whatever the allowance, inf is not -inf. But a sum of large numbers overflows upwards or
+            # downwards by the order of its terms.
+            opposite = np.isinf(wide) & np.isinf(got_wide) & (wide != got_wide)
+            wrong |= opposite & ~np.isfinite(truth)
+        return wrong
 
     def _least_allowance(
         self, inputs: Arrays, want: np.ndarray, sizes: np.ndarray | float = 0.0
     ) -> np.ndarray | float:
         """Return how far each element may be off by its own size, or by other sizes if those are larger."""
-        if not _has_fractions(want.dtype):
+        if not has_fractions(want.dtype):
             return 0.0
         eps, smallest = precision_of(want.dtype)
-        if self.narrowest is not None and is_float(want.dtype):
+        if self.narrowest is not None:
             # What the body makes of numbers of its own, as np.arange, is not moved.
-            narrowest_eps, _ = precision_of(self.narrowest)
-            eps = max(eps, narrowest_eps)
-        terms = max((array.size for array in inputs if array is not None), default=1)
+            eps = max(eps, precision_of(self.narrowest)[0])
         # Rounding errors of a sum grow with the root of its terms, in one order as in another.
-        terms_each = terms / max(want.size, 1)
+        terms_each = size_of(inputs) / max(want.size, 1)
         ulps = _BASE_ULPS + np.sqrt(terms_each)
-        with np.errstate(all="ignore"):
-            magnitude = _finite(np.abs(widened(want)))
-            size = np.maximum(magnitude, _finite(sizes))
-            # Below the smallest normal number, units in the last place no longer shrink with the number.
-            allowance = ulps * eps * size + 4 * smallest
-            allowance = allowance + _integer_floor(inputs, eps)
-            of_kernel = self._kernel_allowance(inputs, want, eps)
-            return np.asarray(allowance + of_kernel)
-
-    def _kernel_allowance(self, inputs: Arrays, want: np.ndarray, eps: float) -> float:
-        """Return how far any element may be off through the runtime's kernels."""
-        allowance = 0.0
-        if self.kernel_error.of_largest:
-            largest = max(_largest(array) for array in (*inputs, want))
-            allowance += self.kernel_error.of_largest * eps * largest
+        floor = 4 * smallest
         # The smallest normal float16 is 6e-5, which is no small error.
         if want.dtype.name in ("float32", "float64"):
-            smallest_normal = float(np.finfo(want.dtype).smallest_normal)
-            allowance += self.kernel_error.tiny * smallest_normal
-        return allowance
+            floor += self.kernel_error.tiny * float(np.finfo(want.dtype).smallest_normal)
+        of_largest = 0.0
+        for array in (*inputs, want):
+            if array is not None:
+                # Floats cannot hold large integers, and kernels lose some units of the largest float.
+                units = self.kernel_error.of_largest if has_fractions(array.dtype) else 4.0
+                of_largest = max(of_largest, units * largest(array))
+        floor += eps * of_largest
+        with np.errstate(all="ignore"):
+            magnitude = _finite(np.abs(widened(want)))
+            # Below the smallest normal number, units in the last place no longer shrink with the number.
+            return np.asarray(ulps * eps * np.maximum(magnitude, _finite(sizes)) + floor)
 
-    def _moved_results(self, number: int, trial: Trial, want: np.ndarray) -> list[np.ndarray]:
-        """Return the original's results where its inputs, and what it calls, round otherwise.
-
-        Inputs that sit on edges on purpose stay there, and so do sums of them.
-        """
-        moved_results: list[np.ndarray] = []
-        # Ties decide on indices and flags. Sums need each element moved by itself, as those of equal ones
-        # can cancel exactly.
-        ties_stay = not _has_fractions(want.dtype)
+    def _moved_results(self, number: int, trial: Trial, want: np.ndarray) -> Iterator[np.ndarray]:
+        """Yield the original's results where its inputs, and what it calls, round otherwise."""
+        ties_stay = not has_fractions(want.dtype)
         for run in range(_MOVES):
-            shares = draw_shares(run)
-            moved_inputs: list[np.ndarray | None] = []
-            jittered_inputs: list[np.ndarray | None] = []
-            for array in trial.inputs:
-                if array is None:
-                    moved_inputs.append(None)
-                    jittered_inputs.append(None)
-                    continue
-                if _has_fractions(array.dtype) and not trial.on_edges:
-                    share = shares(array.shape)
-                    if ties_stay and run >= 2:
-                        share = _hashed(widened(array), run)
-                    array = moved(array, share)
-                moved_inputs.append(array)
-                jittered_inputs.append(jittered(array, shares, sums=not trial.on_edges))
-            results = call_original(self.original, tuple(jittered_inputs))
-            if results is None:
+            shares, inputs = draw_shares(run), trial.inputs
+            # Inputs that sit on edges on purpose stay there, and so do sums of them.
+            if not trial.on_edges:
+                # Ties decide on indices and flags. Sums need each element moved by itself, as those of
+                # equal ones can cancel exactly.
+                seed = run if ties_stay and run >= 2 else None
+                inputs = each(partial(_moved, shares=shares, seed=seed), inputs)
+            jitter = partial(jittered, shares=shares, sums=not trial.on_edges)
+            result = _result(self.original, each(jitter, inputs), number, want)
+            if result is None:
                 # Other libraries than NumPy may refuse arrays of another class.
-                results = call_original(self.original, tuple(moved_inputs))
-            if results is None or len(results) <= number:
-                continue
-            result = results[number]
-            # A shape that depends on the values, as of a selection, can change with them.
-            if result.shape == want.shape:
-                moved_results.append(result)
-        return moved_results
+                result = _result(self.original, inputs, number, want)
+            if result is not None:
+                yield result
 
-    def _exact_result(self, number: int, inputs: Arrays, want: np.ndarray) -> np.ndarray | None:
-        """Return a result of the original in wider floats, if it has one."""
-        if self.exact is None:
-            return None
-        wide_inputs = []
-        for array in inputs:
-            if array is not None and array.dtype.name in _WIDER:
-                array = array.astype(_WIDER[array.dtype.name])
-            wide_inputs.append(array)
-        results = call_original(self.exact, tuple(wide_inputs))
-        if results is None or len(results) <= number:
-            return None
-        result = results[number]
-        if result.shape != want.shape or not _has_fractions(result.dtype):
-            return None
-        return widened(result)
+
+def _moved(array: np.ndarray, shares: Shares, seed: int | None) -> np.ndarray:
+    """Move floats by a part of a rounding error; with a seed, equal ones alike."""
+    if not has_fractions(array.dtype):
+        return array
+    return moved(array, shares(array.shape) if seed is None else _hashed(widened(array), seed))
+
+
+def _result(function: Function, inputs: Arrays, number: int, want: np.ndarray) -> np.ndarray | None:
+    """Return an output of a function; None for one of another shape, as of a selection by values."""
+    results = call_original(function, inputs)
+    if results is None or len(results) <= number or results[number].shape != want.shape:
+        return None
+    return results[number]
 
 
 def wrong_elements(want: np.ndarray, got: np.ndarray, allowance: np.ndarray | float) -> np.ndarray:
@@ -258,38 +218,18 @@ def wrong_elements(want: np.ndarray, got: np.ndarray, allowance: np.ndarray | fl
 
     NaN agrees with NaN, an infinity with itself, and 0.0 with -0.0.
     """
-    if want.dtype == object:
-        pairs = zip(got.ravel(), want.ravel(), strict=True)
-        differs = np.array([a != b for a, b in pairs], bool)
-        return differs.reshape(want.shape)
-    if not _has_fractions(want.dtype):
+    if not has_fractions(want.dtype):
         return np.asarray(got != want)
     a, b = widened(got), widened(want)
     with np.errstate(all="ignore"):
-        both_nan = np.isnan(a) & np.isnan(b)
-        same = (a == b) | both_nan
-        both_finite = np.isfinite(a) & np.isfinite(b)
-        near = both_finite & (np.abs(a - b) <= allowance)
+        same = (a == b) | (np.isnan(a) & np.isnan(b))
+        near = np.isfinite(a) & np.isfinite(b) & (np.abs(a - b) <= allowance)
     # An allowance of infinity says that nothing can be said of the element.
-    right = same | near | np.isposinf(allowance)
-    return np.asarray(~right)
+    return np.asarray(~(same | near | np.isposinf(allowance)))
 
 
-def _has_wrong_sign(want: np.ndarray, got: np.ndarray, exact: np.ndarray | None) -> np.ndarray:
-    """Mark where one result is inf and the other -inf, whatever the allowance."""
-    if want.dtype.kind == "c":
-        return np.zeros(want.shape, bool)
-    a, b = widened(want), widened(got)
-    both_infinite = np.isinf(a) & np.isinf(b)
-    opposite = both_infinite & (a != b)
-    if exact is not None:
-        # A sum of large numbers overflows upwards or downwards by the order of its terms.
-        opposite &= ~np.isfinite(exact)
-    return np.asarray(opposite)
-
-
-def _has_fractions(dtype: np.dtype) -> bool:
-    return dtype.kind == "c" or is_float(dtype)
+def _in_wider_floats(array: np.ndarray) -> np.ndarray:
+    return widened(array) if has_fractions(array.dtype) else array
 
 
 def _finite(values: np.ndarray | float) -> np.ndarray:
@@ -299,31 +239,10 @@ def _finite(values: np.ndarray | float) -> np.ndarray:
 
 def _hashed(wide: np.ndarray, seed: int) -> np.ndarray:
     """Return numbers between 0 and 1 that are equal where the given ones are."""
-    bits = wide.astype(np.float64).copy().view(np.uint64)
-    hashed = bits ^ np.uint64(seed)
-    # Each factor is odd, so that no two numbers meet in a multiplication.
-    for factor in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9):
-        hashed = hashed * np.uint64(factor)
-        hashed = hashed ^ (hashed >> np.uint64(31))
+    bits = wide.astype(np.float64).view(np.uint64)
+    with np.errstate(over="ignore"):
+        # Each factor is odd, so that no two numbers meet in a multiplication.
+        hashed = (bits + np.uint64(seed)) * np.uint64(0x9E3779B97F4A7C15)
+        hashed = (hashed ^ (hashed >> np.uint64(31))) * np.uint64(0xBF58476D1CE4E5B9)
     # 53 bits are what a float64 holds exactly.
-    highest_bits = hashed >> np.uint64(11)
-    return np.asarray(highest_bits.astype(np.float64) / 2.0**53)
-
-
-def _largest(array: np.ndarray | None) -> float:
-    """Return the largest finite magnitude in an array of floats; 0.0 for others."""
-    if array is None or not _has_fractions(array.dtype):
-        return 0.0
-    magnitudes = _finite(np.abs(widened(array)))
-    return float(magnitudes.max(initial=0.0))
-
-
-def _integer_floor(inputs: Arrays, eps: float) -> float:
-    """Return what floats of this precision lose of the largest integer among the inputs."""
-    largest = 0.0
-    for array in inputs:
-        if array is not None and is_integer(array.dtype) and array.size:
-            # In float64, as the magnitude of the lowest integer is beyond its own dtype.
-            magnitudes = np.abs(array.astype(np.float64))
-            largest = max(largest, float(magnitudes.max()))
-    return 4 * eps * largest
+    return np.asarray((hashed >> np.uint64(11)) / 2.0**53)

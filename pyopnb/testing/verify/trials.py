@@ -13,21 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.testing.verify.values import HALVES, NOT_FINITE, is_float, is_integer, value_sets
+from pyopnb.testing.verify.values import HALVES, Arrays, each, equal, mild_sets, sets_of, size_of
 
-__all__ = [
-    "LONG_ROW",
-    "Arrays",
-    "Dims",
-    "Trial",
-    "draw_trials",
-    "free_sizes_of",
-    "long_row",
-    "mild_trials",
-    "resize",
-]
+__all__ = ["Dims", "Trial", "draw_trials", "free_sizes_of", "long_row", "mild_trials", "resize"]
 
-Arrays = tuple[np.ndarray | None, ...]
 Dims = Sequence[Sequence[int | str] | None]
 """For each input the size of each axis, or the name of a free dimension; None for an input left out."""
 
@@ -36,9 +25,11 @@ _ROOMY = 400
 # Draws of arrays whose sizes cannot grow.
 _DRAWS = 3
 # Elements, of which pairs still have room in memory.
-LONG_ROW = 3_000
 _MAX_ELEMENTS = 2_000_000
 _SEPARATE_INPUTS = 6
+
+# By number of the input, then by name.
+_Sets = Mapping[int, Mapping[str, list[Any]]]
 
 
 @dataclass(frozen=True)
@@ -67,7 +58,6 @@ def draw_trials(
     constants: Collection[float] = (),
     finite: bool = False,
     empty: bool = True,
-    long_rows: bool = False,
 ) -> Iterator[Trial]:
     """Yield the inputs to try, the user's examples first.
 
@@ -83,136 +73,120 @@ def draw_trials(
         Leave NaN and infinities out.
     empty : bool
         Try free dimensions of size 0.
-    long_rows : bool
-        Try many elements along each free dimension.
 
     Yields
     ------
     Trial
     """
     for number, example in enumerate(examples):
-        name = "the example"
-        if number:
-            name = f"example {number}"
-        yield Trial(name, example)
+        yield Trial(f"example {number}" if number else "the example", example)
     first = examples[0]
-    free_sizes = free_sizes_of(first, dims)
+    dims = dims or [None] * len(first)
+    sets_by_input = {}
+    for number, array in enumerate(first):
+        if array is not None:
+            sets_by_input[number] = sets_of(array, constants, finite)
     roomy = first
-    if dims is not None and free_sizes:
-        yield from _other_sizes(first, dims, free_sizes, empty)
-        roomy = _roomy(first, dims, free_sizes)
-    yield from _value_trials(first, roomy, constants, finite)
-    yield from _ordered_trials(roomy)
-    if dims is not None and long_rows:
-        for name in free_sizes:
-            trial = long_row(first, dims, name, LONG_ROW)
-            if trial is not None:
-                yield trial
+    if free_sizes_of(first, dims):
+        yield from _other_sizes(first, dims, empty)
+        roomy = _roomy(first, dims)
+    yield from _value_trials(roomy, sets_by_input)
+    # A body may refuse the larger sizes, as one that fixes a size without saying so does.
+    if roomy is not first:
+        yield from _value_trials(first, sets_by_input)
+    # A scan that starts at the wrong end shows in sorted and reversed inputs.
+    yield Trial("sorted inputs", each(_sorted, roomy))
+    yield Trial("inputs sorted downwards", each(reverse, each(_sorted, roomy)))
 
 
 # ---- sizes ------------------------------------------------------------------------------------------
 
 
-def free_sizes_of(example: Arrays, dims: Dims | None) -> dict[str, int]:
+def free_sizes_of(example: Arrays, dims: Dims) -> dict[str, int]:
     """Return the example's size of each free dimension."""
-    sizes: dict[str, int] = {}
-    for array, axes in zip(example, dims or (), strict=False):
-        if array is None or axes is None:
-            continue
-        for size, dim in zip(array.shape, axes, strict=True):
-            if isinstance(dim, str):
-                sizes[dim] = size
-    return sizes
+    sizes: dict[int | str, int] = {}
+    for array, axes in zip(example, dims, strict=False):
+        if array is not None and axes is not None:
+            sizes.update(zip(axes, array.shape, strict=True))
+    return {dim: size for dim, size in sizes.items() if isinstance(dim, str)}
 
 
-def _other_sizes(
-    example: Arrays, dims: Dims, free_sizes: Mapping[str, int], empty: bool
-) -> Iterator[Trial]:
-    tried = [dict(free_sizes)]
-    requested: list[dict[str, int]] = []
-    for step in (1, 3):
-        requested.append({name: size + step for name, size in free_sizes.items()})
+def _other_sizes(example: Arrays, dims: Dims, empty: bool) -> Iterator[Trial]:
+    free_sizes = free_sizes_of(example, dims)
+    requested = [{name: size + step for name, size in free_sizes.items()} for step in (1, 3)]
     for name, size in free_sizes.items():
-        for other_size in (1, 2, size - 1, size + 1):
+        for other_size in (1, 2, size - 1, size + 1, 0):
             requested.append({**free_sizes, name: other_size})
     requested.append(dict.fromkeys(free_sizes, 1))
-    if empty:
-        for name in free_sizes:
-            requested.append({**free_sizes, name: 0})
+    tried, least_size = [free_sizes], 0 if empty else 1
     for sizes in requested:
-        least = min(sizes.values())
-        # One less than an example's size of 1 is 0, and of 0 it is no size.
-        if least < 0 or (not empty and least == 0):
-            continue
-        if sizes in tried:
+        # One less than an example's size of 0 is no size.
+        if min(sizes.values()) < least_size or sizes in tried:
             continue
         tried.append(sizes)
         inputs = resize(example, dims, sizes)
-        if inputs is None:
-            continue
-        shapes = [str(list(array.shape)) for array in inputs if array is not None]
-        yield Trial(f"inputs of sizes {', '.join(shapes)}", inputs)
+        if inputs is not None:
+            shapes = [str(list(array.shape)) for array in inputs if array is not None]
+            yield Trial(f"inputs of sizes {', '.join(shapes)}", inputs)
 
 
 def resize(example: Arrays, dims: Dims, sizes: Mapping[str, int]) -> Arrays | None:
     """Repeat or cut an example's values to other sizes; None if that would take too much memory."""
-    inputs: list[np.ndarray | None] = []
-    for array, axes in zip(example, dims, strict=True):
+    inputs = list(example)
+    for number, (array, axes) in enumerate(zip(example, dims, strict=True)):
         if array is None or axes is None:
-            inputs.append(array)
             continue
-        shape = []
-        for size, dim in zip(array.shape, axes, strict=True):
-            if isinstance(dim, str):
-                dim = sizes.get(dim, size)
-            shape.append(dim)
+        shape = [sizes[dim] if isinstance(dim, str) else dim for dim in axes]
         if math.prod(shape) > max(_MAX_ELEMENTS, array.size):
             return None
-        if array.size:
-            resized = np.resize(array, shape)
-            inputs.append(resized.astype(array.dtype, copy=False))
-            continue
-        # Without elements there is nothing to repeat.
-        filler: Any = 0
-        if array.dtype == object:
-            filler = ""
-        inputs.append(np.full(shape, filler, array.dtype))
+        # Without elements there is nothing to repeat, and NumPy would fill with the number 0.
+        if array.dtype == object and not array.size:
+            array = np.array([""], object)
+        inputs[number] = np.resize(array, shape)
     return tuple(inputs)
 
 
-def _roomy(example: Arrays, dims: Dims, free_sizes: Mapping[str, int]) -> Arrays:
+def _roomy(example: Arrays, dims: Dims) -> Arrays:
     """Return the example with its free dimensions so large that an input has some 400 elements."""
-    sizes = dict(free_sizes)
+    roomy, sizes = example, free_sizes_of(example, dims)
     for _ in range(12):
-        larger = {}
         # Sizes that differ by one keep a dimension from being taken for another one.
-        for number, (name, size) in enumerate(sizes.items()):
-            larger[name] = 2 * size + 1 + number
-        inputs = resize(example, dims, larger)
-        if inputs is None:
+        for number, name in enumerate(sizes):
+            sizes[name] = 2 * sizes[name] + 1 + number
+        inputs = resize(example, dims, sizes)
+        if inputs is None or size_of(inputs) > 4 * _ROOMY:
             break
-        largest = max(array.size for array in inputs if array is not None)
-        if largest > 4 * _ROOMY:
-            break
-        sizes = larger
-    return resize(example, dims, sizes) or example
+        roomy = inputs
+    return roomy
+
+
+def long_row(first: Arrays, dims: Dims, name: str, elements: int) -> Iterator[Trial]:
+    """Yield equal elements along a free dimension: a sum that adds them one by one is off there."""
+    sizes = free_sizes_of(first, dims)
+    row = resize(first, dims, {**sizes, name: 1})
+    if row is None:
+        return
+    # What else is in the inputs that have the dimension.
+    beside = [array for array, axes in zip(row, dims, strict=True) if name in (axes or ())]
+    length = elements // max(size_of(beside), 1)
+    inputs = resize(first, dims, {**sizes, name: length})
+    # Fewer than a hundred terms are no long row.
+    if inputs is not None and length >= 100:
+        yield Trial(f"{elements:,} equal elements along {name}", each(equal, inputs))
+
+
+def _sorted(array: np.ndarray) -> np.ndarray:
+    if array.dtype == object:
+        return array
+    return np.sort(array, axis=None).reshape(array.shape)
+
+
+def reverse(array: np.ndarray) -> np.ndarray:
+    """Return the same values in the opposite order."""
+    return np.ascontiguousarray(array.ravel()[::-1]).reshape(array.shape)
 
 
 # ---- values -----------------------------------------------------------------------------------------
-
-
-def _value_trials(
-    first: Arrays, roomy: Arrays, constants: Collection[float], finite: bool
-) -> Iterator[Trial]:
-    sets_by_input = _sets_by_input(first, constants, finite)
-    names = _names_of_sets(sets_by_input)
-    # A body may refuse the larger sizes, as one that fixes a size without saying so does.
-    bases = [roomy]
-    if roomy is not first:
-        bases.append(first)
-    for base in bases:
-        for seed, name in enumerate(names):
-            yield from _of_one_set(base, name, sets_by_input, seed)
 
 
 def mild_trials(
@@ -235,150 +209,46 @@ def mild_trials(
     ------
     Trial
     """
-    sets_by_input = _sets_by_input(example, (), finite=True)
-    for number, sets in sets_by_input.items():
-        array = example[number]
-        assert array is not None  # noqa: S101  # only inputs that are there have sets
-        largest = _largest(array)
-        limit = reach * max(1.0, largest)
-        is_long = is_integer(array.dtype) and array.dtype.itemsize > 1
-        if integer_reach is not None and is_long:
-            limit = max(10.0, integer_reach * largest)
-        # A list of them, as sets are deleted on the way.
-        for name, values in list(sets.items()):
-            sets[name] = [v for v in values if isinstance(v, str) or abs(v) <= limit]
-            if not sets[name]:
-                del sets[name]
-    for seed, name in enumerate(_names_of_sets(sets_by_input)):
-        # The first trial gives a set of values to all inputs of a dtype together.
-        trial = next(_of_one_set(example, name, sets_by_input, seed))
-        yield replace(trial, name=name)
-
-
-def _largest(array: np.ndarray) -> float:
-    """Return the largest finite magnitude; 0.0 where there are no numbers."""
-    if array.dtype.kind in "OUSb":
-        return 0.0
-    numbers = np.abs(array.astype(np.float64))
-    finite = numbers[np.isfinite(numbers)]
-    return float(finite.max(initial=0.0))
-
-
-def _sets_by_input(
-    example: Arrays, constants: Collection[float], finite: bool
-) -> dict[int, dict[str, list[Any]]]:
-    sets_by_input: dict[int, dict[str, list[Any]]] = {}
+    sets_by_input = {}
     for number, array in enumerate(example):
-        if array is None:
-            continue
-        sets = dict(value_sets(array.dtype, constants))
-        if finite:
-            sets.pop(NOT_FINITE, None)
-        if is_integer(array.dtype):
-            # Most integers are no valid index, so the example's own range is tried as well.
-            sets["integers in the range of the example"] = _range_of(array)
-        sets_by_input[number] = sets
-    return sets_by_input
+        if array is not None:
+            sets_by_input[number] = mild_sets(array, reach, integer_reach)
+    # On the edges of roundings, the rounding of the operation before decides.
+    for trial in _value_trials(example, sets_by_input, is_mild=True):
+        yield replace(trial, on_edges=False)
 
 
-def _names_of_sets(sets_by_input: Mapping[int, Mapping[str, list[Any]]]) -> list[str]:
+def _value_trials(base: Arrays, sets_by_input: _Sets, is_mild: bool = False) -> Iterator[Trial]:
+    """Fill all inputs of a dtype with each set of values, then each of them alone."""
     # A dict keeps the order in which wrong conversions are found soonest.
-    names: dict[str, None] = {}
-    for sets in sets_by_input.values():
-        names.update(dict.fromkeys(sets))
-    return list(names)
-
-
-def _of_one_set(
-    base: Arrays, name: str, sets_by_input: Mapping[int, Mapping[str, list[Any]]], seed: int
-) -> Iterator[Trial]:
-    numbers = [number for number, sets in sets_by_input.items() if name in sets]
-    groups = [numbers]
-    if len(sets_by_input) > 1 and len(numbers) <= _SEPARATE_INPUTS:
-        # One input alone: what is extreme in all of them may be refused by the original.
-        groups += [[number] for number in numbers if [number] != numbers]
-    for group in groups:
-        size = max(base[number].size for number in group)  # type: ignore[union-attr]  # those are there
-        draws = _DRAWS
-        if size >= _ROOMY // 2:
-            draws = 1
-        for draw in range(draws):
-            random = np.random.default_rng((seed, draw))
-            inputs = list(base)
-            for number in group:
-                inputs[number] = _filled(base[number], sets_by_input[number][name], random, draw)
-            is_everywhere = group == list(sets_by_input)
-            # Inputs with other values beside them are on no edge.
-            on_edges = name == HALVES and is_everywhere
-            title = name
-            if not is_everywhere:
+    names = dict.fromkeys(name for sets in sets_by_input.values() for name in sets)
+    for seed, name in enumerate(names):
+        numbers = [number for number, sets in sets_by_input.items() if name in sets]
+        groups = [numbers]
+        # What is extreme in all of them may be refused by the original.
+        if len(numbers) <= _SEPARATE_INPUTS and not is_mild:
+            groups += [[number] for number in numbers if [number] != numbers]
+        for group in groups:
+            title, is_everywhere = name, len(group) == len(sets_by_input)
+            if not is_everywhere and not is_mild:
                 title = f"{name} in input {group[0]}"
-            yield Trial(title, tuple(inputs), on_edges)
+            combinations = math.prod(len(sets_by_input[number][name]) for number in group)
+            size = size_of(base[number] for number in group)
+            # As many as it takes for each value of an input to meet each of another one, or a few.
+            draws = 1 if is_mild else min(math.ceil(combinations / max(size, 1)), _DRAWS)
+            for draw in range(draws):
+                inputs = list(base)
+                for number in group:
+                    values = sets_by_input[number][name]
+                    inputs[number] = _filled(base[number], values, (seed, number), draw)
+                # Inputs with other values beside them are on no edge.
+                yield Trial(title, tuple(inputs), name == HALVES and is_everywhere)
 
 
-def _filled(
-    array: np.ndarray | None, values: list[Any], random: np.random.Generator, draw: int
-) -> np.ndarray:
-    """Return an array of the same shape with values of a set: all of them first, then any."""
-    assert array is not None  # noqa: S101  # only inputs that are there have sets
-    chosen = random.choice(len(values), array.size)
-    if draw == 0:
-        # Each value once, as far as there is room.
-        distinct = random.permutation(len(values))[: array.size]
-        chosen[: len(distinct)] = random.permutation(distinct)
-    pool = np.empty(len(values), array.dtype)
+def _filled(array: Any, values: list[Any], seed: Sequence[int], draw: int) -> np.ndarray:
+    """Return an array of the same shape with values of a set, in each draw the next of them."""
     with np.errstate(all="ignore"):
-        for index, value in enumerate(values):
-            pool[index] = value
-    return pool[chosen].reshape(array.shape)
-
-
-def _range_of(array: np.ndarray) -> list[int]:
-    if not array.size:
-        return [0]
-    integers = array.astype(object)
-    lowest, highest = int(integers.min()), int(integers.max())
-    if highest - lowest < 100:
-        return list(range(lowest, highest + 1))
-    return sorted({int(value) for value in integers.ravel()})
-
-
-# ---- order and length -------------------------------------------------------------------------------
-
-
-def _ordered_trials(roomy: Arrays) -> Iterator[Trial]:
-    """Yield sorted and reversed inputs: a scan that starts at the wrong end shows there."""
-    for name, step in (("sorted inputs", 1), ("inputs sorted downwards", -1)):
-        inputs: list[np.ndarray | None] = []
-        for array in roomy:
-            if array is None or array.dtype == object:
-                inputs.append(array)
-                continue
-            ordered = np.sort(array, axis=None)[::step]
-            # A scalar would become an array of one axis, so it is reshaped last.
-            contiguous = np.ascontiguousarray(ordered)
-            inputs.append(contiguous.reshape(array.shape))
-        yield Trial(name, tuple(inputs))
-
-
-def long_row(first: Arrays, dims: Dims, name: str, elements: int) -> Trial | None:
-    """Return equal elements along a free dimension: a sum that adds them one by one is off there."""
-    largest = 1
-    for array, axes in zip(first, dims, strict=True):
-        if array is not None and axes is not None and name in axes:
-            sizes = [size for size, dim in zip(array.shape, axes, strict=True) if dim != name]
-            largest = max(largest, math.prod(sizes))
-    length = elements // largest
-    sizes_by_name = {**free_sizes_of(first, dims), name: length}
-    inputs = resize(first, dims, sizes_by_name)
-    # Fewer than a hundred terms are no long row.
-    if inputs is None or length < 100:
-        return None
-    filled = []
-    for array in inputs:
-        if array is not None and is_float(array.dtype):
-            array = np.full(array.shape, 0.1).astype(array.dtype)
-        elif array is not None and is_integer(array.dtype):
-            array = np.ones(array.shape, array.dtype)
-        filled.append(array)
-    return Trial(f"{elements:,} equal elements along {name}", tuple(filled))
+        pool = np.random.default_rng(seed).permutation(np.array(values, array.dtype))
+    # Each is in it as often as another, if there is room for all.
+    chosen = np.resize(np.roll(pool, -draw * array.size), array.size)
+    return np.random.default_rng((*seed, draw)).permutation(chosen).reshape(array.shape)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
-__all__ = ["HALVES", "NOT_FINITE", "is_float", "is_integer", "precision_of", "value_sets"]
+__all__ = ["HALVES", "Arrays", "each", "equal", "has_fractions", "largest", "mild_sets"]
+__all__ += ["precision_of", "sets_of", "size_of", "value_sets"]
+
+Arrays = tuple[np.ndarray | None, ...]
+"""Inputs, with None for one that is left out."""
 
 NOT_FINITE = "NaN and infinities"
 """The name of the set that is left out where a user says that all values are finite."""
@@ -21,33 +25,79 @@ _TEXTS = ["", " ", "a", "A", "ab", "ä", "ß", "日本", "1", "-1.5", "nan", "a 
 
 def is_float(dtype: np.dtype) -> bool:
     """Tell floats, ml_dtypes' among them, from everything else."""
-    if dtype.kind == "f":
-        return True
-    if dtype.kind != "V" or dtype.names is not None:
-        return False
-    try:
-        ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
-    except ValueError:
-        # Its integers of four bits have the same kind.
-        return False
-    return True
+    return dtype.kind == "f" or (dtype.kind == "V" and dtype.name.startswith(("bfloat", "float")))
 
 
 def is_integer(dtype: np.dtype) -> bool:
     """Tell integers, ml_dtypes' among them, from everything else."""
-    if dtype.kind in "iu":
-        return True
-    return dtype.kind == "V" and dtype.name in ("int4", "uint4", "int2", "uint2")
+    return dtype.kind in "iu" or (dtype.kind == "V" and dtype.name.startswith(("int", "uint")))
+
+
+def has_fractions(dtype: np.dtype) -> bool:
+    """Tell floats and complex numbers from everything else."""
+    return dtype.kind == "c" or is_float(dtype)
+
+
+def each(change: Callable[[np.ndarray], np.ndarray], inputs: Arrays) -> Arrays:
+    """Change each input that is not left out."""
+    return tuple(None if array is None else change(array) for array in inputs)
+
+
+def size_of(inputs: Iterable[np.ndarray | None]) -> int:
+    """Return the number of elements of the largest input."""
+    return max((array.size for array in inputs if array is not None), default=1)
+
+
+def largest(array: np.ndarray) -> float:
+    """Return the largest finite magnitude; 0.0 where there are no numbers."""
+    if not is_float(array.dtype) and not is_integer(array.dtype):
+        return 0.0
+    # In float64, as the magnitude of the lowest integer is beyond its own dtype.
+    magnitudes = np.abs(array.astype(np.float64))
+    return float(magnitudes[np.isfinite(magnitudes)].max(initial=0.0))
 
 
 def precision_of(dtype: np.dtype) -> tuple[float, float]:
     """Return the distance from 1 to the next number, and the smallest number above 0."""
-    # A complex dtype has the precision of its real part, and finfo takes only real ones.
-    real = dtype
-    if dtype.kind == "c":
-        real = np.empty(0, dtype).real.dtype
-    info = ml_dtypes.finfo(real)  # type: ignore[no-untyped-call]  # NumPy's own lacks bfloat16
+    # A complex dtype has the precision of its real part. NumPy's own finfo lacks bfloat16.
+    info = ml_dtypes.finfo(np.empty(0, dtype).real.dtype)  # type: ignore[no-untyped-call]
     return float(info.eps), float(info.smallest_subnormal)
+
+
+def equal(array: np.ndarray) -> np.ndarray:
+    """Return equal numbers of the same dtype and shape, whose sum shows how it was added up."""
+    if not is_float(array.dtype) and not is_integer(array.dtype):
+        return array
+    return np.full(array.shape, 0.1 if is_float(array.dtype) else 1).astype(array.dtype)
+
+
+def sets_of(
+    array: np.ndarray, constants: Collection[float] = (), finite: bool = False
+) -> dict[str, list[Any]]:
+    """Return the sets of an input's dtype, and the integers in the range of its own."""
+    sets = dict(value_sets(array.dtype, constants))
+    if finite:
+        sets.pop(NOT_FINITE, None)
+    if is_integer(array.dtype):
+        # Most integers are no valid index.
+        integers = sorted(set(map(int, array.ravel()))) or [0]
+        if integers[-1] - integers[0] < 100:
+            integers = list(range(integers[0], integers[-1] + 1))
+        sets["integers in the range of the example"] = integers
+    return sets
+
+
+def mild_sets(array: np.ndarray, reach: float, integer_reach: float | None) -> dict[str, list[Any]]:
+    """Return the sets of an input without what is far from its own numbers."""
+    limit = reach * max(1.0, largest(array))
+    if integer_reach is not None and is_integer(array.dtype) and array.dtype.itemsize > 1:
+        limit = max(10.0, integer_reach * largest(array))
+    sets = {}
+    for name, values in sets_of(array, finite=True).items():
+        mild = [value for value in values if isinstance(value, str) or abs(value) <= limit]
+        if mild:
+            sets[name] = mild
+    return sets
 
 
 def value_sets(dtype: np.dtype, constants: Collection[float]) -> Iterator[tuple[str, list[Any]]]:
@@ -100,18 +150,27 @@ def _within(values: list[int], lowest: int, highest: int) -> list[Any]:
 
 
 def _float_sets(dtype: np.dtype, constants: Collection[float]) -> Iterator[tuple[str, list[Any]]]:
-    eps = precision_of(dtype)[0]
+    info = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]  # NumPy's own lacks bfloat16
+    eps, smallest, highest = float(info.eps), float(info.tiny), float(info.max)
     # The same numbers in every run, so that a disagreement comes again when it is looked into.
     random = np.random.default_rng(1)
-    near_constants = _near_floats(constants, eps)
+    near_constants = []
+    for value in map(float, constants):
+        # The next numbers of the dtype, which a narrower one cannot tell from the constant.
+        step = abs(value) * eps
+        near_constants += [value, -value, value - 1, value + 1, value - step, value + step]
     yield "zeros and small numbers", _paired([0.0, 0.5, 1.0, 2.0])
-    yield HALVES, _mirrored([0.5, 1.5, 2.5, 3.5])
+    yield HALVES, _paired([0.5, 1.5, 2.5, 3.5])
     if near_constants:
         yield "numbers near the constants of the body", near_constants
     yield "numbers of order one", list(random.normal(size=97))
-    yield from _magnitudes(dtype)
-    near_one = [1 - eps, 1 + eps, 1 - 9 * eps, 1 + 9 * eps, 0.999, 1.001]
-    yield "numbers near one", near_one
+    # A quarter of the smallest normal number is subnormal.
+    tiny = [1e-30, 1e-20, 1e-10, 1e-7, 1e-5, smallest, eps]
+    yield "tiny numbers", _paired([smallest / 4, *(value for value in tiny if value >= smallest)])
+    large = [1e3, 1e4, 1e6, 1e10, 1e20, 1e30]
+    yield "large numbers", _paired([value for value in large if value < highest])
+    yield "the largest numbers", _paired([highest, highest / 2])
+    yield "numbers near one", [1 - eps, 1 + eps, 1 - 9 * eps, 1 + 9 * eps, 0.999, 1.001]
     yield "numbers between 0 and 1", list(random.random(97))
     # Ties decide on the order of a sort, and on which of two equal elements argmax takes.
     yield "few values with many ties", [-1.0, 0.0, 1.0, 2.0]
@@ -119,34 +178,8 @@ def _float_sets(dtype: np.dtype, constants: Collection[float]) -> Iterator[tuple
     # What cancels shows a sum whose terms were added in a narrower dtype.
     yield "tiny beside large numbers", _paired([1 / eps, 1.0, eps])
     # Exponential functions leave their dtype here, and approximations clamp.
-    yield "numbers up to a hundred", _mirrored([10.0, 20.0, 50.0, 88.0, 100.0])
-    signed = _paired([np.inf, 0.0, 1.0, 2.5])
-    yield NOT_FINITE, [np.nan, *signed, *near_constants]
-
-
-def _near_floats(constants: Collection[float], eps: float) -> list[float]:
-    """Return the constants, their negatives, and their neighbours at 1 and at a rounding error."""
-    near_constants: list[float] = []
-    for constant in constants:
-        value = float(constant)
-        step = abs(value) * eps
-        near_constants += [value, -value, value - 1, value + 1]
-        # About the next numbers of the dtype, which a narrower one cannot tell from the constant.
-        near_constants += [value - step, value + step]
-    return near_constants
-
-
-def _magnitudes(dtype: np.dtype) -> Iterator[tuple[str, list[Any]]]:
-    """Yield numbers far below and far above one, as far as the dtype reaches."""
-    info = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]  # NumPy's own lacks bfloat16
-    eps, smallest, largest = float(info.eps), float(info.tiny), float(info.max)
-    tiny = [value for value in (1e-30, 1e-20, 1e-10, 1e-7, 1e-5) if value >= smallest]
-    # A quarter of the smallest normal number is subnormal.
-    tiny += [smallest, smallest / 4, eps]
-    yield "tiny numbers", [*tiny, *(-value for value in tiny)]
-    large = [value for value in (1e3, 1e4, 1e6, 1e10, 1e20, 1e30) if value < largest]
-    yield "large numbers", [*large, *(-value for value in large)]
-    yield "the largest numbers", _paired([largest, largest / 2])
+    yield "numbers up to a hundred", _paired([10.0, 20.0, 50.0, 88.0, 100.0])
+    yield NOT_FINITE, [np.nan, *_paired([np.inf, 0.0, 1.0, 2.5]), *near_constants]
 
 
 def _paired(values: list[float]) -> list[float]:
@@ -157,16 +190,9 @@ def _paired(values: list[float]) -> list[float]:
     return pairs
 
 
-def _mirrored(values: list[float]) -> list[float]:
-    """Put the negatives of ascending numbers in front of them, in ascending order."""
-    negatives = [-value for value in reversed(values)]
-    return [*negatives, *values]
-
-
 def _complex_sets(dtype: np.dtype) -> Iterator[tuple[str, list[Any]]]:
     random = np.random.default_rng(1)
-    reals, imaginaries = random.normal(size=97), random.normal(size=97)
-    yield "numbers of order one", list(reals + 1j * imaginaries)
+    yield "numbers of order one", list(random.normal(size=97) + 1j * random.normal(size=97))
     yield "zeros and units", [0, 1, -1, 1j, -1j, 1 + 1j]
     yield "tiny numbers", [1e-20, 1e-20j, 1e-10 + 1e-10j]
     yield "large numbers", [1e10, 1e10j, -1e10 + 1e10j]

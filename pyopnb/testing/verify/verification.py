@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-import warnings
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
@@ -13,32 +13,19 @@ import numpy as np
 
 from pyopnb.ops.messages import sanitize
 from pyopnb.ops.types import type_of
-from pyopnb.testing.verify.rounding import (
-    NO_KERNEL_ERROR,
-    Function,
-    Judge,
-    KernelError,
-    call_original,
-)
-from pyopnb.testing.verify.trials import (
-    LONG_ROW,
-    Arrays,
-    Dims,
-    Trial,
-    draw_trials,
-    free_sizes_of,
-    long_row,
-)
+from pyopnb.testing.verify.rounding import Function, Judge, KernelError, call_original, run
+from pyopnb.testing.verify.trials import Dims, Trial, draw_trials, free_sizes_of, long_row, reverse
+from pyopnb.testing.verify.values import Arrays, each, size_of
 
 __all__ = ["Disagreement", "Verification", "verify"]
 
-_SAME: Any = object()
-
 # Integers of 16 and 32 bits that count elements, or pairs of them, overflow only there.
 _LONGEST_ROW = 1_000_000
+# Of many rows, as they cost little.
+_LONG_ROW = 3_000
 # Elements and seconds. What makes pairs takes longer in the first, what loops over them in the second: at a
 # million, either would take minutes, or all memory.
-_LONGER_ROWS = ((LONG_ROW, 0.001), (10 * LONG_ROW, 0.01))
+_LONGER_ROWS = ((_LONG_ROW, 0.001), (10 * _LONG_ROW, 0.01))
 
 
 @dataclass(frozen=True)
@@ -55,6 +42,8 @@ class Disagreement:
         Of the element; None where the dtype, the shape or the number of outputs differs.
     original, converted : str
         The element, or the type.
+    elements : str
+        Those of the inputs at the same index, if each has one.
     """
 
     trial: str
@@ -63,30 +52,12 @@ class Disagreement:
     index: tuple[int, ...] | None
     original: str
     converted: str
+    elements: str = ""
 
     def __str__(self) -> str:
-        index = ""
-        if self.index is not None:
-            index = f" at [{','.join(map(str, self.index))}]"
+        index = "" if self.index is None else f" at [{','.join(map(str, self.index))}]"
         difference = f"output {self.output}{index} is {self.converted} instead of {self.original}"
-        values = self._elements()
-        return f"with {self.trial}{values}: {difference}"
-
-    def _elements(self) -> str:
-        """Name the inputs' elements at the same index, where there are such."""
-        texts = []
-        for array in self.inputs:
-            if array is None or self.index is None or array.ndim > len(self.index):
-                return ""
-            # An input that is broadcast has fewer axes, and 1 where the result has more.
-            position = self.index[len(self.index) - array.ndim :]
-            if any(slot >= size > 1 for slot, size in zip(position, array.shape, strict=True)):
-                return ""
-            clipped = tuple(min(p, size - 1) for p, size in zip(position, array.shape, strict=True))
-            texts.append(_shown(array[clipped]))
-        if not texts:
-            return ""
-        return f" ({', '.join(texts)})"
+        return f"with {self.trial}{self.elements}: {difference}"
 
 
 @dataclass
@@ -117,10 +88,7 @@ class Verification:
     @property
     def error(self) -> Exception | None:
         """Return the first exception of the converted function."""
-        if not self.errors:
-            return None
-        _, error = self.errors[0]
-        return error
+        return self.errors[0][1] if self.errors else None
 
 
 def verify(
@@ -133,8 +101,8 @@ def verify(
     finite: bool = False,
     empty: bool = True,
     narrowest: np.dtype | None = None,
-    exact: Callable[..., Any] | None = _SAME,
-    kernel_error: KernelError = NO_KERNEL_ERROR,
+    exact: Function | None = None,
+    kernel_error: KernelError | None = None,
     trials: Iterator[Trial] | None = None,
 ) -> Verification:
     """Compare a converted function with its original until they disagree.
@@ -159,7 +127,7 @@ def verify(
     narrowest : numpy.dtype, optional
         The narrowest float that is computed in, if narrower than the inputs and outputs.
     exact : callable, optional
-        The original in wider floats. If not given, `original` itself on wider inputs; None if there is none.
+        The original in wider floats. If not given, `original` itself on wider inputs.
     kernel_error : KernelError, optional
         What the runtime of the converted function loses on its own. By default nothing.
     trials : iterator of Trial, optional
@@ -179,21 +147,13 @@ def verify(
     >>> verification.disagreement.trial
     'tiny numbers'
     """
-    if exact is _SAME:
-        exact = original
-    judge = Judge(original, exact, narrowest, kernel_error)
+    kernel_error = kernel_error or KernelError()
+    judge = Judge(original, exact or original, kernel_error, narrowest)
     verification = Verification()
     if trials is None:
-        trials = draw_trials(
-            examples,
-            dims=dims,
-            constants=constants,
-            finite=finite,
-            empty=empty,
-            long_rows=kernel_error.long_rows,
-        )
+        trials = draw_trials(examples, dims=dims, constants=constants, finite=finite, empty=empty)
         if dims is not None and kernel_error.long_rows:
-            trials = chain(trials, _longest_row(original, examples[0], dims))
+            trials = chain(trials, _long_rows(original, examples[0], dims))
     for trial in trials:
         expected = call_original(original, trial.inputs)
         # Inputs that the original refuses say nothing, and where a user promises finite numbers, neither
@@ -202,7 +162,7 @@ def verify(
             verification.left_out.append(trial.name)
             continue
         try:
-            results = _results(converted, trial.inputs)
+            results = run(converted, trial.inputs)
         except Exception as error:
             # What runtimes raise has no common base class.
             verification.errors.append((trial.name, error))
@@ -215,13 +175,14 @@ def verify(
     return verification
 
 
-def _longest_row(original: Function, example: Arrays, dims: Dims) -> Iterator[Trial]:
-    """Yield one row of a million elements, if the original reduces such rows and is quick."""
-    for name in free_sizes_of(example, dims):
+def _long_rows(original: Function, example: Arrays, dims: Dims) -> Iterator[Trial]:
+    """Yield long rows, and one of a million elements, if the original reduces such and is quick."""
+    names = free_sizes_of(example, dims)
+    for name in names:
+        yield from long_row(example, dims, name, _LONG_ROW)
+    for name in names:
         if all(_reduces_quickly(original, example, dims, name, *step) for step in _LONGER_ROWS):
-            trial = long_row(example, dims, name, _LONGEST_ROW)
-            if trial is not None:
-                yield trial
+            yield from long_row(example, dims, name, _LONGEST_ROW)
             return
 
 
@@ -229,22 +190,14 @@ def _reduces_quickly(
     original: Function, example: Arrays, dims: Dims, name: str, elements: int, seconds: float
 ) -> bool:
     """Tell whether the original makes less of a row, in so much time of the processor."""
-    trial = long_row(example, dims, name, elements)
-    if trial is None:
-        return False
-    begin = time.thread_time()
-    results = call_original(original, trial.inputs)
-    if results is None or time.thread_time() - begin > seconds:
-        return False
-    # Whatever stays by itself, as the channels of a pixel that are added up, would be no long row.
-    largest = max(array.size for array in trial.inputs if array is not None)
-    return 100 * sum(result.size for result in results) < largest
-
-
-def _results(converted: Function, inputs: Arrays) -> list[np.ndarray]:
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
-        return [np.asarray(result) for result in converted(*inputs)]
+    for trial in long_row(example, dims, name, elements):
+        begin = time.thread_time()
+        results = call_original(original, trial.inputs)
+        if results is None or time.thread_time() - begin > seconds:
+            return False
+        # What stays by itself, as the channels of a pixel that are added up, would be no long row.
+        return 100 * sum(map(np.size, results)) < size_of(trial.inputs)
+    return False
 
 
 def _all_finite(arrays: Sequence[np.ndarray]) -> bool:
@@ -260,72 +213,59 @@ def _disagreement(
     number, mask = wrong
     # A whole output differs in its dtype or its shape, or is not there.
     if mask is None:
-        want, got = "nothing", "missing"
-        if number < len(expected):
-            want = str(type_of(expected[number]))
-        if number < len(results):
-            got = str(type_of(results[number]))
+        want = str(type_of(expected[number])) if number < len(expected) else "nothing"
+        got = str(type_of(results[number])) if number < len(results) else "missing"
         return Disagreement(trial.name, trial.inputs, number, None, want, got)
-    first_wrong = np.argwhere(mask)[0]
-    index = tuple(int(position) for position in first_wrong)
+    index = tuple(map(int, np.argwhere(mask)[0]))
     want, got = _shown(expected[number][index]), _shown(results[number][index])
-    return Disagreement(trial.name, trial.inputs, number, index, want, got)
+    elements = ""
+    with suppress(ValueError):
+        # An input that is not broadcast to the result has no element there.
+        texts = [_shown(np.broadcast_to(np.asarray(a), mask.shape)[index]) for a in trial.inputs]
+        elements = f" ({', '.join(texts)})" if texts else ""
+    return Disagreement(trial.name, trial.inputs, number, index, want, got, elements)
 
 
 def _shown(element: Any) -> str:
     """Return an element as it is typed."""
-    text = str(element)
     # Quotes keep an empty text visible.
-    if isinstance(element, str):
-        text = repr(element)
-    return sanitize(text, 40)
+    return sanitize(repr(element) if isinstance(element, str) else str(element), 40)
 
 
 def _disagreement_on_reuse(
     judge: Judge, converted: Function, example: Arrays
 ) -> Disagreement | None:
     """Call twice with one buffer that is filled again, and once with inputs that are not contiguous."""
-    buffers = tuple(None if array is None else np.array(array) for array in example)
-    reversed_inputs = tuple(_reversed(array) for array in example)
+    buffers, flipped = each(np.array, example), each(reverse, example)
     # The values of a buffer change between two calls, and the results of the first must not.
-    expected = call_original(judge.original, reversed_inputs)
     first_expected = call_original(judge.original, example)
+    expected = call_original(judge.original, flipped)
     if expected is None or first_expected is None:
         return None
     try:
-        first_results = _results(converted, buffers)
-        for buffer, array in zip(buffers, reversed_inputs, strict=True):
-            if buffer is not None and array is not None:
+        first_results = run(converted, buffers)
+        for buffer, array in zip(buffers, flipped, strict=True):
+            if buffer is not None:
                 buffer[...] = array
-        results = _results(converted, buffers)
-        strided_inputs = tuple(_strided(array) for array in reversed_inputs)
-        strided = _results(converted, strided_inputs)
+        results = run(converted, buffers)
+        strided = run(converted, each(_strided, flipped))
     except Exception:
         # The same inputs in other memory were taken a moment ago, by an op that keeps a state.
         return None
     # Results of the first call that lie in the buffer would have changed with it.
-    for name, inputs, want, got in (
-        ("a buffer that was filled again", reversed_inputs, expected, results),
+    for name, inputs, wants, got in (
+        ("a buffer that was filled again", flipped, expected, results),
         ("a buffer that was filled again, before that", example, first_expected, first_results),
-        ("inputs that are not contiguous", reversed_inputs, expected, strided),
+        ("inputs that are not contiguous", flipped, expected, strided),
     ):
-        disagreement = _disagreement(judge, Trial(name, inputs), want, got)
+        disagreement = _disagreement(judge, Trial(name, inputs), wants, got)
         if disagreement is not None:
             return disagreement
     return None
 
 
-def _reversed(array: np.ndarray | None) -> np.ndarray | None:
-    """Return the same values in the opposite order."""
-    if array is None:
-        return None
-    return array.ravel()[::-1].reshape(array.shape)
-
-
-def _strided(array: np.ndarray | None) -> np.ndarray | None:
+def _strided(array: np.ndarray) -> np.ndarray:
     """Return the same values in memory with gaps."""
-    if array is None or array.ndim == 0:
+    if array.ndim == 0:
         return array
-    spaced = np.zeros((*array.shape[:-1], 2 * array.shape[-1]), array.dtype)
-    spaced[..., ::2] = array
-    return spaced[..., ::2]
+    return np.repeat(array, 2, axis=-1)[..., ::2]
