@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -281,9 +281,7 @@ class ModuleComparison:
         # example became a constant gives that one again.
         yield Trial(_LARGER_EXAMPLE, tuple(_larger(array) for array in example))
         yield from _mask_trials(example)
-        for trial in mild_trials(example, reach=_REACH, integer_reach=_INTEGER_REACH):
-            # On the edges of roundings, the rounding of the layer before decides.
-            yield replace(trial, on_edges=False)
+        yield from mild_trials(example, reach=_REACH, integer_reach=_INTEGER_REACH)
 
     def _size_trials(self, sizes: OpenSizes) -> Iterator[Trial]:
         """Yield other sizes of all free dimensions together, then of each alone."""

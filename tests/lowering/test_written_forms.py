@@ -113,7 +113,7 @@ def test_a_form_may_hold_for_finite_numbers_alone():
 def test_a_form_that_raises_on_values_that_compute_takes_is_refused():
     class Row:
         def compute(self, table, index):
-            return table[np.clip(index, 0, len(table) - 1)]
+            return table[np.clip(index, -len(table), len(table) - 1)]
 
         def lowered(self, table, index):
             return "(table, index) => (y) { y = Gather(table, index) }"

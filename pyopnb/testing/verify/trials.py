@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,8 +22,9 @@ Dims = Sequence[Sequence[int | str] | None]
 
 # Elements of the largest input, enough for ties among more than 16 that a sort moves.
 _ROOMY = 400
-# Draws of arrays whose sizes cannot grow.
+# Draws of arrays whose sizes cannot grow: of several, and the most of those with few elements.
 _DRAWS = 3
+_MOST_DRAWS = 8
 # Elements, of which pairs still have room in memory.
 _MAX_ELEMENTS = 2_000_000
 _SEPARATE_INPUTS = 6
@@ -82,10 +83,8 @@ def draw_trials(
         yield Trial(f"example {number}" if number else "the example", example)
     first = examples[0]
     dims = dims or [None] * len(first)
-    sets_by_input = {}
-    for number, array in enumerate(first):
-        if array is not None:
-            sets_by_input[number] = sets_of(array, constants, finite)
+    arrays = {number: array for number, array in enumerate(first) if array is not None}
+    sets_by_input = {n: sets_of(array, constants, finite) for n, array in arrays.items()}
     roomy = first
     if free_sizes_of(first, dims):
         yield from _other_sizes(first, dims, empty)
@@ -176,8 +175,6 @@ def long_row(first: Arrays, dims: Dims, name: str, elements: int) -> Iterator[Tr
 
 
 def _sorted(array: np.ndarray) -> np.ndarray:
-    if array.dtype == object:
-        return array
     return np.sort(array, axis=None).reshape(array.shape)
 
 
@@ -192,7 +189,7 @@ def reverse(array: np.ndarray) -> np.ndarray:
 def mild_trials(
     example: Arrays, *, reach: float, integer_reach: float | None = None
 ) -> Iterator[Trial]:
-    """Yield one trial for each set of values, its numbers finite and not far from the example's.
+    """Return one trial for each set of values, its numbers finite and not far from the example's.
 
     For originals that are many operations at once: far outside of what they are made for, their results
     say nothing but how they were rounded.
@@ -205,17 +202,13 @@ def mild_trials(
     integer_reach : float, optional
         The same for integers of more than 8 bits, and than 10, if not `reach`.
 
-    Yields
-    ------
-    Trial
+    Returns
+    -------
+    iterator of Trial
     """
-    sets_by_input = {}
-    for number, array in enumerate(example):
-        if array is not None:
-            sets_by_input[number] = mild_sets(array, reach, integer_reach)
-    # On the edges of roundings, the rounding of the operation before decides.
-    for trial in _value_trials(example, sets_by_input, is_mild=True):
-        yield replace(trial, on_edges=False)
+    arrays = {number: array for number, array in enumerate(example) if array is not None}
+    sets_by_input = {n: mild_sets(array, reach, integer_reach) for n, array in arrays.items()}
+    return _value_trials(example, sets_by_input, is_mild=True)
 
 
 def _value_trials(base: Arrays, sets_by_input: _Sets, is_mild: bool = False) -> Iterator[Trial]:
@@ -232,17 +225,19 @@ def _value_trials(base: Arrays, sets_by_input: _Sets, is_mild: bool = False) -> 
             title, is_everywhere = name, len(group) == len(sets_by_input)
             if not is_everywhere and not is_mild:
                 title = f"{name} in input {group[0]}"
-            combinations = math.prod(len(sets_by_input[number][name]) for number in group)
-            size = size_of(base[number] for number in group)
-            # As many as it takes for each value of an input to meet each of another one, or a few.
-            draws = 1 if is_mild else min(math.ceil(combinations / max(size, 1)), _DRAWS)
+            size = max(size_of(base[number] for number in group), 1)
+            longest = max(len(sets_by_input[number][name]) for number in group)
+            # Each value comes once, and meets some of those of another input.
+            draws = max(math.ceil(longest / size), _DRAWS if len(group) > 1 else 1)
+            draws = 1 if is_mild or size >= _ROOMY // 2 else min(draws, _MOST_DRAWS)
             for draw in range(draws):
                 inputs = list(base)
                 for number in group:
                     values = sets_by_input[number][name]
                     inputs[number] = _filled(base[number], values, (seed, number), draw)
-                # Inputs with other values beside them are on no edge.
-                yield Trial(title, tuple(inputs), name == HALVES and is_everywhere)
+                # Inputs with other values beside them are on no edge, and those of many operations at
+                # once are rounded before they get there.
+                yield Trial(title, tuple(inputs), name == HALVES and is_everywhere and not is_mild)
 
 
 def _filled(array: Any, values: list[Any], seed: Sequence[int], draw: int) -> np.ndarray:

@@ -118,24 +118,24 @@ def value_sets(dtype: np.dtype, constants: Collection[float]) -> Iterator[tuple[
     elif is_float(dtype):
         yield from _float_sets(dtype, constants)
     elif dtype.kind == "c":
-        yield from _complex_sets(dtype)
+        yield "complex numbers", [0.0, 1.0, -1.0, 1j, -1j, 1 + 1j, 0.3 - 2.5j, -1.7 + 0.6j]
+        yield "tiny complex numbers", [1e-20, 1e-20j, 1e-10 + 1e-10j]
+        yield "large complex numbers", [1e10, 1e10j, -1e10 + 1e10j]
 
 
 def _integer_sets(dtype: np.dtype, constants: Collection[float]) -> Iterator[tuple[str, list[Any]]]:
     info = ml_dtypes.iinfo(dtype)  # type: ignore[no-untyped-call]
     lowest, highest = int(info.min), int(info.max)
     near_constants = []
-    for constant in constants:
-        if np.isfinite(constant):
-            near_constants += [int(constant) - 1, int(constant), int(constant) + 1]
+    for constant in filter(np.isfinite, constants):
+        near_constants += [int(constant) - 1, int(constant), int(constant) + 1]
     # Where -min wraps to itself, and where one step more wraps round.
-    extremes = [lowest, lowest + 1, -1, 0, 1, highest - 1, highest]
+    extremes = _within([lowest, lowest + 1, -1, 0, 1, highest - 1, highest], lowest, highest)
     # So few that nothing needs to be left to chance.
     if info.bits <= 8:
         yield "every integer of the dtype", list(range(lowest, highest + 1))
-    yield "the extremes of integers", _within(extremes, lowest, highest)
-    small = [-7, -3, -2, -1, 0, 1, 2, 3, 5, 7, *near_constants]
-    yield "small integers", _within(small, lowest, highest)
+    yield "the extremes of integers", extremes
+    yield "small integers", _within([*range(-7, 8), *near_constants], lowest, highest)
     # Products and sums of these wrap, or leave what float32 and float64 can hold.
     powers = []
     for exponent in (4, 7, 8, 15, 16, 24, 31, 32, 53, 62):
@@ -167,8 +167,8 @@ def _float_sets(dtype: np.dtype, constants: Collection[float]) -> Iterator[tuple
     # A quarter of the smallest normal number is subnormal.
     tiny = [1e-30, 1e-20, 1e-10, 1e-7, 1e-5, smallest, eps]
     yield "tiny numbers", _paired([smallest / 4, *(value for value in tiny if value >= smallest)])
-    large = [1e3, 1e4, 1e6, 1e10, 1e20, 1e30]
-    yield "large numbers", _paired([value for value in large if value < highest])
+    large = [value for value in (1e3, 1e4, 1e6, 1e10, 1e20, 1e30) if value < highest]
+    yield "large numbers", _paired(large)
     yield "the largest numbers", _paired([highest, highest / 2])
     yield "numbers near one", [1 - eps, 1 + eps, 1 - 9 * eps, 1 + 9 * eps, 0.999, 1.001]
     yield "numbers between 0 and 1", list(random.random(97))
@@ -184,15 +184,4 @@ def _float_sets(dtype: np.dtype, constants: Collection[float]) -> Iterator[tuple
 
 def _paired(values: list[float]) -> list[float]:
     """Follow each number by its negative."""
-    pairs = []
-    for value in values:
-        pairs += [value, -value]
-    return pairs
-
-
-def _complex_sets(dtype: np.dtype) -> Iterator[tuple[str, list[Any]]]:
-    random = np.random.default_rng(1)
-    yield "numbers of order one", list(random.normal(size=97) + 1j * random.normal(size=97))
-    yield "zeros and units", [0, 1, -1, 1j, -1j, 1 + 1j]
-    yield "tiny numbers", [1e-20, 1e-20j, 1e-10 + 1e-10j]
-    yield "large numbers", [1e10, 1e10j, -1e10 + 1e10j]
+    return [sign * value for value in values for sign in (1, -1)]
