@@ -18,8 +18,9 @@ from pyopnb.compile.line_count import TooManyLines, count_lines
 from pyopnb.ops.schema import Port
 from pyopnb.ops.types import TensorType
 from pyopnb.testing.subject import random_array
-from pyopnb.testing.verify import Arrays, Trial, Verification, draw_trials, verify
+from pyopnb.testing.verify import Arrays, Trial, draw_trials, verify
 from pyopnb.testing.verify.rounding import call_original
+from pyopnb.testing.verify.verification import Verification
 
 __all__ = ["compare_with_python"]
 

@@ -22,6 +22,16 @@ def test_row_taken_for_the_last_one_is_found_at_another_size():
     assert "sizes" in verification.disagreement.trial
 
 
+def test_scalar_results_are_compared_by_what_the_original_loses_on_its_own():
+    functions = (
+        as_function(lambda x: (x - x.mean()).sum()),
+        as_function(lambda x: x.sum() - x.size * x.mean()),
+    )
+    assert verify(*functions, [(np.float32([1, 2, 4]),)]).ok
+    wrong = as_function(lambda x: (x - x.mean()).sum() + x.dtype.type(0.01))
+    assert verify(functions[0], wrong, [(np.float32([1, 2, 4]),)]).disagreement.index == ()
+
+
 def test_kept_view_of_a_buffer_is_found():
     x = np.float32([1, 2, 3])
     verification = verify(as_function(lambda x: x), lambda x: [x], [(x,)])

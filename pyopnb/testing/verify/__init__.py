@@ -1,9 +1,8 @@
 """Compare what was converted with its original, on inputs that are not kind."""
 
 from pyopnb.testing.verify.rounding import KernelError
-from pyopnb.testing.verify.trials import Dims, Trial, draw_trials, mild_trials
+from pyopnb.testing.verify.trials import Trial, draw_trials, mild_trials
 from pyopnb.testing.verify.values import Arrays
-from pyopnb.testing.verify.verification import Disagreement, Verification, verify
+from pyopnb.testing.verify.verification import Disagreement, verify
 
-__all__ = ["Arrays", "Dims", "Disagreement", "KernelError", "Trial", "Verification", "draw_trials"]
-__all__ += ["mild_trials", "verify"]
+__all__ = ["Arrays", "Disagreement", "KernelError", "Trial", "draw_trials", "mild_trials", "verify"]

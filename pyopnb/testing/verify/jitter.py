@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
-from pyopnb.testing.verify.values import has_fractions, precision_of
+from pyopnb.testing.verify.values import has_fractions
 
-__all__ = ["Shares", "draw_shares", "jittered", "moved", "widened"]
+__all__ = ["Shares", "draw_shares", "jittered", "moved", "precision_of", "widened"]
 
 _UNITS = 1.5
 """How far each number is moved at most, in units in the last place: good implementations of exp, tanh
@@ -24,6 +25,13 @@ _ROUNDED_ONCE = {"add", "subtract", "multiply", "divide", "sqrt", "square", "fmo
 # These give one of their inputs, or a whole number, in any precision.
 _NEVER_ROUNDED = {"negative", "positive", "absolute", "fabs", "sign", "copysign", "conjugate"}
 _NEVER_ROUNDED |= {"maximum", "minimum", "fmax", "fmin", "clip", "floor", "ceil", "rint", "trunc"}
+
+
+def precision_of(dtype: np.dtype) -> tuple[float, float]:
+    """Return the distance from 1 to the next number, and the smallest number above 0."""
+    # A complex dtype has the precision of its real part. NumPy's own finfo lacks bfloat16.
+    info = ml_dtypes.finfo(np.empty(0, dtype).real.dtype)  # type: ignore[no-untyped-call]
+    return float(info.eps), float(info.smallest_subnormal)
 
 
 def moved(array: np.ndarray, share: np.ndarray | float) -> np.ndarray:

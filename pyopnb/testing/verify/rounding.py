@@ -16,9 +16,9 @@ from itertools import chain
 
 import numpy as np
 
-from pyopnb.testing.verify.jitter import Shares, draw_shares, jittered, moved, widened
+from pyopnb.testing.verify.jitter import Shares, draw_shares, jittered, moved, precision_of, widened
 from pyopnb.testing.verify.trials import Trial
-from pyopnb.testing.verify.values import Arrays, each, has_fractions, largest, precision_of, size_of
+from pyopnb.testing.verify.values import Arrays, each, has_fractions, largest, size_of
 
 __all__ = ["Function", "Judge", "KernelError", "call_original", "run"]
 
@@ -103,16 +103,14 @@ class Judge:
         for number, (want, got) in enumerate(zip(expected, results, strict=True)):
             if got.dtype != want.dtype or got.shape != want.shape:
                 return number, None
-            mask = self._wrong_elements(number, trial, want, got)
+            mask = self._mask(number, trial, want, got)
             if mask.any():
                 return number, mask
         return None
 
-    def _wrong_elements(
-        self, number: int, trial: Trial, want: np.ndarray, got: np.ndarray
-    ) -> np.ndarray:
+    def _mask(self, number: int, trial: Trial, want: np.ndarray, got: np.ndarray) -> np.ndarray:
         # Most results agree closely, and the yardsticks cost seven more calls of the original.
-        wrong = wrong_elements(want, got, self._least_allowance(trial.inputs, want))
+        wrong = _wrong_elements(want, got, self._least_allowance(trial.inputs, want))
         if not wrong.any():
             return wrong
         moved_results = self._moved_results(number, trial, want)
@@ -134,11 +132,11 @@ class Judge:
             with np.errstate(all="ignore"):
                 allowance = np.maximum(allowance, _OF_SPREAD * _finite(np.abs(moved - wide)))
             # Where the original jumps between finite and infinite, nothing can be said.
-            allowance[np.isfinite(moved) != np.isfinite(wide)] = np.inf
+            allowance = np.where(np.isfinite(moved) != np.isfinite(wide), np.inf, allowance)
             # ONNX Runtime rounds float16 less often than NumPy does, so it may be nearer to the truth,
             # and finite where NumPy overflowed on the way.
-            wrong = wrong_elements(wide, got_wide, allowance)
-            wrong &= wrong_elements(truth, got_wide, allowance)
+            wrong = _wrong_elements(wide, got_wide, allowance)
+            wrong &= _wrong_elements(truth, got_wide, allowance)
             if not wrong.any():
                 break
         if want.dtype.kind != "c":
@@ -212,7 +210,7 @@ def _result(function: Function, inputs: Arrays, number: int, want: np.ndarray) -
     return results[number]
 
 
-def wrong_elements(want: np.ndarray, got: np.ndarray, allowance: np.ndarray | float) -> np.ndarray:
+def _wrong_elements(want: np.ndarray, got: np.ndarray, allowance: np.ndarray | float) -> np.ndarray:
     """Mark the elements that differ by more than an allowance.
 
     NaN agrees with NaN, an infinity with itself, and 0.0 with -0.0.

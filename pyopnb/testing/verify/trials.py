@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.testing.verify.values import HALVES, Arrays, each, equal, mild_sets, sets_of, size_of
+from pyopnb.testing.verify.values import Arrays, each, equal, mild_sets, sets_of, size_of
 
-__all__ = ["Dims", "Trial", "draw_trials", "free_sizes_of", "long_row", "mild_trials", "resize"]
+__all__ = ["Dims", "Trial", "draw_trials", "free_sizes_of", "long_row", "mild_trials", "reverse"]
 
 Dims = Sequence[Sequence[int | str] | None]
 """For each input the size of each axis, or the name of a free dimension; None for an input left out."""
@@ -123,13 +123,13 @@ def _other_sizes(example: Arrays, dims: Dims, empty: bool) -> Iterator[Trial]:
         if min(sizes.values()) < least_size or sizes in tried:
             continue
         tried.append(sizes)
-        inputs = resize(example, dims, sizes)
+        inputs = _resize(example, dims, sizes)
         if inputs is not None:
             shapes = [str(list(array.shape)) for array in inputs if array is not None]
             yield Trial(f"inputs of sizes {', '.join(shapes)}", inputs)
 
 
-def resize(example: Arrays, dims: Dims, sizes: Mapping[str, int]) -> Arrays | None:
+def _resize(example: Arrays, dims: Dims, sizes: Mapping[str, int]) -> Arrays | None:
     """Repeat or cut an example's values to other sizes; None if that would take too much memory."""
     inputs = list(example)
     for number, (array, axes) in enumerate(zip(example, dims, strict=True)):
@@ -152,7 +152,7 @@ def _roomy(example: Arrays, dims: Dims) -> Arrays:
         # Sizes that differ by one keep a dimension from being taken for another one.
         for number, name in enumerate(sizes):
             sizes[name] = 2 * sizes[name] + 1 + number
-        inputs = resize(example, dims, sizes)
+        inputs = _resize(example, dims, sizes)
         if inputs is None or size_of(inputs) > 4 * _ROOMY:
             break
         roomy = inputs
@@ -162,13 +162,13 @@ def _roomy(example: Arrays, dims: Dims) -> Arrays:
 def long_row(first: Arrays, dims: Dims, name: str, elements: int) -> Iterator[Trial]:
     """Yield equal elements along a free dimension: a sum that adds them one by one is off there."""
     sizes = free_sizes_of(first, dims)
-    row = resize(first, dims, {**sizes, name: 1})
+    row = _resize(first, dims, {**sizes, name: 1})
     if row is None:
         return
     # What else is in the inputs that have the dimension.
     beside = [array for array, axes in zip(row, dims, strict=True) if name in (axes or ())]
     length = elements // max(size_of(beside), 1)
-    inputs = resize(first, dims, {**sizes, name: length})
+    inputs = _resize(first, dims, {**sizes, name: length})
     # Fewer than a hundred terms are no long row.
     if inputs is not None and length >= 100:
         yield Trial(f"{elements:,} equal elements along {name}", each(equal, inputs))
@@ -237,7 +237,9 @@ def _value_trials(base: Arrays, sets_by_input: _Sets, is_mild: bool = False) -> 
                     inputs[number] = _filled(base[number], values, (seed, number), draw)
                 # Inputs with other values beside them are on no edge, and those of many operations at
                 # once are rounded before they get there.
-                yield Trial(title, tuple(inputs), name == HALVES and is_everywhere and not is_mild)
+                yield Trial(
+                    title, tuple(inputs), name == "halves" and is_everywhere and not is_mild
+                )
 
 
 def _filled(array: Any, values: list[Any], seed: Sequence[int], draw: int) -> np.ndarray:

@@ -8,34 +8,30 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-__all__ = ["HALVES", "Arrays", "each", "equal", "has_fractions", "largest", "mild_sets"]
-__all__ += ["precision_of", "sets_of", "size_of", "value_sets"]
+__all__ = ["Arrays", "each", "equal", "has_fractions", "largest", "mild_sets", "sets_of", "size_of"]
 
 Arrays = tuple[np.ndarray | None, ...]
 """Inputs, with None for one that is left out."""
 
-NOT_FINITE = "NaN and infinities"
+_NOT_FINITE = "NaN and infinities"
 """The name of the set that is left out where a user says that all values are finite."""
-
-HALVES = "halves"
-"""The name of the set on whose numbers roundings and comparisons jump, and sums are exact."""
 
 _TEXTS = ["", " ", "a", "A", "ab", "ä", "ß", "日本", "1", "-1.5", "nan", "a b", "a,b", "x" * 300]
 
 
-def is_float(dtype: np.dtype) -> bool:
+def _is_float(dtype: np.dtype) -> bool:
     """Tell floats, ml_dtypes' among them, from everything else."""
     return dtype.kind == "f" or (dtype.kind == "V" and dtype.name.startswith(("bfloat", "float")))
 
 
-def is_integer(dtype: np.dtype) -> bool:
+def _is_integer(dtype: np.dtype) -> bool:
     """Tell integers, ml_dtypes' among them, from everything else."""
     return dtype.kind in "iu" or (dtype.kind == "V" and dtype.name.startswith(("int", "uint")))
 
 
 def has_fractions(dtype: np.dtype) -> bool:
     """Tell floats and complex numbers from everything else."""
-    return dtype.kind == "c" or is_float(dtype)
+    return dtype.kind == "c" or _is_float(dtype)
 
 
 def each(change: Callable[[np.ndarray], np.ndarray], inputs: Arrays) -> Arrays:
@@ -50,35 +46,28 @@ def size_of(inputs: Iterable[np.ndarray | None]) -> int:
 
 def largest(array: np.ndarray) -> float:
     """Return the largest finite magnitude; 0.0 where there are no numbers."""
-    if not is_float(array.dtype) and not is_integer(array.dtype):
+    if not _is_float(array.dtype) and not _is_integer(array.dtype):
         return 0.0
     # In float64, as the magnitude of the lowest integer is beyond its own dtype.
     magnitudes = np.abs(array.astype(np.float64))
     return float(magnitudes[np.isfinite(magnitudes)].max(initial=0.0))
 
 
-def precision_of(dtype: np.dtype) -> tuple[float, float]:
-    """Return the distance from 1 to the next number, and the smallest number above 0."""
-    # A complex dtype has the precision of its real part. NumPy's own finfo lacks bfloat16.
-    info = ml_dtypes.finfo(np.empty(0, dtype).real.dtype)  # type: ignore[no-untyped-call]
-    return float(info.eps), float(info.smallest_subnormal)
-
-
 def equal(array: np.ndarray) -> np.ndarray:
     """Return equal numbers of the same dtype and shape, whose sum shows how it was added up."""
-    if not is_float(array.dtype) and not is_integer(array.dtype):
+    if not _is_float(array.dtype) and not _is_integer(array.dtype):
         return array
-    return np.full(array.shape, 0.1 if is_float(array.dtype) else 1).astype(array.dtype)
+    return np.full(array.shape, 0.1 if _is_float(array.dtype) else 1).astype(array.dtype)
 
 
 def sets_of(
     array: np.ndarray, constants: Collection[float] = (), finite: bool = False
 ) -> dict[str, list[Any]]:
     """Return the sets of an input's dtype, and the integers in the range of its own."""
-    sets = dict(value_sets(array.dtype, constants))
+    sets = dict(_value_sets(array.dtype, constants))
     if finite:
-        sets.pop(NOT_FINITE, None)
-    if is_integer(array.dtype):
+        sets.pop(_NOT_FINITE, None)
+    if _is_integer(array.dtype):
         # Most integers are no valid index.
         integers = sorted(set(map(int, array.ravel()))) or [0]
         if integers[-1] - integers[0] < 100:
@@ -90,7 +79,7 @@ def sets_of(
 def mild_sets(array: np.ndarray, reach: float, integer_reach: float | None) -> dict[str, list[Any]]:
     """Return the sets of an input without what is far from its own numbers."""
     limit = reach * max(1.0, largest(array))
-    if integer_reach is not None and is_integer(array.dtype) and array.dtype.itemsize > 1:
+    if integer_reach is not None and _is_integer(array.dtype) and array.dtype.itemsize > 1:
         limit = max(10.0, integer_reach * largest(array))
     sets = {}
     for name, values in sets_of(array, finite=True).items():
@@ -100,7 +89,7 @@ def mild_sets(array: np.ndarray, reach: float, integer_reach: float | None) -> d
     return sets
 
 
-def value_sets(dtype: np.dtype, constants: Collection[float]) -> Iterator[tuple[str, list[Any]]]:
+def _value_sets(dtype: np.dtype, constants: Collection[float]) -> Iterator[tuple[str, list[Any]]]:
     """Yield named lists of values, the ones first that most often show a wrong conversion.
 
     Parameters
@@ -113,9 +102,9 @@ def value_sets(dtype: np.dtype, constants: Collection[float]) -> Iterator[tuple[
         yield "booleans", [True, False]
     elif dtype.kind == "O":
         yield "other texts", list(_TEXTS)
-    elif is_integer(dtype):
+    elif _is_integer(dtype):
         yield from _integer_sets(dtype, constants)
-    elif is_float(dtype):
+    elif _is_float(dtype):
         yield from _float_sets(dtype, constants)
     elif dtype.kind == "c":
         yield "complex numbers", [0.0, 1.0, -1.0, 1j, -1j, 1 + 1j, 0.3 - 2.5j, -1.7 + 0.6j]
@@ -160,7 +149,8 @@ def _float_sets(dtype: np.dtype, constants: Collection[float]) -> Iterator[tuple
         step = abs(value) * eps
         near_constants += [value, -value, value - 1, value + 1, value - step, value + step]
     yield "zeros and small numbers", _paired([0.0, 0.5, 1.0, 2.0])
-    yield HALVES, _paired([0.5, 1.5, 2.5, 3.5])
+    # Roundings and comparisons jump on these, and sums of them are exact.
+    yield "halves", _paired([0.5, 1.5, 2.5, 3.5])
     if near_constants:
         yield "numbers near the constants of the body", near_constants
     yield "numbers of order one", list(random.normal(size=97))
@@ -179,7 +169,7 @@ def _float_sets(dtype: np.dtype, constants: Collection[float]) -> Iterator[tuple
     yield "tiny beside large numbers", _paired([1 / eps, 1.0, eps])
     # Exponential functions leave their dtype here, and approximations clamp.
     yield "numbers up to a hundred", _paired([10.0, 20.0, 50.0, 88.0, 100.0])
-    yield NOT_FINITE, [np.nan, *_paired([np.inf, 0.0, 1.0, 2.5]), *near_constants]
+    yield _NOT_FINITE, [np.nan, *_paired([np.inf, 0.0, 1.0, 2.5]), *near_constants]
 
 
 def _paired(values: list[float]) -> list[float]:
