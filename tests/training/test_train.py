@@ -429,7 +429,7 @@ def test_a_second_thread_is_refused_and_changes_nothing(classifier, flowers):
 
 def test_a_checkpoint_taken_meanwhile_is_of_one_step(classifier, flowers):
     training = train(classifier, flowers, batch_size=50)
-    thread = threading.Thread(target=training.resume, args=(40,))
+    thread = threading.Thread(target=training.resume, args=(12,))
     thread.start()
     taken = [training.checkpoint()]
     while thread.is_alive():
