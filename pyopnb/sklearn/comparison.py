@@ -114,6 +114,9 @@ class Comparison:
         texts = [trial for trial in trials if trial.name == "other texts"]
         numbers = [trial for trial in trials if trial.name != "other texts"]
         yield from self._number_trials(few, numbers, reference)
+        if reference.computes_in_integers():
+            # Products of these wrap, where scikit-learn computes in floats.
+            yield Trial("large integers", tuple(map(_enlarged, few)))
         # A model that has the example's number of rows in it fails here.
         yield _repeated(few, 1)
         yield from texts
@@ -157,6 +160,13 @@ def _by_columns(few: Sequence[np.ndarray], trials: Sequence[Trial]) -> list[list
         changed = [values is not array for array, values in zip(few, trial.inputs, strict=True)]
         groups.setdefault(tuple(changed), []).append(trial)
     return list(groups.values())
+
+
+def _enlarged(array: np.ndarray) -> np.ndarray:
+    """Fill integers with a large one, whose square is beyond its dtype."""
+    if array.dtype.kind not in "iu":
+        return array
+    return np.full_like(array, np.iinfo(array.dtype).max // 4)
 
 
 def _repeated(example: Sequence[np.ndarray], count: int) -> Trial:
@@ -254,6 +264,7 @@ class _Original:
         self._dtypes = [array.dtype for array in examples]
         self._scales = [_largest(array) for array in examples]
         self._known = known
+        self._estimated: list[np.dtype] = []
 
     def original(self, *arrays: np.ndarray) -> list[np.ndarray]:
         """Call the estimator, once for the same rows: it may take as long as the whole conversion."""
@@ -263,12 +274,20 @@ class _Original:
             self._known[key] = outputs_of(self._estimator, self._methods, rows)
         return self._cast(self._known[key])
 
+    def computes_in_integers(self) -> bool:
+        """Tell whether the model has integers where the estimator has floats."""
+        for dtype, estimated in zip(self._dtypes, self._estimated, strict=True):
+            if dtype.kind in "iu" and estimated.kind == "f":
+                return True
+        return False
+
     def takes(self, arrays: Sequence[np.ndarray]) -> bool:
         """Tell whether the estimator raises nothing for some rows."""
         return call_original(self.original, tuple(arrays)) is not None
 
     def remember(self, arrays: Sequence[np.ndarray], results: Sequence[np.ndarray]) -> None:
         """Keep what the estimator gave for some rows before."""
+        self._estimated = [result.dtype for result in results]
         self._known[self._key(arrays)] = list(results)
 
     def infer(
@@ -306,8 +325,13 @@ class _Original:
             # The model's floats may be narrower, and its texts are objects.
             if dtype.kind == "O":
                 cast.append(_as_objects(result))
-            else:
-                cast.append(result.astype(dtype))
+                continue
+            with np.errstate(invalid="ignore"):
+                as_in_model = result.astype(dtype)
+            # Fractions, and what is beyond the model's integers, have no place in these.
+            if dtype.kind in "iu" and (as_in_model != result).any():
+                as_in_model = result
+            cast.append(as_in_model)
         return cast
 
     def exact(self, *arrays: np.ndarray) -> list[np.ndarray]:

@@ -43,6 +43,7 @@ from sklearn.preprocessing import (
     MinMaxScaler,
     Normalizer,
     OneHotEncoder,
+    PolynomialFeatures,
     PowerTransformer,
     StandardScaler,
 )
@@ -947,3 +948,12 @@ def test_forest_in_a_stack_gives_its_own_numbers():
         model = pyopnb.sklearn.convert(stack, data.data)
     predicted = pyopnb.run(model, **pyopnb.sklearn.feeds(data.data))[0]
     np.testing.assert_allclose(predicted[:, 0], stack.predict(data.data), rtol=1e-5)
+
+
+def test_polynomials_of_integers_do_not_wrap():
+    rows = np.random.default_rng(0).integers(-5, 9, (40, 3))
+    estimator = PolynomialFeatures(2).fit(rows)
+    model = door.convert(estimator, rows)
+    large = np.full((2, 3), 2**40)
+    (result,) = pyopnb.Session(model).run(None, {model.graph.input[0].name: large})
+    np.testing.assert_allclose(result, estimator.transform(large), rtol=1e-6)
