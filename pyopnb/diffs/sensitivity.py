@@ -27,7 +27,7 @@ from pyopnb.diffs.traces.quantized_pairs import (
 from pyopnb.diffs.traces.segments import TraceGraph
 from pyopnb.errors import InputError
 from pyopnb.models.nodes import first_output, full_name
-from pyopnb.ops.arguments import check_arguments
+from pyopnb.ops.arguments import check_arguments, check_by_name
 from pyopnb.ops.displayable import Displayable
 from pyopnb.ops.messages import hide_internal_frames, plural, sanitize
 from pyopnb.ops.progress import advance, tracking
@@ -151,6 +151,8 @@ def sensitivity(
         samples = [feeds]
     else:
         samples = list(feeds)
+    for sample in samples:
+        check_by_name(sample, "sensitivity, feeds", '{"x": x}, or a list of such')
     if not samples:
         raise InputError("sensitivity, feeds", expected="at least one mapping", got="none")
     # The first sample tells which tensors correspond, and the scales that are made in a run.
@@ -192,10 +194,14 @@ def sensitivity(
 def _check_models(a: Trace, b: Trace) -> None:
     if is_quantized(a.model):
         got = "a quantized model"
-        raise InputError("sensitivity, float_model", expected="the float model", got=got)
+        advice = "pyopnb.sensitivity(float_model, quantized_model, feeds)"
+        expected = "the float model"
+        raise InputError("sensitivity, float_model", expected=expected, got=got, next=advice)
     if not is_quantized(b.model):
         got = "a model without quantized tensors"
-        raise InputError("sensitivity, quantized_model", expected="a quantized model", got=got)
+        advice = "onnxruntime.quantization.quantize_static or quantize_dynamic, which make it"
+        expected = "a quantized model"
+        raise InputError("sensitivity, quantized_model", expected=expected, got=got, next=advice)
 
 
 def _outputs(session: Session, sample: Mapping[str, Any]) -> list[Any]:

@@ -57,6 +57,8 @@ def test_models_that_are_no_pair_are_refused(tmp_path: Path) -> None:
         pyopnb.sensitivity(other, other, feeds("QDQ"))
     with pytest.raises(pyopnb.errors.InputError, match="without quantized tensors"):
         pyopnb.sensitivity(model, model, feeds("QDQ"))
+    with pytest.raises(pyopnb.errors.InputError, match="expected a dict with names as keys"):
+        pyopnb.sensitivity(model, other, feeds("QDQ")[0]["x"])
     with pytest.raises(pyopnb.errors.InputError, match="at least one mapping"):
         pyopnb.sensitivity(model, other, [])
     stranger = pyopnb.parse("(float[N,3,8,8] x) => (float[N,3,8,8] z) { z = Neg(x) }")
