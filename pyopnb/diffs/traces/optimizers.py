@@ -14,6 +14,7 @@ from pyopnb.diffs.traces.steps import Tolerances
 from pyopnb.models.edit.inline import inline_ops
 from pyopnb.models.io import read_model
 from pyopnb.models.nodes import first_output
+from pyopnb.ops.displayable import Displayable
 from pyopnb.ops.messages import plural, sanitize
 from pyopnb.ops.progress import advance, tracking
 from pyopnb.runtime.plan import is_op
@@ -26,7 +27,7 @@ _NODES_SHOWN = 6
 
 
 @dataclass(frozen=True)
-class OptimizerDiff:
+class OptimizerDiff(Displayable):
     """Which of ONNX Runtime's optimizers changed the numbers of a model.
 
     Attributes

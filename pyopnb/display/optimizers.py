@@ -1,0 +1,50 @@
+"""Which optimizers changed the numbers of a model, as tables."""
+
+from __future__ import annotations
+
+from pyopnb.diffs.stability import HEAD, StabilityRow
+from pyopnb.diffs.traces.optimizers import OptimizerDiff
+from pyopnb.display.budget import table_within
+from pyopnb.display.html import escape, join, paragraph, source
+from pyopnb.display.view import View, view
+from pyopnb.ops.messages import plural, sanitize
+
+__all__ = ["view_optimizers"]
+
+# Each table takes at most this many bytes.
+_BYTES = 40_000
+# Verdict, largest difference, relative difference and ULP; the order of elements is of no interest here.
+_COLUMNS = 4
+
+
+@view.register(OptimizerDiff)
+def view_optimizers(thing: OptimizerDiff) -> View:
+    """Show which optimizers changed the numbers, by how much, and what they made of which nodes.
+
+    Returns
+    -------
+    View
+    """
+    text = repr(thing)
+    title = text.partition("\n")[0]
+    ways = [(thing.level or "all optimizations", thing.diff)]
+    if thing.remaining is not None:
+        ways.append(("the level below" if thing.level else "without these", thing.remaining))
+    rows = []
+    for name, diff in ways:
+        row = StabilityRow(name, diff)
+        for part in diff.parts:
+            output = sanitize(str(part.path[0]), 60)
+            rows.append((name, output, *row.cells(part)[:_COLUMNS]))
+    head = ("against no optimizations", "output", *HEAD[:_COLUMNS])
+    outputs = table_within(plural(len(rows), "comparison"), head, rows, _BYTES, open=True)
+    parts = [paragraph(f"<b>{escape(title)}</b>"), paragraph(outputs)]
+    if thing.nodes:
+        pairs = [tuple(line.rpartition(" → ")[::2]) for line in thing.nodes]
+        count = plural(len(pairs), "group")
+        summary = f"{count} of nodes that run otherwise"
+        table = table_within(summary, ("nodes", "what ran"), pairs, _BYTES, open=True)
+        parts.append(table)
+    if thing.workaround:
+        parts.append(paragraph("To go on without:") + source(thing.workaround))
+    return View(thing, title, text, join(parts))
