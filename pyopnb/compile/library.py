@@ -16,7 +16,7 @@ from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.messages import hide_internal_frames, sanitize
 from pyopnb.ops.op import Version
-from pyopnb.ops.registry import find_op
+from pyopnb.ops.registry import find_op, registry
 from pyopnb.ops.schema import REQUIRED
 
 __all__ = ["write_library"]
@@ -62,10 +62,19 @@ def write_library(ops: str | type | Sequence[str | type], path: str | Path) -> P
         got = f"one in the folder {sanitize(repr(str(target.parent)))}, which does not exist"
     if got:
         raise InputError("write_library", expected="a file's path", got=got, next='"libops.so"')
-    if isinstance(ops, (str, type)):
-        chosen = [ops]
-    else:
+    if isinstance(ops, (list, tuple, set)):
         chosen = list(ops)
+    else:
+        chosen = [ops]
+    # A library without ops would load and be of no use, so that the mistake would show in another process.
+    if not chosen:
+        in_cpp = [op.name for op in registry if issubclass(op.current.cls, CppOp)]
+        raise InputError(
+            "write_library, ops",
+            expected="ops in C++",
+            got="none",
+            next=repr(in_cpp) if in_cpp else "%%cppop",
+        )
     versions = [find_op(op).current for op in chosen]
     # Only the texts of ops in C++ can be compiled into a library.
     for version in versions:

@@ -22,6 +22,7 @@ from pyopnb.models.tensors import is_repeated, tensors
 from pyopnb.ops.arguments import describe, is_path
 from pyopnb.ops.dtypes import DTYPES
 from pyopnb.ops.messages import closest, sanitize
+from pyopnb.ops.registry import registry
 
 __all__ = [
     "FOLDER",
@@ -150,7 +151,8 @@ def _no_model(thing: Any) -> ModelError:
     if isinstance(thing, GraphProto):
         advice = "onnx.helper.make_model(graph)"
     else:
-        advice = None
+        ops = [op.name for op in registry if op.current.cls is thing]
+        advice = f'pyopnb.call("{ops[0]}", x)' if ops else None
     return ModelError(
         "model", expected="a ModelProto, bytes or a path", got=type(thing).__name__, next=advice
     )
@@ -211,6 +213,18 @@ def _read_bytes(path: Path, where: str) -> bytes:
     try:
         return path.read_bytes()
     except FileNotFoundError:
+        if str(path).startswith(("http:", "https:")):
+            raise ModelError(
+                "model",
+                expected="a file on this machine",
+                got="a URL",
+                next="urllib.request.urlretrieve(url)[0]",
+            ) from None
+        if str(path) in registry:
+            advice = f'pyopnb.call("{path}", x)'
+            raise ModelError(
+                "model", expected="a model or its path", got=f"the op {path}", next=advice
+            ) from None
         # The first words are ONNX Runtime's.
         raise ModelError(
             f"Load {where} failed. File doesn't exist", next=similar_path(path)

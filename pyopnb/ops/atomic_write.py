@@ -98,7 +98,12 @@ def check_writable(path: Path) -> None:
     if path.is_dir():
         raise ModelError(where, expected="the name of a file", got="a folder")
     if not path.parent.is_dir():
-        raise ModelError(where, expected="a folder that can be written to", got="no such folder")
+        raise ModelError(
+            where,
+            expected="a folder that can be written to",
+            got="no such folder",
+            next=f"os.makedirs({sanitize(repr(str(path.parent)))})",
+        )
     if not os.access(path.parent, os.W_OK):
         raise ModelError(where, expected="a folder that can be written to", got="one that cannot")
 

@@ -64,9 +64,12 @@ def schema_of(cls: type) -> Schema:
     (x: float32[N,3])<limit: float = 1.0> -> float32[N,3]
     """
     if not isinstance(cls, type):
-        raise DefinitionError(
-            "pyop", expected="a class", got=f"{type(cls).__name__} {sanitize(repr(cls))}"
-        )
+        got, advice = f"{type(cls).__name__} {sanitize(repr(cls))}", None
+        if inspect.isfunction(cls):
+            name = sanitize(cls.__name__)
+            # The repr of a function is an address, which tells nobody anything.
+            got, advice = f"the function {name}", f"class {name}: with def compute(self, x):"
+        raise DefinitionError("pyop", expected="a class", got=got, next=advice)
     where = f"class {cls.__name__}"
     compute = getattr(cls, "compute", None)
     if not callable(compute):

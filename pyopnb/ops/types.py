@@ -189,7 +189,13 @@ def tensor_type(value: object) -> TensorType:
     match = _NOTATION.fullmatch(value) if isinstance(value, str) else None
     if match is None:
         # float32(N,3) is what people write who have not read of the notation.
-        advice = re.sub(r"\s*\((.*)\)", r"[\1]", value) if isinstance(value, str) else ""
+        advice = value if isinstance(value, str) else ""
+        advice = re.sub(r"^(np|numpy|torch)\.", "", advice.strip())
+        # tensor(float) is how ONNX Runtime names a dtype.
+        advice = re.sub(r"^tensor\((\w+)\)$", r"\1[...]", advice)
+        advice = re.sub(r"\s*\((.*)\)", r"[\1]", advice)
+        if "[" in advice and not advice.endswith("]"):
+            advice += "]"
         raise InputError(
             "type",
             expected="float32[N,3], int64[...] or string[]",

@@ -176,3 +176,11 @@ def test_folder_is_refused_as_a_path(tmp_path):
     expected = 'write_library: expected a file.s path, got the folder .*Try: "libops.so"'
     with pytest.raises(pyopnb.errors.InputError, match=expected):
         pyopnb.write_library("demo::SoftClip", tmp_path)
+
+
+def test_a_library_of_no_op_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(pyopnb.errors.InputError, match="expected ops in C.., got none"):
+        pyopnb.write_library([], tmp_path / "libops.so")
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(pyopnb.errors.UnknownOp, match="got an object of ModelProto"):
+        pyopnb.write_library(onnx.ModelProto(), tmp_path / "libops.so")

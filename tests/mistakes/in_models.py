@@ -4,7 +4,78 @@ from __future__ import annotations
 
 from mistake import Mistake
 
+_HALF = """
+        %%pyop -q -d my
+        class Half:
+            def compute(self, x: "float32[N]") -> "float32[N]":
+                return x * np.float32(0.5)
+        ---
+        x = np.float32([2])
+        m = pyopnb.model(pyopnb.node("my::Half", "x", "y"), {"x": "float32[N]"}, "y")
+        ---
+"""
+
 MISTAKES = (
+    Mistake(
+        "an object of an op's class",
+        _HALF
+        + """
+        y = pyopnb.call(«Half()», x)
+        """,
+        ("op: expected the name of an op, or its class, got an object of Half",),
+        "y.tolist() == [1]",
+    ),
+    Mistake(
+        "the class of an op for a model",
+        _HALF
+        + """
+        y = «pyopnb.run(Half, x)»
+        """,
+        ("model: expected a ModelProto, bytes or a path, got type",),
+        "y.tolist() == [1]",
+    ),
+    Mistake(
+        "the name of an op for a model's path",
+        _HALF
+        + """
+        y = «pyopnb.run("my::Half", x)»
+        """,
+        ("model: expected a model or its path, got the op my::Half",),
+        "y.tolist() == [1]",
+    ),
+    Mistake(
+        "the address of a model",
+        """
+        import urllib.request
+        url = "https://example.org/model.onnx"
+        onnx.save(pyopnb.model(pyopnb.node("Abs", "x", "y"), {"x": "float32[N]"}, "y"), "model.onnx")
+        urllib.request.urlretrieve = lambda url: ("model.onnx", None)
+        ---
+        s = pyopnb.Session(«url»)
+        """,
+        ("model: expected a file on this machine, got a URL",),
+        "s.get_inputs()[0].name == 'x'",
+    ),
+    Mistake(
+        "an op's class that chooses nodes",
+        _HALF
+        + """
+        filled = pyopnb.wrap(m, «Half», print)
+        """,
+        ("where: expected a node's name", "got the class Half"),
+        "len(filled.graph.node) == 2",
+    ),
+    Mistake(
+        "a model saved into a folder that is not there",
+        _HALF
+        + """
+        import os
+        «»
+        pyopnb.save(m, "results/today/model.onnx")
+        """,
+        ("expected a folder that can be written to, got no such folder",),
+        "os.path.exists('results/today/model.onnx')",
+    ),
     Mistake(
         "a folder for a model",
         """

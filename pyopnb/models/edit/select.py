@@ -71,6 +71,10 @@ def _several(where: Any) -> list[Any]:
 
 def _unknown_selector(where: object) -> ModelError:
     expected = "a node's name, an op type, an output's name, a node, a function of a node, or a list of these"
+    if isinstance(where, type):
+        # A class is callable and its objects are true, so that it would choose every node.
+        name = sanitize(where.__name__)
+        return ModelError("where", expected=expected, got=f"the class {name}", next=repr(name))
     return ModelError("where", expected=expected, got=type(where).__name__)
 
 
@@ -83,6 +87,8 @@ class _Sites:
 
     def places(self, where: Any) -> list[int]:
         """Return the places of the nodes that one selector selects."""
+        if isinstance(where, type):
+            raise _unknown_selector(where)
         if isinstance(where, str):
             return self._by_text(where)
         if isinstance(where, NodeProto):
