@@ -148,6 +148,7 @@ def _given(model: Any) -> tuple[str, ModelProto | bytes, Path | None]:
 
 
 def _no_model(thing: Any) -> ModelError:
+    advice: str | None
     if isinstance(thing, GraphProto):
         advice = "onnx.helper.make_model(graph)"
     else:

@@ -65,8 +65,9 @@ def schema_of(cls: type) -> Schema:
     """
     if not isinstance(cls, type):
         got, advice = f"{type(cls).__name__} {sanitize(repr(cls))}", None
-        if inspect.isfunction(cls):
-            name = sanitize(cls.__name__)
+        decorated: Any = cls
+        if inspect.isfunction(decorated):
+            name = sanitize(decorated.__name__)
             # The repr of a function is an address, which tells nobody anything.
             got, advice = f"the function {name}", f"class {name}: with def compute(self, x):"
         raise DefinitionError("pyop", expected="a class", got=got, next=advice)
