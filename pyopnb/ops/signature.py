@@ -64,13 +64,7 @@ def schema_of(cls: type) -> Schema:
     (x: float32[N,3])<limit: float = 1.0> -> float32[N,3]
     """
     if not isinstance(cls, type):
-        got, advice = f"{type(cls).__name__} {sanitize(repr(cls))}", None
-        decorated: Any = cls
-        if inspect.isfunction(decorated):
-            name = sanitize(decorated.__name__)
-            # The repr of a function is an address, which tells nobody anything.
-            got, advice = f"the function {name}", f"class {name}: with def compute(self, x):"
-        raise DefinitionError("pyop", expected="a class", got=got, next=advice)
+        raise _no_class(cls)
     where = f"class {cls.__name__}"
     compute = getattr(cls, "compute", None)
     if not callable(compute):
@@ -103,6 +97,16 @@ def schema_of(cls: type) -> Schema:
         differentiable=has_backward(cls),
         doc=inspect.getdoc(cls) or "",
     )
+
+
+def _no_class(value: Any) -> DefinitionError:
+    """Say what to write instead of what is no class."""
+    got, advice = f"{type(value).__name__} {sanitize(repr(value))}", None
+    if inspect.isfunction(value):
+        name = sanitize(value.__name__)
+        # The repr of a function is an address, which tells nobody anything.
+        got, advice = f"the function {name}", f"class {name}: with def compute(self, x):"
+    return DefinitionError("pyop", expected="a class", got=got, next=advice)
 
 
 def _refuse_generator(function: object, where: str, returned: str) -> None:
