@@ -614,7 +614,7 @@ def _op_named(name: str) -> Op:
         return op
 
 
-def find_op(op: str | type | Op) -> Op:
+def find_op(op: object) -> Op:
     """Find an op of the registry by its name or class.
 
     Parameters
@@ -636,12 +636,12 @@ def find_op(op: str | type | Op) -> Op:
         return registry[op.name]
     if not isinstance(op, type):
         # An instance of an op's class is a frequent slip, as people call objects elsewhere.
-        names = [repr(each.name) for each in registry if each.current.cls is type(op)]
+        their_names = [repr(each.name) for each in registry if each.current.cls is type(op)]
         raise UnknownOp(
             "op",
             expected="the name of an op, or its class",
             got=f"an object of {type(op).__name__}",
-            next=names[0] if names else "a name that %pyop lists",
+            next=their_names[0] if their_names else "a name that %pyop lists",
         )
     # One class can be defined under two names, and then does not say which op is meant.
     ops = [candidate for candidate in registry if candidate.current.cls is op]
