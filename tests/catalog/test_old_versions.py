@@ -3,6 +3,7 @@
 import warnings
 
 import numpy as np
+import onnx
 import pytest
 from onnx import TensorProto, helper
 
@@ -81,6 +82,22 @@ def test_comparisons_broadcast_from_an_axis(op):
     np.testing.assert_array_equal(
         result, pyopnb.call(op, a, np.ascontiguousarray(b[:, None, None]))
     )
+
+
+def test_an_output_that_the_file_declares_wrongly_is_named():
+    """PyTorch 0.3 declared what Equal computes as int8, in ONNX's own test data, too."""
+    model = old_model("Equal", 2, [np.int32([1, 2]), np.int32([1, 3])])
+    model.graph.output[0].type.tensor_type.elem_type = TensorProto.INT8
+    with (
+        pytest.warns(pyopnb.errors.Filled),
+        pytest.raises(pyopnb.errors.ModelError, match=r"value o0: .* bool.* got int8\.") as raised,
+    ):
+        pyopnb.Session(model, fill=True)
+    # What it tells to type helps.
+    exec(raised.value.next, {"model": model, "onnx": onnx})
+    with pytest.warns(pyopnb.errors.Filled):
+        session = pyopnb.Session(model, fill=True)
+    assert session(i0=[1, 2], i1=[1, 3])["o0"].tolist() == [True, False]
 
 
 @pytest.mark.parametrize("op", ["Sum", "Max", "Min", "Mean"])

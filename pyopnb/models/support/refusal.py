@@ -6,10 +6,11 @@ mention is none.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator
 
 import onnx
-from onnx import AttributeProto, GraphProto, ModelProto, NodeProto
+from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
 
 from pyopnb.errors import ModelError, PyopError, UnknownOp
 from pyopnb.models.catalog_names import node_entry, node_refusal
@@ -31,6 +32,11 @@ from pyopnb.ops.names import canonical_domain
 from pyopnb.ops.registry import registry
 
 __all__ = ["explain_refusal"]
+
+_OUTPUT_DTYPE = re.compile(
+    r"Type Error: Type \((tensor\(\w+\))\) of output arg \((.*)\) of node \(.*\) "
+    r"does not match expected type \((tensor\(\w+\))\)"
+)
 
 _Candidate = tuple[PyopError, tuple[str, ...]]
 """An error, and the words that the runtime's text has if that is what it refused."""
@@ -56,6 +62,9 @@ def explain_refusal(proto: ModelProto, said: str, *, filled: bool = False) -> Py
     PyopError or None
         None where the text is about something else.
     """
+    match = _OUTPUT_DTYPE.search(said)
+    if match is not None:
+        return _wrong_output(proto, *match.groups())
     try:
         # The first fault that the runtime's own text mentions is the one that it stopped at.
         for error, words in _candidates(proto, filled):
@@ -299,6 +308,26 @@ def _lacking(site: Site, lack: Unsupported, filled: bool) -> ModelError:
         expected="a node that the installed onnxruntime can run",
         got=lack.reason,
         next=FILL if can_fill else _refusal_hint(site.node) or None,
+    )
+
+
+def _wrong_output(proto: ModelProto, declared: str, name: str, computed: str) -> ModelError:
+    """Report a value whose dtype in the file is not the one that its node computes."""
+    paths = {}
+    for field in ("value_info", "output"):
+        for number, info in enumerate(getattr(proto.graph, field)):
+            paths[info.name] = f"model.graph.{field}[{number}]"
+    notation = to_notation(computed)
+    next_ = None
+    # The value of a body has another path; there, the name has to do.
+    if name in paths:
+        element = TensorProto.DataType.Name(dtype(notation).onnx)
+        next_ = f"{paths[name]}.type.tensor_type.elem_type = onnx.TensorProto.{element}"
+    return ModelError(
+        f"value {sanitize(name)}",
+        expected=f"a declaration of {notation}, which its node computes",
+        got=to_notation(declared),
+        next=next_,
     )
 
 

@@ -92,6 +92,11 @@ def bad_in_body() -> ModelProto:
             ),
             r"input w: expected float32, as x is, got float64 in a Constant\.",
         ),
+        (
+            model(helper.make_node("Equal", ["x", "x"], ["y"])),
+            r"^value y: expected a declaration of bool, which its node computes, got float32\. "
+            r"Try: model\.graph\.output\[0\]\.type\.tensor_type\.elem_type = onnx\.TensorProto\.BOOL$",
+        ),
     ],
 )
 def test_what_the_runtime_refuses_is_named(proto, says) -> None:
