@@ -55,7 +55,12 @@ EFFICIENT_NMS = {"score_threshold": 0.3, "iou_threshold": 0.4, "max_output_boxes
 def test_efficient_nms_becomes_non_max_suppression(attrs, dtype):
     shared, per_class = boxes(2, 40, dtype=dtype), boxes(2, 40, 3, dtype=dtype)
     classes = scores(2, 40, 3, dtype=dtype)
-    for inputs in ((shared, classes), (per_class, classes), (shared, classes, shared[:1] / 16)):
+    for inputs in (
+        (shared, classes),
+        (shared[:, :, None], classes),
+        (per_class, classes),
+        (shared, classes, shared[:1] / 16),
+    ):
         used = lowered("TRT::EfficientNMS_TRT", *inputs, **{**EFFICIENT_NMS, **attrs})
         assert "NonMaxSuppression" in used
 

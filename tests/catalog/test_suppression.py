@@ -75,6 +75,41 @@ def test_efficient_nms_is_the_loop(seed, dtype):
         assert not best[image, rows:].any() and not classes[image, rows:].any()
 
 
+def test_boxes_that_all_classes_share_may_have_an_axis_for_them():
+    random = np.random.default_rng(1)
+    boxes = random_boxes(random, 2, 20)
+    scores = random.uniform(0, 1, (2, 20, 3)).astype(np.float32)
+    for name in ("TRT::EfficientNMS_TRT", "TRT::EfficientIdxNMS_TRT"):
+        expected = run(name, boxes, scores)
+        for array, twin in zip(run(name, boxes[:, :, None], scores), expected, strict=True):
+            np.testing.assert_array_equal(array, twin)
+
+
+@pytest.mark.parametrize(
+    ("name", "numbers"),
+    [
+        ("TRT::EfficientNMS_TRT", 4),
+        ("TRT::EfficientIdxNMS_TRT", 4),
+        ("TRT::EfficientRotatedNMS_TRT", 5),
+        ("TRT::BatchedNMS_TRT", 4),
+        ("mmdeploy::TRTBatchedNMS", 4),
+        ("mmdeploy::TRTBatchedRotatedNMS", 5),
+        ("mmdeploy::BatchMultiClassNMS", 4),
+    ],
+)
+def test_a_suppression_is_ready_for_use_at_any_shape_and_in_threads(name, numbers):
+    random = np.random.default_rng(0)
+    boxes = random_boxes(random, 2, 10)
+    if numbers == 5:
+        boxes = np.concatenate([boxes, boxes[..., :1]], -1)
+    scores = random.uniform(0, 1, (2, 10, 3)).astype(np.float32)
+    report = pyopnb.check(name, boxes[:, :, None], scores)
+    assert report, report
+    for wrong in (boxes[..., :3], boxes[0], boxes[:1], np.stack([boxes] * 2, 2)):
+        with pytest.raises(ValueError, match="expected"):
+            run(name, wrong, scores)
+
+
 def onnx_suppression(boxes, scores, score_threshold, iou_threshold, most):
     """ONNX Runtime's own kernel."""
     return pyopnb.call(

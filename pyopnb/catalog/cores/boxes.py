@@ -6,9 +6,55 @@ otherwise.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
-__all__ = ["corners_from_centers", "overlaps", "sort_corners", "suppress"]
+__all__ = [
+    "boxes_by_class",
+    "corners_from_centers",
+    "overlaps",
+    "sort_corners",
+    "suppress",
+    "suppress_greedily",
+]
+
+
+def boxes_by_class(boxes: np.ndarray, scores: np.ndarray, numbers: int = 4) -> np.ndarray:
+    """Give boxes an axis for the classes, which those that all classes share may lack.
+
+    Parameters
+    ----------
+    boxes : ndarray
+        float[B,N,4], float[B,N,1,4] or float[B,N,C,4].
+    scores : ndarray
+        float[B,N,C].
+    numbers : int
+        How many a box has, in place of 4.
+
+    Returns
+    -------
+    ndarray
+        float[B,N,1 or C,4].
+
+    Raises
+    ------
+    ValueError
+        The boxes or scores have other axes.
+    """
+    if boxes.ndim not in (3, 4) or boxes.shape[-1] != numbers:
+        raise ValueError(
+            f"boxes: expected [B,N,{numbers}] or [B,N,C,{numbers}], got {list(boxes.shape)}"
+        )
+    images, count = boxes.shape[:2]
+    if scores.ndim != 3 or scores.shape[:2] != (images, count):
+        raise ValueError(f"scores: expected [{images},{count},C], got {list(scores.shape)}")
+    if boxes.ndim == 3:
+        return boxes[:, :, np.newaxis]
+    classes = scores.shape[2]
+    if boxes.shape[2] not in (1, classes):
+        raise ValueError(f"boxes: expected 1 or {classes} for each score, got {boxes.shape[2]}")
+    return boxes
 
 
 def corners_from_centers(boxes: np.ndarray) -> np.ndarray:
@@ -112,6 +158,36 @@ def suppress(
             is_beaten = overlap > threshold
         is_suppressed[rivals[is_beaten]] = True
         rivals_by_class[label] = rivals[~is_beaten]
+    return np.array(kept, np.int64)
+
+
+def suppress_greedily(
+    count: int, find_beaten: Callable[[int, np.ndarray], np.ndarray], limit: int | None = None
+) -> np.ndarray:
+    """Keep each box that no box kept before it beats.
+
+    Parameters
+    ----------
+    count : int
+        Of the boxes, which are in order, the best one first.
+    find_beaten : callable
+        Takes the position of a box and those of the worse ones that are still there, and tells which of these
+        it suppresses.
+    limit : int, optional
+        Stop after so many boxes.
+
+    Returns
+    -------
+    ndarray
+        int64[K], the positions of the boxes that are kept.
+    """
+    candidates = np.arange(count)
+    kept: list[int] = []
+    while len(candidates) and (limit is None or len(kept) < limit):
+        best = int(candidates[0])
+        kept.append(best)
+        rivals = candidates[1:]
+        candidates = rivals[~find_beaten(best, rivals)]
     return np.array(kept, np.int64)
 
 

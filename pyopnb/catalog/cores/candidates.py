@@ -51,7 +51,7 @@ def decode_anchors(boxes: np.ndarray, anchor: np.ndarray, *, has_centers: bool) 
     Parameters
     ----------
     boxes : ndarray
-        float32[N,4] or float32[N,C,4].
+        float32[N,1 or C,4].
     anchor : ndarray
         float32[N,4], in the same coding.
     has_centers : bool
@@ -61,9 +61,8 @@ def decode_anchors(boxes: np.ndarray, anchor: np.ndarray, *, has_centers: bool) 
     -------
     ndarray
     """
-    if boxes.ndim == 3:
-        # One anchor serves the boxes of all classes.
-        anchor = anchor[:, None]
+    # One anchor serves the boxes of all classes.
+    anchor = anchor[:, np.newaxis]
     if not has_centers:
         return boxes + anchor
     # A prediction is a share of the anchor's size.

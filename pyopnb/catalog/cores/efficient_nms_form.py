@@ -39,7 +39,9 @@ def efficient_nms_form(
     str
     """
     assert boxes.shape is not None  # noqa: S101  # lowering knows all ranks
-    is_per_class = len(boxes.shape) == 4
+    is_per_class = len(boxes.shape) == 4 and boxes.shape[2] != 1
+    # Boxes that all classes share may have an axis for them all the same.
+    box_shape = [0, 0, -1, 4] if is_per_class else [0, -1, 4]
     outputs = "count, best_boxes, best_scores, best_classes"
     numbers = ""
     if gives_numbers:
@@ -50,7 +52,9 @@ def efficient_nms_form(
         best_numbers = Cast<to = 6>(real_numbers)
         """
     return f"""(boxes, scores, anchors) => ({outputs}) {{
-        boxes_32 = Cast<to = 1>(boxes)
+        box_shape = Constant<value_ints = {box_shape}>()
+        shaped_boxes = Reshape(boxes, box_shape)
+        boxes_32 = Cast<to = 1>(shaped_boxes)
         scores_32 = Cast<to = 1>(scores)
         zero_64 = Constant<value_int = 0>()
         {_corners(op, anchors, is_per_class)}

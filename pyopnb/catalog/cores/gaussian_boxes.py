@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from pyopnb.catalog.cores.boxes import suppress_greedily
+
 __all__ = ["gaussian_overlaps", "suppress_gaussian"]
 
 _TINY = 1e-7
@@ -73,14 +75,11 @@ def suppress_gaussian(
     ndarray
         int64[K], the positions of the boxes that are kept.
     """
-    candidates = np.arange(len(boxes))
-    kept: list[int] = []
-    while len(candidates) and len(kept) < limit:
-        best = candidates[0]
-        candidates = candidates[1:]
-        kept.append(int(best))
-        is_beaten = gaussian_overlaps(boxes[best], boxes[candidates]) >= threshold
+
+    def find_beaten(best: int, rivals: np.ndarray) -> np.ndarray:
+        is_beaten = gaussian_overlaps(boxes[best], boxes[rivals]) >= threshold
         # Boxes of other classes may overlap.
-        is_beaten &= classes[candidates] == classes[best]
-        candidates = candidates[~is_beaten]
-    return np.array(kept, np.int64)
+        is_of_class = classes[rivals] == classes[best]
+        return is_beaten & is_of_class
+
+    return suppress_greedily(len(boxes), find_beaten, limit)

@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
 from pyopnb.catalog.cores.boxes import sort_corners, suppress
+from pyopnb.catalog.cores.rotated_boxes import suppress_rotated
 
-__all__ = ["select_images", "select_per_class"]
+__all__ = ["Detections", "select_per_class"]
+
+_TURNED = 5
+"""How many numbers a turned box has; one along the axes has four."""
+
+
+class Detections(NamedTuple):
+    """The best boxes of an image, the best first, in the dtypes of the inputs."""
+
+    image: int
+    boxes: np.ndarray
+    scores: np.ndarray
+    numbers: np.ndarray
+    classes: np.ndarray
 
 
 def select_per_class(
@@ -23,15 +37,15 @@ def select_per_class(
     keep_per_class: int | None = None,
     background: int = -1,
     offset: float = 0.0,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Select the best boxes of an image.
+) -> Iterator[Detections]:
+    """Yield the best boxes of each image of a batch.
 
     Parameters
     ----------
     boxes : ndarray
-        float32[N,1,4] for boxes that all classes share, or float32[N,C,4].
+        float[B,N,1 or C,4] as `pyopnb.catalog.cores.boxes.boxes_by_class` returns them; with 5 numbers, boxes are turned.
     scores : ndarray
-        float32[N,C].
+        float[B,N,C].
     score_threshold, iou_threshold : float
         A box counts if its score is over the one, and is suppressed over the other.
     top_k : int
@@ -45,69 +59,45 @@ def select_per_class(
     offset : float
         As `pyopnb.catalog.cores.boxes.overlaps` takes it.
 
-    Returns
-    -------
-    numbers, classes : ndarray
-        int64[K] both, the best score first.
+    Yields
+    ------
+    Detections
     """
-    numbers_by_class: list[np.ndarray] = []
-    classes: list[np.ndarray] = []
     # More boxes of one class than all together cannot be needed.
     if keep_per_class is None:
         per_class = keep
     else:
         per_class = min(keep, keep_per_class)
-    for label in range(scores.shape[1]):
-        if label == background:
-            continue
-        # Each class has boxes and scores of its own.
-        column = scores[:, label]
-        candidates = np.flatnonzero(column > np.float32(score_threshold))
-        order = np.argsort(-column[candidates], kind="stable")
-        if top_k > 0:
-            order = order[:top_k]
-        candidates = candidates[order]
-        if boxes.shape[1] > 1:
-            box_column = label
-        else:
-            box_column = 0
-        corners = sort_corners(boxes[candidates, box_column])
-        selected = candidates[suppress(corners, iou_threshold, offset=offset, limit=per_class)]
-        numbers_by_class.append(selected)
-        classes.append(np.full(len(selected), label, np.int64))
-    if not classes:
-        return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    all_numbers = np.concatenate(numbers_by_class)
-    all_classes = np.concatenate(classes)
-    # The best of all classes, after each class has been thinned out.
-    order = np.argsort(-scores[all_numbers, all_classes], kind="stable")[:keep]
-    return all_numbers[order], all_classes[order]
-
-
-def select_images(
-    boxes: np.ndarray, scores: np.ndarray, **rules: Any
-) -> Iterator[tuple[int, np.ndarray, np.ndarray, np.ndarray]]:
-    """Yield the best boxes of each image of a batch.
-
-    Parameters
-    ----------
-    boxes : ndarray
-        float[B,N,1 or C,4].
-    scores : ndarray
-        float[B,N,C].
-    **rules
-        As `select_per_class` takes them by name.
-
-    Yields
-    ------
-    image, numbers, classes, box_columns : int, ndarray, ndarray, ndarray
-        The last is the second-last index of each box: its class, or 0 where all classes share the boxes.
-    """
-    is_shared = boxes.shape[2] == 1
-    for image in range(len(boxes)):
+    for image, image_scores in enumerate(scores):
         # Thresholds are float32, and overlaps of float16 would lose their digits.
         wide_boxes = boxes[image].astype(np.float32)
-        wide_scores = scores[image].astype(np.float32)
-        numbers, classes = select_per_class(wide_boxes, wide_scores, **rules)
-        box_columns = np.zeros_like(classes) if is_shared else classes
-        yield image, numbers, classes, box_columns
+        wide_scores = image_scores.astype(np.float32)
+        pairs = [np.zeros((0, 2), np.int64)]
+        for label in range(scores.shape[2]):
+            if label == background:
+                continue
+            column = wide_scores[:, label]
+            candidates = np.flatnonzero(column > np.float32(score_threshold))
+            order = np.argsort(-column[candidates], kind="stable")
+            if top_k > 0:
+                order = order[:top_k]
+            candidates = candidates[order]
+            class_boxes = wide_boxes[candidates, _column(boxes, label)]
+            if boxes.shape[3] == _TURNED:
+                kept = suppress_rotated(class_boxes, iou_threshold, per_class)
+            else:
+                corners = sort_corners(class_boxes)
+                kept = suppress(corners, iou_threshold, offset=offset, limit=per_class)
+            labels = np.full(len(kept), label)
+            pairs.append(np.column_stack([candidates[kept], labels]))
+        selected, classes = np.concatenate(pairs).T
+        # The best of all classes, after each class has been thinned out.
+        order = np.argsort(-wide_scores[selected, classes], kind="stable")[:keep]
+        selected, classes = selected[order], classes[order]
+        best_boxes = boxes[image, selected, _column(boxes, classes)]
+        yield Detections(image, best_boxes, image_scores[selected, classes], selected, classes)
+
+
+def _column(boxes: np.ndarray, label: int | np.ndarray) -> int | np.ndarray:
+    """Return which box is that of a class: all classes may share one."""
+    return label if boxes.shape[2] > 1 else 0

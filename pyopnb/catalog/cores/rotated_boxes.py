@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from pyopnb.catalog.cores.boxes import suppress_greedily
+
 __all__ = ["rotated_corners", "rotated_overlap", "suppress_rotated"]
 
 
@@ -90,16 +92,14 @@ def suppress_rotated(
     corners = rotated_corners(boxes)
     # Boxes whose circles do not meet cannot overlap; most pairs are such.
     radii = np.hypot(boxes[:, 2], boxes[:, 3]).astype(np.float64) / 2
-    candidates = np.arange(len(boxes))
-    kept: list[int] = []
-    while len(candidates) and (limit is None or len(kept) < limit):
-        best = candidates[0]
-        candidates = candidates[1:]
-        kept.append(int(best))
-        distance = np.hypot(*(boxes[candidates, :2] - boxes[best, :2]).astype(np.float64).T)
-        is_suppressed = np.zeros(len(candidates), bool)
-        for position in np.flatnonzero(distance <= radii[candidates] + radii[best]):
-            overlap = rotated_overlap(corners[best], corners[candidates[position]])
-            is_suppressed[position] = overlap > iou_threshold
-        candidates = candidates[~is_suppressed]
-    return np.array(kept, np.int64)
+    centers = boxes[:, :2].astype(np.float64)
+
+    def find_beaten(best: int, rivals: np.ndarray) -> np.ndarray:
+        distance = np.hypot(*(centers[rivals] - centers[best]).T)
+        is_beaten = np.zeros(len(rivals), bool)
+        for position in np.flatnonzero(distance <= radii[rivals] + radii[best]):
+            overlap = rotated_overlap(corners[best], corners[rivals[position]])
+            is_beaten[position] = overlap > iou_threshold
+        return is_beaten
+
+    return suppress_greedily(len(boxes), find_beaten, limit)

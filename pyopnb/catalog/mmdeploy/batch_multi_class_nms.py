@@ -7,7 +7,8 @@ Tested against ONNX Runtime's NonMaxSuppression, exactly.
 
 import numpy as np
 
-from pyopnb.catalog.cores.per_class_nms import select_images
+from pyopnb.catalog.cores.boxes import boxes_by_class
+from pyopnb.catalog.cores.per_class_nms import select_per_class
 
 NAMES = ("mmdeploy::BatchMultiClassNMS",)
 
@@ -31,10 +32,7 @@ class BatchMultiClassNMS:
         self.most = max_total_size
 
     def infer(self, boxes, scores):
-        if scores.shape:
-            batch = scores.shape[0]
-        else:
-            batch = None
+        batch = (scores.shape or (None,))[0]
         return (
             boxes.like(shape=(batch, self.most, 4)),
             scores.like(shape=(batch, self.most)),
@@ -43,17 +41,15 @@ class BatchMultiClassNMS:
         )
 
     def compute(self, boxes, scores) -> ("any[B,K,4]", "any[B,K]", "any[B,K]", "int32[B]"):
+        boxes = boxes_by_class(boxes, scores)
         batch = len(scores)
-        # Boxes that all classes share may lack their axis.
-        per_class = boxes.reshape(batch, boxes.shape[1], -1, 4)
         best_boxes = np.zeros((batch, self.most, 4), boxes.dtype)
         best_scores, best_classes = np.zeros((2, batch, self.most), scores.dtype)
         # Rows after the count are padding.
         counts = np.zeros(batch, np.int32)
-        selections = select_images(per_class, scores, top_k=0, **self.attrs)
-        for image, numbers, classes, columns in selections:
-            rows = counts[image] = len(numbers)
-            best_boxes[image, :rows] = per_class[image, numbers, columns]
-            best_scores[image, :rows] = scores[image, numbers, classes]
-            best_classes[image, :rows] = classes
+        for best in select_per_class(boxes, scores, top_k=0, **self.attrs):
+            rows = counts[best.image] = len(best.numbers)
+            best_boxes[best.image, :rows] = best.boxes
+            best_scores[best.image, :rows] = best.scores
+            best_classes[best.image, :rows] = best.classes
         return best_boxes, best_scores, best_classes, counts

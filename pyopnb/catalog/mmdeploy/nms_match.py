@@ -18,7 +18,9 @@ class NMSMatch:
     def infer(self, boxes, scores, iou_threshold, score_threshold):
         return boxes.like(dtype="int64", shape=(None, 4))
 
-    def compute(self, boxes, scores, iou_threshold, score_threshold):
+    def compute(
+        self, boxes: "any[B, N, 4]", scores: "any[B, C, N]", iou_threshold, score_threshold
+    ):
         rows = []
         for image in range(len(boxes)):
             image_boxes = boxes[image].astype(np.float32)

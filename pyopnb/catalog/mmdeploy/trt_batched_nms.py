@@ -8,9 +8,10 @@ Tested against ONNX Runtime's NonMaxSuppression, exactly.
 
 import numpy as np
 
+from pyopnb.catalog.cores.boxes import boxes_by_class
 from pyopnb.catalog.cores.nms_form import limit_over, per_class_form
 from pyopnb.catalog.cores.onnx_text import dtype_number
-from pyopnb.catalog.cores.per_class_nms import select_images
+from pyopnb.catalog.cores.per_class_nms import select_per_class
 
 NAMES = ("mmdeploy::TRTBatchedNMS",)
 
@@ -46,30 +47,25 @@ class TRTBatchedNMS:
         self.clips = bool(clip_boxes)
 
     def infer(self, boxes, scores):
-        if scores.shape:
-            batch = scores.shape[0]
-        else:
-            batch = None
+        batch = (scores.shape or (None,))[0]
         numbers = scores.like(dtype="int32", shape=(batch, self.keep))
         return boxes.like(shape=(batch, self.keep, 5)), numbers, numbers
 
     def compute(self, boxes, scores) -> ("any[B, K, 5]", "int32[B, K]", "int32[B, K]"):
-        batch = len(boxes)
+        boxes = boxes_by_class(boxes, scores)
+        batch = len(scores)
         detections = np.zeros((batch, self.keep, 5), boxes.dtype)
         labels = np.full((batch, self.keep), -1, np.int32)
         indices = np.full((batch, self.keep), -1, np.int32)
         rules = {"iou_threshold": self.iou_threshold, **self.limits}
-        for image, numbers, classes, box_columns in select_images(boxes, scores, **rules):
+        for best in select_per_class(boxes, scores, **rules):
             # Rows after these stay as padding.
-            rows = len(numbers)
-            selected = boxes[image, numbers, box_columns]
-            if self.clips:
-                detections[image, :rows, :4] = selected.clip(0, 1)
-            else:
-                detections[image, :rows, :4] = selected
-            detections[image, :rows, 4] = scores[image, numbers, classes]
-            labels[image, :rows] = classes
-            indices[image, :rows] = numbers
+            rows = len(best.numbers)
+            corners = best.boxes.clip(0, 1) if self.clips else best.boxes
+            detections[best.image, :rows, :4] = corners
+            detections[best.image, :rows, 4] = best.scores
+            labels[best.image, :rows] = best.classes
+            indices[best.image, :rows] = best.numbers
         return detections, labels, indices
 
     lowered_opset = 15

@@ -6,7 +6,8 @@ Tested against ONNX Runtime's NonMaxSuppression on boxes that are not turned, ex
 
 import numpy as np
 
-from pyopnb.catalog.cores.rotated_boxes import suppress_rotated
+from pyopnb.catalog.cores.boxes import boxes_by_class
+from pyopnb.catalog.cores.per_class_nms import select_per_class
 
 NAMES = ("mmdeploy::TRTBatchedRotatedNMS",)
 
@@ -29,55 +30,31 @@ class TRTBatchedRotatedNMS:
         is_normalized: int = 0,
         clip_boxes: int = 0,
     ):
-        self.background = background_label_id
-        self.iou_threshold = iou_threshold
-        self.score_threshold = np.float32(score_threshold)
-        self.top_k = topk
         self.keep = keep_topk
+        self.rules = {
+            "iou_threshold": iou_threshold,
+            "score_threshold": score_threshold,
+            "top_k": topk,
+            "keep": keep_topk,
+            "background": background_label_id,
+        }
 
     def infer(self, boxes, scores):
-        if scores.shape:
-            batch = scores.shape[0]
-        else:
-            batch = None
+        batch = (scores.shape or (None,))[0]
         return (
             boxes.like(shape=(batch, self.keep, 6)),
             scores.like(dtype="int32", shape=(batch, self.keep)),
         )
 
     def compute(self, boxes, scores) -> ("any[B, K, 6]", "int32[B, K]"):
-        batch = len(boxes)
+        boxes = boxes_by_class(boxes, scores, 5)
+        batch = len(scores)
         detections = np.zeros((batch, self.keep, 6), boxes.dtype)
         labels = np.full((batch, self.keep), -1, np.int32)
-        for image in range(batch):
-            numbers, classes = self._select(boxes[image], scores[image].astype(np.float32))
-            rows = len(numbers)
-            if boxes.shape[2] > 1:
-                box_columns = classes
-            else:
-                box_columns = np.zeros_like(classes)
-            detections[image, :rows, :5] = boxes[image, numbers, box_columns]
-            detections[image, :rows, 5] = scores[image, numbers, classes]
-            labels[image, :rows] = classes
+        for best in select_per_class(boxes, scores, **self.rules):
+            # Rows after these stay as padding.
+            rows = len(best.numbers)
+            detections[best.image, :rows, :5] = best.boxes
+            detections[best.image, :rows, 5] = best.scores
+            labels[best.image, :rows] = best.classes
         return detections, labels
-
-    def _select(self, boxes, scores):
-        """Return the numbers and classes of an image's best boxes."""
-        rows = []
-        for label in range(scores.shape[1]):
-            if label == self.background:
-                continue
-            column = scores[:, label]
-            candidates = np.flatnonzero(column > self.score_threshold)
-            order = np.argsort(-column[candidates], kind="stable")
-            candidates = candidates[order[: self.top_k] if self.top_k > 0 else order]
-            # Boxes may be shared by all classes.
-            class_boxes = boxes[candidates, label if boxes.shape[1] > 1 else 0]
-            for number in candidates[suppress_rotated(class_boxes, self.iou_threshold, self.keep)]:
-                rows.append((-column[number], number, label))
-        # Sorting by score alone keeps equal scores in the order of their classes.
-        rows.sort(key=lambda row: row[0])
-        # An image may have no box at all.
-        selected = np.array(rows[: self.keep])
-        selected = selected.reshape(-1, 3)
-        return selected[:, 1].astype(np.int64), selected[:, 2].astype(np.int64)

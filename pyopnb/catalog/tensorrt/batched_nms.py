@@ -7,9 +7,10 @@ Tested against ONNX Runtime's NonMaxSuppression, exactly.
 
 import numpy as np
 
+from pyopnb.catalog.cores.boxes import boxes_by_class
 from pyopnb.catalog.cores.nms_form import limit_over, per_class_form
 from pyopnb.catalog.cores.onnx_text import dtype_number
-from pyopnb.catalog.cores.per_class_nms import select_images
+from pyopnb.catalog.cores.per_class_nms import select_per_class
 
 NAMES = (
     "::BatchedNMS_TRT",
@@ -58,10 +59,7 @@ class BatchedNMSDynamic_TRT:
             self.offset = 0.0
 
     def infer(self, boxes, scores):
-        if scores.shape:
-            batch = scores.shape[0]
-        else:
-            batch = None
+        batch = (scores.shape or (None,))[0]
         return (
             boxes.like(dtype="int32", shape=(batch, 1)),
             boxes.like(shape=(batch, self.keep, 4)),
@@ -70,20 +68,22 @@ class BatchedNMSDynamic_TRT:
         )
 
     def compute(self, boxes, scores) -> ("int32[B, 1]", "any[B, K, 4]", "any[B, K]", "any[B, K]"):
-        batch = len(boxes)
-        # Scores may have a last axis of one, as Caffe's did.
-        scores = scores.reshape(batch, boxes.shape[1], -1)
+        if scores.ndim == 4:
+            # Scores may have a last axis of one, as Caffe's did.
+            scores = scores[..., 0]
+        boxes = boxes_by_class(boxes, scores)
+        batch = len(scores)
         count = np.zeros((batch, 1), np.int32)
         best_boxes = np.zeros((batch, self.keep, 4), boxes.dtype)
         best_scores = np.zeros((batch, self.keep), scores.dtype)
         best_classes = np.full((batch, self.keep), -1, scores.dtype)
         rules = {"iou_threshold": self.iou_threshold, "offset": self.offset, **self.limits}
-        for image, numbers, classes, box_columns in select_images(boxes, scores, **rules):
-            rows = len(numbers)
-            count[image] = rows
-            best_boxes[image, :rows] = boxes[image, numbers, box_columns]
-            best_scores[image, :rows] = scores[image, numbers, classes]
-            best_classes[image, :rows] = classes
+        for best in select_per_class(boxes, scores, **rules):
+            rows = len(best.numbers)
+            count[best.image] = rows
+            best_boxes[best.image, :rows] = best.boxes
+            best_scores[best.image, :rows] = best.scores
+            best_classes[best.image, :rows] = best.classes
         if self.clips:
             best_boxes = best_boxes.clip(0, 1)
         return count, best_boxes, best_scores, best_classes

@@ -5,8 +5,6 @@ EfficientNMS_TRT.
 Tested against ONNX Runtime's NonMaxSuppression, and the input's boxes at its numbers, exactly.
 """
 
-import numpy as np
-
 from pyopnb.catalog.cores.efficient_nms_form import efficient_nms_form
 from pyopnb.catalog.tensorrt.efficient_nms import EfficientNMS_TRT as EfficientNMS
 
@@ -17,7 +15,6 @@ class EfficientIdxNMS_TRT(EfficientNMS):
     """Select the best boxes of all classes, and say which they are."""
 
     def infer(self, boxes, scores, anchors=None):
-        # The numbers are what the shared selection has remembered.
         outputs = super().infer(boxes, scores, anchors)
         return (*outputs, outputs[3])
 
@@ -30,12 +27,7 @@ class EfficientIdxNMS_TRT(EfficientNMS):
         "int32[B,M]",
         "int32[B,M]",
     ):
-        shape = (len(scores), self.max_output_boxes)
-        numbers = np.zeros(shape, np.int32)
-        outputs = super().compute(boxes, scores, anchors)
-        for image, selected in enumerate(self.selected_numbers):
-            numbers[image, : len(selected)] = selected
-        return (*outputs, numbers)
+        return self._detect(boxes, scores, anchors)
 
     def lowered(self, boxes, scores, anchors=None):
         return efficient_nms_form(self, boxes, scores, anchors, gives_numbers=True)

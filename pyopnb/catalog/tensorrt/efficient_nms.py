@@ -7,7 +7,7 @@ Tested against a loop by its definition, and ONNX Runtime's NonMaxSuppression, e
 
 import numpy as np
 
-from pyopnb.catalog.cores.boxes import corners_from_centers, sort_corners, suppress
+from pyopnb.catalog.cores.boxes import boxes_by_class, corners_from_centers, sort_corners, suppress
 from pyopnb.catalog.cores.candidates import best_candidates, decode_anchors
 from pyopnb.catalog.cores.efficient_nms_form import efficient_nms_form
 
@@ -42,10 +42,7 @@ class EfficientNMS_TRT:
         self.has_centers = bool(box_coding)
 
     def infer(self, boxes, scores, anchors=None):
-        if scores.shape:
-            batch = scores.shape[0]
-        else:
-            batch = None
+        batch = (scores.shape or (None,))[0]
         most = self.max_output_boxes
         return (
             boxes.like(dtype="int32", shape=(batch, 1)),
@@ -57,26 +54,29 @@ class EfficientNMS_TRT:
     def compute(
         self, boxes, scores, anchors=None
     ) -> ("int32[B, 1]", "any[B, M, 4]", "any[B, M]", "int32[B, M]"):
-        batch = len(scores)
-        most = self.max_output_boxes
-        count = np.zeros((batch, 1), np.int32)
-        best_boxes = np.zeros((batch, most, 4), boxes.dtype)
-        best_scores = np.zeros((batch, most), scores.dtype)
-        best_classes = np.zeros((batch, most), np.int32)
-        self.selected_numbers = []
-        for image in range(batch):
+        return self._detect(boxes, scores, anchors)[:4]
+
+    def _detect(self, boxes, scores, anchors):
+        """Return the outputs, and the numbers of the boxes."""
+        boxes = boxes_by_class(boxes, scores)
+        shape = (len(scores), self.max_output_boxes)
+        count = np.zeros((len(scores), 1), np.int32)
+        best_boxes = np.zeros((*shape, 4), boxes.dtype)
+        best_scores = np.zeros(shape, scores.dtype)
+        best_classes, best_numbers = np.zeros((2, *shape), np.int32)
+        for image, image_scores in enumerate(scores):
             corners = self._corners(boxes[image], anchors, image)
-            selected, classes, their_boxes, numbers = self._select(corners, scores[image])
-            self.selected_numbers.append(numbers)
+            selected, classes, their_boxes, numbers = self._select(corners, image_scores)
             rows = len(selected)
             count[image] = rows
             best_boxes[image, :rows] = their_boxes
             best_scores[image, :rows] = selected
             best_classes[image, :rows] = classes
-        return count, best_boxes, best_scores, best_classes
+            best_numbers[image, :rows] = numbers
+        return count, best_boxes, best_scores, best_classes, best_numbers
 
     def _corners(self, boxes, anchors, image):
-        """Return corners of an image's boxes, float32[N,4] or, with boxes for each class, float32[N,C,4]."""
+        """Return corners of an image's boxes, float32[N,1 or C,4]."""
         boxes = boxes.astype(np.float32, copy=False)
         if anchors is not None:
             # One set of anchors may serve all images.
@@ -96,10 +96,8 @@ class EfficientNMS_TRT:
             with np.errstate(divide="ignore"):
                 threshold = np.log(threshold) - np.log1p(-threshold)
         numbers, classes = best_candidates(scores, threshold, self.background_class)
-        if corners.ndim == 2:
-            boxes = corners[numbers]
-        else:
-            boxes = corners[numbers, classes]
+        columns = classes if corners.shape[1] > 1 else 0
+        boxes = corners[numbers, columns]
         # Swapped corners are put in order for the overlap only, and come out as they were.
         kept = suppress(
             sort_corners(boxes),

@@ -8,6 +8,7 @@ Tested against a loop by its definition, exactly.
 
 import numpy as np
 
+from pyopnb.catalog.cores.boxes import boxes_by_class
 from pyopnb.catalog.cores.candidates import best_candidates
 from pyopnb.catalog.cores.gaussian_boxes import suppress_gaussian
 
@@ -40,10 +41,7 @@ class EfficientRotatedNMS_TRT:
         self.is_class_agnostic = bool(class_agnostic)
 
     def infer(self, boxes, scores):
-        if scores.shape:
-            batch = scores.shape[0]
-        else:
-            batch = None
+        batch = (scores.shape or (None,))[0]
         return (
             boxes.like(dtype="int32", shape=(batch, 1)),
             boxes.like(shape=(batch, self.most, 5)),
@@ -52,6 +50,7 @@ class EfficientRotatedNMS_TRT:
         )
 
     def compute(self, boxes, scores) -> ("int32[B, 1]", "any[B, M, 5]", "any[B, M]", "int32[B, M]"):
+        boxes = boxes_by_class(boxes, scores, 5)
         batch = len(scores)
         count = np.zeros((batch, 1), np.int32)
         best_boxes = np.zeros((batch, self.most, 5), boxes.dtype)
@@ -62,20 +61,22 @@ class EfficientRotatedNMS_TRT:
             if self.is_logit:
                 # The sigmoid keeps the order, so that it may come first.
                 values = 1 / (1 + np.exp(-values))
-            numbers, classes = self._select(boxes[image], values)
+            selected, numbers, classes = self._select(boxes[image], values)
             rows = len(numbers)
             count[image] = rows
-            best_boxes[image, :rows] = boxes[image, numbers]
+            best_boxes[image, :rows] = selected
             best_scores[image, :rows] = values[numbers, classes]
             best_classes[image, :rows] = classes
         return count, best_boxes, best_scores, best_classes
 
     def _select(self, boxes, scores):
-        """Return numbers and classes of an image's best boxes."""
+        """Return boxes, numbers and classes of an image's best boxes."""
         numbers, classes = best_candidates(scores, self.score_threshold, self.background)
         if self.is_class_agnostic:
             labels = np.zeros_like(classes)
         else:
             labels = classes
-        kept = suppress_gaussian(boxes[numbers], labels, self.iou_threshold, self.most)
-        return numbers[kept], classes[kept]
+        columns = classes if boxes.shape[1] > 1 else 0
+        candidates = boxes[numbers, columns]
+        kept = suppress_gaussian(candidates, labels, self.iou_threshold, self.most)
+        return candidates[kept], numbers[kept], classes[kept]
