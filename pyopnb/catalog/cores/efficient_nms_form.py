@@ -39,9 +39,15 @@ def efficient_nms_form(
     str
     """
     assert boxes.shape is not None  # noqa: S101  # lowering knows all ranks
-    is_per_class = len(boxes.shape) == 4 and boxes.shape[2] != 1
-    # Boxes that all classes share may have an axis for them all the same.
-    box_shape = [0, 0, -1, 4] if is_per_class else [0, -1, 4]
+    is_per_class = len(boxes.shape) == 4
+    box_form = "class_boxes = Identity(boxes)"
+    if is_per_class:
+        # Boxes that all classes share may have an axis for them all the same.
+        box_form = """
+        score_shape = Shape(scores)
+        single = Constant<value_ints = [1]>()
+        box_shape = Concat<axis = 0>(score_shape, single)
+        class_boxes = Expand(boxes, box_shape)"""
     outputs = "count, best_boxes, best_scores, best_classes"
     numbers = ""
     if gives_numbers:
@@ -52,9 +58,8 @@ def efficient_nms_form(
         best_numbers = Cast<to = 6>(real_numbers)
         """
     return f"""(boxes, scores, anchors) => ({outputs}) {{
-        box_shape = Constant<value_ints = {box_shape}>()
-        shaped_boxes = Reshape(boxes, box_shape)
-        boxes_32 = Cast<to = 1>(shaped_boxes)
+        {box_form}
+        boxes_32 = Cast<to = 1>(class_boxes)
         scores_32 = Cast<to = 1>(scores)
         zero_64 = Constant<value_int = 0>()
         {_corners(op, anchors, is_per_class)}
