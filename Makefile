@@ -19,7 +19,7 @@
 #
 # .venv is the developer's, with an editable install. Each test lane has its own .venv-* with the built wheel in it.
 
-.PHONY: lab demo docs docs-links torch-then-docs test test-all wheels lint bench clean asan tsan test-oldest test-binder test-browser test-corpus test-doors test-torch random-calls lock machine FORCE
+.PHONY: lab demo docs docs-links notebooks-then-docs torch-notebooks test test-all wheels lint bench clean asan tsan test-oldest test-binder test-browser test-corpus test-doors test-torch random-calls lock machine FORCE
 .DELETE_ON_ERROR:
 .PRECIOUS: .venv-%/.made
 # Whatever environment is active where make is called is none of the lanes. Nor is a wish to keep no bytecode, which images for
@@ -55,7 +55,7 @@ demo: .venv/.project
 binder := $(if $(filter $(pinned),$(versions)),test-binder)
 # The first Python's lane is twice as long as any other: as one, it would run on alone in the end.
 halves := test-$(first)-use test-$(first)-core
-lanes = torch-then-docs $(halves) asan test-browser test-oldest $(if $(everywhere),test-corpus $(versions:%=wheel-%)) \
+lanes = test-torch $(halves) notebooks-then-docs asan test-browser test-oldest $(if $(everywhere),test-corpus $(versions:%=wheel-%)) \
 	$(filter-out test-$(first),$(versions:%=test-%)) test-doors $(binder) tsan lint
 environments = .venv-torch/.torch $(versions:%=.venv-%/.installed) .venv-$(first)/.browser .venv-$(first)/.docs \
 	build/asan/.built build/tsan/.built .venv-torch/.installed .venv-oldest/.installed \
@@ -111,7 +111,12 @@ test-doors: .venv-$(first)/.docs
 
 # Its modules are imported where torch is, so their doctests run here.
 test-torch: .venv-torch/.installed
-	PYOPNB_OP_DB=$(if $(everywhere),all,6) .venv-torch/bin/python -P -m pytest -q -o cache_dir=build/pytest-torch $(shortened) tests/torch pyopnb.torch
+	PYOPNB_OP_DB=$(if $(everywhere),all,6) .venv-torch/bin/python -P -m pytest -q -o cache_dir=build/pytest-torch $(shortened) \
+		$(if $(together),--ignore=tests/torch/test_notebooks.py) ./tests/torch pyopnb.torch
+
+# A lane of its own where all run at once, because the pages wait for it.
+torch-notebooks: .venv-torch/.installed
+	.venv-torch/bin/python -P -m pytest -q -o cache_dir=build/pytest-torch-notebooks $(shortened) tests/torch/test_notebooks.py
 
 test-binder: .venv-binder/.installed .venv-repo2docker/.installed
 	tests/lanes/binder.sh .venv-binder .venv-repo2docker
@@ -132,11 +137,11 @@ asan tsan: %: build/%/.built
 # Lanes that run at once share an environment, which pip must not change under any of them.
 ifdef together
 test-$(first) $(halves) asan tsan docs test-doors test-browser: | .venv-$(first)/.browser .venv-$(first)/.docs
-# The pages show the notebooks on torch as that lane has executed them. One job, because make begins a goal that waits for another
+# The pages show the notebooks on torch as the other has executed them. One job, because make begins a goal that waits for another
 # after all the others, and the pages would be made last and alone.
-docs: | test-torch
-torch-then-docs:
-	@$(MAKE) --no-print-directory test-torch docs
+docs: | torch-notebooks
+notebooks-then-docs:
+	@$(MAKE) --no-print-directory torch-notebooks docs
 endif
 
 random-calls: .venv-$(first)/.installed
