@@ -174,12 +174,9 @@ def test_trace(survives: Any) -> None:
         and "demo::Soft, version 1" in text
     )
     assert "not attributed to a node" in text and "the whole run" in text and "100.0 %" in text
-    assert (
-        "y" in text
-        and "float32[3,4]  " in text
-        and kept.pictures
-        and "µs" in kept.pictures[0].decode()
-    )
+    assert "y" in text and "float32[3,4]  " in text and kept.pictures
+    # The axis is in µs, or in ms where the machine was busy with something else.
+    assert re.search(r"[\d.]+ [µm]?s<", kept.pictures[0].decode())
     assert "float32[3,4]" in kept.pictures[0].decode(), "types that were seen"
     assert "⚠" not in text
     assert "largest |x|" in pyopnb.show(trace, by="size").svg
