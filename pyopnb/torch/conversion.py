@@ -13,7 +13,8 @@ from pyopnb.ops.messages import hide_internal_frames, sanitize
 from pyopnb.torch.example import bound_arguments, in_order
 from pyopnb.torch.exporter import convert, proto_of
 from pyopnb.torch.holes import Holes
-from pyopnb.torch.program import capture, check_buffers
+from pyopnb.torch.parts import capture_with_parts
+from pyopnb.torch.program import check_buffers
 from pyopnb.torch.report import StandIns
 from pyopnb.torch.sizes import fixed_by_torch, requested_dimensions
 from pyopnb.torch.verified_export import export_verified
@@ -106,7 +107,7 @@ def export(
     if dynamic_axes is not None:
         _refuse_dynamic_axes(dynamic_axes)
     options = dynamic_shapes, input_names, output_names
-    program = capture(module, args, kwargs, dynamic_shapes)
+    program = capture_with_parts(module, args, kwargs, dynamic_shapes)
     kwargs = in_order(module, kwargs)
     exported, holes = convert(program, options, ops)
     where = f"module {sanitize(type(module).__name__)}"
@@ -171,7 +172,7 @@ def missing(
     >>> [(hole.op, hole.types) for hole in holes]
     [('torch.ops.aten.linalg_cholesky.default', '(float32[3,3]) -> float32[3,3]')]
     """
-    program = capture(module, args, kwargs, dynamic_shapes)
+    program = capture_with_parts(module, args, kwargs, dynamic_shapes)
     _, holes = convert(program, (dynamic_shapes, None, None))
     return Holes(holes)
 

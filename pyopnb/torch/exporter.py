@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import onnx_ir
@@ -17,7 +18,8 @@ from pyopnb.ops.registry import registry
 from pyopnb.torch.attention import zero_masked_rows
 from pyopnb.torch.calls import Unwritable, target_name
 from pyopnb.torch.functions import exported_as
-from pyopnb.torch.holes import Hole, failed_call, find_holes
+from pyopnb.torch.holes import Hole, failed_call, find_holes, hole_of
+from pyopnb.torch.parts import part_of
 from pyopnb.torch.program import calls_in, quiet, where_of
 from pyopnb.torch.sizes import write_fixed_sizes
 from pyopnb.torch.stand_in import define
@@ -61,7 +63,9 @@ def convert(
     _put_functions(program)
     _put_ops(program, ops or {})
     zero_masked_rows(program)
-    return export_program(program, options)
+    parts = _put_parts(program)
+    exported, holes = export_program(program, options)
+    return exported, parts + holes
 
 
 def export_program(program: Any, options: ExportOptions) -> tuple[Any, list[Hole]]:
@@ -246,6 +250,19 @@ def _put_functions(program: Any) -> None:
             # None is the default of an attr that the node does not have.
             node.kwargs = {name: value for name, value in node.kwargs.items() if value is not None}
             _put(node, enclosing, *function)
+
+
+def _put_parts(program: Any) -> list[Hole]:
+    """Replace the calls of submodules that torch could not capture."""
+    holes = []
+    for node, enclosing in list(calls_in(program)):
+        part = part_of(node)
+        if part is None:
+            continue
+        hole = hole_of(node, enclosing, part.reason)
+        holes.append(replace(hole, line=part.line or hole.line))
+        put_node(node, define(node.target))
+    return holes
 
 
 def _put_ops(program: Any, ops: Mapping[Any, str]) -> None:

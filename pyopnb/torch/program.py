@@ -31,6 +31,7 @@ __all__ = [
     "calls_in",
     "capture",
     "check_buffers",
+    "is_foreign",
     "is_random",
     "quiet",
     "runs_foreign_code",
@@ -214,11 +215,13 @@ def runs_foreign_code(program: Any) -> bool:
     -------
     bool
     """
-    for node, _ in calls_in(program):
-        namespace = getattr(node.target, "namespace", "aten")
-        if namespace not in _KNOWN_NAMESPACES and not namespace.startswith("pyopnb_"):
-            return True
-    return False
+    return any(is_foreign(node.target) for node, _ in calls_in(program))
+
+
+def is_foreign(target: Any) -> bool:
+    """Tell whether an op is neither torch's nor pyopnb's."""
+    namespace = getattr(target, "namespace", "aten")
+    return namespace not in _KNOWN_NAMESPACES and not namespace.startswith("pyopnb_")
 
 
 def is_random(node: Any) -> bool:

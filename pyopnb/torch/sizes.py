@@ -239,7 +239,8 @@ class OpenSizes:
 
     Parameters
     ----------
-    model : ModelProto
+    dims : sequence of sequence
+        By input the dimensions: a number, a name, or an expression of names.
     arrays : sequence of ndarray
         The example.
     bounds : mapping of str to (int, int)
@@ -253,22 +254,34 @@ class OpenSizes:
 
     def __init__(
         self,
-        model: ModelProto,
+        dims: Sequence[Sequence[int | str]],
         arrays: Sequence[np.ndarray],
         bounds: Mapping[str, tuple[int, int]],
     ) -> None:
-        self._arrays, self._bounds = arrays, bounds
-        self._dims: list[list[int | str]] = []
+        self._dims, self._arrays, self._bounds = dims, arrays, bounds
         self.example: dict[str, int] = {}
+        for row, array in zip(dims, arrays, strict=True):
+            for dim, size in zip(row, array.shape, strict=True):
+                # Others are computed from these, as 2*s0 is.
+                if isinstance(dim, str) and _symbols(dim) == {dim}:
+                    self.example[dim] = size
+
+    @classmethod
+    def of_model(
+        cls,
+        model: ModelProto,
+        arrays: Sequence[np.ndarray],
+        bounds: Mapping[str, tuple[int, int]],
+    ) -> OpenSizes:
+        """Read the dimensions from the inputs of a model."""
+        dims: list[list[int | str]] = []
         for info, array in zip(model.graph.input, arrays, strict=True):
-            dims: list[int | str] = []
+            row: list[int | str] = []
             declared = info.type.tensor_type.shape.dim
             for dim, size in zip(declared, array.shape, strict=True):
-                dims.append(dim.dim_param or size)
-                # Others are computed from these, as 2*s0 is.
-                if _symbols(dim.dim_param) == {dim.dim_param}:
-                    self.example[dim.dim_param] = size
-            self._dims.append(dims)
+                row.append(dim.dim_param or size)
+            dims.append(row)
+        return cls(dims, arrays, bounds)
 
     def steps(self, symbols: Sequence[str]) -> Iterator[dict[str, int]]:
         """Yield other sizes of some symbols, in the end 1; the others keep the example's."""

@@ -6,13 +6,17 @@ from typing import Any
 
 import torch
 
+from pyopnb.errors import DefinitionError
 from pyopnb.ops.names import split_name
 from pyopnb.ops.op import Version
 from pyopnb.ops.registry import registry
 from pyopnb.torch.arrays import to_array, to_tensor
 from pyopnb.torch.calls import COMPLEX, DTYPES, decode, op_name, target_name
 
-__all__ = ["TorchOp", "define", "own_memory"]
+__all__ = ["PARTS", "TorchOp", "define", "own_memory"]
+
+PARTS = "pyopnb_part"
+"""The namespace of the ops that call a part of a module, from `pyopnb.torch.parts`."""
 
 _NAMESPACES_OF_TORCH = ("aten", "prims", "quantized")
 
@@ -62,6 +66,13 @@ class TorchOp:
     @classmethod
     def _module_source(cls, version: Version) -> str:
         """Write the text of a module that defines the op anew, for `pyopnb.save`."""
+        if cls.target.namespace == PARTS:
+            raise DefinitionError(
+                f"op {version.op}",
+                expected="an op with a text",
+                got="a part of a module, which lives in this process",
+                next="run the %%pyop cell that the warning of export has",
+            )
         lines = ["import torch", "", "import pyopnb", "from pyopnb.torch.stand_in import TorchOp"]
         lines += ["", ""]
         namespace = cls.target.namespace

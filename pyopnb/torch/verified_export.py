@@ -15,6 +15,7 @@ from pyopnb.torch.example import bound_arguments
 from pyopnb.torch.exporter import ExportOptions, export_program, proto_of
 from pyopnb.torch.holes import Hole
 from pyopnb.torch.mend import mend
+from pyopnb.torch.parts import parts_in
 from pyopnb.torch.program import runs_foreign_code
 from pyopnb.torch.sizes import FixedSize, fix_dimensions, requested_dimensions
 from pyopnb.torch.verify import Fault, ModuleComparison
@@ -75,9 +76,11 @@ def export_verified(
     """
     requests = requested_dimensions(options[0], bound_arguments(module, args, kwargs))
     axes_of = _places_of_dimensions(proto_of(exported), requests)
+    parts = parts_in(program)
+    foreign = runs_foreign_code(program) or any(part.foreign for part in parts)
     # One comparison for all attempts: they are judged on the same inputs.
     comparison = ModuleComparison(
-        module, args, kwargs, _bounds(axes_of), foreign=runs_foreign_code(program)
+        module, args, kwargs, _bounds(axes_of), foreign=foreign, limited=bool(parts)
     )
 
     def fault_of(candidate: Any) -> Fault | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 import torch
 from onnx import ModelProto
 from onnxruntime import SessionOptions
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from pyopnb.errors import ModelError
 from pyopnb.ops.messages import plural
@@ -20,7 +22,7 @@ from pyopnb.torch.arrays import to_array, to_tensor
 from pyopnb.torch.example import check_runs
 from pyopnb.torch.sizes import OpenSizes
 
-__all__ = ["Fault", "Function", "ModuleComparison", "arrays_of"]
+__all__ = ["CallLimit", "Fault", "Function", "ModuleComparison", "arrays_of"]
 
 Function = Callable[..., Sequence[np.ndarray]]
 
@@ -67,6 +69,33 @@ class Fault:
     at_other_sizes: bool = False
 
 
+class CallLimit(TorchDispatchMode):  # type: ignore[misc]
+    """Ends a run that calls far more ops than the first one did.
+
+    A loop that values end has no end for some values, and a comparison tries values that the user has not.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._limit: int | None = None
+        self._count = 0
+
+    def __enter__(self) -> Any:
+        self._count = 0
+        return super().__enter__()
+
+    def __exit__(self, *failure: Any) -> Any:
+        if self._limit is None:
+            self._limit = 1000 + 100 * self._count
+        return super().__exit__(*failure)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self._count += 1
+        if self._limit is not None and self._count > self._limit:
+            raise RuntimeError(f"forward called more than {self._limit} ops")
+        return func(*args, **(kwargs or {}))
+
+
 class ModuleComparison:
     """A module, beside which the models that are made of it are run.
 
@@ -80,6 +109,8 @@ class ModuleComparison:
     foreign : bool
         Whether the module runs code that is not torch's. Such code is neither run on values that the
         user has not given, nor in float64.
+    limited : bool
+        Whether the module may have loops that values end, for which some values have no end.
     """
 
     def __init__(
@@ -90,7 +121,9 @@ class ModuleComparison:
         bounds: Mapping[str, tuple[int, int]] | None = None,
         *,
         foreign: bool = False,
+        limited: bool = False,
     ) -> None:
+        self._limit = CallLimit() if limited else nullcontext()
         self._module, self._bounds = module, bounds or {}
         self._foreign = foreign
         self._trial_inputs: Arrays = ()
@@ -146,7 +179,7 @@ class ModuleComparison:
 
     def _call(self, function: Any, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         args, kwargs = self.arguments(arrays)
-        with torch.no_grad():
+        with torch.no_grad(), self._limit:
             return arrays_of(function(*args, **kwargs))
 
     def arguments(self, arrays: Sequence[np.ndarray]) -> tuple[Any, Any]:
@@ -205,7 +238,7 @@ class ModuleComparison:
         trials = self._value_trials(example)
         if sizes:
             # Values come first: what is wrong at the example's own sizes is an op's fault.
-            open_sizes = OpenSizes(model, example, self._bounds)
+            open_sizes = OpenSizes.of_model(model, example, self._bounds)
             trials = itertools.chain(trials, self._size_trials(open_sizes))
         return self._first_fault(_runner(session), trials, example)
 
@@ -224,7 +257,7 @@ class ModuleComparison:
         """
         converted = _runner(_session(model))
         example = self.example(len(model.graph.input))
-        open_sizes = OpenSizes(model, example, self._bounds)
+        open_sizes = OpenSizes.of_model(model, example, self._bounds)
         faults = {}
         for symbol in open_sizes.example:
             fault = self._first_fault(converted, self._resized(open_sizes, [symbol]), example)

@@ -2,6 +2,7 @@
 
 import re
 import textwrap
+import threading
 import traceback
 
 import numpy as np
@@ -237,14 +238,22 @@ class Spectrum(nn.Module):
         return torch.fft.fft(x)
 
 
-class Decides(nn.Module):
+class Locked(nn.Module):
+    """Holds what cannot be copied, so that no part of it can stay in torch with its weights of now."""
+
+    def __init__(self):
+        super().__init__()
+        self.lock = threading.Lock()
+
+
+class Decides(Locked):
     def forward(self, x):
         if x.sum() > 0:
             return x
         return -x
 
 
-class Quantised(nn.Module):
+class Quantised(Locked):
     def forward(self, x):
         return torch.quantize_per_tensor(x, 0.1, 0, torch.qint8).dequantize()
 
@@ -329,12 +338,12 @@ class Lazy(nn.Module):
         return self.layer(x)
 
 
-class Scales(nn.Module):
+class Scales(Locked):
     def forward(self, x):
         return x * float(x.sum())
 
 
-class Halves(nn.Module):
+class Halves(Locked):
     def forward(self, x):
         while x.max() > 1:
             x = x / 2
@@ -382,7 +391,7 @@ def test_an_example_batch_of_one():
     assert said.endswith("Try: an example with 2 or more there")
 
 
-class Solves(nn.Module):
+class Solves(Locked):
     def forward(self, x):
         return torch.linalg.lstsq(x, x).solution
 
@@ -397,17 +406,20 @@ def test_torchs_own_traceback_is_not_printed(module, capfd):
 
 def test_a_line_of_a_cell_is_named_as_in_ipythons_tracebacks(shell):
     cell = """\
-        import torch
+        import threading, torch
         import pyopnb.torch
         class Halves(torch.nn.Module):
+            lock = None
             def forward(self, x):
                 while x.max() > 1:
                     x = x / 2
                 return x
-        pyopnb.torch.export(Halves().eval(), (torch.ones(3) * 3,))
+        halves = Halves().eval()
+        halves.lock = threading.Lock()
+        pyopnb.torch.export(halves, (torch.ones(3) * 3,))
         """
     number = shell.execution_count
     result = shell.run_cell(textwrap.dedent(cell), store_history=True)
     said = str(result.error_in_exec)
-    assert said.startswith(f"module Halves, Cell In[{number}], line 5, `while x.max() > 1:`")
+    assert said.startswith(f"module Halves, Cell In[{number}], line 6, `while x.max() > 1:`")
     assert "torch.while_loop" in said

@@ -1,0 +1,641 @@
+"""Let torch itself run the parts of a module that torch.export cannot capture.
+
+A part is a submodule, at worst the whole module. It becomes a torch op without a look inside, whose results'
+sizes are learned from runs of the module, and the capture is tried again.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import itertools
+import random
+import re
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from pyopnb.errors import ModelError, PyopError
+from pyopnb.ops.messages import sanitize
+from pyopnb.testing.verify import mild_trials
+from pyopnb.torch.example import bound_arguments, in_order, line_of_error
+from pyopnb.torch.program import calls_in, capture, is_foreign
+from pyopnb.torch.sizes import OpenSizes, requested_dimensions
+from pyopnb.torch.stand_in import PARTS, own_memory
+from pyopnb.torch.verify import CallLimit, ModuleComparison, arrays_of
+
+__all__ = ["Part", "capture_with_parts", "part_of", "parts_in"]
+
+# Each failed capture names one part, and the last of them is the whole module.
+_ATTEMPTS = 12
+
+# So many other sizes are tried of each dimension, until the module has run at two of them.
+_STEPS, _RUNS = 5, 2
+
+# What forward may be given beside tensors: values whose text tells them apart.
+_PLAIN = (bool, int, float, str, torch.dtype, torch.device, torch.layout, torch.memory_format)
+
+_numbers = itertools.count(1)
+_parts: dict[Any, Part] = {}
+
+
+class _NotLearned(PyopError):
+    """A submodule that no op can stand in for; its caller may be one."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a module that torch runs, as torch.export cannot capture it.
+
+    Attributes
+    ----------
+    line : str
+        The user's line at which the capture failed; empty where it is not known.
+    reason : str
+        In one sentence, with the path of the submodule.
+    foreign : bool
+        Whether it calls ops that are not torch's.
+    """
+
+    line: str
+    reason: str
+    foreign: bool
+
+
+def part_of(node: Any) -> Part | None:
+    """Return the part that a call in a program stands for, if it is one."""
+    return _parts.get(node.target)
+
+
+def parts_in(program: Any) -> list[Part]:
+    """List the parts that a program calls."""
+    parts = []
+    for node, _ in calls_in(program):
+        part = part_of(node)
+        if part is not None:
+            parts.append(part)
+    return parts
+
+
+# ---- attempts --------------------------------------------------------------------------------
+
+
+def capture_with_parts(
+    module: Any, args: Any, kwargs: Mapping[str, Any] | None, dynamic_shapes: Any
+) -> Any:
+    """Capture a module as a program, with ops for the submodules that torch cannot capture.
+
+    Parameters
+    ----------
+    module, args, kwargs, dynamic_shapes
+        As for `pyopnb.torch.program.capture`.
+
+    Returns
+    -------
+    torch.export.ExportedProgram
+
+    Raises
+    ------
+    InputError, ModelError
+        As from `pyopnb.torch.program.capture`; or a part changes its module, or draws random numbers.
+    """
+    try:
+        return capture(module, args, kwargs, dynamic_shapes)
+    except ModelError as refusal:
+        # Torch's own error stays there. There is none, or one of ours, where it was not torch that refused.
+        failure = refusal.__context__
+        if failure is None or isinstance(failure, PyopError) or "dynamic_shapes" in refusal.where:
+            raise
+        program = _with_parts(module, args, kwargs, dynamic_shapes, refusal)
+        if program is None:
+            raise
+        return program
+
+
+def _with_parts(
+    module: Any, args: Any, kwargs: Mapping[str, Any] | None, dynamic_shapes: Any, refusal: Any
+) -> Any:
+    """Capture a module with ever larger parts in torch; return None where nothing helps."""
+    try:
+        # A part keeps the weights of now, and what forward sets does not reach the user's module.
+        frozen = copy.deepcopy(module)
+    except Exception:  # modules may hold what cannot be copied: files, locks, results of autograd
+        return None
+    learner = _Learner(frozen, args, kwargs, dynamic_shapes)
+    if not learner.runs:
+        return None
+    parts: dict[str, _Submodule] = {}
+    failure, modules = refusal.__context__, module
+    for _ in range(_ATTEMPTS):
+        part = _next_part(learner, _paths_in(failure, modules), parts, failure, refusal)
+        if part is None:
+            return None
+        paths = [path for path in parts if _is_inside(path, part.path)]
+        for path in paths:
+            del parts[path]
+        parts[part.path] = part
+        # From here on the copy is captured, and its modules are those in the traceback.
+        modules = frozen
+        try:
+            with _in_torch(frozen, list(parts.values())):
+                return capture(frozen, args, kwargs, dynamic_shapes)
+        except ModelError as error:
+            if error.__context__ is None:
+                raise
+            failure = error.__context__
+            # Where it was a part that gave up, torch's reason for the part is what the user is told.
+            if not isinstance(failure, _NotLearned):
+                refusal = error
+    return None
+
+
+def _next_part(
+    learner: _Learner,
+    paths: Sequence[str],
+    parts: Mapping[str, _Submodule],
+    failure: BaseException,
+    refusal: ModelError,
+) -> _Submodule | None:
+    """Learn the innermost submodule in which a capture failed and that an op can stand in for."""
+    for path in paths:
+        if path in parts:
+            continue
+        try:
+            return learner.learn(path, line_of_error(failure), refusal)
+        except _NotLearned:
+            continue
+    return None
+
+
+def _paths_in(failure: BaseException, module: Any) -> list[str]:
+    """List the submodules whose forward was running when a capture failed, the innermost first."""
+    path_of = {id(part): path for path, part in module.named_modules()}
+    paths: list[str] = []
+    step = failure.__traceback__
+    while step is not None:
+        running = step.tb_frame.f_locals.get("self")
+        path = path_of.get(id(running))
+        if path and path not in paths:
+            paths.insert(0, path)
+        step = step.tb_next
+    return [*paths, ""]
+
+
+def _is_inside(path: str, outer: str) -> bool:
+    return not outer or path.startswith(f"{outer}.")
+
+
+# ---- what a submodule does -------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Results:
+    """What a call returned, without the numbers.
+
+    Attributes
+    ----------
+    sizes : list of int
+        Of all tensors, one after the other.
+    dtypes : list of torch.dtype
+    ranks : list of int
+    plain : list
+        What is returned beside tensors, with None for each tensor.
+    structure : torch.utils._pytree.TreeSpec
+    """
+
+    sizes: list[int]
+    dtypes: list[Any]
+    ranks: list[int]
+    plain: list[Any]
+    structure: Any
+
+    def is_like(self, results: _Results) -> bool:
+        """Tell whether results differ from these in sizes only."""
+        return (
+            self.dtypes == results.dtypes
+            and self.ranks == results.ranks
+            and repr(self.plain) == repr(results.plain)
+            and self.structure == results.structure
+        )
+
+
+def _described(results: Any) -> tuple[list[Any], _Results]:
+    """Return the tensors among results, and all but their numbers."""
+    leaves, structure = torch.utils._pytree.tree_flatten(results)
+    tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    plain = []
+    for leaf in leaves:
+        plain.append(None if isinstance(leaf, torch.Tensor) else leaf)
+    dtypes = [tensor.dtype for tensor in tensors]
+    ranks = [tensor.dim() for tensor in tensors]
+    return tensors, _Results(_sizes(tensors), dtypes, ranks, plain, structure)
+
+
+def _sizes(tensors: Sequence[Any]) -> list[int]:
+    sizes: list[int] = []
+    for tensor in tensors:
+        sizes.extend(tensor.shape)
+    return sizes
+
+
+def _form_of(args: Any, kwargs: Any) -> tuple[str, list[Any]]:
+    """Return a text that tells how a submodule was called, and the tensors that it was given."""
+    leaves, structure = torch.utils._pytree.tree_flatten((args, kwargs))
+    texts, tensors = [str(structure)], []
+    for leaf in leaves:
+        if isinstance(leaf, torch.Tensor):
+            tensors.append(leaf)
+            texts.append(f"{leaf.dtype} {leaf.dim()}")
+        elif leaf is None or isinstance(leaf, _PLAIN):
+            texts.append(repr(leaf))
+        else:
+            # Symbolic sizes are among these, which torch has in the place of Python's numbers.
+            got = type(leaf).__name__
+            raise _NotLearned("forward", expected="tensors and plain values", got=got)
+    return "\n".join(texts), tensors
+
+
+class _Learner:
+    """Runs of a module on the example, on other values and at other sizes.
+
+    Attributes
+    ----------
+    runs : bool
+        Whether the module runs on the example.
+    """
+
+    def __init__(
+        self, module: Any, args: Any, kwargs: Mapping[str, Any] | None, dynamic_shapes: Any
+    ) -> None:
+        self._module = module
+        kwargs = in_order(module, kwargs)
+        self._comparison = ModuleComparison(module, args, kwargs)
+        arguments = bound_arguments(module, args, kwargs)
+        self._requests = requested_dimensions(dynamic_shapes, arguments)
+        leaves = torch.utils._pytree.tree_leaves((args, kwargs))
+        count = sum(isinstance(leaf, torch.Tensor) for leaf in leaves)
+        self._example = self._comparison.example(count)
+        self._foreign = False
+        self._limit = CallLimit()
+        self.runs = self._check()
+
+    def _check(self) -> bool:
+        """Run the example twice, and refuse a module that is not the same after it."""
+        spy = _ForeignCalls()
+        module = f"module {sanitize(type(self._module).__name__)}"
+        before, generators = _state_of(self._module), _generators()
+        try:
+            with spy:
+                first = self._run(self._example)
+            drew = generators != _generators()
+            second = self._run(self._example)
+        except Exception:  # what forward raises, for which capture has the message
+            return False
+        self._foreign = spy.seen
+        _refuse_changes(module, before, self._module)
+        # LAPACK rounds differently from call to call.
+        same = zip(first, second, strict=True)
+        if drew or not all(np.allclose(*pair, 1e-3, 1e-3, equal_nan=True) for pair in same):
+            raise ModelError(
+                module,
+                expected="what gives the same numbers each time",
+                got="random numbers, or a forward that remembers earlier calls",
+                next="draw the numbers outside, and give them as an input",
+            )
+        return True
+
+    def _run(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        # Forward may write to what it is given.
+        args, kwargs = self._comparison.arguments([array.copy() for array in arrays])
+        with torch.no_grad(), warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            with self._limit:
+                return arrays_of(self._module(*args, **kwargs))
+
+    def _try(self, arrays: Sequence[np.ndarray]) -> None:
+        """Run the module on arrays that forward may not take, for those who watch its submodules."""
+        try:
+            self._run(arrays)
+        except _NotLearned:
+            raise
+        except Exception:  # of sizes and values that forward does not take
+            return
+
+    def learn(self, path: str, line: str, refusal: ModelError) -> _Submodule:
+        """Learn what a submodule returns for what it is given.
+
+        Raises
+        ------
+        _NotLearned
+            No op can stand in for it.
+        """
+        part = self._module.get_submodule(path)
+        runs: dict[str, list[tuple[list[int], _Results]]] = {}
+        with _replaced(part, functools.partial(_recorded, runs)):
+            for arrays in self._inputs():
+                self._try(arrays)
+        name = sanitize(type(part).__name__)
+        subject = f"submodule {sanitize(path)} ({name})" if path else f"module {name}"
+        reason = f"torch.export cannot capture {subject}: {sanitize(refusal.got or '', 200)}"
+        if refusal.next:
+            reason = f"{reason}; to have it captured: {sanitize(refusal.next, 200)}"
+        about = Part(line, reason, self._foreign)
+        ops = {}
+        for form, calls in runs.items():
+            ops[form] = _PartOp(part, form, calls, about)
+        return _Submodule(path, ops)
+
+    def _inputs(self) -> Iterator[Sequence[np.ndarray]]:
+        """Yield the example, then other sizes, then other values."""
+        yield self._example
+        dims: list[list[int | str]] = []
+        for number, (array, request) in enumerate(zip(self._example, self._requests, strict=True)):
+            row: list[int | str] = list(array.shape)
+            for axis, wish in request.items():
+                row[axis] = _symbol(wish, number, axis)
+            dims.append(row)
+        sizes = OpenSizes(dims, self._example, {})
+        symbols = list(sizes.example)
+        for group in (symbols, *([symbol] for symbol in symbols)):
+            for changed in itertools.islice(sizes.steps(group), _STEPS):
+                resized = sizes.resize(changed)
+                if resized is not None:
+                    yield resized
+        # Code that is not torch's may read without looking, so it gets the example's values alone.
+        if not self._foreign:
+            for trial in mild_trials(self._example, reach=10.0, integer_reach=2.0):
+                yield [array for array in trial.inputs if array is not None]
+
+
+def _symbol(wish: Any, number: int, axis: int) -> str:
+    """Name a dimension; two that the user gave one name are one."""
+    name = wish if isinstance(wish, str) else getattr(wish, "__name__", "")
+    return name if name.isidentifier() else f"size_{number}_{axis}"
+
+
+def _recorded(
+    runs: dict[str, list[tuple[list[int], _Results]]], forward: Callable[..., Any]
+) -> Callable[..., Any]:
+    """Wrap a forward that notes the sizes of what it is given and returns."""
+    running = False
+
+    @functools.wraps(forward)
+    def recording(*args: Any, **kwargs: Any) -> Any:
+        nonlocal running
+        # A module that calls itself is one part, from the outermost call on.
+        if running:
+            return forward(*args, **kwargs)
+        form, tensors = _form_of(args, kwargs)
+        sizes = _sizes(tensors)
+        running = True
+        try:
+            results = forward(*args, **kwargs)
+        finally:
+            running = False
+        runs.setdefault(form, []).append((sizes, _described(results)[1]))
+        return results
+
+    return recording
+
+
+# ---- guards ----------------------------------------------------------------------------------
+
+
+class _ForeignCalls(TorchDispatchMode):  # type: ignore[misc]
+    """Notes whether an op is called that is not torch's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.seen = self.seen or is_foreign(func)
+        return func(*args, **(kwargs or {}))
+
+
+def _generators() -> str:
+    """Describe the states of the generators of random numbers that everybody shares."""
+    numpy_state: Any = np.random.get_state()
+    return repr((torch.get_rng_state().numpy().tobytes(), numpy_state[1:3], random.getstate()[1]))
+
+
+def _state_of(module: Any) -> dict[str, tuple[int, int]]:
+    """Describe which tensors a module has, and how often each was written to."""
+    state = {}
+    for name, tensor in (*module.named_parameters(), *module.named_buffers()):
+        state[name] = id(tensor), tensor._version
+    return state
+
+
+def _refuse_changes(where: str, before: Mapping[str, tuple[int, int]], module: Any) -> None:
+    for name, entry in _state_of(module).items():
+        if before.get(name) != entry:
+            raise ModelError(
+                f"{where}, buffer {sanitize(name)}",
+                expected="a forward that does not change its module",
+                got=f"one that writes to {sanitize(name)}",
+                next="take it as an argument, and return what it becomes",
+            )
+
+
+# ---- the op ----------------------------------------------------------------------------------
+
+
+class _PartOp:
+    """A submodule, called in one form, as an op of torch.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        Nobody else may change it.
+    form : str
+        From `_form_of`.
+    runs : list
+        The sizes that went in and the results, of each call that was seen.
+    about : Part
+    """
+
+    def __init__(
+        self, module: Any, form: str, runs: list[tuple[list[int], _Results]], about: Part
+    ) -> None:
+        # Hooks of the module run outside of the op.
+        self._module, self._forward = module, module.forward
+        self._name = sanitize(type(module).__name__)
+        self._like = runs[0][1]
+        for _, results in runs:
+            if not results.is_like(self._like):
+                got = "results of another type, or a Python number that values decide"
+                raise _NotLearned("forward", expected="tensors of one type", got=got)
+        if not self._like.dtypes:
+            raise _NotLearned("forward", expected="a tensor", got="none")
+        self._dims = _learned(runs)
+        self._structure: Any = None
+        self._leaves: list[Any] = []
+        self._overload: Any = None
+        self._about = about
+
+    def __call__(self, args: Any, kwargs: Any, tensors: Sequence[Any]) -> Any:
+        """Call the op, which torch.export is to see."""
+        if self._overload is None:
+            leaves, self._structure = torch.utils._pytree.tree_flatten((args, kwargs))
+            for leaf in leaves:
+                self._leaves.append(_HOLE if isinstance(leaf, torch.Tensor) else leaf)
+            self._register(len(tensors))
+        results = self._overload(*tensors)
+        return self._returned([results] if isinstance(results, torch.Tensor) else results)
+
+    def _register(self, count: int) -> None:
+        # Torch takes letters, digits and underscores, and every name once in a process.
+        name = f"{re.sub(r'[^A-Za-z0-9]', '', type(self._module).__name__)}_{next(_numbers)}"
+        returns = ", ".join(["Tensor"] * len(self._like.dtypes))
+        if len(self._like.dtypes) > 1:
+            returns = f"({returns})"
+        parameters = ", ".join(f"Tensor x{number}" for number in range(count))
+        op = torch.library.custom_op(
+            f"{PARTS}::{name}",
+            self._compute,
+            mutates_args=(),
+            schema=f"({parameters}) -> {returns}",
+        )
+        op.register_fake(self._fake)
+        self._overload = getattr(getattr(torch.ops, PARTS), name).default
+        _parts[self._overload] = self._about
+
+    def _returned(self, tensors: Sequence[Any]) -> Any:
+        """Put results into the structure in which forward returns them."""
+        ahead = iter(tensors)
+        leaves = []
+        for leaf in self._like.plain:
+            leaves.append(next(ahead) if leaf is None else leaf)
+        return torch.utils._pytree.tree_unflatten(leaves, self._like.structure)
+
+    def _compute(self, *tensors: Any) -> Any:
+        # Inputs are ONNX Runtime's memory, and forward may write to them.
+        copies = [tensor.clone() for tensor in tensors]
+        ahead = iter(copies)
+        leaves = [next(ahead) if leaf is _HOLE else leaf for leaf in self._leaves]
+        args, kwargs = torch.utils._pytree.tree_unflatten(leaves, self._structure)
+        before = _state_of(self._module)
+        with torch.no_grad():
+            results, described = _described(self._forward(*args, **kwargs))
+        where = f"module {self._name}"
+        _refuse_changes(where, before, self._module)
+        self._check(where, _sizes(tensors), described)
+        weights = (*self._module.parameters(), *self._module.buffers())
+        contiguous = [result.detach().contiguous() for result in results]
+        fresh = own_memory(contiguous, (*weights, *copies))
+        return fresh[0] if len(fresh) == 1 else tuple(fresh)
+
+    def _check(self, where: str, sizes: Sequence[int], results: _Results) -> None:
+        """Refuse results of other sizes than the model was made for: its numbers would be wrong."""
+        if not results.is_like(self._like):
+            expected = "results as at the export"
+            raise ModelError(where, expected=expected, got="results of other types")
+        free: dict[str, int] = {}
+        for position, (dim, size) in enumerate(zip(self._dims, results.sizes, strict=True)):
+            expected_size = dim
+            if isinstance(dim, str):
+                expected_size = free.setdefault(dim, size)
+            elif isinstance(dim, _InputSize):
+                expected_size = sizes[dim.position]
+            if size != expected_size:
+                raise ModelError(
+                    f"{where}, size {position} of its results",
+                    expected=f"{expected_size}, as in every run at the export",
+                    got=str(size),
+                    next="export it with an example whose values give other sizes",
+                )
+
+    def _fake(self, *tensors: Any) -> Any:
+        """Make empty results of the learned sizes, where torch traces."""
+        sizes = _sizes(tensors)
+        free: dict[str, Any] = {}
+        shape: list[Any] = []
+        for dim in self._dims:
+            if isinstance(dim, str):
+                if dim not in free:
+                    free[dim] = torch.library.get_ctx().new_dynamic_size()
+                shape.append(free[dim])
+            else:
+                shape.append(sizes[dim.position] if isinstance(dim, _InputSize) else dim)
+        results = []
+        for dtype, rank in zip(self._like.dtypes, self._like.ranks, strict=True):
+            results.append(tensors[0].new_empty(shape[:rank], dtype=dtype))
+            shape = shape[rank:]
+        return results[0] if len(results) == 1 else tuple(results)
+
+
+_HOLE = object()
+"""Stands for a tensor among the arguments of a part."""
+
+
+@dataclass(frozen=True)
+class _InputSize:
+    """A size that is that of an input, by its position among all sizes of the inputs."""
+
+    position: int
+
+
+def _learned(runs: Sequence[tuple[list[int], _Results]]) -> list[int | str | _InputSize]:
+    """Learn each size of the results: a number, that of an input, or a name for a free one."""
+    inputs = list(zip(*(sizes for sizes, _ in runs), strict=True))
+    dims: list[int | str | _InputSize] = []
+    for sizes in zip(*(results.sizes for _, results in runs), strict=True):
+        if len(set(sizes)) == 1 and (len(runs) > 1 or sizes not in inputs):
+            dims.append(sizes[0])
+        elif sizes in inputs:
+            dims.append(_InputSize(inputs.index(sizes)))
+        else:
+            # Sizes that were equal in all runs are one: the rows of torch.unique and of its counts.
+            dims.append(f"free {sizes}")
+    return dims
+
+
+@dataclass(frozen=True)
+class _Submodule:
+    """A submodule whose calls are ops of torch, by the form in which it is called."""
+
+    path: str
+    ops: Mapping[str, _PartOp]
+
+    def forward(self, forward: Callable[..., Any]) -> Callable[..., Any]:
+        """Wrap its forward so that torch.export sees ops."""
+
+        @functools.wraps(forward)
+        def opaque(*args: Any, **kwargs: Any) -> Any:
+            form, tensors = _form_of(args, kwargs)
+            if form not in self.ops or not tensors:
+                raise _NotLearned("forward", expected="a call as in a run", got="another")
+            return self.ops[form](args, kwargs, tensors)
+
+        return opaque
+
+
+@contextmanager
+def _in_torch(module: Any, parts: Sequence[_Submodule]) -> Iterator[None]:
+    """Let ops take the place of submodules."""
+    if not parts:
+        yield
+        return
+    part, *others = parts
+    with _replaced(module.get_submodule(part.path), part.forward), _in_torch(module, others):
+        yield
+
+
+@contextmanager
+def _replaced(module: Any, wrapped: Callable[..., Any]) -> Iterator[None]:
+    """Give a module of ours another forward for a while."""
+    earlier = module.__dict__.get("forward")
+    module.forward = wrapped(module.forward)
+    try:
+        yield
+    finally:
+        del module.forward
+        if earlier is not None:
+            module.forward = earlier

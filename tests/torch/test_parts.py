@@ -1,0 +1,363 @@
+"""Parts of a module that torch.export cannot capture, and torch runs inside the model."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+
+import numpy as np
+import pytest
+
+import pyopnb
+
+torch = pytest.importorskip("torch")
+nn = torch.nn
+
+import pyopnb.torch  # noqa: E402
+
+
+class Decides(nn.Module):
+    def forward(self, x):
+        if x.sum() > 0:
+            return x * 2
+        return -x
+
+
+class Halves(nn.Module):
+    def forward(self, x):
+        while x.max() > 1:
+            x = x / 2
+        return x
+
+
+class Solves(nn.Module):
+    def forward(self, x, y):
+        return torch.linalg.lstsq(x, y).solution * 2
+
+
+class Sorts(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.line = nn.Linear(3, 3)
+
+    def forward(self, x):
+        return torch.from_numpy(np.sort(self.line(x).detach().numpy(), axis=0)) + 1
+
+
+class Packs(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words = nn.Embedding(10, 4)
+        self.rnn = nn.GRU(4, 5, batch_first=True)
+        self.head = nn.Linear(5, 2)
+
+    def forward(self, ids, lengths):
+        packed = nn.utils.rnn.pack_padded_sequence(
+            self.words(ids), lengths, batch_first=True, enforce_sorted=False
+        )
+        return self.head(self.rnn(packed)[1][-1])
+
+
+class Groups(nn.Module):
+    def forward(self, x, ids):
+        groups, place = torch.unique(ids, return_inverse=True)
+        return torch.zeros(len(groups), x.shape[1]).index_add(0, place, x)
+
+
+class Tree(nn.Module):
+    """A recursive network: the children of each node, by their numbers, and the word of each leaf."""
+
+    def __init__(self):
+        super().__init__()
+        self.join, self.words = nn.Linear(8, 4), nn.Embedding(10, 4)
+
+    def node(self, left, right, ids, number):
+        if left[number] < 0:
+            return self.words(ids[number])
+        children = [self.node(left, right, ids, int(side[number])) for side in (left, right)]
+        return torch.tanh(self.join(torch.cat(children)))
+
+    def forward(self, left, right, ids):
+        return self.node(left, right, ids, 0)
+
+
+class Quantised(nn.Module):
+    def forward(self, x):
+        return torch.quantize_per_tensor(x, 0.1, 0, torch.qint8).dequantize()
+
+
+class Overwrites(nn.Module):
+    def forward(self, x):
+        x[x > float(x.mean())] = 0
+        return x
+
+
+class Around(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.middle, self.last = nn.Linear(3, 4), Decides(), nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.last(torch.relu(self.middle(self.first(x))))
+
+
+def export(module, args, sizes=None):
+    """Export a module whose sizes have names, and return the model and the calls that stayed in torch."""
+    torch.manual_seed(0)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model = pyopnb.torch.export(module.eval(), args, dynamic_shapes=sizes)
+    reports = [entry.message for entry in caught if entry.category is pyopnb.torch.StandIns]
+    holes = []
+    for report in reports:
+        holes.extend(report.holes)
+    return model, holes
+
+
+def agree(module, session, *args):
+    """Compare a session with the module on arguments."""
+    feeds = {}
+    for info, arg in zip(session.get_inputs(), args, strict=True):
+        feeds[info.name] = arg.numpy().copy()
+    result = session.run(None, feeds)[0]
+    for info, arg in zip(session.get_inputs(), args, strict=True):
+        np.testing.assert_array_equal(feeds[info.name], arg.numpy())
+    with torch.no_grad():
+        expected = module(*(arg.clone() for arg in args))
+    assert result.shape == tuple(expected.shape)
+    np.testing.assert_allclose(result, expected.numpy(), rtol=1e-5, atol=1e-6)
+
+
+def numbers(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def words(*values):
+    return torch.tensor(values)
+
+
+N = {0: "n"}
+CASES = [
+    (Decides(), (N,), [(numbers(4, 3).abs(),), (-numbers(4, 3).abs(),), (numbers(9, 3).abs(),)]),
+    (Halves(), (N,), [(numbers(4, 3) * 8,), (numbers(1, 3) * 100,), (-numbers(7, 3).abs(),)]),
+    (
+        Solves(),
+        (N, N),
+        [(numbers(5, 3), numbers(5, 2, seed=1)), (numbers(8, 3), numbers(8, 2, seed=1))],
+    ),
+    (Sorts(), (N,), [(numbers(4, 3),), (numbers(6, 3),), (numbers(0, 3),)]),
+    (
+        Packs(),
+        ({0: "n", 1: "t"}, N),
+        [
+            (torch.arange(21).reshape(3, 7) % 10, words(7, 3, 5)),
+            (torch.arange(20).reshape(2, 10) % 7, words(1, 10)),
+        ],
+    ),
+    (
+        Groups(),
+        (N, N),
+        [
+            (numbers(6, 3), words(3, 1, 3, 7, 1, 1)),
+            (numbers(6, 3), words(1, 1, 1, 1, 1, 1)),
+            (numbers(4, 3), words(4, 3, 2, 1)),
+        ],
+    ),
+    (
+        Tree(),
+        (N, N, N),
+        [
+            (words(1, -1, 3, -1, -1), words(2, -1, 4, -1, -1), words(0, 1, 2, 3, 4)),
+            (words(1, -1, -1), words(2, -1, -1), words(5, 6, 7)),
+            (words(-1), words(-1), words(9)),
+        ],
+    ),
+    (Quantised(), (N,), [(numbers(4),), (numbers(9) * 3,)]),
+    (Overwrites(), (N,), [(numbers(4, 3),), (numbers(5, 3),)]),
+]
+
+
+@pytest.mark.parametrize(
+    ("module", "sizes", "examples"), CASES, ids=[type(case[0]).__name__ for case in CASES]
+)
+def test_it_runs_at_other_values_and_sizes(module, sizes, examples):
+    model, holes = export(module, examples[0], sizes)
+    assert len(holes) == 1
+    assert "torch.export cannot capture" in holes[0].reason
+    assert holes[0].line.startswith("test_parts.py:")
+    session = pyopnb.Session(model)
+    for example in (*examples, examples[0]):
+        agree(module, session, *example)
+
+
+def test_only_the_submodule_stays_in_torch():
+    module = Around()
+    model, (hole,) = export(module, (numbers(4, 3),), (N,))
+    assert "submodule middle (Decides): a branch that a tensor's values decide" in hole.reason
+    assert "`if x.sum() > 0:`" in hole.line
+    assert hole.reason.endswith("to have it captured: torch.cond, or torch.where")
+    assert len([node for node in model.graph.node if node.domain.startswith("torch")]) == 1
+    assert len(model.graph.node) > 3
+    session = pyopnb.Session(model)
+    for seed in range(8):
+        agree(module, session, numbers(5, 3, seed=seed))
+
+
+def test_missing_lists_the_part():
+    (hole,) = pyopnb.torch.missing(Around().eval(), (numbers(4, 3),))
+    assert "submodule middle" in hole.reason
+
+
+def test_the_weights_are_those_of_the_export():
+    first, second = Around(), Around()
+    nn.init.constant_(first.last.bias, 100)
+    sessions = []
+    for module in (first, second):
+        sessions.append(pyopnb.Session(export(module, (numbers(4, 3),), (N,))[0]))
+    x = numbers(2, 3, seed=5)
+    agree(first, sessions[0], x)
+    agree(second, sessions[1], x)
+    sorts = Sorts()
+    session = pyopnb.Session(export(sorts, (numbers(4, 3),), (N,))[0])
+    with torch.no_grad():
+        expected = sorts(x).numpy()
+    nn.init.zeros_(sorts.line.weight)
+    name = session.get_inputs()[0].name
+    np.testing.assert_allclose(session.run(None, {name: x.numpy()})[0], expected, rtol=1e-5)
+
+
+class Noise(nn.Module):
+    def forward(self, x):
+        if x.sum() > 0:
+            return x + torch.rand(())
+        return x
+
+
+class Counts(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("count", torch.zeros(()))
+
+    def forward(self, x):
+        if x.sum() > 0:
+            self.count += 1
+        return x * 1
+
+
+class Remembers(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.calls = 0
+
+    def forward(self, x):
+        self.calls += 1
+        return x * self.calls if x.sum() > 0 else x
+
+
+class Shrinks(nn.Module):
+    def forward(self, x):
+        return x[0].sum() if len(x) > 2 and x.sum() > 0 else x
+
+
+@pytest.mark.parametrize(
+    ("module", "words_of_it"),
+    [
+        (Noise(), "random numbers"),
+        (Counts(), "one that writes to count"),
+        (Remembers(), "a forward that remembers earlier calls"),
+        (Decides().train(), "training"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, nn.Module) else "",
+)
+def test_what_is_refused(module, words_of_it):
+    with pytest.raises(pyopnb.errors.ModelError) as caught:
+        pyopnb.torch.export(
+            module if module.training and type(module) is Decides else module.eval(),
+            (torch.ones(3, 3),),
+        )
+    assert words_of_it in str(caught.value)
+
+
+def test_results_of_another_rank_are_refused():
+    with pytest.raises(pyopnb.errors.ModelError, match="cannot capture|torch.cond|a branch"):
+        pyopnb.torch.export(Shrinks().eval(), (torch.ones(3, 3),), dynamic_shapes=(N,))
+
+
+class Cuts(nn.Module):
+    """Returns a part of what it gets for values that no trial has."""
+
+    def forward(self, x):
+        return x[:1] if x.max() > 1e30 else x * 2
+
+
+def test_sizes_that_no_run_had_are_an_error_and_no_wrong_number():
+    module = Cuts()
+    session = pyopnb.Session(export(module, (torch.ones(3),), (N,))[0])
+    agree(module, session, numbers(5))
+    name = session.get_inputs()[0].name
+    with pytest.raises(pyopnb.errors.ModelError, match="as in every run at the export"):
+        session.run(None, {name: np.full(5, 2e30, np.float32)})
+    agree(module, session, numbers(5))
+
+
+class Doubles(nn.Module):
+    """Has no end for values whose sum is negative, which torch's own run has neither."""
+
+    def forward(self, x):
+        steps = 0
+        while x.sum() < 100:
+            x, steps = x * 2, steps + 1
+            if steps > 100_000:
+                # Nothing between here and the test takes this for an error of forward.
+                raise KeyboardInterrupt("the loop was let run for ever")
+        return x
+
+
+def test_a_loop_that_never_ends_for_some_values():
+    module = Doubles()
+    session = pyopnb.Session(export(module, (torch.ones(3),), (N,))[0])
+    agree(module, session, numbers(6).abs())
+
+
+class Locked(Decides):
+    """Holds what cannot be copied, so that its weights of now could not be kept."""
+
+    def __init__(self):
+        super().__init__()
+        self.lock = threading.Lock()
+
+
+def test_what_cannot_be_copied_has_the_message_of_the_capture():
+    with pytest.raises(pyopnb.errors.ModelError, match=r"Try: torch\.cond, or torch\.where"):
+        pyopnb.torch.export(Locked().eval(), (torch.ones(3),))
+
+
+def test_an_error_of_forward_is_told_as_before():
+    with pytest.raises(pyopnb.errors.ModelError, match="arguments that forward takes"):
+        pyopnb.torch.export(Solves().eval(), (torch.ones(3), torch.ones(2)))
+
+
+def test_save_says_that_a_part_has_no_text(tmp_path):
+    model, _ = export(Around(), (numbers(4, 3),), (N,))
+    with pytest.raises(pyopnb.errors.DefinitionError, match="a part of a module"):
+        pyopnb.save(model, tmp_path / "m.onnx")
+
+
+def test_threads_run_a_part_at_once():
+    module = Around()
+    session = pyopnb.Session(export(module, (numbers(4, 3),), (N,))[0])
+    failures = []
+
+    def work(seed):
+        try:
+            for step in range(20):
+                agree(module, session, numbers(3 + seed, 3, seed=seed * 100 + step))
+        except AssertionError as failure:
+            failures.append(failure)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
