@@ -229,7 +229,8 @@ def test_the_weights_are_those_of_the_export():
 class Noise(nn.Module):
     def forward(self, x):
         if x.sum() > 0:
-            return x + torch.rand(())
+            # So little that two runs agree within the tolerance.
+            return x + torch.rand(()) * 1e-6
         return x
 
 
