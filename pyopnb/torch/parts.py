@@ -30,7 +30,7 @@ from pyopnb.torch.sizes import OpenSizes, requested_dimensions
 from pyopnb.torch.stand_in import PARTS, own_memory
 from pyopnb.torch.verify import CallLimit, ModuleComparison, arrays_of
 
-__all__ = ["Part", "capture_with_parts", "part_of", "parts_in"]
+__all__ = ["TorchPart", "capture_with_parts", "part_of", "parts_in"]
 
 # Each failed capture names one part, and the last of them is the whole module.
 _ATTEMPTS = 12
@@ -42,7 +42,7 @@ _STEPS, _RUNS = 5, 2
 _PLAIN = (bool, int, float, str, torch.dtype, torch.device, torch.layout, torch.memory_format)
 
 _numbers = itertools.count(1)
-_parts: dict[Any, Part] = {}
+_parts: dict[Any, TorchPart] = {}
 
 
 class _NotLearned(PyopError):
@@ -50,7 +50,7 @@ class _NotLearned(PyopError):
 
 
 @dataclass(frozen=True)
-class Part:
+class TorchPart:
     """A part of a module that torch runs, as torch.export cannot capture it.
 
     Attributes
@@ -68,12 +68,12 @@ class Part:
     foreign: bool
 
 
-def part_of(node: Any) -> Part | None:
+def part_of(node: Any) -> TorchPart | None:
     """Return the part that a call in a program stands for, if it is one."""
     return _parts.get(node.target)
 
 
-def parts_in(program: Any) -> list[Part]:
+def parts_in(program: Any) -> list[TorchPart]:
     """List the parts that a program calls."""
     parts = []
     for node, _ in calls_in(program):
@@ -345,7 +345,7 @@ class _Learner:
         reason = f"torch.export cannot capture {subject}: {sanitize(refusal.got or '', 200)}"
         if refusal.next:
             reason = f"{reason}; to have it captured: {sanitize(refusal.next, 200)}"
-        about = Part(line, reason, self._foreign)
+        about = TorchPart(line, reason, self._foreign)
         ops = {}
         for form, calls in runs.items():
             ops[form] = _PartOp(part, form, calls, about)
@@ -458,11 +458,11 @@ class _PartOp:
         From `_form_of`.
     runs : list
         The sizes that went in and the results, of each call that was seen.
-    about : Part
+    about : TorchPart
     """
 
     def __init__(
-        self, module: Any, form: str, runs: list[tuple[list[int], _Results]], about: Part
+        self, module: Any, form: str, runs: list[tuple[list[int], _Results]], about: TorchPart
     ) -> None:
         # Hooks of the module run outside of the op.
         self._module, self._forward = module, module.forward
