@@ -28,7 +28,7 @@ def view_stability(thing: Stability) -> View:
         name = row.name
         if row.diff is None:
             blank = ("",) * (len(HEAD) - 1)
-            rows.append((name, "", f"cannot be: {sanitize(row.reason, 200)}", *blank, ""))
+            rows.append((name, "", sanitize(row.reason, 200), *blank, ""))
             continue
         # The outputs that are off most first, each in a row.
         worst = row.diff.worst

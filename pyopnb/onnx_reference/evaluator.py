@@ -7,7 +7,6 @@ caller provides. So a traced run, `pyopnb.reference` and a stand-in of `pyopnb.f
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -87,26 +86,15 @@ class Evaluator:
         del copy.functions[:]
         self._evaluator: Any = ReferenceEvaluator(copy, new_ops=classes)
 
-    def run(self, feeds: Mapping[str, Any], deadline: float | None = None) -> dict[str, Any]:
+    def run(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
         """Return all values of the main graph by name.
-
-        Parameters
-        ----------
-        feeds : mapping
-        deadline : float, optional
-            The time of ``time.perf_counter`` from which on no further node of the main graph is begun.
 
         Raises
         ------
-        TimeoutError
-            The deadline passed.
         Exception
             What an op or the reference implementation raised, unchanged, with a note that names the node.
         """
         self._failures.clear()
-        nodes = self._evaluator.rt_nodes_
-        if deadline is not None:
-            self._evaluator.rt_nodes_ = _until(deadline, nodes)
         try:
             with np.errstate(all="ignore"):
                 values: dict[str, Any] = self._evaluator.run(None, dict(feeds), intermediate=True)
@@ -117,7 +105,6 @@ class Evaluator:
                 raise
             raise self._failures.pop() from None
         finally:
-            self._evaluator.rt_nodes_ = nodes
             self._failures.clear()
 
     def outputs(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
@@ -134,14 +121,6 @@ class Evaluator:
             self._failures[:] = [error]
             add_note(error, f"in {where}")
             raise
-
-
-def _until(deadline: float, nodes: Iterable[Any]) -> Iterator[Any]:
-    """Yield nodes until a time has passed."""
-    for node in nodes:
-        if time.perf_counter() > deadline:
-            raise TimeoutError("the deadline of the run passed")
-        yield node
 
 
 class _Context:
