@@ -66,12 +66,12 @@ def sample(form: str, seed: int = 1) -> np.ndarray:
 
 
 class Samples(quantization.CalibrationDataReader):
-    def __init__(self, *samples: np.ndarray) -> None:
-        self.samples = iter(samples)
+    def __init__(self, *samples: np.ndarray, name: str = "x") -> None:
+        self.samples, self.name = iter(samples), name
 
     def get_next(self) -> dict[str, np.ndarray] | None:
         x = next(self.samples, None)
-        return None if x is None else {"x": x}
+        return None if x is None else {self.name: x}
 
 
 def quantized(model: ModelProto, form: str, folder: Path, **options: Any) -> ModelProto:

@@ -312,13 +312,24 @@ class QuantizedTensors:
             return name
         return result
 
+    def is_absorbed(self, name: str) -> bool:
+        """Tell whether a tensor is between a node and an activation that the quantized model does without."""
+        readers = self._readers.get(name, [])
+        if len(readers) != 1 or readers[0].op_type not in ABSORBED_OPS:
+            return False
+        graph = self.graphs[1]
+        for quantized, partner in self.partners.items():
+            if partner == readers[0].output[0]:
+                # In a QDQ model the node gives floats, which are quantized next; else it gives the quantized numbers.
+                producer = graph.producer.get(self._sources.get(quantized, quantized))
+                return producer is not None and graph.nodes[producer].op_type not in ABSORBED_OPS
+        return False
+
     def only_a(self, paired: set[str]) -> tuple[str, ...]:
         """List a's tensors without a partner, apart from those between a node and an absorbed activation."""
         names = []
         for name in self.graphs[0].order:
-            readers = self._readers.get(name, [])
-            is_absorbed = len(readers) == 1 and readers[0].op_type in ABSORBED_OPS
-            if name not in paired and not is_absorbed:
+            if name not in paired and not self.is_absorbed(name):
                 names.append(name)
         return tuple(names)
 
