@@ -1,12 +1,15 @@
 """What a person does with a session besides what the ops in it do: feeds, results, options, formats."""
 
+import copy
+import pickle
+
 import ml_dtypes
 import numpy as np
 import onnxruntime
 import pytest
 
 import pyopnb
-from pyopnb.errors import SessionRebuilt
+from pyopnb.errors import InputError, SessionRebuilt
 
 X = np.float32([[1, 2, 3]])
 
@@ -177,6 +180,22 @@ def test_setting_providers_keeps_the_ops(twice):
     session = pyopnb.Session(twice)
     session.set_providers(["CPUExecutionProvider"])
     np.testing.assert_array_equal(session(x=X)["y"], X * 2)
+
+
+def test_providers_of_a_session_without_ops_are_those_of_its_copies():
+    model = pyopnb.model([pyopnb.node("Neg", "x", "y")], {"x": "float32[N,3]"}, "y")
+    session = pyopnb.Session(model, providers=["CPUExecutionProvider"])
+    available = onnxruntime.get_available_providers()
+    session.set_providers(available)
+    assert session.get_providers() == available
+    for other in (copy.copy(session), pickle.loads(pickle.dumps(session))):
+        assert other.get_providers() == available
+        np.testing.assert_array_equal(other(x=X)["y"], -X)
+    with pytest.raises(InputError, match=r"got 'Nonsense'. Try: "):
+        session.set_providers(["Nonsense"])
+    # What was refused has changed nothing.
+    assert session.get_providers() == available
+    np.testing.assert_array_equal(session(x=X)["y"], -X)
 
 
 def test_onnx_runtimes_own_format_passes_through(tmp_path):

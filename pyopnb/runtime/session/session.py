@@ -293,18 +293,18 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         self, providers: Sequence[Any] | None, provider_options: Sequence[Any] | None
     ) -> None:
         state = self._state
+        changes: dict[str, Any] = {"providers": providers, "provider_options": provider_options}
         # `InferenceSession.set_providers` builds its session anew, and without the plan that ops need.
         if state.ops:
-            changes: dict[str, Any] = {
-                "providers": providers,
-                "provider_options": provider_options,
-            }
             self._rebuild(state, state.setting, **changes)
             return
         # Nobody must see a session that is half changed.
         runtime = copy.copy(state.runtime)
         runtime.set_providers(providers, provider_options)
-        self._swap(replace(state, runtime=runtime, only_cpu=runtime.get_providers() == [CPU]))
+        only_cpu = runtime.get_providers() == [CPU]
+        # What is made of this session later, as a copy or in another process, has them as well.
+        config = replace(state.config, **changes)
+        self._swap(replace(state, config=config, runtime=runtime, only_cpu=only_cpu))
 
     def nodes(self) -> list[tuple[str, str, dict[str, Any]]]:
         """List the nodes that run through ops.
