@@ -6,10 +6,12 @@ import hashlib
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from pyopnb.errors import InputError
@@ -161,19 +163,38 @@ def _packages(requirement: str) -> list[str]:
 def _call(command: Sequence[str]) -> str:
     """Run a command; return what it said where it failed."""
     try:
-        done = subprocess.run(  # noqa: S603  # uv or this Python
+        process = subprocess.Popen(  # noqa: S603  # uv or this Python
             command,
-            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             encoding="utf-8",
             errors="replace",
-            timeout=_LONGEST,
-            stdin=subprocess.DEVNULL,
+            start_new_session=True,
         )
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except OSError as error:
         return str(error)
-    if done.returncode == 0:
+    try:
+        output, errors = process.communicate(timeout=_LONGEST)
+    except subprocess.TimeoutExpired as error:
+        _end(process)
+        return str(error)
+    except BaseException:
+        _end(process)
+        raise
+    if process.returncode == 0:
         return ""
-    return done.stderr or done.stdout or f"exit code {done.returncode}"
+    return errors or output or f"exit code {process.returncode}"
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """End a command and what it started, such as venv's ensurepip, which would write on into a folder that is removed."""
+    if os.name == "posix":
+        # Its session is its own, so that the group is named after it. It may have ended meanwhile.
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    process.kill()
+    process.wait()
 
 
 def _not_made(requirement: str, failure: str) -> InputError:
