@@ -9,7 +9,9 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from light import LIGHT, feeds, light
 from onnx import numpy_helper
+from transformer import transformer
 
 import pyopnb
 
@@ -186,6 +188,29 @@ def test_nothing_is_claimed_where_nothing_changes(name, over):
     found = pyopnb.first_divergence(UNCHANGED[name], {"x": normal(4, 8)}, over=over)
     assert found.ok and not found.optimizers and not found.level and not found.workaround
     assert repr(found).startswith("no optimizer changes the numbers")
+
+
+NETWORKS = ["transformer", *LIGHT]
+SHORT = ("transformer", "squeezenet", "shufflenet", "inception_v1")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name in SHORT else pytest.param(name, marks=pytest.mark.everywhere)
+        for name in NETWORKS
+    ],
+)
+def test_of_networks_that_agree_nothing_is_claimed(name):
+    """Fusions round otherwise, but within the tolerance: the two runs say so, and no optimizer is tried."""
+    if name == "transformer":
+        model, values = transformer(blocks=2), {"x": normal(2, 5, 32)}
+    else:
+        model = light(name)
+        values = feeds(model)
+    found = pyopnb.first_divergence(model, values, over="optimizers")
+    assert found.ok and not found.optimizers and not found.nodes and not found.workaround
+    assert len(found.suspects) >= 3 and found.sessions == 2
 
 
 def test_a_node_that_is_not_steady_is_no_optimizers_fault(define):
