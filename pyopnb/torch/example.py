@@ -171,7 +171,10 @@ def bound_arguments(module: Any, args: Any, kwargs: Mapping[str, Any]) -> dict[s
 
 
 def clone_aliased(args: Any, kwargs: Mapping[str, Any]) -> tuple[Any, Any]:
-    """Clone a tensor that is given twice: torch would take the two for one in every later call.
+    """Clone a tensor that torch would take for more than its numbers.
+
+    Of one that is given twice, torch expects that every later call gives it twice. Of a part of a larger tensor,
+    as ``data[:3, :6]``, its exporter asks for the strides, and fails.
 
     Parameters
     ----------
@@ -190,7 +193,10 @@ def clone_aliased(args: Any, kwargs: Mapping[str, Any]) -> tuple[Any, Any]:
             return leaf
         is_repeated = id(leaf) in seen
         seen.add(id(leaf))
-        return leaf.detach().clone() if is_repeated else leaf
+        is_part = leaf.layout == torch.strided and not leaf.is_contiguous()
+        if not is_repeated and not is_part:
+            return leaf
+        return leaf.detach().clone(memory_format=torch.contiguous_format)
 
     pair: tuple[Any, Any] = torch.utils._pytree.tree_map(cloned, (args, dict(kwargs)))
     return pair

@@ -35,8 +35,8 @@ __all__ = ["TorchPart", "capture_with_parts", "part_of", "parts_in"]
 # Each failed capture names one part, and the last of them is the whole module.
 _ATTEMPTS = 12
 
-# So many other sizes are tried of each dimension, until the module has run at two of them.
-_STEPS, _RUNS = 5, 2
+# So many other sizes are tried of each dimension.
+_STEPS = 5
 
 # What forward may be given beside tensors: values whose text tells them apart.
 _PLAIN = (bool, int, float, str, torch.dtype, torch.device, torch.layout, torch.memory_format)
@@ -110,9 +110,12 @@ def capture_with_parts(
     except ModelError as refusal:
         # Torch's own error stays there. There is none, or one of ours, where it was not torch that refused.
         failure = refusal.__context__
-        if failure is None or isinstance(failure, PyopError) or "dynamic_shapes" in refusal.where:
+        if failure is None or isinstance(failure, PyopError):
             raise
-        program = _with_parts(module, args, kwargs, dynamic_shapes, refusal)
+        if "dynamic_shapes" in refusal.where:
+            program = _with_open_sizes(module, args, kwargs, dynamic_shapes, refusal)
+        else:
+            program = _with_parts(module, args, kwargs, dynamic_shapes, refusal)
         if program is None:
             raise
         return program
@@ -122,14 +125,10 @@ def _with_parts(
     module: Any, args: Any, kwargs: Mapping[str, Any] | None, dynamic_shapes: Any, refusal: Any
 ) -> Any:
     """Capture a module with ever larger parts in torch; return None where nothing helps."""
-    try:
-        # A part keeps the weights of now, and what forward sets does not reach the user's module.
-        frozen = copy.deepcopy(module)
-    except Exception:  # modules may hold what cannot be copied: files, locks, results of autograd
+    learner = _learner(module, args, kwargs, dynamic_shapes)
+    if learner is None:
         return None
-    learner = _Learner(frozen, args, kwargs, dynamic_shapes)
-    if not learner.runs:
-        return None
+    frozen = learner.module
     parts: dict[str, _Submodule] = {}
     failure, modules = refusal.__context__, module
     for _ in range(_ATTEMPTS):
@@ -153,6 +152,44 @@ def _with_parts(
             if not isinstance(failure, _NotLearned):
                 refusal = error
     return None
+
+
+def _with_open_sizes(
+    module: Any, args: Any, kwargs: Mapping[str, Any] | None, dynamic_shapes: Any, refusal: Any
+) -> Any:
+    """Capture a module with the part in torch that fixes a size there; return None where nothing helps."""
+    learner = _learner(module, args, kwargs, dynamic_shapes)
+    if learner is None or not learner.takes_other_sizes():
+        return None
+    program, paths = None, [""]
+    for _ in range(_ATTEMPTS):
+        if not paths:
+            break
+        path = paths.pop(0)
+        try:
+            part = learner.learn(path, "", refusal)
+            with _in_torch(learner.module, [part]):
+                program = capture(learner.module, args, kwargs, dynamic_shapes)
+        except (ModelError, _NotLearned):
+            continue
+        # What fixes the size is in this submodule, and perhaps in one of its own.
+        prefix = f"{path}." if path else ""
+        children = learner.module.get_submodule(path).named_children()
+        paths = [prefix + name for name, _ in children]
+    return program
+
+
+def _learner(
+    module: Any, args: Any, kwargs: Mapping[str, Any] | None, dynamic_shapes: Any
+) -> _Learner | None:
+    """Make a learner of a copy of a module, if it can be copied and runs on the example."""
+    try:
+        # A part keeps the weights of now, and what forward sets does not reach the user's module.
+        frozen = copy.deepcopy(module)
+    except Exception:  # modules may hold what cannot be copied: files, locks, results of autograd
+        return None
+    learner = _Learner(frozen, args, kwargs, dynamic_shapes)
+    return learner if learner.runs else None
 
 
 def _next_part(
@@ -266,6 +303,8 @@ class _Learner:
 
     Attributes
     ----------
+    module : torch.nn.Module
+        A copy, which nobody else changes.
     runs : bool
         Whether the module runs on the example.
     """
@@ -273,7 +312,7 @@ class _Learner:
     def __init__(
         self, module: Any, args: Any, kwargs: Mapping[str, Any] | None, dynamic_shapes: Any
     ) -> None:
-        self._module = module
+        self.module = module
         kwargs = in_order(module, kwargs)
         self._comparison = ModuleComparison(module, args, kwargs)
         arguments = bound_arguments(module, args, kwargs)
@@ -288,8 +327,8 @@ class _Learner:
     def _check(self) -> bool:
         """Run the example twice, and refuse a module that is not the same after it."""
         spy = _ForeignCalls()
-        module = f"module {sanitize(type(self._module).__name__)}"
-        before, generators = _state_of(self._module), _generators()
+        module = f"module {sanitize(type(self.module).__name__)}"
+        before, generators = _state_of(self.module), _generators()
         try:
             with spy:
                 first = self._run(self._example)
@@ -298,7 +337,7 @@ class _Learner:
         except Exception:  # what forward raises, for which capture has the message
             return False
         self._foreign = spy.seen
-        _refuse_changes(module, before, self._module)
+        _refuse_changes(module, before, self.module)
         # LAPACK rounds differently from call to call.
         same = zip(first, second, strict=True)
         if drew or not all(np.allclose(*pair, 1e-3, 1e-3, equal_nan=True) for pair in same):
@@ -316,16 +355,17 @@ class _Learner:
         with torch.no_grad(), warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
             with self._limit:
-                return arrays_of(self._module(*args, **kwargs))
+                return arrays_of(self.module(*args, **kwargs))
 
-    def _try(self, arrays: Sequence[np.ndarray]) -> None:
-        """Run the module on arrays that forward may not take, for those who watch its submodules."""
+    def _try(self, arrays: Sequence[np.ndarray]) -> bool:
+        """Run the module on arrays that forward may not take, and tell whether it took them."""
         try:
             self._run(arrays)
         except _NotLearned:
             raise
         except Exception:  # of sizes and values that forward does not take
-            return
+            return False
+        return True
 
     def learn(self, path: str, line: str, refusal: ModelError) -> _Submodule:
         """Learn what a submodule returns for what it is given.
@@ -335,38 +375,56 @@ class _Learner:
         _NotLearned
             No op can stand in for it.
         """
-        part = self._module.get_submodule(path)
+        part = self.module.get_submodule(path)
         runs: dict[str, list[tuple[list[int], _Results]]] = {}
         with _replaced(part, functools.partial(_recorded, runs)):
             for arrays in self._inputs():
                 self._try(arrays)
         name = sanitize(type(part).__name__)
         subject = f"submodule {sanitize(path)} ({name})" if path else f"module {name}"
-        reason = f"torch.export cannot capture {subject}: {sanitize(refusal.got or '', 200)}"
+        reason = f"torch.export cannot capture {subject}: {sanitize(refusal.got or '', 400)}"
         if refusal.next:
-            reason = f"{reason}; to have it captured: {sanitize(refusal.next, 200)}"
+            reason = f"{reason}; to have it captured: {sanitize(refusal.next, 400)}"
         about = TorchPart(line, reason, self._foreign)
         ops = {}
         for form, calls in runs.items():
             ops[form] = _PartOp(part, form, calls, about)
         return _Submodule(path, ops)
 
-    def _inputs(self) -> Iterator[Sequence[np.ndarray]]:
-        """Yield the example, then other sizes, then other values."""
-        yield self._example
+    def takes_other_sizes(self) -> bool:
+        """Tell whether the module runs at another size of each dimension that is to stay open."""
+        sizes = self._open_sizes()
+        # Torch takes a size of 1 for a constant whatever forward does, which another example mends.
+        if not sizes.example or 1 in sizes.example.values():
+            return False
+        return all(self._takes_other_sizes_of(symbol, sizes) for symbol in sizes.example)
+
+    def _takes_other_sizes_of(self, symbol: str, sizes: OpenSizes) -> bool:
+        return any(self._try(arrays) for arrays in self._resized(sizes, [symbol]))
+
+    def _open_sizes(self) -> OpenSizes:
         dims: list[list[int | str]] = []
         for number, (array, request) in enumerate(zip(self._example, self._requests, strict=True)):
             row: list[int | str] = list(array.shape)
             for axis, wish in request.items():
                 row[axis] = _symbol(wish, number, axis)
             dims.append(row)
-        sizes = OpenSizes(dims, self._example, {})
+        return OpenSizes(dims, self._example, {})
+
+    def _resized(self, sizes: OpenSizes, symbols: Sequence[str]) -> Iterator[Sequence[np.ndarray]]:
+        """Yield the example at other sizes of some dimensions."""
+        for changed in itertools.islice(sizes.steps(symbols), _STEPS):
+            resized = sizes.resize(changed)
+            if resized is not None:
+                yield resized
+
+    def _inputs(self) -> Iterator[Sequence[np.ndarray]]:
+        """Yield the example, then other sizes, then other values."""
+        yield self._example
+        sizes = self._open_sizes()
         symbols = list(sizes.example)
         for group in (symbols, *([symbol] for symbol in symbols)):
-            for changed in itertools.islice(sizes.steps(group), _STEPS):
-                resized = sizes.resize(changed)
-                if resized is not None:
-                    yield resized
+            yield from self._resized(sizes, group)
         # Code that is not torch's may read without looking, so it gets the example's values alone.
         if not self._foreign:
             for trial in mild_trials(self._example, reach=10.0, integer_reach=2.0):

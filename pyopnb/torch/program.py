@@ -69,6 +69,10 @@ def quiet() -> Iterator[None]:
             warnings.filterwarnings("ignore", category=DeprecationWarning)
             # One name for two dimensions is as it should be.
             warnings.filterwarnings("ignore", message="# The axis name")
+            # A capture that only looks for a line says so of every RNN.
+            warnings.filterwarnings(
+                "ignore", message="While compiling, we found certain side effects"
+            )
             yield
     finally:
         for logger in loggers:
