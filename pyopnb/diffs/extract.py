@@ -117,6 +117,7 @@ def cut_out(
     feeds = {}
     if values is not None:
         feeds = {name: _recorded(values, name) for name in names}
+    # An exporter declares few types of tensors between nodes, and no session takes an input without one.
     infos = [_info(proto.graph, types, name, feeds) for name in names]
     for info in infos:
         if not info.HasField("type"):
@@ -162,9 +163,9 @@ def _recorded(values: Mapping[str, Any] | Trace, name: str) -> Any:
 def _info(graph: GraphProto, types: Types, name: str, feeds: dict[str, Any]) -> ValueInfoProto:
     """Declare a tensor by what is known of it, or else as it was recorded."""
     info = ValueInfoProto(name=name)
-    known = types.find(graph, name)
-    if known is not None and known.WhichOneof("value") is not None:
-        info.type.CopyFrom(known)
+    declared = types.find(graph, name)
+    if declared is not None and declared.WhichOneof("value") is not None:
+        info.type.CopyFrom(declared)
     elif name in feeds:
         info.type.CopyFrom(type_proto(type_of(feeds[name])))
     return info
@@ -172,12 +173,12 @@ def _info(graph: GraphProto, types: Types, name: str, feeds: dict[str, Any]) -> 
 
 def _keep(graph: GraphProto, nodes: Sequence[Any], weights: set[str]) -> None:
     """Leave some nodes and weights in a graph, and what is declared of their results."""
-    made = {name for node in nodes for name in node.output}
+    results = {name for node in nodes for name in node.output}
     _replace(graph.node, nodes)
     _replace(graph.initializer, [t for t in graph.initializer if t.name in weights])
     sparse = [t for t in graph.sparse_initializer if t.values.name in weights]
     _replace(graph.sparse_initializer, sparse)
-    _replace(graph.value_info, [info for info in graph.value_info if info.name in made])
+    _replace(graph.value_info, [info for info in graph.value_info if info.name in results])
 
 
 def _replace(field: Any, messages: Sequence[Any]) -> None:

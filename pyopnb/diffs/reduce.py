@@ -84,8 +84,8 @@ class Reduction(Displayable):
     def headline(self) -> str:
         """Say how small the model became, and how it fails."""
         count = len(self.model.graph.node)
-        more = "" if self.finished else ", and the time was up"
-        amount = f"{plural(self.trials, 'trial')}, {self.seconds:.0f} s{more}"
+        limit = "" if self.finished else ", and the time was up"
+        amount = f"{plural(self.trials, 'trial')}, {self.seconds:.0f} s{limit}"
         verb = "fails" if count == 1 else "fail"
         return f"{count} of {plural(self.before, 'node')} still {verb} ({amount})"
 
@@ -216,8 +216,8 @@ def reduce(
             sides = _Sides(stack, None, proto, (rtol, atol, stol))
             failure = replace(failure, outputs=sides.recorded(*best))
     before = len(proto.graph.node)
-    taken = time.monotonic() - begin
-    return Reduction(best.model, best.feeds, failure, before, search.trials, taken, finished)
+    elapsed = time.monotonic() - begin
+    return Reduction(best.model, best.feeds, failure, before, search.trials, elapsed, finished)
 
 
 def _in_memory(model: Any) -> ModelProto:
@@ -253,8 +253,9 @@ class _Sides:
         tolerances: Tolerances,
     ) -> None:
         self.tolerances = tolerances
-        here = OtherPython(Path(sys.executable), "this Python")
-        self.here = stack.enter_context(OtherProcess(here))
+        # A crash of the runtime must end that process and not the notebook's.
+        this_python = OtherPython(Path(sys.executable), "this Python")
+        self.here = stack.enter_context(OtherProcess(this_python))
         self.there: OtherProcess | None = None
         # What outputs are compared with: another level, or else the reference, or another runtime.
         self.against = "levels"
@@ -287,12 +288,12 @@ class _Sides:
         if outcome.stage:
             return _error(outcome)
         if self.there is not None:
-            other = self.there.attempt(model, feeds, [_ALL])
+            outcome_there = self.there.attempt(model, feeds, [_ALL])
             on = sanitize(self.there.python.on, 80)
-            if other.stage:
-                return _error(other, f"on {on}, ")
+            if outcome_there.stage:
+                return _error(outcome_there, f"on {on}, ")
             label = f"onnxruntime {outcome.version} against {on}"
-            return self._difference(label, (outcome.outputs[0], other.outputs[0]))
+            return self._difference(label, (outcome.outputs[0], outcome_there.outputs[0]))
         if self.against == "levels":
             label = "all optimizations against none"
             return self._difference(label, (outcome.outputs[0], outcome.outputs[1]))
@@ -491,9 +492,9 @@ class _Search:
             is_smaller = False
             start = 0
             while start < len(nodes) > 1:
-                others = [*nodes[:start], *nodes[start + size :]]
-                if others and self._still_fails(parts.cut(others)):
-                    nodes = others
+                remaining = [*nodes[:start], *nodes[start + size :]]
+                if remaining and self._still_fails(parts.cut(remaining)):
+                    nodes = remaining
                     is_smaller = True
                 else:
                     start += size
@@ -564,11 +565,11 @@ class _Parts:
         """Yield the outputs of the model that some nodes make, and results that none of them reads."""
         for position in positions:
             results = [name for name in self.graph.nodes[position].output if name]
-            wanted = [name for name in results if name in self.graph.outputs]
+            outputs = [name for name in results if name in self.graph.outputs]
             # An output that nobody asks for keeps nodes from being fused.
-            if not wanted and not any(name in reads for name in results):
-                wanted = results[:1]
-            yield from wanted
+            if not outputs and not any(name in reads for name in results):
+                outputs = results[:1]
+            yield from outputs
 
 
 # ---- sizes -------------------------------------------------------------------------------------------------------------------

@@ -174,6 +174,7 @@ def sensitivity(
     if shapes != expected_shapes:
         expected = f"outputs of shapes {expected_shapes}, as of the float model"
         raise InputError("sensitivity, quantized_model", expected=expected, got=f"{shapes}")
+    # The quantized model itself is only measured: all that follows simulates it with the float model's nodes.
     measured = _ratio(outputs, expected_outputs)
     nodes = []
     with tracking("nodes in float", len(groups) + 1):
@@ -181,6 +182,7 @@ def sensitivity(
         # Only the switches differ between the runs: one session serves them all.
         for node, names in groups:
             ratio = _ratio(simulation.run(samples, names), expected_outputs)
+            # Both are infinite where nothing is lost, and their difference would be NaN.
             gain = 0.0
             if ratio != simulated:
                 gain = ratio - simulated

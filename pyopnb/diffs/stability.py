@@ -393,8 +393,10 @@ class _Trials:
         if row.reason != _HIDDEN or level != "ORT_DISABLE_ALL" or self.providers is not None:
             return row
         # What was exposed was not fused: runs without some of the optimizers expose nothing.
-        found = find_optimizers(self.model, self.feeds, self.tolerances)
-        return replace(row, node=next(iter(found.nodes), ""), reason=found.workaround or _HIDDEN)
+        optimizers = find_optimizers(self.model, self.feeds, self.tolerances)
+        return replace(
+            row, node=next(iter(optimizers.nodes), ""), reason=optimizers.workaround or _HIDDEN
+        )
 
     def _other_session(self, name: str, session: Session) -> StabilityRow:
         def find() -> TraceDiff:
@@ -523,11 +525,11 @@ class _Trials:
 
 def _kernel(node: NodeProto, versions: Mapping[str, int]) -> NodeKernel:
     """Make the kernel of a node that the reference implementation does not run."""
-    plain = NodeProto()
-    plain.CopyFrom(node)
-    if plain.domain == _IN_RUNTIME:
-        plain.domain = ""
-    return NodeKernel(plain, versions)
+    copied = NodeProto()
+    copied.CopyFrom(node)
+    if copied.domain == _IN_RUNTIME:
+        copied.domain = ""
+    return NodeKernel(copied, versions)
 
 
 def _traced(session: Session, feeds: Mapping[str, Any]) -> Trace:
@@ -589,14 +591,14 @@ def _changed_order(
             continue
         # Images and their scores have the classes on axis 1.
         axis = 1 if value.ndim >= 4 else -1
-        places = value.size // value.shape[axis]
+        rankings = value.size // value.shape[axis]
         if value.shape[axis] < 2:
             continue
         tops = np.argmax(value, axis) != np.argmax(expected, axis)
-        argmax[name] = int(np.count_nonzero(tops)), places
+        argmax[name] = int(np.count_nonzero(tops)), rankings
         # A stable order, so that equal elements do not count.
         sides = np.argsort(value, axis, kind="stable"), np.argsort(expected, axis, kind="stable")
-        order[name] = int(np.count_nonzero((sides[0] != sides[1]).any(axis))), places
+        order[name] = int(np.count_nonzero((sides[0] != sides[1]).any(axis))), rankings
     return argmax, order
 
 

@@ -36,34 +36,36 @@ def attribute_key(attribute: AttributeProto, content: Callable[[TensorProto], in
     -------
     AttributeKey
     """
-    kind = attribute.type
+    attribute_type = attribute.type
     if attribute.ref_attr_name:
         return -1, attribute.ref_attr_name
-    if kind == AttributeProto.INT:
-        return kind, attribute.i
-    if kind == AttributeProto.INTS:
-        return kind, tuple(attribute.ints)
-    if kind == AttributeProto.STRING:
-        return kind, attribute.s
-    if kind == AttributeProto.FLOAT:
+    if attribute_type == AttributeProto.INT:
+        return attribute_type, attribute.i
+    if attribute_type == AttributeProto.INTS:
+        return attribute_type, tuple(attribute.ints)
+    if attribute_type == AttributeProto.STRING:
+        return attribute_type, attribute.s
+    if attribute_type == AttributeProto.FLOAT:
         # Floats are compared by their bits: NaN is the same NaN, and -0.0 is another value than
         # 0.0.
-        return kind, struct.pack("<f", attribute.f)
-    if kind == AttributeProto.FLOATS:
-        return kind, struct.pack(f"<{len(attribute.floats)}f", *attribute.floats)
-    if kind == AttributeProto.STRINGS:
-        return kind, tuple(attribute.strings)
-    if kind == AttributeProto.TENSOR:
-        return kind, content(attribute.t)
-    if kind == AttributeProto.TENSORS:
-        return kind, tuple(map(content, attribute.tensors))
-    if kind in _GRAPHS:
-        return kind, 1 if kind == AttributeProto.GRAPH else len(attribute.graphs)
+        return attribute_type, struct.pack("<f", attribute.f)
+    if attribute_type == AttributeProto.FLOATS:
+        return attribute_type, struct.pack(f"<{len(attribute.floats)}f", *attribute.floats)
+    if attribute_type == AttributeProto.STRINGS:
+        return attribute_type, tuple(attribute.strings)
+    if attribute_type == AttributeProto.TENSOR:
+        return attribute_type, content(attribute.t)
+    if attribute_type == AttributeProto.TENSORS:
+        return attribute_type, tuple(map(content, attribute.tensors))
+    if attribute_type in _GRAPHS:
+        return attribute_type, 1 if attribute_type == AttributeProto.GRAPH else len(
+            attribute.graphs
+        )
     # The rare types, as sparse tensors and type protos, are compared by all their bytes.
     bare = AttributeProto()
     bare.CopyFrom(attribute)
     bare.name = bare.doc_string = ""
-    return kind, hashlib.sha256(bare.SerializeToString(deterministic=True)).digest()
+    return attribute_type, hashlib.sha256(bare.SerializeToString(deterministic=True)).digest()
 
 
 class Defaults:

@@ -356,14 +356,15 @@ class _GraphComparison:
                 kind = "changed"
                 ops = _op_name(self.a.nodes[group_a[0]]), _op_name(self.b.nodes[group_b[0]])
                 facts = (Fact("op", *ops),)
+            # Several nodes became as many, and nothing tells which became which.
             elif len(group_a) == len(group_b):
                 kind = "exchanged"
             else:
                 kind = "split"
                 if len(group_a) > len(group_b):
                     kind = "fused"
-            nodes_a = tuple(_node_at(self.a, place) for place in group_a)
-            nodes_b = tuple(_node_at(self.b, place) for place in group_b)
+            nodes_a = tuple(_node_at(self.a, position) for position in group_a)
+            nodes_b = tuple(_node_at(self.b, position) for position in group_b)
             yield Change(kind, self.path, nodes_a, nodes_b, facts)
 
     def _classify_removal(self, place: int) -> tuple[str, tuple[Fact, ...]]:

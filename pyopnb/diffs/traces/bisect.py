@@ -348,8 +348,8 @@ class _Search:
         steps: list[ComparedStep] = []
         if self.bad is not None:
             # The last pair of runs records all that the node at fault reads, and its output.
-            ends = b.graph.between(self.bad, self.good).ends
-            names = [*(name for name in ends if name in b.graph.producer), self.bad]
+            reads = b.graph.between(self.bad, self.good).ends
+            names = [*(name for name in reads if name in b.graph.producer), self.bad]
             arrays = self._run(names)
             comparison = TraceComparison(
                 (a.trace, b.trace),

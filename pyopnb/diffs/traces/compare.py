@@ -464,12 +464,13 @@ class TraceComparison:
         if not half:
             return
         side = 0 if dtype(b[tensor.b].dtype).name == half else 1
+        # The wider side runs its node, but on inputs that were rounded as those of the other side.
         names = {(pair.a, pair.b)[side]: (pair.a, pair.b)[1 - side] for pair in self.pairs}
         name = (tensor.a, tensor.b)[side]
         graph, trace = self.graphs[side], self.traces[side]
         feeds = dict(trace.feeds)
-        for known, partner in names.items():
-            feeds[known] = as_fed(self.arrays[1 - side][partner], self.arrays[side][known])
+        for fed, partner in names.items():
+            feeds[fed] = as_fed(self.arrays[1 - side][partner], self.arrays[side][fed])
         segment = graph.between(name, names.keys())
         result = run_segment(trace, graph, name, segment, feeds)
         if result is not None:

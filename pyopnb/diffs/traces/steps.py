@@ -312,8 +312,8 @@ def format_error(step: ComparedStep) -> str:
     worst = step.worst.diff.worst
     facts = [f"{sanitize(step.worst.b, 80)} {summarize(worst)}"]
     if worst.facts is not None and worst.facts.worst:
-        place = worst.facts.worst[0]
-        facts.append(f"at {format_index(place.index)} a = {place.a}, b = {place.b}")
+        element = worst.facts.worst[0]
+        facts.append(f"at {format_index(element.index)} a = {element.a}, b = {element.b}")
     if step.isolated is None:
         reasons = []
         for tensor in step.outputs:
