@@ -238,7 +238,7 @@ pyopnb.trace({str(tmp_path / "model.onnx")!r}, x=np.zeros((4, 3), np.float32), o
 """
     environment = {**os.environ, "PATH": f"{tools}{os.pathsep}{os.environ['PATH']}"}
     process = subprocess.Popen(
-        [sys.executable, "-c", code], env=environment, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-P", "-c", code], env=environment, stderr=subprocess.PIPE, text=True
     )
     while not (tmp_path / "started").exists():
         assert process.poll() is None, process.stderr.read()
