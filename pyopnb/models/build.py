@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -19,24 +19,21 @@ from onnx import (
 )
 
 from pyopnb.errors import InputError, ModelError
-from pyopnb.models.index import GraphIndex
+from pyopnb.models.faults import find_faults
+from pyopnb.models.index import sort_nodes
 from pyopnb.models.nodes import (
     attribute_of,
-    full_name,
-    imported_versions,
     mark_inferred,
     nodes_in,
     type_of_proto,
-    walk,
 )
 from pyopnb.models.onnx_schemas import find_schema
 from pyopnb.models.op_inference import infer_types
 from pyopnb.models.opsets import import_domains
 from pyopnb.models.ort_capabilities import newest_ir_version, newest_opset
-from pyopnb.models.text.validate import Meant, is_unknown, wrong_attribute
 from pyopnb.ops.arguments import check_arguments, describe, is_text
 from pyopnb.ops.dtypes import dtype
-from pyopnb.ops.messages import hide_internal_frames, sanitize, suggest
+from pyopnb.ops.messages import hide_internal_frames, sanitize
 from pyopnb.ops.names import canonical_domain, check_opset, split_name
 from pyopnb.ops.op import Op
 from pyopnb.ops.registry import find_op, registry
@@ -213,22 +210,13 @@ def model(
         ir_version=newest_ir_version(),
         opset_imports=[helper.make_opsetid("", opset or newest_opset())],
     )
-    # Whatever would make every later step confusing is refused first: two meanings of a name,
-    # then unknown operators.
-    graph = GraphIndex(model_proto.graph)
-    graph.refuse_duplicates()
-    _refuse_unknown_ops(model_proto)
+    # Whatever would make every later step confusing is refused first.
+    for fault in find_faults(model_proto):
+        raise fault.error
     for inner_node in nodes_in(model_proto.graph):
         ints_to_floats(inner_node)
-    # Names are looked up after the bodies are complete, as these capture names of the graph
-    # around them.
-    graph.refuse_unknown_names()
-    graph.refuse_cycles()
     # onnx's checker and ONNX Runtime want each node behind those that it reads.
-    if any(position != index for position, index in enumerate(graph.order)):
-        ordered = onnx.GraphProto(node=[node for _, node in graph.in_order()])
-        model_proto.graph.ClearField("node")
-        model_proto.graph.node.extend(ordered.node)
+    sort_nodes(model_proto.graph)
     import_domains(model_proto)
     type_outputs(model_proto)
     return model_proto
@@ -279,83 +267,31 @@ def _check_keys(values: Iterable[Any], where: str) -> None:
         raise ModelError(where, expected="names", got=describe(wrong[0]), next='"x"')
 
 
-def _refuse_unknown_ops(model_proto: ModelProto) -> None:
-    """Refuse operators that ONNX's own domains do not have; an op of another domain may be defined later."""
-    local = {(function.domain, function.name) for function in model_proto.functions}
-    imports = imported_versions(model_proto)
-    for site in walk(ModelProto(graph=model_proto.graph)):
-        node = site.node
-        wrong = wrong_attribute(node, imports, local)
-        if wrong is not None:
-            name, expected, got, meant = wrong
-            next_ = meant.written if isinstance(meant, Meant) else meant
-            raise ModelError(
-                f"{site.where}, attr {sanitize(name)}", expected=expected, got=got, next=next_
-            )
-        if not is_unknown(node.domain, node.op_type) or (node.domain, node.op_type) in local:
-            continue
-        domain = canonical_domain(node.domain)
-        known_names = {
-            schema.name for schema in onnx.defs.get_all_schemas() if schema.domain == domain
-        }
-        raise ModelError(
-            site.where,
-            expected=f"an operator of {domain or 'ONNX'}, or an op of the registry",
-            got=sanitize(full_name(node)),
-            next=_nearest_op(node.op_type, known_names),
-        )
-
-
-def _nearest_op(name: str, known: set[str]) -> str:
-    # The most likely mistake is a forgotten domain of an op that is there.
-    registered = next((op.name for op in registry if op.op_type == name), None)
-    if registered is not None:
-        return registered
-    close = suggest(name, sorted(known))
-    if close in known:
-        return close
-    return f"a domain of your own for a new op: demo::{sanitize(name)}"
-
-
-def ints_to_floats(node: NodeProto, but: Container[str] = ()) -> None:
-    """Convert int attributes to float where ONNX's own operator takes a float; the runtime refuses ints there.
-
-    Parameters
-    ----------
-    node : NodeProto
-        It is changed.
-    but : container of str
-        Attributes to leave as they are.
-    """
+def ints_to_floats(node: NodeProto) -> None:
+    """Convert int attributes, in place, to float where ONNX's own operator takes a float; the runtime refuses ints there."""
     for attribute in node.attribute:
-        if (
-            attribute.type not in (AttributeProto.INT, AttributeProto.INTS)
-            or attribute.ref_attr_name
-        ):
-            continue
         # The runtime says only that the type of the attribute is wrong, and everybody writes 1
         # for 1.0.
-        single = attribute.type == AttributeProto.INT
-        if single:
-            meant = AttributeProto.FLOAT
+        declared = _declared(node, attribute.name)
+        if attribute.ref_attr_name:
+            continue
+        if attribute.type == AttributeProto.INT and declared == AttributeProto.FLOAT:
+            value: Any = float(attribute.i)
+        elif attribute.type == AttributeProto.INTS and declared == AttributeProto.FLOATS:
+            value = list(map(float, attribute.ints))
         else:
-            meant = AttributeProto.FLOATS
-        if _declared(node, attribute.name) == meant and attribute.name not in but:
-            value: Any = list(map(float, attribute.ints))
-            if single:
-                value = float(attribute.i)
-            attribute.CopyFrom(onnx.helper.make_attribute(attribute.name, value, attr_type=meant))
+            continue
+        attribute.CopyFrom(helper.make_attribute(attribute.name, value, attr_type=declared))
 
 
 def _declared(node: NodeProto, name: str) -> Any:
     domain = canonical_domain(node.domain)
+    schema = None
     if registry.find(domain, node.op_type) is None:
         schema = find_schema(domain, node.op_type)
-    else:
-        schema = None
-    if schema is not None and name in schema.attributes:
-        return schema.attributes[name].type
-    return None
+    if schema is None or name not in schema.attributes:
+        return None
+    return schema.attributes[name].type.value
 
 
 # ---- types ------------------------------------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ from pyopnb.models.nodes import Site, first_output, graphs_of, path_of_body, pat
 from pyopnb.ops.messages import sanitize, suggest
 from pyopnb.ops.names import canonical_domain
 
-__all__ = ["CAPTURED", "GraphIndex"]
+__all__ = ["CAPTURED", "GraphIndex", "sort_nodes"]
 
 CAPTURED = -1
 """The input slot of a consumer that reads a name in one of its bodies."""
@@ -265,29 +265,31 @@ class GraphIndex:
             raise self._cycle()
 
     def refuse_duplicates(self) -> None:
-        """Raise a ModelError where a node's output has the name of an input, an initializer or another output."""
+        """Raise the first error of `duplicates`."""
+        for _, error in self.duplicates():
+            raise error
+
+    def duplicates(self) -> Iterator[tuple[str, ModelError]]:
+        """Yield the names of outputs that an input, an initializer or another output has as well, each with its error."""
         # Nearly every graph is right, and that is known without a dictionary of all names.
         if not self._flaws[1]:
             return
-        owners = dict.fromkeys(self.declared_inputs, "an input") | dict.fromkeys(
-            self.initializers, "an initializer"
-        )
+        owners = dict.fromkeys(self.declared_inputs, "an input")
+        owners |= dict.fromkeys(self.initializers, "an initializer")
         for node in self.scope.node:
             for name in filter(None, node.output):
                 if name in owners:
                     got = f"{owners[name]} and an output of {sanitize(node.op_type)}"
-                    where = f"name {sanitize(name)}{self._inside}"
-                    raise ModelError(
-                        where, expected="one meaning", got=got, next="rename one of them"
-                    )
+                    where, advice = f"name {sanitize(name)}{self._inside}", "rename one of them"
+                    yield name, ModelError(where, expected="one meaning", got=got, next=advice)
                 owners[name] = f"an output of {sanitize(node.op_type)}"
 
     def refuse_unknown_names(self) -> None:
         """Raise the first error of `unknown_names`."""
-        for _, error in self.unknown_names():
+        for _, _, error in self.unknown_names():
             raise error
 
-    def unknown_names(self) -> Iterator[tuple[str, ModelError]]:
+    def unknown_names(self) -> Iterator[tuple[NodeProto | None, str, ModelError]]:
         """Yield the names that a node, a body in it or an output reads and that nothing defines, each with its error.
 
         Only the bodies of ONNX's own operators count: what another op does with a graph is its own affair.
@@ -298,17 +300,13 @@ class GraphIndex:
             for index, node in enumerate(graph.scope.node):
                 for name in node.input:
                     if name and graph.resolve(name) is None:
-                        yield (
-                            name,
-                            self._unknown(
-                                f"{graph._around(index, self)}, input {sanitize(name)}", name
-                            ),
-                        )
+                        where = f"{graph._around(index, self)}, input {sanitize(name)}"
+                        yield node, name, self._unknown(where, name)
                 if not canonical_domain(node.domain):
                     graphs += [body for _, body in graph.bodies.get(index, ())]
             for name in graph.outputs:
                 if graph.resolve(name) is None:
-                    yield name, self._unknown(f"output {sanitize(name)}{graph._inside}", name)
+                    yield None, name, self._unknown(f"output {sanitize(name)}{graph._inside}", name)
 
     @property
     def _inside(self) -> str:
@@ -407,3 +405,26 @@ class GraphIndex:
             got=f"{sanitize(name)}, which no node produces",
             next=sanitize(suggest(str(name), sorted(names))),
         )
+
+
+def sort_nodes(scope: GraphProto | FunctionProto) -> None:
+    """Move nodes behind those that they read, in a graph or function and in the bodies in it.
+
+    Parameters
+    ----------
+    scope : GraphProto or FunctionProto
+        It is changed, where its nodes are in another order.
+
+    Raises
+    ------
+    ModelError
+        Nodes wait for each other.
+    """
+    # Inner bodies come first, as moving a node makes a copy of what is in it.
+    for graph in reversed(list(GraphIndex(scope).walk())):
+        graph.refuse_cycles()
+        if not isinstance(graph.order, range):
+            # As bytes, because protobuf moves the nodes that are still in the list.
+            nodes = [graph.nodes[position].SerializeToString() for position in graph.order]
+            del graph.scope.node[:]
+            graph.scope.node.extend(map(NodeProto.FromString, nodes))

@@ -15,11 +15,11 @@ from onnx import ModelProto, NodeProto, ValueInfoProto, helper
 
 from pyopnb.errors import InputError, ModelError, PyopError, UnknownOp
 from pyopnb.models.build import ints_to_floats, node
+from pyopnb.models.faults import is_unknown, nearest_op
 from pyopnb.models.nodes import type_of_proto
 from pyopnb.models.opsets import import_domains
 from pyopnb.models.ort_capabilities import kernels, newest_opset, schema_domains
 from pyopnb.models.support.ort_types import proto_of
-from pyopnb.models.text.validate import is_unknown, known_ops
 from pyopnb.models.versions import FILL
 from pyopnb.onnx_reference.catalog_ops import op_named
 from pyopnb.ops.arguments import check_arguments
@@ -27,7 +27,7 @@ from pyopnb.ops.coerce import cast_expression
 from pyopnb.ops.dtypes import DTYPES, dtype
 from pyopnb.ops.instantiate import add_note
 from pyopnb.ops.locks import locked
-from pyopnb.ops.messages import closest, hide_internal_frames, moved, plural, sanitize
+from pyopnb.ops.messages import hide_internal_frames, moved, plural, sanitize
 from pyopnb.ops.names import MAX_OUTPUTS, check_opset, split_name
 from pyopnb.ops.op import Op, Version
 from pyopnb.ops.registry import find_op, registry
@@ -371,11 +371,10 @@ def _check_numbers(op: str, outputs: Any, opset: Any) -> None:
 def _refuse_unknown(domain: str, op_type: str) -> None:
     if not is_unknown(domain, op_type) and domain in schema_domains():
         return
-    names = known_ops()
-    near = closest(op_type, names)
+    near = nearest_op(domain, op_type)
     next_ = "define it: %%pyop"
     if near is not None:
-        next_ = f'"{"::".join(names[near])}"'
+        next_ = f'"{"::".join(near)}"'
     op = f"{sanitize(domain)}::{sanitize(op_type)}"
     raise UnknownOp(
         f"call of {op}",

@@ -140,7 +140,7 @@ MISTAKES = (
         m = pyopnb.model(pyopnb.node("Cast", "x", "y", «to="int64"»), {"x": "float32[N]"}, "y")
         """,
         ("attr to: expected an int, as Cast takes, got to = 'int64'",),
-        "pyopnb.run(m, np.float32([-2]))['y'].dtype == np.int64",
+        "pyopnb.run(m, np.float32([-2]))['y'].dtype == np.float32",
     ),
     Mistake(
         "one number for a stride along each axis",
@@ -148,7 +148,7 @@ MISTAKES = (
         m = pyopnb.model(pyopnb.node("MaxPool", "x", "y", kernel_shape=[2, 2], «strides=2»), {"x": "float32[1,1,4,4]"}, "y")
         """,
         ("attr strides: expected a list of ints, as MaxPool takes, got strides = 2",),
-        "pyopnb.run(m, np.ones((1, 1, 4, 4), np.float32))['y'].shape == (1, 1, 2, 2)",
+        "pyopnb.run(m, np.ones((1, 1, 4, 4), np.float32))['y'].shape == (1, 1, 3, 3)",
     ),
     Mistake(
         "a dtype for a type",

@@ -11,7 +11,7 @@ MISTAKES = (
         %%onnx -q m
         (float[N] x) => (y) { y = «Softmx»(x) }
         """,
-        ("line 2, column 27", "op Softmx: expected an op of ONNX"),
+        ("line 2, column 27", "(::Softmx): expected an operator of ONNX"),
         "m.graph.node[0].op_type == 'Softmax'",
     ),
     Mistake(
@@ -22,7 +22,7 @@ MISTAKES = (
         """,
         (
             "line 2, column 38",
-            "input featrues: expected an input, an initializer or a value made above",
+            "input featrues: expected an input, an initializer or an output of a node",
         ),
         "m.graph.node[0].input[0] == 'features'",
     ),
@@ -32,7 +32,7 @@ MISTAKES = (
         %%onnx -q m
         (float[N] x) => («result») { results = Abs(x) }
         """,
-        ("output result: expected the name of a value of this graph",),
+        ("output result: expected an input, an initializer or an output of a node",),
         "m.graph.output[0].name == 'results'",
     ),
     Mistake(
@@ -50,7 +50,7 @@ MISTAKES = (
         %%onnx -q m
         (float[N] x) => (y) { y = «relu»(x) }
         """,
-        ("op relu: expected an op of ONNX",),
+        ("(::relu): expected an operator of ONNX",),
         "[n.op_type for n in m.graph.node] == ['Relu']",
     ),
     Mistake(
@@ -61,15 +61,6 @@ MISTAKES = (
         """,
         ("attr alhpa: expected one of alpha, got alhpa",),
         "pyopnb.run(m, np.float32([-2]))['y'].tolist() == [-1]",
-    ),
-    Mistake(
-        "a text where an operator takes a number",
-        """
-        %%onnx -q m
-        (float[N] x) => (y) { y = Cast<to = «"int64"»>(x) }
-        """,
-        ("attr to: expected an int, as Cast takes, got to = 'int64'",),
-        "pyopnb.run(m, np.float32([-2]))['y'].dtype == np.int64",
     ),
     Mistake(
         "a name that is none",

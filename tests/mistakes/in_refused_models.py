@@ -170,7 +170,7 @@ MISTAKES = (
         %%onnx -q m
         (float[N] x) => (float[N] y) { y = «Half»(x) }
         """,
-        ("op Half: expected an op of ONNX",),
+        ("(::Half): expected an operator of ONNX",),
         "pyopnb.run(m, [1])['y'].tolist() == [0.5]",
     ),
     Mistake(

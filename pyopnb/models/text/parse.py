@@ -3,43 +3,45 @@
 from __future__ import annotations
 
 import functools
+import math
 import re
 from typing import Any, NoReturn
 
 import numpy as np
 from google.protobuf.message import DecodeError
-from onnx import ModelProto, numpy_helper
+from onnx import AttributeProto, ModelProto, TensorProto, numpy_helper
 
 from pyopnb.errors import ModelError
 from pyopnb.models.build import ints_to_floats, type_outputs
 from pyopnb.models.external_data import is_external
+from pyopnb.models.faults import Fault, find_faults
+from pyopnb.models.index import sort_nodes
+from pyopnb.models.nodes import first_output, nodes_in
 from pyopnb.models.opsets import import_domains
 from pyopnb.models.tensors import tensors
-from pyopnb.models.text.notes import apply_notes, nodes_of_text
+from pyopnb.models.text.lines import BLANK, QUOTED, caret, position_of, where
+from pyopnb.models.text.notes import apply_notes
 from pyopnb.models.text.printer import DEEPEST, TEXT_NAMES, quote
-from pyopnb.models.text.tokens import BLANK, QUOTED, TextLayout, Token
-from pyopnb.models.text.validate import GraphFault, find_faults, tensor_fault
 from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.dtypes import DTYPES
 from pyopnb.ops.messages import closest, hide_internal_frames, sanitize
 
-__all__ = ["check_graph", "complete", "parse", "read_text"]
+__all__ = ["complete", "parse", "read_text"]
 
 _OUR_NAMES = {row.name: TEXT_NAMES[row.onnx] for row in DTYPES if row.name != TEXT_NAMES[row.onnx]}
 """Our names of dtypes that the text form spells otherwise. Each is at least as long as ONNX's, so no column changes."""
 
-_DTYPES = {**{name: name for name in TEXT_NAMES.values()}, **_OUR_NAMES}
-"""The text form's names of dtypes, by themselves and by ours."""
-
 _PIECES = re.compile(
-    rf"(?P<skipped>{QUOTED}|\#[^\n]*+|=>)|\b(?P<dtype>{'|'.join(_OUR_NAMES)})(?=\s*\[)|\[\s*(?P<any>\.\.\.)\s*\]",
+    rf"{QUOTED}|\#[^\n]*+|=>|\b(?P<dtype>{'|'.join(_OUR_NAMES)})(?=\s*\[\s*[^\s\]])|\[\s*(?P<any>\.\.\.)\s*\]",
     re.ASCII | re.DOTALL,
 )
 _BRACKETS = re.compile(
     rf"{QUOTED}|\#[^\n]*+|=>|(?P<open>[(\[{{<])|(?P<close>[)\]}}>])", re.ASCII | re.DOTALL
 )
 _BLANKS = re.compile(f"{BLANK}*+", re.ASCII)
-_HEADER = re.compile(rf"<(?:{QUOTED}|\#[^\n]*+|[^>\"\#])*+>", re.ASCII | re.DOTALL)
+_START = re.compile(
+    rf"{BLANK}*+(?:<(?:{QUOTED}|\#[^\n]*+|[^>\"\#])*+>{BLANK}*+)?", re.ASCII | re.DOTALL
+)
 _PARSER_MESSAGE = re.compile(
     r"\[ParseError at position \(line: (\d+) column: (\d+)\)\]\nError context: .*\n(.*)", re.DOTALL
 )
@@ -68,21 +70,22 @@ def parse(text: str, *, name: str | None = None) -> ModelProto:
     Returns
     -------
     ModelProto
+        Nodes that stand before one that they read are moved behind it.
 
     Raises
     ------
     ModelError
         The text is not of that form, nests deeper than a model can, or has what no graph may have: a name that is defined
-        twice or not at all, an operator of ONNX's own domains that ONNX does not have, a negative size, more or fewer values
-        than a tensor has. It shows the line. An op of another domain may be defined later.
+        twice or not at all, an operator of ONNX's own domains that ONNX does not have, more or fewer values than a tensor
+        has. It shows the line. An op of another domain may be defined later.
 
     Notes
     -----
     Dtypes may be written as in ``float32[N,3]``, and ``[...]`` is an unknown rank; otherwise types are read as ONNX's text
     form defines them, where ``int64`` is a scalar and ``int64[]`` has an unknown rank. ``float32`` and ``float32[]``, which
     mean the reverse in the notation of hints, are refused. ``#`` begins a comment, and ``#@`` a doc string or
-    metadata, as `text` writes them. An int where ONNX's own operator has a float attribute is that float, unless its type is
-    written (``alpha: int = 2``). The values of a tensor of float16, bfloat16 or float8 are the integers that their bits are.
+    metadata, as `text` writes them. An int where ONNX's own operator has a float attribute is that float. The values of a
+    tensor of float16, bfloat16 or float8 are the integers that their bits are.
 
     Examples
     --------
@@ -91,16 +94,15 @@ def parse(text: str, *, name: str | None = None) -> ModelProto:
     ('clipper', ['Abs', 'SoftClip'], ['', 'demo'])
     >>> parse("(float[N] x) => (y) { y = Softmx(x) }")
     Traceback (most recent call last):
-    pyopnb.errors.ModelError: line 1, column 27, in `(float[N] x) => (y) { y = Softmx(x) }`, op Softmx: expected an op of
-    ONNX, got Softmx. Try: Softmax
+    pyopnb.errors.ModelError: line 1, column 27, in `(float[N] x) => (y) { y = Softmx(x) }`, the node of output 'y' (::Softmx):
+    expected an operator of ONNX, or an op of the registry, got ::Softmx. Try: Softmax
     """
-    model, layout = read_text(_check(text), "graph" if name is None else name)
-    check_graph(model, layout)
-    complete(model, layout)
+    model = read_text(_check(text), "graph" if name is None else name)
+    complete(model, text)
     return model
 
 
-def read_text(text: str, name: str) -> tuple[ModelProto, TextLayout]:
+def read_text(text: str, name: str) -> ModelProto:
     """Read a text without checking the graph or adding what the text need not say.
 
     Parameters
@@ -110,51 +112,41 @@ def read_text(text: str, name: str) -> tuple[ModelProto, TextLayout]:
 
     Returns
     -------
-    tuple of ModelProto and TextLayout
+    ModelProto
     """
     # onnx's parser reads the text; what it does not say or check is added and checked here.
     model = _parse(text, name)
-    _pack(model)
-    layout = TextLayout(text)
-    apply_notes(model, layout)
-    return model, layout
+    for tensor in tensors(model):
+        _pack(tensor, text)
+    apply_notes(model, text)
+    return model
 
 
-def check_graph(model: ModelProto, layout: TextLayout) -> None:
-    """Refuse what no graph may have.
+def complete(model: ModelProto, text: str) -> None:
+    """Refuse what no graph may have, and add to a model what its text need not say.
 
     Parameters
     ----------
     model : ModelProto
-        It is given the imports that its text need not have.
-    layout : TextLayout
+        It is changed, unless it is refused.
+    text : str
         The text that it was read from, for the lines of errors.
 
     Raises
     ------
     ModelError
     """
+    nodes = [node for scope in (model.graph, *model.functions) for node in nodes_in(scope)]
+    for node in nodes:
+        for attribute in node.attribute:
+            _refuse_mixed_list(attribute, text)
     import_domains(model)
-    fault = next(find_faults(model), None)
-    if fault is not None:
-        where = f"{layout.where(_place(fault, layout))}, {fault.what}"
-        raise ModelError(where, expected=fault.expected, got=fault.got, next=fault.next)
-
-
-def complete(model: ModelProto, layout: TextLayout | None = None) -> None:
-    """Add to a model what its text need not say.
-
-    Parameters
-    ----------
-    model : ModelProto
-        It is changed.
-    layout : TextLayout, optional
-        The text that it was read from: an int whose type is written there stays an int.
-    """
-    import_domains(model)
-    for number, node in enumerate(nodes_of_text(model)):
-        typed = () if layout is None else _TypedAttributes(layout, number)
-        ints_to_floats(node, typed)
+    for fault in find_faults(model):
+        raise _with_line(fault, text)
+    for node in nodes:
+        ints_to_floats(node)
+    for scope in (model.graph, *model.functions):
+        sort_nodes(scope)
     type_outputs(model)
 
 
@@ -167,210 +159,167 @@ def _check(text: Any) -> str:
     # onnx's parser would stop at a zero without a word, and takes UTF-8 only.
     wrong = re.search("[\0\ud800-\udfff]", text)
     if wrong is not None:
-        where = TextLayout(text).where(wrong.start())
-        raise ModelError(
-            where,
-            expected="characters that UTF-8 has, and no zero",
-            got=f"the character {ord(wrong[0]):#x}",
+        expected, got = (
+            "characters that UTF-8 has, and no zero",
+            f"the character {ord(wrong[0]):#x}",
         )
+        raise ModelError(where(text, wrong.start()), expected=expected, got=got)
     if _BLANKS.fullmatch(text):
-        raise ModelError(
-            "text", expected="a graph in ONNX's text form", got="nothing", next=_EXAMPLE
-        )
+        expected = "a graph in ONNX's text form"
+        raise ModelError("text", expected=expected, got="nothing", next=_EXAMPLE)
     depth = 0
     # Brackets are counted first, as the parser recurses into them and would end the process.
     for match in _BRACKETS.finditer(text):
         depth += (match["open"] is not None) - (match["close"] is not None and depth > 0)
         if depth > _MAX_BRACKETS:
-            raise _too_deep(TextLayout(text).where(match.start()))
+            raise _too_deep(where(text, match.start()))
     return text
 
 
-def _too_deep(where: str) -> ModelError:
-    return ModelError(
-        where,
-        expected=f"graphs and types nested at most {DEEPEST} deep",
-        got="more than a ModelProto can hold",
-    )
+def _too_deep(place: str) -> ModelError:
+    expected = f"graphs and types nested at most {DEEPEST} deep"
+    return ModelError(place, expected=expected, got="more than a ModelProto can hold")
 
 
 def _parse(text: str, name: str) -> ModelProto:
     """Parse a text without adding or checking anything."""
     import onnx.parser
 
-    at = _start(text)
-    if text[at : at + 1] == "(":
-        graph_name = f"{quote(name)} "
-    else:
-        graph_name = ""
-    respelled = _respell(text[:at]) + graph_name + _respell(text[at:])
+    # The graph begins after a header.
+    at = _START.match(text).end()  # type: ignore[union-attr]  # it matches nothing as well
+    graph_name = f"{quote(name)} " if text[at : at + 1] == "(" else ""
+    # The text is the user's own, spelled as onnx wants it, so that lines and columns stay.
+    head = _PIECES.sub(_respell, text[:at]) + graph_name
+    respelled = head + _PIECES.sub(_respell, text[at:])
     try:
-        # The text is the user's own, spelled as onnx wants it, so that lines and columns stay.
         return onnx.parser.parse_model(respelled)
     except DecodeError:
         raise _too_deep("text") from None
     except (onnx.parser.ParseError, IndexError, ValueError, RuntimeError) as error:
-        if error.args:
-            message = error.args[0]
-        else:
-            message = None
+        message = error.args[0] if error.args else b""
+        match = None
         if isinstance(message, bytes):
             match = _PARSER_MESSAGE.fullmatch(message.decode(errors="replace"))
-        else:
-            match = None
         if match is None:
             # std::stod and its like do not say where they failed.
-            raise ModelError(
-                "text", expected="numbers that their types can hold", got=type(error).__name__
-            ) from error
-        position = TextLayout(respelled).place(int(match[1]), int(match[2]))
+            expected, got = "numbers that their types can hold", type(error).__name__
+            raise ModelError("text", expected=expected, got=got) from error
+        position = position_of(respelled, int(match[1]), int(match[2]))
         if position >= at:
             position = max(at, position - len(graph_name))
-        _refuse(TextLayout(text), position, match[3])
+        _refuse(text, position, match[3])
 
 
-def _start(text: str) -> int:
-    """Find where the graph begins, after a header."""
-    at = _BLANKS.match(text).end()  # type: ignore[union-attr]  # it matches nothing as well
-    header = _HEADER.match(text, at)
-    return at if header is None else _BLANKS.match(text, header.end()).end()  # type: ignore[union-attr]
-
-
-def _respell(text: str) -> str:
+def _respell(match: re.Match[str]) -> str:
     """Replace our names of dtypes by those of the text form, and ``[...]`` by ``[]``; columns stay."""
-    if "..." not in text and not any(name in text for name in _OUR_NAMES):
-        return text
-    return _PIECES.sub(_respell_piece, text)
-
-
-def _respell_piece(match: re.Match[str]) -> str:
     if match["dtype"]:
-        empty = re.compile(r"\s*\[\s*\]").match(match.string, match.end())
-        if empty:
-            return match[0]
         return _OUR_NAMES[match[0]].ljust(len(match[0]))
     if match["any"]:
         return match[0].replace("...", "   ")
     return match[0]
 
 
-def _refuse(layout: TextLayout, position: int, message: str) -> NoReturn:
+def _refuse(text: str, position: int, message: str) -> NoReturn:
     """Raise the parser's error with the line at fault and a caret under the place."""
-    number = layout.at(position)
-    if number is None:
-        token = None
-    else:
-        token = layout.tokens[number]
-    previous = layout.tokens[(len(layout.tokens) if number is None else number) - 1]
-    expected = _expected(message)
-    remedy: str | None = _NOTATION
-    misread = _dtype_at(layout, number, message)
-    if misread is not None and misread.text in _OUR_NAMES:
-        token, expected = misread, "a type"
-        remedy = f"{_OUR_NAMES[misread.text]} for a scalar, {misread.text}[...] for any rank"
-    elif misread is not None:
-        token = misread
-        expected = f"one of the dtypes {', '.join(TEXT_NAMES.values())}"
-        remedy = closest(misread.text, TEXT_NAMES.values())
-    elif message.startswith("Unhandled keyword") and number:
-        token = layout.tokens[number - 2]
-    elif message.startswith(("Expected character", "Identifier", "Encountered")):
-        # Here the parser stops at what it complains of.
-        pass
-    elif previous.kind in ("number", "string", "word"):
-        # The parser has read past what it complains of.
-        token = previous
-    if token is None:
-        position = len(layout.text.rstrip())
-    else:
-        position = token.start
-    if token is None:
-        got = "the end of the text"
-    else:
-        got = sanitize(token.text, 60).replace("\n", "\\n")
-    error = ModelError(layout.where(position), expected=expected, got=got, next=remedy)
-    error.add_note(layout.caret(position))
+    # An unknown dtype is read as a name, so that the parser complains of what comes behind it.
+    words = list(re.finditer(r"[A-Za-z_]\w*", text[:position]))
+    advice: str | None = _NOTATION
+    expected = f"ONNX's text form (onnx says: {sanitize(' '.join(message.split())).rstrip('.!')})"
+    if words and not text[words[-1].end() : position].strip() and "Expected character" in message:
+        word = words[-1][0]
+        near = closest(word, TEXT_NAMES.values())
+        if word in _OUR_NAMES:
+            position, expected = words[-1].start(), "a type"
+            advice = f"{_OUR_NAMES[word]} for a scalar, {word}[...] for any rank"
+        elif near is not None and near != word:
+            position, advice = words[-1].start(), near
+            expected = f"one of the dtypes {', '.join(TEXT_NAMES.values())}"
+    token = re.compile(r"\s*(\w+|\S)").match(text, position)
+    got = "the end of the text"
+    if token is not None:
+        position, got = token.start(1), sanitize(token[1], 60)
+    error = ModelError(where(text, position), expected=expected, got=got, next=advice)
+    error.add_note(caret(text, position))
     raise error from None
-
-
-def _expected(message: str) -> str:
-    """Say in our words what onnx's parser expected."""
-    match = re.fullmatch(r"Expected character (.) not found\.", message)
-    if match is not None:
-        return f"`{match[1]}`"
-    if message.startswith("Identifier expected"):
-        return "a name"
-    if message.startswith("Integer value expected"):
-        return "an integer"
-    if message.startswith("String value expected"):
-        return "a string in double quotes"
-    return f"ONNX's text form (onnx says: {sanitize(' '.join(message.split())).rstrip('.!')})"
-
-
-def _dtype_at(layout: TextLayout, number: int | None, message: str) -> Token | None:
-    """Return the unknown word where a type should be: the parser takes it for a name and fails at the next token."""
-    tokens = layout.tokens
-    if number is None or number < 2 or not message.startswith("Expected character"):
-        return None
-    # An unknown dtype is read as a name, so the parser complains of what comes behind it.
-    word, token, opening = tokens[number - 1], tokens[number], tokens[number - 2].text
-    in_head = (
-        token.inside in ("(", "<")
-        and _opener(tokens, number).inside != "{"
-        and opening in ("(", "<", ",")
-    )
-    in_attribute = token.text == "[" and opening == "="
-    is_type = word.kind == "word" and (token.name is not None or token.text == "[")
-    if is_type and (in_head or in_attribute):
-        return word
-    return None
-
-
-def _opener(tokens: list[Token], number: int) -> Token:
-    depth = tokens[number].depth
-    return next(tokens[n] for n in range(number - 1, -1, -1) if tokens[n].depth < depth)
 
 
 # ---- after the parser --------------------------------------------------------------------------------------------------------
 
 
-def _place(fault: GraphFault, layout: TextLayout) -> int:
-    if fault.node is None:
-        return layout.head(fault.scope, fault.name, outputs=fault.part == "result")
-    if fault.part == "op":
-        return layout.op(fault.node)
-    return int(getattr(layout, fault.part)(fault.node, fault.name))
+def _with_line(fault: Fault, text: str) -> ModelError:
+    """Return the error of a fault with the line of the name at fault, behind an output of its node."""
+    start = 0
+    if fault.node is not None:
+        output = re.escape(first_output(fault.node))
+        node = re.search(rf"(?<!\w){output}\b[^=\n]*=(?!>)", text)
+        start = 0 if node is None else node.start()
+    error, advice = fault.error, fault.error.next
+    if advice is not None and re.fullmatch(r"[\w.:, ]+", advice):
+        # The text form separates a domain by a dot.
+        advice = advice.replace("::", ".")
+    else:
+        # It is written in Python, which nobody can type here.
+        advice = None
+    place = f"{_place(text, fault.words[-1], start)}, {error.where}"
+    return ModelError(place, expected=error.expected, got=error.got, next=advice)
 
 
-def _pack(model: ModelProto) -> None:
-    """Store the numbers of tensors as ``raw_data``, as `onnx.numpy_helper.from_array` does."""
-    rows = {row.onnx: row for row in DTYPES if row.bits}
-    for tensor in tensors(model):
-        row = rows.get(tensor.data_type)
-        # One with too many values, or with wrong ones, is left for the check, which names it.
-        if row is None or is_external(tensor) or tensor_fault(tensor) is not None:
-            continue
-        if row.bits < 8:
-            # The parser stores each value of 4 or 2 bits in an element of its own.
-            values = np.asarray(tensor.int32_data, np.int64)
-            is_int = "int" in row.name
-            if is_int:
-                array = values.astype(row.numpy)
-            else:
-                array = values.astype(np.uint8).view(row.numpy)
-            array = array.reshape(tuple(tensor.dims))
-        else:
-            array = numpy_helper.to_array(tensor)
-        tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
+def _place(text: str, name: str, start: int = 0) -> str:
+    """Return the line and column of a name, the first one behind a position."""
+    pattern = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)")
+    match = pattern.search(text, start) or pattern.search(text)
+    return where(text, start if match is None else match.start())
 
 
-class _TypedAttributes:
-    """The names of a node's attributes whose type is written in the text."""
+def _refuse_mixed_list(attribute: AttributeProto, text: str) -> None:
+    """Refuse lists that the parser takes and ONNX does not have: of several types, or of tensors."""
+    lists = (attribute.ints, attribute.floats, attribute.strings)
+    is_mixed = sum(map(bool, lists)) > 1
+    is_untyped = attribute.type == AttributeProto.UNDEFINED and not attribute.ref_attr_name
+    if is_mixed or is_untyped:
+        expected = "one value, or a list of numbers or of strings"
+        raise _value_error("attr", attribute.name, expected, "a list of several types", text)
 
-    def __init__(self, layout: TextLayout, node: int) -> None:
-        self._layout, self._node = layout, node
 
-    def __contains__(self, name: object) -> bool:
-        return (
-            self._layout.tokens[self._layout.attribute_token(self._node, str(name)) + 1].text == ":"
-        )
+def _value_error(kind: str, name: str, expected: str, got: str, text: str) -> ModelError:
+    subject = f"a {kind} of a node"
+    if name:
+        subject = f"{_place(text, name)}, {kind} {sanitize(name)}"
+    return ModelError(subject, expected=expected, got=got)
+
+
+def _pack(tensor: TensorProto, text: str) -> None:
+    """Store the numbers of a tensor as ``raw_data``, as `onnx.numpy_helper.from_array` does; refuse those that do not fit."""
+    row = next((row for row in DTYPES if row.onnx == tensor.data_type), None)
+    if row is None or is_external(tensor):
+        return
+    count = math.prod(tensor.dims) * (2 if row.name.startswith("complex") else 1)
+    fields = (tensor.int32_data, tensor.int64_data, tensor.uint64_data, tensor.float_data)
+    stored = max(map(len, (*fields, tensor.double_data, tensor.string_data)))
+    if stored != count:
+        raise _value_error("tensor", tensor.name, f"{count} values", str(stored), text)
+    # The parser wraps numbers around, and so would NumPy.
+    for value in (*tensor.int32_data, *tensor.uint64_data):
+        if not _is_in_range(value, row):
+            expected = f"values that {row} can hold"
+            raise _value_error("tensor", tensor.name, expected, str(value), text)
+    if not row.bits:
+        return
+    if row.bits < 8:
+        # The parser stores each value of 4 or 2 bits in an element of its own.
+        values = np.asarray(tensor.int32_data, np.int64)
+        is_int = "int" in row.name
+        array = values.astype(row.numpy) if is_int else values.astype(np.uint8).view(row.numpy)
+        array = array.reshape(tuple(tensor.dims))
+    else:
+        array = numpy_helper.to_array(tensor)
+    tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
+
+
+def _is_in_range(value: int, row: Any) -> bool:
+    if row.numpy.kind == "b":
+        return value in (0, 1)
+    bits = row.bits or 64
+    if row.name.startswith("int"):
+        return -(1 << (bits - 1)) <= value < 1 << (bits - 1)
+    return 0 <= value < 1 << bits

@@ -2,7 +2,7 @@
 
 onnx's own printer writes ``…`` for half of the dtypes, and drops defaults of functions. Doc strings and metadata for which the
 text form has no syntax stand in comments (`pyopnb.models.text.notes`). Descriptions beyond these are left out here, and
-`pyopnb.models.text.losses` finds them.
+`pyopnb.models.text.write` finds them.
 """
 
 from __future__ import annotations
@@ -53,14 +53,6 @@ class _Inexpressible(Exception):
 def format_model(model: ModelProto) -> str:
     """Write a model in ONNX's text form.
 
-    Parameters
-    ----------
-    model : ModelProto
-
-    Returns
-    -------
-    str
-
     Raises
     ------
     ModelError
@@ -108,33 +100,19 @@ def _word(text: str) -> str:
     return re.sub(r"^(?=\d|$)", "_", re.sub(r"\W", "_", text, flags=re.ASCII))
 
 
-def _without_zero(text: str) -> str:
-    # Protobuf gives bytes that are not UTF-8.
-    return text.replace("\0", "") if isinstance(text, str) else ""
-
-
 def _quoted(text: str) -> str:
-    return quote(_without_zero(text))
+    # Protobuf gives bytes that are not UTF-8.
+    return quote(text.replace("\0", "") if isinstance(text, str) else "")
 
 
 def _name(text: str) -> str:
     if _WORD.fullmatch(text) and text not in _TYPES:
         return text
-    return quote(_without_zero(text))
+    return _quoted(text)
 
 
 def quote(text: str) -> str:
-    """Quote a string as the text form does.
-
-    Parameters
-    ----------
-    text : str
-        Without a zero character.
-
-    Returns
-    -------
-    str
-    """
+    """Quote a string without a zero character as the text form does."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
@@ -240,8 +218,6 @@ def _values(array: np.ndarray, tensor: TensorProto) -> Iterable[str]:
     flat = array.ravel()
     if flat.dtype.kind == "c":
         flat = flat.view(np.float32 if flat.dtype.itemsize == 8 else np.float64)
-    # The shortest text that reads back as the same number, which is what str gives for NumPy's
-    # floats.
     if flat.dtype in (np.float32, np.float64):
         return map(_number, flat)
     is_int = flat.dtype.kind in "iu" and flat.dtype.isbuiltin == 1
@@ -256,7 +232,7 @@ _SMALL_INTS = ("int4", "uint4", "int2", "uint2")
 
 
 def _number(value: Any) -> str:
-    """Write the shortest text that reads back as that float of its own width."""
+    # The shortest text that reads back as that float of its own width.
     return str(value)
 
 
@@ -303,15 +279,6 @@ def _attribute_tensor(attribute: AttributeProto) -> str:
     return _tensor(attribute.t, name if is_word else "")
 
 
-def _nothing(attribute: AttributeProto) -> list[str]:
-    """Write a list of which the form has only the empty one."""
-    if attribute.tensors or attribute.graphs or attribute.type_protos:
-        raise _Inexpressible(
-            f"an attribute of type {AttributeProto.AttributeType.Name(attribute.type)}"
-        )
-    return []
-
-
 _SINGLE_VALUES: dict[int, Callable[[AttributeProto], str]] = {
     AttributeProto.INT: lambda attribute: str(attribute.i),
     AttributeProto.FLOAT: lambda attribute: _number(np.float32(attribute.f)),
@@ -323,9 +290,6 @@ _LISTS: dict[int, Callable[[AttributeProto], Iterable[str]]] = {
     AttributeProto.INTS: lambda attribute: map(str, attribute.ints),
     AttributeProto.FLOATS: lambda attribute: map(_number, np.asarray(attribute.floats, np.float32)),
     AttributeProto.STRINGS: lambda attribute: map(_quote_value, attribute.strings),
-    AttributeProto.TENSORS: _nothing,
-    AttributeProto.GRAPHS: _nothing,
-    AttributeProto.TYPE_PROTOS: _nothing,
 }
 
 

@@ -8,24 +8,34 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import ModelProto, TensorProto
+from google.protobuf.message import Message
+from onnx import ModelProto, TensorProto, numpy_helper
 
 from pyopnb.errors import InputError, ModelError
+from pyopnb.models.external_data import is_external
 from pyopnb.models.holders import held_model
 from pyopnb.models.names import check_names
 from pyopnb.models.nodes import forget_inferred
-from pyopnb.models.tensors import tensors
-from pyopnb.models.text.losses import find_losses
-from pyopnb.models.text.parse import check_graph, complete, read_text
+from pyopnb.models.tensors import is_repeated, tensors
+from pyopnb.models.text.parse import complete, read_text
 from pyopnb.models.text.printer import format_model
 from pyopnb.ops.arguments import check_arguments
-from pyopnb.ops.messages import hide_internal_frames, sanitize, suggest
+from pyopnb.ops.messages import hide_internal_frames, sanitize
 
 __all__ = ["text"]
 
 _DROPPED = {"metadata": "metadata_props", "docs": "doc_string"}
-_INLINE = 64
-"""Values of a tensor that stays in the text, where others go to a file."""
+_DESCRIPTIONS = {
+    "doc_string",
+    "metadata_props",
+    "denotation",
+    "quantization_annotation",
+    "training_info",
+    "configuration",
+    "device_configurations",
+    "value_info",
+}
+"""Fields of any message without which it computes the same."""
 
 
 @hide_internal_frames
@@ -110,18 +120,10 @@ def text(
 
 def _check_drop(drop: Any) -> None:
     """Refuse what is no list of the words that can be dropped."""
-    listed = isinstance(drop, Collection) and not isinstance(drop, (str, bytes, np.ndarray))
-    if listed:
-        wrong = [word for word in drop if not (isinstance(word, str) and word in _DROPPED)]
-    else:
-        wrong = [drop]
-    if wrong:
-        expected, got = '("metadata", "docs"), or one of them', sanitize(repr(wrong[0]), 60)
-        raise InputError("drop", expected=expected, got=got, next=_advise(wrong[0]))
-
-
-def _advise(word: Any) -> str:
-    return f'drop=("{suggest(str(word), _DROPPED)}",)'
+    words = drop if isinstance(drop, (list, tuple, set, frozenset)) else [drop]
+    if not all(isinstance(word, str) and word in _DROPPED for word in words):
+        expected, got = '("metadata", "docs"), or one of them', sanitize(repr(drop), 60)
+        raise InputError("drop", expected=expected, got=got, next='drop=("docs",)')
 
 
 def _dropped(model: ModelProto, names: set[str]) -> ModelProto:
@@ -161,30 +163,105 @@ def _refuse_many(model: ModelProto, most: int) -> None:
 def _remarks(declared: ModelProto, written: str) -> str:
     """Read a text back; return the comments that say what it leaves out, and that `parse` refuses it if it does."""
     try:
-        copy, layout = read_text(written, "graph")
+        copy = read_text(written, "graph")
     except ModelError as error:
-        raise ModelError(
-            "model", expected="what the installed onnx can read back", got=str(error).rstrip(".")
-        ) from error
+        got = str(error).rstrip(".")
+        expected = "what the installed onnx can read back"
+        raise ModelError("model", expected=expected, got=got) from error
+    original = ModelProto()
+    original.CopyFrom(declared)
+    refusal = ""
     try:
-        check_graph(copy, layout)
-        refusal = ""
+        # `parse` adds what a text need not say, so it is added to both before they are compared.
+        complete(copy, written)
+        complete(original, written)
     except ModelError as error:
         # The text of a model that cannot run helps to see why.
         refusal = f"# parse refuses this model: {' '.join(str(error).split())}\n"
-    # `parse` adds what a text need not say, so it is added to both before they are compared.
-    original = ModelProto()
-    original.CopyFrom(declared)
-    complete(original)
-    complete(copy)
     forget_inferred(original)
     forget_inferred(copy)
-    losses = find_losses(original, copy)
+    losses = _losses(original, copy)
     if losses:
-        left_out = f"# Left out: {', '.join(losses)}\n"
-    else:
-        left_out = ""
-    return left_out + refusal
+        return f"# Left out: {', '.join(losses)}\n{refusal}"
+    return refusal
+
+
+def _losses(original: ModelProto, copy: ModelProto) -> list[str]:
+    """List the descriptions that a model, which is changed, lost on its way through a text.
+
+    Raises
+    ------
+    ModelError
+        The two compute different things.
+    """
+    before: dict[str, list[str]] = {}
+    after: dict[str, list[str]] = {}
+    _strip(original, "", before)
+    _strip(copy, "", after)
+    if original.SerializeToString(deterministic=True) != copy.SerializeToString(deterministic=True):
+        got = f"{_first_difference(original, copy)} that does not come back"
+        raise ModelError("model", expected="what ONNX's text form can hold", got=got)
+    return [path for path, values in before.items() if values != after.get(path)]
+
+
+def _strip(message: Any, path: str, descriptions: dict[str, list[str]]) -> None:
+    """Take the descriptions out of a message, and write what is left in one way of several."""
+    for field, value in message.ListFields():
+        field_path = f"{path}.{field.name}".lstrip(".")
+        # The text form has only identifiers for the names of graphs in attributes.
+        is_inner_name = field.name == "name" and path.endswith(".g")
+        if field.name in _DESCRIPTIONS or is_inner_name:
+            kept = descriptions.setdefault(field_path, [])
+            for item in value if is_repeated(field) else [value]:
+                if isinstance(item, Message):
+                    _strip(item, "", {})
+                kept.append(str(item))
+            message.ClearField(field.name)
+        elif field.message_type is not None:
+            for item in value if is_repeated(field) else [value]:
+                _strip(item, field_path, descriptions)
+            # An empty message and none at all mean the same, but for the shape of a scalar.
+            if field.name != "shape" and not is_repeated(field) and not value.ByteSize():
+                message.ClearField(field.name)
+        elif field.name == "floats":
+            value[:] = [number if number == number else math.nan for number in value]
+        elif not is_repeated(field) and repr(value) == repr(field.default_value):
+            # So do a field with its default and one that is not set.
+            message.ClearField(field.name)
+        elif isinstance(value, float) and math.isnan(value):
+            setattr(message, field.name, math.nan)
+    if isinstance(message, TensorProto) and not is_external(message):
+        name = message.name if path.endswith("initializer") else ""
+        message.CopyFrom(numpy_helper.from_array(_with_one_nan(message), name))
+
+
+def _with_one_nan(tensor: TensorProto) -> np.ndarray:
+    """Return the values of a tensor, every NaN with the same bits."""
+    array = numpy_helper.to_array(tensor).copy()
+    if array.dtype == object:
+        return array
+    parts = array.reshape(-1)
+    if array.dtype.kind == "c":
+        parts = parts.view(parts.real.dtype)
+    # A signalling NaN makes NumPy warn.
+    with np.errstate(invalid="ignore"):
+        is_nan = np.isnan(parts.astype(np.float64))
+    if is_nan.any():
+        parts[is_nan] = np.nan
+    return array
+
+
+def _first_difference(original: Any, copy: Any) -> str:
+    for field in original.DESCRIPTOR.fields:
+        before, after = getattr(original, field.name), getattr(copy, field.name)
+        if not is_repeated(field):
+            before, after = [before], [after]
+        for item, item_after in zip(before, after, strict=False):
+            if isinstance(item, Message) and item != item_after:
+                return f"{field.name}.{_first_difference(item, item_after)}"
+        if repr(before) != repr(after):
+            return str(field.name)
+    return "a field"
 
 
 def _refuse_unknown_fields(model: ModelProto) -> None:

@@ -17,6 +17,7 @@ from onnx.backend.test.case.test_case import TestCase
 
 import pyopnb
 from pyopnb import missing
+from pyopnb.models.faults import is_unknown
 from pyopnb.models.nodes import nodes_in, walk
 from pyopnb.models.opsets import import_domains
 from pyopnb.models.ort_capabilities import (
@@ -24,7 +25,6 @@ from pyopnb.models.ort_capabilities import (
     newest_opset,
     newest_version,
 )
-from pyopnb.models.text.validate import is_unknown
 from pyopnb.models.versions import lower_versions
 
 OTHER_REASONS = {

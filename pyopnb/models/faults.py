@@ -1,0 +1,274 @@
+"""What a model must not have: names, operators, attributes and inputs that are wrong.
+
+One list serves all. `pyopnb.model` and `pyopnb.parse` refuse the first fault, and the explanation of a refusal by ONNX Runtime
+picks the fault that the runtime's own text mentions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import onnx
+from onnx import AttributeProto, ModelProto, NodeProto
+
+from pyopnb.errors import ModelError, PyopError, UnknownOp
+from pyopnb.models.catalog_names import node_entry, node_refusal
+from pyopnb.models.index import GraphIndex
+from pyopnb.models.markers import PREFIX
+from pyopnb.models.nodes import Site, full_name, imported_versions, walk
+from pyopnb.models.onnx_schemas import find_schema, is_onnx_domain
+from pyopnb.models.op_metadata import kept_names
+from pyopnb.models.ort_capabilities import has_op, operators, schema_domains
+from pyopnb.ops.attr_kinds import noun_of
+from pyopnb.ops.messages import closest, plural, sanitize
+from pyopnb.ops.names import canonical_domain
+from pyopnb.ops.registry import registry
+
+__all__ = ["Fault", "catalog_hint", "find_faults", "is_unknown", "nearest_op"]
+
+_OPTION = onnx.defs.OpSchema.FormalParameterOption
+_DTYPE_ATTRS = ("to", "dtype")
+_EXAMPLES = {"INT": "0", "FLOAT": "1.0", "INTS": "[1, 1]", "FLOATS": "[1.0]"}
+
+
+class Fault(NamedTuple):
+    """What is wrong and where.
+
+    Attributes
+    ----------
+    error : PyopError
+    node : NodeProto or None
+    words : tuple of str
+        What the runtime's text has if this is what it refused. The last one is the name at fault.
+    """
+
+    error: PyopError
+    node: NodeProto | None
+    words: tuple[str, ...]
+
+
+def find_faults(proto: ModelProto, *, exact: bool = False) -> Iterator[Fault]:
+    """Find the faults of a model.
+
+    Parameters
+    ----------
+    proto : ModelProto
+    exact : bool
+        Whether the runtime has refused the model. Then an op may not be defined later, an int is no float, and inputs are
+        counted.
+
+    Yields
+    ------
+    Fault
+
+    Raises
+    ------
+    ModelError
+        Nodes wait for each other.
+    """
+    functions = {(function.domain, function.name) for function in proto.functions}
+    imports = imported_versions(proto)
+    for site in walk(proto):
+        node, domain = site.node, canonical_domain(site.node.domain)
+        is_known = (node.domain, node.op_type) in functions or domain.startswith(PREFIX)
+        if is_known or registry.find(domain, node.op_type) is not None:
+            continue
+        if exact and domain not in schema_domains():
+            words = (f"{node.domain}:{node.op_type}",)
+            yield Fault(_unserved(site, kept_names(proto)), node, words)
+            continue
+        unknown = _unknown_op(site, imports, exact)
+        if unknown is not None:
+            yield Fault(unknown, node, (node.op_type,))
+            continue
+        schema = find_schema(domain, node.op_type, imports.get(domain))
+        if schema is not None:
+            yield from _attribute_faults(site, schema, exact)
+            if exact:
+                yield from _port_faults(site, schema)
+    for scope in (proto.graph, *proto.functions):
+        graph = GraphIndex(scope)
+        for inner in graph.walk():
+            for name, error in inner.duplicates():
+                yield Fault(error, None, (name,))
+        for unread, name, error in graph.unknown_names():
+            yield Fault(error, unread, (name,))
+        graph.refuse_cycles()
+
+
+# ---- operators -------------------------------------------------------------------------------
+
+
+def is_unknown(domain: str, op_type: str) -> bool:
+    """Tell whether a domain is ONNX's own and neither onnx, the runtime nor the registry has that op in it."""
+    domain = canonical_domain(domain)
+    if not is_onnx_domain(domain) or registry.find(domain, op_type) is not None:
+        return False
+    return not (onnx.defs.has(op_type, domain) or has_op(domain, op_type))
+
+
+def nearest_op(domain: str, op_type: str) -> tuple[str, str] | None:
+    """Return the domain and op type that a mistyped operator most likely means; None where none is similar."""
+    names = {name: (op_domain, name) for op_domain, name in operators()}
+    # An operator of the same domain is the likelier one, and an op of the user's the likeliest.
+    names |= {name: (op_domain, name) for op_domain, name in operators() if op_domain == domain}
+    names |= {op.op_type: (op.domain, op.op_type) for op in registry}
+    close = closest(op_type, names)
+    return None if close is None else names[close]
+
+
+def _unknown_op(site: Site, imports: Mapping[str, int], exact: bool) -> PyopError | None:
+    """Report an operator that ONNX does not have, or only in a newer version than the imported one."""
+    node, domain = site.node, canonical_domain(site.node.domain)
+    is_absent = is_unknown(domain, node.op_type)
+    if exact and not onnx.defs.has(node.op_type, domain):
+        is_absent = is_absent or not has_op(domain, node.op_type)
+    if is_absent:
+        error_class: type[PyopError] = UnknownOp if exact else ModelError
+        return error_class(
+            site.where,
+            expected=f"an operator of {domain or 'ONNX'}, or an op of the registry",
+            got=sanitize(full_name(node)),
+            next=(exact and catalog_hint(node)) or _meant_op(domain, node.op_type, exact),
+        )
+    version = imports.get(domain)
+    if version is None or not onnx.defs.has(node.op_type, domain):
+        return None
+    if onnx.defs.has(node.op_type, min(version, 2**31 - 1), domain):
+        return None
+    # The first version that has the operator is what the import must be at least.
+    history = [s for s in onnx.defs.get_all_schemas_with_history() if s.name == node.op_type]
+    since = min(schema.since_version for schema in history if schema.domain == domain)
+    return ModelError(
+        site.where,
+        expected=f"version {since} of {domain or 'ai.onnx'} or newer, in which {node.op_type} came",
+        got=f"version {version} imported",
+        next=f'helper.make_opsetid("{domain}", {since})',
+    )
+
+
+def _meant_op(domain: str, op_type: str, exact: bool) -> str:
+    """Write the nearest operator as it is typed: for onnx's helper after a refusal, else for ours."""
+    nearest = nearest_op(domain, op_type)
+    if nearest is None:
+        return f"a domain of your own for a new op: demo::{sanitize(op_type)}"
+    near_domain, near_type = nearest
+    if near_domain == domain:
+        return near_type
+    if exact and near_type == op_type:
+        return f'domain="{near_domain}"'
+    return f"{near_domain}::{near_type}"
+
+
+def _unserved(site: Site, kept: set[str]) -> PyopError:
+    """Report an op of a domain that the runtime does not have, and that nobody has defined."""
+    name = full_name(site.node)
+    close = closest(name, [op.name for op in registry])
+    if name in kept:
+        advice = f"pyopnb.load shows its source, which the model keeps; then pyopnb.load(…, ops=[{sanitize(repr(name))}]).model"
+    elif name.startswith(("torch.", "sklearn::")):
+        # The doors give such names to ops of their own.
+        advice = "where the model was made, pyopnb.save(model, path), which writes such ops as well; then pyopnb.load here"
+    elif close:
+        advice = f"define it: %%pyop, or write {close}"
+    else:
+        advice = "%pyop skeleton MODEL NODE, which writes the cell to define it in"
+    return UnknownOp(
+        site.where,
+        expected="an op that you have defined, or one of a library that the options register",
+        got=f"{sanitize(name)}, which nobody serves",
+        next=catalog_hint(site.node) or advice,
+    )
+
+
+def catalog_hint(node: NodeProto) -> str:
+    """Say what the catalogue does about an operator; empty if it does not know it."""
+    if node_entry(node):
+        return "fill=True, which runs it by pyopnb's catalogue"
+    refusal = node_refusal(node)
+    if refusal is None:
+        return ""
+    return f"{refusal.instead}; pyopnb's catalogue cannot run it, because {refusal.reason}"
+
+
+# ---- attributes ------------------------------------------------------------------------------
+
+
+def _attribute_faults(site: Site, schema: Any, exact: bool) -> Iterator[Fault]:
+    """Report attributes that the operator does not have, takes in another type, or needs."""
+    node, known = site.node, schema.attributes
+    for attribute in node.attribute:
+        name = attribute.name
+        if name not in known:
+            expected = f"one of {', '.join(known)}" if known else f"no attrs of {node.op_type}"
+            yield _attribute_fault(site, name, expected, sanitize(name), closest(name, known))
+        elif not _fits(attribute, known[name].type.name, exact):
+            value = onnx.helper.get_attribute_value(attribute)
+            if isinstance(value, bytes):
+                value = value.decode(errors="replace")
+            expected = f"{noun_of(known[name].type.value)}, as {node.op_type} takes"
+            got = f"{sanitize(name)} = {sanitize(repr(value), 60)}"
+            example = _example(known[name])
+            if known[name].type.name == "FLOAT" and isinstance(value, int):
+                example = f"{name}={float(value)}"
+            yield _attribute_fault(site, name, expected, got, example)
+    names = {attribute.name for attribute in node.attribute}
+    for name in sorted(known) if exact else ():
+        if known[name].required and name not in names:
+            expected = f"{noun_of(known[name].type.value)}, which {node.op_type} needs"
+            yield _attribute_fault(site, name, expected, "nothing", _example(known[name]))
+
+
+def _attribute_fault(site: Site, name: str, expected: str, got: str, advice: str | None) -> Fault:
+    where = f"{site.where}, attr {sanitize(name)}"
+    error = ModelError(where, expected=expected, got=got, next=advice)
+    return Fault(error, site.node, (site.node.op_type, name))
+
+
+def _fits(attribute: AttributeProto, type_name: str, exact: bool) -> bool:
+    actual = AttributeProto.AttributeType.Name(attribute.type)
+    if actual in (type_name, "UNDEFINED") or attribute.ref_attr_name:
+        return True
+    is_list = actual in ("INTS", "FLOATS", "STRINGS")
+    if is_list and not (attribute.ints or attribute.floats or attribute.strings):
+        # An empty list says nothing about its items.
+        return type_name.endswith("S")
+    # An int stands for a float until `ints_to_floats` has converted it.
+    return not exact and (actual, type_name) in (("INT", "FLOAT"), ("INTS", "FLOATS"))
+
+
+def _example(attribute: Any) -> str | None:
+    value = _EXAMPLES.get(attribute.type.name)
+    if attribute.name in _DTYPE_ATTRS:
+        value = "onnx.TensorProto.FLOAT"
+    return None if value is None else f"{attribute.name}={value}"
+
+
+# ---- inputs and outputs ----------------------------------------------------------------------
+
+
+def _port_faults(site: Site, schema: Any) -> Iterator[Fault]:
+    """Report inputs and outputs that are too many or too few, and those that are left out but needed."""
+    node = site.node
+    for side, names, ports, least, most in (
+        ("input", node.input, schema.inputs, schema.min_input, schema.max_input),
+        ("output", node.output, schema.outputs, schema.min_output, schema.max_output),
+    ):
+        limit, bound, advice = least, "at least ", None
+        if len(names) > most:
+            # The names that are too many are cut off, so that the advice can be typed as it is.
+            limit, bound, advice = most, "at most ", repr(list(map(sanitize, names[:most])))
+        elif len(names) >= least:
+            continue
+        if least == most:
+            bound = ""
+        port_names = ", ".join(port.name for port in ports[:limit])
+        expected = f"{bound}{plural(limit, side)} ({port_names})"
+        error = ModelError(site.where, expected=expected, got=str(len(names)), next=advice)
+        yield Fault(error, node, (node.op_type,))
+    for port, name in zip(schema.inputs, node.input, strict=False):
+        if not name and port.option == _OPTION.Single:
+            where = f"{site.where}, input {port.name}"
+            error = ModelError(where, expected="a name", got="an empty one")
+            yield Fault(error, node, (node.op_type,))
