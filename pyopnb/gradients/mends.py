@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from onnx import NodeProto, TensorProto, helper
+from onnx import NodeProto, helper
 from onnx_ad import rules
 from onnx_ad._build import attribute
 from onnx_ad.rules import REVERSE
@@ -13,9 +13,6 @@ from onnx_ad.rules import REVERSE
 from pyopnb.gradients.limits import bound
 
 __all__ = ["RULES", "Refused", "refuse"]
-
-_REDUCTIONS_OF_ONE = ("ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceSumSquare")
-"""Reductions that are not the identity over a single element."""
 
 
 class Refused(Exception):
@@ -29,19 +26,26 @@ def refuse(ctx: Any, node: NodeProto) -> None:
     ------
     Refused
     """
-    reason = _REASONS.get(node.op_type)
-    if reason is None:
-        return
-    message = reason(ctx, node)
+    message = _WRONG.get(node.op_type, "")
+    check = _CHECKS.get(node.op_type)
+    if check is not None and not message:
+        message = check(ctx, node)
     if message:
         raise Refused(message)
 
 
 # ---- refusals: each returns the reason, or an empty string -----------------------------------
 
-
-def _det(ctx: Any, node: NodeProto) -> str:
-    return "onnx-ad takes the gradient of a determinant for zero"
+_DIVIDED = "onnx-ad divides by the elements, which gives NaN where one is 0"
+_POWERS = "onnx-ad gives NaN for a window of zeros"
+_WRONG = {
+    "CumProd": _DIVIDED,
+    "Det": "onnx-ad takes the gradient of a determinant for zero",
+    "GlobalLpPool": _POWERS,
+    "LpPool": _POWERS,
+    "MaxUnpool": "onnx-ad reads its indices differently from ONNX's reference",
+    "ReduceProd": _DIVIDED,
+}
 
 
 def _one_hot(ctx: Any, node: NodeProto) -> str:
@@ -56,15 +60,7 @@ def _space_to_depth(ctx: Any, node: NodeProto) -> str:
     return ""
 
 
-def _max_unpool(ctx: Any, node: NodeProto) -> str:
-    if len(node.input) > 2 and node.input[2]:
-        return "with an output_shape, onnx-ad reads its indices differently from ONNX's reference"
-    return ""
-
-
 def _clip_bounds(ctx: Any, node: NodeProto) -> str:
-    if ctx.opset < 9:
-        return "its gradient needs Where, which came with opset 9"
     # Where min exceeds max, Clip returns max, but onnx-ad gives min a gradient.
     bounds = [name for name in node.input[1:3] if name]
     if len(bounds) == 2 and any(ctx.asked_for(name) for name in bounds):
@@ -72,15 +68,14 @@ def _clip_bounds(ctx: Any, node: NodeProto) -> str:
     return ""
 
 
-def _reduction_without_axes(ctx: Any, node: NodeProto) -> str:
+def _reduction_of_nothing(ctx: Any, node: NodeProto) -> str:
+    if len(node.input) > 1 and node.input[1]:
+        # They mean all axes, which onnx-ad takes for none.
+        return "its axes are empty: leave them out" if ctx.integers(node.input[1]) == [] else ""
     # ONNX says that nothing is reduced; ONNX Runtime takes the reduction of each single element.
-    if _lacks_axes(ctx, node) and attribute(node, "noop_with_empty_axes", 0):
+    if not attribute(node, "axes") and attribute(node, "noop_with_empty_axes", 0):
         return "runtimes disagree on what it computes with noop_with_empty_axes=1 and no axes"
     return ""
-
-
-def _cum_prod(ctx: Any, node: NodeProto) -> str:
-    return "onnx-ad divides by the elements, which gives NaN where one is 0"
 
 
 def _einsum(ctx: Any, node: NodeProto) -> str:
@@ -94,15 +89,19 @@ def _einsum(ctx: Any, node: NodeProto) -> str:
     return ""
 
 
-_REASONS: Mapping[str, Callable[[Any, NodeProto], str]] = {
+def _pad(ctx: Any, node: NodeProto) -> str:
+    # onnx-ad slices the gradient by the pads, which leaves it too small where they are negative.
+    before, after = rules._pad_widths(ctx, node)
+    return "negative pads: Slice cuts off as well" if min(*before, *after, 0) < 0 else ""
+
+
+_CHECKS: Mapping[str, Callable[[Any, NodeProto], str]] = {
     "Clip": _clip_bounds,
-    "CumProd": _cum_prod,
-    "Det": _det,
     "Einsum": _einsum,
-    "MaxUnpool": _max_unpool,
     "OneHot": _one_hot,
+    "Pad": _pad,
     "SpaceToDepth": _space_to_depth,
-    **dict.fromkeys(_REDUCTIONS_OF_ONE, _reduction_without_axes),
+    **dict.fromkeys(("ReduceSum", "ReduceMean", *rules.WEIGHTED_REDUCTIONS), _reduction_of_nothing),
 }
 
 
@@ -110,10 +109,10 @@ _REASONS: Mapping[str, Callable[[Any, NodeProto], str]] = {
 
 
 def _convolution(ctx: Any, node: NodeProto, grads: Sequence[Any]) -> Any:
-    """Derive Conv, AveragePool or LpPool with the pads at both ends as the node has them."""
+    """Derive Conv or AveragePool with the pads at both ends as the node has them."""
     # onnx-ad's rule appends the ConvTranspose that spreads the gradient back over the windows.
-    rule = _CONVOLUTIONS.get(node.op_type) or REVERSE[node.op_type]
     first = len(ctx.b.nodes)
+    rule = _conv if node.op_type == "Conv" else REVERSE[node.op_type]
     contributions = rule(ctx, node, grads)
     for emitted in ctx.b.nodes[first:]:
         if emitted.op_type == "ConvTranspose":
@@ -175,8 +174,6 @@ def _softmax(ctx: Any, node: NodeProto, grads: Sequence[Any]) -> list[Any]:
 
     Their softmax is NaN, which attention replaces by zeros: NaN that nobody reads stays out.
     """
-    if ctx.opset < 13:
-        return list(REVERSE["Softmax"](ctx, node, grads))
     axis = attribute(node, "axis", -1) % ctx.rank(node.input[0])
     grad, y = ctx.full(grads[0], node.output[0]), ctx.lift(node.output[0])
     zero = ctx.constant(0.0, ctx.dtype(node.output[0]))
@@ -192,154 +189,21 @@ def _softmax(ctx: Any, node: NodeProto, grads: Sequence[Any]) -> list[Any]:
     return [ctx.b.op("Mul", [y, difference])]
 
 
-def _clip(ctx: Any, node: NodeProto, grads: Sequence[Any]) -> Any:
-    """Derive Clip, whose bounds are attributes before opset 11 that onnx-ad does not read."""
-    if ctx.opset >= 11:
-        return REVERSE["Clip"](ctx, node, grads)
-    # Nothing flows back from where the input was cut off.
-    x, dtype = node.input[0], ctx.dtype(node.output[0])
-    zero, gradient = ctx.constant(0.0, dtype), grads[0]
-    for name, comparison in (("min", "Less"), ("max", "Greater")):
-        bound = attribute(node, name)
-        if bound is not None:
-            limit = ctx.constant(bound, dtype)
-            outside = ctx.b.op(comparison, [x, limit])
-            mask = rules._mask(ctx, outside)
-            gradient = ctx.b.op("Where", [mask, zero, gradient])
-    return [gradient]
-
-
-def _reduction(ctx: Any, node: NodeProto, grads: Sequence[Any]) -> list[Any]:
-    """Derive a reduction, whose empty axes mean all of them, which onnx-ad takes for none."""
-    rule = bound(REVERSE[node.op_type], WEIGHTED_REDUCTIONS=_WEIGHTS)
-    if not _lacks_axes(ctx, node) or attribute(node, "noop_with_empty_axes", 0):
-        return list(rule(ctx, node, grads))
-    # The same node without axes, which onnx-ad reduces over all of them.
-    over_all = NodeProto()
-    over_all.CopyFrom(node)
-    del over_all.input[1:]
-    del over_all.attribute[:]
-    over_all.attribute.extend(field for field in node.attribute if field.name != "axes")
-    contributions = rule(ctx, over_all, grads)
-    return [contributions[0], *[None] * (len(node.input) - 1)]
-
-
-def _product(ctx: Any, node: NodeProto, axes: Sequence[int], keepdims: int, dtype: int) -> Any:
-    """Return the product of the other elements, which onnx-ad divides by an element that may be 0."""
-    # Zeros are replaced by ones: the product of the others is then a quotient. Where one of the others
-    # is 0, that product is 0; where two or more are, it is for all of them.
-    x = node.input[0]
-    is_zero = ctx.b.op("Cast", [_is_zero(ctx, x)], to=dtype)
-    filled = ctx.b.op("Add", [x, is_zero])
-    if ctx.opset >= 18:
-        product = ctx.b.op("ReduceProd", [filled, ctx.b.ints(axes)], keepdims=1)
-    else:
-        product = ctx.b.op("ReduceProd", [filled], axes=list(axes), keepdims=1)
-    zeros = ctx.reduce_sum(is_zero, axes, keepdims=1)
-    other_zeros = ctx.b.op("Sub", [zeros, is_zero])
-    no_other_zeros = ctx.b.op("Cast", [_is_zero(ctx, other_zeros)], to=dtype)
-    quotient = ctx.b.op("Div", [product, filled])
-    return ctx.b.op("Mul", [quotient, no_other_zeros])
-
-
 def _norm(ctx: Any, node: NodeProto, axes: Sequence[int], keepdims: int, dtype: int) -> Any:
     """Return the direction of a row, and zeros for a row of zeros, where onnx-ad has NaN."""
-    norm = _nonzero(ctx, rules._reference(ctx, node, axes, keepdims), dtype)
+    norm = rules._reference(ctx, node, axes, keepdims)
+    # A norm of zero is replaced by one in what is divided by.
+    is_zero = ctx.b.op("Equal", [norm, ctx.constant(0.0, dtype)])
+    norm = ctx.b.op("Add", [norm, ctx.b.op("Cast", [is_zero], to=dtype)])
     return ctx.b.op("Div", [node.input[0], norm])
-
-
-def _lp_pool_weights(ctx: Any, node: NodeProto) -> tuple[Any, Any]:
-    """Return onnx-ad's factors of LpPool, for which a window of zeros has the gradient 0."""
-    # y = (sum |x|^p)^(1/p), so that dy/dx = sign(x) |x|^(p-1) y^(1-p).
-    x, dtype, power = node.input[0], ctx.dtype(node.input[0]), float(attribute(node, "p", 2))
-    magnitude = ctx.b.op("Abs", [x])
-    powers = ctx.b.op("Pow", [magnitude, ctx.constant(power - 1, dtype)])
-    norm = _nonzero(ctx, node.output[0], dtype)
-    sign = ctx.b.op("Sign", [x])
-    inner = ctx.b.op("Mul", [sign, powers])
-    outer = ctx.b.op("Pow", [norm, ctx.constant(1 - power, dtype)])
-    return inner, outer
-
-
-def _nonzero(ctx: Any, value: Any, dtype: int) -> Any:
-    """Replace zeros by ones in what is divided by."""
-    one_for_zero = ctx.b.op("Cast", [_is_zero(ctx, value)], to=dtype)
-    return ctx.b.op("Add", [value, one_for_zero])
-
-
-def _is_zero(ctx: Any, value: Any) -> Any:
-    # Equal takes floats only from opset 11 on.
-    is_nonzero = ctx.b.op("Cast", [value], to=TensorProto.BOOL)
-    return ctx.b.op("Not", [is_nonzero])
-
-
-def _pow(ctx: Any, node: NodeProto, grads: Sequence[Any]) -> Any:
-    """Derive Pow so that 0 times the infinite power or logarithm of 0 is 0."""
-    # There is no Where before opset 9.
-    if ctx.opset < 9:
-        return REVERSE["Pow"](ctx, node, grads)
-    return _POW(ctx, node, grads)
-
-
-def _pow_d_base(ctx: Any, node: NodeProto) -> Any:
-    zero = ctx.constant(0.0, ctx.dtype(node.output[0], node.input[0]))
-    derivative = rules._pow_d_base(ctx, node)
-    return ctx.b.op("Where", [_is_zero(ctx, node.input[1]), zero, derivative])
-
-
-def _pow_d_exponent(ctx: Any, node: NodeProto) -> Any:
-    zero = ctx.constant(0.0, ctx.dtype(node.output[0], node.input[0]))
-    derivative = rules._pow_d_exponent(ctx, node)
-    return ctx.b.op("Where", [_is_zero(ctx, node.input[0]), zero, derivative])
-
-
-_POW = bound(REVERSE["Pow"], _pow_d_base=_pow_d_base, _pow_d_exponent=_pow_d_exponent)
-
-
-def _global_lp_pool(ctx: Any, node: NodeProto, grads: Sequence[Any]) -> Any:
-    """Derive GlobalLpPool with the gradient 0 for a channel of zeros, where onnx-ad has NaN."""
-    grad = ctx.full(grads[0], node.output[0])
-    inner, outer = _lp_pool_weights(ctx, node)
-    lifted = ctx.lift(inner)
-    scaled = ctx.b.op("Mul", [ctx.lift(outer), grad])
-    product = ctx.b.op("Mul", [lifted, scaled])
-    return [ctx.full(product, node.input[0])]
-
-
-_CONVOLUTIONS: Mapping[str, Callable[[Any, NodeProto, Any], Any]] = {
-    "Conv": _conv,
-    "LpPool": bound(REVERSE["LpPool"], _lp_pool_weights=_lp_pool_weights),
-}
-_WEIGHTS = {**rules.WEIGHTED_REDUCTIONS, "ReduceL2": _norm, "ReduceProd": _product}
-
-
-def _lacks_axes(ctx: Any, node: NodeProto) -> bool:
-    if len(node.input) > 1 and node.input[1]:
-        return bool(ctx.integers(node.input[1]) == [])
-    return not attribute(node, "axes")
-
-
-def _pad(ctx: Any, node: NodeProto, grads: Sequence[Any]) -> Any:
-    """Derive Pad, with zeros for what negative pads cut off."""
-    # onnx-ad slices the gradient by the pads, which leaves it too small where they are negative.
-    contributions = list(REVERSE["Pad"](ctx, node, grads))
-    before, after = rules._pad_widths(ctx, node)
-    if min(*before, *after, 0) < 0:
-        cut_before = [max(-width, 0) for width in before]
-        cut_after = [max(-width, 0) for width in after]
-        contributions[0] = rules._pad(ctx, contributions[0], [*cut_before, 0], [*cut_after, 0])
-    return contributions
 
 
 RULES: Mapping[str, Callable[[Any, NodeProto, Any], Any]] = {
     "AveragePool": _convolution,
-    "Clip": _clip,
     "Conv": _convolution,
-    "GlobalLpPool": _global_lp_pool,
-    "LpPool": _convolution,
-    "Pad": _pad,
-    "Pow": _pow,
+    "ReduceL2": bound(
+        REVERSE["ReduceL2"], WEIGHTED_REDUCTIONS={**rules.WEIGHTED_REDUCTIONS, "ReduceL2": _norm}
+    ),
     "Softmax": _softmax,
-    **dict.fromkeys(("ReduceSum", "ReduceMean", *rules.WEIGHTED_REDUCTIONS), _reduction),
 }
 """By op type, in the place of onnx-ad's."""

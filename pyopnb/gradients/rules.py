@@ -7,7 +7,7 @@ lock: the functions of its reverse pass are bound anew, to find this table where
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -40,7 +40,7 @@ _NO_PATH: Mapping[str, tuple[int, ...]] = {
 """Floating-point inputs whose values have no influence on the outputs, and for which a rule may give nothing."""
 
 
-class Rules(Mapping[str, _Rule]):
+class Rules:
     """The rules for one model, by op type.
 
     Parameters
@@ -102,12 +102,6 @@ class Rules(Mapping[str, _Rule]):
         # For an op type that is not there, the rule is a refusal.
         return True
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(REVERSE)
-
-    def __len__(self) -> int:
-        return len(REVERSE)
-
     def __getitem__(self, op_type: str) -> _Rule:
         return partial(self._apply, op_type)
 
@@ -118,10 +112,8 @@ class Rules(Mapping[str, _Rule]):
         ------
         ModelError
         """
-        advice = "declare the shapes of the inputs"
         if node.domain == _DOMAIN:
             self._check_op(node)
-            advice = "def infer(self, x): return x"
         elif node.op_type not in REVERSE and node.op_type not in mends.RULES:
             raise self._refusal(node, "no rule in onnx-ad, and no backward")
         for name in node.output:
@@ -130,7 +122,7 @@ class Rules(Mapping[str, _Rule]):
                     f"{self.where(node)}, output {sanitize(name)}",
                     expected="a known rank, for its gradient",
                     got="none that the model, a hint or infer tells",
-                    next=advice,
+                    next="declare the shapes of the inputs; in an op, def infer(self, x): return x",
                 )
 
     def _apply(self, op_type: str, ctx: Any, node: NodeProto, grads: Sequence[Any]) -> Any:
@@ -139,7 +131,6 @@ class Rules(Mapping[str, _Rule]):
                 return self._of_op(ctx, node, grads)
             self.check(ctx, node)
             mends.refuse(ctx, node)
-            ctx.node = node
             rule = mends.RULES.get(op_type) or self._control.get(op_type) or REVERSE[op_type]
             contributions = rule(ctx, node, grads)
         except (UnsupportedOperator, mends.Refused) as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import islice
 
 import numpy as np
@@ -12,13 +12,11 @@ from pyopnb.ops.types import TensorType
 from pyopnb.testing.verify import Arrays, Trial, draw_trials
 from pyopnb.testing.verify.values import sets_of
 
-__all__ = ["example_inputs", "gradient_trials"]
+__all__ = ["example_inputs", "size_trials", "value_trials"]
 
 # The size of a free dimension, where the user gives no example.
 _SIZE = 3
 _MAX_SIZES = 3
-# How many of these sizes are larger than the example's.
-_LARGER = 2
 _ORDER_ONE = "numbers of order one"
 _SETS = (
     (_ORDER_ONE, 1.0),
@@ -56,46 +54,7 @@ def example_inputs(
     return tuple(drawn)
 
 
-def gradient_trials(
-    example: Arrays, types: Mapping[str, TensorType], takes: Callable[[Arrays], bool]
-) -> Iterator[tuple[Trial, ...]]:
-    """Yield other sizes of an example, and values that are not kind.
-
-    Parameters
-    ----------
-    example : tuple of ndarray
-    types : mapping of str to TensorType
-        Of the inputs.
-    takes : callable
-        Whether the model takes such inputs.
-
-    Yields
-    ------
-    tuple of Trial
-        A trial, and those that are to be tried instead if the model does not take it.
-    """
-    trials = list(_size_trials(example, types))
-    base = next((trial.inputs for trial in trials if takes(trial.inputs)), example)
-    # The first sizes are larger than the example, so that values can be drawn in them.
-    larger = trials[1 : 1 + _LARGER]
-    for trial in trials[1 + _LARGER :]:
-        yield (trial,)
-    for seed, (name, factor) in enumerate(_SETS):
-        # A step that float16 can see goes round the circle there, from one pole of Tan to the next.
-        if factor > 1 and any(array is not None and array.dtype == np.float16 for array in base):
-            continue
-        described = name if factor == 1 else f"{name} times {factor:g}"
-        trial = Trial(described, _filled(base, name, factor, seed))
-        if seed >= len(larger):
-            yield (trial,)
-            continue
-        # Most models take another size and other values at once, which saves runs.
-        size = larger[seed]
-        both = Trial(f"{described}, {size.name}", _filled(size.inputs, name, factor, seed))
-        yield both, size, trial
-
-
-def _size_trials(example: Arrays, types: Mapping[str, TensorType]) -> Iterator[Trial]:
+def size_trials(example: Arrays, types: Mapping[str, TensorType]) -> Iterator[Trial]:
     """Yield the example, then other sizes of its free dimensions."""
     dims: list[list[int | str]] = []
     free = 0
@@ -109,13 +68,17 @@ def _size_trials(example: Arrays, types: Mapping[str, TensorType]) -> Iterator[T
     yield from islice(trials, 1 + _MAX_SIZES if free else 1)
 
 
-def _filled(inputs: Arrays, name: str, factor: float, seed: int) -> Arrays:
-    """Draw all floats from a set of values, and leave integers and texts as they are."""
-    values = _VALUES[name]
-    random = np.random.default_rng(seed)
-    filled: list[np.ndarray | None] = []
-    for array in inputs:
-        if array is not None and is_float(array):
-            array = (factor * random.choice(values, array.shape)).astype(array.dtype)
-        filled.append(array)
-    return tuple(filled)
+def value_trials(inputs: Arrays) -> Iterator[Trial]:
+    """Yield inputs of the same sizes whose floats are not kind; integers and texts stay as they are."""
+    has_half = any(array is not None and array.dtype == np.float16 for array in inputs)
+    for seed, (name, factor) in enumerate(_SETS):
+        # A step that float16 can see goes round the circle there, from one pole of Tan to the next.
+        if factor > 1 and has_half:
+            continue
+        random = np.random.default_rng(seed)
+        filled: list[np.ndarray | None] = []
+        for array in inputs:
+            if array is not None and is_float(array):
+                array = (factor * random.choice(_VALUES[name], array.shape)).astype(array.dtype)
+            filled.append(array)
+        yield Trial(name if factor == 1 else f"{name} times {factor:g}", tuple(filled))

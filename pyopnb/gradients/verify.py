@@ -18,11 +18,10 @@ from onnx import ModelProto, TypeProto, helper
 
 from pyopnb.diffs.tolerances import TOLERANCES
 from pyopnb.errors import ModelError
-from pyopnb.gradients.limits import sizes_at_run_time
 from pyopnb.gradients.ranks import types_of
-from pyopnb.gradients.trials import example_inputs, gradient_trials
+from pyopnb.gradients.trials import example_inputs, size_trials, value_trials
 from pyopnb.models.external_data import is_external
-from pyopnb.models.nodes import type_of_proto
+from pyopnb.models.nodes import nodes_in, type_of_proto
 from pyopnb.ops.messages import sanitize
 from pyopnb.ops.types import TensorType
 from pyopnb.runtime.bare import Runner, bare_runner
@@ -36,6 +35,8 @@ __all__ = ["GradientComparison", "GradientDisagreement", "verify_gradients"]
 
 # Elements of an array that one direction moves.
 _MAX_MOVED = 4096
+# ONNX Runtime's kernels of these round what they are given in float64.
+_IN_FLOAT32 = {"Erf", "Gelu"}
 # Arrays that are moved at once.
 _GROUP = 32
 
@@ -56,15 +57,12 @@ class GradientDisagreement:
         What was moved.
     trial : str
         What was special about the inputs.
-    values : dict of str to ndarray
-        Inputs and weights.
     numeric, analytic : float
         The derivative by differences of the loss, and by the gradients.
     """
 
     names: list[str]
     trial: str
-    values: dict[str, np.ndarray]
     numeric: float
     analytic: float
 
@@ -96,17 +94,6 @@ class _Direction:
         """Return what each element adds to the derivative along the direction."""
         elements = np.ravel(gradient)[self.positions]
         return np.asarray(elements.astype(np.float64) * self.steps)
-
-
-@dataclass(frozen=True)
-class _Move:
-    """An array, moved one step ahead and one behind along a direction."""
-
-    array: np.ndarray
-    direction: _Direction
-    ahead: np.ndarray
-    behind: np.ndarray
-    largest: float
 
 
 @dataclass(frozen=True)
@@ -181,16 +168,22 @@ class _Verification:
             element = types[name].tensor_type.elem_type
             dtypes.append(np.dtype(helper.tensor_dtype_to_np_dtype(element)))
         # The coarsest dtype decides on what differences can tell.
-        coarsest = max(dtypes, key=unit)
-        self.moves: dict[str, _Move] = {}
+        dtype = max(dtypes, key=unit)
+        op_types = {node.op_type for node in nodes_in(original.graph)}
+        if dtype == np.float64 and not op_types.isdisjoint(_IN_FLOAT32):
+            dtype = np.dtype(np.float32)
+        self.precision = unit(dtype)
+        self.tolerance = TOLERANCES[dtype.name].gradient
+        # A longer step loses more to the third derivative, a shorter one more to rounding.
+        self.step = self.precision ** (1 / 3)
+        # What differences of subnormal numbers cannot tell.
+        self.smallest = float(np.finfo(dtype).tiny) / self.precision
         self.outputs_are_checked = False
-        self._set_precision(coarsest)
-        limited = sizes_at_run_time(original)
         # Reading the types of a graph of a thousand nodes costs as much as a run of it.
         weight_types = {name: types[name] for name in weights}
-        self.primal = _runner(original, weight_types, limited)
+        self.primal = _runner(original, weight_types)
         try:
-            self.derived = _runner(derived, weight_types, limited)
+            self.derived = _runner(derived, weight_types)
         except Exception as error:
             # The loss alone runs, so it is the gradients.
             raise _not_runnable(error) from error
@@ -198,15 +191,6 @@ class _Verification:
             self._original_outputs, self._original_outputs, kernel_error=_KERNEL_ERROR
         )
         self.random = np.random.default_rng(0)
-
-    def _set_precision(self, dtype: np.dtype) -> None:
-        self.precision = unit(dtype)
-        self.tolerance = TOLERANCES[dtype.name].gradient
-        # A longer step loses more to the third derivative, a shorter one more to rounding.
-        self.step = self.precision ** (1 / 3)
-        self.moves.clear()
-        # What differences of subnormal numbers cannot tell.
-        self.smallest = float(np.finfo(dtype).tiny) / self.precision
 
     def compare(self, feeds: Mapping[str, np.ndarray] | None) -> GradientComparison:
         directions = points = 0
@@ -226,35 +210,27 @@ class _Verification:
 
     def _points(self, feeds: Mapping[str, np.ndarray] | None) -> Iterator[_Point]:
         """Run the models at the example, at other sizes, then at values that are not kind."""
-        example = example_inputs(self.inputs, feeds)
-        # Weights often begin at zeros, where a Relu has its kink and products vanish. The same
-        # moved weights serve all trials, so that their directions are made once.
+        # Weights often begin at zeros, where a Relu has its kink and products vanish.
         moved = {}
         for name, value in self.weights.items():
             scale = 0.1 * np.abs(value) + 0.05
             change = self.random.normal(size=value.shape) * scale
             moved[name] = (value + change).astype(value.dtype)
-        first = self._point(Trial("the example", example), self.weights)
-        if first is not None:
-            yield first
-
-        def takes(inputs: Arrays) -> bool:
-            # The example is asked about first, and its point is there.
-            if first is not None:
-                return True
-            values = self._values(inputs, self.weights)
-            return self._loss(values) is not None
-
-        for trial, *instead in gradient_trials(example, self.inputs, takes):
-            point = self._point(trial, moved)
+        sizes = list(size_trials(example_inputs(self.inputs, feeds), self.inputs))
+        point = self._point(sizes[0], self.weights)
+        if point is not None:
+            yield point
+        base = None if point is None else sizes[0].inputs
+        for trial in sizes[1:]:
+            # A variance of nearly zero is negative when it is moved.
+            point = self._point(trial, moved) or self._point(trial, self.weights)
+            if point is not None:
+                base = trial.inputs if base is None else base
+                yield point
+        for trial in value_trials(sizes[0].inputs if base is None else base):
+            point = self._point(trial, moved) or self._point(trial, self.weights)
             if point is not None:
                 yield point
-                continue
-            for other in instead or [trial]:
-                # A variance of nearly zero is negative when it is moved.
-                point = self._point(other, moved) or self._point(other, self.weights)
-                if point is not None:
-                    yield point
 
     def _values(self, inputs: Arrays, weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         values = dict(weights)
@@ -324,9 +300,6 @@ class _Verification:
             if disagreement is None:
                 # A kink, or nothing to move.
                 continue
-            if disagreement is not _AGREED and self._computes_in_float32(group, point):
-                self._set_precision(np.dtype(np.float32))
-                return self._compare_at(point)
             compared += 1
             # Rounding can mislead once: a wrong gradient is wrong along another direction, too.
             if disagreement is not _AGREED and self._is_wrong(group, point):
@@ -335,53 +308,32 @@ class _Verification:
 
     def _groups(self, point: _Point) -> Iterator[list[str]]:
         """Put gradients of like size together: the small would not show beside the large."""
-        # What no difference can tell from zero makes one group, however many layers it is of.
-        invisible = self.tolerance * 1e-3 * abs(point.loss)
         sizes = {}
         for name, gradient in point.gradients.items():
             if gradient.size:
-                wide = gradient.astype(np.float64)
-                norm = float(np.linalg.norm(wide))
-                size = norm * self._move(name, point).largest
+                norm = float(np.linalg.norm(gradient.astype(np.float64)))
+                size = norm * float(np.abs(point.values[name]).max(initial=0))
                 # NaN has no place in an order, and is wrong in any group.
-                if math.isnan(size):
-                    size = math.inf
-                sizes[name] = size
+                sizes[name] = math.inf if math.isnan(size) else size
         names = sorted(sizes, key=sizes.__getitem__)
+        # What no difference can tell from zero makes one group, however many layers it is of.
+        invisible = self.tolerance * 1e-3 * abs(point.loss)
         start = sum(size < invisible for size in sizes.values())
         if start:
             yield names[:start]
-        while start < len(names):
-            yield names[start : start + _GROUP]
-            start += _GROUP
+        for first in range(start, len(names), _GROUP):
+            yield names[first : first + _GROUP]
 
     def _agrees_quickly(self, group: Sequence[str], point: _Point) -> bool:
         """Compare with one difference: most agree, and extrapolation costs ten times as much."""
-        directions = {}
-        values_ahead, values_behind = dict(point.values), dict(point.values)
-        for name in group:
-            move = self._move(name, point)
-            directions[name] = move.direction
-            values_ahead[name], values_behind[name] = move.ahead, move.behind
-        ahead, behind = self._loss(values_ahead), self._loss(values_behind)
+        directions = self._directions(group, point)
+        ahead = self._moved_loss(point, directions, self.step)
+        behind = self._moved_loss(point, directions, -self.step)
         if ahead is None or behind is None:
             return False
         numeric = (ahead - behind) / (2 * self.step)
         analytic, scale = self._along(directions, point, numeric)
         return bool(abs(analytic - numeric) <= self.tolerance * scale)
-
-    def _move(self, name: str, point: _Point) -> _Move:
-        """Move an array both ways along a random direction; a weight that stays is moved once."""
-        array = point.values[name]
-        move = self.moves.get(name)
-        if move is None or move.array is not array:
-            direction = self._direction(array)
-            ahead = direction.moved(array, self.step)
-            behind = direction.moved(array, -self.step)
-            largest = float(np.abs(array).max(initial=0))
-            move = _Move(array, direction, ahead, behind, largest)
-            self.moves[name] = move
-        return move
 
     def _carefully_compared(
         self, group: Sequence[str], point: _Point
@@ -408,22 +360,7 @@ class _Verification:
         allowed = self.tolerance * scale + 4 * float(differences.errors[0, 0])
         if abs(analytic - numeric) <= allowed:
             return _AGREED
-        return GradientDisagreement(list(group), point.trial, point.values, numeric, analytic)
-
-    def _computes_in_float32(self, group: Sequence[str], point: _Point) -> bool:
-        """Tell whether kernels round what they are given in float64, as ONNX Runtime's Erf does."""
-        if self.precision > 2.0**-50:
-            return False
-        directions = self._directions(group, point)
-        # A step that float32 cannot see changes next to nothing there, or as much as a larger one.
-        slightly = self._moved_loss(point, directions, 2.0**-36)
-        clearly = self._moved_loss(point, directions, 2.0**-16)
-        if slightly is None or clearly is None:
-            return False
-        # The second step is 2**20 times as long as the first.
-        expected = (slightly - point.loss) * 2**20
-        change = clearly - point.loss
-        return abs(expected - change) > 0.1 * abs(change)
+        return GradientDisagreement(list(group), point.trial, numeric, analytic)
 
     def _is_wrong(self, group: Sequence[str], point: _Point) -> bool:
         return self._carefully_compared(group, point) not in (None, _AGREED)
@@ -487,7 +424,7 @@ class _Verification:
         return abs(loss - point.loss)
 
 
-_AGREED = GradientDisagreement([], "", {}, 0.0, 0.0)
+_AGREED = GradientDisagreement([], "", 0.0, 0.0)
 
 
 def _not_runnable(error: Exception) -> ModelError:
@@ -502,7 +439,7 @@ def _not_runnable(error: Exception) -> ModelError:
 # ---- the sessions -----------------------------------------------------------------------------
 
 
-def _runner(model: ModelProto, weight_types: Mapping[str, TypeProto], limited: bool) -> Runner:
+def _runner(model: ModelProto, weight_types: Mapping[str, TypeProto]) -> Runner:
     """Make a session that takes weights as inputs, as bare as the model allows."""
     movable = ModelProto()
     movable.CopyFrom(model)
@@ -520,6 +457,6 @@ def _runner(model: ModelProto, weight_types: Mapping[str, TypeProto], limited: b
     if not any(map(is_external, constants)):
         # What no kernel is there for fails here, and fill puts the reference in its place.
         with suppress(Exception):
-            return bare_runner(movable, limited=limited)
+            return bare_runner(movable)
     runner: Runner = Session(movable, fill=True).run
     return runner
