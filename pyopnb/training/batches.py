@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, islice
 from typing import Any
 
@@ -32,19 +32,10 @@ class TrainingBatches:
         What the shuffles of arrays begin with; None to leave their order.
     where : str
         How messages call the data.
-    inputs : sequence of str
-        Names of what the model is fed, for messages.
     """
 
-    def __init__(
-        self,
-        data: Any,
-        size: int | None,
-        seed: int | None,
-        where: str = "data",
-        inputs: Sequence[str] = ("x",),
-    ) -> None:
-        self._where, self._seed, self._inputs = where, seed, inputs
+    def __init__(self, data: Any, size: int | None, seed: int | None, where: str = "data") -> None:
+        self._where, self._seed = where, seed
         self._arrays: dict[str, np.ndarray] | None = None
         self.samples = 0
         self.is_single = False
@@ -67,22 +58,13 @@ class TrainingBatches:
             self.first = self._cut(np.arange(self.size))
             return
         if not isinstance(data, Iterable) or isinstance(data, (str, bytes, np.ndarray)):
-            expected, got = "a dict of arrays, or feeds to iterate over", type(data).__name__
-            advice = _by_name([*inputs, "labels"], {})
-            raise InputError(where, expected=expected, got=got, next=advice)
+            raise self._refusal(type(data).__name__)
         self._feeds = data
         iterator = iter(data)
         # The first feed is looked at before the training begins, and a generator must not lose it.
         self.is_single = iterator is data  # a generator, which ends for good
-        first = next(iterator, None)
-        if first is None:
-            raise InputError(where, expected="at least one feed", got="none")
-        # Two arrays in a tuple are the data and no feeds.
-        if isinstance(data, (tuple, list)) and isinstance(first, np.ndarray):
-            got = f"a {type(data).__name__} of {len(data)} arrays"
-            advice = _positions(inputs, len(data), where)
-            raise InputError(where, expected="a dict of arrays", got=got, next=advice)
-        self._check_feed_type(first, 0)
+        first: Any = next(iterator, None)
+        self._check_feed_type(first)
         self.first = {str(name): np.asarray(value) for name, value in first.items()}
         self._once: Iterable[Any] | None = None
         if self.is_single:
@@ -140,26 +122,23 @@ class TrainingBatches:
         feeds, self._once = self._once, None
         if feeds is None:
             feeds = self._feeds
-        for index, feed in enumerate(islice(feeds, skip, None), skip):
-            self._check_feed_type(feed, index)
+        for feed in islice(feeds, skip, None):
+            self._check_feed_type(feed)
             check_names(feed, self._types)
             checked = self._checked(feed)
             self._loss.check(checked)
             yield checked
 
-    def _check_feed_type(self, feed: object, index: int) -> None:
-        if isinstance(feed, Mapping):
-            return
-        advice = _by_name([*self._inputs, "labels"], {})
-        # As batches of torch's and TensorFlow's are.
-        if isinstance(feed, (tuple, list)):
-            batch = _positions(self._inputs, len(feed), "batch")
-            advice = f"[{batch} for batch in {self._where}]"
-        raise InputError(
-            f"{self._where}, feed {index}",
-            expected="a dict of arrays",
-            got=type(feed).__name__,
-            next=advice,
+    def _check_feed_type(self, feed: Any) -> None:
+        if not isinstance(feed, Mapping):
+            raise self._refusal(f"a feed that is {type(feed).__name__}")
+
+    def _refusal(self, got: str) -> InputError:
+        return InputError(
+            self._where,
+            expected="a dict of arrays, or such dicts, a batch each",
+            got=got,
+            next='{"x": x, "labels": labels}',
         )
 
     def _has_fixed_size(self) -> bool:
@@ -174,34 +153,12 @@ class TrainingBatches:
         return {name: value[order] for name, value in arrays.items()}
 
 
-def _by_name(names: Sequence[str], values: Mapping[str, str]) -> str:
-    """Write a dict of arrays, whose values are variables of the same names if nothing else is known."""
-    items = [f'"{sanitize(name)}": {values.get(name, sanitize(name))}' for name in names]
-    return f"{{{', '.join(items)}}}"
-
-
-def _positions(inputs: Sequence[str], count: int, variable: str) -> str:
-    """Write a dict of what stands in a tuple: the inputs in their order, and the labels behind them."""
-    names = [*inputs[:count], "labels"][:count]
-    return _by_name(names, {name: f"{variable}[{at}]" for at, name in enumerate(names)})
-
-
 def _samples(arrays: Mapping[str, np.ndarray], where: str) -> int:
     """Return the length that all arrays share."""
-    expected = "arrays whose first axis is the samples'"
-    if not arrays:
-        raise InputError(where, expected=expected, got="no array")
     # The first axis counts the samples, so a scalar has none.
-    lengths = {}
-    for name, array in arrays.items():
-        if array.ndim == 0:
-            raise InputError(where, expected=expected, got=f"{sanitize(name)}, a scalar")
-        lengths[name] = len(array)
-    if len(set(lengths.values())) > 1:
+    lengths = {name: len(array) if array.ndim else 0 for name, array in arrays.items()}
+    samples = next(iter(lengths.values()), 0)
+    if not samples or set(lengths.values()) != {samples}:
         got = ", ".join(f"{sanitize(name)}: {length:,}" for name, length in lengths.items())
-        raise InputError(where, expected="as many samples in each array", got=got)
-    samples = next(iter(lengths.values()))
-    if not samples:
-        got = f"0 samples in {', '.join(map(sanitize, arrays))}"
-        raise InputError(where, expected="at least one sample", got=got)
+        raise InputError(where, expected="as many samples in each array", got=got or "no array")
     return samples

@@ -8,18 +8,17 @@ import zipfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from pyopnb.errors import InputError
 from pyopnb.ops.atomic_write import atomic_write, check_writable, remove_abandoned
 from pyopnb.ops.messages import sanitize
-from pyopnb.training.archive import FORMAT, read_arrays, read_facts, read_headers
 
 __all__ = ["Checkpoint", "checkpoint_path", "newest"]
 
 _SUFFIX = ".npz"
+_FORMAT = "pyopnb training 1"
 
 
 @dataclass
@@ -69,7 +68,7 @@ class Checkpoint:
             target = path
         # Everything but the arrays is one JSON text, and the arrays are numbered: names of weights may hold anything.
         facts = {key: value for key, value in asdict(self).items() if key != "state"}
-        facts |= {"format": FORMAT, "names": list(self.state)}
+        facts |= {"format": _FORMAT, "names": list(self.state)}
         arrays = {str(number): value for number, value in enumerate(self.state.values())}
         with atomic_write(target) as pending:
             np.savez(pending.stream, facts=np.array(json.dumps(facts)), **arrays)  # type: ignore[arg-type]  # all keys are digits
@@ -97,60 +96,62 @@ class Checkpoint:
             begin = "resume=True to begin where there is none"
             raise InputError(where, expected=expected, got="none", next=begin)
         try:
-            with open(file, "rb") as stream, zipfile.ZipFile(stream) as members:
-                facts = read_facts(members)
-                names = facts.pop("names")
-                del facts["format"]
+            _refuse_compressed(file)
+            with np.load(file, allow_pickle=False) as arrays:
+                facts = json.loads(str(arrays["facts"]))
+                if facts.pop("format") != _FORMAT:
+                    raise ValueError("another format")
                 # JSON has lists where the training has pairs.
                 for key in ("scores", "marks"):
                     facts[key] = [tuple(pair) for pair in facts[key]]
-                checkpoint = cls(state={}, **facts)
-                # All that memory is needed for comes after the comparison with the model.
-                checkpoint._check_origin(optimizer, seed)
-                _check_types(read_headers(members, names), state)
-                checkpoint.state = read_arrays(members, names, len(checkpoint.losses))
-        except InputError:
-            raise
+                names = facts.pop("names")
+                values = {name: arrays[str(number)] for number, name in enumerate(names)}
+            checkpoint = cls(values, **facts)
+            checkpoint._check_steps()
         except Exception as error:  # zipfile, json and NumPy raise a dozen kinds for damaged bytes
             raise InputError(where, expected=expected, got=sanitize(error)) from error
+        checkpoint.check(state, optimizer, seed)
         return checkpoint
+
+    def _check_steps(self) -> None:
+        """Refuse numbers that a training would go on from wrongly."""
+        steps = len(self.losses)
+        if len(self.norms) != steps:
+            raise ValueError(f"norms of {len(self.norms)} steps and losses of {steps}")
+        # An epoch has at least one step, so both together are never more than the steps.
+        if min(self.epoch, self.position) < 0 or self.epoch + self.position > steps:
+            raise ValueError(f"epoch {self.epoch}, position {self.position} after {steps} steps")
+        for name, array in self.state.items():
+            # Weights are floats: the one integer is the number of steps, from which rates follow.
+            if array.dtype == np.int64 and array != steps:
+                raise ValueError(f"{name} {array} after {steps} steps")
 
     def check(self, state: Mapping[str, np.ndarray], optimizer: str, seed: int | None) -> None:
         """Refuse to continue another training."""
-        self._check_origin(optimizer, seed)
-        _check_types(self.state, state)
-
-    def _check_origin(self, optimizer: str, seed: int | None) -> None:
         pairs = {"optimizer": (self.optimizer, optimizer), "seed": (str(self.seed), str(seed))}
         for name, (expected, got) in pairs.items():
             if expected != got:
+                expected, got = sanitize(expected), sanitize(got)
                 where = f"train, resume: {name}"
-                expected = sanitize(expected)
-                raise InputError(
-                    where, expected=expected, got=sanitize(got), next=f"{name}={expected}"
-                )
+                raise InputError(where, expected=expected, got=got, next=f"{name}={expected}")
+        # With other names or shapes the state is that of another model, and would not run in this one.
+        ours, theirs = _types(self.state), _types(state)
+        if ours != theirs:
+            expected = sanitize(", ".join(sorted(ours - theirs)[:3]) or "nothing more")
+            got = sanitize(", ".join(sorted(theirs - ours)[:3]) or "nothing more")
+            raise InputError("train, resume", expected=f"a training of {expected}", got=got)
 
 
-def _check_types(arrays: Mapping[str, Any], state: Mapping[str, Any]) -> None:
-    """Refuse arrays whose names, dtypes or shapes are not those of the training."""
-    # With other names or shapes the state is that of another model, and would not run in this one.
-    ours, expected_types = _types(arrays), _types(state)
-    if set(ours) != set(expected_types):
-        expected = f"a training of {_only(ours, expected_types)}"
-        raise InputError("train, resume", expected=expected, got=_only(expected_types, ours))
+def _refuse_compressed(file: Path) -> None:
+    # NumPy stores arrays as they are; a few packed bytes could unpack to all memory.
+    with zipfile.ZipFile(file) as members:
+        for info in members.infolist():
+            if info.compress_type != zipfile.ZIP_STORED or info.compress_size != info.file_size:
+                raise ValueError(f"{info.filename}, which is compressed")
 
 
-def _types(arrays: Mapping[str, Any]) -> list[str]:
-    types = []
-    for name, array in arrays.items():
-        dims = ",".join(map(str, array.shape))
-        types.append(f"{name}: {array.dtype}[{dims}]")
-    return types
-
-
-def _only(types: list[str], without: list[str]) -> str:
-    different = [text for text in types if text not in without]
-    return sanitize(", ".join(different[:3]) or "no other")
+def _types(arrays: Mapping[str, np.ndarray]) -> set[str]:
+    return {f"{name}: {array.dtype}{list(array.shape)}" for name, array in arrays.items()}
 
 
 def newest(path: Path) -> Path | None:

@@ -16,10 +16,9 @@ from pyopnb.models.nodes import imported_versions, type_of_proto
 from pyopnb.models.types import Types
 from pyopnb.ops.messages import sanitize, suggest
 from pyopnb.ops.registry import registry
-from pyopnb.ops.types import ANY, TensorType
+from pyopnb.ops.types import ANY, TensorType, type_of
 from pyopnb.training.nodes import Nodes
 from pyopnb.training.optimizers import Optimizer
-from pyopnb.training.simplify import squeeze_transposes
 
 __all__ = ["LOSSES", "Loss", "TrainingStep", "find_weights", "step_of", "with_inputs", "with_loss"]
 
@@ -174,14 +173,11 @@ def _cross_entropy(
     fits = shape is None or labels.ndim == len(shape) - 1
     if labels.dtype.kind not in "iu" or not fits:
         axes = ",".join(["N", *["?"] * len((shape or ())[2:])])
-        advice = 'loss="mse"'
-        if _are_one_hot(labels):
-            advice = f'"{sanitize(name)}": {sanitize(name)}.argmax(1)'
         raise InputError(
             f"labels {sanitize(name)}",
             expected=f"int64[{axes}], the number of each sample's class",
-            got=_type_text(labels),
-            next=advice,
+            got=str(type_of(labels)),
+            next=f'{sanitize(name)}.argmax(1) of one-hot labels, or loss="mse"',
         )
     nodes = Nodes(graph, "train")
     samples = shape[0] if shape else "N"
@@ -193,13 +189,6 @@ def _cross_entropy(
     loss = nodes.add("Neg", nodes.add("ReduceMean", picked, keepdims=0))
     nodes.output(loss, _dtype_name(tensor_type), ())
     return loss
-
-
-def _are_one_hot(labels: np.ndarray) -> bool:
-    """Tell whether labels have a 1 for the class of each sample, and 0 otherwise."""
-    if labels.ndim < 2 or labels.dtype.kind not in "fiub" or labels.shape[1] < 2:
-        return False
-    return bool(np.isin(labels, (0, 1)).all() and (labels.sum(axis=1) == 1).all())
 
 
 def _mean_square(
@@ -214,8 +203,8 @@ def _mean_square(
         raise InputError(
             f"labels {sanitize(name)}",
             expected=str(tensor_type),
-            got=_type_text(labels),
-            next=_converted(sanitize(name), labels, tensor_type),
+            got=str(type_of(labels)),
+            next=f"{sanitize(name)}.reshape(…).astype(…)",
         )
     nodes = Nodes(graph, "train")
     nodes.input(name, labels.dtype.name, tensor_type.shape)
@@ -224,26 +213,6 @@ def _mean_square(
     loss = nodes.add("ReduceMean", square, keepdims=0)
     nodes.output(loss, _dtype_name(tensor_type), ())
     return loss
-
-
-def _converted(name: str, labels: np.ndarray, tensor_type: TensorType) -> str | None:
-    """Say how labels of another dtype, or with an axis of length 1 more or less, become what a type takes."""
-    text = name
-    shape, expected = labels.shape, tensor_type.shape or ()
-    if len(shape) + 1 == len(expected) and expected[-1] in (1, None):
-        text, shape = f"{text}[..., np.newaxis]", (*shape, 1)
-    elif len(shape) == len(expected) + 1 and shape[-1] == 1:
-        text, shape = f"{text}[..., 0]", shape[:-1]
-    if not tensor_type.accepts_shape(shape):
-        return None
-    if tensor_type.dtype is not None and labels.dtype != tensor_type.dtype.numpy:
-        text += f".astype(np.{tensor_type.dtype.name})"
-    return f'"{name}": {text}'
-
-
-def _type_text(array: np.ndarray) -> str:
-    dims = ",".join(map(str, array.shape))
-    return f"{array.dtype}[{dims}]"
 
 
 def _dtype_name(tensor_type: TensorType) -> str:
@@ -265,17 +234,11 @@ def find_weights(
     weights = {}
     for name in names:
         if name not in tensors or tensors[name].data_type not in _TRAINED:
-            # Suggest only names that can be trained.
-            floats = [key for key, tensor in tensors.items() if tensor.data_type in _TRAINED]
-            got = sanitize(repr(name))
-            if name in tensors:
-                dtype = TensorProto.DataType.Name(tensors[name].data_type).lower()
-                got = f"{sanitize(name)}, of {dtype}"
             raise ModelError(
                 "train, train",
                 expected="names of initializers of float32 or float64",
-                got=got,
-                next=suggest(str(name), map(sanitize, floats)) or "train=[names] of others",
+                got=sanitize(repr(name)),
+                next=suggest(str(name), map(sanitize, tensors)),
             )
         weights[name] = numpy_helper.to_array(tensors[name])
     # A model whose weights are all inputs, or integers of a quantization, has nothing to train.
@@ -350,9 +313,7 @@ def step_of(
     verify: bool,
 ) -> TrainingStep:
     """Make the graph that gives the loss of a batch and the next weights."""
-    _check_scalar(model, loss)
     proto = grad(model, list(weights), loss, feeds=example if verify else None, verify=verify)
-    squeeze_transposes(proto)
     with_inputs(proto, weights)
     update = _Update(Nodes(proto.graph, "step"), optimizer, weights)
     squares = [update.append(name, array) for name, array in weights.items()]
@@ -407,12 +368,3 @@ class _Update:
         for name in results:
             self.nodes.output(name, "float64", ())
         return results
-
-
-def _check_scalar(model: ModelProto, loss: str) -> None:
-    for info in model.graph.output:
-        tensor_type = type_of_proto(info.type)
-        if info.name == loss and tensor_type.shape not in (None, (), (1,)):
-            expected, got = f"{_dtype_name(tensor_type)}[]", str(tensor_type)
-            where = f"loss {sanitize(loss)}"
-            raise ModelError(where, expected=expected, got=got, next="ReduceMean of it")

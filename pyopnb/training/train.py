@@ -14,7 +14,6 @@ from onnx import ModelProto, NodeProto
 
 from pyopnb.errors import InputError
 from pyopnb.models.external_data import take_in_all
-from pyopnb.models.index import GraphIndex
 from pyopnb.models.io import read_model, to_model
 from pyopnb.ops.arguments import check_arguments, describe, is_path
 from pyopnb.ops.messages import hide_internal_frames, sanitize
@@ -151,8 +150,7 @@ def train(
         seed = int(seed)
     proto = _read_whole(model)
     loss = _loss_of(loss)
-    inputs = GraphIndex(proto.graph).inputs
-    batches = TrainingBatches(data, batch_size, seed, inputs=inputs)
+    batches = TrainingBatches(data, batch_size, seed)
     # A generator would be empty in the second epoch, and the training would end as if it were complete.
     if batches.is_single and epochs > 1:
         expected = "feeds that can be gone through again"

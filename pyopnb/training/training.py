@@ -34,8 +34,6 @@ from pyopnb.training.record import TrainingRecord
 
 __all__ = ["Training"]
 
-_SMALLER = "a smaller learning rate"
-
 
 class Training(Comparable):
     """A training and what came of it; created by `train`.
@@ -355,76 +353,37 @@ class Training(Comparable):
         # The session still has the weights from before the step: the same batch fails again, in a trace this time.
         inputs = {**feeds, **self._session.state}
         trace = self._session.session.trace(inputs, level="summaries", check=False, times=False)
-        got = "a gradient that is not finite"
-        if not np.isfinite(loss):
-            got = f"loss {loss}"
-        nonfinite = _nonfinite_in_order(trace)
-        # An infinity may be meant, as in the mask of an attention, and NaN is never.
-        suspects = [name for name in nonfinite if trace.summaries[name].nan] or nonfinite
-        remedy = _SMALLER
-        if suspects:
-            graph, name = GraphIndex(trace.model.graph), suspects[0]
-            source = _first_before(graph, name, set(nonfinite))
-            remedy = _remedy_at(graph, source)
-            if source in feeds:
-                remedy = "np.isfinite(data) first"
-            place = self._place(graph, name)
-            got += f": it begins {place}, {sanitize(name)}: {trace.summaries[name]}"
-            if source != name:
-                got += f", after an infinity {self._place(graph, source)}, {sanitize(source)}"
-        else:
-            got += ", which a second run of the batch did not show"
+        got = f"loss {loss}"
+        if np.isfinite(loss):
+            got = "a gradient that is not finite"
+        got += _begin_of_nonfinite(trace, feeds)
         error = NotFinite(
             f"train, step {self.steps + 1:,} in epoch {self.epoch + 1}",
             expected="a finite loss and gradient",
             got=got,
-            next=f"{remedy}; error.training stands before the step",
+            next="a smaller learning rate, or np.isfinite(data); error.training stands before the step",
         )
         error.training = self
         return error
 
-    def _place(self, graph: GraphIndex, name: str) -> str:
-        producer = graph.producers.get(name)
-        if producer is not None:
-            node = graph.nodes[producer[0]]
-            return f"in node {sanitize(node.name or name)} ({node.op_type})"
-        if name in self._session.state:
-            return "in the state"
-        return "in the feed"
 
-
-def _nonfinite_in_order(trace: Trace) -> list[str]:
-    """List the tensors of a trace that hold a NaN or an infinity: feeds first, then nodes in the order in which they ran."""
-    order = list(trace.feeds)
+def _begin_of_nonfinite(trace: Trace, feeds: Mapping[str, np.ndarray]) -> str:
+    """Say where the first NaN of a trace is, or the first infinity."""
+    # Inputs first, then nodes in the order in which they ran.
+    places = {name: "in the feed" if name in feeds else "in the state" for name in trace.feeds}
     for node in trace.model.graph.node:
-        order += [name for name in node.output if name in trace.summaries]
-    return [name for name in order if trace.summaries[name].has_nonfinite]
-
-
-def _remedy_at(graph: GraphIndex, name: str) -> str:
-    """Say what to do about the first value that is not finite: what it is computed from is finite."""
-    producer = graph.producers.get(name)
-    if producer is None:
-        return _SMALLER
-    node = graph.nodes[producer[0]]
-    op = registry.find(node.domain, node.op_type)
-    if op is None:
-        return _SMALLER
-    method, name = "compute", op.name
-    if op.current.gradient_of is not None:
-        method, name = "backward", op.current.gradient_of
-    return f"breakpoint() in {method} of {name}, which was given finite numbers"
-
-
-def _first_before(graph: GraphIndex, name: str, nonfinite: set[str]) -> str:
-    """Go back from a value to what it is computed from, as long as that is not finite either."""
-    while name in graph.producers:
-        reads = graph.reads(graph.producers[name][0])
-        sources = [read for _, read in reads if read in nonfinite]
-        if not sources:
-            break
-        name = sources[0]
-    return name
+        place = f"in node {sanitize(node.name or node.output[0])} ({node.op_type})"
+        places.update(dict.fromkeys(node.output, place))
+    names = []
+    for name in places:
+        if name in trace.summaries and trace.summaries[name].has_nonfinite:
+            names.append(name)
+    # An infinity may be meant, as in the mask of an attention, and NaN is never.
+    names.sort(key=lambda name: not trace.summaries[name].nan)
+    if not names:
+        return ", which a second run of the batch did not show"
+    name = names[0]
+    return f": it begins {places[name]}, {sanitize(name)}: {trace.summaries[name]}"
 
 
 @contextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
@@ -15,7 +14,6 @@ from pyopnb.display.svg.chart import Chart, page
 from pyopnb.display.svg.line_chart import line_chart
 from pyopnb.display.view import View, charts_html, view
 from pyopnb.errors import InputError
-from pyopnb.ops.arguments import describe
 from pyopnb.training.diff import TrainingDiff
 from pyopnb.training.record import TrainingRecord
 from pyopnb.training.training import Training
@@ -39,7 +37,6 @@ def view_training(
     *,
     log: bool | None = None,
     smooth: int | None = None,
-    beside: Any = None,
 ) -> View:
     """Draw a training.
 
@@ -51,8 +48,6 @@ def view_training(
         is above 0.
     smooth : int, optional
         Of how many batches the loss is the mean; 1 draws each alone. By default a thirtieth of the steps where there are 60.
-    beside : Training or dict of str to Training, optional
-        Other trainings, by name, in the same charts.
 
     Returns
     -------
@@ -61,20 +56,17 @@ def view_training(
     Raises
     ------
     InputError
-        ``smooth`` is below 1, or ``beside`` has something else than trainings.
+        ``smooth`` is below 1.
     """
-    records = {"this": thing.record, **_records(beside)}
-    if smooth is not None and (
-        isinstance(smooth, bool) or not isinstance(smooth, int) or smooth < 1
-    ):
+    if smooth is not None and smooth < 1:
         expected = "a number of batches from 1 on"
-        raise InputError("show, smooth", expected=expected, got=describe(smooth), next="smooth=20")
+        raise InputError("show, smooth", expected=expected, got=f"{smooth}", next="smooth=20")
     text = repr(thing)
     # Before the first step there is no curve to draw.
     if not thing.steps:
         return View(thing, text, text, join([pre(text)]))
     facts = "".join(f" From step {step:,} on {version}." for step, version in thing.marks)
-    charts = _charts(records, log, smooth)
+    charts = _charts({"": thing.record}, log, smooth)
     drawing = page(charts, f"Loss by step. {text}.", in_row=2)
     body = [charts_html(charts, f"Curve of the loss. {text}.{facts}"), pre(text)]
     return View(thing, text, text, join(body), lambda: drawing)
@@ -106,25 +98,6 @@ def view_training_diff(
     body += [charts_html(charts, f"Curves of the losses. {title}.")]
     body.append(pre(fit_lines(thing.details())))
     return View(thing, title, str(thing), join(body), lambda: drawing)
-
-
-def _records(beside: Any) -> dict[str, TrainingRecord]:
-    if beside is None:
-        return {}
-    if isinstance(beside, Training):
-        return {"beside": beside.record}
-    records = {}
-    # `show` hands options over as they are typed.
-    trainings: Any = beside
-    if not isinstance(beside, Mapping):
-        trainings = {"": beside}
-    for name, training in trainings.items():
-        if not isinstance(training, Training):
-            expected, got = "trainings by name", describe(training)
-            advice = 'beside={"larger rate": result}'
-            raise InputError("show, beside", expected=expected, got=got, next=advice)
-        records[str(name)] = training.record
-    return records
 
 
 def _charts(

@@ -89,19 +89,6 @@ def test_it_learns_and_is_measured_on_held_out_data(classifier, flowers):
     ) and ", validation accuracy " in repr(result)
 
 
-def test_the_loss_of_an_output_of_doubles():
-    nodes = [
-        pyopnb.node("Sub", "w x", "d"),
-        pyopnb.node("Mul", "d d", "q"),
-        pyopnb.node("ReduceMean", "q", "loss", keepdims=0),
-    ]
-    model = pyopnb.model(nodes, {"x": "float64[N]"}, "loss", initializers={"w": np.zeros(1)})
-    result = train(
-        model, {"x": np.ones(3)}, loss="loss", optimizer=SGD(0.25), epochs=2, batch_size=3
-    )
-    assert result.losses.tolist() == [1.0, 0.25] and result.weights["w"].tolist() == [0.75]
-
-
 def test_a_seed_gives_the_same_steps_and_another_gives_others(classifier, flowers):
     runs = [train(classifier, flowers, epochs=2, seed=seed).losses for seed in (5, 5, 6)]
     assert np.array_equal(runs[0], runs[1]) and not np.array_equal(runs[0], runs[2])
@@ -246,7 +233,7 @@ def test_a_checkpoint_of_another_training_is_refused(classifier, flowers, line, 
         train(classifier, flowers, seed=3, resume=path)
     with pytest.raises(
         pyopnb.errors.InputError,
-        match=r"train, resume: expected a training of w1: float32\[4,8\], .*got w: float32\[1\], ",
+        match=r"train, resume: expected a training of b1: float32\[8\], .*got b: float32\[1\], ",
     ):
         train(line, samples, loss="mse", resume=path)
     path.write_bytes(path.read_bytes()[:100])
@@ -278,7 +265,7 @@ def bad(text, error=pyopnb.errors.InputError, **changes):
     [
         bad(r"train, loss: expected one of y, cross_entropy, mse, got 'entropy'", loss="entropy"),
         bad(
-            r"loss y: expected float32\[\], got float32\[N,3\]",
+            r"loss 'y': expected one floating-point output .*\(y: float32\[N,3\]\)",
             pyopnb.errors.ModelError,
             loss="y",
             drop="kind",
@@ -306,7 +293,7 @@ def bad(text, error=pyopnb.errors.InputError, **changes):
             x=np.zeros((10, 4), "f"),
         ),
         bad(
-            r"data: expected at least one sample, got 0 samples in x, kind",
+            r"data: expected as many samples in each array, got x: 0, kind: 0",
             x=np.zeros((0, 4), "f"),
             kind=np.zeros(0, int),
         ),
@@ -326,7 +313,7 @@ def bad(text, error=pyopnb.errors.InputError, **changes):
             kind=np.zeros((200, 3), "f"),
         ),
         bad(
-            r"data: expected a dict of arrays, or feeds to iterate over, got ndarray",
+            r"data: expected a dict of arrays, .*, got ndarray",
             data=np.zeros(3),
         ),
     ],
@@ -440,21 +427,6 @@ def test_a_checkpoint_taken_meanwhile_is_of_one_step(classifier, flowers):
         assert count == len(each.losses) == len(each.norms) == each.epoch * 4 + each.position
 
 
-def test_a_metric_that_fails_is_computed_when_it_goes_on(classifier, flowers):
-    broken = [True]
-
-    def metric(outputs, feeds):
-        if training and broken:
-            raise ZeroDivisionError(broken.pop())
-        return 1.0
-
-    training = None
-    training = train(classifier, flowers, validation=flowers, metric=metric, batch_size=50)
-    with pytest.raises(ZeroDivisionError):
-        training.resume(2)
-    assert [step for step, _ in training.resume().scores] == [4, 8, 12]
-
-
 def test_labels_of_another_rank_are_refused_for_mse(line, samples):
     with pytest.raises(
         pyopnb.errors.InputError, match=r"labels target: expected float32\[N\], got float32\[32,1\]"
@@ -509,72 +481,6 @@ def test_nan_of_a_node_names_it():
             epochs=5,
             batch_size=2,
         )
-
-
-def test_a_gradient_that_is_infinite_where_the_loss_is_not():
-    nodes = [
-        pyopnb.node("Sqrt", "w", "root"),
-        pyopnb.node("Mul", "root x", "y"),
-        pyopnb.node("ReduceMean", "y", "loss", keepdims=0),
-    ]
-    model = pyopnb.model(nodes, {"x": "float32[N]"}, "loss", initializers={"w": np.float32([0])})
-    with pytest.raises(
-        pyopnb.errors.NotFinite,
-        match=r"step 1 in epoch 1: .*got a gradient that is not finite: it begins in node ",
-    ):
-        train(model, {"x": np.float32([1, 1])}, loss="loss", batch_size=2)
-
-
-def test_nan_that_an_infinity_makes_names_where_that_began(classifier, flowers):
-    flowers["x"][13] = np.inf
-    text = r"begins in node (h|a|y) .* NaN.*, after an infinity in the feed, x\. Try: np\.isfinite\(data\) first"
-    with pytest.raises(pyopnb.errors.NotFinite, match=text):
-        train(classifier, flowers)
-
-
-def test_an_infinity_of_a_backward_names_its_node():
-    class Steep:
-        def compute(self, x: "float32[N,2]") -> "float32[N,2]":
-            return x.copy()
-
-        def backward(self, inputs, outputs, grads):
-            return np.full_like(grads[0], np.inf)
-
-    pyopnb.pyop("demo::Steep")(Steep)
-    nodes = [
-        pyopnb.node("MatMul", "x w", "p"),
-        pyopnb.node("demo::Steep", "p", "s"),
-        pyopnb.node("ReduceMean", "s", "loss", keepdims=0),
-    ]
-    model = pyopnb.model(
-        nodes, {"x": "float32[N,2]"}, "loss", initializers={"w": np.ones((2, 2), np.float32)}
-    )
-    x = np.float32([[1, 0], [1, 0]])  # infinity times zero is NaN
-    text = r"got a gradient .*, after an infinity in node \S+ \(SteepGrad\), .*Try: breakpoint\(\) in backward of demo::Steep, which"
-    with pytest.raises(pyopnb.errors.NotFinite, match=text):
-        train(model, {"x": x}, loss="loss", batch_size=2)
-    pyopnb.registry.remove("demo::Steep")
-
-
-def test_nan_that_an_op_makes_of_finite_numbers_is_looked_for_in_the_op():
-    class Root:
-        def compute(self, x: "float32[N]") -> "float32[N]":
-            return np.sqrt(x)
-
-        def backward(self, inputs, outputs, grads):
-            return grads[0] / (2 * outputs[0])
-
-    pyopnb.pyop("demo::Root")(Root)
-    nodes = [
-        pyopnb.node("Mul", "x w", "p"),
-        pyopnb.node("demo::Root", "p", "r"),
-        pyopnb.node("ReduceMean", "r", "loss", keepdims=0),
-    ]
-    model = pyopnb.model(nodes, {"x": "float32[N]"}, "loss", initializers={"w": np.float32([-1])})
-    text = r"in node \S+ \(Root\).*Try: breakpoint\(\) in compute of demo::Root, which was given finite numbers; error\.training"
-    with np.errstate(all="ignore"), pytest.raises(pyopnb.errors.NotFinite, match=text):
-        train(model, {"x": np.float32([4, 9])}, loss="loss", batch_size=2)
-    pyopnb.registry.remove("demo::Root")
 
 
 def test_a_weight_that_overflows_is_no_feed():
@@ -632,18 +538,6 @@ def test_an_op_of_ones_own_is_the_loss(line, samples):
 
 def words(view):
     return re.findall(r"<text[^>]*>([^<]*)", view.svg)
-
-
-def test_several_trainings_in_one_chart(line, samples):
-    runs = {
-        f"rate {rate}": train(line, samples, loss="mse", optimizer=SGD(rate), progress=False)
-        for rate in (0.01, 0.1)
-    }
-    first = runs.pop("rate 0.01")
-    legend = words(pyopnb.show(first, beside=runs))
-    assert legend[-2:] == ["this: training", "rate 0.1: training"]
-    with pytest.raises(InputError, match="show, beside: expected trainings by name"):
-        pyopnb.show(first, beside={"x": 3})
 
 
 def test_the_diff_of_two_trainings(line, samples):
