@@ -177,7 +177,7 @@ def _cross_entropy(
             f"labels {sanitize(name)}",
             expected=f"int64[{axes}], the number of each sample's class",
             got=str(type_of(labels)),
-            next=f'{sanitize(name)}.argmax(1) of one-hot labels, or loss="mse"',
+            next='loss="mse"',
         )
     nodes = Nodes(graph, "train")
     samples = shape[0] if shape else "N"
@@ -204,7 +204,7 @@ def _mean_square(
             f"labels {sanitize(name)}",
             expected=str(tensor_type),
             got=str(type_of(labels)),
-            next=f"{sanitize(name)}.reshape(…).astype(…)",
+            next=f'"{sanitize(name)}": {sanitize(name)}.astype(np.{tensor_type.dtype.name})',
         )
     nodes = Nodes(graph, "train")
     nodes.input(name, labels.dtype.name, tensor_type.shape)

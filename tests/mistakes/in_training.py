@@ -39,26 +39,6 @@ MISTAKES = (
         "r.steps == 1",
     ),
     Mistake(
-        "batches as tuples",
-        _LINE
-        + """
-        data = [(x, 3 * x), (x, 3 * x)]
-        r = pyopnb.train(m, «data», loss="mse", progress=False)
-        """,
-        ("data, feed 0: expected a dict of arrays, got tuple",),
-        "r.steps == 2",
-    ),
-    Mistake(
-        "two arrays as data",
-        _LINE
-        + """
-        data = x, 3 * x
-        r = pyopnb.train(m, «data», loss="mse", progress=False)
-        """,
-        ("data: expected a dict of arrays, got a tuple of 2 arrays",),
-        "r.steps == 1",
-    ),
-    Mistake(
         "a regression without a loss",
         _LINE
         + """
@@ -75,28 +55,6 @@ MISTAKES = (
         r = pyopnb.train(m, {"x": x, «"t": t»}, loss="mse", progress=False)
         """,
         ("labels t: expected float32[N], got float64[8]",),
-        "r.steps == 1",
-    ),
-    Mistake(
-        "labels of one column",
-        _LINE
-        + """
-        t = 3 * x[:, np.newaxis]
-        r = pyopnb.train(m, {"x": x, «"t": t»}, loss="mse", progress=False)
-        """,
-        ("labels t: expected float32[N], got float32[8,1]",),
-        "r.steps == 1",
-    ),
-    Mistake(
-        "one-hot labels",
-        """
-        w = {"w": np.ones((2, 3), np.float32)}
-        m = pyopnb.model(pyopnb.node("MatMul", "x w", "y"), {"x": "float32[N,2]"}, "y", initializers=w)
-        x = np.ones((4, 2), np.float32)
-        labels = np.eye(3)[[0, 1, 2, 0]]
-        r = pyopnb.train(m, {"x": x, «"labels": labels»}, progress=False)
-        """,
-        ("labels labels: expected int64[N], the number of each sample's class, got float64[4,3]",),
         "r.steps == 1",
     ),
     Mistake(
