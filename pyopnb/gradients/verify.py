@@ -355,9 +355,9 @@ class _Verification:
         differences = central_differences(moved_loss, np.zeros(1), [(0,)], self.precision)
         if differences.kinks[0]:
             return None
-        numeric = float(differences.values[0, 0])
+        numeric = float(differences.values[0])
         analytic, scale = self._along(directions, point, numeric)
-        allowed = self.tolerance * scale + 4 * float(differences.errors[0, 0])
+        allowed = self.tolerance * scale + 4 * float(differences.errors[0])
         if abs(analytic - numeric) <= allowed:
             return _AGREED
         return GradientDisagreement(list(group), point.trial, numeric, analytic)

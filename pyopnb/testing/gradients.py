@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import html
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from pyopnb.diffs.tolerances import TOLERANCES, is_float
@@ -16,21 +16,16 @@ from pyopnb.errors import DefinitionError
 from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.backward import checked_gradients
 from pyopnb.ops.dtypes import dtype
-from pyopnb.ops.messages import hide_internal_frames, plural, sanitize
+from pyopnb.ops.messages import hide_internal_frames, plural
 from pyopnb.ops.op import Op
 from pyopnb.ops.registry import find_op
-from pyopnb.testing.central import central_differences
-from pyopnb.testing.sampling import drawn_places, suspected_places
+from pyopnb.ops.text_table import Table
+from pyopnb.testing.central import Differences, central_differences
+from pyopnb.testing.sampling import drawn_places, suspected_place
 from pyopnb.testing.subject import Arrays, Example, Subject, read_subject
 from pyopnb.testing.trials import format_exception
 
-__all__ = [
-    "GradientReport",
-    "InputGradient",
-    "check_grad",
-    "check_gradients",
-    "unit",
-]
+__all__ = ["GradientReport", "InputGradient", "check_grad", "check_gradients", "unit"]
 
 _RIGHT, _WRONG, _UNDECIDED = "right", "wrong", "undecided"
 
@@ -47,56 +42,49 @@ class InputGradient:
         Of the input, and of the output whose gradient alone was given, if not all were.
     outcome : str
         ``"right"``, ``"wrong"``, or ``"undecided"``: no element has a derivative that differences can tell.
+    note : str
+        What the wrong elements have in common, or what was raised.
     dtype : str
         In which the op was called.
     tolerance : float
         Relative to the largest element of the gradient.
     size, tried, kinks, wrong : int
         Elements of the input; those that were moved; those of them at a kink, which are left out; those that differ.
-    index : tuple of int or None
+    index : tuple of int
         Of the element that differs most.
-    analytic, numeric : float or None
+    analytic, numeric : float
         What ``backward`` and the differences say there.
-    note : str
-        What the wrong elements have in common, or what was raised.
     """
 
     example: str
     name: str
     outcome: str
+    note: str = ""
     dtype: str = ""
     tolerance: float = 0.0
     size: int = 0
     tried: int = 0
     kinks: int = 0
     wrong: int = 0
-    index: tuple[int, ...] | None = None
-    analytic: float | None = None
-    numeric: float | None = None
-    note: str = ""
+    index: tuple[int, ...] = ()
+    analytic: float = 0.0
+    numeric: float = 0.0
 
     def __str__(self) -> str:
-        if not self.tried and self.note:
+        if not self.tried:
             return f"{self.name}: {self.outcome}, {self.note}"
-        tried = plural(self.tried, "element")
-        if self.tried < self.size:
-            tried += f" of {self.size:,}"
-        tried += f" in {self.dtype}"
+        tried = f"{self.tried:,} of {plural(self.size, 'element')} in {self.dtype}"
         if self.kinks:
             tried += f", {self.kinks:,} at a kink left out"
         if self.outcome == _UNDECIDED:
             return f"{self.name}: undecided, no element has a derivative that differences can tell ({tried})"
         if self.outcome == _RIGHT:
             return f"{self.name}: right within {self.tolerance:g} of the largest ({tried})"
-        worst = note = ""
-        if self.index is not None:
-            worst = f"[{','.join(map(str, self.index))}]"
-        if self.note:
-            note = f"; {self.note}"
-        return (
-            f"{self.name}{worst}: wrong, backward says {self.analytic:.7g}, differences say {self.numeric:.7g} "
-            f"({self.wrong:,} of {tried} differ{note})"
+        where = f"{self.name}[{','.join(map(str, self.index))}]"
+        text = (
+            f"{where}: wrong, backward says {self.analytic:.7g}, differences say {self.numeric:.7g}"
         )
+        return f"{text} (moved {tried}, {self.wrong:,} differ). {self.note}"
 
 
 class GradientReport:
@@ -126,37 +114,19 @@ class GradientReport:
     def __bool__(self) -> bool:
         return self.ok
 
-    def _summary(self) -> str:
-        if not self.gradients:
-            return f"{self.op}: no floating-point input to check"
-        outcomes = {gradient.outcome for gradient in self.gradients}
-        # The worst outcome is that of the op.
-        for verdict in (_WRONG, _UNDECIDED, _RIGHT):
-            if verdict in outcomes:
-                break
-        return f"{self.op}: backward is {verdict}, against central differences of compute"
-
     def __repr__(self) -> str:
-        return "\n".join([self._summary(), *(f"  {line}" for line in self._lines())])
-
-    def _lines(self) -> Iterator[str]:
-        examples = {gradient.example for gradient in self.gradients}
-        for gradient in self.gradients:
-            line = str(gradient)
-            if len(examples) > 1:
-                line += f", for {gradient.example}"
-            yield sanitize(" ".join(line.split()), 1000)
+        return repr(self._table())
 
     def _repr_html_(self) -> str:
-        cell = (
-            "text-align:left;padding:2px 12px 2px 0;border-bottom:1px solid rgba(128,128,128,0.4)"
+        return self._table()._repr_html_()
+
+    def _table(self) -> Table:
+        rows = [(str(gradient), gradient.example) for gradient in self.gradients]
+        return Table(
+            (f"{self.op}: backward beside differences of compute", "example"),
+            rows,
+            f"{self.op}: no floating-point input to check",
         )
-        rows = ""
-        for gradient, line in zip(self.gradients, self._lines(), strict=True):
-            weight = "normal" if gradient.outcome == _RIGHT else "bold"
-            rows += f'<tr><td style="{cell};font-weight:{weight}">{html.escape(line)}</td></tr>'
-        summary = html.escape(self._summary())
-        return f'<div>{summary}</div><table style="border-collapse:collapse">{rows}</table>'
 
 
 @hide_internal_frames
@@ -217,157 +187,111 @@ def check_grad(
     """
     target = find_op(op)
     if target.current.gradient is None:
-        next_ = "def backward(self, inputs, outputs, grads): …"
         raise DefinitionError(
             f"op {target.name}",
             expected="backward in its class",
             got=f"{target.current}",
-            next=next_,
+            next="def backward(self, inputs, outputs, grads): …",
         )
     subject = read_subject(target, inputs, examples, attrs)
     return GradientReport(str(target.current), check_gradients(subject))
 
 
 def check_gradients(subject: Subject) -> list[InputGradient]:
-    """Compare the gradients of an op under test, as `check_grad` does.
-
-    Parameters
-    ----------
-    subject : Subject
-
-    Returns
-    -------
-    list of InputGradient
-    """
+    """Compare the gradients of an op under test, as `check_grad` does."""
     gradients: list[InputGradient] = []
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         # What is moved can leave the domain.
         warnings.simplefilter("ignore")
         for example in subject.examples:
             try:
-                gradients += _Comparison.of(subject, example).gradients()
+                gradients += _Comparison(subject, example).gradients()
             except Exception as error:
                 # An op may raise anything, and that is the result.
                 note = format_exception(error)
-                gradients.append(InputGradient(str(example), "backward", _WRONG, note=note))
+                gradients.append(InputGradient(str(example), "backward", _WRONG, note))
     return gradients
 
 
-@dataclass(frozen=True)
 class _Comparison:
-    """An example, in the dtype in which it is compared.
+    """An example, in the dtype in which it is compared, with a random gradient for each floating-point output."""
 
-    Attributes
-    ----------
-    outputs : tuple of ndarray
-        What compute gives.
-    weights : dict of int to ndarray
-        A random gradient for each floating-point output, by its number.
-    """
-
-    subject: Subject
-    example: Example
-    dtype: np.dtype
-    outputs: tuple[np.ndarray, ...]
-    weights: Mapping[int, np.ndarray]
-
-    @classmethod
-    def of(cls, subject: Subject, example: Example) -> _Comparison:
-        """Take float64 if the op takes it, and gives it."""
-        widened = _widened(subject, example)
-        if widened is not None:
-            example, outputs = widened
-        else:
-            outputs = subject.call(example)
-        random = np.random.default_rng(0)
-        weights = {}
-        for number, output in enumerate(outputs):
-            # Integers and texts have no derivative.
-            if is_float(output):
-                drawn = random.normal(size=output.shape)
-                weights[number] = drawn.astype(output.dtype)
+    def __init__(self, subject: Subject, example: Example) -> None:
+        self._subject, self._example = subject, example
+        self._outputs = subject.call(example)
+        self._title = str(example)
+        wide = _in_float64(example)
+        wide_outputs = _outputs_in_float64(subject, wide)
+        if wide_outputs is not None:
+            self._example, self._outputs = wide, wide_outputs
         coarsest: np.dtype = np.dtype(np.float64)
-        for array in (*example.inputs, *outputs):
+        for array in (*self._example.inputs, *self._outputs):
             if array is not None and is_float(array):
                 coarsest = max(coarsest, array.dtype, key=unit)
         # Arrays of float64 say nothing of what compute casts them to on the way.
-        if coarsest == np.float64 and _rounds(subject, example, outputs):
+        if coarsest == np.float64 and wide_outputs is None:
             coarsest = np.dtype(np.float32)
-        return cls(subject, example, coarsest, outputs, weights)
-
-    @property
-    def tolerance(self) -> float:
-        """Return the tolerance of the dtype that is compared in."""
-        return TOLERANCES[dtype(self.dtype).name].gradient
+        self._dtype, self._precision = dtype(coarsest).name, unit(coarsest)
+        self._tolerance = TOLERANCES[self._dtype].gradient
+        random = np.random.default_rng(0)
+        self._weights: dict[int, np.ndarray] = {}
+        for number, output in enumerate(self._outputs):
+            # Integers and texts have no derivative.
+            if is_float(output):
+                self._weights[number] = random.normal(size=output.shape).astype(output.dtype)
 
     def gradients(self) -> list[InputGradient]:
         """Compare the gradients of all floating-point inputs."""
-        moved = []
-        for number, array in enumerate(self.example.inputs):
+        floats = []
+        for number, array in enumerate(self._example.inputs):
             if array is not None and is_float(array) and array.size:
-                moved.append((number, array))
-        if not self.weights or not moved:
+                floats.append((number, array))
+        if not floats or not self._weights:
             return []
         # All outputs at once, then each alone, as a loss may use one of them only.
-        combinations: list[tuple[int, ...]] = [tuple(self.weights)]
-        if len(self.weights) > 1:
-            combinations += [(number,) for number in self.weights]
-        analytic = [self._backward(outputs) for outputs in combinations]
-        of_all = analytic[0]
-        compared = []
-        order = list(self.weights)
-        for number, array in moved:
-            elements = self._elements(number, array, of_all[number])
-            terms = partial(self._terms, number)
-            # The outputs' derivatives add up, so one set of differences serves all combinations.
-            differences = central_differences(terms, array, elements, unit(self.dtype))
-            for outputs, gradients in zip(combinations, analytic, strict=True):
-                columns = [order.index(output) for output in outputs]
-                numeric = differences.values[:, columns].sum(axis=1)
-                errors = differences.errors[:, columns].sum(axis=1)
-                result = self._compare(
-                    array, elements, gradients[number], numeric, errors, differences.kinks
-                )
-                compared.append(replace(result, name=self._name(number, outputs)))
-        if all(result.outcome != _WRONG for result in compared):
-            for note in self._faults(of_all):
-                compared.append(InputGradient(str(self.example), "backward", _WRONG, note=note))
-        return compared
+        chosen: list[tuple[int, ...]] = [tuple(self._weights)]
+        if len(self._weights) > 1:
+            chosen += [(number,) for number in self._weights]
+        results = []
+        for outputs in chosen:
+            gradients = self._backward(outputs)
+            for number, array in floats:
+                name = self._subject.schema.port(number).name
+                if outputs != chosen[0]:
+                    name += f", of output {outputs[0]} alone"
+                terms = partial(self._terms, number, outputs)
+                results.append(self._compared(name, terms, array, gradients[number]))
+        if all(result.outcome != _WRONG for result in results):
+            for note in self._faults():
+                results.append(InputGradient(self._title, "backward", _WRONG, note))
+        return results
 
-    def _faults(self, first: Sequence[np.ndarray | None]) -> Iterator[str]:
-        """Yield what is wrong with a backward that is right for one set of gradients, once."""
-        outputs, factor = tuple(self.weights), -3
+    def _faults(self) -> Iterator[str]:
+        """Yield what is wrong with a backward that is right when it is called once."""
+        outputs, factor = tuple(self._weights), -3
+        instance = self._subject.instance(self._example)
+        first = self._backward(outputs, instance=instance)
         # A gradient is linear in those of the outputs; a lost sign or an abs shows with a negative factor.
-        expected: list[np.ndarray | None] = []
-        for gradient in first:
-            expected.append(None if gradient is None else factor * gradient)
-        if not self._are_equal(self._backward(outputs, factor), expected):
+        tripled = [None if array is None else factor * array for array in first]
+        if not self._are_equal(self._backward(outputs, factor), tripled):
             yield f"for {factor} times the gradients of the outputs it does not return {factor} times those of the inputs"
             return
-        instance = self.subject.instance(self.example)
-        once = self.subject.call(self.example, instance)
-        twice = self.subject.call(self.example, instance)
-        for a, b in zip(once, twice, strict=True):
-            # An op that draws numbers has another gradient each time.
-            if not np.array_equal(a, b, equal_nan=is_float(a)):
-                return
-        instance = self.subject.instance(self.example)
-        first_call = self._backward(outputs, instance=instance)
-        second_call = self._backward(outputs, instance=instance)
-        if not self._are_equal(first_call, second_call):
+        other = self._subject.instance(self._example)
+        calls = [self._subject.call(self._example, other) for _ in range(2)]
+        # An op that draws numbers has another gradient each time.
+        draws = not self._are_equal(*calls)
+        if not draws and not self._are_equal(self._backward(outputs, instance=instance), first):
             yield "for the same arrays it returns something else the second time: sessions keep one instance"
 
     def _are_equal(
-        self, gradients: Sequence[np.ndarray | None], expected: Sequence[np.ndarray | None]
+        self, arrays: Sequence[np.ndarray | None], expected: Sequence[np.ndarray | None]
     ) -> bool:
-        for a, b in zip(gradients, expected, strict=True):
-            if a is None or b is None:
+        for a, b in zip(arrays, expected, strict=True):
+            if a is None or b is None or not is_float(b):
                 continue
-            wide_a, wide_b = a.astype(np.float64), b.astype(np.float64)
-            finite = wide_b[np.isfinite(wide_b)]
-            scale = float(np.abs(finite).max(initial=0.0))
-            allowed = self.tolerance * scale
-            if not np.allclose(wide_a, wide_b, rtol=0, atol=allowed, equal_nan=True):
+            wide = b.astype(np.float64)
+            allowed = self._tolerance * np.abs(wide).max(initial=0.0, where=np.isfinite(wide))
+            if not np.allclose(a.astype(np.float64), wide, rtol=0, atol=allowed, equal_nan=True):
                 return False
         return True
 
@@ -375,161 +299,131 @@ class _Comparison:
         self, outputs: Sequence[int], factor: int = 1, instance: Any = None
     ) -> tuple[np.ndarray, ...]:
         """Call backward, of a new instance if none is given, on arrays that cannot be written, as in a session."""
-        ports = self.subject.schema.inputs
-        inputs: Arrays = self.example.copies()
+        ports = self._subject.schema.inputs
+        inputs: Arrays = self._example.copies()
         # Backward gets None for each trailing optional input that is left out, as in a session.
         if not ports or not ports[-1].variadic:
-            absent = (None,) * (len(ports) - len(inputs))
-            inputs = (*inputs, *absent)
-        adjoints: list[np.ndarray | None] = [None] * len(self.outputs)
+            inputs += (None,) * (len(ports) - len(inputs))
+        adjoints: list[np.ndarray | None] = [None] * len(self._outputs)
         for number in outputs:
-            weights = self.weights[number]
+            weights = self._weights[number]
             adjoints[number] = np.asarray(weights * factor, weights.dtype)
-        results = tuple(output.copy() for output in self.outputs)
+        results = tuple(output.copy() for output in self._outputs)
         for array in (*inputs, *results, *adjoints):
             if array is not None:
                 array.setflags(write=False)
         if instance is None:
-            instance = self.subject.instance(self.example)
+            instance = self._subject.instance(self._example)
         returned = instance.backward(inputs, results, tuple(adjoints))
-        version = self.subject.version
+        version = self._subject.version
         return checked_gradients(returned, inputs, version.cls.backward, version.schema, version.op)  # type: ignore[attr-defined]
 
-    def _terms(self, number: int, moved: np.ndarray) -> list[np.ndarray]:
-        """Call the op with an input moved; return the outputs times the weights of their sums."""
-        inputs = list(self.example.inputs)
+    def _terms(self, number: int, chosen: Sequence[int], moved: np.ndarray) -> np.ndarray:
+        """Call the op with an input moved; return the outputs times the weights of their sum."""
+        inputs = list(self._example.inputs)
         inputs[number] = moved
-        outputs = self.subject.call(Example(tuple(inputs), self.example.attrs))
-        terms = []
-        for output_number, weight in self.weights.items():
-            # In float64, as a sum in float16 would lose what a step changes.
-            wide = outputs[output_number].astype(np.float64)
-            terms.append(wide * weight)
-        return terms
+        outputs = self._subject.call(Example(tuple(inputs), self._example.attrs))
+        # In float64, as a sum in float16 would lose what a step changes.
+        terms = [np.ravel(outputs[n].astype(np.float64) * self._weights[n]) for n in chosen]
+        return np.concatenate(terms)
 
-    def _elements(
-        self, number: int, array: np.ndarray, gradient: np.ndarray
-    ) -> list[tuple[int, ...]]:
-        """Choose the elements to be moved: all, or some at random and those that sums of the rest point to."""
-        chosen = drawn_places(array.size)
-        if chosen.size < array.size:
-            terms, precision = partial(self._terms, number), unit(self.dtype)
-            suspects = suspected_places(terms, array, gradient, chosen, precision, self.tolerance)
-            chosen = np.union1d(chosen, suspects)
-        indices = np.transpose(np.unravel_index(chosen, array.shape))
-        return [tuple(index) for index in indices.tolist()]
-
-    def _name(self, number: int, outputs: Sequence[int]) -> str:
-        name = self.subject.schema.port(number).name
-        if len(outputs) < len(self.weights):
-            name += f", of output {outputs[0]} alone"
-        return name
-
-    def _compare(
-        self,
-        array: np.ndarray,
-        elements: Sequence[tuple[int, ...]],
-        gradient: np.ndarray,
-        numeric: np.ndarray,
-        errors: np.ndarray,
-        kinks: np.ndarray,
+    def _compared(
+        self, name: str, terms: Any, array: np.ndarray, gradient: np.ndarray
     ) -> InputGradient:
         """Compare the elements of one gradient that are at no kink."""
+        places = drawn_places(array.size)
+        if places.size < array.size:
+            suspect = suspected_place(
+                terms, array, gradient, places, self._precision, self._tolerance
+            )
+            places = np.union1d(places, suspect)
+        elements = [tuple(np.unravel_index(place, array.shape)) for place in places.tolist()]
+        differences = central_differences(terms, array, elements, self._precision)
+        kinks = differences.kinks
         result = InputGradient(
-            str(self.example),
-            "",
+            self._title,
+            name,
             _UNDECIDED,
-            dtype(self.dtype).name,
-            self.tolerance,
+            dtype=self._dtype,
+            tolerance=self._tolerance,
             size=array.size,
             tried=len(elements),
             kinks=int(kinks.sum()),
         )
         if kinks.all():
             return result
-        analytic = np.array([float(gradient[element]) for element in elements])
-        off = np.abs(analytic - numeric)
-        # NaN and infinities that differences do not have are as wrong as can be.
-        off = np.where(np.isfinite(off), off, np.inf)
-        off = np.where(kinks, 0.0, off)
-        scale = float(np.abs(numeric[~kinks]).max())
-        # Where all derivatives are nearly zero, their own size would allow nothing.
-        allowed = self.tolerance * max(scale, 1e-3)
-        wrong = off > allowed + 4 * np.where(kinks, 0.0, errors)
-        worst = int(np.argmax(off))
-        outcome = _RIGHT
-        if wrong.any():
-            outcome = _WRONG
-        return replace(
-            result,
-            outcome=outcome,
-            wrong=int(wrong.sum()),
-            index=elements[worst],
-            analytic=float(analytic[worst]),
-            numeric=float(numeric[worst]),
-            note=_common_factor(analytic[wrong], numeric[wrong]),
-        )
+        return _judged(result, gradient.ravel()[places].astype(np.float64), differences, elements)
 
 
-def _widened(subject: Subject, example: Example) -> tuple[Example, tuple[np.ndarray, ...]] | None:
-    """Call an op with its example in float64; return None where it does not take it, or gives less."""
+def _judged(
+    result: InputGradient,
+    analytic: np.ndarray,
+    differences: Differences,
+    elements: Sequence[tuple[int, ...]],
+) -> InputGradient:
+    numeric, errors, kinks = differences
+    off = np.abs(analytic - numeric)
+    # NaN and infinities that differences do not have are as wrong as can be.
+    off = np.where(np.isfinite(off), off, np.inf)
+    off[kinks] = 0.0
+    # Where all derivatives are nearly zero, their own size would allow nothing.
+    scale = max(float(np.abs(numeric[~kinks]).max()), 1e-3)
+    wrong = off > result.tolerance * scale + 4 * np.where(kinks, 0.0, errors)
+    worst = int(np.argmax(off))
+    return replace(
+        result,
+        outcome=_WRONG if wrong.any() else _RIGHT,
+        wrong=int(wrong.sum()),
+        index=tuple(map(int, elements[worst])),
+        analytic=float(analytic[worst]),
+        numeric=float(numeric[worst]),
+        note=_common_factor(analytic[wrong], numeric[wrong]),
+    )
+
+
+def _in_float64(example: Example, factor: float = 1.0) -> Example:
     inputs = []
     for array in example.inputs:
         if array is not None and is_float(array):
-            array = array.astype(np.float64)
+            array = array.astype(np.float64) * factor
         inputs.append(array)
-    wide = Example(tuple(inputs), example.attrs)
+    return Example(tuple(inputs), example.attrs)
+
+
+def _outputs_in_float64(subject: Subject, wide: Example) -> tuple[np.ndarray, ...] | None:
+    """Call an op with float64; return None where it does not take that, or calculates in less."""
     try:
         subject.schema.check_inputs(wide.types, subject.op.name)
         outputs = subject.call(wide)
+        # What it rounds on the way hides so small a change of the inputs, and shows a larger one.
+        slightly = subject.call(_in_float64(wide, 1 + 2.0**-40))
+        clearly = subject.call(_in_float64(wide, 1 + 2.0**-8))
     except Exception:
         # An op need not take every dtype that its ports leave open.
         return None
-    if _rounds(subject, wide, outputs):
-        return None
-    for output in outputs:
-        if is_float(output) and output.dtype != np.float64:
-            return None
-    return wide, outputs
-
-
-def _rounds(subject: Subject, example: Example, outputs: tuple[np.ndarray, ...]) -> bool:
-    """Tell whether an op calculates in less than the float64 that it is given."""
-    for number, array in enumerate(example.inputs):
-        if array is None or not is_float(array):
+    for output, slight, clear in zip(outputs, slightly, clearly, strict=True):
+        if not is_float(output):
             continue
-        # A move of 2**-40 then changes next to nothing of what a larger one changes.
-        results = []
-        for relative in (2.0**-40, 2.0**-8):
-            inputs = list(example.inputs)
-            inputs[number] = array * (1 + relative)
-            results.append(subject.call(Example(tuple(inputs), example.attrs)))
-        for before, slightly, clearly in zip(outputs, *results, strict=True):
-            # A shape can depend on the values, and then no element has a counterpart.
-            if not is_float(before) or not before.shape == slightly.shape == clearly.shape:
-                continue
-            changed = clearly != before
-            changed_slightly = (slightly != before)[changed]
-            if changed.any() and changed_slightly.mean() < 0.1:
-                return True
-    return False
+        if output.dtype != np.float64:
+            return None
+        # A shape can depend on the values, and then no element has a counterpart.
+        if output.shape == slight.shape == clear.shape:
+            changed = clear != output
+            if changed.any() and (slight != output)[changed].mean() < 0.1:
+                return None
+    return outputs
 
 
 def unit(kind: np.dtype) -> float:
     """Return the relative rounding error of a floating-point dtype."""
-    import ml_dtypes
-
     return float(ml_dtypes.finfo(kind).eps)  # type: ignore[no-untyped-call]  # NumPy's own lacks bfloat16
 
 
 def _common_factor(analytic: np.ndarray, numeric: np.ndarray) -> str:
     """Say by which factor all wrong elements differ, if there is one."""
-    # The ratio of two numbers near zero is one of their rounding errors.
-    magnitudes = np.abs(numeric)
-    large = magnitudes > 1e-6 * magnitudes.max(initial=0.0)
-    ratios = analytic[large] / numeric[large]
-    if len(ratios) < 2 or not np.isfinite(ratios).all():
+    if analytic.size < 2 or not np.all(np.isfinite(analytic)) or not np.all(numeric):
         return ""
+    ratios = analytic / numeric
     if np.ptp(ratios) > 1e-3 * np.abs(ratios).max():
         return ""
     return f"backward / differences is {ratios.mean():.6g} in all of them"

@@ -203,7 +203,7 @@ def test_large_inputs_are_sampled(define):
     assert (
         report.gradients[0].tried == 100
         and report.gradients[0].size == 2500
-        and "100 elements of 2,500" in repr(report)
+        and "100 of 2,500 elements" in repr(report)
     )
 
 
@@ -400,7 +400,7 @@ def test_differences_are_exact_to_their_error(function, derivative):
     found = central_differences(
         lambda x: np.array([function(x).sum()]), x, [(n,) for n in range(x.size)], 2.0**-52
     )
-    apart = np.abs(found.values[:, 0] - derivative(x))
+    apart = np.abs(found.values - derivative(x))
     assert not found.kinks.any() and apart.max() < 1e-9 * np.abs(derivative(x)).max()
 
 
@@ -409,9 +409,7 @@ def test_kinks_beside_the_element_are_no_derivative_either():
     found = central_differences(
         lambda x: np.array([np.abs(x).sum()]), x, [(0,), (1,), (2,)], 2.0**-52
     )
-    assert found.kinks.tolist() == [True, False, False] and np.allclose(
-        found.values[1:, 0], [1, -1]
-    )
+    assert found.kinks.tolist() == [True, False, False] and np.allclose(found.values[1:], [1, -1])
 
 
 def test_a_step_that_rounding_swallows_is_no_derivative_of_zero():
@@ -421,4 +419,4 @@ def test_a_step_that_rounding_swallows_is_no_derivative_of_zero():
     found = central_differences(
         lambda x: np.array([np.sum(np.round(x, 3) - base)]), x, [(n,) for n in range(10)], 2.0**-23
     )
-    assert (found.kinks | (np.abs(found.values[:, 0] - 1) < 0.5)).all()
+    assert (found.kinks | (np.abs(found.values - 1) < 0.5)).all()
