@@ -25,7 +25,7 @@ from pyopnb.ops.registry import find_op, registry
 from pyopnb.runtime.forms import asks_for_numba
 from pyopnb.runtime.one_run import kernel_runner
 from pyopnb.testing.sizes import ExampleSizes
-from pyopnb.testing.subject import Example, Subject, generate_example, read_example, refuse_tuples
+from pyopnb.testing.subject import Example, Subject, read_examples
 
 __all__ = ["forms"]
 
@@ -77,7 +77,6 @@ def forms(op: Any, /, *inputs: Any, sizes: Sequence[int] | None = None, **attrs:
     See `Forms`.
     """
     target = find_op(_op_in(op))
-    refuse_tuples(target, inputs)
     versions = {_language(version.cls): version for version in target.versions}
     if _PYTHON not in versions:
         raise InputError(
@@ -87,10 +86,7 @@ def forms(op: Any, /, *inputs: Any, sizes: Sequence[int] | None = None, **attrs:
         )
     # The Python version alone, whatever serves the name now.
     python = Op(target.name, (versions[_PYTHON],))
-    if inputs:
-        example = read_example(python, tuple(inputs), attrs, 0)
-    else:
-        example = generate_example(python, attrs)
+    (example,) = read_examples(python, inputs, (), attrs)
     subject = Subject(python, [example])
     examples = _grown(subject, example) if sizes is None else _resized(subject, example, sizes)
     with _named(target, versions) as ops:

@@ -16,7 +16,7 @@ from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.messages import hide_internal_frames, sanitize
 from pyopnb.ops.op import Op
 from pyopnb.ops.registry import find_op
-from pyopnb.testing.subject import generate_example, read_example, refuse_tuples
+from pyopnb.testing.subject import read_examples
 
 __all__ = ["lower"]
 
@@ -118,10 +118,7 @@ def lower(
         return lower_model(op, feeds, finite=finite, strict=strict, compares=verify)
     # An op, with one example in the arguments and more of them in ``examples``.
     target = find_op(op)
-    refuse_tuples(target, inputs)
-    values = [*([inputs] if inputs else []), *examples]
-    read = [read_example(target, item, attrs, number) for number, item in enumerate(values)]
-    examples_of_op = read or [generate_example(target, attrs)]
+    examples_of_op = read_examples(target, inputs, examples, attrs)
     lowered = lower_op(target, examples_of_op, opset=opset, finite=finite, compares=verify)
     remember(target, lowered)
     return lowered.function

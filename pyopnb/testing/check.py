@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import html
-import json
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from pyopnb.ops.arguments import check_arguments
-from pyopnb.ops.messages import hide_internal_frames, sanitize
+from pyopnb.ops.messages import hide_internal_frames
 from pyopnb.ops.op import Op
 from pyopnb.ops.registry import find_op
+from pyopnb.ops.text_table import Table
 from pyopnb.testing.gradients import GradientReport, check_gradients
-from pyopnb.testing.subject import Subject, read_subject
+from pyopnb.testing.subject import Subject, read_examples
 from pyopnb.testing.trials import TRIALS, Failed, NotApplicable, format_exception
 
 __all__ = ["CheckReport", "Verdict", "check"]
@@ -50,7 +50,7 @@ class Verdict:
         return f"{self.name}: {self.outcome}, {self.text}"
 
 
-class CheckReport(Mapping[str, Verdict]):
+class CheckReport(dict[str, Verdict]):
     """The verdicts of `check` by the names of the tests; true if no test failed.
 
     Attributes
@@ -59,24 +59,11 @@ class CheckReport(Mapping[str, Verdict]):
         Name and version.
     examples : tuple of str
         The types of the examples' inputs, and their attrs.
-    made : bool
-        Whether the examples were generated from the hints, as none was given.
     """
 
-    def __init__(
-        self, op: str, examples: Sequence[str], made: bool, verdicts: Sequence[Verdict]
-    ) -> None:
-        self.op, self.examples, self.made = op, tuple(examples), made
-        self._verdicts = {verdict.name: verdict for verdict in verdicts}
-
-    def __getitem__(self, name: str) -> Verdict:
-        return self._verdicts[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._verdicts)
-
-    def __len__(self) -> int:
-        return len(self._verdicts)
+    def __init__(self, op: str, examples: Sequence[str], verdicts: Mapping[str, Verdict]) -> None:
+        super().__init__(verdicts)
+        self.op, self.examples = op, tuple(examples)
 
     def __bool__(self) -> bool:
         return self.ok
@@ -91,56 +78,21 @@ class CheckReport(Mapping[str, Verdict]):
         """Return the verdicts of the tests that failed."""
         return tuple(verdict for verdict in self.values() if not verdict.ok)
 
-    def to_json(self) -> str:
-        """Serialize the report.
-
-        Returns
-        -------
-        str
-            JSON of all verdicts.
-        """
-        document = {"op": self.op, "ok": self.ok, "examples": self.examples, "made": self.made}
-        return json.dumps({**document, "verdicts": [asdict(verdict) for verdict in self.values()]})
-
     def _summary(self) -> str:
         verdict = "ready for use"
         if self.failures:
-            failed = ", ".join(verdict.name for verdict in self.failures)
-            verdict = f"not ready for use: {failed}"
-        tried = "; ".join(self.examples[:3])
-        if len(self.examples) > 3:
-            tried += "; …"
-        if self.made:
-            tried += ", generated from the hints"
-        return f"{self.op}: {verdict}. Tried {tried}"
+            verdict = f"not ready for use: {', '.join(failure.name for failure in self.failures)}"
+        return f"{self.op}: {verdict}. Tried {'; '.join(self.examples)}"
 
     def __repr__(self) -> str:
-        width = max(map(len, self), default=0)
-        lines = [self._summary()]
-        for verdict in self.values():
-            text = _one_line(verdict.text)
-            lines.append(f"  {verdict.name:{width}}  {verdict.outcome:4}  {text}")
-        return "\n".join(lines)
+        return f"{self._summary()}\n{self._table()}"
 
     def _repr_html_(self) -> str:
-        # A half transparent grey is visible on white and on black; an untrusted notebook keeps only inline styles.
-        cell = "text-align:left;vertical-align:top;padding:2px 12px 2px 0;border-bottom:1px solid rgba(128,128,128,0.4)"
-        rows = ""
-        for verdict in self.values():
-            weight = "normal"
-            if not verdict.ok:
-                weight = "bold"
-            rows += (
-                f'<tr><td style="{cell};font-family:monospace">{verdict.name}</td>'
-                f'<td style="{cell};font-weight:{weight}">{verdict.outcome}</td>'
-                f'<td style="{cell}">{html.escape(_one_line(verdict.text))}</td></tr>'
-            )
-        summary = html.escape(_one_line(self._summary()))
-        return f'<div>{summary}</div><table style="border-collapse:collapse">{rows}</table>'
+        return f"<div>{html.escape(self._summary())}</div>{self._table()._repr_html_()}"
 
-
-def _one_line(text: str) -> str:
-    return sanitize(" ".join(text.split()), 1000)
+    def _table(self) -> Table:
+        rows = [(verdict.name, verdict.outcome, verdict.text) for verdict in self.values()]
+        return Table(("test", "verdict", "what was found"), rows)
 
 
 @hide_internal_frames
@@ -166,19 +118,18 @@ def check(
     Returns
     -------
     CheckReport
-        True if the op is ready for use; a mapping with a verdict for each of these tests:
+        True if the op is ready for use; a dict with a verdict for each of these tests:
 
         - ``schema``: hints, ``infer`` and attrs' defaults agree with what ``compute`` takes and returns,
         - ``inputs_unmodified``: the op does not write into its inputs, and keeps no view of memory that is reused,
         - ``shapes``: the results have the promised shapes at several sizes, with symbols for the dimensions,
-        - ``repeatable``: two runs, two instances and two sessions give the same bits,
+        - ``repeatable``: two calls and two instances give the same bits,
         - ``threads``: many threads in one session give the same bits as one,
-        - ``empty``, ``scalar``: inputs with no elements and with no dimensions work, or a ``ValueError``,
-          ``NotImplementedError`` or error of pyopnb says why not,
+        - ``empty``: inputs with no elements work, or a ``ValueError`` or ``NotImplementedError`` says why not,
         - ``runtime``: ONNX Runtime gives the same bits as a plain call of the class,
         - ``precision``: float16, bfloat16 and float32 are at most 64 units in the last place from the op's own float64,
-        - ``kernel``: the results agree with ONNX Runtime's own operator of that name, if one takes the examples,
-        - ``reference``: the results agree with ONNX's reference implementation, if ONNX Runtime has no kernel,
+        - ``operator``: the results agree with ONNX's operator of that name, by ONNX Runtime's kernel or else by
+          ONNX's reference implementation,
         - ``gradient``, if the class has ``backward``: it is the gradient of ``compute``, as `check_grad` finds.
 
     Raises
@@ -204,7 +155,7 @@ def check(
     (False, ['repeatable'])
     """
     target = find_op(op)
-    subject = read_subject(target, inputs, examples, attrs)
+    subject = Subject(target, read_examples(target, inputs, examples, attrs))
     trials = dict(TRIALS)
     if subject.version.gradient is not None:
         trials["gradient"] = (_try_gradient, ("schema", "repeatable"))
@@ -215,9 +166,7 @@ def check(
         for name, (trial, earlier) in trials.items():
             failed = [test for test in earlier if not verdicts[test].ok]
             verdicts[name] = _judge(name, trial, subject, failed)
-    texts = [str(example) for example in subject.examples]
-    is_generated = not inputs and not examples
-    return CheckReport(str(target.current), texts, is_generated, list(verdicts.values()))
+    return CheckReport(str(target.current), list(map(str, subject.examples)), verdicts)
 
 
 def _try_gradient(subject: Subject) -> str:
@@ -241,10 +190,10 @@ def _judge(
         return Verdict(name, _SKIP, f"see {failed_before[0]} first")
     try:
         return Verdict(name, _PASS, trial(subject))
-    except NotApplicable as why:
-        return Verdict(name, _SKIP, str(why))
-    except Failed as why:
-        return Verdict(name, _FAIL, str(why))
+    except NotApplicable as reason:
+        return Verdict(name, _SKIP, str(reason))
+    except Failed as finding:
+        return Verdict(name, _FAIL, str(finding))
     except KeyboardInterrupt:
         # The interrupt is the user's, and no finding.
         raise

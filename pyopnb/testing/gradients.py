@@ -22,7 +22,7 @@ from pyopnb.ops.registry import find_op
 from pyopnb.ops.text_table import Table
 from pyopnb.testing.central import Differences, central_differences
 from pyopnb.testing.sampling import drawn_places, suspected_place
-from pyopnb.testing.subject import Arrays, Example, Subject, read_subject
+from pyopnb.testing.subject import Arrays, Example, Subject, read_examples
 from pyopnb.testing.trials import format_exception
 
 __all__ = ["GradientReport", "InputGradient", "check_grad", "check_gradients", "unit"]
@@ -193,7 +193,7 @@ def check_grad(
             got=f"{target.current}",
             next="def backward(self, inputs, outputs, grads): …",
         )
-    subject = read_subject(target, inputs, examples, attrs)
+    subject = Subject(target, read_examples(target, inputs, examples, attrs))
     return GradientReport(str(target.current), check_gradients(subject))
 
 
@@ -385,7 +385,7 @@ def _in_float64(example: Example, factor: float = 1.0) -> Example:
     inputs = []
     for array in example.inputs:
         if array is not None and is_float(array):
-            array = array.astype(np.float64) * factor
+            array = np.asarray(array.astype(np.float64) * factor)
         inputs.append(array)
     return Example(tuple(inputs), example.attrs)
 

@@ -13,7 +13,7 @@ from onnx import ModelProto, NodeProto
 
 from pyopnb.errors import InputError, ResultError
 from pyopnb.models.build import model, node
-from pyopnb.models.nodes import attribute_values
+from pyopnb.models.nodes import attribute_values, set_attribute
 from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.instantiate import instantiate
 from pyopnb.ops.messages import sanitize
@@ -31,9 +31,7 @@ __all__ = [
     "format_types",
     "generate_example",
     "random_array",
-    "read_example",
-    "read_subject",
-    "refuse_tuples",
+    "read_examples",
 ]
 
 Arrays = tuple[np.ndarray | None, ...]
@@ -68,128 +66,71 @@ class Example:
         return f"({', '.join(parts)})"
 
 
-def refuse_tuples(op: Op, inputs: Sequence[Any]) -> None:
-    """Refuse inputs in a tuple: each is an argument of its own, as of `pyopnb.call`.
-
-    Raises
-    ------
-    InputError
-    """
-    for number, item in enumerate(inputs):
-        # A tuple of numbers is an array, as NumPy takes it.
-        is_example = isinstance(item, dict)
-        if isinstance(item, tuple):
-            is_example = any(isinstance(part, np.ndarray) for part in item)
-        if is_example:
-            names = ", ".join(port.name for port in op.current.schema.inputs) or "x"
-            raise InputError(
-                f"check of {op.name}, input {number}",
-                expected="an array",
-                got=f"a {type(item).__name__}",
-                next=f"check({op.name!r}, {names}), as pyopnb.call takes them, or examples=[…] for several",
-            )
-
-
-def read_subject(
+def read_examples(
     op: Op, inputs: Sequence[Any], examples: Sequence[Any], attrs: Mapping[str, Any]
-) -> Subject:
-    """Read what `check` and `check_grad` take; without any example, one is generated.
+) -> list[Example]:
+    """Read the examples that `check` and its kind take; without any, generate one from the hints.
 
     Raises
     ------
     InputError
-        As from `refuse_tuples` and `read_example`.
+        A part of one is not an array of a dtype that ONNX has, or there are too few or too many.
     """
-    refuse_tuples(op, inputs)
     items = list(examples)
     if inputs:
-        items.insert(0, inputs)
+        items.insert(0, tuple(inputs))
     if not items:
-        return Subject(op, [generate_example(op, attrs)])
-    parsed = [read_example(op, item, attrs, number) for number, item in enumerate(items)]
-    return Subject(op, parsed)
+        return [generate_example(op, attrs)]
+    return [_read_example(op, item, attrs, number) for number, item in enumerate(items)]
 
 
-def read_example(op: Op, item: Any, attrs: Mapping[str, Any], number: int) -> Example:
-    """Read an example as `check` takes it: an array, or a tuple of arrays and perhaps a dict of attrs.
-
-    Raises
-    ------
-    InputError
-        A part of it is not an array of a dtype that ONNX has, or there are too few or too many.
-    """
-    parts = [item]
-    if isinstance(item, tuple):
-        parts = list(item)
+def _read_example(op: Op, item: Any, attrs: Mapping[str, Any], number: int) -> Example:
+    """Read an array, or a tuple of arrays and perhaps a dict of attrs."""
+    parts = list(item) if isinstance(item, tuple) else [item]
     # Those of the example win over those for all.
     attrs = dict(attrs)
     if parts and isinstance(parts[-1], dict):
         attrs.update(parts.pop())
-    _check_count(op, len(parts), f"check of {op.name}, example {number}")
+    ports = op.current.schema.inputs
+    required = [port for port in ports if not port.optional and not port.variadic]
+    is_variadic = bool(ports) and ports[-1].variadic
+    if len(parts) < len(required) or (len(parts) > len(ports) and not is_variadic):
+        raise InputError(
+            f"check of {op.name}, example {number}",
+            expected=f"inputs ({', '.join(map(str, ports))})",
+            got=str(len(parts)),
+            next="examples=[…] for several examples",
+        )
     arrays: list[np.ndarray | None] = []
     for position, part in enumerate(parts):
-        if part is None:
-            arrays.append(None)
-            continue
-        arrays.append(_read_array(part, f"example {number}, input {position}"))
+        where = f"example {number}, input {position}"
+        arrays.append(None if part is None else _read_array(part, where))
     return Example(tuple(arrays), attrs)
-
-
-def _check_count(op: Op, count: int, where: str) -> None:
-    ports = op.current.schema.inputs
-    least = 0
-    for position, port in enumerate(ports):
-        if not port.optional and not port.variadic:
-            least = position + 1
-    is_variadic = bool(ports) and ports[-1].variadic
-    if count >= least and (is_variadic or count <= len(ports)):
-        return
-    limit = f"{least}"
-    if is_variadic:
-        limit = f"{least} or more"
-    elif least < len(ports):
-        limit = f"{least} to {len(ports)}"
-    expected = "no inputs"
-    if ports:
-        expected = f"{limit} inputs ({', '.join(map(str, ports))})"
-    advice = None
-    # An op of one input, called with several arrays: they are meant as examples.
-    if count > len(ports) == 1:
-        advice = "examples=[…] for several examples"
-    raise InputError(where, expected=expected, got=str(count), next=advice)
 
 
 def _read_array(part: Any, where: str) -> np.ndarray:
     try:
         array = np.asarray(part)
-        text = str(type_of(array))
+        is_text = str(type_of(array)).startswith("string")
+        # NumPy's dtype for texts of any length is that of all Python objects.
+        if array.dtype == object and not all(isinstance(item, str) for item in array.flat):
+            raise ValueError(f"{type(part).__name__} of Python objects")
     except ValueError as error:
         got = sanitize(str(error))
         raise InputError(where, expected="an array of a dtype of ONNX", got=got) from None
-    # NumPy's dtype for texts of any length is that of all Python objects.
-    if array.dtype == object and not all(isinstance(item, str) for item in array.ravel()):
-        got = f"{type(part).__name__} of Python objects"
-        raise InputError(where, expected="an array of a dtype of ONNX", got=got)
     # ONNX Runtime takes texts as Python's own, and NumPy's have a fixed length.
-    if text.startswith("string"):
-        return array.astype(object)
-    return array
+    return array.astype(object) if is_text else array
 
 
 def generate_example(op: Op, attrs: Mapping[str, Any]) -> Example:
     """Make an example from the hints of ``compute``; a port without a hint gets float32[2,3]."""
-    random = np.random.default_rng(0)
-    sizes: dict[str, int] = {}
-    unused_sizes = count(2)
+    random, sizes, unused_sizes = np.random.default_rng(0), dict[str, int](), count(2)
     inputs = []
     for port in op.current.schema.inputs:
         if port.optional:
             continue
         # A variadic input is tried with two arrays: with one it would be like any other.
-        count_of_port = 1
-        if port.variadic:
-            count_of_port = 2
-        for _ in range(count_of_port):
+        for _ in range(2 if port.variadic else 1):
             inputs.append(random_array(port, sizes, unused_sizes, random))
     return Example(tuple(inputs), dict(attrs))
 
@@ -198,27 +139,23 @@ def random_array(
     port: Port, sizes: dict[str, int], unused_sizes: Iterator[int], random: np.random.Generator
 ) -> np.ndarray:
     """Draw an array of a port's type; ``sizes`` are those of the symbols so far."""
-    shape = [2, 3]
-    if port.type.shape is not None:
-        shape = []
-        for dim in port.type.shape:
-            if isinstance(dim, str) and dim not in sizes:
+    shape = []
+    for dim in (2, 3) if port.type.shape is None else port.type.shape:
+        # Sizes that nobody names differ, so that no axis is taken for another.
+        if dim is None:
+            shape.append(next(unused_sizes))
+        elif isinstance(dim, str):
+            if dim not in sizes:
                 sizes[dim] = next(unused_sizes)
-            # Sizes that nobody names differ, so that no axis is taken for another.
-            if dim is None:
-                shape.append(next(unused_sizes))
-            elif isinstance(dim, str):
-                shape.append(sizes[dim])
-            else:
-                shape.append(dim)
+            shape.append(sizes[dim])
+        else:
+            shape.append(dim)
     element = port.type.dtype or dtype("float32")
     if element.name == "string":
         texts = [f"text {number}" for number in range(math.prod(shape))]
         return np.array(texts, object).reshape(shape)
-    # Integers of four bits are of ml_dtypes, whose kind is that of its floats.
-    is_whole = element.numpy.kind in "iub" or element.name.startswith(("int", "uint"))
-    # Most indices may be 0 and 1.
-    if is_whole:
+    # Integers of four bits are of ml_dtypes, whose kind is that of its floats. Most indices may be 0 and 1.
+    if element.name.startswith(("int", "uint", "bool")):
         return random.integers(0, 2, shape).astype(element.numpy)
     return random.normal(size=shape).astype(element.numpy)
 
@@ -246,11 +183,8 @@ class Subject:
             inputs.append("" if array is None else f"x{index}")
         proto = node(name or self.op.name, inputs, [])
         for key, value in example.attrs.items():
-            # Given by its own name, an attr could be taken for one of node's parameters.
-            bare = node("check::Attr", [], [], value=value)
-            for attribute in bare.attribute:
-                attribute.name = key
-                proto.attribute.append(attribute)
+            # As an argument of `node`, an attr could be taken for one of its parameters.
+            set_attribute(proto, key, value)
         return proto
 
     def instance(self, example: Example) -> Any:
@@ -260,16 +194,6 @@ class Subject:
 
     def call(self, example: Example, instance: Any = None) -> tuple[np.ndarray, ...]:
         """Call the class itself on writable copies, and check the results as a session would.
-
-        Parameters
-        ----------
-        example : Example
-        instance : object, optional
-            A new one if not given.
-
-        Returns
-        -------
-        tuple of ndarray
 
         Raises
         ------
@@ -284,10 +208,7 @@ class Subject:
         types, count = example.types, len(values)
         promises = promised_outputs(self.schema, instance, types, count, self.op.name, None)
         # Without a promise, an output has the dtype of the first input.
-        default = None
-        for tensor_type in types:
-            if tensor_type is not None and default is None:
-                default = tensor_type.dtype
+        default = next((kind.dtype for kind in types if kind is not None), None)
         results = []
         for index, (value, promise) in enumerate(zip(values, promises, strict=True)):
             element = (promise and promise.dtype) or default

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import json
+import re
+import sys
 import time
+import warnings
 from typing import Any
 
 import ml_dtypes
@@ -86,6 +88,10 @@ class NoSymbols:
     def compute(self, x): return x[:, :3]  # fmt: skip
 
 
+class SymbolOfTwoSizes:
+    def compute(self, a: "float32[N]", b: "float32[N]"): return a + b  # fmt: skip
+
+
 class Writes:
     def compute(self, x):
         x += 8
@@ -131,10 +137,6 @@ class EmptyChangesDtype:
     def compute(self, x: "float32[N,3]"): return np.array([row * np.float32(2) for row in x]).reshape(x.shape)  # fmt: skip
 
 
-class NoScalar:
-    def compute(self, x): return x / np.float32(x.shape[0] + 1)  # fmt: skip
-
-
 class Writeable:
     def compute(self, x): return x * np.float32(2 if x.flags.writeable else 3)  # fmt: skip
 
@@ -176,22 +178,22 @@ BAD = [
     (MissingAttr, X, "schema", "attr limit: expected a value of kind float"),
     (Raises, X, "schema", r"OSError: no disk \(in compute, line \d+: def compute"),
     (Exits, X, "schema", r"SystemExit: 3 \(in compute"),
-    (InferRaises, X, "schema", r"KeyError: 'rank' \(in infer"),
-    (Unreadable, X, "schema", "Strange, whose text cannot be made"),
-    (OneSize, X, "shapes", r"expected float32\[2,3\], as infer says, got float32\[3,3\]"),
-    (NoSymbols, X, "shapes", r"TypeError: .*\(in infer"),
+    (InferRaises, X, "schema", r"KeyError: 'rank'(?s:.)*\(in infer"),
+    (Unreadable, X, "schema", r"Strange: <exception str\(\) failed>"),
+    (SymbolOfTwoSizes, (X[0], X[0, :1]), "inputs_unmodified", r"input b: expected float32\[N\], with one size a symbol, got float32\[1\]"),
+    (OneSize, X, "shapes", r"expected float32\[2,3\], as infer says, got float32\["),
+    (NoSymbols, X, "shapes", r"TypeError: (?s:.)*\(in infer"),
     (Writes, X, "inputs_unmodified", r"compute writes into input x: \[0,0\] is 7.0 instead of -1.0.*Try: x = x.copy\(\), or copy_inputs = True"),
     (Keeps, X, "inputs_unmodified", "compute kept input x, or a view of it"),
-    (Counts, X, "repeatable", r"the second call of one instance: output 0\[0,0\] is 1.0 instead of 0.0 \(6 of 6 elements differ\)\. Try: keep nothing"),
+    (Counts, X, "repeatable", r"the second call of one instance: output 0: \[0,0\] is 1.0 instead of 0.0 \(6 of 6 elements differ\)\. Try: keep nothing"),
     (Random, X, "repeatable", "the first call of another instance"),
     (Shared, X, "threads", "with 8 threads at once: output 0.*Try: keep what compute calculates in local variables"),
     (NoEmpty, X, "empty", r"inputs float32\[0,3\]: IndexError: .*Try: let compute work without elements"),
     (EmptyChangesDtype, X, "empty", r"expected float32\[\.\.\.\].*got float64\[0,3\]"),
-    (NoScalar, X, "scalar", r"inputs float32\[\]: IndexError.*Try: hint the rank"),
-    (Writeable, X, "runtime", r"output 0\[0,0\] is -3.0 instead of -2.0.*read-only and contiguous"),
-    (Cancels, X, "precision", r"float16: [\d.e+]+ units in the last place from the same op in float64, at most 64 expected: \[\d,\d\] is"),
+    (Writeable, X, "runtime", r"output 0: \[0,0\] is -3.0 instead of -2.0.*read-only and contiguous"),
+    (Cancels, X, "precision", r"float\d+: [\d.e+]+ units in the last place from the same op in float64, at most 64 expected: \[\d,\d\] is"),
     (Overflows, np.float32([100, 1]), "precision", r"float32: inf units.*\[0\] is inf instead of 100.0"),
-    (Celu, X, "kernel", r"against ONNX Runtime's own Celu, relative tolerance 1e-05: output 0\[0,0\] is 1.0 instead of"),
+    (Celu, X, "operator", r"against ONNX Runtime's own kernel of Celu: output 0: \[0,0\] is 1.0 instead of"),
 ]  # fmt: skip
 
 
@@ -199,12 +201,9 @@ BAD = [
     ("cls", "example", "test", "message"), BAD, ids=[row[0].__name__ for row in BAD]
 )
 def test_a_bad_op_fails_one_test_and_no_other(
-    cls: type, example: np.ndarray, test: str, message: str
+    cls: type, example: Any, test: str, message: str
 ) -> None:
-    import re
-
-    name = f"t::{cls.__name__}"
-    report = check_class(cls, example, name=name)
+    report = check_class(cls, example, name=f"t::{cls.__name__}")
     assert [verdict.name for verdict in report.failures] == [test], report
     assert re.search(message, report[test].text), report[test].text
     assert not report
@@ -213,37 +212,21 @@ def test_a_bad_op_fails_one_test_and_no_other(
 
 
 def test_every_test_has_a_bad_op() -> None:
-    tests = set(check_class(Raises, X)) - {"reference"}
-    assert {row[2] for row in BAD} == tests
+    assert {row[2] for row in BAD} == set(check_class(Raises, X))
 
 
-def test_a_reference_that_the_runtime_has_no_kernel_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    from pyopnb.testing import trials
-
-    def lacking(proto: Any, feeds: Any) -> Any:
-        raise type("NotImplemented", (Exception,), {})(
-            "NOT_IMPLEMENTED\nmore"
-        )  # as onnxruntime calls it
-
-    monkeypatch.setattr(trials, "run_kernels", lacking)
-    report = check_class(Celu, X, name="t::Celu")
-    assert [verdict.name for verdict in report.failures] == ["reference"]
-    assert "against ONNX's reference implementation of Celu" in report["reference"].text
-    assert report["kernel"].outcome == "n/a"
-    assert report["kernel"].text.endswith("NOT_IMPLEMENTED")
+def test_the_reference_serves_where_the_runtime_has_no_kernel() -> None:
+    wide = X.astype(ml_dtypes.bfloat16)
+    report = check_class(Celu, wide, name="t::Celu")
+    assert "against ONNX's reference implementation of Celu" in report["operator"].text
 
 
-def test_the_references_wrong_lrn_is_found() -> None:
+def test_a_wrong_lrn_is_found() -> None:
     x = np.random.default_rng(0).normal(size=(2, 5, 3, 3)).astype(np.float32)
     report = check_class(LRN, x, name="t::LRN", size=3, alpha=0.5)
-    assert report["kernel"].outcome == "fail"
-    assert (
-        "[0,2," in report["kernel"].text
-        or "[1,2," in report["kernel"].text
-        or ",4," in report["kernel"].text
-    )
+    assert re.search(r"\[0,2,|\[1,2,|,4,", report["operator"].text)
     square = np.random.default_rng(0).normal(size=(5, 5, 3, 3)).astype(np.float32)
-    assert check_class(LRN, square, name="t::LRN", size=3, alpha=0.5)["kernel"].outcome == "pass"
+    assert check_class(LRN, square, name="t::LRN", size=3, alpha=0.5)["operator"].outcome == "pass"
 
 
 # ---- good ops ----------------------------------------------------------------------------------------------------------------
@@ -353,27 +336,11 @@ def test_a_good_op_passes_all(cls: type, examples: list[Any], attrs: dict[str, A
     assert report, report
     assert report.ok
     assert report["runtime"].outcome == "pass"
-    assert (report["kernel"].outcome == "pass") == (
-        cls in (MatMul, Sum, Shape, LeakyRelu, Constant)
-    ), report
+    is_operator = cls in (MatMul, Sum, Shape, LeakyRelu, Constant)
+    assert (report["operator"].outcome == "pass") == is_operator, report
 
 
 # ---- verdicts ----------------------------------------------------------------------------------------------------------------
-
-
-def test_an_example_that_is_not_what_the_hints_say() -> None:
-    text = check_class(MatMul, (X, X))["schema"].text
-    assert "in matmul" in text.lower() or "matmul" in text
-    wrong = check_class(Upper, X)["schema"]
-    assert wrong.outcome == "fail"
-
-    class Add:
-        def compute(self, a: "float32[N]", b: "float32[N]"): return a + b  # fmt: skip
-
-    text = check_class(Add, (X[0], X[0, :1]))["schema"].text
-    assert text.startswith(
-        "input b: expected float32[N], with the same size wherever a symbol stands, got float32[1] in the example (float32[3], float32[1])"
-    )
 
 
 def test_examples_that_are_no_arrays() -> None:
@@ -392,26 +359,12 @@ def test_inputs_are_given_as_to_call() -> None:
     pyopnb.registry.define(MatMul, "t::MatMul")
     assert pyopnb.check("t::MatMul", X, X.T).examples == ("(float32[2,3], float32[3,2])",)
     assert len(pyopnb.check("t::MatMul", X, X.T, examples=[(X.T, X)]).examples) == 2
-    assert pyopnb.check("t::MatMul", [[1.0, 2.0]], [[1.0], [2.0]]).examples == (
-        "(float64[1,2], float64[2,1])",
-    )
-    with pytest.raises(
-        pyopnb.errors.InputError,
-        match=r"check of t::MatMul, input 0: expected an array, got a tuple\. Try: check\('t::MatMul', a, b\)",
-    ):
-        pyopnb.check("t::MatMul", (X, X.T))
+    lists = pyopnb.check("t::MatMul", [[1.0, 2.0]], [[1.0], [2.0]])
+    assert lists.examples == ("(float64[1,2], float64[2,1])",)
     for inputs in ((X,), (X, X, X)):
-        with pytest.raises(
-            pyopnb.errors.InputError,
-            match=rf"example 0: expected 2 inputs \(a: .*, b: .*\), got {len(inputs)}",
-        ):
+        message = rf"example 0: expected inputs \(a: .*, b: .*\), got {len(inputs)}"
+        with pytest.raises(pyopnb.errors.InputError, match=message):
             pyopnb.check("t::MatMul", *inputs)
-    pyopnb.registry.define(SoftClip, "t::Op")
-    with pytest.raises(
-        pyopnb.errors.InputError,
-        match=r"expected 1 inputs.*Try: examples=\[…\] for several examples",
-    ):
-        pyopnb.check("t::Op", X, X)
 
 
 def test_an_interrupt_is_no_verdict() -> None:
@@ -420,23 +373,6 @@ def test_an_interrupt_is_no_verdict() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         check_class(Interrupted, X)
-
-
-def test_it_is_a_mapping_and_shown_as_text_html_and_json() -> None:
-    report = check_class(Counts, X)
-    assert list(report) == list(dict(report))
-    assert len(report) == 11
-    with pytest.raises(KeyError):
-        report["nothing"]
-    assert len(repr(report).splitlines()) == 12
-    document = json.loads(report.to_json())
-    assert (document["op"], document["ok"], document["examples"]) == (
-        "t::Op, version 1",
-        False,
-        ["(float32[2,3])"],
-    )
-    assert {row["name"]: row["outcome"] for row in document["verdicts"]}["repeatable"] == "fail"
-    assert report._repr_html_().count("<tr>") == 11
 
 
 def test_html_is_escaped() -> None:
@@ -450,24 +386,10 @@ def test_html_is_escaped() -> None:
 
 
 def test_nothing_of_the_process_stays_changed() -> None:
-    import sys
-    import warnings
+    def state() -> tuple[Any, ...]:
+        return sys.getswitchinterval(), list(warnings.filters), np.geterr()
 
-    before = (
-        sys.getswitchinterval(),
-        list(warnings.filters),
-        np.geterr(),
-        [op.name for op in pyopnb.registry],
-    )
+    before = state()
     check_class(SoftClip, X)
-    assert (sys.getswitchinterval(), list(warnings.filters), np.geterr()) == before[:3]
+    assert state() == before
     assert [op.name for op in pyopnb.registry] == ["t::Op"]
-
-
-class OtherDtype:
-    def compute(self, x) -> "int64[...]": return x  # fmt: skip
-
-
-def test_what_no_session_runs_is_not_said_to_leave_its_inputs() -> None:
-    verdict = check_class(OtherDtype, X)["inputs_unmodified"]
-    assert verdict.outcome == "n/a" and "a session does not run the op: " in verdict.text

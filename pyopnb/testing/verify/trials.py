@@ -15,7 +15,17 @@ import numpy as np
 
 from pyopnb.testing.verify.values import Arrays, each, equal, mild_sets, sets_of, size_of
 
-__all__ = ["Dims", "Trial", "draw_trials", "free_sizes_of", "long_row", "mild_trials", "reverse"]
+__all__ = [
+    "Dims",
+    "Trial",
+    "draw_trials",
+    "free_sizes_of",
+    "long_row",
+    "mild_trials",
+    "other_sizes",
+    "resize",
+    "reverse",
+]
 
 Dims = Sequence[Sequence[int | str] | None]
 """For each input the size of each axis, or the name of a free dimension; None for an input left out."""
@@ -26,7 +36,7 @@ _ROOMY = 400
 _DRAWS = 3
 _MOST_DRAWS = 8
 # Elements, of which pairs still have room in memory.
-_MAX_ELEMENTS = 2_000_000
+_MAX_ELEMENTS = 1_000_000
 _SEPARATE_INPUTS = 6
 
 # By number of the input, then by name.
@@ -87,7 +97,7 @@ def draw_trials(
     sets_by_input = {n: sets_of(array, constants, finite) for n, array in arrays.items()}
     roomy = first
     if free_sizes_of(first, dims):
-        yield from _other_sizes(first, dims, empty)
+        yield from _size_trials(first, dims, empty)
         roomy = _roomy(first, dims)
     yield from _value_trials(roomy, sets_by_input)
     # A body may refuse the larger sizes, as one that fixes a size without saying so does.
@@ -110,27 +120,31 @@ def free_sizes_of(example: Arrays, dims: Dims) -> dict[str, int]:
     return {dim: size for dim, size in sizes.items() if isinstance(dim, str)}
 
 
-def _other_sizes(example: Arrays, dims: Dims, empty: bool) -> Iterator[Trial]:
-    free_sizes = free_sizes_of(example, dims)
+def other_sizes(free_sizes: Mapping[str, int]) -> list[dict[str, int]]:
+    """Return other sizes of free dimensions to try: of all of them, of each alone, and none at all."""
     requested = [{name: size + step for name, size in free_sizes.items()} for step in (1, 3)]
     for name, size in free_sizes.items():
         for other_size in (1, 2, size - 1, size + 1, 0):
             requested.append({**free_sizes, name: other_size})
     requested.append(dict.fromkeys(free_sizes, 1))
-    tried, least_size = [free_sizes], 0 if empty else 1
+    tried: list[Mapping[str, int]] = [free_sizes]
     for sizes in requested:
         # One less than an example's size of 0 is no size.
-        if min(sizes.values()) < least_size or sizes in tried:
-            continue
-        tried.append(sizes)
-        inputs = _resize(example, dims, sizes)
-        if inputs is not None:
+        if sizes not in tried and min(sizes.values(), default=0) >= 0:
+            tried.append(sizes)
+    return list(map(dict, tried[1:]))
+
+
+def _size_trials(example: Arrays, dims: Dims, empty: bool) -> Iterator[Trial]:
+    for sizes in other_sizes(free_sizes_of(example, dims)):
+        inputs = resize(example, dims, sizes)
+        if inputs is not None and (empty or min(sizes.values()) > 0):
             shapes = [str(list(array.shape)) for array in inputs if array is not None]
             yield Trial(f"inputs of sizes {', '.join(shapes)}", inputs)
 
 
-def _resize(example: Arrays, dims: Dims, sizes: Mapping[str, int]) -> Arrays | None:
-    """Repeat or cut an example's values to other sizes; None if that would take too much memory."""
+def resize(example: Arrays, dims: Dims, sizes: Mapping[str, int]) -> Arrays | None:
+    """Repeat or cut an example's values to other sizes; return None where that takes too much memory."""
     inputs = list(example)
     for number, (array, axes) in enumerate(zip(example, dims, strict=True)):
         if array is None or axes is None:
@@ -152,7 +166,7 @@ def _roomy(example: Arrays, dims: Dims) -> Arrays:
         # Sizes that differ by one keep a dimension from being taken for another one.
         for number, name in enumerate(sizes):
             sizes[name] = 2 * sizes[name] + 1 + number
-        inputs = _resize(example, dims, sizes)
+        inputs = resize(example, dims, sizes)
         if inputs is None or size_of(inputs) > 4 * _ROOMY:
             break
         roomy = inputs
@@ -162,13 +176,13 @@ def _roomy(example: Arrays, dims: Dims) -> Arrays:
 def long_row(first: Arrays, dims: Dims, name: str, elements: int) -> Iterator[Trial]:
     """Yield equal elements along a free dimension: a sum that adds them one by one is off there."""
     sizes = free_sizes_of(first, dims)
-    row = _resize(first, dims, {**sizes, name: 1})
+    row = resize(first, dims, {**sizes, name: 1})
     if row is None:
         return
     # What else is in the inputs that have the dimension.
     beside = [array for array, axes in zip(row, dims, strict=True) if name in (axes or ())]
     length = elements // max(size_of(beside), 1)
-    inputs = _resize(first, dims, {**sizes, name: length})
+    inputs = resize(first, dims, {**sizes, name: length})
     # Fewer than a hundred terms are no long row.
     if inputs is not None and length >= 100:
         yield Trial(f"{elements:,} equal elements along {name}", each(equal, inputs))
