@@ -139,11 +139,10 @@ class Judge:
             wrong &= _wrong_elements(truth, got_wide, allowance)
             if not wrong.any():
                 break
-        if want.dtype.kind != "c":
-            # Whatever the allowance, inf is not -inf. But a sum of large numbers overflows upwards or
-            # downwards by the order of its terms.
-            opposite = np.isinf(wide) & np.isinf(got_wide) & (wide != got_wide)
-            wrong |= opposite & ~np.isfinite(truth)
+        # Whatever the allowance, inf is not -inf. But a sum of large numbers overflows upwards or
+        # downwards by the order of its terms.
+        opposite = np.isinf(wide) & np.isinf(got_wide) & (wide != got_wide)
+        wrong |= opposite & ~np.isfinite(truth)
         return wrong
 
     def _least_allowance(

@@ -220,40 +220,56 @@ def mild_trials(
     -------
     iterator of Trial
     """
-    arrays = {number: array for number, array in enumerate(example) if array is not None}
-    sets_by_input = {n: mild_sets(array, reach, integer_reach) for n, array in arrays.items()}
-    return _value_trials(example, sets_by_input, is_mild=True)
+    sets_by_input = {}
+    for number, array in enumerate(example):
+        if array is not None:
+            sets_by_input[number] = mild_sets(array, reach, integer_reach)
+    for seed, (name, numbers) in enumerate(_inputs_by_set(sets_by_input)):
+        yield Trial(name, _with_values(example, sets_by_input, name, numbers, seed, draw=0))
 
 
-def _value_trials(base: Arrays, sets_by_input: _Sets, is_mild: bool = False) -> Iterator[Trial]:
-    """Fill all inputs of a dtype with each set of values, then each of them alone."""
+def _inputs_by_set(sets_by_input: _Sets) -> list[tuple[str, list[int]]]:
+    """List the names of all sets, each with the inputs that it has values for."""
     # A dict keeps the order in which wrong conversions are found soonest.
-    names = dict.fromkeys(name for sets in sets_by_input.values() for name in sets)
-    for seed, name in enumerate(names):
-        numbers = [number for number, sets in sets_by_input.items() if name in sets]
+    inputs: dict[str, list[int]] = {}
+    for number, sets in sets_by_input.items():
+        for name in sets:
+            inputs.setdefault(name, []).append(number)
+    return list(inputs.items())
+
+
+def _value_trials(base: Arrays, sets_by_input: _Sets) -> Iterator[Trial]:
+    """Fill all inputs of a dtype with each set of values, then each of them alone."""
+    for seed, (name, numbers) in enumerate(_inputs_by_set(sets_by_input)):
         groups = [numbers]
         # What is extreme in all of them may be refused by the original.
-        if len(numbers) <= _SEPARATE_INPUTS and not is_mild:
-            groups += [[number] for number in numbers if [number] != numbers]
+        if 1 < len(numbers) <= _SEPARATE_INPUTS:
+            groups += [[number] for number in numbers]
         for group in groups:
-            title, is_everywhere = name, len(group) == len(sets_by_input)
-            if not is_everywhere and not is_mild:
-                title = f"{name} in input {group[0]}"
+            is_everywhere = len(group) == len(sets_by_input)
+            title = name if is_everywhere else f"{name} in input {group[0]}"
+            # Inputs with other values beside them are on no edge.
+            on_edges = is_everywhere and name == "halves"
             size = max(size_of(base[number] for number in group), 1)
-            longest = max(len(sets_by_input[number][name]) for number in group)
-            # Each value comes once, and meets some of those of another input.
-            draws = max(math.ceil(longest / size), _DRAWS if len(group) > 1 else 1)
-            draws = 1 if is_mild or size >= _ROOMY // 2 else min(draws, _MOST_DRAWS)
-            for draw in range(draws):
-                inputs = list(base)
-                for number in group:
-                    values = sets_by_input[number][name]
-                    inputs[number] = _filled(base[number], values, (seed, number), draw)
-                # Inputs with other values beside them are on no edge, and those of many operations at
-                # once are rounded before they get there.
-                yield Trial(
-                    title, tuple(inputs), name == "halves" and is_everywhere and not is_mild
-                )
+            draws = 1
+            if size < _ROOMY // 2:
+                # Each value comes once, and meets some of those of another input.
+                longest = max(len(sets_by_input[number][name]) for number in group)
+                draws = max(math.ceil(longest / size), _DRAWS if len(group) > 1 else 1)
+            for draw in range(min(draws, _MOST_DRAWS)):
+                inputs = _with_values(base, sets_by_input, name, group, seed, draw)
+                yield Trial(title, inputs, on_edges)
+
+
+def _with_values(
+    base: Arrays, sets_by_input: _Sets, name: str, group: Sequence[int], seed: int, draw: int
+) -> Arrays:
+    """Fill some inputs with the values of a set."""
+    inputs = list(base)
+    for number in group:
+        values = sets_by_input[number][name]
+        inputs[number] = _filled(base[number], values, (seed, number), draw)
+    return tuple(inputs)
 
 
 def _filled(array: Any, values: list[Any], seed: Sequence[int], draw: int) -> np.ndarray:

@@ -236,30 +236,29 @@ def _disagreement_on_reuse(
     judge: Judge, converted: Function, example: Arrays
 ) -> Disagreement | None:
     """Call twice with one buffer that is filled again, and once with inputs that are not contiguous."""
-    buffers, flipped = each(np.array, example), each(reverse, example)
-    # The values of a buffer change between two calls, and the results of the first must not.
-    first_expected, expected = (call_original(judge.original, x) for x in (example, flipped))
-    if expected is None or first_expected is None:
+    flipped = each(reverse, example)
+    expected = [call_original(judge.original, inputs) for inputs in (example, flipped)]
+    if None in expected:
         return None
+    buffers = each(np.array, example)
+    # Stacked twice, the same values are in memory with gaps.
+    gaps = each(lambda array: np.stack([array, array], axis=-1)[..., 0], flipped)
     try:
-        first_results = run(converted, buffers)
+        first = run(converted, buffers)
         for buffer, array in zip(buffers, flipped, strict=True):
             if buffer is not None:
                 buffer[...] = array
-        results = run(converted, buffers)
-        # Stacked twice, the same values are in memory with gaps.
-        gaps = each(lambda array: np.stack([array, array], axis=-1)[..., 0], flipped)
-        strided = run(converted, gaps)
+        second, strided = run(converted, buffers), run(converted, gaps)
     except Exception:
         # The same inputs in other memory were taken a moment ago, by an op that keeps a state.
         return None
-    # Results of the first call that lie in the buffer would have changed with it.
-    for name, inputs, wants, got in (
-        ("a buffer that was filled again", flipped, expected, results),
-        ("a buffer that was filled again, before that", example, first_expected, first_results),
-        ("inputs that are not contiguous", flipped, expected, strided),
+    # Results of the first call that lie in the buffer have changed with it.
+    for name, inputs, want, got in (
+        ("a buffer that was filled again", flipped, expected[1], second),
+        ("a buffer that was filled again, before that", example, expected[0], first),
+        ("inputs that are not contiguous", flipped, expected[1], strided),
     ):
-        disagreement = _disagreement(judge, Trial(name, inputs), wants, got)
+        disagreement = _disagreement(judge, Trial(name, inputs), want or (), got)
         if disagreement is not None:
             return disagreement
     return None
