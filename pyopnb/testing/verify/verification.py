@@ -13,7 +13,7 @@ import numpy as np
 
 from pyopnb.ops.messages import sanitize
 from pyopnb.ops.types import type_of
-from pyopnb.testing.verify.rounding import Function, Judge, KernelError, call_original, run
+from pyopnb.testing.verify.rounding import Function, Judge, KernelError, Settle, call_original, run
 from pyopnb.testing.verify.trials import Dims, Trial, draw_trials, free_sizes_of, long_row, reverse
 from pyopnb.testing.verify.values import Arrays, each, size_of
 
@@ -103,6 +103,7 @@ def verify(
     narrowest: np.dtype | None = None,
     exact: Function | None = None,
     kernel_error: KernelError | None = None,
+    settle: Settle | None = None,
     trials: Iterator[Trial] | None = None,
 ) -> Verification:
     """Compare a converted function with its original until they disagree.
@@ -130,6 +131,9 @@ def verify(
         The original in wider floats. If not given, `original` itself on wider inputs.
     kernel_error : KernelError, optional
         What the runtime of the converted function loses on its own. By default nothing.
+    settle : callable, optional
+        Takes what both gave, and returns the converted function's with each element replaced by the
+        original's that is near enough by a rule of its own.
     trials : iterator of Trial, optional
         Other inputs than those of `draw_trials`.
 
@@ -148,7 +152,7 @@ def verify(
     'tiny numbers'
     """
     kernel_error = kernel_error or KernelError()
-    judge = Judge(original, exact or original, kernel_error, narrowest)
+    judge = Judge(original, exact or original, kernel_error, narrowest, settle)
     verification = Verification()
     if trials is None:
         trials = draw_trials(examples, dims=dims, constants=constants, finite=finite, empty=empty)
