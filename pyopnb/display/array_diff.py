@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -20,7 +19,7 @@ from pyopnb.diffs.arrays.report import (
 from pyopnb.diffs.arrays.stats import ArrayStats
 from pyopnb.diffs.base import DiffBase
 from pyopnb.display.array_diff_pairs import curve_charts, pairs_table
-from pyopnb.display.array_look import ArrayLook
+from pyopnb.display.array_look import ArrayLook, Limits
 from pyopnb.display.glossary import glossary
 from pyopnb.display.html import details, escape, join, pre
 from pyopnb.display.svg.chart import Chart, page
@@ -49,7 +48,7 @@ _SIGNS = {
 
 
 @view.register(Diff)
-def view_diff(thing: Diff, *, limits: tuple[float, float] | None = None) -> View:
+def view_diff(thing: Diff, *, limits: Limits | None = None) -> View:
     """Show the verdict, where and how much, a picture of the worst part, and everything else folded.
 
     Parameters
@@ -62,34 +61,23 @@ def view_diff(thing: Diff, *, limits: tuple[float, float] | None = None) -> View
     Returns
     -------
     View
-
-    Raises
-    ------
-    InputError
-        The limits are not two finite numbers that rise.
     """
     worst = thing.worst
-    text = str(thing)
-    title = f"diff: {text.partition(chr(10))[0]}"
-    charts = _charts(worst, ArrayLook(limits=limits).limits)
-    parts = [headline_html(thing)]
-    seen = _picture(charts, worst, title) if charts else pairs_table(worst)
+    title = f"diff: {str(thing).partition(chr(10))[0]}"
+    limits = ArrayLook(limits=limits).limits
+    seen = part_picture(worst, title, limits)
     if seen and thing.ok:
         # Where all is well there is nothing to look at.
-        seen = details("picture" if charts else "numbers", seen)
-    parts += [seen, *_fold_details(worst)]
+        seen = details("picture", seen)
+    parts = [headline_html(thing), seen, _fold_details(worst)]
     if len(thing.parts) > 1:
         parts.append(_parts_table(thing))
     body = join([*parts, glossary(*parts)])
-    facts = worst.facts
-    if facts is not None and not charts:
-        # Few numbers are read in the page, and drawn only where a picture is asked for.
-        chart = _error_map(facts, None)
-        charts = [] if chart is None else [chart]
-    if facts is None or not charts:
-        return View(thing, title, text, body)
-    drawing = page(charts, title, in_row=1)
-    return View(thing, title, text, body, draw=lambda: drawing, image=charts[0].image)
+    # Few numbers are read in the page, and drawn only where a picture is asked for.
+    charts = _charts(worst, limits) or _error_map(worst.facts, limits)
+    if not charts:
+        return View(thing, title, str(thing), body)
+    return View(thing, title, str(thing), body, draw=lambda: page(charts, title, in_row=1))
 
 
 def _parts_table(thing: Diff) -> str:
@@ -135,10 +123,7 @@ def verdict_text(verdict: str) -> str:
 
 
 def part_picture(
-    part: Part,
-    title: str,
-    limits: tuple[float, float] | None = None,
-    axis: tuple[float, float] | None = None,
+    part: Part, title: str, limits: Limits | None = None, axis: Limits | None = None
 ) -> str:
     """Draw where two arrays differ, or write them where they are few; empty if there is nothing to see.
 
@@ -155,36 +140,31 @@ def part_picture(
     -------
     str
     """
+    facts = part.facts
+    if facts is None:
+        return ""
     charts = _charts(part, limits, axis)
     if charts:
-        return _picture(charts, part, title)
-    return pairs_table(part)
+        return picture_html(page(charts, title, in_row=1), _alt(part, facts))
+    if facts.pairs is None:
+        return ""
+    return pairs_table(part, facts.pairs)
 
 
-def _charts(
-    part: Part, limits: tuple[float, float] | None, axis: tuple[float, float] | None = None
-) -> list[Chart]:
+def _charts(part: Part, limits: Limits | None, axis: Limits | None = None) -> list[Chart]:
     """Choose the picture of a part: none of few numbers, curves of one axis, and else a map of the errors."""
     facts = part.facts
     if facts is None or not facts.differing or facts.count <= FEW:
         return []
     if facts.pairs is not None:
-        return curve_charts(part, axis, limits)
-    chart = _error_map(facts, limits)
-    if chart is None:
-        return []
-    return [chart]
+        return curve_charts(facts.pairs, axis, limits)
+    return _error_map(facts, limits)
 
 
-def _picture(charts: list[Chart], part: Part, title: str) -> str:
-    return picture_html(page(charts, title, in_row=1), _alt(part))
-
-
-def _alt(part: Part) -> str:
+def _alt(part: Part, facts: ArrayStats) -> str:
     """Say what a part's picture shows, for who cannot see it."""
-    facts = part.facts
     text = f"Differences of {part.name or 'two arrays'}, {part.a}"
-    if facts is None or facts.largest is None or not facts.worst:
+    if facts.largest is None or not facts.worst:
         return f"{text}."
     largest = format_number(facts.largest)
     index = format_index(facts.worst[0].index)
@@ -192,48 +172,30 @@ def _alt(part: Part) -> str:
     return f"{text}: up to {largest}, the worst at {index}; {count}."
 
 
-def _error_map(facts: ArrayStats, limits: tuple[float, float] | None) -> Chart | None:
-    """Draw the largest ``|a-b|`` of each cell; None of strings, which have no distance, and of scalars."""
-    if facts.matrix is None or facts.count < 2:
-        return None
+def _error_map(facts: ArrayStats | None, limits: Limits | None) -> list[Chart]:
+    """Draw the largest ``|a-b|`` of each cell; nothing of strings, which have no distance, and of scalars."""
+    if facts is None or facts.matrix is None or facts.count < 2:
+        return []
     sizes = facts.picture()
-    scale, words = _error_scale(sizes, limits)
+    # What is not finite on one side has one colour; the table says what it is.
+    sizes = np.where(np.isinf(sizes), np.nan, sizes)
+    positive = sizes[sizes > 0]
+    low = float(positive.min(initial=np.inf))
+    high = float(positive.max(initial=0.0))
+    if limits is not None:
+        low, high = limits
+    scale = ColourScale(low if limits else 0.0, high or 1.0)
+    if high > 20 * low > 0:
+        scale = ColourScale(low, high, log=True)
     # Division that rounds up: the last cell may cover fewer elements.
     rows = -(-facts.matrix[0] // sizes.shape[0])
     columns = -(-facts.matrix[1] // sizes.shape[1])
     below = ""
     if rows * columns > 1:
         below = f"One cell: the largest of {rows:,} × {columns:,} elements."
-    return heat_maps(
-        # What is not finite on one side has one colour; the table says what it is.
-        [np.where(np.isinf(sizes), np.nan, sizes)],
-        [""],
-        scale,
-        "where: largest |a-b|",
-        size=size_on_page(facts.matrix, 256)[:2],
-        below=below,
-        blank_zero=True,
-        words=words,
-    )
-
-
-def _error_scale(
-    sizes: np.ndarray, limits: tuple[float, float] | None
-) -> tuple[ColourScale, dict[str, float] | None]:
-    """Choose the colours of errors, or words for them where all are NaN or infinite."""
-    words = None
-    low = high = 1.0
-    positive = sizes[np.isfinite(sizes) & (sizes > 0)]
-    if limits is not None:
-        low, high = limits
-    elif positive.size:
-        low = float(positive.min())
-        high = float(positive.max())
-    else:
-        words = {"NaN or Inf on one side": math.nan, "no difference": 0.0}
-    if high > 20 * low > 0:
-        return ColourScale(low, high, log=True), words
-    return ColourScale(low if limits else 0.0, high), words
+    size = size_on_page(facts.matrix, 256)
+    title = "where: largest |a-b|"
+    return [heat_maps([sizes], [""], scale, title, size=size, below=below, blank_zero=True)]
 
 
 # ---- tables
@@ -242,19 +204,19 @@ def _error_scale(
 def part_details(part: Part) -> str:
     """Write a part in lines, its picture and its tables, for the page of another diff."""
     lines = pre("\n".join(part_lines(part)))
-    return "".join([lines, part_picture(part, part.name or "difference"), *_fold_details(part)])
+    return lines + part_picture(part, part.name or "difference") + _fold_details(part)
 
 
-def _fold_details(part: Part) -> Iterator[str]:
+def _fold_details(part: Part) -> str:
     """Fold statistics, the worst elements and distributions."""
     sections = dict(_sections(part))
     if not sections:
-        return
+        return ""
     content = ""
     for title, table in sections.items():
         content += f"<div><b>{escape(title)}</b></div>{table}"
     style = "margin:4px 0 8px 12px"
-    yield details(f"details: {', '.join(sections)}", f'<div style="{style}">{content}</div>')
+    return details(f"details: {', '.join(sections)}", f'<div style="{style}">{content}</div>')
 
 
 def _sections(part: Part) -> Iterator[tuple[str, str]]:

@@ -3,31 +3,32 @@
 from __future__ import annotations
 
 import math
-from functools import cached_property
+from collections.abc import Sequence
 
 import numpy as np
 
-from pyopnb.display.array_look import ArrayLook
+from pyopnb.display.array_curve import curve_of, is_curve
+from pyopnb.display.array_look import ArrayLook, Limits
 from pyopnb.display.array_picture import ArrayPicture, sheet_of, squeeze, title_of_array
-from pyopnb.display.photographs import channel_axis, looks_like_photographs, photographs, sample
+from pyopnb.display.photographs import channel_axis, looks_like_photographs, photographs
+from pyopnb.display.svg.chart import Chart
 from pyopnb.display.svg.colours import ColourScale
-from pyopnb.display.svg.pool import Pooling, pool, to_native
+from pyopnb.display.svg.heat_map import heat_maps
+from pyopnb.display.svg.pool import Pooling, pool
 from pyopnb.errors import InputError
 from pyopnb.traces.summary import Summary
 
-__all__ = ["heat_map_of"]
+__all__ = ["picture_of", "sheet_picture"]
 
-# A number is an outlier if it is so many times what 98 % of all numbers are at most.
+# A number is an outlier if it is so many times what 98 % of all cells are at most.
 _OUTLIER = 4.0
-# So many elements are searched at a time, so that nothing large is made.
-_BLOCK = 2**17
 _POOLED = {"mean": "the mean of", "nearest": "one of"}
 
 
-def heat_map_of(
+def picture_of(
     value: np.ndarray, summary: Summary, look: ArrayLook, most_bytes: int, name: str = ""
 ) -> ArrayPicture:
-    """Make the picture of an array, in as many cells as fit into so many bytes of a page.
+    """Make the curve, the heat map or the photograph of an array of numbers.
 
     Parameters
     ----------
@@ -35,6 +36,7 @@ def heat_map_of(
     summary : Summary
     look : ArrayLook
     most_bytes : int
+        Of the picture in a page.
     name : str
 
     Returns
@@ -49,7 +51,42 @@ def heat_map_of(
     if summary.kind != "number" or not summary.count:
         got = str(summary.type or summary.kind)
         raise InputError("show", expected="an array of numbers that is not empty", got=got)
-    title = title_of_array(value, summary, name)
+    if look.rgb is None and is_curve(value):
+        return curve_of(value, summary, look, name)
+    return sheet_picture(value, summary, look, most_bytes, title_of_array(value, summary, name))
+
+
+def sheet_picture(
+    value: np.ndarray,
+    summary: Summary,
+    look: ArrayLook,
+    most_bytes: int,
+    title: str,
+    *,
+    names: Sequence[str] = (),
+    in_row: int = 0,
+    remark: str = "",
+) -> ArrayPicture:
+    """Make heat maps or photographs.
+
+    Parameters
+    ----------
+    value : ndarray
+    summary : Summary
+    look : ArrayLook
+    most_bytes : int
+    title : str
+    names : sequence of str
+        What is written above the matrices; by default their indices.
+    in_row : int
+        How many are side by side; by default as many as make the sheet square.
+    remark : str
+        Begins the caption.
+
+    Returns
+    -------
+    ArrayPicture
+    """
     axis = channel_axis(value)
     if look.rgb and axis is None:
         raise InputError(
@@ -60,127 +97,77 @@ def heat_map_of(
         )
     is_photograph = look.rgb if look.rgb is not None else looks_like_photographs(value, summary)
     if axis is not None and is_photograph:
-        return photographs(value, axis, summary, look, title, most_bytes)
-    if look.rgb is False and axis == -1:
-        value = np.moveaxis(value, -1, -3)
-    return _HeatMaps(value, summary, look, title).picture(most_bytes)
-
-
-class _HeatMaps:
-    """A matrix, or the slices of a stack, in few cells."""
-
-    def __init__(self, value: np.ndarray, summary: Summary, look: ArrayLook, title: str) -> None:
-        self._value, self._summary, self._look, self._title = value, summary, look, title
+        value = np.moveaxis(value, axis, -1)
+        stack = value.reshape(-1, *value.shape[-3:])
+        leading = squeeze(value[..., 0, 0, 0]).shape if value.ndim > 3 else (1,)
+    else:
+        axis = None
+        if look.rgb is False and channel_axis(value) == -1:
+            value = np.moveaxis(value, -1, -3)
         squeezed = squeeze(value)
-        self._stack = squeezed.reshape((1,) * (3 - squeezed.ndim) + squeezed.shape)
-        leading, (rows, columns) = self._stack.shape[:-2], self._stack.shape[-2:]
-        self._sheet = sheet_of((rows, columns), math.prod(leading), look.size)
-        numbers = _select_slices(self._stack, self._sheet.drawn)
-        self._indices = [np.unravel_index(number, leading) for number in numbers]
-        # The mean of two ids would be another id.
-        holds_ids = value.dtype.kind in "iu" and value.dtype.itemsize >= 4
-        self._pooling: Pooling = "nearest" if holds_ids else "mean"
+        leading = squeezed.shape[:-2] or (1,)
+        stack = squeezed.reshape(-1, *((1,) * (2 - squeezed.ndim) + squeezed.shape)[-2:])
+    rows, columns = stack.shape[1:3]
+    sheet = sheet_of((rows, columns), len(stack))
+    names = names or [_index(number, leading) for number in range(sheet.drawn)]
+    # The mean of two ids would be another id.
+    holds_ids = value.dtype.kind in "iu" and value.dtype.itemsize >= 4
+    pooling: Pooling = "nearest" if holds_ids else "mean"
 
-    def picture(self, most_bytes: int) -> ArrayPicture:
-        """Make the picture, in cells that fit into so many bytes."""
-        return self._sheet.fit(most_bytes, self._of_cells)
-
-    def _of_cells(self, rows: int, columns: int) -> ArrayPicture:
-        matrices = [
-            pool(self._stack[index], rows, columns, self._pooling) for index in self._indices
-        ]
-        pooled = _POOLED[self._pooling]
-        words = None
-        remark = ""
-        if self._value.dtype == bool and self._look.limits is None:
-            # The blue end of the palette is True.
-            matrices = [-matrix for matrix in matrices]
-            scale = ColourScale(-1, 1, kind="diverging")
-            words = {"False": 0.0, "True": -1.0}
-            pooled = "the share of True in"
+    def make(down: int, across: int) -> ArrayPicture:
+        scale = None
+        if axis is not None:
+            pictures, words = photographs(stack[: sheet.drawn], down, across, summary, look)
+            words += sheet.caption(down, across, "pictures", "pixel", "the mean of")
         else:
-            scale = self._scale(matrices)
-            if self._has_outlier and self._look.limits is None:
-                # The legend ends where most numbers do, so the one beyond it is told in words.
-                extremes = (self._summary.least, self._summary.greatest)
-                remark = f"The farthest from 0 is {max(extremes, key=abs):.4g}."
-        caption = self._sheet.caption(rows, columns, "slices", "cell", pooled)
-        return ArrayPicture(
-            matrices,
-            [",".join(map(str, index)) for index in self._indices],
-            scale,
-            self._title,
-            f"{remark} {caption}".strip(),
-            (self._sheet.width, self._sheet.height),
-            self._sheet.in_row,
-            words,
-        )
+            pictures = [pool(matrix, down, across, pooling) for matrix in stack[: sheet.drawn]]
+            is_complex = value.dtype.kind == "c"
+            scale, words = _scale(pictures, summary, look.limits, is_complex)
+            words += sheet.caption(down, across, "slices", "cell", _POOLED[pooling])
 
-    # ---- colours
+        def draw(title: str, caption: str) -> Chart:
+            return heat_maps(
+                pictures,
+                names,
+                scale,
+                title,
+                size=sheet.size,
+                in_row=in_row or sheet.in_row,
+                below=caption,
+            )
 
-    @cached_property
-    def _typical(self) -> float:
-        """Return what 98 % of the magnitudes are at most."""
-        return _quantile(np.abs(sample(self._value)))
+        is_diverging = scale is not None and scale.kind == "diverging"
+        return ArrayPicture(draw, title, f"{remark} {words}".strip(), is_diverging)
 
-    @cached_property
-    def _extreme(self) -> float:
-        least = self._summary.least or 0
-        greatest = self._summary.greatest or 0
-        return max(abs(float(least)), abs(float(greatest)))
-
-    @property
-    def _has_outlier(self) -> bool:
-        """Tell whether one number is so large that it would make all others look like 0."""
-        return 0 < _OUTLIER * self._typical < self._extreme
-
-    def _scale(self, matrices: list[np.ndarray]) -> ColourScale:
-        if self._look.limits is not None:
-            low, high = self._look.limits
-            return ColourScale(low, high, kind="diverging" if low == -high else "grey")
-        least = self._summary.least
-        is_complex = self._value.dtype.kind == "c"
-        is_light = least is not None and least >= 0 and not is_complex
-        if is_light:
-            # As in a photograph, white is the largest element, although no cell's mean may reach it.
-            high, typical = self._extreme, self._typical
-        else:
-            sizes = np.abs(np.concatenate([matrix.ravel() for matrix in matrices]))
-            sizes = sizes[np.isfinite(sizes)]
-            high = float(sizes.max(initial=0))
-            typical = _quantile(sizes)
-        if 0 < _OUTLIER * typical < high:
-            high = 1.5 * typical
-        if is_complex:
-            return ColourScale(0.0, high)
-        if not is_light:
-            return ColourScale(-high, high, kind="diverging")
-        low = float(least or 0)
-        return ColourScale(low if low > high / 2 else 0.0, high, kind="grey")
+    return sheet.fit(most_bytes, make)
 
 
-def _quantile(sizes: np.ndarray) -> float:
-    if sizes.size:
-        return float(np.quantile(sizes, 0.98))
-    return 0.0
+def _index(number: int, leading: tuple[int, ...]) -> str:
+    return ",".join(map(str, np.unravel_index(number, leading)))
 
 
-def _select_slices(stack: np.ndarray, most: int) -> list[int]:
-    """Choose the first slices of a stack, and instead of the last of them that with the largest number."""
-    count = math.prod(stack.shape[:-2])
-    numbers = list(range(min(count, most)))
-    # In another memory order the search would copy the stack.
-    if count <= most or not stack.flags.c_contiguous:
-        return numbers
-    slices = stack.reshape(count, -1)
-    step = max(1, _BLOCK // slices.shape[1])
-    best, largest = 0, -1.0
-    for first in range(0, count, step):
-        sizes = np.abs(to_native(slices[first : first + step]).astype(np.float64)).max(axis=1)
-        sizes[np.isnan(sizes)] = np.inf
-        if sizes.max() > largest:
-            best = first + int(sizes.argmax())
-            largest = float(sizes.max())
-    if best not in numbers:
-        numbers[-1] = best
-    return numbers
+def _scale(
+    matrices: Sequence[np.ndarray], summary: Summary, limits: Limits | None, is_complex: bool
+) -> tuple[ColourScale, str]:
+    """Choose the colours of a sheet, and say which number is beyond them."""
+    if limits is not None:
+        low, high = limits
+        return ColourScale(low, high, kind="diverging" if low == -high else "grey"), ""
+    sizes = np.abs(np.concatenate([matrix.ravel() for matrix in matrices]))
+    sizes = sizes[np.isfinite(sizes)]
+    high = float(sizes.max(initial=0))
+    typical = float(np.quantile(sizes, 0.98)) if sizes.size else 0.0
+    words = ""
+    # One number must not be so large that all others look like 0.
+    if 0 < _OUTLIER * typical < high:
+        high = 1.5 * typical
+        words = f"The farthest from 0 is {max(summary.least, summary.greatest, key=abs):.4g}. "
+    if is_complex:
+        return ColourScale(0.0, high), words
+    low = float(summary.least or 0)
+    if low < 0:
+        return ColourScale(-high, high, kind="diverging"), words
+    # What is never negative looks as in a photograph.
+    return ColourScale(
+        low if math.isfinite(low) and low > high / 2 else 0.0, high, kind="grey"
+    ), words

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Sequence
 
 import numpy as np
 
-from pyopnb.batches.map import Batches, BatchRun
+from pyopnb.batches.map import Batches
 from pyopnb.display.html import details, join, note
-from pyopnb.display.output_choice import choose_output
+from pyopnb.display.output_choice import choose_output, mean_of
 from pyopnb.display.svg.chart import Chart, page
 from pyopnb.display.svg.line_chart import line_chart
 from pyopnb.display.view import View, charts_html, view
-from pyopnb.traces.summary import summary_of
 
 __all__ = ["view_batches"]
 
@@ -33,11 +32,6 @@ def view_batches(thing: Batches, *, output: str | int | None = None) -> View:
     Returns
     -------
     View
-
-    Raises
-    ------
-    InputError
-        There is no such output.
     """
     title = f"{len(thing.runs):,} of {thing.total:,} batches"
     table = thing.table()._repr_html_()
@@ -47,28 +41,16 @@ def view_batches(thing: Batches, *, output: str | int | None = None) -> View:
     # A line needs two points.
     if len(thing.runs) < 2:
         return View(thing, title, repr(thing), join(parts))
-    charts = [_chart(thing, "time of each batch", lambda run: run.seconds, "s")]
+    charts = []
     if name is not None:
-        charts.insert(0, _chart(thing, f"mean of {name}", lambda run: _mean(run, name)))
-    drawing = page(charts, title, in_row=2)
+        charts.append(_chart([mean_of(run.result, name) for run in thing.runs], f"mean of {name}"))
+    charts.append(_chart([run.seconds for run in thing.runs], "time of each batch", "s"))
     parts.insert(0, charts_html(charts, f"{title}."))
-    return View(thing, title, repr(thing), join(parts), draw=lambda: drawing)
+    return View(thing, title, repr(thing), join(parts), lambda: page(charts, title, in_row=2))
 
 
-def _mean(run: BatchRun, name: str) -> float:
-    if run.result is None:
-        return math.nan
-    mean = summary_of(run.result[name]).mean
-    if mean is None:
-        return math.nan
-    return float(mean)
-
-
-def _chart(
-    thing: Batches, title: str, number: Callable[[BatchRun], float], unit: str = ""
-) -> Chart:
+def _chart(values: Sequence[float], title: str, unit: str = "") -> Chart:
     """Draw a number of each batch as a line; of many batches the means of equal shares."""
-    values = np.array([number(run) for run in thing.runs])
     firsts: list[float] = []
     means: list[float] = []
     at = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -10,8 +11,9 @@ import numpy as np
 from pyopnb.errors import InputError
 from pyopnb.ops.messages import sanitize, suggest
 from pyopnb.ops.result import Result
+from pyopnb.traces.summary import summary_of
 
-__all__ = ["choose_output", "is_number"]
+__all__ = ["choose_output", "is_number", "mean_of"]
 
 
 def choose_output(results: Iterable[Result | None], wanted: str | int | None) -> str | None:
@@ -34,8 +36,11 @@ def choose_output(results: Iterable[Result | None], wanted: str | int | None) ->
         There is no such output.
     """
     # All runs of a session have the same outputs, so the first that succeeded names them.
-    first = next((result for result in results if result is not None), None)
-    values = dict(first.items()) if first is not None else {}
+    values: dict[str, Any] = {}
+    for result in results:
+        if result is not None:
+            values = dict(result.items())
+            break
     names = list(values)
     if isinstance(wanted, int) and 0 <= wanted < len(names):
         return names[wanted]
@@ -46,6 +51,12 @@ def choose_output(results: Iterable[Result | None], wanted: str | int | None) ->
     got = sanitize(repr(wanted))
     next_ = suggest(str(wanted), names)
     raise InputError("show, output", expected="an output of the model", got=got, next=next_)
+
+
+def mean_of(result: Result | None, name: str) -> float:
+    """Return the mean of an output; NaN where the run failed or it has no numbers."""
+    mean = None if result is None else summary_of(result[name]).mean
+    return math.nan if mean is None else float(mean)
 
 
 def is_number(value: Any) -> bool:

@@ -31,7 +31,7 @@ def write(view: View, path: str | os.PathLike[str]) -> None:
     OSError
         The file cannot be written.
     PyopError
-        A graph as ``.png`` needs matplotlib.
+        ``.png`` needs matplotlib.
     """
     if not is_path(path) or not Path(path).name:
         next_ = '"folder/file.html"'
@@ -69,9 +69,8 @@ def _formats(view: View) -> list[str]:
 
 
 def _encode(view: View, suffix: str) -> bytes:
-    # A heat map is written pixel by pixel; what has lines and words needs matplotlib.
     if suffix == ".png" and view.draw is not None:
-        return view.png or figure_png(view.draw())
+        return figure_png(view.draw())
     if suffix == ".svg":
         return view.svg.encode()
     if suffix == ".json":

@@ -48,10 +48,9 @@ def show(thing: Any, **options: Any) -> View:
         - of a diff of two traces: ``model=`` draws that model instead of the nodes that were compared;
         - of a diff of two models: ``side="a"``, ``"b"`` or ``"both"``;
         - of a diff of arrays: ``limits=(low, high)`` of the errors' colours;
-        - of arrays and sweeps: ``size=``, the pixels of a picture's longer side; ``limits=(low, high)``, the numbers of the
-          first and the last colour, or the ends of a curve's axis, so that pictures can be compared; ``rgb=True`` and
-          ``False``, whether three or four channels are one picture, which is decided by shape, dtype and range if it is not
-          said; and of a single array ``name=``.
+        - of arrays: ``limits=(low, high)``, the numbers of the first and the last colour, or the ends of a curve's axis, for
+          pictures that are to be compared; ``rgb=True`` and ``False``, whether three or four channels are one picture, which is
+          decided by shape, dtype and range if it is not said; and of a single array ``name=``.
 
     Returns
     -------

@@ -8,20 +8,16 @@ from typing import Any
 import numpy as np
 
 from pyopnb.diffs.arrays.diff import Diff
-from pyopnb.diffs.arrays.parts import Part
 from pyopnb.display.array_curve import is_curve
 from pyopnb.display.array_diff import headline_html, part_picture
-from pyopnb.display.array_diff_pairs import numbers_of_curves
+from pyopnb.display.array_look import Limits
 from pyopnb.display.html import join
 from pyopnb.display.photographs import channel_axis
 from pyopnb.display.tensors import view_arrays
-from pyopnb.errors import InputError
 from pyopnb.ops.result import Result
 from pyopnb.traces.summary import summary_of
 
 __all__ = ["SteadyColours"]
-
-_Limits = tuple[float, float]
 
 
 class SteadyColours:
@@ -42,18 +38,13 @@ class SteadyColours:
     """
 
     def __init__(self) -> None:
-        self.limits: dict[str, _Limits] = {}
-        self._errors: dict[str, _Limits] = {}
-        self._axes: dict[str, _Limits] = {}
+        self.limits: dict[str, Limits] = {}
+        self._errors: dict[str, Limits] = {}
 
     def result_html(self, result: Result) -> str:
         """Draw a result."""
         for name, value in result.items():
-            limits = _limits_of(value)
-            if limits is not None:
-                is_axis = isinstance(value, np.ndarray) and is_curve(value)
-                widen = _union if is_axis else _wider
-                self.limits[name] = widen(self.limits.get(name, limits), limits)
+            _widen(self.limits, name, _limits_of(value))
         title = f"{len(result)} outputs"
         return view_arrays(result, result.items(), title, limits=self.limits).body
 
@@ -62,58 +53,36 @@ class SteadyColours:
         part = diff.worst
         largest = part.facts.largest if part.facts is not None else None
         # What is NaN on one side has no place on an axis.
-        if largest and math.isfinite(largest):
+        if part.facts is not None and largest and math.isfinite(largest):
             # The difference of curves has a sign, the errors of a map have none.
-            low = 0.0 if numbers_of_curves(part) is None else -float(largest)
-            limits = (low, float(largest))
-            self._errors[part.name] = _union(self._errors.get(part.name, limits), limits)
-        picture = part_picture(part, "difference", self._errors.get(part.name), self._axis(part))
+            low = 0.0 if part.facts.pairs is None else -float(largest)
+            _widen(self._errors, part.name, (low, float(largest)))
+        errors = self._errors.get(part.name)
+        picture = part_picture(part, "difference", errors, self.limits.get(part.name))
         return join([headline_html(diff), picture])
 
-    def _axis(self, part: Part) -> _Limits | None:
-        """Widen the axis of two curves by what they are now."""
-        numbers = numbers_of_curves(part)
-        if numbers is None:
-            return None
-        finite = [number for curve in numbers for number in curve if math.isfinite(number)]
-        if finite:
-            limits = (min(finite), max(finite))
-            self._axes[part.name] = _union(self._axes.get(part.name, limits), limits)
-        return self._axes.get(part.name)
+
+def _widen(limits: dict[str, Limits], name: str, added: Limits | None) -> None:
+    """Let the limits of a name hold others."""
+    if added is not None:
+        low, high = limits.get(name, added)
+        limits[name] = (min(low, added[0]), max(high, added[1]))
 
 
-def _limits_of(value: Any) -> _Limits | None:
+def _limits_of(value: Any) -> Limits | None:
     """Return the ends of an array's colours or axis; None where they are not numbers or its own."""
     # What may be a photograph has limits of its own, and so have booleans.
     if not isinstance(value, np.ndarray) or channel_axis(value) is not None or value.dtype == bool:
         return None
-    try:
-        summary = summary_of(value)
-    except InputError:  # of a dtype that ONNX does not have
-        return None
-    if summary.least is None or summary.greatest is None:
+    summary = summary_of(value)
+    if summary.least is None or not summary.least < summary.greatest:
         return None
     low = float(summary.least)
     high = float(summary.greatest)
-    if not math.isfinite(high - low):
-        return None
     if is_curve(value):
-        if low < high:
-            return (low, high)
-        return None
-    low = min(low, 0.0)
-    if max(-low, high) > 0:
-        return _wider((low, high), (low, high))
-    return None
-
-
-def _union(limits: _Limits, added: _Limits) -> _Limits:
-    return min(limits[0], added[0]), max(limits[1], added[1])
-
-
-def _wider(limits: _Limits, added: _Limits) -> _Limits:
-    """Return limits that hold both, with 0 in the middle where there are negative numbers."""
-    low, high = _union(limits, added)
+        return low, high
+    # Colours have 0 in the middle where there are negative numbers.
     if low < 0:
-        low, high = -max(-low, high), max(-low, high)
-    return low, high
+        high = max(-low, high)
+        low = -high
+    return min(low, 0.0), high

@@ -10,15 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.display.array_curve import ArrayCurve, curve_of, is_curve
-from pyopnb.display.array_heat_maps import heat_map_of
+from pyopnb.display.array_heat_maps import picture_of
 from pyopnb.display.array_look import ArrayLook
 from pyopnb.display.array_picture import ArrayPicture, squeeze
 from pyopnb.display.figures import figure_of
 from pyopnb.display.html import MAX_BYTES, escape, image, join, note, paragraph, pre
 from pyopnb.display.photographs import channel_axis
 from pyopnb.display.svg.chart import Chart, page
-from pyopnb.display.svg.pool import to_native
+from pyopnb.display.svg.pool import to_floats
 from pyopnb.display.svg.to_svg import to_svg
 from pyopnb.display.view import View, view
 from pyopnb.errors import InputError
@@ -53,7 +52,6 @@ def view_array(
     name: str = "",
     *,
     rgb: bool | None = None,
-    size: int | None = None,
     limits: tuple[float, float] | None = None,
 ) -> View:
     """Show one array.
@@ -62,56 +60,26 @@ def view_array(
     ----------
     thing : ndarray, scalar, or what a sequence or map output is
     name : str
-    rgb, size, limits : optional
+    rgb, limits : optional
         As for `pyopnb.show`.
 
     Returns
     -------
     View
-
-    Raises
-    ------
-    InputError
-        An option is asked for that does not fit the array.
     """
-    look = ArrayLook(rgb, size, limits)
+    look = ArrayLook(rgb, limits)
     value, summary = _summarize(thing)
     text = _line(name, summary)
-
-    def figure() -> Any:
-        if summary.kind != "number" or not summary.count:
-            raise InputError("plot", expected="numbers", got=text, next="print(…)")
-        return figure_of(page([_picture_of(value, summary, look, name=name).titled], text))
-
     if look == ArrayLook() and not _needs_picture(value, summary):
         body = join([pre(text), _small_html(value, summary)])
-        return View(thing, text, text, body, figure=figure)
-    picture = _picture_of(value, summary, look)
+        return View(
+            thing, text, text, body, figure=lambda: _figure_of_arrays([(name, thing)], text)
+        )
+    picture = picture_of(value, summary, look, _PICTURE_BYTES, name)
     parts = [pre(text), _picture_html(picture, text)]
     if value.size <= _TABLE:
         parts.append(_small_html(value, summary))
-    return View(
-        thing,
-        text,
-        text,
-        join(parts),
-        draw=lambda: page([picture.titled], text),
-        image=picture.plain.image,
-        figure=figure,
-    )
-
-
-def _picture_of(
-    value: np.ndarray,
-    summary: Summary,
-    look: ArrayLook,
-    most_bytes: int = _PICTURE_BYTES,
-    name: str = "",
-) -> ArrayPicture | ArrayCurve:
-    """Make the curve, the heat map or the photograph of an array of numbers."""
-    if summary.count and look.rgb is None and is_curve(value):
-        return curve_of(value, summary, look, name)
-    return heat_map_of(value, summary, look, most_bytes, name)
+    return View(thing, text, text, join(parts), draw=lambda: page([picture.titled], text))
 
 
 @view.register(Result)
@@ -134,7 +102,6 @@ def view_arrays(
     title: str,
     *,
     rgb: bool | None = None,
-    size: int | None = None,
     limits: tuple[float, float] | Mapping[str, tuple[float, float]] | None = None,
 ) -> View:
     """Show many arrays: a line each, and pictures as long as there is room.
@@ -145,7 +112,7 @@ def view_arrays(
         What contains them.
     named : iterable of (str, object)
     title : str
-    rgb, size, limits : optional
+    rgb, limits : optional
         As for `pyopnb.show`; for those of the arrays that they fit. Limits can also be given by name.
 
     Returns
@@ -155,7 +122,7 @@ def view_arrays(
     by_name: Mapping[str, tuple[float, float]] = {}
     if isinstance(limits, Mapping):
         by_name, limits = limits, None
-    look = ArrayLook(rgb, size, limits)
+    look = ArrayLook(rgb, limits)
     arrays = list(named)
     # Each picture gets its share, but not so little that nothing could be seen.
     share = max(MAX_BYTES // 20, _PICTURE_BYTES // max(1, len(arrays)))
@@ -190,7 +157,7 @@ def _body(value: Any, summary: Summary, line: str, look: ArrayLook, most_bytes: 
         # rgb=True is for those that can be photographs; the others stay as they are.
         if look.rgb and channel_axis(value) is None:
             look = replace(look, rgb=None)
-        body = _picture_html(_picture_of(value, summary, look, most_bytes), line)
+        body = _picture_html(picture_of(value, summary, look, most_bytes), line)
         if value.size > _TABLE:
             return body
     # A few numbers are read as well as seen.
@@ -203,7 +170,8 @@ def _figure_of_arrays(arrays: Sequence[tuple[Any, Any]], title: str) -> Any:
     for name, item in arrays:
         value, summary = _summarize(item)
         if summary.kind == "number" and summary.count:
-            charts.append(_picture_of(value, summary, ArrayLook(), name=str(name)).titled)
+            picture = picture_of(value, summary, ArrayLook(), _PICTURE_BYTES, str(name))
+            charts.append(picture.titled)
     if not charts:
         raise InputError("plot", expected="outputs that are numbers", got="none", next="print(…)")
     return figure_of(page(charts, title))
@@ -242,7 +210,7 @@ def _needs_picture(value: Any, summary: Summary) -> bool:
     return max(shape[-2:]) > _TABLE or (len(shape) > 2 and value.size > _TABLE**2)
 
 
-def _picture_html(picture: ArrayPicture | ArrayCurve, text: str) -> str:
+def _picture_html(picture: ArrayPicture, text: str) -> str:
     """Put the words of a picture below it as text of the page, which has the theme's colours and can be selected."""
     alt = f"{text}."
     if picture.is_diverging:
@@ -260,8 +228,6 @@ def _small_html(value: Any, summary: Summary) -> str:
     """Write what is better read than seen: texts, items and a few numbers."""
     if summary.kind == "text":
         return _texts_html(value)
-    if summary.kind in ("sequence", "map"):
-        return _items_html(value)
     if summary.kind != "number" or not summary.count or not value.ndim:
         return ""
     numbers = squeeze(value)
@@ -277,7 +243,7 @@ def _small_html(value: Any, summary: Summary) -> str:
 
 
 def _table(matrix: np.ndarray) -> str:
-    numbers = to_native(matrix).astype(np.float64)
+    numbers = to_floats(matrix)
     finite = np.abs(numbers[np.isfinite(numbers)])
     most = float(finite.max(initial=0.0))
     body = ""
@@ -309,19 +275,6 @@ def _texts_html(value: np.ndarray) -> str:
     lines = []
     for index in islice(np.ndindex(value.shape), _MOST_ITEMS):
         lines.append(f"[{','.join(map(str, index))}] {sanitize(repr(str(value[index])), 90)}")
-    return _listing(lines, value.size)
-
-
-def _items_html(value: Any) -> str:
-    pairs = value.items() if isinstance(value, Mapping) else enumerate(value)
-    lines = []
-    for key, item in islice(pairs, _MOST_ITEMS):
-        lines.append(f"[{sanitize(repr(key), 60)}] {_line('', _summarize(item)[1])}")
-    return _listing(lines, len(value))
-
-
-def _listing(lines: Sequence[str], count: int) -> str:
-    listing = pre("\n".join(lines))
-    if count > len(lines):
-        listing += note(f"and {count - len(lines):,} more")
-    return listing
+    if value.size > len(lines):
+        lines.append(f"and {value.size - len(lines):,} more")
+    return pre("\n".join(lines))

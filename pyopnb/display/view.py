@@ -20,10 +20,9 @@ from onnx import GraphProto, ModelProto, NodeProto
 
 from pyopnb.display.figures import figure_of
 from pyopnb.display.html import image, paragraph
-from pyopnb.display.svg.cells import cells_png
 from pyopnb.display.svg.chart import Chart, page
 from pyopnb.display.svg.colours import ColourScale
-from pyopnb.display.svg.shapes import Cells, Drawing
+from pyopnb.display.svg.shapes import Drawing
 from pyopnb.display.svg.to_svg import to_svg
 from pyopnb.errors import InputError
 from pyopnb.models.holders import held_model
@@ -72,16 +71,12 @@ class View(Displayable):
         HTML that survives in a saved and untrusted notebook.
     draw : callable, optional
         Makes the picture, where there is one.
-    image : Cells, optional
-        The heat map of an array or diff, without any words.
     canvas : Canvas, optional
         The graph in it, which `pyopnb.netron` shows in the same colours.
     figure : callable, optional
         Makes what ``plot()`` returns, where that is not the picture.
     svg : str
         The picture; empty if there is none.
-    png : bytes
-        The heat map as a PNG; empty if there is none.
     """
 
     thing: Any
@@ -89,7 +84,6 @@ class View(Displayable):
     text: str
     body: str
     draw: Callable[[], Drawing] | None = None
-    image: Cells | None = None
     canvas: Canvas | None = None
     figure: Callable[[], Any] | None = None
 
@@ -98,12 +92,6 @@ class View(Displayable):
         if self.draw:
             return to_svg(self.draw())
         return ""
-
-    @cached_property
-    def png(self) -> bytes:
-        if self.image:
-            return cells_png(self.image)
-        return b""
 
     def plot(self) -> Any:
         """Draw it with matplotlib, which needs ``pip install pyopnb[plot]``.

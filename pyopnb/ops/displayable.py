@@ -48,7 +48,7 @@ class Displayable:
         InputError
             It has no such format.
         PyopError
-            A graph as ``.png`` needs ``pip install pyopnb[plot]``.
+            ``.png`` needs ``pip install pyopnb[plot]``.
         """
         _find_display[0]().save(self, path)
 

@@ -101,7 +101,7 @@ def test_limits_hold_the_colours_still() -> None:
         re.findall(r">([\d.e+-]+)</text>", pyopnb.show(diff(a, B), limits=(1e-6, 20)).svg)[:3]
         for a in (A, more)
     ]
-    assert ends[0] == ends[1] and ends[0][0] == "1e-6" and ends[0][2] == "20"
+    assert ends[0] == ends[1] and ends[0][0] == "1e-06" and ends[0][2] == "20"
     assert (
         pyopnb.show(diff(A, B), limits=(0, 10)).svg != pyopnb.show(diff(A, B), limits=(0, 20)).svg
     )

@@ -380,7 +380,7 @@ def test_figures() -> None:
         (pyopnb.show(X), "float32[3,4]", 2),  # cells, and the strip of their scale
         (pyopnb.show(pyopnb.parse(MODEL), names=True), "◆ demo::Soft", 0),
         (pyopnb.diff(pyopnb.parse(MODEL), pyopnb.parse(MODEL)), "◆ demo::Soft", 0),
-        (result, "y $x^: float32[3,4]", 3),  # the scale of booleans is in words
+        (result, "y $x^: float32[3,4]", 4),
     ):
         figure = thing.plot()
         # Drawing is when matplotlib finds what it does not like.

@@ -135,13 +135,11 @@ class Artist:
             route = [(x + left, y + top) for x, y in graph.layout.routes[number]]
             routes.append(route)
             incoming.setdefault(line.target, []).append(route)
-            if not graph.layout.branches[number]:
-                box = graph.boxes[line.source]
-                upper = corners[line.source][1]
-                # From the centre and not the corner, whose rounding would make kinks.
-                x = graph.layout.centres[line.source][0] + left + box.port_offset(line.port)
-                route[0] = (x, upper + box.line_start(line.port))
-                route[1] = (x, route[1][1])
+            box = graph.boxes[line.source]
+            # From the centre and not the corner, whose rounding would make kinks.
+            x = graph.layout.centres[line.source][0] + left + box.port_offset(line.port)
+            route[0] = (x, corners[line.source][1] + box.line_start(line.port))
+            route[1] = (x, route[1][1])
         for target, arriving in incoming.items():
             _spread_ends(arriving, corners[target][0], graph.boxes[target].width)
         for line, route in zip(graph.lines, routes, strict=True):
@@ -153,31 +151,20 @@ class Artist:
 def _spread_ends(routes: Sequence[list[_Point]], x: float, width: float) -> None:
     """Let lines end straight below where they come from as far as the box is that wide, and apart from each other."""
     margin = min(10, width / 3)
-    low = x + margin
-    high = x + width - margin
-    distance = min(_LINE_ENDS, (high - low) / max(1, len(routes) - 1))
     ordered = sorted(routes, key=_arrival)
-    stops: list[float] = []
-    free_from = low
-    for route in ordered:
-        end = max(min(high, _arrival(route)), free_from)
-        stops.append(end)
-        free_from = end + distance
-    # Those that were pushed over the right border push the others back.
-    limit = high
-    for at in reversed(range(len(stops))):
-        stops[at] = min(stops[at], limit)
-        limit = stops[at] - distance
-    for route, end in zip(ordered, stops, strict=True):
+    distance = min(_LINE_ENDS, (width - 2 * margin) / max(1, len(routes) - 1))
+    for number, route in enumerate(ordered):
+        # Each leaves room for those on its left and right.
+        low = x + margin + number * distance
+        high = x + width - margin - (len(routes) - 1 - number) * distance
+        end = max(low, min(high, _arrival(route)))
         route[-2] = (end, route[-2][1])
         route[-1] = (end, route[-1][1])
 
 
 def _arrival(route: list[_Point]) -> float:
     """Return the x from which a line comes to its last layer."""
-    if len(route) > 2:
-        return route[-3][0]
-    return route[0][0]
+    return route[-3][0]
 
 
 class _Lines:

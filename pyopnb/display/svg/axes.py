@@ -58,49 +58,29 @@ class ChartAxis:
         if not self.low < self.high:
             return [self.low]
         if self.log:
-            numbers = self._powers_of_ten(most) or self._one_two_five()
-            if len(numbers) > 1:
-                return numbers
+            # The rounding of a logarithm must not lose a power of ten at an end.
+            first = math.ceil(math.log10(self.low) - 1e-9)
+            last = math.floor(math.log10(self.high) + 1e-9)
+            if first < last:
+                step = math.ceil((last - first + 1) / most)
+                return [10.0**power for power in range(first, last + 1, step)]
         return _round_numbers(self.low, self.high, most)
-
-    def _powers_of_ten(self, most: int) -> list[float]:
-        """List powers of ten on a logarithmic axis; none where it has less than two of them."""
-        # The rounding of a logarithm must not lose a power of ten at an end.
-        first = math.ceil(math.log10(self.low) - 1e-9)
-        last = math.floor(math.log10(self.high) + 1e-9)
-        if last <= first:
-            return []
-        step = math.ceil((last - first + 1) / most)
-        return [10.0**power for power in range(first, last + 1, step)]
-
-    def _one_two_five(self) -> list[float]:
-        """List 1, 2 and 5 times powers of ten on an axis of less than two powers."""
-        numbers = []
-        first = math.floor(math.log10(self.low))
-        for power in (first, first + 1, first + 2):
-            numbers += [factor * 10.0**power for factor in (1, 2, 5)]
-        return [number for number in numbers if self.low <= number <= self.high]
 
 
 def _round_numbers(low: float, high: float, most: int) -> list[float]:
     """List the multiples of 1, 2 or 5 times a power of ten between two numbers."""
     # Each divided for itself, as the distance of two floats can overflow.
     least_step = high / most - low / most
-    power = 0.0
-    if least_step > 1e-300:
-        power = 10.0 ** math.floor(math.log10(least_step))
-    if not power:
+    if not least_step > 1e-300:
         return [low, high]
-    # The finest steps of which there are about as many as wanted: 500 alone would say little of 6 to 960.
-    numbers: list[float] = []
+    power = 10.0 ** math.floor(math.log10(least_step))
     for factor in (1, 2, 5, 10):
         step = power * factor
         first = math.ceil(low / step - 1e-9)
         last = math.floor(high / step + 1e-9)
         if last - first <= most:
-            numbers = [number * step for number in range(first, last + 1)]
             break
-    return numbers
+    return [number * step for number in range(first, last + 1)]
 
 
 def axis_for(values: np.ndarray, *, log: bool = False) -> ChartAxis:

@@ -7,10 +7,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from pyopnb.display.svg.colours import RGB, ColourScale, translucent
-from pyopnb.display.svg.png import png
 from pyopnb.display.svg.shapes import Cells
 
-__all__ = ["SPECIAL", "cells", "cells_png"]
+__all__ = ["SPECIAL", "cells"]
 
 # So many of a palette's colours are used; PNG's 256 then have room for the special ones.
 _SHADES = 246
@@ -52,22 +51,11 @@ def cells(
     shades += [(*colour, 255) for colour in SPECIAL.values()]
     shades.append((0, 0, 0, 0))
 
-    positions = scale.positions(values)
-    if not scale.low < scale.high:
-        positions = np.full(values.shape, scale.position(0.0))
-    finite = np.nan_to_num(positions, nan=0.0, posinf=1.0, neginf=0.0)
-    indices = np.rint((_SHADES - 1) * np.clip(finite, 0, 1)).astype(np.uint8)
+    positions = np.nan_to_num(scale.positions(values), nan=0.0, posinf=1.0, neginf=0.0)
+    indices = np.rint((_SHADES - 1) * np.clip(positions, 0, 1)).astype(np.uint8)
     special = (np.isnan(values), np.isposinf(values), np.isneginf(values))
     for number, hits in enumerate(special):
         indices[hits] = _SHADES + number
     if blank_zero:
         indices[values == 0] = _BLANK
     return Cells(x, y, width, height, indices, tuple(shades))
-
-
-def cells_png(cells: Cells) -> bytes:
-    """Write cells as a PNG of their size, because viewers blur a small picture when they enlarge it."""
-    rows, columns = cells.pixels.shape[:2]
-    down = max(1, round(cells.height / rows))
-    across = max(1, round(cells.width / columns))
-    return png(cells.pixels.repeat(down, axis=0).repeat(across, axis=1), cells.colours)

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from pyopnb.display.svg.colours import INK
 from pyopnb.display.svg.legend import SMALL
-from pyopnb.display.svg.shapes import Cells, Drawing, Group, Shape, Text, drawing
-from pyopnb.display.svg.text_width import fit, text_width
+from pyopnb.display.svg.shapes import Drawing, Group, Shape, Text, drawing
+from pyopnb.display.svg.text_width import fit
 
-__all__ = ["HEAD", "Chart", "chart_title", "page", "title_width"]
+__all__ = ["HEAD", "Chart", "chart_title", "page"]
 
 HEAD = 22
 """Height of a chart's title."""
@@ -22,35 +22,16 @@ _GAP, _PADDING = 28, 8
 
 @dataclass(frozen=True)
 class Chart:
-    """Shapes with their size in pixels.
-
-    Attributes
-    ----------
-    width, height : float
-    shapes : list of Shape
-    image : Cells, optional
-        The cells of a heat map without any words.
-    """
+    """Shapes with their size in pixels."""
 
     width: float
     height: float
     shapes: Sequence[Shape]
-    image: Cells | None = None
 
 
 def chart_title(text: str, width: float) -> Text:
-    """Write the title of a chart that is this wide into its head, cut where it would be much wider."""
-    return Text(0, 11, fit(text, 12, _title_room(width), bold=True), 12, INK, bold=True)
-
-
-def title_width(text: str, width: float) -> float:
-    """Measure the title of a chart that is this wide, which its neighbour must not cover."""
-    return text_width(fit(text, 12, _title_room(width), bold=True), 12, bold=True)
-
-
-def _title_room(width: float) -> float:
-    # Small heat maps have long titles, too.
-    return max(width, 320)
+    """Write the title of a chart into its head, cut to the chart's width."""
+    return Text(0, 11, fit(text, 12, width, bold=True), 12, INK, bold=True)
 
 
 def page(charts: Sequence[Chart], title: str, in_row: int = 3) -> Drawing:

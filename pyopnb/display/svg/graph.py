@@ -5,20 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pyopnb.display.svg.artist import Artist
-from pyopnb.display.svg.boxes import Box, BoxGraph
+from pyopnb.display.svg.boxes import BoxGraph
 from pyopnb.display.svg.colours import ColourScale
-from pyopnb.display.svg.legend import legend
+from pyopnb.display.svg.legend import SMALL, scale_strip, small_text
 from pyopnb.display.svg.placement import place
-from pyopnb.display.svg.shapes import Drawing, drawing
+from pyopnb.display.svg.shapes import Drawing, Rectangle, drawing
+from pyopnb.display.svg.text_width import fit
 from pyopnb.display.svg.to_svg import to_svg
 
 __all__ = ["GraphPicture", "draw", "draw_within"]
 
 _MARGIN = 16
 _LEGEND_HEIGHT, _LEGEND_WIDTH = 44, 180
-_LEGEND_BYTES = 2_200
 # Boxes from which on rows and labels are left out: they take space, and nobody reads them.
 _PLAIN_FROM = 800
+# A box takes at least so many bytes, and one with rows and labels about so many times what a plain one does.
+_LEAST_BOX, _PLAIN_SHARE = 50, 2
 
 
 @dataclass(frozen=True)
@@ -68,11 +70,13 @@ def draw(
     top = _MARGIN + (_LEGEND_HEIGHT if scale else 0)
     shapes = list(Artist(scale, plain).draw(placed, _MARGIN, top))
     width = placed.width + 2 * _MARGIN
-    height = placed.height + top + _MARGIN
     if scale:
-        shapes += legend(scale, legend_title, _MARGIN, 10, _LEGEND_WIDTH)
+        shapes.append(small_text(_MARGIN, 19, fit(legend_title, SMALL, _LEGEND_WIDTH)))
+        # Boxes have opaque colours, so their scale needs white below it.
+        shapes.append(Rectangle(_MARGIN, 23, _LEGEND_WIDTH, 8, "#ffffff"))
+        shapes += scale_strip(scale, _MARGIN, 23, _LEGEND_WIDTH)
         width = max(width, _LEGEND_WIDTH + 2 * _MARGIN)
-    return drawing(width, height, shapes)
+    return drawing(width, placed.height + top + _MARGIN, shapes)
 
 
 def draw_within(
@@ -100,61 +104,16 @@ def draw_within(
     -------
     GraphPicture
     """
-    count = len(graph.boxes)
-    plain = len(graph.boxes) > _PLAIN_FROM
-    # An SVG may be so many times as long as its estimate.
-    longer = 1.02
+    # No box takes less than this, so that what cannot fit is not laid out.
+    count = min(len(graph.boxes), max(1, most // _LEAST_BOX))
+    plain = count > _PLAIN_FROM
     while True:
-        # Layouts are too expensive to try many, so the length is estimated first.
         part = graph.part(count, around)
-        estimate = _estimated_bytes(part, plain, scale)
-        is_least = count <= 1 and plain
-        if estimate * longer > most and not is_least:
-            count, plain = _smaller(count, plain, estimate * longer, most)
-            continue
         drawn = draw(part, scale=scale, legend_title=legend_title, plain=plain)
         svg = to_svg(drawn, titles=False)
         length = len(svg.encode())
-        if length <= most or is_least:
+        if length <= most or (count == 1 and plain):
             return GraphPicture(svg, drawn, count)
-        longer = max(1.02 * length / estimate, longer)
-        count, plain = _smaller(count, plain, length, most)
-
-
-def _smaller(count: int, plain: bool, length: float, most: float) -> tuple[int, bool]:
-    """Choose how many boxes to try next, and whether without rows, after so many took ``length`` bytes."""
-    if not plain and length < 3 * most:
-        return count, True
-    count = max(1, min(count - 1, int(count * 0.97 * most / length)))
-    return count, count > _PLAIN_FROM or count == 1
-
-
-def _estimated_bytes(graph: BoxGraph, plain: bool, scale: ColourScale | None) -> int:
-    """Estimate the length of the SVG; the figures are means over networks."""
-    length = 500 + (_LEGEND_BYTES if scale else 0)
-    # The looks that are written already.
-    drawn: set[object] = set()
-    waiting = [graph]
-    while waiting:
-        current = waiting.pop()
-        length += (18 if plain else 39) * len(current.lines)
-        for box in current.boxes:
-            waiting += box.inside
-            length += 36
-            if not plain:
-                length += sum([40 + len(label) for label in box.labels if label])
-            rows = box.rows if not plain or box.kind in ("end", "folded") else ()
-            fill = scale.colour(box.value) if scale and box.value is not None else None
-            look = box.title, rows, box.kind, fill, box.mark
-            # Boxes that look alike are written once.
-            if look not in drawn:
-                drawn.add(look)
-                length += _box_bytes(box, rows)
-    return length
-
-
-def _box_bytes(box: Box, rows: tuple[str, ...]) -> int:
-    length = 130 + len(box.title) + sum([42 + min(40, len(row)) for row in rows])
-    if box.mark:
-        return length + 190
-    return length
+        if plain or length > _PLAIN_SHARE * most:
+            count = max(1, int(count * 0.95 * most / length * (1 if plain else _PLAIN_SHARE)))
+        plain = True

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from pyopnb.display.svg.boxes import Line
+
 __all__ = [
     "LAYER_GAP",
-    "Edge",
     "Layering",
     "Links",
     "Point",
@@ -33,15 +34,6 @@ class Size:
 
     width: float
     height: float
-
-
-@dataclass(frozen=True, slots=True)
-class Edge:
-    """An edge from one box to another, by their indices."""
-
-    source: int
-    target: int
-    port: int = 0
 
 
 def _neighbours(count: int, pairs: Sequence[tuple[int, int]]) -> tuple[Links, Links]:
@@ -117,7 +109,7 @@ class Layering:
         The neighbours of each vertex in the next and in the previous layer.
     """
 
-    def __init__(self, sizes: Sequence[Size], edges: Sequence[Edge]) -> None:
+    def __init__(self, sizes: Sequence[Size], edges: Sequence[Line]) -> None:
         self.boxes = len(sizes)
         self.widths = [size.width for size in sizes]
         self.heights = [size.height for size in sizes]
@@ -126,15 +118,14 @@ class Layering:
         self.layers: Links = [[] for _ in range(max(self.ranks) + 1)]
         for box, rank in enumerate(self.ranks):
             self.layers[rank].append(box)
-        # Of each source and port, the dummies below it, one a layer, and how many of these are on routes already.
+        # Of each source and port, the dummies below it, one a layer.
         self._dummies: dict[tuple[int, int], list[int]] = {}
-        self._routed: dict[tuple[int, int], int] = {}
         links: list[tuple[int, int]] = []
         for edge in edges:
             links += self._add_dummies(edge)
         self.below, self.above = _neighbours(len(self.widths), links)
 
-    def _add_dummies(self, edge: Edge) -> Iterator[tuple[int, int]]:
+    def _add_dummies(self, edge: Line) -> Iterator[tuple[int, int]]:
         """Link an edge's boxes over the dummies of its port, with new ones where it is longer than earlier edges."""
         dummies = self._dummies.setdefault((edge.source, edge.port), [])
         first = self.ranks[edge.source] + 1
@@ -150,29 +141,19 @@ class Layering:
             dummies.append(dummy)
         yield (dummies[crossed - 1] if crossed else edge.source), edge.target
 
-    def route(self, edge: Edge, xs: Sequence[float], ys: Sequence[Point]) -> list[Point]:
-        """Return the points of an edge: vertical within layers and across between them, so that it meets no box.
-
-        It begins at the source, or where it leaves the route of an earlier edge of its port.
-        """
-        key = (edge.source, edge.port)
-        dummies = self._dummies[key]
+    def route(self, edge: Line, xs: Sequence[float], ys: Sequence[Point]) -> list[Point]:
+        """Return the points of an edge: vertical within layers and across between them, so that it meets no box."""
         crossed = self.ranks[edge.target] - self.ranks[edge.source] - 1
-        # Dummies that an earlier edge went through are drawn already.
-        shared = min(self._routed.get(key, 0), crossed)
-        self._routed[key] = max(self._routed.get(key, 0), crossed)
-        start = dummies[shared - 1] if shared else edge.source
+        dummies = self._dummies[edge.source, edge.port][:crossed]
         points = []
-        for vertex in (start, *dummies[shared:crossed], edge.target):
+        for vertex in (edge.source, *dummies, edge.target):
             upper, lower = ys[self.ranks[vertex]]
             points += [(xs[vertex], upper), (xs[vertex], lower)]
         # Boxes are in the middle of their layer, which can be higher than they are.
-        middle = sum(ys[self.ranks[edge.target]]) / 2
-        points[-1] = (xs[edge.target], middle - self.heights[edge.target] / 2)
-        if shared:
-            return points[1:]
         middle = sum(ys[self.ranks[edge.source]]) / 2
         points[0] = (xs[edge.source], middle + self.heights[edge.source] / 2)
+        middle = sum(ys[self.ranks[edge.target]]) / 2
+        points[-1] = (xs[edge.target], middle - self.heights[edge.target] / 2)
         return points
 
     def distance(self, a: int, b: int) -> float:

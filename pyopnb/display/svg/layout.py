@@ -17,18 +17,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pyopnb.display.svg.boxes import Line
 from pyopnb.display.svg.coordinates import extent, horizontal, vertical
 from pyopnb.display.svg.layer_order import order_layers
-from pyopnb.display.svg.layers import (
-    Edge,
-    Layering,
-    Point,
-    Size,
-    break_wide_layers,
-    layers_of,
-)
+from pyopnb.display.svg.layers import Layering, Point, Size, break_wide_layers, layers_of
 
-__all__ = ["Layout", "edges_to_cut", "lay_out"]
+__all__ = ["Layout", "lay_out", "lines_to_cut"]
 
 # A line may cross so many layers however many lines there are.
 _SHORT = 3
@@ -43,29 +37,25 @@ class Layout:
     centres : list of (x, y)
         The centres of the boxes.
     routes : list of list of (x, y)
-        Points of each edge from the source's lower border to the target's upper one. A route that shares dummies with an
-        earlier edge begins where it leaves that edge's route.
-    branches : list of bool
-        Whether an edge's route begins on another route.
+        Points of each edge from the source's lower border to the target's upper one.
     width, height : float
         All coordinates are between 0 and these.
     """
 
     centres: list[Point]
     routes: list[list[Point]]
-    branches: list[bool]
     width: float
     height: float
 
 
-def lay_out(sizes: Sequence[Size], edges: Sequence[Edge]) -> Layout:
+def lay_out(sizes: Sequence[Size], edges: Sequence[Line]) -> Layout:
     """Lay a graph out.
 
     Parameters
     ----------
     sizes : sequence of Size
         The boxes.
-    edges : sequence of Edge
+    edges : sequence of Line
         Without cycles.
 
     Returns
@@ -74,63 +64,52 @@ def lay_out(sizes: Sequence[Size], edges: Sequence[Edge]) -> Layout:
 
     Examples
     --------
-    >>> lay_out([Size(40, 20), Size(40, 20)], [Edge(0, 1)]).centres
+    >>> lay_out([Size(40, 20), Size(40, 20)], [Line(0, 1)]).centres
     [(20.0, 10.0), (20.0, 52.0)]
     """
     if not sizes:
-        return Layout([], [], [], 0, 0)
+        return Layout([], [], 0, 0)
     graph = Layering(sizes, edges)
     graph.layers = order_layers(graph)
     xs = horizontal(graph)
     ys = vertical(graph)
-    routes: list[list[Point]] = []
-    branches: list[bool] = []
-    for edge in edges:
-        route = graph.route(edge, xs, ys)
-        # A route that begins below the source's layer leaves another one.
-        branches.append(route[0][1] > ys[graph.ranks[edge.source]][1] + 0.001)
-        routes.append(route)
+    routes = [graph.route(edge, xs, ys) for edge in edges]
     centres = []
     for box in range(len(sizes)):
         upper, lower = ys[graph.ranks[box]]
         centres.append((xs[box], (upper + lower) / 2))
     width = extent(graph, xs)[1]
     height = ys[-1][1]
-    return Layout(centres, routes, branches, width, height)
+    return Layout(centres, routes, width, height)
 
 
-def edges_to_cut(sizes: Sequence[Size], edges: Sequence[Edge], most: int) -> set[int]:
-    """Find the edges that a picture is better off without: the longest, if all edges together cross too many layers.
+def lines_to_cut(sizes: Sequence[Size], edges: Sequence[Line], most: int) -> set[int]:
+    """Find the lines that a picture is better off without: the longest, if all together cross too many layers.
 
     Parameters
     ----------
     sizes : sequence of Size
         The boxes.
-    edges : sequence of Edge
+    edges : sequence of Line
     most : int
-        How many layers all edges together may cross; edges of one port count once.
+        How many layers all lines together may cross; lines of one port share a way and count once.
 
     Returns
     -------
     set of int
-        Indices of edges.
+        Indices of lines.
     """
     pairs = [(edge.source, edge.target) for edge in edges]
     ranks = break_wide_layers(layers_of(len(sizes), pairs), sizes)
-    spans = [ranks[target] - ranks[source] for source, target in pairs]
-    # Edges of one port share a way, which is as long as the longest of them.
     ways: dict[tuple[int, int], list[int]] = {}
     for number, edge in enumerate(edges):
         ways.setdefault((edge.source, edge.port), []).append(number)
-    lengths = {}
-    shares = {}
-    for port, numbers in ways.items():
-        lengths[port] = max([spans[number] for number in numbers]) - 1
-        # What many edges share is worth its space.
-        shares[port] = lengths[port] / len(numbers)
+    spans = [ranks[target] - ranks[source] for source, target in pairs]
+    lengths = {port: max([spans[number] for number in way]) - 1 for port, way in ways.items()}
     total = sum(lengths.values())
     cut: set[int] = set()
-    for port in sorted(ways, key=shares.__getitem__, reverse=True):
+    # What many lines share is worth its space.
+    for port in sorted(ways, key=lambda port: lengths[port] / len(ways[port]), reverse=True):
         if total <= most:
             break
         total -= lengths[port]

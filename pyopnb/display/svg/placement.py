@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyopnb.display.svg.boxes import Box, BoxGraph, Line
-from pyopnb.display.svg.layers import Edge, Size
-from pyopnb.display.svg.layout import Layout, edges_to_cut, lay_out
+from pyopnb.display.svg.layers import Size
+from pyopnb.display.svg.layout import Layout, lay_out, lines_to_cut
 from pyopnb.display.svg.marks import badge_width
 from pyopnb.display.svg.text_width import fit, text_width
 
@@ -100,7 +100,7 @@ class PlacedGraph:
 
     title: str
     boxes: list[SizedBox]
-    lines: list[Line]
+    lines: Sequence[Line]
     layout: Layout
 
     @property
@@ -120,41 +120,26 @@ def place(graph: BoxGraph, plain: bool) -> PlacedGraph:
         boxes.append(SizedBox(box, plain, inside))
     placeholders, lines = _cut_long_lines(graph, [box.size for box in boxes])
     boxes += [SizedBox(box, plain, []) for box in placeholders]
-    layout = lay_out([box.size for box in boxes], _edges(lines))
+    layout = lay_out([box.size for box in boxes], lines)
     return PlacedGraph(graph.title, boxes, lines, layout)
-
-
-def _edges(lines: Sequence[Line]) -> list[Edge]:
-    return [Edge(line.source, line.target, line.port) for line in lines]
 
 
 def _cut_long_lines(graph: BoxGraph, sizes: Sequence[Size]) -> tuple[list[Box], list[Line]]:
     """Drop the longest lines, if there are too many, and put boxes at their ends that name their sources."""
     if not graph.lines:
         return [], []
-    cut = edges_to_cut(sizes, _edges(graph.lines), 600 + 3 * len(graph.boxes))
-    lines: list[Line] = []
-    sources: dict[tuple[int, str], list[Box]] = {}
-    for number, line in enumerate(graph.lines):
-        if number in cut:
-            sources.setdefault((line.target, line.mark), []).append(graph.boxes[line.source])
-        else:
-            lines.append(line)
-    placeholders: list[Box] = []
-    for (target, mark), boxes in sources.items():
-        lines.append(Line(len(graph.boxes) + len(placeholders), target, mark=mark))
-        placeholders.append(Box(_name_sources(boxes), kind="far"))
-    return placeholders, lines
-
-
-def _name_sources(boxes: Sequence[Box]) -> str:
-    if len(boxes) > 2:
-        return f"from {len(boxes):,} others"
-    names = []
-    for box in boxes:
-        name = box.title
+    cut = lines_to_cut(sizes, graph.lines, 600 + 3 * len(graph.boxes))
+    lines = [line for number, line in enumerate(graph.lines) if number not in cut]
+    sources: dict[tuple[int, str], list[str]] = {}
+    for number in sorted(cut):
+        line = graph.lines[number]
+        source = graph.boxes[line.source]
         # Many nodes have the same op, so the first row, which is often the name, tells them apart.
-        if box.rows and box.kind != "end":
-            name += f" ({box.rows[0]})"
-        names.append(name[:40])
-    return f"from {', '.join(names)}"
+        name = " ".join([source.title, *source.rows[:1]])
+        sources.setdefault((line.target, line.mark), []).append(name[:40])
+    placeholders: list[Box] = []
+    for (target, mark), names in sources.items():
+        lines.append(Line(len(graph.boxes) + len(placeholders), target, mark=mark))
+        text = ", ".join(names) if len(names) < 3 else f"{len(names):,} others"
+        placeholders.append(Box(f"from {text}", kind="far"))
+    return placeholders, lines

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 from PIL import Image
 
-from pyopnb.display.svg.cells import cells, cells_png
+from pyopnb.display.svg.cells import cells
 from pyopnb.display.svg.colours import ColourScale
 from pyopnb.display.svg.png import png
 from pyopnb.display.svg.pool import edges, pool
@@ -88,7 +88,7 @@ def test_a_large_number_counts_however_the_blocks_fall(shape: tuple[int, int]) -
 def test_what_is_not_finite_has_a_colour_of_its_own() -> None:
     scale = ColourScale(-1, 1, kind="diverging")
     drawn = decoded(
-        cells_png(cells(np.array([[-1.0, 0.0, 1.0, np.nan, np.inf, -np.inf]]), scale, 0, 0, 6, 1))
+        cells(np.array([[-1.0, 0.0, 1.0, np.nan, np.inf, -np.inf]]), scale, 0, 0, 6, 1).png
     )[0]
     assert len({tuple(pixel) for pixel in drawn.tolist()}) == 6
     for value, pixel in zip((-1, 0, 1), drawn, strict=False):

@@ -112,7 +112,7 @@ def test_names_are_letters_and_nothing_else() -> None:
 def test_charts_have_their_cells_lines_and_texts() -> None:
     values = np.array([[0.0, 1.0], [2.0, np.nan]])
     charts = [
-        heat_maps([values], [""], ColourScale(0.0, 2.0), "map"),
+        heat_maps([values], [""], ColourScale(0.0, 2.0), "map", size=(32, 32)),
         line_chart([0, 1], {"few": [1, 2], "many": [2, 9]}, "lines", label="across"),
     ]
     drawing = page(charts, "charts")
