@@ -15,13 +15,12 @@ from sklearn.model_selection._search import BaseSearchCV
 from sklearn.utils.validation import check_is_fitted
 
 from pyopnb.errors import DefinitionError, ModelError
-from pyopnb.ops.messages import hide_internal_frames, sanitize
+from pyopnb.ops.messages import hide_internal_frames
 from pyopnb.sklearn.attempt import Attempt
 from pyopnb.sklearn.comparison import Comparison
 from pyopnb.sklearn.fitted import RunsInPython, filled
 from pyopnb.sklearn.holes import has_converter
-from pyopnb.sklearn.inputs import feeds, has_mixed_numbers
-from pyopnb.sklearn.rows import first_rows, is_from_libraries, refused
+from pyopnb.sklearn.inputs import feeds, first_rows, has_mixed_numbers
 from pyopnb.sklearn.samples import Sample, nested, outputs_of, plan, recorded
 
 __all__ = ["convert"]
@@ -71,11 +70,10 @@ def convert(
     DefinitionError
         ``pipeline`` is not a fitted estimator, or has none of the methods.
     ModelError
-        ``X`` cannot be fed to a model, or is not what the estimator takes: other columns than it
-        was fitted with, NaN. Or an output has texts and numbers. Or skl2onnx fails with these
+        ``X`` cannot be fed to a model, an output has texts and numbers, or skl2onnx fails with these
         options.
     Exception
-        What your own code inside the pipeline raises for ``X``.
+        What the estimator raises for ``X``.
 
     Warns
     -----
@@ -133,13 +131,9 @@ def _convert_copy(
 ) -> ModelProto:
     arrays = feeds(rows)
     methods = plan(estimator)
-    try:
-        with recorded(estimator) as samples:
-            comparison = Comparison(estimator, methods, rows)
-    except ValueError as error:
-        if is_from_libraries(error):
-            raise refused(pipeline, rows, error) from error
-        raise
+    # What scikit-learn says of rows that it does not take arrives as itself.
+    with recorded(estimator) as samples:
+        comparison = Comparison(estimator, methods, rows)
     _check_outputs(pipeline, methods, comparison.expected)
     samples[id(estimator)] = Sample(rows, list(methods))
     reasons = {}
@@ -167,39 +161,20 @@ def _convert_copy(
 
 
 def _check_estimator(estimator: Any, rows: Any) -> None:
-    where = f"convert, {type(estimator).__name__}"
-    if isinstance(estimator, type):
-        name = estimator.__name__
+    name = type(estimator).__name__
+    if not isinstance(estimator, BaseEstimator) or not _is_fitted(estimator, rows):
         raise DefinitionError(
             "convert",
-            expected="a fitted estimator",
-            got=f"the class {name}",
-            next=f"{name}().fit(X)",
+            expected="a fitted estimator of scikit-learn",
+            got=f"{name}, which is none, or was not fitted",
+            next="convert(estimator.fit(X), X)",
         )
-    if not isinstance(estimator, BaseEstimator):
+    if not plan(estimator):
         raise DefinitionError(
-            "convert",
-            expected="an estimator of scikit-learn",
-            got=type(estimator).__name__,
-            next="convert(make_pipeline(…).fit(X), X)",
+            f"convert, {name}",
+            expected="an estimator with transform, predict or predict_proba",
+            got="none of them, so that there is no answer for new rows",
         )
-    if not _is_fitted(estimator, rows):
-        raise DefinitionError(
-            where,
-            expected="a fitted estimator",
-            got="one that was not fitted",
-            next=f"{type(estimator).__name__.lower()}.fit(X) first",
-        )
-    if plan(estimator):
-        return
-    if hasattr(estimator, "fit_transform"):
-        methods = "only fit_transform, which new rows cannot have"
-    elif hasattr(estimator, "fit_predict"):
-        methods = "only fit_predict, which new rows cannot have"
-    else:
-        methods = "none of them"
-    expected = "an estimator with transform, predict or predict_proba"
-    raise DefinitionError(where, expected=expected, got=methods)
 
 
 def _is_fitted(estimator: Any, rows: Any) -> bool:
@@ -226,12 +201,10 @@ def _check_outputs(
         for array in arrays:
             if array.dtype != object:
                 continue
-            for value in array.flat:
-                if isinstance(value, str):
-                    continue
+            if not all(isinstance(value, str) for value in array.flat):
                 raise ModelError(
                     f"convert, {type(estimator).__name__}.{method}",
                     expected="an array of numbers or one of texts, as a tensor holds one dtype",
-                    got=f"an array of objects with {type(value).__name__} {sanitize(repr(value), 40)}",
+                    got="an array of both",
                     next="encode the texts in the pipeline, or convert a transformer for each",
                 )

@@ -27,6 +27,13 @@ from pyopnb.sklearn.samples import outputs_of
 __all__ = ["DOMAIN", "FilledEstimator", "FittedEstimator", "RunsInPython", "define", "filled"]
 
 DOMAIN = "sklearn"
+_CELL = '''\
+%%pyop -d {domain}
+class {name}:
+    """{doc}"""
+    def compute(self, *inputs) -> ({hint}):
+        raise NotImplementedError  # {methods} of {columns}
+'''
 
 
 class FittedEstimator:
@@ -216,21 +223,13 @@ def filled(model: ModelProto) -> tuple[FilledEstimator, ...]:
         op = registry.find(site.node.domain, site.node.op_type)
         if op is not None and issubclass(op.current.cls, FittedEstimator):
             cls = op.current.cls
-            rows[op.name] = FilledEstimator(
-                op.name, cls.estimator, cls.reason, _cell(op.op_type, cls)
+            cell = _CELL.format(
+                domain=DOMAIN,
+                name=op.op_type,
+                doc=cls.__doc__,
+                hint=", ".join(map(repr, cls.outputs)),
+                methods=", ".join(cls.methods),
+                columns=cls.columns,
             )
+            rows[op.name] = FilledEstimator(op.name, cls.estimator, cls.reason, cell)
     return _Table(rows.values())
-
-
-def _cell(op_type: str, cls: type[FittedEstimator]) -> str:
-    hint = ", ".join(f'"{text}"' for text in cls.outputs)
-    if len(cls.outputs) != 1:
-        hint = f"({hint})"
-    lines = [
-        f"%%pyop -d {DOMAIN}",
-        f"class {op_type}:",
-        f'    """{cls.__doc__}"""',
-        f"    def compute(self, *inputs) -> {hint}:",
-        f"        raise NotImplementedError  # {', '.join(cls.methods)} of {cls.columns}",
-    ]
-    return "\n".join(lines) + "\n"

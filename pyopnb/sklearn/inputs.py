@@ -15,11 +15,11 @@ from skl2onnx.common.data_types import (
     StringTensorType,
 )
 
-from pyopnb.errors import ModelError
+from pyopnb.errors import InputError, ModelError
 from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.messages import hide_internal_frames, sanitize
 
-__all__ = ["cast_inputs", "feeds", "has_mixed_numbers", "is_table", "skl2onnx_inputs"]
+__all__ = ["cast_inputs", "feeds", "first_rows", "has_mixed_numbers", "is_table", "skl2onnx_inputs"]
 
 _SKL2ONNX_TYPES = {
     "float32": FloatTensorType,
@@ -59,6 +59,22 @@ def feeds(X: Any) -> dict[str, np.ndarray]:  # noqa: N803  # sklearn's name
     return {"X": _feedable(dense, "X")}
 
 
+def first_rows(x: Any, count: int) -> Any:
+    """Take the first rows of an example, in its own type.
+
+    Raises
+    ------
+    InputError
+        ``x`` has no rows.
+    """
+    if hasattr(x, "iloc"):
+        return x.iloc[:count]
+    if np.ndim(x) == 0 and not hasattr(x, "tocsr"):
+        expected = "rows: an array, a table of pandas, a sparse matrix or a list of str"
+        raise InputError("convert, X", expected=expected, got=type(x).__name__)
+    return x[:count]
+
+
 def is_table(x: Any) -> bool:
     """Tell whether rows are a table of pandas."""
     return hasattr(x, "iloc") and hasattr(x, "columns")
@@ -77,19 +93,13 @@ def _feedable(array: np.ndarray, where: str) -> np.ndarray:
     texts = array.astype(object)
     for value in texts.flat:
         if not isinstance(value, str):
-            raise _no_text(value, sanitize(where, 80))
+            raise ModelError(
+                f"convert, {sanitize(where, 80)}",
+                expected="numbers or texts",
+                got=f"{type(value).__name__} {sanitize(repr(value), 40)} among them",
+                next='X.fillna("") before fit: a text of ONNX cannot be missing',
+            )
     return texts
-
-
-def _no_text(value: Any, where: str) -> ModelError:
-    got = f"{type(value).__name__} {sanitize(repr(value), 40)} among them"
-    suggestion = "a table with a column of each, or X.astype(str)"
-    # None, NaN and pandas' NA are the usual reason.
-    is_missing = value is None or value != value or type(value).__name__ == "NAType"
-    if is_missing and where != "X":
-        fill = f'{where}.fillna("") before fit and convert'
-        suggestion = f"{fill}: a text of ONNX cannot be missing"
-    return ModelError(f"convert, {where}", expected="numbers or texts", got=got, next=suggestion)
 
 
 def has_mixed_numbers(arrays: Mapping[str, np.ndarray]) -> bool:

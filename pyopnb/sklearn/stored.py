@@ -6,18 +6,16 @@ Nothing here runs because of a file: `load` is called for the op that the caller
 from __future__ import annotations
 
 import base64
-import hashlib
 import importlib
 import pickle
-import types
 import zlib
 from typing import Any
 
-import numpy as np
-from joblib.hashing import NumpyHasher
+import joblib
 
 from pyopnb.errors import DefinitionError, ModelError
 from pyopnb.models.op_metadata import MAX_SOURCE
+from pyopnb.ops import pickling
 from pyopnb.ops.messages import sanitize
 
 __all__ = ["digest", "dump", "load", "module_text"]
@@ -31,25 +29,12 @@ _PICKLE_TEXT = """\
 # op is, and reading these lines does not tell what that is. Name this op only if you trust whoever gave you the file."""
 
 
-class _Hasher(NumpyHasher):  # type: ignore[misc]  # mypy reads no joblib
-    """As `joblib.hash`, but arrays of records by their fields: the bytes between the fields of a tree's nodes are any."""
-
-    def save(self, obj: Any) -> None:
-        if isinstance(obj, np.ndarray) and obj.dtype.names:
-            obj = {name: np.ascontiguousarray(obj[name]) for name in obj.dtype.names}
-        super().save(obj)
-
-
 def digest(parts: Any) -> str | None:
     """Digest parts to a text that is equal for equal parts; None where they cannot be pickled."""
     try:
-        return str(_Hasher("md5").hash(parts))
-    except Exception:  # noqa: S110  # of masked arrays of objects, which the results of a search have, and of lambdas
-        pass
-    try:
-        return hashlib.sha1(pickle.dumps(parts), usedforsecurity=False).hexdigest()
+        return str(joblib.hash(parts))
     except Exception:
-        # Pickle refuses in many ways.
+        # Of a lambda, or of the results of a search; pickle refuses in many ways.
         return None
 
 
@@ -70,14 +55,13 @@ def dump(where: str, estimator: Any) -> tuple[str, str, tuple[str, ...]]:
     Raises
     ------
     DefinitionError
-        It holds a function that another process would not find.
+        It cannot be pickled.
     """
-    # A lambda is pickled by its name, which another process does not have.
-    _refuse_functions(where, estimator)
     written = _by_skops(estimator)
     if written is None:
         try:
-            written = pickle.dumps(estimator), "pickle", ()
+            # A lambda, a function or a class of the notebook goes by value.
+            written = pickling.dumps(estimator), "pickle", ()
         except Exception as error:
             # __reduce__ of any class may raise anything.
             got = f"{type(estimator).__name__}, of which pickle says: {sanitize(error, 80)}"
@@ -106,6 +90,9 @@ def _by_skops(estimator: Any) -> tuple[bytes, str, tuple[str, ...]] | None:
         skops.loads(data, trusted=list(trusted))
     except Exception:
         # Whatever it cannot hold, it says in its own way.
+        return None
+    # skops names what the notebook has defined, which another process does not find.
+    if any(name.startswith("__main__.") for name in trusted):
         return None
     return data, "skops", trusted
 
@@ -179,39 +166,3 @@ def module_text(cls: Any, op: str) -> str:
             next="keep it beside the model: joblib.dump",
         )
     return text
-
-
-def _refuse_functions(where: str, estimator: Any) -> None:
-    """Refuse an estimator with a function inside that only this process has, and name that."""
-    # An estimator may hold itself, as by a reference back to its pipeline.
-    seen: set[int] = set()
-    waiting: list[tuple[str, Any]] = [(type(estimator).__name__, estimator)]
-    while waiting:
-        path, value = waiting.pop(0)
-        if id(value) in seen:
-            continue
-        seen.add(id(value))
-        if isinstance(value, types.FunctionType):
-            _refuse_function(f"{where}, {path}", value)
-        elif isinstance(value, dict):
-            for key, item in value.items():
-                waiting.append((f"{path}[{sanitize(repr(key), 40)}]", item))
-        elif isinstance(value, (list, tuple)):
-            for index, item in enumerate(value):
-                waiting.append((f"{path}[{index}]", item))
-        elif hasattr(value, "__dict__") and not isinstance(value, type):
-            for key, item in vars(value).items():
-                waiting.append((f"{path}.{key}", item))
-
-
-def _refuse_function(where: str, function: types.FunctionType) -> None:
-    is_lambda = function.__name__ == "<lambda>"
-    is_local = "<locals>" in function.__qualname__ or function.__module__ == "__main__"
-    if not is_lambda and not is_local:
-        return
-    raise DefinitionError(
-        where,
-        expected="a function that a module has under its name, as the file does not hold it",
-        got="a lambda" if is_lambda else f"{sanitize(function.__qualname__)}, defined here",
-        next="write it as def … in a file, and import it from there",
-    )

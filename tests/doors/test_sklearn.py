@@ -1,7 +1,6 @@
 """`pyopnb.sklearn`: every estimator of scikit-learn, and what pipelines are made of."""
 
 import doctest
-import importlib
 import subprocess
 import sys
 import textwrap
@@ -52,7 +51,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 import pyopnb
 import pyopnb.sklearn as door
-from pyopnb.sklearn import fitted, stored
+from pyopnb.sklearn import conversion, fitted, stored
 from pyopnb.sklearn.samples import outputs_of, plan
 
 pytestmark = pytest.mark.filterwarnings("ignore::pyopnb.sklearn.RunsInPython")
@@ -74,24 +73,22 @@ def run(model, x):
 
 def assert_agrees(model, estimator, x):
     """Labels exactly, numbers to 1e-5."""
-    results = [
-        one for given in run(model, x) for one in (given if isinstance(given, list) else [given])
-    ]
+    results = []
+    for result in run(model, x):
+        results += result if isinstance(result, list) else [result]
     expected = [outputs_of(estimator, [method], x) for method in plan(estimator)]
-    several = [array for arrays in expected for array in arrays]
-    wanted = (
-        several
-        if len(several) == len(results)
-        else [arrays[0] if len(arrays) == 1 else np.stack(arrays) for arrays in expected]
-    )
+    wants = [array for arrays in expected for array in arrays]
+    if len(wants) != len(results):
+        wants = [arrays[0] if len(arrays) == 1 else np.stack(arrays) for arrays in expected]
     assert results
-    for given, want in zip(results, wanted, strict=False):
-        if want.ndim == 1 and given.ndim == 2 and given.shape[1] == 2 and want.dtype.kind == "f":
-            given = given[:, 1]
+    for result, want in zip(results, wants, strict=False):
+        if want.ndim == 1 and result.shape[1:] == (2,) and want.dtype.kind == "f":
+            result = result[:, 1]
+        result = result.reshape(want.shape)
         if want.dtype.kind == "f":
-            np.testing.assert_allclose(given.reshape(want.shape), want, rtol=1e-5, atol=1e-5)
+            np.testing.assert_allclose(result, want, rtol=1e-5, atol=1e-5)
         else:
-            np.testing.assert_array_equal(given.reshape(want.shape), want)
+            np.testing.assert_array_equal(result, want)
     return results
 
 
@@ -101,87 +98,83 @@ def filled(model):
 
 # ---- every estimator ---------------------------------------------------------------------------------------------------------
 
-COUNTS = {}
+CANNOT = set().union(*every_estimator.CANNOT.values())
+REASONS = {}
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        name
-        for name in every_estimator.every()
-        if name not in set().union(*every_estimator.CANNOT.values())
-    ],
-)
+@pytest.mark.parametrize("name", [name for name in every_estimator.every() if name not in CANNOT])
 def test_an_estimator_agrees_with_scikit_learn(name):
     with warnings.catch_warnings():
-        warnings.filterwarnings(
-            "ignore", ".* is deprecated", FutureWarning
-        )  # of estimators that scikit-learn will remove
+        # Of estimators that scikit-learn will remove.
+        warnings.filterwarnings("ignore", ".* is deprecated", FutureWarning)
         estimator, x = every_estimator.fitted(name)
         model = door.convert(estimator, x)
         assert_agrees(model, estimator, x[:40])
-    reasons = [one.reason for one in door.filled(model)]
-    COUNTS[name] = f"filled: {'; '.join(reasons)}" if reasons else "converted"
+    REASONS[name] = "; ".join(part.reason for part in door.filled(model))
 
 
 @pytest.mark.parametrize(
     "name", sorted(every_estimator.CANNOT["no transform, predict or predict_proba"])
 )
 def test_an_estimator_without_a_method_for_new_rows_is_refused(name):
-    estimator, x = every_estimator.fitted(name)
-    with pytest.raises(
-        pyopnb.errors.DefinitionError,
-        match=f"convert, {name}: expected an estimator with transform, predict or",
-    ) as why:
-        door.convert(estimator, x)
-    COUNTS[name] = f"refused: {why.value.got}"
+    message = f"convert, {name}: expected an estimator with transform, predict or"
+    with pytest.raises(pyopnb.errors.DefinitionError, match=message):
+        door.convert(*every_estimator.fitted(name))
 
 
-def test_the_table_of_all_estimators(capsys):
-    if not COUNTS:
+def test_most_estimators_need_no_python(capsys):
+    if len(REASONS) < 100:
         pytest.fail("run the whole file: this test prints what the ones before it counted")
-    rows = {
-        name: COUNTS.get(
-            name,
-            next((why for why, names in every_estimator.CANNOT.items() if name in names), None),
-        )
-        for name in every_estimator.every()
-    }
-    assert None not in rows.values(), [name for name, text in rows.items() if text is None]
-    kinds = [text.partition(":")[0] for text in rows.values()]
-    converted, held = kinds.count("converted"), kinds.count("filled")
     with capsys.disabled():
-        print(
-            f"\n{len(rows)} estimators: {converted} converted, {held} filled, {len(rows) - converted - held} refused"
-        )
-        print(*(f"{name:32} {text[:100]}" for name, text in rows.items()), sep="\n")
-    assert converted >= 100 and converted + held >= 180
+        print(*(f"{name:32} {text[:100]}" for name, text in REASONS.items() if text), sep="\n")
+    assert list(REASONS.values()).count("") >= 100 and len(REASONS) >= 180
 
 
 # ---- where an estimator without a converter can be ---------------------------------------------------------------------------
 
+
+def nmf():
+    return NMF(2, max_iter=2000, random_state=0)
+
+
+class ByKeyword(ClassifierMixin, BaseEstimator):
+    """A classifier whose methods call one another by keyword, as LightGBM's do."""
+
+    def fit(self, X, y):
+        self.classes_ = np.unique(y)
+        return self
+
+    def predict_proba(self, X):
+        positive = (np.asarray(X)[:, :1] > 0).astype(float)
+        return np.hstack([1 - positive, positive])
+
+    def predict(self, X):
+        return self.classes_[self.predict_proba(X=X).argmax(1)]
+
+
+class PredictsByKeyword(ByKeyword):
+    """A classifier that calls the estimator inside it by keyword."""
+
+    def fit(self, X, y):
+        self.inner_ = ByKeyword().fit(X, y)
+        return super().fit(X, y)
+
+    def predict_proba(self, X):
+        return self.inner_.predict_proba(X=X)
+
+
+CUBE_ROOTS = make_pipeline(FunctionTransformer(np.cbrt), RidgeCV())
 PARTS = {
-    "pipeline": (
-        make_pipeline(MinMaxScaler(), NMF(2, max_iter=2000, random_state=0), LogisticRegression()),
-        ["NMF"],
-    ),
+    "pipeline": (make_pipeline(MinMaxScaler(), nmf(), LogisticRegression()), ["NMF"]),
     "column transformer": (
         make_pipeline(
-            ColumnTransformer(
-                [
-                    ("a", StandardScaler(), [0, 1]),
-                    ("b", Nystroem(n_components=3, random_state=0), [2, 3]),
-                ]
-            ),
+            ColumnTransformer([("a", StandardScaler(), [0, 1]), ("b", Nystroem(n_components=3, random_state=0), [2, 3])]),
             LogisticRegression(),
         ),
         ["Nystroem"],
     ),
     "union": (
-        make_pipeline(
-            make_union(StandardScaler(), RBFSampler(n_components=3, random_state=0)),
-            LogisticRegression(),
-        ),
+        make_pipeline(make_union(StandardScaler(), RBFSampler(n_components=3, random_state=0)), LogisticRegression()),
         ["RBFSampler"],
     ),
     "stacking": (
@@ -190,74 +183,55 @@ PARTS = {
     ),
     "calibration": (CalibratedClassifierCV(NearestCentroid(), cv=2), None),
     "grid search": (
-        GridSearchCV(
-            make_pipeline(MinMaxScaler(), LabelPropagation(gamma=0.1)),
-            {"labelpropagation__gamma": [1, 2]},
-            cv=2,
-        ),
+        GridSearchCV(make_pipeline(MinMaxScaler(), LabelPropagation()), {"labelpropagation__gamma": [1, 2]}, cv=2),
+        ["LabelPropagation"],
+    ),
+    "search inside a pipeline": (
+        make_pipeline(StandardScaler(), GridSearchCV(LabelPropagation(), {"gamma": [0.1, 1]}, cv=2)),
         ["LabelPropagation"],
     ),
     "what its converter refuses": (
         make_pipeline(StandardScaler(), FunctionTransformer(np.cbrt), LogisticRegression()),
         ["FunctionTransformer"],
     ),
+    "the same in a stack": (
+        make_pipeline(StandardScaler(), StackingRegressor([("a", RidgeCV()), ("b", CUBE_ROOTS)], cv=2)),
+        ["FunctionTransformer"],
+    ),
     "lambda": (
         make_pipeline(StandardScaler(), FunctionTransformer(lambda x: x**2), LogisticRegression()),
         ["FunctionTransformer"],
     ),
-}
+    "by keyword": (make_pipeline(StandardScaler(), ByKeyword()), ["ByKeyword"]),
+    "inside, by keyword": (make_pipeline(StandardScaler(), PredictsByKeyword()), None),
+    "several outputs": (MultiOutputClassifier(LabelPropagation(gamma=0.1)), None),
+    "clusters": (make_pipeline(StandardScaler(), Birch(n_clusters=3)), ["Birch"]),
+    "clusters before another step": (
+        make_pipeline(StandardScaler(), BisectingKMeans(3, random_state=0), LogisticRegression()),
+        ["BisectingKMeans"],
+    ),
+    "features of clusters": (
+        make_pipeline(StandardScaler(), FeatureAgglomeration(2), LogisticRegression()),
+        ["FeatureAgglomeration"],
+    ),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("where", PARTS)
 def test_an_estimator_without_a_converter_inside_others(where):
     estimator, expected = PARTS[where]
-    estimator.fit(X, LABELS)
+    labels = {
+        "several outputs": np.stack([FEW, LABELS], 1),
+        "by keyword": FEW,
+        "inside, by keyword": FEW,
+    }
+    estimator.fit(X, labels.get(where, LABELS))
     model = door.convert(estimator, X)
     assert_agrees(model, estimator, X[5:25])
     if expected is None:
         assert filled(model)
     else:
         assert filled(model) == expected and len(model.graph.node) > 1
-
-
-def test_a_part_that_its_converter_refuses_is_filled_and_not_the_stack_around_it():
-    refused = make_pipeline(FunctionTransformer(np.cbrt), RidgeCV())
-    stack = StackingRegressor([("line", RidgeCV()), ("roots", refused)], cv=2)
-    estimator = make_pipeline(StandardScaler(), stack).fit(X, X[:, 0])
-    model = door.convert(estimator, X)
-    assert_agrees(model, estimator, X)
-    assert filled(model) == ["FunctionTransformer"]
-
-
-def test_a_search_inside_a_pipeline(tmp_path):
-    search = GridSearchCV(LabelPropagation(gamma=0.1), {"gamma": [0.1, 1]}, cv=2)
-    estimator = make_pipeline(StandardScaler(), search).fit(X, LABELS)
-    model = door.convert(estimator, X)
-    assert_agrees(model, estimator, X)
-    assert filled(model) == ["LabelPropagation"] and len(model.graph.node) > 1
-    pyopnb.save(model, tmp_path / "search.onnx")
-    # joblib cannot hash the results of a search, which are masked arrays of objects.
-    whole = GridSearchCV(
-        make_pipeline(StandardScaler(), LabelPropagation()), {"labelpropagation__gamma": [1]}, cv=2
-    )
-    assert stored.digest(whole.fit(X, LABELS)) == stored.digest(whole) != stored.digest(search)
-    assert stored.digest(FunctionTransformer(lambda x: x)) is None
-
-
-def test_a_lambda_beside_an_estimator_without_a_converter():
-    columns = [
-        ("a", FastICA(2, random_state=0), ["a", "b"]),
-        ("b", FunctionTransformer(lambda x: x**2), ["c", "d"]),
-    ]
-    table = pd.DataFrame(X[:, :4], columns=list("abcd")).assign(kind=list("xyz") * 20)
-    for more in ([], [("kind", OneHotEncoder(), ["kind"])]):
-        names = np.array(["no", "yes"])[FEW]
-        estimator = make_pipeline(ColumnTransformer(columns + more), LogisticRegression()).fit(
-            table, names
-        )
-        model = door.convert(estimator, table)
-        assert_agrees(model, estimator, table)
-        assert filled(model) == ["FastICA", "FunctionTransformer"]
 
 
 @pytest.mark.parametrize("missing", [None, np.nan])
@@ -268,23 +242,12 @@ def test_a_text_that_is_missing_is_named_with_its_column(missing):
     estimator = ColumnTransformer(
         [("kind", OneHotEncoder(), ["kind"])], remainder="passthrough"
     ).fit(table)
-    message = r"convert, X\['kind'\]: expected numbers or texts, got .* among them. Try: X\['kind'\].fillna\(\"\"\)"
+    message = r"convert, X\['kind'\]: expected numbers or texts, got .* among them. Try: X.fillna"
     with pytest.raises(pyopnb.errors.ModelError, match=message):
         door.convert(estimator, table)
 
 
-def test_outputs_of_one_step_only_go_where_they_are_used():
-    for cluster in (
-        Birch(n_clusters=3),
-        BisectingKMeans(3, random_state=0),
-        FeatureAgglomeration(2),
-    ):
-        estimator = make_pipeline(StandardScaler(), cluster).fit(X)
-        assert_agrees(door.convert(estimator, X), estimator, X)
-        inside = make_pipeline(StandardScaler(), cluster, LogisticRegression()).fit(X, LABELS)
-        model = door.convert(inside, X)
-        assert_agrees(model, inside, X)
-        assert filled(model) == [type(cluster).__name__]
+def test_a_clusterer_gives_labels_and_distances():
     results = run(door.convert(Birch(n_clusters=3).fit(X), X), X)
     assert [array.dtype for array in results] == [np.int64, np.float32]
 
@@ -335,9 +298,7 @@ class LabelPropagationOfNumbers(LabelPropagation):
 
 def test_sparse_rows_and_texts():
     sparse = scipy.sparse.csr_matrix(np.maximum(X, 0))
-    estimator = make_pipeline(NMF(2, max_iter=2000, random_state=0), LogisticRegression()).fit(
-        sparse, LABELS
-    )
+    estimator = make_pipeline(nmf(), LogisticRegression()).fit(sparse, LABELS)
     model = door.convert(estimator, sparse)
     assert_agrees(model, estimator, sparse[:20])
     assert door.filled(model)[0].estimator.n_components_ == 2
@@ -358,18 +319,8 @@ def test_classes_that_are_texts_and_numbers_in_double():
     ]
 
 
-def test_several_outputs():
-    several = np.stack([FEW, LABELS], 1)
-    estimator = MultiOutputClassifier(LabelPropagation(gamma=0.1)).fit(X, several)
-    model = door.convert(estimator, X)
-    assert_agrees(model, estimator, X)
-    assert "LabelPropagation" in str(filled(model)) or filled(model) == ["MultiOutputClassifier"]
-
-
 def test_options_of_skl2onnx_are_passed_on():
-    estimator = make_pipeline(
-        MinMaxScaler(), NMF(2, max_iter=2000, random_state=0), LogisticRegression()
-    ).fit(X, LABELS)
+    estimator = make_pipeline(MinMaxScaler(), nmf(), LogisticRegression()).fit(X, LABELS)
     model = door.convert(estimator, X, options={"zipmap": True})
     _, probabilities = run(model, X[:3])
     np.testing.assert_allclose(
@@ -399,25 +350,15 @@ def test_nothing_stays_registered_in_skl2onnx():
     assert NMF not in sklearn_operator_name_map
 
 
-def test_the_estimators_that_are_filled_are_listed_with_a_cell_for_each():
-    estimator = make_pipeline(MinMaxScaler(), NMF(2, max_iter=2000, random_state=0)).fit(X)
-    rows = door.filled(door.convert(estimator, X))
-    (one,) = rows
-    assert (
-        one.op.startswith("sklearn::NMF_")
-        and repr(rows).startswith("op")
-        and "skl2onnx has no converter" in repr(rows)
-    )
-    assert (
-        one.cell.startswith(f"%%pyop -d sklearn\nclass {one.op.removeprefix('sklearn::')}:")
-        and '"float32[?,2]"' in one.cell
-    )
-    compile(one.cell.partition("\n")[2], "cell", "exec")
+def test_the_estimators_that_are_filled_are_listed():
+    parts = door.filled(door.convert(make_pipeline(MinMaxScaler(), nmf()).fit(X), X))
+    assert parts[0].op.startswith("sklearn::NMF_") and "skl2onnx has no converter" in repr(parts)
+    compile(parts[0].cell.partition("\n")[2], "cell", "exec")
     assert repr(door.filled(door.convert(StandardScaler().fit(X), X))).startswith("No Python node")
 
 
 def test_a_cell_in_place_of_a_filled_estimator_serves_the_live_session():
-    estimator = make_pipeline(MinMaxScaler(), NMF(2, max_iter=2000, random_state=0)).fit(X)
+    estimator = make_pipeline(MinMaxScaler(), nmf()).fit(X)
     model = door.convert(estimator, X)
     session, (one,) = pyopnb.Session(model), door.filled(model)
 
@@ -437,28 +378,27 @@ def saved(estimator, path):
     return pyopnb.load(path)
 
 
-def test_a_fitted_estimator_travels_with_save_and_runs_in_another_process_where_it_is_named(
-    tmp_path,
-):
-    estimator = make_pipeline(MinMaxScaler(), NMF(2, max_iter=2000, random_state=0)).fit(X)
-    path = tmp_path / "nmf.onnx"
-    loaded = saved(estimator, path)
-    (name,) = loaded.ops
-    assert (
-        "as skops wrote it" in repr(loaded)
-        and "UNPICKLING" not in repr(loaded)
-        and "Nothing of this was run" in repr(loaded)
-    )
+def test_fitted_estimators_travel_and_run_in_another_process_where_they_are_named(tmp_path):
+    by_skops = make_pipeline(MinMaxScaler(), nmf()).fit(X)
+    loaded = saved(by_skops, tmp_path / "nmf.onnx")
+    assert "as skops wrote it" in repr(loaded) and "UNPICKLING" not in repr(loaded)
+    assert "Nothing of this was run" in repr(loaded)
+    # A function of the notebook goes by value.
+    by_value = FunctionTransformer(lambda x: x**2).fit(X)
+    assert "UNPICKLING RUNS CODE" in repr(saved(by_value, tmp_path / "lambda.onnx"))
     np.save(tmp_path / "x.npy", X)
-    code = f"""
+    code = """
         import numpy as np, pyopnb, sys
-        loaded = pyopnb.load({str(path)!r})
-        assert "sklearn" not in sys.modules and "pyopnb.sklearn" not in sys.modules
-        loaded = pyopnb.load({str(path)!r}, ops=[{name!r}])
-        np.save({str(tmp_path / "y.npy")!r}, pyopnb.run(loaded.model, X=np.load({str(tmp_path / "x.npy")!r}))[0])
+        for name in ("nmf", "lambda"):
+            loaded = pyopnb.load(f"{name}.onnx")
+            assert name == "lambda" or "pyopnb.sklearn" not in sys.modules
+            loaded = pyopnb.load(f"{name}.onnx", ops=list(loaded.ops))
+            np.save(f"{name}.npy", pyopnb.run(loaded.model, X=np.load("x.npy"))[0])
     """
     subprocess.run([sys.executable, "-P", "-c", textwrap.dedent(code)], check=True, cwd=tmp_path)
-    np.testing.assert_allclose(np.load(tmp_path / "y.npy"), estimator.transform(X), atol=1e-5)
+    for name, estimator in (("nmf", by_skops), ("lambda", by_value)):
+        result = np.load(tmp_path / f"{name}.npy")
+        np.testing.assert_allclose(result, estimator.transform(X), atol=1e-5)
 
 
 def test_what_skops_cannot_hold_is_a_pickle_with_a_warning_that_is_read_before_it_runs(tmp_path):
@@ -496,89 +436,25 @@ def test_without_skops_estimators_are_pickled(tmp_path, monkeypatch):
     )
 
 
-def test_damaged_text_and_a_lambda_in_a_file_are_refused(tmp_path):
-    with pytest.raises(
-        pyopnb.errors.ModelError, match="op demo: expected a fitted estimator, got damaged text"
-    ):
+def test_damaged_text_is_refused():
+    with pytest.raises(pyopnb.errors.ModelError, match="expected a fitted estimator, got damaged"):
         stored.load("demo", "!!", "pickle", ())
-    model = door.convert(
-        make_pipeline(StandardScaler(), FunctionTransformer(lambda x: x**2)).fit(X), X
-    )
-    message = r"FunctionTransformer.func: expected a function that a module has .* got a lambda. Try: write it as def"
-    with pytest.raises(pyopnb.errors.DefinitionError, match=message):
-        pyopnb.save(model, tmp_path / "lambda.onnx")
-    assert not (tmp_path / "lambda.onnx").exists()
 
 
 # ---- what is refused ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("estimator", "x", "message"),
-    [
-        (
-            NMF(2),
-            X,
-            r"convert, NMF: expected a fitted estimator, got one that was not fitted. Try: nmf.fit\(X\) first",
-        ),
-        (NMF, X, r"convert: expected a fitted estimator, got the class NMF. Try: NMF\(\).fit\(X\)"),
-        (np.cbrt, X, "convert: expected an estimator of scikit-learn, got ufunc"),
-    ],
-)
-def test_what_is_no_fitted_estimator_is_refused(estimator, x, message):
-    with pytest.raises(pyopnb.PyopError, match=message):
+@pytest.mark.parametrize("estimator", [NMF(2), NMF, np.cbrt])
+def test_what_is_no_fitted_estimator_is_refused(estimator):
+    with pytest.raises(pyopnb.errors.DefinitionError, match="expected a fitted estimator"):
+        door.convert(estimator, X)
+
+
+@pytest.mark.parametrize("x", [np.hstack([X, X]), np.where(X[3, 1] == X, np.nan, X), X[0]])
+def test_what_the_estimator_says_of_rows_arrives_as_itself(x):
+    estimator = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, FEW)
+    with pytest.raises(ValueError, match="expecting 4 features|contains NaN|Expected 2D array"):
         door.convert(estimator, x)
-
-
-TABLE = pd.DataFrame({"age": [20.0, 30.0, 40.0], "town": ["Ulm", "Bonn", "Ulm"]})
-SCALED = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, FEW)
-BY_NAME = ColumnTransformer(
-    [("age", StandardScaler(), ["age"]), ("town", OneHotEncoder(), ["town"])]
-).fit(TABLE)
-
-
-@pytest.mark.parametrize(
-    ("estimator", "x", "said"),
-    [
-        (
-            SCALED,
-            np.hstack([X, X]),
-            f"convert, X: expected {X.shape[1]} columns, as in fit, got {2 * X.shape[1]}. Try: X[:, :{X.shape[1]}]",
-        ),
-        (
-            SCALED,
-            np.where(X[3, 1] == X, np.nan, X),
-            "convert, X: expected rows that Pipeline takes, got ValueError: Input X contains NaN. "
-            "Try: X without NaN and inf, or a SimpleImputer() in the pipeline",
-        ),
-        (
-            SCALED,
-            X[0],
-            "convert, X: expected rows that Pipeline takes, got ValueError: Expected 2D array, got 1D array instead. "
-            "Try: X.reshape(1, -1) if it is one row, X.reshape(-1, 1) if it is one column",
-        ),
-        (
-            BY_NAME,
-            TABLE.rename(columns={"age": "Age"}),
-            "convert, X: expected the columns of fit: age, town, got none named age. Try: X.rename(columns={'Age': 'age'})",
-        ),
-    ],
-)
-def test_rows_that_the_estimator_does_not_take(estimator, x, said):
-    with pytest.raises(pyopnb.errors.ModelError) as caught:
-        door.convert(estimator, x)
-    assert str(caught.value).removesuffix(".") == said.removesuffix(".")
-    assert isinstance(caught.value.__cause__, ValueError)
-
-
-def test_an_error_of_ones_own_function_arrives_as_itself():
-    def strict(x):
-        if len(x) < len(X):
-            raise ValueError("too few rows for me")
-        return x
-
-    with pytest.raises(ValueError, match=r"^too few rows for me$"):
-        door.convert(make_pipeline(FunctionTransformer(strict)).fit(X), X[:5])
 
 
 # ---- converters of one's own -------------------------------------------------------------------------------------------------
@@ -665,15 +541,9 @@ def test_a_converter_that_somebody_has_registered_is_used():
         )
 
 
-@pytest.mark.parametrize(
-    "module", ["conversion", "fitted", "columns", "samples", "holes", "stored"]
-)
-def test_the_examples_of_docstrings_run(module):
-    loaded = importlib.import_module(f"pyopnb.sklearn.{module}")
-    assert (
-        doctest.testmod(loaded, optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE).failed
-        == 0
-    )
+def test_the_example_of_the_docstring_runs():
+    flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    assert doctest.testmod(conversion, optionflags=flags).failed == 0
 
 
 def test_an_interrupt_at_any_line_leaves_no_lock_held():
@@ -681,38 +551,6 @@ def test_an_interrupt_at_any_line_leaves_no_lock_held():
         estimator = StandardScaler()
 
     assert lines_that_leave_held(Scaler, [fitted._lock], fitted) == []
-
-
-class ByKeyword(ClassifierMixin, BaseEstimator):
-    """A classifier whose methods call one another by keyword, as LightGBM's do."""
-
-    def fit(self, X, y):
-        self.classes_ = np.unique(y)
-        return self
-
-    def predict_proba(self, X):
-        positive = (np.asarray(X)[:, :1] > 0).astype(float)
-        return np.hstack([1 - positive, positive])
-
-    def predict(self, X):
-        return self.classes_[self.predict_proba(X=X).argmax(1)]
-
-
-class PredictsByKeyword(ByKeyword):
-    """A classifier that calls the estimator inside it by keyword."""
-
-    def fit(self, X, y):
-        self.inner_ = ByKeyword().fit(X, y)
-        return super().fit(X, y)
-
-    def predict_proba(self, X):
-        return self.inner_.predict_proba(X=X)
-
-
-@pytest.mark.parametrize("cls", [ByKeyword, PredictsByKeyword])
-def test_a_method_that_is_called_by_keyword(cls):
-    trained = make_pipeline(StandardScaler(), cls()).fit(X, FEW)
-    assert_agrees(door.convert(trained, X), trained, X)
 
 
 def test_rows_of_int32_are_fed_as_they_are():
@@ -745,9 +583,7 @@ class TextsAndNumbers(KeepsNothing):
 
 
 def test_an_output_of_texts_and_numbers_is_refused():
-    with pytest.raises(
-        pyopnb.errors.ModelError, match="TextsAndNumbers.transform: expected .* float"
-    ):
+    with pytest.raises(pyopnb.errors.ModelError, match="TextsAndNumbers.transform: expected"):
         door.convert(TextsAndNumbers(), X)
 
 
