@@ -32,7 +32,7 @@ from pyopnb.models.nodes import Site, first_output, graphs_of, path_of_body, pat
 from pyopnb.ops.messages import sanitize, suggest
 from pyopnb.ops.names import canonical_domain
 
-__all__ = ["CAPTURED", "GraphIndex", "sort_nodes"]
+__all__ = ["CAPTURED", "GraphIndex", "is_sorted", "sort_nodes"]
 
 CAPTURED = -1
 """The input slot of a consumer that reads a name in one of its bodies."""
@@ -405,6 +405,11 @@ class GraphIndex:
             got=f"{sanitize(name)}, which no node produces",
             next=sanitize(suggest(str(name), sorted(names))),
         )
+
+
+def is_sorted(scope: GraphProto | FunctionProto) -> bool:
+    """Tell whether each node of a graph or function, and of the bodies in it, stands behind those that it reads."""
+    return all(isinstance(graph.order, range) for graph in GraphIndex(scope).walk())
 
 
 def sort_nodes(scope: GraphProto | FunctionProto) -> None:

@@ -21,30 +21,35 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 import onnx
-from onnx import AttributeProto, ModelProto, defs, helper
+from onnx import AttributeProto, ModelProto, NodeProto, TypeProto, defs, helper
 
 from pyopnb.models.attribute_limits import check_attributes
 from pyopnb.models.functions import check_functions
+from pyopnb.models.names import LARGEST_VERSION
 from pyopnb.models.nodes import (
     Site,
     attribute_value,
     attribute_values,
+    imported_versions,
     linked_attributes,
+    nodes_in,
     type_of_proto,
     type_proto,
     walk,
 )
 from pyopnb.models.onnx_schemas import is_listable, is_onnx_domain, op_schema, stand_in_schema
+from pyopnb.models.ort_capabilities import Operator, operator_at, port_at, schema_domains
+from pyopnb.models.support.ort_types import proto_of
 from pyopnb.ops.instantiate import instantiate
 from pyopnb.ops.locks import locked
 from pyopnb.ops.messages import sanitize
-from pyopnb.ops.names import split_name
+from pyopnb.ops.names import canonical_domain, split_name
 from pyopnb.ops.op import Op, Version
 from pyopnb.ops.output_types import promised_types, resolve_type
 from pyopnb.ops.registry import registry
@@ -188,7 +193,7 @@ if hasattr(os, "register_at_fork"):
 
 class _Thread(threading.local):
     calls = 0
-    sites: tuple[tuple[Site, Op, ModelProto], ...] = ()
+    sites: tuple[tuple[Site, Op | Operator, ModelProto], ...] = ()
 
 
 _thread = _Thread()
@@ -332,11 +337,18 @@ def infer_types(model: ModelProto, *, strict: bool = False, data_prop: bool = Fa
     """
     check_functions(model)
     check_attributes(model)
+    imports = imported_versions(model)
+    # Most models have no such node, and are neither copied nor walked twice.
+    nodes: dict[tuple[str, str], NodeProto] = {}
+    for scope in (model.graph, *model.functions):
+        nodes |= {(node.domain, node.op_type): node for node in nodes_in(scope)}
+    if not any(_served_by(node, imports) for node in nodes.values()):
+        return _infer_shapes(model, strict, data_prop)
     copy = ModelProto()
     copy.CopyFrom(model)
-    sites: list[tuple[Site, Op, ModelProto]] = []
+    sites: list[tuple[Site, Op | Operator, ModelProto]] = []
     for site, copied in zip(list(walk(model)), list(walk(copy)), strict=True):
-        op = registry.find(site.node.domain, site.node.op_type)
+        op = _served_by(site.node, imports)
         if op is not None:
             # onnx asks a stand-in, which finds the op by the number in its attribute.
             copied.node.domain, copied.node.op_type = _STAND_IN
@@ -346,8 +358,6 @@ def infer_types(model: ModelProto, *, strict: bool = False, data_prop: bool = Fa
             copied.node.attribute.extend(linked_attributes(site.node).values())
             copied.node.attribute.append(helper.make_attribute(_PLACE, len(sites)))
             sites.append((site, op, model))
-    if not sites:
-        return _infer_shapes(copy, strict, data_prop)
     for scope in (copy, *copy.functions):
         scope.opset_import.append(helper.make_opsetid(_STAND_IN[0], 1))
     _update_stale()
@@ -365,7 +375,7 @@ def infer_types(model: ModelProto, *, strict: bool = False, data_prop: bool = Fa
 
 
 @contextmanager
-def _at(sites: tuple[tuple[Site, Op, ModelProto], ...]) -> Iterator[None]:
+def _at(sites: tuple[tuple[Site, Op | Operator, ModelProto], ...]) -> Iterator[None]:
     before, _thread.sites = _thread.sites, sites
     try:
         yield
@@ -390,12 +400,43 @@ def _register_stand_in() -> None:
 
 def _infer_stand_in(context: Any) -> None:
     site, op, model = _thread.sites[context.get_attribute(_PLACE).i]
+    if isinstance(op, Operator):
+        _infer_by_variables(op, context)
+        return
     values = attribute_values(site.node, model, site.where)
     for name in linked_attributes(site.node):
         attribute = context.get_attribute(name)
         if attribute is not None and not attribute.ref_attr_name:
             values[name] = attribute_value(attribute, model)
     _infer(op, values, site.where, context)
+
+
+def _served_by(node: NodeProto, versions: Mapping[str, int]) -> Op | Operator | None:
+    """Return the op of a node, or the runtime's operator where onnx knows nothing of it."""
+    op = registry.find(node.domain, node.op_type)
+    domain = canonical_domain(node.domain)
+    if op is not None or is_onnx_domain(domain) or domain not in schema_domains():
+        return op
+    return operator_at(domain, node.op_type, versions.get(domain, LARGEST_VERSION))
+
+
+def _infer_by_variables(operator: Operator, context: Any) -> None:
+    """Give outputs the element type that inputs of the same type variable have; nothing is known of their shapes."""
+    bound: dict[str, TypeProto] = {}
+    for number in range(context.get_num_inputs()):
+        port, input_type = port_at(operator.inputs, number), context.get_input_type(number)
+        if port is not None and port.homogeneous and input_type is not None:
+            bound.setdefault(port.type, input_type)
+    for number in range(context.get_num_outputs()):
+        port = port_at(operator.outputs, number)
+        if port is None or not port.homogeneous:
+            continue
+        # A port has a type variable, or a type in the runtime's notation.
+        output_type = proto_of(port.type)
+        if port.type in bound:
+            output_type.tensor_type.elem_type = bound[port.type].tensor_type.elem_type
+        if output_type.tensor_type.elem_type:
+            context.set_output_type(number, output_type)
 
 
 if not _has_gil():

@@ -6,7 +6,7 @@ one, and it lists its operators and kernels.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -30,6 +30,7 @@ __all__ = [
     "newest_version",
     "operator_at",
     "operators",
+    "port_at",
     "runtime_version",
     "schema_domains",
     "takes_empty",
@@ -362,3 +363,12 @@ def operator_at(domain: str, op_type: str, version: int) -> Operator | None:
     """
     rows = operators().get((domain, op_type), ())
     return next((row for row in reversed(rows) if row.since <= version), None)
+
+
+def port_at(ports: Sequence[RuntimePort], place: int) -> RuntimePort | None:
+    """Return the port of the n-th input or output; None where the operator has fewer."""
+    if place < len(ports):
+        return ports[place]
+    if ports and ports[-1].variadic:
+        return ports[-1]
+    return None

@@ -76,8 +76,13 @@ class Types:
 
     def find(self, scope: GraphProto | FunctionProto, name: str) -> TypeProto | None:
         """Return the type of a value in a graph, body or function of the model; None where it is unknown."""
-        graph = self._graphs[id(scope)]
-        return self._types[id((graph.resolve(name) or graph).scope)].get(name)
+        graph: GraphIndex | None = self._graphs[id(scope)]
+        while graph is not None:
+            types = self._types[id(graph.scope)]
+            if name in types or graph.defines(name):
+                return types.get(name)
+            graph = graph.outer
+        return None
 
     def carried(self, scope: GraphProto | FunctionProto, name: str) -> bool | None:
         """Tell whether ONNX Runtime gives such a value to custom ops; None where its type is unknown."""

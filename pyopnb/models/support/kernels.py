@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pyopnb.models.ort_capabilities import Operator, RuntimeKernel, RuntimePort, kernels
+from pyopnb.models.ort_capabilities import Operator, RuntimeKernel, kernels, port_at
 from pyopnb.models.support.ort_types import join_types, to_notation
 
 __all__ = [
     "Kinds",
     "float16_as_float32",
     "has_kernel",
-    "port_at",
     "type_mismatch",
     "unserved_types",
 ]
@@ -20,15 +19,6 @@ Kinds = Sequence[str | None]
 """A type for each input or output: ``""`` where nothing is connected, None where the type is unknown."""
 
 _HALF, _SINGLE = "tensor(float16)", "tensor(float)"
-
-
-def port_at(ports: Sequence[RuntimePort], place: int) -> RuntimePort | None:
-    """Return the port of the n-th input or output; None where the operator has fewer."""
-    if place < len(ports):
-        return ports[place]
-    if ports and ports[-1].variadic:
-        return ports[-1]
-    return None
 
 
 def type_mismatch(operator: Operator, inputs: Kinds, outputs: Kinds) -> str | None:

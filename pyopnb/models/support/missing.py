@@ -12,7 +12,7 @@ from onnx import ModelProto
 from pyopnb.models.catalog_names import node_entry
 from pyopnb.models.io import as_proto
 from pyopnb.models.nodes import Site, first_output, full_name
-from pyopnb.models.support.type_flow import lacks
+from pyopnb.models.support.lacking import lacks
 from pyopnb.models.versions import NewImport, new_imports
 from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.messages import hide_internal_frames, sanitize

@@ -237,7 +237,11 @@ def _strip(message: Any, path: str, descriptions: dict[str, list[str]]) -> None:
 
 def _with_one_nan(tensor: TensorProto) -> np.ndarray:
     """Return the values of a tensor, every NaN with the same bits."""
-    array = numpy_helper.to_array(tensor).copy()
+    try:
+        array = numpy_helper.to_array(tensor).copy()
+    except (ValueError, TypeError, KeyError):
+        where, got = f"tensor {sanitize(tensor.name)}", "values that do not fit its type and shape"
+        raise ModelError(where, expected="what ONNX's text form can hold", got=got) from None
     if array.dtype == object:
         return array
     parts = array.reshape(-1)

@@ -1,0 +1,381 @@
+"""Find the nodes that the installed ONNX Runtime lacks something for, by the types of all values.
+
+The types are those of `pyopnb.models.types`: ONNX's inference, the ops' own ``infer``, and the type variables of the runtime's
+operators. Calls of local functions are written out for it, as the runtime does, so that a node in a function is judged in each
+call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from google.protobuf.message import EncodeError
+from onnx import (
+    AttributeProto,
+    FunctionProto,
+    GraphProto,
+    ModelProto,
+    NodeProto,
+    TypeProto,
+    ValueInfoProto,
+    helper,
+)
+
+from pyopnb.models.catalog_names import node_entry, node_refusal
+from pyopnb.models.edit.inline import inlined_functions
+from pyopnb.models.faults import nearest_op
+from pyopnb.models.index import is_sorted, sort_nodes
+from pyopnb.models.io import without_weights
+from pyopnb.models.markers import PREFIX
+from pyopnb.models.nodes import Site, full_name, imported_versions, is_constant, walk
+from pyopnb.models.onnx_schemas import find_schema
+from pyopnb.models.ort_capabilities import (
+    Operator,
+    newest_version,
+    operator_at,
+    operators,
+    port_at,
+    schema_domains,
+)
+from pyopnb.models.support.kernels import (
+    Kinds,
+    float16_as_float32,
+    has_kernel,
+    type_mismatch,
+    unserved_types,
+)
+from pyopnb.models.support.ort_types import kind_of, to_notation
+from pyopnb.models.support.unsupported import MIXED, Misfit, Unsupported
+from pyopnb.models.types import Types
+from pyopnb.models.versions import NewImport, changed_in, runnable_versions
+from pyopnb.ops.messages import closest, sanitize
+from pyopnb.ops.names import canonical_domain
+from pyopnb.ops.registry import registry
+
+__all__ = ["lacks"]
+
+_RETIRED = "PyOp"
+_ONNX = ("", "ai.onnx.ml")
+"""The domains in which the runtime ignores local functions."""
+
+_LARGE = frozenset(
+    getattr(AttributeProto, name)
+    for name in ("TENSOR", "TENSORS", "GRAPH", "GRAPHS", "SPARSE_TENSOR", "SPARSE_TENSORS")
+)
+
+_BY_SHAPE = frozenset(("RotaryEmbedding", "CausalConvWithState"))
+"""Operators whose function in ONNX depends on the shapes of the inputs."""
+
+_GUESSES = 200
+"""Unknown names for which a similar one is looked up: half a millisecond each, and a file can hold any number."""
+
+_PLACE = "pyopnb.place"
+_BODY_DOMAIN = "pyopnb.body"
+
+
+def lacks(proto: ModelProto, new: Iterable[NewImport]) -> list[tuple[Site, Unsupported]]:
+    """Return every node of the model that the runtime lacks something for, with what it lacks.
+
+    Parameters
+    ----------
+    proto : ModelProto
+    new : iterable of NewImport
+        Its `new_imports`.
+
+    Raises
+    ------
+    ModelError
+        Nodes form a cycle, or as from `check_functions` and `check_attributes`.
+    """
+    versions = runnable_versions(proto, new)
+    judge = _Judge(_written_out(proto, versions), versions)
+    # A function is judged once for each call, and a node in it is listed once.
+    lacks_by_place: dict[int, Unsupported] = {}
+    for number, site in enumerate(walk(judge.proto)):
+        lack = judge.judge(site)
+        if lack is not None:
+            lacks_by_place.setdefault(_place_of(site.node, number), lack)
+    if not lacks_by_place:
+        return []
+    sites = list(walk(proto))
+    return [(sites[place], lack) for place, lack in lacks_by_place.items()]
+
+
+def _written_out(proto: ModelProto, versions: Mapping[str, int]) -> ModelProto:
+    """Copy a model without its weights and with all calls written out."""
+    copy = without_weights(proto).proto
+    scopes = (copy.graph, *copy.functions)
+    if proto.functions or not all(map(is_sorted, scopes)):
+        # A node keeps its number in the original while it is moved.
+        for number, site in enumerate(walk(copy)):
+            site.node.metadata_props.add(key=_PLACE, value=str(number))
+        for scope in scopes:
+            sort_nodes(scope)
+    kept = [f for f in copy.functions if canonical_domain(f.domain) not in _ONNX]
+    called = [FunctionProto.FromString(function.SerializeToString()) for function in kept]
+    for target in (copy, *called):
+        # The runtime puts a function's nodes into the graph, where the versions that the model imports hold.
+        merged = imported_versions(target) | dict(versions)
+        del target.opset_import[:]
+        target.opset_import.extend(helper.make_opsetid(*entry) for entry in merged.items())
+    del copy.functions[:]
+    copy.functions.extend(called)
+    if called:
+        copy = inlined_functions(copy)
+        del copy.functions[:]
+    return copy
+
+
+def _place_of(node: NodeProto, number: int) -> int:
+    return next((int(e.value) for e in node.metadata_props if e.key == _PLACE), number)
+
+
+class _Judge:
+    """What the nodes of one model are judged by."""
+
+    def __init__(self, proto: ModelProto, versions: Mapping[str, int]) -> None:
+        self.proto, self.versions = proto, versions
+        self._types = Types(proto)
+        # The types of a graph's values as the runtime writes them: "" where nothing is connected.
+        self._kinds: dict[int, dict[str, str | None]] = {}
+        self._guesses = _GUESSES
+        # Most nodes of a large model are alike, so a judgement is kept by all that it depends on.
+        self._judgements: dict[Any, Unsupported | None] = {}
+
+    def judge(self, site: Site) -> Unsupported | None:
+        """Return what the runtime lacks for a node."""
+        node, domain = site.node, canonical_domain(site.node.domain)
+        is_op = registry.find(domain, node.op_type) is not None
+        if is_op or node.op_type == _RETIRED or domain.startswith(PREFIX) or is_constant(node):
+            return None
+        kinds = self._kinds.setdefault(id(site.scope), {"": ""})
+        for name in (*node.input, *node.output):
+            if name not in kinds:
+                proto = self._types.find(site.scope, name)
+                kinds[name] = None if proto is None else kind_of(proto)
+        inputs = tuple([kinds[name] for name in node.input])
+        outputs = tuple([kinds[name] for name in node.output])
+        key = _key(node, inputs, outputs)
+        if key is None or key not in self._judgements:
+            self._judgements[key] = self._judge_node(site, domain, inputs, outputs)
+        return self._judgements[key]
+
+    def _judge_node(
+        self, site: Site, domain: str, inputs: Kinds, outputs: Kinds
+    ) -> Unsupported | None:
+        node, newest = site.node, newest_version(domain)
+        # The runtime adds an import of its own domains.
+        version = self.versions.get(domain, newest)
+        if newest is None or version is None:
+            return self._unknown(node, domain, version)
+        if version > newest:
+            since = changed_in(domain, node.op_type, version, newest)
+            if since is not None:
+                name = domain or "ai.onnx"
+                reason = f"it changed in version {since}; the runtime takes {name} up to {newest}"
+                return Unsupported("opset too new", reason, since)
+            version = newest
+        operator = operator_at(domain, node.op_type, version)
+        if operator is None:
+            return self._unknown(node, domain, version)
+        refusal = _refusal(node, operator, inputs, outputs)
+        if refusal is not None or has_kernel(operator, inputs, outputs):
+            return refusal
+        # The runtime computes float16 in float32 where it has no kernel of its own for it.
+        if "tensor(float16)" in inputs:
+            widened = float16_as_float32(inputs), float16_as_float32(outputs)
+            if has_kernel(operator, *widened):
+                return None
+        return self._expand(site, operator, version, inputs, outputs)
+
+    def _expand(
+        self, site: Site, operator: Operator, version: int, inputs: Kinds, outputs: Kinds
+    ) -> Unsupported | None:
+        """Judge a node without a kernel by the function that ONNX defines it by."""
+        unserved = unserved_types(operator, inputs, outputs)
+        label = "no kernel for dtype" if unserved else "no kernel"
+        types = []
+        for name in site.node.input:
+            types.append(self._types.find(site.scope, name) or TypeProto())
+        body = _function_of(site.node, operator, types, version)
+        if body is None:
+            reason = unserved or f"version {operator.since} has none for any dtype"
+            return Unsupported(label, reason, operator.since, kernel=True)
+        inner = lacks(_model_of(site.node, operator, body, types, self.versions), ())
+        if not inner:
+            return None
+        inner_site, first = inner[0]
+        needs = f"the function in its place needs {full_name(inner_site.node)}: {first.reason}"
+        reason = f"{unserved or 'it has none'}, and {needs}"
+        return Unsupported(label if unserved else first.kind, reason, operator.since, kernel=True)
+
+    def _unknown(self, node: NodeProto, domain: str, version: int | None) -> Unsupported:
+        """Say what is unknown of a node whose operator the runtime does not have in that version."""
+        name = sanitize(full_name(node))
+        self._guesses -= 1
+        if domain not in schema_domains():
+            # The ops that fill made stand for operators of models; nobody types their names.
+            names = [op.name for op in registry if not op.name.startswith("pyopnb.")]
+            near = closest(full_name(node), names) if self._guesses >= 0 else None
+            hint = f"; nearest: {sanitize(near)}" if near else ""
+            reason = (
+                f"the runtime has no domain {sanitize(domain)}, and no op of the registry is {name}"
+            )
+            return Unsupported("unknown domain", reason + hint)
+        versions = operators().get((domain, node.op_type))
+        if versions:
+            since = versions[0].since
+            reason = f"it came in version {since}; the model imports {version}"
+            return Unsupported("unknown op", reason, since)
+        reason = f"the runtime has no {name}"
+        if node_entry(node) is not None or node_refusal(node) is not None or self._guesses < 0:
+            # The catalogue knows the operator, so its name is no mistake.
+            return Unsupported("unknown op", reason)
+        nearest = nearest_op(domain, node.op_type)
+        if nearest is not None:
+            reason = f"{reason}; nearest: {sanitize('::'.join(nearest))}"
+        return Unsupported("unknown op", reason)
+
+
+def _key(node: NodeProto, inputs: Kinds, outputs: Kinds) -> Any:
+    """Make a dictionary key of all that a judgement depends on; None where that would be large."""
+    if node.op_type in _BY_SHAPE or any(attr.type in _LARGE for attr in node.attribute):
+        return None
+    attrs = tuple(attribute.SerializeToString() for attribute in node.attribute)
+    return node.domain, node.op_type, inputs, outputs, attrs
+
+
+# ---- the function that defines an operator ---------------------------------------------------
+
+
+def _function_of(
+    node: NodeProto, operator: Operator, types: Sequence[TypeProto], version: int
+) -> FunctionProto | None:
+    """Return the function by which ONNX defines an operator, as the runtime would inline it; None where there is none."""
+    schema = find_schema(operator.domain, node.op_type, operator.since)
+    if schema is None or schema.since_version != operator.since:
+        # The installed onnx is older than the runtime and has another operator under this name.
+        return None
+    if schema.has_context_dependent_function:
+        since = _newest(schema.context_dependent_function_opset_versions, version)
+        texts = [proto_type.SerializeToString() for proto_type in types]
+        try:
+            data = schema.get_context_dependent_function_with_opset_version(
+                since, node.SerializeToString(), texts
+            )
+        except (EncodeError, ValueError, RuntimeError, TypeError):
+            # ONNX has no function for these attrs or versions, and the runtime gets none either.
+            return None
+        return FunctionProto.FromString(bytes(data)) if data else None
+    since = _newest(schema.function_opset_versions, version)
+    if since is None or not schema.has_function:
+        return None
+    body: FunctionProto = FunctionProto.FromString(schema.get_function_with_opset_version(since))
+    # As in the runtime: a function written for one version is valid in a later one while none of its operators changed.
+    for inner in body.node:
+        if operator_at("", inner.op_type, since) is not operator_at("", inner.op_type, version):
+            return None
+    return body
+
+
+def _newest(versions: Sequence[int], version: int) -> int | None:
+    return max((v for v in versions if v <= version), default=None)
+
+
+def _model_of(
+    node: NodeProto,
+    operator: Operator,
+    body: FunctionProto,
+    types: Sequence[TypeProto],
+    versions: Mapping[str, int],
+) -> ModelProto:
+    """Return a model of one call of a function, with a node's attributes and the types of its inputs."""
+    call = NodeProto()
+    call.CopyFrom(node)
+    call.domain = body.domain = _BODY_DOMAIN
+    call.op_type = body.name
+    del call.metadata_props[:]
+    # An attribute that the node leaves out has the operator's default.
+    names = {*body.attribute, *(attribute.name for attribute in body.attribute_proto)}
+    schema = find_schema(operator.domain, operator.op_type, operator.since)
+    for name, attr in schema.attributes.items():
+        is_given = any(attribute.name == name for attribute in call.attribute)
+        if name in names and attr.default_value.name and not is_given:
+            call.attribute.append(attr.default_value)
+    infos = []
+    for name, proto_type in zip(node.input, types, strict=True):
+        if name:
+            infos.append(ValueInfoProto(name=name, type=proto_type))
+    outputs = [ValueInfoProto(name=name) for name in node.output if name]
+    imports = [helper.make_opsetid(domain, version) for domain, version in versions.items()]
+    return ModelProto(
+        ir_version=10,
+        opset_import=[*imports, helper.make_opsetid(_BODY_DOMAIN, 1)],
+        graph=GraphProto(name="body", node=[call], input=infos, output=outputs),
+        functions=[body],
+    )
+
+
+# ---- one node --------------------------------------------------------------------------------
+
+
+def _refusal(
+    node: NodeProto, operator: Operator, kinds: Kinds, outputs: Kinds
+) -> Unsupported | None:
+    """Say what the runtime refuses of a node before it looks for a kernel."""
+    since = operator.since
+    if operator.deprecated:
+        reason = f"it was taken out of {operator.domain or 'ai.onnx'} in version {since}"
+        return Unsupported("unknown op", reason, since)
+    newer = _newer_attr(node, operator)
+    if newer is not None:
+        return newer
+    misfit = _misfit(operator, kinds)
+    wrong = type_mismatch(operator, kinds, outputs)
+    if wrong:
+        return Unsupported("no kernel for dtype", wrong, since, misfit=misfit)
+    if misfit is None or misfit.other is None:
+        return None
+    parts = []
+    for number in (misfit.other, misfit.place):
+        port = port_at(operator.inputs, number)
+        name = port.name if port else str(number)
+        parts.append(f"{name} is {to_notation(kinds[number] or '')}")
+    reason = f"{' and '.join(parts)}; the operator takes one type for both"
+    return Unsupported(MIXED, reason, since, misfit=misfit)
+
+
+def _newer_attr(node: NodeProto, operator: Operator) -> Unsupported | None:
+    """Report an attribute that only a newer version of the operator has."""
+    unknown = [a.name for a in node.attribute if a.name not in operator.attributes]
+    if not unknown or operator.domain not in _ONNX:
+        return None
+    schema = find_schema(operator.domain, node.op_type)
+    if schema is None or schema.since_version <= operator.since:
+        return None
+    for name in unknown:
+        if name in schema.attributes:
+            reason = (
+                f"attr {sanitize(name)} is newer than the runtime's version {operator.since} of it"
+            )
+            return Unsupported("opset too new", reason, int(schema.since_version))
+    return None
+
+
+def _misfit(operator: Operator, kinds: Kinds) -> Misfit | None:
+    """Find the first input that the operator does not take, or not beside an input of the same type variable."""
+    first: dict[str, int] = {}
+    for number, input_type in enumerate(kinds):
+        port = port_at(operator.inputs, number)
+        if not input_type or port is None:
+            continue
+        takes = tuple(sorted(port.takes))
+        if input_type not in port.takes:
+            return Misfit(number, takes, None, tuple(kinds))
+        if port.variadic and not port.homogeneous:
+            continue
+        same = first.setdefault(port.type, number)
+        if kinds[same] != input_type:
+            return Misfit(number, takes, same, tuple(kinds))
+    return None
