@@ -35,9 +35,8 @@ TERMS: Mapping[str, str] = MappingProxyType(
         "unaffected": "Inputs and outputs are within the tolerance.",
         "paired by": "Why two tensors are compared: the same computation (structure), equal values, or the same name.",
         "rewired": "The node reads other tensors.",
-        "fused": "Several nodes became one, or fewer.",
+        "fused": "Several nodes became one, fewer, or as many others.",
         "split": "One node became several.",
-        "exchanged": "A group of nodes was replaced by another one.",
         "folded": "A node's constant result became a weight.",
     }
 )

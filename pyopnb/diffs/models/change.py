@@ -8,8 +8,8 @@ from pyopnb.diffs.arrays.diff import Diff
 
 __all__ = ["KINDS", "Change", "Counts", "Fact", "NodeAt"]
 
-_OF_NODES = ("changed", "fused", "split", "exchanged", "folded", "removed", "added", "rewired")
-KINDS = ("input", "output", *_OF_NODES, "weight", "function", "opset", "header")
+_OF_NODES = ("changed", "fused", "split", "folded", "removed", "added", "rewired")
+KINDS = ("input", "output", *_OF_NODES, "weight", "function", "opset")
 """Kinds of changes, in the order in which they are listed."""
 
 
@@ -49,9 +49,9 @@ class Change:
     Attributes
     ----------
     kind : str
-        ``changed`` (op, attrs or number of outputs), ``rewired`` (reads other tensors), ``added``, ``removed``; ``fused`` (many
-        to one, or to fewer), ``split`` (one to many), ``exchanged`` (for as many others); ``folded`` (a node's result became a
-        weight); ``weight``; ``input``, ``output``, ``function``, ``opset``; ``header`` for the rest of the file.
+        ``changed`` (op or attrs), ``rewired`` (reads other tensors), ``added``, ``removed``; ``fused`` (many to one, to fewer
+        or to as many others), ``split`` (one to many); ``folded`` (a node's result became a weight); ``weight``; ``input``,
+        ``output``, ``function``, ``opset``.
     path : str
         ``""`` in the main graph, else ``"If 'choose', then_branch"`` or ``"function local::Twice"``.
     a, b : tuple of NodeAt

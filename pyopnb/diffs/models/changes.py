@@ -2,34 +2,22 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
 
-import numpy as np
-from onnx import (
-    FunctionProto,
-    GraphProto,
-    ModelProto,
-    NodeProto,
-    SparseTensorProto,
-    TensorProto,
-    TypeProto,
-    numpy_helper,
-)
+from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, TypeProto
 
-from pyopnb.diffs.arrays.diff import compared
-from pyopnb.diffs.models.attributes import Defaults, differing_attributes, format_attribute
+from pyopnb.diffs.arrays.diff import Diff, compared
+from pyopnb.diffs.models.attributes import Defaults, differing_attributes
 from pyopnb.diffs.models.change import KINDS, Change, Counts, Fact, NodeAt
 from pyopnb.diffs.models.groups import group_unpaired
-from pyopnb.diffs.models.hashing import Contents, HashedGraph, Numbers, graph_of
+from pyopnb.diffs.models.hashing import Contents, HashedGraph, Numbers
 from pyopnb.diffs.models.match import graph_of_model, match_graphs, pair_names
 from pyopnb.errors import InputError
-from pyopnb.models.external_data import with_data
-from pyopnb.models.io import FOLDER, ModelSource
-from pyopnb.models.nodes import full_name, type_of_proto, walk
+from pyopnb.models.io import ModelSource
+from pyopnb.models.nodes import full_name, path_of_body, type_of_proto, walk
 from pyopnb.ops.messages import sanitize
 from pyopnb.ops.types import ANY
 
@@ -77,7 +65,7 @@ def find_changes(
     # Bodies and functions are compared later, as levels of their own: a deep nest costs no stack.
     levels = deque([_Level("", *graphs, None)])
     changes = [*_interface_changes(a.proto.graph, b.proto.graph, levels[0])]
-    changes += _header_changes(a.proto, b.proto)
+    changes += _opset_changes(a.proto, b.proto)
     changes += _function_changes(a.proto, b.proto, (contents_a, contents_b), levels)
     while levels:
         changes += _GraphComparison(levels.popleft(), levels, counts, tolerances).changes()
@@ -89,27 +77,20 @@ def find_changes(
 
 def _interface_changes(a: GraphProto, b: GraphProto, level: _Level) -> Iterator[Change]:
     """Compare the types of the models' inputs and outputs."""
-    inputs_a = {info.name: _format_type(info.type) for info in a.input}
-    inputs_b = {info.name: _format_type(info.type) for info in b.input}
-    pairs = dict(pair_names(level.a.inputs, level.b.inputs))
-    # Initializers that can be fed are inputs with a default, which the graphs do not list.
-    partners = set(pairs.values())
-    for name in inputs_a.keys() & inputs_b.keys():
-        if name not in pairs and name not in partners:
-            pairs[name] = name
-    yield from _port_changes("input", inputs_a, inputs_b, pairs)
+    # Initializers that can be fed are no inputs of the level.
+    names_a, names_b = level.a.inputs, level.b.inputs
+    inputs_a = {info.name: _format_type(info.type) for info in a.input if info.name in names_a}
+    inputs_b = {info.name: _format_type(info.type) for info in b.input if info.name in names_b}
+    yield from _port_changes("input", inputs_a, inputs_b)
     outputs_a = {info.name: _format_type(info.type) for info in a.output}
     outputs_b = {info.name: _format_type(info.type) for info in b.output}
-    pairs = dict(pair_names(list(outputs_a), list(outputs_b)))
-    yield from _port_changes("output", outputs_a, outputs_b, pairs)
+    yield from _port_changes("output", outputs_a, outputs_b)
 
 
-def _port_changes(
-    kind: str, a: Mapping[str, str], b: Mapping[str, str], pairs: Mapping[str, str]
-) -> Iterator[Change]:
+def _port_changes(kind: str, a: Mapping[str, str], b: Mapping[str, str]) -> Iterator[Change]:
+    pairs = dict(pair_names(list(a), list(b)))
+    facts = [Fact(name, a[name], b.get(pairs.get(name, ""))) for name in a]
     partners = set(pairs.values())
-    facts = [Fact(name, a[name], b[partner]) for name, partner in pairs.items()]
-    facts += [Fact(name, a[name], None) for name in a if name not in pairs]
     facts += [Fact(name, None, b[name]) for name in b if name not in partners]
     for fact in facts:
         if fact.a != fact.b:
@@ -119,86 +100,45 @@ def _port_changes(
 def _format_type(proto: TypeProto) -> str:
     try:
         port = type_of_proto(proto)
-        if port != ANY or not proto.WhichOneof("value"):
-            return sanitize(port, _TEXT)
     except InputError:
         # An unknown dtype is shown as the file has it.
-        pass
-    return sanitize(" ".join(str(proto).split()), _TEXT)
+        port = ANY
+    if port == ANY and proto.WhichOneof("value"):
+        return sanitize(" ".join(str(proto).split()), _TEXT)
+    return sanitize(port, _TEXT)
 
 
-def _header_changes(a: ModelProto, b: ModelProto) -> Iterator[Change]:
-    # An import that no node uses changes nothing.
-    used = set()
-    for model in (a, b):
-        for site in walk(model):
-            used.add(site.node.domain or "ai.onnx")
-    for fact in _differing(_opsets(a), _opsets(b)):
-        if fact.what in used:
-            yield Change("opset", facts=(fact,))
-    for fact in _differing(_header(a), _header(b)):
-        yield Change("header", facts=(fact,))
-
-
-def _opsets(proto: ModelProto | FunctionProto) -> dict[str, str]:
-    return {entry.domain or "ai.onnx": str(entry.version) for entry in proto.opset_import}
-
-
-def _header(model: ModelProto) -> dict[str, str]:
-    names = ("ir_version", "producer_name", "producer_version", "domain", "model_version")
-    header = {name: sanitize(getattr(model, name), _TEXT) for name in names}
-    for entry in model.metadata_props:
-        if entry.key != FOLDER:
-            header[f"metadata {sanitize(entry.key, _TEXT)}"] = sanitize(entry.value, _TEXT)
-    return header
-
-
-def _differing(a: Mapping[str, str], b: Mapping[str, str]) -> list[Fact]:
-    facts = [Fact(sanitize(key, _TEXT), a.get(key), b.get(key)) for key in {**a, **b}]
-    differing = []
-    for fact in facts:
-        if fact.a != fact.b:
-            differing.append(fact)
-    return differing
+def _opset_changes(a: ModelProto, b: ModelProto) -> Iterator[Change]:
+    """Compare the imports that nodes use."""
+    used = {site.node.domain for model in (a, b) for site in walk(model)}
+    versions_a, versions_b = Defaults.of_model(a).imports, Defaults.of_model(b).imports
+    for domain in {**versions_a, **versions_b}:
+        sides = [sanitize(x[domain]) if domain in x else None for x in (versions_a, versions_b)]
+        if sides[0] != sides[1] and domain in used:
+            yield Change("opset", facts=(Fact(sanitize(domain or "ai.onnx", _TEXT), *sides),))
 
 
 def _function_changes(
     a: ModelProto, b: ModelProto, contents: tuple[Contents, Contents], levels: deque[_Level]
 ) -> Iterator[Change]:
-    """Compare what functions declare; their bodies are compared later, as levels."""
+    """List the functions of one model alone; the bodies of the others are compared later, as levels."""
     functions_a = {(f.domain, f.name, f.overload): f for f in a.functions}
     functions_b = {(f.domain, f.name, f.overload): f for f in b.functions}
     for key in {**functions_a, **functions_b}:
-        name = sanitize("::".join(filter(None, key)) or "without a name")
-        function_a = functions_a.get(key)
-        function_b = functions_b.get(key)
-        if function_a is None:
+        name = sanitize("::".join(filter(None, key)))
+        if key not in functions_a:
             yield Change("function", facts=(Fact(name, None, "there"),))
-        elif function_b is None:
+        elif key not in functions_b:
             yield Change("function", facts=(Fact(name, "there", None),))
         else:
-            facts = _differing(_declaration(function_a), _declaration(function_b))
-            if facts:
-                yield Change("function", f"function {name}", facts=tuple(facts))
-            graph_a = _graph_of_function(function_a, a, contents[0])
-            graph_b = _graph_of_function(function_b, b, contents[1])
+            graph_a = _graph_of_function(functions_a[key], contents[0])
+            graph_b = _graph_of_function(functions_b[key], contents[1])
             levels.append(_Level(f"function {name}", graph_a, graph_b, {}))
 
 
-def _declaration(function: FunctionProto) -> dict[str, str]:
-    declared = {"inputs": str(len(function.input)), "outputs": str(len(function.output))}
-    declared |= {f"attr {name}": "required" for name in function.attribute}
-    declared |= {f"attr {a.name}": format_attribute(a) for a in function.attribute_proto}
-    declared |= {f"opset {domain}": number for domain, number in _opsets(function).items()}
-    return declared
-
-
-def _graph_of_function(
-    function: FunctionProto, model: ModelProto, contents: Contents
-) -> HashedGraph:
-    local = {(f.domain, f.name): f for f in model.functions}
+def _graph_of_function(function: FunctionProto, contents: Contents) -> HashedGraph:
     imports = {entry.domain: entry.version for entry in function.opset_import}
-    return graph_of(function, Defaults(imports, local), contents)
+    return HashedGraph(function, Defaults(imports), contents)
 
 
 # ---- one pair of graphs
@@ -210,44 +150,29 @@ class _GraphComparison:
     ) -> None:
         self.path, self.a, self.b = level.path, level.a, level.b
         self.levels, self.counts, self.tolerances = levels, counts, tolerances
-        self.matching, self.prints_a, self.prints_b = match_graphs(level.a, level.b, level.outer)
+        self.matching = match_graphs(level.a, level.b, level.outer)
         # Tensors of a to those of b, outside the graphs and in them.
-        self.values = dict(level.outer or {})
-        if not level.outer:
-            self.values = {name: name for name in {*level.a.free} & {*level.b.free}}
-        self.values |= self.matching.values
+        outside = level.outer or {name: name for name in {*level.a.free} & {*level.b.free}}
+        self.values = {**outside, **self.matching.values}
         # Weights that differ, with the first nodes that read them.
         self.weights: dict[tuple[str, str], tuple[int, int]] = {}
 
     def changes(self) -> Iterator[Change]:
-        if self.path:
-            yield from self._port_counts("input", self.a.inputs, self.b.inputs)
-            yield from self._port_counts("output", self.a.outputs, self.b.outputs)
-        pairs = []
-        for i, j in self.matching.pairs:
-            if i not in self.a.constants:
-                pairs.append((i, j))
+        pairs = sorted(self.matching.forward.items())
         for i, j in pairs:
             yield from self._compare_nodes(i, j)
             self._add_bodies(i, j)
         yield from self._output_changes()
         yield from self._unpaired()
         yield from self._weight_changes()
-        yield from self._unread_weights("a", self.a, self.b)
-        yield from self._unread_weights("b", self.b, self.a)
         self._count(pairs)
-
-    def _port_counts(self, kind: str, a: Sequence[str], b: Sequence[str]) -> Iterator[Change]:
-        if len(a) != len(b):
-            fact = Fact(f"number of {kind}s", str(len(a)), str(len(b)))
-            yield Change(kind, self.path, facts=(fact,))
 
     def _count(self, pairs: list[tuple[int, int]]) -> None:
         counts, a, b = self.counts, self.a, self.b
         if not self.path:
             counts.tensors = self.matching.values
-        counts.a += len(a.nodes) - len(a.constants)
-        counts.b += len(b.nodes) - len(b.constants)
+        counts.a += len(a.computing)
+        counts.b += len(b.computing)
         counts.pairs += len(pairs)
         counts.renamed += sum(a.nodes[i].name != b.nodes[j].name for i, j in pairs)
         for name_a, name_b in self.matching.values.items():
@@ -273,16 +198,10 @@ class _GraphComparison:
         if _op_name(node_a) != _op_name(node_b):
             yield Fact("op", _op_name(node_a), _op_name(node_b))
         elif a.local[i] != b.local[j] or a.defaults.imports != b.defaults.imports:
-            defaults, contents = (a.defaults, b.defaults), (a.contents.of, b.contents.of)
-            for name, *values in differing_attributes((node_a, node_b), defaults, contents):
-                texts = []
-                for value in values:
-                    texts.append(None if value is None else format_attribute(value))
+            contents = a.contents.of, b.contents.of
+            defaults = a.defaults, b.defaults
+            for name, *texts in differing_attributes((node_a, node_b), defaults, contents):
                 yield Fact(f"attr {sanitize(name, _TEXT)}", *texts)
-        outputs_a = _without_trailing(node_a.output)
-        outputs_b = _without_trailing(node_b.output)
-        if len(outputs_a) != len(outputs_b):
-            yield Fact("outputs", str(len(outputs_a)), str(len(outputs_b)))
 
     def _input_facts(self, i: int, j: int) -> Iterator[Fact]:
         inputs_a = list(self.a.nodes[i].input)
@@ -305,83 +224,60 @@ class _GraphComparison:
             if weight_a != weight_b:
                 self.weights.setdefault((x, y), readers)
             return True
-        number = self.prints_a.values.get(x)
-        if number is not None and number == self.prints_b.values.get(y):
+        if self.matching.same_number(x, y):
             return True
-        if self.values.get(x) == y or self._same_through_unpaired(x, y):
-            return True
-        return weight_a is None and weight_b is not None and self._may_be_folded(x)
-
-    def _same_through_unpaired(self, x: str, y: str) -> bool:
-        """Tell whether two tensors are the same but for nodes in between that were removed or inserted."""
+        # Nodes in between that were removed or inserted leave the tensor as the same one.
         above_x = (x, *_walk_up(self.a, x, self.matching.forward))
         above_y = {y, *_walk_up(self.b, y, self.matching.back)}
-        return any(self.values.get(name) in above_y for name in above_x)
-
-    def _may_be_folded(self, x: str) -> bool:
-        """Tell whether the result of a node that was removed may have become a weight."""
-        producer, _ = self.a.producers.get(x, (None, 0))
-        unpaired = producer is not None and producer not in self.matching.forward
-        return unpaired and x not in self.matching.values
+        if any(self.values.get(name) in above_y for name in above_x):
+            return True
+        # The result of a node that was removed may have become a weight.
+        producer = self.a.producers.get(x, (-1, 0))[0]
+        is_open = producer >= 0 and producer not in self.matching.forward
+        return is_open and weight_b is not None and x not in self.matching.values
 
     def _add_bodies(self, i: int, j: int) -> None:
-        bodies_a = _number_bodies(self.a, i)
-        bodies_b = _number_bodies(self.b, j)
-        node = self.a.nodes[i]
-        title = sanitize(node.name or next(iter(_without_trailing(node.output)), ""), _TEXT)
-        for name, number in bodies_a.keys() & bodies_b.keys():
-            path = f"{sanitize(node.op_type, _TEXT)} '{title}', {sanitize(name, _TEXT)}"
-            if number:
-                path += f" {number}"
+        bodies_a = dict(self.a.bodies.get(i, ()))
+        bodies_b = dict(self.b.bodies.get(j, ()))
+        for name in bodies_a.keys() & bodies_b.keys():
+            path = path_of_body(self.a.nodes[i], name)
             if self.path:
                 # Of a deep nest, only the innermost bodies are named.
-                outer = "…"
-                if len(self.path) < 5 * _TEXT:
-                    outer = self.path
+                outer = self.path if len(self.path) < 5 * _TEXT else "…"
                 path = f"{outer}, {path}"
-            bodies = bodies_a[name, number], bodies_b[name, number]
-            self.levels.append(_Level(path, *bodies, self.values))
+            self.levels.append(_Level(path, bodies_a[name], bodies_b[name], self.values))
 
     # ---- what has no partner
 
     def _unpaired(self) -> Iterator[Change]:
         for group_a, group_b in group_unpaired(self.a, self.b, self.matching):
             facts: tuple[Fact, ...] = ()
-            if not group_b:
-                # What disappears was often folded or merged, which is no loss.
-                kind, facts = self._classify_removal(group_a[0])
-            elif not group_a:
+            if not group_a:
                 kind = "added"
+            elif not group_b:
+                facts = tuple(self._weights_of_readers(group_a[0]))
+                kind = "folded" if facts else "removed"
             elif len(group_a) == len(group_b) == 1:
                 kind = "changed"
                 ops = _op_name(self.a.nodes[group_a[0]]), _op_name(self.b.nodes[group_b[0]])
                 facts = (Fact("op", *ops),)
-            # Several nodes became as many, and nothing tells which became which.
-            elif len(group_a) == len(group_b):
-                kind = "exchanged"
             else:
-                kind = "split"
-                if len(group_a) > len(group_b):
-                    kind = "fused"
+                kind = "fused" if len(group_a) >= len(group_b) else "split"
             nodes_a = tuple(_node_at(self.a, position) for position in group_a)
             nodes_b = tuple(_node_at(self.b, position) for position in group_b)
             yield Change(kind, self.path, nodes_a, nodes_b, facts)
 
-    def _classify_removal(self, place: int) -> tuple[str, tuple[Fact, ...]]:
-        """Tell what became of a node that only a has: computed once with another, folded, or removed."""
-        for name in self.a.nodes[place].output:
-            text = sanitize(name, _TEXT)
-            if name in self.matching.values:
-                partner = sanitize(self.matching.values[name], _TEXT)
-                return "fused", (Fact("computed once", text, partner),)
+    def _weights_of_readers(self, index: int) -> Iterator[Fact]:
+        """Find the weight that stands in b for the result of a node that only a has."""
+        for name in self.a.nodes[index].output[:1]:
             for reader, slot in self.a.consumers.get(name, ())[:_MAX_CHAIN]:
                 if reader not in self.matching.forward:
                     continue
                 inputs = self.b.nodes[self.matching.forward[reader]].input
                 if 0 <= slot < len(inputs) and self.b.weight(inputs[slot]) is not None:
                     weight = sanitize(inputs[slot], _TEXT)
-                    return "folded", (Fact("became a weight", text, weight),)
-        return "removed", ()
+                    yield Fact("became a weight", sanitize(name, _TEXT), weight)
+                    return
 
     def _output_changes(self) -> Iterator[Change]:
         pairs = list(zip(self.a.outputs, self.b.outputs, strict=False))
@@ -392,39 +288,29 @@ class _GraphComparison:
                 names = _format_tensor(x, self.a), _format_tensor(y, self.b)
                 yield Change("output", self.path, facts=(Fact("what is given", *names),))
 
-    # ---- weights
-
     def _weight_changes(self) -> Iterator[Change]:
         for (x, y), (i, j) in self.weights.items():
             facts = [Fact("name", sanitize(x, _TEXT), sanitize(y, _TEXT))]
             values = None
             try:
-                # A weight whose file is missing must not keep the other changes from being shown.
-                array_a = _read_weight(self.a.tensor(x), self.a.contents)
-                array_b = _read_weight(self.b.tensor(y), self.b.contents)
-                values = compared(array_a, array_b, *self.tolerances)
+                values = self._compare_weights(x, y)
             except (ValueError, TypeError, KeyError, InputError, OSError) as error:
+                # A weight whose file is missing must not keep the other changes from being shown.
                 message = sanitize(f"{type(error).__name__}: {error}")
                 facts.append(Fact("values cannot be read", message, None))
             # An output that is a weight has no reader.
-            readers: list[tuple[NodeAt, ...]] = [(), ()]
+            change = Change("weight", self.path, facts=tuple(facts), values=values)
             if i >= 0:
-                readers = [(_node_at(self.a, i),), (_node_at(self.b, j),)]
-            yield Change("weight", self.path, readers[0], readers[1], tuple(facts), values)
+                nodes_a, nodes_b = (_node_at(self.a, i),), (_node_at(self.b, j),)
+                change = replace(change, a=nodes_a, b=nodes_b)
+            yield change
 
-    def _unread_weights(
-        self, side: str, graph: HashedGraph, partner: HashedGraph
-    ) -> Iterator[Change]:
-        """Yield initializers that nothing reads and the other side lacks."""
-        contents, outputs = set(partner.weights.values()), set(graph.outputs)
-        for name, weight in graph.weights.items():
-            is_read = name in graph.consumers or name in outputs or name in graph.producers
-            if not is_read and weight not in contents:
-                text = sanitize(name, _TEXT)
-                fact = Fact("unread", text, None)
-                if side == "b":
-                    fact = Fact("unread", None, text)
-                yield Change("weight", self.path, facts=(fact,))
+    def _compare_weights(self, x: str, y: str) -> Diff:
+        tensor_a, tensor_b = self.a.tensor(x), self.b.tensor(y)
+        if not isinstance(tensor_a, TensorProto) or not isinstance(tensor_b, TensorProto):
+            raise TypeError("a sparse tensor")
+        arrays = self.a.contents.array(tensor_a), self.b.contents.array(tensor_b)
+        return compared(*arrays, *self.tolerances)
 
 
 def _node_at(graph: HashedGraph, place: int) -> NodeAt:
@@ -434,19 +320,8 @@ def _node_at(graph: HashedGraph, place: int) -> NodeAt:
 
 
 def _op_name(node: NodeProto) -> str:
-    """Name the op with its domain, ONNX's own without, and with its overload."""
-    name = full_name(node).removeprefix("::")
-    if node.overload:
-        name += f":{node.overload}"
-    return sanitize(name, _TEXT)
-
-
-def _without_trailing(names: Sequence[str]) -> list[str]:
-    """Leave out the omitted names at the end."""
-    names = list(names)
-    while names and not names[-1]:
-        names.pop()
-    return names
+    """Name the op with its domain, ONNX's own without."""
+    return sanitize(full_name(node).removeprefix("::"), _TEXT)
 
 
 def _format_tensor(name: str, graph: HashedGraph) -> str | None:
@@ -456,16 +331,6 @@ def _format_tensor(name: str, graph: HashedGraph) -> str | None:
     if graph.weight(name) is not None:
         prefix = "weight "
     return prefix + sanitize(name, _TEXT)
-
-
-def _number_bodies(graph: HashedGraph, place: int) -> dict[tuple[str, int], HashedGraph]:
-    """Return a node's bodies by their attribute and their position in it."""
-    counts: Counter[str] = Counter()
-    numbered = {}
-    for name, body in graph.bodies.get(place, []):
-        numbered[name, counts[name]] = body
-        counts[name] += 1
-    return numbered
 
 
 def _walk_up(graph: HashedGraph, name: str, paired: Mapping[int, int]) -> Iterator[str]:
@@ -480,18 +345,3 @@ def _walk_up(graph: HashedGraph, name: str, paired: Mapping[int, int]) -> Iterat
             return
         name = reads.pop()
         yield name
-
-
-def _read_weight(tensor: TensorProto | SparseTensorProto | None, contents: Contents) -> Any:
-    """Read a weight as an array, a sparse one as a dict of its parts."""
-    if isinstance(tensor, SparseTensorProto):
-        values = _read_weight(tensor.values, contents)
-        indices = _read_weight(tensor.indices, contents)
-        return {"values": values, "indices": indices, "shape": list(tensor.dims)}
-    if tensor is None:
-        raise ValueError("there is no such weight")
-    if tensor.data_location == TensorProto.EXTERNAL:
-        if contents.folder is None:
-            raise ValueError("its data is in a file, and the model is in memory without a folder")
-        tensor = with_data(tensor, contents.folder)
-    return np.asarray(numpy_helper.to_array(tensor))

@@ -125,7 +125,7 @@ class _Aligner:
         numbers = Numbers()
         graph_a = graph_of_model(traces[0].model, Contents(numbers))
         graph_b = graph_of_model(traces[1].model, Contents(numbers))
-        self.matches_a = match_graphs(graph_a, graph_b)[0].values
+        self.matches_a = match_graphs(graph_a, graph_b).values
         self.matches_b = {name_b: name_a for name_a, name_b in self.matches_a.items()}
         self.keys_a = _NodeKeys(a, graph_a)
         self.keys_b = _NodeKeys(b, graph_b)

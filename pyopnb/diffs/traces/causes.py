@@ -10,7 +10,7 @@ from onnx import ModelProto, NodeProto
 
 from pyopnb.diffs.arrays.diff import compared
 from pyopnb.diffs.arrays.report import summarize
-from pyopnb.diffs.models.attributes import Defaults, differing_attributes, format_attribute
+from pyopnb.diffs.models.attributes import Defaults, differing_attributes
 from pyopnb.diffs.models.hashing import Contents, Numbers
 from pyopnb.diffs.ops import diff_versions
 from pyopnb.diffs.traces.segments import Segment, TraceGraph
@@ -79,11 +79,8 @@ def _attribute_causes(
 ) -> Iterator[str]:
     content = Contents(Numbers()).of
     defaults = Defaults.of_model(models[0]), Defaults.of_model(models[1])
-    for name, *values in differing_attributes((a, b), defaults, (content, content)):
-        texts = []
-        for value in values:
-            texts.append("none" if value is None else format_attribute(value))
-        yield f"attr {sanitize(name, 80)}: {' → '.join(texts)}"
+    for name, old, new in differing_attributes((a, b), defaults, (content, content)):
+        yield f"attr {sanitize(name, 80)}: {old or 'none'} → {new or 'none'}"
     for (name, body_a), (_, body_b) in zip(named_bodies(a), named_bodies(b), strict=False):
         if body_a != body_b:
             sizes = plural(len(body_a.node), "node"), plural(len(body_b.node), "node")
