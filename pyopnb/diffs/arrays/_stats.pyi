@@ -4,6 +4,8 @@ from typing import Any
 
 import numpy as np
 
+def same(a: np.ndarray, b: np.ndarray) -> bool: ...
+
 class Stats:
     def __init__(
         self,

@@ -11,8 +11,8 @@ from pyopnb.ops.messages import plural, sanitize
 
 __all__ = ["mismatch"]
 
-# The name that the native module uses.
-_ZERO_SIGNS = "0.0 against -0.0"
+# As the statistics call it.
+_ZERO_SIGNS = "zeros of opposite sign"
 
 
 def mismatch(actual: np.ndarray, expected: np.ndarray, *, tolerant: bool = False) -> str | None:
@@ -62,7 +62,8 @@ def _describe_types(part: Part) -> str:
 
 
 def _describe_first(facts: ArrayStats, actual: np.ndarray, expected: np.ndarray) -> str:
-    index = facts.first or ()
+    # Complex numbers have their parts along a last axis.
+    index = (facts.first or ())[: actual.ndim]
     where = ",".join(map(str, index))
     values = f"{sanitize(actual[index])} instead of {sanitize(expected[index])}"
     verb = "differ"

@@ -32,7 +32,7 @@ class Pairs:
     a, b : tuple of str
         The values there, as they are printed.
     difference : tuple of (float or None)
-        ``a - b``, of complex numbers ``|a - b|``; 0 where both print alike, such as NaN, and None where one is NaN.
+        ``a - b``; 0 where both print alike, such as NaN, and None where one is NaN.
     """
 
     positions: tuple[int, ...]
@@ -41,36 +41,30 @@ class Pairs:
     difference: tuple[float | None, ...]
 
 
-def pairs_of(a: np.ndarray, b: np.ndarray, kind: str) -> Pairs | None:
+def pairs_of(a: np.ndarray, b: np.ndarray) -> Pairs | None:
     """Choose the pairs of two arrays of numbers that are shown; None where a picture says more."""
     if a.size <= FEW:
         positions = list(range(a.size))
-    elif a.size == max(a.shape) and a.size <= _LONGEST and kind != "complex":
+    elif a.size == max(a.shape) and a.size <= _LONGEST:
         positions = _drawn(a.reshape(-1), b.reshape(-1))
     else:
         return None
-    texts_a, texts_b = [], []
+    texts_a = tuple(sanitize(str(a.flat[position]), 80) for position in positions)
+    texts_b = tuple(sanitize(str(b.flat[position]), 80) for position in positions)
     differences: list[float | None] = []
-    for position in positions:
-        x = a.flat[position]
-        y = b.flat[position]
-        texts_a.append(sanitize(str(x), 80))
-        texts_b.append(sanitize(str(y), 80))
+    for position, x, y in zip(positions, texts_a, texts_b, strict=True):
         difference = 0.0
-        if texts_a[-1] != texts_b[-1]:
-            difference = _difference(x, y, kind)
+        if x != y:
+            difference = _difference(a.flat[position], b.flat[position])
         differences.append(None if np.isnan(difference) else difference)
-    return Pairs(tuple(positions), tuple(texts_a), tuple(texts_b), tuple(differences))
+    return Pairs(tuple(positions), texts_a, texts_b, tuple(differences))
 
 
-def _difference(x: Any, y: Any, kind: str) -> float:
-    if kind in ("integer", "bool"):
+def _difference(x: Any, y: Any) -> float:
+    if isinstance(x, (np.integer, np.bool_)):
         # Integers of 64 bits are no float64, and their difference may be one.
         return float(int(x) - int(y))
-    with np.errstate(all="ignore"):
-        if kind == "complex":
-            return float(abs(np.complex128(x) - np.complex128(y)))
-        return float(np.float64(x) - np.float64(y))
+    return float(x) - float(y)
 
 
 def _drawn(a: np.ndarray, b: np.ndarray) -> list[int]:

@@ -18,14 +18,16 @@ from pyopnb.ops.messages import sanitize
 from pyopnb.ops.result import Result
 from pyopnb.ops.types import type_of
 
-__all__ = ["VERDICTS", "Part", "elements", "largest_difference", "named", "parts"]
+__all__ = ["VERDICTS", "Part", "largest_difference", "named", "parts"]
 
 VERDICTS = ("bit-identical", "value-identical", "close", "different", "incomparable")
 """From the best to the worst."""
 
+# Python would run out of stack in a structure that holds itself.
 _DEEPEST = 64
 
 _Path = tuple[str | int, ...]
+_Tolerances = tuple[float | None, float | None, float | None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,13 +72,7 @@ class Part:
         return self.counted  # type: ignore[return-value]  # no longer lazy
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Part):
-            return NotImplemented
-        return self._compared() == other._compared()
-
-    def _compared(self) -> tuple[Any, ...]:
-        tolerances = self.rtol, self.atol, self.stol
-        return self.path, self.a, self.b, self.reason, tolerances, self.facts
+        return isinstance(other, Part) and self._to_plain() == other._to_plain()
 
     __hash__ = None  # type: ignore[assignment]  # facts hold dicts
 
@@ -126,8 +122,7 @@ class Part:
         rtol, atol, stol = tolerances
         judged = replace(self, rtol=rtol, atol=atol, stol=stol)
         over: int | None = None
-        # Without the arrays, the number of elements over a new tolerance is known in two cases
-        # only.
+        # Without the arrays, the number of elements over a new tolerance is known in two cases only.
         if _passes(facts, rtol, atol, judged.floor):
             over = 0
         elif not any(tolerances):
@@ -186,27 +181,6 @@ def named(path: _Path) -> str:
     return head + "".join(keys)
 
 
-def elements(value: Any, depth: int = 0) -> int:
-    """Count the elements of a value, nested ones included.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> elements({"y": [np.zeros((2, 3)), None, "text"]}), elements(np.zeros(4))
-    (6, 4)
-    """
-    if isinstance(value, np.ndarray):
-        return value.size
-    if depth > _DEEPEST:
-        return 0
-    items: list[Any] = []
-    if isinstance(value, (Result, Mapping)):
-        items = [item for _, item in value.items()]
-    elif isinstance(value, (list, tuple)):
-        items = list(value)
-    return sum(elements(item, depth + 1) for item in items)
-
-
 def parts(
     a: Any, b: Any, rtol: float | None, atol: float | None, stol: float | None = None
 ) -> Iterator[Part]:
@@ -220,50 +194,30 @@ def parts(
     yield from _walk((), a, b, (rtol, atol, stol))
 
 
-_Tolerances = tuple[float | None, float | None, float | None]
-
-
 def _walk(path: _Path, a: Any, b: Any, tolerances: _Tolerances) -> Iterator[Part]:
     # Tuples and lists are the same here, as are dicts and results, and NumPy's dtypes for text.
     value_a = _normalize(a, path, "a")
     value_b = _normalize(b, path, "b")
-    types = _type_texts(value_a, value_b)
-    if len(path) > _DEEPEST:
-        # Python would run out of stack in a structure that holds itself.
-        yield Part(path, *types, reason=f"nested deeper than {_DEEPEST} levels")
-    elif value_a is None and value_b is None:
-        yield Part(path, *types)
-    elif isinstance(value_a, dict) and isinstance(value_b, dict):
-        yield from _walk_members(path, value_a, value_b, types, tolerances)
-    elif isinstance(value_a, list) and isinstance(value_b, list):
-        # A list is walked as a dict by position.
-        members = dict(enumerate(value_a)), dict(enumerate(value_b))
-        yield from _walk_members(path, *members, types, tolerances)
-    elif isinstance(value_a, np.ndarray) and isinstance(value_b, np.ndarray):
+    types = _type_text(value_a), _type_text(value_b)
+    if isinstance(value_a, np.ndarray) and isinstance(value_b, np.ndarray):
         yield _arrays(path, value_a, value_b, types, tolerances)
-    else:
+    elif type(value_a) is not type(value_b):
         yield Part(path, *types, reason=f"a is {types[0]}, b is {types[1]}")
-
-
-def _walk_members(
-    path: _Path,
-    value_a: dict[Any, Any],
-    value_b: dict[Any, Any],
-    types: tuple[str, str],
-    tolerances: _Tolerances,
-) -> Iterator[Part]:
-    for key in dict.fromkeys([*value_a, *value_b]):
-        member = (*path, key)
-        if key in value_a and key in value_b:
-            yield from _walk(member, value_a[key], value_b[key], tolerances)
-        elif key in value_a:
-            only = _type_text(_normalize(value_a[key], member, "a"))
-            yield Part(member, only, "missing", reason=f"only in a: {only}")
-        else:
-            only = _type_text(_normalize(value_b[key], member, "b"))
-            yield Part(member, "missing", only, reason=f"only in b: {only}")
-    if not value_a and not value_b:
+    elif len(path) > _DEEPEST:
+        yield Part(path, *types, reason=f"nested deeper than {_DEEPEST} levels")
+    elif not value_a and not value_b:
         yield Part(path, *types)
+    else:
+        for key in dict.fromkeys([*value_a, *value_b]):
+            member = (*path, key)
+            if key in value_a and key in value_b:
+                yield from _walk(member, value_a[key], value_b[key], tolerances)
+            elif key in value_a:
+                only = _type_text(_normalize(value_a[key], member, "a"))
+                yield Part(member, only, "missing", reason=f"only in a: {only}")
+            else:
+                only = _type_text(_normalize(value_b[key], member, "b"))
+                yield Part(member, "missing", only, reason=f"only in b: {only}")
 
 
 def _arrays(
@@ -275,8 +229,7 @@ def _arrays(
             return Part(path, *types, reason=f"{side} {refusal}")
     # A cast or a broadcast would hide the very mistake that somebody is looking for.
     if types[0] != types[1]:
-        hint = _shape_hint(a.shape, b.shape)
-        return Part(path, *types, reason=f"a is {types[0]}, b is {types[1]}{hint}")
+        return Part(path, *types, reason=f"a is {types[0]}, b is {types[1]}")
     rtol, atol, stol = tolerance(dtype(a.dtype).name, *tolerances)
     # With stol, the largest element of b sets how far off the others may be.
     floor = atol
@@ -284,16 +237,6 @@ def _arrays(
         floor += stol * scale_of(b)
     counted = quick_stats(a, b, rtol, floor)
     return Part(path, *types, rtol=rtol, atol=atol, stol=stol, counted=counted)
-
-
-def _shape_hint(a: tuple[int, ...], b: tuple[int, ...]) -> str:
-    if a == b:
-        return ""
-    if sorted(a) == sorted(b):
-        return ": the same lengths in another order, perhaps transposed"
-    if math.prod(a) == math.prod(b):
-        return ": as many elements, perhaps reshaped"
-    return ""
 
 
 def _why_no_tensor(array: np.ndarray) -> str:
@@ -307,8 +250,6 @@ def _why_no_tensor(array: np.ndarray) -> str:
                 name = sanitize(type(item).__name__)
                 return f"holds Python objects that are not strings: {name}"
         return ""
-    if array.dtype.kind == "S":
-        return ""
     try:
         dtype(array.dtype)
     except InputError:
@@ -317,29 +258,33 @@ def _why_no_tensor(array: np.ndarray) -> str:
 
 
 def _normalize(value: Any, path: _Path, side: str) -> Any:
-    """Turn a value into None, a dict, a list or an array."""
-    if value is None or isinstance(value, np.ndarray):
-        return _as_objects(value)
+    """Turn a value into None, a dict or an array; a list becomes a dict by position."""
+    if value is None:
+        return None
     if isinstance(value, (Result, Mapping)):
         return {_key(key): item for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return list(value)
+        return _Sequence(enumerate(value))
     if isinstance(value, (str, bytes)):
         return np.array(value, object)
-    if isinstance(value, (bool, int, float, complex, np.generic)):
-        return _as_objects(np.asarray(value))
-    where = f"diff, {side}"
-    if path:
-        where += f" at {named(path)}"
-    expected = "an array, or a list, dict or Result of arrays"
-    raise InputError(where, expected=expected, got=type(value).__name__, next="np.asarray(…)")
+    if not isinstance(value, (np.ndarray, bool, int, float, complex, np.generic)):
+        where = f"diff, {side}"
+        if path:
+            where += f" at {named(path)}"
+        expected = "an array, or a list, dict or Result of arrays"
+        raise InputError(where, expected=expected, got=type(value).__name__, next="np.asarray(…)")
+    array = value if isinstance(value, np.ndarray) else np.asarray(value)
+    # NumPy has several dtypes for strings, ONNX one; and a complex number is two floats, along a last axis.
+    if array.dtype.kind in "SUT":
+        return array.astype(object)
+    if array.dtype.kind == "c":
+        floats = np.ascontiguousarray(array).view(array.real.dtype)
+        return floats.reshape(*array.shape, 2)
+    return array
 
 
-def _as_objects(value: np.ndarray | None) -> np.ndarray | None:
-    # NumPy has several dtypes for strings, ONNX one.
-    if value is not None and value.dtype.kind in "SUT":
-        return value.astype(object)
-    return value
+class _Sequence(dict[Any, Any]):
+    """A list as a dict by position."""
 
 
 def _key(key: Any) -> str | int:
@@ -351,24 +296,13 @@ def _key(key: Any) -> str | int:
     return repr(key)
 
 
-def _type_texts(a: Any, b: Any) -> tuple[str, str]:
-    text = _type_text(a)
-    # Writing a type takes a while, and most pairs have one.
-    both = isinstance(a, np.ndarray) and isinstance(b, np.ndarray)
-    if both and a.dtype == b.dtype and a.shape == b.shape:
-        return text, text
-    return text, _type_text(b)
-
-
 def _type_text(value: Any) -> str:
-    if isinstance(value, np.ndarray):
-        try:
-            return str(type_of(value))
-        except InputError:
-            return f"{sanitize(value.dtype, 80)}[{','.join(map(str, value.shape))}]"
     if value is None:
         return "None"
-    noun = "sequence"
     if isinstance(value, dict):
-        noun = "map"
-    return f"{noun} of {len(value)}"
+        noun = "sequence" if isinstance(value, _Sequence) else "map"
+        return f"{noun} of {len(value)}"
+    try:
+        return str(type_of(value))
+    except InputError:
+        return f"{sanitize(value.dtype, 80)}[{','.join(map(str, value.shape))}]"

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from types import MappingProxyType
 
 from pyopnb.diffs.arrays.parts import VERDICTS, Part
-from pyopnb.diffs.arrays.stats import ArrayStats, Axis, Place
+from pyopnb.diffs.arrays.stats import ODD, ArrayStats, Axis, Place
 from pyopnb.diffs.base import MAX_LINES, fit_lines
 from pyopnb.ops.messages import plural
 
@@ -33,42 +32,30 @@ _UNRELATED = 3.0
 def text(parts: Sequence[Part], worst: Part) -> str:
     """Write the headline, then the details of the worst part, then the other parts that differ."""
     lines = headline(parts, worst)
-    lines += [f"  {line}" for line in (*detail_lines(worst), *_next_worst(worst))]
-    differing = []
-    for part in parts:
-        if part is not worst and not part.ok:
-            differing.append(part)
+    lines += [f"  {line}" for line in detail_lines(worst)]
+    if worst.facts is not None:
+        for element in worst.facts.worst[1 : 1 + _NEXT_WORST]:
+            lines.append(f"  next: {_format_values(element)}")
+    differing = [part for part in parts if part is not worst and not part.ok]
     # Incomparable parts before those that only differ.
-    differing.sort(key=_rank, reverse=True)
-    room = MAX_LINES - len(lines)
-    if room <= 1:
-        return fit_lines(lines[:MAX_LINES])
-    if len(differing) <= room:
-        shown = differing
-    else:
-        shown = differing[: room - 1]
-    lines += [f"{part.name}: {summarize(part)}" for part in shown]
-    if len(shown) < len(differing):
-        lines.append(f"… and {len(differing) - len(shown)} more")
+    differing.sort(key=lambda part: -VERDICTS.index(part.verdict))
+    lines += [f"{part.name}: {summarize(part)}" for part in differing]
+    if len(lines) > MAX_LINES and len(parts) > 1:
+        return fit_lines(lines, more="more")
     return fit_lines(lines[:MAX_LINES])
-
-
-def _rank(part: Part) -> int:
-    return VERDICTS.index(part.verdict)
 
 
 def headline(parts: Sequence[Part], worst: Part) -> list[str]:
     """Say what to read first: the verdict, where the worst part differs, and by how much."""
+    lines = part_lines(worst)
     # One pair of arrays needs no count of verdicts.
     if len(parts) == 1:
-        lines = part_lines(worst)
         lines[0] = f"{worst.verdict}: {lines[0]}"
         return lines
-    counts = count_verdicts(part.verdict for part in parts)
-    lines = [f"{worst.verdict}: {counts}"]
-    if _differs(worst) or not worst.ok:
-        lines += part_lines(worst)
-    return lines
+    first = f"{worst.verdict}: {count_verdicts(part.verdict for part in parts)}"
+    if worst.verdict == VERDICTS[0]:
+        return [first]
+    return [first, *lines]
 
 
 def count_verdicts(verdicts: Iterator[str], noun: str = "part") -> str:
@@ -83,141 +70,102 @@ def count_verdicts(verdicts: Iterator[str], noun: str = "part") -> str:
     worst, *better = [verdict for verdict in reversed(VERDICTS) if counts[verdict]]
     total = plural(counts.total(), noun)
     if not better:
-        if counts.total() > 1:
-            return f"all {total}"
-        return total
+        return f"all {total}" if counts.total() > 1 else total
     listed = ", ".join(f"{counts[verdict]:,} {verdict}" for verdict in better)
     return f"{counts[worst]:,} of {total}; {listed}"
 
 
 def part_lines(part: Part) -> list[str]:
     """Say in at most three lines how many elements of a part differ, where, and by how much."""
-    name = ""
-    if part.name:
-        name = f"{part.name}: "
+    name = f"{part.name}: " if part.name else ""
     facts = part.facts
-    if facts is None:
+    if facts is None or not facts.bits:
         return [f"{name}{part.reason or part.a}"]
-    if not facts.bits:
-        return [f"{name}{part.a}"]
     lines = [f"{name}{part.a}, {_extent(part, facts)}"]
     if facts.differing:
-        lines += [_where(part, facts), _how_much(part, facts)]
-    return [line for line in lines if line]
-
-
-def _differs(part: Part) -> bool:
-    return part.facts is not None and part.facts.bits > 0
+        lines += [*_where(part, facts), *_how_much(part, facts)]
+    return lines
 
 
 def _extent(part: Part, facts: ArrayStats) -> str:
     """Say how many elements differ, or are outside the tolerance."""
+    total = f"of {plural(facts.count, 'element')}"
     if not facts.differing:
-        return f"equal values, but {facts.bits:,} of {facts.count:,} elements differ in their bits"
-    # "1 of 1 elements (100 %)" would be a silly sentence about a scalar.
-    if facts.count == 1:
-        return _extent_of_one(part, facts)
-    total = f"of {facts.count:,} elements"
+        return f"equal values, but {facts.bits:,} {total} differ in their bits"
+    verb = _verb(facts.differing)
     if not part.rtol and not part.atol and not part.stol:
-        return f"{facts.differing:,} {total}{_share(facts.differing, facts.count)} {_verb(facts.differing)}"
-    tolerance = _tolerance(part)
+        return f"{facts.differing:,} {total}{_share(facts.differing, facts.count)} {verb}"
+    tolerance = f"rtol {part.rtol:g}, atol {part.atol:g}"
+    if part.stol:
+        tolerance += f", stol {part.stol:g} (of {format_number(part.scale)})"
     if facts.over:
         return f"{facts.over:,} {total}{_share(facts.over, facts.count)} outside {tolerance}"
     # After another tolerance was applied, it is not known how many are outside.
-    where = "within"
-    if facts.over is None:
-        where = "some are outside"
-    return f"{facts.differing:,} {total} {_verb(facts.differing)}, {where} {tolerance}"
-
-
-def _extent_of_one(part: Part, facts: ArrayStats) -> str:
-    if not part.rtol and not part.atol and not part.stol:
-        return "different"
-    where = "outside"
-    if facts.over == 0:
-        where = "within"
-    return f"{where} {_tolerance(part)}"
-
-
-def _tolerance(part: Part) -> str:
-    scaled = ""
-    if part.stol:
-        scaled = f", stol {part.stol:g} (of {format_number(part.scale)})"
-    return f"rtol {part.rtol:g}, atol {part.atol:g}{scaled}"
+    where = "some are outside" if facts.over is None else "within"
+    return f"{facts.differing:,} {total} {verb}, {where} {tolerance}"
 
 
 def _verb(count: int) -> str:
-    if count == 1:
-        return "differs"
-    return "differ"
+    return "differs" if count == 1 else "differ"
 
 
 def _share(count: int, total: int) -> str:
     return f" ({100 * count / total:.3g} %)"
 
 
-def _where(part: Part, facts: ArrayStats) -> str:
+def _where(part: Part, facts: ArrayStats) -> Iterator[str]:
     if not facts.worst:
-        if facts.first:
-            return f"where: first at {format_index(facts.first)}"
-        return ""
+        # Of bools, none is worse than another.
+        if facts.first is not None:
+            yield f"where: first at {format_index(facts.first)}"
+        return
     worst = facts.worst[0]
     if facts.differing == 1:
-        return f"where: {_format_values(worst)}"
+        yield f"where: {_format_values(worst)}"
+        return
     # "All 40 mismatches in channel 3" says more than the index of one of them.
     axis = _concentrated(facts.axes)
     clauses = []
     if axis is not None:
-        clauses.append(_concentration(axis, facts))
+        share = f"{axis.most:,} of {axis.seen:,}"
+        if axis.most == axis.seen:
+            share = f"all {axis.seen:,}"
+        clauses.append(f"{share} at index {axis.index} of axis {axis.axis} (length {axis.size:,})")
     # Of strings and bools, none is worse than another.
-    adjective = "worst"
-    if part.a.startswith(("string", "bool")):
-        adjective = "first"
+    adjective = "first" if part.a.startswith(("string", "bool")) else "worst"
     clauses.append(f"{adjective} at {_format_values(worst)}")
     if axis is None and facts.first not in (None, worst.index):
         clauses.append(f"first at {format_index(facts.first)}")
-    return f"where: {'; '.join(clauses)}"
+    yield f"where: {'; '.join(clauses)}"
 
 
-def _how_much(part: Part, facts: ArrayStats) -> str:
+def _how_much(part: Part, facts: ArrayStats) -> Iterator[str]:
     clauses = []
     if part.a.startswith("bool"):
-        clauses = [f"{_CLASSES[name]}: {count:,}" for name, count in facts.classes.items()]
-        return f"how much: {'; '.join(clauses)}"
-    if facts.odd and facts.classes:
+        clauses.append(_format_classes(facts.classes))
+    elif facts.odd and facts.classes:
         # NaN and infinities come first: while they are there, no tolerance helps.
         clauses.append(f"{_format_odd(facts)}, which no tolerance covers")
-    if facts.finite and facts.largest:
-        clauses.append(_largest(facts, "elsewhere " if clauses else ""))
+        if facts.finite and not facts.largest:
+            clauses.append("all finite pairs are equal")
+    if facts.largest and not part.a.startswith("bool"):
+        size = "elsewhere |a-b| " if clauses else "|a-b| "
+        if facts.differing > 1:
+            size += "up to "
+        size += format_number(facts.largest)
+        if facts.relative is not None:
+            size += f", {_format_relative(facts.relative)}"
+        clauses.append(size)
         if _is_unrelated(facts):
             clauses.append(f"|b| itself is up to {format_number(facts.peak)}")
         elif not facts.odd and not part.ok:
             clauses.append(f"{' or '.join(_passing(facts))} would pass")
-    elif clauses and facts.finite == 1:
-        clauses.append("the finite pair is equal")
-    elif clauses and facts.finite:
-        clauses.append(f"the {facts.finite:,} finite pairs are equal")
     if clauses:
-        return f"how much: {'; '.join(clauses)}"
-    return ""
-
-
-def _largest(facts: ArrayStats, where: str) -> str:
-    text = f"{where}|a-b| "
-    if facts.differing > 1:
-        text += "up to "
-    text += format_number(facts.largest)
-    if facts.relative is not None:
-        text += f", {_format_relative(facts.relative)}"
-    return text
+        yield f"how much: {'; '.join(clauses)}"
 
 
 def _format_odd(facts: ArrayStats) -> str:
-    odd = {}
-    for name, count in facts.classes.items():
-        if name in _ODD:
-            odd[name] = count
-    return _format_classes(odd)
+    return _format_classes({name: n for name, n in facts.classes.items() if name in ODD})
 
 
 def _format_relative(largest: float) -> str:
@@ -246,26 +194,13 @@ def _passing(facts: ArrayStats) -> list[str]:
     return passing
 
 
-def _passing_pairs(part: Part, facts: ArrayStats) -> list[str]:
-    """List tolerances that pass when the other one stays as it is."""
-    pairs: list[str] = []
-    if part.stol:
-        return pairs
+def _passing_pairs(part: Part, facts: ArrayStats) -> Iterator[str]:
+    """Yield tolerances that pass when the other one stays as it is."""
     if part.rtol:
-        pairs.append(f"rtol={part.rtol:g}, atol={facts.frontier.atol(part.rtol):g}")
+        yield f"rtol={part.rtol:g}, atol={facts.frontier.atol(part.rtol):g}"
     rtol = facts.frontier.rtol(part.atol)
     if part.atol and rtol is not None and rtol < 1:
-        pairs.append(f"rtol={rtol:g}, atol={part.atol:g}")
-    return pairs
-
-
-def _concentration(axis: Axis, facts: ArrayStats) -> str:
-    share = f"{axis.most:,} of {axis.seen:,}"
-    if axis.most == axis.seen:
-        share = f"all {axis.seen:,}"
-    if facts.over is not None and axis.seen < facts.over:
-        share += " that were looked at"
-    return f"{share} at index {axis.index} of axis {axis.axis} (length {axis.size:,})"
+        yield f"rtol={rtol:g}, atol={part.atol:g}"
 
 
 def _concentrated(axes: Sequence[Axis]) -> Axis | None:
@@ -273,8 +208,7 @@ def _concentrated(axes: Sequence[Axis]) -> Axis | None:
     candidates = []
     for axis in axes:
         # On an axis of length 2, half of the mismatches at one index would be no news.
-        evenly = axis.seen / axis.size
-        if axis.most > 0.5 * axis.seen and axis.most > 3 * evenly:
+        if axis.most > max(0.5 * axis.seen, 3 * axis.seen / axis.size):
             candidates.append(axis)
     return max(candidates, key=lambda axis: (axis.most, axis.size), default=None)
 
@@ -287,90 +221,36 @@ def detail_lines(part: Part) -> Iterator[str]:
     facts = part.facts
     if facts is None or not facts.bits or part.a.startswith("bool"):
         return
-    classes = {}
-    for name, count in facts.classes.items():
-        if name not in _ODD:
-            classes[name] = count
+    classes = {name: count for name, count in facts.classes.items() if name not in ODD}
     if classes:
         yield _format_classes(classes)
     if facts.over and facts.differing > facts.over:
         yield f"{facts.differing:,} of {facts.count:,} elements are not equal"
-    if facts.largest:
-        yield from _statistics(facts)
-        if not facts.odd and not _is_unrelated(facts):
-            pairs = "; or ".join(_passing_pairs(part, facts))
-            if part.ok and not part.stol:
-                # The tightest of each, alone: what was passed with is in the verdict already.
-                yield f"would just pass: {' or '.join(_passing(facts))}"
-            elif pairs:
-                yield f"would also pass: {pairs}"
-
-
-def _statistics(facts: ArrayStats) -> Iterator[str]:
+    if not facts.largest:
+        return
     line = f"mean of |a-b| {format_number(facts.mean)}, rms {format_number(facts.rms)}"
-    if facts.bias is not None:
-        line += f", mean of a-b {format_number(facts.bias)}"
+    line += f", mean of a-b {format_number(facts.bias)}"
     if facts.ulp is not None:
         line += f", at most {facts.ulp:,} ULP"
     if facts.finite != facts.count:
         line += f", over {facts.finite:,} finite pairs"
     yield line
-    if facts.parts is not None:
-        real, imaginary = map(format_number, facts.parts)
-        yield f"real parts differ by up to {real}, imaginary parts by {imaginary}"
     if facts.cosine is not None:
         line = f"cosine {facts.cosine:.6g}, SNR {format_number(facts.snr)} dB"
         if facts.psnr is not None:
             line += f", PSNR {format_number(facts.psnr)} dB (peak {format_number(facts.peak)})"
         yield line
-
-
-def _next_worst(part: Part) -> Iterator[str]:
-    if part.facts is None:
+    if facts.odd or part.stol or _is_unrelated(facts):
         return
-    label = "next: "
-    for element in part.facts.worst[1 : 1 + _NEXT_WORST]:
-        yield label + _format_values(element)
-        label = " " * len(label)
-
-
-_CLASSES = MappingProxyType(
-    {
-        "NaN in both": "NaN in both",
-        "NaN in a": "NaN only in a",
-        "NaN in b": "NaN only in b",
-        "the same infinity": "infinite in both with the same sign",
-        "opposite infinities": "infinite in both with opposite signs",
-        "infinite in a": "infinite only in a",
-        "infinite in b": "infinite only in b",
-        "infinities that differ": "infinite in both but not equal",
-        "farther apart than float64 reaches": "so far apart that |a-b| overflows",
-        "NaN of other bits": "NaN in both with different bits",
-        "subnormal in a": "subnormal in a",
-        "subnormal in b": "subnormal in b",
-        "differs from 0": "nonzero in a where b is 0",
-        "0.0 against -0.0": "zeros of opposite sign",
-        "False to True": "False in a and True in b",
-        "True to False": "True in a and False in b",
-    }
-)
-"""The classes of `ArrayStats.classes` as adjectives of their number."""
-
-_ODD = frozenset(
-    {
-        "NaN in a",
-        "NaN in b",
-        "opposite infinities",
-        "infinite in a",
-        "infinite in b",
-        "infinities that differ",
-        "farther apart than float64 reaches",
-    }
-)
+    if part.ok:
+        # The tightest of each, alone: what was passed with is in the verdict already.
+        yield f"would just pass: {' or '.join(_passing(facts))}"
+    elif pairs := "; or ".join(_passing_pairs(part, facts)):
+        yield f"would also pass: {pairs}"
 
 
 def _format_classes(classes: Mapping[str, int]) -> str:
-    return ", ".join(f"{count:,} {_CLASSES.get(name, name)}" for name, count in classes.items())
+    return ", ".join(f"{count:,} {name}" for name, count in classes.items())
 
 
 # ---- one part or element in a line
@@ -383,12 +263,12 @@ def summarize(part: Part) -> str:
         return part.reason or part.a
     if not facts.differing:
         return f"{part.a}, {facts.bits:,} of {facts.count:,} differ only in their bits"
-    text = f"{part.a}, {facts.differing:,} of {facts.count:,} {_verb(facts.differing)}"
+    line = f"{part.a}, {facts.differing:,} of {facts.count:,} {_verb(facts.differing)}"
     if facts.largest and not part.a.startswith("bool"):
-        text += f" by up to {format_number(facts.largest)}"
+        line += f" by up to {format_number(facts.largest)}"
     if facts.odd and facts.classes:
-        text += f", {_format_odd(facts)}"
-    return text
+        line += f", {_format_odd(facts)}"
+    return line
 
 
 def format_place(place: Place) -> str:
@@ -399,24 +279,20 @@ def format_place(place: Place) -> str:
     >>> format_place(Place((0, 2), "1.5", "1.0", 0.5, 0.5, 4194304))
     '[0,2], a = 1.5, b = 1.0, |a-b| = 0.5'
     """
-    text = _format_values(place)
+    line = _format_values(place)
     if place.absolute is not None:
-        text += f", |a-b| = {format_number(place.absolute)}"
-    return text
+        line += f", |a-b| = {format_number(place.absolute)}"
+    return line
 
 
 def _format_values(place: Place) -> str:
-    where = ""
-    if place.index:
-        where = f"{format_index(place.index)}, "
+    where = f"{format_index(place.index)}, " if place.index else ""
     return f"{where}a = {place.a}, b = {place.b}"
 
 
 def format_index(index: Sequence[int] | None) -> str:
     """Write an index as it would be typed."""
-    if index is None:
-        return "[]"
-    return f"[{','.join(map(str, index))}]"
+    return f"[{','.join(map(str, index or ()))}]"
 
 
 def format_number(value: int | float | None) -> str:

@@ -25,6 +25,7 @@ from pyopnb.ops.messages import sanitize
 from pyopnb.ops.progress import advance
 
 __all__ = [
+    "ODD",
     "ArrayStats",
     "Axis",
     "LazyStats",
@@ -39,34 +40,32 @@ __all__ = [
 _WORST = 5
 # The histograms of longer arrays are made of a sample of at most so many elements.
 _SAMPLED = 2**20
-# An interrupt is seen, and progress reported, between two chunks. The limits are in elements:
-# of a chunk at least, at most, and at most where it has to be copied.
-_CHUNKS = 64
-_LEAST = 2**17
-_MOST = 2**22
-_COPIED = 2**18
-# Fewer elements are counted before a second thread has started.
+# An interrupt is seen, and progress reported, between two chunks of so many elements; what has to be copied fits a
+# processor's cache.
+_CHUNK, _COPIED = 2**22, 2**18
 _SHARED = 2**16
 _SHORT = 4096
 # Shifted by so many bits, a float64 is the number of its eighth of an octave.
 _SHIFT = 49
 _CLASSES = (
     "NaN in both",
-    "NaN in a",
-    "NaN in b",
-    "the same infinity",
-    "opposite infinities",
-    "infinite in a",
-    "infinite in b",
-    "infinities that differ",
-    "farther apart than float64 reaches",
-    "NaN of other bits",
+    "NaN only in a",
+    "NaN only in b",
+    "infinite in both with the same sign",
+    "infinite in both with opposite signs",
+    "infinite only in a",
+    "infinite only in b",
+    "so far apart that |a-b| overflows",
+    "NaN in both with different bits",
     "subnormal in a",
     "subnormal in b",
-    "differs from 0",
-    "0.0 against -0.0",
+    "nonzero in a where b is 0",
+    "zeros of opposite sign",
 )
 """What the native module counts beside differences, in its order."""
+
+ODD = frozenset((*_CLASSES[1:3], *_CLASSES[4:8]))
+"""The classes that no tolerance covers."""
 
 
 @dataclass(frozen=True)
@@ -138,16 +137,15 @@ class ArrayStats:
     odd : int
         Mismatches that no tolerance covers: NaN against a number, infinities.
     frontier : Frontier
-        What tolerances pass, of floats and complex numbers.
+        What tolerances pass, of floats.
     largest, mean, rms, bias : float or None
         Of ``|a - b|`` the largest, its mean and root mean square; the mean of ``a - b``. Of integers the largest is exact.
+        Where all bits are the same, nothing but that is known.
     cosine, snr, psnr, peak : float or None
         Similarity of the two as vectors; ``10 log10(sum b² / sum (a-b)²)``, infinite where they are equal; the same of
         ``peak²``, the largest ``|b|``.
     ulp : int or None
         The most units in the last place, in the dtype's own.
-    parts : tuple or None
-        Of complex numbers the largest difference of the real and of the imaginary parts.
     stride : int
         Every so many-th element is in the two histograms.
     sizes, ulps : dict
@@ -183,7 +181,6 @@ class ArrayStats:
     psnr: float | None = None
     peak: float | None = None
     ulp: int | None = None
-    parts: tuple[float, float] | None = None
     stride: int = 1
     sizes: Mapping[int, int] = field(default_factory=dict)
     ulps: Mapping[int, int] = field(default_factory=dict)
@@ -211,13 +208,13 @@ class ArrayStats:
             return None
         if eighth < 0:
             return (0.0, 0.0)
-        return (_edge(eighth), _edge(eighth + 1))
+        low, high = _edges(np.array([eighth, eighth + 1])).tolist()
+        return (low, high)
 
     def picture(self) -> np.ndarray:
         """Return ``grid`` as numbers, at most an eighth of an octave too small."""
         bins = np.array(self.grid, np.int64)
-        sizes = (np.maximum(bins, 0) << _SHIFT).view(np.float64)
-        return np.where(bins < 0, 0.0, sizes)
+        return np.where(bins < 0, 0.0, _edges(bins))
 
     def ulp_quantile(self, q: float) -> tuple[int, int] | None:
         """Return between which powers of two a part q of the ULPs ends."""
@@ -240,9 +237,10 @@ def _quantile(histogram: Mapping[int, int], q: float) -> int | None:
     return None
 
 
-def _edge(eighth: int) -> float:
-    with np.errstate(all="ignore"):
-        return float(np.array([eighth << _SHIFT], np.int64).view(np.float64)[0])
+def _edges(eighths: np.ndarray) -> np.ndarray:
+    """Return the least number of each eighth of an octave."""
+    edges: np.ndarray = (np.maximum(eighths, 0) << _SHIFT).view(np.float64)
+    return edges
 
 
 @cache
@@ -252,13 +250,11 @@ def family(kind: np.dtype) -> str:
     Returns
     -------
     str
-        ``"string"``, ``"bool"``, ``"integer"``, ``"float"`` or ``"complex"``.
+        ``"string"``, ``"bool"``, ``"integer"`` or ``"float"``, of which complex numbers are two.
     """
     name = dtype(kind).name
     if name in ("string", "bool"):
         return name
-    if name.startswith("complex"):
-        return "complex"
     if name.startswith(("int", "uint")):
         return "integer"
     return "float"
@@ -278,20 +274,18 @@ def array_stats(
     chunk : int, optional
         How many elements are counted in one native call.
 
-    Returns
-    -------
-    ArrayStats
-
     Examples
     --------
     >>> facts = array_stats(np.float32([1, 2, 3]), np.float32([1, 2, 4]), 0.0, 0.0)
     >>> facts.largest, facts.first, facts.ulp
     (1.0, (2,), 4194304)
     """
-    group = family(a.dtype)
-    if group == "string":
+    if family(a.dtype) == "string":
         return _string_stats(a, b)
-    return _facts(_count(a, b, group, rtol, atol, _stride(a.size), chunk).result(), a, b, group)
+    if all(_stats.same(*pair) for pair in _blocks(a, b, chunk)):
+        # Of arrays that are the same to the bit, no other number is asked for.
+        return ArrayStats(a.size, largest=0)
+    return _facts(_count(a, b, rtol, atol, _stride(a.size), chunk).result(), a, b)
 
 
 @dataclass(eq=False, slots=True)
@@ -322,16 +316,15 @@ class LazyStats:
 
 def quick_stats(a: np.ndarray, b: np.ndarray, rtol: float, atol: float) -> LazyStats | ArrayStats:
     """Compare as `array_stats` does, but put off what short arrays need not for their verdict."""
-    group = family(a.dtype)
-    if group == "string" or a.size > _SHORT:
+    if a.size > _SHORT or family(a.dtype) == "string":
         return array_stats(a, b, rtol, atol)
-    # The caller may write into its arrays before somebody asks for the statistics.
     a, b = a.copy(), b.copy()
-    return LazyStats(a, b, rtol, atol, *_count(a, b, group, rtol, atol, stride=0).totals())
+    totals = _count(a, b, rtol, atol, stride=0).totals()
+    return LazyStats(a, b, rtol, atol, *totals)
 
 
 def scale_of(b: np.ndarray) -> float:
-    """Return the largest finite ``|b|``, or 0. It is computed block by block, in constant memory.
+    """Return the largest finite ``|b|``, or 0.
 
     Examples
     --------
@@ -339,83 +332,67 @@ def scale_of(b: np.ndarray) -> float:
     (3.0, 0.0)
     """
     largest = 0.0
-    wide = np.dtype(np.complex128 if b.dtype.kind == "c" else np.float64)
-    for (block,) in _blocks((b,), _SHARED):
-        sizes = np.abs(block.astype(wide))
+    # Block by block, so that nothing large is made.
+    for start in range(0, b.size, _COPIED):
+        sizes = np.abs(b.flat[start : start + _COPIED].astype(np.float64))
         largest = max(largest, float(sizes.max(initial=0.0, where=np.isfinite(sizes))))
     return largest
 
 
 def _count(
-    a: np.ndarray,
-    b: np.ndarray,
-    kind: str,
-    rtol: float,
-    atol: float,
-    stride: int,
-    chunk: int | None = None,
+    a: np.ndarray, b: np.ndarray, rtol: float, atol: float, stride: int, chunk: int | None = None
 ) -> _stats.Stats:
-    native = _native(a.dtype)
+    kind, native = family(a.dtype), _native(a.dtype)
     # The native module reads floats of one and two bytes by a table of all their values.
     values, order = _NO_TABLE
     if native.name == "float2":
         values, order = tabulate(native.stored)
-    if kind in ("integer", "bool"):
-        rtol = 0.0
-        if kind == "integer":
-            # Differences of integers are whole: a tolerance of 1.5 is one of 1.
-            atol = float(math.floor(atol))
-        else:
-            atol = 0.0
+    if kind == "bool":
+        rtol = atol = 0.0
+    elif kind == "integer":
+        # Differences of integers are whole: a tolerance of 1.5 is one of 1.
+        rtol, atol = 0.0, float(math.floor(atol))
     stats = _stats.Stats(native.name, a.shape, rtol, atol, stride, native.tiny, values, order)
-    if chunk is None:
-        in_place = all(
-            array.flags.c_contiguous and array.dtype == native.counted for array in (a, b)
-        )
-        # What has to be copied is copied in pieces that fit a processor's cache.
-        if in_place:
-            most = _MOST
-        else:
-            most = _COPIED
-        # Progress is visible in long arrays, and short ones are one chunk.
-        chunk = min(max(a.size // _CHUNKS, _LEAST), most)
     start = 0
-    for block_a, block_b in _blocks((a, b), chunk):
-        threads = 1
-        if block_a.size > _SHARED:
-            threads = _threads()
-        stats.add(native.as_bytes(block_a), native.as_bytes(block_b), start, threads)
-        start += block_a.size
-        advance("elements", block_a.size)
+    for block_a, block_b in _blocks(a, b, chunk):
+        size = block_a.size // native.counted.itemsize
+        # Fewer elements are counted before a second thread has started.
+        stats.add(block_a, block_b, start, _threads() if size > _SHARED else 1)
+        start += size
+        advance("elements", size)
     return stats
 
 
 _NO_TABLE = np.zeros(0, np.float32), np.zeros(0, np.uint32)
 
 
-def _blocks(arrays: tuple[np.ndarray, ...], most: int) -> Iterator[tuple[np.ndarray, ...]]:
-    """Cut arrays of one shape into flat blocks of at most so many elements, in C order.
-
-    A block of an array in another memory order is a copy: of as many rows as fit, so that elements
-    that are near in memory are copied together.
-    """
-    # Contiguous arrays are cut without looking at their axes.
-    if all(array.flags.c_contiguous for array in arrays):
-        arrays = tuple(array.reshape(-1) for array in arrays)
-    shape, axis, size = arrays[0].shape, arrays[0].ndim, 1
-    # The axes from this one on fit into a block as they are.
-    while axis and size * shape[axis - 1] <= most:
-        axis -= 1
-        size *= shape[axis]
-    if not axis:
-        yield tuple(np.ascontiguousarray(array).reshape(-1) for array in arrays)
-        return
-    rows = most // size
-    # The axes before that are walked through one index after the other.
-    for outer in np.ndindex(shape[: axis - 1]):
-        for begin in range(0, shape[axis - 1], rows):
-            blocks = [array[*outer, begin : begin + rows] for array in arrays]
-            yield tuple(np.ascontiguousarray(block).reshape(-1) for block in blocks)
+def _blocks(
+    a: np.ndarray, b: np.ndarray, chunk: int | None
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Cut two arrays of one dtype and shape into blocks in C order, as bytes of what the native module counts."""
+    native = _native(a.dtype)
+    counted, is_bool = native.counted, native.stored.kind == "b"
+    sides = [np.asarray(a), np.asarray(b)]
+    if is_bool or native.name == "float2":
+        # NumPy's iterator casts no dtype of ml_dtypes.
+        raw = np.dtype(f"u{native.stored.itemsize}")
+        sides = [side.astype(native.stored, copy=False).view(raw) for side in sides]
+    in_place = all(side.flags.c_contiguous and side.dtype == counted for side in sides)
+    # What lies in memory as it is counted is not copied.
+    blocks = np.nditer(
+        sides,
+        ["external_loop", "buffered", "zerosize_ok"],
+        [["readonly", "contig"]] * 2,
+        [counted] * 2,
+        order="C",
+        casting="unsafe",
+        buffersize=chunk or (_CHUNK if in_place else _COPIED),
+    )
+    for left, right in blocks:
+        if is_bool:
+            # Bools that other code has written may have any byte but 0 for True.
+            left, right = ((side != 0).astype(counted) for side in (left, right))
+        yield left.view(np.uint8), right.view(np.uint8)
 
 
 @dataclass(frozen=True)
@@ -437,39 +414,23 @@ class _Native:
     counted: np.dtype
     tiny: float = 0.0
 
-    def as_bytes(self, block: np.ndarray) -> np.ndarray:
-        """Return a block in the counted dtype and this machine's byte order, as bytes."""
-        block = np.asarray(block, self.stored)
-        if self.stored.kind == "b":
-            # Bools that other code has written may have any byte but 0 for True.
-            block = block.view(np.uint8) != 0
-        elif self.name == "float2":
-            block = block.view(f"u{self.stored.itemsize}")
-        counted: np.ndarray = block.astype(self.counted, copy=False)
-        return counted.view(np.uint8)
-
 
 @cache
 def _native(kind: np.dtype) -> _Native:
     """Look up how the native module counts a dtype."""
-    stored = dtype(kind).numpy
-    match family(kind):
-        # ONNX Runtime has no complex tensors, so that a copy to the wider dtype costs nobody much.
-        case "complex":
-            return _Native("complex16", stored, np.dtype(np.complex128))
-        case "integer" | "bool":
-            # Those that have fewer bits are copied, block by block, to integers that hold them all.
-            name = dtype(kind).name
-            if name in ("uint32", "int64"):
-                return _Native("int8", stored, np.dtype(np.int64))
-            if name == "uint64":
-                return _Native("uint8", stored, stored)
-            return _Native("int4", stored, np.dtype(np.int32))
-    # Floats of one and two bytes have many formats, which one table of their values tells apart.
-    tiny = smallest_normal(stored)
-    if stored.itemsize <= 2:
-        return _Native("float2", stored, np.dtype(np.uint16), tiny)
-    return _Native(f"float{stored.itemsize}", stored, stored, tiny)
+    row = dtype(kind)
+    stored = row.numpy
+    if family(kind) == "float":
+        # Floats of one and two bytes have many formats, which one table of their values tells apart.
+        if stored.itemsize <= 2:
+            return _Native("float2", stored, np.dtype(np.uint16), smallest_normal(stored))
+        return _Native(f"float{stored.itemsize}", stored, stored, smallest_normal(stored))
+    # Integers of fewer bits are copied, block by block, to integers that hold them all.
+    if row.name == "uint64":
+        return _Native("uint8", stored, stored)
+    if row.name in ("uint32", "int64"):
+        return _Native("int8", stored, np.dtype(np.int64))
+    return _Native("int4", stored, np.dtype(np.int32))
 
 
 def _stride(count: int) -> int:
@@ -481,9 +442,9 @@ def _threads() -> int:
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
-def _facts(counts: dict[str, Any], a: np.ndarray, b: np.ndarray, kind: str) -> ArrayStats:
+def _facts(counts: dict[str, Any], a: np.ndarray, b: np.ndarray) -> ArrayStats:
     """Make facts of what the native module counted."""
-    shape = a.shape
+    kind, shape = family(a.dtype), a.shape
     statistics: dict[str, Any] = {}
     if counts["finite"]:
         statistics = _statistics(counts, kind)
@@ -494,6 +455,7 @@ def _facts(counts: dict[str, Any], a: np.ndarray, b: np.ndarray, kind: str) -> A
         # -1 where nothing differs, as in the histogram of the sizes.
         rows = np.where(bins > 0, bins, -1).reshape(-1, counts["width"]).tolist()
         statistics["grid"] = tuple(map(tuple, rows))
+        statistics["pairs"] = pairs_of(a, b)
     # Where all pass, the first difference is still worth a look.
     first = counts["first_over"]
     if first is None:
@@ -502,23 +464,31 @@ def _facts(counts: dict[str, Any], a: np.ndarray, b: np.ndarray, kind: str) -> A
     if counts["over"] > 1:
         for axis, along in enumerate(counts["axes"]):
             if along:
-                axes.append(_axis(axis, along))
+                most, hit = max(along), len(along) - along.count(0)
+                axes.append(Axis(axis, len(along), hit, along.index(most), most, sum(along)))
+    names = _CLASSES
+    if kind == "bool":
+        # The two sums are of ones.
+        ups = (counts["total"] + counts["bias"]) / 2, (counts["total"] - counts["bias"]) / 2
+        names, counts["classes"] = (
+            ("True in a and False in b", "False in a and True in b"),
+            [int(up) for up in ups],
+        )
     return ArrayStats(
         count=a.size,
         finite=counts["finite"],
         bits=counts["bits"],
         differing=counts["differing"],
         over=counts["over"],
-        classes=_flips(counts) if kind == "bool" else _classes(counts),
+        classes={n: count for n, count in zip(names, counts["classes"], strict=True) if count},
         odd=counts["odd"],
         frontier=Frontier(counts["corners"], counts["at_zero"]),
         stride=_stride(a.size),
         sizes=counts["sizes"],
         ulps=counts["ulps"] if kind == "float" else {},
-        worst=_worst(counts, a, b, kind),
+        worst=_worst(counts, a, b),
         first=None if first is None else _index(first, shape),
         axes=tuple(axes),
-        pairs=pairs_of(a, b, kind) if counts["differing"] else None,
         **statistics,
     )
 
@@ -526,72 +496,25 @@ def _facts(counts: dict[str, Any], a: np.ndarray, b: np.ndarray, kind: str) -> A
 def _statistics(counts: dict[str, Any], kind: str) -> dict[str, Any]:
     """Compute what there is only of finite pairs."""
     finite = counts["finite"]
-    largest = counts["largest"]
-    total = counts["total"]
-    bias = counts["bias"]
-    if kind in ("integer", "bool"):
-        # The sums and the largest difference of integers are exact.
-        largest = counts["whole_largest"]
-        total = counts["above"] + counts["below"]
-        bias = counts["above"] - counts["below"]
     statistics = {
-        "largest": largest,
-        "mean": total / finite,
+        "largest": counts["largest"],
+        "mean": counts["total"] / finite,
         "rms": math.sqrt(counts["squares"] / finite),
+        "bias": counts["bias"] / finite,
     }
-    if kind != "complex":
-        statistics["bias"] = bias / finite
     if kind == "float":
         statistics["ulp"] = counts["ulp"]
-    if kind == "complex":
-        statistics["parts"] = counts["parts"]
+    else:
+        # Differences of integers are exact.
+        statistics["largest"] = max((away for _, away, _ in counts["worst"]), default=0)
     if kind != "bool":
         statistics |= _similarity(counts)
     return statistics
 
 
-def _worst(counts: dict[str, Any], a: np.ndarray, b: np.ndarray, kind: str) -> tuple[Place, ...]:
-    """Describe the worst elements, those without a finite difference first."""
-    worst = []
-    # NaN against a number is worse than any distance.
-    for flat in counts["first_odd"]:
-        index = _index(flat, a.shape)
-        worst.append(Place(index, _text(a.flat[flat]), _text(b.flat[flat])))
-    for flat, away, ulp in counts["worst"]:
-        index = _index(flat, a.shape)
-        worst.append(_place(index, a.flat[flat], b.flat[flat], away, ulp, kind))
-    return tuple(worst[:_WORST])
-
-
-def _flips(counts: dict[str, Any]) -> dict[str, int]:
-    flips = {"False to True": counts["below"], "True to False": counts["above"]}
-    counted = {}
-    for name, count in flips.items():
-        if count:
-            counted[name] = count
-    return counted
-
-
-def _classes(counts: dict[str, Any]) -> dict[str, int]:
-    classes = zip(_CLASSES, counts["classes"], strict=True)
-    counted = {}
-    for name, count in classes:
-        if count:
-            counted[name] = count
-    return counted
-
-
-def _axis(axis: int, along: list[int]) -> Axis:
-    most = max(along)
-    hit = len(along) - along.count(0)
-    return Axis(axis, len(along), hit, along.index(most), most, sum(along))
-
-
 def _similarity(counts: dict[str, Any]) -> dict[str, float | None]:
-    squares_a = counts["left"]
-    squares_b = counts["right"]
-    noise = counts["squares"]
-    peak = counts["peak"]
+    squares_a, squares_b = counts["left"], counts["right"]
+    noise, peak = counts["squares"], counts["peak"]
     norms = math.sqrt(squares_a) * math.sqrt(squares_b)
     similarity: dict[str, float | None] = {"peak": peak}
     if 0 < norms < math.inf:
@@ -602,10 +525,7 @@ def _similarity(counts: dict[str, Any]) -> dict[str, float | None]:
         similarity["cosine"] = max(-1.0, min(1.0, product / norms))
     if squares_a or squares_b:
         # The square of a larger peak is no float64.
-        if peak < 1e150:
-            signal = peak**2 * counts["finite"]
-        else:
-            signal = math.inf
+        signal = peak**2 * counts["finite"] if peak < 1e150 else math.inf
         similarity["snr"] = _decibel(squares_b, noise)
         similarity["psnr"] = _decibel(signal, noise)
     return similarity
@@ -621,25 +541,29 @@ def _decibel(signal: float, noise: float) -> float | None:
     return 10 * (math.log10(signal) - math.log10(noise))
 
 
-def _index(at: int, shape: tuple[int, ...]) -> tuple[int, ...]:
-    if not shape:
-        return ()
-    return tuple(map(int, np.unravel_index(at, shape)))
-
-
-def _place(index: tuple[int, ...], x: Any, y: Any, away: float, ulp: int, kind: str) -> Place:
-    size: float
-    if kind in ("integer", "bool"):
-        size = abs(int(y))
-    elif kind == "complex":
-        size = float(abs(np.complex128(y)))
-    else:
+def _worst(counts: dict[str, Any], a: np.ndarray, b: np.ndarray) -> tuple[Place, ...]:
+    """Describe the worst elements, those without a finite difference first."""
+    worst = []
+    # NaN against a number is worse than any distance.
+    for flat in counts["first_odd"]:
+        worst.append(Place(_index(flat, a.shape), _text(a.flat[flat]), _text(b.flat[flat])))
+    for flat, away, ulp in counts["worst"]:
+        y = b.flat[flat]
         size = abs(float(y))
-    if size:
-        relative = away / size
-    else:
-        relative = None
-    return Place(index, _text(x), _text(y), away, relative, ulp if kind == "float" else None)
+        place = Place(
+            _index(flat, a.shape),
+            _text(a.flat[flat]),
+            _text(y),
+            away,
+            away / size if size else None,
+            ulp if family(a.dtype) == "float" else None,
+        )
+        worst.append(place)
+    return tuple(worst[:_WORST])
+
+
+def _index(at: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(map(int, np.unravel_index(at, shape))) if shape else ()
 
 
 def _text(value: Any) -> str:
@@ -657,18 +581,22 @@ _STRINGS = 2**15
 def _string_stats(a: np.ndarray, b: np.ndarray) -> ArrayStats:
     """Compare two arrays of str or bytes; a str is never equal to bytes."""
     count = 0
-    first_pairs: list[tuple[int, Any, Any]] = []
+    worst: list[Place] = []
     for flat, (x, y) in enumerate(zip(a.flat, b.flat, strict=True)):
         if flat % _STRINGS == _STRINGS - 1:
             advance("elements", _STRINGS)
         # Python calls no str equal to bytes, but warns about the comparison under -b.
-        if isinstance(x, str) == isinstance(y, str) and x == y:
+        is_same_type = isinstance(x, str) == isinstance(y, str)
+        if is_same_type and x == y:
             continue
         count += 1
-        # No string is worse than another: the first ones are shown.
-        if len(first_pairs) < _WORST:
-            first_pairs.append((flat, x, y))
-    worst = [Place(_index(flat, a.shape), *_quoted(x, y)) for flat, x, y in first_pairs]
+        # No string is worse than another: the first ones are shown, around the first character that differs.
+        if len(worst) < _WORST:
+            position = _first_difference(x, y) if is_same_type else 0
+            where = f" (differs at index {position})" if is_same_type else ""
+            texts = _cut(x, position) + where, _cut(y, position)
+            worst.append(Place(_index(flat, a.shape), *texts))
+    first = worst[0].index if worst else None
     return ArrayStats(
         a.size,
         bits=count,
@@ -676,35 +604,22 @@ def _string_stats(a: np.ndarray, b: np.ndarray) -> ArrayStats:
         over=count,
         odd=count,
         worst=tuple(worst),
-        first=worst[0].index if worst else None,
+        first=first,
     )
 
 
-def _quoted(x: Any, y: Any) -> tuple[str, str]:
-    """Quote two strings around the first character in which they differ, with its position."""
-    if isinstance(x, str) != isinstance(y, str):
-        return _cut(x, 0), _cut(y, 0)
-    # Where no character differs, one string is the beginning of the other.
-    position = min(len(x), len(y))
-    for index, (p, q) in enumerate(zip(x, y, strict=False)):
+def _first_difference(x: Any, y: Any) -> int:
+    for position, (p, q) in enumerate(zip(x, y, strict=False)):
         if p != q:
-            position = index
-            break
-    return f"{_cut(x, position)} (differs at index {position})", _cut(y, position)
+            return position
+    # One string is the beginning of the other.
+    return min(len(x), len(y))
 
 
 def _cut(text: Any, position: int) -> str:
+    """Write a part of a string in ASCII escapes, so that strings that only look the same are seen to differ."""
     start = max(0, position - _CONTEXT)
     stop = position + _CONTEXT
-    before = ""
-    if start:
-        before = "…"
-    after = ""
-    if stop < len(text):
-        after = "…"
-    return f"{before}{_escaped(text[start:stop])}{after}"
-
-
-def _escaped(part: Any) -> str:
-    """Write a string in ASCII escapes, so that strings that only look the same are seen to differ."""
-    return ascii(str(part) if isinstance(part, str) else bytes(part))
+    # NumPy's own strings have another representation.
+    part = ascii(str(text[start:stop]) if isinstance(text, str) else bytes(text[start:stop]))
+    return f"{'…' if start else ''}{part}{'…' if stop < len(text) else ''}"

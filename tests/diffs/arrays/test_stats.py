@@ -17,7 +17,7 @@ from hypothesis.extra import numpy as hnp
 
 from pyopnb import diff
 from pyopnb.diffs.arrays.diff import Diff
-from pyopnb.diffs.arrays.stats import array_stats, family
+from pyopnb.diffs.arrays.stats import array_stats
 from pyopnb.ops.dtypes import DTYPES
 
 NAN, INF = float("nan"), float("inf")
@@ -160,7 +160,9 @@ def test_integers_never_pass_through_float() -> None:
     assert facts(arr(ml_dtypes.int4, -8), arr(ml_dtypes.int4, 7)).largest == 15
 
 
-@pytest.mark.parametrize("row", [row for row in DTYPES if family(row.numpy) == "float"], ids=str)
+@pytest.mark.parametrize(
+    "row", [row for row in DTYPES if row.name.startswith(("float", "bfloat"))], ids=str
+)
 def test_units_in_the_last_place_of_every_float(row: Any) -> None:
     """Against a plain count along all values of the dtype, or the lowest of them."""
     every = np.arange(2 ** min(row.bits, 16), dtype=f"u{row.numpy.itemsize}").view(row.numpy)
@@ -172,7 +174,7 @@ def test_units_in_the_last_place_of_every_float(row: Any) -> None:
     for i in near:
         for j in near:
             # The dtype's own two zeros are one step apart, and one more on the way from below 0 to above it.
-            found = facts(arr(row.numpy, values[i]), arr(row.numpy, values[j])).ulp
+            found = facts(arr(row.numpy, values[i]), arr(row.numpy, values[j])).ulp or 0
             assert found == abs(i - j) + (zeros == 2 and (values[i] < 0) != (values[j] < 0))
 
 
@@ -181,16 +183,15 @@ def test_classes_are_counted() -> None:
     b = arr(f32, NAN, 1, NAN, INF, -INF, 1, INF, -0.0, 1, 2.5)
     found = facts(a, b)
     assert found.classes == {
-        "NaN in both": 1, "NaN in a": 1, "NaN in b": 1, "the same infinity": 1, "opposite infinities": 1,
-        "infinite in a": 1, "infinite in b": 1, "0.0 against -0.0": 1, "subnormal in a": 1,
+        "NaN in both": 1, "NaN only in a": 1, "NaN only in b": 1, "infinite in both with the same sign": 1,
+        "infinite in both with opposite signs": 1, "infinite only in a": 1, "infinite only in b": 1, "zeros of opposite sign": 1,
+        "subnormal in a": 1,
     }  # fmt: skip
     assert (found.odd, found.differing, found.over, found.bits, found.finite) == (5, 7, 7, 8, 3)
     assert found.largest == 1.0 and found.mean == pytest.approx(0.5)
     assert [place.index for place in found.worst] == [(1,), (2,), (4,), (5,), (6,)]
-    assert facts(arr(bool, 1, 1, 0), arr(bool, 0, 0, 1)).classes == {
-        "True to False": 2,
-        "False to True": 1,
-    }
+    flips = facts(arr(bool, 1, 1, 0), arr(bool, 0, 0, 1)).classes
+    assert flips == {"True in a and False in b": 2, "False in a and True in b": 1}
 
 
 def test_statistics_against_plain_numpy() -> None:
@@ -221,17 +222,6 @@ def test_statistics_against_plain_numpy() -> None:
         assert low <= np.quantile(away, q, method="inverted_cdf") < high <= low * 1.125
         low, high = found.ulp_quantile(q)
         assert low <= high
-
-
-def test_long_arrays_have_a_sample_in_their_histograms() -> None:
-    a = np.ones(2**21 + 4, f32)
-    b = a + f32(0.25)
-    found = array_stats(a, b, 1e-5, 1e-5)
-    assert (found.stride, sum(found.sizes.values()), found.over) == (4, a.size // 4, a.size)
-    low, high = found.quantile(0.5)
-    assert low <= 0.25 < high
-    b[1:] = 1
-    assert sum(array_stats(a, b, 1e-5, 1e-5).sizes.values()) == a.size // 4
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2])
@@ -340,32 +330,13 @@ def test_it_never_raises_and_reads_back(
     if found.verdict not in ("close", "different"):
         assert found.verdict == back.verdict  # the reference is not the same
     if (there := found.parts[0].facts) and (here := back.parts[0].facts):
-        assert (there.count, there.bits, there.differing, there.finite) == (
-            here.count,
-            here.bits,
-            here.differing,
-            here.finite,
-        )
-        assert (there.odd, there.largest, there.ulp, there.rms, there.parts) == (
-            here.odd,
-            here.largest,
-            here.ulp,
-            here.rms,
-            here.parts,
-        )
+        for name in ("count", "bits", "differing", "finite", "odd", "largest", "ulp", "rms"):
+            assert getattr(there, name) == getattr(here, name), name
         assert there.bits >= there.differing >= (there.over or 0)
-
-
-@quick
-@given(st.sampled_from([*KINDS, *ODD]), shapes, seeds)
-def test_an_array_is_itself(kind: Any, shape: Any, seed: bytes) -> None:
-    a = filled(kind, shape, seed)
     assert diff(a, a.copy()).verdict in (SAME, NOT)
 
 
-FLOATS = [
-    row.numpy for row in DTYPES if family(row.numpy) in ("float", "integer", "complex", "bool")
-]
+FLOATS = [kind for kind in KINDS if kind.kind != "c"]
 
 
 @quick
@@ -488,3 +459,19 @@ def test_judging_again_is_judging_anew_on_long_arrays(kind: Any, make: str) -> N
             assert facts(a, b, rtol=rtol, atol=atol).over == np.count_nonzero(
                 away > (atol + rtol * size) * (1 + 2.0**-40)
             )
+
+
+def test_the_picture_has_the_largest_of_each_field() -> None:
+    rng = np.random.default_rng(3)
+    b = rng.standard_normal((640, 1280)).astype(f32)
+    a = b.copy()
+    a[77, 1234] += 1
+    a[3, 3], a[100, 150], b[9, 9] = NAN, INF, NAN
+    picture = facts(a, b).picture()
+    away = np.abs(a.astype(f64) - b)
+    away[np.isnan(away)] = INF
+    expected = away.reshape(64, 10, 64, 20).max((1, 3))
+    assert np.array_equal(picture == 0, expected == 0)
+    assert np.array_equal(np.isinf(picture), np.isinf(expected))
+    finite = np.isfinite(expected)
+    assert ((picture <= expected) & (expected <= picture * 1.126))[finite].all()

@@ -37,8 +37,8 @@ constexpr int kEighth = 49;  // bits of a float64 below an eighth of an octave
 
 // Pairs that are not two finite numbers, then what is counted beside differences: the names are in stats.py, in this order.
 // clang-format off
-enum Class { kNanBoth, kNanA, kNanB, kSameInfinity, kOppositeInfinities, kInfiniteA, kInfiniteB, kInfinitiesDiffer, kTooFar,
-             kNanBits, kSubnormalA, kSubnormalB, kFromZero, kZeroSigns, kClasses };
+enum Class { kNanBoth, kNanA, kNanB, kSameInfinity, kOppositeInfinities, kInfiniteA, kInfiniteB, kTooFar, kNanBits,
+             kSubnormalA, kSubnormalB, kFromZero, kZeroSigns, kClasses };
 // clang-format on
 
 struct Sums {
@@ -47,17 +47,6 @@ struct Sums {
   void add(const Sums& more) {
     total += more.total, bias += more.bias, squares += more.squares;
     left += more.left, right += more.right, product += more.product;
-  }
-};
-
-// Of integers x and y: |x-y| where x > y, and where x < y, summed exactly in halves of 32 bits.
-struct WholeSums {
-  uint64_t above_low = 0, above_high = 0, below_low = 0, below_high = 0, largest = 0, unequal = 0;
-
-  void add(const WholeSums& more) {
-    above_low += more.above_low, above_high += more.above_high;
-    below_low += more.below_low, below_high += more.below_high;
-    largest = std::max(largest, more.largest), unequal += more.unequal;
   }
 };
 
@@ -132,33 +121,42 @@ PYOPNB_VERSIONS uint64_t count_steps(const Bits* x, const Bits* y, uint64_t* ste
   return most;
 }
 
-// Of numbers at the two ends the difference needs the sign's bit: as an unsigned number it is exact.
+// The sizes of differences of integers, which need the sign's bit: as unsigned numbers they are exact.
 template <class Integer>
-PYOPNB_VERSIONS WholeSums measure_whole(const Integer* x, const Integer* y, uint64_t* sizes, size_t n) {
-  uint64_t above_low = 0, above_high = 0, below_low = 0, below_high = 0, largest = 0, unequal = 0;
-#pragma omp simd reduction(+ : above_low, above_high, below_low, below_high, unequal) reduction(max : largest)
+PYOPNB_VERSIONS void measure_whole(const Integer* x, const Integer* y, uint64_t* sizes, uint64_t* below, size_t n) {
   for (size_t i = 0; i < n; i++) {
-    uint64_t up = static_cast<uint64_t>(x[i]) - static_cast<uint64_t>(y[i]);
-    uint64_t above = x[i] > y[i] ? up : 0, below = x[i] > y[i] ? 0 : 0 - up, size = above | below;
-    sizes[i] = size;
-    above_low += above & 0xffffffff, above_high += above >> 32;
-    below_low += below & 0xffffffff, below_high += below >> 32;
-    unequal += size != 0;
-    largest = size > largest ? size : largest;
+    uint64_t up = static_cast<uint64_t>(x[i]) - static_cast<uint64_t>(y[i]), less = x[i] < y[i];
+    sizes[i] = (up ^ (0 - less)) + less;
+    below[i] = less;
   }
-  return {above_low, above_high, below_low, below_high, largest, unequal};
 }
 
-// The sums of n pairs a, b; d becomes |a-b|, and b its modulus.
-PYOPNB_VERSIONS Sums sum(const double* a, double* b, double* d, size_t n, Extent* extent) {
-  double total = 0, bias = 0, squares = 0, left = 0, right = 0, product = 0, farthest = 0, top = 0, least = kInfinity;
+PYOPNB_VERSIONS Sums sum_whole(const double* d, const uint64_t* below, size_t n) {
+  double total = 0, bias = 0, squares = 0;
+#pragma omp simd reduction(+ : total, bias, squares)
+  for (size_t i = 0; i < n; i++) {
+    total += d[i], squares += d[i] * d[i];
+    bias += below[i] ? -d[i] : d[i];
+  }
+  return {total, bias, squares};
+}
+
+// d becomes |a-b|.
+PYOPNB_VERSIONS Sums subtract(const double* a, const double* b, double* d, size_t n, Extent* extent) {
+  double total = 0, bias = 0, squares = 0, farthest = 0;
 #pragma omp simd reduction(+ : total, bias, squares) reduction(max : farthest)
   for (size_t i = 0; i < n; i++) {
     double difference = a[i] - b[i], size = std::fabs(difference);
-    d[i] = size;
-    bias += difference, total += size, squares += size * size;
+    d[i] = size, bias += difference, total += size, squares += size * size;
     farthest = size > farthest ? size : farthest;
   }
+  extent->away = farthest;
+  return {total, bias, squares};
+}
+
+// Adds the sums of products of a and b, which becomes its modulus.
+PYOPNB_VERSIONS void multiply(const double* a, double* b, size_t n, Sums* sums, Extent* extent) {
+  double left = 0, right = 0, product = 0, top = 0, least = kInfinity;
 #pragma omp simd reduction(+ : left, right, product) reduction(max : top) reduction(min : least)
   for (size_t i = 0; i < n; i++) {
     double p = a[i], q = b[i], s = std::fabs(p), t = std::fabs(q), smaller = s < t ? s : t;
@@ -167,22 +165,8 @@ PYOPNB_VERSIONS Sums sum(const double* a, double* b, double* d, size_t n, Extent
     top = t > top ? t : top;
     least = smaller < least ? smaller : least;
   }
-  *extent = {farthest, top, least};
-  return {total, bias, squares, left, right, product};
-}
-
-// The same of values that are equal in both.
-PYOPNB_VERSIONS double sum_squares(const double* values, size_t n, Extent* extent) {
-  double squares = 0, least = kInfinity, top = 0;
-#pragma omp simd reduction(+ : squares) reduction(max : top) reduction(min : least)
-  for (size_t i = 0; i < n; i++) {
-    double size = std::fabs(values[i]);
-    squares += size * size;
-    top = size > top ? size : top;
-    least = size < least ? size : least;
-  }
-  *extent = {0, top, least};
-  return squares;
+  extent->reference = top, extent->least = least;
+  sums->left += left, sums->right += right, sums->product += product;
 }
 
 // Of pairs that are not two finite numbers, or too far apart for one.
@@ -535,18 +519,15 @@ class Lane {
   void count_floats(const uint8_t* left, const uint8_t* right, size_t n, int64_t at) {
     alignas(64) Bits x[kBlock], y[kBlock];
     std::memcpy(x, left, n * sizeof(Bits)), std::memcpy(y, right, n * sizeof(Bits));
-    int64_t unequal = loops::count_unequal(x, y, n);
+    int64_t unequal = loops::count_unequal(x, y, n), nan_bits = 0;
     bits += unequal;
-    widen<Float>(y, t_, n);
-    if (!unequal && count_same(n, at)) return;
-    widen<Float>(x, a_, n);
+    widen<Float>(x, a_, n), widen<Float>(y, t_, n);
     // Special pairs seldom come alone: behind a block with some, they are looked for before anything is summed.
     bool search = specials_ > 0;
-    int64_t nan_bits = 0;
     Sums block;
     specials_ = odd_pairs_ = 0;
     if (!search) {
-      block = loops::sum(a_, t_, d_, n, &extent_);
+      block = sum(n);
       search = !std::isfinite(block.left + block.right + block.squares);  // not finite, or its square is not
       if (search) widen<Float>(y, t_, n);
     }
@@ -554,7 +535,7 @@ class Lane {
       clear(n);
       nan_bits = loops::clear_bits(x, y, special_, odd_, n);
       classes[kNanBits] += nan_bits;
-      block = loops::sum(a_, t_, d_, n, &extent_);
+      block = sum(n);
     }
     sums.add(block);
     if (extent_.least < task_.smallest_normal) {
@@ -573,50 +554,23 @@ class Lane {
     classes[kZeroSigns] += unequal - nan_bits - odd_pairs_ - other_values;
   }
 
-  // The size of a difference of complex numbers is its modulus.
-  void count_complex(const uint8_t* left, const uint8_t* right, size_t n, int64_t at) {
-    double x[2], y[2];
-    specials_ = odd_pairs_ = 0;
-    extent_ = {};
-    for (size_t i = 0; i < n; i++) {
-      std::memcpy(x, left + i * sizeof x, sizeof x), std::memcpy(y, right + i * sizeof y, sizeof y);
-      bool unequal = std::memcmp(x, y, sizeof x) != 0;
-      bits += unequal;
-      d_[i] = std::hypot(x[0] - y[0], x[1] - y[1]), t_[i] = std::hypot(y[0], y[1]);
-      if ((special_[i] = !std::isfinite(d_[i]))) {
-        // A part that is NaN makes the number NaN; else one that is infinite makes it infinite.
-        bool nan_a = x[0] != x[0] || x[1] != x[1], nan_b = y[0] != y[0] || y[1] != y[1];
-        bool same = same_part(x[0], y[0]) && same_part(x[1], y[1]);
-        mark(i, nan_a && nan_b ? kNanBoth : nan_a ? kNanA : nan_b ? kNanB : infinite_class(x, y, same), !same);
-        x[0] = x[1] = y[0] = y[1] = d_[i] = t_[i] = 0;
-      } else {
-        classes[kZeroSigns] += unequal && d_[i] == 0;
-      }
-      t_[i] = std::min(t_[i], std::numeric_limits<double>::max());
-      parts[0] = std::max(parts[0], std::fabs(x[0] - y[0])), parts[1] = std::max(parts[1], std::fabs(x[1] - y[1]));
-      sums.add({d_[i], 0, d_[i] * d_[i], x[0] * x[0] + x[1] * x[1], y[0] * y[0] + y[1] * y[1], x[0] * y[0] + x[1] * y[1]});
-      extent_ = {std::max(extent_.away, d_[i]), std::max(extent_.reference, t_[i]), std::min(extent_.least, t_[i])};
-    }
-    measure(n, at);
-  }
-
   // Their differences are exact, in integers.
   template <class Integer>
   void count_integers(const uint8_t* left, const uint8_t* right, size_t n, int64_t at) {
     alignas(64) Integer x[kBlock], y[kBlock];
     std::memcpy(x, left, n * sizeof(Integer)), std::memcpy(y, right, n * sizeof(Integer));
-    loops::widen<Integer>(y, t_, n);
-    if (std::memcmp(x, y, n * sizeof(Integer)) == 0 && count_same(n, at)) return;
-    loops::widen<Integer>(x, a_, n);
-    sums.add(loops::sum(a_, t_, d_, n, &extent_));
-    WholeSums block = loops::measure_whole(x, y, keys_, n);
+    loops::widen<Integer>(x, a_, n), loops::widen<Integer>(y, t_, n);
+    loops::measure_whole(x, y, keys_, steps_, n);
     loops::widen<uint64_t>(keys_, d_, n);
-    whole.add(block);
-    int64_t unequal = static_cast<int64_t>(block.unequal), hits = loops::mark_larger(keys_, task_.allowed, hits_, n);
+    Sums block = loops::sum_whole(d_, steps_, n);
+    loops::multiply(a_, t_, n, &block, &extent_);
+    sums.add(block);
+    int64_t unequal = loops::count_unequal(x, y, n), hits = loops::mark_larger(keys_, task_.allowed, hits_, n);
     peak = std::max(peak, extent_.reference);
     bits += unequal, differing += unequal, finite += static_cast<int64_t>(n), over += hits;
+    if (!task_.stride) return;
     count_sizes(n, at);
-    if (!task_.stride || !unequal) return;
+    if (!unequal) return;
     locate(n, at, hits);
     keep_worst(n, at);
   }
@@ -624,9 +578,8 @@ class Lane {
   void merge(Lane& other) {
     bits += other.bits, differing += other.differing, over += other.over, finite += other.finite, odd += other.odd;
     for (size_t i = 0; i < kClasses; i++) classes[i] += other.classes[i];
-    sums.add(other.sums), whole.add(other.whole);
+    sums.add(other.sums);
     largest = std::max(largest, other.largest), peak = std::max(peak, other.peak), at_zero = std::max(at_zero, other.at_zero);
-    for (size_t i = 0; i < 2; i++) parts[i] = std::max(parts[i], other.parts[i]);
     ulp = std::max(ulp, other.ulp);
     first_over = std::min(first_over, other.first_over), first_differing = std::min(first_differing, other.first_differing);
     keep_first(worst, other.worst), keep_first(first_odd, other.first_odd);
@@ -638,8 +591,7 @@ class Lane {
   int64_t bits = 0, differing = 0, over = 0, finite = 0, odd = 0;
   std::array<int64_t, kClasses> classes{};
   Sums sums;
-  WholeSums whole;  // of integers, exactly
-  double largest = 0, peak = 0, at_zero = 0, parts[2] = {0, 0};
+  double largest = 0, peak = 0, at_zero = 0;
   uint64_t ulp = 0;
   std::vector<Worst> worst;
   std::vector<int64_t> first_odd;  // the first pairs that no tolerance covers
@@ -686,38 +638,13 @@ class Lane {
     specials_ = count.all, odd_pairs_ = count.all - count.nan_both - count.same_infinity;
   }
 
-  void mark(size_t i, Class found, bool is_odd) {
-    if (found != kClasses) classes[found]++;
-    if (specials_++ == 0) std::fill_n(odd_, kBlock, 0);
-    odd_[i] = is_odd;
-    odd_pairs_ += is_odd;
-  }
-
-  static bool same_part(double p, double q) { return p == q || (p != p && q != q); }
-
-  // Complex numbers of the same infinite parts are none of the classes.
-  static Class infinite_class(const double x[2], const double y[2], bool same) {
-    bool all_finite = std::isfinite(x[0]) && std::isfinite(x[1]) && std::isfinite(y[0]) && std::isfinite(y[1]);
-    return all_finite ? kTooFar : same ? kClasses : kInfinitiesDiffer;
+  Sums sum(size_t n) {
+    Sums block = loops::subtract(a_, t_, d_, n, &extent_);
+    loops::multiply(a_, t_, n, &block, &extent_);
+    return block;
   }
 
   // ---- what the sizes of differences tell
-
-  // A block of the same bits in both, whose values are in t_. False if it is not that simple; then nothing was counted.
-  bool count_same(size_t n, int64_t at) {
-    double square = loops::sum_squares(t_, n, &extent_);
-    if (!std::isfinite(square)) return false;
-    sums.add({0, 0, 0, square, square, square});
-    peak = std::max(peak, extent_.reference);
-    finite += static_cast<int64_t>(n);
-    if (extent_.least < task_.smallest_normal) {
-      int64_t count = loops::count_between_zero_and(task_.smallest_normal, t_, n);
-      classes[kSubnormalA] += count, classes[kSubnormalB] += count;
-    }
-    size_t first = first_sampled(at);
-    if (first < n) sizes[0] += (n - 1 - first) / stride() + 1, ulps[0] += (n - 1 - first) / stride() + 1;
-    return true;
-  }
 
   // Of the differences in d_ and the reference in t_; how many finite pairs differ.
   int64_t measure(size_t n, int64_t at) {
@@ -796,7 +723,7 @@ class Lane {
   alignas(64) double a_[kBlock], t_[kBlock], d_[kBlock];
   alignas(64) uint64_t keys_[kBlock], hits_[kBlock];
   alignas(64) uint64_t special_[kBlock], odd_[kBlock];  // 1: no two finite numbers; covered by no tolerance
-  alignas(64) uint64_t steps_[kBlock] = {};             // units in the last place from each a to its b
+  alignas(64) uint64_t steps_[kBlock] = {};  // units in the last place from each a to its b; of integers: whether a < b
   int64_t specials_ = 0, odd_pairs_ = 0;                // how many of these
   Extent extent_;
 };
@@ -814,9 +741,8 @@ struct Dtype {
 
 constexpr Dtype kDtypes[] = {
     {"float2", 2, &Lane::count_floats<void, uint16_t>},   {"float4", 4, &Lane::count_floats<float, uint32_t>},
-    {"float8", 8, &Lane::count_floats<double, uint64_t>}, {"complex16", 16, &Lane::count_complex},
-    {"int4", 4, &Lane::count_integers<int32_t>},          {"int8", 8, &Lane::count_integers<int64_t>},
-    {"uint8", 8, &Lane::count_integers<uint64_t>},
+    {"float8", 8, &Lane::count_floats<double, uint64_t>}, {"int4", 4, &Lane::count_integers<int32_t>},
+    {"int8", 8, &Lane::count_integers<int64_t>},          {"uint8", 8, &Lane::count_integers<uint64_t>},
 };
 
 class Stats {
@@ -888,10 +814,8 @@ class Stats {
     facts["classes"] = std::vector<int64_t>(all.classes.begin(), all.classes.end());
     facts["total"] = all.sums.total, facts["bias"] = all.sums.bias, facts["squares"] = all.sums.squares;
     facts["left"] = all.sums.left, facts["right"] = all.sums.right, facts["product"] = all.sums.product;
-    facts["above"] = whole(all.whole.above_high, all.whole.above_low);
-    facts["below"] = whole(all.whole.below_high, all.whole.below_low);
-    facts["whole_largest"] = all.whole.largest, facts["largest"] = all.largest, facts["peak"] = all.peak;
-    facts["at_zero"] = all.at_zero, facts["ulp"] = all.ulp, facts["parts"] = nb::make_tuple(all.parts[0], all.parts[1]);
+    facts["largest"] = all.largest, facts["peak"] = all.peak;
+    facts["at_zero"] = all.at_zero, facts["ulp"] = all.ulp;
     facts["first_over"] = position(all.first_over), facts["first_differing"] = position(all.first_differing);
     facts["worst"] = worst, facts["corners"] = nb::tuple(corners);
     facts["sizes"] = nonzero(all.sizes, -1), facts["ulps"] = nonzero(all.ulps, 0);
@@ -904,7 +828,6 @@ class Stats {
   static constexpr size_t kLanes = 4;
   static constexpr size_t kShared = 1 << 16;  // elements: fewer are done before a thread has begun
 
-  static nb::object whole(uint64_t high, uint64_t low) { return (nb::int_(high) << nb::int_(32)) + nb::int_(low); }
   static nb::object position(int64_t at) { return at == kNowhere ? nb::none() : nb::object(nb::int_(at)); }
 
   // |a-b|: of integers exactly.
@@ -929,10 +852,17 @@ class Stats {
   std::vector<std::unique_ptr<Lane>> lanes_;
 };
 
+// Whether two buffers hold the same bytes.
+inline bool same(Array<uint8_t> left, Array<uint8_t> right) {
+  nb::gil_scoped_release without_gil;
+  return left.size() == right.size() && std::memcmp(left.data(), right.data(), left.size()) == 0;
+}
+
 }  // namespace pyopnb
 
 NB_MODULE(_stats, module) {
   using pyopnb::Stats;
+  module.def("same", &pyopnb::same, nb::arg("a"), nb::arg("b"));
   nb::class_<Stats>(module, "Stats")
       .def(nb::init<const std::string&, std::vector<int64_t>, double, double, int64_t, double, pyopnb::Array<float>,
                     pyopnb::Array<uint32_t>>(),
