@@ -379,7 +379,7 @@ def _blocks(
         sides = [side.astype(native.stored, copy=False).view(raw) for side in sides]
     in_place = all(side.flags.c_contiguous and side.dtype == counted for side in sides)
     # What lies in memory as it is counted is not copied.
-    blocks = np.nditer(
+    blocks = np.nditer(  # type: ignore[call-overload]  # whose stub misspells contig
         sides,
         ["external_loop", "buffered", "zerosize_ok"],
         [["readonly", "contig"]] * 2,
@@ -466,7 +466,7 @@ def _facts(counts: dict[str, Any], a: np.ndarray, b: np.ndarray) -> ArrayStats:
             if along:
                 most, hit = max(along), len(along) - along.count(0)
                 axes.append(Axis(axis, len(along), hit, along.index(most), most, sum(along)))
-    names = _CLASSES
+    names: tuple[str, ...] = _CLASSES
     if kind == "bool":
         # The two sums are of ones.
         ups = (counts["total"] + counts["bias"]) / 2, (counts["total"] - counts["bias"]) / 2
