@@ -20,7 +20,13 @@ MOST_ANSWERS = 36_000
 _LINES = (99, 4, 1)
 
 
-def live_picture(picture: GraphPicture, alt: str, *, max_height: int | None = None) -> str:
+def live_picture(
+    picture: GraphPicture,
+    alt: str,
+    *,
+    max_height: int | None = None,
+    most: int = MOST_ANSWERS,
+) -> str:
     """Make an image of a graph, with what its boxes tell; `script` is needed once beside all of them.
 
     A front end that does not trust the notebook removes the attribute and the script, and the image stays.
@@ -30,31 +36,33 @@ def live_picture(picture: GraphPicture, alt: str, *, max_height: int | None = No
     picture : GraphPicture
     alt, max_height
         As of `image`.
+    most : int
+        Bytes of what its boxes tell.
 
     Returns
     -------
     str
     """
     element = image(picture.svg, alt, max_height=max_height)
-    boxes = _boxes(picture.drawing)
+    boxes = _boxes(picture.drawing, most)
     if not boxes:
         return element
     # As base64 no name of a model can end the attribute.
     return f'<div class="pyopnb-graph" data-boxes="{boxes}">{element}</div>'
 
 
-def _boxes(drawing: Drawing) -> str:
+def _boxes(drawing: Drawing, most: int) -> str:
     """Pack what each box tells, and the rows of tables that are about it."""
     groups = [shape for shape in drawing.shapes if isinstance(shape, Group)]
     if not any(group.about for group in groups):
         return ""
-    for most in _LINES:
+    for lines in _LINES:
         boxes = []
         for group in groups:
-            about = "\n".join(group.about.split("\n")[:most])
+            about = "\n".join(group.about.split("\n")[:lines])
             boxes.append((about, [row_key(name) for name in group.names]))
         packed = pack(json.dumps(boxes, ensure_ascii=False).encode())
-        if len(packed) <= MOST_ANSWERS:
+        if len(packed) <= min(most, MOST_ANSWERS):
             return packed
     return ""
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from onnx import NodeProto
 
 from pyopnb.display.model_info import (
-    LEGACY_OP,
     Scope,
     attrs_of,
     constant_text,
@@ -38,8 +37,8 @@ class GraphStyle:
     ----------
     values, marks : mapping
         By the ids of nodes.
-    names, shapes : bool
-        Whether boxes have the nodes' names, and lines the types.
+    names : bool
+        Whether boxes have the nodes' names.
     legend : str
         What the values are.
     notes : mapping
@@ -49,7 +48,6 @@ class GraphStyle:
     values: Mapping[int, float] = field(default_factory=dict)
     marks: Mapping[int, str] = field(default_factory=dict)
     names: bool = True
-    shapes: bool = True
     legend: str = ""
     notes: Mapping[str, str] = field(default_factory=dict)
 
@@ -109,50 +107,41 @@ class _GraphBuilder:
     def end(self, name: str) -> Box:
         """Draw an input or output."""
         kind = self._scope.type_of(name)
-        rows = (kind,) if kind and self._style.shapes else ()
+        rows = (kind,) if kind else ()
         about = text_lines([self._tensor(name, kind)])
         return Box(sanitize(name, 60), rows, "end", about=about, names=(name,))
 
     def node(self, node: NodeProto, opened: Mapping[int, BoxGraph]) -> Box:
         """Draw a node, with the pictures of its bodies that are opened inside it."""
         constants = _constants(self._scope, node)
-        attrs = " ".join(attrs_of(node, self._scope.info.operator(node)[1]))
-        bodies = self._scope.info.bodies(node)
+        attrs = attrs_of(node, self._scope.info.operator(node)[1])
         inside = []
         folded = []
-        for title, body in bodies:
+        for title, body in self._scope.info.bodies(node):
             if id(body) in opened:
                 graph = opened[id(body)]
                 inside.append(BoxGraph(graph.boxes, graph.lines, title))
             else:
                 folded.append(f"▸ {title}: {plural(len(body.node), 'node')}")
+        kind = "opened" if inside else "folded" if folded else "node"
+        if registry.find(node.domain, node.op_type) or node.op_type == "PyOp":
+            kind = "own"
+        # Exporters write long paths, whose ends tell nodes apart.
+        name = sanitize((node.name or first_output(node))[-40:], 40) if self._style.names else ""
+        # The types of the outputs that somebody reads.
+        labels = [self._scope.type_of(name) if name in self._used else "" for name in node.output]
         about = [title_of(node), node.name, *constants, attrs, *self._about_outputs(node)]
         return Box(
             title_of(node),
-            (*self._name_rows(node), *constants[:_MOST_ROWS], *filter(None, [attrs]), *folded),
-            _kind(node, bool(inside), bool(folded)),
-            self._labels(node),
+            tuple(filter(None, [name, *constants[:_MOST_ROWS], attrs, *folded])),
+            kind,
+            tuple(labels),
             self._style.values.get(id(node)),
             self._style.marks.get(id(node), ""),
             tuple(inside),
             text_lines(filter(None, about)),
             tuple(filter(None, node.output)),
         )
-
-    def _name_rows(self, node: NodeProto) -> list[str]:
-        label = node.name or first_output(node)
-        if not self._style.names or not label:
-            return []
-        # Exporters write long paths, whose ends tell nodes apart.
-        return [sanitize(label[-40:], 40)]
-
-    def _labels(self, node: NodeProto) -> tuple[str, ...]:
-        """Write the types of the outputs that somebody reads."""
-        labels = []
-        for name in node.output:
-            is_labelled = self._style.shapes and name in self._used
-            labels.append(self._scope.type_of(name) if is_labelled else "")
-        return tuple(labels)
 
     def _about_outputs(self, node: NodeProto) -> list[str]:
         """Tell the number that colours a node, unless a note does, and what its outputs are."""
@@ -178,8 +167,10 @@ class _GraphBuilder:
                 self._origins[name] = self.add(self._origin(name))
             source = self._origins[name]
             port = 0
-        mark = _side(self.boxes[source].mark) or _side(self.boxes[target].mark)
-        self.lines.append(Line(source, target, port, mark))
+        # The lines of a box that only one of two models has look like it.
+        marks = [plain_mark(self.boxes[source].mark), plain_mark(self.boxes[target].mark)]
+        sides = [mark for mark in marks if mark in ("added", "removed")]
+        self.lines.append(Line(source, target, port, sides[0] if sides else ""))
 
     def _origin(self, name: str) -> Box:
         """Draw where a name comes from that no node of this graph makes."""
@@ -192,16 +183,6 @@ class _GraphBuilder:
         return Box(sanitize(name, 60), ("nothing makes it",), "wrong")
 
 
-def _kind(node: NodeProto, is_opened: bool, is_folded: bool) -> str:
-    if registry.find(node.domain, node.op_type) or node.op_type == LEGACY_OP:
-        return "own"
-    if is_opened:
-        return "opened"
-    if is_folded:
-        return "folded"
-    return "node"
-
-
 def _constants(scope: Scope, node: NodeProto) -> list[str]:
     """Write what a node's box says of its constants, as many as fit into each row."""
     rows: list[str] = []
@@ -210,10 +191,6 @@ def _constants(scope: Scope, node: NodeProto) -> list[str]:
             rows[-1] += f"  {text}"
         else:
             rows.append(text)
-    if node.op_type == LEGACY_OP:
-        values = {a.name: a.s.decode(errors="replace") for a in node.attribute}
-        path = f"{values.get('module', '?')}.{values.get('class_name', '?')}"
-        rows.append(sanitize(path, 60))
     return rows
 
 
@@ -221,11 +198,3 @@ def text_lines(texts: Iterable[str]) -> str:
     """Join untrusted texts line by line, each cut."""
     lines = "\n".join(texts).split("\n")[:_LINES]
     return "\n".join([sanitize(line, _LONGEST) for line in lines])
-
-
-def _side(mark: str) -> str:
-    """Return the mark of the lines of a box that only one of two models has."""
-    plain = plain_mark(mark)
-    if plain in ("added", "removed"):
-        return plain
-    return ""

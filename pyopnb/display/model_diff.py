@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 from onnx import ModelProto
@@ -16,7 +17,7 @@ from pyopnb.display.array_diff import headline_html, part_details
 from pyopnb.display.budget import graph_within, table_within
 from pyopnb.display.glossary import glossary
 from pyopnb.display.html import WRAP, details, join, note, pre
-from pyopnb.display.merged import badges, merge
+from pyopnb.display.merged import badges, by_output, merge
 from pyopnb.display.svg.marks import plain_mark
 from pyopnb.display.view import View, view
 from pyopnb.errors import InputError, ModelError
@@ -27,8 +28,8 @@ __all__ = ["view_model_diff", "view_op_diff"]
 
 # The table of changes takes at most this many bytes.
 _BYTES = 45_000
-# A source's diff is cut after this many characters.
-_SOURCE = 100_000
+# A source's diff is cut after this many lines, and each of them after this many characters.
+_MOST_LINES, _LONGEST = 1_000, 500
 _BACKGROUNDS = {"+": "rgba(47,143,78,0.22)", "-": "rgba(209,69,59,0.22)"}
 # Above the picture stand this many lines on changes.
 _MAX_LINES = 4
@@ -77,18 +78,17 @@ def view_model_diff(thing: ModelDiff, *, side: str = "both", **options: Any) -> 
     if not drawn:
         head.append(note("the models are no longer available, so there is no picture"))
         return View(thing, title, text, join([*head, *tables]))
-    pictures: list[View] = []
+    notes = _notes(thing, tensors)
+    pictures = []
     for model, marks in drawn:
-        defaults = {"marks": marks, "notes": _notes(thing, tensors), **options}
-        picture = graph_within(model, defaults, head, tables)
+        picture = graph_within(model, {"marks": marks, "notes": notes, **options}, head, tables)
         pictures.append(picture)
         head.append(picture.body)
-    first = pictures[0]
     body = join([*head, *tables])
-    return View(thing, title, text, body, draw=first.draw, canvas=first.canvas)
+    return View(thing, title, text, body, draw=pictures[0].draw, canvas=pictures[0].canvas)
 
 
-_Drawn = list[tuple[ModelProto, dict[int, str]]]
+_Drawn = list[tuple[ModelProto, dict[str, str]]]
 
 
 def _drawn_models(
@@ -100,15 +100,17 @@ def _drawn_models(
     # Nodes of b carry what was added, those of a what was removed.
     a, b = models
     of_a = badges(thing.changes, "a")
-    of_b = badges(thing.changes, "b")
-    if side == "both":
-        only_a = {place: mark for place, mark in of_a.items() if plain_mark(mark) == "removed"}
-        try:
-            merged = merge(a, b, only_a, thing.tensors)
-        except ModelError:  # no graph has the nodes of both: two pictures
-            return [(b, of_b), (a, of_a)], {}
-        return [(merged.model, of_b | merged.marks)], merged.names
-    return [(a, of_a) if side == "a" else (b, of_b)], {}
+    of_b = by_output(b, badges(thing.changes, "b"))
+    if side == "a":
+        return [(a, by_output(a, of_a))], {}
+    if side == "b":
+        return [(b, of_b)], {}
+    only_a = {place: mark for place, mark in of_a.items() if plain_mark(mark) == "removed"}
+    try:
+        model, marks, names = merge(a, b, only_a, thing.tensors)
+    except ModelError:  # no graph has the nodes of both: two pictures
+        return [(b, of_b), (a, by_output(a, of_a))], {}
+    return [(model, of_b | marks)], names
 
 
 def _tensors(change: Change, models: Sequence[ModelProto], names: Mapping[str, str]) -> list[str]:
@@ -149,24 +151,21 @@ def _names(nodes: tuple[NodeAt, ...]) -> str:
     for node in nodes[:_MOST_NAMES]:
         name = node.name or next(filter(None, node.outputs), "")
         names.append(f"{node.op} '{name}'")
-    text = ", ".join(names)
     if len(nodes) > _MOST_NAMES:
-        return f"{text} and {len(nodes) - _MOST_NAMES} more"
-    return text
+        names.append(f"and {len(nodes) - _MOST_NAMES} more")
+    return ", ".join(names)
 
 
 def _worst_weight(thing: ModelDiff) -> str:
     """Draw the weight with the worst verdict."""
-    worst, name, rank = None, "", -1
+    weights = []
     for change in thing.changes:
-        if change.values is not None and VERDICTS.index(change.values.verdict) > rank:
-            worst = change.values
-            rank = VERDICTS.index(change.values.verdict)
-            name = ""
-            if change.facts:
-                name = change.facts[0].a or change.facts[0].b or ""
-    if worst is None:
+        if change.values is not None:
+            name = next((fact.a or fact.b for fact in change.facts), "")
+            weights.append((VERDICTS.index(change.values.verdict), name, change.values))
+    if not weights:
         return ""
+    _, name, worst = max(weights, key=itemgetter(0))
     return details(f"weight {sanitize(name, 80)}", part_details(worst.worst))
 
 
@@ -182,28 +181,15 @@ def view_op_diff(thing: OpDiff) -> View:
 
 
 def _source_diff(lines: tuple[str, ...]) -> str:
-    body: list[str] = []
-    room = _SOURCE
-    for line in _coloured(lines):
-        room -= len(line)
-        if room < 0:
-            break
-        body.append(line)
-    style = f"font-family:monospace;margin:6px 0;{WRAP};background:none;color:inherit"
-    block = f'<pre style="{style}">{chr(10).join(body)}</pre>'
-    if len(body) < len(lines):
-        block += note(f"and {len(lines) - len(body):,} more lines")
-    return block
-
-
-def _coloured(lines: tuple[str, ...]) -> Iterator[str]:
     """Give lines of a unified diff backgrounds that say the same as their signs."""
-    for line in lines:
-        text = html.escape(sanitize_source(line))
+    body = ""
+    for line in lines[:_MOST_LINES]:
         style = ""
-        if line.startswith("@@"):
-            style = ' style="opacity:0.6"'
-        elif line[:1] in _BACKGROUNDS:
+        if line[:1] in _BACKGROUNDS:
             colour = _BACKGROUNDS[line[:1]]
             style = f' style="display:inline-block;width:100%;background-color:{colour}"'
-        yield f"<span{style}>{text}</span>"
+        body += f"<span{style}>{html.escape(sanitize_source(line)[:_LONGEST])}</span>\n"
+    if len(lines) > _MOST_LINES:
+        body += f"and {len(lines) - _MOST_LINES:,} more lines"
+    style = f"font-family:monospace;margin:6px 0;{WRAP};background:none;color:inherit"
+    return f'<pre style="{style}">{body}</pre>'

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-import numpy as np
 from onnx import (
     AttributeProto,
     FunctionProto,
@@ -37,7 +36,6 @@ from pyopnb.ops.names import canonical_domain
 from pyopnb.ops.types import ANY
 
 __all__ = [
-    "LEGACY_OP",
     "Constant",
     "Container",
     "ModelInfo",
@@ -53,12 +51,15 @@ _MOST_INFERRED = 20_000
 _FEW = 4
 # A list in an attribute shows this many items.
 _MOST_ITEMS = 6
-LEGACY_OP = "PyOp"
-_LEGACY_ATTRS = ("module", "class_name", "compute", "input_types", "output_types")
 # Bodies are drawn, so the attributes that hold them are not listed.
 _HIDDEN = (AttributeProto.GRAPH, AttributeProto.GRAPHS)
-_LISTS = (AttributeProto.INTS, AttributeProto.FLOATS)
-_SINGLE = (AttributeProto.INT, AttributeProto.FLOAT, AttributeProto.STRING)
+_SHOWN = (
+    AttributeProto.INT,
+    AttributeProto.FLOAT,
+    AttributeProto.STRING,
+    AttributeProto.INTS,
+    AttributeProto.FLOATS,
+)
 
 Container = GraphProto | FunctionProto
 Constant = TensorProto | SparseTensorProto
@@ -94,18 +95,14 @@ class ModelInfo:
         """Write a value's type; nothing where it is unknown."""
         key = id(container), name
         if key not in self._texts:
-            self._texts[key] = self._type_text(container, name)
+            proto = self._types.find(container, name)
+            text = ""
+            if proto is not None:
+                kind = type_of_proto(proto)
+                # Sequences, maps and optionals have no tensor type.
+                text = str(kind) if kind != ANY else to_notation(kind_of(proto) or "")
+            self._texts[key] = text
         return self._texts[key]
-
-    def _type_text(self, container: Container, name: str) -> str:
-        proto = self._types.find(container, name)
-        if proto is None:
-            return ""
-        kind = type_of_proto(proto)
-        # Sequences, maps and optionals have no tensor type.
-        if kind != ANY:
-            return str(kind)
-        return to_notation(kind_of(proto) or "")
 
     def operator(self, node: NodeProto) -> tuple[list[str], dict[str, Any]]:
         """Return the names of the inputs of a node's operator, and the defaults of its attributes."""
@@ -214,23 +211,16 @@ def title_of(node: NodeProto) -> str:
 
 def constant_text(value: Constant) -> str:
     """Write a constant in a box: ``⟨64×3⟩``, or ``= 0.5`` if it is small."""
-    values = _values(value) if isinstance(value, TensorProto) else None
-    if values is not None and values.size <= _FEW and values.ndim <= 1:
-        text = ",".join(map(_short, values.reshape(-1).tolist()))
-        if values.ndim:
-            return f"= [{text}]"
-        return f"= {text}"
+    is_small = isinstance(value, TensorProto) and len(value.dims) <= 1
+    if is_small and math.prod(value.dims) <= _FEW and not value.external_data:
+        try:
+            numbers = numpy_helper.to_array(value)
+        except (ValueError, TypeError, KeyError):  # damaged: its shape is displayed instead
+            pass
+        else:
+            text = ",".join(map(_short, numbers.reshape(-1).tolist()))
+            return f"= [{text}]" if numbers.ndim else f"= {text}"
     return f"⟨{'×'.join(map(str, value.dims))}⟩"
-
-
-def _values(tensor: TensorProto) -> np.ndarray | None:
-    """Return the values of a small constant; None where they are external, too many, or damaged."""
-    if math.prod(tensor.dims) > _FEW or tensor.data_location == TensorProto.EXTERNAL:
-        return None
-    try:
-        return np.asarray(numpy_helper.to_array(tensor))
-    except (ValueError, TypeError, KeyError):  # damaged: its shape is displayed instead
-        return None
 
 
 def _short(value: Any) -> str:
@@ -241,15 +231,14 @@ def _short(value: Any) -> str:
     return sanitize(value, 20)
 
 
-def attrs_of(node: NodeProto, defaults: Mapping[str, Any]) -> list[str]:
+def attrs_of(node: NodeProto, defaults: Mapping[str, Any]) -> str:
     """Abbreviate the attributes of a node that differ from their defaults."""
     texts = []
     for attribute in node.attribute:
-        is_legacy = node.op_type == LEGACY_OP and attribute.name in _LEGACY_ATTRS
-        text = "" if is_legacy else _attribute(attribute, defaults)
+        text = _attribute(attribute, defaults)
         if text:
             texts.append(f"{sanitize(attribute.name, 30)}={text}")
-    return texts
+    return " ".join(texts)
 
 
 def _attribute(attribute: AttributeProto, defaults: Mapping[str, Any]) -> str:
@@ -259,11 +248,11 @@ def _attribute(attribute: AttributeProto, defaults: Mapping[str, Any]) -> str:
         return ""
     if attribute.type == AttributeProto.TENSOR:
         return constant_text(attribute.t).removeprefix("= ")
-    if attribute.type not in (*_LISTS, *_SINGLE):
+    if attribute.type not in _SHOWN:
         return "…"
     value = helper.get_attribute_value(attribute)
     if attribute.name in defaults and defaults[attribute.name] == value:
         return ""
-    if attribute.type in _SINGLE:
+    if not isinstance(value, Sequence) or isinstance(value, bytes):
         return _short(value)
-    return ",".join(map(_short, value[:_MOST_ITEMS])) + ",…" * (len(value) > _MOST_ITEMS)
+    return ",".join([*map(_short, value[:_MOST_ITEMS]), *["…"] * (len(value) > _MOST_ITEMS)])

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
+import numpy as np
 from onnx import ModelProto, NodeProto
 
 from pyopnb.display.html import MAX_BYTES, details, join, note
-from pyopnb.display.live_picture import MOST_ANSWERS, live_picture, script
+from pyopnb.display.live_picture import live_picture, script
 from pyopnb.display.model_boxes import GraphStyle, graph_of, text_lines
 from pyopnb.display.model_info import Container, ModelInfo, Scope, title_of
 from pyopnb.display.model_text import model_text
@@ -19,9 +21,8 @@ from pyopnb.display.svg.colours import ColourScale, scale_for
 from pyopnb.display.svg.graph import GraphPicture, draw, draw_within
 from pyopnb.display.svg.marks import mark_colour
 from pyopnb.display.svg.numbers import quantity
-from pyopnb.display.svg.shapes import Drawing
 from pyopnb.display.view import Canvas, View, view
-from pyopnb.errors import InputError, ModelError
+from pyopnb.errors import ModelError
 from pyopnb.models.index import GraphIndex
 from pyopnb.models.io import as_proto
 from pyopnb.models.nodes import first_output
@@ -31,18 +32,15 @@ from pyopnb.runtime.session.session import Session
 
 __all__ = ["view_model", "view_session"]
 
-# A picture of more nodes does not show their names, unless it is asked to.
+# A picture of more nodes does not show their names.
 _NAMES_UP_TO = 80
 # At most so many folded bodies are drawn below the model.
 _MOST_BODIES = 12
-# The SVG of a folded body takes at most this many bytes.
-_BODY_BYTES = 30_000
-# A graph with more boxes inside others stays folded.
-_MOST_INSIDE = 2_000
-# Boxes are opened in boxes to this depth.
-_DEEPEST = 40
-# What one box tells takes about this many bytes, compressed.
-_ANSWER_BYTES = 40
+# The SVG of the model takes at most this part of the HTML, as it gets longer by a third in it, and that of a folded body
+# this many bytes.
+_PICTURE_SHARE, _BODY_BYTES = 0.55, 30_000
+# A graph with more boxes inside others stays folded, and so does one inside so many others.
+_MOST_INSIDE, _DEEPEST = 2_000, 40
 # A picture that is larger than this many pixels scrolls.
 _WIDTH, _HEIGHT = 1_100, 700
 # A misspelled name is compared with this many others.
@@ -64,16 +62,13 @@ def view_session(thing: Session, **options: Any) -> View:
 def view_model(
     model: ModelProto | bytes | str | os.PathLike[str],
     *,
-    colours: Mapping[int | str, float] | None = None,
+    colours: Mapping[str, float] | None = None,
     legend: str = "",
     unit: str = "",
     log: bool | None = None,
-    marks: Mapping[int | str, str] | None = None,
+    marks: Mapping[str, str] | None = None,
     notes: Mapping[str, str] | None = None,
     open: Iterable[str] | bool = (),
-    names: bool | None = None,
-    shapes: bool = True,
-    most: int = 4_000,
     room: int = MAX_BYTES,
 ) -> View:
     """Show a model.
@@ -82,8 +77,7 @@ def view_model(
     ----------
     model : ModelProto, bytes, str or os.PathLike
     colours : mapping, optional
-        A number of each node, such as an error or a time, by the node's index in the main graph, an output's name or the node's
-        name.
+        A number of each node, such as an error or a time, by an output's name or the node's name.
     legend : str
         What the numbers are.
     unit : str
@@ -98,13 +92,6 @@ def view_model(
     open : iterable of str, or bool
         Nodes whose bodies or functions are drawn inside them, by node name or output; functions also as ``domain::Name``. True
         opens everything.
-    names : bool, optional
-        Whether boxes show the nodes' names, or those of their first outputs, as tables do. By default they do if there are at
-        most 80 nodes.
-    shapes : bool
-        Whether lines show types.
-    most : int
-        The most boxes of a picture. Of more, those near the largest number, the first badge or the beginning are shown.
     room : int
         The most bytes of the HTML; boxes are left out of it, if need be, but not of what ``save("….svg")`` writes.
 
@@ -116,11 +103,7 @@ def view_model(
     ------
     ModelError
         It is not a model, or it has no node of a name.
-    InputError
-        ``most`` is not positive.
     """
-    if most < 1:
-        raise InputError("show, most", expected="1 or more", got=sanitize(most))
     proto = as_proto(model)
     info = ModelInfo(proto)
     # Before any id is used: protobuf makes new objects for nodes that nothing references.
@@ -128,38 +111,49 @@ def view_model(
     main = scopes[id(proto.graph)]
     # Names of all bodies take a while, and most pictures refer to none.
     by_name = _by_name(scopes.values()) if colours or marks or open else {}
-    if names is None:
-        names = len(proto.graph.node) <= _NAMES_UP_TO
-    values = _select(proto, by_name, colours or {}, "colours")
-    badges = _select(proto, by_name, marks or {}, "marks")
-    style = GraphStyle(values, badges, names, shapes, legend, notes or {})
-    scale = None
-    if values:
-        scale = replace(scale_for(values.values(), log=log), unit=unit)
+    values = _select(by_name, colours or {}, "colours")
+    badges = _select(by_name, marks or {}, "marks")
+    names = len(proto.graph.node) <= _NAMES_UP_TO
+    style = GraphStyle(values, badges, names, legend, notes or {})
+    scale = replace(scale_for(values.values(), log=log), unit=unit) if values else None
     # A constant that has a colour or a mark stays a box, as it could not be seen otherwise.
     for scope in scopes.values():
         scope.fold({*values, *badges})
     graphs = _Graphs(scopes, style, _opened(info, by_name, open))
-    graphs.build(main)
-    painter = _Painter(main, graphs.by_id[id(proto.graph)], style, scale, most)
+    graph = graphs.build(main)
     title = _title(proto, main)
+    # Of a graph that is too large, the part around the largest number or the first mark is shown.
+    sizes = [values.get(id(node), float(id(node) in badges)) for node in main.nodes]
+    focus = len(main.inputs) + int(np.argmax(sizes)) if sizes else 0
+    paint = partial(draw_within, scale=scale, legend_title=legend)
+    left = room - len(script()) - 1_000
+    picture = paint(graph, int(_PICTURE_SHARE * left), around=focus)
+    alt = title
+    if scale is not None:
+        # For who cannot see the colours.
+        ends = [quantity(end, unit) for end in (scale.low, scale.high)]
+        alt += f". Colours: {legend or 'a number'} from {' to '.join(ends)}"
+    parts = [script(), _image(picture, alt, left // 4)]
+    if picture.count < len(graph.boxes):
+        count = f"{len(graph.boxes) - picture.count:,} of {len(graph.boxes):,}"
+        remark = "boxes are left out, to keep this output small; save('….svg') writes all"
+        parts.append(note(f"{count} {remark}"))
+    parts += map(note, info.remarks[:3])
+    folded = graphs.folded()
+    for name, scope in folded[:_MOST_BODIES]:
+        body = paint(graph_of(scope, style, {}), _BODY_BYTES)
+        parts.append(details(name, _image(body, name, _BODY_BYTES // 4)))
+    if len(folded) > _MOST_BODIES:
+        more = len(folded) - _MOST_BODIES
+        parts.append(note(f"{more} more bodies and functions: open=[name] shows them"))
     return View(
         proto,
         title,
         model_text(title, main, style),
-        _body(painter, title, graphs.folded(), room),
-        draw=painter.draw,
+        join(parts, room),
+        draw=lambda: draw(graph, scale=scale, legend_title=legend),
         canvas=_canvas(proto, scopes.values(), style, scale),
     )
-
-
-def _body(painter: _Painter, title: str, folded: list[tuple[str, Scope]], room: int) -> str:
-    """Put the pictures and the script that lets them answer into so many bytes."""
-    room -= len(script()) + 2_000
-    # Folded bodies need some room below the main graph.
-    for_graph = room * 2 // 3 if folded else room
-    parts = [script(), *painter.html(title, folded, for_graph)]
-    return join(parts, room + len(script()))
 
 
 def _title(proto: ModelProto, main: Scope) -> str:
@@ -227,23 +221,14 @@ def _by_name(scopes: Iterable[Scope]) -> dict[str, NodeProto]:
 
 
 def _select(
-    proto: ModelProto,
-    by_name: Mapping[str, NodeProto],
-    values: Mapping[int | str, _Value],
-    option: str,
+    by_name: Mapping[str, NodeProto], values: Mapping[str, _Value], option: str
 ) -> dict[int, _Value]:
     """Give each value to the id of its node."""
     selected = {}
-    for key, value in values.items():
-        if isinstance(key, str):
-            if key not in by_name:
-                raise _unknown_node(option, key, by_name)
-            selected[id(by_name[key])] = value
-        elif 0 <= key < len(proto.graph.node):
-            selected[id(proto.graph.node[key])] = value
-        else:
-            expected = f"an index from 0 to {len(proto.graph.node) - 1}"
-            raise ModelError(f"show, {option}", expected=expected, got=sanitize(key))
+    for name, value in values.items():
+        if name not in by_name:
+            raise _unknown_node(option, name, by_name)
+        selected[id(by_name[name])] = value
     return selected
 
 
@@ -287,17 +272,21 @@ class _Graphs:
         self._sizes: dict[int, int] = {}
         self._around: list[int] = []
 
-    def build(self, scope: Scope) -> None:
+    def build(self, scope: Scope) -> BoxGraph:
         """Draw a scope, after what is opened in it."""
         key = id(scope.container)
         self._around.append(key)
         inside: dict[int, BoxGraph] = {}
         size = len(scope.nodes)
-        for body in self._to_open(scope):
-            if id(body) not in self.by_id:
-                self.build(self._scopes[id(body)])
-            inside[id(body)] = self.by_id[id(body)]
-            size += self._sizes[id(body)]
+        for node in scope.nodes:
+            for _, body in scope.info.bodies(node):
+                is_asked_for = self._opened is None or id(body) in self._opened
+                # A function that calls itself stays folded inside itself.
+                if is_asked_for and id(body) not in self._around and len(self._around) <= _DEEPEST:
+                    if id(body) not in self.by_id:
+                        self.build(self._scopes[id(body)])
+                    inside[id(body)] = self.by_id[id(body)]
+                    size += self._sizes[id(body)]
         self._around.pop()
         # Functions that call others twice double with each level.
         if size > _MOST_INSIDE and inside:
@@ -306,18 +295,7 @@ class _Graphs:
             inside = {}
             size = len(scope.nodes)
         self.by_id[key], self._sizes[key] = graph_of(scope, self._style, inside), size
-
-    def _to_open(self, scope: Scope) -> list[Container]:
-        """List the bodies to draw inside; a function that calls itself stays folded inside itself."""
-        if len(self._around) > _DEEPEST:
-            return []
-        bodies = []
-        for node in scope.nodes:
-            for _, body in scope.info.bodies(node):
-                is_asked_for = self._opened is None or id(body) in self._opened
-                if is_asked_for and id(body) not in self._around:
-                    bodies.append(body)
-        return bodies
+        return self.by_id[key]
 
     def folded(self) -> list[tuple[str, Scope]]:
         """List the bodies and functions that stay folded, each with a title."""
@@ -340,75 +318,10 @@ def _body_title(node: NodeProto, title: str, body: Container) -> str:
     return f"{title_of(node)} '{holder}', {name}"
 
 
-# ---- pictures and HTML
-
-
-class _Painter:
-    """Draws a model's main graph and its folded bodies with the same colours."""
-
-    def __init__(
-        self, scope: Scope, graph: BoxGraph, style: GraphStyle, scale: ColourScale | None, most: int
-    ) -> None:
-        self._graph, self._style, self._scale, self._most = graph, style, scale, most
-        self._remarks = scope.info.remarks
-        # Of a graph that is too large, the part around the largest number or the first mark is drawn.
-        self._focus = 0
-        largest = -1.0
-        for number, node in enumerate(scope.nodes, len(scope.inputs)):
-            value = style.values.get(id(node), -1.0)
-            if value > largest or (id(node) in style.marks and not self._focus):
-                self._focus, largest = number, max(value, largest)
-
-    def draw(self) -> Drawing:
-        """Draw the main graph, as large as the caller allows."""
-        part = self._graph.part(self._most, self._focus)
-        return draw(part, scale=self._scale, legend_title=self._style.legend)
-
-    def html(self, title: str, folded: list[tuple[str, Scope]], room: int) -> Iterator[str]:
-        """Draw the main graph in at most ``room`` bytes, and below it remarks, and the folded bodies and functions."""
-        part = self._graph.part(self._most, self._focus)
-        answers = min(MOST_ANSWERS, _ANSWER_BYTES * len(part.boxes), room // 4)
-        # Base64 is a third longer than the SVG.
-        picture = self._draw_within(part, (room - answers - 4_000) * 3 // 4, self._focus)
-        yield _image(picture, title + self._about_colours())
-        if picture.count < len(self._graph.boxes):
-            yield note(self._about_rest(picture.count))
-        for remark in self._remarks[:3]:
-            yield note(remark)
-        for name, scope in folded[:_MOST_BODIES]:
-            body = self._draw_within(graph_of(scope, self._style, {}), _BODY_BYTES)
-            yield details(name, _image(body, name))
-        if len(folded) > _MOST_BODIES:
-            more = len(folded) - _MOST_BODIES
-            yield note(f"{more} more bodies and functions: open=[name] shows them")
-
-    def _about_colours(self) -> str:
-        """Say what the colours mean, for who cannot see them."""
-        if self._scale is None:
-            return ""
-        low = quantity(self._scale.low, self._scale.unit)
-        high = quantity(self._scale.high, self._scale.unit)
-        return f". Colours: {self._style.legend or 'a number'} from {low} to {high}"
-
-    def _about_rest(self, drawn: int) -> str:
-        """Say how many boxes are left out, and what to type to get them."""
-        count = len(self._graph.boxes)
-        save = "save('….svg') writes all"
-        if count > self._most:
-            save = f"most={count} and save('….svg') write all"
-        return (
-            f"{count - drawn:,} of {count:,} boxes are left out, to keep this output small; {save}"
-        )
-
-    def _draw_within(self, graph: BoxGraph, most: int, focus: int = 0) -> GraphPicture:
-        legend = self._style.legend
-        return draw_within(graph, most, scale=self._scale, legend_title=legend, around=focus)
-
-
-def _image(picture: GraphPicture, alt: str) -> str:
+def _image(picture: GraphPicture, alt: str, answers: int) -> str:
     width, height = picture.drawing.width, picture.drawing.height
     if width <= _WIDTH and height <= _HEIGHT:
-        return live_picture(picture, alt)
+        return live_picture(picture, alt, most=answers)
     # A picture of this size scaled to the page could not be read.
-    element = live_picture(picture, alt, max_height=_HEIGHT)
+    element = live_picture(picture, alt, max_height=_HEIGHT, most=answers)
     return element + note(f"{width:,} × {height:,} pixels: scroll to see all of it")

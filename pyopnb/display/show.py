@@ -37,9 +37,9 @@ def show(thing: Any, **options: Any) -> View:
         A model (ModelProto, path or bytes), a session, a trace, a profile, a result or other arrays by name, an array, a diff,
         a function of a model, an op, a version of an op, or `pyopnb.registry`.
     **options
-        - of everything with a graph: ``open=True`` opens bodies and functions, ``names=`` and ``shapes=`` show or hide the
-          nodes' names and the types, ``colours={output: number}`` and ``marks={output: text}`` colour and mark nodes,
-          ``notes={output: text}`` adds to what a box tells when the mouse is on it;
+        - of everything with a graph: ``open=True`` opens bodies and functions, ``colours={output: number}`` and
+          ``marks={output: text}`` colour and mark nodes, ``notes={output: text}`` adds to what a box tells when the mouse is on
+          it;
         - of a trace: ``by="time"``, ``"size"`` or ``"std"`` chooses what the colours mean;
         - of a profile: ``by="time"`` or ``"python"`` does;
         - of a training: ``log=True`` or ``False``, whether the axis of the loss is logarithmic; ``smooth=``, of how many

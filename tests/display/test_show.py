@@ -378,7 +378,7 @@ def test_figures() -> None:
     result = pyopnb.Result({"y $x^": X, "s": np.array(["a"]), "b": X > 0})
     for thing, title, images in (
         (pyopnb.show(X), "float32[3,4]", 2),  # cells, and the strip of their scale
-        (pyopnb.show(pyopnb.parse(MODEL), names=True), "◆ demo::Soft", 0),
+        (pyopnb.show(pyopnb.parse(MODEL)), "◆ demo::Soft", 0),
         (pyopnb.diff(pyopnb.parse(MODEL), pyopnb.parse(MODEL)), "◆ demo::Soft", 0),
         (result, "y $x^: float32[3,4]", 4),
     ):
