@@ -39,17 +39,7 @@ def test_imports_are_light(tmp_path):
 
 @pytest.mark.one_python  # of the test alone
 def test_that_the_test_above_can_fail(tmp_path):
-    found = heavy_after(["import pyopnb, IPython", "import netron"], tmp_path)
-    assert (
-        "IPython" in found["import pyopnb, IPython"]
-        and "netron" not in found["import pyopnb, IPython"]
-    )
-    assert "netron" in found["import netron"]
-
-
-def test_doors_need_no_import_of_their_own(tmp_path):
-    doors = ", ".join(DOORS)
-    assert heavy_after([f"import pyopnb; {doors}"], tmp_path) == {f"import pyopnb; {doors}": []}
+    assert "IPython" in heavy_after(["import IPython"], tmp_path)["import IPython"]
 
 
 @pytest.mark.one_python  # the same modules on every Python

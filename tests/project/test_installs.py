@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 import pyopnb
-from pyopnb.ops.installed import require
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -35,24 +34,12 @@ def test_what_is_too_old_or_missing_is_named(tmp_path, package, text, message) -
     assert done.stderr.splitlines()[-1].partition(": ")[2].startswith(message), done.stderr
 
 
-def test_a_development_version_is_new_enough(tmp_path, monkeypatch) -> None:
-    (tmp_path / "almost.py").write_text("__version__ = '1.20.0rc1.dev3+gabc'")
-    monkeypatch.syspath_prepend(tmp_path)
-    require("almost", "1.20", "almost")
-    with pytest.raises(ImportError, match=r"almost 1\.21 or newer, and 1\.20\.0rc1"):
-        require("almost", "1.21", "almost")
-
-
 def test_another_build_of_onnxruntime_is_enough() -> None:
     # With --no-deps and this group, nothing asks for the plain one.
     needed = PROJECT["project"]["dependencies"]
     group = PROJECT["dependency-groups"]["without-onnxruntime"]
     assert group == [each for each in needed if not each.startswith("onnxruntime")]
     assert len(group) == len(needed) - 1 and not any("onnxruntime" in each for each in group)
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert "[install it without its dependencies](docs/index.md#install)" in readme
-    page = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
-    assert "pip install --group without-onnxruntime && pip install --no-deps ." in page
 
 
 def test_nothing_asks_which_distribution_brought_onnxruntime() -> None:

@@ -73,9 +73,3 @@ def test_texts_that_are_quoted_are_true(shell):
             checked += 1
         shell.run_cell(source).raise_error()
     assert checked == 4
-
-
-def test_that_a_false_story_fails(shell):
-    with pytest.raises(ZeroDivisionError) as caught:
-        tell("```python\nx = 0\n```\nand then\n```python\n1 / x\n```\n", shell)
-    assert caught.value.__notes__ == ["in the block at line 6 of the story"]
