@@ -21,15 +21,6 @@ MISTAKES = (
         "r.steps == 1",
     ),
     Mistake(
-        "betas as in torch",
-        _LINE
-        + """
-        r = pyopnb.train(m, {"x": x, "t": 3 * x}, loss="mse", «betas=(0.9, 0.99)», progress=False)
-        """,
-        ("train: expected one of its parameters, got betas=",),
-        "r.steps == 1",
-    ),
-    Mistake(
         "a function as the loss",
         _LINE
         + """
@@ -55,15 +46,6 @@ MISTAKES = (
         r = pyopnb.train(m, {"x": x, «"t": t»}, loss="mse", progress=False)
         """,
         ("labels t: expected float32[N], got float64[8]",),
-        "r.steps == 1",
-    ),
-    Mistake(
-        "the loss by position",
-        _LINE
-        + """
-        r = pyopnb.train(m, {"x": x, "t": 3 * x}, «"mse"», progress=False)
-        """,
-        ("train: expected at most 2 arguments without a name, got 3",),
         "r.steps == 1",
     ),
     Mistake(
