@@ -1,8 +1,8 @@
 """A whole model in ONNX's reference implementation.
 
 ``onnx.reference.ReferenceEvaluator`` walks the graph and its bodies. What each node computes comes from here: an op of the
-registry, the operator as `Evaluation` runs it, a local function by its own versions, or, where ONNX has words only, what the
-caller provides. So a traced run, `pyopnb.reference` and a stand-in of `pyopnb.fill` are one implementation.
+registry, the operator as `Evaluation` runs it, or, where ONNX has words only, what the caller provides. Calls of functions are
+written out before. So a traced run, `pyopnb.reference` and a stand-in of `pyopnb.fill` are one implementation.
 """
 
 from __future__ import annotations
@@ -13,17 +13,15 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, helper
+from onnx import GraphProto, ModelProto, NodeProto, helper
 
 from pyopnb.errors import ModelError
-from pyopnb.models.attribute_limits import check_attributes
+from pyopnb.models.edit.inline import inlined_functions
 from pyopnb.models.external_data import is_external, with_data
-from pyopnb.models.functions import check_functions
-from pyopnb.models.index import GraphIndex
-from pyopnb.models.nodes import Site, bodies, imported_versions, nodes_in
+from pyopnb.models.index import sort_nodes
+from pyopnb.models.nodes import Site, bodies, imported_versions, nodes_in, path_of_function
 from pyopnb.models.tensors import tensors
 from pyopnb.onnx_reference.evaluator_ops import evaluated_op
-from pyopnb.onnx_reference.function_bodies import substitute_attrs, without_absent_inputs
 from pyopnb.onnx_reference.loop import loop_class
 from pyopnb.onnx_reference.operator import Evaluation, has_reference
 from pyopnb.ops.instantiate import add_note
@@ -63,27 +61,28 @@ class Evaluator:
         # Slow to import, so not at the top of the module.
         from onnx.reference import ReferenceEvaluator
 
-        check_functions(model)
-        check_attributes(model)
         for tensor in filter(is_external, tensors(model)):
             # Which raises, because onnx would look for its file in the working folder.
             with_data(tensor, None)
-        copy = ModelProto()
-        copy.CopyFrom(model)
-        functions = {}
+        copy = inlined_functions(model)
         for function in copy.functions:
-            _sort_nodes(function)
-            functions[canonical_domain(function.domain), function.name] = function
+            # onnx inlines no function that imports another version of ONNX's operators than the model.
+            raise ModelError(
+                path_of_function(function),
+                expected="the versions that the model imports",
+                got="another version of ONNX's operators",
+                next="onnx.version_converter.convert_version(model, …)",
+            )
         # What the last node raised.
         self._failures: list[BaseException] = []
         self._names = [info.name for info in copy.graph.output]
-        _sort_nodes(copy.graph)
+        sort_nodes(copy.graph)
+        for node in nodes_in(copy.graph):
+            node.domain = canonical_domain(node.domain)
         # onnx's evaluator wants the nodes in order, each domain imported once, and no other name of ONNX's own.
         _import_all(copy, nodes_in(copy.graph))
-        context = _Context(self, {op.name: op for op in ops}, functions, kernels)
+        context = _Context(self, {op.name: op for op in ops}, kernels)
         classes = context.classes(nodes_in(copy.graph))
-        # Their calls have classes, so onnx needs no evaluators of its own for them.
-        del copy.functions[:]
         self._evaluator: Any = ReferenceEvaluator(copy, new_ops=classes)
 
     def run(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
@@ -130,10 +129,9 @@ class _Context:
         self,
         evaluator: Evaluator,
         ops: Mapping[str, Op],
-        functions: Mapping[tuple[str, str], FunctionProto],
         kernels: KernelMaker | None,
     ) -> None:
-        self.evaluator, self.ops, self.functions, self.kernels = evaluator, ops, functions, kernels
+        self.evaluator, self.ops, self.kernels = evaluator, ops, kernels
 
     def classes(self, nodes: Iterable[NodeProto]) -> list[type]:
         """Return a class for ``new_ops`` for each op type among these nodes that onnx's own classes do not serve."""
@@ -153,8 +151,7 @@ class _Context:
         if (domain, op_type) == ("", "Loop"):
             return loop_class()
         # onnx's own classes see the values around a body.
-        is_onnx_own = bool(bodies(node)) or (domain, op_type) == ("", "Constant")
-        if is_onnx_own and (domain, op_type) not in self.functions:
+        if bodies(node) or (domain, op_type) == ("", "Constant"):
             return None
         # The evaluator finds a class by its name. Without op_schema, it would use that of any operator of this name.
         attributes = {
@@ -168,9 +165,6 @@ class _Context:
     def kernel(self, node: NodeProto, versions: Mapping[str, int]) -> Kernel:
         """Make what computes a node."""
         domain = canonical_domain(node.domain)
-        function = self.functions.get((domain, node.op_type))
-        if function is not None:
-            return _Call(function, node, self)
         version = versions.get(domain, 1)
         if has_reference(node, version):
             attrs = {attribute.name: attribute for attribute in node.attribute}
@@ -226,58 +220,10 @@ def _base() -> type:
     return Node
 
 
-class _Call:
-    """A call of a local function, whose body has the versions that the function imports."""
-
-    def __init__(self, function: FunctionProto, node: NodeProto, context: _Context) -> None:
-        from onnx.reference import ReferenceEvaluator
-
-        body = FunctionProto()
-        body.CopyFrom(function)
-        # The node's own attributes come last, so that they win over the function's defaults.
-        values = {}
-        for attribute in (*function.attribute_proto, *node.attribute):
-            values[attribute.name] = attribute
-        for inner in list(nodes_in(body)):
-            substitute_attrs(inner, values)
-        del body.attribute[:], body.attribute_proto[:]
-        without_absent_inputs(body, [name or None for name in node.input])
-        nodes = list(nodes_in(body))
-        _import_all(body, nodes)
-        self._outputs = list(body.output)[: len(node.output)]
-        self._inputs = list(body.input)
-        self._evaluator: Any = ReferenceEvaluator(body, new_ops=context.classes(nodes))
-
-    def __call__(self, *inputs: Any) -> Sequence[Any]:
-        feeds = {}
-        for name, value in zip(self._inputs, inputs, strict=False):
-            if value is not None:
-                feeds[name] = value
-        outputs: list[Any] = self._evaluator.run(self._outputs, feeds, attributes={})
-        return outputs
-
-
 # ---- what onnx's evaluator needs of a model ----------------------------------------------------
 
 
-def _sort_nodes(scope: GraphProto | FunctionProto) -> None:
-    """Sort the nodes, of bodies as well, and write ONNX's own domain as ``""``."""
-    scopes: list[GraphProto | FunctionProto] = [scope]
-    # The list grows while it is walked.
-    for inner in scopes:
-        graph = GraphIndex(inner)
-        graph.refuse_cycles()
-        if list(graph.order) != list(range(len(inner.node))):
-            # As bytes, because protobuf moves the nodes that are still in the list.
-            nodes = [graph.nodes[position].SerializeToString() for position in graph.order]
-            del inner.node[:]
-            inner.node.extend(map(NodeProto.FromString, nodes))
-        for node in inner.node:
-            node.domain = canonical_domain(node.domain)
-            scopes += bodies(node)
-
-
-def _import_all(scope: ModelProto | FunctionProto, nodes: Iterable[NodeProto]) -> None:
+def _import_all(scope: ModelProto, nodes: Iterable[NodeProto]) -> None:
     """Import each domain once, those that ONNX Runtime does without an import of as well."""
     versions = {node.domain: 1 for node in nodes}
     versions.update(imported_versions(scope))

@@ -19,13 +19,14 @@ from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TypeProto, he
 from pyopnb.catalog.index import find_entry
 from pyopnb.errors import InputError, ModelError
 from pyopnb.models.attribute_limits import check_attributes
+from pyopnb.models.edit.inline import inlined_functions
 from pyopnb.models.external_data import is_external
 from pyopnb.models.functions import check_functions
 from pyopnb.models.nodes import imported_versions, input_types, type_proto
 from pyopnb.models.onnx_schemas import find_schema
+from pyopnb.models.operator_functions import function_of, model_of_call
 from pyopnb.models.tensors import tensors
 from pyopnb.onnx_reference.attributes import attribute_for, attributes_to_pass
-from pyopnb.onnx_reference.function_bodies import inlined_function, without_absent_inputs
 from pyopnb.onnx_reference.mends import as_defined, correction_of, refuse_wrong
 from pyopnb.ops.arguments import check_arguments, describe
 from pyopnb.ops.dtypes import dtype
@@ -46,7 +47,7 @@ __all__ = [
     "stand_in_class",
 ]
 
-# Of one operator whose definition depends on types; the oldest make room for new ones.
+# Of one operator whose definition depends on types.
 _MAX_EVALUATORS = 16
 
 # The one attr of ONNX's operators that counts their outputs.
@@ -322,7 +323,7 @@ class Evaluation:
         self._correction = correction_of(domain, op_type, attributes)
         # None until the reference was asked, which imports it.
         self._is_class: bool | None = None
-        self._evaluators: dict[Any, tuple[Any, list[str]]] = {}
+        self._evaluators: dict[Any, Any] = {}
         self._lock = threading.Lock()
 
     def _adopt_imports(self, value: Any) -> None:
@@ -367,7 +368,7 @@ class Evaluation:
                 inputs.append(onnx.ValueInfoProto(name=name, type=type_proto(type_)))
                 symbols.update(type_.shape or ())
         node = self._node_with(_input_names(types))
-        model = self._model([node], inputs, _value_infos(node.output), self._imports)
+        model = self._model(node, inputs, _value_infos(node.output))
         # onnx has no limits of its own: a size of 10**12 would be taken at its word.
         check_functions(model)
         check_attributes(model)
@@ -406,19 +407,15 @@ class Evaluation:
         if self._is_class is None:
             self._is_class = self._has_class(names)
         # A definition by a function can depend on the types, a class only on which inputs are there.
-        key = tuple(names)
-        if not self._is_class:
-            key = tuple(map(_type_text, inputs))
-        if key in self._evaluators:
-            return self._evaluators[key]
-        if len(self._evaluators) >= _MAX_EVALUATORS:
-            oldest = next(iter(self._evaluators))
-            del self._evaluators[oldest]
-        if self._is_class:
-            self._evaluators[key] = self._direct(names), names
-        else:
-            self._evaluators[key] = self._by_function(inputs, names)
-        return self._evaluators[key]
+        key = tuple(names if self._is_class else map(_type_text, inputs))
+        if key not in self._evaluators:
+            if len(self._evaluators) >= _MAX_EVALUATORS:
+                self._evaluators.clear()
+            by_class = self._is_class
+            self._evaluators[key] = (
+                self._direct(names) if by_class else self._by_function(inputs, names)
+            )
+        return self._evaluators[key], names
 
     def _has_class(self, names: Sequence[str]) -> bool:
         """Tell whether the reference has a class for the operator, rather than a function of others."""
@@ -440,23 +437,22 @@ class Evaluation:
     def _direct(self, names: Sequence[str]) -> Any:
         """Make an evaluator of the node itself."""
         node = self._node_with(names)
-        return self._evaluator_of([node], filter(None, names), node.output, self._imports)
+        infos = _value_infos(filter(None, names))
+        return self._evaluator(self._model(node, infos, _value_infos(node.output)))
 
-    def _by_function(self, inputs: Sequence[Any], names: Sequence[str]) -> tuple[Any, list[str]]:
+    def _by_function(self, inputs: Sequence[Any], names: Sequence[str]) -> Any:
         """Make an evaluator of the function that defines the operator for inputs of these types."""
         node = self._node_with(names)
-        types = list(map(_type_proto, inputs))
-        body = inlined_function(self._schema, node, types, self._opset)
-        if body is None:
+        types = [_type_proto(value) or TypeProto() for value in inputs]
+        defined = function_of(self._schema, node, types, self._opset)
+        if defined is None:
             raise ModelError(
                 self._where,
                 expected="inputs that its definition allows",
                 got=", ".join(map(_type_text, inputs)),
             )
-        imports = {**self._imports, **imported_versions(body)}
-        nodes = without_absent_inputs(body, inputs)
-        outputs = body.output[: len(node.output)]
-        return self._evaluator_of(nodes, body.input, outputs, imports), list(body.input)
+        imports = {**self._imports, **imported_versions(defined[0])}
+        return self._evaluator(model_of_call(node, self._schema, defined[0], types, imports))
 
     def _node_with(self, names: Sequence[str]) -> NodeProto:
         node = NodeProto()
@@ -464,33 +460,23 @@ class Evaluation:
         node.input.extend(names)
         return node
 
-    def _evaluator_of(
-        self,
-        nodes: Sequence[NodeProto],
-        inputs: Iterable[str],
-        outputs: Iterable[str],
-        imports: Mapping[str, int],
-    ) -> Any:
+    def _evaluator(self, model: ModelProto) -> Any:
         # Half a second, for those who need it.
         from onnx.reference import ReferenceEvaluator
 
-        model = self._model(nodes, _value_infos(inputs), _value_infos(outputs), imports)
-        # Attributes by which the reference would take all memory, or call itself for ever.
-        check_functions(model)
-        check_attributes(model)
-        return ReferenceEvaluator(model)
+        # It refuses attributes by which the reference would take all memory, or call itself for ever.
+        return ReferenceEvaluator(inlined_functions(model))
 
     def _model(
         self,
-        nodes: Sequence[NodeProto],
+        node: NodeProto,
         inputs: Sequence[onnx.ValueInfoProto],
         outputs: Sequence[onnx.ValueInfoProto],
-        imports: Mapping[str, int],
     ) -> ModelProto:
         return helper.make_model(
-            GraphProto(name="alone", node=nodes, input=inputs, output=outputs),
+            GraphProto(name="alone", node=[node], input=inputs, output=outputs),
             functions=self._functions,
-            opset_imports=[helper.make_opsetid(*entry) for entry in imports.items()],
+            opset_imports=[helper.make_opsetid(*entry) for entry in self._imports.items()],
         )
 
 

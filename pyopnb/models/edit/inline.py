@@ -55,23 +55,7 @@ def inline_ops(proto: ModelProto, is_op: Callable[[NodeProto], bool]) -> ModelPr
         holders = extended
     if not holders:
         return proto
-    # Most sessions never need this import.
-    from pyopnb.models.ort_capabilities import schema_domains
-
-    inlined = ModelProto()
-    inlined.CopyFrom(proto)
-    # onnx inlines only where all versions agree, and those of domains of ops mean nothing.
-    imports = {e.domain: e.version for e in inlined.opset_import}
-    for local in inlined.functions:
-        for entry in local.opset_import:
-            if entry.domain not in schema_domains():
-                entry.version = imports.setdefault(entry.domain, 1)
-    del inlined.opset_import[:]
-    inlined.opset_import.extend(
-        helper.make_opsetid(domain, version) for domain, version in imports.items()
-    )
-    _give_defaults(inlined)
-    _forget_types(inlined)
+    inlined = _prepared(proto)
     try:
         return onnx.inliner.inline_selected_functions(inlined, sorted(holders))
     except (RuntimeError, ValueError):
@@ -99,11 +83,27 @@ def inlined_functions(proto: ModelProto) -> ModelProto:
 
     check_functions(proto)
     check_attributes(proto)
-    inlined = ModelProto()
-    inlined.CopyFrom(proto)
-    _give_defaults(inlined)
-    _forget_types(inlined)
-    return onnx.inliner.inline_local_functions(inlined)
+    return onnx.inliner.inline_local_functions(_prepared(proto))
+
+
+def _prepared(proto: ModelProto) -> ModelProto:
+    """Copy a model so that onnx's inliner can inline its functions and keeps what they say."""
+    # Most sessions never need this import.
+    from pyopnb.models.ort_capabilities import schema_domains
+
+    copy = ModelProto()
+    copy.CopyFrom(proto)
+    # onnx inlines only where all versions agree, and those of domains of ops mean nothing.
+    imports = {e.domain: e.version for e in copy.opset_import}
+    for local in copy.functions:
+        for entry in local.opset_import:
+            if entry.domain not in schema_domains():
+                entry.version = imports.setdefault(entry.domain, 1)
+    del copy.opset_import[:]
+    copy.opset_import.extend(helper.make_opsetid(*entry) for entry in imports.items())
+    _give_defaults(copy)
+    _forget_types(copy)
+    return copy
 
 
 def _forget_types(model: ModelProto) -> None:

@@ -10,17 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from google.protobuf.message import EncodeError
-from onnx import (
-    AttributeProto,
-    FunctionProto,
-    GraphProto,
-    ModelProto,
-    NodeProto,
-    TypeProto,
-    ValueInfoProto,
-    helper,
-)
+from onnx import AttributeProto, FunctionProto, ModelProto, NodeProto, TypeProto, helper
 
 from pyopnb.models.catalog_names import node_entry, node_refusal
 from pyopnb.models.edit.inline import inlined_functions
@@ -30,6 +20,7 @@ from pyopnb.models.io import without_weights
 from pyopnb.models.markers import PREFIX
 from pyopnb.models.nodes import Site, full_name, imported_versions, is_constant, walk
 from pyopnb.models.onnx_schemas import find_schema
+from pyopnb.models.operator_functions import function_of, model_of_call
 from pyopnb.models.ort_capabilities import (
     Operator,
     newest_version,
@@ -71,7 +62,6 @@ _GUESSES = 200
 """Unknown names for which a similar one is looked up: half a millisecond each, and a file can hold any number."""
 
 _PLACE = "pyopnb.place"
-_BODY_DOMAIN = "pyopnb.body"
 
 
 def lacks(proto: ModelProto, new: Iterable[NewImport]) -> list[tuple[Site, Unsupported]]:
@@ -198,11 +188,16 @@ class _Judge:
         types = []
         for name in site.node.input:
             types.append(self._types.find(site.scope, name) or TypeProto())
-        body = _function_of(site.node, operator, types, version)
+        schema = find_schema(operator.domain, site.node.op_type, operator.since)
+        # An installed onnx that is older than the runtime has another operator under this name.
+        body = None
+        if schema is not None and schema.since_version == operator.since:
+            body = _function_in_runtime(site.node, schema, types, version)
         if body is None:
             reason = unserved or f"version {operator.since} has none for any dtype"
             return Unsupported(label, reason, operator.since, kernel=True)
-        inner = lacks(_model_of(site.node, operator, body, types, self.versions), ())
+        model = model_of_call(site.node, schema, body, types, self.versions)
+        inner = lacks(model, ())
         if not inner:
             return None
         inner_site, first = inner[0]
@@ -246,75 +241,19 @@ def _key(node: NodeProto, inputs: Kinds, outputs: Kinds) -> Any:
     return node.domain, node.op_type, inputs, outputs, attrs
 
 
-# ---- the function that defines an operator ---------------------------------------------------
-
-
-def _function_of(
-    node: NodeProto, operator: Operator, types: Sequence[TypeProto], version: int
+def _function_in_runtime(
+    node: NodeProto, schema: Any, types: Sequence[TypeProto], version: int
 ) -> FunctionProto | None:
-    """Return the function by which ONNX defines an operator, as the runtime would inline it; None where there is none."""
-    schema = find_schema(operator.domain, node.op_type, operator.since)
-    if schema is None or schema.since_version != operator.since:
-        # The installed onnx is older than the runtime and has another operator under this name.
+    """Return the function that the runtime would inline for a node; None where there is none."""
+    defined = function_of(schema, node, types, version)
+    if defined is None:
         return None
-    if schema.has_context_dependent_function:
-        since = _newest(schema.context_dependent_function_opset_versions, version)
-        texts = [proto_type.SerializeToString() for proto_type in types]
-        try:
-            data = schema.get_context_dependent_function_with_opset_version(
-                since, node.SerializeToString(), texts
-            )
-        except (EncodeError, ValueError, RuntimeError, TypeError):
-            # ONNX has no function for these attrs or versions, and the runtime gets none either.
-            return None
-        return FunctionProto.FromString(bytes(data)) if data else None
-    since = _newest(schema.function_opset_versions, version)
-    if since is None or not schema.has_function:
-        return None
-    body: FunctionProto = FunctionProto.FromString(schema.get_function_with_opset_version(since))
+    body, since = defined
     # As in the runtime: a function written for one version is valid in a later one while none of its operators changed.
-    for inner in body.node:
+    for inner in [] if schema.has_context_dependent_function else body.node:
         if operator_at("", inner.op_type, since) is not operator_at("", inner.op_type, version):
             return None
     return body
-
-
-def _newest(versions: Sequence[int], version: int) -> int | None:
-    return max((v for v in versions if v <= version), default=None)
-
-
-def _model_of(
-    node: NodeProto,
-    operator: Operator,
-    body: FunctionProto,
-    types: Sequence[TypeProto],
-    versions: Mapping[str, int],
-) -> ModelProto:
-    """Return a model of one call of a function, with a node's attributes and the types of its inputs."""
-    call = NodeProto()
-    call.CopyFrom(node)
-    call.domain = body.domain = _BODY_DOMAIN
-    call.op_type = body.name
-    del call.metadata_props[:]
-    # An attribute that the node leaves out has the operator's default.
-    names = {*body.attribute, *(attribute.name for attribute in body.attribute_proto)}
-    schema = find_schema(operator.domain, operator.op_type, operator.since)
-    for name, attr in schema.attributes.items():
-        is_given = any(attribute.name == name for attribute in call.attribute)
-        if name in names and attr.default_value.name and not is_given:
-            call.attribute.append(attr.default_value)
-    infos = []
-    for name, proto_type in zip(node.input, types, strict=True):
-        if name:
-            infos.append(ValueInfoProto(name=name, type=proto_type))
-    outputs = [ValueInfoProto(name=name) for name in node.output if name]
-    imports = [helper.make_opsetid(domain, version) for domain, version in versions.items()]
-    return ModelProto(
-        ir_version=10,
-        opset_import=[*imports, helper.make_opsetid(_BODY_DOMAIN, 1)],
-        graph=GraphProto(name="body", node=[call], input=infos, output=outputs),
-        functions=[body],
-    )
 
 
 # ---- one node --------------------------------------------------------------------------------

@@ -79,6 +79,10 @@ def judged(
     counts: Counter[str] = Counter()
     for name, case in cases.items():
         found, error = missing(case.model), refusal(case.model)
+        # Kept: protobuf makes another object of a node that nobody holds.
+        sites = list(walk(case.model))
+        paths = {id(site.node): site.path for site in sites}
+        assert all(row.site is None or paths[id(row.site.node)] == row.path for row in found)
         counts.update([found[0].kind if found else "nothing"])
         reasons = [reason for part, reason in OTHER_REASONS.items() if error and part in error]
         if found and error is None:
@@ -110,17 +114,6 @@ def test_the_runtime_refuses_what_is_missing_and_nothing_else(node_tests):
     print(table)
     assert len(node_tests) > 400
     assert (false, missed) == ({}, {})
-
-
-@pytest.mark.one_python
-def test_every_row_of_the_node_tests_is_a_node_of_the_model(node_tests):
-    for case in node_tests.values():
-        sites = list(
-            walk(case.model)
-        )  # kept: protobuf makes another object of a node that nobody holds
-        paths = {id(site.node): site.path for site in sites}
-        for row in missing(case.model):
-            assert row.site is None or paths[id(row.site.node)] == row.path
 
 
 # ---- one kind after another --------------------------------------------------------------------------------------------------
@@ -450,12 +443,12 @@ def test_nodes_in_any_order():
 
 
 @pytest.mark.one_python
-def test_a_hundred_thousand_nodes():
+def test_twenty_thousand_nodes():
     model = wired(("Identity", "x", "t0"))
     model.graph.node.extend(
-        helper.make_node("Relu", [f"t{i}"], [f"t{i + 1}"]) for i in range(100_000)
+        helper.make_node("Relu", [f"t{i}"], [f"t{i + 1}"]) for i in range(20_000)
     )
-    model.graph.node.append(helper.make_node("Erff", ["t100000"], ["y"]))
+    model.graph.node.append(helper.make_node("Erff", ["t20000"], ["y"]))
     assert [row.node for row in missing(model)] == ["y"]
 
 
