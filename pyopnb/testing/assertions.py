@@ -9,7 +9,7 @@ from pyopnb.diffs.arrays.parts import VERDICTS
 from pyopnb.diffs.base import MAX_LINES
 from pyopnb.errors import InputError
 from pyopnb.ops.arguments import check_arguments
-from pyopnb.ops.messages import closest, sanitize
+from pyopnb.ops.messages import sanitize
 
 __all__ = ["assert_close"]
 
@@ -17,13 +17,12 @@ __all__ = ["assert_close"]
 __unittest = True
 
 _PASSING = VERDICTS[:3]
-_NOT_GIVEN: Any = object()
 
 
 @check_arguments
 def assert_close(
     actual: Any,
-    expected: Any = _NOT_GIVEN,
+    expected: Any,
     *,
     rtol: float | None = None,
     atol: float | None = None,
@@ -36,8 +35,7 @@ def assert_close(
     Parameters
     ----------
     actual, expected
-        What `pyopnb.diff` takes; ``expected`` is the reference. Given one diff alone, assert that, under the
-        tolerance if there is one.
+        What `pyopnb.diff` takes; ``expected`` is the reference.
     rtol, atol, stol : float, optional
         As in `pyopnb.diff`.
     at_least : {"close", "value-identical", "bit-identical"}
@@ -77,16 +75,9 @@ def assert_close(
     """
     __tracebackhide__ = True
     if at_least not in _PASSING:
-        raise InputError(
-            "assert_close, at_least",
-            expected=", ".join(_PASSING),
-            got=sanitize(at_least),
-            next=closest(str(at_least), _PASSING),
-        )
-    if expected is _NOT_GIVEN:
-        result = _judge(actual, rtol, atol, stol)
-    else:
-        result = diff(actual, expected, rtol=rtol, atol=atol, stol=stol)
+        choices, got = ", ".join(_PASSING), sanitize(at_least)
+        raise InputError("assert_close, at_least", expected=f"one of {choices}", got=got)
+    result = diff(actual, expected, rtol=rtol, atol=atol, stol=stol)
     # The verdicts of models and ops are others, which only `ok` can rank.
     is_ranked = result.verdict in _PASSING
     is_worse = is_ranked and _PASSING.index(result.verdict) > _PASSING.index(at_least)
@@ -104,18 +95,3 @@ def assert_close(
     error = AssertionError("\n".join(lines))
     error.diff = result  # type: ignore[attr-defined]  # exceptions take attributes
     raise error
-
-
-def _judge(result: Any, rtol: float | None, atol: float | None, stol: float | None) -> Any:
-    """Judge a diff, under a tolerance if one is given."""
-    __tracebackhide__ = True
-    got = type(result).__name__
-    if not hasattr(result, "verdict") or not hasattr(result, "ok"):
-        expected, advice = "two values, or a diff", "assert_close(actual, expected)"
-        raise InputError("assert_close", expected=expected, got=got, next=advice)
-    if rtol is None and atol is None and stol is None:
-        return result
-    if not hasattr(result, "judged"):
-        expected = f"no tolerance for a {got}"
-        raise InputError("assert_close", expected=expected, got="rtol, atol or stol")
-    return result.judged(rtol=rtol, atol=atol, stol=stol)

@@ -72,19 +72,22 @@ def central_differences(
 
     Examples
     --------
-    >>> found = central_differences(np.abs, np.array([2.0, 0.0]), [(0,), (1,)], 2.0**-52)
-    >>> round(float(found.values[0]), 9), found.kinks.tolist()
+    >>> differences = central_differences(np.abs, np.array([2.0, 0.0]), [(0,), (1,)], 2.0**-52)
+    >>> round(float(differences.values[0]), 9), differences.kinks.tolist()
     (1.0, [False, True])
     """
     middle = function(x)
-    slopes = [_slope_at(function, x, place, middle, precision) for place in places]
+    slopes = []
+    for place in places:
+        slopes.append(_slope_at(function, x, place, middle, precision))
     values, errors, jumps, noise = np.array(slopes).reshape(-1, 4).T
     # A derivative of nearly zero beside large ones is no kink for being rounded.
     finite = np.where(np.isfinite(values), np.abs(values), 0.0)
     scale = np.maximum(finite, 1e-3 * finite.max(initial=0.0))
     limit = precision**0.4 * scale + _KINK * noise
     # Either the sides disagree, or the extrapolation does not settle.
-    kinks = (np.abs(jumps) > limit) | (errors > limit) | ~np.isfinite(values)
+    kinks = (np.abs(jumps) > limit) | (errors > limit)
+    kinks |= ~np.isfinite(values)
     return Differences(values, errors + noise, kinks)
 
 
@@ -93,10 +96,13 @@ def _slope_at(
 ) -> _Slope:
     """Return the slope at the step that tells most."""
     # A step in proportion to the element, but not of next to nothing for one that is nearly zero.
-    finite = np.where(np.isfinite(x), x, 0.0).astype(np.float64)
-    typical = float(np.sqrt(np.mean(finite * finite)))
+    finite = np.where(np.isfinite(x), x, 0.0)
+    squares = np.square(finite, dtype=np.float64)
+    typical = float(np.sqrt(np.mean(squares)))
     # Where all elements are zero, nothing says how large a step is small.
-    least = 2.0**-10 if typical else 1.0
+    least = 1.0
+    if typical:
+        least = 2.0**-10
     base = precision**0.2 * max(abs(float(x[place])), typical / 8, least)
     best = _slope(function, x, place, middle, base, precision)
     for shrink in _SHRINK[1:]:
@@ -129,16 +135,21 @@ def _slope(
         up, right = _moved(function, x, place, distance)
         down, left_end = _moved(function, x, place, -distance)
         central.append(_rise(up, down, right - left_end))
-        jumps.append(_rise(up, middle, right - start) - _rise(middle, down, start - left_end))
+        ahead = _rise(up, middle, right - start)
+        behind = _rise(middle, down, start - left_end)
+        jumps.append(ahead - behind)
     # Central differences err in even powers of the step: the first pass removes its square, the second its fourth.
-    once = [(4 * fine - coarse) / 3 for coarse, fine in pairwise(central)]
+    once = []
+    for coarse, fine in pairwise(central):
+        once.append((4 * fine - coarse) / 3)
     value = (16 * once[1] - once[0]) / 15
     # The terms that the step changes are each rounded, independently, so that their squares add up.
     changed = (up != middle) | (down != middle)
-    sizes = np.maximum(np.abs(up), np.abs(down))[changed]
+    sizes = np.maximum(np.abs(up), np.abs(down))
+    rounded = float(np.linalg.norm(sizes[changed]))
     # The step can have been lost in rounding.
     half_width = max((right - left_end) / 2, _TINY)
-    noise = precision * float(np.sqrt(np.sum(np.square(sizes)))) / half_width
+    noise = precision * rounded / half_width
     # One-sided slopes err in proportion to the step, so this is their disagreement at a step of zero.
     jump = 2 * jumps[2] - jumps[1]
     return _Slope(value, abs(value - once[1]), jump, noise)

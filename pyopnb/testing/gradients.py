@@ -224,14 +224,13 @@ class _Comparison:
         wide_outputs = _outputs_in_float64(subject, wide)
         if wide_outputs is not None:
             self._example, self._outputs = wide, wide_outputs
-        coarsest: np.dtype = np.dtype(np.float64)
+        # Arrays of float64 say nothing of what compute casts them to on the way.
+        coarsest: np.dtype = np.dtype(np.float64 if wide_outputs is not None else np.float32)
         for array in (*self._example.inputs, *self._outputs):
             if array is not None and is_float(array):
                 coarsest = max(coarsest, array.dtype, key=unit)
-        # Arrays of float64 say nothing of what compute casts them to on the way.
-        if coarsest == np.float64 and wide_outputs is None:
-            coarsest = np.dtype(np.float32)
-        self._dtype, self._precision = dtype(coarsest).name, unit(coarsest)
+        self._dtype = dtype(coarsest).name
+        self._precision = unit(coarsest)
         self._tolerance = TOLERANCES[self._dtype].gradient
         random = np.random.default_rng(0)
         self._weights: dict[int, np.ndarray] = {}

@@ -59,14 +59,17 @@ def suspected_place(
     if not is_finite.all():
         return np.flatnonzero(~is_finite)[:1]
     random = np.random.default_rng(1)
-    values = np.where(np.isfinite(x), x, 0).astype(np.float64).ravel()
+    finite = np.where(np.isfinite(x), x, 0)
+    sizes = np.abs(finite.astype(np.float64).ravel())
     # Where all elements are zero, each is moved as if it were 1.
-    least = _LARGE * float(np.sqrt(np.mean(values * values))) or 1.0
+    least = _LARGE * float(np.sqrt(np.mean(sizes * sizes))) or 1.0
     # Random signs, as errors that add up to zero would hide in a plain sum.
-    direction = random.choice([-1.0, 1.0], flat.size) * np.maximum(np.abs(values), least)
-    allowed = tolerance * float(np.abs(flat).max(initial=1e-3)) * least
-    remaining = random.permutation(np.setdiff1d(np.arange(x.size), drawn))
-    groups = deque(group for group in np.array_split(remaining, _GROUPS) if group.size)
+    signs = random.choice([-1.0, 1.0], flat.size)
+    direction = signs * np.maximum(sizes, least)
+    largest = float(np.abs(flat).max(initial=1e-3))
+    allowed = tolerance * largest * least
+    remaining = np.setdiff1d(np.arange(x.size), drawn)
+    groups = deque(np.array_split(random.permutation(remaining), _GROUPS))
     for _ in range(_MAX_GROUPS):
         if not groups:
             break
@@ -79,7 +82,8 @@ def suspected_place(
 
         differences = central_differences(moved, np.zeros(1), [(0,)], precision)
         has_kink = bool(differences.kinks[0])
-        off = abs(differences.values[0] - float((flat * direction)[group].sum()))
+        expected = float((flat * direction)[group].sum())
+        off = abs(differences.values[0] - expected)
         is_wrong = not has_kink and off > 4 * differences.errors[0] + allowed
         if is_wrong and group.size == 1:
             return group

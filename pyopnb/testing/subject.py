@@ -86,15 +86,21 @@ def read_examples(
 
 def _read_example(op: Op, item: Any, attrs: Mapping[str, Any], number: int) -> Example:
     """Read an array, or a tuple of arrays and perhaps a dict of attrs."""
-    parts = list(item) if isinstance(item, tuple) else [item]
+    parts = [item]
+    if isinstance(item, tuple):
+        parts = list(item)
     # Those of the example win over those for all.
     attrs = dict(attrs)
     if parts and isinstance(parts[-1], dict):
         attrs.update(parts.pop())
     ports = op.current.schema.inputs
-    required = [port for port in ports if not port.optional and not port.variadic]
-    is_variadic = bool(ports) and ports[-1].variadic
-    if len(parts) < len(required) or (len(parts) > len(ports) and not is_variadic):
+    least, most = 0, float(len(ports))
+    for port in ports:
+        if port.variadic:
+            most = math.inf
+        elif not port.optional:
+            least += 1
+    if not least <= len(parts) <= most:
         raise InputError(
             f"check of {op.name}, example {number}",
             expected=f"inputs ({', '.join(map(str, ports))})",
@@ -103,8 +109,10 @@ def _read_example(op: Op, item: Any, attrs: Mapping[str, Any], number: int) -> E
         )
     arrays: list[np.ndarray | None] = []
     for position, part in enumerate(parts):
-        where = f"example {number}, input {position}"
-        arrays.append(None if part is None else _read_array(part, where))
+        array = None
+        if part is not None:
+            array = _read_array(part, f"example {number}, input {position}")
+        arrays.append(array)
     return Example(tuple(arrays), attrs)
 
 
@@ -119,18 +127,22 @@ def _read_array(part: Any, where: str) -> np.ndarray:
         got = sanitize(str(error))
         raise InputError(where, expected="an array of a dtype of ONNX", got=got) from None
     # ONNX Runtime takes texts as Python's own, and NumPy's have a fixed length.
-    return array.astype(object) if is_text else array
+    if is_text:
+        return array.astype(object)
+    return array
 
 
 def generate_example(op: Op, attrs: Mapping[str, Any]) -> Example:
     """Make an example from the hints of ``compute``; a port without a hint gets float32[2,3]."""
-    random, sizes, unused_sizes = np.random.default_rng(0), dict[str, int](), count(2)
+    random = np.random.default_rng(0)
+    sizes: dict[str, int] = {}
+    unused_sizes = count(2)
     inputs = []
     for port in op.current.schema.inputs:
-        if port.optional:
-            continue
+        if not port.optional:
+            inputs.append(random_array(port, sizes, unused_sizes, random))
         # A variadic input is tried with two arrays: with one it would be like any other.
-        for _ in range(2 if port.variadic else 1):
+        if port.variadic:
             inputs.append(random_array(port, sizes, unused_sizes, random))
     return Example(tuple(inputs), dict(attrs))
 
@@ -139,8 +151,11 @@ def random_array(
     port: Port, sizes: dict[str, int], unused_sizes: Iterator[int], random: np.random.Generator
 ) -> np.ndarray:
     """Draw an array of a port's type; ``sizes`` are those of the symbols so far."""
+    dims: Sequence[Any] = (2, 3)
+    if port.type.shape is not None:
+        dims = port.type.shape
     shape = []
-    for dim in (2, 3) if port.type.shape is None else port.type.shape:
+    for dim in dims:
         # Sizes that nobody names differ, so that no axis is taken for another.
         if dim is None:
             shape.append(next(unused_sizes))
@@ -207,11 +222,13 @@ class Subject:
             values = (values,)
         types, count = example.types, len(values)
         promises = promised_outputs(self.schema, instance, types, count, self.op.name, None)
-        # Without a promise, an output has the dtype of the first input.
-        default = next((kind.dtype for kind in types if kind is not None), None)
         results = []
         for index, (value, promise) in enumerate(zip(values, promises, strict=True)):
-            element = (promise and promise.dtype) or default
+            # Without a promise, an output has the dtype of the first input.
+            element = None
+            for tensor_type in (promise, *types):
+                if element is None and tensor_type is not None:
+                    element = tensor_type.dtype
             if element is None:
                 got = "an op without inputs or hints"
                 raise ResultError(f"output {index}", expected="a declared dtype", got=got)

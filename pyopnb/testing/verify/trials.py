@@ -93,8 +93,10 @@ def draw_trials(
         yield Trial(f"example {number}" if number else "the example", example)
     first = examples[0]
     dims = dims or [None] * len(first)
-    arrays = {number: array for number, array in enumerate(first) if array is not None}
-    sets_by_input = {n: sets_of(array, constants, finite) for n, array in arrays.items()}
+    sets_by_input = {}
+    for number, array in enumerate(first):
+        if array is not None:
+            sets_by_input[number] = sets_of(array, constants, finite)
     roomy = first
     if free_sizes_of(first, dims):
         yield from _size_trials(first, dims, empty)
@@ -113,26 +115,32 @@ def draw_trials(
 
 def free_sizes_of(example: Arrays, dims: Dims) -> dict[str, int]:
     """Return the example's size of each free dimension."""
-    sizes: dict[int | str, int] = {}
+    sizes = {}
     for array, axes in zip(example, dims, strict=False):
-        if array is not None and axes is not None:
-            sizes.update(zip(axes, array.shape, strict=True))
-    return {dim: size for dim, size in sizes.items() if isinstance(dim, str)}
+        if array is None or axes is None:
+            continue
+        for dim, size in zip(axes, array.shape, strict=True):
+            if isinstance(dim, str):
+                sizes[dim] = size
+    return sizes
 
 
 def other_sizes(free_sizes: Mapping[str, int]) -> list[dict[str, int]]:
-    """Return other sizes of free dimensions to try: of all of them, of each alone, and none at all."""
-    requested = [{name: size + step for name, size in free_sizes.items()} for step in (1, 3)]
+    """Return other sizes of free dimensions to try: of all of them, then of each alone."""
+    requested = []
+    for step in (1, 3):
+        requested.append({name: size + step for name, size in free_sizes.items()})
     for name, size in free_sizes.items():
         for other_size in (1, 2, size - 1, size + 1, 0):
             requested.append({**free_sizes, name: other_size})
     requested.append(dict.fromkeys(free_sizes, 1))
-    tried: list[Mapping[str, int]] = [free_sizes]
+    sizes_to_try: list[dict[str, int]] = []
     for sizes in requested:
         # One less than an example's size of 0 is no size.
-        if sizes not in tried and min(sizes.values(), default=0) >= 0:
-            tried.append(sizes)
-    return list(map(dict, tried[1:]))
+        is_possible = min(sizes.values(), default=0) >= 0
+        if is_possible and sizes != free_sizes and sizes not in sizes_to_try:
+            sizes_to_try.append(sizes)
+    return sizes_to_try
 
 
 def _size_trials(example: Arrays, dims: Dims, empty: bool) -> Iterator[Trial]:
@@ -180,8 +188,11 @@ def long_row(first: Arrays, dims: Dims, name: str, elements: int) -> Iterator[Tr
     if row is None:
         return
     # What else is in the inputs that have the dimension.
-    beside = [array for array, axes in zip(row, dims, strict=True) if name in (axes or ())]
-    length = elements // max(size_of(beside), 1)
+    largest = 1
+    for array, axes in zip(row, dims, strict=True):
+        if array is not None and axes is not None and name in axes:
+            largest = max(largest, array.size)
+    length = elements // largest
     inputs = resize(first, dims, {**sizes, name: length})
     # Fewer than a hundred terms are no long row.
     if inputs is not None and length >= 100:
@@ -246,17 +257,17 @@ def _value_trials(base: Arrays, sets_by_input: _Sets) -> Iterator[Trial]:
         if 1 < len(numbers) <= _SEPARATE_INPUTS:
             groups += [[number] for number in numbers]
         for group in groups:
-            is_everywhere = len(group) == len(sets_by_input)
-            title = name if is_everywhere else f"{name} in input {group[0]}"
-            # Inputs with other values beside them are on no edge.
-            on_edges = is_everywhere and name == "halves"
+            title, on_edges = name, name == "halves"
+            if len(group) < len(sets_by_input):
+                # Inputs with other values beside them are on no edge.
+                title, on_edges = f"{name} in input {group[0]}", False
             size = max(size_of(base[number] for number in group), 1)
             draws = 1
             if size < _ROOMY // 2:
                 # Each value comes once, and meets some of those of another input.
                 longest = max(len(sets_by_input[number][name]) for number in group)
-                draws = max(math.ceil(longest / size), _DRAWS if len(group) > 1 else 1)
-            for draw in range(min(draws, _MOST_DRAWS)):
+                draws = min(max(math.ceil(longest / size), _DRAWS), _MOST_DRAWS)
+            for draw in range(draws):
                 inputs = _with_values(base, sets_by_input, name, group, seed, draw)
                 yield Trial(title, inputs, on_edges)
 
