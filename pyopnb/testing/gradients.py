@@ -24,6 +24,7 @@ from pyopnb.testing.central import Differences, central_differences
 from pyopnb.testing.sampling import drawn_places, suspected_place
 from pyopnb.testing.subject import Arrays, Example, Subject, read_examples
 from pyopnb.testing.trials import format_exception
+from pyopnb.testing.verify.values import largest
 
 __all__ = ["GradientReport", "InputGradient", "check_grad", "check_gradients", "unit"]
 
@@ -250,7 +251,7 @@ class _Comparison:
         # All outputs at once, then each alone, as a loss may use one of them only.
         chosen: list[tuple[int, ...]] = [tuple(self._weights)]
         if len(self._weights) > 1:
-            chosen += [(number,) for number in self._weights]
+            chosen += zip(self._weights)
         results = []
         for outputs in chosen:
             gradients = self._backward(outputs)
@@ -271,26 +272,27 @@ class _Comparison:
         instance = self._subject.instance(self._example)
         first = self._backward(outputs, instance=instance)
         # A gradient is linear in those of the outputs; a lost sign or an abs shows with a negative factor.
-        tripled = [None if array is None else factor * array for array in first]
-        if not self._are_equal(self._backward(outputs, factor), tripled):
+        expected = [factor * array for array in first if array is not None]
+        scaled = [array for array in self._backward(outputs, factor) if array is not None]
+        if not self._are_equal(scaled, expected):
             yield f"for {factor} times the gradients of the outputs it does not return {factor} times those of the inputs"
             return
-        other = self._subject.instance(self._example)
-        calls = [self._subject.call(self._example, other) for _ in range(2)]
+        again = self._backward(outputs, instance=instance)
         # An op that draws numbers has another gradient each time.
-        draws = not self._are_equal(*calls)
-        if not draws and not self._are_equal(self._backward(outputs, instance=instance), first):
+        caller = self._subject.instance(self._example)
+        results = [self._subject.call(self._example, caller) for _ in range(2)]
+        if self._are_equal(*results) and not self._are_equal(again, first):
             yield "for the same arrays it returns something else the second time: sessions keep one instance"
 
     def _are_equal(
         self, arrays: Sequence[np.ndarray | None], expected: Sequence[np.ndarray | None]
     ) -> bool:
-        for a, b in zip(arrays, expected, strict=True):
-            if a is None or b is None or not is_float(b):
+        for array, reference in zip(arrays, expected, strict=True):
+            if array is None or reference is None or not is_float(reference):
                 continue
-            wide = b.astype(np.float64)
-            allowed = self._tolerance * np.abs(wide).max(initial=0.0, where=np.isfinite(wide))
-            if not np.allclose(a.astype(np.float64), wide, rtol=0, atol=allowed, equal_nan=True):
+            values, wide = array.astype(np.float64), reference.astype(np.float64)
+            allowed = self._tolerance * largest(wide)
+            if not np.allclose(values, wide, rtol=0, atol=allowed, equal_nan=True):
                 return False
         return True
 
@@ -322,8 +324,11 @@ class _Comparison:
         inputs = list(self._example.inputs)
         inputs[number] = moved
         outputs = self._subject.call(Example(tuple(inputs), self._example.attrs))
-        # In float64, as a sum in float16 would lose what a step changes.
-        terms = [np.ravel(outputs[n].astype(np.float64) * self._weights[n]) for n in chosen]
+        terms = []
+        for output in chosen:
+            # In float64, as a sum in float16 would lose what a step changes.
+            wide = outputs[output].astype(np.float64)
+            terms.append(np.ravel(wide * self._weights[output]))
         return np.concatenate(terms)
 
     def _compared(
@@ -336,7 +341,9 @@ class _Comparison:
                 terms, array, gradient, places, self._precision, self._tolerance
             )
             places = np.union1d(places, suspect)
-        elements = [tuple(np.unravel_index(place, array.shape)) for place in places.tolist()]
+        elements = []
+        for place in places.tolist():
+            elements.append(tuple(map(int, np.unravel_index(place, array.shape))))
         differences = central_differences(terms, array, elements, self._precision)
         kinks = differences.kinks
         result = InputGradient(
@@ -367,13 +374,17 @@ def _judged(
     off[kinks] = 0.0
     # Where all derivatives are nearly zero, their own size would allow nothing.
     scale = max(float(np.abs(numeric[~kinks]).max()), 1e-3)
-    wrong = off > result.tolerance * scale + 4 * np.where(kinks, 0.0, errors)
+    allowed = result.tolerance * scale
+    wrong = off > allowed + 4 * np.where(kinks, 0.0, errors)
     worst = int(np.argmax(off))
+    outcome = _RIGHT
+    if wrong.any():
+        outcome = _WRONG
     return replace(
         result,
-        outcome=_WRONG if wrong.any() else _RIGHT,
+        outcome=outcome,
         wrong=int(wrong.sum()),
-        index=tuple(map(int, elements[worst])),
+        index=elements[worst],
         analytic=float(analytic[worst]),
         numeric=float(numeric[worst]),
         note=_common_factor(analytic[wrong], numeric[wrong]),
@@ -406,10 +417,12 @@ def _outputs_in_float64(subject: Subject, wide: Example) -> tuple[np.ndarray, ..
         if output.dtype != np.float64:
             return None
         # A shape can depend on the values, and then no element has a counterpart.
-        if output.shape == slight.shape == clear.shape:
-            changed = clear != output
-            if changed.any() and (slight != output)[changed].mean() < 0.1:
-                return None
+        if not output.shape == slight.shape == clear.shape:
+            continue
+        changed = clear != output
+        changed_slightly = (slight != output)[changed]
+        if changed.any() and changed_slightly.mean() < 0.1:
+            return None
     return outputs
 
 

@@ -31,7 +31,10 @@ def _is_integer(dtype: np.dtype) -> bool:
 
 def each(change: Callable[[np.ndarray], np.ndarray], inputs: Arrays) -> Arrays:
     """Change each input that is not left out."""
-    return tuple(None if array is None else change(array) for array in inputs)
+    changed: list[np.ndarray | None] = []
+    for array in inputs:
+        changed.append(None if array is None else change(array))
+    return tuple(changed)
 
 
 def size_of(inputs: Iterable[np.ndarray | None]) -> int:
@@ -52,7 +55,9 @@ def equal(array: np.ndarray) -> np.ndarray:
     """Return equal numbers of the same dtype and shape, whose sum shows how it was added up."""
     if array.dtype.kind in "bO":
         return array
-    number = 0.1 if has_fractions(array.dtype) else 1
+    number = 1.0
+    if has_fractions(array.dtype):
+        number = 0.1
     return np.full(array.shape, number).astype(array.dtype)
 
 
@@ -79,9 +84,10 @@ def mild_sets(array: np.ndarray, reach: float, integer_reach: float | None) -> d
         limit = max(10.0, integer_reach * largest(array))
     sets = {}
     for name, values in sets_of(array, finite=True).items():
-        mild = [value for value in values if isinstance(value, str) or abs(value) <= limit]
-        if mild:
-            sets[name] = mild
+        if array.dtype != object:
+            values = [value for value in values if abs(value) <= limit]
+        if values:
+            sets[name] = values
     return sets
 
 
@@ -100,21 +106,21 @@ def _value_sets(dtype: np.dtype, constants: Collection[float]) -> Iterator[tuple
 def _integer_sets(dtype: np.dtype, constants: Collection[float]) -> Iterator[tuple[str, list[Any]]]:
     info = ml_dtypes.iinfo(dtype)  # type: ignore[no-untyped-call]
     lowest, highest = int(info.min), int(info.max)
-    near_constants = []
-    for constant in filter(np.isfinite, constants):
-        near_constants += [int(constant) - 1, int(constant), int(constant) + 1]
     # Where -min wraps to itself, and where one step more wraps round.
-    extremes = _within([lowest, lowest + 1, -1, 0, 1, highest - 1, highest], lowest, highest)
+    extremes = [lowest, lowest + 1, -1, 0, 1, highest - 1, highest]
+    small = list(range(-7, 8))
+    for constant in filter(np.isfinite, constants):
+        small += [int(constant) - 1, int(constant), int(constant) + 1]
     # So few that nothing needs to be left to chance.
     if info.bits <= 8:
         yield "every integer of the dtype", list(range(lowest, highest + 1))
-    yield "the extremes of integers", extremes
-    yield "small integers", _within([*range(-7, 8), *near_constants], lowest, highest)
+    yield "the extremes of integers", _within(extremes, lowest, highest)
+    yield "small integers", _within(small, lowest, highest)
     # Products and sums of these wrap, or leave what float32 and float64 can hold.
     powers = []
     for exponent in (4, 7, 8, 15, 16, 24, 31, 32, 53, 62):
-        power = 2**exponent
-        powers += [power - 1, power, power + 1, -power - 1, -power, 1 - power]
+        for power in (2**exponent, -(2**exponent)):
+            powers += [power - 1, power, power + 1]
     yield "integers near powers of two", _within(powers, lowest, highest)
     yield "equal integers", _within([3], lowest, highest)
 
@@ -140,10 +146,10 @@ def _float_sets(dtype: np.dtype, constants: Collection[float]) -> Iterator[tuple
         yield "numbers near the constants of the body", near_constants
     yield "numbers of order one", list(random.normal(size=97))
     # A quarter of the smallest normal number is subnormal.
-    tiny = [1e-30, 1e-20, 1e-10, 1e-7, 1e-5, smallest, eps]
-    yield "tiny numbers", _paired([smallest / 4, *(value for value in tiny if value >= smallest)])
-    large = [value for value in (1e3, 1e4, 1e6, 1e10, 1e20, 1e30) if value < highest]
-    yield "large numbers", _paired(large)
+    tiny = np.array([1e-30, 1e-20, 1e-10, 1e-7, 1e-5, smallest, eps])
+    yield "tiny numbers", _paired([smallest / 4, *tiny[tiny >= smallest]])
+    large = np.array([1e3, 1e4, 1e6, 1e10, 1e20, 1e30])
+    yield "large numbers", _paired(list(large[large < highest]))
     yield "the largest numbers", _paired([highest, highest / 2])
     yield "numbers near one", [1 - eps, 1 + eps, 1 - 9 * eps, 1 + 9 * eps, 0.999, 1.001]
     yield "numbers between 0 and 1", list(random.random(97))
@@ -159,4 +165,7 @@ def _float_sets(dtype: np.dtype, constants: Collection[float]) -> Iterator[tuple
 
 def _paired(values: list[float]) -> list[float]:
     """Follow each number by its negative."""
-    return [sign * value for value in values for sign in (1, -1)]
+    paired = []
+    for value in values:
+        paired += [value, -value]
+    return paired

@@ -185,7 +185,10 @@ def _long_rows(original: Function, example: Arrays, dims: Dims) -> Iterator[Tria
     for name in names:
         yield from long_row(example, dims, name, _LONG_ROW)
     for name in names:
-        if all(_reduces_quickly(original, example, dims, name, *step) for step in _LONGER_ROWS):
+        for elements, seconds in _LONGER_ROWS:
+            if not _reduces_quickly(original, example, dims, name, elements, seconds):
+                break
+        else:
             yield from long_row(example, dims, name, _LONGEST_ROW)
             return
 
@@ -200,12 +203,13 @@ def _reduces_quickly(
         if results is None or time.thread_time() - begin > seconds:
             return False
         # What stays by itself, as the channels of a pixel that are added up, would be no long row.
-        return 100 * sum(map(np.size, results)) < size_of(trial.inputs)
+        count = sum(map(np.size, results))
+        return 100 * count < size_of(trial.inputs)
     return False
 
 
 def _all_finite(arrays: Sequence[np.ndarray]) -> bool:
-    return all(np.isfinite(array).all() for array in arrays if array.dtype.kind in "fc")
+    return all(np.isfinite(array).all() for array in arrays if array.dtype.kind == "f")
 
 
 def _disagreement(
@@ -217,23 +221,34 @@ def _disagreement(
     number, mask = wrong
     # A whole output differs in its dtype or its shape, or is not there.
     if mask is None:
-        want = str(type_of(expected[number])) if number < len(expected) else "nothing"
-        got = str(type_of(results[number])) if number < len(results) else "missing"
+        want, got = _type_text(expected, number), _type_text(results, number)
         return Disagreement(trial.name, trial.inputs, number, None, want, got)
     index = tuple(map(int, np.argwhere(mask)[0]))
     want, got = _shown(expected[number][index]), _shown(results[number][index])
-    elements = ""
+    texts = []
+    # An input that is not broadcast to the result has no element there.
     with suppress(ValueError):
-        # An input that is not broadcast to the result has no element there.
-        texts = [_shown(np.broadcast_to(np.asarray(a), mask.shape)[index]) for a in trial.inputs]
-        elements = f" ({', '.join(texts)})" if texts else ""
+        for array in trial.inputs:
+            broadcast = np.broadcast_to(np.asarray(array), mask.shape)
+            texts.append(_shown(broadcast[index]))
+    elements = ""
+    if texts:
+        elements = f" ({', '.join(texts)})"
     return Disagreement(trial.name, trial.inputs, number, index, want, got, elements)
+
+
+def _type_text(arrays: Sequence[np.ndarray], number: int) -> str:
+    if number < len(arrays):
+        return str(type_of(arrays[number]))
+    return "nothing"
 
 
 def _shown(element: Any) -> str:
     """Return an element as it is typed."""
     # Quotes keep an empty text visible.
-    return sanitize(repr(element) if isinstance(element, str) else str(element), 40)
+    if isinstance(element, str):
+        element = repr(element)
+    return sanitize(element, 40)
 
 
 def _disagreement_on_reuse(
