@@ -17,7 +17,6 @@ __all__ = [
     "LoweredLine",
     "LoweredSource",
     "remember_source",
-    "source_html",
     "view_function",
     "view_lowered_source",
 ]
@@ -25,8 +24,10 @@ __all__ = [
 _LONGEST_LINE = 300
 # Operators stand beside the code up to this column of a console, and behind it where a line is longer.
 _COLUMN = 60
+# An excerpt has so many lines before and behind the one that it is about.
+_AROUND = 6
+_UNKNOWN = "its source is not known"
 _CELL = "text-align:left;vertical-align:top;border:none;padding:1px 12px"
-_NUMBER = "text-align:right;vertical-align:top;border:none;padding:1px 8px 1px 0"
 _CODE = "font-family:monospace;white-space:pre-wrap;overflow-wrap:anywhere"
 # Half transparent, so that the theme's background and text stay, light or dark.
 _GREEN, _RED = "47,143,78", "209,69,59"
@@ -60,13 +61,6 @@ class LoweredLine:
         counts = Counter(self.operators)
         return ", ".join(f"{name} × {n}" if n > 1 else name for name, n in counts.items())
 
-    @property
-    def mark(self) -> str:
-        """Return the number of operators, or ">" where the line stays in Python."""
-        if self.reason:
-            return ">"
-        return str(len(self.operators)) if self.operators else ""
-
 
 @dataclass(frozen=True, repr=False)
 class LoweredSource(Displayable):
@@ -82,28 +76,18 @@ class LoweredSource(Displayable):
     --------
     >>> LoweredSource("demo::Half", (LoweredLine(7, "return x / 2", ("Div",)),))
     demo::Half: 1 ONNX operator
-    7  1  return x / 2   # Div
+    7  return x / 2   # Div
     """
 
     op: str
     lines: tuple[LoweredLine, ...]
 
-    def excerpt(self, around: int = 6) -> LoweredSource:
-        """Return the lines near the one that stays in Python.
-
-        Parameters
-        ----------
-        around : int
-            Lines before and behind it.
-
-        Returns
-        -------
-        LoweredSource
-        """
+    def excerpt(self) -> LoweredSource:
+        """Return the lines near the one that stays in Python."""
         for position, line in enumerate(self.lines):
             if line.reason:
-                first = max(position - around, 0)
-                return LoweredSource(self.op, self.lines[first : position + around + 1])
+                first = max(position - _AROUND, 0)
+                return LoweredSource(self.op, self.lines[first : position + _AROUND + 1])
         return self
 
     @property
@@ -116,30 +100,23 @@ class LoweredSource(Displayable):
         return f"{self.op}: {plural(count, 'ONNX operator')}"
 
     def __repr__(self) -> str:
-        return "\n".join([sanitize(self.title), *_text_lines(self.lines)])
+        lines = [sanitize(self.title)]
+        for line in self.lines:
+            code = sanitize(line.text, _LONGEST_LINE).ljust(self._column)
+            remark = f"   # {sanitize(line.remark, _LONGEST_LINE)}" if line.remark else ""
+            lines.append(f"{line.number}  {code}{remark}".rstrip())
+        return "\n".join(lines)
 
-
-def _text_lines(lines: tuple[LoweredLine, ...]) -> list[str]:
-    width = max((len(str(line.number)) for line in lines), default=1)
-    longest = max((len(line.text) for line in lines if line.mark), default=0)
-    column = min(longest, _COLUMN)
-    rows: list[str] = []
-    previous = None
-    for line in lines:
-        # What compute calls stands apart.
-        if previous is not None and line.number != previous + 1:
-            rows.append("")
-        previous = line.number
-        row = f"{line.number:{width}}  {line.mark:1}  {sanitize(line.text, _LONGEST_LINE)}"
-        if line.remark:
-            row = f"{row.ljust(width + 5 + column)}   # {sanitize(line.remark, _LONGEST_LINE)}"
-        rows.append(row.rstrip())
-    return rows
+    @property
+    def _column(self) -> int:
+        """Return where remarks stand behind the code."""
+        lengths = [len(line.text) for line in self.lines if line.remark]
+        return min(_COLUMN, max(lengths, default=0))
 
 
 @view.register(LoweredSource)
 def view_lowered_source(thing: LoweredSource) -> View:
-    """Show a source with its operators, coloured by their number, as ``cython -a`` does.
+    """Show a source with its operators: the greener a line, the more it became, and red where it stays in Python.
 
     Parameters
     ----------
@@ -149,41 +126,24 @@ def view_lowered_source(thing: LoweredSource) -> View:
     -------
     View
     """
-    body = join([f"<div><b>{escape(thing.title)}</b></div>", source_html(thing)])
-    return View(thing, thing.title, repr(thing), body)
-
-
-def source_html(thing: LoweredSource) -> str:
-    """Write the lines as a table of HTML."""
-    if not thing.lines:
-        return note("its source is not known")
-    most = max(len(line.operators) for line in thing.lines)
-    rows: list[str] = []
-    previous = None
+    most = max((len(line.operators) for line in thing.lines), default=1) or 1
+    rows = ""
     for line in thing.lines:
-        if previous is not None and line.number != previous + 1:
-            rows.append('<tr><td colspan="4" style="border:none;height:0.6em"></td></tr>')
-        previous = line.number
-        rows.append(_row(line, most))
-    return f'<table style="border-collapse:collapse;margin:4px 0">{"".join(rows)}</table>'
-
-
-def _row(line: LoweredLine, most: int) -> str:
-    """Write a line, the greener the more operators it became, and red where it stays in Python."""
-    background = ""
-    if line.reason:
-        background = f"background-color:rgba({_RED},0.25)"
-    elif line.operators:
-        opacity = 0.08 + 0.22 * len(line.operators) / most
-        background = f"background-color:rgba({_GREEN},{opacity:.2f})"
-    code = html.escape(sanitize(line.text, _LONGEST_LINE))
-    cells = [
-        f'<td style="{_NUMBER};opacity:0.6">{line.number}</td>',
-        f'<td style="{_NUMBER}">{line.mark}</td>',
-        f'<td style="{_CELL};{_CODE};{background}">{code}</td>',
-        f'<td style="{_CELL}">{escape(line.remark, _LONGEST_LINE)}</td>',
-    ]
-    return f"<tr>{''.join(cells)}</tr>"
+        style = f"{_CELL};{_CODE}"
+        if line.reason:
+            style += f";background-color:rgba({_RED},0.25)"
+        elif line.operators:
+            opacity = 0.08 + 0.22 * len(line.operators) / most
+            style += f";background-color:rgba({_GREEN},{opacity:.2f})"
+        code = html.escape(sanitize(line.text, _LONGEST_LINE))
+        rows += (
+            f'<tr><td style="{_CELL};opacity:0.6">{line.number}</td>'
+            f'<td style="{style}">{code}</td>'
+            f'<td style="{_CELL}">{escape(line.remark, _LONGEST_LINE)}</td></tr>'
+        )
+    table = f'<table style="border-collapse:collapse;margin:4px 0">{rows}</table>'
+    body = join([f"<div><b>{escape(thing.title)}</b></div>", table if rows else note(_UNKNOWN)])
+    return View(thing, thing.title, repr(thing), body)
 
 
 # ---- functions ------------------------------------------------------------------------------------

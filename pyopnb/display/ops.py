@@ -5,10 +5,10 @@ from __future__ import annotations
 import html
 import time
 
-from pyopnb.display.html import details, escape, join, note, source
+from pyopnb.display.html import details, join, note, source
 from pyopnb.display.view import View, view
 from pyopnb.models.load import Loaded
-from pyopnb.ops.messages import plural, sanitize, sanitize_source
+from pyopnb.ops.messages import plural, sanitize_source
 from pyopnb.ops.op import Op, Version
 from pyopnb.ops.registry import Registry
 from pyopnb.ops.text_table import Table
@@ -17,7 +17,6 @@ __all__ = ["view_loaded", "view_op", "view_registry", "view_version"]
 
 # A source is cut in HTML after this many characters.
 _SOURCE = 60_000
-_MOST_VERSIONS, _MOST_OPS, _MOST_SOURCES = 20, 200, 100
 _NO_SOURCE = "its source is not known"
 # Lines are wrapped and do not scroll: code far to the right must not be out of sight before somebody runs it.
 _WRAP = "white-space:pre-wrap;word-break:normal;overflow-wrap:anywhere"
@@ -28,22 +27,18 @@ _DIGEST = "font-family:monospace;font-size:smaller;overflow-wrap:anywhere"
 @view.register(Version)
 def view_version(thing: Version) -> View:
     """Show a version: its schema, when it was defined, and its source with line numbers."""
-    facts = {"schema": str(thing.schema), "defined": _time(thing), "from opset": str(thing.opset)}
+    facts = [("schema", str(thing.schema)), ("defined", _time(thing))]
+    facts.append(("from opset", str(thing.opset)))
     if thing.restored is not None:
-        facts["restores"] = f"version {thing.restored}"
+        facts.append(("restores", f"version {thing.restored}"))
     if thing.schema.doc:
-        facts["doc"] = thing.schema.doc.strip().partition("\n")[0]
-    column = max(map(len, facts))
-    lines = [str(thing)]
-    for name, text in facts.items():
-        lines.append(f"{name.ljust(column)}  {sanitize(text)}")
+        facts.append(("doc", thing.schema.doc.strip().partition("\n")[0]))
+    table = Table((str(thing), ""), facts)
     code = _NO_SOURCE if thing.source is None else _with_numbers(thing.source)
     # A source may come from a file of somebody else.
-    lines += ["", sanitize_source(code)]
-    head = f"<div><b>{escape(thing)}</b></div>"
-    table = Table(("", ""), list(facts.items()))._repr_html_()
-    body = join([head, table, _source_html(thing.source)])
-    return View(thing, str(thing), "\n".join(lines), body)
+    text = f"{table!r}\n\n{sanitize_source(code)}"
+    body = join([table._repr_html_(), _source_html(thing.source)])
+    return View(thing, str(thing), text, body)
 
 
 @view.register(Op)
@@ -54,29 +49,25 @@ def view_op(thing: Op) -> View:
     text, parts = current.text, [current.body]
     if earlier:
         text += f"\n{plural(len(earlier), 'earlier version')}"
-    for version in earlier[:_MOST_VERSIONS]:
+    # Those for which there is no room are counted.
+    for version in earlier:
         parts.append(details(f"{version}, {_time(version)}", view_version(version).body))
-    if len(earlier) > _MOST_VERSIONS:
-        parts.append(note(f"and {len(earlier) - _MOST_VERSIONS} older versions"))
     return View(thing, thing.name, text, join(parts))
 
 
 @view.register(Registry)
 def view_registry(thing: Registry) -> View:
     """Show the registry: a line for each op, and their sources folded."""
-    ops = list(thing)
     rows = []
-    for op in ops:
+    sources = []
+    for op in thing:
         current = op.current
         rows.append((op.name, str(current.number), str(current.schema), _time(current)))
-    head = ("op", "version", "schema", "defined")
+        sources.append(details(f"source of {op.name}", _source_html(current.source)))
     otherwise = "no op is defined. Try: %%pyop in a cell"
-    parts = [Table(head, rows[:_MOST_OPS], otherwise)._repr_html_()]
-    if len(rows) > _MOST_OPS:
-        parts.append(note(f"and {len(rows) - _MOST_OPS} more ops"))
-    for op in ops[:_MOST_SOURCES]:
-        parts.append(details(f"source of {op.name}", _source_html(op.current.source)))
-    return View(thing, plural(len(ops), "op"), repr(Table(head, rows, otherwise)), join(parts))
+    table = Table(("op", "version", "schema", "defined"), rows, otherwise)
+    body = join([table._repr_html_(), *sources])
+    return View(thing, plural(len(rows), "op"), repr(table), body)
 
 
 @view.register(Loaded)

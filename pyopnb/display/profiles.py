@@ -12,9 +12,9 @@ from pyopnb.display.html import details, escape, join, note, paragraph
 from pyopnb.display.view import View, view
 from pyopnb.errors import InputError
 from pyopnb.models.nodes import first_output
-from pyopnb.ops.messages import closest, plural, sanitize
+from pyopnb.ops.messages import plural, sanitize
 from pyopnb.ops.text_table import Table
-from pyopnb.traces.profile import NodeProfile, Profile
+from pyopnb.traces.profile import Profile
 from pyopnb.traces.spread import microseconds
 
 __all__ = ["view_profile", "view_profile_diff"]
@@ -22,9 +22,7 @@ __all__ = ["view_profile", "view_profile_diff"]
 _ROWS = 40
 # The table of a diff takes at most this many bytes.
 _BYTES = 120_000
-_COLOURS = ("time", "python")
-# The profile's own cost is told if it makes a run so many times slower.
-_OVERHEAD = 1.05
+_LEGENDS = {"time": "median time", "python": "median time in Python"}
 _ABOUT_DIFF = (
     "slower, faster: the middle halves of the runs do not overlap, "
     "and the medians are over 1 µs apart"
@@ -52,32 +50,29 @@ def view_profile(thing: Profile, *, by: str = "time", **options: Any) -> View:
     InputError
         The profile cannot be coloured like that.
     """
-    if by not in _COLOURS:
-        expected = " or ".join(_COLOURS)
-        next_ = closest(str(by), _COLOURS) or "time"
-        raise InputError("show, by", expected=expected, got=sanitize(by), next=f'by="{next_}"')
+    if by not in _LEGENDS:
+        expected = " or ".join(_LEGENDS)
+        raise InputError("show, by", expected=expected, got=sanitize(by), next='by="time"')
     title = thing.title()
-    text = repr(thing)
     head = [paragraph(f"<b>{escape(title)}</b><br>{escape(thing.headline(), 400)}")]
     head += map(note, thing.remarks)
+    # Nodes that ONNX Runtime fused have the outputs of all of them.
+    firsts = {first_output(node) for node in thing.model.graph.node}
     colours: dict[str, float] = {}
     notes: dict[str, str] = {}
-    for name, node in _main_nodes(thing).items():
+    for node in thing.nodes:
         # A node that never called Python has no part in it.
         part = node.total if by == "time" else node.python
-        colours[name] = 0.0 if part is None else part.median / 1e6
-        group = ""
-        if len(node.outputs) > 1:
-            group = f" ({node.node})"
-        notes[name] = f"\n{node}{group}, {100 * thing.share(node.totals):.1f} %"
-    legend = "median time in Python"
-    if by == "time":
-        legend = "median time"
-    defaults = {"colours": colours, "legend": legend, "unit": "s", "notes": notes}
-    tables = [_nodes_table(thing), _op_types_table(thing)]
+        group = f" ({node.node})" if len(node.outputs) > 1 else ""
+        for name in firsts.intersection(node.outputs) if not node.inside else ():
+            colours[name] = 0.0 if part is None else part.median / 1e6
+            notes[name] = f"\n{node}{group}, {100 * thing.share(node.totals):.1f} %"
+    defaults = {"colours": colours, "legend": _LEGENDS[by], "unit": "s", "notes": notes}
+    nodes = thing.table(_ROWS)._repr_html_() + note(" ".join(_about(thing)))
+    tables = [details(plural(len(thing.nodes), "node"), nodes, open=True), _op_types_table(thing)]
     picture = graph_within(thing.model, {**defaults, **options}, head, tables)
     body = join([*head, picture.body, *tables])
-    return View(thing, title, text, body, draw=picture.draw, canvas=picture.canvas)
+    return View(thing, title, repr(thing), body, picture.draw, picture.canvas)
 
 
 @view.register(ProfileDiff)
@@ -95,22 +90,6 @@ def view_profile_diff(thing: ProfileDiff) -> View:
     return View(thing, f"diff of two profiles: {thing.verdict}", str(thing), body)
 
 
-def _main_nodes(thing: Profile) -> dict[str, NodeProfile]:
-    """Find the profile of each node of the main graph, by its first output."""
-    # Nodes that ONNX Runtime fused have the outputs of all of them.
-    firsts = {first_output(node) for node in thing.model.graph.node}
-    nodes = {}
-    for node in thing.nodes:
-        if not node.inside:
-            nodes.update(dict.fromkeys(firsts.intersection(node.outputs), node))
-    return nodes
-
-
-def _nodes_table(thing: Profile) -> str:
-    table = thing.table(_ROWS)._repr_html_() + note(" ".join(_about(thing)))
-    return details(plural(len(thing.nodes), "node"), table, open=True)
-
-
 def _op_types_table(thing: Profile) -> str:
     head = ("op", "nodes", "calls", "median µs", "middle half", "share")
     rows = []
@@ -121,22 +100,15 @@ def _op_types_table(thing: Profile) -> str:
         share = f"{100 * thing.share(row.owns):.1f} %"
         rows.append((sanitize(row.op_type, 60), *counts, *times, share))
     table = Table(head, rows)._repr_html_()
-    if any(node.inside for node in thing.nodes):
-        table += note("A node with bodies counts here without the nodes in them.")
+    table += note("A node with bodies counts here without the nodes in them.")
     return details(plural(len(thing.op_types), "op type"), table)
 
 
 def _about(thing: Profile) -> Iterator[str]:
+    yield "Shares are those of the mean run among the middle half, and add up; medians do not."
     outside = microseconds(thing.mean(thing.walls - thing.sessions))
-    yield "Microseconds. Shares are those of the mean run among the middle half, and add up; medians do not."
-    yield (
-        f"Of what is not attributed, {outside} µs passed outside ONNX Runtime, where feeds are checked and outputs "
-        "handed out."
-    )
-    if any(len(node.outputs) > 1 for node in thing.nodes):
-        yield "Nodes joined by + ran as one."
-    if any(node.inside for node in thing.nodes):
-        yield "What is in a body is part of its node's time, and its share is in brackets."
-    if thing.unprofiled is not None and thing.wall.median > _OVERHEAD * thing.unprofiled.median:
+    yield f"Of what is not attributed, {outside} µs passed outside ONNX Runtime."
+    yield "Nodes joined by + ran as one. What is in a body is part of its node's time, its share in brackets."
+    if thing.unprofiled is not None:
         yield f"ONNX Runtime's profile itself takes time for each node: a run without it took {thing.unprofiled}."
     yield "ONNX Runtime counts whole microseconds."
