@@ -132,27 +132,21 @@ def _run_expressions(text: str, magic: str) -> Expressions:
 
 
 def full_op_name(args: argparse.Namespace, class_name: str) -> str:
-    """``domain::OpType`` for a class of the cell."""
-    domain, colons, op_type = (args.domain or "").partition("::")
+    """Return ``domain::OpType`` for a class of the cell."""
+    name = args.name or class_name
+    domain, colons, op_type = map(sanitize, (args.domain or "").partition("::"))
     if colons:
-        raise usage_error(
-            f"{args.magic}, --domain",
-            "a domain",
-            sanitize(args.domain),
-            f"-d {sanitize(domain)} {sanitize(op_type)}",
-        )
+        where, got = f"{args.magic}, --domain", sanitize(args.domain)
+        raise usage_error(where, "a domain", got, f"-d {domain} {op_type}")
     try:
-        domain, op_type = split_name(args.name or class_name)
         if args.domain is None:
-            return f"{domain}::{op_type}"
-        option, _ = split_name(f"{args.domain}::{op_type}")
+            return "::".join(split_name(name))
+        if "::" in name:
+            text = f"{sanitize(name)} and --domain {sanitize(args.domain)} name two domains"
+            raise PyopError(f"{args.magic}: {text}", next="leave one out")
+        return "::".join(split_name(f"{args.domain}::{name}"))
     except PyopError as error:
         raise UsageError(str(error)) from None
-    if "::" in (args.name or "") and option != domain:
-        raise UsageError(
-            f"{args.magic}: {sanitize(args.name)} and --domain {sanitize(args.domain)} name two domains. Try: leave one out"
-        )
-    return f"{option}::{op_type}"
 
 
 def refuse_domain(args: argparse.Namespace, class_name: str = "") -> None:
@@ -161,15 +155,12 @@ def refuse_domain(args: argparse.Namespace, class_name: str = "") -> None:
     # Nothing can have been forgotten where a domain is given or the name is the class's own.
     if args.domain is not None or "::" in name or name in ("", class_name):
         return
-    if (
-        "." in name
-        or name in {op.domain for op in registry}
-        or (name[0].islower() and class_name[:1].isupper())
-    ):
+    is_lower = name[0].islower() and class_name[:1].isupper()
+    if "." in name or is_lower or name in {op.domain for op in registry}:
         where = f"{args.magic} {sanitize(name)}"
-        got = "what looks like a domain" + (
-            f"; an op of that name is pyopnb::{sanitize(name)}" if "." not in name else ""
-        )
+        got = "what looks like a domain"
+        if "." not in name:
+            got += f"; an op of that name is pyopnb::{sanitize(name)}"
         raise usage_error(where, "the op's type", got, f"{args.magic} -d {sanitize(name)}")
 
 

@@ -26,15 +26,7 @@ _KEYWORD = re.compile(r"(\w+)\s*=(?!=)")
 
 _TAKES_MODEL = ("run", "trace", "watch", "interact")
 _TAKES_ATTRS = ("call", "check", "node")
-_OP_POSITION = {
-    "call": 0,
-    "check": 0,
-    "node": 0,
-    "replace": 2,
-    "history": 0,
-    "rollback": 0,
-    "remove": 0,
-}
+_TAKES_OP = (*_TAKES_ATTRS, "history", "rollback", "remove")
 
 
 def complete_call(text: str) -> tuple[list[str], str]:
@@ -52,17 +44,16 @@ def complete_call(text: str) -> tuple[list[str], str]:
     *earlier, current = arguments
     name = getattr(function, "__name__", "")
     if current[:1] in ("'", '"'):
-        if _OP_POSITION.get(name) != len(earlier):
-            return [], ""
-        return _ops_for(name, current[1:]), current[1:]
+        is_op = (name in _TAKES_OP and not earlier) or (name == "replace" and len(earlier) == 2)
+        ops = [op.name for op in registry] if is_op else []
+        # ONNX's operators are many, so that something has to be typed first.
+        if is_op and name in ("call", "node") and current[1:]:
+            ops += onnx_ops()
+        return ops, current[1:]
     if not re.fullmatch(r"\w*", current):
         return [], ""
-    keywords = []
-    for argument in earlier:
-        if match := _KEYWORD.match(argument):
-            keywords.append(match[1])
-    positional = len(earlier) - len(keywords)
-    names = _parameters(function, name, earlier, positional)
+    keywords = [match[1] for match in map(_KEYWORD.match, earlier) if match]
+    names = _parameters(function, name, earlier, len(earlier) - len(keywords))
     return [f"{parameter}=" for parameter in names if parameter not in keywords], current
 
 
@@ -115,20 +106,23 @@ def _parameters(function: Any, name: str, earlier: list[str], positional: int) -
     if isinstance(session, Session):
         if name == "set_attrs":
             return _attrs_of_session(session)
-        if name in ("", "trace"):
-            return _feeds(session)[positional:]
-        return []
+        return _feeds(session)[positional:] if name in ("", "trace") else []
     if not earlier:
         return []
-    if name in _TAKES_MODEL:
-        model = user_namespace().get(earlier[0])
-        names = _feeds(model)[positional - 1 :]
-        if name == "interact" and isinstance(model, Session):
-            names += _attrs_of_session(model)
-        return names
+    model = user_namespace().get(earlier[0])
     if name in _TAKES_ATTRS:
-        return _attrs_of_op(earlier[0])
-    return []
+        if not earlier[0].startswith(("'", '"')):
+            # A class, by the name that its op has, too.
+            ops = [op for op in registry if op.op_type == earlier[0]]
+            return attrs_of(ops[0].domain, earlier[0]) if ops else []
+        domain, _, op_type = earlier[0].strip("'\"").rpartition("::")
+        return attrs_of(domain, op_type)
+    if name not in _TAKES_MODEL:
+        return []
+    names = _feeds(model)[positional - 1 :]
+    if name == "interact" and isinstance(model, Session):
+        names += _attrs_of_session(model)
+    return names
 
 
 def _feeds(model: Any) -> list[str]:
@@ -141,22 +135,7 @@ def _feeds(model: Any) -> list[str]:
 
 
 def _attrs_of_session(session: Session) -> list[str]:
-    names: dict[str, None] = {}
-    for attrs in session.attrs.values():
-        names.update(dict.fromkeys(attrs))
-    return list(names)
-
-
-def _attrs_of_op(text: str) -> list[str]:
-    """List the attrs of the op that an argument names, in quotes or as a class."""
-    if text[:1] in ("'", '"'):
-        domain, _, op_type = text.strip("'\"").rpartition("::")
-        return attrs_of(domain, op_type)
-    cls = user_namespace().get(text)
-    for op in registry:
-        if isinstance(cls, type) and op.current.cls is cls:
-            return attrs_of(op.domain, op.op_type)
-    return []
+    return list(dict.fromkeys(name for attrs in session.attrs.values() for name in attrs))
 
 
 def attrs_of(domain: str, op_type: str) -> list[str]:
@@ -167,14 +146,6 @@ def attrs_of(domain: str, op_type: str) -> list[str]:
     if onnx.defs.has(op_type, domain):
         return sorted(onnx.defs.get_schema(op_type, domain).attributes)
     return []
-
-
-def _ops_for(name: str, fragment: str) -> list[str]:
-    """List the ops of the registry and, once something is typed, ONNX's operators where they are taken."""
-    ops = [op.name for op in registry]
-    if name in ("call", "node") and fragment:
-        ops += onnx_ops()
-    return ops
 
 
 def onnx_ops() -> list[str]:

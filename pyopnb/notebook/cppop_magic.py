@@ -50,12 +50,10 @@ def _cppop(self: CppopMagics, line: str, cell: str) -> object:
     shell.push({cls.__name__: cls})
     if not args.quiet:
         print(repr(version))
-    trial = None
-    for expressions in args.run:
-        trial = try_op(version, expressions, shell.user_ns)
-        if expressions is not args.run[-1]:
-            print(trial)
-    return trial
+    trials = [try_op(version, expressions, shell.user_ns) for expressions in args.run]
+    for trial in trials[:-1]:
+        print(trial)
+    return trials[-1] if trials else None
 
 
 _cppop.__name__ = "cppop"

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import ast
 import linecache
-import time
-from collections.abc import Mapping
 from dataclasses import dataclass
-from inspect import Parameter, Signature
 from typing import Any
-
-import numpy as np
 
 from pyopnb.errors import InputError
 from pyopnb.ops.messages import closest, sanitize
 from pyopnb.ops.op import Version
-from pyopnb.ops.types import type_of
 
-__all__ = ["ExpressionTrial", "Expressions", "bind", "parse_expressions", "try_op"]
+__all__ = ["Expressions", "bind", "parse_expressions", "try_op"]
 
 _FILE = "<values of the line>"
 
@@ -61,14 +55,13 @@ def parse_expressions(text: str) -> Expressions:
     match call:
         case ast.Call(args=[ast.Constant(value=str(inner))], keywords=[]) if "=" in inner:
             return parse_expressions(inner)
-    if any(keyword.arg is None for keyword in call.keywords) or any(
-        isinstance(arg, ast.Starred) for arg in call.args
-    ):
+    keywords = {keyword.arg: keyword.value for keyword in call.keywords}
+    if None in keywords or len(keywords) < len(call.keywords):
+        raise SyntaxError("a starred argument, or a repeated name")
+    if any(isinstance(arg, ast.Starred) for arg in call.args):
         raise SyntaxError("a starred argument")
-    keywords = tuple((str(keyword.arg), keyword.value) for keyword in call.keywords)
-    if len(dict(keywords)) != len(keywords):
-        raise SyntaxError("a repeated name")
-    return Expressions(tuple(call.args), keywords, call_text)
+    named = tuple((str(name), value) for name, value in keywords.items())
+    return Expressions(tuple(call.args), named, call_text)
 
 
 def _evaluate(node: ast.expr, namespace: dict[str, Any]) -> Any:
@@ -79,7 +72,7 @@ def _evaluate(node: ast.expr, namespace: dict[str, Any]) -> Any:
 def bind(
     version: Version, expressions: Expressions, namespace: dict[str, Any]
 ) -> tuple[list[Any], dict[str, Any]]:
-    """Evaluate expressions as the arguments of an op.
+    """Evaluate expressions as the arguments of an op: inputs by position or by name, and attrs.
 
     Returns
     -------
@@ -89,91 +82,32 @@ def bind(
     Raises
     ------
     InputError
-        A name is neither a port nor an attr, there are more inputs than ports, or a required input is missing.
+        A name is neither a port nor an attr, or an input is given twice.
     """
     __tracebackhide__ = True
-    positional, keywords = expressions.evaluate(namespace)
+    inputs, attrs = expressions.evaluate(namespace)
     schema = version.schema
-    parameters = []
-    for port in schema.inputs:
-        kind = Parameter.VAR_POSITIONAL if port.variadic else Parameter.POSITIONAL_OR_KEYWORD
-        default = None if port.optional else Parameter.empty
-        parameters.append(Parameter(port.name, kind, default=default))
-    names = [port.name for port in schema.inputs] + [attr.name for attr in schema.attrs]
-    inputs_by_name: dict[str, Any] = {}
-    attrs: dict[str, Any] = {}
-    for name, value in keywords.items():
-        if any(name == parameter.name for parameter in parameters):
-            inputs_by_name[name] = value
-        elif name in names or schema.open_attrs:
-            attrs[name] = value
-        else:
-            close = closest(name, names)
-            raise InputError(
-                f"{version}, {sanitize(name)}",
-                expected=f"one of {', '.join(names)}" if names else "no inputs and no attrs",
-                got=sanitize(name),
-                next=f"{close}=…" if close else f"the op takes {schema}",
-            )
-    try:
-        bound = Signature(parameters).bind(*positional, **inputs_by_name)
-    except TypeError as error:
-        raise InputError(f"{version}: {error}", next=f"the op takes {schema}") from None
-    bound.apply_defaults()
-    inputs = list(bound.args)
-    # Optional inputs at the end are left out, as a node would leave them out.
+    ports = [port.name for port in schema.inputs]
+    names = [*ports, *(attr.name for attr in schema.attrs)]
+    for name in attrs:
+        is_twice = name in ports[: len(inputs)]
+        if is_twice or not (name in names or schema.open_attrs):
+            where = f"{version}, {sanitize(name)}"
+            expected = "one value" if is_twice else f"one of {', '.join(names) or 'nothing'}"
+            next_ = f"{closest(name, names) or '…'}=…"
+            raise InputError(where, expected=expected, got=sanitize(name), next=next_)
+    for name in ports[len(inputs) :]:
+        inputs.append(attrs.pop(name, None))
+    # What is left out at the end is left out as a node would leave it out.
     while inputs and inputs[-1] is None:
         inputs.pop()
     return inputs, attrs
 
 
-@dataclass(frozen=True, repr=False)
-class ExpressionTrial:
-    """One call of an op.
-
-    Attributes
-    ----------
-    version : Version
-    inputs : tuple
-    attrs : dict
-    results : tuple of numpy.ndarray
-    seconds : float
-        Duration of the call, including the creation of its session.
-    """
-
-    version: Version
-    inputs: tuple[Any, ...]
-    attrs: Mapping[str, Any]
-    results: tuple[np.ndarray, ...]
-    seconds: float
-
-    def __repr__(self) -> str:
-        arguments = [
-            "None" if item is None else str(type_of(np.asarray(item))) for item in self.inputs
-        ]
-        arguments += [f"{name}={sanitize(repr(value), 40)}" for name, value in self.attrs.items()]
-        types = ", ".join(str(type_of(result)) for result in self.results)
-        head = f"{self.version}: ({', '.join(arguments)}) -> {types}, {1000 * self.seconds:.3g} ms including session creation"
-        return "\n".join(
-            [head, *(np.array2string(result, threshold=60, edgeitems=3) for result in self.results)]
-        )
-
-
-def try_op(
-    version: Version, expressions: Expressions, namespace: dict[str, Any]
-) -> ExpressionTrial:
-    """Call an op in ONNX Runtime with the values of expressions."""
+def try_op(version: Version, expressions: Expressions, namespace: dict[str, Any]) -> Any:
+    """Call an op in ONNX Runtime with the values of expressions; return what `pyopnb.call` does."""
     __tracebackhide__ = True
     from pyopnb.runtime.call import call
 
     inputs, attrs = bind(version, expressions, namespace)
-    start = time.perf_counter()
-    results = call(version.op, *inputs, **attrs)
-    seconds = time.perf_counter() - start
-    return ExpressionTrial(
-        version,
-        tuple(inputs),
-        attrs,
-        results if isinstance(results, tuple) else (results,),
-        seconds,
-    )
+    return call(version.op, *inputs, **attrs)

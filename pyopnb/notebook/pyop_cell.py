@@ -51,10 +51,7 @@ def transform_lines(lines: list[str]) -> list[str]:
 
     ``%%pyop`` without a body is left as it is: a prompt then waits for the body, as for any cell magic.
     """
-    if lines:
-        first = _FIRST_LINE.fullmatch(lines[0].rstrip())
-    else:
-        first = None
+    first = _FIRST_LINE.fullmatch(lines[0].rstrip()) if lines else None
     if first is None or (first["line"] or "").endswith("?") or not "".join(lines[1:]).strip():
         return lines
     # The obsolete prefix u distinguishes it from a cell that happens to begin with such a string.
@@ -72,28 +69,25 @@ class OpRegistration(ast.NodeTransformer):
         line = _magic_line(tree)
         if line is None or not isinstance(tree, ast.Module):
             return tree
-        # The literal that stands for the magic's line goes, and its position is kept for the
-        # calls that are added.
+        # The literal that stands for the magic's line goes, and its position is kept for the calls that are added.
         first, *body = tree.body
-        if body:
-            last = body[-1]
-        else:
-            last = first
-        names = _assigned_names(body)
-        end = _call(f"end({names!r})", at=last)
-        # The value of the last expression is handed to the cell, so that a failing assertion
-        # there still withdraws the op.
+        last = tree.body[-1]
+        end = _call(f"end({_assigned_names(body)!r})", at=last)
+        # The value of the last expression is handed to the cell, so that a failing assertion there still withdraws the op.
         if body and isinstance(last, ast.Expr):
             end.args.append(last.value)
             body.pop()
-        futures = [
-            statement
-            for statement in body
-            if isinstance(statement, ast.ImportFrom) and statement.module == "__future__"
-        ]
-        # Classes are defined one after the other, as a later statement of the cell may already
-        # run a session with the first.
-        guarded = _with_definitions([statement for statement in body if statement not in futures])
+        futures: list[ast.stmt] = []
+        guarded: list[ast.stmt] = []
+        for statement in body:
+            if isinstance(statement, ast.ImportFrom) and statement.module == "__future__":
+                futures.append(statement)
+                continue
+            guarded.append(statement)
+            # After each statement that may bind a class, ``A = made()`` included, as a later one may already run a session.
+            names = _assigned_names([statement])
+            if names:
+                guarded.append(_statement(_call(f"define({names!r})", at=statement)))
         cell = ast.With(
             [ast.withitem(_call(f"Cell({line!r})", at=first))], [*guarded, _statement(end)]
         )
@@ -107,25 +101,12 @@ class OpRegistration(ast.NodeTransformer):
         return tree
 
 
-def _with_definitions(body: list[ast.stmt]) -> list[ast.stmt]:
-    """Insert a call of `define` after each statement that may bind a class, ``A = made()`` included."""
-    statements: list[ast.stmt] = []
-    for statement in body:
-        statements.append(statement)
-        names = _assigned_names([statement])
-        if names:
-            statements.append(_statement(_call(f"define({names!r})", at=statement)))
-    return statements
-
-
 def _magic_line(tree: ast.AST) -> str | None:
     """Return what follows ``%%pyop`` in the tree of a transformed cell, or None for any other tree."""
     match tree:
         case ast.Module(body=[ast.Expr(value=ast.Constant(value=str(text), kind="u")), *_]):
             first = _FIRST_LINE.fullmatch(text)
-            if first is None:
-                return None
-            return first["line"] or ""
+            return first and (first["line"] or "")
     return None
 
 
@@ -211,15 +192,10 @@ class Cell:
 
     def _refuse_several(self, classes: list[type]) -> None:
         several = ", ".join(dict.fromkeys(cls.__name__ for cls in classes))
-        if self.args.run and "," in several:
-            raise UsageError(
-                f"%%pyop --run: expected one class with compute, got {several}. Try: one cell each, or pyopnb.call"
-            )
-        if self.args.name and "," in several:
-            name = self.args.name
-            raise UsageError(
-                f"%%pyop {name}: expected one class with compute, got {several}. Try: one cell each, or no NAME"
-            )
+        option = "--run" if self.args.run else self.args.name
+        if option and "," in several:
+            text = f"%%pyop {option}: expected one class with compute, got {several}"
+            raise UsageError(f"{text}. Try: one cell each")
 
     def _define(self, cls: type, frame: FrameType) -> None:
         args, file = self.args, frame.f_code.co_filename
@@ -255,26 +231,19 @@ class Cell:
             item for item in self._defined if item.version.cls not in bound and item.is_current
         ]
         self._withdraw(deleted, "because its class was deleted")
-        for cls in [
-            d.version.cls for d in self._defined if schema_of(d.version.cls) != d.version.schema
-        ]:
+        for cls in [item.version.cls for item in self._defined if item.is_outdated]:
             # The cell has set an attribute of the class since.
             self._define(cls, frame)
         if not self._defined:
-            classes = [cls for cls in bound if cls.__module__ == frame.f_locals.get("__name__")]
-            if classes:
-                where = f"class {', '.join(cls.__name__ for cls in classes)}"
-            else:
-                where = "%%pyop cell"
-            if classes:
-                expected, got = ("a compute method", "none")
-            else:
-                expected, got = ("a class with compute", "no class")
-            if classes:
+            main = frame.f_locals.get("__name__")
+            several = ", ".join(cls.__name__ for cls in bound if cls.__module__ == main)
+            if several:
                 next_ = "def compute(self, x): return x"
-            else:
-                next_ = "class Same: compute = lambda self, x: x"
-            raise DefinitionError(where, expected=expected, got=got, next=next_)
+                where = f"class {several}"
+                raise DefinitionError(where, expected="a compute method", got="none", next=next_)
+            next_ = "class Same: compute = lambda self, x: x"
+            expected = "a class with compute"
+            raise DefinitionError("%%pyop cell", expected=expected, got="no class", next=next_)
 
     def _withdraw(self, defined: list[_Defined], why: str) -> None:
         # In reverse, so that an op that was defined twice ends at the version from before the
@@ -284,10 +253,11 @@ class Cell:
             item.restore_module()
             if not self.args.quiet:
                 op = registry.find(*split_name(item.version.op))
-                if op:
-                    now = f"version {op.current.number} is current again"
-                else:
-                    now = "the op is not defined"
+                now = (
+                    f"version {op.current.number} is current again"
+                    if op
+                    else "the op is not defined"
+                )
                 print(f"{item.version} is withdrawn {why}; {now}")
         self._defined = [item for item in self._defined if item not in defined]
 
@@ -295,13 +265,9 @@ class Cell:
 def _say_if_it_replaces(name: str) -> None:
     domain, op_type = split_name(name)
     if has_op(domain, op_type):
-        if domain:
-            whose = f"ONNX Runtime's own {domain}::{op_type}"
-        else:
-            whose = f"ONNX's own {op_type}"
-        print(
-            f"{name} takes the place of {whose} in each session that is made from now on. To undo: %pyop remove {name}"
-        )
+        whose = f"ONNX Runtime's own {domain}::{op_type}" if domain else f"ONNX's own {op_type}"
+        text = f"{name} takes the place of {whose} in each session that is made from now on"
+        print(f"{text}. To undo: %pyop remove {name}")
 
 
 @dataclass(frozen=True)
@@ -316,6 +282,10 @@ class _Defined:
     def is_current(self) -> bool:
         op = registry.find(*split_name(self.version.op))
         return op is not None and op.current is self.version
+
+    @property
+    def is_outdated(self) -> bool:
+        return schema_of(self.version.cls) != self.version.schema
 
 
 _running: ContextVar[Cell] = ContextVar("running")
@@ -348,13 +318,14 @@ def value() -> object:
     """
     __tracebackhide__ = True
     cell, namespace = _ended.get(), sys._getframe(1).f_globals
+    trials = []
     with one_line_errors():
         for expressions in cell.args.run:
-            trial = try_op(cell.version, expressions, namespace)
-            if cell.value is not None or expressions is not cell.args.run[-1]:
-                print(trial)
-    if cell.args.run and cell.value is None:
-        return trial
+            trials.append(try_op(cell.version, expressions, namespace))
+    if trials and cell.value is None:
+        cell.value = trials.pop()
+    for trial in trials:
+        print(trial)
     return cell.value
 
 
@@ -371,12 +342,8 @@ def _move_to_own_module(cls: type, file: str, main: str | None) -> Callable[[], 
         Undoes it.
     """
     name = f"pyop_cell_{cls.__name__}"
-    module = sys.modules.setdefault(
-        name, types.ModuleType(name, "Holds a class that was defined in a notebook cell.")
-    )
+    module = sys.modules.setdefault(name, types.ModuleType(name))
     previous, previous_file = getattr(module, cls.__name__, None), getattr(module, "__file__", None)
-    # The module's file has the new source from here on, which must not be shown for the old
-    # class.
     if previous is not None and previous is not cls and main is not None:
         _set_module(previous, main)
     module.__file__ = file

@@ -73,12 +73,7 @@ def test_an_op_is_called_at_once(soft_clip, define, line, values):
     assert ran.out.startswith(
         "demo::SoftClip, version 2: (x: float32[N], *more)<limit: float = 1.0> -> float32[N]\n"
     )
-    assert ran.value.results[0].tolist() == values
-    assert ran.value.version is soft_clip.current
-    first, second = repr(ran.value).split("\n")
-    assert first.startswith("demo::SoftClip, version 2: (float32[2]")
-    assert " -> float32[2], " in first and " ms including session creation" in first
-    assert second == str(ran.value.results[0])
+    assert ran.value.tolist() == values
 
 
 def test_several_runs_and_a_last_expression(soft_clip, define):
@@ -91,7 +86,7 @@ def test_several_runs_and_a_last_expression(soft_clip, define):
     ("line", "text"),
     [
         ("limt=2.0", "limt: expected one of x, more, limit, got limt. Try: limit=…"),
-        ("v, x=v", "multiple values for argument 'x'. Try: the op takes"),
+        ("v, x=v", "demo::SoftClip, version 2, x: expected one value, got x"),
         ("v.astype(float)", "call of demo::SoftClip, input x: expected float32[N], got float64[2]"),
     ],
 )
@@ -124,12 +119,12 @@ def test_what_an_expression_or_the_op_raises_is_shown_from_the_cell_on(soft_clip
 @pytest.mark.parametrize(
     ("line", "tried"),
     [
-        ("", "Tried (float32[2], float32[2,3], float32[2,3]), generated from the hints"),
+        ("", "Tried (float32[2], float32[2,3], float32[2,3])"),
         ("x=v", "Tried (float32[2])"),
         ("v, limit=2.0", "Tried (float32[2], limit=2.0)"),
         (
             "limit=2.0",
-            "Tried (float32[2], float32[2,3], float32[2,3], limit=2.0), generated from the hints",
+            "Tried (float32[2], float32[2,3], float32[2,3], limit=2.0)",
         ),
     ],
 )

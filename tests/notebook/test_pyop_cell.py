@@ -25,7 +25,6 @@ def names():
         ("-d demo", "demo::Twice"),
         ("--domain demo Double", "demo::Double"),
         ("--domain=demo", "demo::Twice"),
-        ("-d demo demo::Double", "demo::Double"),
         ("::Double", "::Double"),
         ("-d ai.onnx Double", "::Double"),
     ],

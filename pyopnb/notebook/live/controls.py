@@ -18,11 +18,12 @@ from pyopnb.ops.types import TensorType
 
 __all__ = ["Control", "attr_control", "feed_control"]
 
-_STYLE = {"description_width": "initial"}
 _STEPS = 100
 _ANY_NUMBER = (-math.inf, math.inf)
 # A browser's integers end at 2**53.
 _MOST_ON_A_SLIDER = 1e15
+_NUMBERS = ("int", "float")
+_KINDS = {"b": "bool", "i": "int", "u": "int"}
 
 
 @dataclass(frozen=True)
@@ -47,10 +48,8 @@ class Control:
     def move(self, value: Any) -> None:
         """Set the widget, as a user does with the mouse; a range that nobody asked for grows."""
         if self.grows:
-            self.widget.min, self.widget.max = (
-                min(value, self.widget.min),
-                max(value, self.widget.max),
-            )
+            self.widget.min = min(value, self.widget.min)
+            self.widget.max = max(value, self.widget.max)
         if isinstance(self.widget, ipywidgets.FloatSlider):
             self.widget.step = _step_through(self.widget.min, float(value), self.widget.step)
         self.widget.value = value
@@ -65,9 +64,7 @@ class Control:
         if isinstance(self.widget, ipywidgets.Dropdown):
             return sanitize(self.widget.label)
         value = self.widget.value
-        if isinstance(value, float):
-            return f"{value:.6g}"
-        return sanitize(str(value))
+        return f"{value:.6g}" if isinstance(value, float) else sanitize(str(value))
 
 
 def attr_control(name: str, attr: Attr, current: Any, request: Any) -> Control:
@@ -78,22 +75,13 @@ def attr_control(name: str, attr: Attr, current: Any, request: Any) -> Control:
     InputError
         The request does not fit the attr.
     """
-    if attr.kind != "any":
-        value_type = attr.kind
-    else:
-        value_type = _kind_of(current)
-    if isinstance(request, tuple):
-        return _slider(name, value_type, current, request)
-    if isinstance(request, list) and not value_type.startswith("list"):
-        return _menu(name, request, current)
-    if request is not None:
-        current = request
-    # An attr with a known set of values is a menu, whatever its type.
-    if attr.choices:
-        return _menu(name, list(attr.choices), current)
-    if current is REQUIRED or current is None:
-        raise _refusal(name, f"a value of kind {value_type}", "nothing")
-    return _box(name, value_type, current)
+    kind = attr.kind if attr.kind != "any" else type(current).__name__
+    if attr.choices and not isinstance(request, (tuple, list)):
+        selected = current if request is None else request
+        return _menu(name, list(attr.choices), selected)
+    if request is None and (current is REQUIRED or current is None):
+        raise _refusal(name, f"a value of kind {kind}", "nothing")
+    return _control(name, kind, current, request)
 
 
 def feed_control(name: str, type: TensorType, request: Any) -> Control:
@@ -104,46 +92,57 @@ def feed_control(name: str, type: TensorType, request: Any) -> Control:
     InputError
         The model's input is not a scalar, or the request does not fit it.
     """
-    if type.dtype is None or (
-        type.shape is not None and any(dim not in (1, None) for dim in type.shape)
-    ):
-        next = f"interact(session, {sanitize(name)}=np.asarray(…))"
-        raise _refusal(
-            name, f"an array, because the input is {type}", sanitize(repr(request)), next
-        )
-    # NumPy's letter of the dtype decides between a box, a text and a slider.
-    code = np.dtype(type.dtype.numpy).kind
-    if code == "b":
-        value_type = "bool"
-    elif type.dtype.name == "string":
-        value_type = "str"
-    elif code in "iu":
-        value_type = "int"
-    else:
-        value_type = "float"
-    if isinstance(request, tuple):
-        control = _slider(name, value_type, None, request)
-    elif isinstance(request, list):
-        control = _menu(name, request, request[0] if request else None)
-    else:
-        if code in "iu":
-            limits = np.iinfo(type.dtype.numpy)
-        else:
-            limits = None
-        control = _box(
-            name, value_type, request, (int(limits.min), int(limits.max)) if limits else _ANY_NUMBER
-        )
+    is_scalar = all(size in (1, None) for size in type.shape or ())
+    if type.dtype is None or not is_scalar:
+        expected = f"an array, because the input is {type}"
+        next_ = f"interact(session, {sanitize(name)}=np.asarray(…))"
+        raise _refusal(name, expected, sanitize(repr(request)), next_)
+    dtype: Any = np.dtype(type.dtype.numpy)
+    kind = _KINDS.get(dtype.kind, "float")
+    bounds = _ANY_NUMBER
+    if kind == "int":
+        limits = np.iinfo(dtype)
+        bounds = (int(limits.min), int(limits.max))
+    if type.dtype.name == "string":
+        kind, dtype = "str", object
+    control = _control(name, kind, None, request, bounds)
     # A model may declare a single number as an array of one element.
     shape = (1,) * len(type.shape or ())
-    dtype: Any = type.dtype.numpy
-    if value_type == "str":
-        dtype = object
-    return Control(name, control.widget, lambda value: np.full(shape, control.read(value), dtype))
+    return replace(control, read=lambda value: np.full(shape, control.read(value), dtype))
 
 
-def _kind_of(value: Any) -> str:
-    kinds: dict[Any, str] = {bool: "bool", int: "int", float: "float", str: "str", list: "list"}
-    return kinds.get(type(value), "any")
+def _control(
+    name: str, kind: str, current: Any, request: Any, bounds: tuple[float, float] = _ANY_NUMBER
+) -> Control:
+    """Make the control for a range, a list of choices, or a value."""
+    if isinstance(request, tuple):
+        return _slider(name, kind, current, request)
+    if isinstance(request, list) and not kind.startswith("list"):
+        return _menu(name, request, current)
+    value = current if request is None else request
+    common: dict[str, Any] = {"description": name, "style": {"description_width": "initial"}}
+    try:
+        if kind == "bool":
+            return Control(name, ipywidgets.Checkbox(bool(value), **common), bool)
+        if kind in _NUMBERS:
+            number: float = int(value) if kind == "int" else float(value)
+            if math.isfinite(number) and abs(number) <= _MOST_ON_A_SLIDER:
+                # The range that `ipywidgets.interact` chooses, within what the dtype holds.
+                low, high = sorted((-number, 3 * number)) if number else (0, 1)
+                ends = (max(low, bounds[0]), min(high, bounds[1]))
+                return replace(_slider(name, kind, number, ends), grows=True)
+            box = ipywidgets.IntText if kind == "int" else ipywidgets.FloatText
+            return Control(name, box(number, **common), type(number))
+        if kind == "str":
+            text = ipywidgets.Text(str(value), continuous_update=False, **common)
+            return Control(name, text, str)
+        if kind.startswith("list"):
+            text = ipywidgets.Text(json.dumps(list(value)), continuous_update=False, **common)
+            return Control(name, text, lambda typed: _parse_list(name, typed))
+    except (TypeError, ValueError):
+        raise _refusal(name, f"a value of kind {kind}", sanitize(repr(value))) from None
+    expected = "an attr that is a number, bool, text or list of them"
+    raise _refusal(name, expected, kind, f"session.set_attrs({sanitize(name)}=…)")
 
 
 def _refusal(name: str, expected: str, got: str, next: str = "") -> InputError:
@@ -151,66 +150,30 @@ def _refusal(name: str, expected: str, got: str, next: str = "") -> InputError:
     return InputError(f"interact, {sanitize(name)}", expected=expected, got=got, next=next)
 
 
-# ---- widgets -----------------------------------------------------------------------------------------------------------------
-
-
 def _slider(name: str, kind: str, current: Any, request: tuple[Any, ...]) -> Control:
-    finite = all(
-        isinstance(x, (int, float)) and not isinstance(x, bool) and math.isfinite(x)
-        for x in request
-    )
-    if (
-        kind not in ("int", "float")
-        or len(request) not in (2, 3)
-        or not finite
-        or not request[0] < request[1]
-    ):
-        if kind in ("int", "float"):
-            expected = "(min, max) or (min, max, step)"
-        else:
-            expected = f"a value of kind {kind}"
+    wanted = (int,) if kind == "int" else (int, float)
+    is_number = [isinstance(x, wanted) and abs(x) < math.inf for x in request]
+    if kind not in _NUMBERS or len(request) not in (2, 3) or not all(is_number):
+        expected = f"{kind}s: (min, max) or (min, max, step)"
         raise _refusal(name, expected, sanitize(repr(request)))
-    # A value outside the range could not be shown, so the control begins in the middle then.
     low, high, *steps = request
+    if not low < high:
+        raise _refusal(name, "(min, max) with min < max", sanitize(repr(request)))
+    # A value outside the range could not be shown, so the control begins in the middle then.
+    value = (low + high) / 2
     if isinstance(current, (int, float)) and low <= current <= high:
         value = current
-    else:
-        value = (low + high) / 2
+    common: dict[str, Any] = {"description": name, "style": {"description_width": "initial"}}
     if kind == "int":
-        if any(int(x) != x for x in request):
-            next = f"{sanitize(name)}=({math.floor(low)}, {math.ceil(high)})"
-            raise _refusal(name, "integers", sanitize(repr(request)), next)
-        if steps:
-            whole_step = int(steps[0])
-        else:
-            whole_step = 1
-        widget = ipywidgets.IntSlider(
-            int(value), int(low), int(high), whole_step, description=name, style=_STYLE
-        )
-        return Control(name, widget, int)
+        step = steps[0] if steps else 1
+        return Control(name, ipywidgets.IntSlider(int(value), low, high, step, **common), int)
     # A power of ten by default, so that values people type are on the slider.
-    if steps:
-        step = float(steps[0])
-    else:
-        step = 10.0 ** math.floor(math.log10((high - low) / _STEPS))
+    step = float(steps[0]) if steps else 10.0 ** math.floor(math.log10((high - low) / _STEPS))
+    step = _step_through(low, float(value), step)
     widget = ipywidgets.FloatSlider(
-        float(value),
-        min=float(low),
-        max=float(high),
-        step=_step_through(low, float(value), step),
-        description=name,
-        style=_STYLE,
-        readout_format=".4g",
+        float(value), min=low, max=high, step=step, readout_format=".4g", **common
     )
     return Control(name, widget, float)
-
-
-def _range_around(value: float) -> tuple[float, float]:
-    """Choose a range as ``ipywidgets.interact`` does: twice the number's size to both sides; for 0, up to 1."""
-    low, high = sorted((-value, 3 * value))
-    if low < high:
-        return (low, high)
-    return (type(value)(0), type(value)(1))
 
 
 def _step_through(low: float, value: float, step: float) -> float:
@@ -227,48 +190,11 @@ def _step_through(low: float, value: float, step: float) -> float:
 def _menu(name: str, choices: list[Any], current: Any) -> Control:
     if not choices:
         raise _refusal(name, "a list of choices", "an empty list")
-    if current in choices:
-        selected = choices.index(current)
-    else:
-        selected = 0
+    selected = choices.index(current) if current in choices else 0
     options = [(str(choice), index) for index, choice in enumerate(choices)]
-    widget = ipywidgets.Dropdown(options=options, value=selected, description=name, style=_STYLE)
+    style = {"description_width": "initial"}
+    widget = ipywidgets.Dropdown(options=options, value=selected, description=name, style=style)
     return Control(name, widget, lambda index: choices[index])
-
-
-def _box(name: str, kind: str, current: Any, bounds: tuple[float, float] = _ANY_NUMBER) -> Control:
-    common: dict[str, Any] = {"description": name, "style": _STYLE}
-    try:
-        if kind == "bool":
-            return Control(name, ipywidgets.Checkbox(bool(current), **common), bool)
-        if kind in ("int", "float"):
-            number: float = int(current) if kind == "int" else float(current)
-            if math.isfinite(number) and abs(number) <= _MOST_ON_A_SLIDER:
-                low, high = _range_around(number)
-                return replace(
-                    _slider(name, kind, number, (max(low, bounds[0]), min(high, bounds[1]))),
-                    grows=True,
-                )
-            if kind == "int":
-                widget_of = ipywidgets.IntText
-            else:
-                widget_of = ipywidgets.FloatText
-            return Control(name, widget_of(number, **common), type(number))
-        if kind == "str":
-            return Control(
-                name, ipywidgets.Text(str(current), continuous_update=False, **common), str
-            )
-        if kind.startswith("list"):
-            widget = ipywidgets.Text(json.dumps(list(current)), continuous_update=False, **common)
-            return Control(name, widget, lambda text: _parse_list(name, text))
-    except (TypeError, ValueError):
-        raise _refusal(name, f"a value of kind {kind}", sanitize(repr(current))) from None
-    raise _refusal(
-        name,
-        "an attr that is a number, bool, text or list of them",
-        kind,
-        f"session.set_attrs({sanitize(name)}=…)",
-    )
 
 
 def _parse_list(name: str, text: str) -> list[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping
@@ -115,44 +116,35 @@ class Interact(LiveOutput):
         self.wait()
         return self._diff
 
-    # ---- running -------------------------------------------------------------------------------------------------------------
+    # ---- running
 
     def _run(self) -> None:
         settings = {name: control.text for name, control in self.controls.items()}
+        run: Run | None
         try:
-            # A text that is no list raises here, and is shown as an error of the run.
+            # A text that is no list raises here, and the op may refuse a value; both are shown as an error of the run.
             values = self.values
             self._apply_attrs(values)
-            controlled = {
-                f"{node}.{target.attr.name}"
-                for target in self._targets.values()
-                for node in target.nodes
-            }
-            settings |= {
-                name: text
-                for name, text in set_attrs(self.session).items()
-                if name not in controlled
-            }
-        except (
-            Exception,
-            KeyboardInterrupt,
-        ) as error:
-            # The op may refuse the value, which is shown like an error of the run.
-            run: Run | None = Run({}, settings, 0.0, None, error, time.time())
+        except (Exception, KeyboardInterrupt) as error:
+            run = Run({}, settings, 0.0, None, error, time.time())
         else:
+            controlled = set()
+            for target in self._targets.values():
+                controlled |= {f"{node}.{target.attr.name}" for node in target.nodes}
+            for name, text in set_attrs(self.session).items():
+                if name not in controlled:
+                    settings[name] = text
             scalars = {name: value for name, value in values.items() if name not in self._targets}
             run = self._run_session({**self._feeds, **scalars}, settings)
         if run is None:
             return
-        good = run.error is None
-        if good and self._pinned is not None:
+        difference = None
+        if run.error is None and self._pinned is not None:
             difference = diff(run.result, self._pinned.result)
-        else:
-            difference = None
         locked(self._lock, self._record, run, difference)
-        if good:
+        if run.error is None:
             for control in self.controls.values():
-                # A tuple asks for a slider.
+                # Only sliders have a readout.
                 if hasattr(control.widget, "readout"):
                     control.widget.continuous_update = run.seconds < _FAST
 
@@ -173,18 +165,12 @@ class Interact(LiveOutput):
     # ---- display -------------------------------------------------------------------------------------------------------------
 
     def _report(self) -> Report:
-        if self.closed:
-            state = "ended"
-        else:
-            state = ""
-        reference = "the reference"
         return Report(
             self._last,
             self._last_good,
-            None,
-            self._diff,
-            reference,
-            state,
+            diff=self._diff,
+            baseline="the reference",
+            state="ended" if self.closed else "",
             colours=self._colours,
             running=self._running(),
         )
@@ -193,13 +179,9 @@ class Interact(LiveOutput):
         return [*(control.widget for control in self.controls.values()), self._pin_button]
 
     def _controls_html(self) -> str:
-        if self._last:
-            used = self._last.settings
-        else:
-            used = {}
-        return Table(
-            ("control", "value"), [(name, used.get(name, "")) for name in self.controls]
-        )._repr_html_()
+        used = self._last.settings if self._last else {}
+        rows = [(name, used.get(name, "")) for name in self.controls]
+        return Table(("control", "value"), rows)._repr_html_()
 
     # ---- what users call -----------------------------------------------------------------------------------------------------
 
@@ -270,28 +252,24 @@ def interact(
     targets: dict[str, _Target] = {}
     # Nobody named an attr, so all that can have a control get one.
     if all(name in types for name in requests):
-        requests |= {
-            name: None
-            for name, target in available.items()
-            if "." not in name and _has_default_control(target)
-        }
+        for name, target in available.items():
+            with contextlib.suppress(PyopError):
+                if "." not in name and name not in types:
+                    controls[name] = attr_control(name, target.attr, target.value, None)
+                    targets[name] = target
     for name, request in requests.items():
-        if name in available and name not in types:
+        if name in types and isinstance(request, (bool, int, float, str, tuple, list)):
+            controls[name] = feed_control(name, types[name] or ANY, request)
+        elif name in types:
+            feeds[name] = request.copy() if isinstance(request, np.ndarray) else request
+        elif name in available:
             targets[name] = target = available[name]
             controls[name] = attr_control(name, target.attr, target.value, request)
-        elif name not in types:
-            raise _unknown(name, [*types, *available])
-        elif isinstance(request, (bool, int, float, str, tuple, list)):
-            controls[name] = feed_control(name, types[name] or ANY, request)
         else:
-            if isinstance(request, np.ndarray):
-                feeds[name] = request.copy()
-            else:
-                feeds[name] = request
+            raise _unknown(name, [*types, *available])
     # A wrong feed is refused here, in the cell, and not in the output of the first run.
-    session._feeds.check(
-        {**feeds, **{name: control.value for name, control in controls.items() if name in types}}
-    )
+    scalars = {name: control.value for name, control in controls.items() if name in types}
+    session._feeds.check({**feeds, **scalars})
     return Interact(session, feeds, controls, targets, view)
 
 
@@ -303,14 +281,6 @@ def _unknown(name: str, known: Iterable[str]) -> InputError:
         got=sanitize(name),
         next=suggest(name, known),
     )
-
-
-def _has_default_control(target: _Target) -> bool:
-    try:
-        attr_control(target.attr.name, target.attr, target.value, None)
-    except PyopError:
-        return False
-    return True
 
 
 def _targets(session: Session) -> dict[str, _Target]:
@@ -325,9 +295,6 @@ def _targets(session: Session) -> dict[str, _Target]:
             target = _Target(label, attr, (label,), values.get(attr.name, REQUIRED))
             targets[f"{label}.{attr.name}"] = target
             for name in (f"{split_name(op)[1]}.{attr.name}", attr.name):
-                if name in targets:
-                    nodes = (*targets[name].nodes, label)
-                else:
-                    nodes = (label,)
+                nodes = (*targets[name].nodes, label) if name in targets else (label,)
                 targets[name] = replace(target, where=op, nodes=nodes)
     return {name: target for name, target in targets.items() if len(owners.get(name, ())) < 2}

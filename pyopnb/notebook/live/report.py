@@ -13,7 +13,6 @@ from pyopnb.display.show import html
 from pyopnb.display.steady import SteadyColours
 from pyopnb.notebook.live.run import Run
 from pyopnb.ops.op import Version
-from pyopnb.ops.result import Result
 
 __all__ = ["Report"]
 
@@ -73,11 +72,8 @@ class Report:
 
     def html(self) -> str:
         # What the user's own function makes has the size that it has.
-        if self.good and self.good.shown:
-            own_size = len(self.good.shown.html.encode())
-        else:
-            own_size = 0
-        return join(self._parts(), MAX_BYTES + own_size)
+        shown = self.good.shown if self.good else None
+        return join(self._parts(), MAX_BYTES + (len(shown.html.encode()) if shown else 0))
 
     def _parts(self) -> Iterator[str]:
         if self.running is not None:
@@ -94,7 +90,8 @@ class Report:
         if self.good is not None and self.good.shown:
             yield self.good.shown.html
         elif self.good is not None and self.good.result is not None:
-            yield self._picture(self.good.result)
+            draw = self.colours.result_html if self.colours else html
+            yield draw(self.good.result)
         yield from map(note, self._changed_settings())
         # The lines of the class that changed stand beside the numbers that they changed.
         for old, new in self._changed_ops():
@@ -103,58 +100,29 @@ class Report:
         if self.diff is not None and self.colours is not None:
             yield f"<div><b>against {self.baseline}</b></div>{self.colours.diff_html(self.diff)}"
         elif self.diff is not None:
-            yield details(
-                f"against {self.baseline}: {self.diff.verdict}",
-                html(self.diff),
-                open=not self.diff.ok,
-            )
-
-    def _picture(self, result: Result) -> str:
-        """Render the result itself."""
-        if self.colours is None:
-            return html(result)
-        return self.colours.result_html(result)
+            title = f"against {self.baseline}: {self.diff.verdict}"
+            yield details(title, html(self.diff), open=not self.diff.ok)
 
     def _running(self) -> str:
         return f"running for {self.running:.1f} s"
 
     def _head(self, run: Run, state: str = "") -> str:
-        ops = (
-            ", ".join(f"{name} version {version.number}" for name, version in run.versions.items())
-            or "no ops"
-        )
-        settings = " · ".join(f"{name} = {value}" for name, value in run.settings.items())
+        ops = [f"{name} version {version.number}" for name, version in run.versions.items()]
+        words = [", ".join(ops) or "no ops"]
+        words += [f"{name} = {value}" for name, value in run.settings.items()]
         seconds = run.seconds
-        if seconds < 1:
-            duration = f"{seconds * 1e3:.3g} ms"
-        else:
-            duration = f"{seconds:.3g} s"
-        ended = time.strftime("%H:%M:%S", time.localtime(run.ended))
-        return " · ".join(
-            filter(
-                None,
-                [
-                    ops,
-                    settings,
-                    f"stopped after {duration}" if run.interrupted else duration,
-                    ended,
-                    state,
-                ],
-            )
-        )
+        duration = f"{seconds * 1e3:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
+        words.append(f"stopped after {duration}" if run.interrupted else duration)
+        words.append(time.strftime("%H:%M:%S", time.localtime(run.ended)))
+        return " · ".join([*words, state] if state else words)
 
     def _changed_settings(self) -> list[str]:
-        if self.run is not None:
-            changes = self.run.changed_settings(self.before)
-        else:
-            changes = {}
+        changes = self.run.changed_settings(self.before) if self.run else {}
         return [f"{name}: {old} → {new}" for name, (old, new) in changes.items()]
 
     def _changed_ops(self) -> list[tuple[Version, Version]]:
         """Return the previous and the current version of each op that changed."""
         if self.before is None or self.run is None:
             return []
-        return [
-            (self.before.versions[op], self.run.versions[op])
-            for op in self.run.changed_ops(self.before)
-        ]
+        before, after = self.before.versions, self.run.versions
+        return [(before[op], after[op]) for op in self.run.changed_ops(self.before)]

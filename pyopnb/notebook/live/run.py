@@ -59,26 +59,26 @@ class Run:
 
     def traceback(self) -> str:
         """Format the error with the user's own lines only."""
-        if self.error is None or self.interrupted:
-            if self.error:
-                return "interrupted"
+        if self.error is None:
             return ""
+        if self.interrupted:
+            return "interrupted"
         error = traceback.TracebackException.from_exception(self.error)
-        error.stack = traceback.StackSummary.from_list(
-            [f for f in error.stack if not f.filename.startswith(_PACKAGE)]
-        )
+        frames = [frame for frame in error.stack if not frame.filename.startswith(_PACKAGE)]
+        error.stack = traceback.StackSummary.from_list(frames)
         return "".join(error.format(chain=False)).rstrip()
 
     def changed_settings(self, before: Run | None) -> dict[str, tuple[str, str]]:
         """List the settings that differ from those of an earlier run, with both values."""
         if before is None:
             return {}
-        names = [*before.settings, *(name for name in self.settings if name not in before.settings)]
-        pairs = {
-            name: (before.settings.get(name, "the model's"), self.settings.get(name, "the model's"))
-            for name in names
-        }
-        return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+        changes = {}
+        for name in {**before.settings, **self.settings}:
+            old = before.settings.get(name, "the model's")
+            new = self.settings.get(name, "the model's")
+            if old != new:
+                changes[name] = (old, new)
+        return changes
 
     def changed_ops(self, before: Run | None) -> list[str]:
         """List the ops whose version differs from that of an earlier run."""
@@ -96,15 +96,12 @@ def require_session(session: object, where: str) -> None:
 
 def set_attrs(session: Session) -> dict[str, str]:
     """List the attrs of a session that differ from the model's, as text."""
-    return {
-        f"{label}.{name}": _brief(value)
-        for label, attrs in session.changed_attrs.items()
-        for name, value in attrs.items()
-    }
-
-
-def _brief(value: Any) -> str:
-    return sanitize(f"{value:.6g}" if isinstance(value, float) else str(value))
+    settings = {}
+    for label, attrs in session.changed_attrs.items():
+        for name, value in attrs.items():
+            text = f"{value:.6g}" if isinstance(value, float) else str(value)
+            settings[f"{label}.{name}"] = sanitize(text)
+    return settings
 
 
 def run_session(
@@ -132,33 +129,23 @@ def run_session(
     Run
     """
     # The versions are taken before the run, which uses them to its end.
-    versions = {
-        name: op.current
-        for name in session._ops
-        if (op := registry.find(*split_name(name))) is not None
-    }
+    versions = {}
+    for name in session._ops:
+        op = registry.find(*split_name(name))
+        if op is not None:
+            versions[name] = op.current
     result: Result | None = None
     error: BaseException | None = None
     shown: Shown | None = None
-    seconds: float | None = None
     start = time.perf_counter()
+    seconds = 0.0
     try:
-        result = Result(
-            dict(zip(session._feeds.output_names, session.run(None, feeds, options), strict=True))
-        )
+        outputs = session.run(None, feeds, options)
         seconds = time.perf_counter() - start
-        if view is None:
-            shown = None
-        else:
+        result = Result(dict(zip(session._feeds.output_names, outputs, strict=True)))
+        if view is not None:
             shown = shown_by(view, result)
     except (Exception, KeyboardInterrupt) as raised:
         result, error = None, KeyboardInterrupt() if options.terminate else raised
-    return Run(
-        versions,
-        settings,
-        seconds or time.perf_counter() - start,
-        result,
-        error,
-        time.time(),
-        shown,
-    )
+        seconds = seconds or time.perf_counter() - start
+    return Run(versions, settings, seconds, result, error, time.time(), shown)

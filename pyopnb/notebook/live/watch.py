@@ -36,7 +36,7 @@ class Watch(LiveOutput):
     seconds : float
         Duration of the last run.
     runs : int
-    paused, closed : bool
+    closed : bool
     """
 
     def __init__(
@@ -51,8 +51,7 @@ class Watch(LiveOutput):
         # The baseline of the last run.
         self._before: Run | None = None
         self._diff: Diff | None = None
-        self._runs, self.paused = 0, False
-        self._stale = False
+        self._runs = 0
         reference = weakref.ref(self)
 
         def on_attrs() -> None:
@@ -76,10 +75,6 @@ class Watch(LiveOutput):
         return self._runs
 
     def _run(self) -> None:
-        # What was missed is made up for when the user resumes.
-        if self.paused:
-            self._stale = True
-            return
         run = self._run_session(self._feeds, set_attrs(self.session))
         if run is None:
             return
@@ -98,43 +93,20 @@ class Watch(LiveOutput):
         locked(self._lock, self._record, run, before, difference)
 
     def _record(self, run: Run, before: Run | None, difference: Diff | None) -> None:
-        self._runs, self._stale = self._runs + 1, False
+        self._runs += 1
         self._last, self._before, self._diff = run, before, difference
         if run.error is None:
             self._last_good = run
 
     def _report(self) -> Report:
-        if self._stale:
-            paused = "paused; an op or attr was changed"
-        elif self.paused:
-            paused = "paused"
-        else:
-            paused = ""
-        if self.closed:
-            state = "ended"
-        else:
-            state = paused
         return Report(
             self._last,
             self._last_good,
             self._before,
             self._diff,
-            state=state,
+            state="ended" if self.closed else "",
             running=self._running(),
         )
-
-    def pause(self) -> None:
-        """Do not run again until `resume`."""
-        self.paused = True
-        self._update()
-
-    def resume(self) -> None:
-        """Run again when an op or attr is changed; immediately if one was changed in the meantime."""
-        self.paused = False
-        if self._stale:
-            self.refresh()
-        else:
-            self._update()
 
     def close(self) -> None:
         """Never run again. What is displayed stays."""
@@ -178,7 +150,7 @@ def watch(
     Returns
     -------
     Watch
-        Displays itself as the last expression of a cell. ``pause()``, ``resume()``, ``stop()`` and ``close()`` control it;
+        Displays itself as the last expression of a cell. ``stop()`` and ``close()`` control it;
         ``result``, ``error``, ``diff`` and ``seconds`` wait for a run in flight.
 
     Raises
