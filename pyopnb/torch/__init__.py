@@ -13,29 +13,31 @@ from pyopnb.ops.installed import require
 if TYPE_CHECKING:
     from pyopnb.torch.conversion import export, missing
     from pyopnb.torch.functions import TorchFunction, op
-    from pyopnb.torch.holes import Hole, Holes
+    from pyopnb.torch.holes import Hole
     from pyopnb.torch.recording import trace
-    from pyopnb.torch.report import StandIns
+    from pyopnb.torch.reports import Report, StandIns, report
 
 __all__ = [
     "Hole",
-    "Holes",
+    "Report",
     "StandIns",
     "TorchFunction",
     "export",
     "missing",
     "op",
+    "report",
     "trace",
 ]
 
 _HOMES = {
     "Hole": "pyopnb.torch.holes",
-    "Holes": "pyopnb.torch.holes",
-    "StandIns": "pyopnb.torch.report",
+    "Report": "pyopnb.torch.reports",
+    "StandIns": "pyopnb.torch.reports",
     "TorchFunction": "pyopnb.torch.functions",
     "export": "pyopnb.torch.conversion",
     "missing": "pyopnb.torch.conversion",
     "op": "pyopnb.torch.functions",
+    "report": "pyopnb.torch.reports",
     "trace": "pyopnb.torch.recording",
 }
 

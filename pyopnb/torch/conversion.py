@@ -12,10 +12,9 @@ from pyopnb.errors import InputError, ModelError
 from pyopnb.ops.messages import hide_internal_frames, sanitize
 from pyopnb.torch.example import bound_arguments, in_order
 from pyopnb.torch.exporter import convert, proto_of
-from pyopnb.torch.holes import Holes
 from pyopnb.torch.parts import capture_with_parts
 from pyopnb.torch.program import check_buffers
-from pyopnb.torch.report import StandIns
+from pyopnb.torch.reports import Report, StandIns, note_holes
 from pyopnb.torch.sizes import fixed_by_torch, requested_dimensions
 from pyopnb.torch.verified_export import export_verified
 
@@ -73,9 +72,8 @@ def export(
     Warns
     -----
     StandIns
-        The calls that run in torch, with the line of each, and the ``%%pyop`` cell that would replace the
-        op; and the dimensions of ``dynamic_shapes`` that are numbers in the model, with the line that
-        decides it.
+        The calls that run in torch, of which `report` has the whole table; and the dimensions of
+        ``dynamic_shapes`` that are numbers in the model, with the line that decides it.
 
     Raises
     ------
@@ -126,9 +124,11 @@ def export(
         exported = verified.exported
         holes = holes + verified.holes
         fixed = fixed + verified.fixed
+    model = proto_of(exported)
     if holes or fixed or not verify:
+        note_holes(model, holes)
         warnings.warn(StandIns(holes, fixed, verified=verify), stacklevel=3)
-    return proto_of(exported)
+    return model
 
 
 @hide_internal_frames
@@ -138,7 +138,7 @@ def missing(
     kwargs: Mapping[str, Any] | None = None,
     *,
     dynamic_shapes: Any = None,
-) -> Holes:
+) -> Report:
     """List the calls of a module for which torch's exporter has no ONNX operator.
 
     Parameters
@@ -154,7 +154,7 @@ def missing(
 
     Returns
     -------
-    Holes
+    Report
         A sequence of `Hole`, empty and false where the exporter has every op.
 
     Raises
@@ -173,8 +173,10 @@ def missing(
     [('torch.ops.aten.linalg_cholesky.default', '(float32[3,3]) -> float32[3,3]')]
     """
     program = capture_with_parts(module, args, kwargs, dynamic_shapes)
-    _, holes = convert(program, (dynamic_shapes, None, None))
-    return Holes(holes)
+    exported, holes = convert(program, (dynamic_shapes, None, None))
+    model = proto_of(exported)
+    note_holes(model, holes)
+    return Report(model, {})
 
 
 def _refuse_dynamic_axes(dynamic_axes: Any) -> NoReturn:

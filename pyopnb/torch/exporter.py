@@ -260,7 +260,8 @@ def _put_parts(program: Any) -> list[Hole]:
         if part is None:
             continue
         hole = hole_of(node, enclosing, part.reason)
-        holes.append(replace(hole, line=part.line or hole.line))
+        line, path = part.line or hole.line, part.path or hole.path
+        holes.append(replace(hole, line=line, path=path, remedy=part.remedy))
         put_node(node, define(node.target))
     return holes
 

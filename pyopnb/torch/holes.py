@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, overload
+from typing import Any
 
 import torch
 
 from pyopnb.errors import ModelError
 from pyopnb.ops.messages import sanitize
-from pyopnb.ops.text_table import Table
 from pyopnb.torch.calls import Unwritable, encode, target_name
 from pyopnb.torch.program import calls_in, where_of
-from pyopnb.torch.source import line_of
+from pyopnb.torch.source import line_of, submodule_of
 
-__all__ = ["FailedCall", "Hole", "Holes", "failed_call", "find_holes", "hole_of"]
+__all__ = ["FailedCall", "Hole", "failed_call", "find_holes", "hole_of"]
 
 _FAILED = re.compile(
     r"Error when translating node %(?P<name>\w+) : .*?\[target=torch\.ops\.(?P<target>[\w.]+)\]"
@@ -37,12 +35,18 @@ class Hole:
         Of the tensors that go in and come out.
     reason : str
         What the exporter lacks.
+    path : str
+        The submodule that calls it: ``encode.norm1 (LayerNorm)``.
+    remedy : str
+        What would let the exporter write it, beside a cell of yours.
     """
 
     op: str
     line: str
     types: str
     reason: str
+    path: str = ""
+    remedy: str = ""
     node: Any = field(default=None, repr=False)
     target: Any = field(default=None, repr=False)
     attrs: tuple[str, ...] = field(default=(), repr=False)
@@ -50,37 +54,6 @@ class Hole:
     def __str__(self) -> str:
         text = f"{self.op} {self.types}: {self.reason}"
         return f"{self.line}: {text}" if self.line else text
-
-
-class Holes(Sequence[Hole]):
-    """What `pyopnb.torch.missing` lists; false where the exporter has everything."""
-
-    def __init__(self, rows: Sequence[Hole]) -> None:
-        self._rows = tuple(rows)
-
-    @overload
-    def __getitem__(self, place: int) -> Hole: ...
-    @overload
-    def __getitem__(self, place: slice) -> Holes: ...
-    def __getitem__(self, place: Any) -> Any:
-        return Holes(self._rows[place]) if isinstance(place, slice) else self._rows[place]
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def __iter__(self) -> Iterator[Hole]:
-        return iter(self._rows)
-
-    def _table(self) -> Table:
-        rows = [(row.op, row.line, row.types, row.reason) for row in self._rows]
-        empty = "Nothing is missing: the exporter has every op"
-        return Table(("op", "called in", "types", "reason"), rows, empty)
-
-    def __repr__(self) -> str:
-        return repr(self._table())
-
-    def _repr_html_(self) -> str:
-        return self._table()._repr_html_()
 
 
 def find_holes(program: Any, failure: BaseException) -> list[Hole]:
@@ -223,6 +196,8 @@ def hole_of(node: Any, enclosing: tuple[Any, ...], reason: str) -> Hole:
         line_of(node, *enclosing),
         types,
         sanitize(reason),
+        submodule_of(node),
+        "",
         node,
         node.target,
         tuple(call.attrs),

@@ -57,14 +57,20 @@ class TorchPart:
     ----------
     line : str
         The user's line at which the capture failed; empty where it is not known.
+    path : str
+        Of the submodule, with the name of its class.
     reason : str
-        In one sentence, with the path of the submodule.
+        In one sentence, with the submodule.
+    remedy : str
+        What would have it captured; empty where torch does not tell.
     foreign : bool
         Whether it calls ops that are not torch's.
     """
 
     line: str
+    path: str
     reason: str
+    remedy: str
     foreign: bool
 
 
@@ -381,11 +387,13 @@ class _Learner:
             for arrays in self._inputs():
                 self._try(arrays)
         name = sanitize(type(part).__name__)
-        subject = f"submodule {sanitize(path)} ({name})" if path else f"module {name}"
+        subject, place = f"module {name}", name
+        if path:
+            place = f"{sanitize(path)} ({name})"
+            subject = f"submodule {place}"
         reason = f"torch.export cannot capture {subject}: {sanitize(refusal.got or '', 400)}"
-        if refusal.next:
-            reason = f"{reason}; to have it captured: {sanitize(refusal.next, 400)}"
-        about = TorchPart(line, reason, self._foreign)
+        remedy = sanitize(refusal.next or "", 400)
+        about = TorchPart(line, place, reason, remedy, self._foreign)
         ops = {}
         for form, calls in runs.items():
             ops[form] = _PartOp(part, form, calls, about)

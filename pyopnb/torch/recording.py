@@ -20,7 +20,7 @@ from pyopnb.torch.example import in_order
 from pyopnb.torch.exporter import convert, proto_of
 from pyopnb.torch.functions import exported_as
 from pyopnb.torch.program import calls_in, capture, is_random, runs_foreign_code
-from pyopnb.torch.source import line_of
+from pyopnb.torch.source import line_of, submodule_of
 from pyopnb.torch.verified_export import export_verified
 from pyopnb.torch.verify import ModuleComparison, arrays_of
 from pyopnb.traces.summary import summary_of
@@ -299,22 +299,10 @@ def _called_by(node: Any) -> str:
 
 def _source(call: Any) -> str:
     """Name the line and the submodule: ``net.py:13, `z = self.encode(y)`, in encode.norm1 (LayerNorm)``."""
-    line, submodule = line_of(call), _submodule_of(call)
+    line, submodule = line_of(call), submodule_of(call)
     if submodule:
         line = f"{line}, in {submodule}" if line else f"in {submodule}"
     return one_line(line or sanitize(str(call.target)))
-
-
-def _submodule_of(call: Any) -> str:
-    """Name the innermost submodule that made a call; return an empty text for the module itself."""
-    stack = list((call.meta.get("nn_module_stack") or {}).values())
-    if not stack:
-        return ""
-    path, module_type = stack[-1]
-    name = str(module_type).rpartition(".")[2]
-    if isinstance(module_type, type):
-        name = module_type.__name__
-    return sanitize(f"{path} ({name})") if path else ""
 
 
 def _remark(call: Any, mended: Mapping[Any, str]) -> str:
@@ -324,7 +312,7 @@ def _remark(call: Any, mended: Mapping[Any, str]) -> str:
         call = call.args[0]
     if call.target in mended:
         return mended[call.target]
-    name = _submodule_of(call) or sanitize(str(call.target))
+    name = submodule_of(call) or sanitize(str(call.target))
     if any(target in str(call.target) for target in _BATCH_STATISTICS):
         return (
             f"training mode: {name} normalises by the batch in torch, "

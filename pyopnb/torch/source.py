@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 
-from pyopnb.ops.messages import one_line
+from pyopnb.ops.messages import one_line, sanitize
 
-__all__ = ["line_in", "line_of"]
+__all__ = ["line_in", "line_of", "submodule_of"]
 
 _FRAME = re.compile(r'File "(?P<file>[^"\n]+)", line (?P<line>\d+), in \S+')
 _LIBRARIES = (str(Path(torch.__file__).parent), str(Path(__file__).parents[1]), "<eval_with_key>")
@@ -43,6 +43,18 @@ def line_of(*nodes: Any) -> str:
         if line:
             return line
     return ""
+
+
+def submodule_of(call: Any) -> str:
+    """Name the innermost submodule that made a call; return an empty text for the module itself."""
+    stack = list((call.meta.get("nn_module_stack") or {}).values())
+    if not stack:
+        return ""
+    path, module_type = stack[-1]
+    name = str(module_type).rpartition(".")[2]
+    if isinstance(module_type, type):
+        name = module_type.__name__
+    return sanitize(f"{path} ({name})") if path else ""
 
 
 def line_in(frames: Sequence[tuple[str, int]]) -> str:

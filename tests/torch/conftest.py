@@ -11,7 +11,7 @@ from shells import bare, only_shell, shell  # noqa: F401  # fixtures
 
 import pyopnb
 import pyopnb.torch
-from pyopnb.torch.report import StandIns
+from pyopnb.torch import StandIns
 
 
 @pytest.fixture(autouse=True)

@@ -136,7 +136,7 @@ def verdict(place, dtype, seed):
     """The verdict on one op, with the reason."""
     import pyopnb
     import pyopnb.torch
-    from pyopnb.torch.report import StandIns
+    from pyopnb.torch import StandIns
 
     entry = database()[place]
     with warnings.catch_warnings():

@@ -226,7 +226,7 @@ def test_only_the_submodule_stays_in_torch():
     model, (hole,) = export(module, (numbers(4, 3),), (N,))
     assert "submodule middle (Decides): a branch that a tensor's values decide" in hole.reason
     assert "`if x.sum() > 0:`" in hole.line
-    assert hole.reason.endswith("to have it captured: torch.cond, or torch.where")
+    assert (hole.path, hole.remedy) == ("middle (Decides)", "torch.cond, or torch.where")
     assert len([node for node in model.graph.node if node.domain.startswith("torch")]) == 1
     assert len(model.graph.node) > 3
     session = pyopnb.Session(model)

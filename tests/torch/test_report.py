@@ -1,9 +1,11 @@
 """What `export` and `missing` say of the calls that run in torch, and what replaces them."""
 
 import pickle
+import re
 import warnings
 
 import numpy as np
+import onnx
 import pytest
 import torch
 from onnx import helper
@@ -46,9 +48,8 @@ def test_the_warning_says_which_calls_and_where_and_has_their_cells(said):
     assert inverse.line.startswith("test_report.py:")
     assert inverse.line.endswith(", `y = torch.inverse(x)`")
     assert inverse.types.endswith(",3,3]) -> float32" + inverse.types.rpartition("float32")[2])
-    assert str(message).startswith(
-        "2 Python nodes, run by torch, for what its exporter lacks:\n  test_report.py:"
-    )
+    assert str(message).startswith("2 Python nodes, run by torch: test_report.py:")
+    assert "\n" not in str(message)
     assert sorted(message.cells) == ["torch.aten::inverse", "torch.aten::linalg_solve_triangular"]
     cell = message.cells["torch.aten::linalg_solve_triangular"]
     assert (
@@ -56,9 +57,55 @@ def test_the_warning_says_which_calls_and_where_and_has_their_cells(said):
         not in cell
     )
     assert "    def compute(self, x, B):" in cell
-    assert cell in str(message)
     assert str(pickle.loads(pickle.dumps(message))) == str(message)
     assert solve.op == "torch.ops.aten.linalg_solve_triangular.default"
+
+
+class Blocks(nn.Module):
+    """Has two calls of an op in submodules, and a part that torch.export cannot capture."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.decides = Inverse(), Inverse(), Decides()
+
+    def forward(self, x):
+        return self.decides(self.second(torch.relu(self.first(x)) + x))
+
+
+class Decides(nn.Module):
+    def forward(self, x):
+        if x.sum() > 0:
+            return x * 2
+        return -x
+
+
+def test_the_report_has_a_row_for_each_node_with_its_time(example):
+    with pytest.warns(pyopnb.torch.StandIns):
+        model = pyopnb.torch.export(Blocks().eval(), (example,), input_names=["x"])
+    # It is read from the model, of which the file knows as much.
+    read = onnx.load_model_from_string(model.SerializeToString())
+    report = pyopnb.torch.report(read, {"x": example.numpy()})
+    assert [hole.path for hole in report] == [
+        *["first (Inverse)"] * 2,
+        *["second (Inverse)"] * 2,
+        "decides (Decides)",
+    ]
+    assert report[0].line.endswith("`y = torch.inverse(x)`")
+    assert report[1].line.endswith("left=False) + y`")
+    assert report[4].remedy == "torch.cond, or torch.where"
+    assert "a branch that a tensor's values decide" in report[4].reason
+    assert all(0 < share < 1 for share in report.shares)
+    assert sum(report.shares) <= 1
+    assert report.cells["torch.aten::inverse"].startswith("%%pyop -d torch.aten")
+    assert len([op for op in report.cells if op.startswith("torch.pyopnb_part::Decides")]) == 1
+    table = repr(report)
+    assert "share of the time" in table.splitlines()[0]
+    assert "torch.cond" in table.splitlines()[-1]
+    coloured = set()
+    for line in str(report.picture).splitlines():
+        if re.search(r" \[\d", line):
+            coloured.add("torch." in line)
+    assert coloured == {True}
 
 
 def test_a_cell_replaces_the_op_in_the_live_session(said, example, define):
@@ -82,12 +129,12 @@ def test_missing_lists_the_same_before_the_export(example):
         "torch.ops.aten.inverse.default",
         "torch.ops.aten.linalg_solve_triangular.default",
     ]
-    assert repr(found).splitlines()[0].split() == ["op", "called", "in", "types", "reason"]
+    assert repr(found).splitlines()[0].startswith("op  ")
     assert "(float32[2,3,3]) -> float32[2,3,3]" in repr(found)
     assert len(pyopnb.registry) == 0 or found[:1]
     nothing = pyopnb.torch.missing(nn.Linear(3, 2).eval(), (torch.ones(1, 3),))
     assert not nothing
-    assert repr(nothing) == "Nothing is missing: the exporter has every op"
+    assert repr(nothing) == "Nothing runs in torch: the exporter has every op"
 
 
 def test_an_operator_of_the_runtime_in_its_place(example):

@@ -1,0 +1,327 @@
+"""Say what `export` did other than torch's exporter, with the cell that replaces each op it put in."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from onnx import ModelProto, NodeProto
+
+from pyopnb.display.show import show
+from pyopnb.models.nodes import first_output, nodes_in
+from pyopnb.ops.messages import hide_internal_frames, plural
+from pyopnb.ops.names import split_name
+from pyopnb.ops.text_table import Table
+from pyopnb.torch.calls import attr_name, find_target, op_name, target_name
+from pyopnb.torch.holes import Hole
+from pyopnb.torch.sizes import FixedSize
+from pyopnb.traces.profiling import profile
+
+__all__ = ["Report", "StandIns", "cell", "note_holes", "report"]
+
+_HINTS = {"int": "int", "float": "float", "bool": "bool", "str": "str", "number": "float"}
+
+# What is kept of a hole at its node in the model, so that a report needs the model alone.
+_NOTES = ("line", "types", "reason", "path", "remedy")
+_NOTE = "pyopnb.torch."
+
+# What the exporter writes at each node.
+_STACK_TRACE, _SCOPES = "pkg.torch.onnx.stack_trace", "pkg.torch.onnx.name_scopes"
+
+# So many runs tell how the time is divided.
+_RUNS = 20
+
+
+class StandIns(UserWarning):
+    """What an export does other than torch's exporter: Python nodes that call torch, and sizes that are fixed.
+
+    Attributes
+    ----------
+    holes : tuple of Hole
+        The calls for which the exporter has no operator, or a wrong one.
+    cells : dict of str to str
+        By op (``torch.aten::inverse``) the text of a ``%%pyop`` cell in which it can be written instead.
+    fixed : tuple of FixedSize
+        The dimensions that were to be open and are numbers in the model.
+    verified : bool
+        False for an export with ``verify=False``.
+    """
+
+    def __init__(
+        self, holes: Iterable[Hole], fixed: Iterable[FixedSize] = (), *, verified: bool = True
+    ) -> None:
+        self.holes, self.fixed, self.verified = tuple(holes), tuple(fixed), verified
+        self.cells = _cells(self.holes)
+        super().__init__(self._text())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return UserWarning, (str(self),)
+
+    def _text(self) -> str:
+        parts = []
+        if not self.verified:
+            parts.append("not compared with torch, as verify=False was given")
+        if self.fixed:
+            parts.append(
+                f"{plural(len(self.fixed), 'size')} that cannot change: {_some(self.fixed)}"
+            )
+        if self.holes:
+            nodes = plural(len(self.holes), "Python node")
+            parts.append(f"{nodes}, run by torch: {_some(self.holes)}")
+            parts.append("pyopnb.torch.report(model) has the table, a picture and the cells")
+        return "; ".join(parts)
+
+
+def _some(entries: Sequence[object]) -> str:
+    text = str(entries[0])
+    return f"{text}, and {len(entries) - 1} more" if len(entries) > 1 else text
+
+
+# ---- the report ------------------------------------------------------------------------------
+
+
+def note_holes(model: ModelProto, holes: Sequence[Hole]) -> None:
+    """Write at each node that calls torch what is known of its call.
+
+    Parameters
+    ----------
+    model : ModelProto
+        It is changed.
+    holes : sequence of Hole
+    """
+    holes_of: dict[str, list[Hole]] = {}
+    for hole in holes:
+        holes_of.setdefault(op_name(hole.target), []).append(hole)
+    for node in nodes_in(model.graph):
+        calls = holes_of.get(f"{node.domain}::{node.op_type}")
+        if calls is None:
+            continue
+        # The exporter merges equal calls, so that the order does not tell.
+        metadata = _metadata(node)
+        alike = [call for call in calls if _is_at(metadata, call.node)]
+        hole = (alike or calls)[0]
+        for name in _NOTES:
+            node.metadata_props.add(key=f"{_NOTE}{name}", value=getattr(hole, name))
+
+
+def _is_at(metadata: Mapping[str, str], call: Any) -> bool:
+    """Tell whether a node comes from the line and the submodule of a call."""
+    paths = [path for path, _ in (call.meta.get("nn_module_stack") or {}).values()]
+    scopes = metadata.get(_SCOPES, "")
+    in_submodule = scopes.startswith(repr(paths).removesuffix("]"))
+    return in_submodule and metadata.get(_STACK_TRACE) == call.meta.get("stack_trace")
+
+
+def _metadata(node: NodeProto) -> dict[str, str]:
+    return {entry.key: entry.value for entry in node.metadata_props}
+
+
+@hide_internal_frames
+def report(model: ModelProto, feeds: Mapping[str, Any] | None = None) -> Report:
+    """List what of a model torch runs, and why.
+
+    Parameters
+    ----------
+    model : ModelProto
+        From `export`.
+    feeds : mapping, optional
+        For some runs, which tell the share of each node of the time.
+
+    Returns
+    -------
+    Report
+
+    Examples
+    --------
+    >>> import torch, pyopnb, pyopnb.torch
+    >>> model = pyopnb.torch.export(torch.nn.ReLU().eval(), (torch.ones(3),))
+    >>> pyopnb.torch.report(model)
+    Nothing runs in torch: the exporter has every op
+    """
+    shares: dict[str, float] = {}
+    if feeds is not None:
+        times = profile(model, feeds, runs=_RUNS)
+        for entry in times.nodes:
+            for name in entry.outputs:
+                shares[name] = times.share(entry.totals)
+    return Report(model, shares)
+
+
+class Report(Sequence[Hole]):
+    """What of a model torch runs, as a table and as a picture; false where that is nothing.
+
+    Attributes
+    ----------
+    cells : dict of str to str
+        By op (``torch.aten::inverse``) the text of a ``%%pyop`` cell in which it can be written instead.
+    shares : list of (float or None)
+        The share of each in the time of a run, if it was measured.
+    """
+
+    def __init__(self, model: ModelProto, shares: Mapping[str, float]) -> None:
+        self._model = model
+        self._holes: dict[str, Hole] = {}
+        for node in nodes_in(model.graph):
+            if f"{_NOTE}reason" in _metadata(node):
+                self._holes[first_output(node)] = _noted(node)
+        self._rows = list(self._holes.values())
+        self.shares = [shares.get(name) for name in self._holes]
+        self.cells = _cells(self._rows)
+
+    def __getitem__(self, place: Any) -> Any:
+        return self._rows[place]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __iter__(self) -> Iterator[Hole]:
+        return iter(self._rows)
+
+    @cached_property
+    def picture(self) -> Any:
+        """Draw the model with what torch runs coloured, by its share of the time if it was measured."""
+        colours, notes = {}, {}
+        for (name, hole), share in zip(self._holes.items(), self.shares, strict=True):
+            colours[name] = 1.0 if share is None else 100 * share
+            notes[name] = f"\n{hole}"
+        legend = "in torch" if None in self.shares else "% of the time, in torch"
+        return show(self._model, colours=colours, notes=notes, legend=legend)
+
+    def _table(self) -> Table:
+        head = ["op", "in", "called in", "types", "reason", "to have it in ONNX"]
+        rows = []
+        for hole, share in zip(self._rows, self.shares, strict=True):
+            remedy = hole.remedy or "an op of yours: its cell"
+            row = [hole.op, hole.path, hole.line, hole.types, hole.reason, remedy]
+            rows.append(row if share is None else [*row, f"{100 * share:.1f} %"])
+        if rows and len(rows[0]) > len(head):
+            head.append("share of the time")
+        return Table(head, rows, "Nothing runs in torch: the exporter has every op")
+
+    def __repr__(self) -> str:
+        return repr(self._table())
+
+    def _repr_html_(self) -> str:
+        return self._table()._repr_html_()
+
+
+def _noted(node: NodeProto) -> Hole:
+    """Read from a node of a model which hole it is."""
+    metadata = _metadata(node)
+    notes = {name: metadata.get(f"{_NOTE}{name}", "") for name in _NOTES}
+    op = f"{node.domain}::{node.op_type}"
+    target = find_target(op)
+    attrs = tuple(attribute.name for attribute in node.attribute)
+    # Where what registers the op in torch was not imported, there is its name alone.
+    return Hole(op if target is None else target_name(target), target=target, attrs=attrs, **notes)
+
+
+# ---- cells -----------------------------------------------------------------------------------
+
+
+def _cells(holes: Iterable[Hole]) -> dict[str, str]:
+    """Write one cell an op, with the types of its first call."""
+    cells: dict[str, str] = {}
+    named = [(op_name(hole.target), hole) for hole in holes if hole.target is not None]
+    for op, hole in sorted(named, key=lambda pair: pair[0]):
+        cells[op] = cells.get(op) or cell(op, hole)
+    return cells
+
+
+def cell(op: str, hole: Hole) -> str:
+    """Write the ``%%pyop`` cell that defines an op which `export` put in.
+
+    Parameters
+    ----------
+    op : str
+        ``torch.aten::inverse``.
+    hole : Hole
+        One of its calls.
+
+    Returns
+    -------
+    str
+    """
+    target = find_target(op)
+    domain, op_type = split_name(op)
+    inputs = ", ".join(_inputs(target))
+    attrs = []
+    for argument in target._schema.arguments:
+        type_text, name = str(argument.type), attr_name(argument.name)
+        if "Tensor" not in type_text and (name in hole.attrs or _HINTS.get(type_text)):
+            attrs.append((name, _parameter(name, type_text, argument)))
+    parameters = ", ".join([*(text for _, text in attrs), "**attrs"])
+    lines = [
+        f"%%pyop -d {domain}",
+        "import numpy as np",
+        "",
+        "",
+        f"class {op_type}:",
+        f'    """{target._schema}',
+        "",
+        f"    Seen: {hole.types}",
+        '    """',
+        "",
+        f"    def __init__(self, {parameters}):",
+    ]
+    lines += [f"        self.{name} = {name}" for name, _ in attrs]
+    lines += [
+        '        self.dtypes = attrs["torch_dtypes"]',
+        "",
+        f"    def compute(self, {inputs}):",
+        f"        # Return {_results(hole)}.",
+        f'        raise NotImplementedError("{op}")',
+        "",
+        f"    def infer(self, {inputs}):",
+        '        return [f"{dtype}[...]" for dtype in self.dtypes]',
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _inputs(target: Any) -> list[str]:
+    """Write the parameters of compute."""
+    inputs: list[str] = []
+    has_optional = False
+    for argument in target._schema.arguments:
+        type_text = str(argument.type)
+        if "Tensor" not in type_text:
+            continue
+        # Torch calls the first tensor of most ops self.
+        name = "x" if argument.name == "self" else attr_name(argument.name)
+        has_optional = has_optional or "Optional" in type_text
+        # Python takes one list of arguments, and nothing by position behind it.
+        if inputs and inputs[-1].startswith("*"):
+            return ["*inputs"]
+        is_later = has_optional and inputs
+        if "List" in type_text:
+            inputs.append(f"*{name}")
+        else:
+            inputs.append(f"{name}=None" if is_later else name)
+    return inputs
+
+
+def _parameter(name: str, type_text: str, argument: Any) -> str:
+    """Write the parameter of __init__ for an argument that is no tensor."""
+    base = type_text
+    for wrapper in ("Optional[", "List["):
+        base = base.removeprefix(wrapper).removesuffix("]")
+    hint = _HINTS.get(base)
+    default = argument.default_value if argument.has_default_value() else None
+    if base == "number" or hint is None:
+        # It has no annotation that pyopnb knows, so the default gives the type.
+        if not isinstance(default, (int, float, str)):
+            default = None
+        return f"{name}={default!r}"
+    if "List" in type_text:
+        hint = f"list[{hint}]"
+    return f"{name}: {hint} | None = None" if default is None else f"{name}: {hint} = {default!r}"
+
+
+def _results(hole: Hole) -> str:
+    types = hole.types.rpartition(" -> ")[2]
+    if "], " in types:
+        return textwrap.shorten(f"arrays of types {types}", 100)
+    return f"an array of type {types}"
