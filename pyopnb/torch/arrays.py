@@ -35,14 +35,12 @@ class _Writable:
         self.__array_interface__ = interface
 
 
-def to_tensor(array: np.ndarray, *, is_complex: bool = False) -> Any:
+def to_tensor(array: np.ndarray) -> Any:
     """Make a tensor of an array's memory, which must not be written to.
 
     Parameters
     ----------
     array : ndarray
-    is_complex : bool
-        The last dimension has real and imaginary parts, as ONNX Runtime has no complex tensors.
 
     Returns
     -------
@@ -54,9 +52,7 @@ def to_tensor(array: np.ndarray, *, is_complex: bool = False) -> Any:
     if not array.flags.writeable:
         array = np.asarray(_Writable(array)) if array.size else array.copy()
     tensor = torch.from_numpy(array)
-    if dtype is not None:
-        tensor = tensor.view(dtype)
-    return torch.view_as_complex(tensor.contiguous()) if is_complex else tensor
+    return tensor if dtype is None else tensor.view(dtype)
 
 
 def to_array(tensor: Any) -> np.ndarray:

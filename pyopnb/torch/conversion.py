@@ -10,7 +10,7 @@ from onnx import ModelProto
 
 from pyopnb.errors import InputError, ModelError
 from pyopnb.ops.messages import hide_internal_frames, sanitize
-from pyopnb.torch.example import bound_arguments, in_order
+from pyopnb.torch.example import bound_arguments, in_order, with_caches
 from pyopnb.torch.exporter import convert, proto_of
 from pyopnb.torch.parts import capture_with_parts
 from pyopnb.torch.program import check_buffers
@@ -104,6 +104,7 @@ def export(
     """
     if dynamic_axes is not None:
         _refuse_dynamic_axes(dynamic_axes)
+    dynamic_shapes = with_caches(module, args, kwargs, dynamic_shapes)
     options = dynamic_shapes, input_names, output_names
     program = capture_with_parts(module, args, kwargs, dynamic_shapes)
     kwargs = in_order(module, kwargs)
@@ -172,6 +173,7 @@ def missing(
     >>> [(hole.op, hole.types) for hole in holes]
     [('torch.ops.aten.linalg_cholesky.default', '(float32[3,3]) -> float32[3,3]')]
     """
+    dynamic_shapes = with_caches(module, args, kwargs, dynamic_shapes)
     program = capture_with_parts(module, args, kwargs, dynamic_shapes)
     exported, holes = convert(program, (dynamic_shapes, None, None))
     model = proto_of(exported)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import os
 import warnings
@@ -13,6 +14,7 @@ import torch
 
 from pyopnb.errors import InputError, ModelError
 from pyopnb.ops.messages import sanitize
+from pyopnb.torch.sizes import expanded_shapes
 from pyopnb.torch.source import line_in
 
 __all__ = [
@@ -22,6 +24,7 @@ __all__ = [
     "clone_aliased",
     "in_order",
     "line_of_error",
+    "with_caches",
 ]
 
 _ON_META = "one on the device meta"
@@ -168,6 +171,36 @@ def in_order(module: Any, kwargs: Mapping[str, Any] | None) -> dict[str, Any]:
 def bound_arguments(module: Any, args: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Bind an example to the parameters of forward."""
     return dict(inspect.signature(module.forward).bind(*args, **kwargs).arguments)
+
+
+def with_caches(
+    module: Any, args: Any, kwargs: Mapping[str, Any] | None, dynamic_shapes: Any
+) -> Any:
+    """Let torch look into transformers' caches, and write their entries of ``dynamic_shapes`` as it takes them.
+
+    Parameters
+    ----------
+    module, args, kwargs
+        As for `pyopnb.torch.export`.
+    dynamic_shapes : object
+        One entry may stand for all tensors of a cache.
+
+    Returns
+    -------
+    object
+        ``dynamic_shapes`` with an entry for each tensor.
+    """
+    for leaf in torch.utils._pytree.tree_leaves((args, kwargs)):
+        if type(leaf).__module__ == "transformers.cache_utils":
+            exporting = importlib.import_module("transformers.integrations.executorch")
+            exporting.register_dynamic_cache_export_support()
+            break
+    try:
+        arguments = bound_arguments(module, args, kwargs or {})
+    except (AttributeError, TypeError):
+        # The capture says what is wrong with them.
+        return dynamic_shapes
+    return expanded_shapes(dynamic_shapes, arguments)
 
 
 def clone_aliased(args: Any, kwargs: Mapping[str, Any]) -> tuple[Any, Any]:

@@ -262,7 +262,7 @@ def _put_parts(program: Any) -> list[Hole]:
         hole = hole_of(node, enclosing, part.reason)
         line, path = part.line or hole.line, part.path or hole.path
         holes.append(replace(hole, line=line, path=path, remedy=part.remedy))
-        put_node(node, define(node.target))
+        put_node(node, define(node.target, part.function))
     return holes
 
 

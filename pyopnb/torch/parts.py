@@ -11,10 +11,11 @@ import functools
 import itertools
 import random
 import re
+import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -65,6 +66,8 @@ class TorchPart:
         What would have it captured; empty where torch does not tell.
     foreign : bool
         Whether it calls ops that are not torch's.
+    function : callable
+        Runs it on tensors, which autograd can follow.
     """
 
     line: str
@@ -72,6 +75,7 @@ class TorchPart:
     reason: str
     remedy: str
     foreign: bool
+    function: Any = None
 
 
 def part_of(node: Any) -> TorchPart | None:
@@ -530,8 +534,10 @@ class _PartOp:
     def __init__(
         self, module: Any, form: str, runs: list[tuple[list[int], _Results]], about: TorchPart
     ) -> None:
-        # Hooks of the module run outside of the op.
-        self._module, self._forward = module, module.forward
+        self._module = module
+        self._weights = _slots_of_weights(module)
+        self._local = threading.local()
+        self._count = 0
         self._name = sanitize(type(module).__name__)
         self._like = runs[0][1]
         for _, results in runs:
@@ -552,8 +558,11 @@ class _PartOp:
             leaves, self._structure = torch.utils._pytree.tree_flatten((args, kwargs))
             for leaf in leaves:
                 self._leaves.append(_HOLE if isinstance(leaf, torch.Tensor) else leaf)
-            self._register(len(tensors))
-        results = self._overload(*tensors)
+            self._count = len(tensors)
+            self._register(len(tensors) + len(self._weights))
+        # As inputs, weights are initializers of the model, which can be trained.
+        weights = [getattr(*slots[0]) for slots in self._weights]
+        results = self._overload(*tensors, *weights)
         return self._returned([results] if isinstance(results, torch.Tensor) else results)
 
     def _register(self, count: int) -> None:
@@ -565,13 +574,13 @@ class _PartOp:
         parameters = ", ".join(f"Tensor x{number}" for number in range(count))
         op = torch.library.custom_op(
             f"{PARTS}::{name}",
-            self._compute,
+            self._run,
             mutates_args=(),
             schema=f"({parameters}) -> {returns}",
         )
         op.register_fake(self._fake)
         self._overload = getattr(getattr(torch.ops, PARTS), name).default
-        _parts[self._overload] = self._about
+        _parts[self._overload] = replace(self._about, function=self._run)
 
     def _returned(self, tensors: Sequence[Any]) -> Any:
         """Put results into the structure in which forward returns them."""
@@ -581,22 +590,47 @@ class _PartOp:
             leaves.append(next(ahead) if leaf is None else leaf)
         return torch.utils._pytree.tree_unflatten(leaves, self._like.structure)
 
-    def _compute(self, *tensors: Any) -> Any:
+    def _run(self, *tensors: Any) -> Any:
+        inputs, weights = tensors[: self._count], tensors[self._count :]
         # Inputs are ONNX Runtime's memory, and forward may write to them.
-        copies = [tensor.clone() for tensor in tensors]
+        copies = [tensor.clone() for tensor in inputs]
         ahead = iter(copies)
         leaves = [next(ahead) if leaf is _HOLE else leaf for leaf in self._leaves]
         args, kwargs = torch.utils._pytree.tree_unflatten(leaves, self._structure)
-        before = _state_of(self._module)
-        with torch.no_grad():
-            results, described = _described(self._forward(*args, **kwargs))
         where = f"module {self._name}"
-        _refuse_changes(where, before, self._module)
-        self._check(where, _sizes(tensors), described)
-        weights = (*self._module.parameters(), *self._module.buffers())
-        contiguous = [result.detach().contiguous() for result in results]
-        fresh = own_memory(contiguous, (*weights, *copies))
+        with self._with_weights(weights) as module:
+            before = _state_of(module)
+            # Hooks of the module run outside of the op.
+            results, described = _described(module.forward(*args, **kwargs))
+            _refuse_changes(where, before, module)
+            buffers = list(module.buffers())
+        self._check(where, _sizes(inputs), described)
+        contiguous = [result.contiguous() for result in results]
+        fresh = own_memory(contiguous, (*weights, *buffers, *copies))
         return fresh[0] if len(fresh) == 1 else tuple(fresh)
+
+    @contextmanager
+    def _with_weights(self, weights: Sequence[Any]) -> Iterator[Any]:
+        """Lend weights to a copy of the module, which each thread has for itself."""
+        if not hasattr(self._local, "module"):
+            memo = {}
+            for tensor in (*self._module.parameters(), *self._module.buffers()):
+                memo[id(tensor)] = tensor
+            self._local.module = copy.deepcopy(self._module, memo)
+            self._local.weights = _slots_of_weights(self._local.module)
+        earlier = []
+        for slots, weight in zip(self._local.weights, weights, strict=True):
+            if not isinstance(weight, torch.nn.Parameter):
+                weight = torch.nn.Parameter(weight, requires_grad=False)
+            for slot in slots:
+                earlier.append((slot, getattr(*slot)))
+                setattr(*slot, weight)
+        try:
+            yield self._local.module
+        finally:
+            # Nothing of ONNX Runtime's memory may stay there.
+            for slot, weight in earlier:
+                setattr(*slot, weight)
 
     def _check(self, where: str, sizes: Sequence[int], results: _Results) -> None:
         """Refuse results of other sizes than the model was made for: its numbers would be wrong."""
@@ -620,7 +654,7 @@ class _PartOp:
 
     def _fake(self, *tensors: Any) -> Any:
         """Make empty results of the learned sizes, where torch traces."""
-        sizes = _sizes(tensors)
+        sizes = _sizes(tensors[: self._count])
         free: dict[str, Any] = {}
         shape: list[Any] = []
         for dim in self._dims:
@@ -646,6 +680,16 @@ class _InputSize:
     """A size that is that of an input, by its position among all sizes of the inputs."""
 
     position: int
+
+
+def _slots_of_weights(module: Any) -> list[list[tuple[Any, str]]]:
+    """List for each weight of a module the submodules that have it, and its name there."""
+    slots: dict[int, list[tuple[Any, str]]] = {}
+    for part in module.modules():
+        for name, weight in part.named_parameters(recurse=False, remove_duplicate=False):
+            if weight.is_floating_point():
+                slots.setdefault(id(weight), []).append((part, name))
+    return list(slots.values())
 
 
 def _learned(runs: Sequence[tuple[list[int], _Results]]) -> list[int | str | _InputSize]:

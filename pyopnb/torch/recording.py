@@ -16,7 +16,7 @@ from pyopnb.ops.messages import hide_internal_frames, one_line, sanitize
 from pyopnb.ops.op import Version
 from pyopnb.ops.registry import registry
 from pyopnb.torch.arrays import to_array
-from pyopnb.torch.example import in_order
+from pyopnb.torch.example import in_order, with_caches
 from pyopnb.torch.exporter import convert, proto_of
 from pyopnb.torch.functions import exported_as
 from pyopnb.torch.program import calls_in, capture, is_random, runs_foreign_code
@@ -98,6 +98,7 @@ def trace(
     >>> difference.origin.op, difference.origin.changes
     ('::LayerNormalization', ('attr epsilon: 1e-05 → 0.1',))
     """
+    dynamic_shapes = with_caches(module, args, kwargs, dynamic_shapes)
     program = capture(module, args, kwargs, dynamic_shapes, any_numbers=True)
     versions = _versions(program)
     kwargs = in_order(module, kwargs)

@@ -19,6 +19,7 @@ from pyopnb.torch.source import line_in
 __all__ = [
     "FixedSize",
     "OpenSizes",
+    "expanded_shapes",
     "fix_dimensions",
     "fixed_by_torch",
     "requested_dimensions",
@@ -86,17 +87,63 @@ def requested_dimensions(dynamic_shapes: Any, arguments: Mapping[str, Any]) -> l
     return requests
 
 
+def expanded_shapes(dynamic_shapes: Any, arguments: Mapping[str, Any]) -> Any:
+    """Write the entry of a cache as torch takes it, an entry for each tensor in it.
+
+    Parameters
+    ----------
+    dynamic_shapes : object
+        Where the value is no list and no dict, one entry may stand for all its tensors.
+    arguments : mapping
+        Forward's parameters and their values.
+
+    Returns
+    -------
+    object
+    """
+    if isinstance(dynamic_shapes, Mapping):
+        names = dynamic_shapes.keys() & arguments.keys()
+        entries = {name: _for_each(dynamic_shapes[name], arguments[name]) for name in names}
+        return {**dynamic_shapes, **entries}
+    if not isinstance(dynamic_shapes, (list, tuple)):
+        return dynamic_shapes
+    values = [*arguments.values(), *[None] * len(dynamic_shapes)]
+    pairs = zip(dynamic_shapes, values, strict=False)
+    return type(dynamic_shapes)(_for_each(entry, value) for entry, value in pairs)
+
+
+def _for_each(entry: Any, value: Any) -> Any:
+    """Repeat an entry for each tensor of a value that torch has registered as a tree."""
+    is_plain = isinstance(value, (torch.Tensor, Mapping, list, tuple))
+    if is_plain or not isinstance(entry, Mapping):
+        return entry
+    children = children_of(value)
+    return [[entry] * len(child) if isinstance(child, list) else entry for child in children]
+
+
+def children_of(value: Any) -> list[Any]:
+    """List what a value directly holds that torch has registered as a tree, as transformers' caches are."""
+    children: list[Any] = torch.utils._pytree.tree_leaves(
+        value, is_leaf=lambda item: item is not value
+    )
+    return children
+
+
 def _collect_requests(entry: Any, value: Any, requests: list[dict[int, Any]]) -> None:
     if isinstance(value, torch.Tensor):
         requests.append(_axes_of(entry))
-    elif isinstance(value, Mapping):
+        return
+    if isinstance(value, Mapping):
         entries = entry if isinstance(entry, Mapping) else {}
         for name, item in value.items():
             _collect_requests(entries.get(name), item, requests)
-    elif isinstance(value, (list, tuple)):
-        entries_in_order = entry if isinstance(entry, (list, tuple)) else [None] * len(value)
-        for item_entry, item in zip(entries_in_order, value, strict=False):
-            _collect_requests(item_entry, item, requests)
+        return
+    items = value if isinstance(value, (list, tuple)) else children_of(value)
+    if value is None or (len(items) == 1 and items[0] is value):
+        return
+    entries_in_order = entry if isinstance(entry, (list, tuple)) else [None] * len(items)
+    for item_entry, item in zip(entries_in_order, items, strict=False):
+        _collect_requests(item_entry, item, requests)
 
 
 def _axes_of(entry: Any) -> dict[int, Any]:

@@ -6,10 +6,11 @@ from typing import Any
 
 import torch
 
-from pyopnb.errors import DefinitionError
+from pyopnb.errors import DefinitionError, ModelError
 from pyopnb.ops.names import split_name
 from pyopnb.ops.op import Version
 from pyopnb.ops.registry import registry
+from pyopnb.ops.types import ANY
 from pyopnb.torch.arrays import to_array, to_tensor
 from pyopnb.torch.calls import COMPLEX, DTYPES, decode, op_name, target_name
 
@@ -38,6 +39,22 @@ class TorchOp:
 
     target: Any
 
+    # What is called in the place of the target: autograd follows it into a part of a module.
+    function: Any = None
+
+    def __init_subclass__(cls) -> None:
+        types = [str(entry.type) for entry in cls.target._schema.returns]
+        is_gradient = "compute" in vars(cls)
+        if is_gradient or len(types) == 1 or set(types) != {"Tensor"}:
+            return
+
+        def compute(self: TorchOp, *inputs: Any) -> Any:
+            return TorchOp.compute(self, *inputs)
+
+        # With a hint, gradients know how many of a node's tensors are results.
+        compute.__annotations__["return"] = (str(ANY),) * len(types)
+        cls.compute = compute  # type: ignore[method-assign]
+
     def __init__(self, **attrs: Any) -> None:
         self._attrs = attrs
         self._complex = frozenset(attrs.get(COMPLEX, ()))
@@ -47,21 +64,50 @@ class TorchOp:
         return [f"{name}[...]" for name in self._dtypes]
 
     def compute(self, *inputs: Any) -> Any:
-        tensors: list[Any] = []
-        # Tensors share ONNX Runtime's memory: no op of torch's that is put in writes to its inputs.
-        for position, array in enumerate(inputs):
-            if array is None:
-                tensors.append(None)
-            else:
-                tensors.append(to_tensor(array, is_complex=position in self._complex))
-        args, kwargs = decode(self.target, self._attrs, tensors)
         with torch.no_grad():
-            results = self.target(*args, **kwargs)
-        if isinstance(results, torch.Tensor):
-            return to_array(results)
+            results = self._results(self._with_complex(_tensors(inputs)))
         # Some ops return a list of one.
         arrays = tuple(map(to_array, results))
         return arrays if len(arrays) > 1 else arrays[0]
+
+    def backward(self, inputs: Any, outputs: Any, grads: Any) -> tuple[Any, ...]:
+        """Compute the gradients by torch's autograd."""
+        leaves: dict[int, Any] = {}
+        tensors = _tensors(inputs)
+        for position, tensor in enumerate(tensors):
+            if tensor is not None and tensor.is_floating_point():
+                tensors[position] = leaves[position] = torch.nn.Parameter(tensor)
+        with torch.enable_grad():
+            results = self._results(self._with_complex(tensors))
+        used, seeds = [], []
+        for result, grad in zip(results, grads, strict=True):
+            if grad is not None and result.requires_grad:
+                used.append(torch.view_as_real(result) if result.is_complex() else result)
+                seeds.append(to_tensor(grad))
+        gradients: list[Any] = [None] * len(inputs)
+        if not leaves:
+            return tuple(gradients)
+        if not used:
+            raise ModelError(
+                f"{target_name(self.target)}, backward",
+                expected="results that autograd follows to an input",
+                got="none, as where forward calls detach or NumPy",
+            )
+        derived = torch.autograd.grad(used, list(leaves.values()), seeds, allow_unused=True)
+        for position, gradient in zip(leaves, derived, strict=True):
+            gradients[position] = None if gradient is None else to_array(gradient)
+        return tuple(gradients)
+
+    def _with_complex(self, tensors: list[Any]) -> list[Any]:
+        """Make complex tensors of those that hold real and imaginary parts."""
+        for position in self._complex:
+            tensors[position] = torch.view_as_complex(tensors[position].contiguous())
+        return tensors
+
+    def _results(self, tensors: list[Any]) -> list[Any]:
+        args, kwargs = decode(self.target, self._attrs, tensors)
+        results = (self.function or self.target)(*args, **kwargs)
+        return [results] if isinstance(results, torch.Tensor) else list(results)
 
     @classmethod
     def _module_source(cls, version: Version) -> str:
@@ -90,17 +136,25 @@ class TorchOp:
         return "\n".join(lines)
 
 
-def define(target: Any) -> str:
+def _tensors(arrays: Any) -> list[Any]:
+    """Make tensors that share ONNX Runtime's memory: no op of torch's that is put in writes to its inputs."""
+    return [None if array is None else to_tensor(array) for array in arrays]
+
+
+def define(target: Any, function: Any = None) -> str:
     """Define the op that stands in for a torch op, on first use only, and return its name.
 
     Parameters
     ----------
     target : torch._ops.OpOverload
+    function : callable, optional
+        What is called in its place, which autograd can follow.
     """
     name = op_name(target)
     # Again, it would be a new version.
     if registry.find(*split_name(name)) is None:
-        body = {"target": target, "__doc__": f"{target_name(target)}, called in torch itself."}
+        doc = f"{target_name(target)}, called in torch itself."
+        body = {"target": target, "function": staticmethod(function or target), "__doc__": doc}
         if target._schema.name in _WRITING:
             body["copy_inputs"] = True
         registry.define(type(name.partition("::")[2], (TorchOp,), body), name)

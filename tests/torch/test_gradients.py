@@ -205,3 +205,120 @@ def test_nets_have_the_gradients_of_torch(ops, net):
         for name, want in expected.items():
             apart = np.abs(result[f"grad_{name}"] - want.numpy()).max()
             assert apart <= 1e-6 * float(want.abs().max()), (opset, name, apart)
+
+
+# ---- what torch runs in a model ----------------------------------------------------------------------------------------------
+
+
+class Solves(torch.nn.Module):
+    """Calls ops of which the exporter has no function, one with two results and one on complex numbers."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.randn(3, 3))
+
+    def forward(self, x):
+        x = x @ self.weight
+        square = x.T @ x + torch.eye(3)
+        values, vectors = torch.linalg.eigh(square)
+        spectrum = torch.fft.fft(vectors.square() @ values)
+        return torch.inverse(square).sum() + spectrum.abs().sum()
+
+
+class Decides(torch.nn.Module):
+    """Is a part, in which one weight stands twice and that writes to its argument."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = torch.nn.Linear(3, 3)
+        self.second = torch.nn.Linear(3, 3)
+        self.second.weight = self.first.weight
+
+    def forward(self, x):
+        if x.sum() > 0:
+            x[x > 100] = 0
+        return self.second(torch.tanh(self.first(x)))
+
+
+class Tagger(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rnn, self.decides = torch.nn.GRU(3, 3, batch_first=True), Decides()
+
+    def forward(self, x):
+        times, last = self.rnn(x)
+        return self.decides(times).square().mean() + last.square().sum()
+
+
+@pytest.mark.parametrize(
+    ("make", "shape", "sizes"),
+    [(Solves, (5, 3), None), (Tagger, (2, 4, 3), ({0: "n", 1: "t"},))],
+    ids=["calls", "parts"],
+)
+@pytest.mark.filterwarnings("ignore::pyopnb.torch.StandIns")
+def test_what_torch_runs_has_the_gradients_of_torch(make, shape, sizes):
+    module, x = make().eval(), torch.randn(*shape)
+    model = pyopnb.torch.export(
+        module, (x,), dynamic_shapes=sizes, input_names=["x"], output_names=["loss"]
+    )
+    weights = dict(module.named_parameters(remove_duplicate=False))
+    names = [tensor.name for tensor in model.graph.initializer if tensor.name in weights]
+    assert {id(weights[name]) for name in names} == {id(weight) for weight in weights.values()}
+    result = pyopnb.run(pyopnb.grad(model, ["x", *names], "loss"), {"x": x.numpy()})
+    x.requires_grad_()
+    module(x).backward()
+    expected = {"x": x.grad, **{name: weights[name].grad for name in names}}
+    for name, gradient in expected.items():
+        atol = 1e-5 * float(gradient.abs().max())
+        np.testing.assert_allclose(result[f"grad_{name}"], gradient, rtol=1e-4, atol=atol)
+
+
+@pytest.mark.filterwarnings("ignore::pyopnb.torch.StandIns")
+def test_an_exported_model_trains_the_weights_of_its_parts():
+    class Sums(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.rnn, self.head = torch.nn.GRU(2, 8, batch_first=True), torch.nn.Linear(8, 1)
+
+        def forward(self, x):
+            return self.head(self.rnn(x)[0][:, -1])
+
+    module, x = Sums().eval(), torch.randn(64, 5, 2)
+    sums = x.sum((1, 2), keepdim=False).unsqueeze(1)
+    model = pyopnb.torch.export(
+        module,
+        (x[:4],),
+        dynamic_shapes=({0: "n", 1: "t"},),
+        input_names=["x"],
+        output_names=["y"],
+    )
+    training = pyopnb.train(
+        model,
+        {"x": x.numpy(), "sums": sums.numpy()},
+        loss="mse",
+        optimizer=pyopnb.training.Adam(learning_rate=0.02),
+        epochs=30,
+        progress=False,
+    )
+    before = float(((module(x) - sums) ** 2).mean().detach())
+    after = pyopnb.run(training.model, {"x": x.numpy()})["y"]
+    assert float(((after - sums.numpy()) ** 2).mean()) < before / 10
+    initial = {
+        tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer
+    }
+    for tensor in training.model.graph.initializer:
+        if tensor.name.startswith("rnn."):
+            assert not np.array_equal(onnx.numpy_helper.to_array(tensor), initial[tensor.name])
+
+
+@pytest.mark.filterwarnings("ignore::pyopnb.torch.StandIns")
+def test_a_part_that_autograd_cannot_follow_has_no_gradient_of_zero():
+    class Sorts(torch.nn.Module):
+        def forward(self, x):
+            return torch.from_numpy(np.sort(x.detach().numpy())).sum()
+
+    model = pyopnb.torch.export(
+        Sorts().eval(), (torch.randn(4),), input_names=["x"], output_names=["loss"]
+    )
+    with pytest.raises(pyopnb.errors.ModelError, match="detach or NumPy"):
+        pyopnb.grad(model, ["x"], "loss")
