@@ -622,15 +622,15 @@ class _PartOp:
         for slots, weight in zip(self._local.weights, weights, strict=True):
             if not isinstance(weight, torch.nn.Parameter):
                 weight = torch.nn.Parameter(weight, requires_grad=False)
-            for slot in slots:
-                earlier.append((slot, getattr(*slot)))
-                setattr(*slot, weight)
+            for part, name in slots:
+                earlier.append((part, name, getattr(part, name)))
+                setattr(part, name, weight)
         try:
             yield self._local.module
         finally:
             # Nothing of ONNX Runtime's memory may stay there.
-            for slot, weight in earlier:
-                setattr(*slot, weight)
+            for part, name, weight in earlier:
+                setattr(part, name, weight)
 
     def _check(self, where: str, sizes: Sequence[int], results: _Results) -> None:
         """Refuse results of other sizes than the model was made for: its numbers would be wrong."""

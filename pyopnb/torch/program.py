@@ -163,7 +163,46 @@ def capture(
                 next="draw the numbers outside, and give them as an input",
             )
     _check_inputs_and_outputs(program, where)
+    _write_caches_as_dicts(program)
     return program
+
+
+def _write_caches_as_dicts(program: Any) -> None:
+    """Let a program take and return dicts and lists in the place of transformers' caches.
+
+    The exporter captures a program again, and making a cache of tensors has constants of its own, which it
+    then misses (torch 2.13, transformers 5.24).
+    """
+    signature = program.module_call_graph[0].signature
+    args, kwargs = program.example_inputs
+    inputs = tuple(map(_as_dicts, args)), _as_dicts(dict(kwargs))
+    signature.in_spec = torch.utils._pytree.tree_structure(inputs)
+    signature.out_spec = _with_lists(signature.out_spec)
+    program.example_inputs = inputs
+
+
+def _as_dicts(value: Any) -> Any:
+    """Write what is registered as a tree with names as a dict, whose paths in torch's guards are the same."""
+    if type(value) in (list, tuple):
+        return type(value)(map(_as_dicts, value))
+    if type(value) is dict:
+        return {name: _as_dicts(item) for name, item in value.items()}
+    children, _ = torch.utils._pytree.tree_flatten_with_path(
+        value, is_leaf=lambda item: item is not value
+    )
+    names = [getattr(path[0], "key", None) for path, _ in children if path]
+    if not names or not all(isinstance(name, str) for name in names):
+        return value
+    return {name: child for name, (_, child) in zip(names, children, strict=True)}
+
+
+def _with_lists(spec: Any) -> Any:
+    if spec.is_leaf():
+        return spec
+    children = [_with_lists(child) for child in spec.children()]
+    if spec.type in (tuple, list, dict):
+        return torch.utils._pytree.TreeSpec(spec.type, spec.context, children)
+    return torch.utils._pytree.TreeSpec(list, None, children)
 
 
 # ---- calls -----------------------------------------------------------------------------------
@@ -292,17 +331,22 @@ def _check_sizes(dynamic_shapes: Any, arguments: Mapping[str, Any]) -> None:
     if not isinstance(entries, Mapping):
         entries = dict(zip(arguments, dynamic_shapes, strict=False))
     for name, value in arguments.items():
-        entry = entries.get(name)
-        if not isinstance(value, torch.Tensor) or not isinstance(entry, Mapping):
-            continue
-        for dim in entry:
-            if isinstance(dim, int) and 0 <= dim < value.dim():
-                continue
-            expected = f"a dimension from 0 to {value.dim() - 1}"
-            if value.dim() == 0:
-                expected = "none, of a tensor without dimensions"
-            where, got = f"dynamic_shapes, {sanitize(name)}", sanitize(repr(dim), 60)
-            raise InputError(where, expected=expected, got=got, next="{0: 'batch'}")
+        leaves = torch.utils._pytree.tree_leaves(value)
+        tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+        requests = requested_dimensions({name: entries.get(name)}, {name: value})
+        for tensor, request in zip(tensors, requests, strict=True):
+            for dim in request:
+                _check_dimension(name, tensor, dim)
+
+
+def _check_dimension(name: str, tensor: Any, dim: Any) -> None:
+    if isinstance(dim, int) and 0 <= dim < tensor.dim():
+        return
+    expected = f"a dimension from 0 to {tensor.dim() - 1}"
+    if tensor.dim() == 0:
+        expected = "none, of a tensor without dimensions"
+    where, got = f"dynamic_shapes, {sanitize(name)}", sanitize(repr(dim), 60)
+    raise InputError(where, expected=expected, got=got, next="{0: 'batch'}")
 
 
 def _size_refused(

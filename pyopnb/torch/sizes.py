@@ -102,9 +102,12 @@ def expanded_shapes(dynamic_shapes: Any, arguments: Mapping[str, Any]) -> Any:
     object
     """
     if isinstance(dynamic_shapes, Mapping):
-        names = dynamic_shapes.keys() & arguments.keys()
-        entries = {name: _for_each(dynamic_shapes[name], arguments[name]) for name in names}
-        return {**dynamic_shapes, **entries}
+        # The exporter reads them in the order of the arguments.
+        entries = {}
+        for name, value in arguments.items():
+            if name in dynamic_shapes:
+                entries[name] = _for_each(dynamic_shapes[name], value)
+        return entries | {n: e for n, e in dynamic_shapes.items() if n not in entries}
     if not isinstance(dynamic_shapes, (list, tuple)):
         return dynamic_shapes
     values = [*arguments.values(), *[None] * len(dynamic_shapes)]
