@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-from google.protobuf.message import EncodeError
-from onnx import ModelProto, NodeProto
+from onnx import ModelProto
 
 from pyopnb.diffs.arrays.diff import Diff, compared
 from pyopnb.diffs.arrays.parts import VERDICTS, Part
@@ -19,17 +17,14 @@ from pyopnb.diffs.arrays.report import format_number
 from pyopnb.diffs.tolerances import check_tolerances, is_float
 from pyopnb.diffs.traces.compare import diff_traces, diff_with_arrays
 from pyopnb.diffs.traces.diff import TraceDiff
-from pyopnb.diffs.traces.optimizers import find_optimizers
 from pyopnb.diffs.traces.steps import Tolerances
-from pyopnb.errors import PyopError
 from pyopnb.models.edit.widen import widen
 from pyopnb.models.external_data import take_in_all
 from pyopnb.models.io import read_model, to_model
-from pyopnb.models.versions import FILL
 from pyopnb.onnx_reference.evaluator import Evaluator
 from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.displayable import Displayable
-from pyopnb.ops.messages import hide_internal_frames, moved, plural, sanitize
+from pyopnb.ops.messages import hide_internal_frames, plural, sanitize
 from pyopnb.ops.progress import advance, tracking
 from pyopnb.ops.registry import registry
 from pyopnb.ops.text_table import Table
@@ -42,10 +37,14 @@ from pyopnb.traces.trace import Trace
 
 __all__ = ["HEAD", "Stability", "StabilityRow", "stability"]
 
+HEAD = ("verdict", "|a-b|", "× |b|", "ULP", "argmax changed", "order changed")
+
 # So many more runs of one session, and so many samples that run alone.
 _REPEATS, _SAMPLES = 3, 4
-# MaxPool only picks numbers, in float64 as well, and ONNX's takes a hundred times as long in Python. No model has this domain.
-_IN_RUNTIME = "pyopnb.onnxruntime"
+_HIDDEN = (
+    "no node differs once its tensors are exposed, which changes what ONNX Runtime fuses: "
+    'first_divergence(model, feeds, over="optimizers")'
+)
 
 
 @dataclass(frozen=True)
@@ -83,38 +82,22 @@ class StabilityRow:
         return self.diff is None or (self.diff.ok and not changed)
 
     def cells(self, part: Part) -> tuple[str, ...]:
-        """Write what is known of an output: verdict, largest difference, argmax and order.
-
-        Parameters
-        ----------
-        part : Part
-            One of ``diff.parts``.
+        """Write what is known of an output, one of ``diff.parts``, under the titles of `HEAD`.
 
         Returns
         -------
         tuple of str
         """
-        largest = relative = ulp = ""
+        numbers = ["", "", ""]
         facts = part.facts
         if facts is not None and facts.largest:
-            largest = format_number(facts.largest)
-            if facts.relative is not None:
-                relative = format_number(facts.relative)
-            if facts.ulp is not None:
-                ulp = f"{facts.ulp:,}"
-        output = str(part.path[0])
-        argmax = _fraction(self.argmax.get(output))
-        order = _fraction(self.order.get(output))
-        return part.verdict, largest, relative, ulp, argmax, order
-
-
-HEAD = ("verdict", "|a-b|", "× |b|", "ULP", "argmax changed", "order changed")
-
-
-def _fraction(counts: tuple[int, int] | None) -> str:
-    if counts is None or not counts[0]:
-        return ""
-    return f"{counts[0]:,} of {counts[1]:,}"
+            sizes = (facts.largest, facts.relative, facts.ulp)
+            numbers = ["" if size is None else format_number(size) for size in sizes]
+        orders = []
+        for counts in (self.argmax, self.order):
+            count, total = counts.get(str(part.path[0]), (0, 0))
+            orders.append(f"{count:,} of {total:,}" if count else "")
+        return part.verdict, *numbers, *orders
 
 
 @dataclass(frozen=True, repr=False)
@@ -138,20 +121,15 @@ class Stability(Displayable):
 
     def __getitem__(self, name: str) -> StabilityRow:
         """Return the row of this name."""
-        for row in self.rows:
-            if row.name == name:
-                return row
-        raise KeyError(name)
+        return {row.name: row for row in self.rows}[name]
 
     @property
     def headline(self) -> str:
         """Say how many rows are beyond the tolerance."""
-        first = self.rows[0]
-        if not first.ok:
-            return f"other numbers from run to run on {self.runtime}: {sanitize(first.node, 80)}"
-        compared_rows = [row for row in self.rows if row.diff is not None]
-        beyond = [row.name for row in compared_rows if not row.ok]
-        total = plural(len(compared_rows), "way")
+        if not self.rows[0].ok:
+            return f"other numbers from run to run on {self.runtime}: {sanitize(self.rows[0].node, 80)}"
+        total = plural(sum(row.diff is not None for row in self.rows), "way")
+        beyond = [row.name for row in self.rows if not row.ok]
         if not beyond:
             return f"steady in {total}, against {self.runtime}"
         return f"unsteady in {len(beyond)} of {total}, against {self.runtime}: {', '.join(beyond)}"
@@ -159,18 +137,14 @@ class Stability(Displayable):
     def __str__(self) -> str:
         lines, remarks = [], []
         for row in self.rows:
-            reason = sanitize(row.reason, 200)
-            if row.diff is None:
-                remarks.append(f"{row.name}: {reason}")
-                continue
-            worst = row.diff.worst
-            output = sanitize(str(worst.path[0]), 30)
-            lines.append((row.name, output, *row.cells(worst), sanitize(row.node, 60)))
-            if reason:
-                remarks.append(f"{row.name}: {reason}")
+            if row.diff is not None:
+                worst = row.diff.worst
+                output = sanitize(str(worst.path[0]), 30)
+                lines.append((row.name, output, *row.cells(worst), sanitize(row.node, 60)))
+            if row.reason:
+                remarks.append(f"{row.name}: {sanitize(row.reason, 200)}")
         head = ("against the usual run", "worst output", *HEAD, "first node")
-        texts = [self.headline, repr(Table(head, lines)), *remarks]
-        return "\n".join(texts)
+        return "\n".join([self.headline, repr(Table(head, lines)), *remarks])
 
     __repr__ = __str__
 
@@ -245,20 +219,21 @@ def stability(
     if rtol is None and atol is None and stol is None:
         stol = True
     trials = _Trials(model, feeds, named, (rtol, atol, stol), search, fill)
-    ways: list[tuple[str, Callable[[], StabilityRow]]] = [
-        ("run to run", trials.run_to_run),
-        ("1 thread", trials.one_thread),
-        ("no optimizations", lambda: trials.level("no optimizations", "ORT_DISABLE_ALL")),
-        ("basic optimizations", lambda: trials.level("basic optimizations", "ORT_ENABLE_BASIC")),
-        ("sample alone", trials.samples_alone),
-        ("inputs + 1 ULP", trials.moved_inputs),
-        ("float64", lambda: trials.float64(yardstick)),
-    ]
-    rows = []
+    ways: dict[str, Callable[[], _Way]] = {
+        "run to run": trials.run_to_run,
+        "1 thread": trials.one_thread,
+        "no optimizations": lambda: trials.other_session(level="ORT_DISABLE_ALL"),
+        "basic optimizations": lambda: trials.other_session(level="ORT_ENABLE_BASIC"),
+        "sample alone": trials.samples_alone,
+        "inputs + 1 ULP": trials.moved_inputs,
+        # A convolution in Python takes a hundred times as long as its kernel.
+        "float64": trials.float64 if yardstick else _not_asked_for,
+    }
+    rows: list[StabilityRow] = []
     with tracking("ways", len(ways)):
-        for name, make_row in ways:
+        for name, run in ways.items():
             try:
-                row = make_row()
+                row = trials.row(name, run(), is_random=bool(rows) and not rows[0].ok)
             except _CannotBeError as error:
                 row = StabilityRow(name, reason=str(error))
             except Exception as error:
@@ -269,15 +244,25 @@ def stability(
     return Stability(tuple(rows), trials.runtime)
 
 
-_HIDDEN = "no node differs once its tensors are exposed, which changes what ONNX Runtime fuses"
-
-
 class _CannotBeError(Exception):
     """Say why a row cannot be."""
 
 
+def _not_asked_for() -> _Way:
+    raise _CannotBeError("not run: yardstick=True")
+
+
 def _first_line(error: Exception) -> str:
     return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+
+
+@dataclass(frozen=True)
+class _Way:
+    """The outputs of two runs by name, and what compares their traces where a node is wanted."""
+
+    a: Mapping[str, Any]
+    b: Mapping[str, Any]
+    find: Callable[[], TraceDiff]
 
 
 class _Trials:
@@ -293,28 +278,14 @@ class _Trials:
         fill: bool,
     ) -> None:
         self.tolerances, self.search = tolerances, search
-        # Whether runs of one session differ, so that no other row can tell why its run does.
-        self.is_random = False
         self.providers: list[Any] | None = None
         if isinstance(model, Session):
             provider_options = model.get_provider_options()
             self.providers = [(name, provider_options[name]) for name in model.get_providers()]
             model = model.to_model_proto()
-        elif fill:
-            # What stands in for nodes is in the model of the session, for all the sessions that follow.
-            model = session_for_run(model, fill).to_model_proto()
-        if isinstance(model, ModelProto):
-            # Each of four sessions would write it to bytes again, which takes as long as to make one. Asking for its size
-            # first would take as long; more than 2 GB are refused, and go to each session by themselves.
-            with suppress(EncodeError):
-                model = model.SerializeToString()
-        self.model = model
-        try:
-            self.session = session_at(self.model, providers=self.providers)
-        except PyopError as error:
-            if error.next != FILL:
-                raise
-            raise moved(error, error.where, "fill=True") from None
+        self.session = session_for_run(model, fill, providers=self.providers)
+        # What stands in for nodes is in the model of the session, for all the sessions that follow.
+        self.model = self.session.to_model_proto() if fill else model
         self.names = [info.name for info in self.session.get_outputs()]
         self.feeds = self.session._feeds.arrays(self.session._feeds.by_name(feeds, named))
         self.outputs = self.run(self.session, self.feeds)
@@ -329,82 +300,58 @@ class _Trials:
         """Trace the usual run."""
         return _traced(self.session, self.feeds)
 
-    def compare(
-        self, name: str, a: Any, b: Any, find: Callable[[], TraceDiff], *, strict: bool = False
-    ) -> StabilityRow:
-        """Make the row of two runs; ``find`` compares their traces where a node is wanted."""
-        diff = compared(a, b, *self.tolerances)
-        argmax, order = _changed_order(a, b)
+    def row(self, name: str, way: _Way, is_random: bool) -> StabilityRow:
+        """Compare two runs, and find the first node that differs where that is wanted."""
+        diff = compared(way.a, way.b, *self.tolerances)
+        argmax, order = _changed_order(way.a, way.b)
         row = StabilityRow(name, diff, "", argmax, order)
         # From run to run, one bit is of interest.
-        is_steady = row.ok and not (strict and diff.verdict != "bit-identical")
-        if is_steady:
+        if row.ok and (name != "run to run" or diff.verdict == "bit-identical"):
             return row
-        if self.is_random:
-            reason = "not to be told from what differs from run to run"
-            return StabilityRow(name, diff, reason, argmax, order)
+        if is_random:
+            return replace(row, reason="not to be told from what differs from run to run")
         if not self.search:
             # A trace has a session of its own and holds all tensors: it costs more than all the rows.
-            return StabilityRow(name, diff, "search=True finds the first node", argmax, order)
+            return replace(row, reason="search=True finds the first node")
         try:
-            node = _first_node(find())
+            node = _first_node(way.find())
         except Exception as error:
-            reason = f"no node was looked for: {_first_line(error)}"
-            return StabilityRow(name, diff, reason, argmax, order)
-        reason = ""
-        if not node and diff.ok:
-            reason = "each node is within the tolerance"
-        elif not node:
-            reason = _HIDDEN
-        return StabilityRow(name, diff, reason, argmax, order, node)
+            return replace(row, reason=f"no node was looked for: {_first_line(error)}")
+        if not node:
+            reason = "each node is within the tolerance" if diff.ok else _HIDDEN
+            return replace(row, reason=reason)
+        return replace(row, node=node)
 
-    # ---- the rows ------------------------------------------------------------------------------------------------------------
+    # ---- the rows
 
-    def run_to_run(self) -> StabilityRow:
+    def run_to_run(self) -> _Way:
         """Run the same session again, and keep the run that differs most."""
-        worst = self.outputs
-        rank = -1
-        for _ in range(_REPEATS):
-            outputs = self.run(self.session, self.feeds)
-            verdict = compared(outputs, self.outputs, *self.tolerances).verdict
-            if VERDICTS.index(verdict) > rank:
-                worst, rank = outputs, VERDICTS.index(verdict)
+        runs = [self.run(self.session, self.feeds) for _ in range(_REPEATS)]
 
-        def find() -> TraceDiff:
-            # Sessions of one model draw the same numbers: nodes that run alone, twice in a session, do not.
-            again = _traced(self.session, self.feeds)
-            return diff_traces(again, self.trace, *self.tolerances)
+        def rank(outputs: Mapping[str, Any]) -> int:
+            return VERDICTS.index(compared(outputs, self.outputs, *self.tolerances).verdict)
 
-        row = self.compare("run to run", worst, self.outputs, find, strict=True)
-        self.is_random = not row.ok
-        return row
+        # Sessions of one model draw the same numbers: nodes that run alone, twice in a session, do not.
+        return _Way(
+            max(runs, key=rank), self.outputs, lambda: self._against(self.session, self.feeds)
+        )
 
-    def one_thread(self) -> StabilityRow:
+    def _against(self, session: Session, feeds: Mapping[str, Any]) -> TraceDiff:
+        return diff_traces(_traced(session, feeds), self.trace, *self.tolerances)
+
+    def one_thread(self) -> _Way:
         """Run on one thread."""
         if (os.cpu_count() or 1) == 1:
             raise _CannotBeError("this machine has one core")
-        return self._other_session(
-            "1 thread", session_at(self.model, threads=1, providers=self.providers)
-        )
+        return self.other_session(threads=1)
 
-    def level(self, name: str, level: str) -> StabilityRow:
-        """Run at another level of optimization."""
-        row = self._other_session(name, session_at(self.model, level, providers=self.providers))
-        if row.reason != _HIDDEN or level != "ORT_DISABLE_ALL" or self.providers is not None:
-            return row
-        # What was exposed was not fused: runs without some of the optimizers expose nothing.
-        optimizers = find_optimizers(self.model, self.feeds, self.tolerances)
-        return replace(
-            row, node=next(iter(optimizers.nodes), ""), reason=optimizers.workaround or _HIDDEN
-        )
+    def other_session(self, level: str = "ORT_ENABLE_ALL", threads: int = 0) -> _Way:
+        """Run at another level of optimization or on other threads."""
+        session = session_at(self.model, level, threads=threads, providers=self.providers)
+        outputs = self.run(session, self.feeds)
+        return _Way(outputs, self.outputs, lambda: self._against(session, self.feeds))
 
-    def _other_session(self, name: str, session: Session) -> StabilityRow:
-        def find() -> TraceDiff:
-            return diff_traces(_traced(session, self.feeds), self.trace, *self.tolerances)
-
-        return self.compare(name, self.run(session, self.feeds), self.outputs, find)
-
-    def samples_alone(self) -> StabilityRow:
+    def samples_alone(self) -> _Way:
         """Run a few samples alone, and compare each with the same sample in the batch."""
         batched = self._batched_inputs()
         feeds, batch = dict(self.feeds), self.outputs
@@ -415,34 +362,32 @@ class _Trials:
             for name in batched:
                 feeds[name] = np.repeat(feeds[name], size, axis=0)
             batch = self.run(self.session, feeds)
-        alone: dict[str, list[Any]] = {}
-        feeds_alone = []
+        samples = []
         for index in range(min(size, _SAMPLES)):
-            sample = dict(feeds)
-            for name in batched:
-                sample[name] = feeds[name][index : index + 1]
-            feeds_alone.append(sample)
-            for name, output in self.run(self.session, sample).items():
-                alone.setdefault(name, []).append(output)
+            alone = {name: feeds[name][index : index + 1] for name in batched}
+            samples.append({**feeds, **alone})
+        runs = [self.run(self.session, sample) for sample in samples]
         a, b = {}, {}
-        for name, outputs in alone.items():
+        for name in self.names:
             # Outputs of the whole batch, such as a mean, are not those of a sample.
-            if _has_samples(batch[name], outputs[0], size):
-                a[name] = np.concatenate(outputs)
-                b[name] = batch[name][: len(outputs)]
+            if _has_samples(batch[name], runs[0][name], size):
+                a[name] = np.concatenate([run[name] for run in runs])
+                b[name] = batch[name][: len(runs)]
         if not a:
             raise _CannotBeError("no output has a row for each sample")
 
         def find() -> TraceDiff:
-            index = _worst_sample(compared(a, b, *self.tolerances))
-            trace_alone = _traced(self.session, feeds_alone[index])
+            facts = compared(a, b, *self.tolerances).worst.facts
+            # The sample whose element is the farthest off.
+            index = facts.worst[0].index[0] if facts is not None and facts.worst else 0
+            trace_alone = _traced(self.session, samples[index])
             arrays = {}
             for name, value in _results(_traced(self.session, feeds)):
                 if name in trace_alone and _has_samples(value, trace_alone[name], size):
                     arrays[name] = value[index : index + 1]
             return diff_with_arrays(trace_alone, arrays, *self.tolerances, first=True)
 
-        return self.compare("sample alone", a, b, find)
+        return _Way(a, b, find)
 
     def _batched_inputs(self) -> list[str]:
         """Name the inputs that have the samples on axis 0."""
@@ -453,22 +398,20 @@ class _Trials:
         if isinstance(dim, int):
             raise _CannotBeError(f"the batch is fixed at {dim}")
         size = self.feeds[infos[0].name].shape[0]
-        names = []
-        for info in infos:
-            value = self.feeds[info.name]
-            # An axis without a name is taken for that of samples where it is as long.
-            is_open = bool(info.shape) and info.shape[0] in (dim, None)
-            if is_open and len(value) == size:
-                names.append(info.name)
         if not size:
             raise _CannotBeError("the batch has no samples")
+        names = []
+        for info in infos:
+            # An axis without a name is taken for that of samples where it is as long.
+            is_open = bool(info.shape) and info.shape[0] in (dim, None)
+            if is_open and len(self.feeds[info.name]) == size:
+                names.append(info.name)
         return names
 
-    def moved_inputs(self) -> StabilityRow:
+    def moved_inputs(self) -> _Way:
         """Move each float input by one unit in the last place, up or down at random."""
         feeds = dict(self.feeds)
         generator = np.random.default_rng(0)
-        is_moved = False
         for name, value in self.feeds.items():
             if isinstance(value, np.ndarray) and value.size and is_float(value):
                 signs = generator.integers(0, 2, value.shape) * 2 - 1
@@ -476,42 +419,29 @@ class _Trials:
                 # Zeros are padding and masks more often than results, and below 0 a Log is NaN.
                 is_number = np.isfinite(value) & (value != 0)
                 feeds[name] = np.where(is_number, np.nextafter(value, target), value)
-                is_moved = True
-        if not is_moved:
+        if all(feeds[name] is value for name, value in self.feeds.items()):
             raise _CannotBeError("no input has floats")
 
         def find() -> TraceDiff:
+            moved = _traced(self.session, feeds)
             arrays = dict(_results(self.trace))
-            return diff_with_arrays(
-                _traced(self.session, feeds), arrays, *self.tolerances, first=True
-            )
+            return diff_with_arrays(moved, arrays, *self.tolerances, first=True)
 
-        return self.compare("inputs + 1 ULP", self.run(self.session, feeds), self.outputs, find)
+        return _Way(self.run(self.session, feeds), self.outputs, find)
 
-    def float64(self, wanted: bool) -> StabilityRow:
+    def float64(self) -> _Way:
         """Run the model in float64 on the reference implementation."""
-        if not wanted:
-            # A convolution in Python takes a hundred times as long as its kernel.
-            raise _CannotBeError("not run: yardstick=True")
         source = read_model(self.model)
         model = to_model(source)
         if source.folder is not None:
             take_in_all(model, source.folder)
-        wide = widen(model)
-        for node in wide.graph.node:
-            is_ours = registry.find(node.domain, node.op_type) is not None
-            if node.op_type == "MaxPool" and not node.domain and not is_ours:
-                node.domain = _IN_RUNTIME
-        evaluator = Evaluator(wide, registry, _kernel)
         feeds = {}
         for name, value in self.feeds.items():
             is_number = isinstance(value, np.ndarray) and is_float(value)
             feeds[name] = value.astype(np.float64) if is_number else value
-        values = evaluator.run(feeds)
+        values = Evaluator(widen(model), registry, NodeKernel).run(feeds)
         _check_wide(model, values)
-        expected = {}
-        for name in self.names:
-            expected[name] = _rounded(values[name], self.outputs[name])
+        expected = {name: _rounded(values[name], self.outputs[name]) for name in self.names}
 
         def find() -> TraceDiff:
             arrays = {}
@@ -520,16 +450,7 @@ class _Trials:
                     arrays[name] = _rounded(values[name], value)
             return diff_with_arrays(self.trace, arrays, *self.tolerances, first=True)
 
-        return self.compare("float64", self.outputs, expected, find)
-
-
-def _kernel(node: NodeProto, versions: Mapping[str, int]) -> NodeKernel:
-    """Make the kernel of a node that the reference implementation does not run."""
-    copied = NodeProto()
-    copied.CopyFrom(node)
-    if copied.domain == _IN_RUNTIME:
-        copied.domain = ""
-    return NodeKernel(copied, versions)
+        return _Way(self.outputs, expected, find)
 
 
 def _traced(session: Session, feeds: Mapping[str, Any]) -> Trace:
@@ -546,20 +467,14 @@ def _results(trace: Trace) -> Iterator[tuple[str, Any]]:
 
 def _first_node(diff: TraceDiff) -> str:
     """Name the first node that is not steady or is beyond the tolerance, after those that could not be compared."""
-    over = []
-    for step in diff.steps:
-        if step.nondeterministic:
-            return step.name
-        if step.verdict not in ("same", "hides"):
-            over.append(step)
+    random = next((step.name for step in diff.steps if step.nondeterministic), "")
     first = diff.origin
     if first is None:
-        first = next(iter(over), None)
-    if first is None:
-        return ""
-    if first.between:
-        return f"{first.between[0]} … {first.name}"
-    return first.name
+        over = (step for step in diff.steps if step.verdict not in ("same", "hides"))
+        first = next(over, None)
+    if random or first is None:
+        return random
+    return f"{first.between[0]} … {first.name}" if first.between else first.name
 
 
 def _has_samples(batch: Any, alone: Any, size: int) -> bool:
@@ -567,14 +482,6 @@ def _has_samples(batch: Any, alone: Any, size: int) -> bool:
     if not isinstance(batch, np.ndarray) or not isinstance(alone, np.ndarray):
         return False
     return bool(batch.shape[:1] == (size,) and alone.shape == (1, *batch.shape[1:]))
-
-
-def _worst_sample(diff: Diff) -> int:
-    """Return the sample whose element is the farthest off."""
-    facts = diff.worst.facts
-    if facts is not None and facts.worst:
-        return int(facts.worst[0].index[0])
-    return 0
 
 
 def _changed_order(
@@ -587,13 +494,11 @@ def _changed_order(
         is_array = isinstance(value, np.ndarray) and isinstance(expected, np.ndarray)
         if not is_array or not is_float(value) or value.shape != expected.shape:
             continue
-        if not value.size or not value.ndim:
-            continue
         # Images and their scores have the classes on axis 1.
         axis = 1 if value.ndim >= 4 else -1
-        rankings = value.size // value.shape[axis]
-        if value.shape[axis] < 2:
+        if not value.size or not value.ndim or value.shape[axis] < 2:
             continue
+        rankings = value.size // value.shape[axis]
         tops = np.argmax(value, axis) != np.argmax(expected, axis)
         argmax[name] = int(np.count_nonzero(tops)), rankings
         # A stable order, so that equal elements do not count.
@@ -612,12 +517,10 @@ def _rounded(value: Any, like: Any) -> Any:
     if array.dtype == np.float64 and is_float(like):
         with np.errstate(over="ignore", under="ignore"):
             return array.astype(like.dtype)
-    if array.dtype.kind in "UT":
-        return array.astype(object)
     return array
 
 
-def _check_wide(model: Any, values: Mapping[str, Any]) -> None:
+def _check_wide(model: ModelProto, values: Mapping[str, Any]) -> None:
     """Refuse a run of which a node computed in a narrower float after all."""
     for node in model.graph.node:
         for name in node.output:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import onnxruntime
 import pytest
@@ -98,20 +96,11 @@ def test_every_row_is_what_runs_by_hand_give() -> None:
     assert table.ok and "steady in 7 ways" in str(table)
 
 
-def test_a_session_is_a_model() -> None:
-    model = network()
-    table = pyopnb.stability(pyopnb.Session(model), {"x": X})
-    of_model = pyopnb.stability(model, x=X)
-    assert table.ok
-    for row, other in zip(table.rows[:-1], of_model.rows[:-1], strict=True):
-        assert largest(row) == largest(other), row.name
-
-
-def test_the_optimizer_that_changed_the_numbers_is_named() -> None:
+def test_what_a_fusion_hides_says_what_finds_it() -> None:
     x = np.linspace(-5, 5, 48, dtype=np.float32).reshape(6, 8)
     table = pyopnb.stability(parsed(REQUANTIZED), x, search=True, yardstick=True)
     row = table["no optimizations"]
-    assert not row.ok and "DequantizeLinear" in row.node and "DoubleQDQPairsRemover" in row.reason
+    assert not row.ok and not row.node and 'over="optimizers"' in row.reason
     assert table["basic optimizations"].diff.verdict == "bit-identical"
     assert "unsteady in 2 of 7 ways" in str(table)
 
@@ -235,14 +224,3 @@ def test_nodes_that_onnxruntime_lacks_are_filled() -> None:
     with pytest.warns(pyopnb.errors.Filled):
         table = pyopnb.stability(model, x, fill=True, yardstick=True)
     assert table.ok and table["float64"].diff is not None and table["sample alone"].diff is not None
-
-
-def test_the_yardstick_of_a_picture_is_not_given_up() -> None:
-    """ONNX's own MaxPool walks through it in Python, which took most of the time."""
-    text = "(float[N,8,96,96] x) => (float[N,8,48,48] y) { a = Exp(x)  y = MaxPool<kernel_shape = [2,2], strides = [2,2]>(a) }"
-    x = np.random.default_rng(0).standard_normal((2, 8, 96, 96)).astype(np.float32)
-    begin = time.process_time()
-    table = pyopnb.stability(parsed(text), x, yardstick=True)
-    assert time.process_time() - begin < 2
-    exact = np.exp(x.astype(np.float64)).reshape(2, 8, 48, 2, 48, 2).max((3, 5)).astype(np.float32)
-    assert largest(table["float64"]) == np.abs(exact - plain(parsed(text), x)).max()
