@@ -2,9 +2,10 @@
 
 Inputs and outputs of one name are paired first. The graphs are matched without their values (`pyopnb.diffs.models.match`); then
 one sweep over b in topological order decides tensor by tensor: the partner is the matched one, if its node has the same op; or
-else a tensor of a that holds the same values up to rounding, as behind nodes that were fused or split. So structure finds nodes
-again under other names and in another order, and values find tensors again where the structure changed. The others are paired by
-name, and outputs by position.
+else a tensor of a that holds the same values up to rounding, as behind nodes that were fused or split.
+
+So structure finds nodes again under other names and in another order, and values find tensors again behind a change. The others
+are paired by name, and outputs by position.
 """
 
 from __future__ import annotations
@@ -118,8 +119,10 @@ class _Aligner:
         self.pairs: dict[str, Pair] = {}
         self.paired_a: set[str] = set()
         numbers = Numbers()
-        graphs = [graph_of_model(trace.model, _TraceContents(numbers, trace)) for trace in traces]
-        self.matches = {y: x for x, y in match_graphs(*graphs).values.items()}
+        graph_a, graph_b = (
+            graph_of_model(trace.model, _TraceContents(numbers, trace)) for trace in traces
+        )
+        self.matches = {y: x for x, y in match_graphs(graph_a, graph_b).values.items()}
         self.arrays_a, self.arrays_b = map(_arrays, traces)
         self.of_type: dict[str, list[str]] = defaultdict(list)
         for name in a.order:

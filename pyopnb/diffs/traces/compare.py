@@ -19,7 +19,7 @@ from pyopnb.diffs.traces.half import (
     narrower,
     sum_causes,
 )
-from pyopnb.diffs.traces.isolate import Isolated, as_made, run_isolated, run_segment
+from pyopnb.diffs.traces.isolate import Isolated, Isolation, as_made
 from pyopnb.diffs.traces.precision import precisions
 from pyopnb.diffs.traces.quantized_pairs import QuantizedTensors, is_quantized
 from pyopnb.diffs.traces.segments import Segment, TraceGraph, called
@@ -33,7 +33,6 @@ from pyopnb.diffs.traces.steps import (
 )
 from pyopnb.errors import InputError
 from pyopnb.models.nodes import full_name
-from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.messages import sanitize, suggest
 from pyopnb.ops.progress import advance, tracking
 from pyopnb.traces.trace import Trace
@@ -69,16 +68,12 @@ def diff_traces(
     if is_quantized(b.model) and not is_quantized(a.model):
         quantized = QuantizedTensors((a, b), graphs, alignment)
         return _diff_quantized(quantized, arrays, (rtol, atol, stol))
-    # Only pairs that both runs recorded can be compared.
-    pairs = []
-    for pair in alignment.pairs:
-        if pair.a in arrays[0] and pair.b in arrays[1]:
-            pairs.append(pair)
+    pairs = _recorded(alignment.pairs, arrays)
     if not any(pair.b in graphs[1].producer for pair in pairs):
         raise InputError(
             "diff",
             expected="two runs with tensors in common",
-            got=f"{_tensor_names(a)}, and {_tensor_names(b)}, of which none correspond",
+            got=f"{len(a.values)} and {len(b.values)} tensors, of which none correspond",
             next="traces with their tensors: session.trace(…) without level= or only=",
         )
     tolerances = rtol, atol, default_stol((a.runtime, b.runtime), rtol, atol, stol)
@@ -93,10 +88,7 @@ def _diff_quantized(
     """Compare a float model with a quantized one, tensor by tensor after dequantization."""
     dequantized = quantized.dequantized()
     sides = arrays[0], {**arrays[1], **dequantized}
-    pairs = []
-    for pair in quantized.pairs():
-        if pair.a in sides[0] and pair.b in sides[1]:
-            pairs.append(pair)
+    pairs = _recorded(quantized.pairs(), sides)
     paired_b = {pair.b for pair in pairs}
     # Quantizers add tensors of their own, which need no partner; only outputs do.
     alignment = Alignment(
@@ -113,14 +105,11 @@ def _diff_quantized(
     return replace(diff, only_a=only_a, only_b=(), quantization=rows)
 
 
-def _tensor_names(trace: Trace) -> str:
-    names = [sanitize(name, 40) for name in trace.values]
-    if not names:
-        return "a trace that kept no tensors"
-    ellipsis = ""
-    if len(names) > 4:
-        ellipsis = " …"
-    return ", ".join(names[:4]) + ellipsis
+def _recorded(
+    pairs: Sequence[Pair], arrays: tuple[Mapping[str, Any], Mapping[str, Any]]
+) -> list[Pair]:
+    """Select the pairs that both runs recorded: only these can be compared."""
+    return [pair for pair in pairs if pair.a in arrays[0] and pair.b in arrays[1]]
 
 
 def diff_with_arrays(
@@ -134,13 +123,7 @@ def diff_with_arrays(
 ) -> TraceDiff:
     """Find where a run diverges from arrays, given by the names of the run's tensors.
 
-    Parameters
-    ----------
-    trace : Trace
-    arrays : mapping
-    rtol, atol, stol : float, optional
-    first : bool
-        Whether the trace is a.
+    ``first`` tells whether the trace is a.
 
     Raises
     ------
@@ -192,10 +175,10 @@ class TraceComparison:
     arrays_side : int, optional
         0 if a is arrays instead of a run, 1 if b is: ``traces`` and ``graphs`` then have those of the
         run twice.
-    only : str, optional
-        Compare only the node that makes this tensor of b.
     integers : collection of str, optional
         Tensors of b that were dequantized only for the comparison: no node can run on these numbers.
+    coarse : dict, optional
+        The coarser dtypes on the way to tensors, by the names in b.
     segments : dict
         For each compared tensor of b the nodes that make it from other compared ones.
     """
@@ -206,32 +189,29 @@ class TraceComparison:
     pairs: Sequence[Pair]
     tolerances: Tolerances
     arrays_side: int | None = None
-    only: str | None = None
     integers: Collection[str] = ()
+    coarse: dict[str, str] | None = None
 
     def __post_init__(self) -> None:
         b = self.graphs[1]
-        paired = {pair.b for pair in self.pairs}
-        names = []
-        for pair in self.pairs:
-            if pair.b in b.producer:
-                names.append(pair.b)
-        if self.only is not None:
-            names = [self.only]
-        self.segments = {name: b.between(name, paired) for name in names}
+        self.names_in_b = {pair.a: pair.b for pair in self.pairs}
+        paired = set(self.names_in_b.values())
+        self.segments = {name: b.between(name, paired) for name in b.producer if name in paired}
         self.is_half = self.arrays_side is None and any(map(self._narrower, self.pairs))
         if self.is_half and self.tolerances == (None, None, None):
             # What was rounded to half precision is so in the wider tensors after it.
             self.tolerances = None, None, True
+        if self.coarse is None:
+            self.coarse = {}
+            if scales_by_dtype(self.tolerances):
+                # Where one of the two is in half precision, its dtypes on the way count on either side.
+                sides = zip(self.traces, self.graphs, self.arrays, strict=True)
+                in_a, in_b = (precisions(trace.model, graph, x) for trace, graph, x in sides)
+                for pair in self.pairs:
+                    self.coarse[pair.b] = in_b.get(pair.b) or in_a.get(pair.a, "")
 
     def _narrower(self, pair: Pair) -> str:
         return narrower(self.arrays[0][pair.a], self.arrays[1][pair.b])
-
-    def _coarse_in_a(self) -> dict[str, str]:
-        """Find the coarser dtypes on the way to the tensors of a, where it is the one in half precision."""
-        if not self.is_half or not scales_by_dtype(self.tolerances):
-            return {}
-        return precisions(self.traces[0].model, self.graphs[0], self.arrays[0])
 
     def diff(self, alignment: Alignment = _NO_ALIGNMENT) -> TraceDiff:
         """Compare everything; what the alignment leaves without a partner is listed."""
@@ -242,19 +222,12 @@ class TraceComparison:
             runtimes[self.arrays_side] = "arrays"
         outputs_only_a, only_a = self._unpaired(0, alignment)
         outputs_only_b, only_b = self._unpaired(1, alignment)
-        feeds: list[ComparedTensor] = []
-        results: list[ComparedTensor] = []
-        for tensor in tensors.values():
-            if tensor.b in graph_b.producer:
-                side = results
-            else:
-                side = feeds
-            side.append(tensor)
+        is_result = graph_b.producer.__contains__
         return TraceDiff(
             runtimes[0],
             runtimes[1],
-            feeds=tuple(feeds),
-            tensors=tuple(results),
+            feeds=tuple(tensor for name, tensor in tensors.items() if not is_result(name)),
+            tensors=tuple(tensor for name, tensor in tensors.items() if is_result(name)),
             steps=tuple(self.steps(tensors)),
             outputs=tuple(name for name in graph_b.outputs if name in tensors),
             only_a=only_a,
@@ -274,12 +247,9 @@ class TraceComparison:
         unpaired = (alignment.only_a, alignment.only_b)[side]
         outputs = tuple(name for name in graph.outputs if name in unpaired)
         # A pair that only one of the runs recorded is not compared, either.
-        paired = {(pair.a, pair.b)[side] for pair in self.pairs}
-        recorded = []
-        for name in graph.order:
-            if name in self.arrays[side] and name not in paired and name not in outputs:
-                recorded.append(name)
-        return outputs, tuple(recorded)
+        known = {(pair.a, pair.b)[side] for pair in self.pairs}.union(outputs)
+        lone = [name for name in graph.order if name in self.arrays[side] and name not in known]
+        return outputs, tuple(lone)
 
     def _exposed(self) -> Iterator[str]:
         """Yield for each run what a plain run gives otherwise, if that is more than rounding."""
@@ -287,41 +257,20 @@ class TraceComparison:
             if side != self.arrays_side and _is_more_than_rounding(trace):
                 yield f"{'ab'[side]}: {trace.exposure}"
 
+    # ---- tensor by tensor
+
     def tensors(self) -> dict[str, ComparedTensor]:
         """Compare every pair, as it accumulated and in isolation, by the name in b."""
-        trace = self.traces[1]
-        graph = self.graphs[1]
-        # The nodes of b run on a's arrays; where b is arrays, the nodes of a run on those.
-        feeds = dict(trace.feeds)
-        for pair in self.pairs:
-            from_arrays = self.arrays_side == 1
-            if from_arrays:
-                feeds[pair.b] = self.arrays[1][pair.b]
-            else:
-                feeds[pair.b] = self.arrays[0][pair.a]
-        coarse: dict[str, str] = {}
-        if scales_by_dtype(self.tolerances):
-            coarse = precisions(trace.model, graph, self.arrays[1])
-        if coarse_in_a := self._coarse_in_a():
-            names = {pair.b: coarse_in_a[pair.a] for pair in self.pairs if pair.a in coarse_in_a}
-            coarse = {**names, **coarse}
         tensors = {}
         with tracking("comparisons", len(self.segments) + len(self.pairs)):
-            isolated: dict[str, Isolated] = {}
-            default = Isolated(reason=f"{trace.runtime} ran no node")
-            if trace.by_model:
-                segments = {}
-                for name, segment in self.segments.items():
-                    if not any(tensor in self.integers for tensor in (name, *segment.ends)):
-                        segments[name] = segment
-                isolated = run_isolated(trace, graph, segments, feeds, self.tolerances)
-                default = Isolated(reason="it computes with integers" if self.integers else "")
+            isolated = self._isolated()
             # A node that is off by itself may be off only because it ran alone. Its runs tell.
             offsets = self._offsets(isolated)
+            default = Isolated(reason="it computes with integers" if self.integers else "")
+            if not self.traces[1].by_model:
+                default = Isolated(reason=f"{self.traces[1].runtime} ran no node")
             for pair in self.pairs:
-                precision = coarse.get(pair.b, "")
-                if self.is_half:
-                    precision = precision or self._narrower(pair)
+                precision = self.precision(pair)
                 result = isolated.get(pair.b, default)
                 alone = result.diff
                 if alone is not None and self.is_half:
@@ -332,7 +281,7 @@ class TraceComparison:
                     pair.a,
                     pair.b,
                     pair.by,
-                    self._compare(pair, precision),
+                    self.compare(pair),
                     alone,
                     result.reason,
                     result.steady,
@@ -342,14 +291,34 @@ class TraceComparison:
                 advance("comparisons", 1)
         return tensors
 
-    def _compare(self, pair: Pair, precision: str) -> Diff:
-        array_a = self.arrays[0][pair.a]
-        array_b = self.arrays[1][pair.b]
-        tolerances = widened(self.tolerances, precision)
-        a, b = as_made(array_a), as_made(array_b)
+    def precision(self, pair: Pair) -> str:
+        """Name the coarser dtype by whose tolerance a pair is judged; empty where it is the tensor's own."""
+        coarse = (self.coarse or {}).get(pair.b, "")
+        return coarse or (self._narrower(pair) if self.is_half else "")
+
+    def compare(self, pair: Pair) -> Diff:
+        """Compare the arrays of a pair."""
+        tolerances = widened(self.tolerances, self.precision(pair))
+        a, b = as_made(self.arrays[0][pair.a]), as_made(self.arrays[1][pair.b])
         if self.arrays_side is None:
             a, b, tolerances = in_one_precision(a, b, tolerances)
         return compared({pair.b: a}, {pair.b: b}, *tolerances)
+
+    def _isolated(self) -> dict[str, Isolated]:
+        """Run the nodes of b on a's arrays; where b is arrays, the nodes of a run on those."""
+        trace = self.traces[1]
+        if not trace.by_model:
+            return {}
+        feeds = dict(trace.feeds)
+        for pair in self.pairs:
+            feeds[pair.b] = (
+                self.arrays[1][pair.b] if self.arrays_side == 1 else self.arrays[0][pair.a]
+            )
+        segments = {}
+        for name, segment in self.segments.items():
+            if not any(tensor in self.integers for tensor in (name, *segment.ends)):
+                segments[name] = segment
+        return Isolation(trace, self.graphs[1], feeds).results(segments, self.tolerances)
 
     def _offsets(self, isolated: Mapping[str, Isolated]) -> dict[str, list[Diff]]:
         """Measure how far isolation is off from the runs themselves, where it is over the tolerance.
@@ -363,32 +332,28 @@ class TraceComparison:
         for side, (trace, graph) in enumerate(zip(self.traces, self.graphs, strict=True)):
             if side == self.arrays_side or not trace.by_model:
                 continue
-            # The results of both sides are kept under the names of b.
-            names_in_b = {pair.a: pair.b for pair in self.pairs}
-            if side == 1:
-                names_in_b = {pair.b: pair.b for pair in self.pairs}
             segments = {}
-            for name, name_b in names_in_b.items():
+            # The results of both sides are kept under the names of b.
+            names = {pair.b if side else pair.a: pair.b for pair in self.pairs}
+            for name, name_b in names.items():
                 if name_b in offsets and name in graph.producer:
-                    segments[name] = graph.between(name, names_in_b.keys())
+                    segments[name] = graph.between(name, names.keys())
             feeds = {**trace.feeds, **self.arrays[side]}
-            results = run_isolated(trace, graph, segments, feeds, self.tolerances)
+            results = Isolation(trace, graph, feeds).results(segments, self.tolerances)
             for name, result in results.items():
                 if result.diff is not None:
-                    offsets[names_in_b[name]].append(result.diff)
+                    offsets[names[name]].append(result.diff)
         return offsets
 
     # ---- node by node
 
-    def steps(self, tensors: Mapping[str, ComparedTensor]) -> list[ComparedStep]:
+    def steps(self, tensors: Mapping[str, ComparedTensor]) -> Iterator[ComparedStep]:
         """Describe every node of b that makes a compared tensor."""
         outputs: dict[int, list[ComparedTensor]] = {}
         for name in self.segments:
             outputs.setdefault(self.graphs[1].producer[name], []).append(tensors[name])
-        steps = []
         for position in sorted(outputs):
-            steps.append(self._step(position, tuple(outputs[position]), tensors))
-        return steps
+            yield self._step(position, tuple(outputs[position]), tensors)
 
     def _step(
         self,
@@ -400,37 +365,23 @@ class TraceComparison:
         node = b.nodes[position]
         # Between the compared inputs and this node there may be others, as after a fusion.
         segment_b = _join([self.segments[tensor.b] for tensor in outputs])
-        paired = {pair.a for pair in self.pairs}
-        twins = []
-        for tensor in outputs:
-            if tensor.a in a.producer:
-                twins.append(tensor.a)
-        segment_a = _join([a.between(name, paired) for name in twins])
-        makers = {a.producer[name] for name in twins}
-        between_a = []
-        for p in segment_a.nodes:
-            if p not in makers | a.constants:
-                between_a.append(a.nodes[p])
-        between_b = []
-        for p in segment_b.nodes:
-            if p not in {position} | b.constants:
-                between_b.append(b.nodes[p])
+        twins = [tensor.a for tensor in outputs if tensor.a in a.producer]
+        segments_a = [a.between(name, self.names_in_b) for name in twins]
+        segment_a = _join(segments_a)
+        makers = [a.producer[name] for name in twins]
         versions: tuple[int | None, int | None] = (None, None)
         if self.arrays_side is None:
             versions = op_versions(self.traces, node)
-        if twins:
-            twin = a.nodes[a.producer[twins[0]]]
-        else:
-            twin = None
-        sources = [self._source(tensor) for tensor in outputs]
+        sources = [self.traces[0].sources.get(tensor.a) for tensor in outputs]
+        sources += [self.traces[1].sources.get(tensor.b) for tensor in outputs]
         step = ComparedStep(
             called(node),
             full_name(node),
-            "" if twin is None else called(twin),
+            called(a.nodes[makers[0]]) if makers else "",
             outputs,
             tuple(tensors[name] for name in segment_b.ends if name in tensors),
-            tuple(map(called, between_b)),
-            tuple(map(called, between_a)),
+            tuple(b.names(segment_b, without=[position])),
+            tuple(a.names(segment_a, without=makers)),
             versions,
             source=next(filter(None, sources), ""),
         )
@@ -438,58 +389,48 @@ class TraceComparison:
         if self.arrays_side is not None or step.verdict != "origin" or not twins:
             return step
         names = twins[0], outputs[0].b
-        segments = a.between(names[0], paired), self.segments[names[1]]
+        segments = segments_a[0], self.segments[names[1]]
         causes = find_causes(self.traces, self.graphs, segments, names)
-        remarks = self._remarks(segment_a, segment_b)
+        remarks = dict.fromkeys(self._remarks(segment_a, segment_b))
         return replace(step, changes=(*remarks, *self._half_causes(step, segment_b), *causes))
 
     def _half_causes(self, step: ComparedStep, segment: Segment) -> Iterator[str]:
         """Yield what half precision did at the first node that differs, to its inputs or its outputs."""
         a, b = self.arrays
-        is_explained = False
+        causes: list[str] = []
         for tensor in (*step.inputs, *step.outputs):
-            for cause in half_causes(tensor.b, a[tensor.a], b[tensor.b]):
-                is_explained = True
-                yield cause
+            causes += half_causes(tensor.b, a[tensor.a], b[tensor.b])
+        yield from causes
         ops = {self.graphs[1].nodes[position].op_type for position in segment.nodes}
-        if is_explained or not ops & SUMS:
-            return
-        for tensor in step.outputs:
-            yield from self._lost_terms(tensor)
+        if not causes and ops & SUMS:
+            for tensor in step.outputs:
+                yield from self._lost_terms(tensor)
 
     def _lost_terms(self, tensor: ComparedTensor) -> Iterator[str]:
         """Run the node of the wider run on what the one in half precision had, and compare the sums."""
-        a, b = self.arrays
-        half = narrower(a[tensor.a], b[tensor.b])
-        if not half:
+        ends = (tensor.a, tensor.b)
+        arrays = [self.arrays[side][ends[side]] for side in (0, 1)]
+        if not narrower(*arrays):
             return
-        side = 0 if dtype(b[tensor.b].dtype).name == half else 1
         # The wider side runs its node, but on inputs that were rounded as those of the other side.
-        names = {(pair.a, pair.b)[side]: (pair.a, pair.b)[1 - side] for pair in self.pairs}
-        name = (tensor.a, tensor.b)[side]
+        side = 0 if arrays[0].dtype.itemsize > arrays[1].dtype.itemsize else 1
         graph, trace = self.graphs[side], self.traces[side]
         feeds = dict(trace.feeds)
-        for fed, partner in names.items():
+        for pair in self.pairs:
+            fed, partner = (pair.b, pair.a) if side else (pair.a, pair.b)
             feeds[fed] = as_fed(self.arrays[1 - side][partner], self.arrays[side][fed])
-        segment = graph.between(name, names.keys())
-        result = run_segment(trace, graph, name, segment, feeds)
+        segment = graph.between(ends[side], feeds)
+        result = Isolation(trace, graph, feeds).output(ends[side], segment)
         if result is not None:
-            yield from sum_causes(tensor.b, self.arrays[1 - side][names[name]], result)
-
-    def _source(self, tensor: ComparedTensor) -> str:
-        return self.traces[0].sources.get(tensor.a) or self.traces[1].sources.get(tensor.b, "")
+            yield from sum_causes(tensor.b, arrays[1 - side], result)
 
     def _remarks(self, *segments: Segment) -> Iterator[str]:
         """Yield what is known of the tensors that the nodes of both sides make."""
         for trace, graph, segment in zip(self.traces, self.graphs, segments, strict=True):
-            outputs = []
-            for p in segment.nodes:
-                outputs += graph.nodes[p].output
-            remarks = []
-            for name in outputs:
-                if name in trace.remarks:
-                    remarks.append(trace.remarks[name])
-            yield from dict.fromkeys(remarks)
+            for position in segment.nodes:
+                for name in graph.nodes[position].output:
+                    if name in trace.remarks:
+                        yield trace.remarks[name]
 
 
 def _is_more_than_rounding(trace: Trace) -> bool:

@@ -12,15 +12,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
-from onnx.external_data_helper import uses_external_data
+from onnx import GraphProto, ModelProto, helper, numpy_helper
 
 from pyopnb.diffs.arrays.diff import Diff, compared
 from pyopnb.diffs.traces.half import as_fed, in_one_precision
 from pyopnb.diffs.traces.segments import Segment, TraceGraph
 from pyopnb.diffs.traces.steps import Tolerances
 from pyopnb.models.external_data import is_external, with_data
-from pyopnb.models.nodes import bodies, full_name, nodes_in, type_proto
+from pyopnb.models.nodes import full_name, nodes_in, type_proto
 from pyopnb.models.tensors import tensors
 from pyopnb.onnx_reference.evaluator import Evaluator
 from pyopnb.ops.messages import sanitize
@@ -32,10 +31,7 @@ from pyopnb.runtime.node_kernel import NodeKernel
 from pyopnb.runtime.one_run import run_each
 from pyopnb.traces.trace import Trace
 
-__all__ = ["Isolated", "Run", "as_made", "run_isolated", "run_segment", "runner"]
-
-# The results of one model of isolated nodes take at most so many bytes.
-_BATCH = 2**28
+__all__ = ["Isolated", "Isolation", "Run", "as_made", "runner"]
 
 
 @dataclass(frozen=True)
@@ -61,109 +57,8 @@ Run = Callable[[ModelProto, Sequence[Mapping[str, Any]]], list[dict[str, Any]]]
 """Runs a model on several feeds, in one session."""
 
 
-def run_isolated(
-    trace: Trace,
-    graph: TraceGraph,
-    segments: Mapping[str, Segment],
-    given: Mapping[str, Any],
-    tolerances: Tolerances,
-) -> dict[str, Isolated]:
-    """Run every segment of a trace on the arrays of another.
-
-    Parameters
-    ----------
-    trace : Trace
-    graph : TraceGraph
-        Of its model.
-    segments : mapping
-        By the tensor that each makes.
-    given : mapping
-        The arrays, the other trace's or its own, under the names of this one.
-    tolerances : tuple of (float or None)
-        ``rtol``, ``atol`` and ``stol``.
-
-    Returns
-    -------
-    dict
-        An `Isolated` for each segment, in their order.
-    """
-    results: dict[str, Isolated] = {}
-    current: dict[str, Segment] = {}
-    old: dict[str, Segment] = {}
-    for name, segment in segments.items():
-        obstacle = _obstacle(segment, given)
-        if obstacle:
-            results[name] = Isolated(reason=obstacle)
-        elif trace.versions and any(_is_retired(trace, op) for op in _ops(graph, segment)):
-            # A session would run the versions that serve now.
-            old[name] = segment
-        else:
-            current[name] = segment
-    for group, run in ((current, runner(trace)), (old, _in_evaluator(trace.versions))):
-        for batch in _batches(group, given):
-            results.update(_Isolation(trace, graph, given, run).results(batch, tolerances))
-    return {name: results[name] for name in segments}
-
-
-def run_segment(
-    trace: Trace, graph: TraceGraph, name: str, segment: Segment, given: Mapping[str, Any]
-) -> Any:
-    """Run the nodes that make one tensor on some arrays; None where they cannot."""
-    if _obstacle(segment, given):
-        return None
-    isolation = _Isolation(trace, graph, given, runner(trace))
-    try:
-        return isolation.outputs(name, segment)
-    except Exception:
-        # That it cannot run there was said with the node's own isolation.
-        return None
-
-
-def _obstacle(segment: Segment, given: Mapping[str, Any]) -> str:
-    """Say why a segment cannot run on some arrays; empty if it can."""
-    for name in segment.ends:
-        if name not in given:
-            return f"the other run did not record its input {sanitize(name)}"
-        if not isinstance(given[name], np.ndarray):
-            return f"its input {sanitize(name)} is not a tensor"
-    return ""
-
-
-def _is_retired(trace: Trace, op: str) -> bool:
-    """Tell whether another version serves now than served a trace."""
-    if op not in trace.versions:
-        return False
-    return op not in registry or registry[op].current is not trace.versions[op]
-
-
-def _batches(
-    segments: Mapping[str, Segment], given: Mapping[str, Any]
-) -> Iterator[dict[str, Segment]]:
-    batch: dict[str, Segment] = {}
-    total = 0
-    for name, segment in segments.items():
-        size = getattr(given[name], "nbytes", 0)
-        if batch and total + size > _BATCH:
-            yield batch
-            batch, total = {}, 0
-        batch[name] = segment
-        total += size
-    if batch:
-        yield batch
-
-
-def _ops(graph: TraceGraph, segment: Segment) -> set[str]:
-    """Return the ops of a segment's nodes, and of those in their bodies."""
-    nodes = [graph.nodes[position] for position in segment.nodes]
-    inner: list[NodeProto] = []
-    for top in nodes:
-        for body in bodies(top):
-            inner += nodes_in(body)
-    return {full_name(node) for node in (*nodes, *inner)}
-
-
-class _Isolation:
-    """Runs a trace's segments, each on given arrays.
+class Isolation:
+    """The segments of a trace, each run on given arrays.
 
     Parameters
     ----------
@@ -173,74 +68,108 @@ class _Isolation:
         Of its model.
     given : mapping
         The arrays that they run on, and are expected to give, by the names of this trace.
-    run : Run
-        As the trace was run.
     """
 
-    def __init__(self, trace: Trace, graph: TraceGraph, given: Mapping[str, Any], run: Run) -> None:
-        self.trace, self.graph, self.given, self.run = trace, graph, given, run
+    def __init__(self, trace: Trace, graph: TraceGraph, given: Mapping[str, Any]) -> None:
+        self.trace, self.graph, self.given = trace, graph, given
         self.stored = {tensor.name: tensor for tensor in trace.model.graph.initializer}
 
     def results(
         self, segments: Mapping[str, Segment], tolerances: Tolerances
-    ) -> Iterator[tuple[str, Isolated]]:
-        """Every segment's result. If a model of several cannot run, its halves are tried, down to the one at fault."""
+    ) -> dict[str, Isolated]:
+        """Compare what each segment makes in isolation with the given array, by the tensor that it makes."""
+        results: dict[str, Isolated] = {}
+        groups: tuple[dict[str, Segment], dict[str, Segment]] = ({}, {})
+        for name, segment in segments.items():
+            obstacle = self._obstacle(segment)
+            if obstacle:
+                results[name] = Isolated(reason=obstacle)
+            else:
+                # A session would run the versions that serve now.
+                groups[self._is_retired(segment)][name] = segment
+        runs = runner(self.trace), _in_evaluator(self.trace.versions)
+        for group, run in zip(groups, runs, strict=True):
+            if group:
+                results.update(self._results(group, run, tolerances))
+        return results
+
+    def output(self, name: str, segment: Segment) -> Any:
+        """Return what one segment makes; None where it cannot run, which was said with the node's own isolation."""
+        if self._obstacle(segment):
+            return None
+        model, feeds, outputs = self._model({name: segment})
         try:
-            model, outputs, inputs = self._model(segments)
-            feeds = {name: self._fed(name) for name in inputs}
-            first, second = self.run(model, [feeds, feeds])
-        except (
-            Exception
-        ) as error:  # whatever a runtime or an op raises on these inputs is the finding
+            return runner(self.trace)(model, [feeds])[0][outputs[name]]
+        except Exception:
+            return None
+
+    def _obstacle(self, segment: Segment) -> str:
+        """Say why a segment cannot run; empty if it can."""
+        for name in segment.ends:
+            if name not in self.given:
+                return f"the other run did not record its input {sanitize(name)}"
+            if not isinstance(self.given[name], np.ndarray):
+                return f"its input {sanitize(name)} is not a tensor"
+        return ""
+
+    def _is_retired(self, segment: Segment) -> bool:
+        """Tell whether another version of an op serves now than served the trace."""
+        graph = GraphProto(node=[self.graph.nodes[position] for position in segment.nodes])
+        for op in {full_name(node) for node in nodes_in(graph)} & self.trace.versions.keys():
+            if op not in registry or registry[op].current is not self.trace.versions[op]:
+                return True
+        return False
+
+    def _results(
+        self, segments: Mapping[str, Segment], run: Run, tolerances: Tolerances
+    ) -> Iterator[tuple[str, Isolated]]:
+        """Run segments together. If that fails, their halves are tried, down to the one at fault."""
+        try:
+            model, feeds, outputs = self._model(segments)
+            first, second = run(model, [feeds, feeds])
+        except Exception as error:
+            # Whatever a runtime or an op raises on these inputs is the finding.
             items = list(segments.items())
-            # The halves find the node at fault in few sessions, however many nodes there are.
             if len(items) == 1:
                 message = f"{type(error).__name__}: {error}".partition("\n")[0]
                 yield items[0][0], Isolated(reason=sanitize(message))
                 return
             middle = len(items) // 2
-            yield from self.results(dict(items[:middle]), tolerances)
-            yield from self.results(dict(items[middle:]), tolerances)
+            yield from self._results(dict(items[:middle]), run, tolerances)
+            yield from self._results(dict(items[middle:]), run, tolerances)
             return
         for name, output in outputs.items():
-            expected = as_made(self.given[name])
-            result = as_made(first[output])
-            expected, result, own = in_one_precision(expected, result, tolerances)
+            values = as_made(self.given[name]), as_made(first[output])
+            expected, result, own = in_one_precision(*values, tolerances)
             diff = compared({name: expected}, {name: result}, *own)
             # Random and stateful nodes give themselves away in the second run.
             again = compared(first[output], second[output])
             yield name, Isolated(diff, steady=again.verdict == "bit-identical")
             advance("comparisons", 1)
 
-    def outputs(self, name: str, segment: Segment) -> Any:
-        """Run one segment, and return what it makes."""
-        model, outputs, inputs = self._model({name: segment})
-        return self.run(model, [{name: self._fed(name) for name in inputs}])[0][outputs[name]]
-
     def _model(
         self, segments: Mapping[str, Segment]
-    ) -> tuple[ModelProto, dict[str, str], list[str]]:
-        """Build one model of the segments; its outputs by the tensors' names, and its inputs."""
-        suffix = self._unused_suffix()
+    ) -> tuple[ModelProto, dict[str, Any], dict[str, str]]:
+        """Build one model of the segments; with its feeds, and its outputs by the tensors' names."""
         # No result may have the name of an input, or the next segment would read it.
+        suffix = "'" * (1 + max(name.count("'") for name in (*self._names(), "")))
         outputs = {name: name + suffix for name in segments}
         graph = GraphProto(name="isolated")
-        positions = set()
-        for segment in segments.values():
-            for position in segment.nodes:
-                positions.add(position)
-        for position in sorted(positions):
+        for position in sorted({p for segment in segments.values() for p in segment.nodes}):
             node = graph.node.add()
             node.CopyFrom(self.graph.nodes[position])
             # What the segments read has its own name: no node sees the result of another one.
             node.output[:] = [name + suffix if name in self.given else name for name in node.output]
-        inputs = list(dict.fromkeys(name for s in segments.values() for name in s.ends))
-        for name in inputs:
-            graph.input.add(name=name, type=type_proto(type_of(self._fed(name))))
+        feeds = {name: self._fed(name) for s in segments.values() for name in s.ends}
+        for name, array in feeds.items():
+            graph.input.add(name=name, type=type_proto(type_of(array)))
         for name in outputs.values():
             graph.output.add(name=name)
         for name in dict.fromkeys(name for s in segments.values() for name in s.weights):
-            graph.initializer.add().CopyFrom(self._weight(name))
+            stored = self.stored[name]
+            if is_external(stored):
+                stored = numpy_helper.from_array(self.trace.initializers[name], name)
+            graph.initializer.add().CopyFrom(stored)
         proto = self.trace.model
         model = helper.make_model(
             graph,
@@ -251,7 +180,7 @@ class _Isolation:
         for tensor in filter(is_external, tensors(model)):
             # This raises: the runtime or onnx would look for its file in the working folder.
             with_data(tensor, None)
-        return model, outputs, inputs
+        return model, feeds, outputs
 
     def _fed(self, name: str) -> Any:
         """Return an input in the precision that this trace recorded it in."""
@@ -260,22 +189,11 @@ class _Isolation:
             return self.given[name]
         return as_fed(self.given[name], self.trace[name])
 
-    def _unused_suffix(self) -> str:
-        """Find a suffix with which no name in the graph or in its bodies ends."""
-        names = {*self.graph.producer, *self.graph.inputs, *self.graph.weights}
-        for node in self.graph.nodes:
-            for body in bodies(node):
-                names.update(_names(body))
-        suffix = "'"
-        while any(name.endswith(suffix) for name in names):
-            suffix += "'"
-        return suffix
-
-    def _weight(self, name: str) -> TensorProto:
-        stored: TensorProto = self.stored[name]
-        if uses_external_data(stored):
-            stored = numpy_helper.from_array(self.trace.initializers[name], name)
-        return stored
+    def _names(self) -> Iterator[str]:
+        """Yield the names of all tensors in the graph and in its bodies."""
+        yield from (*self.graph.inputs, *self.graph.weights)
+        for node in nodes_in(self.trace.model.graph):
+            yield from (*node.input, *node.output)
 
 
 def as_made(value: Any) -> Any:
@@ -284,27 +202,14 @@ def as_made(value: Any) -> Any:
     Python's floats in a map are float32: the one operator that makes maps is ZipMap, from float32. As float64 they would be
     held to float64's tolerance.
     """
-    if isinstance(value, list) and value and isinstance(value[0], dict):
+    if isinstance(value, list):
         return [as_made(item) for item in value]
     if not isinstance(value, dict):
         return value
-    converted = dict(value)
-    for key, item in value.items():
-        if isinstance(item, float):
-            converted[key] = np.float32(item)
-    return converted
+    return {k: np.float32(x) if isinstance(x, float) else x for k, x in value.items()}
 
 
-def _names(body: GraphProto) -> Iterator[str]:
-    yield from (info.name for info in body.input)
-    yield from (tensor.name for tensor in body.initializer)
-    for node in body.node:
-        yield from node.output
-        for inner in bodies(node):
-            yield from _names(inner)
-
-
-# ---- running as a trace was run --------------------------------------------------------------------------------------------
+# ---- running as a trace was run
 
 
 def runner(trace: Trace) -> Run:

@@ -5,7 +5,7 @@ A node with bodies is one unit: it reads what its bodies read from the graph.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from onnx import ModelProto, NodeProto
@@ -52,11 +52,8 @@ class TraceGraph:
         # A broken graph is named here, and not by a KeyError in a later search.
         graph.refuse_unknown_names()
         graph.refuse_cycles()
-        self.inputs, self.outputs, self.weights = (
-            graph.inputs,
-            graph.outputs,
-            graph.initializers.keys(),
-        )
+        self.inputs, self.outputs = graph.inputs, graph.outputs
+        self.weights = graph.initializers.keys()
         # ONNX Runtime takes nodes in any order; here they are in one in which they can run.
         self.nodes: list[NodeProto] = [node for _, node in graph.in_order()]
         self.reads = [_read(graph, index) for index in graph.order]
@@ -70,10 +67,7 @@ class TraceGraph:
     @property
     def order(self) -> list[str]:
         """List every tensor: the inputs, then the outputs of the nodes in order, without those of Constant nodes."""
-        results = []
-        for x, position in self.producer.items():
-            if position not in self.constants:
-                results.append(x)
+        results = [x for x, position in self.producer.items() if position not in self.constants]
         return [*self.inputs, *results]
 
     def between(self, name: str, known: Collection[str]) -> Segment:
@@ -95,6 +89,12 @@ class TraceGraph:
         # In the order of the graph, its inputs first.
         in_order = sorted(edges, key=lambda name: (self.producer.get(name, -1), name))
         return Segment(tuple(sorted(nodes)), tuple(in_order), tuple(weights))
+
+    def names(self, segment: Segment, without: Collection[int]) -> Iterator[str]:
+        """Name the nodes of a segment, apart from some and from those of Constants."""
+        for position in segment.nodes:
+            if position not in without and position not in self.constants:
+                yield called(self.nodes[position])
 
 
 def _read(graph: GraphIndex, index: int) -> tuple[str, ...]:

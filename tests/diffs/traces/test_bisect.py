@@ -49,7 +49,7 @@ def test_the_runs_grow_with_the_logarithm(at: int) -> None:
     found = first_divergence(chain(alphas), chain(other), {"x": np.float32([-1, 2])}, at_once=1)
     assert [step.outputs[0].b for step in found.origins] == [f"t{at + 1}"]
     assert found.runs is not None and found.runs <= 12
-    assert len(found.tensors) < 12 and f"{found.runs} pairs of runs" in str(found)
+    assert len(found.tensors) < 16 and f"{found.runs} pairs of runs" in str(found)
     assert type(found).from_json(found.to_json()) == found
 
 
@@ -74,10 +74,6 @@ def test_no_run_shows_more_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_models_that_agree() -> None:
     found = first_divergence(transformer(), renamed(transformer(), 2), {"x": X})
     assert found.ok and found.origin is None and found.runs == 1
-    found = first_divergence(transformer(), transformer(), {"x": X}, optimised=(True, False))
-    assert (
-        found.ok and found.a.endswith("all optimisations") and found.b.endswith("no optimisations")
-    )
 
 
 def test_runtime_against_reference() -> None:
@@ -105,10 +101,6 @@ def test_the_first_of_two_on_one_way() -> None:
         (
             {"on": "torch"},
             "first_divergence, on: expected 'onnxruntime', 'reference', a version as 'onnxruntime==1.25.0', or the path of a Python, got 'torch'",
-        ),
-        (
-            {"optimised": (True, False, True)},
-            r"first_divergence, optimised: expected two, for a and b, got \(True, False, True\)",
         ),
         ({"rtol": -1}, "a finite number that is not negative"),
     ],

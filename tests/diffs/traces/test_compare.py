@@ -318,14 +318,6 @@ def test_the_largest_number_counts_between_levels_of_optimisation() -> None:
         and diff(*runs(best, reference), stol=True)["y"].diff.ok
     )
     assert not diff(*runs(best, reference))["y"].diff.ok
-    other = parsed(
-        "(float[2,2] x) => (float[2,2] y) { y = Add(x, c) }".replace("{", "<float c = {1e-3}> {")
-    )
-    sides: dict[str, Any] = {"optimised": (True, False)}
-    assert pyopnb.first_divergence(model, other, {"x": x}, **sides).verdict == "close"
-    assert (
-        pyopnb.first_divergence(model, other, {"x": x}, **sides, rtol=1e-5).verdict == "different"
-    )
 
 
 def test_arrays_from_anywhere() -> None:

