@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -170,25 +171,16 @@ class Attempt:
         methods = plan(self._estimator)
         names = _output_names(self._estimator, methods, self._comparison.expected)
         types = []
-        for arrays in self._comparison.expected:
-            for array in arrays:
-                types.append(TensorType(_output_dtype(array), (None, *array.shape[1:])))
+        for array in chain.from_iterable(self._comparison.expected):
+            name = "string" if array.dtype.kind in "UTSO" else str(array.dtype)
+            types.append(TensorType(dtype(name), ("N", *array.shape[1:])))
         # The number of rows stays open in every input and output.
         op_type = define(self._estimator, methods, types, Columns.of(self._rows), reason)
         inputs = {}
         for name, array in self._feeds.items():
-            inputs[name] = str(TensorType(dtype(array.dtype), ("N", *array.shape[1:])))
-        outputs = {}
-        for name, output_type in zip(names, types, strict=True):
-            outputs[name] = str(
-                TensorType(output_type.dtype, ("N", *(output_type.shape or ())[1:]))
-            )
+            inputs[name] = TensorType(dtype(array.dtype), ("N", *array.shape[1:]))
         node = build_node(f"{DOMAIN}::{op_type}", list(inputs), names)
-        return build_model([node], inputs, outputs)
-
-
-def _output_dtype(array: np.ndarray) -> Any:
-    return dtype("string") if array.dtype.kind in "UTSO" else dtype(array.dtype)
+        return build_model([node], inputs, dict(zip(names, types, strict=True)))
 
 
 def _output_names(

@@ -38,9 +38,12 @@ class Columns:
             return cls("sparse", (str(x.dtype),))
         # A list of texts has one dimension, as vectorizers take it.
         array = np.asarray(x)
-        form = "array" if array.ndim > 1 else "list"
-        is_text = array.dtype.kind in "UTSO"
-        return cls(form, ("object" if is_text else str(array.dtype),))
+        form, dtype = "array", str(array.dtype)
+        if array.ndim == 1:
+            form = "list"
+        if array.dtype.kind in "UTSO":
+            dtype = "object"
+        return cls(form, (dtype,))
 
     def join(self, inputs: Sequence[np.ndarray]) -> Any:
         """Put tensors, each of one column or several, together to that form."""
@@ -49,9 +52,8 @@ class Columns:
         (dtype,) = self.dtypes
         if self.form == "list":
             return inputs[0].reshape(-1).astype(dtype, copy=False)
-        columns = [_as_columns(part).astype(dtype, copy=False) for part in inputs]
-        # A single input is not copied.
-        array = columns[0] if len(columns) == 1 else np.concatenate(columns, axis=1)
+        columns = [_as_columns(part) for part in inputs]
+        array = np.concatenate(columns, axis=1).astype(dtype, copy=False)
         if self.form == "array":
             return array
         import scipy.sparse

@@ -65,27 +65,27 @@ class Comparison:
         for index, result in enumerate(results):
             if not (isinstance(result, list) and result and isinstance(result[0], dict)):
                 kept.append(index)
-        wants = [self.expected[index] for index in kept]
 
         def outputs(results: Sequence[Any]) -> list[np.ndarray]:
             arrays = []
-            for index, want in zip(kept, wants, strict=True):
-                arrays += _in_shape_of(want, results[index])
+            for index in kept:
+                arrays += _in_shape_of(self.expected[index], results[index])
             return arrays
 
         def converted(*arrays: np.ndarray) -> list[np.ndarray]:
             return outputs(session.run(None, dict(zip(self._feeds, arrays, strict=True))))
 
         examples = outputs(results)
-        flat_wants = [array for want in wants for array in want]
-        if [array.shape for array in examples] != [want.shape for want in flat_wants]:
+        wants: list[np.ndarray] = []
+        for index in kept:
+            wants += self.expected[index]
+        if [array.shape for array in examples] != [want.shape for want in wants]:
             return "skl2onnx: gives arrays of other shapes"
+        wraps = False
+        for want, example in zip(wants, examples, strict=True):
+            wraps |= want.dtype.kind == "f" and example.dtype.kind in "iu"
         methods = [self._methods[index] for index in kept]
         reference = _Reference(self._estimator, methods, self._columns, examples)
-        wraps = [
-            want.dtype.kind == "f" and example.dtype.kind in "iu"
-            for want, example in zip(flat_wants, examples, strict=True)
-        ]
         few = tuple(array[:_FEW_ROWS] for array in self._feeds.values())
         verification = verify(
             reference.original,
@@ -93,7 +93,7 @@ class Comparison:
             [few],
             exact=reference.exact,
             settle=reference.settle,
-            trials=self._trials(few, wraps=any(wraps)),
+            trials=self._trials(few, wraps),
         )
         if verification.disagreement is not None:
             return f"skl2onnx: {verification.disagreement}"
@@ -156,20 +156,23 @@ class _Reference:
             with np.errstate(invalid="ignore"):
                 as_in_model = result.astype(dtype)
             # Fractions, and what is beyond the model's integers, have no place in these.
-            is_lost = dtype.kind in "iu" and bool((as_in_model != result).any())
-            cast.append(result if is_lost else as_in_model)
+            if dtype.kind in "iu" and (as_in_model != result).any():
+                as_in_model = result
+            cast.append(as_in_model)
         return cast
 
     def exact(self, *arrays: np.ndarray) -> list[np.ndarray]:
         """Call the estimator in float64, the widest that it takes."""
         # Most of scikit-learn computes in the dtype of the rows, and this is the yardstick.
-        dtypes = []
-        for dtype in self._columns.dtypes:
-            dtypes.append("float64" if dtype.startswith("float") else dtype)
+        dtypes = list(self._columns.dtypes)
+        for number, dtype in enumerate(dtypes):
+            if dtype.startswith("float"):
+                dtypes[number] = "float64"
         wide = replace(self._columns, dtypes=tuple(dtypes))
-        inputs = []
-        for array in arrays:
-            inputs.append(array.astype(np.float64) if array.dtype.kind == "f" else array)
+        inputs = list(arrays)
+        for number, array in enumerate(inputs):
+            if array.dtype.kind == "f":
+                inputs[number] = array.astype(np.float64)
         return outputs_of(self._estimator, self._methods, wide.join(inputs))
 
     def settle(
@@ -224,7 +227,9 @@ def _as_objects(texts: np.ndarray) -> np.ndarray:
 def _in_shape_of(expected: Sequence[np.ndarray], result: Any) -> list[np.ndarray]:
     """Return the arrays of a method in the estimator's shapes; skl2onnx may have stacked them."""
     # A method that returns a list of arrays has as many outputs, or one that holds them all.
-    several = result if isinstance(result, list) or len(expected) > 1 else [result]
+    several = result
+    if not isinstance(result, list) and len(expected) <= 1:
+        several = [result]
     arrays = []
     for item, want in zip(several, expected, strict=False):
         array = np.asarray(item)
@@ -234,7 +239,9 @@ def _in_shape_of(expected: Sequence[np.ndarray], result: Any) -> list[np.ndarray
         rows = len(array) if array.ndim else 1
         if array.size == rows * math.prod(want.shape[1:]):
             array = array.reshape(rows, *want.shape[1:])
-        arrays.append(array if want.dtype.kind in "biuf" else _as_objects(array))
+        if want.dtype.kind not in "biuf":
+            array = _as_objects(array)
+        arrays.append(array)
     return arrays
 
 

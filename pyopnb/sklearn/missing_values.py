@@ -7,13 +7,12 @@ writes `missing_go_to_left` ends this file.
 
 from __future__ import annotations
 
-import functools
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from onnx import AttributeProto, ModelProto, NodeProto, numpy_helper
+from onnx import ModelProto, NodeProto
 
 from pyopnb.sklearn.samples import nested
 
@@ -43,45 +42,26 @@ def _shape_of(nodes: np.ndarray) -> _Shape:
     return tuple((int(index), int(nodes["feature"][index])) for index in branches)
 
 
-def _mend_ensemble(node: NodeProto, fitted: Mapping[_Shape, Sequence[np.ndarray]]) -> None:
+def _mend_ensemble(node: NodeProto, fitted: Mapping[_Shape, list[np.ndarray]]) -> None:
     attributes = {attribute.name: attribute for attribute in node.attribute}
     flags = attributes.get("nodes_missing_value_tracks_true")
     # A skl2onnx that writes the flags needs no help.
     if flags is None or any(flags.ints):
         return
-    trees: dict[int, list[int]] = defaultdict(list)
-    for position, tree in enumerate(attributes["nodes_treeids"].ints):
-        trees[tree].append(position)
     numbers = attributes["nodes_nodeids"].ints
     features = attributes["nodes_featureids"].ints
     modes = attributes["nodes_modes"].strings
-    thresholds = _thresholds(attributes)
-    for positions in trees.values():
-        branches = [position for position in positions if modes[position] != b"LEAF"]
-        shape = tuple(sorted((numbers[position], features[position]) for position in branches))
-        candidates = fitted.get(shape, ())
+    branches: dict[int, list[int]] = defaultdict(list)
+    for position, tree in enumerate(attributes["nodes_treeids"].ints):
+        if modes[position] != b"LEAF":
+            branches[tree].append(position)
+    for positions in branches.values():
+        shape = tuple(sorted((numbers[position], features[position]) for position in positions))
+        candidates = fitted.get(shape)
         if not candidates:
             continue
-        written = {numbers[position]: thresholds[position] for position in branches}
-        # Trees of one shape are told apart by their thresholds.
-        nodes = min(candidates, key=functools.partial(_distance, written))
-        for position in branches:
+        # Trees of one shape are written in the order of the estimators.
+        nodes = candidates.pop(0)
+        candidates.append(nodes)
+        for position in positions:
             flags.ints[position] = int(nodes["missing_go_to_left"][numbers[position]])
-
-
-def _thresholds(attributes: Mapping[str, AttributeProto]) -> Sequence[float]:
-    if "nodes_values" in attributes:
-        return list(attributes["nodes_values"].floats)
-    tensor = numpy_helper.to_array(attributes["nodes_values_as_tensor"].t)
-    return [float(value) for value in tensor]
-
-
-def _distance(written: Mapping[int, float], nodes: np.ndarray) -> float:
-    """Measure how far the thresholds of a model's tree are from a fitted tree's."""
-    differences = [0.0]
-    for number, value in written.items():
-        threshold = float(nodes["threshold"][number])
-        # A branch that only tells NaN from numbers has an infinite threshold.
-        if threshold != value:
-            differences.append(abs(threshold - value))
-    return max(differences)

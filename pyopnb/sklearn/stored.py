@@ -123,40 +123,39 @@ def load(where: str, text: str, format_: str | None, trusted: tuple[str, ...]) -
     return skops.loads(data, trusted=list(trusted))
 
 
+_MODULE = '''\
+import pyopnb
+from pyopnb.sklearn.columns import Columns
+from pyopnb.sklearn.fitted import FittedEstimator
+
+{head}
+@pyopnb.pyop("{op}")
+class {cls.__name__}(FittedEstimator):
+    """{cls.__doc__}"""
+
+    methods = {cls.methods!r}
+    outputs = {cls.outputs!r}
+    columns = {cls.columns!r}
+    reason = {cls.reason!r}
+    format = {cls.format!r}
+    trusted = {cls.trusted!r}
+    stored = (
+{blob}
+    )
+'''
+
+
 def module_text(cls: Any, op: str) -> str:
     """Write the text of a module that defines an op from what its class has."""
-    columns = cls.columns
-    if cls.format == "pickle":
-        head = _PICKLE_TEXT
-    else:
-        trusted = [f"#     {name}" for name in cls.trusted or ["(none)"]]
-        head = "\n".join([_SKOPS_TEXT, *trusted])
+    head = _PICKLE_TEXT
+    if cls.format != "pickle":
+        head = "\n#     ".join([_SKOPS_TEXT, *(cls.trusted or ["(none)"])])
     # Short lines, so that editors and diffs can show the file.
     pieces = []
     for start in range(0, len(cls.stored), 100):
         pieces.append(f"        {cls.stored[start : start + 100]!r}")
     blob = "\n".join(pieces)
-    lines = [
-        "import pyopnb",
-        "from pyopnb.sklearn.columns import Columns",
-        "from pyopnb.sklearn.fitted import FittedEstimator",
-        "",
-        head,
-        f'@pyopnb.pyop("{op}")',
-        f"class {cls.__name__}(FittedEstimator):",
-        f'    """{cls.__doc__}"""',
-        "",
-        f"    methods = {cls.methods!r}",
-        f"    outputs = {cls.outputs!r}",
-        f"    columns = {columns!r}",
-        f"    reason = {cls.reason!r}",
-        f"    format = {cls.format!r}",
-        f"    trusted = {tuple(cls.trusted)!r}",
-        "    stored = (",
-        blob,
-        "    )",
-    ]
-    text = "\n".join(lines) + "\n"
+    text = _MODULE.format(head=head, op=op, cls=cls, blob=blob)
     # Line breaks and quotes take two characters each in a model file.
     if len(text) > MAX_SOURCE // 2:
         raise DefinitionError(
