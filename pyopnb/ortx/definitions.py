@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from inspect import Parameter
 from typing import Any
@@ -25,7 +24,6 @@ __all__ = [
 ]
 
 _DOMAIN = "ai.onnx.contrib"
-_KEYWORDS = ("op_type", "inputs", "outputs", "attrs")
 
 
 def default_opset_domain() -> str:
@@ -105,30 +103,30 @@ class Opdef:
         return f"<Opdef {_full_name(self.op_type)}>"
 
     @staticmethod
-    def declare(*args: Any, **kwargs: Any) -> Callable[[Callable[..., Any]], Opdef]:
+    def declare(
+        *,
+        op_type: str | None = None,
+        inputs: Sequence[int] | None = None,
+        outputs: Sequence[int] | None = None,
+        attrs: Mapping[str, int] | Sequence[str] = (),
+    ) -> Callable[[Callable[..., Any]], Opdef]:
         """Return the decorator, as `onnx_op` does."""
-        if args and callable(args[0]):
-            name = getattr(args[0], "__name__", "without a name")
-            got = f"the function {sanitize(name)} itself"
-            suggestion = (
-                "@onnx_op(inputs=[PyCustomOpDef.dt_float], outputs=[PyCustomOpDef.dt_float])"
-            )
-            raise DefinitionError("onnx_op", expected="keyword arguments", got=got, next=suggestion)
 
         def decorate(func: Callable[..., Any]) -> Opdef:
-            return Opdef.create(func, *args, **kwargs)
+            return Opdef.create(func, op_type=op_type, inputs=inputs, outputs=outputs, attrs=attrs)
 
         return decorate
 
     @staticmethod
-    def create(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Opdef:
+    def create(
+        func: Callable[..., Any],
+        *,
+        op_type: str | None = None,
+        inputs: Sequence[int] | None = None,
+        outputs: Sequence[int] | None = None,
+        attrs: Mapping[str, int] | Sequence[str] = (),
+    ) -> Opdef:
         """Make a function an op, as `onnx_op` does.
-
-        Parameters
-        ----------
-        func : callable
-        *args, **kwargs
-            As of `onnx_op`.
 
         Returns
         -------
@@ -139,30 +137,36 @@ class Opdef:
         DefinitionError
             A dtype that is none, or that no tensor of ONNX Runtime's custom ops can have.
         """
-        _warn_of_ignored(args, kwargs)
-        op_type = kwargs.get("op_type") or func.__name__
-        name = _full_name(op_type)
+        opdef = Opdef(op_type or func.__name__, func)
+        name = _full_name(opdef.op_type)
         where = f"op {sanitize(name)}"
-        opdef = Opdef(op_type, func)
-        inputs = _dtypes(kwargs.get("inputs"), f"{where}, inputs")
-        outputs = _dtypes(kwargs.get("outputs"), f"{where}, outputs")
-        attrs = _attrs(kwargs.get("attrs"), where)
-        cls = _class_of(opdef, inputs, outputs, attrs)
+        cls = _class_of(
+            opdef,
+            _dtypes(inputs, f"{where}, inputs"),
+            _dtypes(outputs, f"{where}, outputs"),
+            _attrs(attrs, where),
+        )
         registry.define(cls, name, source=_source(func))
         return opdef
 
 
-def onnx_op(*args: Any, **kwargs: Any) -> Callable[[Callable[..., Any]], Opdef]:
+def onnx_op(
+    *,
+    op_type: str | None = None,
+    inputs: Sequence[int] | None = None,
+    outputs: Sequence[int] | None = None,
+    attrs: Mapping[str, int] | Sequence[str] = (),
+) -> Callable[[Callable[..., Any]], Opdef]:
     """Decorate a function of arrays as an op; what onnxruntime-extensions declares so needs no change.
 
     Parameters
     ----------
-    *args
-        Ignored with a warning: everything is given by name.
-    **kwargs
-        ``op_type`` : str, the function's name if not given; with a domain, ``"my.domain::Name"``.
-        ``inputs``, ``outputs`` : list of int, the dtypes as `PyCustomOpDef` has them; one float32 each if not given.
-        ``attrs`` : dict of str to int, or list of str for strings; the function gets them as keyword arguments.
+    op_type : str, optional
+        The function's name if not given; with a domain, ``"my.domain::Name"``.
+    inputs, outputs : list of int, optional
+        The dtypes as `PyCustomOpDef` has them; one float32 each if not given.
+    attrs : dict of str to int, or list of str
+        A list is of strings; the function gets them as keyword arguments.
 
     Returns
     -------
@@ -193,7 +197,7 @@ def onnx_op(*args: Any, **kwargs: Any) -> Callable[[Callable[..., Any]], Opdef]:
     >>> pyopnb.run(model, x=[1.0])["y"]
     array([1.5])
     """
-    return Opdef.declare(*args, **kwargs)
+    return Opdef.declare(op_type=op_type, inputs=inputs, outputs=outputs, attrs=attrs)
 
 
 def _full_name(op_type: str) -> str:
@@ -203,35 +207,18 @@ def _full_name(op_type: str) -> str:
 # ---- what was declared -----------------------------------------------------------------------
 
 
-def _warn_of_ignored(args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    ignored = [sanitize(repr(arg), 40) for arg in args]
-    for key in kwargs:
-        if key not in _KEYWORDS:
-            ignored.append(f"{key}=")
-    if not ignored:
-        return
-    # domain= is the mistake that most people make.
-    suggestion = 'op_type="Name", inputs=[…], outputs=[…], attrs={…}'
-    if "domain" in kwargs:
-        suggestion = 'op_type="my.domain::Name"'
-    text = (
-        f"onnx_op ignores {', '.join(ignored)}, as onnxruntime-extensions does. Try: {suggestion}"
-    )
-    warnings.warn(text, stacklevel=4)
-
-
 def _dtypes(declared: Sequence[int] | None, where: str) -> tuple[int, ...]:
-    numbers = (PyCustomOpDef.dt_float,) if declared is None else tuple(declared)
-    for number in numbers:
+    if declared is None:
+        return (PyCustomOpDef.dt_float,)
+    for number in declared:
         if number != PyCustomOpDef.undefined and not _is_carried(number):
-            is_dtype = number in vars(PyCustomOpDef).values()
             raise DefinitionError(
                 where,
-                expected="dtypes that a custom op of ONNX Runtime can have, as PyCustomOpDef.dt_float",
-                got=dtype(number).name if is_dtype else sanitize(repr(number)),
+                expected="dtypes that a custom op of ONNX Runtime can have",
+                got=_name_of(number),
                 next="[PyCustomOpDef.dt_float]",
             )
-    return numbers
+    return tuple(declared)
 
 
 def _is_carried(number: int) -> bool:
@@ -256,16 +243,13 @@ def _attrs(declared: Any, where: str) -> dict[str, type]:
         declared = dict.fromkeys(declared or (), PyCustomOpDef.dt_string)
     attrs = {}
     for name, number in declared.items():
-        if number not in _ATTR_TYPES:
+        if number not in _ATTR_TYPES or not name.isidentifier():
             raise DefinitionError(
                 f"{where}, attr {sanitize(name)}",
-                expected="dt_int64, dt_float, dt_string or dt_bool",
+                expected="a name, with dt_int64, dt_float, dt_string or dt_bool",
                 got=_name_of(number),
-                next=f'attrs={{"{sanitize(name)}": PyCustomOpDef.dt_int64}}',
+                next='attrs={"name": PyCustomOpDef.dt_int64}',
             )
-        if not name.isidentifier():
-            got = sanitize(repr(name))
-            raise DefinitionError(f"{where}, attrs", expected="names of keyword arguments", got=got)
         attrs[name] = _ATTR_TYPES[number]
     return attrs
 
