@@ -10,7 +10,7 @@ import keyword
 import os
 import re
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from onnx import ModelProto
@@ -32,12 +32,10 @@ from pyopnb.ops.types import ANY, TensorType
 
 __all__ = ["SkeletonCell", "skeleton"]
 
-_METHODS = {"compute", "infer"}
 _SYMBOL = re.compile(r"[^\W\d][\w.:/-]*")
 # onnx's names for unknown sizes.
 _UNKNOWN = re.compile(r"unk__\d+")
-_DOC_LINES = 12
-_LONGEST_DOC = 4000
+_LONGEST_DOC = 1000
 _WIDTH = 110
 
 
@@ -97,7 +95,7 @@ def skeleton(
             self.by = by
     <BLANKLINE>
         def compute(self, x: "float32[N,3]") -> "float32[N,3]":
-            # Return an array of type float32[N,3].
+            # Return float32[N,3].
             raise NotImplementedError("com.example::Scale")
     """
     proto = read_model(model, base_dir, data=False).proto
@@ -177,9 +175,7 @@ def _cell_text(usage: OperatorUsage, domain: str, op_type: str, is_missing: bool
             f'# pyopnb.replace(model, …, "{DEFAULT_DOMAIN}::{op_type}") puts it into the place of nodes.',
         ]
     lines.append(f"class {class_name}:")
-    body = (
-        _docstring(usage) + _init(usage) + _infer(usage) + _compute(usage, f"{domain}::{op_type}")
-    )
+    body = _docstring(usage) + _init(usage) + _compute(usage, f"{domain}::{op_type}")
     lines += _indented(body)
     return "\n".join(lines) + "\n"
 
@@ -204,22 +200,15 @@ def _first_line(domain: str, op_type: str, class_name: str, is_missing: bool) ->
 
 
 def _docstring(usage: OperatorUsage) -> list[str]:
-    """Quote the beginning of the operator's documentation."""
-    if usage.schema is None or not usage.schema.doc:
+    """Quote the first paragraph of the operator's documentation."""
+    if usage.schema is None or not usage.schema.doc.strip():
         return []
-    lines: list[str] = []
-    for line in textwrap.dedent(usage.schema.doc).strip().splitlines():
-        # Of an empty line, wrap makes none, but it parts two paragraphs.
-        lines += textwrap.wrap(line, 110, break_long_words=False, break_on_hyphens=False) or [""]
-    if len(lines) > _DOC_LINES:
-        lines[_DOC_LINES:] = ["…"]
+    paragraph = textwrap.dedent(usage.schema.doc).strip().partition("\n\n")[0]
     # Documentation from a file never ends the string that it stands in.
-    text = sanitize("\n".join(lines), _LONGEST_DOC)
-    text = text.replace("\\", "\\\\").replace('"""', '\\"\\"\\"')
-    # A quote at the end would run into the three that close the string.
-    if "\n" in text or text.endswith('"'):
-        text += "\n"
-    return [*f'"""{text}"""'.split("\n"), ""]
+    text = sanitize(" ".join(paragraph.split()), _LONGEST_DOC).replace("\\", "\\\\")
+    text = text.replace('"', '\\"')
+    lines = textwrap.wrap(f'"""{text}', _WIDTH, break_long_words=False, break_on_hyphens=False)
+    return [*lines, '"""', ""]
 
 
 def _init(usage: OperatorUsage) -> list[str]:
@@ -227,26 +216,27 @@ def _init(usage: OperatorUsage) -> list[str]:
     if not usage.attrs:
         return []
     attrs = [attr for attr in usage.attrs if _is_parameter(attr.name)]
-    # Those without a default come first, as Python requires.
-    parts = []
-    for attr in sorted(attrs, key=lambda attr: bool(attr.default)):
-        parts.append((_parameter(attr), attr.remark))
     body = [f"self.{attr.name} = {attr.name}" for attr in attrs]
+    parts = {"self": ""}
+    # Those without a default come first, as Python requires.
+    for attr in sorted(attrs, key=lambda attr: bool(attr.default)):
+        parts[_parameter(attr)] = attr.remark
     if len(attrs) < len(usage.attrs):
-        parts.append(("**attrs: object", "whose names are not identifiers"))
+        parts["**attrs: object"] = "whose names are not identifiers"
         body.append("self.attrs = attrs")
-    head = [f"def __init__(self, {', '.join(part for part, _ in parts)}):"]
-    if len(head[0]) > _WIDTH or any(remark for _, remark in parts):
-        head = ["def __init__(", "    self,"]
-        for part, remark in parts:
-            line = f"    {part}"
-            if not part.startswith("**"):
-                line += ","
-            if remark:
-                line += f"  # {remark}"
-            head.append(line)
-        head.append("):")
-    return [*head, *_indented(body), ""]
+    return [*_head("__init__", parts, "):"), *_indented(body), ""]
+
+
+def _head(name: str, parts: Mapping[str, str], end: str) -> list[str]:
+    """Write the head of a method on one line, or each parameter with its remark on a line of its own."""
+    line = f"def {name}({', '.join(parts)}{end}"
+    if len(line) <= _WIDTH and not any(parts.values()):
+        return [line]
+    lines = []
+    for part, remark in parts.items():
+        comma = "" if part.startswith("**") else ","
+        lines.append(f"    {part}{comma}" + (f"  # {remark}" if remark else ""))
+    return [f"def {name}(", *lines, end]
 
 
 def _parameter(attr: AttrUsage) -> str:
@@ -266,29 +256,18 @@ def _is_parameter(name: str) -> bool:
     """Tell whether an attr can be a parameter: Python changes other letters, and names with two leading underscores."""
     if not name.isidentifier() or not name.isascii() or keyword.iskeyword(name):
         return False
-    return not name.startswith("__") and name not in RESERVED | _METHODS
-
-
-def _infer(usage: OperatorUsage) -> list[str]:
-    """Write the type of a Cast's output, where its nodes do not have one in common."""
-    is_cast = full_name(usage.node) == "::Cast" and usage.has_reference
-    if not is_cast or usage.outputs[0].dtype is not None:
-        return []
-    name = usage.inputs[0].name
-    return [f"def infer(self, {name}):", f"    return {name}.like(dtype=self.to)", ""]
+    return not name.startswith("__") and name not in RESERVED
 
 
 def _compute(usage: OperatorUsage, name: str) -> list[str]:
     parameters = ["self"]
     for port in usage.inputs:
-        text = port.name
-        if port.variadic:
-            text = f"*{port.name}"
+        text = f"*{port.name}" if port.variadic else port.name
         equals = "="
         if port.type != ANY:
             text += f': "{_type_text(port.type)}"'
             equals = " = "
-        if port.optional and not port.variadic:
+        if port.optional:
             text += f"{equals}None"
         parameters.append(text)
     end = "):"
@@ -297,10 +276,7 @@ def _compute(usage: OperatorUsage, name: str) -> list[str]:
         if len(usage.outputs) > 1:
             hints = f"({hints})"
         end = f") -> {hints}:"
-    head = [f"def compute({', '.join(parameters)}{end}"]
-    if len(head[0]) > _WIDTH:
-        head = ["def compute(", *_indented(f"{parameter}," for parameter in parameters), end]
-    return head + _indented(_body(usage, name))
+    return _head("compute", dict.fromkeys(parameters, ""), end) + _indented(_body(usage, name))
 
 
 def _type_text(type_: TensorType) -> str:
@@ -321,26 +297,17 @@ def _type_text(type_: TensorType) -> str:
 def _body(usage: OperatorUsage, name: str) -> list[str]:
     """Write the body of ``compute``: a call of the reference where there is one."""
     lines = []
-    types = [*usage.outputs]
-    types += [port.type for port in usage.inputs]
-    for type_ in types:
+    for type_ in (*usage.outputs, *(port.type for port in usage.inputs)):
         if type_.dtype is not None and not type_.dtype.carried:
             lines = [
                 f"# No custom op of ONNX Runtime can have {type_.dtype}: put a Cast around the node."
             ]
-    if not usage.has_reference:
-        return [
-            *lines,
-            f"# Return {_description(usage.outputs)}.",
-            f'raise NotImplementedError("{name}")',
-        ]
     schema = usage.schema
+    if not usage.has_reference:
+        types = ", ".join(map(_type_text, usage.outputs)) or "nothing"
+        return [*lines, f"# Return {types}.", f'raise NotImplementedError("{name}")']
     arguments = [f'"{name}"']
-    for port in usage.inputs:
-        text = port.name
-        if port.variadic:
-            text = f"*{port.name}"
-        arguments.append(text)
+    arguments += [f"*{port.name}" if port.variadic else port.name for port in usage.inputs]
     # The version that these attrs and numbers are of, whatever a newer onnx has.
     arguments.append(f"opset={schema.since_version}")
     is_variadic = schema.outputs[-1].option == OPTION.Variadic
@@ -360,19 +327,3 @@ def _body(usage: OperatorUsage, name: str) -> list[str]:
     if len(call) <= _WIDTH:
         return [*lines, call]
     return [*lines, "return pyopnb.reference(", *(f"    {item}," for item in arguments), ")"]
-
-
-def _description(types: Sequence[TensorType]) -> str:
-    if not types:
-        return "nothing"
-    if len(types) == 1:
-        if types[0] == ANY:
-            return "an array"
-        return f"an array of type {_type_text(types[0])}"
-    texts = []
-    for type_ in types:
-        text = "?"
-        if type_ != ANY:
-            text = _type_text(type_)
-        texts.append(text)
-    return f"a tuple: {', '.join(texts)}"

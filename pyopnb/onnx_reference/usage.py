@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,15 +15,14 @@ from pyopnb.models.types import Types
 from pyopnb.onnx_reference.attributes import default_of
 from pyopnb.onnx_reference.literals import attr_hint, identifier, literal
 from pyopnb.onnx_reference.operator import has_reference, schema_of_op
-from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.messages import sanitize
 from pyopnb.ops.names import canonical_domain
-from pyopnb.ops.types import ANY, Dim, TensorType
+from pyopnb.ops.types import ANY, TensorType
 
 __all__ = ["OPTION", "RESERVED", "AttrUsage", "InputUsage", "OperatorUsage"]
 
-RESERVED = frozenset({"self", "np", "onnx", "pyopnb", "attrs"})
-"""Names in use in the cell."""
+RESERVED = frozenset({"self", "np", "onnx", "pyopnb", "attrs", "compute", "infer"})
+"""Names in use in the cell, and those of methods."""
 
 OPTION = onnx.defs.OpSchema.FormalParameterOption
 """Whether a port is one array, may be absent, or takes all that follow."""
@@ -88,7 +86,8 @@ class OperatorUsage:
         self.schema = _schema(proto, self.site)
         self._refuse_other_values()
         self.inputs = self._inputs()
-        self.outputs = [self._output(position) for position in range(len(self.node.output))]
+        outputs = [site.node.output for site in sites]
+        self.outputs = [self._common_type(outputs, n) for n in range(len(self.node.output))]
         self.attrs = self._attrs(proto)
         self.has_reference = False
         if self.schema is not None:
@@ -136,44 +135,25 @@ class OperatorUsage:
                 name = identifier(graph_name, f"x{position}", names_in_use)
                 is_optional = any(not _name_at(site.node.input, position) for site in self._sites)
                 inputs.append(InputUsage(name, self._type_of_input(position), is_optional, False))
-        # Python wants a default after a default.
-        was_optional = False
-        for port in inputs:
-            if was_optional:
-                port.optional = True
-            # Python has no default for ``*parameters``.
-            if port.variadic:
-                port.optional = False
-            was_optional = port.optional
+        # Python wants a default after a default, and has none for ``*parameters``.
+        for port, former in zip(inputs[1:], inputs, strict=False):
+            port.optional = (port.optional or former.optional) and not port.variadic
         return inputs
 
     def _most_inputs(self) -> int:
         return max(len(site.node.input) for site in self._sites)
 
     def _type_of_input(self, position: int) -> TensorType:
+        return self._common_type([site.node.input for site in self._sites], position)
+
+    def _common_type(self, ends: Sequence[Sequence[str]], position: int) -> TensorType:
+        """Return what the types at one place of all nodes have in common."""
         types = []
-        for site in self._sites:
-            name = _name_at(site.node.input, position)
+        for site, names in zip(self._sites, ends, strict=True):
+            name = _name_at(names, position)
             if name:
                 types.append(self._types.of(site, name))
         return _common_type(types)
-
-    def _output(self, position: int) -> TensorType:
-        types = []
-        for site in self._sites:
-            name = _name_at(site.node.output, position)
-            if name:
-                types.append(self._types.of(site, name))
-        type_ = _common_type(types)
-        if type_.dtype is not None or self.schema is None:
-            return type_
-        # A comparison gives bools, and Shape int64, whatever goes in.
-        port = self.schema.outputs[min(position, len(self.schema.outputs) - 1)]
-        fixed = re.fullmatch(r"tensor\((\w+)\)", next(iter(port.types)))
-        is_that_of_an_input = port.type_str in [formal.type_str for formal in self.schema.inputs]
-        if len(port.types) == 1 and fixed is not None and not is_that_of_an_input:
-            return type_.like(dtype=dtype(fixed[1]))
-        return type_
 
     # ---- attrs ---------------------------------------------------------------------------------
 
@@ -242,23 +222,10 @@ def _schema(proto: ModelProto, site: Site) -> Any:
 
 
 def _common_type(types: Iterable[TensorType]) -> TensorType:
-    """Return what types have in common; nothing of what they do not agree on."""
-    common: TensorType | None = None
-    for type_ in types:
-        if common is None:
-            common = type_
-            continue
-        shape = None
-        if common.shape is not None and type_.shape is not None and common.rank == type_.rank:
-            shape = tuple(map(_common_dim, common.shape, type_.shape))
-        element = None
-        if common.dtype == type_.dtype:
-            element = common.dtype
-        common = TensorType(element, shape)
-    return common or ANY
-
-
-def _common_dim(a: Dim, b: Dim) -> Dim:
-    if a == b:
-        return a
-    return None
+    """Return what types have in common: of different shapes nothing."""
+    first, *others = [*types] or [ANY]
+    if all(type_ == first for type_ in others):
+        return first
+    if all(type_.dtype == first.dtype for type_ in others):
+        return TensorType(first.dtype, None)
+    return ANY
