@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
@@ -21,14 +20,14 @@ from onnx import (
 from pyopnb.errors import InputError, ModelError
 from pyopnb.models.faults import find_faults
 from pyopnb.models.index import sort_nodes
+from pyopnb.models.io import without_weights
 from pyopnb.models.nodes import (
     attribute_of,
     mark_inferred,
     nodes_in,
-    type_of_proto,
 )
 from pyopnb.models.onnx_schemas import find_schema
-from pyopnb.models.op_inference import infer_types
+from pyopnb.models.op_inference import infer_types, inferred_type
 from pyopnb.models.opsets import import_domains
 from pyopnb.models.ort_capabilities import newest_ir_version, newest_opset
 from pyopnb.ops.arguments import check_arguments, describe, is_text
@@ -110,28 +109,13 @@ def _attribute(op: str, key: str, value: Any) -> onnx.AttributeProto:
         return helper.make_attribute(key, _tensor(value, where))
     try:
         # onnx would take the keys of a dict, and a set in any order.
-        if isinstance(
-            value,
-            (Mapping, Set),
-        ):
+        if isinstance(value, (Mapping, Set)):
             raise TypeError
         return attribute_of(key, value)
     except (TypeError, ValueError):
-        raise ModelError(
-            where,
-            expected="a number, str, bytes, bool, array or model, or a list of one of these kinds",
-            got=_describe_attr(value),
-        ) from None
-
-
-def _describe_attr(value: Any) -> str:
-    if isinstance(value, (list, tuple)):
-        kinds = list(dict.fromkeys(type(item).__name__ for item in value))
-        return f"a {type(value).__name__} of {' and '.join(kinds[:4])}: {sanitize(repr(value), 60)}"
-    text = f"{type(value).__name__} {sanitize(repr(value), 60)}"
-    if isinstance(value, int):
-        return f"{text}, which int64 cannot hold"
-    return text
+        expected = "a number, str, bytes, bool, array or model, or a list of one of these kinds"
+        got = f"{type(value).__name__} {sanitize(repr(value), 60)}"
+        raise ModelError(where, expected=expected, got=got) from None
 
 
 @hide_internal_frames
@@ -153,7 +137,7 @@ def model(
     nodes : sequence of NodeProto
         In any order; the model has them sorted.
     inputs : mapping
-        Name to type (``"float32[N,3]"``) or to an example array. A list of ints is refused: it may be meant as a shape.
+        Name to type (``"float32[N,3]"``) or to an example array. A list is refused: it may be meant as a shape.
     outputs : mapping, or sequence of names
         A mapping declares the types. Those of names alone are inferred, by ONNX and by the ops' own ``infer``, as far as
         possible; a `Session` infers such types again, so that an op can be redefined with other outputs.
@@ -194,15 +178,11 @@ def model(
     if opset is not None:
         check_opset(opset, "model")
     made_functions = _items(functions, "model, functions", "FunctionProtos", onnx.FunctionProto)
-    if initializers is None:
-        arrays = {}
-    else:
-        arrays = dict(initializers)
-    input_infos = [
-        _value_info(key, value, f"input {sanitize(key)}") for key, value in inputs.items()
-    ]
+    input_infos = _value_infos(inputs, "input")
     output_infos = _outputs(outputs)
-    tensors = [_tensor(value, f"initializer {sanitize(key)}", key) for key, value in arrays.items()]
+    tensors = []
+    for key, value in (initializers or {}).items():
+        tensors.append(_tensor(value, f"initializer {sanitize(key)}", key))
     model_proto = helper.make_model(
         helper.make_graph(protos, name, input_infos, output_infos, tensors),
         producer_name="pyopnb",
@@ -227,34 +207,22 @@ _NODE = 'pyopnb.node("Abs", "x", "y")'
 
 def _items(things: Any, where: str, noun: str, kind: type, next: str | None = None) -> list[Any]:
     """Return the items of a list; `ModelError` where it is none, or one of them is of another kind."""
-    if isinstance(things, str):
-        op = sanitize(repr(things))
-        raise ModelError(
-            where, expected=noun, got=f"str {op}", next=next and f'pyopnb.node({op}, "x", "y")'
-        )
-    if not isinstance(things, Iterable):
-        raise ModelError(
-            where, expected=f"a list of {noun}", got=describe(things), next=next and f"[{next}]"
-        )
-    items = list(things)
-    wrong = [item for item in items if not isinstance(item, kind)]
-    if wrong:
-        raise ModelError(
-            where,
-            expected=noun,
-            got=f"{type(wrong[0]).__name__} {sanitize(repr(wrong[0]), 40)}",
-            next=next,
-        )
+    items = [things]
+    if isinstance(things, Iterable) and not isinstance(things, str):
+        items = list(things)
+    for item in items:
+        if not isinstance(item, kind):
+            advice = next
+            if next and isinstance(item, str):
+                advice = f'pyopnb.node({sanitize(repr(item))}, "x", "y")'
+            raise ModelError(where, expected=noun, got=describe(item), next=advice)
     return items
 
 
 def _check_inputs(inputs: Any) -> None:
     """Refuse what is no mapping of inputs by name."""
     if not isinstance(inputs, Mapping):
-        if isinstance(inputs, str):
-            names = _names(inputs)
-        else:
-            names = ["x"]
+        names = _names(inputs) if isinstance(inputs, str) else ["x"]
         types = ", ".join(f'"{sanitize(name)}": "float32[...]"' for name in names)
         got = f"{type(inputs).__name__} {sanitize(repr(inputs), 40)}"
         raise ModelError("model, inputs", expected="types by name", got=got, next=f"{{{types}}}")
@@ -297,42 +265,28 @@ def _declared(node: NodeProto, name: str) -> Any:
 # ---- types ------------------------------------------------------------------------------------------------------------------
 
 
+def _value_infos(values: Mapping[str, Any], noun: str) -> list[ValueInfoProto]:
+    return [_value_info(name, value, f"{noun} {sanitize(name)}") for name, value in values.items()]
+
+
 def _value_info(name: str, value: Any, where: str) -> ValueInfoProto:
     if isinstance(value, (str, TensorType)):
         value_type = tensor_type(value)
         # A TensorType can be made with any sizes.
         value_type = value_type.like(shape=value_type.shape)
     elif isinstance(value, (type, np.dtype)):
-        expected, got = (
-            "a type as float32[N,3], or an example array",
-            f"the dtype {sanitize(getattr(value, '__name__', value))}",
-        )
-        raise ModelError(where, expected=expected, got=got, next=f'"{dtype(value)}[...]"')
-    elif _looks_like_shape(value):
-        # A list of ints may be meant as a shape or as an example, and a guess would be wrong half
-        # of the time.
-        sizes = [size if isinstance(size, str) or (size or 0) > 0 else "?" for size in value]
-        shape = ",".join(map(sanitize, sizes))
-        raise ModelError(
-            where,
-            expected="a type as float32[N,3], or an example array",
-            got=f"{type(value).__name__} {sanitize(repr(value), 60)}, which may be a shape or an example",
-            next=f'"float32[{shape}]", or np.array({sanitize(repr(value), 60)})',
-        )
+        got = f"the dtype {sanitize(getattr(value, '__name__', value))}"
+        raise ModelError(where, expected=_TYPE, got=got, next=f'"{dtype(value)}[...]"')
+    elif isinstance(value, (list, tuple)):
+        # It may be meant as a shape or as an example, and a guess would be wrong half of the time.
+        sizes = ",".join(sanitize(size if isinstance(size, (int, str)) else "?") for size in value)
+        got = f"{type(value).__name__} {sanitize(repr(value), 60)}, which may be a shape or an example"
+        advice = f'"float32[{sizes}]", or np.array({sanitize(repr(value), 60)})'
+        raise ModelError(where, expected=_TYPE, got=got, next=advice)
     else:
         value_type = type_of(_array(value, where))
-    return helper.make_tensor_value_info(
-        name, value_type.dtype.onnx if value_type.dtype else TensorProto.UNDEFINED, value_type.shape
-    )
-
-
-def _looks_like_shape(value: Any) -> bool:
-    """Tell whether a value is a list or tuple of sizes and symbols; an example is an array."""
-    if not isinstance(value, (list, tuple)) or not all(
-        size is None or isinstance(size, (int, str)) for size in value
-    ):
-        return False
-    return not value or any(isinstance(size, int) and not isinstance(size, bool) for size in value)
+    element = value_type.dtype.onnx if value_type.dtype else TensorProto.UNDEFINED
+    return helper.make_tensor_value_info(name, element, value_type.shape)
 
 
 def _outputs(outputs: Any) -> list[ValueInfoProto]:
@@ -344,45 +298,30 @@ def _outputs(outputs: Any) -> list[ValueInfoProto]:
         outputs = list(outputs)
     _check_keys([outputs] if isinstance(outputs, str) else outputs, "model, outputs")
     if isinstance(outputs, Mapping):
-        return [
-            _value_info(name, value, f"output {sanitize(name)}") for name, value in outputs.items()
-        ]
+        return _value_infos(outputs, "output")
     return [ValueInfoProto(name=name) for name in _names(outputs)]
 
 
 def _array(value: Any, where: str) -> np.ndarray:
     """Return an array that can become a tensor, or `ModelError`."""
+    advice = "np.asarray(…, dtype=…)"
     try:
         array = np.asarray(value)
         dtype_row = dtype(array.dtype)
     except ValueError as error:
         # It is ragged, or has a dtype that ONNX does not have, such as a date or a record.
-        if not isinstance(error, InputError):
-            got = sanitize(str(error))
-        else:
+        got = sanitize(str(error))
+        if isinstance(error, InputError):
             got = f"an array of dtype {sanitize(array.dtype)}"
-        raise ModelError(
-            where,
-            expected="an array of one of ONNX's dtypes",
-            got=got,
-            next="np.asarray(…, dtype=…)",
-        ) from None
+        expected = "an array of one of ONNX's dtypes"
+        raise ModelError(where, expected=expected, got=got, next=advice) from None
     if dtype_row.name != "string":
         return array
-    # An array of objects can hold anything. Its texts are looked at one by one, as onnx would
-    # call str on the others.
-    for index, item in np.ndenumerate(array):
-        if not isinstance(item, (str, bytes)) or (isinstance(item, str) and not is_text(item)):
-            if index:
-                at = f"[{', '.join(map(str, index))}]"
-            else:
-                at = ""
-            raise ModelError(
-                f"{where}{at}",
-                expected="str, in an array of Python objects",
-                got=f"{type(item).__name__} {sanitize(repr(item))}",
-                next="np.asarray(…, dtype=…)",
-            )
+    # An array of objects can hold anything, and onnx would call str on it.
+    for item in array.flat:
+        if not isinstance(item, bytes) and not is_text(item):
+            expected, got = "str, in an array of Python objects", describe(item)
+            raise ModelError(where, expected=expected, got=got, next=advice)
     return array.astype(object)
 
 
@@ -395,10 +334,7 @@ def _tensor(value: Any, where: str, name: str | None = None) -> TensorProto:
     return numpy_helper.from_array(_array(value, where), name)
 
 
-# onnx gives such a name to a dimension that it does not know.
-_ANONYMOUS = re.compile(r"unk__\d+")
-# Shape inference may use the values of initializers of fewer bytes.
-_MAX_CONSTANT = 1024
+_TYPE = "a type as float32[N,3], or an example array"
 
 
 def type_outputs(model_proto: ModelProto) -> None:
@@ -414,37 +350,12 @@ def type_outputs(model_proto: ModelProto) -> None:
     if not untyped:
         return
     try:
-        typed = infer_types(_light(model_proto))
+        typed = infer_types(without_weights(model_proto).proto)
     except Exception:
         # An op's infer or __init__ raised, or two types contradict each other. The session will say so in full, and the op may
         # be corrected before; until then the model is as if the op were not defined.
         return
     for info in typed.graph.output:
-        output_type = type_of_proto(info.type)
+        output_type = inferred_type(info.type)
         if info.name in untyped and output_type.dtype:
-            if output_type.shape:
-                dims = [None if _ANONYMOUS.fullmatch(str(d)) else d for d in output_type.shape]
-                output_type = output_type.like(shape=tuple(dims))
             mark_inferred(untyped[info.name], output_type)
-
-
-def _light(model_proto: ModelProto) -> ModelProto:
-    """Return the model with inputs instead of large initializers."""
-    graph = onnx.GraphProto(
-        name=model_proto.graph.name, node=model_proto.graph.node, output=model_proto.graph.output
-    )
-    graph.input.extend(model_proto.graph.input)
-    input_names = {info.name for info in graph.input}
-    for tensor in model_proto.graph.initializer:
-        if tensor.ByteSize() <= _MAX_CONSTANT:
-            graph.initializer.append(tensor)
-        elif tensor.name not in input_names:
-            # A large initializer only matters by its type, which an input says as well and which
-            # costs no copy.
-            graph.input.append(
-                helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims))
-            )
-    imports, functions = model_proto.opset_import, model_proto.functions
-    return ModelProto(
-        ir_version=model_proto.ir_version, opset_import=imports, functions=functions, graph=graph
-    )

@@ -49,10 +49,8 @@ def stub(tensor: TensorProto) -> TensorProto:
 
 def original(tensor: TensorProto, taken_out: Mapping[str, TensorProto]) -> TensorProto:
     """Return the tensor that `stub` replaced in this process; any other tensor is returned as it is."""
-    is_ours = is_external(tensor) and [(e.key, e.value) for e in tensor.external_data] == [
-        ("location", _TAKEN_OUT)
-    ]
-    if is_ours:
+    locations = [entry.value for entry in tensor.external_data]
+    if is_external(tensor) and locations == [_TAKEN_OUT]:
         return taken_out.get(tensor.name, tensor)
     return tensor
 
@@ -82,29 +80,23 @@ def entries(tensor: TensorProto, where: str = "model") -> dict[str, str]:
         A key is there twice: readers that take the first and those that take the last would read different files.
     """
     entries_by_key: dict[str, str] = {}
-    name = f"{where}, initializer {sanitize(tensor.name)}"
+    name = f"{where}, initializer {sanitize(tensor.name)}, external data"
     for entry in tensor.external_data:
+        key, value = entry.key, entry.value
         # Protobuf gives bytes that are not UTF-8.
-        if not isinstance(entry.key, str) or not isinstance(
-            entry.value,
-            str,
-        ):
-            raise ModelError(
-                f"{name}, external data", expected="UTF-8", got=sanitize(repr(entry.value), 80)
-            )
-        if entry.key in entries_by_key:
-            both = f"{sanitize(repr(entries_by_key[entry.key]), 80)} and {sanitize(repr(entry.value), 80)}"
-            raise ModelError(
-                f"{name}, external data", expected=f"one {sanitize(repr(entry.key), 40)}", got=both
-            )
-        entries_by_key[entry.key] = entry.value
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise ModelError(name, expected="UTF-8", got=sanitize(repr(value), 80))
+        if key in entries_by_key:
+            got = sanitize(f"{entries_by_key[key]!r} and {value!r}")
+            raise ModelError(name, expected=f"one {sanitize(repr(key), 40)}", got=got)
+        entries_by_key[key] = value
     return entries_by_key
 
 
 def find_data(
     tensor: TensorProto, folder: str | os.PathLike[str], where: str = "model"
 ) -> DataPlace:
-    """Where a tensor's data is.
+    """Find out where a tensor's data is.
 
     Parameters
     ----------
@@ -125,17 +117,11 @@ def find_data(
         An entry is there twice or no number, or the data is not in a file of its own in the folder.
     """
     data_entries = entries(tensor, where)
-    offset, length = (
-        _number(data_entries, key, f"{where}, initializer {sanitize(tensor.name)}")
-        for key in ("offset", "length")
-    )
-    # ONNX Runtime refuses most of this as well, but reads hard links.
-    root, location = Path(os.fspath(folder)).resolve(), data_entries.get("location", "")
-    if location and "\0" not in location:
-        path = Path(os.path.normpath(root / location))
-    else:
-        path = root
+    where = f"{where}, initializer {sanitize(tensor.name)}"
+    offset, length = (_number(data_entries, key, where) for key in ("offset", "length"))
+    location, (root, path) = data_entries.get("location", ""), _path_of(tensor, folder)
     # A model file is data. It must not make us read a file elsewhere, also not through a link.
+    # ONNX Runtime refuses most of this as well, but reads hard links.
     if not path.is_relative_to(root) or path.resolve() != path:
         got = f"{sanitize(location)}, which leads elsewhere"
     elif not path.is_file():
@@ -144,21 +130,21 @@ def find_data(
         got = f"{sanitize(location)}, which has other names (a hard link can lead anywhere)"
     else:
         return DataPlace(path, offset, length or None)
-    raise ModelError(
-        f"{where}, initializer {sanitize(tensor.name)}",
-        expected="a data file of its own beside the model",
-        got=got,
-        next="copy the file",
-    )
+    expected = "a data file of its own beside the model"
+    raise ModelError(where, expected=expected, got=got, next="copy the file")
+
+
+def _path_of(tensor: TensorProto, folder: str | os.PathLike[str]) -> tuple[Path, Path]:
+    """Return the folder, and the path in it or elsewhere that an entry names; the folder itself where it names none."""
+    root, location = Path(os.fspath(folder)).resolve(), entries(tensor).get("location", "")
+    if not location or "\0" in location:
+        return root, root
+    return root, Path(os.path.normpath(root / location))
 
 
 def is_absent(tensor: TensorProto, folder: str | os.PathLike[str]) -> bool:
     """Tell whether there is nothing at all where a tensor's data should be, which is in the folder."""
-    root, location = Path(os.fspath(folder)).resolve(), entries(tensor).get("location", "")
-    if location and "\0" not in location:
-        path = Path(os.path.normpath(root / location))
-    else:
-        path = root
+    root, path = _path_of(tensor, folder)
     return path != root and path.is_relative_to(root) and not os.path.lexists(path)
 
 
@@ -186,33 +172,23 @@ def read_data(tensor: TensorProto, folder: str | os.PathLike[str]) -> bytes:
     ModelError
         As from `find_data`; or the entry or the file does not have that many bytes.
     """
-    location, name = find_data(tensor, folder), f"model, initializer {sanitize(tensor.name)}"
+    place, name = find_data(tensor, folder), f"model, initializer {sanitize(tensor.name)}"
     # The size of what is read comes from the model, so it is checked before a byte is.
     if min(tensor.dims, default=0) < 0:
         raise ModelError(name, expected="sizes from 0 on", got=str(min(tensor.dims)))
-    expected = (
-        math.prod(tensor.dims)
-        * next((row.bits for row in DTYPES if row.onnx == tensor.data_type), 0)
-        + 7
-    ) // 8
-    # onnx would read as many bytes as the entry says and fail later, in words that name no
-    # tensor.
-    if location.length not in (None, expected):
-        raise ModelError(
-            name,
-            expected=f"{expected} bytes, as its dtype and shape need",
-            got=f"a length of {location.length}",
-        )
-    with location.path.open("rb") as file:
-        available = os.fstat(file.fileno()).st_size - location.offset
-        if available < expected:
-            raise ModelError(
-                name,
-                expected=f"{expected} bytes in {sanitize(location.path.name)}",
-                got=str(max(available, 0)),
-            )
-        file.seek(location.offset)
-        return file.read(expected)
+    bits = next((row.bits for row in DTYPES if row.onnx == tensor.data_type), 0)
+    size = (math.prod(tensor.dims) * bits + 7) // 8
+    # onnx would read as many bytes as the entry says and fail later, in words that name no tensor.
+    if place.length not in (None, size):
+        expected, got = f"{size} bytes, as its dtype and shape need", f"a length of {place.length}"
+        raise ModelError(name, expected=expected, got=got)
+    with place.path.open("rb") as file:
+        available = os.fstat(file.fileno()).st_size - place.offset
+        if available < size:
+            expected = f"{size} bytes in {sanitize(place.path.name)}"
+            raise ModelError(name, expected=expected, got=str(max(available, 0)))
+        file.seek(place.offset)
+        return file.read(size)
 
 
 def taken_in(tensor: TensorProto, data: bytes) -> None:
@@ -239,12 +215,8 @@ def with_data(tensor: TensorProto, folder: str | os.PathLike[str] | None) -> Ten
     if not is_external(tensor):
         return tensor
     if folder is None:
-        where = f"initializer {sanitize(tensor.name)}"
-        raise ModelError(
-            where,
-            expected="the folder of its external data",
-            got="a model in memory, which has none",
-        )
+        where, got = f"initializer {sanitize(tensor.name)}", "a model in memory, which has none"
+        raise ModelError(where, expected="the folder of its external data", got=got)
     copy = TensorProto(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims)
     copy.raw_data = read_data(tensor, folder)
     return copy

@@ -25,7 +25,7 @@ from pyopnb.ops.messages import closest, plural, sanitize
 from pyopnb.ops.names import canonical_domain
 from pyopnb.ops.registry import registry
 
-__all__ = ["Fault", "catalog_hint", "find_faults", "is_unknown", "nearest_op"]
+__all__ = ["Fault", "catalog_hint", "find_faults", "is_unknown", "nearest_op", "node_faults"]
 
 _OPTION = onnx.defs.OpSchema.FormalParameterOption
 _DTYPE_ATTRS = ("to", "dtype")
@@ -84,9 +84,7 @@ def find_faults(proto: ModelProto, *, exact: bool = False) -> Iterator[Fault]:
             continue
         schema = find_schema(domain, node.op_type, imports.get(domain))
         if schema is not None:
-            yield from _attribute_faults(site, schema, exact)
-            if exact:
-                yield from _port_faults(site, schema)
+            yield from node_faults(site, schema, exact=exact)
     for scope in (proto.graph, *proto.functions):
         graph = GraphIndex(scope)
         for inner in graph.walk():
@@ -95,6 +93,13 @@ def find_faults(proto: ModelProto, *, exact: bool = False) -> Iterator[Fault]:
         for unread, name, error in graph.unknown_names():
             yield Fault(error, unread, (name,))
         graph.refuse_cycles()
+
+
+def node_faults(site: Site, schema: Any, *, exact: bool = True) -> Iterator[Fault]:
+    """Find the faults of a node of one of ONNX's operators: its attributes and, if exact, its inputs and outputs."""
+    yield from _attribute_faults(site, schema, exact)
+    if exact:
+        yield from _port_faults(site, schema)
 
 
 # ---- operators -------------------------------------------------------------------------------

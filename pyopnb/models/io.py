@@ -190,24 +190,22 @@ guessed.
 
 
 def _remember(proto: ModelProto, folder: str) -> None:
-    token = (
-        next(
-            (t for t, folder_of_tensor in list(_folders.items()) if folder_of_tensor == folder),
-            None,
-        )
-        or os.urandom(16).hex()
-    )
-    _folders[token] = folder
-    entry = next(
-        (e for e in proto.metadata_props if e.key == FOLDER), None
-    ) or proto.metadata_props.add(key=FOLDER)
-    entry.value = token
+    token = next((token for token, known in _folders.items() if known == folder), None)
+    if token is None:
+        token = os.urandom(16).hex()
+        _folders[token] = folder
+    for entry in proto.metadata_props:
+        if entry.key == FOLDER:
+            entry.value = token
+            return
+    proto.metadata_props.add(key=FOLDER, value=token)
 
 
 def _remembered(proto: ModelProto) -> str | None:
-    return next(
-        (_folders.get(entry.value) for entry in proto.metadata_props if entry.key == FOLDER), None
-    )
+    for entry in proto.metadata_props:
+        if entry.key == FOLDER:
+            return _folders.get(entry.value)
+    return None
 
 
 def _read_bytes(path: Path, where: str) -> bytes:
@@ -215,49 +213,34 @@ def _read_bytes(path: Path, where: str) -> bytes:
         return path.read_bytes()
     except FileNotFoundError:
         if str(path).startswith(("http:", "https:")):
-            raise ModelError(
-                "model",
-                expected="a file on this machine",
-                got="a URL",
-                next="urllib.request.urlretrieve(url)[0]",
-            ) from None
+            advice = "urllib.request.urlretrieve(url)[0]"
+            expected = "a file on this machine"
+            raise ModelError("model", expected=expected, got="a URL", next=advice) from None
         if str(path) in registry:
             advice = f'pyopnb.call("{path}", x)'
-            raise ModelError(
-                "model", expected="a model or its path", got=f"the op {path}", next=advice
-            ) from None
+            expected, got = "a model or its path", f"the op {path}"
+            raise ModelError("model", expected=expected, got=got, next=advice) from None
         # The first words are ONNX Runtime's.
-        raise ModelError(
-            f"Load {where} failed. File doesn't exist", next=similar_path(path)
-        ) from None
+        where, advice = f"Load {where} failed. File doesn't exist", similar_path(path)
+        raise ModelError(where, next=advice) from None
+    except IsADirectoryError:
+        nearest = next(chain(sorted(path.glob("*.onnx")), sorted(path.glob("*/*.onnx"))), None)
+        example = None if nearest is None else repr(sanitize(str(nearest)))
+        raise ModelError(where, expected="a model file", got="a folder", next=example) from None
     except OSError as error:
-        if path.is_dir():
-            nearest = next(chain(sorted(path.glob("*.onnx")), sorted(path.glob("*/*.onnx"))), None)
-            if nearest is None:
-                next_ = None
-            else:
-                next_ = repr(sanitize(str(nearest)))
-            if nearest:
-                got = "a folder"
-            else:
-                got = "a folder without .onnx files"
-            raise ModelError(where, expected="a model file", got=got, next=next_) from None
-        raise ModelError(
-            where, expected="a file that can be read", got=sanitize(str(error))
-        ) from error
+        got = sanitize(str(error))
+        raise ModelError(where, expected="a file that can be read", got=got) from error
 
 
 def similar_path(path: Path, ending: str = ".onnx") -> str:
     """Return a path that a mistyped one may mean."""
-    folder = path.parent
-    if folder.is_dir():
-        stems = [entry.stem for entry in folder.iterdir() if entry.suffix == ending]
-    else:
-        stems = []
+    stems = []
+    if path.parent.is_dir():
+        stems = [entry.stem for entry in path.parent.iterdir() if entry.suffix == ending]
     near = closest(path.stem, stems)
-    return sanitize(
-        f"a path from {Path.cwd()}" if near is None else str(folder / f"{near}{ending}")
-    )
+    if near is None:
+        return sanitize(f"a path from {Path.cwd()}")
+    return sanitize(str(path.parent / f"{near}{ending}"))
 
 
 def _parse(data: bytes, where: str) -> ModelProto:
@@ -268,31 +251,17 @@ def _parse(data: bytes, where: str) -> ModelProto:
     try:
         proto.ParseFromString(data)
     except DecodeError:
-        raise ModelError(
-            where, expected="an ONNX model", got=_describe_bytes(data), next=format_advice(data)
-        ) from None
+        proto.Clear()
     if not proto.HasField("graph"):
-        raise ModelError(
-            where,
-            expected="an ONNX model with a graph",
-            got=_describe_bytes(data),
-            next=format_advice(data),
-        )
+        got = guess_format(data) or f"{len(data)} bytes that are no model with a graph"
+        expected, advice = "an ONNX model with a graph", format_advice(data)
+        raise ModelError(where, expected=expected, got=got, next=advice)
     check_names(proto, where)
     return proto
 
 
 def guess_format(data: bytes) -> str | None:
-    """Recognize bytes that are no model, such as a page about it.
-
-    Parameters
-    ----------
-    data : bytes
-
-    Returns
-    -------
-    str or None
-    """
+    """Recognize bytes that are no model, such as a page about it."""
     head = data[:200].lstrip()
     if not data:
         return "an empty file"
@@ -300,37 +269,19 @@ def guess_format(data: bytes) -> str | None:
         return "a Git LFS pointer: the name of a large file that was not fetched"
     if head[:1] == b"<":
         return "HTML or XML, perhaps the page about a file"
+    if head[:60].isascii() and head[:60].decode().replace("\n", " ").isprintable():
+        return f"text that begins with {sanitize(head[:60].decode().splitlines()[0])}"
     return None
 
 
 def format_advice(data: bytes) -> str | None:
-    """Suggest how to get the file instead of what `guess_format` recognized.
-
-    Parameters
-    ----------
-    data : bytes
-
-    Returns
-    -------
-    str or None
-    """
+    """Suggest how to get the file instead of what `guess_format` recognized."""
     head = data[:200].lstrip()
     if head.startswith(_LFS_POINTER):
         return "git lfs pull, in the folder of the file"
     if head[:1] == b"<":
         return "download the file itself (on GitHub: Raw)"
     return None
-
-
-def _describe_bytes(data: bytes) -> str:
-    head = data[:60].lstrip()
-    if (
-        guess_format(data) is None
-        and head.isascii()
-        and head.decode().replace("\n", " ").isprintable()
-    ):
-        return f"text that begins with {sanitize(head.decode().splitlines()[0])}"
-    return guess_format(data) or f"{len(data)} bytes that are no model with a graph"
 
 
 def _copy(model: ModelProto) -> ModelSource:
@@ -356,16 +307,12 @@ def without_weights(model: ModelProto) -> ModelSource:
     """
     proto = ModelProto()
     # CopyFrom would copy the weights as well, and fails above 2 GB.
-    for descriptor, value in model.ListFields():
-        if descriptor.name != "graph":
-            _set_field(proto, descriptor, value)
+    _copy_fields(model, proto, but="graph")
+    _copy_fields(model.graph, proto.graph, but="initializer")
     taken_out = {}
-    for descriptor, value in model.graph.ListFields():
-        if descriptor.name != "initializer":
-            _set_field(proto.graph, descriptor, value)
     for tensor in model.graph.initializer:
         # Small initializers stay, as shapes and axes among them decide types.
-        if _size(tensor) <= _MAX_KEPT or tensor.data_location == TensorProto.EXTERNAL:
+        if _size(tensor) <= _MAX_KEPT or is_external(tensor):
             proto.graph.initializer.add().CopyFrom(tensor)
         else:
             proto.graph.initializer.append(stub(tensor))
@@ -373,29 +320,29 @@ def without_weights(model: ModelProto) -> ModelSource:
     return ModelSource(proto, taken_out=taken_out)
 
 
+def _copy_fields(source: Any, target: Any, but: str) -> None:
+    for descriptor, value in source.ListFields():
+        name = descriptor.name
+        if name == but:
+            continue
+        if is_repeated(descriptor):
+            getattr(target, name).extend(value)
+        elif descriptor.message_type:
+            getattr(target, name).CopyFrom(value)
+        elif descriptor.type == descriptor.TYPE_STRING and isinstance(value, bytes):
+            # These are words that are not UTF-8.
+            setattr(target, name, value.decode(errors="replace"))
+        else:
+            setattr(target, name, value)
+
+
 def _size(tensor: TensorProto) -> int:
     """Bytes of a tensor's data by its dims; 0 for external data and strings."""
-    rows = [row for row in DTYPES if row.onnx == tensor.data_type]
-    if not rows or tensor.data_location == TensorProto.EXTERNAL:
+    if is_external(tensor):
         return 0
-    # Strings have no bits.
-    bits = rows[0].bits
+    bits = next((row.bits for row in DTYPES if row.onnx == tensor.data_type), 0)
+    # Strings have no bits, and values of fewer than 8 may be stored one a byte.
     return math.prod(tensor.dims) * max(bits, 8) // 8 if bits else 0
-
-
-def _set_field(target: Any, descriptor: Any, value: Any) -> None:
-    if is_repeated(descriptor):
-        getattr(target, descriptor.name).extend(value)
-    elif descriptor.message_type:
-        getattr(target, descriptor.name).CopyFrom(value)
-    elif descriptor.type == descriptor.TYPE_STRING and isinstance(
-        value,
-        bytes,
-    ):
-        # These are words that are not UTF-8.
-        setattr(target, descriptor.name, value.decode(errors="replace"))
-    else:
-        setattr(target, descriptor.name, value)
 
 
 def _data_folder(

@@ -17,12 +17,11 @@ from pyopnb.models.op_metadata import KeptOp, read_ops
 from pyopnb.ops.arguments import check_arguments, describe
 from pyopnb.ops.displayable import Displayable
 from pyopnb.ops.exec_module import define_all, exec_source
-from pyopnb.ops.messages import hide_internal_frames, sanitize, sanitize_source, suggest
+from pyopnb.ops.messages import hide_internal_frames, sanitize, sanitize_source
 from pyopnb.ops.op import Version
 
 __all__ = ["Loaded", "load"]
 
-_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _STORED = re.compile(
     r"^    stored = \(\n(?P<data>(?: {8}'[^'\"\\\s]+'\n){4,})    \)$", re.MULTILINE
 )
@@ -47,12 +46,8 @@ class Loaded(Displayable):
     def __init__(
         self, path: str, model: ModelProto, ops: Mapping[str, KeptOp], versions: tuple[Version, ...]
     ) -> None:
-        self.path, self.model, self.ops, self.versions = (
-            path,
-            model,
-            MappingProxyType(dict(ops)),
-            versions,
-        )
+        self.path, self.model, self.versions = path, model, versions
+        self.ops = MappingProxyType(dict(ops))
 
     def __repr__(self) -> str:
         lines = [self.head]
@@ -99,26 +94,17 @@ class Loaded(Displayable):
         """
         argument: object = op
         if not isinstance(argument, KeptOp):
-            next_ = "loaded.state(loaded.ops[name])"
-            raise InputError(
-                "state, op", expected="one of the kept ops", got=describe(argument), next=next_
-            )
-        version = op.registered
-        ran = next((version for version in self.versions if version.op == op.name), None)
-        if ran is None:
-            schema = sanitize(op.schema)
-        else:
-            schema = str(ran.schema)
-        if ran is not None:
-            status = f"run, now version {ran.number}"
-        elif version is None:
-            status = "not in the registry"
-        else:
-            status = {True: "is the same", False: "is another", None: "has no text to compare"}[
-                op.same
-            ]
-            status = f"the registry's version {version.number} {status}"
-        return f"{status}  {schema}"
+            expected, next_ = "one of the kept ops", "loaded.state(loaded.ops[name])"
+            raise InputError("state, op", expected=expected, got=describe(argument), next=next_)
+        for version in self.versions:
+            if version.op == op.name:
+                return f"run, now version {version.number}  {version.schema}"
+        registered = op.registered
+        status = "not in the registry"
+        if registered is not None:
+            sameness = "is the same" if op.same else "may be another"
+            status = f"the registry's version {registered.number} {sameness}"
+        return f"{status}  {sanitize(op.schema)}"
 
     def sources(self) -> list[str]:
         """Return the sources of the ops, safe to print; one that is too long for an output ends with a line that says so.
@@ -223,10 +209,7 @@ def load(
     versions: list[Version] = []
     for op, of_op in definitions:
         versions += define_all(of_op, op.source)
-    if isinstance(model, (str, os.PathLike)):
-        path = str(model)
-    else:
-        path = "model"
+    path = str(model) if isinstance(model, (str, os.PathLike)) else "model"
     return Loaded(path, to_model(source), ops_in_file, tuple(versions))
 
 
@@ -244,37 +227,16 @@ def _check_names(ops: Any) -> list[str]:
 
 
 def _select(name: str, ops: Mapping[str, KeptOp]) -> KeptOp:
-    selected = next((op for op in ops.values() if name in (op.name, op.digest)), None)
-    if selected is not None:
-        return selected
-    got = sanitize(repr(name), 100)
-    if name.startswith("sha256:") and not _DIGEST.fullmatch(name):
-        raise ModelError(
-            "load, ops",
-            expected="a digest with all its 64 digits",
-            got=got,
-            next="copy it from what load shows",
-        )
-    if name.startswith("sha256:"):
-        raise ModelError(
-            "load, ops",
-            expected="the digest of a source in the file",
-            got=got,
-            next="load the file without ops",
-        )
-    # Patterns and "all" would run what nobody has read.
-    if set(name) & set("*?[]") or name.lower() in ("all", "true", "yes", ""):
-        raise ModelError(
-            "load, ops",
-            expected="names or digests, one by one",
-            got=got,
-            next="load the file without ops",
-        )
-    if ops:
-        next_ = repr(sanitize(suggest(name, ops)))
-    else:
-        next_ = "save it with its ops: pyopnb.save"
-    raise ModelError("load, ops", expected="an op that the file keeps", got=got, next=next_)
+    # Patterns, a part of a digest and "all" would run what nobody has read, so names and digests are whole.
+    for op in ops.values():
+        if name in (op.name, op.digest):
+            return op
+    raise ModelError(
+        "load, ops",
+        expected="the name of an op that the file keeps, or the whole digest of its source",
+        got=sanitize(repr(name), 100),
+        next="load the file without ops",
+    )
 
 
 def _run(op: KeptOp) -> list[Any]:

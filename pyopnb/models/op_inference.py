@@ -26,8 +26,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-import onnx
-from onnx import AttributeProto, ModelProto, NodeProto, TypeProto, defs, helper
+from onnx import ModelProto, NodeProto, TypeProto, defs, helper
 
 from pyopnb.models.attribute_limits import check_attributes
 from pyopnb.models.functions import check_functions
@@ -48,7 +47,6 @@ from pyopnb.models.ort_capabilities import Operator, operator_at, port_at, schem
 from pyopnb.models.support.ort_types import proto_of
 from pyopnb.ops.instantiate import instantiate
 from pyopnb.ops.locks import locked
-from pyopnb.ops.messages import sanitize
 from pyopnb.ops.names import canonical_domain, split_name
 from pyopnb.ops.op import Op, Version
 from pyopnb.ops.output_types import promised_types, resolve_type
@@ -56,7 +54,10 @@ from pyopnb.ops.registry import registry
 from pyopnb.ops.schema import Schema
 from pyopnb.ops.types import ANY, TensorType
 
-__all__ = ["infer_types"]
+__all__ = ["infer_types", "inferred_type"]
+
+# onnx gives such a name to a size that it does not know.
+_INVENTED = re.compile(r"unk__\d+")
 
 _registered: dict[str, tuple[int, Schema, str]] = {}
 """What each schema in ``onnx.defs`` was made of: opset, schema and doc string. While these stay, so does the schema."""
@@ -64,9 +65,7 @@ _registered: dict[str, tuple[int, Schema, str]] = {}
 _stale: set[str] = set()
 _lock = threading.RLock()
 _closed = threading.Event()
-# A definition waits this many seconds for inference on other threads.
-_PATIENCE = 0.1
-# The end of the process waits this many seconds for it.
+# The end of the process waits this many seconds for inference on other threads.
 _DRAIN = 1.0
 
 
@@ -74,23 +73,12 @@ def _follow(name: str) -> None:
     """Make ``onnx.defs`` say of an op what the registry says.
 
     onnx goes on using a schema after the inference that it calls through it has returned, so none may be freed during such a
-    call. While other threads infer types, a definition waits for them, at most `_PATIENCE` seconds. If they take longer, or if
-    the inference is on this very stack (an ``infer`` that redefines an op), the old schema stays in ``onnx.defs`` until the
-    next definition or `infer_types`. Until then only onnx's checker sees the earlier form of the op: sessions read the
-    registry itself, and inference always uses the current version.
+    call. If one is under way, on another thread or on this very stack, the old schema stays in ``onnx.defs`` until the next
+    definition or `infer_types`. Until then only onnx's checker sees the earlier form of the op: sessions read the registry
+    itself, and inference always uses the current version.
     """
     _stale.add(name)
-    deadline = time.monotonic() + _PATIENCE
-    # Short inferences on other threads are waited for; an inference on this very stack never ends
-    # meanwhile.
-    while not _update_stale() and not _thread.calls and time.monotonic() < deadline:
-        time.sleep(0.001)
-
-
-def _update_stale() -> bool:
-    """Update what is stale; False where some of it must stay so."""
     locked(_lock, _update_each)
-    return not _stale
 
 
 def _update_each() -> None:
@@ -104,14 +92,10 @@ def _update_each() -> None:
 def _update(name: str) -> bool:
     """Update one op; False where onnx may be using its old schema."""
     op = registry.find(*split_name(name))
-    if op:
+    version, form = None, None
+    if op is not None:
         version = op.current
-    else:
-        version = None
-    if version:
         form = (version.opset, version.schema, version.schema.doc)
-    else:
-        form = None
     # The old schema goes first, as onnx refuses two of one version.
     if name in _registered and _registered[name] != form and not _deregister(name):
         return False
@@ -192,7 +176,6 @@ if hasattr(os, "register_at_fork"):
 
 
 class _Thread(threading.local):
-    calls = 0
     sites: tuple[tuple[Site, Op | Operator, ModelProto], ...] = ()
 
 
@@ -211,7 +194,6 @@ def _infer_node(op: str | None, context: Any, call: object = _CALL) -> None:
         del call
         # A daemon thread that CPython ends inside onnx takes the process down.
         threading.Event().wait()
-    _thread.calls += 1
     try:
         if op is None:
             _infer_stand_in(context)
@@ -221,8 +203,6 @@ def _infer_node(op: str | None, context: Any, call: object = _CALL) -> None:
         # The traceback keeps this frame.
         del call
         raise
-    finally:
-        _thread.calls -= 1
 
 
 _IDLE = sys.getrefcount(_CALL)
@@ -233,25 +213,18 @@ def _is_inferring() -> bool:
     return sys.getrefcount(_CALL) > _IDLE
 
 
-_NAME = re.compile(r"\((.*)\)$", re.DOTALL)
-
-
 def _infer_op(name: str, context: Any) -> None:
     op = registry.find(*split_name(name))
     if op is None:
         # Another thread removed the op meanwhile.
         return
-    display_name = _NAME.search(context.get_display_name())
-    if display_name:
-        where = f"node '{sanitize(display_name[1])}' ({op.name})"
-    else:
-        where = f"a node of {op.name}"
     values = {}
     for attr in op.current.schema.attrs:
         attribute = context.get_attribute(attr.name)
         if attribute is not None:
-            values[attr.name] = attribute_value(attribute, _surroundings(attribute))
-    _infer(op, values, where, context)
+            # onnx does not say in which model a graph among the attributes stands.
+            values[attr.name] = attribute_value(attribute, ModelProto())
+    _infer(op, values, f"a node of {op.name}", context)
 
 
 def _infer(op: Op, values: dict[str, Any], where: str, context: Any) -> None:
@@ -283,24 +256,6 @@ def _given(context: Any, schema: Schema, place: int) -> TensorType | None:
     if absent:
         return None
     return ANY
-
-
-def _surroundings(attribute: AttributeProto) -> ModelProto:
-    """Return a model around a graph attr: onnx does not say in which one it stands."""
-    if attribute.type not in (AttributeProto.GRAPH, AttributeProto.GRAPHS):
-        return ModelProto()
-    if attribute.HasField("g"):
-        bodies = [attribute.g]
-    else:
-        bodies = attribute.graphs
-    domains = {
-        node.domain for body in bodies for node in body.node if not is_onnx_domain(node.domain)
-    }
-    newest = [helper.make_opsetid("", defs.onnx_opset_version())]
-    return helper.make_model(
-        onnx.GraphProto(),
-        opset_imports=newest + [helper.make_opsetid(d, 1) for d in sorted(domains)],
-    )
 
 
 # ---- inference through every op of the registry ------------------------------------------------------------------------------
@@ -360,7 +315,7 @@ def infer_types(model: ModelProto, *, strict: bool = False, data_prop: bool = Fa
             sites.append((site, op, model))
     for scope in (copy, *copy.functions):
         scope.opset_import.append(helper.make_opsetid(_STAND_IN[0], 1))
-    _update_stale()
+    locked(_lock, _update_each)
     locked(_lock, _register_stand_in)
     # The inference calls back on this thread, and may be inside another one.
     with _at(tuple(sites)):
@@ -372,6 +327,15 @@ def infer_types(model: ModelProto, *, strict: bool = False, data_prop: bool = Fa
             position = next(a.i for a in site.node.attribute if a.name == _PLACE)
             site.node.CopyFrom(sites[position][0].node)
     return typed
+
+
+def inferred_type(proto: TypeProto) -> TensorType:
+    """Convert an inferred type, in which a size has no name that onnx invented."""
+    kind = type_of_proto(proto)
+    if not kind.shape:
+        return kind
+    dims = [None if _INVENTED.fullmatch(str(dim)) else dim for dim in kind.shape]
+    return kind.like(shape=tuple(dims))
 
 
 @contextmanager

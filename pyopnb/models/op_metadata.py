@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -24,6 +25,7 @@ PREFIX = "pyopnb.op."
 MAX_SOURCE = 2**24
 """Characters of an op's entry; a longer one is implausible. Fitted estimators are long."""
 
+_STRANGE = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f\\ud800-\\udfff]")
 _FIELDS = ("source", "digest", "schema", "pyopnb")
 
 
@@ -161,29 +163,18 @@ def _read(name: str, text: str) -> KeptOp:
     if len(text) > MAX_SOURCE:
         raise _refused(name, f"at most {MAX_SOURCE} characters", str(len(text)))
     try:
-        entry = json.loads(text, object_pairs_hook=_unique_keys)
-        if isinstance(entry, dict):
-            fields = [entry[name] for name in _FIELDS]
-        else:
-            fields = []
-    except (ValueError, KeyError, RecursionError):
+        entry = dict(json.loads(text, object_pairs_hook=_unique_keys))
+        fields = [entry[field] for field in _FIELDS]
+    except (ValueError, TypeError, KeyError, RecursionError):
         fields = []
     if not fields or not all(isinstance(item, str) for item in fields):
         raise _refused(name, f"JSON with {', '.join(_FIELDS)}", sanitize(text, 60) or "nothing")
     op = KeptOp(name, *fields)
-    if strange := sorted(
-        {
-            c
-            for c in op.source
-            if (c < " " and c not in "\n\t") or c == "\x7f" or "\ud800" <= c <= "\udfff"
-        }
-    ):
+    strange = _STRANGE.search(op.source)
+    if strange is not None:
         # After a carriage return Python reads on where a reader sees a comment.
-        raise _refused(
-            name,
-            "a source of plain lines",
-            f"the character {strange[0].encode('unicode_escape').decode()} in it",
-        )
+        got = f"the character {strange[0].encode('unicode_escape').decode()} in it"
+        raise _refused(name, "a source of plain lines", got)
     # The digest is what a careful user names, so it must be that of the source.
     if digest(op.source) != op.digest:
         raise _refused(

@@ -148,25 +148,9 @@ def newest_opset() -> int:
     )
 
 
-@cache
-def _ops() -> frozenset[tuple[str, str]]:
-    from onnxruntime.capi import onnxruntime_pybind11_state as state
-
-    return frozenset((schema.domain, schema.name) for schema in state.get_all_operator_schema())
-
-
 def has_op(domain: str, op_type: str) -> bool:
-    """Tell whether the installed onnxruntime has an operator, in any version.
-
-    Parameters
-    ----------
-    domain, op_type : str
-
-    Returns
-    -------
-    bool
-    """
-    return (domain, op_type) in _ops()
+    """Tell whether the installed onnxruntime has an operator, in any version."""
+    return (domain, op_type) in operators()
 
 
 @cache
@@ -178,11 +162,9 @@ def schema_domains() -> dict[str, int]:
     dict of str to int
         The newest version in which an operator of the domain changed.
     """
-    from onnxruntime.capi import onnxruntime_pybind11_state as state
-
     newest: dict[str, int] = {}
-    for schema in state.get_all_operator_schema():
-        newest[schema.domain] = max(newest.get(schema.domain, 1), schema.since_version)
+    for (domain, _), rows in operators().items():
+        newest[domain] = max(newest.get(domain, 1), rows[-1].since)
     return newest
 
 

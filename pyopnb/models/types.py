@@ -1,8 +1,7 @@
 """The types of a model's values as far as they are known before a session: what the file declares, and what is inferred.
 
-This is the inference for a whole model; ONNX's own does it, through the registry's ops. Two other places infer types, each for
-its own question: `pyopnb.models.support.type_flow` follows dtypes through every call of a function to judge the runtime's
-kernels, however broken the shapes are, and `pyopnb.onnx_reference.operator` asks for one node alone.
+This is the inference for a whole model; ONNX's own does it, through the registry's ops and the type variables of the runtime's
+operators. `pyopnb.onnx_reference.operator` asks for one node alone.
 """
 
 from __future__ import annotations

@@ -246,82 +246,38 @@ def runnable_versions(proto: ModelProto, new: Iterable[NewImport]) -> dict[str, 
 # ---- the IR version ----------------------------------------------------------------------------------------------------------
 
 _LISTED_IR = 13
-"""The IR version whose fields and dtypes are listed here. No runtime that is supported takes less."""
+"""An IR version that every supported runtime takes, and of whose fields and dtypes the numbers below are."""
 
-_FIELDS = {
-    "AttributeProto": "name ref_attr_name doc_string type f i s t g sparse_tensor tp floats ints strings tensors graphs "
-    "sparse_tensors type_protos",
-    "DeviceConfigurationProto": "name num_devices device",
-    "Dimension": "dim_value dim_param denotation",
-    "FunctionProto": "name input output attribute attribute_proto node doc_string opset_import domain overload value_info "
-    "metadata_props",
-    "GraphProto": "node name initializer sparse_initializer doc_string input output value_info quantization_annotation "
-    "metadata_props",
-    "IntIntListEntryProto": "key value",
-    "Map": "key_type value_type",
-    "ModelProto": "ir_version opset_import producer_name producer_version domain model_version doc_string graph metadata_props "
-    "training_info functions configuration",
-    "NodeDeviceConfigurationProto": "configuration_id sharding_spec pipeline_stage",
-    "NodeProto": "input output name op_type domain overload attribute doc_string metadata_props device_configurations",
-    "Opaque": "domain name",
-    "OperatorSetIdProto": "domain version",
-    "Optional": "elem_type",
-    "Segment": "begin end",
-    "Sequence": "elem_type",
-    "ShardedDimProto": "axis simple_sharding",
-    "ShardingSpecProto": "tensor_name device index_to_device_group_map sharded_dim",
-    "SimpleShardedDimProto": "dim_value dim_param num_shards",
-    "SparseTensor": "elem_type shape",
-    "SparseTensorProto": "values indices dims",
-    "StringStringEntryProto": "key value",
-    "Tensor": "elem_type shape",
-    "TensorAnnotation": "tensor_name quant_parameter_tensor_names",
-    "TensorProto": "dims data_type segment float_data int32_data string_data int64_data name doc_string raw_data external_data "
-    "data_location double_data uint64_data metadata_props",
-    "TensorShapeProto": "dim",
-    "TrainingInfoProto": "initialization algorithm initialization_binding update_binding",
-    "TypeProto": "tensor_type sequence_type map_type optional_type sparse_tensor_type opaque_type denotation",
-    "ValueInfoProto": "name type doc_string metadata_props",
-}
-_LISTED_FIELDS = {message: frozenset(names.split()) for message, names in _FIELDS.items()}
-# This is the dtypes up to int2; version 14 added float6e2m3 and float6e3m2, and no field.
+_LISTED_FIELDS = 119
+"""Fields of all messages up to it, and in version 14."""
+
 _LISTED_DTYPES = range(27)
+"""The dtypes up to int2; version 14 added float6e2m3 and float6e3m2."""
+
+_DTYPE_FIELDS = ("data_type", "elem_type", "key_type")
+_DATA_TYPE = TensorProto.DESCRIPTOR.fields_by_name["data_type"]
 
 
 def _newer_content(proto: ModelProto) -> str | None:
-    """Return a field or dtype that came after the listed IR version, as a message names it; None where the model has none."""
+    """Return a field or dtype that may have come after the listed IR version, as a message names it; None if there is none."""
+    # A field could mean anything that the installed onnx, or this module, does not know.
+    messages = TensorProto.DESCRIPTOR.file.message_types_by_name.values()
+    if sum(len(message.fields) for message in messages) > _LISTED_FIELDS:
+        return "perhaps a field of a newer version"
     waiting: list[Message] = [proto]
     while waiting:
         message = waiting.pop()
-        message_name = message.DESCRIPTOR.name
-        # Fields that the installed onnx does not know could mean anything.
-        for unknown in UnknownFieldSet(message):
-            return f"field {unknown.field_number} of a {message_name}, which the installed onnx does not know either"
-        for field, value in _fields(message):
-            if field.name not in _LISTED_FIELDS.get(message_name, ()):
-                return f"{message_name}.{field.name}"
-            if (
-                field.name in _DTYPE_FIELDS
-                and isinstance(value, int)
-                and value not in _LISTED_DTYPES
-            ):
-                dtype_entry = TensorProto.DataType.DESCRIPTOR.values_by_number.get(value)
-                return f"the dtype {dtype_entry.name.lower() if dtype_entry else value}"
+        if len(UnknownFieldSet(message)):
+            return f"a field of a {message.DESCRIPTOR.name} that the installed onnx does not know either"
+        # The other fields of a tensor hold its data, which would be copied.
+        is_tensor = isinstance(message, TensorProto)
+        fields = [(_DATA_TYPE, message.data_type)] if is_tensor else message.ListFields()
+        for field, value in fields:
             if field.message_type is not None:
                 waiting += [value] if isinstance(value, Message) else value
+            elif field.name in _DTYPE_FIELDS and value not in _LISTED_DTYPES:
+                return f"the dtype {value}"
     return None
-
-
-_DTYPE_FIELDS = frozenset({"data_type", "elem_type", "key_type"})
-_DATA_TYPE = TensorProto.DESCRIPTOR.fields_by_name["data_type"]
-_LISTED_TENSOR = _LISTED_FIELDS["TensorProto"].issuperset(TensorProto.DESCRIPTOR.fields_by_name)
-
-
-def _fields(message: Message) -> list[tuple[Any, Any]]:
-    """Return the fields of a message; of a tensor, whose data this would copy, often the dtype alone."""
-    if _LISTED_TENSOR and isinstance(message, TensorProto):
-        return [(_DATA_TYPE, message.data_type)]
-    return list(message.ListFields())
 
 
 # ---- lowering ----------------------------------------------------------------------------------------------------------------
@@ -364,27 +320,19 @@ def lower_versions(proto: ModelProto, *, filled: bool = False) -> tuple[str, ...
 def version_numbers(proto: ModelProto) -> Callable[[], tuple[str, ...]]:
     """Remember the numbers of a model's versions; what is returned says which of them were lowered since then."""
     ir_version = proto.ir_version
-    entries = [
-        (entry, entry.version)
-        for scope in (proto, *proto.functions)
-        for entry in scope.opset_import
-    ]
+    scopes = (proto, *proto.functions)
+    entries = [(entry, entry.version) for scope in scopes for entry in scope.opset_import]
 
     def lowered() -> tuple[str, ...]:
-        sentences: dict[str, None] = {}
-        if (
-            proto.ir_version < ir_version
-            and ir_version > _LISTED_IR
-            and ir_version > newest_loaded_ir()
-        ):
-            sentences[f"IR version {ir_version} → {proto.ir_version}"] = None
+        sentences = []
+        if proto.ir_version < ir_version and ir_version > max(_LISTED_IR, newest_loaded_ir()):
+            sentences.append(f"IR version {ir_version} → {proto.ir_version}")
         for entry, version in entries:
+            domain = canonical_domain(entry.domain)
+            name = f"opset of {sanitize(domain)}" if domain else "opset"
             if entry.version < version:
-                domain = canonical_domain(entry.domain)
-                sentences[
-                    f"opset{f' of {sanitize(domain)}' if domain else ''} {version} → {entry.version}"
-                ] = None
-        return tuple(sentences)
+                sentences.append(f"{name} {version} → {entry.version}")
+        return tuple(dict.fromkeys(sentences))
 
     return lowered
 

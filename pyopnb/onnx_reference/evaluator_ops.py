@@ -9,10 +9,10 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, helper
+from onnx import GraphProto, ModelProto, NodeProto, helper
 
 from pyopnb.errors import ModelError
-from pyopnb.models.nodes import Site, attribute_values, bodies, linked_attributes
+from pyopnb.models.nodes import Site, attribute_values, bodies
 from pyopnb.ops.instantiate import (
     add_note,
     failure_notes,
@@ -23,7 +23,6 @@ from pyopnb.ops.op import Op, Version
 from pyopnb.ops.output_types import promised_types, resolve_type
 from pyopnb.ops.registry import registry
 from pyopnb.ops.returns import Output, wrong_count
-from pyopnb.ops.schema import same_value
 from pyopnb.ops.types import ANY, TensorType, type_of
 
 __all__ = ["EvaluatedOp", "evaluated_op", "reference_ops"]
@@ -88,15 +87,14 @@ def _base() -> type:
             del bare.attribute[:]
             super().__init__(bare, run_params, schema)
             self.onnx_node = onnx_node
-            self.has_linked_attribute = bool(linked_attributes(onnx_node))
             self._evaluated = EvaluatedOp(self.op, onnx_node, run_params)
 
-        def run(self, *args: Any, linked_attributes: Any = None, **_: Any) -> tuple[Any, ...]:
+        def run(self, *args: Any, **_: Any) -> tuple[Any, ...]:
             # OpRun.run relabels what is raised as "issues with types".
-            return self._run(*args, **(linked_attributes or {}))
+            return self._run(*args)
 
-        def _run(self, *args: Any, **linked: Any) -> tuple[Any, ...]:
-            return self._evaluated.run(args, linked)
+        def _run(self, *args: Any) -> tuple[Any, ...]:
+            return self._evaluated.run(args)
 
     return EvaluatedNode
 
@@ -109,38 +107,21 @@ class EvaluatedOp:
         self.where = Site(node, GraphProto(), "").where
         self.values = attribute_values(node, _surrounding_model(node, run_params), self.where)
         self._lock = threading.RLock()
-        self._instantiated: tuple[Version, dict[str, Any], object] | None = None
+        self._instantiated: tuple[Version, object] | None = None
 
-    def run(self, arrays: Sequence[Any], linked: Mapping[str, Any]) -> tuple[Any, ...]:
-        """Call the op's current version.
-
-        Parameters
-        ----------
-        arrays : sequence of (array or None)
-        linked : mapping
-            Attrs that the caller of a local function gives, by their names in the function.
-        """
-        # The caller of a local function can pass other values at each call.
-        attrs = {}
-        for attribute in self.node.attribute:
-            if attribute.ref_attr_name in linked:
-                attrs[attribute.name] = _to_python(linked[attribute.ref_attr_name])
-        version, instance = locked(self._lock, self._instance, self.op.current, attrs)
-        inputs = list(map(_as_input, arrays))
-        call = _Call(self, version, instance, inputs)
+    def run(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
+        """Call the op's current version on arrays; None is an input that is left out."""
+        version, instance = locked(self._lock, self._instance, self.op.current)
+        call = _Call(self, version, instance, list(map(_as_input, arrays)))
         if version.schema.serial:
             return locked(self.op.lock, call.results)
         return call.results()
 
-    def _instance(self, version: Version, attrs: dict[str, Any]) -> tuple[Version, object]:
-        """Return the instance of a version; a new one if the function's caller passes other attrs."""
-        if self._instantiated is not None:
-            former, former_attrs, instance = self._instantiated
-            if former is version and same_value([*former_attrs.items()], [*attrs.items()]):
-                return version, instance
-        instance = instantiate(version, version.schema, {**self.values, **attrs}, self.where)
-        self._instantiated = version, attrs, instance
-        return version, instance
+    def _instance(self, version: Version) -> tuple[Version, object]:
+        if self._instantiated is None or self._instantiated[0] is not version:
+            instance = instantiate(version, version.schema, self.values, self.where)
+            self._instantiated = version, instance
+        return self._instantiated
 
 
 class _Call:
@@ -260,26 +241,13 @@ def _as_input(array: Any) -> np.ndarray | None:
     return tensor
 
 
-def _to_python(value: Any) -> Any:
-    """Return an attr from a function's caller as Python types; onnx passes NumPy's."""
-    if isinstance(value, list):
-        return [_to_python(item) for item in value]
-    if isinstance(value, np.generic):
-        return value.item()
-    return value
-
-
 def _surrounding_model(node: NodeProto, run_params: Mapping[str, Any]) -> ModelProto:
-    """Return the opset imports and local functions for the node's graph attrs."""
+    """Return a model with the opset imports for the node's graph attrs."""
     model = ModelProto()
     if not bodies(node):
         return model
     for domain, version in run_params["opsets"].items():
         model.opset_import.append(helper.make_opsetid(domain, version))
-    for evaluator in run_params.get("existing_functions", {}).values():
-        proto = getattr(evaluator, "proto_", None)
-        if isinstance(proto, FunctionProto):
-            model.functions.append(proto)
     oldest = helper.find_min_ir_version_for(model.opset_import, ignore_unknown=True)
     model.ir_version = max(oldest, 8)
     model.graph.SetInParent()

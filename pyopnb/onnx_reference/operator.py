@@ -13,17 +13,16 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnx.shape_inference
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TypeProto, helper
 
 from pyopnb.catalog.index import find_entry
 from pyopnb.errors import InputError, ModelError
-from pyopnb.models.attribute_limits import check_attributes
 from pyopnb.models.edit.inline import inlined_functions
 from pyopnb.models.external_data import is_external
-from pyopnb.models.functions import check_functions
-from pyopnb.models.nodes import imported_versions, input_types, type_proto
+from pyopnb.models.faults import node_faults
+from pyopnb.models.nodes import Site, imported_versions, type_proto
 from pyopnb.models.onnx_schemas import find_schema
+from pyopnb.models.op_inference import infer_types, inferred_type
 from pyopnb.models.operator_functions import function_of, model_of_call
 from pyopnb.models.tensors import tensors
 from pyopnb.onnx_reference.attributes import attribute_for, attributes_to_pass
@@ -32,10 +31,10 @@ from pyopnb.ops.arguments import check_arguments, describe
 from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.instantiate import add_note
 from pyopnb.ops.locks import locked
-from pyopnb.ops.messages import hide_internal_frames, plural, sanitize, suggest
+from pyopnb.ops.messages import hide_internal_frames, sanitize, suggest
 from pyopnb.ops.names import MAX_OUTPUTS, canonical_domain, split_name
 from pyopnb.ops.op import Version
-from pyopnb.ops.types import ANY, Dim, TensorType, type_of
+from pyopnb.ops.types import TensorType, type_of
 
 __all__ = [
     "Evaluation",
@@ -106,14 +105,12 @@ def reference(
         if entry is not None:
             return entry.op_class(**attrs).compute(*inputs)
     schema = schema_of_op(domain, op_type, opset)
-    _check_call(schema, inputs, outputs, attrs)
-    version = opset
-    if version is None:
-        version = schema.since_version
-    count = outputs
-    if count is None:
-        count = _output_count(schema, attrs)
-    evaluation = Evaluation(domain, op_type, version, attrs, count)
+    version = schema.since_version if opset is None else opset
+    count = _output_count(schema, attrs) if outputs is None else outputs
+    evaluation = Evaluation(domain, op_type, version, attrs, min(count, MAX_OUTPUTS))
+    # The reference implementation would raise whatever comes of a wrong call.
+    for fault in node_faults(Site(evaluation.node(inputs), GraphProto(), ""), schema):
+        raise fault.error
     arrays = [_argument(value, schema, position) for position, value in enumerate(inputs)]
     try:
         results = evaluation(*arrays)
@@ -124,48 +121,6 @@ def reference(
     if count > 1:
         return results
     return results[0]
-
-
-def _check_call(
-    schema: Any, inputs: Sequence[Any], outputs: int | None, attrs: Mapping[str, Any]
-) -> None:
-    """Refuse what the operator's definition does not allow: the reference implementation would raise whatever comes of it."""
-    where = _where(schema.domain, schema.name)
-    names = [port.name for port in schema.inputs]
-    least, most = schema.min_input, schema.max_input
-    if not least <= len(inputs) <= most:
-        expected = plural(least, "input")
-        # onnx writes no limit as the largest int32.
-        if most >= 1000:
-            expected = f"at least {expected}"
-        elif least < most:
-            expected = f"{least} to {most} inputs"
-        arguments = [f'"{schema.domain}::{schema.name}"', *names[: max(1, least)]]
-        raise ModelError(
-            where,
-            expected=f"{expected} ({', '.join(names)})",
-            got=str(len(inputs)),
-            next=f"pyopnb.reference({', '.join(arguments)})",
-        )
-    for port, value in zip(schema.inputs, inputs, strict=False):
-        if value is None and port.option == _OPTION.Single:
-            raise ModelError(f"{where}, input {port.name}", expected="an array", got="None")
-    for name, attr in schema.attributes.items():
-        if attr.required and attrs.get(name) is None:
-            raise ModelError(
-                f"{where}, attr {name}",
-                expected="a value, as it has no default",
-                got="nothing",
-                next=f"{name}=…",
-            )
-    least, most = max(1, schema.min_output), min(schema.max_output, MAX_OUTPUTS)
-    if outputs is not None and not least <= outputs <= most:
-        expected = str(least)
-        if least < most:
-            expected = f"{least} to {most}"
-        raise ModelError(
-            f"{where}, outputs", expected=expected, got=str(outputs), next=f"outputs={least}"
-        )
 
 
 def _where(domain: str, op_type: str) -> str:
@@ -362,38 +317,17 @@ class Evaluation:
         It asks for a model of one node, since onnx follows functions and graph attrs only in a model.
         """
         inputs = []
-        symbols: set[Any] = set()
         for name, type_ in zip(_input_names(types), types, strict=True):
             if type_ is not None:
                 inputs.append(onnx.ValueInfoProto(name=name, type=type_proto(type_)))
-                symbols.update(type_.shape or ())
-        node = self._node_with(_input_names(types))
-        model = self._model(node, inputs, _value_infos(node.output))
-        # onnx has no limits of its own: a size of 10**12 would be taken at its word.
-        check_functions(model)
-        check_attributes(model)
-        inferred = onnx.shape_inference.infer_shapes(model).graph.output
-        types_by_name = input_types(GraphProto(value_info=inferred))
-        result = []
-        for name in node.output:
-            type_ = types_by_name.get(name, ANY)
-            if type_.shape is None:
-                result.append(type_)
-                continue
-            # onnx invents names for unknown sizes, the same ones for different nodes.
-            dims: list[Dim] = []
-            for dim in type_.shape:
-                if isinstance(dim, str) and dim not in symbols:
-                    dims.append(None)
-                else:
-                    dims.append(dim)
-            result.append(type_.like(shape=dims))
-        return tuple(result)
+        node = self.node(types)
+        inferred = infer_types(self._model(node, inputs, _value_infos(node.output)))
+        return tuple(inferred_type(info.type) for info in inferred.graph.output)
 
     def exists(self) -> bool:
         """Tell whether there is a reference implementation."""
         try:
-            self._direct([f"x{n}" for n in range(len(self._schema.inputs))])
+            self._direct([0] * len(self._schema.inputs))
         except (NotImplementedError, ModelError):
             return False
         except (RuntimeError, ValueError, TypeError, AttributeError):
@@ -405,24 +339,22 @@ class Evaluation:
         """Return the evaluator for inputs of these types, and the names of its inputs."""
         names = _input_names(inputs)
         if self._is_class is None:
-            self._is_class = self._has_class(names)
+            self._is_class = self._has_class(inputs)
         # A definition by a function can depend on the types, a class only on which inputs are there.
         key = tuple(names if self._is_class else map(_type_text, inputs))
         if key not in self._evaluators:
             if len(self._evaluators) >= _MAX_EVALUATORS:
                 self._evaluators.clear()
-            by_class = self._is_class
-            self._evaluators[key] = (
-                self._direct(names) if by_class else self._by_function(inputs, names)
-            )
+            make = self._direct if self._is_class else self._by_function
+            self._evaluators[key] = make(inputs)
         return self._evaluators[key], names
 
-    def _has_class(self, names: Sequence[str]) -> bool:
+    def _has_class(self, inputs: Sequence[Any]) -> bool:
         """Tell whether the reference has a class for the operator, rather than a function of others."""
         from onnx.reference.op_run import OpFunction, RuntimeContextError
 
         try:
-            evaluator = self._direct(names)
+            evaluator = self._direct(inputs)
         except RuntimeContextError:
             return False
         except NotImplementedError as error:
@@ -434,15 +366,15 @@ class Evaluation:
             ) from error
         return not isinstance(evaluator.rt_nodes_[0], OpFunction)
 
-    def _direct(self, names: Sequence[str]) -> Any:
+    def _direct(self, inputs: Sequence[Any]) -> Any:
         """Make an evaluator of the node itself."""
-        node = self._node_with(names)
-        infos = _value_infos(filter(None, names))
+        node = self.node(inputs)
+        infos = _value_infos(filter(None, node.input))
         return self._evaluator(self._model(node, infos, _value_infos(node.output)))
 
-    def _by_function(self, inputs: Sequence[Any], names: Sequence[str]) -> Any:
+    def _by_function(self, inputs: Sequence[Any]) -> Any:
         """Make an evaluator of the function that defines the operator for inputs of these types."""
-        node = self._node_with(names)
+        node = self.node(inputs)
         types = [_type_proto(value) or TypeProto() for value in inputs]
         defined = function_of(self._schema, node, types, self._opset)
         if defined is None:
@@ -454,10 +386,11 @@ class Evaluation:
         imports = {**self._imports, **imported_versions(defined[0])}
         return self._evaluator(model_of_call(node, self._schema, defined[0], types, imports))
 
-    def _node_with(self, names: Sequence[str]) -> NodeProto:
+    def node(self, inputs: Sequence[object]) -> NodeProto:
+        """Return the node for some inputs; None omits one."""
         node = NodeProto()
         node.CopyFrom(self._node)
-        node.input.extend(names)
+        node.input.extend(_input_names(inputs))
         return node
 
     def _evaluator(self, model: ModelProto) -> Any:

@@ -254,7 +254,7 @@ class TorchFunction:
         evaluated = locked(_lock, self._evaluated_op, key, name, count, outputs, attrs)
         devices = [tensor.device for tensor in tensors if tensor is not None]
         results = []
-        for array in evaluated.run(_if_present(to_array, tensors), {}):
+        for array in evaluated.run(_if_present(to_array, tensors)):
             # Torch has no place for a gradient that is left out, so an empty tensor stands for it.
             tensor = torch.zeros(0)
             if array is not None:

@@ -171,9 +171,8 @@ def test_an_operator_that_onnx_does_not_have() -> None:
     ("value", "said"),
     [
         (np.array(["2020-01-01"], "datetime64[D]"), r"datetime64\[D\]"),
-        (np.array([1, "a"], object), r"w\[0\]: expected str.* got int 1"),
-        (None, "got NoneType None"),
-        ([[1], [2, 3]], "inhomogeneous"),
+        (np.array([1, "a"], object), "expected str.* got int 1"),
+        (None, "got None"),
         (2**70, "got int"),
     ],
 )

@@ -108,19 +108,13 @@ def test_a_traceback_shows_the_source(file):
         ([True], "a list of names or digests"),
         ({"demo::SoftClip": True}, "a list of names or digests"),
         (None, "a list of names or digests, got None"),
-        (["*"], r"names or digests, one by one, got '\*'"),
-        (["demo::*"], ".*one by one"),
-        (["demo::SoftCli[p]"], ".*one by one"),
-        (["all"], ".*one by one"),
-        ([""], ".*one by one"),
-        (
-            ["demo::SoftClap"],
-            "an op that the file keeps, got 'demo::SoftClap'. Try: 'demo::SoftClip'",
-        ),
-        (["SoftClip"], "an op that the file keeps"),
-        (["sha256:"], "a digest with all its 64 digits"),
-        (["sha256:" + "0" * 64], "the digest of a source in the file"),
-        (["demo::SoftClip", "demo::Other"], "an op that the file keeps"),
+        (["*"], r"the name of an op that the file keeps, or the whole digest .* got '\*'"),
+        (["demo::SoftCli[p]"], "the name of an op"),
+        (["all"], "the name of an op"),
+        ([""], "the name of an op"),
+        (["SoftClip"], "the name of an op"),
+        (["sha256:" + "0" * 64], "the name of an op"),
+        (["demo::SoftClip", "demo::Other"], "the name of an op"),
     ],
 )
 def test_no_blanket_yes(trap, ops, words):
@@ -265,12 +259,10 @@ def test_how_it_stands_to_the_registry(define, soft_clip, clipper, tmp_path):
         "@pyopnb.pyop('demo::SoftClip')\nclass Other:\n    def compute(self, x, limit=None): return x\n",
         "b.py",
     )
-    assert "the registry's version 2 is another" in repr(pyopnb.load(path))
-    registry.define(type("Made", (), {"compute": lambda self, x: x}), "demo::SoftClip")
-    assert "the registry's version 3 has no text to compare" in repr(pyopnb.load(path))
+    assert "the registry's version 2 may be another" in repr(pyopnb.load(path))
     loaded = pyopnb.load(path, ops=["demo::SoftClip"])
-    assert "run, now version 4" in repr(loaded)
-    assert repr(loaded).endswith("Ran demo::SoftClip, version 4.")
+    assert "run, now version 3" in repr(loaded)
+    assert repr(loaded).endswith("Ran demo::SoftClip, version 3.")
     registry.clear()
     assert "not in the registry" in repr(pyopnb.load(path))
 
@@ -347,7 +339,7 @@ def test_a_model_without_ops_from_memory(clipper):
     loaded = pyopnb.load(clipper)
     assert repr(loaded) == "model: (x: float32[N]) -> (y: float32[N]), 1 node\nIt keeps no op."
     assert loaded.model is not clipper
-    with pytest.raises(pyopnb.errors.ModelError, match="save it with its ops: pyopnb.save"):
+    with pytest.raises(pyopnb.errors.ModelError, match="an op that the file keeps"):
         pyopnb.load(clipper, ops=["demo::A"])
 
 

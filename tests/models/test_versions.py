@@ -272,5 +272,5 @@ def test_a_field_that_onnx_does_not_know_needs_it() -> None:
     model = relu()
     node = model.graph.node[0].SerializeToString() + b"\xf8\x3f\x07"  # field 1023, a varint
     model.graph.node[0].ParseFromString(node)
-    with pytest.raises(pyopnb.errors.ModelError, match="it has field 1023 of a NodeProto"):
+    with pytest.raises(pyopnb.errors.ModelError, match="it has a field of a NodeProto"):
         lower_versions(model)

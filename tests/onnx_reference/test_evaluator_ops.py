@@ -192,34 +192,6 @@ def test_strings_arrive_as_objects() -> None:
     assert evaluated(model, x=np.array(["a", "bc"]))[0].tolist() == ["a!", "bc!"]
 
 
-def test_attrs_that_the_caller_of_a_function_gives() -> None:
-    class Plus:
-        made: list[float] = []
-
-        def __init__(self, k: float, by: list[float]) -> None:
-            self.k = np.float32(k + sum(by))
-            self.made.append(k)
-
-        def compute(self, x):
-            return x + self.k
-
-    pyopnb.registry.define(Plus, "e::Plus")
-    linked = pyopnb.node("e::Plus", "u", "r")
-    for name, kind in (("k", onnx.AttributeProto.FLOAT), ("by", onnx.AttributeProto.FLOATS)):
-        linked.attribute.append(
-            onnx.AttributeProto(name=name, ref_attr_name=f"outer_{name}", type=kind)
-        )
-    imports = [helper.make_opsetid("e", 1)]
-    function = helper.make_function(
-        "f", "F", ["u"], ["r"], [linked], imports, attributes=["outer_k", "outer_by"]
-    )
-    evaluator = ReferenceEvaluator(function, new_ops=reference_ops())
-    for k in (1.0, 1.0, 2.0):
-        attributes = {"outer_k": np.float32(k), "outer_by": [np.float32(0.5)]}
-        assert evaluator.run(None, {"u": X}, attributes=attributes)[0][0, 0] == 1.5 + k
-    assert Plus.made == [1.0, 2.0]
-
-
 def test_an_interrupt_at_any_line_leaves_no_lock_held() -> None:
     class Op:
         serial = True
@@ -234,7 +206,7 @@ def test_an_interrupt_at_any_line_leaves_no_lock_held() -> None:
 
     def action() -> None:
         evaluated_op._instantiated = None
-        evaluated_op.run([X], {})
+        evaluated_op.run([X])
 
     assert (
         lines_that_leave_held(action, [evaluated_op._lock, evaluated_op.op.lock], evaluator_ops)

@@ -13,7 +13,7 @@ import pyopnb
 from pyopnb.errors import Filled
 from pyopnb.models import versions
 from pyopnb.models.ort_capabilities import newest_ir_version, newest_loaded_ir, newest_version
-from pyopnb.models.support import refusal, type_flow
+from pyopnb.models.support import lacking, refusal
 from pyopnb.models.versions import new_imports
 from pyopnb.onnx_reference import fill
 from pyopnb.runtime import notices
@@ -159,7 +159,7 @@ def test_a_call_of_an_operator_in_the_newest_version_that_onnx_knows(quiet) -> N
 @pytest.fixture
 def older_runtime(monkeypatch):
     """A runtime that takes opset 12: the installed onnx knows operators that changed since, whichever it is."""
-    for module in (versions, type_flow, fill, refusal):
+    for module in (versions, lacking, fill, refusal):
         monkeypatch.setattr(module, "newest_version", lambda domain: None if domain else 12)
     monkeypatch.setattr(versions, "newest_opset", lambda: 12)
     monkeypatch.setattr(versions, "_TAKEN", {})

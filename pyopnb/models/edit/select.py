@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property
-from itertools import islice
 from typing import Any
 
 from onnx import ModelProto, NodeProto
 
 from pyopnb.errors import ModelError
 from pyopnb.models.nodes import Site, full_name, walk
-from pyopnb.ops.messages import sanitize, suggest
+from pyopnb.ops.messages import closest, sanitize
 
 __all__ = ["TAP_DOMAIN", "Where", "original_names", "select_sites"]
 
@@ -47,26 +45,20 @@ def select_sites(proto: ModelProto, where: Where, original: object = None) -> li
     ModelError
         No node is selected, or a text has two meanings.
     """
-    sites = _Sites(list(walk(proto)), original)
-    if isinstance(where, (str, NodeProto)) or callable(where):
-        selectors = [where]
-    else:
-        selectors = _several(where)
+    sites = list(walk(proto))
+    selectors = [where]
+    if not isinstance(where, (str, NodeProto)) and not callable(where):
+        try:
+            selectors = list(where)
+        except TypeError:
+            raise _unknown_selector(where) from None
     positions: set[int] = set()
     for selector in selectors:
-        positions.update(sites.places(selector))
+        positions.update(_positions(sites, selector, original))
     if not positions:
-        raise ModelError(
-            "where", expected="nodes to choose", got="nothing", next='"Softmax", or lambda node: …'
-        )
-    return [sites.sites[position] for position in sorted(positions)]
-
-
-def _several(where: Any) -> list[Any]:
-    try:
-        return list(where)
-    except TypeError:
-        raise _unknown_selector(where) from None
+        expected, advice = "nodes to choose", '"Softmax", or lambda node: …'
+        raise ModelError("where", expected=expected, got="nothing", next=advice)
+    return [sites[position] for position in sorted(positions)]
 
 
 def _unknown_selector(where: object) -> ModelError:
@@ -78,128 +70,76 @@ def _unknown_selector(where: object) -> ModelError:
     return ModelError("where", expected=expected, got=type(where).__name__)
 
 
-class _Sites:
-    """The nodes of a model by all that selects them, each read once however many selectors there are."""
-
-    def __init__(self, sites: Sequence[Site], original: object) -> None:
-        self.sites = sites
-        self._original = original
-
-    def places(self, where: Any) -> list[int]:
-        """Return the places of the nodes that one selector selects."""
-        if isinstance(where, type):
-            raise _unknown_selector(where)
-        if isinstance(where, str):
-            return self._by_text(where)
-        if isinstance(where, NodeProto):
-            positions = self._by_node(where)
-            got = f"a node {sanitize(full_name(where))} that is not in the model"
-        elif callable(where):
-            positions = [position for position, site in self._untapped if where(site.node)]
-            got = f"a function that chooses none of the {len(self.sites)} nodes"
-        else:
-            raise _unknown_selector(where)
-        if not positions:
-            raise ModelError(
-                "where", expected="a node of the model", got=got, next="one of model.graph.node"
-            )
-        return positions
-
-    @cached_property
-    def _untapped(self) -> list[tuple[int, Site]]:
-        return [
-            (position, site)
-            for position, site in enumerate(self.sites)
-            if site.node.domain != TAP_DOMAIN
-        ]
-
-    def _by_node(self, node: NodeProto) -> list[int]:
-        """Find a node by identity in the caller's model, else by equality."""
-        position = self._place_in_original.get(id(node))
-        if position is not None and position < len(self.sites):
-            return [position]
-        # Equal nodes have equal outputs, so only those few are compared whole.
-        candidates = self._positions_by_outputs.get(tuple(node.output), [])
-        return [position for position in candidates if self.sites[position].node == node]
-
-    @cached_property
-    def _positions_by_outputs(self) -> dict[tuple[str, ...], list[int]]:
-        positions: dict[tuple[str, ...], list[int]] = {}
-        for position, site in enumerate(self.sites):
-            positions.setdefault(tuple(site.node.output), []).append(position)
-        return positions
-
-    @cached_property
-    def _originals(self) -> list[NodeProto]:
-        # Keep the nodes, as ids are those of live objects only.
-        if isinstance(self._original, ModelProto):
-            return [site.node for site in walk(self._original)]
-        return []
-
-    @cached_property
-    def _place_in_original(self) -> dict[int, int]:
-        return {id(node): position for position, node in enumerate(self._originals)}
-
-    @cached_property
-    def _meanings(self) -> dict[str, dict[str, list[int]]]:
-        """Text to its meanings, and to the places of the nodes that it selects in each."""
-        # A text is looked up in all meanings at once, so that one with two of them is refused.
-        names = original_names(self.sites)
-        meanings: dict[str, dict[str, list[int]]] = {}
-        for position, site in self._untapped:
-            node, full = site.node, full_name(site.node)
-            means = [(node.name, "a node's name")]
-            means += [
-                (names.get((id(site.scope), name), name), "an output's name")
-                for name in node.output
-            ]
-            means += [(text, f"op type {sanitize(full)}") for text in (node.op_type, full)]
-            for text, meaning in dict.fromkeys(means):
-                if text:
-                    meanings.setdefault(text, {}).setdefault(meaning, []).append(position)
-        return meanings
-
-    def _by_text(self, text: str) -> list[int]:
-        # ONNX's own domain has two names.
-        domain, _, op_type = text.rpartition("::")
-        if domain == "ai.onnx":
-            text = f"::{op_type}"
-        meanings = self._meanings.get(text, {})
-        if not meanings:
-            raise ModelError(
-                f"where {sanitize(repr(text))}",
-                expected="a node's name, an op type or an output's name of the model",
-                got="none of these",
-                next=_similar(self.sites, text),
-            )
-        first, *further = meanings.values()
-        if any(positions != first for positions in further):
-            raise ModelError(
-                f"where {sanitize(repr(text))}",
-                expected="one meaning",
-                got=" and ".join(meanings),
-                next=_exactly(meanings, text),
-            )
-        return first
+def _positions(sites: Sequence[Site], where: Any, original: object) -> list[int]:
+    """Return the positions of the nodes that one selector selects."""
+    if isinstance(where, str):
+        return _by_text(sites, where)
+    if isinstance(where, NodeProto):
+        positions = _by_node(sites, where, original)
+        got = f"a node {sanitize(full_name(where))} that is not in the model"
+    elif callable(where) and not isinstance(where, type):
+        positions = [n for n, site in enumerate(sites) if _selectable(site) and where(site.node)]
+        got = f"a function that chooses none of the {len(sites)} nodes"
+    else:
+        raise _unknown_selector(where)
+    if not positions:
+        advice = "one of model.graph.node"
+        raise ModelError("where", expected="a node of the model", got=got, next=advice)
+    return positions
 
 
-def _exactly(meanings: Iterable[str], text: str) -> str:
-    exact = {
-        "a node's name": f"lambda node: node.name == {text!r}",
-        "an output's name": f"lambda node: {text!r} in node.output",
-    }
-    return sanitize(
-        ", or ".join(exact.get(m) or repr(m.removeprefix("op type ")) for m in meanings), 1000
-    )
+def _selectable(site: Site) -> bool:
+    return site.node.domain != TAP_DOMAIN
+
+
+def _by_node(sites: Sequence[Site], node: NodeProto, original: object) -> list[int]:
+    """Find a node by identity in the caller's model, else by equality."""
+    if isinstance(original, ModelProto):
+        # The sites are kept, as ids are those of live objects only.
+        originals = list(walk(original))
+        for position, site in enumerate(originals[: len(sites)]):
+            if site.node is node:
+                return [position]
+    return [position for position, site in enumerate(sites) if site.node == node]
+
+
+def _by_text(sites: Sequence[Site], text: str) -> list[int]:
+    # ONNX's own domain has two names.
+    domain, _, op_type = text.rpartition("::")
+    if domain == "ai.onnx":
+        text = f"::{op_type}"
+    # A text is looked up in all meanings at once, so that one with two of them is refused.
+    names = original_names(sites)
+    meanings: dict[str, list[int]] = {}
+    for position, site in enumerate(sites):
+        if not _selectable(site):
+            continue
+        node, full = site.node, full_name(site.node)
+        if node.name == text:
+            meanings.setdefault("a node's name", []).append(position)
+        if text and text in [names.get((id(site.scope), name), name) for name in node.output]:
+            meanings.setdefault("an output's name", []).append(position)
+        if text in (node.op_type, full):
+            meanings.setdefault(f"op type {sanitize(full)}", []).append(position)
+    where = f"where {sanitize(repr(text))}"
+    if not text or not meanings:
+        expected = "a node's name, an op type or an output's name of the model"
+        advice = _similar(sites, text)
+        raise ModelError(where, expected=expected, got="none of these", next=advice)
+    first, *further = meanings.values()
+    if any(positions != first for positions in further):
+        got, advice = " and ".join(meanings), f"lambda node: node.name == {text!r}"
+        raise ModelError(where, expected="one meaning", got=got, next=sanitize(advice))
+    return first
 
 
 def _similar(sites: Sequence[Site], text: str) -> str:
     types = {full_name(site.node) for site in sites}
     names = types | {site.node.op_type for site in sites}
-    for site in islice(sites, _MAX_COMPARED):
+    for site in sites[:_MAX_COMPARED]:
         names |= {name for name in (site.node.name, *site.node.output) if name}
-    close = suggest(text, sorted(names))
-    return sanitize(close if close in names else ", ".join(sorted(types)) or "a model with nodes")
+    close = closest(text, sorted(names))
+    return sanitize(close or ", ".join(sorted(types)) or "a model with nodes")
 
 
 def original_names(sites: Iterable[Site]) -> dict[tuple[int, str], str]:

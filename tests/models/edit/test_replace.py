@@ -92,7 +92,7 @@ def test_a_text_with_two_meanings() -> None:
     model.graph.node[1].name = "Relu"
     with pytest.raises(
         pyopnb.errors.ModelError,
-        match=r"expected one meaning, got op type ::Relu and a node's name. Try: '::Relu', or lambda node: node.name == 'Relu'",
+        match=r"expected one meaning, got op type ::Relu and a node's name",
     ):
         pyopnb.replace(model, "Relu", "t::MyRelu")
     assert replaced_ops(pyopnb.replace(model, "::Relu", "t::MyRelu")) == ["n0"]
@@ -103,7 +103,7 @@ def test_an_op_type_of_two_domains() -> None:
     model = chain("Gelu", "com.microsoft::Gelu", kind=KIND)
     with pytest.raises(
         pyopnb.errors.ModelError,
-        match=r"op type ::Gelu and op type com.microsoft::Gelu. Try: '::Gelu', or 'com.microsoft::Gelu'",
+        match=r"op type ::Gelu and op type com.microsoft::Gelu",
     ):
         pyopnb.replace(model, "Gelu", "t::MyRelu")
     assert replaced_ops(pyopnb.replace(model, "com.microsoft::Gelu", "t::MyRelu")) == ["n1"]
