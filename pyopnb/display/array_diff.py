@@ -229,17 +229,6 @@ def _sections(part: Part) -> Iterator[tuple[str, str]]:
     # Few numbers stand in a table already.
     if facts.differing > 1 and (facts.pairs is None or facts.count > FEW):
         yield _worst_table(facts)
-    quantiles = list(_quantile_rows(facts)) if facts.largest else []
-    if quantiles:
-        sampled = "" if facts.stride == 1 else f", of every {facts.stride}th element"
-        head = ("of the elements", "|a-b| is at most", "ULP at most")
-        yield f"quantiles{sampled}", _table(head, quantiles)
-    if facts.axes:
-        rows = []
-        for axis in facts.axes:
-            most = f"{axis.most} of {axis.seen} at {axis.index}"
-            rows.append((str(axis.axis), str(axis.size), str(axis.hit), most))
-        yield "axes", _table(("axis", "length", "indices with mismatches", "most"), rows)
 
 
 def _worst_table(facts: ArrayStats) -> tuple[str, str]:
@@ -253,15 +242,6 @@ def _worst_table(facts: ArrayStats) -> tuple[str, str]:
         return "worst elements", _table(head, rows)
     # Texts, and what is not finite, have no distance.
     return "first elements", _table(head[:3], [row[:3] for row in rows])
-
-
-def _quantile_rows(facts: ArrayStats) -> Iterator[tuple[str, str, str]]:
-    for q in (0.5, 0.9, 0.99, 0.999):
-        size = facts.quantile(q)
-        ulp = facts.ulp_quantile(q)
-        if size:
-            interval = f"{format_number(size[0])} to {format_number(size[1])}"
-            yield f"{100 * q:g} %", interval, f"{ulp[0]} to {ulp[1]}" if ulp else ""
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

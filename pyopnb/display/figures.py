@@ -11,27 +11,12 @@ from pyopnb.display.svg.shapes import Drawing
 from pyopnb.display.svg.to_matplotlib import to_figure
 from pyopnb.errors import PyopError
 
-__all__ = ["figure_of", "figure_png", "new_figure"]
+__all__ = ["figure_of", "figure_png"]
 
 # At this resolution a pixel of a drawing becomes two.
 _DPI = 144
 # A PNG stays below these, as matplotlib refuses sides of 65,536 pixels.
 _LONGEST_SIDE, _MOST_PIXELS = 60_000, 150_000_000
-
-
-def new_figure(width: float, height: float) -> Any:
-    """Make an empty figure of a size in inches.
-
-    Raises
-    ------
-    PyopError
-        matplotlib is not installed.
-    """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise PyopError("plot needs matplotlib", next="pip install pyopnb[plot]") from error
-    return Figure(figsize=(width, height), layout="constrained")
 
 
 def figure_of(drawing: Drawing) -> Any:
@@ -42,9 +27,10 @@ def figure_of(drawing: Drawing) -> Any:
     PyopError
         matplotlib is not installed.
     """
-    # This raises the error that says what to install.
-    new_figure(1, 1)
-    return to_figure(drawing)
+    try:
+        return to_figure(drawing)
+    except ImportError as error:
+        raise PyopError("plot needs matplotlib", next="pip install pyopnb[plot]") from error
 
 
 def figure_png(drawing: Drawing) -> bytes:

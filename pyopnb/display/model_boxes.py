@@ -52,7 +52,7 @@ class GraphStyle:
     notes: Mapping[str, str] = field(default_factory=dict)
 
 
-def graph_of(scope: Scope, style: GraphStyle, opened: Mapping[int, BoxGraph]) -> BoxGraph:
+def graph_of(scope: Scope, style: GraphStyle) -> BoxGraph:
     """Draw a graph, body or function as boxes.
 
     Parameters
@@ -60,8 +60,6 @@ def graph_of(scope: Scope, style: GraphStyle, opened: Mapping[int, BoxGraph]) ->
     scope : Scope
         Folded.
     style : GraphStyle
-    opened : mapping
-        The pictures of bodies and functions to draw inside their nodes, by the ids of their protobufs.
 
     Returns
     -------
@@ -72,7 +70,7 @@ def graph_of(scope: Scope, style: GraphStyle, opened: Mapping[int, BoxGraph]) ->
         builder.sources.setdefault(name, (builder.add(builder.end(name)), 0))
     targets = []
     for node in scope.nodes:
-        number = builder.add(builder.node(node, opened))
+        number = builder.add(builder.node(node))
         targets.append(number)
         for port, name in enumerate(node.output):
             if name:
@@ -111,19 +109,14 @@ class _GraphBuilder:
         about = text_lines([self._tensor(name, kind)])
         return Box(sanitize(name, 60), rows, "end", about=about, names=(name,))
 
-    def node(self, node: NodeProto, opened: Mapping[int, BoxGraph]) -> Box:
-        """Draw a node, with the pictures of its bodies that are opened inside it."""
+    def node(self, node: NodeProto) -> Box:
+        """Draw a node."""
         constants = _constants(self._scope, node)
         attrs = attrs_of(node, self._scope.info.operator(node)[1])
-        inside = []
         folded = []
         for title, body in self._scope.info.bodies(node):
-            if id(body) in opened:
-                graph = opened[id(body)]
-                inside.append(BoxGraph(graph.boxes, graph.lines, title))
-            else:
-                folded.append(f"▸ {title}: {plural(len(body.node), 'node')}")
-        kind = "opened" if inside else "folded" if folded else "node"
+            folded.append(f"▸ {title}: {plural(len(body.node), 'node')}")
+        kind = "folded" if folded else "node"
         if registry.find(node.domain, node.op_type) or node.op_type == "PyOp":
             kind = "own"
         # Exporters write long paths, whose ends tell nodes apart.
@@ -138,7 +131,6 @@ class _GraphBuilder:
             tuple(labels),
             self._style.values.get(id(node)),
             self._style.marks.get(id(node), ""),
-            tuple(inside),
             text_lines(filter(None, about)),
             tuple(filter(None, node.output)),
         )

@@ -20,7 +20,7 @@ from pyopnb.display.html import WRAP, details, join, note, pre
 from pyopnb.display.merged import badges, by_output, merge
 from pyopnb.display.svg.marks import plain_mark
 from pyopnb.display.view import View, view
-from pyopnb.errors import InputError, ModelError
+from pyopnb.errors import ModelError
 from pyopnb.models.io import as_proto
 from pyopnb.ops.messages import plural, sanitize, sanitize_source
 
@@ -35,34 +35,22 @@ _BACKGROUNDS = {"+": "rgba(47,143,78,0.22)", "-": "rgba(209,69,59,0.22)"}
 _MAX_LINES = 4
 # A change names at most this many of its nodes.
 _MOST_NAMES = 4
-_SIDES = ("a", "b", "both")
 
 
 @view.register(ModelDiff)
-def view_model_diff(thing: ModelDiff, *, side: str = "both", **options: Any) -> View:
-    """Show a diff of two models.
+def view_model_diff(thing: ModelDiff, **options: Any) -> View:
+    """Show a diff of two models in one picture, the nodes that only a has beside b's.
 
     Parameters
     ----------
     thing : ModelDiff
-    side : str
-        Which model is drawn: ``"a"``, ``"b"``, or by default ``"both"`` in one picture, the nodes that only a has beside b's.
     **options
         As of `view_model`.
 
     Returns
     -------
     View
-
-    Raises
-    ------
-    InputError
-        There is no such side.
     """
-    if side not in _SIDES:
-        expected = ", ".join(_SIDES)
-        got = sanitize(side)
-        raise InputError("show, side", expected=expected, got=got, next='side="both"')
     text = str(thing)
     title = f"diff of two models: {thing.verdict}"
     head = [headline_html(thing)]
@@ -71,7 +59,7 @@ def view_model_diff(thing: ModelDiff, *, side: str = "both", **options: Any) -> 
         head.append(pre("\n".join(lines[:_MAX_LINES])))
     # A diff that was read from a file has no models.
     models = [as_proto(model) for model in thing.models or ()]
-    drawn, names = _drawn_models(thing, models, side)
+    drawn, names = _drawn_models(thing, models)
     tensors = [_tensors(change, models, names) for change in thing.changes]
     tables = [_changes_table(thing, tensors), _worst_weight(thing)]
     tables.append(glossary(*head, *tables))
@@ -91,9 +79,7 @@ def view_model_diff(thing: ModelDiff, *, side: str = "both", **options: Any) -> 
 _Drawn = list[tuple[ModelProto, dict[str, str]]]
 
 
-def _drawn_models(
-    thing: ModelDiff, models: Sequence[ModelProto], side: str
-) -> tuple[_Drawn, dict[str, str]]:
+def _drawn_models(thing: ModelDiff, models: Sequence[ModelProto]) -> tuple[_Drawn, dict[str, str]]:
     """Return the models to draw with the badges of their nodes, and other names of a's tensors in them."""
     if not models:
         return [], {}
@@ -101,10 +87,6 @@ def _drawn_models(
     a, b = models
     of_a = badges(thing.changes, "a")
     of_b = by_output(b, badges(thing.changes, "b"))
-    if side == "a":
-        return [(a, by_output(a, of_a))], {}
-    if side == "b":
-        return [(b, of_b)], {}
     only_a = {place: mark for place, mark in of_a.items() if plain_mark(mark) == "removed"}
     try:
         model, marks, names = merge(a, b, only_a, thing.tensors)

@@ -14,9 +14,8 @@ from onnx import ModelProto, NodeProto
 from pyopnb.display.html import MAX_BYTES, details, join, note
 from pyopnb.display.live_picture import live_picture, script
 from pyopnb.display.model_boxes import GraphStyle, graph_of, text_lines
-from pyopnb.display.model_info import Container, ModelInfo, Scope, title_of
+from pyopnb.display.model_info import ModelInfo, Scope, title_of
 from pyopnb.display.model_text import model_text
-from pyopnb.display.svg.boxes import BoxGraph
 from pyopnb.display.svg.colours import ColourScale, scale_for
 from pyopnb.display.svg.graph import GraphPicture, draw, draw_within
 from pyopnb.display.svg.marks import mark_colour
@@ -35,12 +34,10 @@ __all__ = ["view_model", "view_session"]
 # A picture of more nodes does not show their names.
 _NAMES_UP_TO = 80
 # At most so many folded bodies are drawn below the model.
-_MOST_BODIES = 12
+_MOST_BODIES = 40
 # The SVG of the model takes at most this part of the HTML, as it gets longer by a third in it, and that of a folded body
 # this many bytes.
 _PICTURE_SHARE, _BODY_BYTES = 0.55, 30_000
-# A graph with more boxes inside others stays folded, and so does one inside so many others.
-_MOST_INSIDE, _DEEPEST = 2_000, 40
 # A picture that is larger than this many pixels scrolls.
 _WIDTH, _HEIGHT = 1_100, 700
 # A misspelled name is compared with this many others.
@@ -68,7 +65,6 @@ def view_model(
     log: bool | None = None,
     marks: Mapping[str, str] | None = None,
     notes: Mapping[str, str] | None = None,
-    open: Iterable[str] | bool = (),
     room: int = MAX_BYTES,
 ) -> View:
     """Show a model.
@@ -89,9 +85,6 @@ def view_model(
     notes : mapping, optional
         What the picture tells, where scripts run, of a node that is pointed at or clicked: texts by the names of its outputs.
         The first line of a text replaces the output's type, unless it is empty.
-    open : iterable of str, or bool
-        Nodes whose bodies or functions are drawn inside them, by node name or output; functions also as ``domain::Name``. True
-        opens everything.
     room : int
         The most bytes of the HTML; boxes are left out of it, if need be, but not of what ``save("….svg")`` writes.
 
@@ -110,7 +103,7 @@ def view_model(
     scopes = _scopes(info)
     main = scopes[id(proto.graph)]
     # Names of all bodies take a while, and most pictures refer to none.
-    by_name = _by_name(scopes.values()) if colours or marks or open else {}
+    by_name = _by_name(scopes.values()) if colours or marks else {}
     values = _select(by_name, colours or {}, "colours")
     badges = _select(by_name, marks or {}, "marks")
     names = len(proto.graph.node) <= _NAMES_UP_TO
@@ -119,8 +112,7 @@ def view_model(
     # A constant that has a colour or a mark stays a box, as it could not be seen otherwise.
     for scope in scopes.values():
         scope.fold({*values, *badges})
-    graphs = _Graphs(scopes, style, _opened(info, by_name, open))
-    graph = graphs.build(main)
+    graph = graph_of(main, style)
     title = _title(proto, main)
     # Of a graph that is too large, the part around the largest number or the first mark is shown.
     sizes = [values.get(id(node), float(id(node) in badges)) for node in main.nodes]
@@ -139,13 +131,13 @@ def view_model(
         remark = "boxes are left out, to keep this output small; save('….svg') writes all"
         parts.append(note(f"{count} {remark}"))
     parts += map(note, info.remarks[:3])
-    folded = graphs.folded()
-    for name, scope in folded[:_MOST_BODIES]:
-        body = paint(graph_of(scope, style, {}), _BODY_BYTES)
+    folded = _folded(scopes)
+    for name, scope in list(folded.items())[:_MOST_BODIES]:
+        body = paint(graph_of(scope, style), _BODY_BYTES)
         parts.append(details(name, _image(body, name, _BODY_BYTES // 4)))
     if len(folded) > _MOST_BODIES:
         more = len(folded) - _MOST_BODIES
-        parts.append(note(f"{more} more bodies and functions: open=[name] shows them"))
+        parts.append(note(f"{more} more bodies and functions"))
     return View(
         proto,
         title,
@@ -238,84 +230,22 @@ def _unknown_node(option: str, name: str, known: Iterable[str]) -> ModelError:
     return ModelError(f"show, {option}", expected=expected, got=sanitize(name), next=near)
 
 
-def _opened(
-    info: ModelInfo, by_name: Mapping[str, NodeProto], open: Iterable[str] | bool
-) -> set[int] | None:
-    """Return the ids of the bodies and functions to open; None for all."""
-    if isinstance(open, bool):
-        if open:
-            return None
-        return set()
-    opened: set[int] = set()
-    functions = {f"{f.domain}::{f.name}": f for f in info.model.functions}
-    for name in open:
-        if name in functions:
-            opened.add(id(functions[name]))
-        elif name in by_name:
-            opened.update(id(body) for _, body in info.bodies(by_name[name]))
-        else:
-            raise _unknown_node("open", name, [*functions, *by_name])
-    return opened
+# ---- folded bodies
 
 
-# ---- graphs of boxes
-
-
-class _Graphs:
-    """The boxes of all graphs, bodies and functions that are drawn, by the ids of their protobufs."""
-
-    def __init__(
-        self, scopes: Mapping[int, Scope], style: GraphStyle, opened: set[int] | None
-    ) -> None:
-        self.by_id: dict[int, BoxGraph] = {}
-        self._scopes, self._style, self._opened = scopes, style, opened
-        self._sizes: dict[int, int] = {}
-        self._around: list[int] = []
-
-    def build(self, scope: Scope) -> BoxGraph:
-        """Draw a scope, after what is opened in it."""
-        key = id(scope.container)
-        self._around.append(key)
-        inside: dict[int, BoxGraph] = {}
-        size = len(scope.nodes)
+def _folded(scopes: Mapping[int, Scope]) -> dict[str, Scope]:
+    """List the bodies and functions of a model by their titles."""
+    folded: dict[int, str] = {}
+    for scope in scopes.values():
         for node in scope.nodes:
-            for _, body in scope.info.bodies(node):
-                is_asked_for = self._opened is None or id(body) in self._opened
-                # A function that calls itself stays folded inside itself.
-                if is_asked_for and id(body) not in self._around and len(self._around) <= _DEEPEST:
-                    if id(body) not in self.by_id:
-                        self.build(self._scopes[id(body)])
-                    inside[id(body)] = self.by_id[id(body)]
-                    size += self._sizes[id(body)]
-        self._around.pop()
-        # Functions that call others twice double with each level.
-        if size > _MOST_INSIDE and inside:
-            remark = f"a graph of more than {_MOST_INSIDE:,} boxes inside others stays folded"
-            scope.info.remarks.append(remark)
-            inside = {}
-            size = len(scope.nodes)
-        self.by_id[key], self._sizes[key] = graph_of(scope, self._style, inside), size
-        return self.by_id[key]
-
-    def folded(self) -> list[tuple[str, Scope]]:
-        """List the bodies and functions that stay folded, each with a title."""
-        folded: dict[int, tuple[str, Scope]] = {}
-        for scope in self._scopes.values():
-            for node in scope.nodes:
-                for title, body in scope.info.bodies(node):
-                    if id(body) not in self.by_id and id(body) not in folded:
-                        name = _body_title(node, title, body)
-                        folded[id(body)] = name, self._scopes[id(body)]
-        return list(folded.values())
-
-
-def _body_title(node: NodeProto, title: str, body: Container) -> str:
-    """Name a folded body by its node, and a function, which many nodes may call, by itself."""
-    name = f"{title}: {plural(len(body.node), 'node')}"
-    if title.startswith("function "):
-        return name
-    holder = sanitize(node.name or first_output(node), 60)
-    return f"{title_of(node)} '{holder}', {name}"
+            for title, body in scope.info.bodies(node):
+                name = f"{title}: {plural(len(body.node), 'node')}"
+                # Many nodes may call a function, and a body has one.
+                if not title.startswith("function "):
+                    holder = sanitize(node.name or first_output(node), 60)
+                    name = f"{title_of(node)} '{holder}', {name}"
+                folded.setdefault(id(body), name)
+    return {name: scopes[key] for key, name in folded.items()}
 
 
 def _image(picture: GraphPicture, alt: str, answers: int) -> str:

@@ -1,13 +1,10 @@
-"""The nodes of a quantized model by what they cost: a table with bars, and a plot."""
+"""The nodes of a quantized model by what they cost, as a table with bars."""
 
 from __future__ import annotations
-
-from typing import Any
 
 from pyopnb.diffs.sensitivity import Sensitivity
 from pyopnb.display.bars import bar_of
 from pyopnb.display.budget import table_within
-from pyopnb.display.figures import new_figure
 from pyopnb.display.html import escape, join, note, paragraph
 from pyopnb.display.view import View, view
 from pyopnb.ops.messages import plural, sanitize
@@ -16,7 +13,6 @@ __all__ = ["view_sensitivity"]
 
 # The table takes at most this many bytes.
 _BYTES = 60_000
-_MOST_BARS = 30
 
 
 @view.register(Sensitivity)
@@ -42,18 +38,4 @@ def view_sensitivity(thing: Sensitivity) -> View:
     table = table_within(f"{count}, those first that cost most", head, rows, _BYTES, open=True)
     advice = note(f"nodes_to_exclude={thing.nodes_to_exclude!r}")
     body = join([paragraph(f"<b>{escape(title)}</b>"), advice, table])
-    return View(thing, title, text, body, figure=lambda: _figure(thing))
-
-
-def _figure(thing: Sensitivity) -> Any:
-    """Draw the gains as bars, the largest on top."""
-    nodes = thing.nodes[:_MOST_BARS]
-    figure = new_figure(6, 1 + 0.25 * len(nodes))
-    axes = figure.add_subplot()
-    # matplotlib takes what stands between two dollars for a formula.
-    names = [sanitize(node.name, 40).replace("$", r"\$") for node in nodes]
-    axes.barh(range(len(nodes)), [node.gain for node in nodes])
-    axes.set_yticks(range(len(nodes)), names)
-    axes.invert_yaxis()
-    axes.set_xlabel("gain at the outputs in float, dB")
-    return figure
+    return View(thing, title, text, body)

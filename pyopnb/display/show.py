@@ -10,9 +10,7 @@ from inspect import Parameter, signature
 from typing import Any
 
 from pyopnb import display
-from pyopnb.display.models import view_model
 from pyopnb.display.save import write
-from pyopnb.display.tensors import view_arrays
 from pyopnb.display.view import View, view
 from pyopnb.errors import InputError
 from pyopnb.ops.arguments import check_arguments
@@ -37,16 +35,13 @@ def show(thing: Any, **options: Any) -> View:
         A model (ModelProto, path or bytes), a session, a trace, a profile, a result or other arrays by name, an array, a diff,
         a function of a model, an op, a version of an op, or `pyopnb.registry`.
     **options
-        - of everything with a graph: ``open=True`` opens bodies and functions, ``colours={output: number}`` and
-          ``marks={output: text}`` colour and mark nodes, ``notes={output: text}`` adds to what a box tells when the mouse is on
-          it;
+        - of everything with a graph: ``colours={output: number}`` and ``marks={output: text}`` colour and mark nodes,
+          ``notes={output: text}`` adds to what a box tells when the mouse is on it;
         - of a trace: ``by="time"``, ``"size"`` or ``"std"`` chooses what the colours mean;
         - of a profile: ``by="time"`` or ``"python"`` does;
         - of a training: ``log=True`` or ``False``, whether the axis of the loss is logarithmic; ``smooth=``, of how many
           batches the loss is the mean; ``beside={"larger rate": training}`` draws others into the same charts;
         - of a sweep: ``output=`` chooses the output that is drawn;
-        - of a diff of two traces: ``model=`` draws that model instead of the nodes that were compared;
-        - of a diff of two models: ``side="a"``, ``"b"`` or ``"both"``;
         - of a diff of arrays: ``limits=(low, high)`` of the errors' colours;
         - of arrays: ``limits=(low, high)``, the numbers of the first and the last colour, or the ends of a curve's axis, for
           pictures that are to be compared; ``rgb=True`` and ``False``, whether three or four channels are one picture, which is
@@ -80,25 +75,17 @@ def show(thing: Any, **options: Any) -> View:
 
 
 def _unknown_option(thing: Any, option: str) -> InputError:
+    parameters = signature(view.dispatch(type(thing))).parameters.values()
+    known = [item.name for item in parameters if item.default is not Parameter.empty]
     where = f"show, {sanitize(type(thing).__name__)}"
     got = f"{sanitize(option)}="
-    known = _options(thing)
+    if any(item.kind is Parameter.VAR_KEYWORD for item in parameters):
+        # Those of the view that it calls are in the docstring.
+        known.append("those of what it contains")
     if not known:
         return InputError(where, expected="no options", got=got)
     expected = f"one of {', '.join(known)}"
     return InputError(where, expected=expected, got=got, next=suggest(option, known))
-
-
-def _options(thing: Any) -> list[str]:
-    """List the options of a thing's view; ``**options`` stands for those of the view that it calls."""
-    thing = thing.thing if isinstance(thing, View) else thing
-    function = view.dispatch(type(thing))
-    options = list(signature(function).parameters.values())
-    if options[-1].kind is Parameter.VAR_KEYWORD:
-        called = view_arrays if function.__module__ == view_arrays.__module__ else view_model
-        options += signature(called).parameters.values()
-    names = [option.name for option in options if option.default is not Parameter.empty]
-    return list(dict.fromkeys(names))
 
 
 def html(thing: Any) -> str:

@@ -19,7 +19,6 @@ from pyopnb.display.html import details, join, note, pre
 from pyopnb.display.merged import by_output, merge
 from pyopnb.display.view import View, view
 from pyopnb.errors import ModelError
-from pyopnb.models.io import as_proto
 from pyopnb.models.nodes import is_constant
 from pyopnb.ops.messages import sanitize
 
@@ -39,15 +38,12 @@ _VERDICTS = {
 
 
 @view.register(TraceDiff)
-def view_trace_diff(thing: TraceDiff, *, model: Any = None, **options: Any) -> View:
-    """Show a diff of two runs.
+def view_trace_diff(thing: TraceDiff, **options: Any) -> View:
+    """Show a diff of two runs: the nodes of both in one picture, unless the diff was read from JSON.
 
     Parameters
     ----------
     thing : TraceDiff
-    model : ModelProto, bytes or path, optional
-        The model of b, to be drawn as it is. By default the nodes of both runs are drawn in one picture; a diff that was read
-        from JSON has no models.
     **options
         As of `view_model`.
 
@@ -63,9 +59,9 @@ def view_trace_diff(thing: TraceDiff, *, model: Any = None, **options: Any) -> V
     tables = [*_origins(thing), *_tables(thing)]
     tables.append(glossary(*head, *tables))
 
-    proto, marks = _drawn(thing, model)
-    if proto is None:
+    if thing.models is None:
         return View(thing, title, text, join([*head, *tables]))
+    proto, marks = _drawn(thing, *thing.models)
     defaults = _graph_options(thing, proto)
     defaults["marks"] = marks | defaults["marks"]
     graph = graph_within(proto, {**defaults, **options}, head, tables)
@@ -76,13 +72,8 @@ def view_trace_diff(thing: TraceDiff, *, model: Any = None, **options: Any) -> V
 # ---- the graph
 
 
-def _drawn(thing: TraceDiff, model: Any) -> tuple[ModelProto | None, dict[str, str]]:
-    """Return what is drawn: the nodes that only a has beside those of b, with badges on what one side lacks."""
-    if model is not None:
-        return as_proto(model), {}
-    if thing.models is None:
-        return None, {}
-    a, b = thing.models
+def _drawn(thing: TraceDiff, a: ModelProto, b: ModelProto) -> tuple[ModelProto, dict[str, str]]:
+    """Put the nodes that only a has beside those of b, with badges on what one side lacks."""
     # Nearly all nodes of a quantized model are only in b: marks would say nothing.
     if thing.quantization:
         return b, {}

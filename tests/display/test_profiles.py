@@ -39,7 +39,7 @@ def test_tables_and_a_graph_in_the_colours_of_times(found):
         and "i/then_branch/t" in text
         and "<img" in view.body
     )
-    assert re.search(r"the whole run 100\.0 %", text) and "its share is in brackets" in text
+    assert re.search(r"the whole run 100\.0 %", text) and "its share in brackets" in text
     colours = {node.output[0]: colour for node, colour, _ in view.canvas.nodes}
     assert (
         set(colours) >= {"a", "i", "y"}

@@ -85,7 +85,6 @@ def _trace(model: ModelProto, folder: Path) -> None:
 
 VIEWERS: dict[str, Callable[[ModelProto, Path], Any]] = {
     "show": lambda model, folder: _display(pyopnb.show(model)),
-    "show open": lambda model, folder: _display(pyopnb.show(model, open=True)),
     "show bytes": lambda model, folder: _display(pyopnb.show(model.SerializeToString())),
     "netron": lambda model, folder: _display(pyopnb.netron(model)),
     "diff": lambda model, folder: _display(pyopnb.diff(model, _twin(model))),

@@ -18,7 +18,6 @@ from pyopnb.display.svg.placement import (
     SizedBox,
 )
 from pyopnb.display.svg.shapes import Group, Path, PathStep, Rectangle, Shape, Text
-from pyopnb.display.svg.text_width import fit
 
 __all__ = ["Artist"]
 
@@ -30,7 +29,6 @@ _KINDS: dict[str, tuple[str, str, float, tuple[float, ...]]] = {
     "own": ("#7a3ff21c", "#7a3ff2", 2, ()),
     "end": ("#5f8ab51c", "#7b93ab", 1, ()),
     "folded": ("#b589001c", "#b58900", 1, ()),
-    "opened": ("#808a940a", "#b58900", 1, ()),
     "far": ("none", LINE, 1, (3, 3)),
     "wrong": ("#c4302b1c", "#c4302b", 1.5, (4, 2)),
 }
@@ -43,54 +41,33 @@ _HEAD = 6
 
 
 class Artist:
-    """Draws graphs, and those inside their boxes, in four layers: boxes that contain graphs, lines, other boxes, labels."""
+    """Draws a graph in three layers: lines, boxes, labels."""
 
     def __init__(self, scale: ColourScale | None, plain: bool) -> None:
         self._scale, self._plain = scale, plain
-        self._outer: list[Shape] = []
         self._boxes: list[Shape] = []
         self._labels: list[Shape] = []
         self._lines: dict[str, _Lines] = {}
 
-    def draw(self, graph: PlacedGraph, x: float, y: float) -> Iterator[Shape]:
-        """Draw a graph whose upper left corner is at x, y."""
-        self._draw_graph(graph, x, y)
-        yield from self._outer
+    def draw(self, graph: PlacedGraph, left: float, top: float) -> Iterator[Shape]:
+        """Draw a graph whose upper left corner is at left, top."""
+        corners = []
+        for box, centre in zip(graph.boxes, graph.layout.centres, strict=True):
+            # Whole pixels, so that borders are sharp.
+            x = round(left + centre[0] - box.width / 2)
+            y = round(top + centre[1] - box.size.height / 2)
+            corners.append((x, y))
+            shapes = tuple(self._box_shapes(box))
+            self._boxes.append(Group(x, y, shapes, box.box.about, box.box.names))
+            for port, label in enumerate(box.labels):
+                if label:
+                    middle = x + box.width / 2 + box.port_offset(port)
+                    self._draw_label(label, middle, y + box.height + _LABEL_BASELINE)
+        self._draw_lines(graph, corners, left, top)
         for lines in self._lines.values():
             yield from lines.shapes()
         yield from self._boxes
         yield from self._labels
-
-    def _draw_graph(self, graph: PlacedGraph, left: float, top: float) -> None:
-        if graph.title:
-            title = fit(graph.title, LABEL, max(60, graph.width))
-            self._draw_label(title, left + graph.width / 2, top + 10)
-            top += TITLE_HEIGHT
-        # A title can be wider than the graph below it.
-        x_origin = left + (graph.width - graph.layout.width) / 2
-        corners = []
-        for box, centre in zip(graph.boxes, graph.layout.centres, strict=True):
-            # Whole pixels, so that borders are sharp.
-            x = round(x_origin + centre[0] - box.width / 2)
-            y = round(top + centre[1] - box.size.height / 2)
-            corners.append((x, y))
-            self._draw_box(box, x, y)
-            inner_y = y + box.head_height
-            for inner in box.inside:
-                self._draw_graph(inner, x + (box.width - inner.width) / 2, inner_y)
-                inner_y += inner.height + 10
-        self._draw_lines(graph, corners, x_origin, top)
-
-    def _draw_box(self, box: SizedBox, x: float, y: float) -> None:
-        # Lines run over boxes that contain graphs, and under all others.
-        layer = self._outer if box.inside else self._boxes
-        shapes = tuple(self._box_shapes(box))
-        layer.append(Group(x, y, shapes, box.box.about, box.box.names))
-        middle = x + box.width / 2
-        baseline = y + box.height + _LABEL_BASELINE
-        for port, label in enumerate(box.labels):
-            if label:
-                self._draw_label(label, middle + box.port_offset(port), baseline)
 
     def _draw_label(self, text: str, x: float, y: float) -> None:
         self._labels.append(Text(round(x), round(y), text, LABEL, INK, "middle"))

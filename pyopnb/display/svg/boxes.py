@@ -1,4 +1,4 @@
-"""What a picture of a graph shows: boxes with a title and a few rows, lines with labels, graphs inside boxes."""
+"""What a picture of a graph shows: boxes with a title and a few rows, and lines with labels."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Box:
     rows : tuple of str
         Small text below the title.
     kind : str
-        ``node``; ``own``, with a heavy border and a sign; ``end``, a pill; ``folded`` or ``opened``, which contains a graph;
+        ``node``; ``own``, with a heavy border and a sign; ``end``, a pill; ``folded``, which contains a graph;
         ``far``, a placeholder for something elsewhere; ``wrong``.
     labels : tuple of str
         The labels of the lines that leave it, by port.
@@ -27,8 +27,6 @@ class Box:
     mark : str
         A badge: ``added``, ``removed``, ``changed``, or any short text; one with a sign, as ``+fused`` and ``-fused``, is drawn
         like ``added`` or ``removed``.
-    inside : tuple of BoxGraph
-        Graphs that are drawn inside the box.
     about : str
         Everything else that there is to say, line by line, for who points at the box.
     names : tuple of str
@@ -41,7 +39,6 @@ class Box:
     labels: tuple[str, ...] = ()
     value: float | None = None
     mark: str = ""
-    inside: tuple[BoxGraph, ...] = ()
     about: str = ""
     names: tuple[str, ...] = ()
 
@@ -62,7 +59,6 @@ class BoxGraph:
 
     boxes: Sequence[Box]
     lines: Sequence[Line]
-    title: str = ""
 
     def part(self, most: int, around: int = 0) -> BoxGraph:
         """Return at most ``most`` boxes around that of an index; those before and after become one placeholder each."""
@@ -92,7 +88,7 @@ class BoxGraph:
             port = 0 if source in placeholders else line.port
             lines.add(replace(line, source=source, target=target, port=port))
         ordered = sorted(lines, key=_line_order)
-        return BoxGraph(boxes, ordered, self.title)
+        return BoxGraph(boxes, ordered)
 
 
 def _line_order(line: Line) -> tuple[int, int, int, str]:

@@ -69,14 +69,14 @@ def draw(
     placed = place(graph, plain)
     top = _MARGIN + (_LEGEND_HEIGHT if scale else 0)
     shapes = list(Artist(scale, plain).draw(placed, _MARGIN, top))
-    width = placed.width + 2 * _MARGIN
+    width = placed.layout.width + 2 * _MARGIN
     if scale:
         shapes.append(small_text(_MARGIN, 19, fit(legend_title, SMALL, _LEGEND_WIDTH)))
         # Boxes have opaque colours, so their scale needs white below it.
         shapes.append(Rectangle(_MARGIN, 23, _LEGEND_WIDTH, 8, "#ffffff"))
         shapes += scale_strip(scale, _MARGIN, 23, _LEGEND_WIDTH)
         width = max(width, _LEGEND_WIDTH + 2 * _MARGIN)
-    return drawing(width, placed.height + top + _MARGIN, shapes)
+    return drawing(width, placed.layout.height + top + _MARGIN, shapes)
 
 
 def draw_within(

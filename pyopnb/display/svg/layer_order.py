@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right, insort
 from collections.abc import Sequence
 
 from pyopnb.display.svg.layers import Layering, Links
@@ -17,24 +18,21 @@ def order_layers(graph: Layering) -> list[list[int]]:
     positions = [0] * len(graph.ranks)
     for layer in layers:
         number_vertices(layer, positions)
-    # Those below each layer are kept, so that a sweep counts again only what it changed.
-    crossings = [_crossings(upper, graph.below, positions) for upper in layers]
     best = [layer[:] for layer in layers]
-    fewest = sum(crossings)
+    fewest = _crossings(graph, layers, positions)
     stale = 0
     # Of very large graphs fewer sweeps are made, as each takes long.
     link_count = sum(map(len, graph.below)) + 1
-    for sweep in range(max(4, min(_SWEEPS, 150_000 // link_count))):
+    for sweep in range(max(4, min(_SWEEPS, 75_000 // link_count))):
         # A round of all four kinds of sweeps brought nothing.
         if not fewest or stale > 3:
             break
-        changed = _sweep(graph, layers, positions, sweep % 2 == 0, sweep % 4 < 2)
-        for rank in changed:
-            crossings[rank] = _crossings(layers[rank], graph.below, positions)
+        _sweep(graph, layers, positions, sweep % 2 == 0, sweep % 4 < 2)
+        crossings = _crossings(graph, layers, positions)
         stale += 1
-        if sum(crossings) < fewest:
+        if crossings < fewest:
             best = [layer[:] for layer in layers]
-            fewest = sum(crossings)
+            fewest = crossings
             stale = 0
     return best
 
@@ -45,23 +43,16 @@ def _sweep(
     positions: list[int],
     is_downwards: bool,
     is_median: bool,
-) -> set[int]:
-    """Sort each layer by the one before it; return the layers below which links may cross otherwise now."""
+) -> None:
+    """Sort each layer by the one before it."""
     ranks = range(1, len(layers))
     links = graph.above
     if not is_downwards:
         ranks = range(len(layers) - 2, -1, -1)
         links = graph.below
-    changed: set[int] = set()
     for rank in ranks:
-        layer = _sort_layer(layers[rank], links, positions, is_median)
-        if layer != layers[rank]:
-            layers[rank] = layer
-            number_vertices(layer, positions)
-            changed.add(rank)
-            if rank:
-                changed.add(rank - 1)
-    return changed
+        layers[rank] = _sort_layer(layers[rank], links, positions, is_median)
+        number_vertices(layers[rank], positions)
 
 
 def number_vertices(layer: Sequence[int], positions: list[int]) -> None:
@@ -117,28 +108,16 @@ def _centre(positions: Sequence[int], median: bool) -> float:
     return sum(positions) / len(positions)
 
 
-def _crossings(upper: Sequence[int], below: Links, positions: Sequence[int]) -> int:
-    """Count the pairs of links below a layer that cross, in a tree of sums (Barth, Jünger and Mutzel, 2002)."""
-    if len(upper) < 2:
-        return 0
-    targets = []
-    width = 0
-    for vertex in upper:
-        ends = [positions[neighbour] + 1 for neighbour in below[vertex]]
-        targets.append(ends)
-        width = max(width, *ends, 0)
-    tree = [0] * (width + 1)
-    counted = crossings = 0
-    for group in targets:
-        # Every earlier link that ends farther right is crossed.
-        for end in group:
-            crossings += counted
-            while end:
-                crossings -= tree[end]
-                end &= end - 1
-        for end in group:
-            counted += 1
-            while end < len(tree):
-                tree[end] += 1
-                end += end & -end
+def _crossings(graph: Layering, layers: Sequence[Sequence[int]], positions: Sequence[int]) -> int:
+    """Count the pairs of links that cross."""
+    crossings = 0
+    for layer in layers:
+        # The ends of the links of the vertices so far, sorted: each that is farther right is crossed.
+        ends: list[int] = []
+        for vertex in layer:
+            own = sorted([positions[neighbour] for neighbour in graph.below[vertex]])
+            if ends:
+                crossings += sum([len(ends) - bisect_right(ends, end) for end in own])
+            for end in own:
+                insort(ends, end)
     return crossings

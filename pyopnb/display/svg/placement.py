@@ -1,4 +1,4 @@
-"""Places of the boxes and lines of a graph: each box as large as its texts, graphs inside boxes first."""
+"""Places of the boxes and lines of a graph: each box as large as its texts."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ _MOST_LABELS = 3
 class SizedBox:
     """A box with its texts cut to their space, and its size, to which the labels below it belong."""
 
-    def __init__(self, box: Box, plain: bool, inside: list[PlacedGraph]) -> None:
-        self.box, self.inside = box, inside
+    def __init__(self, box: Box, plain: bool) -> None:
+        self.box = box
         # The sign says without colours that an op of the registry runs here.
         title = f"◆ {box.title}" if box.kind == "own" else box.title
         self.title = fit(title, TITLE, _WIDEST, bold=True)
@@ -52,29 +52,20 @@ class SizedBox:
             self.labels = [fit(label, LABEL, _WIDEST_LABEL) for label in box.labels]
         self._label_widths = [text_width(label, LABEL) + 10 for label in self.labels]
         self.width = self._measure_width()
-        self.height = self.head_height
-        for graph in inside:
-            self.height += graph.height + 10
+        self.height = TITLE_HEIGHT + ROW_HEIGHT * len(self.rows) + 6
         if box.kind == "folded":
             self.height += STACK
         below = _LABEL_HEIGHT if self.labels else 0
         self.size = Size(max(self.width, sum(self._label_widths)), self.height + below)
 
     def _measure_width(self) -> float:
-        """Return the width that the texts and the graphs inside need."""
+        """Return the width that the texts need."""
         widest = text_width(self.title, TITLE, bold=True) + badge_width(self.box.mark)
         for row in self.rows:
             widest = max(widest, text_width(row, ROW))
-        for graph in self.inside:
-            widest = max(widest, graph.width)
         # The ends of a pill are round.
         padding = _PADDING + (5 if self.box.kind == "end" else 0)
         return max(34.0, widest + 2 * padding)
-
-    @property
-    def head_height(self) -> float:
-        """Return the height of the title and the rows, above the graphs inside."""
-        return TITLE_HEIGHT + ROW_HEIGHT * len(self.rows) + 6
 
     def port_offset(self, port: int) -> float:
         """Return how far right of the centre the lines of a port begin."""
@@ -98,30 +89,17 @@ class SizedBox:
 class PlacedGraph:
     """A graph with the places of all boxes and lines."""
 
-    title: str
     boxes: list[SizedBox]
-    lines: Sequence[Line]
+    lines: list[Line]
     layout: Layout
-
-    @property
-    def width(self) -> float:
-        return max(self.layout.width, text_width(self.title[:60], ROW))
-
-    @property
-    def height(self) -> float:
-        return self.layout.height + (TITLE_HEIGHT if self.title else 0)
 
 
 def place(graph: BoxGraph, plain: bool) -> PlacedGraph:
-    """Lay out a graph, the graphs inside its boxes first."""
-    boxes = []
-    for box in graph.boxes:
-        inside = [place(inner, plain) for inner in box.inside]
-        boxes.append(SizedBox(box, plain, inside))
+    """Lay out a graph."""
+    boxes = [SizedBox(box, plain) for box in graph.boxes]
     placeholders, lines = _cut_long_lines(graph, [box.size for box in boxes])
-    boxes += [SizedBox(box, plain, []) for box in placeholders]
-    layout = lay_out([box.size for box in boxes], lines)
-    return PlacedGraph(graph.title, boxes, lines, layout)
+    boxes += [SizedBox(box, plain) for box in placeholders]
+    return PlacedGraph(boxes, lines, lay_out([box.size for box in boxes], lines))
 
 
 def _cut_long_lines(graph: BoxGraph, sizes: Sequence[Size]) -> tuple[list[Box], list[Line]]:

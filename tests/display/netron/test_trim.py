@@ -34,7 +34,7 @@ def test_large_weights_leave_and_small_ones_stay():
     w, v = copy.proto.graph.initializer
     assert (list(w.dims), w.data_type, len(w.raw_data)) == ([512, 512], TensorProto.FLOAT, 0)
     assert numpy_helper.to_array(v).tolist() == [1, 1, 1, 1]
-    assert copy.note == "1 large or external value left out of this view (1.0 MB)"
+    assert copy.note == "1 large or external value left out of this view"
     assert len(copy.proto.SerializeToString()) < 500
     assert model.SerializeToString(deterministic=True) == before
 
@@ -45,8 +45,7 @@ def test_many_small_weights_are_not_small():
     )
     copy = trim(model)
     assert sum(len(t.raw_data) for t in copy.proto.graph.initializer) <= 64 * 1024
-    assert 900 < copy.left_out < 930
-    assert copy.size == copy.left_out * 800
+    assert copy.left_out > 900
 
 
 @pytest.mark.parametrize(
@@ -86,14 +85,7 @@ def test_external_data_is_not_looked_for(tmp_path):
     model = model_of([helper.make_node("Neg", ["x"], ["y"])], [tensor])
     copy = trim(model)
     assert b"passwd" not in copy.proto.SerializeToString()
-    assert copy.note == "1 large or external value left out of this view (4.0 MB)"
-
-
-def test_dims_that_lie_are_harmless():
-    tensor = TensorProto(
-        name="w", data_type=TensorProto.FLOAT, dims=[2**62, 2**62, -1], raw_data=b"1" * 5000
-    )
-    assert 5000 <= trim(model_of([helper.make_node("Neg", ["x"], ["y"])], [tensor])).size < 5100
+    assert copy.note == "1 large or external value left out of this view"
 
 
 def test_long_attributes_and_texts():
@@ -112,8 +104,8 @@ def test_long_attributes_and_texts():
     copy = trim(model)
     values = {a.name: helper.get_attribute_value(a) for a in copy.proto.graph.node[0].attribute}
     assert values == {
-        "floats": b"5000 values, left out of this view",
-        "blob": b"1000000 values, left out of this view",
+        "floats": b"left out of this view",
+        "blob": b"left out of this view",
         "ints": [1, 2],
     }
     assert copy.left_out == 2

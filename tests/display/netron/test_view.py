@@ -160,7 +160,7 @@ def test_large_weights_are_not_in_the_output(tmp_path):
     for given_as in (model, str(tmp_path / "large.onnx")):
         view = pyopnb.netron(given_as)
         bundle = view._repr_mimebundle_()
-        assert "10 large or external values left out of this view (102.4 MB)" in repr(view)
+        assert "10 large or external values left out of this view" in repr(view)
         assert "10 large or external values left out" in Elements(bundle["text/html"]).text
         assert len(json.dumps(bundle[MIME])) < 10_000
         assert len(bundle["text/html"]) < 300_000
