@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Container, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from pyopnb.errors import InputError, ModelError
 from pyopnb.models.holders import held_model
 from pyopnb.models.io import as_proto
 from pyopnb.ops.arguments import check_arguments
-from pyopnb.ops.messages import hide_internal_frames, sanitize
+from pyopnb.ops.messages import hide_internal_frames
 from pyopnb.ops.op import Op, Version
 from pyopnb.ops.result import Result
 from pyopnb.traces.profile import Profile
@@ -47,7 +46,8 @@ def diff(
     ----------
     a, b : ndarray, scalar, str, None, list, tuple, dict or Result
         Two values; ``b`` is the reference. Lists are compared by position, dicts and results by name. Nothing is broadcast,
-        cast or reshaped: a different dtype or shape is ``incomparable``.
+        cast or reshaped: a different dtype or shape is ``incomparable``. Complex numbers are compared as floats, their parts
+        along a last axis.
     a, b : path that ends in .npy, .npz or .pb
         The array, the arrays by name, or the tensor in that file. A str is such a path unless the other side is another text.
     a, b : ModelProto, os.PathLike, str that ends in .onnx, or bytes
@@ -67,11 +67,11 @@ def diff(
     rtol, atol, stol : float, optional
         An element passes if ``|a - b| <= atol + rtol * |b| + stol * scale``, where ``scale`` is the largest finite ``|b|`` of
         the array; for models, an element of a weight. Without any, ``rtol`` and ``atol`` are 1e-7 and 1e-12 for float64, 1e-5
-        and 1e-5 for float32, 1e-3 and 1e-5 for float16, 1.6e-2 and 1e-5 for bfloat16, for complex numbers those of their parts,
-        and 0 for all others. Where some are given, the others are 0. ``stol=True`` stands for the dtype's default ``rtol``, and
-        leaves the other two as they are; it is the default for two traces by ONNX Runtime at different levels of optimisation,
-        or of which torch made one: their kernels add up in different orders. Only ``atol`` applies to integers, and none to
-        bools and strings. NaN agrees with NaN at the same index, and an infinity with one of the same sign.
+        and 1e-5 for float32, 1e-3 and 1e-5 for float16, 1.6e-2 and 1e-5 for bfloat16, and 0 for all others. Where some are
+        given, the others are 0. ``stol=True`` stands for the dtype's default ``rtol``, and leaves the other two as they are; it
+        is the default for two traces by ONNX Runtime at different levels of optimisation, or of which torch made one: their
+        kernels add up in different orders. Only ``atol`` applies to integers, and none to bools and strings. NaN agrees with
+        NaN at the same index, and an infinity with one of the same sign.
 
     Returns
     -------
@@ -95,8 +95,7 @@ def diff(
     ------
     InputError
         A value is not made of arrays, only one side is a model, a run or an op, a tolerance is negative or not finite, two runs
-        have no tensor in common, only b is a run in torch, an array has a name that the run lacks, a file does not exist, or a
-        text names a folder.
+        have no tensor in common, only b is a run in torch, an array has a name that the run lacks, or a file does not exist.
     ModelError
         A file does not contain a model.
 
@@ -123,7 +122,6 @@ def diff(
     # Most calls in a notebook compare two arrays: nothing else has to be found out about them.
     if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
         return compared(a, b, rtol, atol, stol)
-    _refuse_folders(a, b)
     a, b = _read_arrays(a, b)
     # What one side is decides what the other has to be. A trace may also be compared with arrays,
     # and everything else only with its own kind.
@@ -150,7 +148,7 @@ def diff(
     # if both look like one.
     models = held_model(a)[0], held_model(b)[0]
     surely = any(isinstance(side, (ModelProto, os.PathLike)) for side in models)
-    if surely or (_is_model(a) and _is_model(b)) or _is_one_path(a, b):
+    if surely or (_is_model(a) and _is_model(b)):
         types = (ModelProto, os.PathLike, str, bytes, bytearray, memoryview)
         _require(models, types, "a model", "a ModelProto, bytes or a path")
         return diff_models(a, b, rtol, atol, stol)
@@ -176,31 +174,6 @@ def _ends_in(side: Any, endings: Container[str]) -> bool:
     if not isinstance(side, (str, os.PathLike)):
         return False
     return os.path.splitext(os.fspath(side))[1].lower() in endings
-
-
-def _refuse_folders(*sides: Any) -> None:
-    """Refuse texts that are the names of folders: equal texts would be reported for what is in the folders."""
-    texts = []
-    for side in sides:
-        if type(side) is str:
-            texts.append(side)
-    if texts and all(map(os.path.isdir, texts)):
-        folders = " and ".join(f"the folder {sanitize(text)}" for text in dict.fromkeys(texts))
-        files = [_first_file(text) for text in texts]
-        advice = "np.asarray(text), if it is a text"
-        if all(files):
-            advice = ", ".join(f'"{sanitize(str(file))}"' for file in files)
-        expected = "values, or the paths of files"
-        raise InputError("diff", expected=expected, got=folders, next=advice)
-
-
-def _first_file(folder: str) -> Path | None:
-    """Find the first file in a folder, or in a folder in it, that can be compared."""
-    for level in ("*", "*/*"):
-        for path in sorted(Path(folder).glob(level)):
-            if path.suffix.lower() in (".onnx", *ENDINGS):
-                return path
-    return None
 
 
 def _require(sides: tuple[Any, ...], types: tuple[type, ...], noun: str, suggestion: str) -> None:
@@ -236,15 +209,6 @@ def _diff_runs(
         expected = "a trace, or arrays by name, to compare with a trace"
         raise InputError("diff", expected=expected, got=type(arrays).__name__, next='{"y": array}')
     return diff_with_arrays(trace, dict(arrays.items()), *tolerances, first=trace is a)
-
-
-def _is_one_path(a: Any, b: Any) -> bool:
-    """Tell whether a text that ends in .onnx is beside something other than a text."""
-    if isinstance(a, str):
-        path, partner = (a, b)
-    else:
-        path, partner = (b, a)
-    return isinstance(path, str) and _is_model(path) and not isinstance(partner, str)
 
 
 def _is_model(side: Any) -> bool:

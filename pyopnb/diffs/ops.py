@@ -11,7 +11,7 @@ from itertools import zip_longest
 from pyopnb.diffs.base import DiffBase, fit_lines
 from pyopnb.ops.messages import sanitize
 from pyopnb.ops.op import Op, Version
-from pyopnb.ops.schema import REQUIRED, Attr, Schema
+from pyopnb.ops.schema import Schema
 
 __all__ = ["OpDiff", "diff_versions"]
 
@@ -70,24 +70,13 @@ class OpDiff(DiffBase):
 
 def diff_versions(a: Version | Op, b: Version | Op) -> OpDiff:
     """Compare two versions of an op; an Op stands for its current version. See `pyopnb.diff`."""
-    if isinstance(a, Op):
-        old = a.current
-    else:
-        old = a
-    if isinstance(b, Op):
-        new = b.current
-    else:
-        new = b
+    old, new = (side.current if isinstance(side, Op) else side for side in (a, b))
     # The schemas first: they say in words what callers of the op notice.
     changes = list(_schema_changes(old.schema, new.schema))
     if old.opset != new.opset:
         changes.append(f"opset: {old.opset} → {new.opset}")
     source: list[str] = []
-    same_code: bool | None
-    if old.cls is new.cls:
-        same_code = True
-    else:
-        same_code = None
+    same_code = True if old.cls is new.cls else None
     if old.source is not None and new.source is not None:
         source_a = old.source.splitlines()
         source_b = new.source.splitlines()
@@ -118,56 +107,31 @@ def _dedent(source: str) -> str:
 
 
 def _schema_changes(a: Schema, b: Schema) -> Iterator[str]:
-    attrs_a = {attr.name: attr for attr in a.attrs}
-    attrs_b = {attr.name: attr for attr in b.attrs}
+    attrs_a = {attr.name: str(attr) for attr in a.attrs}
+    attrs_b = {attr.name: str(attr) for attr in b.attrs}
     for name in {**attrs_a, **attrs_b}:
-        if name not in attrs_b:
-            yield f"attr {attrs_a[name]}: only in a"
-        elif name not in attrs_a:
-            yield f"attr {attrs_b[name]}: only in b"
-        elif attrs_a[name] != attrs_b[name]:
-            yield f"attr {name}: {_attr_changes(attrs_a[name], attrs_b[name])}"
-    yield from _flag_changes({"**attrs": (a.open_attrs, b.open_attrs)})
-    for index, (port_a, port_b) in enumerate(zip_longest(a.inputs, b.inputs)):
-        if port_b is None:
-            yield f"input {index}: {port_a}, only in a"
-        elif port_a is None:
-            yield f"input {index}: {port_b}, only in b"
-        elif port_a != port_b:
-            yield f"input {index}: {port_a} → {port_b}"
-    if a.outputs != b.outputs:
-        yield f"outputs: {_format_outputs(a)} → {_format_outputs(b)}"
+        yield from _change("attr", attrs_a.get(name), attrs_b.get(name))
+    for index, ports in enumerate(zip_longest(a.inputs, b.inputs)):
+        texts = [None if port is None else str(port) for port in ports]
+        yield from _change(f"input {index}:", *texts)
+    yield from _change("outputs:", _format_outputs(a), _format_outputs(b))
     flags = {
+        "**attrs": (a.open_attrs, b.open_attrs),
         "infer": (a.infers, b.infers),
         "copy_inputs": (a.copy_inputs, b.copy_inputs),
         "serial": (a.serial, b.serial),
         "backward": (a.differentiable, b.differentiable),
     }
-    yield from _flag_changes(flags)
-
-
-def _flag_changes(flags: dict[str, tuple[bool, bool]]) -> Iterator[str]:
     for name, (in_a, in_b) in flags.items():
-        if in_a != in_b:
-            yield f"{name}: only in {'a' if in_a else 'b'}"
+        yield from _change("", name if in_a else None, name if in_b else None)
 
 
-def _attr_changes(a: Attr, b: Attr) -> str:
-    changes = []
-    for name, text_a in _attr_fields(a).items():
-        text_b = _attr_fields(b)[name]
-        if text_a != text_b:
-            changes.append(f"{name} {text_a} → {text_b}")
-    return ", ".join(changes) or f"{a} → {b}"
-
-
-def _attr_fields(attr: Attr) -> dict[str, str]:
-    if attr.default is REQUIRED:
-        default = "none"
-    else:
-        default = sanitize(repr(attr.default), 60)
-    choices = sanitize(", ".join(map(repr, attr.choices)), 60) or "any"
-    return {"kind": attr.kind, "default": default, "choices": choices}
+def _change(what: str, a: str | None, b: str | None) -> Iterator[str]:
+    if a != b:
+        text = f"{a} → {b}"
+        if a is None or b is None:
+            text = f"{a or b}: only in {'b' if a is None else 'a'}"
+        yield sanitize(f"{what} {text}".strip(), 200)
 
 
 def _format_outputs(schema: Schema) -> str:

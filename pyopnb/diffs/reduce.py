@@ -6,9 +6,9 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +21,11 @@ from pyopnb.diffs.reproduction import Failure, write_reproduction
 from pyopnb.diffs.tolerances import check_tolerances
 from pyopnb.diffs.traces.segments import TraceGraph, called
 from pyopnb.diffs.traces.steps import Tolerances
-from pyopnb.errors import InputError, PyopError
+from pyopnb.errors import InputError
 from pyopnb.models.edit.inline import inline_ops
 from pyopnb.models.external_data import take_in_all
 from pyopnb.models.io import ModelSource, read_model, to_model
 from pyopnb.models.nodes import imported_versions, type_proto, walk
-from pyopnb.models.versions import FILL
 from pyopnb.onnx_reference.operator import has_reference
 from pyopnb.ops.arguments import check_arguments, check_by_name
 from pyopnb.ops.displayable import Displayable
@@ -196,37 +195,33 @@ def reduce(
     if rtol is None and atol is None and stol is None:
         stol = True
     begin = time.monotonic()
-    proto = _in_memory(model)
+    source = read_model(model)
+    proto = to_model(source)
+    if source.folder is not None:
+        # The parts of the model have no folder.
+        take_in_all(proto, source.folder)
     arrays = {name: np.asarray(value) for name, value in check_feeds(proto, feeds).items()}
     with ExitStack() as stack, tracking("trials", None):
         if fails is not None:
             failure = _by_the_caller(fails, proto, arrays)
-            search = _Search(proto, arrays, fails, _record_here, begin + seconds)
+            search = _Search(ModelCut(proto, arrays), fails, _record_here, begin + seconds)
         else:
             sides = _Sides(stack, on, proto, (rtol, atol, stol))
             failure = sides.first_failure(proto, arrays)
-            recurs = _Recurrence(sides, failure)
-            search = _Search(proto, arrays, recurs, _record_elsewhere, begin + seconds)
+            kind, gist = failure.kind, _gist(failure)
+
+            def recurs(model: ModelProto, feeds: dict[str, Any]) -> bool:
+                again = sides.failure(model, feeds)
+                return again is not None and (again.kind, _gist(again)) == (kind, gist)
+
+            search = _Search(ModelCut(proto, arrays), recurs, _record_elsewhere, begin + seconds)
         finished = search.run()
         best = search.best
         if fails is None:
             failure = sides.failure(*best) or failure
-        elif any(registry.find(site.node.domain, site.node.op_type) for site in walk(best.model)):
-            # Somebody who has no pyopnb can only look at what was recorded.
-            sides = _Sides(stack, None, proto, (rtol, atol, stol))
-            failure = replace(failure, outputs=sides.recorded(*best))
     before = len(proto.graph.node)
     elapsed = time.monotonic() - begin
     return Reduction(best.model, best.feeds, failure, before, search.trials, elapsed, finished)
-
-
-def _in_memory(model: Any) -> ModelProto:
-    """Read a model with all of its weights, as its parts have no folder."""
-    source = read_model(model)
-    proto = to_model(source)
-    if source.folder is not None:
-        take_in_all(proto, source.folder)
-    return proto
 
 
 def _by_the_caller(fails: _Fails, model: ModelProto, feeds: dict[str, Any]) -> Failure:
@@ -272,59 +267,38 @@ class _Sides:
             self.against = "reference"
             failure = self.failure(model, feeds)
         if failure is None:
-            got = "outputs within the tolerance of those without optimizations, and of the reference's"
-            if self.there is not None:
-                got = f"outputs within the tolerance of those of {sanitize(self.there.python.on)}"
+            got = "outputs within the tolerance of what they were compared with"
             advice = "pyopnb.reduce(model, feeds, fails), or rtol= and atol="
             raise InputError("reduce", expected="a model that fails", got=got, next=advice)
         return failure
 
     def failure(self, model: ModelProto, feeds: dict[str, Any]) -> Failure | None:
         """Say how a model fails, or return None."""
-        levels = [_ALL]
-        if self.against == "levels":
-            levels.append(_NONE)
+        levels = [_ALL, _NONE] if self.against == "levels" else [_ALL]
         outcome = self.here.attempt(model, feeds, levels)
         if outcome.stage:
             return _error(outcome)
+        expected: dict[str, Any] | None
         if self.there is not None:
             outcome_there = self.there.attempt(model, feeds, [_ALL])
             on = sanitize(self.there.python.on, 80)
             if outcome_there.stage:
                 return _error(outcome_there, f"on {on}, ")
+            expected = outcome_there.outputs[0]
             label = f"onnxruntime {outcome.version} against {on}"
-            return self._difference(label, (outcome.outputs[0], outcome_there.outputs[0]))
-        if self.against == "levels":
+        elif self.against == "levels":
+            expected = outcome.outputs[1]
             label = "all optimizations against none"
-            return self._difference(label, (outcome.outputs[0], outcome.outputs[1]))
-        expected = _reference_outputs(model, feeds)
+        else:
+            expected = _reference_outputs(model, feeds)
+            label = "ONNX Runtime against ONNX's reference implementation"
         if expected is None:
             return None
-        label = "ONNX Runtime against ONNX's reference implementation"
-        return self._difference(label, (outcome.outputs[0], expected))
-
-    def recorded(self, model: ModelProto, feeds: dict[str, Any]) -> tuple[dict[str, Any], ...]:
-        """Record the outputs of a model, and those of the reference where they differ."""
-        try:
-            outcome = self.here.attempt(model, feeds, [_ALL])
-        except PyopError:
-            # An op that cannot be saved as a module runs in this process alone.
-            return ()
-        if outcome.stage:
-            return ()
-        outputs = outcome.outputs[0]
-        expected = _reference_outputs(model, feeds)
-        if expected is None or compared(outputs, expected, *self.tolerances).ok:
-            return (outputs,)
-        return outputs, expected
-
-    def _difference(
-        self, label: str, outputs: tuple[dict[str, Any], dict[str, Any]]
-    ) -> Failure | None:
-        diff = compared(*outputs, *self.tolerances)
+        diff = compared(outcome.outputs[0], expected, *self.tolerances)
         if diff.ok:
             return None
         first = str(diff).partition("\n")[0]
+        outputs = outcome.outputs[0], expected
         return Failure(self.against, f"{label}: {first}", outputs=outputs)
 
 
@@ -356,43 +330,23 @@ def _reference_outputs(model: ModelProto, feeds: dict[str, Any]) -> dict[str, An
     return {name: run[name] for name in run.outputs}
 
 
-class _Recurrence:
-    """Tells whether a smaller model fails in the same way."""
-
-    def __init__(self, sides: _Sides, failure: Failure) -> None:
-        self.sides, self.kind, self.gist = sides, failure.kind, _gist(failure)
-
-    def __call__(self, model: ModelProto, feeds: dict[str, Any]) -> bool:
-        failure = self.sides.failure(model, feeds)
-        return failure is not None and (failure.kind, _gist(failure)) == (self.kind, self.gist)
-
-
 def _gist(failure: Failure) -> str:
     """Return what an error says without names and numbers; outputs may differ in any way."""
     if failure.outputs:
         return ""
-    text, count = failure.text, 1
-    # Parentheses are in parentheses.
-    while count:
-        text, count = _PARTICULARS.subn("", text)
-    return text
+    return _PARTICULARS.sub("", _PARTICULARS.sub("", failure.text))
 
 
 # ---- the search --------------------------------------------------------------------------------------------------------------
 
 
 def _record_here(cut: ModelCut) -> Mapping[str, Any]:
-    options: dict[str, Any] = {"optimised": False, "check": False, "times": False}
-    try:
-        run = trace(cut.model, cut.feeds, **options)
-    except PyopError as error:
-        if error.next != FILL:
-            raise
-        run = trace(cut.model, cut.feeds, fill=True, **options)
+    run = trace(cut.model, cut.feeds, optimised=False, check=False, times=False)
     return dict(run.items())
 
 
 def _record_elsewhere(cut: ModelCut) -> Mapping[str, Any]:
+    # What ends a process must not end this one.
     run = trace(cut.model, cut.feeds, on=Path(sys.executable), optimised=False, check=False)
     return dict(run.items())
 
@@ -402,14 +356,13 @@ class _Search:
 
     def __init__(
         self,
-        model: ModelProto,
-        feeds: dict[str, Any],
+        whole: ModelCut,
         fails: _Fails,
         record: Callable[[ModelCut], Mapping[str, Any]],
         deadline: float,
     ) -> None:
         self.fails, self.record, self.deadline = fails, record, deadline
-        self.best = ModelCut(model, feeds)
+        self.best = whole
         self.trials = 0
 
     def run(self) -> bool:
@@ -450,29 +403,26 @@ class _Search:
             self._still_fails(ModelCut(inlined, self.best.feeds))
 
     def _leave_out_nodes(self) -> None:
-        model, feeds = self.best
-        parts = _Parts(model, feeds)
-        # From the end: the first node with which it fails is the last one.
+        parts = _Parts(*self.best)
         nodes = parts.nodes
-        low, high = 0, len(nodes)
-        while high - low > 1:
-            middle = (low + high) // 2
-            if self._still_fails(parts.cut(nodes[:middle])):
-                high = middle
-            else:
-                low = middle
+
+        def first_that_fails(halves: Callable[[int], Sequence[int]], low: int, high: int) -> int:
+            while high - low > 1:
+                middle = (low + high) // 2
+                if self._still_fails(parts.cut(halves(middle))):
+                    high = middle
+                else:
+                    low = middle
+            return high
+
+        # From the end: the first node with which it fails is the last one.
+        end = first_that_fails(lambda count: nodes[:count], 0, len(nodes))
         # What runs before it gives the feeds of what is left.
-        self._record(parts, nodes[:low])
-        nodes = nodes[:high]
+        self._record(parts, nodes[: end - 1])
+        nodes = nodes[:end]
         # From the beginning: the last node from which on it fails.
-        low, high = 0, len(nodes)
-        while high - low > 1:
-            middle = (low + high) // 2
-            if self._still_fails(parts.cut(nodes[middle:])):
-                low = middle
-            else:
-                high = middle
-        self._leave_out_groups(parts, nodes[low:])
+        length = first_that_fails(lambda count: nodes[end - count :], 0, end)
+        self._leave_out_groups(parts, nodes[end - length :])
 
     def _record(self, parts: _Parts, nodes: Sequence[int]) -> None:
         """Record what the first nodes give; fewer of them where they fail, too, if in another way."""
@@ -504,10 +454,9 @@ class _Search:
 
     def _leave_out_outputs(self) -> None:
         names = [info.name for info in self.best.model.graph.output]
-        for name in names[: len(names) if len(names) > 1 else 0]:
-            copy = ModelProto()
-            copy.CopyFrom(self.best.model)
-            if self._still_fails(cut_out(ModelSource(copy), self.best.feeds, None, name)):
+        for name in names if len(names) > 1 else ():
+            copy = ModelSource(_copied(self.best.model))
+            if self._still_fails(cut_out(copy, self.best.feeds, None, name)):
                 return
 
     def _shrink_arrays(self) -> None:
@@ -553,23 +502,25 @@ class _Parts:
             producer = graph.producer.get(name)
             if producer is not None and name not in results and producer not in graph.constants:
                 inputs.append(name)
-        outputs = list(self._outputs(positions, reads))
-        copy = ModelProto()
-        copy.CopyFrom(self.model)
+        outputs = []
+        for position in positions:
+            names = [name for name in graph.nodes[position].output if name]
+            wanted = [name for name in names if name in graph.outputs]
+            # An output that nobody asks for keeps nodes from being fused.
+            if not wanted and not any(name in reads for name in names):
+                wanted = names[:1]
+            outputs += wanted
         try:
-            return cut_out(ModelSource(copy), self.values, inputs or None, outputs)
+            copy = ModelSource(_copied(self.model))
+            return cut_out(copy, self.values, inputs or None, outputs)
         except InputError:
             return None
 
-    def _outputs(self, positions: Sequence[int], reads: Mapping[str, None]) -> Iterator[str]:
-        """Yield the outputs of the model that some nodes make, and results that none of them reads."""
-        for position in positions:
-            results = [name for name in self.graph.nodes[position].output if name]
-            outputs = [name for name in results if name in self.graph.outputs]
-            # An output that nobody asks for keeps nodes from being fused.
-            if not outputs and not any(name in reads for name in results):
-                outputs = results[:1]
-            yield from outputs
+
+def _copied(model: ModelProto) -> ModelProto:
+    copy = ModelProto()
+    copy.CopyFrom(model)
+    return copy
 
 
 # ---- sizes -------------------------------------------------------------------------------------------------------------------
@@ -606,8 +557,7 @@ def _sliced(cut: ModelCut, axes: Sequence[_Axis], kept: slice) -> ModelCut:
         index = [slice(None)] * arrays[name].ndim
         index[axis] = kept
         arrays[name] = np.ascontiguousarray(arrays[name][tuple(index)])
-    model = ModelProto()
-    model.CopyFrom(cut.model)
+    model = _copied(cut.model)
     changed = {name for name, _ in axes}
     for tensor in model.graph.initializer:
         if tensor.name in changed:

@@ -26,7 +26,6 @@ from pyopnb.traces.elsewhere import storable
 __all__ = ["Failure", "write_reproduction"]
 
 _OPS = "ops_of_the_model"
-_OUTPUTS, _EXPECTED = "outputs.npz", "expected.npz"
 _LONGEST_ARRAY = 600  # characters in the text
 
 
@@ -41,8 +40,7 @@ class Failure:
         where outputs differ; ``"fails"`` where the caller's function says so.
     text : str
     outputs : tuple of dict
-        Those of both sides, by name, where they differ. Where the caller's function says so and the model has ops, those of
-        ONNX Runtime, and of the reference if they differ.
+        Those of both sides, by name, where they differ.
     fails : callable or None
         The caller's function.
     """
@@ -77,30 +75,16 @@ def run(level):
 
 
 print("onnxruntime", onnxruntime.__version__)
-outputs = {outputs}
-'''
-
-_RUN = "run(onnxruntime.GraphOptimizationLevel.{level})"
-# The model's ops need pyopnb, and what they gave does not.
-_IMPORTS = f"""
-try:
-    import {_OPS}
-    import pyopnb
-except ImportError:
-    pyopnb = None
-    print("without pyopnb, whose ops the model has: the outputs as they were recorded")
-"""
-
-_PRINTED = """\
+outputs = run(onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL)
 for name, output in outputs.items():
-    print(f"{name} = {output}")
-"""
+    print(f"{{name}} = {{output}}")
+'''
 
 _COMPARED = """\
 # {label}
 expected = {expected}
 for name, output in outputs.items():
-    print(f"{{name}} = {{output}}\\nexpected {{expected[name]}}")
+    print(f"expected {{name}} = {{expected[name]}}")
     if output.shape == expected[name].shape and output.dtype.kind in "fiub":
         error = np.abs(output.astype(np.float64) - expected[name].astype(np.float64))
         print("largest difference:", error.max())
@@ -110,7 +94,6 @@ _LABELS = {
     "levels": "Without optimizations, the outputs are others.",
     "reference": "What ONNX's reference implementation gives.",
     "runtimes": "What the other onnxruntime gave.",
-    "fails": "What ONNX's reference implementation gives.",
 }
 
 
@@ -128,11 +111,9 @@ def write_reproduction(
         folder.mkdir(parents=True, exist_ok=True)
         onnx.save(model, folder / "model.onnx")
         np.savez(folder / "feeds.npz", **arrays)  # type: ignore[arg-type]  # they have no name of an argument
-        if names and failure.outputs:
-            np.savez(folder / _OUTPUTS, **failure.outputs[0])
-        # Without optimizations, plain onnxruntime runs the model again.
-        if len(failure.outputs) == 2 and (names or failure.kind != "levels"):
-            np.savez(folder / _EXPECTED, **failure.outputs[1])
+        # Without optimizations, onnxruntime runs the model again.
+        if failure.outputs and failure.kind != "levels":
+            np.savez(folder / "expected.npz", **failure.outputs[1])
         if names:
             save_module(folder / f"{_OPS}.py", *names, overwrite=True)
         (folder / "reproduce.py").write_text(_script(failure, names), encoding="utf-8")
@@ -148,26 +129,16 @@ def _script(failure: Failure, ops: list[str]) -> str:
     # A docstring ends at three quotes.
     words = sanitize(failure.text, 300).replace("\\", "/").replace('"', "'")
     needs, imports, session = "onnxruntime and numpy", "", "onnxruntime.InferenceSession"
-    outputs = _RUN.format(level="ORT_ENABLE_ALL")
-    loaded = 'dict(np.load(FOLDER / "{file}"))'
     if ops:
-        session = "pyopnb.Session"
-        imports = _IMPORTS
-        needs += ", and pyopnb to run the model's ops"
-        if failure.outputs:
-            recorded = loaded.format(file=_OUTPUTS)
-            outputs = f"{recorded} if pyopnb is None else {outputs}"
-        else:
-            imports = f"import {_OPS}\nimport pyopnb\n"
-    script = _SCRIPT.format(
-        failure=words, needs=needs, imports=imports, session=session, outputs=outputs
-    )
-    if len(failure.outputs) != 2:
-        return script + _PRINTED
-    expected = loaded.format(file=_EXPECTED)
-    if failure.kind == "levels" and not ops:
-        expected = _RUN.format(level="ORT_DISABLE_ALL")
-    return script + _COMPARED.format(label=_LABELS[failure.kind], expected=expected)
+        needs, session = f"{needs}, and pyopnb for the ops of the model", "pyopnb.Session"
+        imports = f"import {_OPS}\nimport pyopnb\n"
+    script = _SCRIPT.format(failure=words, needs=needs, imports=imports, session=session)
+    if failure.outputs:
+        expected = 'dict(np.load(FOLDER / "expected.npz"))'
+        if failure.kind == "levels":
+            expected = "run(onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL)"
+        script += _COMPARED.format(label=_LABELS[failure.kind], expected=expected)
+    return script
 
 
 def _report(model: ModelProto, feeds: Mapping[str, Any], failure: Failure) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 import time
@@ -83,17 +82,6 @@ def empty_product(network, x):
 
 def ran(folder):
     return subprocess.run([sys.executable, folder / "reproduce.py"], capture_output=True, text=True)
-
-
-def ran_without_pyopnb(folder):
-    code = """
-import runpy, sys
-sys.modules["pyopnb"] = None  # an import of it raises
-runpy.run_path(sys.argv[1], run_name="__main__")
-"""
-    return subprocess.run(
-        [sys.executable, "-c", code, folder / "reproduce.py"], capture_output=True, text=True
-    )
 
 
 def test_a_quantized_sum_among_300_nodes(tmp_path):
@@ -201,51 +189,6 @@ def test_what_cannot_be_reduced_is_said():
         pyopnb.reduce(model, {"z": feeds["x"]})
     with pytest.raises(InputError, match=r"^reduce, fails: expected a function"):
         pyopnb.reduce(model, feeds, 3)
-
-
-def test_a_program_that_is_no_python_is_said():
-    model, feeds = hidden(lambda network, x: x, 2)
-    with pytest.raises((InputError, pyopnb.errors.ModelError), match="exit code 0"):
-        pyopnb.trace(model, feeds, on=shutil.which("true"))
-
-
-def test_a_wrong_op_is_shown_without_pyopnb(define, tmp_path):
-    define("""
-        @pyopnb.pyop("::Mish")
-        class Mish:
-            def compute(self, x):
-                return np.where(x > 0.3, x, x * np.tanh(np.log1p(np.exp(x)))).astype(x.dtype)
-    """)
-    smallest = pyopnb.reduce(*hidden(lambda n, x: n.add("Mish", x), 10))
-    assert [node.op_type for node in smallest.model.graph.node] == ["Mish"]
-    assert "reference implementation" in smallest.failure.text
-    folder = smallest.write(tmp_path)
-    with_pyopnb = ran(folder)
-    without = ran_without_pyopnb(folder)
-    for done in (with_pyopnb, without):
-        assert done.returncode == 0 and "largest difference" in done.stdout, done.stderr
-    assert "as they were recorded" in without.stdout
-    assert "as they were recorded" not in with_pyopnb.stdout
-
-
-def test_the_outputs_of_an_op_that_a_function_judges_are_recorded(define, tmp_path):
-    define("""
-        @pyopnb.pyop("demo::Off")
-        class Off:
-            def compute(self, x):
-                return x + np.float32(1000)
-    """)
-    model, feeds = hidden(lambda n, x: n.add("Off", x, domain="demo"), 2)
-
-    def is_large(model, feeds):
-        is_small = all(np.max(x) < 500 for x in feeds.values())
-        return is_small and any(np.max(y) > 500 for y in pyopnb.run(model, feeds))
-
-    folder = pyopnb.reduce(model, feeds, is_large).write(tmp_path)
-    done = ran_without_pyopnb(folder)
-    assert done.returncode == 0 and "as they were recorded" in done.stdout
-    (recorded,) = np.load(folder / "outputs.npz").values()
-    assert recorded.max() > 500 and str(recorded) in done.stdout
 
 
 def test_topk_of_an_empty_array(tmp_path):

@@ -16,17 +16,15 @@ from google.protobuf.message import DecodeError
 from onnx import TensorProto, numpy_helper
 
 from pyopnb.errors import InputError
-from pyopnb.models.io import format_advice, guess_format, similar_path
+from pyopnb.models.io import similar_path
 from pyopnb.ops.messages import sanitize
 
 __all__ = ["ENDINGS", "arrays_in"]
 
 # An .npz file may unpack to so many bytes, however well they are packed.
 _MOST_UNPACKED = 2**30
-_MOST_PACKED = (
-    # Beyond that, to so many times its own size: deflate reaches 1,000 with nothing but zeros.
-    100
-)
+# Beyond that, to so many times its own size: deflate reaches 1,000 with nothing but zeros.
+_MOST_PACKED = 100
 
 
 def arrays_in(path: str | os.PathLike[str]) -> np.ndarray | dict[str, np.ndarray]:
@@ -50,16 +48,13 @@ def arrays_in(path: str | os.PathLike[str]) -> np.ndarray | dict[str, np.ndarray
             expected=f"a name that ends in {', '.join(ENDINGS)}",
             got=sanitize(ending) or "no ending",
         )
-    # The first bytes tell a renamed file from a damaged one.
-    head = _head(file, where)
-    magic, contents, read = ENDINGS[ending]
+    contents, read = ENDINGS[ending]
     try:
-        if not head.startswith(magic):
-            raise ValueError(f"{file.stat().st_size} bytes of another format")
         return read(file)
+    except FileNotFoundError:
+        raise InputError(f"{where} does not exist", next=similar_path(file, file.suffix)) from None
     except _DAMAGED as error:
-        got = guess_format(head) or _reason(error)
-        raise InputError(where, expected=contents, got=got, next=format_advice(head)) from None
+        raise InputError(where, expected=contents, got=_reason(error)) from None
 
 
 # What NumPy, zipfile and protobuf raise for a damaged file, each in its own way; RuntimeError: what zipfile does not support.
@@ -76,18 +71,6 @@ def _reason(error: BaseException) -> str:
     return text or type(error).__name__
 
 
-def _head(file: Path, where: str) -> bytes:
-    try:
-        with file.open("rb") as opened:
-            return opened.read(200)
-    except FileNotFoundError:
-        raise InputError(f"{where} does not exist", next=similar_path(file, file.suffix)) from None
-    except (OSError, ValueError) as error:
-        raise InputError(
-            where, expected="a file that can be read", got=sanitize(str(error))
-        ) from None
-
-
 def _npy(file: Path) -> np.ndarray:
     # Memory-mapped: it is compared block by block.
     return np.asarray(np.load(file, mmap_mode="r", allow_pickle=False))
@@ -102,15 +85,9 @@ def _npz(file: Path) -> dict[str, np.ndarray]:
         raise ValueError(
             f"{packed:,} bytes that unpack to {size:,}; the limit is {_MOST_PACKED} times as many, or 1 GiB"
         )
-    with (
-        file.open("rb") as opened,
-        np.load(opened, allow_pickle=False) as archive,
-    ):  # NumPy leaves a damaged one open
-        arrays = {name: archive[name] for name in archive.files}
-    for name, array in arrays.items():
-        if not isinstance(array, np.ndarray):
-            raise ValueError(f"{name!r} among them")
-    return arrays
+    # NumPy leaves a damaged file open.
+    with file.open("rb") as opened, np.load(opened, allow_pickle=False) as archive:
+        return {name: np.asarray(archive[name]) for name in archive.files}
 
 
 def _pb(file: Path) -> np.ndarray:
@@ -123,13 +100,9 @@ def _pb(file: Path) -> np.ndarray:
     return np.asarray(numpy_helper.to_array(tensor))
 
 
-ENDINGS: Mapping[str, tuple[bytes, str, Callable[[Path], np.ndarray | dict[str, np.ndarray]]]] = (
+ENDINGS: Mapping[str, tuple[str, Callable[[Path], np.ndarray | dict[str, np.ndarray]]]] = (
     MappingProxyType(
-        {
-            ".npz": (b"PK", "arrays", _npz),
-            ".npy": (b"\x93NUMPY", "an array", _npy),
-            ".pb": (b"", "a TensorProto", _pb),
-        }
+        {".npz": ("arrays", _npz), ".npy": ("an array", _npy), ".pb": ("a TensorProto", _pb)}
     )
 )
-"""The first bytes of a file, its contents and its reader, by the ending of its name."""
+"""The contents of a file and its reader, by the ending of its name."""

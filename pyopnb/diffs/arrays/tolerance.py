@@ -6,44 +6,19 @@ elements pass if the corners of the upper hull of their points do. The native mo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Decimal
 
 import numpy as np
 
-__all__ = ["SLACK", "Frontier", "round_numbers"]
+__all__ = ["SLACK", "Frontier"]
 
 SLACK = 2.0**-40
 """Part of itself by which a bound may be missed, so that no answer depends on how it was rounded.
 
 In native/stats.cpp as well.
 """
-
-# Suggested tolerances have so many digits, as people type them.
-_DIGITS = 4
-
-
-def round_numbers(value: float) -> Iterator[float]:
-    """Generate numbers of four digits, from just below a value upwards.
-
-    Yields
-    ------
-    float
-
-    Examples
-    --------
-    >>> numbers = round_numbers(0.0123456)
-    >>> next(numbers), next(numbers), next(numbers)
-    (0.01233, 0.01234, 0.01235)
-    """
-    # Decimal holds a float exactly, so that no digit is rounded twice.
-    exact = Decimal(value)
-    step = Decimal(1).scaleb(exact.adjusted() - _DIGITS + 1)
-    number = exact.quantize(step, ROUND_FLOOR) - step
-    while True:
-        yield float(number)
-        number += Decimal(1).scaleb(max(number.adjusted(), exact.adjusted()) - _DIGITS + 1)
 
 
 @dataclass(frozen=True)
@@ -109,9 +84,14 @@ class Frontier:
 
     @staticmethod
     def _first(least: float, passes: Callable[[float], bool]) -> float:
-        """Return the first round number from a value on that passes."""
+        """Return the first number of four digits from a value on that passes: people type tolerances."""
         if passes(0.0) or not least:
             return 0.0
-        # Rounding to four digits may go below the least one that passes: a few steps up find it.
-        numbers = round_numbers(least)
-        return next(number for number in numbers if number >= 0 and passes(number))
+        # Decimal holds a float exactly, so that no digit is rounded twice.
+        exact = Decimal(least)
+        step = Decimal(1).scaleb(exact.adjusted() - 3)
+        number = exact.quantize(step, ROUND_FLOOR)
+        # Rounding goes below the least one that passes: a few steps up find it.
+        while not passes(float(number)):
+            number += step
+        return float(number)

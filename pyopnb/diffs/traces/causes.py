@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-from onnx import ModelProto, NodeProto
+from onnx import ModelProto, NodeProto, TensorProto, numpy_helper
 
 from pyopnb.diffs.arrays.diff import compared
 from pyopnb.diffs.arrays.report import summarize
@@ -15,7 +14,7 @@ from pyopnb.diffs.models.hashing import Contents, Numbers
 from pyopnb.diffs.ops import diff_versions
 from pyopnb.diffs.traces.segments import Segment, TraceGraph
 from pyopnb.diffs.traces.steps import same_values
-from pyopnb.models.nodes import attribute_value, full_name, named_bodies
+from pyopnb.models.nodes import constant_value, full_name, named_bodies
 from pyopnb.ops.messages import plural, sanitize
 from pyopnb.ops.op import Version
 from pyopnb.traces.trace import Trace
@@ -64,11 +63,8 @@ def find_causes(
 
 
 def _format_ops(graph: TraceGraph, segment: Segment) -> str:
-    ops = []
-    for position in segment.nodes:
-        if position not in graph.constants:
-            ops.append(sanitize(full_name(graph.nodes[position]).removeprefix("::"), 80))
-    return " + ".join(ops)
+    nodes = [graph.nodes[p] for p in segment.nodes if p not in graph.constants]
+    return " + ".join(sanitize(full_name(node).removeprefix("::"), 80) for node in nodes)
 
 
 # ---- attributes ------------------------------------------------------------------------------------------------------------
@@ -87,7 +83,7 @@ def _attribute_causes(
             yield f"body {sanitize(name, 80)}: {sizes[0]} → {sizes[1]}"
 
 
-# ---- weights ---------------------------------------------------------------------------------------------------------------
+# ---- weights
 
 
 def _weight_causes(
@@ -96,20 +92,14 @@ def _weight_causes(
     segments: tuple[Segment, Segment],
 ) -> Iterator[str]:
     """Compare the weights that the nodes read, those of Constant nodes among them, if they are equally many."""
-    weights_a = _weights(traces[0], graphs[0], segments[0])
-    weights_b = _weights(traces[1], graphs[1], segments[1])
+    weights_a, weights_b = map(_weights, traces, graphs, segments)
     # After a fusion, weights have no order in which they correspond.
     if len(weights_a) != len(weights_b):
-        counts = []
-        for w in (weights_a, weights_b):
-            counts.append(plural(len(w), "weight") if w else "no weights")
-        yield f"a reads {counts[0]}, b reads {counts[1]}"
+        yield f"a reads {plural(len(weights_a), 'weight')}, b reads {plural(len(weights_b), 'weight')}"
         return
-    for name_a, name_b in zip(weights_a, weights_b, strict=True):
-        array_a = weights_a[name_a]
-        array_b = weights_b[name_b]
-        if array_a is None or array_b is None:
-            continue
+    for (name_a, array_a), (name_b, array_b) in zip(
+        weights_a.items(), weights_b.items(), strict=True
+    ):
         diff = compared(array_a, array_b, 0.0, 0.0)
         if not same_values(diff):
             names = dict.fromkeys((sanitize(name_a, 80), sanitize(name_b, 80)))
@@ -117,22 +107,13 @@ def _weight_causes(
 
 
 def _weights(trace: Trace, graph: TraceGraph, segment: Segment) -> dict[str, Any]:
-    """Return the weights that a segment reads, those of Constant nodes included; None for one without an array."""
+    """Return the weights that a segment reads, those of Constant nodes included."""
     weights: dict[str, Any] = {name: trace.initializers.get(name) for name in segment.weights}
     for position in segment.nodes:
-        if position not in graph.constants:
-            continue
         node = graph.nodes[position]
-        attribute = node.attribute[0]
-        if attribute.type:
-            value = attribute_value(attribute, trace.model)
-        else:
-            value = None
-        is_array = value is not None and not isinstance(value, (bytes, str))
-        if is_array:
-            weights[node.output[0]] = np.asarray(value)
-        else:
-            weights[node.output[0]] = None
+        value = constant_value(node)
+        if isinstance(value, TensorProto):
+            weights[node.output[0]] = numpy_helper.to_array(value)
     return weights
 
 
@@ -146,15 +127,10 @@ def _source_causes(old: Version | None, new: Version | None) -> Iterator[str]:
     diff = diff_versions(old, new)
     yield from diff.schema
     # Unchanged lines and empty ones say nothing about the cause.
-    lines = []
-    for line in diff.source:
-        if line[:1] in "+-" and line[1:].strip():
-            lines.append(line)
+    lines = [line for line in diff.source if line[:1] in "+-" and line[1:].strip()]
     yield from (f"{line[0]} {line[1:].strip()}" for line in lines)
     if not lines:
-        source = "the same source"
-        if diff.same_code is None:
-            source = "an unknown source"
+        source = "an unknown source" if diff.same_code is None else "the same source"
         yield f"{new.op}, version {old.number} → {new.number}, with {source}"
 
 
