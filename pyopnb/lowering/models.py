@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from onnx import FunctionProto, GraphProto, ModelProto, helper, numpy_helper
+from onnx import FunctionProto, GraphProto, ModelProto, TensorProto, helper, numpy_helper
 
 from pyopnb.errors import NotLowered, StayedInPython
 from pyopnb.lowering.newer_opset import raise_opset
@@ -24,6 +24,7 @@ from pyopnb.models.io import to_model
 from pyopnb.models.nodes import (
     Site,
     attribute_values,
+    constant_value,
     imported_versions,
     linked_attributes,
     type_of_proto,
@@ -42,6 +43,7 @@ from pyopnb.traces.api import trace
 
 __all__ = ["lower_model"]
 
+_INITIALIZERS_ARE_DEFAULTS = 4
 _WITH_DEFAULTS = 10
 """An IR version in which functions have attributes with defaults."""
 
@@ -197,6 +199,10 @@ def _example(
             arrays.append(values[name])
         else:
             # In a subgraph or a function, of which no run tells.
+            constant = _constant(proto, site, name)
+            if constant is not None:
+                arrays.append(constant)
+                continue
             input_type = types.of(site, name)
             if input_type.dtype is None or input_type.shape is None:
                 raise NotLowered(
@@ -241,12 +247,51 @@ def _lower_site(
     match = _known_function(lowered, key, example)
     if match is None:
         match = lower_op(lowered.op, [example], opset=opset, finite=finite, compares=compares)
+        _check_constants(proto, site, match, example)
+        # A node need not want all outputs, and ONNX Runtime takes no function that has more of them.
+        del match.function.output[len(site.node.output) :]
         lowered.known.append((key, match))
         if len(lowered.known) > 1:
             # Not an overload: onnxruntime 1.25 takes the first function of a name for all.
             match.function.name = _unused_name(proto, lowered.op, len(lowered.known))
     site.node.op_type = match.function.name
     give_attrs(site.node, match, lowered.op.current.schema, example.attrs, site.where)
+
+
+def _check_constants(proto: ModelProto, site: Site, lowered: LoweredOp, example: Example) -> None:
+    """Refuse a function that has the value of an input in it which is no constant of the model.
+
+    Raises
+    ------
+    NotLowered
+    """
+    for position in lowered.constants:
+        name = site.node.input[position]
+        constant = _constant(proto, site, name)
+        if constant is None or not np.array_equal(constant, example.inputs[position]):
+            raise NotLowered(
+                f"{site.where}, input {sanitize(name)}",
+                expected="a constant, as its value decides on the nodes",
+                got="a tensor that changes from run to run",
+            )
+
+
+def _constant(proto: ModelProto, site: Site, name: str) -> np.ndarray | None:
+    """Return the value of a constant, a small initializer included; None where a run decides on it."""
+    for node in site.scope.node:
+        value = constant_value(node)
+        if name in node.output and isinstance(value, TensorProto):
+            return numpy_helper.to_array(value)
+    if not isinstance(site.scope, GraphProto):
+        return None
+    # A caller may feed another value for an initializer that is an input, from IR version 4 on.
+    is_input = any(info.name == name for info in site.scope.input)
+    if is_input and proto.ir_version >= _INITIALIZERS_ARE_DEFAULTS:
+        return None
+    for tensor in site.scope.initializer:
+        if tensor.name == name and tensor.data_location != TensorProto.EXTERNAL:
+            return numpy_helper.to_array(tensor)
+    return None
 
 
 def _known_function(lowered: _Lowered, key: Any, example: Example) -> LoweredOp | None:
@@ -266,7 +311,9 @@ def _unused_name(proto: ModelProto, op: Op, number: int) -> str:
 
 
 def _fits(lowered: LoweredOp, example: Example) -> bool:
-    """Tell whether a function was made for the attrs of a node."""
+    """Tell whether a function was made for the attrs and constants of a node."""
+    if not lowered.holds_for(example):
+        return False
     for name, value in lowered.fixed.items():
         if name not in example.attrs:
             # The node leaves the attr out, and means the default of the op.

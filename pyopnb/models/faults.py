@@ -13,7 +13,7 @@ import onnx
 from onnx import AttributeProto, ModelProto, NodeProto
 
 from pyopnb.errors import ModelError, PyopError, UnknownOp
-from pyopnb.models.catalog_names import node_entry, node_refusal
+from pyopnb.models.catalog_names import misuse, node_entry, node_refusal
 from pyopnb.models.index import GraphIndex
 from pyopnb.models.markers import PREFIX
 from pyopnb.models.nodes import Site, full_name, imported_versions, walk
@@ -189,12 +189,13 @@ def _unserved(site: Site, kept: set[str]) -> PyopError:
 
 def catalog_hint(node: NodeProto) -> str:
     """Say what the catalogue does about an operator; empty if it does not know it."""
-    if node_entry(node):
-        return "fill=True, which runs it by pyopnb's catalogue"
     refusal = node_refusal(node)
-    if refusal is None:
-        return ""
-    return f"{refusal.instead}; pyopnb's catalogue cannot run it, because {refusal.reason}"
+    if refusal is not None:
+        return f"{refusal.instead}; pyopnb's catalogue cannot run it, because {refusal.reason}"
+    problem = misuse(node)
+    if problem:
+        return f"%pyop skeleton MODEL NODE, which writes the cell to define it in; {problem}"
+    return "fill=True, which runs it by pyopnb's catalogue" if node_entry(node) else ""
 
 
 # ---- attributes ------------------------------------------------------------------------------

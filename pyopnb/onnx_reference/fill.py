@@ -12,7 +12,7 @@ from typing import Any
 from onnx import ModelProto, NodeProto, TypeProto, helper
 
 from pyopnb.errors import Filled, ModelError
-from pyopnb.models.catalog_names import node_entry
+from pyopnb.models.catalog_names import misuse, node_entry
 from pyopnb.models.edit.replace import open_for_edit, put_ops
 from pyopnb.models.edit.select import Where, select_sites
 from pyopnb.models.index import GraphIndex
@@ -27,7 +27,6 @@ from pyopnb.onnx_reference.catalog_ops import (
     define_catalog_op,
     is_catalog_domain,
     is_for_version,
-    misuse,
     redefine_catalog_op,
 )
 from pyopnb.onnx_reference.operator import has_reference, schema_of_op, stand_in_class

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["pool_maxima"]
+from pyopnb.catalog.cores.onnx_text import dtype_number, ints, item_of, value_of, wide
+from pyopnb.ops.types import TensorType
+
+__all__ = ["max_pool_form", "pool_maxima"]
 
 
 def _pair(numbers: np.ndarray | None, default: tuple[int, int]) -> tuple[int, int]:
@@ -61,3 +64,32 @@ def pool_maxima(
     columns = columns + across * gaps[1]
     maxima = np.take_along_axis(flat, first[..., None], -1)[..., 0]
     return maxima, (rows * width + columns).astype(np.int64)
+
+
+def max_pool_form(
+    x: TensorType,
+    kernel: TensorType,
+    stride: TensorType | None,
+    padding: TensorType | None,
+    dilation: TensorType | None,
+    ceil_mode: TensorType | None,
+) -> str:
+    """Write what `pool_maxima` does: MaxPool, whose places count through all images and channels."""
+    if x.rank != 4:
+        raise NotImplementedError(f"an image of rank {x.rank}")
+    if item_of(ceil_mode, False):
+        raise NotImplementedError("ceil_mode")
+    numbers = [None if item is None else value_of(item) for item in (stride, padding, dilation)]
+    size = _pair(value_of(kernel), (1, 1))
+    steps = _pair(numbers[0], size)
+    pads = _pair(numbers[1], (0, 0))
+    gaps = _pair(numbers[2], (1, 1))
+    return f"""(x, kernel, stride, padding, dilation, ceil_mode) => (maxima, places) {{
+        x_wide = Cast<to = {wide(x)}>(x)
+        pooled, numbers = MaxPool<kernel_shape = {ints(size)}, strides = {ints(steps)},
+            pads = {ints(pads * 2)}, dilations = {ints(gaps)}>(x_wide)
+        maxima = Cast<to = {dtype_number(x)}>(pooled)
+        sizes = Shape<start = 2>(x)
+        area = ReduceProd<keepdims = 0>(sizes)
+        places = Mod(numbers, area)
+    }}"""
