@@ -37,6 +37,6 @@ def align(a: np.ndarray, b: np.ndarray, broadcast: int, axis: int | None) -> np.
     if axis is None or b.ndim == 0:
         return b
     # Today's rule aligns the last axes, so that the axes behind are filled up with ones.
-    missing = a.ndim - axis % a.ndim - b.ndim
-    flat = b.shape + (1,) * missing
-    return b.reshape(flat)
+    for _ in range(a.ndim - axis % a.ndim - b.ndim):
+        b = b[..., np.newaxis]
+    return b

@@ -21,6 +21,7 @@ __all__ = [
     "exact",
     "ints",
     "item_of",
+    "resize_form",
     "value_of",
     "wide",
 ]
@@ -63,3 +64,15 @@ def value_of(argument: Any) -> np.ndarray:
 def item_of(argument: Any, default: Any) -> Any:
     """Return the number of an input of one element, or a default for an input that is left out."""
     return default if argument is None else value_of(argument).item()
+
+
+def resize_form(x: TensorType, scales: Any, mode: str) -> str:
+    """Write a function that scales the rows and columns of images, where pixels begin at the upper left one."""
+    height, width = scales
+    return f"""(x) => (y) {{
+        x_wide = Cast<to = {FLOAT}>(x)
+        scales = Constant<value_floats = [1.0, 1.0, {exact(height)}, {exact(width)}]>()
+        resized = Resize<mode = "{mode}", nearest_mode = "floor",
+            coordinate_transformation_mode = "asymmetric">(x_wide, , scales)
+        y = Cast<to = {dtype_number(x)}>(resized)
+    }}"""
