@@ -247,7 +247,7 @@ def _lower_site(
     match = _known_function(lowered, key, example)
     if match is None:
         match = lower_op(lowered.op, [example], opset=opset, finite=finite, compares=compares)
-        _check_constants(proto, site, match, example)
+        _check_constants(proto, site, match)
         # A node need not want all outputs, and ONNX Runtime takes no function that has more of them.
         del match.function.output[len(site.node.output) :]
         lowered.known.append((key, match))
@@ -258,17 +258,17 @@ def _lower_site(
     give_attrs(site.node, match, lowered.op.current.schema, example.attrs, site.where)
 
 
-def _check_constants(proto: ModelProto, site: Site, lowered: LoweredOp, example: Example) -> None:
+def _check_constants(proto: ModelProto, site: Site, lowered: LoweredOp) -> None:
     """Refuse a function that has the value of an input in it which is no constant of the model.
 
     Raises
     ------
     NotLowered
     """
-    for position in lowered.constants:
+    for position, value in lowered.constants.items():
         name = site.node.input[position]
         constant = _constant(proto, site, name)
-        if constant is None or not np.array_equal(constant, example.inputs[position]):
+        if constant is None or not np.array_equal(constant, value):
             raise NotLowered(
                 f"{site.where}, input {sanitize(name)}",
                 expected="a constant, as its value decides on the nodes",

@@ -20,7 +20,7 @@ def _windows(length: int, count: int) -> Iterator[slice]:
         yield slice(start, end)
 
 
-def _sizes(x: np.ndarray, output_size: np.ndarray) -> tuple[int, int]:
+def _sizes(output_size: np.ndarray) -> tuple[int, int]:
     rows, columns = np.broadcast_to(output_size, 2)
     return int(rows), int(columns)
 
@@ -43,7 +43,7 @@ def pool_adaptively(
     -------
     ndarray
     """
-    rows, columns = _sizes(x, output_size)
+    rows, columns = _sizes(output_size)
     if x.dtype == np.float16:
         # Sums of many float16 would lose their digits.
         wide = x.astype(np.float32)
@@ -72,7 +72,7 @@ def maxima_adaptively(x: np.ndarray, output_size: np.ndarray) -> tuple[np.ndarra
     maxima, places : ndarray
         Of equal maxima the first; NaN counts as the largest number.
     """
-    rows, columns = _sizes(x, output_size)
+    rows, columns = _sizes(output_size)
     width = x.shape[-1]
     shape = (*x.shape[:-2], rows, columns)
     maxima = np.empty(shape, x.dtype)
@@ -116,7 +116,7 @@ def _windows_form(axis: int, name: str, count: int) -> str:
 
 
 def _both_windows_form(x: TensorType, output_size: TensorType) -> str:
-    rows, columns = _sizes(x, value_of(output_size))
+    rows, columns = _sizes(value_of(output_size))
     return f"""
         zero_64 = Constant<value_int = 0>()
         one_64 = Constant<value_int = 1>()
