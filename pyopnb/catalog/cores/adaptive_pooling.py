@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
 from pyopnb.catalog.cores.onnx_text import LOWEST, dtype_number, ints, value_of, wide
+from pyopnb.catalog.cores.precision import widen
 from pyopnb.ops.types import TensorType
 
-__all__ = ["adaptive_maxima_form", "adaptive_means_form", "maxima_adaptively", "pool_adaptively"]
-
-
-def _windows(length: int, count: int) -> Iterator[slice]:
-    """Yield windows that cover a length; where it does not divide, they overlap by one."""
-    for number in range(count):
-        start = number * length // count
-        end = -((-(number + 1) * length) // count)
-        yield slice(start, end)
+__all__ = ["adaptive_maxima_form", "adaptive_means_form", "maxima_adaptively", "means_adaptively"]
 
 
 def _sizes(output_size: np.ndarray) -> tuple[int, int]:
@@ -25,10 +20,27 @@ def _sizes(output_size: np.ndarray) -> tuple[int, int]:
     return int(rows), int(columns)
 
 
-def pool_adaptively(
-    x: np.ndarray, output_size: np.ndarray, pool: Callable[..., np.ndarray]
-) -> np.ndarray:
-    """Pool the last two axes, float16 in float32.
+def _slices(length: int, count: int) -> Iterator[slice]:
+    """Yield windows that cover a length; where it does not divide, they overlap by one."""
+    for number in range(count):
+        start = number * length // count
+        end = -((-(number + 1) * length) // count)
+        yield slice(start, end)
+
+
+def _windows(
+    x: np.ndarray, output_size: np.ndarray
+) -> Iterator[tuple[tuple[Any, int, int], np.ndarray]]:
+    """Yield the index of each output element, and the elements of its window along a last axis."""
+    rows, columns = _sizes(output_size)
+    for row, down in enumerate(_slices(x.shape[-2], rows)):
+        for column, across in enumerate(_slices(x.shape[-1], columns)):
+            window = x[..., down, across]
+            yield (..., row, column), window.reshape(*window.shape[:-2], -1)
+
+
+def means_adaptively(x: np.ndarray, output_size: np.ndarray) -> np.ndarray:
+    """Average windows of the last two axes, float16 in float32.
 
     Parameters
     ----------
@@ -36,25 +48,16 @@ def pool_adaptively(
         float[...,H,W].
     output_size : ndarray
         int[2], or int[1] for a square.
-    pool : callable
-        `numpy.mean` or another reduction with ``axis``.
 
     Returns
     -------
     ndarray
     """
-    rows, columns = _sizes(output_size)
-    if x.dtype == np.float16:
-        # Sums of many float16 would lose their digits.
-        wide = x.astype(np.float32)
-    else:
-        wide = x
-    shape = (*x.shape[:-2], rows, columns)
-    pooled = np.empty(shape, x.dtype)
-    for row, down in enumerate(_windows(x.shape[-2], rows)):
-        for column, across in enumerate(_windows(x.shape[-1], columns)):
-            pooled[..., row, column] = pool(wide[..., down, across], axis=(-2, -1))
-    return pooled
+    means = np.empty((*x.shape[:-2], *_sizes(output_size)), x.dtype)
+    # Sums of many float16 would lose their digits.
+    for index, window in _windows(widen(x), output_size):
+        means[index] = window.mean(-1)
+    return means
 
 
 def maxima_adaptively(x: np.ndarray, output_size: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -72,47 +75,40 @@ def maxima_adaptively(x: np.ndarray, output_size: np.ndarray) -> tuple[np.ndarra
     maxima, places : ndarray
         Of equal maxima the first; NaN counts as the largest number.
     """
-    rows, columns = _sizes(output_size)
-    width = x.shape[-1]
-    shape = (*x.shape[:-2], rows, columns)
-    maxima = np.empty(shape, x.dtype)
-    places = np.empty(maxima.shape, np.int64)
-    for row, down in enumerate(_windows(x.shape[-2], rows)):
-        for column, across in enumerate(_windows(width, columns)):
-            window = x[..., down, across]
-            flat = window.reshape(*window.shape[:-2], -1)
-            # argmax takes the first of equal maxima, and the first NaN.
-            first = flat.argmax(-1)
-            maxima[..., row, column] = np.take_along_axis(flat, first[..., None], -1)[..., 0]
-            # Positions inside a window become positions in the image.
-            inner_row, inner_column = np.divmod(first, window.shape[-1])
-            places[..., row, column] = (
-                (down.start + inner_row) * width + across.start + inner_column
-            )
+    shape = (*x.shape[:-2], *_sizes(output_size))
+    maxima, places = np.empty(shape, x.dtype), np.empty(shape, np.int64)
+    numbers = np.arange(math.prod(x.shape[-2:])).reshape(x.shape[-2:])
+    windows = zip(_windows(x, output_size), _windows(numbers, output_size), strict=True)
+    for (index, window), (_, window_numbers) in windows:
+        # argmax takes the first of equal maxima, and the first NaN.
+        first = window.argmax(-1)
+        maxima[index] = np.take_along_axis(window, first[..., None], -1)[..., 0]
+        places[index] = window_numbers[first]
     return maxima, places
 
 
 def _windows_form(axis: int, name: str, count: int) -> str:
     """Write the nodes that tell which elements of an axis are in each window, as ``NAME_is_in`` [count,length]."""
-    return f"""
-        {name}_length = Shape<start = {axis}, end = {axis + 1 or 2**31}>(x)
-        {name}_number = Constant<value_ints = {ints(range(count))}>()
-        {name}_next = Constant<value_ints = {ints(range(1, count + 1))}>()
-        {name}_count = Constant<value_int = {count}>()
-        {name}_round_up = Constant<value_int = {count - 1}>()
-        {name}_start_share = Mul({name}_number, {name}_length)
-        {name}_start = Div({name}_start_share, {name}_count)
-        {name}_stop_share = Mul({name}_next, {name}_length)
-        {name}_stop_up = Add({name}_stop_share, {name}_round_up)
-        {name}_stop = Div({name}_stop_up, {name}_count)
-        {name}_end = Squeeze({name}_length)
-        {name}_position = Range(zero_64, {name}_end, one_64)
-        {name}_starts = Unsqueeze({name}_start, last_axis)
-        {name}_stops = Unsqueeze({name}_stop, last_axis)
-        {name}_from = GreaterOrEqual({name}_position, {name}_starts)
-        {name}_before = Less({name}_position, {name}_stops)
-        {name}_is_in = And({name}_from, {name}_before)
+    text = f"""
+        AXIS_length = Shape<start = {axis}, end = {axis + 1 or 2**31}>(x)
+        AXIS_number = Constant<value_ints = {ints(range(count))}>()
+        AXIS_next = Add(AXIS_number, one_64)
+        AXIS_count = Constant<value_int = {count}>()
+        AXIS_round_up = Sub(AXIS_count, one_64)
+        AXIS_start_share = Mul(AXIS_number, AXIS_length)
+        AXIS_start = Div(AXIS_start_share, AXIS_count)
+        AXIS_stop_share = Mul(AXIS_next, AXIS_length)
+        AXIS_stop_up = Add(AXIS_stop_share, AXIS_round_up)
+        AXIS_stop = Div(AXIS_stop_up, AXIS_count)
+        AXIS_end = Squeeze(AXIS_length)
+        AXIS_position = Range(zero_64, AXIS_end, one_64)
+        AXIS_starts = Unsqueeze(AXIS_start, last_axis)
+        AXIS_stops = Unsqueeze(AXIS_stop, last_axis)
+        AXIS_from = GreaterOrEqual(AXIS_position, AXIS_starts)
+        AXIS_before = Less(AXIS_position, AXIS_stops)
+        AXIS_is_in = And(AXIS_from, AXIS_before)
     """
+    return text.replace("AXIS", name)
 
 
 def _both_windows_form(x: TensorType, output_size: TensorType) -> str:
@@ -129,7 +125,7 @@ def _both_windows_form(x: TensorType, output_size: TensorType) -> str:
 
 
 def adaptive_means_form(x: TensorType, output_size: TensorType) -> str:
-    """Write what `pool_adaptively` does with means: two products with matrices of equal shares."""
+    """Write what `means_adaptively` does: two products with matrices of equal shares."""
     return f"""(x, output_size) => (y) {{
         {_both_windows_form(x, output_size)}
         row_in = Cast<to = {wide(x)}>(row_is_in)
