@@ -53,7 +53,9 @@ class OldArithmetic:
         self,
         broadcast: int = 0,
         axis: int | None = None,
-        consumed_inputs: list[int] = [],  # it lets a runtime overwrite inputs, and changes no result
+        consumed_inputs: list[
+            int
+        ] = [],  # it lets a runtime overwrite inputs, and changes no result
     ):
         self.broadcast = broadcast
         self.axis = axis
