@@ -16,7 +16,7 @@ from pyopnb.ops.registry import registry
 from pyopnb.ops.types import TensorType, type_of
 from pyopnb.testing.subject import Example, Subject
 
-__all__ = ["compares_finite", "opset_of_forms", "written_form"]
+__all__ = ["FormInput", "compares_finite", "opset_of_forms", "written_form"]
 
 _METHOD = "lowered"
 _LEAST_OPSET = 13

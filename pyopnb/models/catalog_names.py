@@ -14,6 +14,9 @@ from pyopnb.ops.names import canonical_domain
 
 __all__ = ["misuse", "node_entry", "node_name", "node_refusal"]
 
+_VERSIONS = range(1, 2**31)
+"""The versions that onnx can be asked for; a file may claim any number of 64 bits."""
+
 
 def node_name(node: NodeProto) -> str:
     """Return the name by which the catalogue knows a node's operator.
@@ -45,7 +48,11 @@ def node_entry(node: NodeProto, version: int | None = None) -> Entry | None:
         None if the catalogue has none of this name, or one that takes other inputs.
     """
     domain = canonical_domain(node.domain)
-    if version is not None and onnx.defs.has(node.op_type, version, domain):
+    if (
+        version is not None
+        and version in _VERSIONS
+        and onnx.defs.has(node.op_type, version, domain)
+    ):
         # A model imports one version for all operators; each has the last one of its own before that.
         version = onnx.defs.get_schema(node.op_type, version, domain).since_version
     return find_entry(node_name(node), len(node.input), version)
