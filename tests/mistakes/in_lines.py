@@ -46,27 +46,4 @@ MISTAKES = (
         ("op demo::Half: expected version 1, got 7",),
         "len(pyopnb.registry.history('demo::Half')) == 2",
     ),
-    Mistake(
-        "a misspelled op to save",
-        """
-        %%pyop -q -d demo
-        class Half:
-            def compute(self, x):
-                return x / 2
-        ---
-        %pyop save halves.py «demo::Hlaf» --overwrite
-        """,
-        ("op demo::Hlaf: expected an op of the registry",),
-        "'class Half' in __import__('pathlib').Path('halves.py').read_text()",
-    ),
-    Mistake(
-        "a node without a cell",
-        """
-        m = pyopnb.model(pyopnb.node("Abs", "x", "y"), {"x": "float32[N]"}, "y")
-        ---
-        %pyop skeleton m «z»
-        """,
-        ("where 'z': expected a node's name, an op type or an output's name of the model",),
-        "True",
-    ),
 )

@@ -49,20 +49,6 @@ MISTAKES = (
         "m.graph.node[0].op_type == 'Relu'",
     ),
     Mistake(
-        "an op of one's own is misspelled in a node",
-        """
-        %%pyop -q -d demo
-        class Half:
-            def compute(self, x):
-                return x / 2
-        ---
-        s = pyopnb.Session(pyopnb.model(pyopnb.node("«demo::Hlaf»", "x", "y"), {"x": "float64[N]"}, "y"))
-        """,
-        ("the node of output 'y'", "got demo::Hlaf"),
-        "s(x=np.ones(1))['y'].tolist() == [0.5]",
-        advice=r"or write (\S+)",
-    ),
-    Mistake(
         "an attr is misspelled in a node",
         """
         %%pyop -q -d demo
@@ -77,38 +63,6 @@ MISTAKES = (
         ("attr facotr: expected one of factor, got facotr = 3",),
         "s(x=np.ones(1, np.int64))['y'].tolist() == [3]",
         advice="write (factor), or",
-    ),
-    Mistake(
-        "an attr that an operator of ONNX does not have",
-        """
-        m = pyopnb.model(pyopnb.node("LeakyRelu", "x", "y", «alhpa»=0.5), {"x": "float32[N]"}, "y")
-        """,
-        ("node of output 'y' (::LeakyRelu), attr alhpa: expected one of alpha, got alhpa",),
-        "pyopnb.run(m, np.float32([-2]))['y'].tolist() == [-1]",
-    ),
-    Mistake(
-        "a misspelled dtype of an input",
-        """
-        m = pyopnb.model(pyopnb.node("Abs", "x", "y"), {"x": "«flaot32»[N]"}, "y")
-        """,
-        ("dtype flaot32: expected one of bool", "got str flaot32"),
-        "pyopnb.run(m, np.float32([-2]))['y'].tolist() == [2]",
-    ),
-    Mistake(
-        "parentheses around sizes",
-        """
-        m = pyopnb.model(pyopnb.node("Abs", "x", "y"), {"x": "«float32(N)»"}, "y")
-        """,
-        ("type: expected float32[N,3], int64[...] or string[], got 'float32(N)'",),
-        "pyopnb.run(m, np.float32([-2]))['y'].tolist() == [2]",
-    ),
-    Mistake(
-        "an input that no node gives",
-        """
-        m = pyopnb.model(pyopnb.node("Abs", "«featrues»", "y"), {"features": "float32[N]"}, "y")
-        """,
-        ("input featrues",),
-        "m.graph.node[0].input[0] == 'features'",
     ),
     Mistake(
         "an attr without a default",

@@ -35,13 +35,4 @@ MISTAKES = (
         ("line 2, column 2", "expected one of the dtypes", "got flaot"),
         "m.graph.input[0].type.tensor_type.elem_type == onnx.TensorProto.FLOAT",
     ),
-    Mistake(
-        "an attr that the operator does not have",
-        """
-        %%onnx -q m
-        (float[N] x) => (y) { y = LeakyRelu<«alhpa» = 0.5>(x) }
-        """,
-        ("attr alhpa: expected one of alpha, got alhpa",),
-        "pyopnb.run(m, np.float32([-2]))['y'].tolist() == [-1]",
-    ),
 )

@@ -87,33 +87,6 @@ MISTAKES = (
         "y.tolist() == [0, 1, 2, 0] and y.dtype == np.float32",
     ),
     Mistake(
-        "two results where one is declared",
-        """
-        %%pyop -q -d demo
-        class Stats:
-            def compute(self, x) «»:
-                return x.mean(), x.std()
-        ---
-        y = pyopnb.call("demo::Stats", np.float32([1, 1]))
-        """,
-        ("line 4, `return (x.mean(), x.std())`, outputs: expected one array, got a tuple of 2",),
-        "[float(each) for each in y] == [1, 0]",
-        advice="Try: (-> .*) after",
-    ),
-    Mistake(
-        "a list of results",
-        """
-        %%pyop -q -d demo
-        class Parts:
-            def compute(self, x) -> ("float32[N]", "float32[N]"):
-                «return [np.minimum(x, 0), np.maximum(x, 0)]»
-        ---
-        low, high = pyopnb.call("demo::Parts", np.float32([-1, 2]))
-        """,
-        ("line 4", "outputs: expected a tuple of 2, got list, which is float32[2,2]"),
-        "low.tolist() == [-1, 0] and high.tolist() == [0, 2]",
-    ),
-    Mistake(
         "another shape than the hint says",
         """
         %%pyop -q -d demo
@@ -127,23 +100,6 @@ MISTAKES = (
         ("line 5", "expected float32[N,3], as the hint of compute says, got float32[2,4]"),
         "y.shape == (2, 4)",
         advice="Try: (-> .*) after",
-    ),
-    Mistake(
-        "another shape than infer says",
-        """
-        %%pyop -q -d demo
-        class Rows:
-            def infer(self, x):
-                «return x»
-            def compute(self, x):
-                return x[0]
-        ---
-        m = pyopnb.model(pyopnb.node("demo::Rows", "x", "y"), {"x": "float32[N,3]"}, "y")
-        y, = pyopnb.run(m, np.zeros((2, 3), np.float32))
-        """,
-        ("line 6, `return x[0]`, output 0: expected float32[N,3], as infer says, got float32[3]",),
-        "y.shape == (3,)",
-        advice="in infer: (.*)",
     ),
     Mistake(
         "numbers where strings are declared",
@@ -178,15 +134,5 @@ MISTAKES = (
         ),
         "y.tolist() == [0, 2]",
         advice="Try: (copy_inputs = True) in the class",
-    ),
-    Mistake(
-        "a misspelled dtype of a hint",
-        """
-        %%pyop -q -d demo
-        class Same:
-            def compute(self, x: "«flaot32»[N]"): return x
-        """,
-        ("class Same, input x: dtype flaot32: expected one of",),
-        "pyopnb.call('demo::Same', np.float32([1])).tolist() == [1]",
     ),
 )

@@ -69,28 +69,6 @@ MISTAKES = (
         "y.shape == (1, 3)",
     ),
     Mistake(
-        "a text that is no number",
-        """
-        s = pyopnb.Session(pyopnb.model(pyopnb.node("Abs", "x", "y"), {"x": "float32[N]"}, "y"))
-        ---
-        x = "abc"
-        y, = s(«x=x»)
-        """,
-        ("feed x: expected float32[N], got str",),
-        "y.shape == (1,)",
-    ),
-    Mistake(
-        "no axis for the batch",
-        """
-        s = pyopnb.Session(pyopnb.model(pyopnb.node("Abs", "x", "y"), {"x": "float32[N,3]"}, "y"))
-        ---
-        x = np.float32([1, 2, 3])
-        y, = s(«x=x»)
-        """,
-        ("feed x: expected float32[N,3], got float32[3]",),
-        "y.tolist() == [[1, 2, 3]]",
-    ),
-    Mistake(
         "channels last",
         """
         s = pyopnb.Session(pyopnb.model(pyopnb.node("Abs", "x", "y"), {"x": "float32[N,3,4,4]"}, "y"))
@@ -148,23 +126,6 @@ MISTAKES = (
         """,
         ("UnknownOp: trace: expected a tensor of the trace, got 'yy'",),
         "y.tolist() == [1]",
-    ),
-    Mistake(
-        "an attr that nodes do not have",
-        """
-        %%pyop -q -d demo
-        class Plus:
-            def __init__(self, amount: int = 1):
-                self.amount = amount
-            def compute(self, x):
-                return x + self.amount
-        ---
-        s = pyopnb.Session(pyopnb.model(pyopnb.node("demo::Plus", "x", "y"), {"x": "int64[N]"}, "y"))
-        ---
-        s.set_attrs(«amuont»=3)
-        """,
-        ("attr amuont: expected an attr of demo::Plus, got amuont",),
-        "s(x=np.int64([1]))['y'].tolist() == [4]",
     ),
     Mistake(
         "a node with more inputs than compute has",

@@ -21,15 +21,6 @@ MISTAKES = (
         "r.steps == 1",
     ),
     Mistake(
-        "a function as the loss",
-        _LINE
-        + """
-        r = pyopnb.train(m, {"x": x, "t": 3 * x}, «loss=lambda y, t: ((y - t) ** 2).mean()», progress=False)
-        """,
-        ("train, loss: expected a name, an op, or a node, got a function",),
-        "r.steps == 1",
-    ),
-    Mistake(
         "a regression without a loss",
         _LINE
         + """
@@ -47,14 +38,6 @@ MISTAKES = (
         """,
         ("labels t: expected float32[N], got float64[8]",),
         "r.steps == 1",
-    ),
-    Mistake(
-        "an optimizer with torch's names",
-        """
-        o = pyopnb.training.Adam(«lr=0.1»)
-        """,
-        ("Adam: expected one of its parameters, got lr=",),
-        "o.learning_rate == 1e-3",
     ),
     Mistake(
         "gradients of nothing",

@@ -40,12 +40,3 @@ def test_imports_are_light(tmp_path):
 @pytest.mark.one_python  # of the test alone
 def test_that_the_test_above_can_fail(tmp_path):
     assert "IPython" in heavy_after(["import IPython"], tmp_path)["import IPython"]
-
-
-@pytest.mark.one_python  # the same modules on every Python
-def test_what_asks_the_runtime_comes_with_the_first_session(tmp_path):
-    code = "import sys, pyopnb; print([name for name in sys.modules if name.endswith(('.ort_capabilities', 'models.versions'))])"
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == "[]"
