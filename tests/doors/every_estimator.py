@@ -19,9 +19,17 @@ POSITIVE = np.abs(X) + np.float32(0.1)
 NUMBERS = POSITIVE @ np.arange(1, 5) + 1
 TEXTS = np.array(["a cat sat", "the dog ran far", "a dog sat", "cats and dogs"] * 15)
 
+
+def _words(text):
+    return set(text.split())
+
+
 CANNOT = {
-    "no transform, predict or predict_proba": set(
-        ["AgglomerativeClustering", "DBSCAN", "HDBSCAN", "OPTICS", "SpectralClustering", "ClassicalMDS", "MDS", "SpectralBiclustering", "SpectralCoclustering", "SpectralEmbedding", "TSNE", "EmpiricalCovariance", "GraphicalLasso", "GraphicalLassoCV", "KernelDensity", "LedoitWolf", "MinCovDet", "OAS", "NearestNeighbors", "ShrunkCovariance"]
+    "no transform, predict or predict_proba": _words(
+        """AgglomerativeClustering DBSCAN HDBSCAN OPTICS SpectralClustering ClassicalMDS MDS
+    SpectralBiclustering SpectralCoclustering SpectralEmbedding TSNE EmpiricalCovariance
+    GraphicalLasso GraphicalLassoCV KernelDensity LedoitWolf MinCovDet OAS NearestNeighbors
+    ShrunkCovariance"""
     ),
     "takes lists, not arrays": {"DictVectorizer", "FeatureHasher"},
     "takes images": {"PatchExtractor"},
@@ -90,11 +98,14 @@ _ESTIMATORS = {
     "LocallyLinearEmbedding": lambda cls: cls(n_neighbors=20, random_state=0),
 }
 _BINARY = {"FixedThresholdClassifier", "TunedThresholdClassifierCV"}
-_SEVERAL = set(
-    ["ClassifierChain", "MultiOutputClassifier", "MultiTaskElasticNet", "MultiTaskElasticNetCV", "MultiTaskLasso", "MultiTaskLassoCV", "MultiOutputRegressor", "RegressorChain", "CCA", "PLSCanonical", "PLSSVD", "PLSRegression"]
+_SEVERAL = _words(
+    """ClassifierChain MultiOutputClassifier MultiTaskElasticNet MultiTaskElasticNetCV MultiTaskLasso
+    MultiTaskLassoCV MultiOutputRegressor RegressorChain CCA PLSCanonical PLSSVD PLSRegression"""
 )
-_POSITIVE = set(
-    ["ComplementNB", "MultinomialNB", "CategoricalNB", "NMF", "MiniBatchNMF", "LatentDirichletAllocation", "AdditiveChi2Sampler", "SpectralBiclustering", "SpectralCoclustering", "SkewedChi2Sampler", "PowerTransformer", "TfidfTransformer"]
+_POSITIVE = _words(
+    """ComplementNB MultinomialNB CategoricalNB NMF MiniBatchNMF LatentDirichletAllocation
+    AdditiveChi2Sampler SpectralBiclustering SpectralCoclustering SkewedChi2Sampler
+    PowerTransformer TfidfTransformer"""
 )
 _TEXT = {"CountVectorizer", "TfidfVectorizer", "HashingVectorizer"}
 
