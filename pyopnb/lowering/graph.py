@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from onnx import AttributeProto, FunctionProto, NodeProto, helper, numpy_helper
+from onnx import FunctionProto, NodeProto, helper, numpy_helper
 
 from pyopnb.lowering.refusal import SourceLine
 
@@ -58,13 +58,6 @@ class Graph:
         node = helper.make_node("Constant", [], [], value=numpy_helper.from_array(values))
         return self._put(node)[0]
 
-    def attribute(self, name: str, number_type: str) -> str:
-        """Record the value of one of the function's attributes, ``"int"`` or ``"float"``."""
-        node = helper.make_node("Constant", [], [])
-        attribute_type = AttributeProto.INT if number_type == "int" else AttributeProto.FLOAT
-        node.attribute.add(name=f"value_{number_type}", type=attribute_type, ref_attr_name=name)
-        return self._put(node)[0]
-
     def _put(
         self, node: NodeProto, outputs: int = 1, line: SourceLine | None = None
     ) -> tuple[str, ...]:
@@ -99,37 +92,15 @@ class Graph:
                 requested.update(node.input)
         return kept[::-1]
 
-    def function(
-        self,
-        domain: str,
-        name: str,
-        outputs: Sequence[str],
-        attrs: Mapping[str, Any],
-        required: Sequence[str],
-        doc: str,
-    ) -> FunctionProto:
-        """Return the recorded nodes as a function.
-
-        Parameters
-        ----------
-        domain, name : str
-        outputs : sequence of str
-            Names of recorded values; an input, or one that is there twice, is copied by an Identity.
-        attrs : mapping
-            Attributes with their defaults.
-        required : sequence of str
-            Attributes without a default.
-        doc : str
-
-        Returns
-        -------
-        FunctionProto
-        """
+    def function(self, domain: str, name: str, outputs: Sequence[str], doc: str) -> FunctionProto:
+        """Return the recorded nodes as a function; an output that is an input, or there twice, is copied by an Identity."""
         names: list[str] = []
         for output in outputs:
             # ONNX wants outputs of a function to have names of their own.
             if output in self.inputs or output in names:
-                output = self._copied(output)
+                (output,) = self.add("Identity", [output])
+                while output in names:
+                    (output,) = self.add("Identity", [output])
             names.append(output)
         return helper.make_function(
             domain,
@@ -138,12 +109,5 @@ class Graph:
             names,
             self.needed(names),
             [helper.make_opsetid("", self.opset)],
-            attributes=list(required),
-            attribute_protos=[helper.make_attribute(key, value) for key, value in attrs.items()],
             doc_string=doc,
         )
-
-    def _copied(self, source: str) -> str:
-        name = self._name("Identity")
-        self.nodes.append(helper.make_node("Identity", [source], [name]))
-        return name

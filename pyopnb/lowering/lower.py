@@ -37,8 +37,8 @@ def lower(
     """Turn an op, or the ops of a model, into functions of ONNX's own operators.
 
     ``compute`` runs once on an example, and what it asks of NumPy is recorded. The function is then run in plain ONNX Runtime
-    and compared with the op: on the examples, at other sizes, without elements, on other values, with NaN and infinities, and
-    in float16, float32 and float64 as far as the op takes them; its ``doc_string`` says in which. It is returned if all agree.
+    and compared with the op: on the examples, at other sizes, without elements, on other values, with NaN and infinities. It is
+    returned if all agree.
     Rows of a million elements are not tried, as ONNX Runtime's own float32 sums and means are off by 0.1 % there.
 
     Parameters
@@ -69,8 +69,7 @@ def lower(
     Returns
     -------
     FunctionProto or ModelProto
-        Of an op: a function for the dtypes and ranks of the example, for all sizes. Attrs of kind int and float that
-        ``compute`` uses as numbers are its attributes; those whose values decide on nodes are part of it. Of a model: a copy
+        Of an op: a function for the dtypes, ranks and attrs of the example, for all sizes. Of a model: a copy
         with the functions in it. In a `Session` that knows the op, the op serves in place of the function of its name;
         everywhere else, and for each further function of one op, the function does.
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from onnx import FunctionProto, GraphProto, ModelProto, TensorProto, helper, numpy_helper
+from onnx import FunctionProto, GraphProto, ModelProto, helper, numpy_helper
 
 from pyopnb.errors import NotLowered, StayedInPython
 from pyopnb.lowering.newer_opset import raise_opset
 from pyopnb.lowering.one_op import called_on, lower_op, remember
-from pyopnb.lowering.trace_op import LoweredOp, ranks_of
-from pyopnb.lowering.verify import give_attrs
+from pyopnb.lowering.trace_op import LoweredOp, given_attrs, ranks_of
 from pyopnb.lowering.written_form import opset_of_forms
 from pyopnb.models.build import type_outputs
 from pyopnb.models.edit.inline import inlined_functions
@@ -24,7 +23,6 @@ from pyopnb.models.io import to_model
 from pyopnb.models.nodes import (
     Site,
     attribute_values,
-    constant_value,
     imported_versions,
     linked_attributes,
     type_of_proto,
@@ -43,17 +41,12 @@ from pyopnb.traces.api import trace
 
 __all__ = ["lower_model"]
 
-_INITIALIZERS_ARE_DEFAULTS = 4
-_WITH_DEFAULTS = 10
-"""An IR version in which functions have attributes with defaults."""
+_WITH_FUNCTIONS = 8
+"""The first IR version in which models have functions."""
 
 
-@dataclass
-class _Lowered:
-    """The functions of one op, so far."""
-
-    op: Op
-    known: list[tuple[Any, LoweredOp]] = field(default_factory=list)
+_Known = list[tuple[Any, LoweredOp]]
+"""The functions of one op so far, each with the types of the node that it was made for."""
 
 
 def lower_model(
@@ -103,7 +96,7 @@ def lower_model(
     else:
         values = _values(model, proto, feeds)
     types, reasons = Types(proto), {}
-    ops: dict[str, _Lowered] = {}
+    functions: dict[str, _Known] = defaultdict(list)
     function_keys = {function_key(function) for function in proto.functions}
     # A list, as nodes are changed on the way.
     for site in list(walk(proto)):
@@ -114,13 +107,14 @@ def lower_model(
         try:
             example = _example(site, types, values, proto)
             _check_that_it_runs(op, example, site)
-            lowered = ops.setdefault(op.name, _Lowered(op))
-            _lower_site(proto, site, lowered, example, finite, compares)
+            _lower_site(proto, site, op, functions[op.name], example, finite, compares)
         except NotLowered as error:
             if strict:
                 raise
             reasons[site.where] = str(error)
-    _add_functions(proto, ops)
+    _add_functions(
+        proto, [lowered.function for known in functions.values() for _, lowered in known]
+    )
     if reasons:
         warnings.warn(StayedInPython(reasons), stacklevel=level_of_user())
     return to_model(source)
@@ -199,10 +193,6 @@ def _example(
             arrays.append(values[name])
         else:
             # In a subgraph or a function, of which no run tells.
-            constant = _constant(proto, site, name)
-            if constant is not None:
-                arrays.append(constant)
-                continue
             input_type = types.of(site, name)
             if input_type.dtype is None or input_type.shape is None:
                 raise NotLowered(
@@ -229,7 +219,13 @@ def _check_that_it_runs(op: Op, example: Example, site: Site) -> None:
 
 
 def _lower_site(
-    proto: ModelProto, site: Site, lowered: _Lowered, example: Example, finite: bool, compares: bool
+    proto: ModelProto,
+    site: Site,
+    op: Op,
+    known: _Known,
+    example: Example,
+    finite: bool,
+    compares: bool,
 ) -> None:
     """Give a node its function: one that another node has, or a new one."""
     opset = imported_versions(proto).get("", 0)
@@ -244,62 +240,24 @@ def _lower_site(
             got="none or another one",
         )
     key = (ranks_of(example), len(site.node.output))
-    match = _known_function(lowered, key, example)
-    if match is None:
-        match = lower_op(lowered.op, [example], opset=opset, finite=finite, compares=compares)
-        _check_constants(proto, site, match)
-        # A node need not want all outputs, and ONNX Runtime takes no function that has more of them.
-        del match.function.output[len(site.node.output) :]
-        lowered.known.append((key, match))
-        if len(lowered.known) > 1:
-            # Not an overload: onnxruntime 1.25 takes the first function of a name for all.
-            match.function.name = _unused_name(proto, lowered.op, len(lowered.known))
-    site.node.op_type = match.function.name
-    give_attrs(site.node, match, lowered.op.current.schema, example.attrs, site.where)
+    attrs = given_attrs(Subject(op, [example]), example)
+    for known_key, match in known:
+        if known_key == key and _are_same(match.attrs, attrs):
+            site.node.op_type = match.function.name
+            return
+    lowered = lower_op(op, [example], opset=opset, finite=finite, compares=compares)
+    known.append((key, lowered))
+    if len(known) > 1:
+        # Not an overload: onnxruntime 1.25 takes the first function of a name for all.
+        lowered.function.name = _unused_name(proto, op, len(known))
+    site.node.op_type = lowered.function.name
+    remember(op, lowered)
 
 
-def _check_constants(proto: ModelProto, site: Site, lowered: LoweredOp) -> None:
-    """Refuse a function that has the value of an input in it which is no constant of the model.
-
-    Raises
-    ------
-    NotLowered
-    """
-    for position, value in lowered.constants.items():
-        name = site.node.input[position]
-        constant = _constant(proto, site, name)
-        if constant is None or not np.array_equal(constant, value):
-            raise NotLowered(
-                f"{site.where}, input {sanitize(name)}",
-                expected="a constant, as its value decides on the nodes",
-                got="a tensor that changes from run to run",
-            )
-
-
-def _constant(proto: ModelProto, site: Site, name: str) -> np.ndarray | None:
-    """Return the value of a constant, a small initializer included; None where a run decides on it."""
-    for node in site.scope.node:
-        value = constant_value(node)
-        if name in node.output and isinstance(value, TensorProto):
-            return numpy_helper.to_array(value)
-    if not isinstance(site.scope, GraphProto):
-        return None
-    # A caller may feed another value for an initializer that is an input, from IR version 4 on.
-    is_input = any(info.name == name for info in site.scope.input)
-    if is_input and proto.ir_version >= _INITIALIZERS_ARE_DEFAULTS:
-        return None
-    for tensor in site.scope.initializer:
-        if tensor.name == name and tensor.data_location != TensorProto.EXTERNAL:
-            return numpy_helper.to_array(tensor)
-    return None
-
-
-def _known_function(lowered: _Lowered, key: Any, example: Example) -> LoweredOp | None:
-    """Return the function that was made for a node of the same types and fixed attrs."""
-    for known_key, function in lowered.known:
-        if known_key == key and _fits(function, example):
-            return function
-    return None
+def _are_same(attrs: Mapping[str, Any], others: Mapping[str, Any]) -> bool:
+    if attrs.keys() != others.keys():
+        return False
+    return all(same_value(attrs[name], others[name]) for name in attrs)
 
 
 def _unused_name(proto: ModelProto, op: Op, number: int) -> str:
@@ -310,50 +268,21 @@ def _unused_name(proto: ModelProto, op: Op, number: int) -> str:
     return fresh_name(f"{op.op_type}_{number}", names)
 
 
-def _fits(lowered: LoweredOp, example: Example) -> bool:
-    """Tell whether a function was made for the attrs and constants of a node."""
-    if not lowered.holds_for(example):
-        return False
-    for name, value in lowered.fixed.items():
-        if name not in example.attrs:
-            # The node leaves the attr out, and means the default of the op.
-            if name not in lowered.defaulted:
-                return False
-        elif not same_value(value, example.attrs[name]):
-            return False
-    return True
-
-
-def _add_functions(proto: ModelProto, ops: Mapping[str, _Lowered]) -> None:
-    functions: list[FunctionProto] = []
-    for lowered in ops.values():
-        for _, function in lowered.known:
-            remember(lowered.op, function)
-            functions.append(function.function)
+def _add_functions(proto: ModelProto, functions: Sequence[FunctionProto]) -> None:
     if not functions:
         return
     proto.functions.extend(functions)
-    proto.ir_version = max(proto.ir_version, _WITH_DEFAULTS)
+    proto.ir_version = max(proto.ir_version, _WITH_FUNCTIONS)
     imported = imported_versions(proto)
     for domain in {function.domain for function in functions} - imported.keys():
         proto.opset_import.append(helper.make_opsetid(domain, 1))
-    _type_outputs(proto)
-
-
-def _type_outputs(proto: ModelProto) -> None:
-    """Infer the shapes of outputs that have none, through the functions: a registered op is opaque to onnx."""
-    untyped = [info for info in proto.graph.output if not info.type.tensor_type.HasField("shape")]
-    if not untyped:
-        return
-    # onnx infers through nodes, and not through functions of a model.
+    # A registered op is opaque to onnx; the shapes of the outputs are known through its function.
     inlined = inlined_functions(proto)
-    # A type without a shape would hold inference back.
     for info in inlined.graph.output:
         if not info.type.tensor_type.HasField("shape"):
             info.ClearField("type")
             info.ClearField("metadata_props")
     type_outputs(inlined)
-    typed = {info.name: info for info in inlined.graph.output if info.HasField("type")}
-    for info in untyped:
-        if info.name in typed:
-            info.CopyFrom(typed[info.name])
+    for info, typed in zip(proto.graph.output, inlined.graph.output, strict=True):
+        if typed.HasField("type"):
+            info.CopyFrom(typed)

@@ -54,15 +54,8 @@ class NumpyNamespace:
 # ---- what makes arrays ----------------------------------------------------------------------------
 
 
-def _full(
-    shape: Any,
-    fill_value: Any,
-    dtype: Any = None,
-    order: str = "C",
-    *,
-    device: Any = None,
-    like: Any = None,
-) -> Any:
+# Arguments such as ``order`` and ``device`` are about memory, on which no value depends.
+def _full(shape: Any, fill_value: Any, dtype: Any = None, *memory: Any, **options: Any) -> Any:
     result = np.full(plain(shape), plain(fill_value), dtype)
     if is_constant(shape) and is_constant(fill_value):
         # Traced all the same, as a write may make it depend on the inputs.
@@ -72,26 +65,7 @@ def _full(
     return Traced(result, fit(tensor, result))
 
 
-def _zeros(
-    shape: Any, dtype: Any = float, order: str = "C", *, device: Any = None, like: Any = None
-) -> Any:
-    return _full(shape, 0, np.dtype(dtype))
-
-
-def _ones(
-    shape: Any, dtype: Any = float, order: str = "C", *, device: Any = None, like: Any = None
-) -> Any:
-    return _full(shape, 1, np.dtype(dtype))
-
-
-def _full_like(
-    a: Any,
-    fill_value: Any,
-    dtype: Any = None,
-    order: str = "K",
-    subok: bool = True,
-    shape: Any = None,
-) -> Any:
+def _full_like(a: Any, fill_value: Any, dtype: Any = None, *, shape: Any = None) -> Any:
     array = a if type(a) is Traced else Traced(np.asarray(plain(a)))
     if shape is None:
         shape = array.shape
@@ -100,27 +74,22 @@ def _full_like(
     return _full(shape, fill_value, dtype)
 
 
-def _zeros_like(
-    a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None
-) -> Any:
-    return _full_like(a, 0, dtype, shape=shape)
+def _filled(value: int) -> Callable[..., Any]:
+    def make(shape: Any, dtype: Any = float, *memory: Any, **options: Any) -> Any:
+        return _full(shape, value, np.dtype(dtype))
+
+    return make
 
 
-def _ones_like(
-    a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None
-) -> Any:
-    return _full_like(a, 1, dtype, shape=shape)
+def _filled_like(value: int) -> Callable[..., Any]:
+    def make(a: Any, dtype: Any = None, *, shape: Any = None) -> Any:
+        return _full_like(a, value, dtype, shape=shape)
+
+    return make
 
 
-def _arange(
-    *args: Any,
-    dtype: Any = None,
-    start: Any = None,
-    stop: Any = None,
-    step: Any = None,
-    **kwargs: Any,
-) -> Any:
-    values = [*args, *(item for item in (start, stop, step) if item is not None)]
+def _arange(*args: Any, dtype: Any = None) -> Any:
+    values = args
     result = np.arange(*plain(values), dtype=dtype)
     if is_constant(values):
         return Traced(result)
@@ -137,19 +106,10 @@ def _arange(
 
 
 def _linspace(
-    start: Any,
-    stop: Any,
-    num: Any = 50,
-    endpoint: bool = True,
-    retstep: bool = False,
-    dtype: Any = None,
-    axis: int = 0,
+    start: Any, stop: Any, num: Any = 50, endpoint: bool = True, *, dtype: Any = None
 ) -> Any:
-    if retstep or np.ndim(plain(start)) or np.ndim(plain(stop)):
-        refuse(
-            "np.linspace with retstep=, or between arrays",
-            "a + (b - a) * np.linspace(0, 1, n)[:, None]",
-        )
+    if np.ndim(plain(start)) or np.ndim(plain(stop)):
+        refuse("np.linspace between arrays", "a + (b - a) * np.linspace(0, 1, n)[:, None]")
     result = np.linspace(plain(start), plain(stop), plain(num), endpoint, dtype=dtype)
     if is_constant([start, stop, num]):
         return Traced(result)
@@ -178,10 +138,6 @@ def _eye(N: Any, M: Any = None, k: Any = 0, dtype: Any = float, **kwargs: Any) -
     if is_constant([N, M, k]):
         return Traced(result)
     return (_distances(N, M) == k).astype(dtype)
-
-
-def _tri(N: Any, M: Any = None, k: Any = 0, dtype: Any = float) -> Any:
-    return (_distances(N, M) <= k).astype(dtype)
 
 
 def _distances(rows: Any, columns: Any) -> Any:
@@ -229,19 +185,12 @@ def _asarray(a: Any, dtype: Any = None, order: Any = None, **kwargs: Any) -> Any
     return a.astype(dtype)
 
 
-def _indices(dimensions: Any, dtype: Any = int, sparse: bool = False) -> Any:
-    if is_constant(dimensions):
-        return Traced(np.indices(plain(dimensions), dtype))
-    grids = call(np.meshgrid, [_arange(n) for n in dimensions], {"indexing": "ij"})
-    return call(np.stack, (grids,)).astype(dtype)
-
-
 MAKERS: dict[str, Callable[..., Any]] = {
-    "full": _full, "zeros": _zeros, "ones": _ones, "empty": _zeros,
-    "full_like": _full_like, "zeros_like": _zeros_like,
-    "ones_like": _ones_like, "empty_like": _zeros_like, "arange": _arange, "linspace": _linspace, "eye": _eye, "identity": _eye,
-    "tri": _tri, "array": _array, "asarray": _asarray, "asanyarray": _asarray, "ascontiguousarray": _asarray,
-    "indices": _indices,
+    "full": _full, "zeros": _filled(0), "ones": _filled(1), "empty": _filled(0),
+    "full_like": _full_like, "zeros_like": _filled_like(0),
+    "ones_like": _filled_like(1), "empty_like": _filled_like(0),
+    "arange": _arange, "linspace": _linspace, "eye": _eye, "identity": _eye,
+    "array": _array, "asarray": _asarray, "ascontiguousarray": _asarray,
 }  # fmt: skip
 
 

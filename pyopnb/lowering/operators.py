@@ -26,7 +26,7 @@ from pyopnb.lowering.elementwise import (
 )
 from pyopnb.lowering.refusal import refuse
 from pyopnb.lowering.tensors import Tensor
-from pyopnb.lowering.tracing import Number, Traced, arithmetic, call
+from pyopnb.lowering.tracing import Number, Traced, arithmetic, call, refuse_size
 
 __all__: list[str] = []
 
@@ -77,25 +77,20 @@ def _of_numbers(function: Any, a: Any, b: Any) -> Any:
         return function is operator.eq
     x, y = _value_of(a), _value_of(b)
     value = function(x, y)
-    attrs: frozenset[str] = frozenset()
-    for item in (a, b):
-        if type(item) is Number:
-            attrs |= item.attrs
     # Python calculates with floats where one is a float, and where it divides.
     number_type = float if float in (type(value), type(x), type(y)) else int
     record = _OF_NUMBERS.get(function)
     if record is None and number_type is int:
         record = _OF_INTEGERS.get(function)
     if record is None:
-        traced = a if type(a) is Number else b
-        Number(value, traced.record, attrs).need(f"the operator {function.__name__}")
+        refuse_size(f"the operator {function.__name__}")
 
     def recorded() -> Tensor:
         first = arithmetic(a, number_type)
         second = arithmetic(b, number_type)
         return record(first, second)
 
-    return Number(value, recorded, attrs)
+    return Number(value, recorded)
 
 
 def _is_same_size(a: Any, b: Any) -> bool:
@@ -132,8 +127,9 @@ _OPERANDS = (Traced, Number, np.ndarray, np.generic, int, float, bool, list, tup
 def _operator(ufunc: np.ufunc, of_numbers: Any, swapped: bool = False) -> Callable[[Any, Any], Any]:
     def method(self: Any, other: Any) -> Any:
         if not isinstance(other, _OPERANDS):
-            if type(self) is Traced and of_numbers in (operator.eq, operator.ne):
-                return _never_equal(self, other, of_numbers is operator.ne)
+            # Python would answer x == None by itself, where NumPy asks each element.
+            if of_numbers in (operator.eq, operator.ne):
+                refuse(f"a comparison with {type(other).__name__}", "is None")
             return NotImplemented
         a, b = (other, self) if swapped else (self, other)
         if _is_number(a) and _is_number(b):
@@ -143,20 +139,9 @@ def _operator(ufunc: np.ufunc, of_numbers: Any, swapped: bool = False) -> Callab
     return method
 
 
-def _never_equal(x: Traced, other: Any, answer: bool) -> Any:
-    """Answer ``x == None``, which NumPy does for each element."""
-    if np.any(np.asarray(x.value == other) != np.False_):
-        refuse(f"a comparison with {type(other).__name__}")
-    function = np.logical_or if answer else np.logical_and
-    return call(function, (x, answer))
-
-
 def _in_place(ufunc: np.ufunc) -> Callable[[Any, Any], Any]:
     def method(self: Traced, other: Any) -> Any:
-        # A scalar is another one afterwards.
-        if not isinstance(self.value, np.ndarray):
-            return call(ufunc, (self, other))
-        return call(ufunc, (self, other), {"out": (self,)})
+        return self.added(ufunc, other)
 
     return method
 

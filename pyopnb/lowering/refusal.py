@@ -15,7 +15,7 @@ import numpy as np
 
 from pyopnb.ops.messages import sanitize
 
-__all__ = ["NeedsValue", "Refusal", "SourceLine", "current_line", "line_of", "noting", "refuse"]
+__all__ = ["Refusal", "SourceLine", "current_line", "line_of", "noting", "refuse"]
 
 # The files of this room and of NumPy, and code without a file, stand between a call and the user's line.
 _NOT_THE_USERS = (
@@ -52,19 +52,6 @@ class Refusal(Exception):  # it is not an error before it leaves the room
     def __init__(self, line: SourceLine | None, expected: str, got: str, next: str | None) -> None:
         super().__init__(f"{line}: expected {expected}, got {got}")
         self.line, self.expected, self.got, self.next = line, expected, got, next
-
-
-class NeedsValue(BaseException):
-    """A line needs the value of an attr, not a name for it. What catches errors in an op must not catch this.
-
-    Attributes
-    ----------
-    attrs : frozenset of str
-    """
-
-    def __init__(self, attrs: frozenset[str]) -> None:
-        super().__init__(", ".join(sorted(attrs)))
-        self.attrs = attrs
 
 
 def refuse(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -34,13 +34,19 @@ def shape_vector(sizes: Any) -> tuple[Tensor, Dims]:
     listed = list(sizes) if isinstance(sizes, (tuple, list)) else [sizes]
     dims = tuple(map(_known, listed))
     parts: list[Tensor] = []
-    position = 0
-    # Neighbouring sizes of one tensor are one Shape, and neighbouring constants one constant.
-    while position < len(listed):
-        following = position + _run(listed, position)
-        parts.append(_part(listed[position:following]))
-        position = following
+    for is_traced, sizes_of_part in groupby(listed, _is_traced):
+        # Neighbouring constants are one constant.
+        if is_traced:
+            parts.extend(map(_size_vector, sizes_of_part))
+        else:
+            parts.append(vector(*[size.__index__() for size in sizes_of_part]))
     return (concat(parts) if parts else vector()), dims
+
+
+def _size_vector(size: Any) -> Tensor:
+    if type(size) is Traced:
+        return reshape(cast(size.tensor, INT64), vector(1), (1,))
+    return cast(size.vector, INT64)
 
 
 def _is_traced(size: Any) -> bool:
@@ -52,40 +58,6 @@ def _known(size: Any) -> int | None:
     if _is_traced(size) or size.__index__() < 0:
         return None
     return int(size.__index__())
-
-
-def _run(sizes: Sequence[Any], start: int) -> int:
-    """Count the sizes that are one part: constants, or neighbouring axes of a tensor."""
-    first = sizes[start]
-    end = start + 1
-    while end < len(sizes) and _continues(first, sizes[end], end - start):
-        end += 1
-    return end - start
-
-
-def _continues(first: Any, size: Any, distance: int) -> bool:
-    """Tell whether a size belongs to the part that another one begins."""
-    if not _is_traced(first):
-        return not _is_traced(size)
-    if type(first) is not Number or type(size) is not Number:
-        return False
-    if first.origin is None or size.origin is None:
-        return False
-    tensor, axis = first.origin
-    return size.origin[0] is tensor and size.origin[1] == axis + distance
-
-
-def _part(sizes: Sequence[Any]) -> Tensor:
-    first = sizes[0]
-    if type(first) is Traced:
-        return reshape(cast(first.tensor, INT64), vector(1), (1,))
-    if type(first) is not Number:
-        return vector(*[size.__index__() for size in sizes])
-    # Calculated from sizes or attrs, and the size of no axis.
-    if first.origin is None:
-        return first.vector
-    tensor, axis = first.origin
-    return shape(tensor, axis, axis + len(sizes))
 
 
 def flat(x: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from pyopnb.lowering.elementwise import absolute, neg
-from pyopnb.lowering.refusal import NeedsValue, refuse
+from pyopnb.lowering.refusal import refuse
 from pyopnb.lowering.rules import BRACKETS, METADATA, REASONS, TABLE, Rule, name_of
 from pyopnb.lowering.tensors import (
     INT64,
@@ -27,7 +27,6 @@ from pyopnb.lowering.tensors import (
     squeeze,
     unsqueeze,
 )
-from pyopnb.lowering.ufunc_methods import call_ufunc_method
 
 __all__ = [
     "METHODS",
@@ -38,6 +37,7 @@ __all__ = [
     "is_constant",
     "is_traced",
     "plain",
+    "refuse_size",
     "size_of",
     "tensor_of",
 ]
@@ -56,7 +56,7 @@ _IGNORED_ARGUMENTS = {"out", "order", "subok", "like", "copy", "casting"}
 
 
 class Number:
-    """A number of Python's that depends on sizes of the inputs or on attrs.
+    """A number of Python's that depends on sizes of the inputs.
 
     Parameters
     ----------
@@ -64,22 +64,19 @@ class Number:
         On the example.
     record : callable
         Gives the tensor: a scalar or a vector of one.
-    attrs : frozenset of str
-        The attrs that it depends on.
     origin : tuple of (Tensor, int), optional
         The tensor and axis that it is the size of.
     """
 
-    __slots__ = ("_recorded", "attrs", "origin", "record", "value")
+    __slots__ = ("_recorded", "origin", "record", "value")
 
     def __init__(
         self,
         value: Any,
         record: Callable[[], Tensor],
-        attrs: frozenset[str] = frozenset(),
         origin: tuple[Tensor, int] | None = None,
     ) -> None:
-        self.value, self.record, self.attrs, self.origin = value, record, attrs, origin
+        self.value, self.record, self.origin = value, record, origin
         self._recorded: Tensor | None = None
 
     @property  # type: ignore[misc]  # isinstance asks for it where the type itself is another
@@ -88,7 +85,7 @@ class Number:
 
     @property
     def tensor(self) -> Tensor:
-        """Record it as a scalar or a vector of one: int64, float64 or bool, a float attr as float32."""
+        """Record it as a scalar or a vector of one, of int64, float64 or bool."""
         # Recorded when it is used, as most sizes of a body are not.
         if self._recorded is None:
             self._recorded = self.record()
@@ -104,40 +101,36 @@ class Number:
         """Return the tensor as a vector of one."""
         return self.tensor if self.tensor.ndim else unsqueeze(self.tensor, [0])
 
-    def need(self, what: str) -> NoReturn:
-        """Ask for the value while the op is traced, which attrs have and sizes have not."""
-        # An attr can be fixed into the function, and the trace begins anew.
-        if self.attrs:
-            raise NeedsValue(self.attrs)
-        hint = '"float32[3]"' if self.origin is None else _hint_with(*self.origin, int(self.value))
-        refuse(
-            f"{what} of a size that can change",
-            f"{hint} as the hint of the input, if its size is always the same, "
-            "or NumPy functions on whole arrays, such as np.sum and np.arange(n)",
-            "a size that is the same for all inputs",
-        )
-
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        self.need(f".{name}")
+        refuse_size(f".{name}")
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        return call_ufunc_method(call, ufunc, method, inputs, kwargs)
+        return call_ufunc(ufunc, method, inputs, kwargs)
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         return call(function, args, kwargs)
 
     def __neg__(self) -> Number:
         value = -self.value
-        return Number(value, lambda: neg(arithmetic(self, type(value))), self.attrs)
+        return Number(value, lambda: neg(arithmetic(self, type(value))))
 
     def __pos__(self) -> Number:
         return self
 
     def __abs__(self) -> Number:
         value = abs(self.value)
-        return Number(value, lambda: absolute(arithmetic(self, type(value))), self.attrs)
+        return Number(value, lambda: absolute(arithmetic(self, type(value))))
+
+
+def refuse_size(what: str) -> NoReturn:
+    """Refuse what needs the value of a size while the op is traced."""
+    refuse(
+        f"{what} of a size that can change",
+        'a fixed size in the hint of the input, "float32[3,N]", or NumPy functions on whole arrays',
+        "a size that is the same for all inputs",
+    )
 
 
 _NEEDS_VALUE = {
@@ -154,7 +147,7 @@ _NEEDS_VALUE = {
 
 def _needing(what: str) -> Callable[..., NoReturn]:
     def method(self: Number, *args: Any, **kwargs: Any) -> NoReturn:
-        self.need(what)
+        refuse_size(what)
 
     return method
 
@@ -176,7 +169,7 @@ def arithmetic(x: Any, kind: type) -> Tensor:
 class Traced:
     """An array, or a scalar of NumPy's, of the example.
 
-    A write replaces its tensor in the graph, and a view is recorded anew when its source was written.
+    A write replaces its tensor in the graph. A view that was taken before the write cannot be used after it.
 
     Parameters
     ----------
@@ -185,74 +178,70 @@ class Traced:
     tensor : Tensor, optional
         None for a constant.
     source : Traced, optional
-        Of a view: what it is a view of.
-    rederive : callable, optional
-        Of a view: gives its tensor from the source's as that is now.
-    write : callable, optional
-        Of a view that can be written: writes a tensor into the source.
+        Of a view: the array that has its memory.
     """
 
-    __slots__ = ("_rederive", "_seen", "_tensor", "_write", "source", "value", "version")
+    __slots__ = ("_seen", "_tensor", "_writes", "source", "unassigned", "value")
     __array_priority__ = 1000
 
     def __init__(
-        self,
-        value: Any,
-        tensor: Tensor | None = None,
-        *,
-        source: Traced | None = None,
-        rederive: Callable[[], Tensor] | None = None,
-        write: Callable[[Tensor], None] | None = None,
+        self, value: Any, tensor: Tensor | None = None, source: Traced | None = None
     ) -> None:
-        self.value, self._tensor, self.version = value, tensor, 0
-        self.source, self._rederive, self._write = source, rederive, write
-        self._seen = 0 if source is None else source.stamp()
+        self.value, self._tensor, self._writes = value, tensor, 0
+        # A view of a view has the memory of the first array.
+        self.source: Traced | None = source
+        if source is not None and source.source is not None:
+            self.source = source.source
+        self._seen = 0 if self.source is None else self.source._writes
+        # The result of ``y[0] += 1`` before Python assigns it to y[0].
+        self.unassigned: Traced | None = None
 
     @property  # type: ignore[misc]  # isinstance asks for it where the type itself is another
     def __class__(self) -> type:
         return type(self.value)
 
-    def stamp(self) -> int:
-        """Count the writes into this array and into what it is a view of."""
-        return self.version + (self.source.stamp() if self.source is not None else 0)
-
-    @property
-    def was_just_written(self) -> bool:
-        """Tell whether the last write into the source came through this view."""
-        return self.stamp() == self._seen + self.version
-
     @property
     def constant(self) -> bool:
         """Tell whether it is the same for all inputs."""
-        return self._tensor is None and (self.source is None or self.source.constant)
+        if self._tensor is not None or self.unassigned is not None:
+            return False
+        return self.source is None or self.source.constant
 
     @property
     def tensor(self) -> Tensor:
         """Return its place in the graph, as it is now."""
-        if self.constant:
+        base = self if self.source is None else self.source
+        is_old = self.source is not None and base._writes != self._seen
+        if base.unassigned is not None or is_old:
+            refuse(
+                "a view of an array that was written", "y = x.copy(), or the view after the write"
+            )
+        if self._tensor is None:
             return constant(np.array(self.value))
-        # A view whose source was written since shows what is there now.
-        is_old = self.source is not None and self.source.stamp() != self._seen
-        if self.source is not None and (self._tensor is None or is_old):
-            self._tensor, self._seen = self._rederive(), self.source.stamp()  # type: ignore[misc]  # views have one
-        return self._tensor  # type: ignore[return-value]  # it is no constant
+        return self._tensor
 
     def assign(self, new: Tensor) -> None:
         """Replace the whole content, as a write in place does."""
         if self.source is not None:
-            if self._write is None:
-                refuse(
-                    "a write into a view", "y = x.copy(), before you take views of y, or np.where"
-                )
-            self._write(new)
-            self._seen = self.source.stamp()
-        # Views of this array see by the version that they are old.
-        self._tensor, self.version = new, self.version + 1
+            refuse("a write into a view", "y[0, 1] = … in one step, or y = x.copy() before")
+        self._tensor, self._writes = new, self._writes + 1
+
+    def added(self, ufunc: np.ufunc, other: Any) -> Any:
+        """Carry out ``self += other``, or another operator in place."""
+        # A scalar is another one afterwards.
+        if not isinstance(self.value, np.ndarray):
+            return call(ufunc, (self, other))
+        if self.source is None:
+            return call(ufunc, (self, other), {"out": (self,)})
+        # Python assigns the result of y[0] += 1 to y[0] next, and the brackets of y take it from there.
+        result = call(ufunc, (self, other)).astype(self.dtype, casting="same_kind")
+        self.source.unassigned = result
+        return result
 
     # ---- what NumPy and Python ask for ----
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        return call_ufunc_method(call, ufunc, method, inputs, kwargs)
+        return call_ufunc(ufunc, method, inputs, kwargs)
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         return call(function, args, kwargs)
@@ -262,18 +251,14 @@ class Traced:
             raise TypeError("len() of unsized object")
         size = self.shape[0]
         if type(size) is Number:
-            size.need("len()")
+            refuse_size("len()")
         return int(size)
 
     def __iter__(self) -> Iterator[Any]:
         size = self.shape[0] if self.ndim else 0
         # How often the loop runs would be a part of the graph.
         if type(size) is Number:
-            hint = _hint_with(self.tensor, 0, int(size.value))
-            refuse(
-                "a loop over an axis whose size can change",
-                f"NumPy functions on whole arrays, or {hint} as the hint, if its size is always the same",
-            )
+            refuse_size("a loop over an axis")
         return iter([self[position] for position in range(size)])
 
     # ---- attributes ----
@@ -390,14 +375,6 @@ class Traced:
     def sort(self, axis: int = -1, kind: Any = None, order: Any = None) -> None:
         self[...] = call(np.sort, (self, axis))
 
-    def view(self, *args: Any) -> Any:
-        if args and args[0] is not np.ndarray:
-            refuse(".view with another dtype", ".astype")
-        return self[...]
-
-    def __divmod__(self, other: Any) -> Any:
-        return self // other, self % other
-
 
 _REFUSED_METHODS: dict[str, tuple[str, str | None]] = {
     "__array__": (
@@ -446,18 +423,6 @@ for _name in METHODS:
     setattr(Traced, _name, _of_function(getattr(np, _name)))
 # Complex numbers are not traced.
 Traced.conj = Traced.conjugate = _of_function(np.positive)  # type: ignore[attr-defined]
-
-
-def _hint_with(tensor: Tensor, axis: int, size: int) -> str:
-    """Write the hint of a tensor in which one size is a number."""
-    letters = iter("NMKLIJ")
-    sizes = []
-    for position, dim in enumerate(tensor.dims):
-        if position == axis:
-            sizes.append(str(size))
-        else:
-            sizes.append(str(dim) if dim is not None else next(letters, "?"))
-    return f'"{tensor.dtype}[{",".join(sizes)}]"'
 
 
 def size_of(x: Traced, axis: int) -> Any:
@@ -583,34 +548,29 @@ def _record(function: Any, result: Any, args: Sequence[Any], kwargs: dict[str, A
         )
         refuse(why, next_)
     _check_arguments(function, rule, args, kwargs)
-
-    def record() -> Any:
-        return rule(result, *args, **kwargs)
-
-    # A view is recorded again, by the same rule, when its source was written.
-    recorded = record()
+    recorded = rule(result, *args, **kwargs)
     if function in _OF_SIZES:
         return recorded
     if isinstance(recorded, Tensor):
-        tensor = fit(recorded, result)
-        source = _source_of(result, args)
-        if source is None:
-            return Traced(result, tensor)
-        return Traced(result, tensor, source=source, rederive=lambda: fit(record(), result))
+        return _fitted(result, recorded, args)
     if not isinstance(recorded, (list, tuple)) or not isinstance(result, (list, tuple)):
         return recorded
-    parts = []
-    for number, (value, tensor) in enumerate(zip(result, recorded, strict=True)):
-        parts.append(_part(value, tensor, _source_of(value, args), record, number))
+    parts = [_fitted(value, tensor, args) for value, tensor in zip(result, recorded, strict=True)]
     return parts if type(result) is list else tuple(parts)
 
 
-def _part(
-    value: Any, tensor: Tensor, source: Traced | None, record: Callable[[], Any], number: int
-) -> Traced:
-    """Return one of several results, as np.split has them."""
-    rederive = None if source is None else lambda: fit(record()[number], value)
-    return Traced(value, fit(tensor, value), source=source, rederive=rederive)
+def _fitted(result: Any, tensor: Tensor, args: Sequence[Any]) -> Traced:
+    """Return a result of NumPy's with its tensor; it may be a view of an argument."""
+    return Traced(result, fit(tensor, result), _source_of(result, args))
+
+
+def call_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: Any) -> Any:
+    """Carry out what NumPy's ``__array_ufunc__`` protocol asks for."""
+    if method != "__call__":
+        refuse(f"np.{ufunc.__name__}.{method}", "np.sum, np.max, np.cumsum and their like")
+    if ufunc is np.divmod:
+        return call(np.floor_divide, inputs), call(np.remainder, inputs)
+    return call(ufunc, inputs, kwargs)
 
 
 def _check_arguments(

@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
-from onnx import ModelProto, NodeProto, helper, numpy_helper
+from onnx import ModelProto, helper, numpy_helper
 
 from pyopnb.errors import NotLowered
-from pyopnb.lowering.refusal import SourceLine
 from pyopnb.lowering.trace_op import LoweredOp, without_warnings
-from pyopnb.models.nodes import nodes_in, set_attribute
+from pyopnb.models.nodes import nodes_in
 from pyopnb.models.ort_capabilities import newest_ir_version, takes_empty
 from pyopnb.ops.messages import one_line, sanitize
-from pyopnb.ops.schema import Schema
 from pyopnb.ops.types import type_of
 from pyopnb.runtime.one_run import kernel_runner
 from pyopnb.testing import verify as verification
 from pyopnb.testing.sizes import ExampleSizes
 from pyopnb.testing.subject import Example, Subject
 
-__all__ = ["FLOATS", "NoKernel", "called", "give_attrs", "in_dtype", "tries_empty", "verify"]
+__all__ = ["called", "tries_empty", "verify"]
 
-FLOATS = (np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.float64))
-"""The dtypes in which an op of floats is tried."""
+_FLOATS = (np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.float64))
 
 _OPEN_END = 2**63 - 1
 _MOST_CONSTANTS = 8
@@ -43,25 +39,11 @@ _MOST_CONSTANTS = 8
 _KERNEL_ERROR = verification.KernelError(tiny=1.0, of_largest=4.0, long_rows=False)
 
 
-class NoKernel(NotLowered):
-    """ONNX Runtime does not take the nodes."""
-
-
-def give_attrs(
-    node: NodeProto, lowered: LoweredOp, schema: Schema, values: Mapping[str, Any], where: str
-) -> None:
-    """Give a node the attributes of a function: a float where it has an int, which an op takes as well."""
-    for attr in schema.attrs:
-        if attr.name in lowered.open and attr.name in values:
-            set_attribute(node, attr.name, attr.take(values[attr.name], where))
-
-
 def called(
     lowered: LoweredOp, subject: Subject, example: Example, outputs: Sequence[np.ndarray]
 ) -> ModelProto:
     """Build a model of one call of a function, for the example's dtypes and ranks."""
     function, node = lowered.function, subject.node(example)
-    give_attrs(node, lowered, subject.schema, example.attrs, subject.op.name)
     # Sizes stay open, as the function is for all of them.
     inputs = [_info(name, array) for name, array in example.feeds().items()]
     results = [_info(f"y{position}", array) for position, array in enumerate(outputs)]
@@ -88,7 +70,6 @@ def verify(
     examples: Sequence[Example],
     *,
     finite: bool,
-    sizes: bool = False,
 ) -> None:
     """Run a function in plain ONNX Runtime, and compare it with the op.
 
@@ -100,8 +81,6 @@ def verify(
         Of the same dtypes and ranks; the op takes the first.
     finite : bool
         Whether no array has a NaN.
-    sizes : bool
-        Whether the function is for the examples' sizes alone.
 
     Raises
     ------
@@ -117,40 +96,29 @@ def verify(
         else:
             groups.append([example])
     for group in groups:
-        _verify_group(lowered, subject, group, finite=finite, sizes=sizes)
+        _verify_group(lowered, subject, group, finite=finite)
 
 
 def _verify_group(
-    lowered: LoweredOp, subject: Subject, examples: Sequence[Example], *, finite: bool, sizes: bool
+    lowered: LoweredOp, subject: Subject, examples: Sequence[Example], *, finite: bool
 ) -> None:
     """Compare a function with the op on examples of the same attrs."""
     first = examples[0]
     converted = _Converted(lowered, subject, examples)
-    # Inputs whose values are part of the function stay as they are.
-    variable = [n for n in range(len(first.inputs)) if n not in lowered.constants]
-    dims = None
-    if not sizes:
-        groups = ExampleSizes.of(subject, first).groups
-        dims = [groups[position] for position in variable]
-
-    def whole(arrays: verification.Arrays) -> verification.Arrays:
-        inputs = list(first.inputs)
-        for position, array in zip(variable, arrays, strict=True):
-            inputs[position] = array
-        return tuple(inputs)
+    dims = ExampleSizes.of(subject, first).groups
 
     def original(*arrays: Any) -> Any:
-        return subject.call(Example(whole(arrays), first.attrs))
+        return subject.call(Example(arrays, first.attrs))
 
     def exact(*arrays: Any) -> Any:
         # The class itself, as the hints of the op may refuse wider floats.
-        value = subject.instance(first).compute(*whole(arrays))
+        value = subject.instance(first).compute(*arrays)
         return value if isinstance(value, tuple) else (value,)
 
     result = verification.verify(
         original,
-        lambda *arrays: converted(*whole(arrays)),
-        [tuple(example.inputs[n] for n in variable) for example in examples],
+        converted,
+        [example.inputs for example in examples],
         dims=dims,
         constants=_constants(lowered, first),
         finite=finite,
@@ -168,7 +136,7 @@ def _verify_group(
         if lowered.is_written and error in converted.errors_of_other_shapes:
             tolerated = True
         if not tolerated:
-            _raise_refusal(error, lowered, subject, first)
+            _raise_refusal(error, subject, first)
 
 
 class _Converted:
@@ -189,7 +157,7 @@ class _Converted:
         self._shapes_of_examples = [_shapes(example.inputs) for example in examples]
         with without_warnings():
             outputs = subject.call(first)
-        self._run = _runner(called(lowered, subject, first, outputs), lowered, subject)
+        self._run = _runner(called(lowered, subject, first, outputs), subject)
 
     def __call__(self, *arrays: Any) -> list[Any]:
         try:
@@ -234,7 +202,7 @@ def _narrowest_inside(lowered: LoweredOp) -> np.dtype | None:
     for node in lowered.function.node:
         if node.op_type == "Cast":
             targets.update(attribute.i for attribute in node.attribute)
-    for dtype in FLOATS:
+    for dtype in _FLOATS:
         if helper.np_dtype_to_tensor_dtype(dtype) in targets:
             return dtype
     return None
@@ -260,66 +228,34 @@ def tries_empty(lowered: LoweredOp) -> bool:
     return takes_empty()
 
 
-def _runner(model: ModelProto, lowered: LoweredOp, subject: Subject) -> Callable[[Any], list[Any]]:
-    """Make a session of a function; a line whose node has no kernel is named."""
+def _runner(model: ModelProto, subject: Subject) -> Callable[[Any], list[Any]]:
     try:
         return kernel_runner(model)
     except Exception as error:  # the runtime's exceptions have no base class of their own
-        text = sanitize(str(error).strip().partition("\n")[0])
-        where = subject.op.name
-        for name, line in lowered.lines.items():
-            if f"'{name}'" in text:
-                where = f"{where}, {line}"
-                break
-        raise NoKernel(
-            where, expected="nodes that ONNX Runtime has kernels for", got=text
+        raise NotLowered(
+            subject.op.name,
+            expected="nodes that ONNX Runtime has kernels for",
+            got=one_line(sanitize(error, 300)),
         ) from None
 
 
-def _raise_refusal(
-    error: Exception, lowered: LoweredOp, subject: Subject, example: Example
-) -> NoReturn:
+def _raise_refusal(error: Exception, subject: Subject, example: Example) -> NoReturn:
     """Refuse an op where an operator raises and it does not: a Pad by reflection, say, along an axis of one element."""
     if not type(error).__module__.startswith("onnxruntime."):
         raise error
-    text = one_line(sanitize(str(error).rpartition("Status Message: ")[2]))
-    where = subject.op.name
-    running = re.search(r"running (\w+) node", str(error))
-    line = None if running is None else _first_line(lowered, running[1])
-    if line is not None:
-        where = f"{where}, {line}"
     raise NotLowered(
-        f"{where}, for {example}",
+        f"{subject.op.name}, for {example}",
         expected="operators that take what compute takes",
-        got=text.rstrip("."),
-        next="the sizes that the op has in the hints, float32[3,N], if there are no others; or leave this op in Python",
+        got=one_line(sanitize(str(error).rpartition("Status Message: ")[2], 300)).rstrip("."),
+        next="the sizes that the op has in the hints, float32[3,N], if there are no others",
     ) from None
-
-
-def _first_line(lowered: LoweredOp, op_type: str) -> SourceLine | None:
-    """Return the line of the first node of an operator, which is all that the runtime says of it."""
-    for node in lowered.function.node:
-        if node.op_type == op_type and node.output[0] in lowered.lines:
-            return lowered.lines[node.output[0]]
-    return None
 
 
 def _differs(subject: Subject, disagreement: verification.Disagreement) -> NotLowered:
     advice = None
     for array in disagreement.inputs:
-        if array is not None and array.dtype in FLOATS and not np.isfinite(array).all():
+        if array is not None and array.dtype in _FLOATS and not np.isfinite(array).all():
             advice = "finite=True, if no array has NaN or infinity"
     return NotLowered(
         subject.op.name, expected="the results of compute", got=str(disagreement), next=advice
     )
-
-
-def in_dtype(example: Example, dtype: np.dtype) -> Example:
-    """Return an example with all floats in one dtype."""
-    arrays: list[np.ndarray | None] = []
-    for array in example.inputs:
-        if array is not None and array.dtype in FLOATS:
-            with np.errstate(over="ignore"):
-                array = array.astype(dtype)
-        arrays.append(array)
-    return Example(tuple(arrays), example.attrs)

@@ -42,7 +42,10 @@ def complete(context: CompletionContext) -> SimpleMatcherResult:
     if line == magic and magic.startswith("%"):
         # The name of the magic itself is IPython's to complete.
         return _result([], "", only=False)
-    fragment = words.pop() if words and not line[-1].isspace() else ""
+    if words and not line[-1].isspace():
+        fragment = words.pop()
+    else:
+        fragment = ""
     candidates: list[str] | None = None
     if text.lstrip().startswith("%%onnx") and "\n" in text.lstrip():
         candidates, fragment = complete_text(body)

@@ -35,7 +35,10 @@ class _State:
 
     def _repr_html_(self) -> str:
         # Without a value it is HTML's bar of unknown length.
-        value = f' value="{self.done}" max="{self.total}"' if self.total else ""
+        if self.total:
+            value = f' value="{self.done}" max="{self.total}"'
+        else:
+            value = ""
         return f'<progress{value} aria-label="{self!r}"></progress> {self!r}'
 
 
@@ -68,7 +71,10 @@ def progress_panel() -> Panel:
     from IPython.display import display
 
     shell = get_ipython()
-    cell = 0 if shell is None else shell.execution_count
+    if shell is None:
+        cell = 0
+    else:
+        cell = shell.execution_count
     handles: list[Any] = []
     after = 0.0
 

@@ -15,7 +15,6 @@ from onnx import ModelProto, NodeProto, ValueInfoProto, helper
 
 from pyopnb.errors import InputError, ModelError, PyopError, UnknownOp
 from pyopnb.models.build import ints_to_floats, node
-from pyopnb.models.catalog_names import misuse, node_refusal
 from pyopnb.models.faults import is_unknown, nearest_op
 from pyopnb.models.nodes import type_of_proto
 from pyopnb.models.opsets import import_domains
@@ -329,7 +328,7 @@ def _make_entry(
     if version is None:
         schema = _schema(domain, op_type, opset)
     if version is None:
-        _refuse_unknown(domain, op_type, len(arrays))
+        _refuse_unknown(domain, op_type)
     names = _input_names(version, schema, len(arrays))
     types = {}
     for name, array in zip(names, arrays, strict=True):
@@ -369,29 +368,18 @@ def _check_numbers(op: str, outputs: Any, opset: Any) -> None:
         check_opset(opset, f"call of {sanitize(op)}")
 
 
-def _refuse_unknown(domain: str, op_type: str, inputs: int) -> None:
+def _refuse_unknown(domain: str, op_type: str) -> None:
     if not is_unknown(domain, op_type) and domain in schema_domains():
         return
-    op = f"{sanitize(domain)}::{sanitize(op_type)}"
-    got = f"{op}, which is in neither"
     near = nearest_op(domain, op_type)
     next_ = "define it: %%pyop"
     if near is not None:
         next_ = f'"{"::".join(near)}"'
-    # The catalogue may have it for another number of inputs, or know why it cannot run.
-    call_node = NodeProto(op_type=op_type, domain=domain, input=["x"] * inputs)
-    refusal = node_refusal(call_node)
-    problem = misuse(call_node)
-    if refusal is not None:
-        got = f"{op}, which pyopnb's catalogue cannot run, because {refusal.reason}"
-        next_ = refusal.instead
-    elif problem:
-        got = problem
-        next_ = f'pyopnb.catalog("{op_type}"), which lists what it computes'
+    op = f"{sanitize(domain)}::{sanitize(op_type)}"
     raise UnknownOp(
         f"call of {op}",
         expected="an op of the registry or of the installed runtime",
-        got=got,
+        got=f"{op}, which is in neither",
         next=next_,
     )
 

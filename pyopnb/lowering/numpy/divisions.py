@@ -69,12 +69,6 @@ def _remainder(result: Any, a: Any, b: Any) -> Tensor:
     return where(equal(remainder, 0), 0, adjusted)
 
 
-@lowers(np.fmod)
-def _fmod(result: Any, a: Any, b: Any) -> Tensor:
-    x, y = loop_inputs(np.fmod, a, b)
-    return _c_remainder(x, y if x.dtype.kind == "f" else _safe_divisor(y))
-
-
 @lowers(np.floor_divide)
 def _floor_divide(result: Any, a: Any, b: Any) -> Tensor:
     x, y = loop_inputs(np.floor_divide, a, b)

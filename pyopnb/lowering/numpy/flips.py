@@ -9,7 +9,7 @@ import numpy as np
 
 from pyopnb.lowering.numpy.axes import axes_of
 from pyopnb.lowering.rules import lowers
-from pyopnb.lowering.tensors import Tensor, node, transpose, vector
+from pyopnb.lowering.tensors import Tensor, node, vector
 from pyopnb.lowering.tracing import tensor_of
 
 __all__: list[str] = []
@@ -41,20 +41,3 @@ def _fliplr(result: Any, m: Any) -> Tensor:
 @lowers(np.flipud)
 def _flipud(result: Any, m: Any) -> Tensor:
     return _flipped(tensor_of(m), [0])
-
-
-@lowers(np.rot90)
-def _rot90(result: Any, m: Any, k: Any = 1, axes: Any = (0, 1)) -> Tensor:
-    x = tensor_of(m)
-    from_axis, to_axis = (int(axis) % x.ndim for axis in axes)
-    order = list(range(x.ndim))
-    order[from_axis], order[to_axis] = to_axis, from_axis
-    quarters = int(k.__index__()) % 4
-    if quarters == 0:
-        return x
-    if quarters == 2:
-        return _flipped(x, sorted([from_axis, to_axis]))
-    # One to the left is a flip of the columns, and then a transpose; one to the right the reverse.
-    if quarters == 1:
-        return transpose(_flipped(x, [to_axis]), order)
-    return _flipped(transpose(x, order), [to_axis])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -50,29 +50,20 @@ def _read(x: Traced, key: Any) -> Any:
     result = x.value[plain(key)]
     items = _items(x, key)
 
-    def rederive() -> Tensor:
-        return fit(_taken(x.tensor, items), result)
-
     tensor = None
     if not (x.constant and is_constant(items)):
-        tensor = rederive()
+        tensor = fit(_taken(x.tensor, items), result)
     # What is read by arrays, or is a scalar, is a copy.
     if any(map(_is_array, items)) or not isinstance(result, np.ndarray):
         return Traced(result, tensor)
-    return Traced(result, tensor, source=x, rederive=rederive, write=_writer(x, key))
-
-
-def _writer(x: Traced, key: Any) -> Callable[[Tensor], None]:
-    """Return what writes a view into its source."""
-    return lambda new: x.assign(_written(x.tensor, _items(x, key), new))
+    return Traced(result, tensor, x)
 
 
 def _write(x: Traced, key: Any, value: Any) -> None:
     """Carry out ``x[key] = value``."""
-    # y[:, 0] += 1 writes into the view, and then assigns that to its place.
-    is_view = type(value) is Traced and value.source is x
-    if is_view and value.was_just_written and _same_memory(x.value[plain(key)], value.value):
-        return
+    # y[:, 0] += 1 adds to a view, and then assigns the result to its place.
+    if x.unassigned is value:
+        x.unassigned = None
     if not x.value.flags.writeable:
         refuse("a write into an input", "y = x.copy(), or copy_inputs = True in the class")
     if x.constant and is_constant([key, value]):
@@ -82,15 +73,6 @@ def _write(x: Traced, key: Any, value: Any) -> None:
     tensor = _written(before, _items(x, key), tensor_of(value, x.dtype))
     x.value[plain(key)] = plain(value)
     x.assign(Tensor(tensor.name, tensor.dtype, before.dims))
-
-
-def _same_memory(view: Any, value: Any) -> bool:
-    """Tell whether a value is the very view that it is assigned to, as in ``y[:, 0] += 1``."""
-    if not isinstance(view, np.ndarray) or not isinstance(value, np.ndarray):
-        return False
-    if view.shape != value.shape or view.strides != value.strides:
-        return False
-    return bool(view.__array_interface__["data"] == value.__array_interface__["data"])
 
 
 BRACKETS["read"] = _read
@@ -168,7 +150,7 @@ def _taken(x: Tensor, items: Sequence[Any]) -> Tensor:
         return _by_arrays(x, items)
     array = items[positions[0]]
     if not _is_mask(array):
-        return _by_one_array(x, items)
+        return _basic(x, items)
     mask = tensor_of(array)
     has_new_axis = any(item is None for item in items)
     if not has_new_axis and mask.ndim == 1:
@@ -180,15 +162,19 @@ def _taken(x: Tensor, items: Sequence[Any]) -> Tensor:
 
 
 def _basic(x: Tensor, items: Sequence[Any]) -> Tensor:
-    """Read by numbers, slices and new axes."""
+    """Read by numbers, slices and new axes, or by one array in the place of a number."""
     axes = [item for item in items if item is not None]
-    x = _slices(x, axes)
+    x = _slices(x, [_EVERYTHING if _is_array(item) else item for item in axes])
     # From the last axis on, as a number takes its axis away.
     for axis in reversed(range(len(axes))):
-        if _is_number(axes[axis]):
+        if type(axes[axis]) is not slice:
             x = gather(x, index_tensor(axes[axis]), axis)
-    kept = [item for item in items if not _is_number(item)]
-    return unsqueeze(x, [position for position, item in enumerate(kept) if item is None])
+    new_axes, at = [], 0
+    for item in items:
+        if item is None:
+            new_axes.append(at)
+        at += 1 if item is None or type(item) is slice else np.ndim(plain(item))
+    return unsqueeze(x, new_axes)
 
 
 def _slices(x: Tensor, axes: Sequence[Any]) -> Tensor:
@@ -231,21 +217,6 @@ def _length(item: slice, step: int, size_of_axis: int | None) -> int | None:
             return None
     bounds = slice(item.start, item.stop, step).indices(size_of_axis)
     return len(range(*bounds))
-
-
-def _by_one_array(x: Tensor, items: Sequence[Any]) -> Tensor:
-    """Read by one array of integers beside slices and new axes."""
-    axes = [item for item in items if item is not None]
-    position = list(map(_is_array, axes)).index(True)
-    index = index_tensor(axes[position])
-    sliced = _slices(x, _sliced_elsewhere(axes, position))
-    tensor = gather(sliced, index, position)
-    new_axes, at = [], 0
-    for item in items:
-        if item is None:
-            new_axes.append(at)
-        at += index.ndim if _is_array(item) else 1
-    return unsqueeze(tensor, new_axes)
 
 
 def _by_arrays(x: Tensor, items: Sequence[Any]) -> Tensor:

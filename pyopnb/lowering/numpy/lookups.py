@@ -11,11 +11,8 @@ from pyopnb.lowering.elementwise import (
     is_nan,
     less,
     less_equal,
-    maximum,
-    minimum,
     not_,
     or_,
-    sub,
 )
 from pyopnb.lowering.numpy.axes import along, axis_of
 from pyopnb.lowering.numpy.ufuncs import strong_inputs
@@ -31,7 +28,6 @@ from pyopnb.lowering.tensors import (
     node,
     reduce,
     resized,
-    scalar_size,
     transpose,
     unsqueeze,
 )
@@ -49,16 +45,9 @@ def index_tensor(indices: Any) -> Tensor:
 
 
 @lowers(np.take)
-def _take(result: Any, a: Any, indices: Any, axis: Any = None, mode: str = "raise") -> Tensor:
-    if mode not in ("raise", "clip"):
-        refuse(f"np.take with mode={mode!r}", 'mode="clip"')
+def _take(result: Any, a: Any, indices: Any, axis: Any = None) -> Tensor:
     x, at = along(tensor_of(a), axis)
-    index = index_tensor(indices)
-    # Gather reads from behind for a negative index, as NumPy does unless it clips.
-    if mode == "clip":
-        last = sub(scalar_size(x, at), 1)
-        index = maximum(minimum(cast(index, INT64), last), 0)
-    return gather(x, index, at)
+    return gather(x, index_tensor(indices), at)
 
 
 @lowers(np.take_along_axis)
@@ -74,12 +63,6 @@ def _take_along_axis(result: Any, arr: Any, indices: Any, axis: Any = -1) -> Ten
         refuse("np.take_along_axis that broadcasts", "np.broadcast_to(indices, …)")
     attrs = {"axis": at} if at else {}
     return node("GatherElements", [x, index], x.dtype, index.dims, **attrs)
-
-
-@lowers(np.compress)
-def _compress(result: Any, condition: Any, a: Any, axis: Any = None) -> Tensor:
-    x, at = along(tensor_of(a), axis)
-    return selected(x, tensor_of(condition, bool), at)
 
 
 def selected(x: Tensor, mask: Tensor, axis: int) -> Tensor:

@@ -66,8 +66,6 @@ def _stacking(function: Any, axis: int, new_axes: Mapping[int, Sequence[int]]) -
 
 _stacking(np.vstack, 0, {0: [0, 1], 1: [0]})
 _stacking(np.hstack, 1, {0: [0]})
-_stacking(np.dstack, 2, {0: [0, 1, 2], 1: [0, 2], 2: [2]})
-_stacking(np.column_stack, 1, {0: [0, 1], 1: [1]})
 
 
 # ---- splitting ------------------------------------------------------------------------------------
@@ -111,17 +109,6 @@ def _equal_parts(x: Tensor, parts: int, axis: int) -> list[Tensor]:
         larger_parts = minimum(remainder, number)
         bounds.append(add(mul(length, number), larger_parts))
     return [_part(x, axis, begin, end, None) for begin, end in pairwise(bounds)]
-
-
-@lowers(np.vsplit)
-def _vsplit(result: Any, ary: Any, indices_or_sections: Any) -> list[Tensor]:
-    return _split(result, ary, indices_or_sections, 0)
-
-
-@lowers(np.hsplit)
-def _hsplit(result: Any, ary: Any, indices_or_sections: Any) -> list[Tensor]:
-    axis = 0 if np.ndim(plain(ary)) == 1 else 1
-    return _split(result, ary, indices_or_sections, axis)
 
 
 # ---- neighbours -----------------------------------------------------------------------------------

@@ -5,13 +5,12 @@ from __future__ import annotations
 import string
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from pyopnb.lowering.elementwise import mul
-from pyopnb.lowering.numpy.axes import axes_of, listed
+from pyopnb.lowering.numpy.axes import axes_of
 from pyopnb.lowering.refusal import refuse
 from pyopnb.lowering.rules import lowers
 from pyopnb.lowering.tensors import (
@@ -24,8 +23,6 @@ from pyopnb.lowering.tensors import (
     reduce,
     resized,
     served,
-    squeeze,
-    transpose,
     unsqueeze,
     vector,
 )
@@ -78,26 +75,12 @@ def _dot(result: Any, a: Any, b: Any) -> Tensor:
     return _matmul(result, a, b)
 
 
-@lowers(np.inner)
-def _inner(result: Any, a: Any, b: Any) -> Tensor:
-    if _rank(a) != 1 or _rank(b) != 1:
-        refuse("np.inner of other than vectors", "a @ b.T")
-    return _matmul(result, a, b)
-
-
 @lowers(np.outer)
 def _outer(result: Any, a: Any, b: Any) -> Tensor:
     x, y = tensor_of(a, result.dtype), tensor_of(b, result.dtype)
     if x.ndim != 1 or y.ndim != 1:
         refuse("np.outer of other than vectors", "np.outer(a.ravel(), b.ravel())")
     return mul(unsqueeze(x, [1]), y)
-
-
-@lowers(np.linalg.matmul, np.vecdot)
-def _matmul_again(result: Any, a: Any, b: Any) -> Tensor:
-    if _rank(a) == 1 or np.ndim(result) == max(_rank(a), _rank(b)):
-        return _matmul(result, a, b)
-    refuse("np.vecdot of stacks", "(a * b).sum(-1)")
 
 
 # ---- np.einsum ------------------------------------------------------------------------------------
@@ -112,12 +95,6 @@ def _einsum(result: Any, *operands: Any, optimize: Any = False) -> Tensor:
     terms, output, dotted = _read_equation(equation.replace(" ", ""), ranks)
     if any(len(set(term)) != len(term) for term in terms):
         refuse("np.einsum with an axis twice in one array", "np.diagonal(x)")
-    if len(terms) == 2:
-        roles = _roles(terms[0], terms[1], output, dotted)
-        if roles is not None:
-            wide = _served_product("MatMul", result.dtype)
-            x, y = tensor_of(arrays[0], wide), tensor_of(arrays[1], wide)
-            return cast(_as_matmul(x, y, terms, output, roles), result.dtype)
     wide = _served_product("Einsum", result.dtype)
     tensors = [tensor_of(array, wide) for array in arrays]
     return cast(_as_einsum(tensors, terms, output, dotted), result.dtype)
@@ -145,72 +122,9 @@ def _read_equation(equation: str, ranks: Sequence[int]) -> tuple[list[str], str,
     return terms, output, set(free[:most])
 
 
-@dataclass(frozen=True)
-class _Roles:
-    """What the axes of two arrays are to their product.
-
-    Attributes
-    ----------
-    batch : str
-        In both and in the output, or where an ellipsis is.
-    rows, columns : str
-        The one axis that the first or the second array has alone; empty if there is none.
-    over : str
-        The one that is summed.
-    """
-
-    batch: str
-    rows: str
-    columns: str
-    over: str
-
-
-def _roles(first: str, second: str, output: str, dotted: set[str]) -> _Roles | None:
-    """Read a product over one axis, which MatMul computes; return None where it is another one."""
-    shared = set(first) & set(second)
-    batch = _letters(output, shared | dotted)
-    over = _letters(first, shared - set(output))
-    rows = _letters(first, set(first) - shared - set(batch))
-    columns = _letters(second, set(second) - shared - set(batch))
-    if len(over) != 1 or len(rows) > 1 or len(columns) > 1:
-        return None
-    # An axis that is in one array alone and not in the output is summed before.
-    if not set(rows + columns) <= set(output):
-        return None
-    # MatMul broadcasts from the end, so an operand may lack the first axes of the batch alone.
-    if not batch.endswith(_letters(batch, set(first))):
-        return None
-    if not batch.endswith(_letters(batch, set(second))):
-        return None
-    return _Roles(batch, rows, columns, over)
-
-
 def _letters(term: str, chosen: set[str]) -> str:
     """Return those letters of a term that are chosen, in its order."""
     return "".join(letter for letter in term if letter in chosen)
-
-
-def _as_matmul(x: Tensor, y: Tensor, terms: Sequence[str], output: str, roles: _Roles) -> Tensor:
-    """Record a product over one axis as MatMul."""
-    x = _with_order(x, terms[0], roles.batch + roles.rows + roles.over)
-    y = _with_order(y, terms[1], roles.batch + roles.over + roles.columns)
-    first_axis = len(roles.batch)
-    added = []
-    # MatMul wants rows and columns; those that are not there are added, and taken away again.
-    if not roles.rows:
-        x = unsqueeze(x, [x.ndim - 1])
-        added.append(first_axis)
-    if not roles.columns:
-        y = unsqueeze(y, [y.ndim])
-        added.append(first_axis + 1)
-    product = squeeze(_product(x, y), added)
-    return _with_order(product, roles.batch + roles.rows + roles.columns, output)
-
-
-def _with_order(x: Tensor, letters: str, order: str) -> Tensor:
-    """Transpose a tensor whose axes have letters to those letters of an order that it has."""
-    present = _letters(order, set(letters))
-    return transpose(x, list(map(letters.index, present)))
 
 
 def _as_einsum(
@@ -262,25 +176,6 @@ def _with_zero(x: Tensor, term: str, empty: set[str]) -> Tensor:
     return node("Pad", [x, vector(*widths)], x.dtype, dims)
 
 
-@lowers(np.tensordot)
-def _tensordot(result: Any, a: Any, b: Any, axes: Any = 2) -> Tensor:
-    """Record it as np.einsum, in which the axes of a product have one letter."""
-    rank_a, rank_b = _rank(a), _rank(b)
-    if isinstance(axes, int):
-        summed_a = list(range(rank_a - axes, rank_a))
-        summed_b = list(range(axes))
-    else:
-        summed_a, summed_b = map(listed, axes)
-    first = list(string.ascii_lowercase[:rank_a])
-    second = list(string.ascii_uppercase[:rank_b])
-    for i, j in zip(summed_a, summed_b, strict=True):
-        second[j] = first[i]
-    shared = set(first) & set(second)
-    term_a, term_b = "".join(first), "".join(second)
-    output = _letters(term_a + term_b, set(first + second) - shared)
-    return _einsum(result, f"{term_a},{term_b}->{output}", a, b)
-
-
 # ---- linear algebra -------------------------------------------------------------------------------
 
 
@@ -299,14 +194,3 @@ def _norm(result: Any, x: Any, ord: Any = None, axis: Any = None, keepdims: bool
         refuse("np.linalg.norm with ord=inf", advice)
     op_type = "ReduceL1" if ord == 1 else "ReduceL2"
     return reduce(op_type, tensor, axes, keepdims)
-
-
-@lowers(np.linalg.det)
-def _det(result: Any, a: Any) -> Tensor:
-    to = result.dtype
-    if not served("Det", to):
-        refuse(
-            f"np.linalg.det of {to}, for which ONNX Runtime has no kernel", "x.astype(np.float32)"
-        )
-    x = tensor_of(a, to)
-    return node("Det", [x], to, x.dims[:-2])

@@ -31,7 +31,6 @@ from pyopnb.lowering.tensors import (
     constant,
     count,
     expand,
-    gather,
     graph,
     node,
     reduce,
@@ -40,7 +39,6 @@ from pyopnb.lowering.tensors import (
     scalar_size,
     served,
     shape,
-    squeeze,
     transpose,
     unsqueeze,
     vector,
@@ -177,24 +175,7 @@ def _exact_sum(call: _Reduction) -> Tensor:
 def _prod(call: _Reduction) -> Tensor:
     if call.to.kind == "f":
         return call.reduce("ReduceProd", cast(call.x, call.to))
-    return cast(_product_of_integers(replace(call, x=cast(call.x, INT64))), call.to)
-
-
-_MOST_FACTORS = 16
-
-
-def _product_of_integers(call: _Reduction) -> Tensor:
-    """Multiply slice by slice: onnxruntime's ReduceProd multiplies integers as float64, and does not wrap."""
-    x = call.x
-    for axis in call.axes:
-        number = x.dims[axis]
-        if number is None or not 0 < number <= _MOST_FACTORS:
-            refuse("a product of integers along a size that can change", "x.prod(dtype=np.float64)")
-        product = gather(x, vector(0), axis)
-        for position in range(1, number):
-            product = mul(product, gather(x, vector(position), axis))
-        x = product
-    return x if call.keepdims else squeeze(x, call.axes)
+    refuse("a product of integers, which ONNX Runtime rounds", "x.prod(dtype=np.float64)")
 
 
 # ---- means and deviations -------------------------------------------------------------------------
@@ -204,12 +185,6 @@ def _product_of_integers(call: _Reduction) -> Tensor:
 def _mean(call: _Reduction) -> Tensor:
     mean = call.reduce("ReduceMean", call.calculated)
     return cast(_nan_of_nothing(mean, call), call.to)
-
-
-@lowers(np.average)
-def _average(result: Any, a: Any, axis: Any = None, *, keepdims: bool = False) -> Tensor:
-    # Without weights, which make it refused.
-    return _mean(_reading(result, a, axis, keepdims))
 
 
 def _nan_of_nothing(mean: Tensor, call: _Reduction) -> Tensor:
@@ -297,11 +272,6 @@ def _min(call: _Reduction) -> Tensor:
     return _extreme(call, "ReduceMin")
 
 
-@_reduces(np.ptp)
-def _ptp(call: _Reduction) -> Tensor:
-    return sub(_max(call), _min(call))
-
-
 @_reduces(np.all)
 def _all(call: _Reduction) -> Tensor:
     x = cast(call.x, BOOL)
@@ -371,42 +341,3 @@ def _cumsum(result: Any, a: Any, axis: Any = None, dtype: Any = None) -> Tensor:
     wide = to if served("CumSum", to) else INT64
     x, at = along(cast(tensor_of(a, to), wide), axis)
     return cast(node("CumSum", [x, constant(at, INT64)], wide, x.dims), to)
-
-
-# ---- without NaN ----------------------------------------------------------------------------------
-
-
-def _with_nan_as(x: Tensor, replacement: float) -> Tensor:
-    return where(is_nan(x), replacement, x) if x.dtype.kind == "f" else x
-
-
-@_reduces(np.nansum)
-def _nansum(call: _Reduction) -> Tensor:
-    return _sum(replace(call, x=_with_nan_as(call.x, 0.0)))
-
-
-@_reduces(np.nanmax)
-def _nanmax(call: _Reduction) -> Tensor:
-    return _extreme_skipping_nan(call, "ReduceMax", -np.inf)
-
-
-@_reduces(np.nanmin)
-def _nanmin(call: _Reduction) -> Tensor:
-    return _extreme_skipping_nan(call, "ReduceMin", np.inf)
-
-
-def _extreme_skipping_nan(call: _Reduction, op_type: str, replacement: float) -> Tensor:
-    tensor = call.reduce(op_type, _with_nan_as(call.x, replacement))
-    if call.x.dtype.kind != "f":
-        return tensor
-    # Among nothing but NaN there is no number to give.
-    all_nan = _of_bools(call, "ReduceMin", is_nan(call.x))
-    return where(all_nan, np.nan, tensor)
-
-
-@_reduces(np.nanmean)
-def _nanmean(call: _Reduction) -> Tensor:
-    x = call.calculated
-    total = call.reduce("ReduceSum", _with_nan_as(x, 0))
-    numbers = call.reduce("ReduceSum", cast(not_(is_nan(x)), x.dtype))
-    return cast(div(total, numbers), call.to)

@@ -14,18 +14,17 @@ from pyopnb.lowering.rules import lowers
 from pyopnb.lowering.size_vectors import shape_vector
 from pyopnb.lowering.tensors import (
     BOOL,
+    Dims,
     Tensor,
     cast,
     concat,
     node,
     reshape,
-    resized,
     shape,
     size,
     unsqueeze,
-    vector,
 )
-from pyopnb.lowering.tracing import Number, Traced, plain, tensor_of
+from pyopnb.lowering.tracing import Traced, is_constant, plain, tensor_of
 
 __all__: list[str] = []
 
@@ -35,11 +34,12 @@ def _without_bool(x: Tensor) -> Tensor:
     return cast(x, np.uint8) if x.dtype == BOOL else x
 
 
-def _product(length: int | None, times: Any) -> int | None:
-    """Multiply a size and a count, where both are the same for all inputs."""
-    if length is None or type(times) in (Number, Traced):
-        return None
-    return length * int(times)
+def _dims(result: Any, x: Tensor, *arguments: Any) -> Dims:
+    """Return the sizes of a result of the same rank, as far as they are the same for all inputs."""
+    if not is_constant(arguments):
+        return (None,) * x.ndim
+    sizes = zip(np.shape(result), x.dims, strict=True)
+    return tuple(None if dim is None else size for size, dim in sizes)
 
 
 # ---- repeating ------------------------------------------------------------------------------------
@@ -56,11 +56,11 @@ def _tile(result: Any, A: Any, reps: Any) -> Tensor:  # noqa: N803  # NumPy's na
     # The shorter one gets ones in front.
     rank = max(x.ndim, len(counts))
     counts = [1] * (rank - len(counts)) + counts
-    return _tiled(unsqueeze(x, list(range(rank - x.ndim))), counts)
+    x = unsqueeze(x, list(range(rank - x.ndim)))
+    return _tiled(x, counts, _dims(result, x, reps))
 
 
-def _tiled(x: Tensor, counts: Sequence[Any]) -> Tensor:
-    dims = tuple(map(_product, x.dims, counts))
+def _tiled(x: Tensor, counts: Sequence[Any], dims: Dims) -> Tensor:
     wide = _without_bool(x)
     return cast(node("Tile", [wide, shape_vector(counts)[0]], wide.dtype, dims), x.dtype)
 
@@ -73,19 +73,16 @@ def _repeat(result: Any, a: Any, repeats: Any, axis: Any = None) -> Tensor:
     x, at = along(tensor_of(a), axis)
     counts = [1] * (x.ndim + 1)
     counts[at + 1] = repeats
-    tiled = _tiled(unsqueeze(x, [at + 1]), counts)
-    repeated = _product(x.dims[at], repeats)
+    dims = _dims(result, x, repeats)
+    tiled = _tiled(unsqueeze(x, [at + 1]), counts, (None,) * (x.ndim + 1))
     # Not -1, which is no size where another one is 0.
-    if repeated is None:
-        length = mul(size(x, at), shape_vector([repeats])[0])
-    else:
-        length = vector(repeated)
+    length = mul(size(x, at), shape_vector([repeats])[0])
     parts = [length]
     if at > 0:
         parts.insert(0, shape(x, 0, at))
     if at + 1 < x.ndim:
         parts.append(shape(x, at + 1))
-    return reshape(tiled, concat(parts), resized(x.dims, at, repeated))
+    return reshape(tiled, concat(parts), dims)
 
 
 # ---- padding --------------------------------------------------------------------------------------
@@ -99,7 +96,7 @@ def _pad(
         refuse(f"np.pad with mode={mode!r}", 'mode="constant", "edge", "reflect" or "wrap"')
     x = tensor_of(array)
     widths = _pad_widths(pad_width, x.ndim)
-    dims = tuple(map(_padded_size, x.dims, widths))
+    dims = _dims(result, x, pad_width)
     # ONNX lists all widths before the axes first, and then all behind them.
     before, after = [pair[0] for pair in widths], [pair[1] for pair in widths]
     wide = _without_bool(x)
@@ -112,14 +109,6 @@ def _pad(
     else:
         inputs.append(cast(tensor_of(constant_values, x.dtype), wide.dtype))
     return cast(node("Pad", inputs, wide.dtype, dims, **attrs), x.dtype)
-
-
-def _padded_size(length: int | None, widths: tuple[Any, Any]) -> int | None:
-    for width in widths:
-        if length is None or type(width) in (Number, Traced):
-            return None
-        length += int(width)
-    return length
 
 
 def _pad_widths(width: Any, ndim: int) -> list[tuple[Any, Any]]:

@@ -10,7 +10,7 @@ import numpy as np
 from pyopnb.lowering.numpy.axes import axes_of, axis_of, listed
 from pyopnb.lowering.refusal import refuse
 from pyopnb.lowering.rules import lowers
-from pyopnb.lowering.size_vectors import broadcast_shape, flat, shape_vector
+from pyopnb.lowering.size_vectors import flat, shape_vector
 from pyopnb.lowering.tensors import (
     Tensor,
     concat,
@@ -64,18 +64,6 @@ def _squeeze(result: Any, a: Any, axis: Any = None) -> Tensor:
     return squeeze(x, [position for position, size in enumerate(x.dims) if size == 1])
 
 
-@lowers(np.atleast_1d)
-def _atleast_1d(result: Any, a: Any) -> Tensor:
-    x = tensor_of(a)
-    return x if x.ndim else unsqueeze(x, [0])
-
-
-@lowers(np.atleast_2d)
-def _atleast_2d(result: Any, a: Any) -> Tensor:
-    x = tensor_of(a)
-    return unsqueeze(x, list(range(2 - x.ndim)))
-
-
 # ---- the order of axes ----------------------------------------------------------------------------
 
 
@@ -113,13 +101,6 @@ def _moveaxis(result: Any, a: Any, source: Any, destination: Any) -> Tensor:
 def _broadcast_to(result: Any, array: Any, shape: Any) -> Tensor:
     to, dims = shape_vector(shape)
     return expand(tensor_of(array), to, dims)
-
-
-@lowers(np.broadcast_arrays)
-def _broadcast_arrays(result: Any, *arrays: Any) -> list[Tensor]:
-    tensors = [tensor_of(array) for array in arrays]
-    to, dims = broadcast_shape(*tensors)
-    return [expand(x, to, dims) for x in tensors]
 
 
 @lowers(np.meshgrid)

@@ -264,19 +264,6 @@ _class_of_numbers(np.isinf, _is_inf, False)
 _class_of_numbers(np.isfinite, _is_finite, True)
 
 
-def _signed_infinity(function: Any, infinity: float) -> None:
-    @lowers(function)
-    def lower(result: Any, x: Any) -> Tensor:
-        tensor = tensor_of(x)
-        if tensor.dtype.kind != "f":
-            refuse(f"np.{function.__name__} of {tensor.dtype}", "x.astype(np.float32)")
-        return equal(tensor, infinity)
-
-
-_signed_infinity(np.isposinf, np.inf)
-_signed_infinity(np.isneginf, -np.inf)
-
-
 # ---- powers ---------------------------------------------------------------------------------------
 
 
@@ -289,12 +276,6 @@ def _square(result: Any, x: Any) -> Tensor:
 _MOST_FACTORS = 16
 
 
-@lowers(np.float_power)
-def _float_power(result: Any, a: Any, b: Any) -> Tensor:
-    x, y = loop_inputs(np.float_power, a, b)
-    return power(x, y)
-
-
 @lowers(np.power)
 def _power(result: Any, a: Any, b: Any) -> Tensor:
     x, y = loop_inputs(np.power, a, b)
@@ -304,7 +285,9 @@ def _power(result: Any, a: Any, b: Any) -> Tensor:
     if exponent == 2 and not y.ndim:
         return mul(x, x)
     if x.dtype.kind == "f":
-        return _power_of_floats(x, y, exponent, of_array=isinstance(plain(a), np.ndarray))
+        # NumPy takes the square root of an array for an exponent of 0.5, so that -inf gives NaN.
+        is_root = exponent == 0.5 and not y.ndim and isinstance(plain(a), np.ndarray)
+        return sqrt(x) if is_root else power(x, y)
     if exponent is None or y.ndim or not 0 < exponent <= _MOST_FACTORS:
         refuse(
             "a power of integers, which ONNX Runtime rounds as a float64",
@@ -314,17 +297,6 @@ def _power(result: Any, a: Any, b: Any) -> Tensor:
     for _ in range(exponent - 1):
         tensor = mul(tensor, x)
     return tensor
-
-
-def _power_of_floats(x: Tensor, y: Tensor, exponent: Any, of_array: bool) -> Tensor:
-    """Raise floats to a power: NumPy takes the square root of an array for an exponent of 0.5, so that -inf gives NaN."""
-    if y.ndim or not of_array:
-        return power(x, y)
-    if exponent is not None:
-        return sqrt(x) if exponent == 0.5 else power(x, y)
-    # The exponent is an attr or a size, which the function knows where it runs.
-    has_no_root = and_(equal(y, 0.5), less(x, 0))
-    return where(has_no_root, np.nan, power(x, y))
 
 
 # ---- logarithms and what else loses digits near zero ----------------------------------------------
@@ -378,9 +350,7 @@ _in_double(np.log2, lambda x: _logarithm(x, 2.0))
 _in_double(np.log10, lambda x: _logarithm(x, 10.0))
 _in_double(np.exp2, lambda x: power(2.0, x))
 _in_double(np.deg2rad, _times(np.pi / 180))
-_in_double(np.radians, _times(np.pi / 180))
 _in_double(np.rad2deg, _times(180 / np.pi))
-_in_double(np.degrees, _times(180 / np.pi))
 
 
 # ---- rounding -------------------------------------------------------------------------------------
@@ -412,36 +382,6 @@ def _trunc(result: Any, x: Any) -> Tensor:
 
 
 # ---- two arrays -----------------------------------------------------------------------------------
-
-
-def _ignoring_nan(ufunc: np.ufunc, record: _Binary) -> None:
-    @lowers(ufunc)
-    def lower(result: Any, a: Any, b: Any) -> Tensor:
-        x, y = loop_inputs(ufunc, a, b)
-        extreme = record(x, y)
-        if x.dtype.kind != "f":
-            return extreme
-        return where(is_nan(x), y, where(is_nan(y), x, extreme))
-
-
-_ignoring_nan(np.fmax, maximum)
-_ignoring_nan(np.fmin, minimum)
-
-
-@lowers(np.hypot)
-def _hypot(result: Any, a: Any, b: Any) -> Tensor:
-    x, y = loop_inputs(np.hypot, a, b)
-    if x.dtype == np.float64:
-        refuse(
-            "np.hypot of float64, whose squares can overflow",
-            "np.sqrt(a**2 + b**2), if they cannot",
-        )
-    # The squares of what fits in float32 fit in float64.
-    first, second = cast(x, np.float64), cast(y, np.float64)
-    squares = add(mul(first, first), mul(second, second))
-    length = cast(sqrt(squares), x.dtype)
-    # An infinite side makes an infinite length, even where the other side is NaN.
-    return where(or_(_is_inf(x), _is_inf(y)), np.inf, length)
 
 
 @lowers(np.logaddexp)

@@ -172,7 +172,7 @@ class Interact(LiveOutput):
             baseline="the reference",
             state="ended" if self.closed else "",
             colours=self._colours,
-            running=self._began,
+            running=self._running(),
         )
 
     def _controls(self) -> list[ipywidgets.Widget]:

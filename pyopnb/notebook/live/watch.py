@@ -105,7 +105,7 @@ class Watch(LiveOutput):
             self._before,
             self._diff,
             state="ended" if self.closed else "",
-            running=self._began,
+            running=self._running(),
         )
 
     def close(self) -> None:
