@@ -15,11 +15,11 @@ The short version of the longest part, which the tests compare with `GraphIndex.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
+from typing import Any
 
 from onnx import (
-    AttributeProto,
     FunctionProto,
     GraphProto,
     NodeProto,
@@ -28,7 +28,7 @@ from onnx import (
 )
 
 from pyopnb.errors import ModelError
-from pyopnb.models.nodes import Site, first_output, graphs_of, path_of_body, path_of_function
+from pyopnb.models.nodes import Site, first_output, named_bodies, path_of_body, path_of_function
 from pyopnb.ops.messages import sanitize, suggest
 from pyopnb.ops.names import canonical_domain
 
@@ -83,41 +83,21 @@ class GraphIndex:
         # Passes over all nodes iterate over the scope itself: objects that live for a moment cost a third.
         return list(self.scope.node)
 
-    @cached_property
-    def ends(self) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
-        """List the names of each node's inputs and outputs: to read them from the protobuf takes 2 µs a node."""
-        return [(tuple(node.input), tuple(node.output)) for node in self.scope.node]
-
-    @cached_property
-    def attributes(self) -> dict[int, tuple[AttributeProto, ...]]:
-        """Node index to the node's attributes, for nodes that have any."""
-        return {
-            index: attributes
-            for index, node in enumerate(self.scope.node)
-            if (attributes := tuple(node.attribute))
-        }
-
     # ---- names ---------------------------------------------------------------------------------------------------------------
 
     @cached_property
     def initializers(self) -> dict[str, TensorProto | SparseTensorProto]:
         """Return the initializers, dense and sparse, by name; a function has none."""
-        if isinstance(self.scope, FunctionProto):
-            return {}
-        initializers: dict[str, TensorProto | SparseTensorProto] = {
-            tensor.name: tensor for tensor in self.scope.initializer
-        }
-        return initializers | {
-            sparse.values.name: sparse for sparse in self.scope.sparse_initializer
-        }
+        initializers: dict[str, TensorProto | SparseTensorProto] = {}
+        if isinstance(self.scope, GraphProto):
+            initializers |= {tensor.name: tensor for tensor in self.scope.initializer}
+            initializers |= {each.values.name: each for each in self.scope.sparse_initializer}
+        return initializers
 
     @cached_property
     def declared_inputs(self) -> list[str]:
         """Return all inputs, those among them that are initializers as well included."""
-        scope = self.scope
-        if isinstance(scope, FunctionProto):
-            return list(scope.input)
-        return [info.name for info in scope.input]
+        return _names(self.scope.input)
 
     @cached_property
     def inputs(self) -> list[str]:
@@ -126,10 +106,7 @@ class GraphIndex:
 
     @cached_property
     def outputs(self) -> list[str]:
-        scope = self.scope
-        if isinstance(scope, FunctionProto):
-            return list(scope.output)
-        return [info.name for info in scope.output]
+        return _names(self.scope.output)
 
     @cached_property
     def producers(self) -> dict[str, tuple[int, int]]:
@@ -178,9 +155,9 @@ class GraphIndex:
     def bodies(self) -> dict[int, list[tuple[str, GraphIndex]]]:
         """Node index to the names of its graph attributes and the graphs, each of a list of graphs under the list's name."""
         bodies: dict[int, list[tuple[str, GraphIndex]]] = {}
-        for index, attributes in self.attributes.items():
-            for name, graph in graphs_of(attributes):
-                bodies.setdefault(index, []).append((name, self._body(graph, index, name)))
+        for index, node in enumerate(self.scope.node):
+            for name, body in named_bodies(node) if node.attribute else ():
+                bodies.setdefault(index, []).append((name, self._body(body, index, name)))
         return bodies
 
     def _body(self, graph: GraphProto, index: int, attribute: str) -> GraphIndex:
@@ -197,17 +174,8 @@ class GraphIndex:
     @cached_property
     def captures(self) -> dict[int, tuple[str, ...]]:
         """Node index to the names that the node's bodies read from outside them, whoever defines these."""
-        unread = [self]
-        # The list grows while it is walked.
-        for graph in unread:
-            unread += [
-                body
-                for inner in graph.bodies.values()
-                for _, body in inner
-                if "free" not in vars(body)
-            ]
-        # Take inner bodies first, so that each finds what its own bodies read.
-        for graph in reversed(unread[1:]):
+        # Inner bodies come first, so that each finds what its own bodies read, and nothing recurses.
+        for graph in reversed(list(self.walk())[1:]):
             _ = graph.free
         captures = {}
         for index, inner in self.bodies.items():
@@ -227,16 +195,15 @@ class GraphIndex:
     @property
     def path(self) -> str:
         """Say where the graph stands, as `Site` does: ``""`` for a main graph."""
-        steps, graph = [], self
+        steps: list[str] = []
+        graph = self
         while graph.outer is not None and graph.holder is not None:
             index, attribute = graph.holder
             graph = graph.outer
-            steps.append(path_of_body(graph.nodes[index], attribute))
+            steps.insert(0, path_of_body(graph.nodes[index], attribute))
         if isinstance(graph.scope, FunctionProto):
-            root = [path_of_function(graph.scope)]
-        else:
-            root = []
-        return ", ".join([*root, *reversed(steps)])
+            steps.insert(0, path_of_function(graph.scope))
+        return ", ".join(steps)
 
     # ---- order ---------------------------------------------------------------------------------------------------------------
 
@@ -247,16 +214,11 @@ class GraphIndex:
         Otherwise Kahn's algorithm, and of the nodes that are ready the first in the file. Nodes on a cycle, and those that wait
         for them, come last as they stand.
         """
-        runnable = self._runnable
-        if len(runnable) == len(self.scope.node):
-            return runnable
-        stuck = set(range(len(self.scope.node))).difference(runnable)
-        return [*runnable, *sorted(stuck)]
+        stuck = set(range(len(self.scope.node))).difference(self._runnable)
+        return [*self._runnable, *sorted(stuck)] if stuck else self._runnable
 
     def in_order(self) -> Iterator[tuple[int, NodeProto]]:
         """Return the nodes in `order`, each with its index."""
-        if isinstance(self.order, range):
-            return enumerate(self.scope.node)
         return ((index, self.nodes[index]) for index in self.order)
 
     def refuse_cycles(self) -> None:
@@ -310,10 +272,7 @@ class GraphIndex:
 
     @property
     def _inside(self) -> str:
-        path = self.path
-        if path:
-            return f", in {path}"
-        return ""
+        return f", in {self.path}" if self.path else ""
 
     @cached_property
     def _flaws(self) -> tuple[bool, bool]:
@@ -325,15 +284,12 @@ class GraphIndex:
         read: set[str] = set()
         late = doubled = False
         captures = self.captures
-        for index, (inputs, outputs) in enumerate(self.ends):
-            read.update(inputs)
-            if index in captures:
-                read.update(captures[index])
-            for name in outputs:
-                if name:
-                    doubled = doubled or name in produced
-                    late = late or name in read
-                    produced.add(name)
+        for index, node in enumerate(self.scope.node):
+            read.update(node.input, captures.get(index, ()))
+            for name in filter(None, node.output):
+                doubled = doubled or name in produced
+                late = late or name in read
+                produced.add(name)
         return late, doubled or not produced.isdisjoint(self._given)
 
     @cached_property
@@ -349,12 +305,11 @@ class GraphIndex:
         while startable:
             index = heapq.heappop(startable)
             order.append(index)
-            names = {
-                name
-                for name in self.nodes[index].output
-                if self.producers.get(name, (-1,))[0] == index
-            }
-            for reader in {reader for name in names for reader, _ in self.consumers.get(name, ())}:
+            readers: set[int] = set()
+            for name in self.nodes[index].output:
+                if self.producers.get(name, (-1,))[0] == index:
+                    readers.update(reader for reader, _ in self.consumers.get(name, ()))
+            for reader in readers:
                 waits_for[reader] -= 1
                 if not waits_for[reader]:
                     heapq.heappush(startable, reader)
@@ -365,10 +320,8 @@ class GraphIndex:
 
     def _cycle(self) -> ModelError:
         stuck = set(range(len(self.scope.node))).difference(self._runnable)
-        steps = [
-            min(stuck)
-            # Go from a node to one that it waits for, and on, until a node comes again.
-        ]
+        # Go from a node to one that it waits for, and on, until a node comes again.
+        steps = [min(stuck)]
         seen = set(steps)
         while (before := min(self._predecessors(steps[-1]) & stuck)) not in seen:
             steps.append(before)
@@ -392,9 +345,8 @@ class GraphIndex:
         """Name a node and the nodes that hold its graph, for messages."""
         texts, graph = [Site(self.nodes[index], self.scope, "").where], self
         while graph is not outermost and graph.outer is not None and graph.holder is not None:
-            index, _ = graph.holder
-            graph = graph.outer
-            texts.append(Site(graph.nodes[index], graph.scope, "").where)
+            holder, graph = graph.holder[0], graph.outer
+            texts.append(Site(graph.nodes[holder], graph.scope, "").where)
         return " in ".join(texts)
 
     def _unknown(self, where: str, name: str) -> ModelError:
@@ -405,6 +357,11 @@ class GraphIndex:
             got=f"{sanitize(name)}, which no node produces",
             next=sanitize(suggest(str(name), sorted(names))),
         )
+
+
+def _names(ends: Iterable[Any]) -> list[str]:
+    """Return the names of the inputs or outputs of a graph, or those of a function, which are names."""
+    return [end if isinstance(end, str) else end.name for end in ends]
 
 
 def is_sorted(scope: GraphProto | FunctionProto) -> bool:

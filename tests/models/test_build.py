@@ -13,28 +13,6 @@ from pyopnb.models.nodes import type_of_proto as onnx_type
 from pyopnb.models.ort_capabilities import newest_ir_version, newest_opset
 
 
-def test_a_node_has_the_names_as_given() -> None:
-    made = pyopnb.node("demo::Op", ["a", "", "c"], "x y", name="n")
-    assert (list(made.input), list(made.output), made.name, made.domain, made.op_type) == (
-        ["a", "", "c"],
-        ["x", "y"],
-        "n",
-        "demo",
-        "Op",
-    )
-
-
-@pytest.mark.parametrize("op", ["Relu", "::Relu", "ai.onnx::Relu"])
-def test_onnx_own_ops(op: str) -> None:
-    assert (pyopnb.node(op, "x", "y").domain, pyopnb.node(op, "x", "y").op_type) == ("", "Relu")
-
-
-@pytest.mark.parametrize("op", ["", "demo::", "demo::a b", "a/b::C", "demo::1"])
-def test_names_that_are_none(op: str) -> None:
-    with pytest.raises(pyopnb.errors.DefinitionError, match="domain::OpType"):
-        pyopnb.node(op, "x", "y")
-
-
 @pytest.mark.parametrize(
     ("value", "kind"),
     [
@@ -46,10 +24,6 @@ def test_names_that_are_none(op: str) -> None:
 def test_kinds_of_attributes(value: Any, kind: str) -> None:
     (attribute,) = pyopnb.node("demo::Op", "x", "y", a=value).attribute
     assert onnx.AttributeProto.AttributeType.Name(attribute.type) == kind
-
-
-def test_none_leaves_an_attribute_out() -> None:
-    assert not pyopnb.node("demo::Op", "x", "y", a=None).attribute
 
 
 def test_versions_are_those_that_the_runtime_takes() -> None:
@@ -87,11 +61,6 @@ def test_types_and_examples() -> None:
     assert made.graph.output[0].type.tensor_type.elem_type == onnx.TensorProto.INT4
 
 
-def test_initializers() -> None:
-    made = pyopnb.model([], {}, "", initializers={"w": np.float32([1, 2]), "n": 3})
-    assert [onnx.numpy_helper.to_array(t).tolist() for t in made.graph.initializer] == [[1, 2], 3]
-
-
 @pytest.mark.parametrize(
     ("nodes", "inputs", "initializers"),
     [
@@ -121,24 +90,6 @@ def test_nodes_are_sorted_and_sorted_ones_stay() -> None:
 
     assert order("b>z", "a>b", "x>a", "x>c") == ["a", "b", "z", "c"]
     assert order("x>c", "x>a", "a>z") == ["c", "a", "z"]
-
-
-def test_a_body_waits_for_the_names_around_it() -> None:
-    inner = onnx.helper.make_graph(
-        [pyopnb.node("Neg", "late", "z")], "g", [], [onnx.ValueInfoProto(name="z")]
-    )
-    nodes = [
-        pyopnb.node("If", "c", "y", then_branch=inner, else_branch=inner),
-        pyopnb.node("Abs", "x", "late"),
-    ]
-    made = pyopnb.model(nodes, {"x": "float32[N]", "c": "bool[]"}, "y")
-    assert [n.op_type for n in made.graph.node] == ["Abs", "If"]
-    nodes[1].output[0] = "lat"
-    with pytest.raises(
-        pyopnb.errors.ModelError,
-        match=r"'z' \(::Neg\) in .*'y' \(::If\), input late: .*no node produces. Try: lat",
-    ):
-        pyopnb.model(nodes, {"x": "float32[N]", "c": "bool[]"}, "y")
 
 
 @pytest.mark.parametrize(
@@ -268,48 +219,7 @@ def test_an_inferred_type_does_not_bind_an_op_that_is_redefined() -> None:
     assert kinds(model) == {"y": "float16[N,3]"}  # the caller's model is as it was
 
 
-def test_a_declared_type_binds() -> None:
-    pyopnb.registry.define(Half, "b::Op")
-    declared = pyopnb.model(
-        pyopnb.node("b::Op", "x", "y"), {"x": "float32[N,3]"}, {"y": "float16[N,3]"}
-    )
-    changed = pyopnb.model(pyopnb.node("b::Op", "x", "y"), {"x": "float32[N,3]"}, "y")
-    changed.graph.output[0].type.tensor_type.shape.dim[
-        0
-    ].dim_param = "K"  # by hand: now it is the user's word
-    pyopnb.registry.define(Double, "b::Op")
-    for model in (declared, changed):
-        with pytest.raises(Exception, match=r"float16|double"):
-            pyopnb.Session(model)
-
-
 # ---- an op by its class ------------------------------------------------------------------------------------------------------
-
-
-def test_the_class_stands_for_the_op() -> None:
-    @pyopnb.pyop("build::Doubled")
-    class Doubled:
-        def compute(self, x):
-            return x * 2
-
-    try:
-        assert (pyopnb.node(Doubled, "x", "y").domain, pyopnb.node(Doubled, "x", "y").op_type) == (
-            "build",
-            "Doubled",
-        )
-        assert pyopnb.node(pyopnb.registry["build::Doubled"], "x", "y").op_type == "Doubled"
-        assert pyopnb.call(Doubled, np.float32([1])).tolist() == [2]
-    finally:
-        pyopnb.registry.remove("build::Doubled")
-    with pytest.raises(
-        pyopnb.errors.UnknownOp, match="class Doubled: expected the class of an op in the registry"
-    ):
-        pyopnb.node(Doubled, "x", "y")
-    with pytest.raises(
-        pyopnb.errors.UnknownOp,
-        match="expected the name of an op, or its class, got an object of int",
-    ):
-        pyopnb.call(3, np.float32([1]))
 
 
 @pytest.mark.parametrize(

@@ -76,14 +76,6 @@ def test_only_functions_that_hold_ops_are_inlined() -> None:
     assert model.SerializeToString() == before
 
 
-def test_functions_of_another_opset_stay() -> None:
-    functions = [function("Holds", [pyopnb.node("d::Op", "u", "v")], opset=17)]
-    model = pyopnb.model(
-        [pyopnb.node("f::Holds", "x", "y")], {"x": "float32"}, "y", functions=functions
-    )
-    assert [n.op_type for n in inline_ops(model, is_op).graph.node] == ["Holds"]
-
-
 @pytest.mark.parametrize("depth", [32, 33, 1000])
 def test_packed_graphs_inside_one_another_have_a_limit(depth: int) -> None:
     inner = onnx.helper.make_graph([onnx.helper.make_node("Abs", ["x"], ["y"])], "g", [], [])

@@ -19,9 +19,6 @@ from onnx import defs, helper
 import pyopnb
 from pyopnb.models.nodes import type_of_proto
 from pyopnb.models.op_inference import infer_types
-from pyopnb.ops.output_types import promised_types
-from pyopnb.ops.schema import REQUIRED
-from pyopnb.ops.types import tensor_type
 
 ROOT = Path(pyopnb.__file__).parents[
     1
@@ -152,29 +149,6 @@ def test_what_the_schema_says() -> None:
         )
 
 
-@pytest.mark.parametrize(
-    ("init", "value"),
-    [("**attrs", "text"), ("a=None", "text"), ("a: object = 1", "text"), ("a: list = None", [1])],
-)
-def test_attrs_that_a_schema_cannot_list_are_not_refused(init: str, value: Any) -> None:
-    defined(
-        "s::Op",
-        f"class Op:\n    def __init__(self, {init}): pass\n    def infer(self, x): return x.like(shape=(7,))\n    def compute(self, x): ...\n",
-    )
-    model = pyopnb.model(pyopnb.node("s::Op", "x", "y", a=value), {"x": "int8[1]"}, "y")
-    onnx.checker.check_model(model, full_check=True)
-    assert not notebook_schemas()
-    assert named(infer_types(model, strict=True)) == {"y": "int8[7]"}
-    assert str(type_of_proto(model.graph.output[0].type)) == "int8[7]"
-
-
-def test_optional_inputs_before_a_variadic_one() -> None:
-    defined("s::Op", "class Op:\n    def compute(self, x, w=None, *xs): return x\n")
-    for inputs in ("x", "x x", "x x x x"):
-        made = pyopnb.model(pyopnb.node("s::Op", inputs, "y"), {"x": "int8[1]"}, {"y": "int8[1]"})
-        onnx.checker.check_model(made, full_check=True)
-
-
 def test_operators_that_onnx_has_stay_onnx_own() -> None:
     before = str(defs.get_schema("Relu"))
     newest = defs.onnx_opset_version()
@@ -189,19 +163,6 @@ def test_operators_that_onnx_has_stay_onnx_own() -> None:
     assert str(type_of_proto(model.graph.output[0].type)) == "int8[N]"
     pyopnb.registry.clear()
     assert (str(defs.get_schema("Relu")), defs.onnx_opset_version()) == (before, newest)
-
-
-def test_a_schema_of_somebody_else_stays() -> None:
-    other = defs.OpSchema(
-        "Op", "s", 1, "theirs", outputs=[defs.OpSchema.FormalParameter("y", "tensor(float)")]
-    )
-    defs.register_schema(other)
-    try:
-        defined("s::Op", SAME)
-        pyopnb.registry.clear()
-        assert defs.get_schema("Op", "s").doc == "theirs"
-    finally:
-        defs.deregister_schema("Op", 1, "s")
 
 
 @pytest.mark.parametrize(
@@ -312,81 +273,6 @@ def test_onnx_defs_is_as_the_registry(steps: list[tuple[str, int, int]]) -> None
             assert defs.get_schema(op.op_type, op.domain).doc == op.current.schema.doc
     pyopnb.registry.clear()
     assert not notebook_schemas()
-
-
-HINTS = st.sampled_from(["", ": 'float32[N,M]'", ": 'float32'", ": 'any[N,?]'"])
-DEFAULTS = {
-    "int": "3",
-    "float": "0.5",
-    "str": "'t'",
-    "bool": "True",
-    "list[int]": "[1]",
-    "bytes": "b'b'",
-}
-ATTRS = st.lists(st.tuples(st.sampled_from(sorted(DEFAULTS)), st.booleans()), max_size=3)
-
-
-@settings(max_examples=50)
-@given(
-    st.lists(HINTS, min_size=1, max_size=3),
-    st.booleans(),
-    st.booleans(),
-    ATTRS,
-    st.sampled_from(["", " -> 'float32[N]'", " -> ('int64[?,M]', 'any')", "infer"]),
-    st.data(),
-)
-def test_random_classes(
-    ports: list[str], optional: bool, variadic: bool, attrs: Any, gives: str, data: Any
-) -> None:
-    takes = (
-        [f"x{i}{hint}" for i, hint in enumerate(ports)] + ["o=None"] * optional + ["*xs"] * variadic
-    )
-    attrs = sorted(attrs, key=lambda attr: attr[1])
-    held = [
-        f"a{i}: {kind}" + (f" = {DEFAULTS[kind]}" if default else "")
-        for i, (kind, default) in enumerate(attrs)
-    ]
-    source = f"class Op:\n    def __init__(self{''.join(f', {a}' for a in held)}): pass\n"
-    if gives == "infer":
-        source += "    def infer(self, x0, *rest): return x0.like(shape=('Q', *x0.shape[1:])), 'bool[3]'\n"
-    source += f"    def compute(self, {', '.join(takes)}){gives if gives != 'infer' else ''}: ...\n"
-    cls = defined("s::Random", source)
-    schema = pyopnb.registry["s::Random"].current.schema
-    more = (
-        data.draw(st.integers(0, 3))
-        if variadic
-        else data.draw(st.integers(0, 1))
-        if optional
-        else 0
-    )
-    given_ = {f"i{n}": "float32[B,3]" for n in range(len(ports) + more)}
-    count = data.draw(st.integers(1, len(schema.outputs or (1, 1))))
-    outputs = [f"y{n}" for n in range(count)]
-    values = {
-        a.name: eval(DEFAULTS[a.kind])
-        for a in schema.attrs
-        if a.default is REQUIRED or data.draw(st.booleans())
-    }
-    model = pyopnb.model(pyopnb.node("s::Random", list(given_), outputs, **values), given_, outputs)
-    context = onnx.checker.C.CheckerContext()
-    context.ir_version, context.opset_imports = model.ir_version, {"": 20, "s": 1}
-    onnx.checker.check_node(model.graph.node[0], context)
-    instance = cls(**{a.name: eval(DEFAULTS[a.kind]) for a in schema.attrs})
-    types = [tensor_type(t) for t in given_.values()]
-    said = promised_types(schema, instance, types, count, "here")
-    want = [
-        (said[n] if n < len(said) else None) or pyopnb.TensorType(None, None) for n in range(count)
-    ]
-    want = [
-        t if t.dtype else pyopnb.TensorType(tensor_type("float32").dtype, t.shape) for t in want
-    ]
-    model.graph.ClearField("output")
-    model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in outputs)
-    got = named(onnx.shape_inference.infer_shapes(model, strict_mode=True, check_type=True))
-    known = {k: v for k, v in got.items() if k in outputs}
-    assert {k: v.replace("unk__0", "?").replace("unk__1", "?") for k, v in known.items()} == {
-        name: str(kind) for name, kind in zip(outputs, want, strict=True)
-    }
 
 
 # ---- in processes of their own -----------------------------------------------------------------------------------------------

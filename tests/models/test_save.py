@@ -9,11 +9,9 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, numpy_helper
-from small_ops import soft_clip_source
 
 import pyopnb
 from pyopnb import registry
-from pyopnb.models import io as models_io
 from pyopnb.models import save
 from pyopnb.models.op_metadata import digest
 
@@ -51,11 +49,6 @@ def test_what_the_metadata_holds(soft_clip, clipper, tmp_path):
     assert [entry.key for entry in clipper.metadata_props] == ["author"]
 
 
-def test_the_file_runs_without_pyopnbs_help(soft_clip, clipper, tmp_path):
-    pyopnb.save(clipper, tmp_path / "clip.onnx")
-    assert pyopnb.run(tmp_path / "clip.onnx", x=np.float32([100]))["y"] == [2]
-
-
 def test_only_the_ops_that_it_uses_also_in_bodies_and_of_the_retired_pyop(define, tmp_path):
     define("""
         @pyopnb.pyop("demo::Used")
@@ -76,15 +69,6 @@ def test_only_the_ops_that_it_uses_also_in_bodies_and_of_the_retired_pyop(define
     """)
     ops = pyopnb.save(model, tmp_path / "m.onnx")
     assert sorted(op.name for op in ops) == ["demo::Old", "demo::Used"]
-
-
-def test_saved_again_the_new_text_takes_the_place(soft_clip, define, clipper, tmp_path):
-    path = tmp_path / "clip.onnx"
-    pyopnb.save(clipper, path)
-    define(f"@pyopnb.pyop('demo::SoftClip'){soft_clip_source('x')}", "b.py")
-    pyopnb.save(path, path)
-    assert list(pyopnb.load(path).ops) == ["demo::SoftClip"]
-    assert "return x\n" in pyopnb.load(path).ops["demo::SoftClip"].source
 
 
 def test_what_was_not_run_is_kept_on(soft_clip, clipper, tmp_path):
@@ -156,27 +140,6 @@ def test_a_session_in_memory_remembers_the_data_and_the_file_does_not_say_where(
     np.testing.assert_array_equal(run(tmp_path / "b" / "b.onnx"), WEIGHTS)
 
 
-def test_a_model_that_is_too_large_for_one_file(soft_clip, heavy, tmp_path, monkeypatch):
-    monkeypatch.setattr(models_io, "_MAX_MESSAGE", 2**26)  # any weight is too much
-    pyopnb.save(heavy, tmp_path / "m.onnx")
-    monkeypatch.undo()
-    assert len(list(tmp_path.glob("*.data"))) == 1
-    np.testing.assert_array_equal(run(tmp_path / "m.onnx"), WEIGHTS)
-
-
-@pytest.mark.parametrize(
-    ("key", "value"), [("offset", "-4"), ("offset", "9" * 30), ("offset", "4096"), ("offset", "1")]
-)
-def test_data_that_is_not_there(soft_clip, heavy, tmp_path, key, value):
-    path = tmp_path / "m.onnx"
-    pyopnb.save(heavy, path, external_data=True)
-    model = onnx.load(path, load_external_data=False)
-    next(e for e in model.graph.initializer[0].external_data if e.key == key).value = value
-    with pytest.raises(pyopnb.errors.ModelError, match="initializer w(, external data)?: expected"):
-        pyopnb.save(model, tmp_path / "b.onnx", base_dir=tmp_path)
-    assert not list(tmp_path.glob("*b.onnx*"))
-
-
 # ---- whole or not at all -----------------------------------------------------------------------------------------------------
 
 
@@ -195,47 +158,6 @@ def test_a_write_that_fails_leaves_what_was_there(soft_clip, heavy, tmp_path, mo
         pyopnb.save(heavy, path, external_data=True)
     monkeypatch.undo()
     assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
-
-
-def test_a_model_that_fails_after_its_data_leaves_the_model_before(
-    soft_clip, heavy, tmp_path, monkeypatch
-):
-    path = tmp_path / "m.onnx"
-    pyopnb.save(heavy, path, external_data=True)
-    heavy.graph.initializer[0].raw_data = (WEIGHTS + 1).tobytes()
-    monkeypatch.setattr(save, "_serialized", lambda model: 1 / 0)
-    with pytest.raises(ZeroDivisionError):
-        pyopnb.save(heavy, path, external_data=True)
-    np.testing.assert_array_equal(run(path), WEIGHTS)
-
-
-def test_the_rights_of_the_file_stay_and_a_link_is_replaced(soft_clip, clipper, tmp_path):
-    path, link = tmp_path / "m.onnx", tmp_path / "link.onnx"
-    pyopnb.save(clipper, path)
-    assert path.stat().st_mode & 0o777 == 0o666 & ~_umask()
-    path.chmod(0o640)
-    data = path.read_bytes()
-    link.symlink_to(path)
-    pyopnb.save(clipper, path)
-    pyopnb.save(pyopnb.model(pyopnb.node("Abs", "x", "y"), {"x": "float32[N]"}, "y"), link)
-    assert (path.stat().st_mode & 0o777, path.read_bytes(), link.is_symlink()) == (
-        0o640,
-        data,
-        False,
-    )
-
-
-def _umask():
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
-def test_no_place_to_write(soft_clip, clipper, tmp_path):
-    with pytest.raises(pyopnb.errors.ModelError, match="a folder that can be written to"):
-        pyopnb.save(clipper, tmp_path / "none" / "m.onnx")
-    with pytest.raises(pyopnb.errors.ModelError, match="expected the name of a file, got a folder"):
-        pyopnb.save(clipper, tmp_path)
 
 
 def test_data_that_could_not_follow_its_model_is_taken_away(

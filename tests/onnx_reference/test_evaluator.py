@@ -76,30 +76,6 @@ def test_a_batch_normalization_does_not_train(opset):
     )
 
 
-def test_it_does_not_train_in_a_body_or_in_a_local_function_either():
-    norm = helper.make_node("BatchNormalization", ["x", *"sbmv"], ["n"])
-    body = helper.make_graph([norm], "body", [], [onnx.ValueInfoProto(name="n")])
-    proto = model(
-        [
-            helper.make_node("If", ["c"], ["a"], then_branch=body, else_branch=body),
-            helper.make_node("Norm", ["x", *"sbmv"], ["d"], domain="local", epsilon=0.5),
-            helper.make_node("Add", ["a", "d"], ["y"]),
-        ],
-        {"x": X, "c": np.array(True)},
-        "y",
-        NORM,
-        onnx=11,
-        local=1,
-    )
-    inner = helper.make_node("BatchNormalization", ["x", *"sbmv"], ["n"])
-    inner.attribute.add(name="epsilon", ref_attr_name="epsilon", type=onnx.AttributeProto.FLOAT)
-    imports = [helper.make_opsetid("", 11)]
-    proto.functions.append(
-        helper.make_function("local", "Norm", ["x", *"sbmv"], ["n"], [inner], imports, ["epsilon"])
-    )
-    same(proto, {"x": X, "c": np.array(True)})
-
-
 def test_kernels_of_the_runtime_where_onnx_has_words_only():
     nodes = [
         helper.make_node("LinearClassifier", ["x"], ["l", "p"], domain="ai.onnx.ml", coefficients=[1.0, 2, 3, 4],
@@ -117,40 +93,6 @@ def test_kernels_of_the_runtime_where_onnx_has_words_only():
     assert found.ok, str(found)
 
 
-def test_a_map_is_held_to_the_tolerance_of_float32():
-    node = helper.make_node(
-        "ZipMap", ["p"], ["z"], domain="ai.onnx.ml", classlabels_strings=["a", "b"]
-    )
-    one = np.float32([[0.1, 0.9]])
-    proto = model(
-        [helper.make_node("Mul", ["x", "w"], ["p"]), node],
-        {"x": one},
-        "z",
-        {"w": np.float32(1)},
-        ai_onnx_ml=1,
-    )
-    near = model(
-        [helper.make_node("Mul", ["x", "w"], ["p"]), node],
-        {"x": one},
-        "z",
-        {"w": np.float32(1 + 1e-6)},
-        ai_onnx_ml=1,
-    )
-    diff = pyopnb.diff(pyopnb.trace(proto, x=one), pyopnb.trace(near, x=one))
-    assert diff.verdict == "close" and {part.a for part in diff["z"].diff.parts} == {"float32[]"}
-    far = model(
-        [helper.make_node("Mul", ["x", "w"], ["p"]), node],
-        {"x": one},
-        "z",
-        {"w": np.float32(1 + 1e-3)},
-        ai_onnx_ml=1,
-    )
-    assert (
-        pyopnb.diff(pyopnb.trace(proto, x=one), pyopnb.trace(far, x=one))["z"].diff.verdict
-        == "different"
-    )
-
-
 @given(st.permutations(range(5)))
 def test_nodes_in_any_order(order):
     nodes = [helper.make_node("Relu", [f"t{n}"], [f"t{n + 1}"]) for n in range(5)]
@@ -163,14 +105,6 @@ def test_a_cycle_is_refused():
     nodes = [helper.make_node("Add", ["x", "b"], ["a"]), helper.make_node("Relu", ["a"], ["b"])]
     with pytest.raises(pyopnb.errors.ModelError, match="cycle"):
         pyopnb.trace(model(nodes, {"x": X}, "b"), X, on="reference")
-
-
-def test_sizes_below_zero_say_nothing():
-    proto = model([helper.make_node("Relu", ["x"], ["y"])], {"x": X}, "y", sizes=[-1, 3, -1, -1])
-    assert np.array_equal(pyopnb.trace(proto, X, on="reference")["y"], np.maximum(X, 0))
-    assert '"float32[?,3,?,?]"' in pyopnb.skeleton(proto, "Relu")
-    with pytest.raises(pyopnb.errors.InputError):
-        pyopnb.trace(proto, X[:, :2], on="reference")
 
 
 @pytest.mark.parametrize("inside", [False, True])
@@ -188,16 +122,6 @@ def test_an_error_names_the_node(inside):
     assert "in node '/encoder/Squeeze' (::Squeeze)" in caught.value.__notes__
     with pytest.raises(Exception, match="size not equal to one"):  # not what an earlier run raised
         pyopnb.trace(proto, {"x": X, "c": np.array(True)}, on="reference")
-
-
-def test_an_output_that_is_left_out_is_no_input_of_another_node():
-    w, r = (RANDOM.normal(size=(1, 8, size)).astype(np.float32) for size in (3, 2))
-    nodes = [
-        helper.make_node("LSTM", ["x", "w", "r"], ["", "h"], hidden_size=2),
-        helper.make_node("Clip", ["h", "", "most"], ["y"]),
-    ]
-    x = RANDOM.normal(size=(4, 2, 3)).astype(np.float32)
-    same(model(nodes, {"x": x}, "y", {"w": w, "r": r, "most": np.float32(0.1)}), {"x": x})
 
 
 # ---- what onnx's own classes get wrong ---------------------------------------------------------------------------------------
@@ -229,16 +153,6 @@ def test_gathering_from_more_than_64(shape, axis):
     )
     with pytest.raises(IndexError):
         pyopnb.reference("::GatherElements", x, np.full(shape, 100), axis=axis)
-
-
-@pytest.mark.parametrize("opset", [10, 13])
-def test_the_mask_of_a_dropout(opset):
-    y, mask = pyopnb.reference("::Dropout", X, opset=opset, outputs=2)
-    assert np.array_equal(y, X) and mask.dtype == np.bool_ and mask.all()
-    with pytest.raises(
-        pyopnb.errors.ModelError, match="expected a Dropout without its mask before opset 10"
-    ):
-        pyopnb.reference("::Dropout", X, opset=9, outputs=2)
 
 
 @pytest.mark.parametrize("shape", [(), (2,), (2, 3), (2, 3, 4)])

@@ -81,12 +81,6 @@ def normalised(x: np.ndarray, size: int, alpha: float, beta: float, bias: float)
     return (x / (bias + alpha / size * sums) ** beta).astype(np.float32)
 
 
-def test_lrn_agrees_with_the_runtime_inside_a_network() -> None:
-    error, count = worst(light("inception_v1"), "LRN")
-    assert count == 2
-    assert error < 1e-5
-
-
 @pytest.mark.parametrize("batch", [1, 5, 7])
 def test_lrn_is_that_of_its_definition(batch: int) -> None:
     # onnx's own class loops over the batch where it means the channels.

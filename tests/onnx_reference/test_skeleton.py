@@ -11,7 +11,7 @@ import onnx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, helper
+from onnx import AttributeProto, ModelProto, NodeProto, helper
 
 import pyopnb
 
@@ -64,18 +64,6 @@ def test_an_operator_that_the_runtime_has_gets_the_default_domain() -> None:
     np.testing.assert_allclose(mine(x)["y"], own(x)["y"], rtol=1e-6)
 
 
-def test_a_row_of_missing_and_a_node() -> None:
-    model = pyopnb.model(
-        pyopnb.node("Celu", "x", "y"), {"x": "float64[N]"}, {"y": "float64[N]"}, opset=12
-    )
-    (row,) = pyopnb.missing(model)
-    assert (
-        pyopnb.skeleton(model, row)
-        == pyopnb.skeleton(model, model.graph.node[0])
-        == pyopnb.skeleton(model, "y")
-    )
-
-
 def test_ports_that_are_optional_and_variadic() -> None:
     model = pyopnb.model(
         [pyopnb.node("Clip", ["x", "", "m"], "c"), pyopnb.node("Concat", "c c", "y", axis=0)],
@@ -102,21 +90,6 @@ def test_attrs_that_the_node_leaves_out_have_the_defaults_of_their_version() -> 
     assert "knows one version only" in pyopnb.skeleton(
         old, "y"
     ) and "knows one version only" not in pyopnb.skeleton(new, "y")
-
-
-def test_an_attr_without_default_that_the_node_leaves_out() -> None:
-    cell = pyopnb.skeleton(
-        scale(pyopnb.node("Cast", "x", "y", to=TensorProto.INT64), x="float32[N]"), "y"
-    )
-    assert f"to: int = {TensorProto.INT64}" in cell
-    lstm = pyopnb.node("LSTM", "x w r", "y", hidden_size=2)
-    cell = pyopnb.skeleton(
-        pyopnb.model(
-            lstm, {"x": "float32[1,1,1]", "w": "float32[1,8,1]", "r": "float32[1,8,2]"}, "y"
-        ),
-        "y",
-    )
-    assert "clip: float | None = None" in cell and "activations: list[str] | None = None" in cell
 
 
 def test_the_class_serves_every_node_of_the_operator() -> None:
@@ -240,21 +213,6 @@ def test_values_that_no_op_can_have(body: str, node: str, got: str) -> None:
 
 
 # ---- which node --------------------------------------------------------------------------------------------------------------
-
-
-def test_an_op_type_that_occurs_twice() -> None:
-    model = scale(pyopnb.node("Abs", "x", "a", name="one"), pyopnb.node("Abs", "a", "y"))
-    with pytest.raises(
-        pyopnb.errors.ModelError, match=r"node 'Abs': expected one node, got 2: one, y. Try: 'one'"
-    ):
-        pyopnb.skeleton(model, "Abs")
-
-
-def test_a_node_that_there_is_not() -> None:
-    with pytest.raises(
-        pyopnb.errors.ModelError, match=r"'Sotfmax'.*got none of these. Try: Softmax"
-    ):
-        pyopnb.skeleton(scale(pyopnb.node("Softmax", "x", "y")), "Sotfmax")
 
 
 # ---- a model file is data ----------------------------------------------------------------------------------------------------
@@ -435,14 +393,6 @@ def agrees(text: str, name: str, op: str, **feeds: np.ndarray) -> str:
 
 
 HEAD = '<ir_version: 10, opset_import: ["" : 17, "local" : 1]>'
-MATRIX = np.float32([[1, -2, 3], [4, -5, 6]])
-
-
-def test_a_local_function_beside_the_node_has_values_of_other_types() -> None:
-    function = '<domain: "local", opset_import: ["" : 17]> F (p) => (q) { r = Abs(p)  q = Neg(r) }'
-    main = "g (float[2,3] x, int64[4] z) => (float[2,3] y, int64[4] w) { a = Abs(x)  y = local.F(a)  w = local.F(z) }"
-    cell = agrees(f"{HEAD} {main} {function}", "a", "::Abs", x=MATRIX, z=np.int64([-1, 0, 1, 2]))
-    assert "def compute(self, X):" in cell
 
 
 def test_one_dimensional_and_long_inputs_of_what_onnx_gets_wrong() -> None:

@@ -43,16 +43,6 @@ def test_what_is_seen() -> None:
     assert list(seen[0].node.output) == ["e"]
 
 
-def test_a_tap_cannot_change_the_numbers() -> None:
-    def spoil(seen: Seen) -> None:
-        seen.outputs["e"][:] = 0
-
-    session = pyopnb.Session(pyopnb.wrap(two(), "Exp", spoil))
-    for _ in range(2):
-        with pytest.raises(ValueError, match="read-only"):
-            session(x=X)
-
-
 def test_what_a_tap_raises_is_the_users() -> None:
     class Stop(Exception): ...
 
@@ -120,16 +110,6 @@ def test_bodies_and_functions() -> None:
     assert "in Loop 'l', body" in repr(seen[0])
 
 
-def test_an_op_of_the_registry_behind_which_only_the_file_knows_the_type() -> None:
-    pyopnb.registry.define(
-        type("Op", (), {"compute": lambda self, x: x.astype(np.float64)}), "t::Op"
-    )
-    model = pyopnb.model(
-        pyopnb.node("t::Op", "x", "y"), {"x": "float32[2,3]"}, {"y": "float64[2,3]"}
-    )
-    np.testing.assert_array_equal(pyopnb.run(pyopnb.wrap(model, "t::Op", repr), x=X)["y"], X)
-
-
 def test_types_that_no_op_can_pass_on() -> None:
     nodes = [pyopnb.node("SequenceConstruct", "x x", "s"), pyopnb.node("SequenceAt", "s i", "y")]
     model = pyopnb.model(nodes, {"x": "float32[2,3]"}, "y", initializers={"i": np.int64(1)})
@@ -166,25 +146,6 @@ def test_taps_upon_taps_are_the_nodes_in_front_of_them() -> None:
     np.testing.assert_array_equal(second[-1].outputs["e"], -X)
 
 
-def test_names_that_are_taken() -> None:
-    model = pyopnb.model(
-        [pyopnb.node("Exp", "e_untapped", "e"), pyopnb.node("Neg", "e", "y")],
-        {"e_untapped": "float32[2,3]"},
-        "y",
-    )
-    want = pyopnb.run(model, e_untapped=X)["y"]
-    np.testing.assert_array_equal(
-        pyopnb.run(pyopnb.wrap(model, "e", repr), e_untapped=X)["y"], want
-    )
-
-
-def test_the_original_is_not_changed() -> None:
-    model = two()
-    before = model.SerializeToString()
-    pyopnb.wrap(model, "Exp", repr)
-    assert model.SerializeToString() == before
-
-
 def test_a_breakpoint_has_the_values_as_local_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     said = io.StringIO()
 
@@ -200,14 +161,6 @@ def test_a_breakpoint_has_the_values_as_local_variables(monkeypatch: pytest.Monk
     finally:
         sys.settrace(traced)
     assert "('exp', ['x'], (2, 3))" in said.getvalue()
-
-
-def test_a_function_that_is_none() -> None:
-    with pytest.raises(
-        TypeError,
-        match="wrap, function: expected a function of one argument, a Seen, got str 'print'. Try: print$",
-    ):
-        pyopnb.wrap(two(), "Exp", "print")
 
 
 def test_letting_go() -> None:
