@@ -132,16 +132,6 @@ class TraceDiff(ToleranceDiff):
         return next(over, None)
 
     @property
-    def interval(self) -> tuple[str, ...]:
-        """Return the nodes among which the runs first diverge.
-
-        They are `origin`, and those before it whose outputs could not be compared.
-        """
-        if self.origin is None:
-            return ()
-        return (*self.origin.between, self.origin.name)
-
-    @property
     def first(self) -> ComparedStep | None:
         """Return the first node with an output that is not bit-identical, be it within the tolerance."""
         for step in self.steps:
@@ -168,25 +158,26 @@ class TraceDiff(ToleranceDiff):
         return fit_lines(lines, _MAX_WIDTH, "more lines: .steps, .tensors")
 
     def _headline(self) -> list[str]:
+        lone = []
+        for side, names in (("a", self.outputs_only_a), ("b", self.outputs_only_b)):
+            if names:
+                noun = "output" if len(names) == 1 else "outputs"
+                lone.append(f"only {side} has the {noun} {_join_names(names)}")
         verdicts = (tensor.diff.verdict for tensor in (*self.feeds, *self.tensors))
-        summary = count_verdicts(verdicts, "tensor")
-        if self.outputs_only_a or self.outputs_only_b:
-            summary = "; ".join(
-                [*_lone_outputs("a", self.outputs_only_a), *_lone_outputs("b", self.outputs_only_b)]
-            )
+        summary = "; ".join(lone) or count_verdicts(verdicts, "tensor")
         lines = [f"{self.verdict}: {summary}"]
-        # Where all are within the tolerance, the first that is not the same to the bit is of
-        # interest.
+        # Where all are within the tolerance, the first that is not the same to the bit is of interest.
         step = self.origin or self.first
         if self.feeds_differ:
-            feeds = []
-            for feed in self.feeds:
-                if not same_values(feed.diff):
-                    feeds.append(feed)
             verb = "no node introduces a difference"
             if self.origins:
                 verb = "a node introduces a difference too"
-            lines += [f"where: already in the feeds; {verb}", f"how much: {_join_tensors(feeds)}"]
+            feeds = []
+            for feed in self.feeds:
+                if not same_values(feed.diff):
+                    feeds.append(f"{sanitize(feed.b, 80)} {summarize(feed.diff.worst)}")
+            lines.append(f"where: already in the feeds; {verb}")
+            lines.append(f"how much: {'; '.join(feeds[:_MAX_TENSORS])}")
         elif self.quantization:
             # Every node rounds to levels: what counts is where that loses most.
             lines.append(f"where: {format_quantized(self.quantization[0])}")
@@ -209,24 +200,20 @@ class TraceDiff(ToleranceDiff):
             return where
         if self.origin is None:
             return f"first in {where}"
-        isolation = "in isolation no node is"
-        if any(step.inconclusive for step in self.steps):
-            isolation = "isolation proves it of no node"
-        return f"{where} is the first outside the tolerance; {isolation}"
+        return f"{where} is the first outside the tolerance; isolation proves no node at fault"
 
     def _causes(self) -> Iterator[str]:
         if self.quantization:
             yield from map(format_quantized, self.quantization[1:_MAX_QUANTIZED])
             return
-        if self.origins:
-            yield from _changes(self.origins[0])
         # The headline has the first origin, unless it is about the feeds.
-        start = 1
-        if self.feeds_differ:
-            start = 0
-        for step in self.origins[start:_MAX_ORIGINS]:
-            yield f"origin: {format_step(step)}"
-            yield from _changes(step)
+        for number, step in enumerate(self.origins[:_MAX_ORIGINS]):
+            if number or self.feeds_differ:
+                yield f"origin: {format_step(step)}"
+            yield from step.changes[:_MAX_CHANGES]
+            if len(step.changes) > _MAX_CHANGES:
+                count = plural(len(step.changes) - _MAX_CHANGES, "more change")
+                yield f"… and {count}: .origin.changes"
 
     def details(self) -> list[str]:
         """List what the headline leaves out, apart from the origins.
@@ -236,75 +223,52 @@ class TraceDiff(ToleranceDiff):
         list of str
             What the nodes do, the outputs, what was paired and what was not, and what ran.
         """
-        lines = self._effect_lines()
-        if any(step.verdict != "same" for step in self.steps):
-            lines += self._output_lines()
-        evidence = Counter(tensor.by for tensor in self.tensors)
-        if set(evidence) - {"structure", "given"}:
-            counts = [f"{by} {count}" for by, count in evidence.items()]
-            lines.append(f"paired by: {', '.join(counts)}")
-        if self.only_a:
-            lines.append(f"not compared, only in a: {_join_names(self.only_a)}")
-        if self.only_b:
-            lines.append(f"not compared, only in b: {_join_names(self.only_b)}")
-        return [*lines, *self.exposed, self._conditions()]
-
-    def _effect_lines(self) -> list[str]:
-        """Say what the nodes do to the difference, and what isolation does not tell of them."""
         lines = []
         counts = Counter(step.verdict for step in self.steps)
         if set(counts) - {"same"}:
-            effects = []
-            for name in EFFECTS:
-                if counts[name]:
-                    effects.append(f"{counts[name]} {_EFFECTS[name]}")
+            effects = [f"{counts[name]} {_EFFECTS[name]}" for name in EFFECTS if counts[name]]
             lines += [f"nodes: {', '.join(effects)}", *self._amplification()]
-        inconclusive, nondeterministic = [], []
-        for step in self.steps:
-            if step.inconclusive and step.verdict in ("amplifies", "propagates"):
-                inconclusive.append(step.name)
-            if step.nondeterministic:
-                nondeterministic.append(step.name)
-        if inconclusive:
-            names = _join_names(inconclusive)
-            lines.append(
-                f"isolation proves nothing, as it is as far off from their own runs: {names}"
-            )
-        if nondeterministic:
-            lines.append(f"nondeterministic (random or stateful): {_join_names(nondeterministic)}")
-        return lines
-
-    def _conditions(self) -> str:
-        """Say what ran, and under which tolerance relative to whole tensors."""
-        if self.a == self.b:
-            line = f"both on {self.a}"
-        else:
-            line = f"a: {self.a}; b: {self.b}"
+        remarks = {
+            "isolation proves nothing, as it is as far off from their own runs": [
+                step.name
+                for step in self.steps
+                if step.inconclusive and step.verdict in ("amplifies", "propagates")
+            ],
+            "nondeterministic (random or stateful)": [
+                step.name for step in self.steps if step.nondeterministic
+            ],
+            "not compared, only in a": self.only_a,
+            "not compared, only in b": self.only_b,
+        }
+        if set(counts) - {"same"}:
+            lines += self._output_lines()
+        evidence = Counter(tensor.by for tensor in self.tensors)
+        if set(evidence) - {"structure", "given"}:
+            texts = [f"{by} {count}" for by, count in evidence.items()]
+            lines.append(f"paired by: {', '.join(texts)}")
+        for remark, names in remarks.items():
+            if names:
+                lines.append(f"{remark}: {_join_names(names)}")
+        # What ran, and under which tolerance relative to whole tensors.
+        line = f"both on {self.a}" if self.a == self.b else f"a: {self.a}; b: {self.b}"
         scaled = max((part.stol for part in self.parts), default=0.0)
         if scaled:
             line += f"; stol {scaled:g}: that part of a tensor's largest |b| is allowed as well"
         if self.runs is not None:
             line += f"; {plural(self.runs, 'pair')} of runs"
-        return line
+        return [*lines, *self.exposed, line]
 
     def _output_lines(self) -> Iterator[str]:
         """Describe the outputs, apart from one that the headline shows."""
-        if self.origin is None or self.feeds_differ:
-            shown = ""
-        else:
-            shown = self.origin.worst.b
-        names = set(self.outputs) - {shown}
-        outputs = []
-        for tensor in self.tensors:
-            if tensor.b in names:
-                outputs.append(tensor)
+        names = set(self.outputs)
+        if self.origin is not None and not self.feeds_differ:
+            names.discard(self.origin.worst.b)
+        outputs = [tensor for tensor in self.tensors if tensor.b in names]
         for tensor in outputs[:_MAX_TENSORS]:
             result = tensor.diff.verdict
             if not same_values(tensor.diff):
                 result = summarize(tensor.diff.worst)
             yield f"output {sanitize(tensor.b, 80)}: {result}"
-        if len(outputs) > _MAX_TENSORS:
-            yield f"… and {plural(len(outputs) - _MAX_TENSORS, 'more output')}"
 
     def _amplification(self) -> Iterator[str]:
         amplifying = [step for step in self.steps if step.verdict == "amplifies"]
@@ -361,34 +325,8 @@ _EFFECTS = {
 }
 
 
-def _lone_outputs(side: str, names: Sequence[str]) -> Iterator[str]:
-    if names:
-        noun = "outputs"
-        if len(names) == 1:
-            noun = "output"
-        yield f"only {side} has the {noun} {_join_names(names)}"
-
-
-def _join_tensors(tensors: Sequence[ComparedTensor]) -> str:
-    texts = []
-    for tensor in tensors[:_MAX_TENSORS]:
-        texts.append(f"{sanitize(tensor.b, 80)} {summarize(tensor.diff.worst)}")
-    return "; ".join(texts) + _more(len(tensors) - _MAX_TENSORS)
-
-
-def _changes(step: ComparedStep) -> Iterator[str]:
-    """Say in short what the nodes of a step differ in."""
-    yield from step.changes[:_MAX_CHANGES]
-    if len(step.changes) > _MAX_CHANGES:
-        yield f"… and {plural(len(step.changes) - _MAX_CHANGES, 'more change')}: .origin.changes"
-
-
 def _join_names(names: Sequence[str]) -> str:
-    texts = [sanitize(name, 80) for name in names[:_MAX_NAMES]]
-    return ", ".join(texts) + _more(len(names) - _MAX_NAMES)
-
-
-def _more(count: int) -> str:
-    if count > 0:
-        return f" and {count} more"
-    return ""
+    text = ", ".join(sanitize(name, 80) for name in names[:_MAX_NAMES])
+    if len(names) > _MAX_NAMES:
+        text += f" and {len(names) - _MAX_NAMES} more"
+    return text

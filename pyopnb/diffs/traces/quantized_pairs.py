@@ -78,11 +78,9 @@ class Scale:
 
     def limits(self) -> tuple[float, float]:
         # NumPy does not know the integers of four bits, ml_dtypes knows all.
-        if self.is_integer:
-            info = ml_dtypes.iinfo(self.dtype)  # type: ignore[no-untyped-call]
-            return float(info.min), float(info.max)
-        float_info = ml_dtypes.finfo(self.dtype)  # type: ignore[no-untyped-call]
-        return float(float_info.min), float(float_info.max)
+        read = ml_dtypes.iinfo if self.is_integer else ml_dtypes.finfo
+        info = read(self.dtype)  # type: ignore[no-untyped-call]
+        return float(info.min), float(info.max)
 
     def dequantize(self, quantized: np.ndarray) -> np.ndarray:
         # As ONNX Runtime does: exact up to the product with the scale, which is in float32.
@@ -90,20 +88,18 @@ class Scale:
         result: np.ndarray = steps.astype(np.float32) * self.scale
         return result
 
-    def quantize(self, values: np.ndarray) -> np.ndarray:
-        """Round to the levels, which are returned as floats."""
+    def rounded(self, values: np.ndarray) -> np.ndarray:
+        """Round to the levels, and dequantize them."""
         low, high = self.limits()
-        if not self.is_integer:
-            rounded: np.ndarray = np.clip(values / self.scale, low, high).astype(self.dtype)
-            return rounded.astype(np.float64)
-        levels = np.rint(values / self.scale) + self.zero_point
-        clipped: np.ndarray = np.clip(levels, low, high)
-        return clipped
+        if self.is_integer:
+            levels = np.clip(np.rint(values / self.scale) + self.zero_point, low, high)
+        else:
+            levels = np.clip(values / self.scale, low, high).astype(self.dtype)
+        result: np.ndarray = (levels.astype(np.float64) - self.zero_point) * self.scale
+        return result.astype(values.dtype)
 
     def range(self) -> tuple[float, float]:
-        low, high = self.limits()
-        least = (low - self.zero_point) * self.scale
-        most = (high - self.zero_point) * self.scale
+        least, most = ((limit - self.zero_point) * self.scale for limit in self.limits())
         return float(np.min(least)), float(np.max(most))
 
     def saturated(self, values: np.ndarray) -> float:
@@ -111,9 +107,7 @@ class Scale:
         low, high = self.limits()
         levels = values / self.scale + self.zero_point
         beyond = (levels < low - 0.5) | (levels > high + 0.5)
-        if values.size:
-            return float(np.mean(beyond))
-        return 0.0
+        return float(np.mean(beyond)) if values.size else 0.0
 
 
 @dataclass
@@ -147,6 +141,12 @@ class QuantizedTensors:
 
     def __post_init__(self) -> None:
         self.arrays = dict(self.traces[1].items())
+        # Some exporters write scales as Constant nodes, which no trace records.
+        for position in self.graphs[1].constants:
+            node = self.graphs[1].nodes[position]
+            value = constant_value(node)
+            if isinstance(value, TensorProto):
+                self.arrays[node.output[0]] = numpy_helper.to_array(value)
         self.floats = dict(self.traces[0].items())
         self._aligned = {pair.b: pair.a for pair in self.alignment.pairs}
         # What QuantizeLinear read, and what DequantizeLinear made, by the quantized tensor.
@@ -156,13 +156,6 @@ class QuantizedTensors:
         for node in self.graphs[0].nodes:
             for name in node.input:
                 self._readers.setdefault(name, []).append(node)
-        # Some exporters write scales as Constant nodes, which no trace records.
-        self._constants: dict[str, TensorProto] = {}
-        for position in self.graphs[1].constants:
-            node = self.graphs[1].nodes[position]
-            value = constant_value(node)
-            if isinstance(value, TensorProto):
-                self._constants[node.output[0]] = value
         for node in self.graphs[1].nodes:
             self._read_node(node)
         for name in self.scales:
@@ -174,7 +167,7 @@ class QuantizedTensors:
 
     def _read_node(self, node: NodeProto) -> None:
         """Keep the scales that a node of the quantized model says of its inputs and of its result."""
-        inputs = [*node.input, "", "", ""]
+        inputs = [*node.input, *[""] * 9]
         op = node.op_type
         output = ""
         if node.output:
@@ -206,13 +199,10 @@ class QuantizedTensors:
         if at >= 6:
             # The second operand may be a weight.
             self._add(inputs[3], inputs[4], inputs[5], node)
-        if node.op_type == "QLinearConv" and inputs[8]:
-            # The bias counts in products of the scales of the input and of the weight.
-            scales = self._value(inputs[1]), self._value(inputs[4])
-            bias = self._value(inputs[8])
-            if bias is not None and scales[0] is not None and scales[1] is not None:
-                scale = (scales[0] * scales[1]).reshape(-1)
-                self.scales[inputs[8]] = Scale(scale, np.zeros(1), bias.dtype)
+        # The bias counts in products of the scales of the input and of the weight.
+        bias, x, w = (self._value(inputs[slot]) for slot in (8, 1, 4))
+        if node.op_type == "QLinearConv" and bias is not None and x is not None and w is not None:
+            self.scales[inputs[8]] = Scale((x * w).reshape(-1), np.zeros(1), bias.dtype)
 
     def _add(self, name: str, scale: str, zero_point: str, node: NodeProto) -> None:
         values = self._value(scale)
@@ -263,15 +253,10 @@ class QuantizedTensors:
             self._sources[name] = [*self.graphs[0].nodes[producer].input, ""][1]
 
     def _value(self, name: str) -> np.ndarray | None:
-        trace = self.traces[1]
         value = self.arrays.get(name)
-        if value is None and name in trace.initializers:
-            value = trace.initializers[name]
-        if value is None and name in self._constants:
-            value = numpy_helper.to_array(self._constants[name])
-        if isinstance(value, np.ndarray):
-            return value
-        return None
+        if value is None and name in self.traces[1].initializers:
+            value = self.traces[1].initializers[name]
+        return value if isinstance(value, np.ndarray) else None
 
     def _is_integer(self, name: str) -> bool:
         value = self._value(name)
@@ -302,24 +287,24 @@ class QuantizedTensors:
 
     def behind_activation(self, name: str) -> str:
         """Return the result of an activation that the quantizer absorbed, or the name itself."""
+        result = self._activated(name)
+        # Of the two tensors, quantizers keep one: operators that of the node, QDQ models the other.
+        if all(x in self.arrays or f"{x}_quantized" in self.arrays for x in (name, result)):
+            return name
+        return result or name
+
+    def _activated(self, name: str) -> str:
+        """Return the result of the activation that alone reads a tensor; empty where there is none."""
         readers = self._readers.get(name, [])
         if len(readers) != 1 or readers[0].op_type not in ABSORBED_OPS:
-            return name
-        result: str = readers[0].output[0]
-        # Of the two tensors, quantizers keep one: operators that of the node, QDQ models the other.
-        are_there = [x in self.arrays or f"{x}_quantized" in self.arrays for x in (name, result)]
-        if all(are_there):
-            return name
-        return result
+            return ""
+        return str(readers[0].output[0])
 
     def is_absorbed(self, name: str) -> bool:
         """Tell whether a tensor is between a node and an activation that the quantized model does without."""
-        readers = self._readers.get(name, [])
-        if len(readers) != 1 or readers[0].op_type not in ABSORBED_OPS:
-            return False
-        graph = self.graphs[1]
+        activated, graph = self._activated(name), self.graphs[1]
         for quantized, partner in self.partners.items():
-            if partner == readers[0].output[0]:
+            if partner == activated:
                 # In a QDQ model the node gives floats, which are quantized next; else it gives the quantized numbers.
                 producer = graph.producer.get(self._sources.get(quantized, quantized))
                 return producer is not None and graph.nodes[producer].op_type not in ABSORBED_OPS
@@ -327,11 +312,8 @@ class QuantizedTensors:
 
     def only_a(self, paired: set[str]) -> tuple[str, ...]:
         """List a's tensors without a partner, apart from those between a node and an absorbed activation."""
-        names = []
-        for name in self.graphs[0].order:
-            if name not in paired and not self.is_absorbed(name):
-                names.append(name)
-        return tuple(names)
+        order = self.graphs[0].order
+        return tuple(x for x in order if x not in paired and not self.is_absorbed(x))
 
     # ---- pairs and rows
 
@@ -405,28 +387,21 @@ class QuantizedTensors:
 
     def _row(self, name: str, partner: str) -> QuantizedTensor | None:
         scale = self.scales[name]
-        levels = self._value(name)
+        levels, numbers = self._value(name), self.numbers(name)
         values = self.float_array(partner)
-        if levels is None or values.dtype.kind != "f":
+        if levels is None or numbers is None or levels.shape != values.shape:
             return None
-        if levels.shape != values.shape:
+        if values.dtype.kind != "f":
             return None
-        result = self._results.get(name, "")
-        numbers = self.numbers(name)
-        if numbers is None:
-            return None
-        rounded = scale.quantize(values)
-        alone = ((rounded - scale.zero_point) * scale.scale).astype(values.dtype)
+        span = None
         if values.size:
             span = (float(values.min()), float(values.max()))
-        else:
-            span = None
         return QuantizedTensor(
             partner,
-            result or name,
+            self._results.get(name, "") or name,
             partner in self.traces[0].initializers,
             signal_to_noise(numbers.astype(values.dtype), values),
-            signal_to_noise(alone, values),
+            signal_to_noise(scale.rounded(values), values),
             scale.saturated(values),
             span,
             scale.range(),
@@ -444,6 +419,9 @@ def signal_to_noise(result: Any, values: np.ndarray) -> float | None:
     facts = compared(result, values).worst.facts
     if facts is None:
         return None
+    # Of arrays that are the same to the bit, nothing else was counted.
+    if not facts.bits and np.any(values):
+        return math.inf
     return facts.snr
 
 

@@ -159,19 +159,13 @@ class ComparedStep:
     @property
     def isolated(self) -> float | None:
         """Return the largest error that it makes by itself, on the inputs of a; None if that could not be run."""
-        errors = []
-        for t in self.outputs:
-            if t.alone is not None:
-                errors.append(largest_error(t.alone))
+        errors = [largest_error(t.alone) for t in self.outputs if t.alone is not None]
         return max(errors, default=None)
 
     @property
     def inconclusive(self) -> bool:
         """Tell whether isolation says nothing: it is over the tolerance, and as far off from its own runs."""
-        over = []
-        for t in self.outputs:
-            if t.alone is not None and not t.alone.ok:
-                over.append(t)
+        over = [t for t in self.outputs if t.alone is not None and not t.alone.ok]
         return bool(over) and not any(tensor.introduced for tensor in over)
 
     @property
@@ -298,13 +292,10 @@ def format_step(step: ComparedStep) -> str:
 
 def format_versions(step: ComparedStep) -> str:
     """Name the versions of a step's op, if the two runs had different ones."""
-    numbers = []
-    for version in step.versions:
-        if version is not None:
-            numbers.append(version)
-    if len(set(numbers)) > 1:
-        return f"version {numbers[0]} → {numbers[1]}"
-    return ""
+    old, new = step.versions
+    if old is None or new is None or old == new:
+        return ""
+    return f"version {old} → {new}"
 
 
 def format_error(step: ComparedStep) -> str:
@@ -315,18 +306,12 @@ def format_error(step: ComparedStep) -> str:
         element = worst.facts.worst[0]
         facts.append(f"at {format_index(element.index)} a = {element.a}, b = {element.b}")
     if step.isolated is None:
-        reasons = []
-        for tensor in step.outputs:
-            if tensor.reason:
-                reasons.append(f": {tensor.reason}")
+        reasons = [f": {tensor.reason}" for tensor in step.outputs if tensor.reason]
         facts.append("not run in isolation" + "".join(reasons[:1]))
     elif step.inconclusive:
         facts.append("in isolation as far off from its own runs, which proves nothing")
     elif step.isolated != step.accumulated:
-        size = "equal"
-        if step.isolated:
-            size = f"up to {format_number(step.isolated)}"
-        facts.append(f"in isolation {size}")
+        facts.append(f"in isolation up to {format_number(step.isolated)}")
     return "; ".join(facts)
 
 
