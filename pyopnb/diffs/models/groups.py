@@ -79,8 +79,8 @@ def _join_chains(
 ) -> None:
     """Join nodes of one side along the tensors that the other side lacks."""
     for index in nodes:
-        for _, producer, slot in graph.predecessors(index):
-            name = graph.nodes[producer].output[slot]
+        for _, name in graph.reads(index):
+            producer = graph.producers.get(name, (-1, 0))[0]
             if (side, producer) in sets.parents and name not in shared:
                 sets.join((side, producer), (side, index))
 

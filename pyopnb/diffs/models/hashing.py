@@ -8,7 +8,7 @@ each new key gets the next number from a table that both graphs share, so nothin
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -157,12 +157,16 @@ class HashedGraph(GraphIndex):
         graph = self.resolve(name)
         return graph.tensors.get(name) if isinstance(graph, HashedGraph) else None
 
-    def predecessors(self, index: int) -> Iterator[tuple[int, int, int]]:
-        """Yield input slot, node and output slot of each input that comes from a node other than Constant."""
-        for slot, name in self.reads(index):
-            producer = self.producers.get(name)
-            if producer is not None and producer[0] not in self.constants:
-                yield slot, *producer
+    def makers(self, index: int) -> list[int]:
+        """List the nodes other than Constants that make what a node reads, each once."""
+        makers = {
+            self.producers[name][0]: None for _, name in self.reads(index) if name in self.producers
+        }
+        return [maker for maker in makers if maker not in self.constants]
+
+    def readers(self, name: str) -> list[int]:
+        """List the nodes that read a tensor, each once."""
+        return list(dict.fromkeys(reader for reader, _ in self.consumers.get(name, ())))
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,8 @@
 
 from __future__ import annotations
 
-import heapq
-from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from onnx import GraphProto, ModelProto
@@ -22,9 +21,6 @@ from pyopnb.diffs.models.attributes import Defaults
 from pyopnb.diffs.models.hashing import Contents, Fingerprints, HashedGraph, fingerprints
 
 __all__ = ["Matching", "graph_of_model", "match_graphs", "pair_names"]
-
-# Up to so many pairs of neighbours each is compared with each; above, they are taken in order.
-_MANY = 64
 
 _NamePairs = Sequence[tuple[str, str]]
 
@@ -137,8 +133,6 @@ class _Pairing:
         self.prints = prints_a, prints_b
         self.forward: dict[int, int] = {}
         self.back: dict[int, int] = {}
-        # A heap of (-likeness, node of a, node of b).
-        self._candidates: list[tuple[int, int, int]] = []
 
     def run(self) -> None:
         up, down = ([getattr(x, field) for x in self.prints] for field in ("up", "down"))
@@ -149,8 +143,13 @@ class _Pairing:
             self._pair_by(lambda side, index: down[side][index], equal_counts)
         # From what is paired, the search goes on to the neighbours.
         for name_a, name_b in self.outputs:
-            if name_a in self.a.producers and name_b in self.b.producers:
-                self._suggest([self.a.producers[name_a][0]], [self.b.producers[name_b][0]])
+            i, j = (
+                graph.producers.get(name, (-1, 0))[0]
+                for graph, name in ((self.a, name_a), (self.b, name_b))
+            )
+            is_open = i >= 0 and j >= 0 and i not in self.forward and j not in self.back
+            if is_open and _op(self.a, i) == _op(self.b, j):
+                self._pair(i, j)
         self._spread(list(self.forward.items()))
         # What is left has no paired neighbour. Its weights or its names may still tell it.
         for key in (self._weights_key, self._name_key, self._outputs_key):
@@ -204,68 +203,28 @@ class _Pairing:
     # ---- from pairs to their neighbours
 
     def _spread(self, pairs: Iterable[tuple[int, int]]) -> None:
-        """Pair the neighbours of pairs, and theirs."""
-        if len(self.forward) >= min(len(self.a.computing), len(self.b.computing)):
-            return
-        for i, j in pairs:
-            self._suggest_neighbours(i, j)
-        while self._candidates:
-            _, i, j = heapq.heappop(self._candidates)
-            if i not in self.forward and j not in self.back:
-                self._pair(i, j)
-                self._suggest_neighbours(i, j)
+        """Pair the nodes that stand in the same relation to a pair, and their neighbours in turn."""
+        waiting = deque(pairs)
+        while waiting:
+            i, j = waiting.popleft()
+            for neighbours_a, neighbours_b in self._neighbours(i, j):
+                open_a = [index for index in neighbours_a if index not in self.forward]
+                open_b = [index for index in neighbours_b if index not in self.back]
+                # Of several, none is taken for another: a name or a pair from another side may tell.
+                if len(open_a) == len(open_b) == 1:
+                    self._pair(open_a[0], open_b[0])
+                    waiting.append((open_a[0], open_b[0]))
 
-    def _suggest_neighbours(self, i: int, j: int) -> None:
-        """Make the nodes candidates that stand in the same relation to a pair."""
+    def _neighbours(self, i: int, j: int) -> Iterator[tuple[list[int], list[int]]]:
+        """Yield the nodes of one op before and after a pair, of a and of b."""
         a, b = self.a, self.b
         for name_a, name_b in zip(a.nodes[i].output, b.nodes[j].output, strict=False):
-            readers_a = [reader for reader, _ in a.consumers.get(name_a, ())]
-            readers_b = [reader for reader, _ in b.consumers.get(name_b, ())]
-            self._suggest(readers_a, readers_b)
-        makers_a = [producer for _, producer, _ in a.predecessors(i)]
-        makers_b = [producer for _, producer, _ in b.predecessors(j)]
-        self._suggest(makers_a, makers_b)
-
-    def _suggest(self, nodes_a: list[int], nodes_b: list[int]) -> None:
-        """Make unpaired nodes of one op candidates."""
-        nodes_a = [index for index in nodes_a if index not in self.forward]
-        nodes_b = [index for index in nodes_b if index not in self.back]
-        pairs = list(zip(nodes_a, nodes_b, strict=False))
-        if len(nodes_a) * len(nodes_b) <= _MANY:
-            pairs = [(i, j) for i in nodes_a for j in nodes_b]
-        for i, j in pairs:
-            if _op(self.a, i) == _op(self.b, j):
-                # The most similar are decided first, as their pairs help to decide the others.
-                heapq.heappush(self._candidates, (-self._likeness(i, j), i, j))
-
-    def _likeness(self, i: int, j: int) -> int:
-        """Score two nodes: op and attributes, what they read, what reads them, and a little for names."""
-        a, b = self.a, self.b
-        # What a node does counts most, and what it is called least.
-        score = 4 * (a.local[i] == b.local[j]) + (a.nodes[i].name == b.nodes[j].name != "")
-        reads = zip(a.nodes[i].input[:_MANY], b.nodes[j].input[:_MANY], strict=False)
-        for name_a, name_b in reads:
-            score += 3 * self._agree(name_a, name_b)
-            tensor_a, tensor_b = a.tensors.get(name_a), b.tensors.get(name_b)
-            if tensor_a is not None and tensor_b is not None:
-                score += 1 if tensor_a.dims == tensor_b.dims else -4
-        for name_a, name_b in zip(a.nodes[i].output, b.nodes[j].output, strict=False):
-            score += 4 * ((name_a, name_b) in self.outputs) + (name_a == name_b)
-            readers_a = {self.forward.get(p) for p, _ in a.consumers.get(name_a, ())[:_MANY]}
-            readers_b = {p for p, _ in b.consumers.get(name_b, ())[:_MANY]}
-            score += 3 * bool(readers_a & readers_b)
-        return score
-
-    def _agree(self, name_a: str, name_b: str) -> bool:
-        """Tell whether two tensors are known to correspond."""
-        number = self.prints[0].values.get(name_a)
-        if number is not None and number == self.prints[1].values.get(name_b):
-            return True
-        maker_a = self.a.producers.get(name_a)
-        maker_b = self.b.producers.get(name_b)
-        if maker_a is None or maker_b is None:
-            return False
-        return (self.forward.get(maker_a[0]), maker_a[1]) == maker_b
+            readers_a, readers_b = _by_op(a, a.readers(name_a)), _by_op(b, b.readers(name_b))
+            for op in readers_a.keys() & readers_b.keys():
+                yield readers_a[op], readers_b[op]
+        makers_a, makers_b = _by_op(a, a.makers(i)), _by_op(b, b.makers(j))
+        for op in makers_a.keys() & makers_b.keys():
+            yield makers_a[op], makers_b[op]
 
     # ---- tensors
 
@@ -306,3 +265,10 @@ class _Pairing:
 def _op(graph: HashedGraph, index: int) -> tuple[str, str]:
     node = graph.nodes[index]
     return node.domain, node.op_type
+
+
+def _by_op(graph: HashedGraph, indices: Iterable[int]) -> dict[tuple[str, str], list[int]]:
+    groups: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for index in indices:
+        groups[_op(graph, index)].append(index)
+    return groups

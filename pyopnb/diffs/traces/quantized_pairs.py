@@ -79,7 +79,7 @@ class Scale:
     def limits(self) -> tuple[float, float]:
         # NumPy does not know the integers of four bits, ml_dtypes knows all.
         read = ml_dtypes.iinfo if self.is_integer else ml_dtypes.finfo
-        info = read(self.dtype)  # type: ignore[no-untyped-call]
+        info = read(self.dtype)
         return float(info.min), float(info.max)
 
     def dequantize(self, quantized: np.ndarray) -> np.ndarray:
