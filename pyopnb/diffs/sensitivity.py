@@ -13,19 +13,18 @@ from typing import Any
 
 import numpy as np
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
-from onnx.external_data_helper import uses_external_data
 
 from pyopnb.diffs.arrays.report import format_number
 from pyopnb.diffs.traces.align import align
 from pyopnb.diffs.traces.quantized_pairs import (
     ABSORBED_OPS,
     QuantizedTensors,
-    Scale,
     is_quantized,
     signal_to_noise,
 )
 from pyopnb.diffs.traces.segments import TraceGraph
 from pyopnb.errors import InputError
+from pyopnb.models.external_data import is_external
 from pyopnb.models.nodes import first_output, full_name
 from pyopnb.ops.arguments import check_arguments, check_by_name
 from pyopnb.ops.displayable import Displayable
@@ -169,11 +168,11 @@ def sensitivity(
     quantized_session = Session(quantized_model)
     expected_outputs = [_outputs(float_session, sample) for sample in samples]
     outputs = [_outputs(quantized_session, sample) for sample in samples]
-    shapes = [np.shape(array) for array in outputs[0]]
-    expected_shapes = [np.shape(array) for array in expected_outputs[0]]
-    if shapes != expected_shapes:
-        expected = f"outputs of shapes {expected_shapes}, as of the float model"
-        raise InputError("sensitivity, quantized_model", expected=expected, got=f"{shapes}")
+    for array, expected_array in zip(outputs[0], expected_outputs[0], strict=False):
+        if np.shape(array) != np.shape(expected_array):
+            expected = f"outputs of shape {np.shape(expected_array)}, as of the float model"
+            got = str(np.shape(array))
+            raise InputError("sensitivity, quantized_model", expected=expected, got=got)
     # The quantized model itself is only measured: all that follows simulates it with the float model's nodes.
     measured = _ratio(outputs, expected_outputs)
     nodes = []
@@ -237,43 +236,56 @@ class _Simulation:
     def __init__(self, tensors: QuantizedTensors) -> None:
         self.tensors = tensors
         self.switches: dict[str, str] = {}
-        self.trace = tensors.traces[0]
-        self.graph = tensors.graphs[0]
+        self.trace, self.graph = tensors.traces[0], tensors.graphs[0]
         model = ModelProto()
         model.CopyFrom(self.trace.model)
         self.body: GraphProto = model.graph
-        self._take_in_weights()
-        rounded = []
+        # The copy of the model has no folder in which its external data could be found.
+        for tensor in filter(is_external, self.body.initializer):
+            array = self.trace.initializers[tensor.name]
+            tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
+        rounding: dict[str, list[NodeProto]] = {}
         for name, partner in tensors.partners.items():
-            if partner not in self.switches and tensors.scales[name].is_integer:
-                nodes = self._round(name, partner)
-                if nodes:
-                    rounded.append((partner, nodes))
-        self._rewire(rounded)
+            if partner not in rounding and tensors.scales[name].is_integer:
+                rounding[partner] = self._round(name, partner)
+        self._rewire(rounding)
         self.session = Session(model)
-
-    def _take_in_weights(self) -> None:
-        """Read external data, as the copy of the model has no folder."""
-        for tensor in self.body.initializer:
-            if uses_external_data(tensor):
-                array = self.trace.initializers[tensor.name]
-                tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
 
     def _round(self, name: str, partner: str) -> list[NodeProto]:
         """Make the nodes that round a tensor of the float model, unless its switch is on."""
-        tensors, scale = self.tensors, self.tensors.scales[name]
+        values = self.tensors.float_array(partner)
+        numbers = self.tensors.numbers(name)
         # A weight of another layout, as of a Gemm that became a MatMul, stays in float.
-        numbers = tensors.numbers(name)
-        if numbers is None or numbers.shape != tensors.float_array(partner).shape:
+        if numbers is None or numbers.shape != values.shape:
             return []
-        dtype = tensors.float_array(partner).dtype
         nodes: list[NodeProto] = []
         if partner in self.trace.initializers:
-            result = self._constant(partner, "weight", numbers.astype(dtype))
-        elif name in tensors.dynamic:
-            nodes, result = self._dynamic_nodes(partner)
+            result = self._constant(partner, "weight", numbers.astype(values.dtype))
+        elif name in self.tensors.dynamic:
+            names = [f"{partner}/{part}" for part in ("quantized", "scale", "zero", "rounded")]
+            nodes.append(helper.make_node("DynamicQuantizeLinear", [partner], names[:3]))
+            nodes.append(helper.make_node("DequantizeLinear", names[:3], names[3:]))
+            result = names[3]
         else:
-            nodes, result = self._static_nodes(partner, scale, dtype)
+            scale = self.tensors.scales[name]
+            low, high = scale.limits()
+            # QuantizeLinear and DequantizeLinear in plain operators, as scales of blocks need new opsets.
+            operands: dict[str, tuple[Any, ...]] = {
+                "Div": (scale.scale,),
+                "Round": (),
+                "Add": (scale.zero_point,),
+                "Clip": (low, high),
+                "Sub": (scale.zero_point,),
+                "Mul": (scale.scale,),
+            }
+            result = partner
+            for op, arrays in operands.items():
+                inputs = [result]
+                for number, array in enumerate(arrays):
+                    operand = np.asarray(array, values.dtype)
+                    inputs.append(self._constant(partner, f"{op}{number}", operand))
+                result = f"{partner}/{op}"
+                nodes.append(helper.make_node(op, inputs, [result]))
         switch = self.switches[partner] = f"{partner}/float"
         self.body.input.append(helper.make_tensor_value_info(switch, TensorProto.BOOL, []))
         nodes.append(helper.make_node("Where", [switch, partner, result], [f"{partner}/simulated"]))
@@ -284,63 +296,28 @@ class _Simulation:
         self.body.initializer.append(numpy_helper.from_array(array, name))
         return name
 
-    def _dynamic_nodes(self, partner: str) -> tuple[list[NodeProto], str]:
-        names = [f"{partner}/{part}" for part in ("quantized", "scale", "zero", "rounded")]
-        quantize = helper.make_node("DynamicQuantizeLinear", [partner], names[:3])
-        return [quantize, helper.make_node("DequantizeLinear", names[:3], names[3:])], names[3]
-
-    def _static_nodes(
-        self, partner: str, scale: Scale, dtype: np.dtype
-    ) -> tuple[list[NodeProto], str]:
-        low, high = scale.limits()
-        values = {"scale": scale.scale, "zero": scale.zero_point, "low": low, "high": high}
-        constants = {}
-        for role, value in values.items():
-            constants[role] = self._constant(partner, role, np.asarray(value, dtype))
-        # QuantizeLinear and DequantizeLinear in plain operators, as scales of blocks need new opsets.
-        steps: tuple[tuple[str, list[str]], ...] = (
-            ("Div", ["scale"]),
-            ("Round", []),
-            ("Add", ["zero"]),
-            ("Clip", ["low", "high"]),
-            ("Sub", ["zero"]),
-            ("Mul", ["scale"]),
-        )
-        nodes, last = [], partner
-        for op, roles in steps:
-            inputs = [last, *(constants[role] for role in roles)]
-            last = f"{partner}/{op}"
-            nodes.append(helper.make_node(op, inputs, [last]))
-        return nodes, last
-
-    def _rewire(self, rounded: list[tuple[str, list[NodeProto]]]) -> None:
+    def _rewire(self, rounding: Mapping[str, list[NodeProto]]) -> None:
         """Let nodes and outputs read the rounded tensors."""
-        for node in self.body.node:
-            for slot, name in enumerate(node.input):
-                if name in self.switches:
-                    node.input[slot] = f"{name}/simulated"
         for info in self.body.output:
-            if info.name in self.switches:
-                info.name = f"{info.name}/simulated"
+            info.name = self._rounded(info.name)
         # ONNX asks for nodes in an order in which they can run.
-        in_order = []
-        by_tensor = dict(rounded)
+        in_order: list[NodeProto] = []
         for name in (*self.graph.inputs, *self.graph.weights):
-            in_order += by_tensor.get(name, [])
+            in_order += rounding.get(name, [])
         for node in self.graph.nodes:
-            in_order.append(self._rewired(node))
+            copy = NodeProto()
+            copy.CopyFrom(node)
+            copy.input[:] = map(self._rounded, node.input)
+            in_order.append(copy)
             for name in node.output:
-                in_order += by_tensor.get(name, [])
+                in_order += rounding.get(name, [])
         del self.body.node[:]
         self.body.node.extend(in_order)
 
-    def _rewired(self, node: NodeProto) -> NodeProto:
-        copy = NodeProto()
-        copy.CopyFrom(node)
-        copy.input[:] = [
-            f"{name}/simulated" if name in self.switches else name for name in node.input
-        ]
-        return copy
+    def _rounded(self, name: str) -> str:
+        if name in self.switches:
+            return f"{name}/simulated"
+        return name
 
     def groups(self) -> list[tuple[NodeProto, tuple[str, ...]]]:
         """Return the nodes that compute with rounded tensors, and these."""

@@ -62,5 +62,5 @@ def test_models_that_are_no_pair_are_refused(tmp_path: Path) -> None:
     with pytest.raises(pyopnb.errors.InputError, match="at least one mapping"):
         pyopnb.sensitivity(model, other, [])
     stranger = pyopnb.parse("(float[N,3,8,8] x) => (float[N,3,8,8] z) { z = Neg(x) }")
-    with pytest.raises(pyopnb.errors.InputError, match="outputs of shapes"):
+    with pytest.raises(pyopnb.errors.InputError, match="outputs of shape"):
         pyopnb.sensitivity(stranger, other, feeds("QDQ"))

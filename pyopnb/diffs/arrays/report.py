@@ -194,15 +194,6 @@ def _passing(facts: ArrayStats) -> list[str]:
     return passing
 
 
-def _passing_pairs(part: Part, facts: ArrayStats) -> Iterator[str]:
-    """Yield tolerances that pass when the other one stays as it is."""
-    if part.rtol:
-        yield f"rtol={part.rtol:g}, atol={facts.frontier.atol(part.rtol):g}"
-    rtol = facts.frontier.rtol(part.atol)
-    if part.atol and rtol is not None and rtol < 1:
-        yield f"rtol={rtol:g}, atol={part.atol:g}"
-
-
 def _concentrated(axes: Sequence[Axis]) -> Axis | None:
     """Return the axis along which mismatches are mostly at one index, if there is one."""
     candidates = []
@@ -245,8 +236,6 @@ def detail_lines(part: Part) -> Iterator[str]:
     if part.ok:
         # The tightest of each, alone: what was passed with is in the verdict already.
         yield f"would just pass: {' or '.join(_passing(facts))}"
-    elif pairs := "; or ".join(_passing_pairs(part, facts)):
-        yield f"would also pass: {pairs}"
 
 
 def _format_classes(classes: Mapping[str, int]) -> str:
