@@ -21,7 +21,7 @@ from pyopnb.ops.types import TensorType
 from pyopnb.sklearn.columns import Columns
 from pyopnb.sklearn.comparison import Comparison, shorten
 from pyopnb.sklearn.fitted import DOMAIN, define
-from pyopnb.sklearn.holes import EstimatorHoles, is_frame
+from pyopnb.sklearn.holes import estimator_holes, is_frame
 from pyopnb.sklearn.inputs import cast_inputs, feeds, skl2onnx_inputs
 from pyopnb.sklearn.missing_values import mend_missing_values
 from pyopnb.sklearn.samples import Sample, nested, plan
@@ -92,7 +92,7 @@ class Attempt:
             holes[key] = parts[key], self._samples[key], reason
         declared = skl2onnx_inputs(self._feeds, as_doubles=self._as_doubles)
         try:
-            with EstimatorHoles(holes), warnings.catch_warnings():
+            with estimator_holes(holes), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 model = _call_skl2onnx(self._estimator, declared, self._options)
         except Exception as error:

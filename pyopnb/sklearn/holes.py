@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
@@ -21,18 +22,16 @@ from skl2onnx.common.data_types import (
 from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import FeatureUnion, Pipeline
 
-from pyopnb.errors import ModelError
 from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.types import TensorType
 from pyopnb.sklearn.columns import Columns
 from pyopnb.sklearn.fitted import DOMAIN, define
 from pyopnb.sklearn.samples import METHODS, Sample, nested, outputs_of
 
-__all__ = ["EstimatorHoles", "has_converter", "is_frame"]
+__all__ = ["estimator_holes", "has_converter", "is_frame"]
 
+# What skl2onnx registers is the whole process's.
 _lock = threading.RLock()
-_entered: dict[int, _Hole] = {}
-"""Those of the conversion that holds the lock, by the ``id`` of their estimators."""
 _SKL2ONNX_TYPES = {
     "float64": DoubleTensorType,
     "float32": FloatTensorType,
@@ -40,7 +39,6 @@ _SKL2ONNX_TYPES = {
     "bool": BooleanTensorType,
     "string": StringTensorType,
 }
-_HOOKS = ("onnx_parser", "onnx_shape_calculator", "onnx_converter")
 _NAMES = {
     "predict": "label",
     "predict_proba": "probabilities",
@@ -62,108 +60,80 @@ def is_frame(estimator: Any) -> bool:
     return isinstance(estimator, (Pipeline, ColumnTransformer, FeatureUnion))
 
 
-class EstimatorHoles:
-    """A context in which skl2onnx takes these estimators, which must be nobody else's, for ops.
+@contextmanager
+def estimator_holes(holes: Mapping[int, tuple[Any, Sample, str]]) -> Iterator[None]:
+    """Have skl2onnx take these estimators, which must be nobody else's, for ops.
 
     Parameters
     ----------
     holes : mapping
         Estimator, what it was called with, and the reason, by the estimator's ``id``.
     """
-
-    def __init__(self, holes: Mapping[int, tuple[Any, Sample, str]]) -> None:
-        # An op calls the whole estimator: those inside it are no ops of their own.
-        inner_ids: set[int] = set()
-        for outer, *_ in holes.values():
-            inner_ids |= {id(part) for part in nested(outer)} - {id(outer)}
-        self._holes = [_Hole(*hole) for key, hole in holes.items() if key not in inner_ids]
-        self._added: dict[type, str] = {}
-
-    def __enter__(self) -> EstimatorHoles:
-        # What skl2onnx registers is the whole process's.
-        _lock.acquire()
-        for hole in self._holes:
-            cls = type(hole.estimator)
-            _entered[id(hole.estimator)] = hole
-            # skl2onnx looks for these on the object before it looks into its tables.
-            for hook in _HOOKS:
-                vars(hole.estimator)[hook] = getattr(hole, hook)
-            # Without an entry for the class, skl2onnx refuses it before it sees the hooks.
-            if cls not in sklearn_operator_name_map:
-                alias = self._added[cls] = f"Pyopnb{cls.__name__}"
-                update_registered_converter(cls, alias, _shape, _convert, options="passthrough")
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for cls, alias in self._added.items():
-            del sklearn_operator_name_map[cls]
-            _registration._converter_pool.pop(alias, None)
-            _registration._shape_calculator_pool.pop(alias, None)
-        for hole in self._holes:
-            del _entered[id(hole.estimator)]
-            for hook in _HOOKS:
-                vars(hole.estimator).pop(hook, None)
-        _lock.release()
-
-
-# What skl2onnx asks for by class, where a converter of its own (a search's, say) passes over the estimator's hooks.
-
-
-def _shape(operator: Any) -> None:
-    _entered_for(operator).shape(operator)
-
-
-def _convert(scope: Any, operator: Any, container: Any) -> None:
-    _entered_for(operator).convert(scope, operator, container)
-
-
-def _entered_for(operator: Any) -> _Hole:
-    hole = _entered.get(id(operator.raw_operator))
-    if hole is None:
-        where = f"convert, {type(operator.raw_operator).__name__}"
-        expected = "an estimator that predicting calls"
-        raise ModelError(where, expected=expected, got="one that it does not")
-    return hole
+    # An op calls the whole estimator: those inside it are no ops of their own.
+    inner_ids: set[int] = set()
+    for outer, *_ in holes.values():
+        inner_ids |= {id(part) for part in nested(outer)} - {id(outer)}
+    with _lock, ExitStack() as stack:
+        for key, parts in holes.items():
+            if key not in inner_ids:
+                hole = _Hole(*parts)
+                hole.open()
+                stack.callback(hole.close)
+        yield
 
 
 class _Hole:
-    """An estimator that becomes an op, with the hooks that skl2onnx looks for on it."""
+    """An estimator that becomes an op: for a while of a class of its own, by which skl2onnx finds a converter."""
 
     def __init__(self, estimator: Any, sample: Sample, reason: str) -> None:
-        self.estimator, self._sample, self._reason = estimator, sample, reason
+        self._estimator, self._sample, self._reason = estimator, sample, reason
         self._methods = [name for name in METHODS if name in sample.methods]
+        self._class = type(estimator)
+        self._own_class = type(self._class.__name__, (self._class,), {})
+        self._alias = f"Pyopnb{self._class.__name__}{id(estimator)}"
 
-    def onnx_parser(self) -> Callable[..., Any]:
-        def parser(scope: Any = None, inputs: Any = None) -> list[Any]:
-            arrays = outputs_of(self.estimator, self._methods, self._sample.x)
-            names = [_NAMES[name] for name in self._methods]
-            # One method can return a list of arrays.
-            if len(names) != len(arrays):
-                names = [f"{names[-1]}_{index}" for index in range(len(arrays))]
-            variables = []
-            for name, array in zip(names, arrays, strict=True):
-                variables.append(scope.declare_local_variable(name, _skl_type(array, inputs)))
-            return variables
+    def open(self) -> None:
+        self._estimator.__class__ = self._own_class
+        update_registered_converter(
+            self._own_class,
+            self._alias,
+            self._shape,
+            self._convert,
+            parser=self._parse,
+            options="passthrough",
+        )
 
-        return parser
+    def close(self) -> None:
+        self._estimator.__class__ = self._class
+        del sklearn_operator_name_map[self._own_class], sklearn_parsers_map[self._own_class]
+        del _registration._converter_pool[self._alias]
+        del _registration._shape_calculator_pool[self._alias]
 
-    def onnx_shape_calculator(self) -> Callable[[Any], None]:
-        return self.shape
+    def _parse(self, scope: Any, model: Any, inputs: Any, custom_parsers: Any = None) -> list[Any]:
+        operator = scope.declare_local_operator(self._alias, model)
+        operator.inputs = inputs
+        arrays = outputs_of(self._estimator, self._methods, self._sample.x)
+        names = [_NAMES[name] for name in self._methods]
+        # One method can return a list of arrays.
+        if len(names) != len(arrays):
+            names = [f"{names[-1]}_{index}" for index in range(len(arrays))]
+        for name, array in zip(names, arrays, strict=True):
+            variable = scope.declare_local_variable(name, _skl_type(array, inputs))
+            operator.outputs.append(variable)
+        return list(operator.outputs)
 
-    def onnx_converter(self) -> Callable[[Any, Any, Any], None]:
-        return self.convert
-
-    def shape(self, operator: Any) -> None:
+    def _shape(self, operator: Any) -> None:
         for output, array in zip(operator.outputs, self._arrays(operator), strict=True):
             output.type = _skl_type(array, operator.inputs)
 
-    def convert(self, scope: Any, operator: Any, container: Any) -> None:
-        arrays = self._arrays(operator)
-        types = [_type(array, operator.inputs) for array in arrays]
+    def _convert(self, scope: Any, operator: Any, container: Any) -> None:
+        types = [_type(array, operator.inputs) for array in self._arrays(operator)]
         # The converter around it may use fewer outputs than were seen.
         methods = self._asked(operator)
         columns = Columns.of(self._sample.x)
-        op_type = define(_without_hooks(self.estimator), methods, types, columns, self._reason)
+        # The op outlives the conversion, and its class.
+        self._estimator.__class__ = self._class
+        op_type = define(self._estimator, methods, types, columns, self._reason)
         container.add_node(
             op_type,
             [variable.full_name for variable in operator.inputs],
@@ -176,44 +146,30 @@ class _Hole:
     def _asked(self, operator: Any) -> list[str]:
         """List the methods of the outputs that the converter around this estimator declared."""
         outputs = len(operator.outputs)
-        if outputs == len(self._methods) or not hasattr(self.estimator, "predict"):
+        if outputs == len(self._methods) or not hasattr(self._estimator, "predict"):
             return self._methods
         # It declared labels and scores, although predicting called one of the methods only.
         scores = [name for name in METHODS[1:] if name in self._methods]
         if not scores:
-            scores = [name for name in METHODS[1:3] if hasattr(self.estimator, name)]
+            scores = [name for name in METHODS[1:3] if hasattr(self._estimator, name)]
         return ["predict", *scores][:outputs]
 
     def _arrays(self, operator: Any) -> list[np.ndarray]:
-        return outputs_of(self.estimator, self._asked(operator), self._sample.x)
-
-
-def _without_hooks(estimator: Any) -> Any:
-    """Copy an estimator without the hooks, which are attributes of the object."""
-    # The op outlives the conversion, and must not call its hooks.
-    bare = object.__new__(type(estimator))
-    vars(bare).update(vars(estimator))
-    for hook in _HOOKS:
-        vars(bare).pop(hook, None)
-    return bare
-
-
-def _float_dtype(inputs: Sequence[Any]) -> str:
-    """Name the dtype of floats in the graph: double where an input is, as skl2onnx has it."""
-    has_double = any(isinstance(variable.type, DoubleTensorType) for variable in inputs)
-    return "float64" if has_double else "float32"
+        return outputs_of(self._estimator, self._asked(operator), self._sample.x)
 
 
 def _type(array: np.ndarray, inputs: Sequence[Any]) -> TensorType:
-    shape = (None, *array.shape[1:])
+    """Return the type of an output as skl2onnx has it: doubles where an input is, and no narrow integers."""
+    name = "string"
     if array.dtype.kind == "f":
-        name = _float_dtype(inputs)
-    # skl2onnx's graphs have no narrower integers.
+        name = "float32"
+        if any(isinstance(variable.type, DoubleTensorType) for variable in inputs):
+            name = "float64"
     elif array.dtype.kind in "iu":
         name = "int64"
-    else:
-        name = "bool" if array.dtype.kind == "b" else "string"
-    return TensorType(dtype(name), shape)
+    elif array.dtype.kind == "b":
+        name = "bool"
+    return TensorType(dtype(name), (None, *array.shape[1:]))
 
 
 def _skl_type(array: np.ndarray, inputs: Sequence[Any]) -> Any:
