@@ -2,47 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
-import numpy as np
 import pytest
-from lab import new_context, tab, write_notebook
+from lab import new_context, tab
 from playwright.sync_api import expect
 
-import pyopnb
-
 HOSTILE = "</script><img src=x onerror=alert(1)>\"'&<b>"
-MODEL = "net (float[N,3] x) => (float[N,3] y) { a = Abs(x)  b = Neg(a)  y = Add(b, a) }"
 BOXES = "svg > g, svg > use"
-
-
-def traced():
-    model = pyopnb.parse(MODEL)
-    model.graph.node[1].name = HOSTILE
-    for node in model.graph.node:
-        for names in (node.input, node.output):
-            for place, name in enumerate(names):
-                names[place] = HOSTILE if name == "b" else name
-    return pyopnb.Session(model).trace(x=np.float32([[1, -2, 3]]))
-
-
-def write_files(root):
-    view = pyopnb.show(traced())
-    view.save(root / "trace.html")
-    html = view._repr_html_()
-    (root / "two.html").write_text(
-        f"<!DOCTYPE html><meta charset=utf-8>{html}{html}", encoding="utf-8"
-    )
-    nodes = [f"t{n + 1} = Relu(t{n})" for n in range(300)]
-    pyopnb.show(pyopnb.parse(f"(float[N] t0) => (float[N] t300) {{ {' '.join(nodes)} }}")).save(
-        root / "long.html"
-    )
-    pyopnb.netron(traced()).save(root / "netron.html")
-    write_notebook(
-        root / "saved.ipynb", "trace", outputs={0: [{"text/html": html, "text/plain": "trace"}]}
-    )
-    write_notebook(root / "live.ipynb", f"import numpy as np, pyopnb\nsession = pyopnb.Session(pyopnb.parse('{MODEL}'))",
-                   "session.trace(x=np.float32([[1, -2, 3]]))")  # fmt: skip
 
 
 @pytest.fixture(params=["light", pytest.param("dark", marks=pytest.mark.everywhere)])
@@ -112,29 +77,6 @@ def test_boxes_are_reached_and_told_by_keyboard(opened):
     assert page.page.evaluate(back) == "Neg"
 
 
-def test_an_edge_shows_that_there_is_more(opened):
-    page = opened("long.html")
-    view = page.page.locator(".view")
-    shadow = "(view) => view.style.boxShadow"
-    page.expect(lambda: view.evaluate(shadow).count("inset"), 1)
-    view.evaluate("(view) => { view.scrollTop = 500 }")
-    page.expect(lambda: view.evaluate(shadow).count("inset"), 2)
-
-
-def test_a_card_goes_with_its_box(opened):
-    page = opened("trace.html")
-    page.page.locator(BOXES).nth(1).click()
-    card = page.page.locator(".card")
-    expect(card).to_be_visible()
-    page.page.evaluate("() => { document.body.style.paddingBottom = '3000px' }")
-    page.page.mouse.wheel(0, 20)
-    page.expect(lambda: page.page.evaluate("() => scrollY"), 20)
-    page.page.evaluate("() => new Promise(requestAnimationFrame)")  # before which the page was told
-    expect(card).to_be_visible()
-    page.page.mouse.wheel(0, 2500)
-    expect(card).to_be_hidden()
-
-
 def test_zoom_and_drag(opened):
     page = opened("long.html")
     view, picture = page.page.locator(".view"), page.page.locator(".view svg")
@@ -156,29 +98,6 @@ def test_zoom_and_drag(opened):
     assert page.eventually(lambda: picture.bounding_box()["height"] <= box["height"] + 1)
     page.page.get_by_role("button", name="+").click()
     assert page.eventually(lambda: picture.bounding_box()["height"] > 1.2 * box["height"])
-
-
-def test_netron_has_the_colours_of_a_trace(opened, request):
-    page = opened("netron.html")
-    node = page.page.locator("g.node", has=page.page.get_by_text("Neg", exact=True))
-    fill = node.locator(".node-item-type path").first
-    expect(fill).to_have_attribute("style", re.compile(r"fill: rgb\("))
-    expect(node.locator(":scope > title")).to_have_text(
-        re.compile(re.escape(HOSTILE) + r": float32\[1,3\]  -3 … -1")
-    )
-    expect(page.page.locator("#pyopnb-legend")).to_contain_text("µs")
-    page.screenshot(f"graph-netron-{request.node.callspec.params['opened']}")
-
-
-def test_two_pictures_of_one_thing_in_a_page_answer_for_themselves(opened):
-    page = opened("two.html")
-    outputs = page.page.locator("body > .pyopnb-output")
-    expect(outputs).to_have_count(2)
-    outputs.last.locator(BOXES).nth(1).click()
-    expect(outputs.last.locator(".card")).to_contain_text("Abs")
-    expect(outputs.first.locator(".card")).to_be_hidden()
-    outputs.last.locator(".card").get_by_role("button", name="times").click()
-    expect(outputs.last.locator("tr[data-pyopnb]").first).to_be_in_viewport()
 
 
 def test_without_trust_the_picture_is_an_image(page):

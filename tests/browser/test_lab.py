@@ -54,33 +54,3 @@ def test_a_failure_leaves_no_process_and_reaches_nobody_else(chromium, tmp_path)
         1 / 0  # noqa: B018
     assert processes(mark) == []
     assert not server.home.exists()
-
-
-IN_SHADOW = """\
-from IPython.display import HTML
-HTML('<div class="host"></div><script>document.currentScript.previousElementSibling.attachShadow({mode: "open"})\\
-.innerHTML = `%s`</script>')"""
-
-
-@pytest.mark.everywhere  # a server of its own
-def test_an_output_is_blank_only_if_nothing_is_drawn(chromium, tmp_path):
-    empty, drawn = (
-        '<svg width="9" height="9"></svg>',
-        '<svg width="9" height="9"><g><rect width="5" height="5"/></g></svg>',
-    )
-    broken = '<img src="data:image/png,">'
-    sources = [
-        IN_SHADOW % inside for inside in ("", empty, f"{drawn}{empty}", f"{drawn}{broken}", drawn)
-    ]
-    write_notebook(tmp_path / "blank.ipynb", *sources)
-    with lab(tmp_path) as server, tab(new_context(chromium), server) as page:
-        page.open_notebook("blank.ipynb")
-        page.run_all()
-        outputs = [
-            page.output(number).locator(".jp-OutputArea-output") for number in range(len(sources))
-        ]
-        for output, inside in zip(outputs, (0, 1, 2, 2, 1), strict=True):
-            expect(output.locator("svg, img")).to_have_count(inside)
-        page.expect(
-            lambda: [page.shows(output) for output in outputs], [False, False, False, False, True]
-        )

@@ -8,21 +8,12 @@ import sys
 
 import nbformat
 import pytest
-from lab import new_context, tab, write_notebook
+from lab import new_context, tab
 from playwright.sync_api import expect
-from test_notebook import LIVE, MOVED, OP, OPS, SLOWER, WATCHED
+from test_notebook import MOVED, OP, OPS, SLOWER, WATCHED
 
 NOT_LIVE = "not live: run this cell"
 BROKEN = re.compile("model not found|Error displaying|Loading widget")
-
-
-def write_files(root):
-    names = ("reload", "restart", "twice", "other", "export", "closed", "seven")
-    for name in names:  # each test has a kernel of its own
-        write_notebook(root / f"{name}.ipynb", *LIVE)
-    waiting = "[__import__('time').sleep(0.05) for _ in iter(lambda: __import__('os').path.exists('go'), True)]"
-    sleeping = OP.format(f"({waiting}, x)[1]")
-    write_notebook(root / "slow.ipynb", *LIVE[:OPS], sleeping, *LIVE[OPS + 1 :], "'free'")
 
 
 def visible(locator):
@@ -170,20 +161,6 @@ def test_without_the_extension_it_says_so_and_the_widget_is_at_hand(page, server
     shown.get_by_role("slider").press("ArrowRight")
     expect(shown).to_contain_text("limit = 2.1")
     page.screenshot("live-without")
-
-
-@pytest.mark.everywhere  # JupyterLab's parts in another shell
-def test_in_notebook_7_it_reattaches_too(page):
-    page.open_in_notebook("seven.ipynb")
-    page.run_all()
-    page.save()
-    page.output(MOVED).get_by_role("slider").press("PageUp")  # Notebook takes the arrows for itself
-    assert_live(page, 2.5)
-    page.open_in_notebook("seven.ipynb")
-    assert_live(page, 2.5)
-    page.console_errors[:] = [
-        error for error in page.console_errors if "reading 'schema'" not in error
-    ]  # Notebook's own
 
 
 def test_a_long_run_leaves_the_cell_free_and_can_be_stopped(page, server):

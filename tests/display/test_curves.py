@@ -9,7 +9,6 @@ import numpy as np
 
 import pyopnb
 from pyopnb.diffs.arrays.diff import Diff
-from pyopnb.display.steady import SteadyColours
 
 WAVE = np.sin(np.arange(64) / 5).astype(np.float32)
 
@@ -24,14 +23,6 @@ def test_one_axis_is_a_line_and_a_few_channels_are_several() -> None:
     assert lines(pyopnb.show(np.stack([WAVE] * 8, axis=1)).svg) == 8
     assert "<image" in pyopnb.show(np.stack([WAVE] * 9, axis=1)).svg
     assert "<image" in pyopnb.show(np.zeros((20, 8))).svg
-
-
-def test_few_numbers_are_points_and_a_table(survives: Any) -> None:
-    view = pyopnb.show(np.float32([5, 6, 7, 8, 9]))
-    assert view.svg.count("<circle") == 5
-    kept = survives(view.body)
-    assert kept.pictures and "7" in kept.text, "the numbers stand below"
-    assert not survives(pyopnb.show(np.float32([5, 6, 7])).body).pictures
 
 
 def test_a_spike_of_a_million_numbers_is_seen() -> None:
@@ -69,11 +60,3 @@ def test_a_diff_of_few_numbers_is_a_table_with_the_bad_ones_marked(survives: Any
     assert cells.count("✗") == 2 and cells.count("≈") == 1
     assert cells[cells.index("[0,3]") - 1] == "✗" and "0.5" in cells
     assert "worst elements" not in "".join(kept.text), "they stand there already"
-
-
-def test_axes_stay_while_a_slider_moves() -> None:
-    colours = SteadyColours()
-    colours.result_html(pyopnb.Result({"y": WAVE}))
-    smaller = colours.result_html(pyopnb.Result({"y": WAVE * np.float32(0.1)}))
-    fresh = SteadyColours().result_html(pyopnb.Result({"y": WAVE * np.float32(0.1)}))
-    assert smaller != fresh and colours.limits["y"] == (WAVE.min(), WAVE.max())

@@ -3,7 +3,7 @@
 import base64
 from html.parser import HTMLParser
 
-from pyopnb.display.html import MAX_BYTES, details, document, escape, image, join, note, pre, source
+from pyopnb.display.html import MAX_BYTES, details, escape, image, join, note, pre
 
 HOSTILE = "<script>alert(1)</script>\"'&\x00\x1b[31m\u202e" + "A" * 10_000
 
@@ -60,20 +60,3 @@ def test_an_output_is_never_too_large():
     assert len(made.encode()) <= MAX_BYTES
     assert "x" in made and "é" not in made and "z" in made and "1 more part is left out" in made
     assert "left out" not in join(["a", "b"])
-
-
-def test_a_source_is_whole_and_only_text():
-    read = Read(source(HOSTILE + "\n<b>"))
-    assert [tag for tag, _ in read.tags] == ["pre"]
-    assert (
-        read.text.count("A") >= 10_000 and read.text.endswith("\n<b>") and "\x1b" not in read.text
-    )
-
-
-def test_a_document_escapes_its_title():
-    text = document("<script>", "<p>body</p>")
-    assert (
-        text.startswith("<!DOCTYPE html>")
-        and "<title>&lt;script&gt;</title>" in text
-        and "<p>body</p>" in text
-    )

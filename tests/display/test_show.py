@@ -16,12 +16,10 @@ import pytest
 from PIL import Image
 
 import pyopnb
-from pyopnb.diffs.arrays.diff import Diff
 from pyopnb.display import figures
 from pyopnb.display.html import pre
 from pyopnb.display.view import View, view
 from pyopnb.ops.displayable import Displayable
-from pyopnb.traces.times import NodeTime, Times
 
 MODEL = "net (float[N,4] x) => (float[N,4] z) { y = demo.Soft<limit = 2.0>(x)\n z = Add(y, x) }"
 SOURCE = 'class Soft:\n    """Clip <b>smoothly</b>."""\n\n    def __init__(self, limit: float = 1.0):\n        self.limit = limit\n\n    def compute(self, x):\n        return (self.limit * np.tanh(x / self.limit)).astype(x.dtype)\n'
@@ -71,16 +69,6 @@ def test_a_view_is_registered_in_one_place(survives: Any) -> None:
         pyopnb.show(Remark(), quiet=True)
 
 
-def test_a_view_prints_shows_and_is_shown_again() -> None:
-    view = pyopnb.show(X)
-    assert (
-        repr(view) == str(view) == view.text
-        and view._repr_html_() == view.body
-        and pyopnb.show(view) is view
-    )
-    assert pyopnb.show(view, name="x").text == f"x: {view.text}"
-
-
 def test_lists_and_dicts_of_arrays(survives: Any) -> None:
     assert pyopnb.show([X, "a"]).text.startswith("0: float32[3,4]  -1.32436 …")
     assert pyopnb.show({"x": X}).text.startswith("x: float32[3,4]  ")
@@ -99,15 +87,6 @@ def test_a_long_list_says_how_much_more_there_is(survives: Any) -> None:
     assert "and 4,850 more" in "".join(survives(view.body).text) and len(view.body) < 200_000
 
 
-def test_a_session_is_drawn_as_its_model() -> None:
-    define()
-    view = pyopnb.show(pyopnb.Session(pyopnb.parse(MODEL)))
-    assert (
-        view.svg == pyopnb.show(pyopnb.parse(MODEL)).svg
-        and view.text == pyopnb.show(pyopnb.parse(MODEL)).text
-    )
-
-
 # ---- ops
 
 
@@ -120,15 +99,6 @@ def test_version(survives: Any) -> None:
     )
     text = "".join(survives(view.body).text)
     assert "Clip <b>smoothly</b>." in text and "8          return" in text
-
-
-def test_sources_of_any_length(survives: Any) -> None:
-    long = SOURCE + "    # " + "y" * 300_000 + "\n" + "    # z\n" * 9000
-    assert "more characters" in "".join(survives(pyopnb.show(define(long)).body).text)
-    pyopnb.registry.define(type("Soft", (), {"compute": lambda self, x: x}), "demo::None")
-    assert "source is not known" in "".join(
-        survives(pyopnb.show(pyopnb.registry["demo::None"]).body).text
-    )
 
 
 def test_diff_of_versions(survives: Any) -> None:
@@ -186,24 +156,6 @@ def test_trace(survives: Any) -> None:
         pyopnb.show(trace, by="speed")
 
 
-def test_a_fused_group_is_one_row_and_colours_each_of_its_nodes() -> None:
-    model = pyopnb.parse(
-        "net (float[4,4] x) => (float[4,4] y) { a = MatMul(x, x)\n b = Mul(a, a)\n c = Gelu(b)\n y = Add(c, x) }"
-    )
-    run = pyopnb.Session(model).trace(x=X[:1].repeat(4, 0), only="y")
-    run.times = Times({"b": NodeTime("a + b", "MatMul + Mul", 750, 700, None, ("a", "b"))}, 1000)
-    view = pyopnb.show(run)
-    assert (
-        view.body.count("<td")
-        and "a + b" in view.body
-        and "75.0 %" in view.body
-        and "25.0 %" in view.body
-    )
-    # Both boxes have the colour of the group's time.
-    assert len({colour for _, colour, _ in view.canvas.nodes if colour}) == 1
-    assert sum(bool(colour) for _, colour, _ in view.canvas.nodes) == 2
-
-
 def test_trace_without_times_and_with_nan(survives: Any) -> None:
     model = pyopnb.parse("net (float[N] x) => (float[N] y) { a = Sqrt(x)\n y = Add(a, x) }")
     trace = pyopnb.Session(model).trace(x=np.float32([-1, 2]), times=False)
@@ -214,15 +166,6 @@ def test_trace_without_times_and_with_nan(survives: Any) -> None:
     )
     with pytest.raises(pyopnb.errors.InputError, match="size or std: nothing was timed"):
         pyopnb.show(trace, by="time")
-
-
-def test_exposure_is_warned_of() -> None:
-    from pyopnb.traces.exposure import Exposure
-
-    _, trace = traced()
-    trace.exposure = Exposure({"z": 0.25}, 2)
-    page = trace._repr_html_()
-    assert page.index("⚠") < page.index("<img") and "0.25" in page
 
 
 def test_diff_of_traces(survives: Any) -> None:
@@ -248,22 +191,6 @@ def test_diff_of_traces(survives: Any) -> None:
     assert "limit=2" in view.svg
     same = "".join(survives(pyopnb.show(pyopnb.diff(before, before)).body).text)
     assert same.startswith("✓ bit-identical") and "origin" not in same
-
-
-def test_what_is_exact_has_no_colour() -> None:
-    define()
-    session = pyopnb.Session(
-        pyopnb.parse(
-            "net (float[N] x) => (float[N] y) { a = Abs(x)\n b = demo.Soft(a)\n y = Exp(b) }"
-        )
-    )
-    x = np.float32([1, 2, 3])
-    before = session.trace(x=x)
-    define(SOURCE.replace("tanh", "sin"))
-    found = pyopnb.diff(before, session.trace(x=x))
-    assert [bool(step.accumulated) for step in found.steps] == [False, True, True]
-    fills = re.findall(r'<rect[^>]*fill="(#[0-9a-f]{6})"', pyopnb.show(found).svg)
-    assert fills.count("#ffffff") == 1, "what has no error has no colour"
 
 
 # ---- models
@@ -308,14 +235,6 @@ def test_each_ending(tmp_path: Path) -> None:
     assert 'name="color-scheme" content="light dark"' in page and "<title>float64[40,40]" in page
     assert "http" not in page.replace("http://www.w3.org", "")
     assert sorted(path.suffix for path in tmp_path.iterdir()) == [".PNG", ".html", ".svg"]
-
-
-def test_json_is_read_back(tmp_path: Path) -> None:
-    found = pyopnb.diff(X, X + np.float32(1e-3))
-    found.save(tmp_path / "d.json")
-    assert Diff.from_json((tmp_path / "d.json").read_text(encoding="utf-8")) == found
-    pyopnb.show(found).save(str(tmp_path / "e.json"))
-    assert (tmp_path / "e.json").read_bytes() == (tmp_path / "d.json").read_bytes()
 
 
 def test_a_graph_in_pixels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -395,15 +314,6 @@ def test_figures() -> None:
         (axes,) = figure.axes
         assert title in {text.get_text() for text in axes.texts}
     assert ("matplotlib.pyplot" in sys.modules) == had_pyplot
-
-
-@pytest.mark.parametrize(
-    "thing",
-    [pyopnb.diff(X, X), pyopnb.show(np.zeros((0, 3))), pyopnb.Result({"s": np.array(["a"])})],
-)
-def test_no_figure(thing: Any) -> None:
-    with pytest.raises(pyopnb.errors.InputError, match="^plot: expected"):
-        thing.plot()
 
 
 def test_figures_say_what_they_need(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -116,29 +116,6 @@ def test_what_is_public_is_offered(offered):
     ) == sorted([*pyopnb.__all__, *PACKAGES])
 
 
-@pytest.mark.one_python  # long
-def test_any_text_is_read(offered):
-    for text in (
-        ")",
-        "f(",
-        "f(((",
-        "f('",
-        'f("""',
-        "f(#",
-        "f(x, 'a)",
-        "(",
-        "f()(",
-        "f{[(",
-        "f(\\",
-        "f('\\",
-    ):
-        assert "other=" not in offered(text), text
-
-
-def test_an_open_string_in_an_earlier_line_ends_there(offered):
-    assert offered("it's\nsession(x=x, ") == ["other="]
-
-
 def test_a_completion_replaces_what_is_typed(offered, shell):
     text = "session(x=x, ot"
     with provisionalcompleter():

@@ -184,19 +184,6 @@ def test_cells_one_after_the_other(shell, run, define):
     assert (bool(ran.value), shell.rl_next_input) == (False, "")
 
 
-def test_what_can_have_no_cell_is_told_and_the_next_gets_its_own(shell, define):
-    shell.push({"np": np})
-    define(
-        "%%onnx -q m\n(float[N] x) => (float[N] y) { s = SequenceConstruct(x)\n a = demo.A(s)\n b = demo.B(x)\n c = demo.C(b)\n y = Abs(c) }"
-    )
-    ran = define("%pyop missing m --cells")
-    first, second = ran.out.splitlines()[:2]
-    assert first.startswith("There is no cell for demo::A: ") and "seq" in first
-    assert second == "The cell below is for demo::B; 1 more missing: run this line again."
-    assert shell.rl_next_input.startswith("%%pyop -d demo\n") and "class B:" in shell.rl_next_input
-    shell.set_next_input("")
-
-
 # ---- save, load --------------------------------------------------------------------------------------------------------------
 
 
@@ -225,14 +212,6 @@ def test_cells_as_a_file(soft_clip, define, shell, tmp_path):
     assert [pyopnb.call(op.name, v) for op in registry] == before
     define("%pyop save one.py demo::SoftClip --overwrite")
     assert "Turn" not in (tmp_path / "one.py").read_text()
-
-
-def test_a_cell_that_uses_ipython_cannot_be_a_file(soft_clip, define, run):
-    define(
-        "%%pyop -q\nclass A:\n    def compute(self, x):\n        files = !ls\n        return x\n"
-    )
-    ran = run("%pyop save ops.py A")
-    assert "got get_ipython (" in ran.out
 
 
 def test_a_model_is_saved_with_the_ops_of_cells(soft_clip, define, shell):
@@ -287,14 +266,3 @@ def test_completion(soft_clip, shell, tmp_path, text, matches):
     with provisionalcompleter():
         offered = [match.text for match in shell.Completer.completions(text, len(text))]
     assert sorted(offered) == sorted(matches)
-
-
-@pytest.mark.parametrize(
-    "text", ["%%pyop --run x=a_long_n", "%pyop check demo::SoftClip x=a_long_n"]
-)
-def test_expressions_are_completed_as_python(soft_clip, shell, text):
-    shell.push({"a_long_name": 1})
-    with provisionalcompleter():
-        assert "a_long_name" in [
-            match.text for match in shell.Completer.completions(text, len(text))
-        ]

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from IPython.core.error import UsageError
 
 import pyopnb
 
@@ -67,27 +66,12 @@ def test_load_and_unload_are_idempotent(bare):
     assert parts(bare) == before
 
 
-def test_a_cell_works_after_a_reload(shell, define):
-    shell.run_line_magic("reload_ext", "pyopnb")
-    assert (
-        define("%%pyop\nclass Same:\n    def compute(self, x):\n        return x\n").out.count(
-            "version 1"
-        )
-        == 1
-    )
-
-
 def test_a_lowered_function_is_displayed_with_its_source(shell, define):
     define("%%pyop demo::Half\nclass Half:\n    def compute(self, x):\n        return x / 2\n")
     function = pyopnb.lower("demo::Half", np.float32([1, 2]))
     data, _ = shell.display_formatter.format(function)
     assert "return x / 2" in data["text/html"]
     assert ">Div</td>" in data["text/html"]
-
-
-def test_without_the_extension_the_magic_is_unknown(bare):
-    with pytest.raises(UsageError, match="pyop"):
-        bare.run_cell_magic("pyop", "", "class A: ...\n")
 
 
 PROBE = "import sys, pyopnb{more}; print('IPython' in sys.modules)"

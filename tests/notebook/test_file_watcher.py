@@ -10,7 +10,6 @@ import pytest
 from limits import LIMIT
 from line_interrupts import lines_that_leave_held
 
-import pyopnb
 from pyopnb import registry
 from pyopnb.notebook import file_watcher
 from pyopnb.notebook.file_watcher import FileWatcher
@@ -101,15 +100,6 @@ def test_a_failure_is_reported_once_and_leaves_the_last_good_version(define, sav
     assert limit() == 3
 
 
-def test_a_file_that_is_missing_for_a_moment(define, save, slow):
-    define("%pyop load ops.py --watch")
-    os.unlink("ops.py")
-    assert define("1").err == ""
-    save(OP.format(4))
-    define("1")
-    assert limit() == 4
-
-
 def test_loading_without_watch_ends_it(define, save, slow):
     define("%pyop load ops.py --watch")
     define("%pyop load ops.py")
@@ -130,18 +120,6 @@ def test_unloading_ends_the_thread_and_the_polling(bare, define, save):
     save(OP.format(2))
     define("1")
     assert limit() == 1
-
-
-def test_concurrent_polls_load_a_save_once(define, save, slow, shell):
-    define("%pyop load ops.py --watch")
-    save(OP.format(2) + "@pyopnb.pyop('demo::B')\nclass B(A): ...\n")
-    threads = [threading.Thread(target=FileWatcher.of(shell).poll) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert registry["demo::A"].current.number == 2
-    assert pyopnb.registry["demo::B"].current.number == 1
 
 
 def test_an_interrupt_at_any_line_leaves_no_lock_held(shell, save, slow):

@@ -76,9 +76,3 @@ def test_source_and_traceback(kernel):
     with pytest.raises(CellExecutionError) as caught:
         run(kernel, "Twice().compute(None)")
     assert "line 4, in Twice.compute" in re.sub(r"\x1b\[[\d;]*m", "", str(caught.value))
-
-
-def test_the_table_is_html_and_text(kernel):
-    (table,) = run(kernel, "%pyop")
-    assert set(table["data"]) == {"text/html", "text/plain"}
-    assert "demo::Twice" in table["data"]["text/html"]

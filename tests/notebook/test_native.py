@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import os
-import pickle
 import re
 import subprocess
 import sys
@@ -14,8 +13,6 @@ from pathlib import Path
 import cloudpickle
 import pytest
 from ipykernel.compiler import XCachingCompiler
-
-import pyopnb
 
 SCALE = """\
 %%pyop -q
@@ -70,16 +67,6 @@ def test_a_syntax_error_is_shown_as_in_any_cell(run, body):
     assert not of_the_extension(ours.out)
 
 
-def test_the_code_is_where_a_debugger_looks_for_it(define, shell):
-    define(SCALE, number=9)
-    code = shell.user_ns["Scale"].compute.__code__
-    transformed = shell.transform_cell(SCALE)
-    assert code.co_filename == shell.compile.get_code_name(SCALE, transformed, 9)
-    assert code.co_firstlineno == 6
-    assert {line for *_, line in code.co_lines() if line is not None} == {6, 7}
-    assert shell.compile.format_code_name(code.co_filename) == ("Cell", "In[9]")
-
-
 def test_a_kernel_names_the_code_after_the_raw_cell(define, shell, monkeypatch):
     compiler = XCachingCompiler()
     monkeypatch.setattr(shell, "compile", compiler)
@@ -113,19 +100,6 @@ def test_getsource(define, shell):
     )
 
 
-def test_a_plain_cell_has_no_source_to_show(define, shell):
-    # Why the class gets its own module: when this fails, that is no longer needed.
-    define("class Plain:\n    def compute(self, x): ...\n")
-    with pytest.raises((OSError, TypeError)):
-        inspect.getsource(shell.user_ns["Plain"])
-
-
-def test_the_decorator_in_a_plain_cell_keeps_the_cell(define):
-    cell = "import pyopnb\n@pyopnb.pyop\nclass Plain:\n    def compute(self, x): ...\n"
-    define(cell)
-    assert pyopnb.registry["Plain"].current.source == cell
-
-
 def test_question_marks_show_the_source(define, run):
     define(SCALE)
     assert "return x.nope * self.k" in run("Scale??").out
@@ -145,20 +119,6 @@ def test_an_old_version_keeps_its_lines(define, run, shell):
     assert "x.other" in inspect.getsource(shell.user_ns["Scale"])
 
 
-def test_an_old_class_never_shows_the_new_source(define, shell):
-    define(SCALE)
-    old = shell.user_ns["Scale"]
-    define(SCALE.replace("nope", "other"))
-    with pytest.raises((OSError, TypeError)):
-        inspect.getsource(old)
-    assert old.__module__ == "__main__"
-
-
-def test_the_source_is_known_while_the_cell_runs(define):
-    body = "".join(SCALE.splitlines(keepends=True)[1:])
-    assert define(f"{SCALE}import inspect\ninspect.getsource(Scale)").value == body
-
-
 def test_the_class_before_a_failed_cell_keeps_its_source(define, run, shell):
     define(SCALE)
     old = shell.user_ns["Scale"]
@@ -167,13 +127,6 @@ def test_the_class_before_a_failed_cell_keeps_its_source(define, run, shell):
     assert shell.user_ns["Scale"].__module__ == "__main__"
     with pytest.raises((OSError, TypeError)):
         inspect.getsource(shell.user_ns["Scale"])
-
-
-def test_pickle_in_the_process(define, shell):
-    define(SCALE)
-    scale = pickle.loads(pickle.dumps(shell.user_ns["Scale"](k=5)))
-    assert type(scale) is shell.user_ns["Scale"]
-    assert scale.k == 5
 
 
 READ = "import cloudpickle, sys; scale = cloudpickle.load(sys.stdin.buffer); print(scale.compute(20), type(scale).__name__)"
@@ -192,19 +145,3 @@ def test_cloudpickle_to_a_fresh_process(define, run, shell):
     define(SCALE.replace("x.nope * self.k", "times(x, self.k)"))
     done = fresh(cloudpickle.dumps(shell.user_ns["Scale"](k=3)))
     assert (done.stdout, done.stderr) == (b"120 Scale\n", b"")
-
-
-def test_cloudpickle_of_an_old_version_to_a_fresh_process(define, shell):
-    define(SCALE.replace(".nope", ""))
-    old = shell.user_ns["Scale"](k=3)
-    define(SCALE)
-    done = fresh(cloudpickle.dumps(old))
-    assert (done.stdout, done.stderr) == (b"60 Scale\n", b"")
-
-
-def test_a_fresh_process_that_cannot_find_the_module_says_so(define, shell):
-    # Shows that the two tests above could fail.
-    define(SCALE)
-    module = sys.modules[shell.user_ns["Scale"].__module__]
-    cloudpickle.unregister_pickle_by_value(module)
-    assert b"ModuleNotFoundError" in fresh(cloudpickle.dumps(shell.user_ns["Scale"]())).stderr

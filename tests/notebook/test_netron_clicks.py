@@ -61,12 +61,3 @@ def test_malformed_messages_are_ignored(manager, bare, view, data):
     bare.extension_manager.load_extension("pyopnb")
     view.on_select(lambda node: pytest.fail("called"))
     assert send(manager, data) == ""
-
-
-def test_handled_only_while_the_extension_is_loaded(manager, bare):
-    assert TARGET not in manager.targets
-    for _ in range(2):
-        bare.extension_manager.load_extension("pyopnb")
-        assert TARGET in manager.targets
-        bare.extension_manager.unload_extension("pyopnb")
-        assert TARGET not in manager.targets

@@ -45,13 +45,6 @@ def test_what_the_line_holds_is_not_expanded(run, shell):
     assert "got $other" in run(CELL.format(line=" $other")).err
 
 
-def test_the_summary_counts_one_node_and_leaves_initializers_out(define):
-    cell = "%%onnx m\n(float x, int64[2] n = {1, 2}) => (double[?] y, z) { y, z = demo.Op(x) }"
-    first, second = define(cell).out.splitlines()
-    assert first == "m: (x: float32[]) -> (y: float64[?], z), 1 node"
-    assert second.startswith("cannot run yet: demo::Op: ")
-
-
 def test_a_failing_cell_fails_in_one_line_and_leaves_the_old_model(define, run, shell):
     define(CELL.format(line=" clipper"))
     old = shell.user_ns["clipper"]
@@ -64,27 +57,9 @@ def test_a_failing_cell_fails_in_one_line_and_leaves_the_old_model(define, run, 
     assert shell.user_ns["clipper"] is old
 
 
-def test_help(shell, run):
-    assert "%%onnx clipper" in shell.find_cell_magic("onnx").__doc__
-    assert "-q, --quiet" in shell.find_cell_magic("onnx").__doc__
-    assert "ONNX's text form" in run("%%onnx?").out
-
-
 def completions(shell, text, cursor=None):
     with provisionalcompleter():
         return [
             c.text
             for c in shell.Completer.completions(text, len(text) if cursor is None else cursor)
         ]
-
-
-def test_completion(shell):
-    assert {"-q", "--quiet"} <= set(completions(shell, "%%onnx a -"))
-    assert completions(shell, "%%onnx a --q") == ["--quiet"]
-    assert "--quiet" not in completions(shell, "x = 1\n%%onnx a --q")
-    assert "--quiet" not in completions(shell, "%%onnx a\n--q")
-
-
-def test_the_magic_goes_with_the_extension(shell, run):
-    shell.extension_manager.unload_extension("pyopnb")
-    assert "onnx" not in shell.magics_manager.magics["cell"]

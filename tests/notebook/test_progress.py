@@ -29,22 +29,6 @@ def test_the_bar_of_a_trace(bare):
     assert progress._make_bar == []
 
 
-def test_a_map_of_a_generator_counts_and_leaves_how_long_it_took(bare, monkeypatch):
-    monkeypatch.setattr(progress, "_PATIENCE", 0.0)
-    monkeypatch.setattr(progress, "_STEADY", 0.0)
-    bare.run_line_magic("load_ext", "pyopnb")
-    model = pyopnb.model(pyopnb.node("Neg", "x", "y"), {"x": "float32[N]"}, "y")
-    with capture_output() as seen:
-        pyopnb.map(model, (np.float32([n]) for n in range(5)))
-    first, last = seen.outputs[0], seen.outputs[-1]
-    assert first.data["text/html"].startswith('<progress aria-label="1 batches, ')
-    assert last.data["text/plain"].startswith("5 of 5 batches, ") and last.data[
-        "text/plain"
-    ].endswith(", in 0 s")
-    assert last.update and last.transient["display_id"] == first.transient["display_id"]
-    bare.run_line_magic("unload_ext", "pyopnb")
-
-
 def test_without_a_shell_it_is_text(monkeypatch, capsys):
     monkeypatch.setattr("IPython.core.getipython.get_ipython", lambda: None)
     bar = progress_bar("tensors", time.monotonic())

@@ -108,21 +108,6 @@ def test_source(ops, define):
 # Help
 
 
-@pytest.mark.parametrize("asked", ["%%pyop?", "%pyop?"])
-def test_help(run, asked):
-    out = run(asked).out
-    assert "%%pyop [-d DOMAIN] [--opset N] [--module MODULE] [-q] [--run" in out
-    assert "class SoftClip:" in out
-    for word in (
-        "--domain",
-        "--opset",
-        "--module",
-        "--quiet",
-        *(command.usage for command in COMMANDS.values()),
-    ):
-        assert word in out
-
-
 # Completion
 
 
@@ -162,20 +147,6 @@ def test_completion(ops, shell, text, matches):
     assert sorted(offered(shell, text)) == sorted(matches)
 
 
-def test_completion_replaces_the_whole_name(ops, shell):
-    with provisionalcompleter():
-        (match,) = shell.Completer.completions("%%pyop demo::So", 15)
-    assert (match.start, match.end, match.text) == (7, 15, "demo::SoftClip")
-
-
-def test_the_body_is_completed_as_python(ops, shell):
-    shell.user_ns["a_long_name"] = 1
-    assert "a_long_name" in offered(shell, "%%pyop -d demo\na_long_n")
-    assert offered(shell, "%%pyop\n%%pyop --d") != ["--domain"]
-    assert "a_long_name" in offered(shell, "a_long_n")
-    assert "%pyop" in offered(shell, "%pyo")
-
-
 # ---- what is missing ---------------------------------------------------------------------------------------------------------
 
 
@@ -191,11 +162,6 @@ def clipper(shell, tmp_path, monkeypatch):
         (place / "clip.txt").write_text("")
     shell.push({"clipper": model, "clipping": 3, "path": tmp_path / "clip.onnx"})
     return model
-
-
-@pytest.mark.parametrize("model", ["clipper", "path", "clip.onnx", "sub/clip.onnx"])
-def test_missing_takes_a_name_or_a_path(clipper, run, model):
-    assert repr(run(f"%pyop missing {model}").value) == repr(pyopnb.missing(clipper))
 
 
 @pytest.mark.parametrize(

@@ -39,15 +39,6 @@ def test_large_weights_leave_and_small_ones_stay():
     assert model.SerializeToString(deterministic=True) == before
 
 
-def test_many_small_weights_are_not_small():
-    model = model_of(
-        [helper.make_node("Neg", ["x"], ["y"])], [weights((200,), f"w{n}") for n in range(1000)]
-    )
-    copy = trim(model)
-    assert sum(len(t.raw_data) for t in copy.proto.graph.initializer) <= 64 * 1024
-    assert copy.left_out > 900
-
-
 @pytest.mark.parametrize(
     "tensor",
     [
@@ -124,19 +115,3 @@ def test_every_node_has_a_name_of_its_own_that_leads_to_the_original():
     assert [copy.nodes[name] for name in names] == list(model.graph.node)
     assert all(copy.nodes[name] is node for name, node in zip(names, model.graph.node, strict=True))
     assert [node.name for node in model.graph.node] == ["twice", "twice", "", "(Abs of c)"]
-
-
-def test_nodes_of_bodies_and_functions_are_found():
-    body = helper.make_graph(
-        [helper.make_node("Neg", ["x"], ["n"], name="inner")],
-        "b",
-        [],
-        [helper.make_tensor_value_info("n", 1, None)],
-    )
-    model = model_of(
-        [helper.make_node("If", ["x"], ["y"], name="inner", then_branch=body, else_branch=body)]
-    )
-    model.functions.add(name="F", domain="f").node.add(op_type="Abs", input=["x"], output=["y"])
-    copy = trim(model)
-    assert [node.op_type for node in copy.nodes.values()] == ["If", "Abs", "Neg", "Neg"]
-    assert len(set(copy.nodes)) == 4

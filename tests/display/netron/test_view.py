@@ -88,12 +88,6 @@ def test_html_that_is_netron_or_the_picture():
     assert data == {"pyopnb-netron", "pyopnb-model"}
 
 
-def test_without_embedding_it_is_the_picture():
-    text = pyopnb.netron(pyopnb.parse(SMALL), embed=False)._repr_mimebundle_()["text/html"]
-    assert [tag for tag, _ in Elements(text).elements if tag != "div"] == ["script", "img"]
-    assert len(text) < 16_000
-
-
 @functools.cache
 def page_of_plain():
     return Elements(

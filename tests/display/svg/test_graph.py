@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from pyopnb.display.svg.boxes import Box, BoxGraph, Line
 from pyopnb.display.svg.colours import LINE, scale_for
 from pyopnb.display.svg.graph import draw, draw_within
-from pyopnb.display.svg.text_width import text_width
 from pyopnb.display.svg.to_svg import to_svg
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -19,15 +18,6 @@ HOSTILE = "<script>alert('x')</script>]]>&\"\x00\x1b\u202e漢字" + "A" * 10_000
 
 def svg(graph, **options):
     return to_svg(draw(graph, **options))
-
-
-def text_styles(made):
-    """Size and weight of the classes of texts."""
-    rules = re.findall(r"\.(\w+)\{font-size:([\d.]+)px;([^}]*)\}", made)
-    return {
-        name: (float(size), "font-weight:600" in rest, "text-anchor:middle" in rest)
-        for name, size, rest in rules
-    }
 
 
 def texts(made):
@@ -116,21 +106,6 @@ def test_nothing_is_loaded_and_nothing_runs():
     )
 
 
-def test_texts_stay_in_their_boxes():
-    rows = ("W" * 300, "漢" * 80, "i" * 20, "strides=2,2 pads=3,3,3,3")
-    made = svg(
-        BoxGraph([Box(text, (text,)) for text in rows] + [Box("M" * 30, mark="changed")], [])
-    )
-    styles = text_styles(made)
-    assert {size for size, _, _ in styles.values()} == {12, 10, 9}
-    for group, _, _, wide, _ in placed(made):
-        for text in group.findall(f"{SVG}text"):
-            size, bold, centred = styles[text.get("class")]
-            need, x = text_width(text.text, size, bold=bold), float(text.get("x"))
-            left, right = (x - need / 2, x + need / 2) if centred else (x, x + need)
-            assert left >= 0 and right <= wide
-
-
 def test_lines_end_at_their_boxes():
     made = svg(BoxGraph([Box("a"), Box("b"), Box("c")], [Line(0, 1), Line(0, 2), Line(1, 2)]))
     spots = {group.find(f"{SVG}text").text: (x, y, w, h) for group, x, y, w, h in placed(made)}
@@ -143,23 +118,6 @@ def test_lines_end_at_their_boxes():
         x, y, w, _ = spots[name]
         assert sum(x <= end <= x + w and abs(y - at) <= 1 for end, at in ends) == count
     assert len(ends) == 3
-
-
-def test_what_is_marked_can_be_told_without_colours():
-    made = texts(
-        svg(
-            BoxGraph(
-                [
-                    Box("a", mark="added"),
-                    Box("b", mark="removed"),
-                    Box("c", mark="slow"),
-                    Box("d", kind="own"),
-                ],
-                [],
-            )
-        )
-    )
-    assert {"+ added", "− removed", "slow", "◆ d"} <= set(made)
 
 
 @pytest.mark.parametrize("count", [30, 700, 4000])

@@ -13,8 +13,3 @@ def test_letters_are_as_wide_as_those_of_a_common_face():
         ("BatchNormalization", 870),
     ):
         assert true <= text_width(text, 100) <= 1.25 * true
-
-
-def test_wide_letters_are_wide_and_marks_are_none():
-    assert text_width("漢字", 10) >= 20
-    assert text_width("e\u0301", 10) == text_width("e", 10)

@@ -86,21 +86,6 @@ def test_a_page_that_opens_later_gets_the_state_that_the_kernel_holds(clip, sess
     assert slider == 3.0 and "limit = 3" in outputs[0]["data"]["text/html"]
 
 
-def test_closing_one_leaves_other_widgets_alone(clip, session):
-    other = ipywidgets.IntSlider()
-    panel = clip.run("i = pyopnb.interact(session, x=x, limit=(0.5, 6.0))\ni")
-    clip.run("i.close()")
-    assert other.comm is not None and panel.controls["limit"].widget.comm is None
-
-
-def test_the_result_says_which_values_it_belongs_to(clip, session):
-    panel = clip.run("i = pyopnb.interact(session, x=x, limit=(0.5, 6.0))\ni")
-    assert "· limit = 2 ·" in clip.text
-    clip.run("i.set(limit=3.25)")
-    assert "limit = 3.25" in clip.html and "limit = 2" not in clip.html
-    assert "limit = 3.25" in repr(panel)
-
-
 def test_the_reference_that_is_pinned(clip, session):
     panel = clip.run("i = pyopnb.interact(session, x=x, limit=(0.5, 6.0))\ni")
     clip.run("i.pin()")
@@ -221,20 +206,6 @@ def test_an_error_is_shown_and_the_next_value_runs(clip, session, redefine):
     assert isinstance(panel.error, NameError) and "NameError" in clip.html
     clip.run("i.set(limit=2.0)")
     assert panel.error is None and panel.result["y"].tolist() == [-4, 0]
-
-
-def test_it_follows_a_redefinition(clip, session, redefine):
-    panel = clip.run("i = pyopnb.interact(session, x=x, limit=(0.5, 6.0))\ni")
-    redefine("x + np.float32(self.limit)")
-    assert panel.result["y"].tolist() == [-2, 2, 3, 10]
-    clip.run("i.close()")
-    redefine("x")
-    assert panel.result["y"].tolist() == [-2, 2, 3, 10] and "ended" in clip.text
-
-
-def test_a_feed_that_is_missing(clip, session):
-    with pytest.raises(pyopnb.errors.InputError, match="x"):
-        pyopnb.interact(session, limit=(0.0, 1.0))
 
 
 def test_two_ops_with_one_attr_are_told_apart(page):
