@@ -25,14 +25,14 @@ from pyopnb.ops.messages import closest, plural, sanitize
 from pyopnb.ops.names import canonical_domain
 from pyopnb.ops.registry import registry
 
-__all__ = ["Fault", "catalog_hint", "find_faults", "is_unknown", "nearest_op", "node_faults"]
+__all__ = ["ModelFault", "catalog_hint", "find_faults", "is_unknown", "nearest_op", "node_faults"]
 
 _OPTION = onnx.defs.OpSchema.FormalParameterOption
 _DTYPE_ATTRS = ("to", "dtype")
 _EXAMPLES = {"INT": "0", "FLOAT": "1.0", "INTS": "[1, 1]", "FLOATS": "[1.0]"}
 
 
-class Fault(NamedTuple):
+class ModelFault(NamedTuple):
     """What is wrong and where.
 
     Attributes
@@ -48,7 +48,7 @@ class Fault(NamedTuple):
     words: tuple[str, ...]
 
 
-def find_faults(proto: ModelProto, *, exact: bool = False) -> Iterator[Fault]:
+def find_faults(proto: ModelProto, *, exact: bool = False) -> Iterator[ModelFault]:
     """Find the faults of a model.
 
     Parameters
@@ -60,7 +60,7 @@ def find_faults(proto: ModelProto, *, exact: bool = False) -> Iterator[Fault]:
 
     Yields
     ------
-    Fault
+    ModelFault
 
     Raises
     ------
@@ -76,11 +76,11 @@ def find_faults(proto: ModelProto, *, exact: bool = False) -> Iterator[Fault]:
             continue
         if exact and domain not in schema_domains():
             words = (f"{node.domain}:{node.op_type}",)
-            yield Fault(_unserved(site, kept_names(proto)), node, words)
+            yield ModelFault(_unserved(site, kept_names(proto)), node, words)
             continue
         unknown = _unknown_op(site, imports, exact)
         if unknown is not None:
-            yield Fault(unknown, node, (node.op_type,))
+            yield ModelFault(unknown, node, (node.op_type,))
             continue
         schema = find_schema(domain, node.op_type, imports.get(domain))
         if schema is not None:
@@ -89,13 +89,13 @@ def find_faults(proto: ModelProto, *, exact: bool = False) -> Iterator[Fault]:
         graph = GraphIndex(scope)
         for inner in graph.walk():
             for name, error in inner.duplicates():
-                yield Fault(error, None, (name,))
+                yield ModelFault(error, None, (name,))
         for unread, name, error in graph.unknown_names():
-            yield Fault(error, unread, (name,))
+            yield ModelFault(error, unread, (name,))
         graph.refuse_cycles()
 
 
-def node_faults(site: Site, schema: Any, *, exact: bool = True) -> Iterator[Fault]:
+def node_faults(site: Site, schema: Any, *, exact: bool = True) -> Iterator[ModelFault]:
     """Find the faults of a node of one of ONNX's operators: its attributes and, if exact, its inputs and outputs."""
     yield from _attribute_faults(site, schema, exact)
     if exact:
@@ -200,7 +200,7 @@ def catalog_hint(node: NodeProto) -> str:
 # ---- attributes ------------------------------------------------------------------------------
 
 
-def _attribute_faults(site: Site, schema: Any, exact: bool) -> Iterator[Fault]:
+def _attribute_faults(site: Site, schema: Any, exact: bool) -> Iterator[ModelFault]:
     """Report attributes that the operator does not have, takes in another type, or needs."""
     node, known = site.node, schema.attributes
     for attribute in node.attribute:
@@ -225,10 +225,12 @@ def _attribute_faults(site: Site, schema: Any, exact: bool) -> Iterator[Fault]:
             yield _attribute_fault(site, name, expected, "nothing", _example(known[name]))
 
 
-def _attribute_fault(site: Site, name: str, expected: str, got: str, advice: str | None) -> Fault:
+def _attribute_fault(
+    site: Site, name: str, expected: str, got: str, advice: str | None
+) -> ModelFault:
     where = f"{site.where}, attr {sanitize(name)}"
     error = ModelError(where, expected=expected, got=got, next=advice)
-    return Fault(error, site.node, (site.node.op_type, name))
+    return ModelFault(error, site.node, (site.node.op_type, name))
 
 
 def _fits(attribute: AttributeProto, type_name: str, exact: bool) -> bool:
@@ -253,7 +255,7 @@ def _example(attribute: Any) -> str | None:
 # ---- inputs and outputs ----------------------------------------------------------------------
 
 
-def _port_faults(site: Site, schema: Any) -> Iterator[Fault]:
+def _port_faults(site: Site, schema: Any) -> Iterator[ModelFault]:
     """Report inputs and outputs that are too many or too few, and those that are left out but needed."""
     node = site.node
     for side, names, ports, least, most in (
@@ -271,9 +273,9 @@ def _port_faults(site: Site, schema: Any) -> Iterator[Fault]:
         port_names = ", ".join(port.name for port in ports[:limit])
         expected = f"{bound}{plural(limit, side)} ({port_names})"
         error = ModelError(site.where, expected=expected, got=str(len(names)), next=advice)
-        yield Fault(error, node, (node.op_type,))
+        yield ModelFault(error, node, (node.op_type,))
     for port, name in zip(schema.inputs, node.input, strict=False):
         if not name and port.option == _OPTION.Single:
             where = f"{site.where}, input {port.name}"
             error = ModelError(where, expected="a name", got="an empty one")
-            yield Fault(error, node, (node.op_type,))
+            yield ModelFault(error, node, (node.op_type,))

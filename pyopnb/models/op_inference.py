@@ -24,13 +24,12 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from onnx import ModelProto, NodeProto, TypeProto, defs, helper
 
 from pyopnb.models.attribute_limits import check_attributes
 from pyopnb.models.functions import check_functions
-from pyopnb.models.names import LARGEST_VERSION
 from pyopnb.models.nodes import (
     Site,
     attribute_value,
@@ -43,8 +42,6 @@ from pyopnb.models.nodes import (
     walk,
 )
 from pyopnb.models.onnx_schemas import is_listable, is_onnx_domain, op_schema, stand_in_schema
-from pyopnb.models.ort_capabilities import Operator, operator_at, port_at, schema_domains
-from pyopnb.models.support.ort_types import proto_of
 from pyopnb.ops.instantiate import instantiate
 from pyopnb.ops.locks import locked
 from pyopnb.ops.names import canonical_domain, split_name
@@ -53,6 +50,9 @@ from pyopnb.ops.output_types import promised_types, resolve_type
 from pyopnb.ops.registry import registry
 from pyopnb.ops.schema import Schema
 from pyopnb.ops.types import ANY, TensorType
+
+if TYPE_CHECKING:
+    from pyopnb.models.ort_capabilities import Operator
 
 __all__ = ["infer_types", "inferred_type"]
 
@@ -364,8 +364,10 @@ def _register_stand_in() -> None:
 
 def _infer_stand_in(context: Any) -> None:
     site, op, model = _thread.sites[context.get_attribute(_PLACE).i]
-    if isinstance(op, Operator):
-        _infer_by_variables(op, context)
+    if not isinstance(op, Op):
+        from pyopnb.models.runtime_inference import infer_by_variables
+
+        infer_by_variables(op, context)
         return
     values = attribute_values(site.node, model, site.where)
     for name in linked_attributes(site.node):
@@ -378,29 +380,12 @@ def _infer_stand_in(context: Any) -> None:
 def _served_by(node: NodeProto, versions: Mapping[str, int]) -> Op | Operator | None:
     """Return the op of a node, or the runtime's operator where onnx knows nothing of it."""
     op = registry.find(node.domain, node.op_type)
-    domain = canonical_domain(node.domain)
-    if op is not None or is_onnx_domain(domain) or domain not in schema_domains():
+    if op is not None or is_onnx_domain(canonical_domain(node.domain)):
         return op
-    return operator_at(domain, node.op_type, versions.get(domain, LARGEST_VERSION))
+    # Asking the runtime imports it, which `import pyopnb` must not do.
+    from pyopnb.models.runtime_inference import runtime_operator
 
-
-def _infer_by_variables(operator: Operator, context: Any) -> None:
-    """Give outputs the element type that inputs of the same type variable have; nothing is known of their shapes."""
-    bound: dict[str, TypeProto] = {}
-    for number in range(context.get_num_inputs()):
-        port, input_type = port_at(operator.inputs, number), context.get_input_type(number)
-        if port is not None and port.homogeneous and input_type is not None:
-            bound.setdefault(port.type, input_type)
-    for number in range(context.get_num_outputs()):
-        port = port_at(operator.outputs, number)
-        if port is None or not port.homogeneous:
-            continue
-        # A port has a type variable, or a type in the runtime's notation.
-        output_type = proto_of(port.type)
-        if port.type in bound:
-            output_type.tensor_type.elem_type = bound[port.type].tensor_type.elem_type
-        if output_type.tensor_type.elem_type:
-            context.set_output_type(number, output_type)
+    return runtime_operator(node, versions)
 
 
 if not _has_gil():

@@ -52,9 +52,22 @@ def select_sites(proto: ModelProto, where: Where, original: object = None) -> li
             selectors = list(where)
         except TypeError:
             raise _unknown_selector(where) from None
+    # Kept while they are looked up, as ids are those of live objects only.
+    originals = list(walk(original)) if isinstance(original, ModelProto) else []
+    numbers = {id(site.node): number for number, site in enumerate(originals[: len(sites)])}
+    outputs: dict[tuple[str, ...], list[int]] = {}
+    for number, site in enumerate(sites):
+        outputs.setdefault(tuple(site.node.output), []).append(number)
     positions: set[int] = set()
     for selector in selectors:
-        positions.update(_positions(sites, selector, original))
+        if isinstance(selector, NodeProto):
+            # A node is found by identity in the caller's model, else by equality; equal ones have equal outputs.
+            alike = outputs.get(tuple(selector.output), [])
+            equal = [number for number in alike if sites[number].node == selector]
+            place = numbers.get(id(selector))
+            positions.update(_checked(equal if place is None else [place], _absent(selector)))
+        else:
+            positions.update(_positions(sites, selector))
     if not positions:
         expected, advice = "nodes to choose", '"Softmax", or lambda node: …'
         raise ModelError("where", expected=expected, got="nothing", next=advice)
@@ -70,37 +83,29 @@ def _unknown_selector(where: object) -> ModelError:
     return ModelError("where", expected=expected, got=type(where).__name__)
 
 
-def _positions(sites: Sequence[Site], where: Any, original: object) -> list[int]:
-    """Return the positions of the nodes that one selector selects."""
+def _positions(sites: Sequence[Site], where: Any) -> list[int]:
+    """Return the positions of the nodes that a text or a function selects."""
     if isinstance(where, str):
         return _by_text(sites, where)
-    if isinstance(where, NodeProto):
-        positions = _by_node(sites, where, original)
-        got = f"a node {sanitize(full_name(where))} that is not in the model"
-    elif callable(where) and not isinstance(where, type):
-        positions = [n for n, site in enumerate(sites) if _selectable(site) and where(site.node)]
-        got = f"a function that chooses none of the {len(sites)} nodes"
-    else:
+    if not callable(where) or isinstance(where, type):
         raise _unknown_selector(where)
+    positions = [n for n, site in enumerate(sites) if _selectable(site) and where(site.node)]
+    return _checked(positions, f"a function that chooses none of the {len(sites)} nodes")
+
+
+def _absent(node: NodeProto) -> str:
+    return f"a node {sanitize(full_name(node))} that is not in the model"
+
+
+def _checked(positions: list[int], got: str) -> list[int]:
     if not positions:
-        advice = "one of model.graph.node"
-        raise ModelError("where", expected="a node of the model", got=got, next=advice)
+        expected, advice = "a node of the model", "one of model.graph.node"
+        raise ModelError("where", expected=expected, got=got, next=advice)
     return positions
 
 
 def _selectable(site: Site) -> bool:
     return site.node.domain != TAP_DOMAIN
-
-
-def _by_node(sites: Sequence[Site], node: NodeProto, original: object) -> list[int]:
-    """Find a node by identity in the caller's model, else by equality."""
-    if isinstance(original, ModelProto):
-        # The sites are kept, as ids are those of live objects only.
-        originals = list(walk(original))
-        for position, site in enumerate(originals[: len(sites)]):
-            if site.node is node:
-                return [position]
-    return [position for position, site in enumerate(sites) if site.node == node]
 
 
 def _by_text(sites: Sequence[Site], text: str) -> list[int]:

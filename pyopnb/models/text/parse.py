@@ -14,7 +14,7 @@ from onnx import AttributeProto, ModelProto, TensorProto, numpy_helper
 from pyopnb.errors import ModelError
 from pyopnb.models.build import ints_to_floats, type_outputs
 from pyopnb.models.external_data import is_external
-from pyopnb.models.faults import Fault, find_faults
+from pyopnb.models.faults import ModelFault, find_faults
 from pyopnb.models.index import sort_nodes
 from pyopnb.models.nodes import first_output, nodes_in
 from pyopnb.models.opsets import import_domains
@@ -246,7 +246,7 @@ def _refuse(text: str, position: int, message: str) -> NoReturn:
 # ---- after the parser --------------------------------------------------------------------------------------------------------
 
 
-def _with_line(fault: Fault, text: str) -> ModelError:
+def _with_line(fault: ModelFault, text: str) -> ModelError:
     """Return the error of a fault with the line of the name at fault, behind an output of its node."""
     start = 0
     if fault.node is not None:
