@@ -12,7 +12,10 @@ from dataclasses import dataclass
 from functools import cache
 from types import ModuleType
 
+from pyopnb.ops.messages import level_of_user
+
 __all__ = [
+    "OWN_PACK",
     "Entry",
     "EntryRefusal",
     "entries",
@@ -25,8 +28,10 @@ __all__ = [
 
 _GROUP = "pyopnb.catalog"
 """The entry point group in which an installed package names the folder of its operators."""
-_OWN = "pyopnb"
+OWN_PACK = "pyopnb"
 _preferred: list[str] = []
+_told: set[str] = set()
+"""Names of which the user knows that several packs have them."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +53,7 @@ class Entry:
     names: tuple[str, ...]
     op_class: type
     versions: tuple[int, ...] = ()
-    pack: str = _OWN
+    pack: str = OWN_PACK
 
     @property
     def source(self) -> str:
@@ -110,13 +115,13 @@ def entries() -> tuple[Entry, ...]:
 @cache
 def _files() -> tuple[tuple[str, ModuleType], ...]:
     """Import each file that is about an operator: it has its names. Return them with their packs."""
-    files = list(_files_of(_OWN, importlib.import_module(__name__.rpartition(".")[0])))
+    files = list(_files_of(OWN_PACK, importlib.import_module(__name__.rpartition(".")[0])))
     for point in sorted(importlib.metadata.entry_points(group=_GROUP), key=lambda one: one.name):
         try:
             files += _files_of(point.name, importlib.import_module(point.value))
         except Exception as error:  # a pack is others' code, and can raise anything
             text = f"the pack {point.name} of pyopnb's catalogue does not load: {type(error).__name__}: {error}"
-            warnings.warn(text, stacklevel=2)
+            warnings.warn(text, stacklevel=level_of_user())
     return tuple(files)
 
 
@@ -186,12 +191,14 @@ def find_entry(name: str, inputs: int, version: int | None = None) -> Entry | No
         for entry in matches:
             if entry.pack == pack:
                 return entry
-    if len(matches) > 1:
+    # A model asks for each node several times.
+    if len(matches) > 1 and name not in _told:
+        _told.add(name)
         packs = ", ".join(entry.pack for entry in matches)
         warnings.warn(
             f"{name} is in several packs of pyopnb's catalogue: {packs}. That of {matches[0].pack} serves. "
             f'Try: pyopnb.catalog.prefer("{matches[1].pack}")',
-            stacklevel=2,
+            stacklevel=level_of_user(),
         )
     return matches[0]
 
@@ -220,3 +227,4 @@ def prefer(*packs: str) -> None:
         if pack not in known:
             raise ValueError(f"pack: expected one of {', '.join(known)}, got {pack}")
     _preferred[:] = packs
+    _told.clear()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 
-from pyopnb.catalog.index import Entry, entries, refusals
+from pyopnb.catalog.index import OWN_PACK, Entry, entries, refusals
 from pyopnb.ops.text_table import Table
 
 __all__ = ["domains_of", "operators_of", "search", "summary_of"]
@@ -34,7 +34,7 @@ def search(text: str = "") -> Table:
         row = (
             operators_of(entry.names),
             domains_of(entry.names),
-            summary_of(entry),
+            _with_pack(entry),
             _form_of(entry),
         )
         if _has(text, entry, row):
@@ -72,6 +72,13 @@ def summary_of(entry: Entry) -> str:
     """Return what an operator computes, in one line."""
     text = inspect.getdoc(entry.op_class) or ""
     return text.partition("\n\n")[0].replace("\n", " ")
+
+
+def _with_pack(entry: Entry) -> str:
+    """Return what an operator computes, and the pack by others that it comes from."""
+    if entry.pack == OWN_PACK:
+        return summary_of(entry)
+    return f"{summary_of(entry)} (pack {entry.pack})"
 
 
 def _form_of(entry: Entry) -> str:

@@ -35,10 +35,9 @@ from pyopnb.compile.numba_check import compare_with_python
 from pyopnb.compile.numba_rules import NotInNumpyDtypes, check_body
 from pyopnb.errors import NotCompiled
 from pyopnb.ops.arguments import describe
-from pyopnb.ops.messages import one_line
+from pyopnb.ops.messages import level_of_user, one_line
 from pyopnb.ops.progress import bar_if_watched
 from pyopnb.ops.types import TensorType
-from pyopnb.runtime.notices import level_of_user
 
 __all__ = ["form_of"]
 

@@ -29,13 +29,12 @@ from pyopnb.models.nodes import (
     walk,
 )
 from pyopnb.models.types import Types
-from pyopnb.ops.messages import sanitize
+from pyopnb.ops.messages import level_of_user, sanitize
 from pyopnb.ops.names import fresh_name
 from pyopnb.ops.op import Op
 from pyopnb.ops.registry import registry
 from pyopnb.ops.schema import Port, same_value
 from pyopnb.ops.types import TensorType
-from pyopnb.runtime.notices import level_of_user
 from pyopnb.testing.subject import Example, Subject, random_array
 from pyopnb.traces.api import trace
 

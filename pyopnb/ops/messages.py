@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import re
+import sys
 from collections.abc import Callable, Iterable
 from typing import ParamSpec, TypeVar
 
@@ -13,6 +14,7 @@ from pyopnb.errors import PyopError
 __all__ = [
     "closest",
     "hide_internal_frames",
+    "level_of_user",
     "moved",
     "one_line",
     "plural",
@@ -259,3 +261,11 @@ def require_native(module: str) -> None:
 def moved(error: PyopError, where: str, next: str | None) -> PyopError:
     """Copy an error, with another place and advice."""
     return type(error)(where, expected=error.expected, got=error.got, next=next)
+
+
+def level_of_user() -> int:
+    """Find the ``stacklevel`` by which a warning names the first line outside pyopnb."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("pyopnb."):
+        frame, level = frame.f_back, level + 1
+    return level

@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from pyopnb.errors import NotCompiled
+from pyopnb.ops.messages import level_of_user
 from pyopnb.ops.types import TensorType
-from pyopnb.runtime.notices import level_of_user
 
 __all__ = ["Native", "asks_for_numba", "compiled_form", "original", "python_form", "register_maker"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -11,12 +10,12 @@ import onnxruntime
 from onnx import ModelProto
 
 from pyopnb.errors import VersionsLowered
-from pyopnb.ops.messages import sanitize
+from pyopnb.ops.messages import level_of_user, sanitize
 
 if TYPE_CHECKING:
     from pyopnb.onnx_reference.fill import FilledNode
 
-__all__ = ["level_of_user", "warn_of_lowered"]
+__all__ = ["warn_of_lowered"]
 
 
 def warn_of_lowered(
@@ -51,11 +50,3 @@ def warn_of_lowered(
 
 _said: set[tuple[str, ...]] = set()
 """What `VersionsLowered` has said in this process: whoever builds by onnx's defaults builds every model so."""
-
-
-def level_of_user() -> int:
-    """Find the ``stacklevel`` by which a warning names the first line outside pyopnb."""
-    frame, level = sys._getframe(1), 1
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("pyopnb."):
-        frame, level = frame.f_back, level + 1
-    return level

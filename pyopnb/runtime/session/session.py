@@ -18,14 +18,14 @@ from onnx import ModelProto
 from pyopnb.errors import Filled, InputError, SessionRebuilt
 from pyopnb.models.io import ModelSource, read_model
 from pyopnb.ops.arguments import check_arguments, describe
-from pyopnb.ops.messages import hide_internal_frames, sanitize, suggest
+from pyopnb.ops.messages import hide_internal_frames, level_of_user, sanitize, suggest
 from pyopnb.ops.result import Result
 from pyopnb.runtime import _bridge
 from pyopnb.runtime.background import run_in_background
 from pyopnb.runtime.exceptions import live_sessions
 from pyopnb.runtime.feeds import Feeds, check_output_names
 from pyopnb.runtime.legacy_pyop import checked_modules
-from pyopnb.runtime.notices import level_of_user, warn_of_lowered
+from pyopnb.runtime.notices import warn_of_lowered
 from pyopnb.runtime.options import QUIET, check_providers, check_run_options, model_folder
 from pyopnb.runtime.ortvalues import checked_ortvalues
 from pyopnb.runtime.session.build import Prepare, build_state
