@@ -172,22 +172,25 @@ def read_data(tensor: TensorProto, folder: str | os.PathLike[str]) -> bytes:
     ModelError
         As from `find_data`; or the entry or the file does not have that many bytes.
     """
-    place, name = find_data(tensor, folder), f"model, initializer {sanitize(tensor.name)}"
+    location, name = find_data(tensor, folder), f"model, initializer {sanitize(tensor.name)}"
     # The size of what is read comes from the model, so it is checked before a byte is.
     if min(tensor.dims, default=0) < 0:
         raise ModelError(name, expected="sizes from 0 on", got=str(min(tensor.dims)))
     bits = next((row.bits for row in DTYPES if row.onnx == tensor.data_type), 0)
     size = (math.prod(tensor.dims) * bits + 7) // 8
     # onnx would read as many bytes as the entry says and fail later, in words that name no tensor.
-    if place.length not in (None, size):
-        expected, got = f"{size} bytes, as its dtype and shape need", f"a length of {place.length}"
+    if location.length not in (None, size):
+        expected, got = (
+            f"{size} bytes, as its dtype and shape need",
+            f"a length of {location.length}",
+        )
         raise ModelError(name, expected=expected, got=got)
-    with place.path.open("rb") as file:
-        available = os.fstat(file.fileno()).st_size - place.offset
+    with location.path.open("rb") as file:
+        available = os.fstat(file.fileno()).st_size - location.offset
         if available < size:
-            expected = f"{size} bytes in {sanitize(place.path.name)}"
+            expected = f"{size} bytes in {sanitize(location.path.name)}"
             raise ModelError(name, expected=expected, got=str(max(available, 0)))
-        file.seek(place.offset)
+        file.seek(location.offset)
         return file.read(size)
 
 

@@ -202,27 +202,29 @@ def catalog_hint(node: NodeProto) -> str:
 
 def _attribute_faults(site: Site, schema: Any, exact: bool) -> Iterator[ModelFault]:
     """Report attributes that the operator does not have, takes in another type, or needs."""
-    node, known = site.node, schema.attributes
+    node, attributes = site.node, schema.attributes
     for attribute in node.attribute:
         name = attribute.name
-        if name not in known:
-            expected = f"one of {', '.join(known)}" if known else f"no attrs of {node.op_type}"
-            yield _attribute_fault(site, name, expected, sanitize(name), closest(name, known))
-        elif not _fits(attribute, known[name].type.name, exact):
+        if name not in attributes:
+            expected = (
+                f"one of {', '.join(attributes)}" if attributes else f"no attrs of {node.op_type}"
+            )
+            yield _attribute_fault(site, name, expected, sanitize(name), closest(name, attributes))
+        elif not _fits(attribute, attributes[name].type.name, exact):
             value = onnx.helper.get_attribute_value(attribute)
             if isinstance(value, bytes):
                 value = value.decode(errors="replace")
-            expected = f"{noun_of(known[name].type.value)}, as {node.op_type} takes"
+            expected = f"{noun_of(attributes[name].type.value)}, as {node.op_type} takes"
             got = f"{sanitize(name)} = {sanitize(repr(value), 60)}"
-            example = _example(known[name])
-            if known[name].type.name == "FLOAT" and isinstance(value, int):
+            example = _example(attributes[name])
+            if attributes[name].type.name == "FLOAT" and isinstance(value, int):
                 example = f"{name}={float(value)}"
             yield _attribute_fault(site, name, expected, got, example)
     names = {attribute.name for attribute in node.attribute}
-    for name in sorted(known) if exact else ():
-        if known[name].required and name not in names:
-            expected = f"{noun_of(known[name].type.value)}, which {node.op_type} needs"
-            yield _attribute_fault(site, name, expected, "nothing", _example(known[name]))
+    for name in sorted(attributes) if exact else ():
+        if attributes[name].required and name not in names:
+            expected = f"{noun_of(attributes[name].type.value)}, which {node.op_type} needs"
+            yield _attribute_fault(site, name, expected, "nothing", _example(attributes[name]))
 
 
 def _attribute_fault(

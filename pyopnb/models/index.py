@@ -91,7 +91,7 @@ class GraphIndex:
         initializers: dict[str, TensorProto | SparseTensorProto] = {}
         if isinstance(self.scope, GraphProto):
             initializers |= {tensor.name: tensor for tensor in self.scope.initializer}
-            initializers |= {each.values.name: each for each in self.scope.sparse_initializer}
+            initializers |= {sparse.values.name: sparse for sparse in self.scope.sparse_initializer}
         return initializers
 
     @cached_property

@@ -190,7 +190,7 @@ guessed.
 
 
 def _remember(proto: ModelProto, folder: str) -> None:
-    token = next((token for token, known in _folders.items() if known == folder), None)
+    token = next((token for token, path in _folders.items() if path == folder), None)
     if token is None:
         token = os.urandom(16).hex()
         _folders[token] = folder

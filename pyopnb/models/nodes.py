@@ -6,7 +6,7 @@ list attributes), and the model's local functions. It is iterative: a deep nest 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,15 +83,13 @@ class Site:
     @property
     def where(self) -> str:
         """Return the node as messages name it."""
+        name = f"the node of output '{sanitize(first_output(self.node))}'"
         if self.node.name:
             name = f"node '{sanitize(self.node.name)}'"
-        else:
-            name = f"the node of output '{sanitize(first_output(self.node))}'"
+        op = sanitize(full_name(self.node))
         if self.path:
-            in_path = f", in {self.path}"
-        else:
-            in_path = ""
-        return f"{name} ({sanitize(full_name(self.node))}{in_path})"
+            op = f"{op}, in {self.path}"
+        return f"{name} ({op})"
 
 
 def first_output(node: NodeProto) -> str:
@@ -184,21 +182,13 @@ def is_constant(node: NodeProto) -> bool:
     return node.op_type == "Constant" and not canonical_domain(node.domain)
 
 
-_CONSTANTS: Mapping[str, Callable[[AttributeProto], TensorProto | SparseTensorProto]] = {
-    "value": lambda a: a.t,
-    "sparse_value": lambda a: a.sparse_tensor,
-    "value_float": lambda a: TensorProto(data_type=TensorProto.FLOAT, float_data=[a.f]),
-    "value_floats": lambda a: TensorProto(
-        data_type=TensorProto.FLOAT, dims=[len(a.floats)], float_data=a.floats
-    ),
-    "value_int": lambda a: TensorProto(data_type=TensorProto.INT64, int64_data=[a.i]),
-    "value_ints": lambda a: TensorProto(
-        data_type=TensorProto.INT64, dims=[len(a.ints)], int64_data=a.ints
-    ),
-    "value_string": lambda a: TensorProto(data_type=TensorProto.STRING, string_data=[a.s]),
-    "value_strings": lambda a: TensorProto(
-        data_type=TensorProto.STRING, dims=[len(a.strings)], string_data=a.strings
-    ),
+_CONSTANT_DTYPES = {
+    "value_float": np.float32,
+    "value_floats": np.float32,
+    "value_int": np.int64,
+    "value_ints": np.int64,
+    "value_string": object,
+    "value_strings": object,
 }
 
 
@@ -206,10 +196,16 @@ def constant_value(node: NodeProto) -> TensorProto | SparseTensorProto | None:
     """Return the tensor of a Constant node; None where its attributes are not those of a Constant."""
     if not is_constant(node) or len(node.attribute) != 1 or node.attribute[0].ref_attr_name:
         return None
-    read = _CONSTANTS.get(node.attribute[0].name)
-    if read:
-        return read(node.attribute[0])
-    return None
+    attribute: Any = node.attribute[0]
+    tensor: TensorProto | SparseTensorProto | None = None
+    if attribute.name == "value":
+        tensor = attribute.t
+    elif attribute.name == "sparse_value":
+        tensor = attribute.sparse_tensor
+    elif attribute.name in _CONSTANT_DTYPES:
+        value = helper.get_attribute_value(attribute)
+        tensor = numpy_helper.from_array(np.array(value, _CONSTANT_DTYPES[attribute.name]))
+    return tensor
 
 
 def linked_attributes(node: NodeProto) -> dict[str, AttributeProto]:
@@ -235,20 +231,14 @@ def attribute_values(node: NodeProto, model: ModelProto, where: str) -> dict[str
     for attribute in node.attribute:
         if attribute.ref_attr_name:
             continue
+        attr = f"{where}, attr {sanitize(attribute.name)}"
         if attribute.name in values:
-            raise ModelError(
-                f"{where}, attr {sanitize(attribute.name)}",
-                expected="one value",
-                got="two attributes of that name",
-            )
+            raise ModelError(attr, expected="one value", got="two attributes of that name")
         try:
             values[attribute.name] = attribute_value(attribute, model)
         except (ValueError, TypeError, KeyError) as error:
-            raise ModelError(
-                f"{where}, attr {sanitize(attribute.name)}",
-                expected="a value that can be read",
-                got=sanitize(str(error)),
-            ) from error
+            got = sanitize(str(error))
+            raise ModelError(attr, expected="a value that can be read", got=got) from error
     return values
 
 
@@ -281,11 +271,10 @@ def attribute_of(name: str, value: Any) -> AttributeProto:
         return helper.make_attribute(name, numpy_helper.from_array(value))
     if isinstance(value, ModelProto):
         return helper.make_attribute(name, value.graph)
-    if isinstance(value, (list, tuple)) and not value:
-        # An empty list says nothing about its items; ONNX's own operators mostly mean ints.
-        return helper.make_attribute(name, value, attr_type=AttributeProto.INTS)
     if isinstance(value, (list, tuple)):
-        return helper.make_attribute(name, list(map(_without_bool, value)))
+        # An empty list says nothing about its items; ONNX's own operators mostly mean ints.
+        kind = None if value else AttributeProto.INTS
+        return helper.make_attribute(name, list(map(_without_bool, value)), attr_type=kind)
     return helper.make_attribute(name, _without_bool(value))
 
 
@@ -296,12 +285,12 @@ def _without_bool(value: Any) -> Any:
 
 def set_attribute(node: NodeProto, name: str, value: Any) -> None:
     """Give an attribute of a node another value, as `attribute_of` makes it; added at the end where the node has none."""
-    made = attribute_of(name, value)
+    replacement = attribute_of(name, value)
     for attribute in node.attribute:
         if attribute.name == name:
-            attribute.CopyFrom(made)
+            attribute.CopyFrom(replacement)
             return
-    node.attribute.append(made)
+    node.attribute.append(replacement)
 
 
 def text_of(raw: bytes) -> str | bytes:
@@ -360,12 +349,12 @@ def forget_inferred(model: ModelProto) -> None:
 
 def declared_scalars(model: ModelProto) -> frozenset[str]:
     """Return the inputs and outputs of a model that it declares with a shape of no dimensions."""
-    infos = [*model.graph.input, *model.graph.output]
-    return frozenset(
-        end.name
-        for end in infos
-        if end.type.tensor_type.HasField("shape") and not end.type.tensor_type.shape.dim
-    )
+    names = set()
+    for info in (*model.graph.input, *model.graph.output):
+        tensor = info.type.tensor_type
+        if tensor.HasField("shape") and not tensor.shape.dim:
+            names.add(info.name)
+    return frozenset(names)
 
 
 def input_types(scope: GraphProto | FunctionProto) -> dict[str, TensorType]:
@@ -386,8 +375,10 @@ def type_of_proto(proto: TypeProto) -> TensorType:
         return TensorType(dtype(tensor.elem_type), None)
     dims: list[str | int | None] = []
     for dim in tensor.shape.dim:
-        is_known = dim.HasField("dim_value") and dim.dim_value >= 0
-        dims.append(dim.dim_param or (dim.dim_value if is_known else None))
+        size = None
+        if dim.HasField("dim_value") and dim.dim_value >= 0:
+            size = dim.dim_value
+        dims.append(dim.dim_param or size)
     return TensorType(dtype(tensor.elem_type), tuple(dims))
 
 
@@ -400,19 +391,14 @@ def type_proto(kind: TensorType) -> TypeProto:
 
 def summary(model: ModelProto) -> str:
     """Return a model on one line: inputs, outputs and the number of nodes."""
-    types = input_types(model.graph)
     initializers = {tensor.name for tensor in model.graph.initializer}
-    inputs = ", ".join(
-        _port(info, types) for info in model.graph.input if info.name not in initializers
-    )
-    outputs = ", ".join(
-        _port(info, input_types(GraphProto(input=[info]))) for info in model.graph.output
-    )
-    return f"({inputs}) -> ({outputs}), {plural(len(model.graph.node), 'node')}"
+    inputs = [_port(info) for info in model.graph.input if info.name not in initializers]
+    outputs = ", ".join(map(_port, model.graph.output))
+    return f"({', '.join(inputs)}) -> ({outputs}), {plural(len(model.graph.node), 'node')}"
 
 
-def _port(info: ValueInfoProto, types: Mapping[str, TensorType]) -> str:
-    port_type = types.get(info.name, ANY)
+def _port(info: ValueInfoProto) -> str:
+    port_type = type_of_proto(info.type)
     if port_type == ANY:
         return sanitize(info.name)
     return f"{sanitize(info.name)}: {port_type}"

@@ -112,7 +112,7 @@ def test_many_functions_take_no_time() -> None:
     start = time.process_time()  # CPU: how busy the machine is does not count
     with pytest.raises(pyopnb.errors.ModelError, match="inside one another, got more"):
         check_functions(made)
-    with pytest.raises(pyopnb.errors.ModelError, match="got 1,000,000,000,000,000 or more"):
+    with pytest.raises(pyopnb.errors.ModelError, match="got 1,000,000,000,000,000, if not more"):
         check_functions(chain(90, 2))
     assert time.process_time() - start < 20
 

@@ -64,8 +64,8 @@ def select_sites(proto: ModelProto, where: Where, original: object = None) -> li
             # A node is found by identity in the caller's model, else by equality; equal ones have equal outputs.
             alike = outputs.get(tuple(selector.output), [])
             equal = [number for number in alike if sites[number].node == selector]
-            place = numbers.get(id(selector))
-            positions.update(_checked(equal if place is None else [place], _absent(selector)))
+            position = numbers.get(id(selector))
+            positions.update(_checked(equal if position is None else [position], _absent(selector)))
         else:
             positions.update(_positions(sites, selector))
     if not positions:

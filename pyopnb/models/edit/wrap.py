@@ -15,6 +15,7 @@ from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
 from pyopnb.errors import ModelError
 from pyopnb.models.edit.replace import open_for_edit, put_ops
 from pyopnb.models.edit.select import TAP_DOMAIN, Where, original_names, select_sites
+from pyopnb.models.index import GraphIndex
 from pyopnb.models.io import to_model
 from pyopnb.models.nodes import Site, walk
 from pyopnb.models.types import Types
@@ -54,21 +55,17 @@ class Seen:
 
 
 def _describe(array: np.ndarray) -> str:
-    type_text = str(type_of(array))
+    text = str(type_of(array))
     if not array.size or array.dtype.kind in "OUT":
-        return type_text
-    if array.dtype.kind in "fV":
-        # float16 and the 8-bit floats overflow in sums, and some have no isfinite.
-        values = array.astype(np.float64)
-    else:
-        values = array
+        return text
+    # float16 and the 8-bit floats overflow in sums, and some have no isfinite.
+    values = array.astype(np.float64) if array.dtype.kind in "fV" else array
     finite = values[np.isfinite(values)]
     if finite.size:
-        text = f"{type_text}, {finite.min():.6g} … {finite.max():.6g}"
-    else:
-        text = type_text
-    counts = {"NaN": np.isnan(values).sum(), "Inf": np.isinf(values).sum()}
-    return text + "".join(f", {count} {special}" for special, count in counts.items() if count)
+        text = f"{text}, {finite.min():.6g} … {finite.max():.6g}"
+    if finite.size < array.size:
+        text = f"{text}, {array.size - finite.size} not finite"
+    return text
 
 
 @hide_internal_frames
@@ -164,16 +161,14 @@ def _tappable_inputs(site: Site, types: Types) -> list[str]:
     for name in filter(None, site.node.output):
         if not passes(name):
             proto_type = types.find(site.scope, name)
-            if proto_type:
-                case = proto_type.WhichOneof("value")
-            else:
-                case = None
+            case = "" if proto_type is None else str(proto_type.WhichOneof("value"))
+            got = case.removesuffix("_type")
+            if got == "tensor":
+                got = str(types.of(site, name))
             raise ModelError(
                 f"{site.where}, output {sanitize(name)}",
                 expected="a tensor of a dtype that ONNX Runtime gives to custom ops",
-                got=str(types.of(site, name))
-                if case == "tensor_type"
-                else str(case).removesuffix("_type"),
+                got=got,
                 next="wrap the nodes that take it apart",
             )
     return [name for name in dict.fromkeys(site.node.input) if name and passes(name)]
@@ -181,12 +176,12 @@ def _tappable_inputs(site: Site, types: Types) -> list[str]:
 
 def _names(proto: ModelProto, sites: Sequence[Site]) -> set[str]:
     """Return all names of values. Bodies see the names of the graphs around them, so a new name must differ from all."""
-    names = {name for site in sites for name in (*site.node.input, *site.node.output)}
-    for graph in [
-        proto.graph,
-        *(a.g for site in sites for a in site.node.attribute if a.HasField("g")),
-    ]:
-        names.update(info.name for info in (*graph.input, *graph.output, *graph.initializer))
+    names: set[str] = set()
+    for site in sites:
+        names.update(site.node.input, site.node.output)
+    for scope in (proto.graph, *proto.functions):
+        for graph in GraphIndex(scope).walk():
+            names.update(graph.declared_inputs, graph.outputs, graph.initializers)
     return names
 
 
@@ -248,17 +243,9 @@ def _tap_class(
     outputs: list[str],
 ) -> type:
     stops = function is builtins.breakpoint
-    count = len(inputs) + len(outputs)
 
     class Tap:
         def infer(self, *types: TensorType) -> list[TensorType]:
-            if len(types) != count:
-                raise ModelError(
-                    f"tap of {where}",
-                    expected=f"{count} inputs",
-                    got=str(len(types)),
-                    next="wrap(model, …)",
-                )
             # Only the rank: a model whose declared dimensions are not those of a run runs all the same. During inference
             # the runtime does not distinguish an unknown rank from a scalar; then not even the rank.
             promised = []

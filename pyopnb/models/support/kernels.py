@@ -53,9 +53,9 @@ def unserved_types(operator: Operator, inputs: Kinds, outputs: Kinds) -> str | N
     for name, type_text in min(
         (_mismatches(operator, kernel, inputs, outputs) for kernel in serving), key=len
     ).items():
-        served = frozenset().union(*(dict(kernel.takes).get(name, ()) for kernel in serving))
+        dtypes = frozenset().union(*(dict(kernel.takes).get(name, ()) for kernel in serving))
         texts.append(
-            f"{name} is {to_notation(type_text)}; there are kernels for {join_types(served)}"
+            f"{name} is {to_notation(type_text)}; there are kernels for {join_types(dtypes)}"
         )
     return ", ".join(texts)
 

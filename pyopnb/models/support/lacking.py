@@ -89,7 +89,7 @@ def lacks(proto: ModelProto, new: Iterable[NewImport]) -> list[tuple[Site, Unsup
     if not lacks_by_place:
         return []
     sites = list(walk(proto))
-    return [(sites[place], lack) for place, lack in lacks_by_place.items()]
+    return [(sites[number], lack) for number, lack in lacks_by_place.items()]
 
 
 def _written_out(proto: ModelProto, versions: Mapping[str, int]) -> ModelProto:

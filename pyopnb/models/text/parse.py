@@ -260,8 +260,8 @@ def _with_line(fault: ModelFault, text: str) -> ModelError:
     else:
         # It is written in Python, which nobody can type here.
         advice = None
-    place = f"{_place(text, fault.words[-1], start)}, {error.where}"
-    return ModelError(place, expected=error.expected, got=error.got, next=advice)
+    where_in_text = f"{_place(text, fault.words[-1], start)}, {error.where}"
+    return ModelError(where_in_text, expected=error.expected, got=error.got, next=advice)
 
 
 def _place(text: str, name: str, start: int = 0) -> str:
