@@ -190,7 +190,7 @@ class _Call:
         if not isinstance(returned, tuple):
             values = (returned,)
         if len(values) != count:
-            raise wrong_count(self.where, self._function, self.schema, returned, count)
+            raise wrong_count(self.where, self._function, returned, count)
         return values
 
     @property

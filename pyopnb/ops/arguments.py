@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import functools
 import inspect
-import math
 import operator
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -55,118 +54,45 @@ def check_arguments(
     >>> halve("x", times=1.5)
     Traceback (most recent call last):
         ...
-    pyopnb.errors.InputError: halve, times: expected a whole number, got float 1.5. Try: times=1
+    pyopnb.errors.InputError: halve, times: expected a whole number, got float 1.5.
     """
-    # All that can be known beforehand is found here, once; a call costs a look-up an argument.
-    signature = _Signature(function, but, advice or {})
+    signature = inspect.signature(function)
+    owner = function.__qualname__.split(".")
+    # A constructor is called by the name of its class.
+    where = owner[-2] if owner[-1] == "__init__" else owner[-1]
+    remedies = advice or {}
+    rules = {}
+    for name, parameter in signature.parameters.items():
+        rule = _RULES.get(str(parameter.annotation))
+        if rule is not None and name not in but:
+            variadic = parameter.kind is parameter.VAR_POSITIONAL
+            rules[name] = (*rule, variadic)
 
     @functools.wraps(function)
     def wrapper(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Returned:
         __tracebackhide__ = True
-        signature.check_count(args)
-        for position, value in enumerate(args):
-            signature.check(signature.name_at(position), value)
-        signature.check_names(len(args), kwargs)
-        for name, value in kwargs.items():
-            signature.check(name, value)
+        try:
+            arguments = signature.bind(*args, **kwargs).arguments
+        except TypeError as error:
+            unknown = [name for name in kwargs if name not in signature.parameters]
+            remedy = None
+            if unknown:
+                remedy = remedies.get(unknown[0]) or closest(unknown[0], signature.parameters)
+            raise InputError(f"{where}: {sanitize(error)}", next=remedy) from None
+        for name, (expected, accepts, is_variadic) in rules.items():
+            if name not in arguments:
+                continue
+            for value in arguments[name] if is_variadic else (arguments[name],):
+                if not accepts(value):
+                    raise InputError(
+                        f"{where}, {name}",
+                        expected=expected,
+                        got=describe(value),
+                        next=remedies.get(name),
+                    )
         return function(*args, **kwargs)
 
     return wrapper
-
-
-class _Signature:
-    """The parameters of a public function, and what each of them takes."""
-
-    def __init__(
-        self, function: Callable[..., Any], but: Collection[str], advice: Mapping[str, str]
-    ) -> None:
-        # A constructor is called by the name of its class.
-        owner = function.__qualname__.split(".")
-        self.where = owner[-2] if owner[-1] == "__init__" else owner[-1]
-        self.advice = advice
-        self.names = inspect.signature(function).parameters
-        self.positional: list[str] = []
-        self.required: list[str] = []
-        self.keyword_only: list[str] = []
-        self.variadic = ""
-        self.takes_any_name = False
-        self.rules: dict[str, _Rule] = {}
-        for name, parameter in self.names.items():
-            if parameter.kind is parameter.VAR_KEYWORD:
-                self.takes_any_name = True
-                continue
-            if parameter.kind is parameter.VAR_POSITIONAL:
-                self.variadic = name
-            elif parameter.kind is not parameter.KEYWORD_ONLY:
-                self.positional.append(name)
-                if parameter.default is parameter.empty:
-                    self.required.append(name)
-            else:
-                self.keyword_only.append(name)
-            # Annotations are texts here, as the modules postpone them. One without a rule takes anything.
-            rule = _RULES.get(str(parameter.annotation))
-            if rule is not None and name not in but:
-                self.rules[name] = rule
-
-    def name_at(self, position: int) -> str:
-        return self.positional[position] if position < len(self.positional) else self.variadic
-
-    def check(self, name: str, value: object) -> None:
-        """Refuse an argument of another kind than its annotation."""
-        __tracebackhide__ = True
-        rule = self.rules.get(name)
-        if rule is not None and not rule.accepts(value):
-            raise InputError(
-                f"{self.where}, {name}",
-                expected=rule.expected,
-                got=describe(value),
-                next=self.advice.get(name) or rule.advice(name, value),
-            )
-
-    def check_count(self, args: Sequence[object]) -> None:
-        """Refuse more arguments by position than there are; those behind ``*`` are given by name."""
-        __tracebackhide__ = True
-        count = len(self.positional)
-        if self.variadic or len(args) <= count:
-            return
-        # A method's or constructor's object is none of the arguments that people count.
-        is_method = bool(self.positional) and self.positional[0] == "self"
-        most = count - 1 if is_method else count
-        advice = None
-        if self.keyword_only:
-            surplus = (
-                sanitize(repr(args[count]), 40) if isinstance(args[count], _SHOWN) else "value"
-            )
-            advice = f"{self.keyword_only[0]}={surplus}"
-        raise InputError(
-            self.where,
-            expected=f"{_counted(most)} without a name",
-            got=str(most + len(args) - count),
-            next=advice,
-        )
-
-    def check_names(self, count: int, names: Collection[str]) -> None:
-        """Refuse names that no parameter has, and a call without a value that it needs."""
-        __tracebackhide__ = True
-        for name in names:
-            if name not in self.names and not self.takes_any_name:
-                close = closest(name, self.names)
-                advice = self.advice.get(name) or close
-                got = f"{sanitize(name, 60)}="
-                raise InputError(self.where, expected="one of its parameters", got=got, next=advice)
-        # Those before were given by position.
-        for name in self.required[count:]:
-            if name not in names:
-                rule = self.rules.get(name)
-                expected = "a value" if rule is None else rule.expected
-                where = f"{self.where}, {name}"
-                raise InputError(where, expected=expected, got="none", next=self.advice.get(name))
-
-
-def _counted(count: int) -> str:
-    if count == 0:
-        return "no argument"
-    return "at most one argument" if count == 1 else f"at most {count} arguments"
 
 
 def describe(value: object) -> str:
@@ -182,8 +108,8 @@ def describe(value: object) -> str:
 
     Examples
     --------
-    >>> describe("x"), describe(None), describe(np.zeros(3))
-    ("str 'x'", 'None', 'an array of float64')
+    >>> describe(None), describe(1.5), describe(np.zeros(3)), describe(object())
+    ('None', 'float 1.5', 'an array of float64', 'an object of object')
     """
     if value is None:
         return "None"
@@ -195,10 +121,7 @@ def describe(value: object) -> str:
     # The repr of any other object can be long, slow or the user's own code.
     if not isinstance(value, _SHOWN):
         return f"an object of {name}"
-    try:
-        return f"{name} {sanitize(repr(value), 60)}"
-    except ValueError:  # an int of more digits than Python prints
-        return name
+    return f"{name} {sanitize(repr(value), 60)}"
 
 
 def is_text(value: object) -> bool:
@@ -236,18 +159,14 @@ def check_by_name(value: object, where: str, next: str) -> None:
     InputError
     """
     if not _is_by_name(value):
-        raise InputError(where, expected=_BY_NAME.expected, got=describe(value), next=next)
+        raise InputError(where, expected=_BY_NAME[0], got=describe(value), next=next)
 
 
 # ---- kinds -------------------------------------------------------------------------------------------------------------------
 
 
-class _Rule(NamedTuple):
-    """What an annotation takes, in words and as a function, and what to type where it does not."""
-
-    expected: str
-    accepts: Callable[[Any], bool]
-    advice: Callable[[str, Any], str | None] = lambda name, value: None
+_Rule = tuple[str, Callable[[Any], bool]]
+"""What an annotation takes, in words and as a function."""
 
 
 def _is_flag(value: object) -> bool:
@@ -297,45 +216,22 @@ def _is_by_name(value: object) -> bool:
     return isinstance(value, Mapping) and all(map(is_text, value))
 
 
-def _whole(name: str, value: object) -> str | None:
-    return f"{name}={int(value)}" if isinstance(value, float) and math.isfinite(value) else None
-
-
-def _decoded(name: str, value: object) -> str:
-    return f"os.fsdecode({name})" if isinstance(value, bytes) else '"folder/file"'
-
-
-def _unpacked(name: str, value: object) -> str | None:
-    if not isinstance(value, (list, tuple)) or not value or not all(map(is_text, value)):
-        return None
-    return sanitize(", ".join(map(repr, value)), 60)
-
-
-def _listed(name: str, value: object) -> str | None:
-    if isinstance(value, bytes):
-        return f"[{sanitize(repr(value.decode(errors='replace')), 60)}]"
-    # A generator has names that may be right.
-    is_generator = isinstance(value, Iterable) and not isinstance(value, (Collection, np.ndarray))
-    return "list(…)" if is_generator else '["x"]'
+def _is_list(value: object) -> bool:
+    return isinstance(value, Iterable) and not isinstance(value, (str, bytes))
 
 
 def _optional(rule: _Rule) -> _Rule:
-    def accepts(value: object) -> bool:
-        return value is None or rule.accepts(value)
-
-    return _Rule(f"{rule.expected}, or None", accepts, rule.advice)
+    expected, accepts = rule
+    return f"{expected}, or None", lambda value: value is None or accepts(value)
 
 
-_FLAG = _Rule("True or False", _is_flag, lambda name, value: f"{name}=True")
-_INT = _Rule("a whole number", _is_int, _whole)
-_TEXT = _Rule("str", is_text, _unpacked)
-_PATH = _Rule("a path", is_path, _decoded)
-_TEXTS = _Rule("names", _are_texts, _listed)
-_BY_NAME = _Rule("a dict with names as keys", _is_by_name)
-_CALLABLE = _Rule("a function", callable)
-_ITEMS = _Rule(
-    "a list", lambda value: isinstance(value, Iterable) and not isinstance(value, (str, bytes))
-)
+_FLAG: _Rule = ("True or False", _is_flag)
+_INT: _Rule = ("a whole number", _is_int)
+_TEXT: _Rule = ("str", is_text)
+_PATH: _Rule = ("a path", is_path)
+_TEXTS: _Rule = ("a list of names", _are_texts)
+_BY_NAME: _Rule = ("a dict with names as keys", _is_by_name)
+_CALLABLE: _Rule = ("a function", callable)
 
 _RULES: dict[str, _Rule] = {
     "bool": _FLAG,
@@ -343,18 +239,16 @@ _RULES: dict[str, _Rule] = {
     "int": _INT,
     "int | None": _optional(_INT),
     # Tolerances, whose values `diff` checks itself: True has a meaning there.
-    "float | None": _Rule("a number, or None", lambda value: not isinstance(value, np.ndarray)),
+    "float | None": ("a number, or None", lambda value: not isinstance(value, np.ndarray)),
     "str": _TEXT,
     "str | None": _optional(_TEXT),
     "str | os.PathLike[str]": _PATH,
     "str | os.PathLike[str] | None": _optional(_PATH),
     "Sequence[str] | str": _TEXTS,
     "str | Sequence[str] | None": _optional(_TEXTS),
-    "Sequence[Any]": _ITEMS,
+    "Sequence[Any]": ("a list", _is_list),
     "Mapping[str, Any] | None": _optional(_BY_NAME),
-    "Callable[[Seen], object]": _Rule(
-        "a function of one argument, a Seen", callable, lambda name, value: "print"
-    ),
+    "Callable[[Seen], object]": ("a function of one argument, a Seen", callable),
     "Callable[[Result], Any] | None": _optional(_CALLABLE),
     "Callable[[Version], None]": _CALLABLE,
     "Callable[[str], None] | None": _optional(_CALLABLE),

@@ -221,16 +221,11 @@ def checked_gradients(
 
 def _check_gradient(output: Output, value: Any, array: np.ndarray) -> np.ndarray:
     gradient = output.array(value, dtype(array.dtype))
-    if gradient.shape == array.shape:
-        return gradient
-    # The gradient of what was broadcast is to be summed, which is forgotten most of all.
-    form = None
-    leading = gradient.ndim - array.ndim
-    if leading > 0 and gradient.shape[leading:] == array.shape:
-        form = f"{{}}.sum(axis={0 if leading == 1 else tuple(range(leading))})"
-    elif gradient.ndim > 1 and gradient.shape == array.shape[::-1]:
-        form = "np.transpose({})"
-    raise output.refusal(gradient, str(type_of(gradient)), form)
+    if gradient.shape != array.shape:
+        # The gradient of what was broadcast is to be summed, which is forgotten most of all.
+        form = "{}.sum(axis=0)" if gradient.shape[1:] == array.shape else None
+        raise output.refusal(gradient, str(type_of(gradient)), form)
+    return gradient
 
 
 def _name(schema: Schema, number: int) -> str:
@@ -243,19 +238,10 @@ def _wrong_count(
 ) -> ResultError:
     """Make the error for another number of gradients than inputs."""
     names = ", ".join(_name(schema, number) for number in range(len(inputs))) or "nothing"
-    expected = f"the gradient of {names}"
-    if len(inputs) != 1:
-        expected = f"a tuple of {plural(len(inputs), 'gradient')}, of {names}"
+    expected = f"a tuple of {plural(len(inputs), 'gradient')}, of {names}"
     if returned is None:
         return ResultError(where, expected=expected, got=describe_none("backward"))
-    count = len(returned) if isinstance(returned, tuple) else 1
-    origin = origin_of(function, count)
-    remedy = "None for an input that has no gradient"
-    if isinstance(returned, list) and len(returned) == len(inputs):
-        remedy = origin.rewritten("tuple({})")
-    return ResultError(
-        ", ".join(filter(None, (where, str(origin)))),
-        expected=expected,
-        got=f"a tuple of {count}" if isinstance(returned, tuple) else describe_value(returned),
-        next=remedy,
-    )
+    got = f"a tuple of {len(returned)}" if isinstance(returned, tuple) else describe_value(returned)
+    location = ", ".join(filter(None, (where, origin_of(function)[0])))
+    advice = "None for an input that has no gradient"
+    return ResultError(location, expected=expected, got=got, next=advice)

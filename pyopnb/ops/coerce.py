@@ -29,14 +29,7 @@ def describe_value(value: Any) -> str:
     ('float64[2]', 'list, which is int64[2]', 'a ragged list')
     """
     name = type(value).__name__
-    if isinstance(value, (np.ndarray, np.generic)):
-        if value.dtype == object:
-            return f"an array of Python objects, {'×'.join(map(str, value.shape)) or 'a scalar'}"
-        try:
-            return str(type_of(value))
-        except ValueError:  # a dtype that ONNX does not have: a date, a record
-            return f"an array of dtype {value.dtype}"
-    if not isinstance(value, (bool, int, float, complex, str, list)):
+    if not isinstance(value, (np.ndarray, np.generic, bool, int, float, complex, str, list)):
         return "None" if value is None else name
     # NumPy makes no array of lists of different lengths.
     try:
@@ -45,13 +38,14 @@ def describe_value(value: Any) -> str:
         return f"a ragged {name}"
     # Name the item that keeps it from being an array of numbers.
     if array.dtype == object:
-        for item in array.flat:
-            if not isinstance(item, (int, float, str)):
-                return f"a {name} with {'None' if item is None else type(item).__name__} in it"
+        items = [item for item in array.flat if not isinstance(item, (int, float, str))]
+        item = "None" if items and items[0] is None else type(items[0] if items else 0).__name__
+        return f"{name} with {item} in it"
     try:
-        return f"{name}, which is {type_of(array)}"
-    except ValueError:
-        return name
+        type_ = str(type_of(array))
+    except ValueError:  # a dtype that ONNX does not have: a date, a record
+        return f"an array of dtype {array.dtype}"
+    return type_ if isinstance(value, (np.ndarray, np.generic)) else f"{name}, which is {type_}"
 
 
 def cast_expression(name: str, want: DType) -> str:

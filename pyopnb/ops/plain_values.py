@@ -13,7 +13,6 @@ import ml_dtypes
 import numpy as np
 
 from pyopnb.errors import InputError
-from pyopnb.ops.arguments import describe
 from pyopnb.ops.coerce import cast_expression, describe_value
 from pyopnb.ops.dtypes import DType
 
@@ -96,50 +95,54 @@ def plain_array(
     >>> plain_array([1, 2.5], dtype("float32"), "feed x", "float32[2]", "x")
     array([1. , 2.5], dtype=float32)
     """
+    types = _leaf_types(value)
+    numbers: set[type] = {bool} if want.name == "bool" else {int, float}
+    if want.numpy.kind == "c":
+        numbers.add(complex)
     try:
         array = np.asarray(value)
-    except ValueError:
-        raise InputError(where, expected=expected, got=describe_value(value)) from None
-    if _is_kept(array, _leaf_types(value), want):
-        with np.errstate(all="ignore"):
-            return array.astype(want.numpy)
-    # One by one, so that each number keeps its type, and the first that does not fit is named.
-    items = np.array(value, dtype=object)
-    cast = np.empty(items.shape, want.numpy)
-    for index in np.ndindex(items.shape):
-        try:
-            cast[index] = _element(items[index], want)
-        except ValueError as error:
-            at = f"[{', '.join(map(str, index))}]" if index else ""
-            remedy = _remedy(array, want, name)
-            raise InputError(
-                f"{where}{at}",
-                expected=expected,
-                got=str(error),
-                next=None if remedy is None else f"{prefix}{remedy}",
-            ) from None
-    return cast
-
-
-def _is_kept(array: np.ndarray, types: set[type], want: DType) -> bool:
-    """Tell whether a cast of a whole array of numbers of one type surely keeps every one."""
-    if want.name == "bool" or want.numpy.kind == "c":
-        return False
-    limits = _limits(want)
-    if types == {int} and array.dtype == np.int64:
-        # What int64 does not have is an array of objects, and what it has as float64 may be rounded.
-        least, greatest = limits or (-_EXACT, _EXACT)
-        if array.size and not (array.min() >= least and array.max() <= greatest):
-            return False
-        return limits is not None or bool((_as_floats(array, want) == array).all())
-    if types == {float} and limits is None:
-        return bool(_is_rounded(array, _as_floats(array, want), want).all())
-    return False
-
-
-def _as_floats(array: np.ndarray, want: DType) -> np.ndarray:
+        has_numbers = types <= numbers | {want.numpy.type} and array.dtype != object
+        # NumPy makes floats of integers beside floats, and not every integer is one.
+        if has_numbers and {int, float} <= types:
+            integers = [item for item in np.array(value, object).flat if type(item) is int]
+            has_numbers = all(int(float(item)) == item for item in integers)
+    except ValueError:  # ragged
+        has_numbers = False
+    if not has_numbers:
+        raise InputError(where, expected=expected, got=describe_value(value))
+    fits = _fits(array, types, want)
+    if not fits.all():
+        index = tuple(np.argwhere(~fits)[0])
+        at = f"[{', '.join(map(str, index))}]" if index else ""
+        got = f"{array[index].item()!r}, which {want.name} does not have"
+        # A cast rounds a float, and makes another integer.
+        remedy = f"{prefix}{cast_expression(name, want)}" if _limits(want) is None else None
+        raise InputError(f"{where}{at}", expected=expected, got=got, next=remedy)
     with np.errstate(all="ignore"):
-        return array.astype(want.numpy).astype(np.float64)
+        return array.astype(want.numpy)
+
+
+def _fits(array: np.ndarray, types: set[type], want: DType) -> np.ndarray:
+    """Tell which numbers a dtype has: integers exactly, and floats rounded."""
+    if want.numpy.kind in "bc":
+        return np.ones(array.shape, bool)
+    limits = _limits(want)
+    if limits is not None:
+        # One more than the greatest is a power of two, which a float64 has.
+        end = limits[1] + 1
+        is_within = (array >= limits[0]) & (
+            array < (float(end) if array.dtype.kind == "f" else end)
+        )
+        return np.asarray(is_within & (array == np.rint(array)))
+    with np.errstate(all="ignore"):
+        numbers = array.astype(np.float64)
+        casts = numbers.astype(want.numpy).astype(np.float64)
+    fits = _is_rounded(numbers, casts, want)
+    if int in types:
+        # An integer is kept exactly. Beside floats, one beyond 2**53 counts as a float.
+        is_integer = (numbers == np.rint(numbers)) & (np.abs(array) <= _EXACT)
+        fits &= np.where(is_integer, casts == numbers, float in types)
+    return fits
 
 
 def _is_rounded(numbers: np.ndarray, casts: np.ndarray, want: DType) -> np.ndarray:
@@ -160,63 +163,3 @@ def _limits(want: DType) -> tuple[int, int] | None:
     except ValueError:
         return None
     return int(info.min), int(info.max)
-
-
-def _element(item: Any, want: DType) -> Any:
-    """Convert one number to a dtype; raise a ValueError that says why it cannot be."""
-    # NumPy's scalars of the wanted dtype may stand between Python's numbers.
-    if isinstance(item, np.generic):
-        item = item.item()
-    if want.name == "bool":
-        if isinstance(item, bool):
-            return item
-        raise ValueError(f"{describe(item)}; a bool is True or False")
-    if isinstance(item, bool):
-        raise ValueError(f"{describe(item)}; a bool is no number")
-    if not isinstance(item, (int, float)):
-        raise ValueError(f"{describe(item)}, which is no number")
-    limits = _limits(want)
-    if limits is None:
-        return _rounded(item, want)
-    if isinstance(item, float) and not item.is_integer():
-        raise ValueError(f"{item!r}, which is no integer")
-    if not limits[0] <= item <= limits[1]:
-        raise ValueError(f"{item!r}; {want.name} has {limits[0]} to {limits[1]}")
-    return int(item)
-
-
-def _rounded(item: float, want: DType) -> Any:
-    """Round a number to a float dtype; raise a ValueError that says why it cannot be."""
-    if want.numpy.kind == "c":
-        return item
-    try:
-        with np.errstate(all="ignore"):
-            rounded = want.numpy.type(float(item))
-    except OverflowError:  # an int of hundreds of digits
-        raise ValueError(f"a number that is beyond {want.name}") from None
-    value = float(rounded)
-    if isinstance(item, int):
-        is_kept = value == item
-    else:
-        is_kept = bool(_is_rounded(np.asarray(item), np.asarray(value), want))
-    if not is_kept:
-        raise ValueError(f"{item!r}, which {want.name} has as {value!r}")
-    return rounded
-
-
-def _remedy(array: np.ndarray, want: DType, name: str) -> str | None:
-    """Suggest the expression that rounds and limits numbers to what a dtype has, where one does."""
-    if array.dtype.kind not in "iuf":
-        return None
-    limits = _limits(want)
-    if limits is None or want.name == "bool":
-        return cast_expression(name, want)
-    if not np.isfinite(array).all():
-        return None
-    rounded = f"np.rint({name})" if array.dtype.kind == "f" else name
-    if array.min() >= limits[0] and array.max() <= limits[1]:
-        return cast_expression(rounded, want)
-    # A float64 that is clipped to the limits of int64 is beyond them.
-    if limits[1] > _EXACT:
-        return None
-    return cast_expression(f"np.clip({rounded}, {limits[0]}, {limits[1]})", want)

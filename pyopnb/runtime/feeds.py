@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -12,7 +11,7 @@ import numpy as np
 import onnxruntime
 
 from pyopnb.errors import InputError, UnknownOp
-from pyopnb.ops.arguments import describe
+from pyopnb.ops.arguments import describe, is_text
 from pyopnb.ops.coerce import cast_expression, describe_value, dtype_expression
 from pyopnb.ops.dtypes import DTYPES, DType
 from pyopnb.ops.dtypes import dtype as find_dtype
@@ -24,10 +23,10 @@ from pyopnb.runtime.ortvalues import RUNTIME_NAMES, needs_ml_dtypes, to_ortvalue
 __all__ = [
     "Feeds",
     "as_array",
-    "check_characters",
     "check_feed",
     "check_names",
     "check_output_names",
+    "check_texts",
     "example_expression",
     "feeds_by_name",
     "known_dims",
@@ -130,16 +129,8 @@ class Feeds:
         try:
             checked = dict(feeds)
         except (TypeError, ValueError):
-            first = next(iter(self.types), None)
-            pair = ""
-            if first:
-                pair = f'"{sanitize(first)}": {example_expression(self.types[first])}'
-            raise InputError(
-                "feeds",
-                expected="a dict of name to array",
-                got=type(feeds).__name__,
-                next=f"{{{pair}}}",
-            ) from None
+            got = type(feeds).__name__
+            raise InputError("feeds", expected="a dict of name to array", got=got) from None
         # Every run passes here: one look at each array, and no more.
         if len(checked) == len(self._rows):
             for name, dtype, shape in self._rows:
@@ -217,18 +208,22 @@ def check_names(
 ) -> None:
     """Refuse feeds whose names are not those of the inputs.
 
+    Parameters
+    ----------
+    feeds : collection of str
+    types : Mapping
+        The inputs and their types.
+    optional : collection of str
+        Inputs that have a default.
+
     Raises
     ------
     InputError
-        A name is missing or unknown.
     """
     missing = [name for name in types if name not in feeds]
     unknown = [name for name in feeds if name not in types and name not in optional]
     if not missing and not unknown:
         return
-    inputs = []
-    for name, tensor_type in types.items():
-        inputs.append(f"{sanitize(name)}: {tensor_type or 'no tensor'}")
     where = "feeds"
     if unknown and missing:
         # A name too many and one too few: most likely the one is the other, misspelt.
@@ -237,20 +232,16 @@ def check_names(
         next_ = f"leave {sanitize(unknown[0])} out"
     else:
         # These words are ONNX Runtime's.
-        where = (
-            f"Required inputs ({_quoted(missing)}) are missing from input feed ({_quoted(feeds)})"
-        )
-        next_ = f"{sanitize(missing[0])}={example_expression(types[missing[0]])}"
+        listed = [sanitize(name) for name in missing]
+        where = f"Required inputs ({listed}) are missing from input feed"
+        next_ = f"{listed[0]}={example_expression(types[missing[0]])}"
+    inputs = [f"{sanitize(name)}: {type_ or 'no tensor'}" for name, type_ in types.items()]
     raise InputError(
         where,
         expected=", ".join(inputs) or "no feeds",
         got=", ".join(map(sanitize, feeds)) or "nothing",
         next=next_,
     )
-
-
-def _quoted(names: Collection[str]) -> list[str]:
-    return [sanitize(name) for name in names]
 
 
 def check_output_names(names: Any, outputs: Sequence[str]) -> None:
@@ -275,130 +266,60 @@ def check_output_names(names: Any, outputs: Sequence[str]) -> None:
 def check_feed(name: str, value: Any, expected: TensorType | None) -> Any:
     """Check a feed, and make an array of the expected type of it.
 
-    Python's numbers get the expected dtype, if that has their values; of what has a dtype nothing is cast.
+    Parameters
+    ----------
+    name : str
+    value : object
+        An array, or what can be made one: numbers, lists, tables, tensors of other libraries.
+    expected : TensorType or None
+        None where it is no tensor: ONNX Runtime checks those.
+
+    Returns
+    -------
+    object
 
     Raises
     ------
     InputError
-        The array has another dtype or shape.
     """
     if expected is None or expected.dtype is None:
         return value
-    if isinstance(value, np.ndarray):
-        array = value
-    else:
-        array = as_array(value, expected, f"feed {sanitize(name)}", sanitize(name), True)
-    if expected.dtype.name == "string" and array.dtype.kind in "SV" and array.dtype.names is None:
-        array = _decoded(name, array, expected)
+    where = f"feed {sanitize(name)}"
+    array = value
+    if not isinstance(value, np.ndarray):
+        array = as_array(value, expected, where, sanitize(name), True)
     if not _same_dtype(array, expected.dtype) or not expected.accepts_shape(array.shape):
-        fix = _suggest_fix(sanitize(name), value, array, expected)
+        fix = _suggest_fix(sanitize(name), array, expected)
+        got = describe_value(array)
+        if not isinstance(value, (np.ndarray, np.generic)):
+            got = f"{type(value).__name__}, which is {got}"
         remedy = fix and f"{sanitize(name)}={fix}"
-        raise InputError(
-            f"feed {sanitize(name)}",
-            expected=str(expected),
-            got=_describe(value, array),
-            next=remedy,
-        )
-    if array.dtype == object:
-        _refuse_other_than_str(name, array, expected)
+        raise InputError(where, expected=str(expected), got=got, next=remedy)
     if array.dtype.kind in "OU":
-        check_characters(array, f"feed {sanitize(name)}")
+        check_texts(array, where, str(expected))
     return array
 
 
-def check_characters(array: np.ndarray, where: str) -> None:
-    """Refuse texts with half a character: a lone surrogate, which UTF-8 does not have, and so no string of ONNX Runtime's.
+def check_texts(array: np.ndarray, where: str, expected: str) -> None:
+    """Refuse an element that is no str that UTF-8 has: onnxruntime would feed its text, "None" for None.
 
     Parameters
     ----------
-    array : ndarray of str
-    where : str
+    array : ndarray
+        Of objects, or of NumPy's texts.
+    where, expected : str
+        For the error.
 
     Raises
     ------
     InputError
-        It names the element.
     """
-    # Most texts are ASCII, and to ask for that is cheaper than the search.
-    if all(map(str.isascii, array.flat)):
-        return
-    index = next((n for n, text in enumerate(array.flat) if _SURROGATE.search(text)), None)
-    if index is None:
-        return
-    text = str(array.flat[index])
-    at = ""
-    if array.ndim:
-        at = f"[{', '.join(map(str, np.unravel_index(index, array.shape)))}]"
-    # UTF-16 joins the halves of a character that came as two, and a lone half becomes a �.
-    repaired = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    got, next_ = sanitize(ascii(text), 60), sanitize(ascii(repaired), 60)
-    raise InputError(f"{where}{at}", expected="characters that UTF-8 has", got=got, next=next_)
-
-
-_SURROGATE = re.compile("[\ud800-\udfff]")
-
-
-def _decoded(name: str, array: np.ndarray, expected: TensorType) -> np.ndarray:
-    """Decode an array of bytes; onnxruntime would read some texts past their end."""
-    texts = np.empty(array.shape, object)
     for index, item in np.ndenumerate(array):
-        try:
-            texts[index] = bytes(item).decode()
-        except UnicodeDecodeError:
-            at = ""
-            if index:
-                at = f"[{', '.join(map(str, index))}]"
-            got = sanitize(repr(bytes(item)), 60)
+        if not is_text(item):
+            at = f"[{', '.join(map(str, index))}]" if index else ""
             raise InputError(
-                f"feed {sanitize(name)}{at}", expected=f"UTF-8, as in {expected}", got=got
-            ) from None
-    return texts
-
-
-def _describe(value: Any, array: np.ndarray) -> str:
-    """Describe a feed that does not fit, and the array that was made of it."""
-    is_foreign = not isinstance(value, (np.ndarray, np.generic, str, list, tuple))
-    if array.dtype == object and array.ndim and is_foreign:
-        return f"{type(value).__name__}, as {describe_value(array.tolist())}"
-    if isinstance(value, (np.ndarray, np.generic, str)) or array.dtype == object:
-        return describe_value(value)
-    return f"{type(value).__name__}, which is {describe_value(array)}"
-
-
-def _refuse_other_than_str(name: str, array: np.ndarray, expected: TensorType) -> None:
-    """Raise for an element that is no str: onnxruntime would feed its text, "None" for None."""
-    for index, item in np.ndenumerate(array):
-        if isinstance(item, str):
-            continue
-        at = ""
-        if index:
-            at = f"[{', '.join(map(str, index))}]"
-        # The advice writes a short array out, with a str for each element.
-        texts = [_to_str(each) for each in array.ravel()[:9]]
-        reshape = ""
-        if array.ndim != 1:
-            reshape = f".reshape{array.shape!r}"
-        expression = f"{sanitize(name)}=np.array({texts!r}, dtype=object){reshape}"
-        if array.size >= 9 or not expression.isprintable() or len(expression) > 200:
-            expression = f'"" or another str for {sanitize(repr(item), 60)}'
-        got = "None"
-        if item is not None:
-            got = f"{type(item).__name__} {sanitize(repr(item), 60)}"
-        raise InputError(
-            f"feed {sanitize(name)}{at}",
-            expected=f"str, as in {expected}",
-            got=got,
-            next=expression,
-        )
-
-
-def _to_str(item: object) -> str:
-    # Tables have None or NaN for a text that is missing.
-    if item is None or (isinstance(item, float) and item != item):
-        return ""
-    if isinstance(item, bytes):
-        return item.decode(errors="replace")
-    return str(item)
+                f"{where}{at}", expected=f"str, as in {expected}", got=sanitize(ascii(item), 60)
+            )
 
 
 def feeds_by_name(
@@ -410,8 +331,15 @@ def feeds_by_name(
     ----------
     names : sequence of str
         The model's inputs.
+    feeds : sequence
+        In that order, or a dict alone.
+    named : Mapping
     takes_dict : bool
-        Whether a single dict holds the feeds by name; otherwise it is itself a feed.
+        Whether a dict alone holds the feeds; else it is itself one.
+
+    Returns
+    -------
+    dict
 
     Raises
     ------
@@ -427,16 +355,9 @@ def feeds_by_name(
         if columns:
             return columns
     if len(feeds) > len(names):
-        shown = _quoted(names)
-        expected = "no inputs"
-        if names:
-            expected = f"{plural(len(names), 'input')} ({', '.join(shown)})"
-        keywords = []
-        for name in shown:
-            # A name such as "/x:0" cannot be a keyword as it stands.
-            keywords.append(f"{name}={name}" if name.isidentifier() else f"**{{{name!r}: …}}")
-        next_ = ", ".join(keywords) or None
-        raise InputError("feeds", expected=expected, got=str(len(feeds)), next=next_)
+        listed = ", ".join(map(sanitize, names))
+        expected = f"{plural(len(names), 'input')} ({listed})"
+        raise InputError("feeds", expected=expected, got=str(len(feeds)))
     return {**dict(zip(names, feeds, strict=False)), **named}
 
 
@@ -476,34 +397,38 @@ def as_array(
     ----------
     value : object
     want : TensorType
-    where, name : str
-        For errors: the place, and the variable that the advice converts.
+        What is declared; its dtype may be unknown.
+    where : str
+        For the error.
+    name : str
+        The variable that the advice converts.
     keyword : bool
-        Whether the advice is to be typed with the name in front, as a feed is.
+        Whether it is given by that name.
+
+    Returns
+    -------
+    numpy.ndarray
 
     Raises
     ------
     InputError
-        It cannot be an array, or the declared dtype does not have a plain value.
     """
     row = want.dtype
     if isinstance(value, range):
         value = list(value)
     nested = isinstance(value, (list, tuple))
-    # NumPy's own string arrays turn numbers and None beside strings into strings.
-    as_objects = nested and row is not None and row.name == "string"
-    if row is not None and row.name != "string":
-        if not (nested or isinstance(value, (bool, int, float, complex))) and value is not None:
-            array = _foreign_array(value, where, want)
+    if row is not None and row.name == "string":
+        # NumPy's own string arrays turn numbers and None beside strings into strings.
+        return _foreign_array(value, where, want, object if nested else None)
+    if row is not None:
+        if not nested and not isinstance(value, (bool, int, float, complex, type(None))):
+            value = _foreign_array(value, where, want)
             # Objects are what pandas has in columns of several types.
-            value = array
-            if array.dtype == object and array.ndim:
-                value = array.tolist()
+            if value.dtype == object and value.ndim:
+                value = value.tolist()
         if is_plain(value, row):
             prefix = f"{name}=" if keyword else ""
             return plain_array(value, row, where, str(want), name, prefix)
-    if as_objects:
-        return _foreign_array(value, where, want, object)
     return _foreign_array(value, where, want)
 
 
@@ -529,76 +454,19 @@ def _same_dtype(array: np.ndarray, want: DType) -> bool:
     return array.dtype == want.numpy
 
 
-def _suggest_fix(name: str, value: Any, array: np.ndarray, want: TensorType) -> str | None:
+def _suggest_fix(name: str, array: np.ndarray, want: TensorType) -> str | None:
     """Write the expression to feed instead; None where the data are wrong."""
-    if want.dtype is None:
+    if want.dtype is None or array.dtype.kind not in "biufU":
         return None
-    if array.dtype == object and any(item is None for item in array.flat):
-        return example_expression(want)
-    if _same_dtype(array, want.dtype):
-        rank = want.rank or 0
-        # A bare number or text for an array of one element: brackets make it one.
-        if isinstance(value, (str, int, float)) and want.accepts_shape((1,) * rank):
-            # Python has no literals for these, so the advice names the variable.
-            if repr(value) in ("nan", "inf", "-inf"):
-                text = name
-            else:
-                text = repr(value)
-            return "[" * rank + text + "]" * rank
-        if not hasattr(value, "reshape"):
-            name = cast_expression(name, want.dtype)
-        return _reshaped(name, array.shape, want)
-    has_nulls = array.dtype.kind == "f" and bool(np.isnan(array).any())
-    if has_nulls and np.dtype(want.dtype.numpy).kind in "iu":
+    if not _same_dtype(array, want.dtype):
         # Tables have NaN for what is missing, which no integer stands for.
-        if np.isinf(array).any():
+        is_float = array.dtype.kind == "f"
+        if is_float and want.dtype.numpy.kind in "iu" and not np.isfinite(array).all():
             return None
-        filled = f"np.nan_to_num(np.asarray({name}, dtype=np.{array.dtype.name}))"
-        return f"{filled}.astype({dtype_expression(want.dtype)})"
-    try:
-        with np.errstate(all="ignore"):
-            array.astype(want.dtype.numpy)
-    except (ValueError, TypeError):  # None, a dict, a text that is no number
-        return example_expression(want)
-    return cast_expression(name, want.dtype)
-
-
-def _reshaped(name: str, shape: tuple[int, ...], want: TensorType) -> str | None:
-    """Write the expression that gives an array the axes of a type, where there is just one."""
-    missing = len(want.shape or ()) - len(shape)
-    if missing > 0 and want.accepts_shape((1,) * missing + shape):
-        return f"{name}[{', '.join(['np.newaxis'] * missing)}]"
-    # Pictures have their channels at the other end, with or without an axis for the batch.
-    if missing == 1 and len(shape) == 3 and want.accepts_shape((1, shape[2], *shape[:2])):
-        return f"np.moveaxis({name}, -1, 0)[np.newaxis]"
-    if missing == 0 and len(shape) > 1:
-        # The axis of the channels: behind that of the batch, if there is one.
-        first = 0
-        if len(shape) > 3:
-            first = 1
-        for source, target in ((-1, first), (first, -1)):
-            moved = np.moveaxis(np.broadcast_to(0, shape), source, target)
-            if want.accepts_shape(moved.shape):
-                return f"np.moveaxis({name}, {source}, {target})"
-    # Any other reshape would mix up the axes.
-    if missing < 0 or (missing > 0 and len(shape) == 1):
-        return _flattened(name, math.prod(shape), want)
-    return None
-
-
-def _flattened(name: str, count: int, want: TensorType) -> str | None:
-    """Write the reshape to a type with at most one open size; None where the elements do not fit."""
-    sizes = []
-    for dim in want.shape or ():
-        sizes.append(dim if isinstance(dim, int) else -1)
-    fixed = math.prod([size for size in sizes if size >= 0])
-    if -1 not in sizes:
-        fits = count == fixed
-    else:
-        fits = sizes.count(-1) == 1 and fixed > 0 and count % fixed == 0
-    shape = ", ".join(map(str, sizes)) or "()"
-    if fits:
-        return f"{name}.reshape({shape})"
+        return cast_expression(name, want.dtype)
+    missing = (want.rank or 0) - array.ndim
+    if missing > 0 and want.accepts_shape((1,) * missing + array.shape):
+        return f"np.asarray({name})[{', '.join(['np.newaxis'] * missing)}]"
     return None
 
 

@@ -367,13 +367,7 @@ class Kernel:
 
     def refuse_count(self, state: Any, given: int, value: Any) -> None:
         """Raise for a wrong number of results."""
-        raise wrong_count(
-            self.where,
-            self._compute(state),
-            self.schema(self._version_of(state)),
-            value,
-            state.results,
-        )
+        raise wrong_count(self.where, self._compute(state), value, state.results)
 
     def refuse_input(self, state: Any, number: int, value: Any) -> None:
         """Raise for an input whose dimensions are not those of the hint."""

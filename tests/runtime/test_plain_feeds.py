@@ -58,55 +58,27 @@ def test_in_all_that_runs_a_model() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "value", "message"),
+    ("kind", "value", "advice"),
     [
-        (
-            "float32[N]",
-            np.float64([1]),
-            "feed x: expected float32[N], got float64[1]. Try: x=np.asarray(x, dtype=np.float32)",
-        ),
-        (
-            "float32[N]",
-            [np.float64(1)],
-            "feed x: expected float32[N], got list, which is float64[1]. Try: x=np.asarray(x, dtype=",
-        ),
-        ("float32[N]", 3, "feed x: expected float32[N], got int, which is float32[]. Try: x=[3]"),
-        ("float32[N]", [1, None], "feed x: expected float32[N], got a list with None in it"),
-        (
-            "float16[N]",
-            [1e-9],
-            "feed x[0]: expected float16[N], got 1e-09, which float16 has as 0.0. Try: x=np.asarray(",
-        ),
-        (
-            "int64[N]",
-            pd.Series([1.5]),
-            "feed x: expected int64[N], got Series, which is float64[1]. Try: x=np.asarray(x, dtype=",
-        ),
-        (
-            "int64[N]",
-            np.array([1, np.nan]),
-            "feed x: expected int64[N], got float64[2]. Try: x=np.nan_to_num(np.asarray(x, dtype=np.float64)).astype(np.int64)",
-        ),
-        (
-            "int64[N]",
-            pd.Series([1, None], dtype=object),
-            "feed x: expected int64[N], got Series, as a list with None in it",
-        ),
-        ("string[N]", [1], "feed x[0]: expected str, as in string[N], got int 1."),
-        (
-            "string[N]",
-            pd.Series(["a", None], dtype=object),
-            "feed x[1]: expected str, as in string[N], got None.",
-        ),
+        ("float32[N]", np.float64([1]), "x=np.asarray(x, dtype=np.float32)"),
+        ("float32[N]", [np.float64(1)], "x=np.asarray(x, dtype=np.float32)"),
+        ("float32[N]", 3, "x=np.asarray(x)[np.newaxis]"),
+        ("float32[N]", [1, None], None),
+        ("float16[N]", [1e-9], "x=np.asarray(x, dtype=np.float16)"),
+        ("int64[N]", pd.Series([1.5]), "x=np.asarray(x, dtype=np.int64)"),
+        ("int64[N]", np.array([1, np.nan]), None),
+        ("int64[N]", pd.Series([1, None], dtype=object), None),
+        ("string[N]", [1], None),
+        ("string[N]", pd.Series(["a", None], dtype=object), None),
+        ("string[N]", np.array([b"a"]), None),
     ],
 )
-def test_what_is_refused(kind, value, message) -> None:
+def test_what_is_refused(kind, value, advice) -> None:
     session = same(kind)
     with pytest.raises(pyopnb.errors.InputError) as error:
         session(x=value)
-    assert str(error.value).startswith(message)
-    if error.value.next and error.value.next.startswith("x=") and not isinstance(value, pd.Series):
-        assert session(x=eval(error.value.next[2:], {"x": value, "np": np}))["y"].size
+    assert error.value.next == advice
+    assert error.value.where.startswith("feed x")
 
 
 # ---- of others ---------------------------------------------------------------------------------------------------------------
@@ -185,31 +157,9 @@ def test_what_gives_no_array_is_refused_in_its_own_words() -> None:
         same("float32[N]")(x=Elsewhere())
 
 
-@pytest.mark.parametrize("kind", [object, None])
-def test_half_a_character_is_named(kind):
-    texts = np.array([["a", "é"], ["b\ud83d", "c"]], dtype=kind)
-    model = pyopnb.model(pyopnb.node("Identity", "x", "y"), {"x": "string[N,2]"}, "y")
-    for run in (
-        pyopnb.Session(model),
-        lambda x: pyopnb.trace(model, x=x),
-        lambda x: pyopnb.trace(model, on="reference", x=x),
-    ):
-        with pytest.raises(
-            pyopnb.errors.InputError,
-            match=r"feed x\[1, 0\]: expected characters that UTF-8 has, got 'b\\ud83d'. Try:",
-        ):
-            run(x=texts)
-        with pytest.raises(pyopnb.errors.InputError, match=r"feed x\[1, 0\]: expected characters"):
-            run(x=texts.tolist())
-    with pytest.raises(
-        pyopnb.errors.InputError, match=r"call of Identity, input 0\[1, 0\]: expected characters"
-    ):
-        pyopnb.call("Identity", texts)
-    good = np.array([["\U0001f600", "é"]], dtype=kind)
-    assert pyopnb.Session(model)(x=good)["y"].tolist() == good.tolist()
-
-
-@pytest.mark.parametrize("odd", [None, float("nan"), 1, 1.5, b"b", b"\xff", True, ["a"]], ids=repr)
+@pytest.mark.parametrize(
+    "odd", [None, float("nan"), 1, b"b", b"\xff", True, ["a"], "b\ud83d"], ids=ascii
+)
 def test_nothing_but_str_becomes_a_text(odd):
     texts = np.empty(2, object)
     texts[:] = "a", None
@@ -219,16 +169,13 @@ def test_nothing_but_str_becomes_a_text(odd):
         pyopnb.Session(model),
         lambda x: pyopnb.trace(model, x=x),
         lambda x: pyopnb.trace(model, on="reference", x=x),
+        lambda x: pyopnb.call("Identity", x),
     ):
-        with pytest.raises(
-            pyopnb.errors.InputError, match=r"feed x\[1\]: expected str, as in string\[N\], got"
-        ):
+        with pytest.raises(pyopnb.errors.InputError, match=r"\[1\]: expected str"):
             run(x=texts)
-    with pytest.raises(
-        pyopnb.errors.InputError,
-        match="expected what numpy.asarray makes an array of numbers or str, got",
-    ):
-        pyopnb.call("Identity", texts)
+    for kind in (object, None):
+        texts = np.array([["\U0001f600", "é"]], dtype=kind)
+        assert pyopnb.call("Identity", texts).tolist() == texts.tolist()
 
 
 @pytest.mark.parametrize("call", [lambda s, t: s(t), lambda s, t: s(X=t), lambda s, t: s.trace(t)])
@@ -240,7 +187,7 @@ def test_a_table_feeds_a_model_whose_inputs_are_its_columns(call):
     table = pd.DataFrame({"b": ["u", "v"], "other": [1, 2], "a": F([-3, -4])})
     result = call(session, table)
     assert result["y"].tolist() == [[3], [4]] and result["z"].tolist() == [["u"], ["v"]]
-    with pytest.raises(pyopnb.errors.InputError, match="missing from input feed .*b"):
+    with pytest.raises(pyopnb.errors.InputError, match="b.* missing from input feed"):
         session(table[["a"]])
 
 
