@@ -63,12 +63,8 @@ class Batches(Displayable, Sequence[Any]):
         number = range(self.total)[index]
         run = self._by_number.get(number)
         if run is None:
-            raise InputError(
-                f"batch {number}",
-                expected="one that was run",
-                got="one that was not",
-                next="unfinished lists them",
-            )
+            advice = "unfinished lists them"
+            raise InputError(f"batch {number}", expected="one that was run", next=advice)
         if run.error is not None:
             raise run.error
         return run.result
@@ -230,7 +226,6 @@ def map(
         )
     if not isinstance(session, Session):
         session = Session(session)
-    _refuse_one_batch(session, batches)
     work = Work(KIND, session, executor, in_flight=in_flight, stops=errors == "raise")
     # A generator does not say how long it is: the bar then counts without an end.
     total = len(batches) if isinstance(batches, Sized) else None
@@ -246,17 +241,6 @@ def map(
         attach_runs(failure, "batches", table)
         raise failure
     return table
-
-
-def _refuse_one_batch(session: Session, batches: Iterable[Any]) -> None:
-    """Refuse an array that is one feed: its rows would be taken for the batches."""
-    expected = next(iter(session._feeds.types.values()), None)
-    if isinstance(batches, np.ndarray) and expected is not None and expected.rank == batches.ndim:
-        got = f"one array that fits {expected}"
-        advice = "[x] for a single run, or np.array_split(x, 10)"
-        raise InputError(
-            "map, batches", expected="an iterable with the feeds of each run", got=got, next=advice
-        )
 
 
 # ---- in a worker -------------------------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from itertools import product
@@ -14,7 +14,7 @@ import numpy as np
 from pyopnb.batches.cells import output_names, result_cells, short_text
 from pyopnb.batches.work import BatchRun, Run, Work, WorkKind, attach_runs, check_executor
 from pyopnb.errors import InputError, PyopError
-from pyopnb.ops.arguments import check_arguments, describe
+from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.displayable import Displayable
 from pyopnb.ops.messages import hide_internal_frames, plural, sanitize, suggest
 from pyopnb.ops.text_table import Table
@@ -86,22 +86,10 @@ class Sweep(Displayable, Sequence[SweepRun]):
         return [number for number in range(math.prod(self.shape)) if number not in finished]
 
     def __getitem__(self, index: Any) -> Any:
-        try:
-            return self.runs[index]
-        except IndexError:
-            expected = f"the number of one of {plural(len(self.runs), 'run')}"
-            raise IndexError(f"sweep: expected {expected}, got {describe(index)}") from None
-        except TypeError:
-            expected = "the number of a run, or a slice"
-            raise InputError(
-                "sweep", expected=expected, got=describe(index), next="sweep[0]"
-            ) from None
+        return self.runs[index]
 
     def __len__(self) -> int:
         return len(self.runs)
-
-    def __iter__(self) -> Iterator[SweepRun]:
-        return iter(self.runs)
 
     def array(self, output: str | int = 0) -> np.ndarray:
         """Stack an output of all runs into an array whose first axes are those of the sweep.
@@ -252,12 +240,9 @@ def sweep(session: Any, /, *feeds: Any, executor: Executor | None = None, **name
         got = "one value of each"
         if axes:
             got = f"{count:,} combinations"
-        raise InputError(
-            "sweep",
-            expected=f"1 to {_MOST_RUNS:,} combinations",
-            got=got,
-            next=_suggestion(session),
-        )
+        expected = f"1 to {_MOST_RUNS:,} combinations"
+        advice = "limit=np.linspace(0, 1, 11) for an attr, or x=[a, b] for a feed"
+        raise InputError("sweep", expected=expected, got=got, next=advice)
     combinations = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
     work = Work(KIND, session, executor, stops=False)
 
@@ -392,10 +377,3 @@ def _attr_names(session: Session) -> list[str]:
     for _, _, attrs in session.nodes():
         names += attrs
     return names
-
-
-def _suggestion(session: Session) -> str:
-    names = _attr_names(session)
-    if names:
-        return f"{sanitize(names[0])}=np.linspace(0, 1, 11)"
-    return "x=[a, b], arrays to run one after the other"

@@ -188,10 +188,7 @@ def _times_table(times: Times) -> str:
         sums = {f"{len(ranked) - _TIMED:,} faster ones": faster, **sums}
     for name, total in sums.items():
         rows.append([name, "", f"{total:,.0f}", times.share(total), "", "", "", ""])
-    runs = "timed once"
-    if times.runs > 1:
-        runs = f"the mean of the middle half of {times.runs} runs"
-    title = f"times: a run of {times.total:,.0f} µs, {runs}"
+    title = f"times: a run of {times.total:,.0f} µs, timed once"
     about = note(" ".join(_about_times(times)))
     return details(title, Table(head, rows, keys=keys)._repr_html_() + about, open=True)
 

@@ -173,20 +173,14 @@ class Registry(Displayable):
         """Refuse to put an op in the place of a gradient op, or the other way round."""
         standing = self._ops.get(draft.op)
         if standing is not None and standing.current.gradient_of is not None:
-            raise DefinitionError(
-                f"op {draft.op}",
-                expected="a name of its own",
-                got=f"that of the gradient op of {standing.current.gradient_of}, which comes with its backward",
-                next="another name, or change backward",
-            )
+            got = f"that of the gradient op of {standing.current.gradient_of}"
+            raise DefinitionError(f"op {draft.op}", expected="a name of its own", got=got)
         standing = None if draft.gradient is None else self._ops.get(draft.gradient.op)
         if standing is not None and standing.current.gradient_of is None:
-            raise DefinitionError(
-                f"op {draft.op}, backward",
-                expected=f"the name {standing.name} to be free for its gradient op",
-                got=f"{standing.current}, an op of its own",
-                next=f'pyopnb.registry.remove("{standing.name}"), or define it under another name',
-            )
+            expected = f"the name {standing.name} to be free for its gradient op"
+            advice = f'pyopnb.registry.remove("{standing.name}"), or define it under another name'
+            where = f"op {draft.op}, backward"
+            raise DefinitionError(where, expected=expected, got="an op of that name", next=advice)
 
     def withdraw(self, version: Version, *, modules: Sequence[str] = ()) -> None:
         """Take a version back, as if it had not been defined: the one before it serves again, or the op is removed.
@@ -604,16 +598,6 @@ def search_also(search: Callable[[str], Op | None]) -> None:
     _search_catalog = search
 
 
-def _op_named(name: str) -> Op:
-    try:
-        return registry[name]
-    except UnknownOp:
-        op = None if _search_catalog is None else _search_catalog(name)
-        if op is None:
-            raise
-        return op
-
-
 def find_op(op: object) -> Op:
     """Find an op of the registry by its name or class.
 
@@ -628,47 +612,27 @@ def find_op(op: object) -> Op:
     Raises
     ------
     UnknownOp
-        There is none, or the class has two names.
+        There is none, or a class is that of two ops or of an earlier version.
     """
-    if isinstance(op, str):
-        return _op_named(op)
     if isinstance(op, Op):
         return registry[op.name]
-    if not isinstance(op, type):
-        # An instance of an op's class is a frequent slip, as people call objects elsewhere.
-        their_names = [repr(each.name) for each in registry if each.current.cls is type(op)]
-        raise UnknownOp(
-            "op",
-            expected="the name of an op, or its class",
-            got=f"an object of {type(op).__name__}",
-            next=their_names[0] if their_names else "a name that %pyop lists",
-        )
+    if isinstance(op, str):
+        try:
+            return registry[op]
+        except UnknownOp:
+            of_catalog = None if _search_catalog is None else _search_catalog(op)
+            if of_catalog is None:
+                raise
+            return of_catalog
     # One class can be defined under two names, and then does not say which op is meant.
     ops = [candidate for candidate in registry if candidate.current.cls is op]
     if len(ops) == 1:
         return ops[0]
-    where = f"class {sanitize(op.__name__)}"
-    if ops:
-        names = ", ".join(candidate.name for candidate in ops)
-        raise UnknownOp(
-            where,
-            expected="the class of one op",
-            got=f"the class of {names}",
-            next=repr(ops[0].name),
-        )
-    # A class that was redefined: the variable still holds the earlier one.
-    for candidate in registry:
-        if any(version.cls is op for version in candidate.versions):
-            raise UnknownOp(
-                where,
-                expected="the class of an op's current version",
-                got=f"that of an earlier version of {candidate.name}",
-                next=f"{candidate.name!r}, or registry.rollback",
-            )
-    near = closest(op.__name__, [entry.name for entry in registry])
-    raise UnknownOp(
-        where,
-        expected="the class of an op in the registry",
-        got="one that is not in it",
-        next="@pyopnb.pyop above the class" + (f", or {near!r}" if near else ""),
-    )
+    # An instance of an op's class is a frequent slip, as is a variable that holds an earlier class.
+    advice = "the name of an op, as %pyop lists them"
+    for candidate in ops or registry:
+        classes = [version.cls for version in candidate.versions]
+        if op in classes or type(op) in classes:
+            advice = repr(candidate.name)
+            break
+    raise UnknownOp("op", expected="the name or class of one op", got=describe(op), next=advice)

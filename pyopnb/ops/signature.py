@@ -16,6 +16,7 @@ import numpy as np
 import onnx
 
 from pyopnb.errors import DefinitionError, InputError
+from pyopnb.ops.arguments import describe
 from pyopnb.ops.attr_kinds import ATTR_KINDS, kind_of_class, kind_of_value
 from pyopnb.ops.backward import has_backward
 from pyopnb.ops.dtypes import is_element
@@ -64,17 +65,14 @@ def schema_of(cls: type) -> Schema:
     (x: float32[N,3])<limit: float = 1.0> -> float32[N,3]
     """
     if not isinstance(cls, type):
-        raise _no_class(cls)
+        advice = "class SoftClip: with def compute(self, x):"
+        raise DefinitionError("pyop", expected="a class", got=describe(cls), next=advice)
     where = f"class {cls.__name__}"
     compute = getattr(cls, "compute", None)
     if not callable(compute):
-        is_absent = not hasattr(cls, "compute")
-        raise DefinitionError(
-            where,
-            expected="a method compute",
-            got="no compute" if is_absent else f"compute = {sanitize(repr(compute))}",
-            next="def compute(self, x): return x",
-        )
+        advice = "def compute(self, x): return x"
+        got = describe(compute)
+        raise DefinitionError(where, expected="a method compute", got=got, next=advice)
     _refuse_generator(compute, f"{where}, compute", "its outputs")
     kernel = getattr(cls, "kernel", None)
     if isinstance(kernel, str) and kernel not in _KERNELS:
@@ -99,26 +97,11 @@ def schema_of(cls: type) -> Schema:
     )
 
 
-def _no_class(value: Any) -> DefinitionError:
-    """Say what to write instead of what is no class."""
-    got, advice = f"{type(value).__name__} {sanitize(repr(value))}", None
-    if inspect.isfunction(value):
-        name = sanitize(value.__name__)
-        # The repr of a function is an address, which tells nobody anything.
-        got, advice = f"the function {name}", f"class {name}: with def compute(self, x):"
-    return DefinitionError("pyop", expected="a class", got=got, next=advice)
-
-
 def _refuse_generator(function: object, where: str, returned: str) -> None:
     """Refuse a function that returns a coroutine or generator instead of arrays."""
-    got = ""
-    if inspect.iscoroutinefunction(function):
-        got = "async def"
-    elif inspect.isasyncgenfunction(function):
-        got = "async def with yield"
-    elif inspect.isgeneratorfunction(function):
-        got = "a generator (yield)"
-    if got:
+    is_async = inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
+    if is_async or inspect.isgeneratorfunction(function):
+        got = "async def" if is_async else "a generator (yield)"
         raise DefinitionError(where, expected=f"a function that returns {returned}", got=got)
 
 
@@ -126,19 +109,14 @@ def _check_backward(cls: Any, where: str) -> None:
     """Refuse a ``backward`` that cannot be called with inputs, outputs and gradients."""
     where = f"{where}, backward"
     advice = "def backward(self, inputs, outputs, grads): …"
-    if not callable(cls.backward):
-        got = f"backward = {sanitize(repr(cls.backward), 60)}"
-        raise DefinitionError(where, expected="a method, or None", got=got, next=advice)
     _refuse_generator(cls.backward, where, "its gradients")
-    attribute = inspect.getattr_static(cls, "backward")
-    is_static = isinstance(attribute, (staticmethod, classmethod))
-    signature = inspect.signature(cls.backward)
+    is_static = isinstance(inspect.getattr_static(cls, "backward"), (staticmethod, classmethod))
     try:
-        signature.bind(*[None] * (3 if is_static else 4))
-    except TypeError:
-        raise DefinitionError(
-            where, expected="(self, inputs, outputs, grads)", got=str(signature), next=advice
-        ) from None
+        inspect.signature(cls.backward).bind(*[None] * (3 if is_static else 4))
+    except TypeError:  # it is no function, too
+        got = sanitize(repr(cls.backward), 60)
+        expected = "(self, inputs, outputs, grads)"
+        raise DefinitionError(where, expected=expected, got=got, next=advice) from None
 
 
 # ---- attrs -------------------------------------------------------------------------------------
@@ -146,14 +124,11 @@ def _check_backward(cls: Any, where: str) -> None:
 
 def _attrs(cls: type, where: str) -> tuple[tuple[Attr, ...], bool]:
     """Read the attrs from the constructor's parameters, and whether it takes any others."""
-    name = "__init__"
-    if getattr(cls, name) is object.__init__:
-        name = "__new__"  # immutable classes, such as named tuples, have only that
-    if getattr(cls, name) is object.__new__:
+    constructor = cls.__init__  # type: ignore[misc]  # of this very class
+    if constructor is object.__init__:
         return (), False
-    constructor = getattr(cls, name)
-    # A dataclass or named tuple has a constructor that Python wrote, with the same parameters.
-    parameters = _parameters(cls, name, inspect.signature(constructor))
+    # A dataclass has a constructor that Python wrote, with the same parameters.
+    parameters = _parameters(cls, "__init__", inspect.signature(constructor))
     open_attrs = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
     attrs = []
     for parameter in parameters:
@@ -161,12 +136,9 @@ def _attrs(cls: type, where: str) -> tuple[tuple[Attr, ...], bool]:
             attrs.append(_attr(parameter, constructor, where))
         # ``*args, **kwargs`` passes on what another class takes.
         elif parameter.kind is parameter.POSITIONAL_ONLY or not open_attrs:
-            raise DefinitionError(
-                f"{where}, {name}",
-                expected="parameters that can be given by name",
-                got=str(parameter),
-                next="**attrs",
-            )
+            expected = "parameters that can be given by name"
+            got = str(parameter)
+            raise DefinitionError(f"{where}, __init__", expected=expected, got=got, next="**attrs")
     return tuple(attrs), open_attrs
 
 
@@ -261,13 +233,10 @@ def _port(parameter: inspect.Parameter, compute: object, where: str) -> Port:
 
 def _outputs(hint: Any, compute: object, where: str) -> tuple[TensorType, ...] | None:
     """Read the return annotation: one hint, or several in a tuple; None where it does not tell."""
-    items = None
-    if not _is_notation(hint):
-        evaluated = _evaluate(hint, compute)
-        if isinstance(evaluated, (tuple, list)):
-            items = evaluated
-        elif typing.get_origin(evaluated) is tuple:
-            items = typing.get_args(evaluated)
+    evaluated = None if _is_notation(hint) else _evaluate(hint, compute)
+    items = evaluated if isinstance(evaluated, (tuple, list)) else None
+    if typing.get_origin(evaluated) is tuple:
+        items = typing.get_args(evaluated)
     if items is None:
         single = _type_of_hint(hint, compute, f"{where}, output")
         return None if single is None else (single,)
@@ -295,12 +264,8 @@ def _type_of_hint(hint: Any, compute: object, where: str) -> TensorType | None:
             return tensor_type(hint)
         except InputError as error:
             raise moved(error, f"{where}: {error.where}", error.next) from None
-    if typing.get_origin(hint) is typing.Annotated:
-        for note in hint.__metadata__:
-            if isinstance(note, (str, TensorType)):
-                return _type_of_hint(note, compute, where)
     hint = _plain_hint(hint)
-    if isinstance(hint, typing.ForwardRef):
+    if isinstance(hint, typing.ForwardRef):  # as in Optional["float32[N]"]
         return _type_of_hint(hint.__forward_arg__, compute, where)
     if typing.get_origin(hint) is np.ndarray:
         # npt.NDArray[np.float32] is np.ndarray[shape, np.dtype[np.float32]].
@@ -314,23 +279,16 @@ def _type_of_hint(hint: Any, compute: object, where: str) -> TensorType | None:
 
 
 def _plain_hint(hint: Any) -> Any:
-    """Strip an annotation of ``Annotated``, ``| None`` and the alias of a ``type`` statement."""
-    while True:
-        origin = typing.get_origin(hint)
-        arguments = typing.get_args(hint)
-        if hasattr(origin or hint, "__value__"):
-            # numpy.typing.NDArray is such an alias from NumPy 2.5 on.
-            value = (origin or hint).__value__
-            hint = value[arguments] if arguments else value
-        elif origin is typing.Annotated:
-            hint = arguments[0]
-        elif origin in _UNIONS:
-            without_none = [argument for argument in arguments if argument is not type(None)]
-            if len(without_none) > 1:
-                return hint
-            hint = without_none[0]
-        else:
-            return hint
+    """Strip an annotation of ``| None`` and the alias of a ``type`` statement."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if hasattr(origin or hint, "__value__"):
+        # numpy.typing.NDArray is such an alias from NumPy 2.5 on.
+        value = (origin or hint).__value__
+        return _plain_hint(value[arguments] if arguments else value)
+    if origin in _UNIONS:
+        without_none = [argument for argument in arguments if argument is not type(None)]
+        return _plain_hint(without_none[0]) if len(without_none) == 1 else hint
+    return hint
 
 
 def _is_notation(hint: object) -> bool:
@@ -349,8 +307,6 @@ def _postpones_annotations(function: object) -> bool:
 
 def _evaluate(hint: Any, function: object) -> Any:
     """Evaluate a hint that is a string, in the globals of its function; return None where it cannot be."""
-    if isinstance(hint, typing.ForwardRef):  # as in a named tuple
-        hint = hint.__forward_arg__
     if not isinstance(hint, str):
         return hint
     # The common names are there without an import, as annotations are often copied into a cell.
@@ -368,31 +324,18 @@ def _evaluate(hint: Any, function: object) -> Any:
 def _parameters(cls: type, method: str, signature: inspect.Signature) -> list[inspect.Parameter]:
     """List the parameters of a method without self."""
     parameters = list(signature.parameters.values())
-    if not _takes_self(cls, method):
+    function = inspect.getattr_static(cls, method)
+    # What is no function of the class, such as a callable object, gets no self.
+    takes_self = hasattr(type(function), "__get__")
+    if isinstance(function, (staticmethod, classmethod, functools.partial)) or not takes_self:
         return parameters
     if parameters and parameters[0].kind is inspect.Parameter.VAR_POSITIONAL:
         return parameters
-    where = f"class {cls.__name__}, {method}"
-    if not parameters:
-        raise DefinitionError(where, expected="self", got="no parameter", next="(self, x)")
-    function = inspect.getattr_static(cls, method)
-    if inspect.isfunction(function) and not _SELF.fullmatch(parameters[0].name):
-        names = ", ".join(parameter.name for parameter in parameters)
-        advice = f"def {method}(self, {names}):"
-        if not function.__qualname__.endswith(f"{cls.__name__}.{method}"):
-            advice = f"{method} = staticmethod({function.__name__})"
-        raise DefinitionError(
-            where, expected="self as the first parameter", got=f"({names})", next=advice
-        )
+    names = [parameter.name for parameter in parameters]
+    is_wrong = inspect.isfunction(function) and names and not _SELF.fullmatch(names[0])
+    if is_wrong or not names:
+        where = f"class {cls.__name__}, {method}"
+        got = f"({', '.join(names)})"
+        advice = f"def {method}({', '.join(['self', *names])}):"
+        raise DefinitionError(where, expected="self as the first parameter", got=got, next=advice)
     return parameters[1:]
-
-
-def _takes_self(cls: type, method: str) -> bool:
-    """Tell whether a method gets the instance as its first argument."""
-    if method == "__new__":
-        return True
-    attribute = inspect.getattr_static(cls, method)
-    # Up to Python 3.13 a partial is called without self; in 3.13 it has a __get__ that only warns.
-    if isinstance(attribute, (staticmethod, classmethod, functools.partial)):
-        return False
-    return hasattr(type(attribute), "__get__")

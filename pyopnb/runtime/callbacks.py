@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 import time
-import warnings
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
@@ -35,7 +34,6 @@ from pyopnb.runtime import _bridge
 from pyopnb.runtime.feeds import known_dims, named_dims
 from pyopnb.runtime.kernel import OPEN, Kernel, promised_outputs
 from pyopnb.runtime.plan import Plan, PlannedNode, fixed_by_hints
-from pyopnb.runtime.registered_libraries import THEIR_DOMAINS, has_their_library, note_our_domains
 
 __all__ = [
     "failed",
@@ -97,10 +95,17 @@ class _Unreadable(Exception):
 
 def _read_attrs(reader: Any, kinds: Mapping[str, str], inferring: bool = False) -> dict[str, Any]:
     """Attributes by name from ONNX Runtime, which cannot list what a node has: each kind is tried."""
-    values = {
-        name: _read_attr(reader, name, declared, inferring) for name, declared in kinds.items()
-    }
-    return {name: value for name, value in values.items() if value is not None}
+    values = {}
+    for name, declared in kinds.items():
+        value = _read_attr(reader, name, declared, inferring)
+        if isinstance(value, bytes):
+            value = text_of(value)
+        # ONNX's texts are bytes, and `__init__` of an op takes str.
+        if isinstance(value, list) and value and isinstance(value[0], bytes):
+            value = [text_of(item) for item in value]
+        if value is not None:
+            values[name] = value
+    return values
 
 
 def _read_attr(reader: Any, name: str, declared: str, inferring: bool) -> Any:
@@ -111,16 +116,16 @@ def _read_attr(reader: Any, name: str, declared: str, inferring: bool) -> Any:
             # ONNX Runtime reads a value of another kind as empty, too.
             empty.setdefault(type(value), value)
         elif value is not None:
-            return _texts(value)
-    if not empty:
-        return None
+            return value
     if not inferring:
-        return _texts(empty.get(bytes, empty.get(list)))
-    if declared in ("str", "bytes"):
-        return _texts(empty[bytes])
-    if declared.startswith("list"):
-        return _texts(empty[list])
-    raise _Unreadable
+        return empty.get(bytes, empty.get(list))
+    if empty and declared in ("str", "bytes"):
+        return empty[bytes]
+    if empty and declared.startswith("list"):
+        return empty[list]
+    if empty:
+        raise _Unreadable
+    return None
 
 
 def _declared_kinds(schema: Schema) -> dict[str, str]:
@@ -131,15 +136,6 @@ def _linked_kinds(node: PlannedNode) -> dict[str, str]:
     return {
         name: _LINKED_KINDS.get(attribute.type, "any") for name, attribute in node.linked.items()
     }
-
-
-def _texts(value: Any) -> Any:
-    if isinstance(value, bytes):
-        return text_of(value)
-    # ONNX's texts are bytes, and `__init__` of an op takes str.
-    if isinstance(value, list) and value and isinstance(value[0], bytes):
-        return [text_of(item) for item in value]
-    return value
 
 
 # ---- what the bridge calls ---------------------------------------------------------------------------------------------------
@@ -171,8 +167,7 @@ def signatures(plan: Plan | None) -> list[_Signature]:
     Domain, op type, most inputs, most outputs, inputs that a node must have, and fixed types of outputs.
     """
     if plan is None:
-        ops = [op for op in registry if not _is_shadowed(op)]
-        return [_bare_signature(op) for op in _left_to_us(ops)]
+        return [_bare_signature(op) for op in registry if not _is_shadowed(op)]
     # Several nodes can have one op type of the runtime's, which must take as many as the longest of them.
     widest: dict[tuple[str, str], tuple[int, int, list[int]]] = {}
     for planned in plan.nodes:
@@ -213,32 +208,10 @@ def _is_shadowed(op: Op) -> bool:
         It replaces ONNX's own operator, which the session would silently use instead.
     """
     if op.op_type in _SHADOWED and not op.domain:
-        raise ModelError(
-            f"op {op.name}",
-            expected="another op type, in a bare session",
-            got=f"one that ONNX Runtime does not let anybody replace: {', '.join(sorted(_SHADOWED))}",
-            next="pyopnb.Session(model), or remove the op: pyopnb.registry.remove(…)",
-        )
+        advice = "pyopnb.Session(model), or remove the op: pyopnb.registry.remove(…)"
+        got = "one that ONNX Runtime does not let anybody replace"
+        raise ModelError(f"op {op.name}", expected="another op type", got=got, next=advice)
     return op.op_type in _SHADOWED
-
-
-def _left_to_us(ops: list[Op]) -> list[Op]:
-    """Leave out the ops whose domain is taken by onnxruntime-extensions in these options, with a warning."""
-    theirs = [op for op in ops if op.domain in THEIR_DOMAINS] if has_their_library() else []
-    if theirs:
-        names = ", ".join(op.name for op in theirs[:3])
-        if len(theirs) > 3:
-            names += f" and {len(theirs) - 3} more"
-        domains = " and ".join(sorted({op.domain for op in theirs}))
-        text = (
-            f"{names}: not in these options, as ONNX Runtime takes a domain from one library, and "
-            f"onnxruntime-extensions, which is registered in them, has {domains}. "
-            "Try: pyopnb.Session(model, options), which has both, or another domain"
-        )
-        warnings.warn(text, UserWarning, stacklevel=4)
-    ours = [op for op in ops if op not in theirs]
-    note_our_domains({op.domain for op in ours})
-    return ours
 
 
 @cache
@@ -276,18 +249,13 @@ def infer(
     answers: list[tuple[int, tuple[Any, ...]] | None] = []
     elements: list[DType | None] = []
     for number, promise in enumerate(_promised_by_plan(plan, node, input_types, reader)):
-        tensor_type, fixed = (
-            resolve_type(promise, node.numbered.declared[number], input_types),
-            node.fixed[number],
-        )
+        tensor_type = resolve_type(promise, node.numbered.declared[number], input_types)
+        element = None if tensor_type is None else tensor_type.dtype
+        fixed = node.fixed[number]
         answer = _runtime_output(tensor_type, input_types, fixed)
-        if (
-            tensor_type is not None
-            and tensor_type.dtype
-            and not _is_told(tensor_type.dtype, answer, fixed, shown)
-        ):
-            plan.want(marker, number, tensor_type.dtype)
-        elements.append(tensor_type.dtype if tensor_type is not None else None)
+        if element is not None and not _is_told(element, answer, fixed, shown):
+            plan.want(marker, number, element)
+        elements.append(element)
         answers.append(answer)
     plan.infer(marker, input_types, elements)
     return answers
@@ -362,10 +330,6 @@ def _promised_by_plan(
     return promised_outputs(schema, instance, given, node.outputs, node.where, node.legacy)
 
 
-def _first_dtype(given: Sequence[TensorType | None]) -> DType | None:
-    return given[0].dtype if given and given[0] else None
-
-
 def _without_false_scalar(kind: TensorType | None, scalar: bool) -> TensorType | None:
     """While it infers, ONNX Runtime shows an unknown rank as it shows a scalar's."""
     return TensorType(kind.dtype, None) if kind and kind.shape == () and not scalar else kind
@@ -384,7 +348,9 @@ def _runtime_output(
 ) -> tuple[int, tuple[Any, ...]] | None:
     if kind is None or kind.shape is None:
         return None
-    element = kind.dtype or _first_dtype(given)
+    element = kind.dtype
+    if element is None and given and given[0]:
+        element = given[0].dtype
     number = fixed if element is None else element.runtime
     return (number, named_dims(kind.shape)) if number else None
 
@@ -428,7 +394,12 @@ def wait_for_releases() -> None:
     time.sleep(0.001)
 
 
-def failed(where: Kernel | None, state: Any, error: BaseException) -> str:
+def failed(
+    where: Kernel | None,
+    state: Any,
+    inputs: list[tuple[int, tuple[Any, ...] | None] | None],
+    error: BaseException,
+) -> str:
     """Note node, op and version, and the types of the inputs, on an exception.
 
     Returns
@@ -440,7 +411,8 @@ def failed(where: Kernel | None, state: Any, error: BaseException) -> str:
     ours = issubclass(type(error), PyopError)
     lines = [_text(error)]
     if not ours:
-        new = [] if where is None else where.notes(state, error)
+        types = [_runtime_type(pair) for pair in inputs]
+        new = [] if where is None else where.notes(state, types, error)
         for line in new:
             add_note(error, line)
         lines += dict.fromkeys([*_notes(error), *new])
@@ -475,6 +447,11 @@ def _last_frame(error: BaseException) -> list[str]:
         return []
 
 
+_bridge.configure(
+    sys.modules[__name__], [(row.runtime, row.numpy, row.bits) for row in DTYPES if row.carried]
+)
+
+
 def _on_define(version: Version) -> None:
     op = registry.find(*split_name(version.op))
     # Another thread may have removed it again.
@@ -482,8 +459,5 @@ def _on_define(version: Version) -> None:
         _bridge.widen([_bare_signature(op)])
 
 
-_bridge.configure(
-    sys.modules[__name__], [(row.runtime, row.numpy, row.bits) for row in DTYPES if row.carried]
-)
 registry.subscribe(_on_define)
 lock_by(_bridge.locked)

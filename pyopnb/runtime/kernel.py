@@ -5,13 +5,9 @@ The native half gets what it needs for a call of ``compute`` as a `State`, which
 
 from __future__ import annotations
 
-import dis
-import inspect
-import re
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
-from types import CodeType
 from typing import Any
 
 import numpy as np
@@ -371,7 +367,7 @@ class Kernel:
 
     def refuse_input(self, state: Any, number: int, value: Any) -> None:
         """Raise for an input whose dimensions are not those of the hint."""
-        port = self.schema(self._version_of(state)).port(number)
+        port = self._port(state, number)
         raise ModelError(
             f"{self.where}, input {port.name}",
             expected=f"{port.type}, with one size a symbol",
@@ -384,10 +380,8 @@ class Kernel:
         output = self._output(state, number)
         hints = output.schema.outputs
         if hints and hints[number].shape is not None:
-            hint = hints[number]
-        else:
-            hint = output.expected
-        raise replace(output, expected=hint).wrong_shape(value)
+            output = replace(output, expected=hints[number])
+        raise output.wrong_shape(value)
 
     def refuse_unset(self, state: Any, number: int, _: None) -> None:
         """Raise for an output that a compiled function did not allocate."""
@@ -403,41 +397,36 @@ class Kernel:
         raise InputError(
             f"{self.where}, output {output}",
             expected="memory of its own",
-            got=f"what was bound over the memory of input {self._input_name(state, number)}",
+            got=f"what was bound over the memory of input {self._port(state, number).name}",
             next="bind the output to another array: numpy.empty_like(…)",
         )
 
-    def _input_name(self, state: Any, number: int) -> str:
+    def _port(self, state: Any, number: int) -> Port:
         schema = self.schema(self._version_of(state))
-        if schema.inputs:
-            return schema.port(number).name
-        return str(number)
+        return schema.port(number) if schema.inputs else Port(str(number))
 
     def refuse_escape(
         self, state: Any, number: int, array: np.ndarray, error: BaseException | None, held: int
     ) -> None:
         """Raise for a view that was kept; where ``compute`` raised, add it to that exception as a note.
 
-        Parameters
-        ----------
-        state : State
-        number : int
-            Of the input.
-        array : ndarray
-            The input.
-        error : BaseException or None
-            What ``compute`` raised.
-        held : int
-            How many references to the array the op has kept.
+        ``held`` counts the references to the array; the frames of a traceback have some of them.
         """
-        name = self._input_name(state, number)
+        name = self._port(state, number).name
         escaped = EscapedInput(
             f"{self.where}: compute kept input {name}, or a view of it, past its end",
             next=f"keep {name}.copy(), or write copy_inputs = True in the class; the next run hands over copies by itself",
         )
         if error is None:
             raise escaped
-        if held > _variables_of(error, array):
+        trace = error.__traceback__
+        while trace is not None:
+            frame, trace = trace.tb_frame, trace.tb_next
+            for variable in frame.f_code.co_varnames:
+                # What a closure shares is one reference for several frames.
+                if variable not in frame.f_code.co_cellvars:
+                    held -= frame.f_locals.get(variable) is array
+        if held > 0:
             add_note(error, str(escaped))
 
     def _version_of(self, state: Any) -> Version:
@@ -447,85 +436,18 @@ class Kernel:
         # Without a state the call did not come as far as `compute`: the newest version names its ports.
         return self.op.current
 
-    def notes(self, state: Any, error: BaseException) -> list[str]:
+    def notes(
+        self, state: Any, types: Sequence[TensorType | None], error: BaseException
+    ) -> list[str]:
         """Node, op and version, and the types of the inputs, for the notes on an exception."""
-        alias = ""
-        if self.legacy:
-            alias = f" served by {self.op.name}"
+        alias = f" served by {self.op.name}" if self.legacy else ""
         version = self._version_of(state)
         where = f"{self.where}{alias}, version {version.number}"
         try:
-            return failure_notes(
-                error, where, self.schema(version), self._types_given(state, error)
-            )
+            schema = self.schema(version)
+            return failure_notes(error, where, schema, None if state is None else types)
         except Exception:  # a class can make its instances unreadable
             return [f"in {where}"]
-
-    def _types_given(self, state: Any, error: BaseException) -> list[TensorType | None] | None:
-        """Find the types of the inputs in the call that raised.
-
-        Where ``compute`` was not reached, None.
-        """
-        if state is None:
-            return None
-        code = getattr(inspect.unwrap(self._compute(state)), "__code__", None)
-        trace = error.__traceback__
-        while trace is not None and trace.tb_frame.f_code is not code:
-            trace = trace.tb_next
-        if trace is None or code is None:
-            return list(self.given)
-        # The frame of `compute` has the inputs with their sizes, unless it assigned to their names.
-        values, assigned = trace.tb_frame.f_locals, _assigned(code, trace.tb_lasti)
-        types = list(self.given)
-        for number, port in enumerate(self.schema(self._version_of(state)).inputs):
-            if port.name in assigned or port.name not in values:
-                continue
-            if port.variadic:
-                arrays = values[port.name]
-            else:
-                arrays = (values[port.name],)
-            array_types: list[TensorType | None] = []
-            for array in arrays:
-                array_types.append(None if array is None else type_of(array))
-            types[number : number + len(arrays)] = array_types
-        return types
-
-
-_ASSIGNS = re.compile("(STORE|DELETE)_(FAST|DEREF)")
-
-
-def _assigned(code: CodeType, reached: int) -> set[str]:
-    """Find the variables that code may have assigned to before it reached an instruction."""
-    steps = list(dis.get_instructions(code))
-    end = reached
-    for step in steps:
-        # What is further down in a loop can have run before.
-        if "JUMP_BACKWARD" in step.opname and step.argval <= reached:
-            end = max(end, step.offset)
-    names: set[str] = set()
-    for step in steps:
-        if step.offset >= end or not _ASSIGNS.match(step.opname):
-            continue
-        # From Python 3.13 on, one instruction can have two variables.
-        if isinstance(step.argval, tuple):
-            names.update(step.argval)
-        else:
-            names.add(step.argval)
-    return names
-
-
-def _variables_of(error: BaseException, array: np.ndarray) -> int:
-    """Count the variables of a traceback's frames that keep an array."""
-    count = 0
-    trace = error.__traceback__
-    while trace is not None:
-        code, values = trace.tb_frame.f_code, trace.tb_frame.f_locals
-        for name in code.co_varnames:
-            # What a closure shares is one reference for several frames.
-            if name not in code.co_cellvars:
-                count += values.get(name) is array
-        trace = trace.tb_next
-    return count
 
 
 def _format_types(types: Sequence[TensorType | None]) -> str:

@@ -11,7 +11,7 @@ import importlib
 import inspect
 import keyword
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from types import FunctionType, ModuleType
 from typing import Any, NamedTuple
 
@@ -119,12 +119,9 @@ def op_for(node: LegacyNode, ops: OpSource = registry) -> Op:
         ) from error
     cls = vars(module).get(node.class_name)
     if not isinstance(cls, type) or not _defined_in(module, cls):
+        origin = "none" if cls is None else type(cls).__name__
         if isinstance(cls, type):
             origin = f"one of {sanitize(cls.__module__)}, or made elsewhere"
-        else:
-            origin = "none"
-            if cls is not None:
-                origin = type(cls).__name__
         raise ModuleRefused(
             f"{node.where}, class {sanitize(node.class_name)}",
             expected=f"a class that {sanitize(node.module)} itself defines",
@@ -168,23 +165,13 @@ def checked_modules(modules: Any) -> frozenset[str]:
     Raises
     ------
     ModelError
-        It is something else.
     """
     # A str is an iterable of names as well, each of one letter.
-    if isinstance(modules, str) or not all(isinstance(m, str) and m for m in _to_list(modules)):
-        raise ModelError(
-            "Session, modules",
-            expected='a list of exact names, as ["mymodule"]',
-            got=sanitize(repr(modules)),
-        )
+    is_list = isinstance(modules, Iterable) and not isinstance(modules, str)
+    if not is_list or not all(isinstance(name, str) and name for name in modules):
+        expected = 'a list of exact names, as ["mymodule"]'
+        raise ModelError("Session, modules", expected=expected, got=sanitize(repr(modules)))
     return frozenset(modules)
-
-
-def _to_list(modules: Any) -> list[Any]:
-    try:
-        return list(modules)
-    except TypeError:
-        return [None]
 
 
 def _text(values: dict[str, Any], key: str, where: str, missing: str) -> str:

@@ -13,7 +13,7 @@ from onnx import ModelProto
 
 from pyopnb.errors import InputError, ModelError
 from pyopnb.ops.arguments import describe, is_text
-from pyopnb.ops.messages import closest, sanitize
+from pyopnb.ops.messages import sanitize
 from pyopnb.runtime.ortvalues import initializer_to_ortvalue
 
 if TYPE_CHECKING:
@@ -70,54 +70,25 @@ def check_providers(providers: Any, options: Any, *, available: bool = False) ->
 
     Parameters
     ----------
-    providers, options
-        As ``InferenceSession`` takes them.
+    providers, options : object
     available : bool
-        Whether the runtime must have each of them: a new session leaves out, with a warning, those that it lacks.
+        Also refuse those that this build of ONNX Runtime lacks.
     """
-    available_names = onnxruntime.get_available_providers()
+    names = onnxruntime.get_available_providers()
     is_list = isinstance(providers, (list, tuple)) and all(map(_is_provider, providers))
-    if providers is not None and not is_list:
-        # The advice puts a name that came without a list into one.
-        example = "CPUExecutionProvider"
-        if isinstance(providers, str) and is_text(providers) and providers:
-            example = providers
-        next_ = f"[{sanitize(repr(example))}]"
-        raise InputError(
-            "providers",
-            expected=f"a list of names, as {', '.join(available_names)}",
-            got=describe(providers),
-            next=next_,
-        )
-    absent = None
-    if available:
-        names = map(_name_of, providers or ())
-        absent = next((name for name in names if name not in available_names), None)
-    if absent is not None:
-        next_ = f"[{closest(absent, available_names) or available_names[-1]!r}]"
-        raise InputError(
-            "providers",
-            expected=f"some of {', '.join(available_names)}",
-            got=sanitize(repr(absent)),
-            next=next_,
-        )
+    wrong = providers if providers is not None and not is_list else None
+    if available and is_list:
+        used = [item[0] if isinstance(item, tuple) else item for item in providers]
+        wrong = next((name for name in used if name not in names), None)
+    if wrong is not None:
+        expected = f"a list of names among {', '.join(names)}"
+        raise InputError("providers", expected=expected, got=describe(wrong), next=repr(names[-1:]))
     if providers is None or options is None:
         return
-    listed = isinstance(options, (list, tuple)) and all(
-        isinstance(entry, dict) for entry in options
-    )
-    if not listed or len(options) != len(providers):
-        got = describe(options)
-        raise InputError(
-            "provider_options",
-            expected="a list of dicts, one for each of the providers",
-            got=got,
-            next="[{}]",
-        )
-
-
-def _name_of(one: Any) -> str:
-    return str(one[0] if isinstance(one, tuple) else one)
+    is_list = isinstance(options, (list, tuple)) and all(isinstance(item, dict) for item in options)
+    if not is_list or len(options) != len(providers):
+        expected = "a list of dicts, one for each of the providers"
+        raise InputError("provider_options", expected=expected, got=describe(options), next="[{}]")
 
 
 def _is_provider(one: Any) -> bool:

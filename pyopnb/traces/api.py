@@ -36,7 +36,7 @@ def trace(
     level: str = "all",
     bodies: bool = False,
     check: bool = True,
-    times: bool | int = True,
+    times: bool = True,
     optimised: bool = True,
     progress: Progress | bool = False,
     providers: Sequence[Any] | None = None,
@@ -83,7 +83,7 @@ def trace(
 
     Notes
     -----
-    The environment of a version is made when it is first asked for, with uv or else venv and pip, in ``runtimes`` in the user's
+    The environment of a version is made when it is first asked for, with venv and pip, in ``runtimes`` in the user's
     cache folder (``$PYOPNB_CACHE``, or ``~/.cache/pyopnb``); nothing is installed into the environment of this process. The
     model, with its tensors exposed, and the feeds go there as files, and plain onnxruntime runs them. Nothing is timed, it
     looks into no bodies, and tensors that NumPy has no dtype for, such as bfloat16, are left out. Versions that are newer than

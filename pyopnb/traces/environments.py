@@ -6,12 +6,10 @@ import hashlib
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from pyopnb.errors import InputError
@@ -55,8 +53,7 @@ def is_other_runtime(on: object, caller: str = "trace") -> bool:
 
 
 def _is_path(text: str) -> bool:
-    separators = [os.sep, os.altsep] if os.altsep else [os.sep]
-    return any(separator in text for separator in separators)
+    return os.sep in text or "/" in text
 
 
 def python_for(on: str | os.PathLike[str]) -> Path:
@@ -108,14 +105,13 @@ def _make(requirement: str, folder: Path) -> None:
     progress = bar(f"steps of an environment with {requirement}, which is kept")
     # Made beside its place and renamed, so that what an interrupt leaves is not taken for an environment.
     unfinished = Path(tempfile.mkdtemp(prefix=".unfinished-", dir=folder.parent))
+    pip = [str(_python_in(unfinished)), "-m", "pip", "install", "--quiet", "--retries=1"]
     try:
         progress(0, 2)
-        for make, install in _installers(unfinished):
-            failure = _call(make) or _call([*install, *_packages(requirement)])
-            progress(1, 2)
-            if not failure:
-                break
-        else:
+        failure = _call([sys.executable, "-m", "venv", "--clear", str(unfinished)])
+        progress(1, 2)
+        failure = failure or _call([*pip, *_packages(requirement)])
+        if failure:
             raise _not_made(requirement, failure)
         try:
             unfinished.rename(folder)
@@ -126,29 +122,6 @@ def _make(requirement: str, folder: Path) -> None:
         progress(2, 2)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
-
-
-def _installers(folder: Path) -> list[tuple[list[str], list[str]]]:
-    """List the commands that make an environment and install into it: uv's where it is installed, then pip's."""
-    python = str(_python_in(folder))
-    commands = []
-    uv = shutil.which("uv")
-    if uv is not None:
-        make = [uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(folder)]
-        commands.append((make, [uv, "pip", "install", "--quiet", "--python", python]))
-    # uv does not read how pip is configured, as with the index of a company.
-    make = [sys.executable, "-m", "venv", "--clear", str(folder)]
-    install = [
-        python,
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--disable-pip-version-check",
-        "--retries=1",
-    ]
-    commands.append((make, install))
-    return commands
 
 
 def _packages(requirement: str) -> list[str]:
@@ -163,50 +136,28 @@ def _packages(requirement: str) -> list[str]:
 def _call(command: Sequence[str]) -> str:
     """Run a command; return what it said where it failed."""
     try:
-        process = subprocess.Popen(  # noqa: S603  # uv or this Python
+        process = subprocess.run(  # noqa: S603  # this Python
             command,
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            capture_output=True,
             encoding="utf-8",
             errors="replace",
-            start_new_session=True,
+            timeout=_LONGEST,
+            check=False,
         )
-    except OSError as error:
+    except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
-    try:
-        output, errors = process.communicate(timeout=_LONGEST)
-    except subprocess.TimeoutExpired as error:
-        _end(process)
-        return str(error)
-    except BaseException:
-        _end(process)
-        raise
     if process.returncode == 0:
         return ""
-    return errors or output or f"exit code {process.returncode}"
-
-
-def _end(process: subprocess.Popen[str]) -> None:
-    """End a command and what it started, such as venv's ensurepip, which would write on into a folder that is removed."""
-    if os.name == "posix":
-        # Its session is its own, so that the group is named after it. It may have ended meanwhile.
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-    process.kill()
-    process.wait()
+    return process.stderr or process.stdout or f"exit code {process.returncode}"
 
 
 def _not_made(requirement: str, failure: str) -> InputError:
     """Make the error of a version that cannot be had: it does not exist, not for this Python, or there is no network."""
-    version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    lines = [line.strip() for line in failure.splitlines() if line.strip()]
-    # Installers say what went wrong in the lines that are called so, and pip adds hints behind.
-    errors = [line for line in lines if line.lower().startswith(("error", "cause"))] or lines[-1:]
     name = requirement.partition("==")[0]
     return InputError(
         "trace, on",
-        expected=f"a version of {name} that can be installed for Python {version} from here",
-        got=f"{requirement}: {one_line(sanitize(' '.join(errors), 400))}",
+        expected=f"a version of {name} that can be installed for this Python from here",
+        got=f"{requirement}: {one_line(sanitize(failure.strip()[-400:], 400))}",
         next=f'pip index versions {name}; with no network, on="/path/to/python" that has it',
     )

@@ -12,8 +12,6 @@ from pyopnb.ops.messages import plural, sanitize
 
 __all__ = ["Exposure", "exposure_of"]
 
-_BLOCK = 1 << 16  # elements; temporary arrays of that size stay in the processor's cache
-
 
 @dataclass(frozen=True)
 class Exposure:
@@ -81,25 +79,15 @@ def _same(a: Any, b: Any) -> bool:
 
 
 def _largest(a: Any, b: Any) -> float | None:
-    """Find the largest difference of two arrays, block by block."""
+    """Find the largest difference of two arrays; None where no number says it."""
     if not isinstance(a, np.ndarray) or not isinstance(b, np.ndarray):
         return None
-    if a.shape != b.shape or a.dtype != b.dtype or a.dtype.kind in "OUT":
+    if a.shape != b.shape or a.dtype != b.dtype or a.dtype.kind in "OUTc":
         return None
-    wide = np.complex128 if a.dtype.kind == "c" else np.float64
-    largest = 0.0
-    for start in range(0, a.size, _BLOCK):
-        # Exact differences, whatever the dtype: float16 and int8 would overflow.
-        block_a = a.reshape(-1)[start : start + _BLOCK].astype(wide)
-        block_b = b.reshape(-1)[start : start + _BLOCK].astype(wide)
-        with np.errstate(all="ignore"):
-            difference = np.abs(block_a - block_b)
-        # Two infinities of one sign, and two NaNs, do not differ.
-        difference[block_a == block_b] = 0
-        difference[np.isnan(block_a) & np.isnan(block_b)] = 0
-        largest_of_block = float(difference.max())
-        # A NaN on one side alone: no number says how far it is from the other.
-        if np.isnan(largest_of_block):
-            return None
-        largest = max(largest, largest_of_block)
-    return largest
+    # float64 has exact differences where float16 and int8 would overflow.
+    with np.errstate(all="ignore"):
+        difference = np.abs(a.astype(np.float64) - b.astype(np.float64))
+    # Two infinities of one sign, and two NaNs, do not differ.
+    difference[(a == b) | (np.isnan(difference) & (a != a) & (b != b))] = 0
+    largest = float(difference.max(initial=0.0))
+    return None if np.isnan(largest) else largest

@@ -20,7 +20,7 @@ from pyopnb.models.io import ModelSource, read_model, without_weights
 from pyopnb.models.nodes import first_output
 from pyopnb.ops.arguments import describe
 from pyopnb.ops.instantiate import add_note
-from pyopnb.ops.messages import closest, sanitize
+from pyopnb.ops.messages import sanitize
 from pyopnb.ops.op import Version
 from pyopnb.ops.progress import Progress, bar
 from pyopnb.runtime.ortvalues import from_ortvalue
@@ -60,7 +60,6 @@ __all__ = ["LEVELS", "TraceOptions", "run_traced", "runtime_name", "runtime_text
 
 LEVELS = ("all", "summaries")
 
-_MOST_RUNS = 1_000_000  # that one trace times
 _DISABLED = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
 
 
@@ -72,32 +71,18 @@ class TraceOptions:
     level: str = "all"
     bodies: bool = False
     check: bool = True
-    times: bool | int = True
+    times: bool = True
     optimised: bool = True
     progress: Progress | bool = False
 
     def __post_init__(self) -> None:
         if self.level not in LEVELS:
-            next_ = closest(str(self.level), LEVELS)
             expected = " or ".join(map(repr, LEVELS))
-            raise InputError(
-                "trace, level",
-                expected=expected,
-                got=sanitize(repr(self.level)),
-                next=next_ and repr(next_),
-            )
-        if not isinstance(self.times, int) or not 0 <= self.times <= _MOST_RUNS:
-            expected = f"True, False, or how many runs to time, at most {_MOST_RUNS:,}"
-            raise InputError("trace, times", expected=expected, got=sanitize(repr(self.times), 60))
+            raise InputError("trace, level", expected=expected, got=sanitize(repr(self.level)))
         progress: Any = self.progress
         if not (isinstance(progress, (bool, np.bool_)) or progress is None or callable(progress)):
             expected = "True, False, or a function of two numbers"
-            raise InputError(
-                "trace, progress",
-                expected=expected,
-                got=describe(self.progress),
-                next="progress=True",
-            )
+            raise InputError("trace, progress", expected=expected, got=describe(progress))
 
 
 def run_traced(
@@ -118,7 +103,7 @@ def run_traced(
     traced = _TracedRun(
         wanted, select_tensors(source.proto, wanted), instances, frozenset(state.ops)
     )
-    arrays, times = traced.run(session, state, source, feeds, outputs)
+    arrays, times = traced.run(session, state, source, feeds)
     # How long the same model takes without profile and without exposed tensors.
     if times is not None:
         times.unprofiled = unprofiled
@@ -179,8 +164,8 @@ class _TracedRun:
     # The main graph, all its nodes with names.
     named: GraphProto = field(default_factory=GraphProto)
     labels: list[str] = field(default_factory=list)  # of its nodes, for the reader
-    # The microseconds in ops of each run, by first output.
-    python: list[dict[str, float]] = field(default_factory=list)
+    # The microseconds in ops, by first output.
+    python: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         progress = self.wanted.progress or None
@@ -198,7 +183,6 @@ class _TracedRun:
         state: SessionState,
         source: ModelSource,
         feeds: Mapping[str, Any],
-        outputs: Sequence[str],
     ) -> tuple[dict[str, Any], Times | None]:
         """Run the exposed session, and read the times of its nodes."""
         __tracebackhide__ = True
@@ -207,10 +191,7 @@ class _TracedRun:
         self.tapped = tappable_tensors(
             source.proto, [t for t in self.tensors if t.inside is not None or sums or looks]
         )
-        if sums:
-            seen = set(map(id, self.tapped))
-        else:
-            seen = set()
+        seen = set(map(id, self.tapped)) if sums else set()
         # Weights that only the user's options hold can be read in one way: as outputs of the run.
         self.absent = absent_initializers(source, state.taken_out)
         expose(
@@ -228,31 +209,18 @@ class _TracedRun:
             names = exposed._feeds.output_names
             try:
                 arrays = dict(zip(names, self._run_once(exposed, names, feeds), strict=True))
-                # Further runs are only timed: the taps ignore them.
-                self.sink.open = False
-                for _ in range(self._more_runs()):
-                    self._run_once(exposed, outputs, feeds)
             finally:
-                if self.wanted.times:
-                    profile = exposed.end_profiling()
-                else:
-                    profile = None
-            return arrays, None if profile is None else self._times(profile, executed)
+                profile = exposed.end_profiling() if self.wanted.times else ""
+            return arrays, self._times(profile, executed) if profile else None
 
     def _run_once(
         self, exposed: Session, names: Sequence[str], feeds: Mapping[str, Any]
     ) -> list[Any]:
         __tracebackhide__ = True
-        for clock in self.clocks.values():
-            clock.take()
         # The session is not updated: a rebuilt one would expose and measure nothing.
         arrays = exposed._state.run(names, feeds)
-        self.python.append(
-            {
-                output: sum(call.took for call in clock.take())
-                for output, clock in self.clocks.items()
-            }
-        )
+        for output, clock in self.clocks.items():
+            self.python[output] = sum(call.took for call in clock.take())
         return arrays
 
     def _build(
@@ -275,23 +243,11 @@ class _TracedRun:
                 add_note(error, f"{text} Other tensors may do: only=[…]")
             raise
 
-    def _more_runs(self) -> int:
-        if self.wanted.times > 1:
-            return int(self.wanted.times)
-        return 0
-
     def _times(self, profile: str, executed: GraphProto) -> Times:
         with open(profile, encoding="utf-8") as file:
-            # The first run makes the values; of several, the last ones are timed.
-            runs = [run.times() for run in profiled_runs(file, executed, f"{DOMAIN}/")]
-        counted = self._more_runs() or 1
-        return times_of(
-            runs[-counted:],
-            self.python[-counted:],
-            self.named,
-            origins(self.named, executed),
-            self.labels,
-        )
+            [run] = profiled_runs(file, executed, f"{DOMAIN}/")
+        groups = origins(self.named, executed)
+        return times_of(run.times(), self.python, self.named, groups, self.labels)
 
     def _options(
         self, state: SessionState, source: ModelSource, folder: str
@@ -310,10 +266,7 @@ class _TracedRun:
             changes["execution_order"] = onnxruntime.ExecutionOrder.PRIORITY_BASED
         lent = bool(self.absent) or needs_libraries(source.proto, state.config.modules)
         # Else ONNX Runtime's spinning threads and the summaries slow each other down.
-        if self.tapped:
-            entries = {"session.intra_op.allow_spinning": "0"}
-        else:
-            entries = {}
+        entries = {"session.intra_op.allow_spinning": "0"} if self.tapped else {}
         return options_beside(state, changes, folder, lent=lent, entries=entries)
 
     def prepare(self, plan: Plan, proto: ModelProto) -> None:
@@ -455,11 +408,10 @@ def runtime_text(state: SessionState, *, optimised: bool = True) -> str:
         level = _DISABLED
     elif state.config.options is not None:
         level = state.config.options.graph_optimization_level
-    name = level.name.removeprefix("ORT_").replace("_", " ").lower()
-    text = {"enable all": "all optimisations", "disable all": "no optimisations"}.get(name)
-    if text is None:
-        text = f"{name.removeprefix('enable ')} optimisations"
-    return f"{runtime_name(onnxruntime.__version__, state.runtime.get_providers())}, {text}"
+    name = level.name.removeprefix("ORT_").removeprefix("ENABLE_").lower()
+    amount = "no" if level == _DISABLED else name
+    runtime = runtime_name(onnxruntime.__version__, state.runtime.get_providers())
+    return f"{runtime}, {amount} optimisations"
 
 
 def _special_providers(state: SessionState) -> list[tuple[str, dict[str, Any]]]:

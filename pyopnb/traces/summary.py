@@ -179,29 +179,14 @@ def _of_texts(array: np.ndarray, kind: TensorType) -> Summary:
 
 def _blocks(array: np.ndarray) -> Iterator[np.ndarray]:
     """Yield the elements in blocks, those of ml_dtypes as float32, which has all their values."""
-    if array.flags.c_contiguous:
-        flat = array.reshape(-1)
-    else:
-        flat = None
-    is_ml_dtype = array.dtype.isbuiltin == 2
+    elements = array.reshape(-1) if array.flags.c_contiguous else array.flat
     for start in range(0, array.size, _BLOCK):
-        if flat is None:
-            part = array.flat[start : start + _BLOCK]
-        else:
-            part = flat[start : start + _BLOCK]
-        if is_ml_dtype or part.dtype == np.float16:
+        part = elements[start : start + _BLOCK]
+        if array.dtype.isbuiltin == 2 or part.dtype == np.float16:
             part = part.astype(np.float32)
         elif part.dtype.kind == "c":
-            part = _moduli(part)
+            part = np.abs(part)
         yield part
-
-
-def _moduli(part: np.ndarray) -> np.ndarray:
-    with np.errstate(all="ignore"):
-        moduli = np.abs(part)
-    # NumPy says that the modulus of Inf+NaNj is Inf.
-    moduli[np.isnan(part)] = np.nan
-    return np.asarray(moduli)
 
 
 @dataclass
@@ -224,14 +209,8 @@ class _Tally:
         if not part.size:
             return
         least, greatest = part.min(), part.max()
-        if self.least is None:
-            self.least = least
-        else:
-            self.least = min(self.least, least)
-        if self.greatest is None:
-            self.greatest = greatest
-        else:
-            self.greatest = max(self.greatest, greatest)
+        self.least = least if self.least is None else min(self.least, least)
+        self.greatest = greatest if self.greatest is None else max(self.greatest, greatest)
         # Means and squared deviations are combined as by Chan, Golub and LeVeque (1983), without subtracting large sums.
         wide = part.astype(np.float64)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -264,14 +243,14 @@ def _of_numbers(array: np.ndarray, kind: TensorType) -> Summary:
     for part in _blocks(array):
         tally.add(part)
     numbers: dict[str, Any] = {}
+    if math.isnan(tally.squares):
+        tally.squares = math.inf
     if tally.count:
         numbers = {
             "least": tally.least.item(),
             "greatest": tally.greatest.item(),
             "mean": tally.mean,
-            "std": math.inf
-            if math.isnan(tally.squares)
-            else math.sqrt(tally.squares / tally.count),
+            "std": math.sqrt(tally.squares / tally.count),
             "bins": _bins(array, tally),
         }
     return Summary(
@@ -288,43 +267,10 @@ def _of_numbers(array: np.ndarray, kind: TensorType) -> Summary:
 
 def _bins(array: np.ndarray, tally: _Tally) -> tuple[int, ...]:
     bins = np.zeros(BINS, np.int64)
-    if tally.least == tally.greatest:
-        # One value has no range that could be divided.
-        bins[BINS // 2] = tally.count
-        return tuple(bins.tolist())
-    if tally.least.dtype.kind in "iub":
-        above = _above_integer
-    else:
-        above = _above_float
+    # The distance of the largest float64 from its negative is no float64, that of their halves is.
+    limits = (float(tally.least) / 2, float(tally.greatest) / 2)
     for part in _blocks(array):
-        if part.dtype.kind == "f" and (tally.nan or tally.posinf or tally.neginf):
+        if part.dtype.kind == "f":
             part = part[np.isfinite(part)]
-        positions = above(part, tally.least, tally.greatest)
-        positions *= BINS
-        np.clip(positions, 0, BINS - 1, out=positions)
-        bins += np.bincount(positions.astype(np.int64), minlength=BINS)
+        bins += np.histogram(part.astype(np.float64) / 2, BINS, limits)[0]
     return tuple(bins.tolist())
-
-
-def _above_integer(part: np.ndarray, least: Any, greatest: Any) -> np.ndarray:
-    """Position of each element between least and greatest, 0 … 1; neighbours can be one float64."""
-    wide = np.int64 if part.dtype.kind == "i" else np.uint64
-    # Modulo 2**64, the difference is exact.
-    steps = part.astype(wide).view(np.uint64) - np.uint64(int(least) % 2**64)
-    return np.asarray(steps.astype(np.float64) / float(int(greatest) - int(least)))
-
-
-def _above_float(part: np.ndarray, least: Any, greatest: Any) -> np.ndarray:
-    low, high = float(least), float(greatest)
-    # The distance of the largest float64 from its negative is no float64, that of their halves is; that of the smallest ones
-    # is not the same when they are halved.
-    shrink = 0.5
-    if math.isfinite(high - low):
-        shrink = 1.0
-    low *= shrink
-    positions = part.astype(np.float64)
-    if shrink != 1:
-        positions *= shrink
-    positions -= low
-    positions /= high * shrink - low  # not times its inverse, which can be infinite
-    return positions

@@ -52,12 +52,9 @@ class Sink:
     # Names of bodies' tensors in the order of the run, by outer node.
     inner: dict[str, list[str]] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
-    open: bool = True
 
     def take(self, tensor: NamedTensor, array: np.ndarray) -> None:
         """Look at a tensor."""
-        if not self.open:
-            return
         if tensor.repeats:
             # In a loop, each round has a tensor of its own.
             name = f"{tensor.name}[{self.counts[tensor.name]}]"

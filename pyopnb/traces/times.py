@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
 
 from onnx import GraphProto
 
@@ -78,9 +77,6 @@ class Times(dict[str, NodeTime]):
     unprofiled : float or None
         How long the unexposed run took that the trace compares itself with, conversion of feeds and outputs included; None
         where there was none. ONNX Runtime's profile itself costs some microseconds for each node.
-    runs : int
-        How many runs were timed. Of several, all times are means over the middle half of the runs, ordered by ``total``, so
-        that they add up as those of one run do.
     """
 
     def __init__(
@@ -90,10 +86,9 @@ class Times(dict[str, NodeTime]):
         *,
         looking: float = 0.0,
         unprofiled: float | None = None,
-        runs: int = 1,
     ) -> None:
         super().__init__(nodes)
-        self.total, self.looking, self.unprofiled, self.runs = total, looking, unprofiled, runs
+        self.total, self.looking, self.unprofiled = total, looking, unprofiled
         self._groups = {output: key for key, time in self.items() for output in time.outputs}
 
     def __missing__(self, output: str) -> NodeTime:
@@ -129,74 +124,47 @@ class Times(dict[str, NodeTime]):
 
 
 def times_of(
-    runs: Sequence[ProfiledRun],
-    python: Sequence[Mapping[str, float]],
+    run: ProfiledRun,
+    python: Mapping[str, float],
     graph: GraphProto,
     groups: Iterable[Origin],
     labels: Sequence[str],
 ) -> Times:
-    """Average the times of a graph's nodes over the middle runs.
+    """Divide the time of a run among a graph's nodes.
 
     Parameters
     ----------
-    runs : sequence of ProfiledRun
-        Those that count.
-    python : sequence of dict
-        For each of them, microseconds in ``compute`` by first output.
+    run : ProfiledRun
+    python : mapping of str to float
+        Microseconds in ``compute`` of each op, by the first output of its node.
     graph : GraphProto
-        The user's.
+        The user's, whose indices the groups have.
     groups : iterable of Origin
     labels : sequence of str
-        Names for the reader of the graph's nodes.
+        What the reader calls the nodes.
+
+    Returns
+    -------
+    Times
     """
-    # A run that the machine held up must not count, and means of whole runs add up as medians do not.
-    ordered = sorted(range(len(runs)), key=lambda number: runs[number].total)
-    cut = (len(runs) + 1) // 4
-    middle = ordered[cut : len(runs) - cut]
-    middle_runs = [runs[number] for number in middle]
-    spent = [python[number] for number in middle]
-    ran = set[int]().union(*(run.kernels for run in middle_runs))
     times = {}
     # In the order of the user's graph, by the last node of each group.
     for origin in sorted(groups, key=lambda origin: origin.nodes[-1:]):
         nodes = [graph.node[index] for index in origin.nodes]
         # A node that was folded has no kernel.
-        if not nodes or not ran.intersection(origin.executed):
+        if not nodes or not run.kernels.keys() & set(origin.executed):
             continue
         outputs = tuple(map(first_output, nodes))
-        totals = [_sum_of(run.nodes, origin.executed) for run in middle_runs]
-        kernels = [_sum_of(run.kernels, origin.executed) for run in middle_runs]
+        spent = [python[output] for output in outputs if output in python]
         times[outputs[-1]] = NodeTime(
             group_text([labels[index] for index in origin.nodes]),
             group_text([node.op_type for node in nodes]),
-            fmean(totals),
-            fmean(kernels),
-            _mean_in_python(spent, outputs),
+            sum(run.nodes.get(index, 0.0) for index in origin.executed),
+            sum(run.kernels.get(index, 0.0) for index in origin.executed),
+            sum(spent) if spent else None,
             outputs if len(outputs) > 1 else (),
         )
-    return Times(
-        times,
-        fmean([run.total for run in middle_runs]),
-        looking=fmean([run.looking for run in middle_runs]),
-        runs=len(runs),
-    )
-
-
-def _sum_of(times: Mapping[int, float], indices: Iterable[int]) -> float:
-    """Add up the times of some nodes; one that did not run took none."""
-    return sum(times.get(index, 0.0) for index in indices)
-
-
-def _mean_in_python(spent: Sequence[Mapping[str, float]], outputs: Sequence[str]) -> float | None:
-    """Average the time in ``compute`` of the ops among some nodes; None where there is no op."""
-    # The clocks of all runs are those of the same ops.
-    ops = [output for output in outputs if spent and output in spent[0]]
-    if not ops:
-        return None
-    sums = []
-    for row in spent:
-        sums.append(sum(row[output] for output in ops))
-    return fmean(sums)
+    return Times(times, run.total, looking=run.looking)
 
 
 def group_text(texts: Sequence[str]) -> str:

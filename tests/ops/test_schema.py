@@ -6,7 +6,7 @@ import copy
 import dataclasses
 import functools
 import pickle
-from typing import Annotated, Any, Literal, NamedTuple, Optional
+from typing import Any, Literal, Optional
 
 import numpy as np
 import numpy.typing as npt
@@ -69,7 +69,6 @@ KINDS = [
     (int | None, "int"),
     (Optional[list[int]], "list[int]"),  # noqa: UP045
     (Literal["a", "b"], "str"),
-    (Annotated[float, "seconds"], "float"),
     ("int", "int"),
     ("list[float]", "list[float]"),
     ("np.ndarray", "tensor"),
@@ -148,7 +147,7 @@ def test_an_annotation_that_no_attr_can_have(hint):
             lambda self, a, /: None,
             r"class Op, __init__: expected parameters that can be given by name, got a",
         ),
-        (lambda: None, r"class Op, __init__: expected self, got no parameter"),
+        (lambda: None, r"class Op, __init__: expected self as the first parameter"),
     ],
 )
 def test_an_init_that_no_op_can_have(init, text):
@@ -197,12 +196,6 @@ class Frozen:
     def compute(self, x): ...
 
 
-class Named(NamedTuple):
-    k: int = 3
-
-    def compute(self, x): ...
-
-
 def wrapped(function):
     @functools.wraps(function)
     def wrapper(*args, **kwargs):
@@ -243,7 +236,6 @@ class Nothing:
         (Slotted, "(x)<k: float>"),
         (Data, "(x)<k: int, axes: list[int] = <factory>>"),
         (Frozen, "(x)<k: float = 1.5>"),
-        (Named, "(x)<k: int = 3>"),
         (Decorated, "(x: int8[], y = None)<k: int = 3>"),
         (PositionalOnly, "(x, y = None)"),
         (Static, "(x, *xs)"),
@@ -261,9 +253,9 @@ def test_ways_to_write_a_class(cls, text):
     [
         (
             op(compute=3),
-            r"class Op: expected a method compute, got compute = 3\. Try: def compute\(self, x\): return x",
+            r"class Op: expected a method compute, got int 3\. Try: def compute\(self, x\): return x",
         ),
-        (type("Empty", (), {}), "class Empty: expected a method compute, got no compute"),
+        (type("Empty", (), {}), "class Empty: expected a method compute, got None"),
         (3, "pyop: expected a class, got int 3"),
         (
             op(compute=lambda self, x=3: x),
@@ -273,7 +265,7 @@ def test_ways_to_write_a_class(cls, text):
             op(compute=lambda self, x, *, axis: x),
             "class Op, compute: expected inputs only, got axis. Try: give axis to __init__",
         ),
-        (op(compute=lambda: 1), "class Op, compute: expected self, got no parameter"),
+        (op(compute=lambda: 1), "class Op, compute: expected self as the first parameter"),
     ],
 )
 def test_classes_that_are_no_op(cls, text):
@@ -287,13 +279,9 @@ def test_a_compute_that_does_not_return_its_outputs():
     def yields(self, x):
         yield x
 
-    async def both(self, x):
-        yield x
-
     for compute, got in (
         (waits, "async def"),
         (yields, "a generator"),
-        (both, "async def with yield"),
     ):
         with pytest.raises(
             DefinitionError, match=f"expected a function that returns its outputs, got {got}"
@@ -316,8 +304,6 @@ def test_a_compute_that_does_not_return_its_outputs():
         ("npt.NDArray[np.int8]", "int8[...]"),
         (Optional["float32[N]"], "float32[N]"),
         (npt.NDArray[np.int64] | None, "int64[...]"),
-        (Annotated[np.ndarray, "float32[N]"], "float32[N]"),
-        (Annotated[npt.NDArray[np.int8], 3], "int8[...]"),
     ],
     ids=str,
 )

@@ -367,7 +367,7 @@ def test_a_session_that_a_worker_cannot_open_says_why(session):
 
     with pytest.raises(ModuleNotFoundError, match="no_such_module") as raised:
         pyopnb.map(session, numbers(3), Engine(submit))
-    assert "in a worker, before batch 0 began" in raised.value.__notes__
+    assert "in a worker, before the runs began" in raised.value.__notes__
 
 
 def test_an_exception_of_the_notebook_arrives_as_itself(processes, run, shell):

@@ -108,7 +108,7 @@ def test_summaries_alone(chain):
 def test_the_progress_is_told(chain, level):
     told = []
     pyopnb.Session(chain).trace(
-        x=X, level=level, progress=lambda done, total: told.append((done, total)), times=2
+        x=X, level=level, progress=lambda done, total: told.append((done, total))
     )
     assert told == [(1, 3), (2, 3), (3, 3)]
 
@@ -124,8 +124,6 @@ def test_feeds_by_name_by_place_and_called_as_a_parameter():
         session.trace(X, X, X)
     with pytest.raises(pyopnb.errors.InputError, match="'all' or 'summaries'"):
         session.trace(X, level="some")
-    with pytest.raises(pyopnb.errors.InputError, match="how many runs"):
-        session.trace(X, X, times=-1)
 
 
 def test_outputs_that_no_node_gives_and_outputs_without_a_name():
@@ -258,7 +256,7 @@ def test_bodies_on_demand():
     assert "e/else_branch/r" in session.trace(x, np.array(False), bodies=True)
     sums = session.trace(x, c, bodies=True, level="summaries")
     assert list(sums.values) == ["y"] and sums.summaries == trace.summaries
-    chosen = session.trace(x, c, bodies=True, only="last/body/so", times=3)
+    chosen = session.trace(x, c, bodies=True, only="last/body/so")
     assert list(chosen.values) == [f"last/body/so[{n}]" for n in range(3)] + ["y"]
 
 
@@ -311,8 +309,7 @@ def test_state_lives_on_as_in_one_run(counter):
     assert session(x=X)["y"][0] == -3
     assert session.trace(x=X, check=False)["a"][0] == 4 and counter == [1, 2, 2, 3, 4]
     assert session.trace(x=X, optimised=False)["a"][0] == 5
-    assert session.trace(x=X, times=3)["a"][0] == 6 and counter[6:] == [6, 6, 7, 8, 9]
-    assert session(x=X)["y"][0] == -7
+    assert session(x=X)["y"][0] == -6
 
 
 def test_an_op_that_cannot_be_copied_runs_once():
@@ -528,15 +525,10 @@ def test_times_of_nodes_with_a_part_in_python(counter):
     model.graph.node[1].name = "Exp_0"  # what a node without a name may be called for the profile
     session = pyopnb.Session(model)
     times = session.trace(x=X).times
-    assert (
-        list(times) == ["a", "b", "y"]
-        and all(t.total >= 0 for t in times.values())
-        and times.runs == 1
-    )
+    assert list(times) == ["a", "b", "y"] and all(t.total >= 0 for t in times.values())
     assert times["a"].python is None and times["a"].crossing is None
     assert 0 < times["b"].python <= times["b"].total + 1 and times["b"].node == "Exp_0"
     assert times["b"].crossing == max(0, times["b"].kernel - times["b"].python)
-    assert session.trace(x=X, times=4).times.runs == 4
     assert session.trace(x=X, times=False).times is None
 
 

@@ -70,7 +70,28 @@ constexpr const char* kCopyConfig = "pyopnb.copy";       // of copied options, w
 // kernel and state in `where`; the exception itself goes to the session that waits.
 struct Where {
   Ref kernel, state;
+  ort::KernelContext* context = nullptr;
 };
+
+// The element types and dimensions of the inputs of a call, None for one that is left out.
+nb::list call_types(ort::KernelContext* context) {
+  nb::list types;
+  size_t count = 0;
+  if (context) check(api.KernelContext_GetInputCount(context, &count));
+  for (size_t i = 0; i < count; ++i) {
+    const ort::Value* value = nullptr;
+    check(api.KernelContext_GetInput(context, i, &value));
+    if (!value) {
+      types.append(nb::none());
+      continue;
+    }
+    Tensor tensor(value);
+    nb::list dims;
+    for (size_t axis = 0; axis < tensor.rank; ++axis) dims.append(tensor.dims[axis]);
+    types.append(nb::make_tuple(tensor.type, nb::tuple(dims)));
+  }
+  return types;
+}
 
 // The status that tells an exception and those facts.
 ort::Status* status_of(const Ref& error, const Where& where) {
@@ -78,7 +99,9 @@ ort::Status* status_of(const Ref& error, const Where& where) {
   Ref text;
   const char* utf8 = nullptr;
   error_of([&] {
-    text = own(PyObject_CallMethod(hooks.ptr(), "failed", "OOO", or_none(where.kernel), or_none(where.state), error.ptr()));
+    nb::list types = call_types(where.context);
+    text = own(PyObject_CallMethod(hooks.ptr(), "failed", "OOOO", or_none(where.kernel), or_none(where.state), types.ptr(),
+                                   error.ptr()));
     check((utf8 = PyUnicode_AsUTF8(text.ptr())) != nullptr);
   });
   return api.CreateStatus(ort::kFail, utf8 ? utf8 : "an exception that cannot be described");
@@ -115,6 +138,7 @@ ort::Status* compute(void* pointer, ort::KernelContext* context) {
   return with_python([&](UserCode& code, Where& where) {
     Kernel& kernel = *static_cast<Kernel*>(pointer);
     Run* run = code.run();
+    where.context = context;
     // The session may be dropped inside compute; ONNX Runtime keeps the kernel, this keeps its Python half.
     where.kernel = kernel.share(kernel.half);
     if (!where.kernel.is_valid()) fail(PyExc_RuntimeError, "pyopnb: the interpreter is exiting");

@@ -109,15 +109,12 @@ def _refuse_ambiguous(
         attr_names: set[str] = set()
         for kernel in candidates:
             attr_names.update(attrs_of(kernel, kernel.values))
-        op_names = sorted({kernel.op.name for kernel in candidates})
-        next_ = "an op with attrs: parameters of __init__"
-        if attr_names:
-            next_ = suggest(name, sorted(attr_names))
+        listed = ", ".join(sorted({kernel.op.name for kernel in candidates}))
         raise ModelError(
             f"attr {sanitize(name)}",
-            expected=f"an attr of {', '.join(op_names)}",
+            expected=f"an attr of {listed}",
             got=sanitize(name),
-            next=next_,
+            next=suggest(name, sorted(attr_names)),
         )
     # Two ops can mean different things by one name, so the user has to say which one.
     ops = sorted({kernel.op.name for kernel in having})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import importlib
+import inspect
 import os
 import threading
 import warnings
@@ -628,7 +629,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         level: str = "all",
         bodies: bool = False,
         check: bool = True,
-        times: bool | int = True,
+        times: bool = True,
         optimised: bool = True,
         progress: Progress | bool = False,
         **named: Any,
@@ -649,8 +650,8 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
             ``"choose/then_branch/t"``, and ``"loop/body/t[3]"`` for the fourth time that the body gave it in this run.
         check : bool
             Compare the outputs with those of an unexposed run.
-        times : bool or int
-            Measure the times of nodes, see `Times`: in this run, or by a number from 2 on, in so many more runs after it.
+        times : bool
+            Measure the times of nodes, see `Times`; `profile` measures many runs.
         optimised : bool
             False lets ONNX Runtime run the graph as it stands in the file, without fusions; then there is nothing to check.
         progress : bool or callable
@@ -677,7 +678,6 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         An op that keeps state runs once on its own instance, in the unexposed run, and with the same state once on a copy of
         the instance, in the exposed one; side effects outside the instance happen twice. With ``check=False`` or
         ``optimised=False``, and where an instance cannot be copied, the exposed run is the only one, on the op's own instance.
-        More runs for ``times`` are more calls on the instance that the exposed run had.
 
         With ``level="summaries"`` a run needs, beyond the memory of an unexposed one, that of the largest tensor: the copy that
         is looked at. Sequences, and tensors of dtypes that ops cannot have, are kept to the end of the run; feeds and outputs
@@ -728,26 +728,16 @@ def _format_ports(types: Mapping[str, TensorType | None]) -> str:
     return ", ".join(ports)
 
 
-def _refuse_keywords(given: Mapping[str, Any]) -> None:
+def _refuse_keywords(keywords: Mapping[str, Any]) -> None:
     __tracebackhide__ = True
     # `InferenceSession` would take a misspelt one silently.
-    unknown = next((name for name in given if name not in _KEYWORDS), None)
-    if unknown is not None:
-        keywords = (
-            "sess_options",
-            "providers",
-            "provider_options",
-            "modules",
-            "base_dir",
-            "fill",
-            *_KEYWORDS,
-        )
-        raise InputError(
-            "Session",
-            expected=f"one of {', '.join(keywords)}",
-            got=f"{unknown}=",
-            next=suggest(unknown, keywords),
-        )
+    for name in keywords:
+        if name not in _KEYWORDS:
+            known = (*inspect.signature(Session).parameters, *_KEYWORDS)
+            got = f"{sanitize(name)}="
+            raise InputError(
+                "Session", expected="one of its parameters", got=got, next=suggest(name, known)
+            )
 
 
 def _fill(source: ModelSource) -> tuple[FilledNode, ...]:
