@@ -13,10 +13,10 @@ import numpy as np
 
 from pyopnb.batches.cells import output_names, result_cells, short_text
 from pyopnb.batches.work import BatchRun, Run, Work, WorkKind, attach_runs, check_executor
-from pyopnb.errors import InputError, PyopError
+from pyopnb.errors import InputError
 from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.displayable import Displayable
-from pyopnb.ops.messages import hide_internal_frames, plural, sanitize, suggest
+from pyopnb.ops.messages import hide_internal_frames, plural
 from pyopnb.ops.text_table import Table
 from pyopnb.ops.types import TensorType
 from pyopnb.runtime.feeds import feeds_by_name
@@ -237,9 +237,7 @@ def sweep(session: Any, /, *feeds: Any, executor: Executor | None = None, **name
             axes[name] = _values(session, name, value)
     count = math.prod(map(len, axes.values()))
     if not axes or not 1 <= count <= _MOST_RUNS:
-        got = "one value of each"
-        if axes:
-            got = f"{count:,} combinations"
+        got = f"{count:,}" if axes else "one value of each"
         expected = f"1 to {_MOST_RUNS:,} combinations"
         advice = "limit=np.linspace(0, 1, 11) for an attr, or x=[a, b] for a feed"
         raise InputError("sweep", expected=expected, got=got, next=advice)
@@ -316,64 +314,34 @@ def _is_varied_feed(value: Any, type: TensorType | None) -> bool:
 
 
 def _feed(value: Any, type: TensorType | None) -> Any:
-    """Cast a value of a varied feed to the input's type; numbers carry no dtype of their own."""
-    if isinstance(value, np.ndarray) or type is None or type.dtype is None:
+    """Give a number the axes of an input of one element; the check of feeds gives it the dtype."""
+    if isinstance(value, np.ndarray) or type is None:
         return value
-    dtype = type.dtype.numpy
-    # NumPy would cut texts off at the length of the first.
-    if type.dtype.name == "string":
-        dtype = np.dtype(object)
-    return np.full((1,) * len(type.shape or ()), value, dtype)
-
-
-def _values(session: Session, name: str, given: Any) -> list[Any]:
-    """List the values of a name that is varied."""
-    is_array = isinstance(given, np.ndarray)
-    if name in session._feeds.types:
-        return given.tolist() if is_array else list(given)
-    attr_kind = _attr_kind(session, name)
-    is_list = isinstance(given, (list, tuple, range)) or (is_array and given.ndim == 1)
-    # One value of such an attr is a list itself, so several of them are a list of lists.
-    if attr_kind.startswith("list") or attr_kind == "tensor":
-        is_list = isinstance(given, (list, tuple))
-        is_list = is_list and all(isinstance(item, (list, tuple, np.ndarray)) for item in given)
-    if not is_list:
-        return [_attr_value(given, attr_kind)]
-    return [_attr_value(value, attr_kind) for value in given]
-
-
-def _attr_value(value: Any, kind: str) -> Any:
-    if isinstance(value, np.generic):
-        value = value.item()
-    # np.linspace(1, 5, 5) has whole numbers that are floats.
-    if kind == "int" and isinstance(value, float) and value.is_integer():
-        return int(value)
+    for _ in type.shape or ():
+        value = [value]
     return value
+
+
+def _values(session: Session, name: str, values: Any) -> list[Any]:
+    """List the values of a name that is varied."""
+    if isinstance(values, np.ndarray) and values.ndim == 1:
+        values = values.tolist()
+    if name in session._feeds.types:
+        return list(values)
+    attr_kind = _attr_kind(session, name)
+    is_list = isinstance(values, (list, tuple, range))
+    # One value of such an attr is a list itself, so several of them are a list of lists.
+    if is_list and (attr_kind.startswith("list") or attr_kind == "tensor"):
+        is_list = all(isinstance(item, (list, tuple, np.ndarray)) for item in values)
+    listed = list(values) if is_list else [values]
+    # np.linspace(1, 5, 5) has whole numbers that are floats.
+    if attr_kind == "int":
+        listed = [int(v) if isinstance(v, float) and v.is_integer() else v for v in listed]
+    return listed
 
 
 def _attr_kind(session: Session, name: str) -> str:
     where, _, attr = name.rpartition(".")
-    try:
-        kernels = select_kernels(session._kernels, where or None, [attr])
-    except PyopError:
-        attrs = _attr_names(session)
-        # Then the error says which nodes there are, or which of them have it.
-        if where or attr in attrs:
-            raise
-        raise InputError(
-            f"sweep, {sanitize(name)}",
-            expected="an input of the model or an attr of its ops",
-            got=sanitize(name),
-            next=suggest(name, [*session._feeds.types, *attrs]),
-        ) from None
-    for row in kernels[0].op.current.schema.attrs:
-        if row.name == attr:
-            return row.kind
-    return "any"
-
-
-def _attr_names(session: Session) -> list[str]:
-    names: list[str] = []
-    for _, _, attrs in session.nodes():
-        names += attrs
-    return names
+    kernel = select_kernels(session._kernels, where or None, [attr])[0]
+    kinds = {row.name: row.kind for row in kernel.op.current.schema.attrs}
+    return kinds.get(attr, "any")

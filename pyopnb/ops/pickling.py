@@ -19,7 +19,6 @@ import sys
 import threading
 import uuid
 import weakref
-from collections.abc import Callable
 from typing import Any
 
 from pyopnb.errors import DefinitionError
@@ -38,29 +37,26 @@ _classes: weakref.WeakValueDictionary[str, type] = weakref.WeakValueDictionary()
 _lock = threading.RLock()
 
 
-def dumps(value: object, buffer_callback: Callable[[Any], Any] | None = None) -> bytes:
+def dumps(value: object) -> bytes:
     """Pickle an object, with the classes of the notebook by value.
 
     Parameters
     ----------
     value : object
-    buffer_callback : callable, optional
-        As `pickle.dumps` takes it: called with each large buffer that the pickle leaves out.
 
     Returns
     -------
     bytes
     """
-    return _dumps(value, frozenset(), buffer_callback)
+    return _dumps(value, frozenset())
 
 
 def _dumps(
     value: object,
     enclosing: frozenset[type],
-    buffer_callback: Callable[[Any], Any] | None = None,
 ) -> bytes:
     file = io.BytesIO()
-    _pickler_class()(file, enclosing, buffer_callback).dump(value)
+    _pickler_class()(file, enclosing).dump(value)
     return file.getvalue()
 
 
@@ -76,9 +72,8 @@ def _pickler_class() -> Any:
             self,
             file: Any,
             enclosing: frozenset[type],
-            buffer_callback: Callable[[Any], Any] | None,
         ) -> None:
-            super().__init__(file, protocol=5, buffer_callback=buffer_callback)
+            super().__init__(file, protocol=5)
             # The classes whose pickle this one is a part of. They are written by cloudpickle
             # itself; a key for them would lead back to here for ever.
             self._enclosing = enclosing

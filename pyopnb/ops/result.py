@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
+from collections.abc import ItemsView, Iterator, KeysView, Mapping, ValuesView
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from pyopnb.errors import InputError, UnknownOp
 from pyopnb.ops.arguments import check_by_name, describe
 from pyopnb.ops.displayable import Displayable
-from pyopnb.ops.messages import plural, sanitize, suggest_key
+from pyopnb.ops.messages import sanitize, suggest_key
 from pyopnb.ops.types import type_of
 
 __all__ = ["Result", "index_error"]
@@ -44,31 +44,19 @@ class Result(Displayable):
         self._arrays = dict(arrays)
 
     def __getitem__(self, key: str | int) -> Any:
-        names = list(self._arrays)
-        first = suggest_key("", names)
         if isinstance(key, str):
             if key in self._arrays:
                 return self._arrays[key]
             raise UnknownOp(
                 "result",
-                expected=", ".join(map(sanitize, names)) or "no outputs",
+                expected=", ".join(map(sanitize, self._arrays)) or "no outputs",
                 got=sanitize(key),
-                next=suggest_key(key, names),
+                next=suggest_key(key, self._arrays),
             )
         try:
             return list(self._arrays.values())[key]
-        except IndexError:
-            listed = f" ({', '.join(map(sanitize, names))})" if names else ""
-            error = InputError(
-                "result",
-                expected=f"one of {plural(len(self), 'output')}{listed}, by name or by place",
-                got=describe(key),
-                next=first and f"result[{first}]",
-            )
-            # IndexError, as every sequence raises it.
-            raise IndexError(str(error)) from None
         except TypeError:
-            raise index_error("result", "output", key, names) from None
+            raise index_error("result", "output", key) from None
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._arrays.values())
@@ -111,31 +99,9 @@ class Result(Displayable):
         return "\n".join(texts) or "no outputs"
 
 
-def index_error(where: str, noun: str, key: object, names: Iterable[str]) -> InputError:
-    """Make the error for values by name that were indexed like one array: ``result[x > 0]``.
-
-    Parameters
-    ----------
-    where : str
-        What was indexed, as the user may type it.
-    noun : str
-        What has the names.
-    key : object
-        It is no name.
-    names : iterable of str
-        The known ones.
-
-    Returns
-    -------
-    InputError
-    """
-    first = suggest_key("", names)
-    got = f"an object of {type(key).__name__}"
-    if isinstance(key, np.ndarray):
-        got = f"an array of {key.dtype}"
-    return InputError(
-        where, expected=f"the name of one {noun}", got=got, next=first and f"{where}[{first}][…]"
-    )
+def index_error(where: str, noun: str, key: object) -> InputError:
+    """Make the error for values by name that were indexed like one array: ``result[x > 0]``."""
+    return InputError(where, expected=f"the name of one {noun}", got=describe(key))
 
 
 def _format_output(name: str, value: Any) -> str:

@@ -240,7 +240,9 @@ class Output:
         got = type_.dtype
         if got is None or want is None or got == want or not got.carried:
             return None
-        return None if "float" in got.name and "float" in want.name else self._hint(type_)
+        are_floats = "float" in got.name and "float" in want.name
+        # An array of objects need not hold texts.
+        return None if are_floats or np.asarray(value).dtype == object else self._hint(type_)
 
     def _hint(self, type_: TensorType) -> str:
         """Write the hints of compute with that of this output replaced."""

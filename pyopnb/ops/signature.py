@@ -65,8 +65,9 @@ def schema_of(cls: type) -> Schema:
     (x: float32[N,3])<limit: float = 1.0> -> float32[N,3]
     """
     if not isinstance(cls, type):
-        advice = "class SoftClip: with def compute(self, x):"
-        raise DefinitionError("pyop", expected="a class", got=describe(cls), next=advice)
+        raise DefinitionError(
+            "pyop", expected="a class", got=describe(cls), next="class SoftClip: …"
+        )
     where = f"class {cls.__name__}"
     compute = getattr(cls, "compute", None)
     if not callable(compute):

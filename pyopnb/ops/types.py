@@ -188,19 +188,8 @@ def tensor_type(value: object) -> TensorType:
         return value
     match = _NOTATION.fullmatch(value) if isinstance(value, str) else None
     if match is None:
-        # float32(N,3) is what people write who have not read of the notation.
-        advice = value if isinstance(value, str) else ""
-        advice = re.sub(r"^(np|numpy|torch)\.", "", advice.strip())
-        # tensor(float) is how ONNX Runtime names a dtype.
-        advice = re.sub(r"^tensor\((\w+)\)$", r"\1[...]", advice)
-        advice = re.sub(r"\s*\((.*)\)", r"[\1]", advice)
-        if "[" in advice and not advice.endswith("]"):
-            advice += "]"
         raise InputError(
-            "type",
-            expected="float32[N,3], int64[...] or string[]",
-            got=sanitize(repr(value)),
-            next=advice if _NOTATION.fullmatch(advice) else None,
+            "type", expected="float32[N,3], int64[...] or string[]", got=sanitize(repr(value))
         )
     element = None if match["dtype"] == "any" else find_dtype(match["dtype"])
     dims = match["dims"]
@@ -221,12 +210,8 @@ def _dim(text: str, where: str) -> Dim:
         return int(text)
     if _SYMBOL.fullmatch(text):
         return text
-    raise InputError(
-        f"type {where}",
-        expected="a size from 0 to 2**63 - 1, a symbol or ?",
-        got=sanitize(text) or "nothing",
-        next="?" if text.startswith("-") else None,
-    )
+    expected = "a size from 0 to 2**63 - 1, a symbol or ?"
+    raise InputError(f"type {where}", expected=expected, got=sanitize(text) or "nothing")
 
 
 def _is_plain(dims: object) -> bool:

@@ -33,7 +33,7 @@ from pyopnb.ops.types import TensorType
 from pyopnb.runtime import _bridge
 from pyopnb.runtime.feeds import known_dims, named_dims
 from pyopnb.runtime.kernel import OPEN, Kernel, promised_outputs
-from pyopnb.runtime.plan import Plan, PlannedNode, fixed_by_hints
+from pyopnb.runtime.plan import Plan, PlannedNode, fixed_elements
 
 __all__ = [
     "failed",
@@ -210,7 +210,8 @@ def _is_shadowed(op: Op) -> bool:
     if op.op_type in _SHADOWED and not op.domain:
         advice = "pyopnb.Session(model), or remove the op: pyopnb.registry.remove(…)"
         got = "one that ONNX Runtime does not let anybody replace"
-        raise ModelError(f"op {op.name}", expected="another op type", got=got, next=advice)
+        expected = "another op type, in a bare session"
+        raise ModelError(f"op {op.name}", expected=expected, got=got, next=advice)
     return op.op_type in _SHADOWED
 
 
@@ -296,7 +297,7 @@ _REFUSES_FURTHER_OUTPUTS = tuple(map(int, onnxruntime.__version__.split(".")[:2]
 
 def _bare_fixed(schema: Schema) -> list[int]:
     """Element types that an op declares for its outputs in bare sessions: for those that `infer` cannot tell."""
-    fixed = list(fixed_by_hints(schema))
+    fixed = list(fixed_elements(schema.outputs or ()))
     if not _REFUSES_FURTHER_OUTPUTS:
         fixed[1:] = [
             tensor_type.dtype.runtime if tensor_type.dtype else 0

@@ -294,25 +294,20 @@ class Kernel:
     ) -> tuple[list[Any], list[Any]]:
         """Rows for the bridge: what the dimensions of inputs and results must be."""
 
-        def row(
-            number: int, strict: bool, shape: Sequence[Any], scope: str
-        ) -> tuple[int, bool, list[int]]:
-            def code(dim: Any) -> int:
+        def row(number: int, strict: bool, shape: Sequence[Any], scope: str) -> Any:
+            codes = []
+            for dim in shape:
                 # The bridge has -1 for any size, and a number below for each symbol.
+                code = -1 if dim is None else dim
                 if isinstance(dim, str):
-                    return -2 - symbols.setdefault(scope + dim, len(symbols))
-                if dim is None:
-                    return -1
-                return int(dim)
-
-            return number, strict, [code(dim) for dim in shape]
+                    code = -2 - symbols.setdefault(scope + dim, len(symbols))
+                codes.append(int(code))
+            return number, strict, codes
 
         # The symbols of hints and those of the graph are different ones, even where they have one name.
         takes, gives = [], []
         for number, fact in enumerate(self.given):
-            hint = ANY
-            if schema.inputs:
-                hint = schema.port(number).type
+            hint = schema.port(number).type if schema.inputs else ANY
             if fact and hint.shape is not None:
                 takes.append(row(number, True, hint.shape, "hint "))
             if fact and schema.infers and fact.shape is not None:
@@ -320,10 +315,8 @@ class Kernel:
         for number, hint in enumerate(schema.outputs or ()):
             if hint.shape is not None:
                 gives.append(row(number, True, hint.shape, "hint "))
-        if not schema.infers:
-            return takes, gives
         # What `infer` promised for the shapes of the graph binds the results as well.
-        for number, claim in enumerate(promised):
+        for number, claim in enumerate(promised if schema.infers else ()):
             if claim and claim.shape is not None:
                 gives.append(row(number, True, claim.shape, "graph "))
         return takes, gives

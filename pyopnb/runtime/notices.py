@@ -10,7 +10,7 @@ import onnxruntime
 from onnx import ModelProto
 
 from pyopnb.errors import VersionsLowered
-from pyopnb.ops.messages import level_of_user, sanitize
+from pyopnb.ops.messages import level_of_user
 
 if TYPE_CHECKING:
     from pyopnb.onnx_reference.fill import FilledNode
@@ -33,15 +33,13 @@ def warn_of_lowered(
     """
     if lowered in _said:
         return
+    means = "where the model means the same"
+    imports = [f'helper.make_opsetid("{e.domain}", {e.version})' for e in proto.opset_import]
+    call = f"graph, ir_version={proto.ir_version}, opset_imports=[{', '.join(imports)}]"
+    advice = f"To make it so: helper.make_model({call})"
     if filled:
         means = "where nodes mean the same, or are filled"
         advice = "session.filled lists those that run in their own version"
-    else:
-        imports = ", ".join(
-            f'helper.make_opsetid("{sanitize(e.domain)}", {e.version})' for e in proto.opset_import
-        )
-        means = "where the model means the same"
-        advice = f"To make it so: helper.make_model(graph, ir_version={proto.ir_version}, opset_imports=[{imports}])"
     text = f"lowered for onnxruntime {onnxruntime.__version__}, {means}: {', '.join(lowered)}. {advice}"
     warnings.warn(text, VersionsLowered, stacklevel=level_of_user())
     # Where warnings are errors, each session raises, whichever is the first.

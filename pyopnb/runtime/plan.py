@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -38,7 +38,7 @@ __all__ = [
     "ClockedCall",
     "Plan",
     "PlannedNode",
-    "fixed_by_hints",
+    "fixed_elements",
     "is_op",
     "planned_nodes",
 ]
@@ -217,36 +217,18 @@ class Plan:
         return bool(dtypes) and self._rounds <= len(self.nodes) + 1
 
 
-def fixed_by_hints(schema: Schema) -> tuple[int, ...]:
-    """Element types that the op type must declare for its outputs, as far as the hints tell them; see `_must_be_fixed`."""
-    elements = []
-    for hint in schema.outputs or ():
-        element = 0
-        if hint.dtype and _must_be_fixed(hint):
-            element = hint.dtype.runtime
-        elements.append(element)
-    return tuple(elements)
+def fixed_elements(types: Iterable[TensorType]) -> tuple[int, ...]:
+    """Element types that the op type must declare for outputs of these types, 0 where it need not.
 
-
-def _fixed_by_file(declared: Sequence[TensorType]) -> tuple[int, ...]:
-    """Element types that the op type must declare for its outputs, as far as the file declares them."""
-    elements = []
-    for output in declared:
-        element = 0
-        # ONNX Runtime gives no custom op some of the dtypes that a file can declare.
-        if output.dtype and output.dtype.carried and _must_be_fixed(output):
-            element = output.dtype.runtime
-        elements.append(element)
-    return tuple(elements)
-
-
-def _must_be_fixed(kind: TensorType) -> bool:
-    """Tell whether ONNX Runtime keeps an output's dtype only where the op type declares it.
-
-    Without a rank it cannot be told a dtype while it infers. And a node between others of float16 that it lacks kernels for, it
-    runs in float32 as it does these.
+    While it infers, ONNX Runtime takes an element type only together with a shape, and may widen
+    float16 to float32. It gives no custom op some of the dtypes that a file can declare.
     """
-    return kind.shape is None or kind.dtype == HALF
+    elements = []
+    for type_ in types:
+        must_be_fixed = type_.shape is None or type_.dtype == HALF
+        is_carried = type_.dtype is not None and type_.dtype.carried
+        elements.append(type_.dtype.runtime if type_.dtype and is_carried and must_be_fixed else 0)
+    return tuple(elements)
 
 
 def is_op(
@@ -288,10 +270,9 @@ def planned_nodes(
         if id(site.scope) in attr_graphs:
             attr_graphs.update(map(id, bodies(site.node)))
             continue
+        op = ops.find(site.node.domain, site.node.op_type)
         if legacy is not None:
-            op: Op | None = legacy_pyop.op_for(legacy, ops)
-        else:
-            op = ops.find(site.node.domain, site.node.op_type)
+            op = legacy_pyop.op_for(legacy, ops)
         if op is None:
             continue
         attr_graphs.update(map(id, bodies(site.node)))
@@ -300,22 +281,15 @@ def planned_nodes(
             types, declared = input_types(scope), declared_outputs(scope)
         _refuse_uncarried(site, types, site.where)
         _refuse_older(op, op.at(epoch).opset, imports.get(site.node.domain), site.where)
-        if legacy is not None:
-            values = legacy.attrs
-        else:
-            values = attribute_values(site.node, proto, site.where)
         outputs = tuple([declared.get(name, ANY) for name in site.node.output])
         numbered = NumberedNode(site, site.node.domain, site.node.op_type, declared=outputs)
-        spec = None
-        if legacy is not None:
-            spec = legacy.legacy
         node = PlannedNode(
             op,
             numbered,
-            values,
+            attribute_values(site.node, proto, site.where) if legacy is None else legacy.attrs,
             linked_attributes(site.node),
             site.where,
-            spec,
+            None if legacy is None else legacy.legacy,
             number=len(planned),
         )
         # While it infers, ONNX Runtime shows an unknown rank as a scalar's: only the file tells which is which.
@@ -334,8 +308,8 @@ def _fix_dtypes(node: PlannedNode, schema: Schema) -> None:
     if node.legacy is not None:
         node.fixed = tuple([t.dtype.runtime for t in node.legacy.outputs if t.dtype])
         return
-    node.fixed = fixed_by_hints(schema)
-    by_file = _fixed_by_file(node.numbered.declared)
+    node.fixed = fixed_elements(schema.outputs or ())
+    by_file = fixed_elements(node.numbered.declared)
     # What the op says wins over what the file says.
     node.fixed = tuple([a or b for a, b in zip(node.fixed, by_file, strict=True)])
 

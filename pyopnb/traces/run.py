@@ -19,7 +19,6 @@ from pyopnb.models.external_data import original
 from pyopnb.models.io import ModelSource, read_model, without_weights
 from pyopnb.models.nodes import first_output
 from pyopnb.ops.arguments import describe
-from pyopnb.ops.instantiate import add_note
 from pyopnb.ops.messages import sanitize
 from pyopnb.ops.op import Version
 from pyopnb.ops.progress import Progress, bar
@@ -204,7 +203,7 @@ class _TracedRun:
         self.saves = bool(self.wanted.times) and can_save(state, source)
         with tempfile.TemporaryDirectory(prefix="pyopnb-") as folder:
             with self._options(state, source, folder) as options:
-                exposed = self._build(session, state, source, options)
+                exposed = session._with_model(source, state, options, self.prepare)
                 executed = executed_graph(options) or self.named
             names = exposed._feeds.output_names
             try:
@@ -222,26 +221,6 @@ class _TracedRun:
         for output, clock in self.clocks.items():
             self.python[output] = sum(call.took for call in clock.take())
         return arrays
-
-    def _build(
-        self,
-        session: Session,
-        state: SessionState,
-        source: ModelSource,
-        options: onnxruntime.SessionOptions,
-    ) -> Session:
-        __tracebackhide__ = True
-        try:
-            return session._with_model(source, state, options, self.prepare)
-        except Exception as error:
-            if type(error).__module__.startswith("onnxruntime"):
-                # It lacks kernels for some nodes that it usually fuses or removes.
-                how = "without optimisations"
-                if self.wanted.optimised:
-                    how = "with its tensors exposed"
-                text = f"in a trace: ONNX Runtime cannot run the model {how}."
-                add_note(error, f"{text} Other tensors may do: only=[…]")
-            raise
 
     def _times(self, profile: str, executed: GraphProto) -> Times:
         with open(profile, encoding="utf-8") as file:

@@ -268,9 +268,13 @@ def _of_numbers(array: np.ndarray, kind: TensorType) -> Summary:
 def _bins(array: np.ndarray, tally: _Tally) -> tuple[int, ...]:
     bins = np.zeros(BINS, np.int64)
     # The distance of the largest float64 from its negative is no float64, that of their halves is.
-    limits = (float(tally.least) / 2, float(tally.greatest) / 2)
+    low = float(tally.least) / 2
+    span = float(tally.greatest) / 2 - low
     for part in _blocks(array):
         if part.dtype.kind == "f":
             part = part[np.isfinite(part)]
-        bins += np.histogram(part.astype(np.float64) / 2, BINS, limits)[0]
+        places = part.astype(np.float64) / 2 - low
+        # Of one value, all are in the middle; a span can be too small to have an inverse.
+        places = places / span * BINS if span else np.full(places.shape, BINS / 2)
+        bins += np.bincount(np.minimum(places, BINS - 1).astype(np.int64), minlength=BINS)
     return tuple(bins.tolist())

@@ -142,7 +142,7 @@ class Trace(Displayable):
 
     def __getitem__(self, name: str) -> Any:
         if not isinstance(name, str):
-            raise index_error("trace", "tensor", name, self)
+            raise index_error("trace", "tensor", name)
         if name in self.values:
             return self.values[name]
         if name in self.feeds:
@@ -150,26 +150,15 @@ class Trace(Displayable):
         raise self._unknown(name)
 
     def _unknown(self, name: str) -> UnknownOp:
-        shown = sanitize(repr(name))
+        expected = "a tensor of the trace"
+        advice = suggest_key(name, self) or "list(trace)"
         if name in self.summaries:
-            got = f"{sanitize(name)}, which was released after its summary was made"
-            return UnknownOp(
-                "trace",
-                expected="a tensor that was kept",
-                got=got,
-                next=f"trace.summaries[{shown}]; to keep it: only={shown}",
-            )
-        # Weights are no tensors of the run, and are found elsewhere.
-        if name in self.initializers:
-            got = f"the initializer {sanitize(name)}"
-            return UnknownOp(
-                "trace",
-                expected="a tensor that the run made",
-                got=got,
-                next=f"trace.initializers[{shown}]",
-            )
-        next_ = suggest_key(name, self) or "list(trace)"
-        return UnknownOp("trace", expected="a tensor of the trace", got=shown, next=next_)
+            expected = "a tensor that was kept, and not released after its summary was made"
+            advice = f"trace.summaries[{sanitize(repr(name))}]"
+        elif name in self.initializers:
+            # Weights are no tensors of the run, and are found elsewhere.
+            advice = f"trace.initializers[{sanitize(repr(name))}]"
+        return UnknownOp("trace", expected=expected, got=sanitize(repr(name)), next=advice)
 
     def _arrays(self) -> dict[str, Any]:
         """Put the feeds before the tensors that were kept."""

@@ -281,7 +281,7 @@ OUTCOMES = {
     "ragged_views": ("ResultError", r"output 0: expected float32.*, got a ragged list", True),
     "numbers_as_objects": (
         "ResultError",
-        r"output 0: expected float32.*, got an array of Python objects, 3",
+        r"output 0: expected float32.*, got ndarray with int in it",
         True,
     ),
     "liar": ("ZeroDivisionError", "array", False),
@@ -304,7 +304,7 @@ OUTCOMES = {
     "text_of_bytes": ("ResultError", r"output 0\[1\]: expected str, got bytes b'b'", True),
     "text_of_empty_slots": ("ResultError", r"output 0\[0\]: expected str, got NoneType None", True),
     "text_of_surrogates": ("UnicodeEncodeError", "surrogates not allowed", False),
-    "text_of_numbers": ("ResultError", r"output 0: expected string\[3\], got float32\[3\]", True),
+    "text_of_numbers": ("ResultError", r"output 0\[0\]: expected str, got float32", True),
     "init_raises": ("OSError", "cannot begin", False),
     "init_needs": ("ModelError", r"attr size: expected a value of kind int .*, got nothing", True),
     "infer_raises": ("ArithmeticError", "cannot infer", False),

@@ -96,7 +96,7 @@ def test_what_is_printed(run: Run, arguments: str, code: int, text: str) -> None
         ),
         (
             "diff relu.onnx two.onnx --feeds x.npz",
-            "model two.onnx: Required inputs (['x2']) are missing from input feed (['x']): expected x: float32[N], x2: float32[N], got x. Try: x2=np.zeros(1, np.float32)",
+            "model two.onnx: Required inputs (['x2']) are missing from input feed: expected x: float32[N], x2: float32[N], got x. Try: x2=np.zeros(1, np.float32)",
         ),
         (
             "diff x.npy near.npy --feeds x.npz",

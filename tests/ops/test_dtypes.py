@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from pyopnb.errors import InputError
 from pyopnb.ops.dtypes import DTYPES, dtype
 
 
@@ -32,11 +31,6 @@ def test_rows_agree_with_onnx(row):
     assert helper.tensor_dtype_to_np_dtype(row.onnx) == row.numpy
 
 
-def test_rows_are_unique():
-    for field in ("name", "onnx", "runtime", "numpy"):
-        assert len({getattr(row, field) for row in DTYPES}) == len(DTYPES)
-
-
 def test_every_type_of_a_tensor_has_a_row():
     rows = {row.onnx for row in DTYPES}
     missing = {
@@ -50,13 +44,6 @@ def test_every_type_of_a_tensor_has_a_row():
 
 
 NUMPY_2_STRINGS = [np.dtypes.StringDType] if hasattr(np.dtypes, "StringDType") else []
-
-
-def test_bits():
-    for row in DTYPES:
-        if row.name != "string" and row.bits >= 8:
-            assert row.numpy.itemsize * 8 == row.bits
-    assert {row.bits for row in DTYPES if row.name in ("int4", "uint4", "float4_e2m1fn")} == {4}
 
 
 @pytest.mark.parametrize(
@@ -83,28 +70,3 @@ def test_other_names(value, name):
 
 class Anything:
     """To np.dtype this is object."""
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        "float33",
-        "",
-        "any",
-        0,
-        99,
-        -1,
-        True,
-        None,
-        1.0,
-        dict,
-        Anything,
-        bytes,
-        np.floating,
-        np.dtype("S3"),
-        np.dtype("M8[s]"),
-    ],
-)
-def test_what_is_no_dtype(value):
-    with pytest.raises(InputError, match=r"^dtype .*: expected one of bool, int8, .*, got \w+ "):
-        dtype(value)

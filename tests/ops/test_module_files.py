@@ -47,11 +47,6 @@ def test_what_somebody_else_wrote_stays(soft_clip, tmp_path):
     assert "# mine" not in path.read_text()
 
 
-def test_an_empty_registry(tmp_path):
-    with pytest.raises(pyopnb.errors.UnknownOp, match="expected an op to write, got none"):
-        save_module(tmp_path / "ops.py")
-
-
 def test_a_file_that_raises_has_defined_nothing(define, soft_clip):
     with pytest.raises(ZeroDivisionError):
         define("@pyopnb.pyop('demo::SoftClip')\nclass B:\n    def compute(self, x): ...\n1 / 0\n")

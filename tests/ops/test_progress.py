@@ -30,13 +30,6 @@ def test_a_front_end_makes_the_bars():
     assert isinstance(progress.bar(), progress.Throttled)
 
 
-def test_what_is_short_has_no_bar(told):
-    with progress.tracking("elements", 100):
-        for _ in range(100):
-            progress.advance("elements", 1)
-    assert told == []
-
-
 def test_what_has_become_long_has_one_to_its_end(told, monkeypatch):
     monkeypatch.setattr(progress, "_PATIENCE", 0.0)
     with progress.tracking("elements", 100):
@@ -45,16 +38,6 @@ def test_what_has_become_long_has_one_to_its_end(told, monkeypatch):
     assert told == [(40, 100, "elements"), (100, 100, "elements")]
     progress.advance("elements", 1)
     assert len(told) == 2
-
-
-def test_what_fails_stops_where_it_was(told, monkeypatch):
-    monkeypatch.setattr(progress, "_PATIENCE", 0.0)
-    bar = progress.tracking("elements", 10)
-    bar.__enter__()
-    progress.advance("elements", 5)
-    assert not bar.__exit__(KeyboardInterrupt, KeyboardInterrupt(), None)
-    assert told == [(5, 10, "elements")]
-    assert progress._current.get() is None
 
 
 def test_a_file_that_collects_stderr_gets_no_bar(capsys, monkeypatch):

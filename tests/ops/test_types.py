@@ -64,38 +64,6 @@ def test_forms(text, written):
     assert str(tensor_type(text)) == written
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "type: expected float32"),
-        ("float32[", r"type: expected .*, got 'float32\['"),
-        ("float32]3[", "type: expected"),
-        ("float32[2][3]", "type: expected"),
-        ("float 32", "type: expected"),
-        ("[3]", "type: expected"),
-        (None, "got None"),
-        (3, "got 3"),
-        (np.float32, "numpy.float32"),
-        ("float33[N]", "dtype float33: expected one of bool, int8"),
-        (
-            "float32[-1]",
-            r"type float32\[-1\]: expected a size from 0 to 2\*\*63 - 1, a symbol or \?, got -1",
-        ),
-        ("float32[1.5]", "got 1.5"),
-        ("float32[N,]", "got nothing"),
-        ("float32[,]", "got nothing"),
-        ("float32[...,3]", r"got \.\.\."),
-        ("float32[N+1]", r"got N\+1"),
-        (f"float32[{2**63}]", f"got {2**63}"),
-        (f"float32[{'9' * 5000}]", "5000 characters"),
-        ("float32[٣]", "got ٣"),
-    ],
-)
-def test_bad_notation(text, message):
-    with pytest.raises(InputError, match=message):
-        tensor_type(text)
-
-
 @pytest.mark.parametrize("element", ["float64", "DOUBLE", np.float64, np.dtype("f8"), 11])
 def test_a_type_is_made_of_what_names_a_dtype_and_of_a_list(element):
     made = TensorType(element, ["N", np.int64(3), None])
@@ -104,17 +72,6 @@ def test_a_type_is_made_of_what_names_a_dtype_and_of_a_list(element):
         and str(made) == "float64[N,3,?]"
         and type(made.shape[1]) is int
     )
-
-
-@pytest.mark.parametrize("shape", [(-1,), (1.5,), (2**63,), ([],)])
-def test_like_refuses_what_is_no_size(shape):
-    with pytest.raises(InputError, match=r"type any\[\.\.\.\]: expected a size"):
-        ANY.like(shape=shape)
-
-
-def test_like_takes_numpy_sizes():
-    (size,) = ANY.like(shape=(np.int64(3),)).shape
-    assert type(size) is int
 
 
 def arrays_of(type_, sizes):
@@ -142,11 +99,6 @@ def test_a_type_accepts_its_arrays(type_, start):
     assert type_.accepts(ANY)
     assert type_.accepts(type_.without_sizes())
     assert type_.without_sizes().accepts(array)
-
-
-@given(types, types)
-def test_without_sizes_of_symbols_accepting_is_mutual(a, b):
-    assert a.accepts(b) == b.accepts(a)
 
 
 @given(types.filter(lambda t: t.shape), st.data())

@@ -395,29 +395,3 @@ def test_every_task_of_an_engine_is_another(session, processes):
     for _ in range(2):
         pyopnb.map(session, numbers(1), Engine(submit))
     assert len(set(sent)) == 2
-
-
-@pytest.mark.parametrize("batches", [{"x": [np.float32([1])]}, "x"])
-def test_feeds_in_the_place_of_batches_are_refused(session, batches):
-    with pytest.raises(
-        pyopnb.errors.InputError,
-        match="map, batches: expected an iterable with the feeds of each run",
-    ):
-        pyopnb.map(session, batches)
-
-
-def test_a_client_in_the_place_of_an_executor_is_told_what_to_type(session):
-    class Client:
-        def submit(self): ...
-        def get_executor(self): ...
-
-    with pytest.raises(
-        pyopnb.errors.InputError, match=r"got Client\. Try: client\.get_executor\(\)"
-    ):
-        pyopnb.map(session, [], Client())
-
-
-def test_a_map_whose_batches_all_failed_is_shown(session):
-    results = pyopnb.map(session, [np.float32([-1])] * 3, errors="keep")
-    assert "below zero" in repr(results) and "without a result: 3 of 3" in repr(results)
-    assert "below zero" in results._repr_html_()

@@ -119,12 +119,6 @@ def test_copies_are_sessions_of_their_own(shift):
     np.testing.assert_array_equal(shift(X)["y"], expected(2))
 
 
-def test_with_attrs(shift, remote):
-    other = shift.with_attrs(by=7.0)
-    np.testing.assert_array_equal(remote(remote_work.outputs, other, X)[0], expected(1, 7.0))
-    np.testing.assert_array_equal(remote(remote_work.outputs, shift, X)[0], expected(1))
-
-
 def test_another_version_there_and_both_serve_their_own(shift, remote):
     assert remote(remote_work.define_another, "travel::Shift", 50) == 1
     ours, theirs, after, number = remote(remote_work.beside_another, shift, "travel::Shift", 60, X)
@@ -133,13 +127,6 @@ def test_another_version_there_and_both_serve_their_own(shift, remote):
     # The session keeps what came with it; the next number is neither's.
     np.testing.assert_array_equal(after, expected(2))
     assert number == 3
-
-
-def test_versions_that_follow_each_other(shift, remote, run):
-    remote(remote_work.outputs, shift, X)
-    assert run(BEFORE.format(3)).ok and run(CELL).ok
-    assert remote(remote_work.numbers, shift) == {"travel::Shift": 3}
-    assert remote(remote_work.versions) == {"travel::Shift": 2}
 
 
 def test_the_same_op_is_defined_once(shift):
@@ -220,19 +207,6 @@ def test_a_pickle_is_hardly_larger_than_the_model():
     data = pickle.dumps(session)
     assert len(data) <= 1.1 * model.ByteSize()
     np.testing.assert_array_equal(pickle.loads(data)(weight)["y"], weight * 2)
-
-
-def test_protocol_5_lends_the_model(run):
-    model, weight = weights(2_500_000)
-    session = pyopnb.Session(model)
-    buffers = []
-    data = pickle.dumps(session, 5, buffer_callback=buffers.append)
-    assert len(data) < 10_000 and len(buffers) == 1
-    assert np.shares_memory(
-        np.frombuffer(buffers[0], np.uint8),
-        np.frombuffer(session._state.runtime._model_bytes, np.uint8),
-    )
-    np.testing.assert_array_equal(pickle.loads(data, buffers=buffers)(weight)["y"], weight * 2)
 
 
 @pytest.mark.parametrize("op", ["Neg", "travel::Negative"])
@@ -401,12 +375,6 @@ def test_traces_diffs_and_results(shift, remote):
     again = pickle.loads(pickle.dumps(first))
     assert pyopnb.diff(first, again).verdict == "bit-identical"
     assert again.versions["travel::Shift"] is first.versions["travel::Shift"]
-
-
-def test_a_trace_brings_its_initializers():
-    model, weight = weights(3000)
-    trace = pyopnb.Session(model).trace(weight)
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(trace)).initializers["w"], weight)
 
 
 def test_an_op_and_its_version(shift, remote):

@@ -64,28 +64,6 @@ def test_the_next_run_uses_the_new_body(make):
     assert session._sess is inner  # nothing was rebuilt
 
 
-def test_two_sessions_follow(make):
-    define(ADDS.format(1))
-    first, second = make(chain("reload::Op")), make(chain("reload::Op", "reload::Op"))
-    define(ADDS.format(10))
-    assert (out(first), out(second)) == ([11, 12, 13], [21, 22, 23])
-
-
-def test_the_class_may_have_another_name(make):
-    define(ADDS.format(1))
-    session = make(chain("reload::Op"))
-    define(ADDS.format(10).replace("Op", "Other"))
-    assert out(session) == [11, 12, 13]
-
-
-def test_other_defaults_of_attrs(make):
-    text = "class Op:\n    def __init__(self, limit: float = {}):\n        self.limit = np.float32(limit)\n    def compute(self, x):\n        return x * self.limit\n"
-    define(text.format(2.0))
-    default, given = make(chain("reload::Op")), make(chain("reload::Op", limit=3.0))
-    define(text.format(5.0))
-    assert (out(default), out(given)) == ([5, 10, 15], [3, 6, 9])
-
-
 def test_a_new_attr_that_the_node_lacks_is_a_clear_error_until_it_is_fixed(make):
     define(ADDS.format(1))
     session = make(chain("reload::Op"))
@@ -117,22 +95,6 @@ def test_an_init_that_raises_is_the_users_exception_until_it_is_fixed(make):
         assert isinstance(caught.value, OSError) == isinstance(session, pyopnb.Session)
     define(ADDS.format(2))
     assert out(session) == [3, 4, 5]
-
-
-def test_more_inputs_than_the_node_has(make):
-    define(ADDS.format(1))
-    session = make(chain("reload::Op"))
-    define("class Op:\n    def compute(self, x, w):\n        return x + w\n")
-    for _ in range(2):
-        with pytest.raises(
-            Exception,
-            match=r"node 'n0' \(reload::Op\), input w: expected any\[\.\.\.\], got nothing",
-        ):
-            session.run(None, {"x": X})
-    define(
-        "class Op:\n    def compute(self, x, w=None):\n        assert w is None\n        return x\n"
-    )
-    assert out(session) == [1, 2, 3]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from onnx import AttributeProto, TensorProto, helper, numpy_helper
+from onnx import AttributeProto, TensorProto, helper
 
 import pyopnb
 
@@ -64,10 +64,6 @@ def test_float_is_the_stored_float32(value: float) -> None:
     assert type(got) is float
     assert np.float32(got).tobytes() == np.float32(value).tobytes()
     assert got == float(np.float32(value))
-
-
-def test_float_nan() -> None:
-    assert np.isnan(arriving(a=float("nan"))["a"])
 
 
 @pytest.mark.parametrize("value", ["", "é\n\0z", "x" * 100_000])
@@ -268,13 +264,6 @@ def test_an_int_that_no_float_holds_is_refused() -> None:
         declared(f=2**53 + 1)
 
 
-def test_two_attributes_of_one_name_are_refused() -> None:
-    pyopnb.registry.define(keeping([]), "demo::Keeper")
-    model = one_node(helper.make_attribute("a", 1), helper.make_attribute("a", 2))
-    with pytest.raises(pyopnb.errors.ModelError, match="two attributes of that name"):
-        pyopnb.Session(model)
-
-
 def test_a_tensor_attr_in_another_file_is_refused() -> None:
     tensor = TensorProto(
         name="t", data_type=TensorProto.FLOAT, dims=[1], data_location=TensorProto.EXTERNAL
@@ -365,14 +354,6 @@ def test_attrs_of_a_function_that_its_caller_gives(full, make) -> None:
     assert same(full[-1], values)
 
 
-def test_attrs_of_a_function_that_reach_open_attrs() -> None:
-    seen: list[dict[str, Any]] = []
-    pyopnb.registry.define(keeping(seen), "demo::Keeper")
-    values = {name: value for name, (value, _) in LINKED.items()}
-    pyopnb.Session(in_function(values))
-    assert same(seen[-1], values)
-
-
 @pytest.mark.parametrize("make", [pyopnb.Session, bare_session], ids=["session", "bare"])
 def test_a_caller_that_gives_nothing_leaves_the_defaults_of_init(full, make) -> None:
     make(in_function({}))
@@ -408,15 +389,3 @@ def test_a_bare_session_reads_tensors(full, tensor: np.ndarray) -> None:
     bare_session(one_node(t=tensor))
     got = full[-1]["t"]
     assert (got.dtype, got.shape, got.tolist()) == (tensor.dtype, tensor.shape, tensor.tolist())
-
-
-@pytest.mark.parametrize("value", ["", "a\0b", b"\xff\xfe"], ids=["empty", "nul", "no utf-8"])
-def test_a_bare_session_reads_strings_to_their_end(full, value) -> None:
-    bare_session(one_node(helper.make_attribute("s", value)))
-    assert full[-1]["s"] == value
-
-
-@pytest.mark.parametrize("array", [X], ids=["float32"])
-def test_a_tensor_attr_with_a_name_keeps_its_values(full, array: np.ndarray) -> None:
-    pyopnb.Session(one_node(helper.make_attribute("t", numpy_helper.from_array(array, "named"))))
-    assert full[-1]["t"].tolist() == array.tolist()

@@ -200,34 +200,6 @@ def test_the_error_carries_everything() -> None:
         assert fact in text
 
 
-def test_an_init_that_fails_fails_the_session() -> None:
-    class Op:
-        def __init__(self):
-            raise LookupError("boom")
-
-        def compute(self, x):
-            return x
-
-    pyopnb.registry.define(Op, "b::Op")
-    with pytest.raises(Exception, match="LookupError: boom"):
-        bare(model())
-
-
-def test_an_attr_of_another_kind_fails_the_session() -> None:
-    class Op:
-        def __init__(self, n: int):
-            self.n = n
-
-        def compute(self, x):
-            return x
-
-    pyopnb.registry.define(Op, "b::Op")
-    with pytest.raises(Exception, match=r"attr n: expected int, got str 'a'"):
-        bare(model(n="a"))
-    with pytest.raises(Exception, match=r"attr n: expected a value of kind int"):
-        bare(model())
-
-
 # ---- redefinition ------------------------------------------------------------------------------------------------------------
 
 
@@ -267,22 +239,6 @@ def test_ops_defined_after_the_registration_need_a_new_one() -> None:
     with pytest.raises(Exception, match="b:Op"):
         bare(model(), options)
     assert run(bare(model(), registered()), x=X)[0][0, 0] == 2
-
-
-def test_registering_twice_on_the_same_options() -> None:
-    define(compute=lambda self, x: x * 2)
-    options = registered()
-    options.register_custom_ops_library(pyopnb.get_library_path())
-    assert run(bare(model(), options), x=X)[0][0, 0] == 2
-
-
-def test_more_ops_of_another_domain_by_a_second_registration() -> None:
-    define(compute=lambda self, x: x * 2)
-    options = registered()
-    pyopnb.registry.define(type("Op", (), {"compute": lambda self, x: x * 3}), "c::Op")
-    options.register_custom_ops_library(pyopnb.get_library_path())
-    assert run(bare(model("c::Op"), options), x=X)[0][0, 0] == 3
-    assert run(bare(model(), options), x=X)[0][0, 0] == 2
 
 
 def test_more_ops_of_the_same_domain_by_a_second_registration() -> None:
@@ -333,14 +289,6 @@ def test_in_the_place_of(name: str) -> None:
     pyopnb.registry.clear()
     plain = run(bare(model(name)), x=X)[0]  # a session made afterwards has the runtime's own again
     assert plain[0, 0] < 2
-
-
-def test_the_librarys_ops_do_not_disturb_other_models() -> None:
-    pyopnb.registry.define(type("C", (), {"compute": lambda self, x: x}), "::Relu")
-    made = pyopnb.model(
-        [pyopnb.node("Neg", "x", "y")], {"x": "float32[N,2]"}, {"y": "float32[N,2]"}
-    )
-    assert run(bare(made), x=X)[0].tolist() == (-X).tolist()
 
 
 def test_a_retired_node_is_refused_with_words() -> None:

@@ -20,43 +20,6 @@ def identity(dtype: int = TensorProto.STRING) -> onnx.ModelProto:
     return helper.make_model(graph, ir_version=9, opset_imports=[helper.make_opsetid("", 17)])
 
 
-@pytest.mark.parametrize(
-    ("array", "texts"),
-    [
-        (np.array([b"a", b"bcd"]), ["a", "bcd"]),
-        (np.array([b"\xc3\xa9", b"b"]), ["é", "b"]),  # onnxruntime reads past the end of the first
-        (np.array([b"ab", b"cdef"], "V4"), ["ab\0\0", "cdef"]),
-        (np.array([b"a", b"b"]).reshape(2)[::-1], ["b", "a"]),
-        (np.array([], "S3"), []),
-    ],
-)
-def test_arrays_of_bytes_and_void_are_texts(array: np.ndarray, texts: list[str]) -> None:
-    (got,) = pyopnb.Session(identity()).run(None, {"x": array})
-    assert got.tolist() == texts
-
-
-def test_bytes_that_are_no_text() -> None:
-    session = pyopnb.Session(identity())
-    with pytest.raises(
-        pyopnb.errors.InputError,
-        match=r"^feed x\[1\]: expected UTF-8, as in string\[N\], got b'\\xff'\.$",
-    ):
-        session(x=np.array([b"a", b"\xff"]))
-    with pytest.raises(pyopnb.errors.InputError, match=r"^feed x: expected string\[N\]"):
-        session(x=np.zeros(2, [("a", "i4")]))
-    with pytest.raises(
-        pyopnb.errors.InputError,
-        match=r"^feed x: expected float32\[N\], got an array of dtype \|S1",
-    ):
-        pyopnb.Session(identity(TensorProto.FLOAT))(x=np.array([b"1"]))
-
-
-def test_values_of_a_result() -> None:
-    result = pyopnb.run(identity(TensorProto.FLOAT), x=[1, 2])
-    assert [value.tolist() for value in result.values()] == [[1, 2]]
-    assert dict(zip(result.keys(), result.values(), strict=True)) == dict(result.items())
-
-
 class Exported:
     """What torch's exporter returns, as far as it matters."""
 

@@ -115,13 +115,6 @@ def test_pyop(mymodule: Writer) -> None:
     assert own([node], "Y") == [[2, 4], [6, 8]]
 
 
-def test_pyop_kwarg(mymodule: Writer) -> None:
-    mymodule(OWN_TESTS)
-    first = pyop(["X"], ["Y"], "MyKernel_3", "pyop_kwarg_1", A="123", B="456")
-    second = pyop(["Y"], ["Z"], "MyKernel_3", "pyop_kwarg_2", A="123", B="456")
-    assert own([first, second], "Z") == [[25, 50], [75, 100]]
-
-
 def test_the_example_of_the_document(mymodule: Writer) -> None:
     mymodule("""
         class Multi_1:
@@ -165,23 +158,6 @@ def test_the_example_of_the_document(mymodule: Writer) -> None:
 
 
 # ---- finding the nodes -------------------------------------------------------------------------------------------------------
-
-
-def test_two_nodes_in_one_domain(mymodule: Writer) -> None:
-    mymodule("""
-        class A:
-            def compute(self, x): return x + 1
-        class B:
-            def compute(self, x): return (x * 2).astype(np.int64), x
-    """)
-    nodes = [
-        pyop(["X"], ["m"], "A", "one"),
-        pyop(["m"], ["Y", "Z"], "B", "one", gives=[TensorProto.INT64, F]),
-    ]
-    assert session(nodes, out=TensorProto.INT64).run(["Y"], {"X": X})[0].tolist() == [
-        [4, 6],
-        [8, 10],
-    ]
 
 
 @pytest.mark.parametrize(
@@ -287,14 +263,6 @@ def test_compute_can_have_another_name(mymodule: Writer) -> None:
     assert session([pyop(["X"], ["Y"], compute="forward")])(X)["Y"].tolist() == (X + 1).tolist()
 
 
-@pytest.mark.parametrize("count", [0, 2])
-def test_counts_of_types_are_those_of_the_node(mymodule: Writer, count: int) -> None:
-    mymodule("class C:\n    def compute(self, x): return x")
-    node = pyop(["X"], ["Y"], gives=[F] * (count or 3))
-    with pytest.raises(pyopnb.errors.ModelError, match="output_types: expected 1"):
-        session([node])
-
-
 def test_an_input_of_another_type_than_said_is_refused(mymodule: Writer) -> None:
     mymodule("class C:\n    def compute(self, x): return x")
     with pytest.raises(pyopnb.errors.ModelError, match="float64"):
@@ -329,25 +297,6 @@ def test_inputs_are_fresh_writable_contiguous_copies_in_order(mymodule: Writer) 
     kept = sys.modules["mymodule"].C.kept
     assert fed.tolist() == X.tolist()
     assert [k.tolist() for k in kept] == [(X + 10).tolist(), X.tolist()] * 2
-
-
-@pytest.mark.parametrize(
-    "text", ["raise ValueError('mine')", "import sys; sys.exit(3)", "raise KeyboardInterrupt"]
-)
-def test_errors_arrive_as_themselves(mymodule: Writer, text: str) -> None:
-    mymodule(f"class C:\n    def compute(self, x):\n        {text}")
-    with pytest.raises(BaseException) as caught:  # noqa: PT011  # the type is looked at below
-        session([pyop(["X"], ["Y"])])(X)
-    assert type(caught.value) in (ValueError, SystemExit, KeyboardInterrupt)
-    assert any("mymodule::C" in note for note in caught.value.__notes__)
-
-
-def test_a_module_or_class_that_is_missing(mymodule: Writer) -> None:
-    with pytest.raises(pyopnb.errors.ModelError, match="module mymodule"):
-        session([pyop(["X"], ["Y"])])
-    mymodule("x = 1")
-    with pytest.raises(pyopnb.errors.ModelError, match="class C"):
-        session([pyop(["X"], ["Y"])])
 
 
 # ---- results: what it took, and what it got wrong ----------------------------------------------------------------------------

@@ -139,15 +139,6 @@ def test_two_ops_with_the_same_attr_must_be_told_apart(scale):
     assert session(x=X)["y"].tolist() == [2, 4]
 
 
-def test_a_session_without_ops_says_so():
-    session = session_of(pyopnb.node("Abs", "x", "y"))
-    assert session.attrs == {}
-    with pytest.raises(
-        pyopnb.errors.ModelError, match="expected a session with ops of the registry"
-    ):
-        session.set_attrs(alpha=1.0)
-
-
 def test_old_instances_are_let_go(scale):
     session = session_of(pyopnb.node("demo::Scale", "x", "y"))
     made = []

@@ -144,14 +144,6 @@ def test_options_that_had_a_folder_do_not_lend_it_to_the_next_model(
     assert pyopnb.Session(weighted("w.bin", W), options, base_dir=other)(X)["y"].tolist() == [0, 3]
 
 
-def test_sparse_external_data_is_looked_at_as_well(folder: Path) -> None:
-    made = plain()
-    dense = weighted("w.bin", W).graph.initializer[0]
-    made.graph.sparse_initializer.add(values=dense, dims=[4])
-    with pytest.raises(pyopnb.errors.ModelError, match="base_dir"):
-        pyopnb.Session(made)
-
-
 BIG = 2**31 + 2**26  # bytes: more than one protobuf message holds
 
 
@@ -289,17 +281,6 @@ def test_options_used_for_two_sessions_after_a_bare_registration() -> None:
     assert bare.run(None, {"x": X})[0].tolist() == [0, 3]
 
 
-def test_several_ops_in_one_domain() -> None:
-    for n in range(5):
-        pyopnb.registry.define(
-            type("C", (), {"compute": lambda self, x, n=None: x + np.float32(1)}), f"t::Op{n}"
-        )
-    nodes = [pyopnb.node(f"t::Op{n}", f"v{n}", f"v{n + 1}") for n in range(5)]
-    assert pyopnb.Session(pyopnb.model(nodes, {"v0": "float32[N]"}, {"v5": "float32[N]"}))(X)[
-        "v5"
-    ].tolist() == [4, 7]
-
-
 def test_other_runs_of_a_session_after_a_failed_one() -> None:
     class Picky:
         def compute(self, x):
@@ -353,25 +334,6 @@ def test_add_for_two_dtypes_in_one_model() -> None:
     )
     y, j = pyopnb.Session(made)(x=X, i=np.array([1, 2]))
     assert (y.tolist(), j.tolist()) == ([98, 104], [102, 104])
-
-
-def test_functions_of_the_runtime_keep_their_own_add() -> None:
-    standing_in("::Relu", lambda self, x: x + np.float32(100))
-    made = pyopnb.model(
-        [pyopnb.node("Gelu", "x", "g"), pyopnb.node("Relu", "g", "y")],
-        {"x": "float32[N]"},
-        {"y": "float32[N]"},
-    )
-    got = pyopnb.Session(made)(X)["y"]
-    np.testing.assert_allclose(got, [99.84134, 101.9545], rtol=1e-6)
-
-
-def test_gelu_of_com_microsoft() -> None:
-    standing_in("com.microsoft::Gelu", lambda self, x: x + np.float32(100))
-    made = pyopnb.model(
-        [pyopnb.node("com.microsoft::Gelu", "x", "y")], {"x": "float32[N]"}, {"y": "float32[N]"}
-    )
-    assert pyopnb.Session(made)(X)["y"].tolist() == [99, 102]
 
 
 def test_another_librarys_op_of_the_same_domain_in_the_same_options() -> None:

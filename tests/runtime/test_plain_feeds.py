@@ -45,18 +45,6 @@ def test_plain_values(kind, value) -> None:
         np.testing.assert_array_equal(result["y"], expected)
 
 
-def test_in_all_that_runs_a_model() -> None:
-    model = pyopnb.model(pyopnb.node("Neg", "x", "y"), {"x": "float32[N]"}, "y")
-    assert pyopnb.run(model, x=[1, 2])["y"].tolist() == [-1, -2]
-    assert pyopnb.Session(model).run(None, {"x": [1, 2]})[0].dtype == F
-    for trace in (
-        pyopnb.trace(model, [1, 2]),
-        pyopnb.trace(model, [1, 2], on="reference"),
-        pyopnb.Session(model).trace(x=[1, 2]),
-    ):
-        assert trace["x"].dtype == trace["y"].dtype == F
-
-
 @pytest.mark.parametrize(
     ("kind", "value", "advice"),
     [

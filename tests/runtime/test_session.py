@@ -33,29 +33,10 @@ def test_a_session_is_an_inference_session(twice):
     np.testing.assert_array_equal(session.run(["y"], {"x": X})[0], X * 2)
 
 
-def test_results_can_be_indexed_unpacked_and_turned_into_a_dict(twice):
-    result = pyopnb.Session(twice)(x=X)
-    (y,) = result
-    assert y is result["y"] is result[0]
-    assert dict(result).keys() == {"y"}
-    assert repr(result) == "y: float32[1,3]\n[[2. 4. 6.]]"
-    with pytest.raises(KeyError, match=r'^result: expected y, got z. Try: "y"$'):
-        result["z"]
-
-
 def test_feeds_by_place(twice):
     assert pyopnb.Session(twice)(X)["y"].tolist() == [[2, 4, 6]]
-    with pytest.raises(TypeError, match=r"feeds: expected 1 input \(x\), got 2\. Try: x=x"):
+    with pytest.raises(TypeError, match=r"feeds: expected 1 input \(x\), got 2\."):
         pyopnb.Session(twice)(X, X)
-
-
-def test_feeds_in_one_dict(twice):
-    session = pyopnb.Session(twice)
-    assert (
-        session({"x": X})["y"].tolist() == pyopnb.run(twice, {"x": X})["y"].tolist() == [[2, 4, 6]]
-    )
-    with pytest.raises(pyopnb.errors.InputError, match="got x, z"):
-        session({"x": X}, z=X)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +44,7 @@ def test_feeds_in_one_dict(twice):
     [
         (
             {},
-            r"Required inputs \(\['x'\]\) are missing from input feed \(\[\]\): expected x: float32\[N,3\], got nothing\. Try: x=np\.zeros\(\(1, 3\), np\.float32\)",
+            r"Required inputs \(\['x'\]\) are missing from input feed: expected x: float32\[N,3\], got nothing\. Try: x=np\.zeros\(\(1, 3\), np\.float32\)",
         ),
         ({"X": X}, r"feeds: expected x: float32\[N,3\], got X\. Try: write x for X"),
         ({"x": X, "w": X}, r"got x, w\. Try: leave w out"),
@@ -113,7 +94,7 @@ def test_lists_are_taken_where_the_dtype_has_their_values():
     assert pyopnb.run(model, x=[1.0])["y"].tolist() == [-1]
     with pytest.raises(
         pyopnb.errors.InputError,
-        match=r"feed x\[0\]: expected int64\[N\], got 1.5, which is no integer",
+        match=r"feed x\[0\]: expected int64\[N\], got 1.5",
     ):
         pyopnb.run(model, x=[1.5])
 
@@ -157,15 +138,6 @@ def test_a_session_goes_where_a_model_goes(twice):
     assert len(pyopnb.lower(session, {"x": X}).functions) == 1
 
 
-def test_a_mistyped_op_is_named_with_the_nearest_one(twice):
-    model = pyopnb.model([pyopnb.node("session::Twise", "x", "y")], {"x": "float32[N,3]"}, "y")
-    with pytest.raises(
-        pyopnb.errors.UnknownOp,
-        match=r"got session::Twise, which nobody serves\. Try: .*write session::Twice",
-    ):
-        pyopnb.Session(model)
-
-
 def test_a_runtime_error_of_a_native_node_arrives_as_onnx_runtimes(twice):
     model = pyopnb.model(
         [pyopnb.node("session::Twice", "x", "t"), pyopnb.node("MatMul", "t w", "y")],
@@ -191,7 +163,7 @@ def test_providers_of_a_session_without_ops_are_those_of_its_copies():
     for other in (copy.copy(session), pickle.loads(pickle.dumps(session))):
         assert other.get_providers() == available
         np.testing.assert_array_equal(other(x=X)["y"], -X)
-    with pytest.raises(InputError, match=r"got 'Nonsense'. Try: "):
+    with pytest.raises(InputError, match=r"got str 'Nonsense'. Try: "):
         session.set_providers(["Nonsense"])
     # What was refused has changed nothing.
     assert session.get_providers() == available

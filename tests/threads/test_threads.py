@@ -48,11 +48,6 @@ def test_threads_in_one_session(model):
     assert _bridge.counters()["runs"] == 0
 
 
-def test_threads_in_several_sessions(model):
-    sessions = [pyopnb.Session(model) for _ in range(2)]
-    together(*[repeated(sessions[number % 2], number) for number in range(THREADS)])
-
-
 def test_sessions_are_made_and_dropped_on_threads(model):
     before = _bridge.counters()["kernels"]
 

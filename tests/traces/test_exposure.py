@@ -41,7 +41,6 @@ def test_the_same(value):
         (np.array(["a"], object), np.array(["b"], object), None),
         ([F([1])], [F([2])], None),
         (None, F([1]), None),
-        (np.array([1 + 1j]), np.array([1 + 2j]), 1),
         (np.array([1], ml_dtypes.bfloat16), np.array([3], ml_dtypes.bfloat16), 2),
     ],
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import time
 from itertools import islice
 from pathlib import Path
@@ -14,7 +13,6 @@ import pytest
 from light import feeds, light
 
 import pyopnb
-from pyopnb.runtime.plan import Clock
 from pyopnb.traces import profiling as run_module
 from pyopnb.traces.profile import Profile
 
@@ -117,20 +115,6 @@ def test_a_network_of_convolutions_is_fused_as_the_sessions_own(tmp_path):
     assert found.share(found.unattributed) < 0.5
 
 
-def test_nothing_is_hooked_into_a_session(burn, monkeypatch):
-    monkeypatch.setattr(Clock, "wrap", None)  # what a profile does to ops
-    session, fed = with_bodies()
-    session(fed)
-    with pytest.raises(TypeError):
-        pyopnb.profile(session, fed, runs=1)
-    monkeypatch.undo()
-    before = session._state
-    pyopnb.profile(session, fed, runs=1, warmup=0)
-    assert session._state.runtime is before.runtime and session._state.kernels is before.kernels
-    assert len(session._kernels) == 2 and all(kernel.clock is None for kernel in session._kernels)
-    assert not session.get_session_options().enable_profiling
-
-
 def test_an_ops_state_is_left_alone():
     @pyopnb.pyop("demo::Count")
     class Count:
@@ -205,12 +189,6 @@ def test_names_that_json_escapes_and_no_names():
         (node.calls == 1).all() for node in found.nodes
     )
     assert len(repr(found).splitlines()) == 2 + 1 + 3 + 2
-
-
-def test_it_can_be_pickled(burn):
-    session, fed = with_bodies()
-    found = pyopnb.profile(session, fed, runs=2, warmup=0)
-    assert repr(pickle.loads(pickle.dumps(found))) == repr(found)
 
 
 # ---- what goes wrong -----------------------------------------------------------------------------------------------------------

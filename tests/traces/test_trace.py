@@ -47,11 +47,6 @@ def test_names_and_arrays(trace):
             trace[key]
 
 
-def test_a_feed_that_is_an_output_is_there_once():
-    trace = Trace(MODEL, feeds=FEEDS, values={**VALUES, "x": FEEDS["x"]}, summaries={})
-    assert len(trace) == len(list(trace)) == 3
-
-
 def test_names_from_a_file_cannot_spoil_the_text():
     name = "a\n\x1b[31m" + "z" * 10_000
     trace = Trace(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import pickle
+from pathlib import Path
 from typing import Any
 
 from onnx import ModelProto
@@ -40,14 +41,12 @@ _Instances = dict[int, tuple[int, object]]
 """By the number of the node: the number of the version, and the instance."""
 
 
-def reduce_session(session: Any, protocol: int) -> tuple[Any, ...]:
+def reduce_session(session: Any) -> tuple[Any, ...]:
     """Take a session apart for a pickle.
 
     Parameters
     ----------
     session : Session
-    protocol : int
-        Of the pickle: from 5 on, models and large arrays are buffers that its carrier need not copy.
 
     Returns
     -------
@@ -84,18 +83,13 @@ def reduce_session(session: Any, protocol: int) -> tuple[Any, ...]:
         "changes": setting.changes,
         "model_attrs": setting.model,
     }
-    buffers: list[Any] = []
-    # Before protocol 5 a pickle has no buffers beside it.
-    take_buffer = None
-    if protocol >= 5:
-        take_buffer = buffers.append
     try:
-        data = dumps(parts, take_buffer)
+        data = dumps(parts)
     except PyopError:
         raise
     except Exception as error:  # a user's class can raise anything here
         raise _unpicklable(state, instances, error) from error
-    return open_session, (type(session), _model(state, protocol), data, buffers)
+    return open_session, (type(session), _model(state), data)
 
 
 def _ops(state: SessionState) -> list[tuple[Version, tuple[str, ...], bool]]:
@@ -153,19 +147,13 @@ def _options(state: SessionState, options: SessionOptions) -> dict[str, Any]:
     return {**fields, "sizes": free_dimensions(state.runtime, proto)}
 
 
-def _model(state: SessionState, protocol: int) -> Any:
+def _model(state: SessionState) -> Any:
     """Return the bytes of the model, or the path of one that has external data."""
-    data = state.runtime._model_bytes
-    if data is None:
-        # The other process may have another working directory.
-        path = os.path.abspath(state.runtime._model_path)
-        if state.folder is not None:
-            return path
-        with open(path, "rb") as file:
-            data = file.read()
-    if protocol < 5:
-        return data
-    return pickle.PickleBuffer(data)
+    if state.runtime._model_bytes is not None:
+        return state.runtime._model_bytes
+    # The other process may have another working directory.
+    path = os.path.abspath(state.runtime._model_path)
+    return path if state.folder is not None else Path(path).read_bytes()
 
 
 def _refuse_lent(state: SessionState) -> None:
@@ -194,16 +182,14 @@ def _refuse_lent(state: SessionState) -> None:
 # ---- opening -----------------------------------------------------------------------------------
 
 
-def open_session(cls: type[Any], model: Any, data: bytes, buffers: Any) -> Any:
+def open_session(cls: type[Any], model: bytes | str, data: bytes) -> Any:
     """Build the session of a pickle.
 
     Parameters
     ----------
     cls : type
-    model : bytes, buffer or str
+    model : bytes or str
     data : bytes
-    buffers : list
-        What the pickle in ``data`` left out.
 
     Returns
     -------
@@ -215,7 +201,7 @@ def open_session(cls: type[Any], model: Any, data: bytes, buffers: Any) -> Any:
     ModelError
         Its external data is not where it was.
     """
-    parts = pickle.loads(data, buffers=buffers)  # noqa: S301  # whoever opens a pickle runs it
+    parts = pickle.loads(data)  # noqa: S301  # whoever opens a pickle runs it
     ops = []
     classes = {}
     for version, modules, is_gradient in parts["ops"]:
@@ -254,16 +240,11 @@ def open_session(cls: type[Any], model: Any, data: bytes, buffers: Any) -> Any:
     )
 
 
-def _source(model: Any, folder: str | None) -> ModelSource:
-    # From protocol 5 on, the model can be a buffer of the carrier's.
-    if not isinstance(model, str):
-        model = bytes(model)
+def _source(model: bytes | str, folder: str | None) -> ModelSource:
     try:
         return read_model(model, folder)
     except ModelError as error:
-        if folder is None:
-            raise
-        error.add_note(
-            f"the session is of another process, and its model has external data in {sanitize(folder)}"
-        )
+        if folder is not None:
+            where = sanitize(folder)
+            error.add_note(f"the session is of another process, and its model has data in {where}")
         raise
