@@ -154,7 +154,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         if self.lowered:
             # The bytes or the file are not what is to be loaded now.
             source.given = None
-            warn_of_lowered(self.lowered, self.filled)
+            warn_of_lowered(self.lowered, source.proto, self.filled)
         self._swap(build_state(replace(config, filled=bool(self.filled)), source))
 
     def _prepare(self) -> None:
