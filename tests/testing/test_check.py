@@ -170,7 +170,7 @@ class LRN:
 
 
 BAD = [
-    (OtherDtype, X, "schema", r"output 0: expected float32\[\.\.\.\], got float64\[2,3\]; without a hint .*\. Try: return np\.asarray\(x\.astype"),
+    (OtherDtype, X, "schema", r"output 0: expected float32\[\.\.\.\], got float64\[2,3\]; without a hint .*\. Try: return np\.asarray\(y"),
     (OtherCount, X, "schema", "outputs: expected 2, as compute's hint says, got 1"),
     (OtherRank, X, "schema", r"output 0: expected float32\[2\], as the hint of compute says, got float32\[2,3\] for inputs float32\[2,3\]"),
     (OtherSize, X, "schema", r"expected float32\[2,4\]"),
