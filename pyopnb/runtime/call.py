@@ -180,10 +180,11 @@ def _define(op: str, count: int, opset: int | None) -> _Definition:
     if is_unknown(domain, op_type) or domain not in schema_domains():
         near = nearest_op(domain, op_type)
         advice = "define it: %%pyop" if near is None else f'"{"::".join(near)}"'
+        full_name = f"{sanitize(domain)}::{sanitize(op_type)}"
         raise UnknownOp(
-            f"call of {sanitize(op)}",
+            f"call of {full_name}",
             expected="an op of the registry or of the installed runtime",
-            got=f"{sanitize(domain)}::{sanitize(op_type)}, which is in neither",
+            got=f"{full_name}, which is in neither",
             next=advice,
         )
     number = schema_domains().get(domain, 1)

@@ -290,8 +290,8 @@ def check_feed(name: str, value: Any, expected: TensorType | None) -> Any:
         array = as_array(value, expected, where, sanitize(name), True)
     if not _same_dtype(array, expected.dtype) or not expected.accepts_shape(array.shape):
         fix = _suggest_fix(sanitize(name), array, expected)
-        got = describe_value(array)
-        if not isinstance(value, (np.ndarray, np.generic)):
+        got = describe_value(value if array.dtype == object else array)
+        if array.dtype != object and not isinstance(value, (np.ndarray, np.generic)):
             got = f"{type(value).__name__}, which is {got}"
         remedy = fix and f"{sanitize(name)}={fix}"
         raise InputError(where, expected=str(expected), got=got, next=remedy)

@@ -102,7 +102,7 @@ MISTAKES = (
         ---
         s = pyopnb.Session(m, «provider»=["CPUExecutionProvider"])
         """,
-        ("InputError: Session: expected one of sess_options, providers", "got provider="),
+        ("InputError: Session: expected one of its parameters", "got provider="),
         "s.get_providers() == ['CPUExecutionProvider']",
     ),
     Mistake(

@@ -102,20 +102,6 @@ MISTAKES = (
         advice="Try: (-> .*) after",
     ),
     Mistake(
-        "numbers where strings are declared",
-        """
-        %%pyop -q -d demo
-        class Label:
-            def compute(self, x) -> "string[N]":
-                «return x»
-        ---
-        y = pyopnb.call("demo::Label", np.int64([7, 8]))
-        """,
-        ("line 4, `return x`, output 0: expected string[N], got int64[2]",),
-        "y.tolist() == ['7', '8']",
-        advice="or (return .*)",
-    ),
-    Mistake(
         "writing into an input",
         """
         %%pyop -q -d demo

@@ -35,15 +35,6 @@ MISTAKES = (
         ("the node of output 'y' (::Erf)", "got T is float64; there are kernels for", "float32"),
         "abs(s(x=np.float64([0, 9]))['y'] - [0, 1]).max() < 1e-6",
     ),
-    Mistake(
-        "a float index in a call",
-        """
-        indices = [0.0]
-        y = pyopnb.call("Gather", np.float32([3, 4]), «indices»)
-        """,
-        ("call of Gather, input indices: expected int32, int64, got float64",),
-        "y.tolist() == [3]",
-    ),
     # ---- operators
     Mistake(
         "the forgotten domain of a registered op in a call",

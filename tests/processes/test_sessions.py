@@ -232,9 +232,7 @@ def test_external_data_stays_in_its_file(op, tmp_path, remote):
     beside.unlink()
     text, notes = remote(remote_work.message, data)
     assert text.startswith("ModelError: model") and "which is no file in" in text
-    assert notes == [
-        f"the session is of another process, and its model has external data in {tmp_path}"
-    ]
+    assert notes == [f"the session is of another process, and its model has data in {tmp_path}"]
     pyopnb.registry.clear()
 
 

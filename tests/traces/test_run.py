@@ -318,7 +318,7 @@ def test_a_trace_leaves_the_users_options_alone(chain, monkeypatch):
     options.add_free_dimension_override_by_name("N", 3)
     session = pyopnb.Session(chain, options)
     meanwhile = []
-    build = run_module._TracedRun._build
+    build = pyopnb.Session._with_model
 
     def looking(self, *arguments):
         exposed = build(self, *arguments)
@@ -333,7 +333,7 @@ def test_a_trace_leaves_the_users_options_alone(chain, monkeypatch):
         assert exposed._state.config.options.enable_profiling
         return exposed
 
-    monkeypatch.setattr(run_module._TracedRun, "_build", looking)
+    monkeypatch.setattr(pyopnb.Session, "_with_model", looking)
     plain = pyopnb.model([pyopnb.node("Neg", "x", "y")], {"x": "float32[N]"}, "y")
     trace = session.trace(x=X)
     assert trace.times and meanwhile == [(False, "", False)]
