@@ -16,8 +16,8 @@ from pyopnb.errors import ModelError, UnknownOp
 from pyopnb.notebook.arguments import MagicParser, split_words, usage_error
 from pyopnb.notebook.expressions import bind, parse_expressions
 from pyopnb.notebook.file_watcher import FileWatcher
-from pyopnb.notebook.table import Source, history_table
-from pyopnb.ops.messages import closest, sanitize
+from pyopnb.notebook.table import history_table
+from pyopnb.ops.messages import closest, sanitize, sanitize_source
 from pyopnb.ops.op import Version, find_version
 from pyopnb.ops.registry import registry
 
@@ -58,17 +58,11 @@ class Command:
             if name.startswith("--"):
                 parser.add_argument(name, action="store_true")
             else:
-                if "..." in word:
-                    nargs = "*"
-                elif "[" in word:
-                    nargs = "?"
-                else:
-                    nargs = None
+                nargs = "*" if "..." in word else "?" if "[" in word else None
+                kind = int if name in ("N", "A", "B") else str
                 # Without a default argparse lists "*" as required.
                 default: list[str] | None = [] if nargs == "*" else None
-                parser.add_argument(
-                    name, nargs=nargs, default=default, type=int if name in ("N", "A", "B") else str
-                )
+                parser.add_argument(name, nargs=nargs, default=default, type=kind)
         return parser
 
 
@@ -78,10 +72,7 @@ def parse_command(line: str) -> tuple[Command, Namespace]:
     command = COMMANDS.get(split_words(name)[0] if name[:1] in "'\"" else name)
     if command is None:
         close = closest(name, COMMANDS)
-        if close:
-            next_ = COMMANDS[close].usage
-        else:
-            next_ = "%pyop?"
+        next_ = COMMANDS[close].usage if close else "%pyop?"
         raise usage_error("%pyop", f"{', '.join(COMMANDS)} or nothing", sanitize(name), next_)
     expressions = ""
     # Expressions are not split as a shell would: their quotes and spaces are Python's.
@@ -132,7 +123,8 @@ def _source(shell: Any, args: Namespace) -> object:
         raise UnknownOp(
             str(version), expected="its source", got="a class whose source was not recorded"
         )
-    return Source(version.source)
+    print(sanitize_source(version.source))
+    return None
 
 
 def _find_version(op: str, number: int | None) -> Version:
@@ -152,10 +144,7 @@ def _diff(shell: Any, args: Namespace) -> object:
             got="one",
             next="edit its cell and run it again",
         )
-    if args.A is None:
-        old = versions[-2]
-    else:
-        old = _find_version(args.OP, args.A)
+    old = versions[-2] if args.A is None else _find_version(args.OP, args.A)
     return diff(old, _find_version(args.OP, args.B))
 
 
@@ -208,10 +197,7 @@ def _missing(shell: Any, args: Namespace) -> object:
             print(f"There is no cell for {row.op}: {error}")
             continue
         shell.set_next_input(str(cell))
-        if rows:
-            remark = f"; {len(rows)} more missing: run this line again"
-        else:
-            remark = ""
+        remark = f"; {len(rows)} more missing: run this line again" if rows else ""
         print(f"The cell below is for {row.op}{remark}.")
         break
     return table

@@ -42,10 +42,7 @@ def complete(context: CompletionContext) -> SimpleMatcherResult:
     if line == magic and magic.startswith("%"):
         # The name of the magic itself is IPython's to complete.
         return _result([], "", only=False)
-    if words and not line[-1].isspace():
-        fragment = words.pop()
-    else:
-        fragment = ""
+    fragment = words.pop() if words and not line[-1].isspace() else ""
     candidates: list[str] | None = None
     if text.lstrip().startswith("%%onnx") and "\n" in text.lstrip():
         candidates, fragment = complete_text(body)

@@ -35,10 +35,7 @@ class _State:
 
     def _repr_html_(self) -> str:
         # Without a value it is HTML's bar of unknown length.
-        if self.total:
-            value = f' value="{self.done}" max="{self.total}"'
-        else:
-            value = ""
+        value = f' value="{self.done}" max="{self.total}"' if self.total else ""
         return f'<progress{value} aria-label="{self!r}"></progress> {self!r}'
 
 
@@ -71,10 +68,7 @@ def progress_panel() -> Panel:
     from IPython.display import display
 
     shell = get_ipython()
-    if shell is None:
-        cell = 0
-    else:
-        cell = shell.execution_count
+    cell = 0 if shell is None else shell.execution_count
     handles: list[Any] = []
     after = 0.0
 

@@ -1,31 +1,14 @@
-"""Tables of ops and versions, and a source."""
+"""Tables of ops and versions."""
 
 from __future__ import annotations
 
-import html
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
-from pyopnb.ops.messages import sanitize_source
 from pyopnb.ops.op import Op, Version
 from pyopnb.ops.text_table import Table
 
-__all__ = ["Source", "history_table", "registry_table"]
-
-
-@dataclass(frozen=True, repr=False)
-class Source:
-    """The source of a version."""
-
-    text: str
-
-    def __repr__(self) -> str:
-        return self.text
-
-    def _repr_html_(self) -> str:
-        text = html.escape(sanitize_source(self.text), quote=True)
-        return f'<pre style="font-family:monospace;margin:0;white-space:pre;overflow-x:auto">{text}</pre>'
+__all__ = ["history_table", "registry_table"]
 
 
 def registry_table(ops: Iterable[Op]) -> Table:

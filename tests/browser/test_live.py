@@ -169,7 +169,7 @@ def test_a_long_run_leaves_the_cell_free_and_can_be_stopped(page, server):
     free = page.output(MOVED + 1)
     expect(free).to_contain_text("free")
     watched = page.output(WATCHED)
-    expect(watched.get_by_text("running for")).to_be_visible()  # … while other cells have run
+    expect(watched.get_by_text("running since")).to_be_visible()  # … while other cells have run
     page.screenshot("live-running")
     (server.root / "go").touch()
     expect(watched.get_by_text("SoftClip version 1")).to_be_visible()
@@ -183,7 +183,7 @@ def test_a_long_run_leaves_the_cell_free_and_can_be_stopped(page, server):
         OPS, OP.format("(lambda: [__import__('time').sleep(0.01) for _ in range(100_000)])() or x")
     )
     page.run(OPS)
-    expect(watched.get_by_text("running for")).to_be_visible()
+    expect(watched.get_by_text("running since")).to_be_visible()
     visible(watched.get_by_role("button", name="Stop")).click()
     expect(watched).to_contain_text("stopped after")
     page.screenshot("live-stopped")

@@ -6,13 +6,11 @@ import re
 from html.parser import HTMLParser
 
 import pytest
-from IPython.core.completer import provisionalcompleter
 from small_ops import soft_clip_cell
 
 import pyopnb
 from pyopnb import registry
 from pyopnb.notebook.commands import COMMANDS
-from pyopnb.notebook.table import Source
 from pyopnb.ops.text_table import Table
 
 HOSTILE = "<script>alert(1)</script>\"'&\u202e\x1b[31m"
@@ -65,7 +63,7 @@ class Tags(HTMLParser):
 
 @pytest.mark.parametrize(
     "shown",
-    [Table((HOSTILE, "b"), [(HOSTILE, HOSTILE * 50)]), Table(("a",), [], HOSTILE), Source(HOSTILE)],
+    [Table((HOSTILE, "b"), [(HOSTILE, HOSTILE * 50)]), Table(("a",), [], HOSTILE)],
 )
 def test_html_lets_nothing_through(shown):
     tags = Tags()
@@ -99,28 +97,9 @@ def test_rollback(ops, define):
 
 
 def test_source(ops, define):
-    assert "Second." in repr(define("%pyop source demo::SoftClip").value)
-    first = define("%pyop source demo::SoftClip 1").value
-    assert repr(first) == registry.history("demo::SoftClip")[0].source
-    assert first._repr_html_().startswith("<pre style=")
-
-
-# Help
-
-
-# Completion
-
-
-def offered(shell, text, cursor=None):
-    with provisionalcompleter():
-        return [
-            match.text
-            for match in shell.Completer.completions(text, len(text) if cursor is None else cursor)
-        ]
-
-
-OPTIONS = ["--domain", "--module", "--opset", "--quiet", "--run", "-d", "-q"]
-OPS = ["demo::SoftClip", "pyopnb::Other"]
+    assert "Second." in define("%pyop source demo::SoftClip").out
+    first = define("%pyop source demo::SoftClip 1").out
+    assert first.strip() == registry.history("demo::SoftClip")[0].source.strip()
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,6 @@ __all__ = [
     "CellRun",
     "LiveCells",
     "current_run",
-    "in_console",
     "lacks_extension",
     "live_cells",
     "wait_for",
@@ -73,13 +72,8 @@ class LiveCells(ShellListener):
 
     def hold(self, output: _Output, run: CellRun) -> None:
         """Keep an output alive while its cell shows it. Outputs of earlier runs of the cell are closed."""
-        self._close(
-            [
-                old
-                for old, shown in self._outputs.items()
-                if shown.cell == run.cell and shown.count != run.count
-            ]
-        )
+        shown = self._outputs.items()
+        self._close([old for old, at in shown if at.cell == run.cell and at.count != run.count])
         # The reference keeps the output alive while its cell shows it, though nobody holds it in
         # a variable.
         self._outputs[output] = run
@@ -100,11 +94,7 @@ class LiveCells(ShellListener):
     def before_cell(self, info: Any) -> None:
         metadata = _metadata(self._shell)
         # A cell that runs again, or is deleted, no longer shows what it showed.
-        cells = {
-            str(cell)
-            for cell in [*(metadata.get("deletedCells") or []), metadata.get("cellId")]
-            if cell
-        }
+        cells = [*(metadata.get("deletedCells") or []), metadata.get("cellId")]
         self._close([output for output, run in self._outputs.items() if run.cell in cells])
 
     def _after_cell(self, result: Any) -> None:
@@ -141,14 +131,8 @@ def wait_for(outputs: Sequence[_Output], *, in_cell: bool | None = None) -> None
     in_cell : bool, optional
         Whether a cell caused the runs; by default, whether one is running on this thread.
     """
-    if in_cell is None:
-        causes = _in_cell()
-    else:
-        causes = in_cell
-    if causes and not _updates_later():
-        patience = None
-    else:
-        patience = PATIENCE
+    causes = _in_cell() if in_cell is None else in_cell
+    patience = None if causes and not _updates_later() else PATIENCE
     try:
         _wait(outputs, patience)
     except KeyboardInterrupt:
@@ -159,12 +143,9 @@ def wait_for(outputs: Sequence[_Output], *, in_cell: bool | None = None) -> None
 
 
 def _wait(outputs: Sequence[_Output], seconds: float | None) -> None:
-    if seconds is None:
-        until = None
-    else:
-        until = time.monotonic() + seconds
+    until = time.monotonic() + (seconds or 0.0)
     for output in outputs:
-        output.wait(None if until is None else max(0.0, until - time.monotonic()))
+        output.wait(None if seconds is None else max(0.0, until - time.monotonic()))
 
 
 def _updates_later() -> bool:
@@ -178,16 +159,9 @@ def lacks_extension() -> bool:
     return "__vsc_ipynb_file__" in shell.user_ns or "google.colab" in sys.modules
 
 
-def in_console() -> bool:
-    """Tell whether the front end is a console of Jupyter's, which prints what is displayed and none of its updates."""
-    # It lets cells ask for input, which programs that execute notebooks do not, and names no cell, as pages do.
-    content = _parent(get_ipython()).get("content")
-    return isinstance(content, dict) and content.get("allow_stdin") is True and not _updates_later()
-
-
 _IN_MARIMO = {
-    "watch": "session(x=x) in a cell that names the op's class, so that marimo runs it again with the class",
-    "interact": "slider = mo.ui.slider(0.1, 5.0, 0.1), and in another cell session.with_attrs(limit=slider.value)(x=x)",
+    "watch": "session(x=x) in a cell that names the op's class",
+    "interact": "session.with_attrs(limit=slider.value)(x=x) with a slider of mo.ui",
 }
 
 
@@ -225,19 +199,9 @@ def current_run() -> CellRun:
 
 
 def _metadata(shell: Any) -> dict[str, Any]:
-    metadata = _parent(shell).get("metadata")
-    if isinstance(metadata, dict):
-        return metadata
-    return {}
-
-
-def _parent(shell: Any) -> dict[str, Any]:
-    """Return the request that the running cell came in; {} in a terminal."""
-    if hasattr(shell, "get_parent"):
-        parent = shell.get_parent()
-        if isinstance(parent, dict):
-            return parent
-    return {}
+    # A terminal has no requests.
+    parent = shell.get_parent() if hasattr(shell, "get_parent") else None
+    return (parent or {}).get("metadata") or {}
 
 
 def _cell_text(shell: Any) -> str:

@@ -172,7 +172,7 @@ class Interact(LiveOutput):
             baseline="the reference",
             state="ended" if self.closed else "",
             colours=self._colours,
-            running=self._running(),
+            running=self._began,
         )
 
     def _controls(self) -> list[ipywidgets.Widget]:

@@ -6,8 +6,7 @@ import contextlib
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -27,8 +26,8 @@ from pyopnb.runtime.session.session import Session
 
 __all__ = ["LiveOutput"]
 
-# Seconds between two updates of "running for …".
-_TICK = 0.5
+# A run of so many seconds is shown, with a button that stops it.
+_LONG = 0.5
 
 _session_locks: weakref.WeakKeyDictionary[Session, threading.RLock] = weakref.WeakKeyDictionary()
 
@@ -54,7 +53,7 @@ class LiveOutput:
         self._last_good: Run | None = None
         # Both belong to the run in flight.
         self._options: Any = None
-        self._began: float | None = None
+        self._began = 0.0
         self.closed = False
         reference = weakref.ref(self)
 
@@ -73,25 +72,19 @@ class LiveOutput:
     def result(self) -> Result | None:
         """Result of the last run without an error. Waits for a run in flight, as the other attributes do."""
         self.wait()
-        if self._last_good:
-            return self._last_good.result
-        return None
+        return self._last_good.result if self._last_good else None
 
     @property
     def error(self) -> BaseException | None:
         """Return what the last run raised."""
         self.wait()
-        if self._last:
-            return self._last.error
-        return None
+        return self._last.error if self._last else None
 
     @property
     def seconds(self) -> float:
         """Duration of the last run."""
         self.wait()
-        if self._last:
-            return self._last.seconds
-        return 0.0
+        return self._last.seconds if self._last else 0.0
 
     @property
     def widget(self) -> ipywidgets.Widget:
@@ -178,22 +171,28 @@ class LiveOutput:
             locked(self._lock, self._end)
 
     def _begin(self) -> Any:
-        self._options, self._began = quiet_options(), time.monotonic()
+        self._options, self._began = quiet_options(), time.time()
         return self._options
 
     def _run_in_turn(
         self, feeds: Mapping[str, Any], settings: Mapping[str, str], options: Any
     ) -> Run | None:
-        with _ticking(self._update):
+        # A run that takes long says so, once.
+        timer = threading.Timer(_LONG, self._update)
+        timer.daemon = True
+        timer.start()
+        try:
             run = run_session(self.session, feeds, settings, options, self._view)
-            # The run was stopped for a newer one and not by the user, so there is nothing to
-            # report.
-            if run.interrupted and self._worker.requested:
-                return None
-            return run
+        finally:
+            timer.cancel()
+        # A run that was stopped for a newer one and not by the user has nothing to report.
+        if run.interrupted and self._worker.requested:
+            return None
+        return run
 
     def _end(self) -> None:
-        self._options = self._began = None
+        self._options = None
+        self._began = 0.0
 
     # ---- running and showing -------------------------------------------------------------------------------------------------
 
@@ -219,13 +218,6 @@ class LiveOutput:
 
         return Pane(self._controls(), stop)
 
-    def _running(self) -> float | None:
-        """Since how many seconds a run is in flight."""
-        began = self._began
-        if began is None:
-            return None
-        return time.monotonic() - began
-
     def _update(self) -> None:
         if "_pane" in vars(self):
             self._show()
@@ -238,7 +230,7 @@ class LiveOutput:
         report = self._report()
         # Everything is made under the lock, so that text, picture and controls are of one run.
         content = report.html(), report.text(), self._controls_html()
-        self._pane.show(*content, running=report.running is not None)
+        self._pane.show(*content, running=report.running > 0)
         if here:
             self._pane.display(*content)
 
@@ -246,21 +238,3 @@ class LiveOutput:
         if not self.closed:
             self._cells.hold(self, current_run())
         self._show(here=True)
-
-
-@contextmanager
-def _ticking(tick: Callable[[], None]) -> Iterator[None]:
-    """Call a function at intervals while the block runs, on a thread of its own."""
-    done = threading.Event()
-
-    def run() -> None:
-        while not done.wait(_TICK):
-            tick()
-
-    thread = threading.Thread(target=run, daemon=True, name="pyopnb progress")
-    thread.start()
-    try:
-        yield
-    finally:
-        done.set()
-        thread.join()

@@ -10,7 +10,7 @@ import ipywidgets
 from IPython.core.getipython import get_ipython
 
 from pyopnb.display.html import details, note
-from pyopnb.notebook.live.cells import in_console, lacks_extension
+from pyopnb.notebook.live.cells import lacks_extension
 
 __all__ = ["MIME", "Pane"]
 
@@ -56,8 +56,6 @@ class Pane:
         self.widget = ipywidgets.VBox([*controls, self._button, self._content])
         self.displayed = False
         self._display_id = uuid.uuid4().hex
-        # What was printed last in a console, which cannot change what stands there.
-        self._printed = ""
         # The widget lives until it is closed.
         self._view = self.widget._repr_mimebundle_()[_WIDGET]
 
@@ -75,20 +73,14 @@ class Pane:
         data = {"text/html": html, "text/plain": text}
         # A closed widget has no connection to the page, which then shows the saved HTML.
         if self.widget.comm is not None:
-            if running:
-                self._button.layout.display = None
-            else:
-                self._button.layout.display = "none"
+            self._button.layout.display = None if running else "none"
             self._content.outputs = ({"output_type": "display_data", "data": data, "metadata": {}},)
         if self.displayed and (self.widget.comm is None or not lacks_extension()):
             self._publish(html, text, saved, update=True)
-            if self.widget.comm is not None and not running:
-                self._print(text)
 
     def display(self, html: str, text: str, saved: str) -> None:
         """Display below the running cell, too."""
         self.displayed = True
-        self._printed = text
         self._publish(html, text, saved, update=False)
 
     def close(self) -> None:
@@ -97,13 +89,6 @@ class Pane:
             for part in (getattr(widget, "layout", None), getattr(widget, "style", None), widget):
                 if part is not None:
                     part.close()
-
-    def _print(self, text: str) -> None:
-        """Show the text again below the running cell of a console, where updates of earlier outputs are not shown."""
-        if text != self._printed and in_console():
-            self._printed = text
-            shell: Any = get_ipython()
-            shell.display_pub.publish(data={"text/plain": text}, metadata={})
 
     def _publish(self, html: str, text: str, saved: str, *, update: bool) -> None:
         data: dict[str, Any] = {MIME: {**self._view, "display_id": self._display_id}}

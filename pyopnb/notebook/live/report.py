@@ -36,8 +36,8 @@ class Report:
         Added to the first line.
     colours : SteadyColours, optional
         Of an output that is drawn many times, and must not jump.
-    running : float or None
-        Since how many seconds the next run is in flight.
+    running : float
+        When the run in flight began; 0 if none is.
     """
 
     run: Run | None
@@ -47,13 +47,13 @@ class Report:
     baseline: str = "the previous run"
     state: str = ""
     colours: SteadyColours | None = None
-    running: float | None = None
+    running: float = 0.0
 
     def text(self) -> str:
         return "\n".join(self._lines())
 
     def _lines(self) -> Iterator[str]:
-        if self.running is not None:
+        if self.running:
             yield self._running()
         if self.run is None:
             return
@@ -76,7 +76,7 @@ class Report:
         return join(self._parts(), MAX_BYTES + (len(shown.html.encode()) if shown else 0))
 
     def _parts(self) -> Iterator[str]:
-        if self.running is not None:
+        if self.running:
             yield f'<div><progress aria-label="running"></progress> {escape(self._running())}</div>'
         if self.run is None:
             return
@@ -104,7 +104,7 @@ class Report:
             yield details(title, html(self.diff), open=not self.diff.ok)
 
     def _running(self) -> str:
-        return f"running for {self.running:.1f} s"
+        return f"running since {time.strftime('%H:%M:%S', time.localtime(self.running))}"
 
     def _head(self, run: Run, state: str = "") -> str:
         ops = [f"{name} version {version.number}" for name, version in run.versions.items()]

@@ -105,7 +105,7 @@ class Watch(LiveOutput):
             self._before,
             self._diff,
             state="ended" if self.closed else "",
-            running=self._running(),
+            running=self._began,
         )
 
     def close(self) -> None:

@@ -66,10 +66,7 @@ class Worker:
         bool
             Whether everything is done. True on the worker's own thread, which cannot wait for itself.
         """
-        if seconds is None:
-            until = None
-        else:
-            until = time.monotonic() + seconds
+        until = None if seconds is None else time.monotonic() + seconds
         while (thread := self._thread) is not None and thread is not threading.current_thread():
             thread.join(None if until is None else max(0.0, until - time.monotonic()))
             if thread.is_alive():
