@@ -80,21 +80,20 @@ def nested(estimator: Any) -> Iterator[Any]:
     waiting = [estimator]
     while waiting:
         value = waiting.pop(0)
-        if id(value) in seen or isinstance(value, (str, bytes, type, int, float)):
+        if id(value) in seen:
             continue
         seen.add(id(value))
-        # GradientBoosting keeps its trees in an array of objects.
-        if isinstance(value, np.ndarray):
-            if value.dtype == object:
-                waiting += list(value.flat)
-        elif isinstance(value, dict):
-            waiting += list(value.values())
+        if isinstance(value, dict):
+            waiting += value.values()
         elif isinstance(value, (list, tuple)):
-            waiting += list(value)
+            waiting += value
+        # GradientBoosting keeps its trees in an array of objects.
+        elif isinstance(value, np.ndarray) and value.dtype == object:
+            waiting += value.flat
         elif hasattr(value, "__dict__") and not callable(value):
             if any(callable(getattr(value, name, None)) for name in METHODS):
                 yield value
-            waiting += list(vars(value).values())
+            waiting += vars(value).values()
 
 
 @contextmanager
@@ -108,19 +107,19 @@ def recorded(estimator: Any) -> Iterator[dict[int, Sample]]:
     """
     samples: dict[int, Sample] = {}
     running: set[int] = set()
-    watched = []
-    for part in nested(estimator):
-        for name in METHODS:
-            if callable(getattr(part, name, None)):
-                watched.append((part, name))
+    parts = list(nested(estimator))
     # An attribute of the object hides the method of its class.
-    for part, name in watched:
-        vars(part)[name] = _watched(part, name, getattr(part, name), samples, running)
+    for part in parts:
+        for name in METHODS:
+            method = getattr(part, name, None)
+            if callable(method):
+                vars(part)[name] = _watched(part, name, method, samples, running)
     try:
         yield samples
     finally:
-        for part, name in watched:
-            vars(part).pop(name, None)
+        for part in parts:
+            for name in METHODS:
+                vars(part).pop(name, None)
 
 
 def _watched(
