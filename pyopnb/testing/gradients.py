@@ -221,7 +221,7 @@ class _Comparison:
         self._subject, self._example = subject, example
         self._outputs = subject.call(example)
         self._title = str(example)
-        wide = _in_float64(example)
+        wide = example.cast(np.float64)
         wide_outputs = _outputs_in_float64(subject, wide)
         if wide_outputs is not None:
             self._example, self._outputs = wide, wide_outputs
@@ -391,23 +391,14 @@ def _judged(
     )
 
 
-def _in_float64(example: Example, factor: float = 1.0) -> Example:
-    inputs = []
-    for array in example.inputs:
-        if array is not None and is_float(array):
-            array = np.asarray(array.astype(np.float64) * factor)
-        inputs.append(array)
-    return Example(tuple(inputs), example.attrs)
-
-
 def _outputs_in_float64(subject: Subject, wide: Example) -> tuple[np.ndarray, ...] | None:
     """Call an op with float64; return None where it does not take that, or calculates in less."""
     try:
         subject.schema.check_inputs(wide.types, subject.op.name)
         outputs = subject.call(wide)
         # What it rounds on the way hides so small a change of the inputs, and shows a larger one.
-        slightly = subject.call(_in_float64(wide, 1 + 2.0**-40))
-        clearly = subject.call(_in_float64(wide, 1 + 2.0**-8))
+        slightly = subject.call(wide.cast(np.float64, 1 + 2.0**-40))
+        clearly = subject.call(wide.cast(np.float64, 1 + 2.0**-8))
     except Exception:
         # An op need not take every dtype that its ports leave open.
         return None

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto, NodeProto
 
+from pyopnb.diffs.tolerances import is_float
 from pyopnb.errors import InputError, ResultError
 from pyopnb.models.build import model, node
 from pyopnb.models.nodes import attribute_values, set_attribute
@@ -52,6 +53,14 @@ class Example:
     def copies(self) -> Arrays:
         """Make writable copies of the inputs."""
         return tuple(None if array is None else array.copy() for array in self.inputs)
+
+    def cast(self, to: Any, factor: float = 1.0) -> Example:
+        """Return the example with its floats in another dtype, and multiplied."""
+        inputs = list(self.inputs)
+        for number, array in enumerate(inputs):
+            if array is not None and is_float(array):
+                inputs[number] = np.asarray(array.astype(to) * factor, to)
+        return Example(tuple(inputs), self.attrs)
 
     def feeds(self) -> dict[str, np.ndarray]:
         """Return the inputs as a session of `Subject` takes them."""

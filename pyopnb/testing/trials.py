@@ -286,7 +286,7 @@ def _try_precision(subject: Subject) -> str:
     worst: dict[str, float] = {}
     for example in subject.examples:
         for kind in (np.float32, np.float16, ml_dtypes.bfloat16):
-            error = _rounding_error(subject, _cast(example, np.dtype(kind)))
+            error = _rounding_error(subject, example.cast(kind))
             if error is None:
                 continue
             name, (ulps, where) = np.dtype(kind).name, error
@@ -303,19 +303,10 @@ def _try_precision(subject: Subject) -> str:
     return f"units in the last place from float64: {errors}; at most {_MAX_ULPS} expected"
 
 
-def _cast(example: Example, to: np.dtype) -> Example:
-    inputs = []
-    for array in example.inputs:
-        if array is not None and is_float(array):
-            array = array.astype(to)
-        inputs.append(array)
-    return Example(tuple(inputs), example.attrs)
-
-
 def _rounding_error(subject: Subject, low: Example) -> tuple[float, str] | None:
     """Return the largest error in ULPs of a smaller dtype against float64, and where; None without any."""
     # The rounded numbers in float64: what the rounding of the inputs does is not the op's.
-    wide = _cast(low, np.dtype(np.float64))
+    wide = low.cast(np.float64)
     if wide.types == low.types:
         return None
     results = []
