@@ -8,30 +8,29 @@ import pyopnb
 PACKAGE = Path(pyopnb.__file__).parent
 
 
-def typing_only(tree):
-    """Collect the nodes below ``if TYPE_CHECKING``, which are never imported."""
-    hidden = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
-            for statement in node.body:
-                hidden.update(ast.walk(statement))
-    return hidden
+def statements(tree):
+    """Walk over the statements of a file, but for those below ``if TYPE_CHECKING``, which never run."""
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+            is_typing = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+            if name != "body" or not is_typing:
+                waiting += getattr(node, name, [])
 
 
 def imported(tree, modules):
     """List the modules of the package that a file imports."""
-    hidden = typing_only(tree)
     targets = set()
-    for node in ast.walk(tree):
-        if node in hidden:
-            continue
+    for node in statements(tree):
         if isinstance(node, ast.Import):
             targets.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
             for alias in node.names:
                 submodule = f"{node.module}.{alias.name}"
                 targets.add(submodule if submodule in modules else node.module)
-    return targets & set(modules)
+    return {target for target in targets if target in modules}
 
 
 def import_graph():
