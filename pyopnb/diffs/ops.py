@@ -76,7 +76,9 @@ def diff_versions(a: Version | Op, b: Version | Op) -> OpDiff:
     if old.opset != new.opset:
         changes.append(f"opset: {old.opset} → {new.opset}")
     source: list[str] = []
-    same_code = True if old.cls is new.cls else None
+    same_code = None
+    if old.cls is new.cls:
+        same_code = True
     if old.source is not None and new.source is not None:
         source_a = old.source.splitlines()
         source_b = new.source.splitlines()

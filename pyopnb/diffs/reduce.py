@@ -83,9 +83,13 @@ class Reduction(Displayable):
     def headline(self) -> str:
         """Say how small the model became, and how it fails."""
         count = len(self.model.graph.node)
-        limit = "" if self.finished else ", and the time was up"
+        limit = ", and the time was up"
+        if self.finished:
+            limit = ""
         amount = f"{plural(self.trials, 'trial')}, {self.seconds:.0f} s{limit}"
-        verb = "fails" if count == 1 else "fail"
+        verb = "fail"
+        if count == 1:
+            verb = "fails"
         return f"{count} of {plural(self.before, 'node')} still {verb} ({amount})"
 
     def __str__(self) -> str:
@@ -274,7 +278,10 @@ class _Sides:
 
     def failure(self, model: ModelProto, feeds: dict[str, Any]) -> Failure | None:
         """Say how a model fails, or return None."""
-        levels = [_ALL, _NONE] if self.against == "levels" else [_ALL]
+        if self.against == "levels":
+            levels = [_ALL, _NONE]
+        else:
+            levels = [_ALL]
         outcome = self.here.attempt(model, feeds, levels)
         if outcome.stage:
             return _error(outcome)
@@ -505,11 +512,11 @@ class _Parts:
         outputs = []
         for position in positions:
             names = [name for name in graph.nodes[position].output if name]
-            wanted = [name for name in names if name in graph.outputs]
+            asked_for = [name for name in names if name in graph.outputs]
             # An output that nobody asks for keeps nodes from being fused.
-            if not wanted and not any(name in reads for name in names):
-                wanted = names[:1]
-            outputs += wanted
+            if not asked_for and not any(name in reads for name in names):
+                asked_for = names[:1]
+            outputs += asked_for
         try:
             copy = ModelSource(_copied(self.model))
             return cut_out(copy, self.values, inputs or None, outputs)

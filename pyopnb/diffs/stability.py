@@ -318,7 +318,10 @@ class _Trials:
         except Exception as error:
             return replace(row, reason=f"no node was looked for: {_first_line(error)}")
         if not node:
-            reason = "each node is within the tolerance" if diff.ok else _HIDDEN
+            if diff.ok:
+                reason = "each node is within the tolerance"
+            else:
+                reason = _HIDDEN
             return replace(row, reason=reason)
         return replace(row, node=node)
 
@@ -379,7 +382,9 @@ class _Trials:
         def find() -> TraceDiff:
             facts = compared(a, b, *self.tolerances).worst.facts
             # The sample whose element is the farthest off.
-            index = facts.worst[0].index[0] if facts is not None and facts.worst else 0
+            index = 0
+            if facts is not None and facts.worst:
+                index = facts.worst[0].index[0]
             trace_alone = _traced(self.session, samples[index])
             arrays = {}
             for name, value in _results(_traced(self.session, feeds)):
@@ -474,7 +479,9 @@ def _first_node(diff: TraceDiff) -> str:
         first = next(over, None)
     if random or first is None:
         return random
-    return f"{first.between[0]} … {first.name}" if first.between else first.name
+    if first.between:
+        return f"{first.between[0]} … {first.name}"
+    return first.name
 
 
 def _has_samples(batch: Any, alone: Any, size: int) -> bool:
@@ -495,7 +502,10 @@ def _changed_order(
         if not is_array or not is_float(value) or value.shape != expected.shape:
             continue
         # Images and their scores have the classes on axis 1.
-        axis = 1 if value.ndim >= 4 else -1
+        if value.ndim >= 4:
+            axis = 1
+        else:
+            axis = -1
         if not value.size or not value.ndim or value.shape[axis] < 2:
             continue
         rankings = value.size // value.shape[axis]

@@ -159,14 +159,6 @@ def test_rows_that_cannot_be_say_why() -> None:
     assert "no output has a row" in pyopnb.stability(mean, X)["sample alone"].reason
 
 
-def test_zeros_and_sequences_are_no_difference() -> None:
-    logarithm = parsed("(float[N,4] x) => (float[N,4] y) { y = Log(x) }")
-    table = pyopnb.stability(logarithm, np.float32([[0, 1, 2, np.inf]]), yardstick=True)
-    assert table.ok and table["float64"].diff is not None
-    text = "(float[N,4] x) => (seq(float[N,4]) y) { a = Exp(x)  y = SequenceConstruct(a, x) }"
-    assert pyopnb.stability(parsed(text), X[:, :4], yardstick=True)["float64"].diff.ok
-
-
 def test_a_yardstick_in_another_precision_is_none() -> None:
     @pyopnb.pyop("stable::Half")
     class Half:

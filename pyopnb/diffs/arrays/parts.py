@@ -273,7 +273,10 @@ def _normalize(value: Any, path: _Path, side: str) -> Any:
             where += f" at {named(path)}"
         expected = "an array, or a list, dict or Result of arrays"
         raise InputError(where, expected=expected, got=type(value).__name__, next="np.asarray(…)")
-    array = value if isinstance(value, np.ndarray) else np.asarray(value)
+    if isinstance(value, np.ndarray):
+        array = value
+    else:
+        array = np.asarray(value)
     # NumPy has several dtypes for strings, ONNX one; and a complex number is two floats, along a last axis.
     if array.dtype.kind in "SUT":
         return array.astype(object)
@@ -300,7 +303,9 @@ def _type_text(value: Any) -> str:
     if value is None:
         return "None"
     if isinstance(value, dict):
-        noun = "sequence" if isinstance(value, _Sequence) else "map"
+        noun = "map"
+        if isinstance(value, _Sequence):
+            noun = "sequence"
         return f"{noun} of {len(value)}"
     try:
         return str(type_of(value))

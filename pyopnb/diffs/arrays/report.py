@@ -70,14 +70,18 @@ def count_verdicts(verdicts: Iterator[str], noun: str = "part") -> str:
     worst, *better = [verdict for verdict in reversed(VERDICTS) if counts[verdict]]
     total = plural(counts.total(), noun)
     if not better:
-        return f"all {total}" if counts.total() > 1 else total
+        if counts.total() > 1:
+            return f"all {total}"
+        return total
     listed = ", ".join(f"{counts[verdict]:,} {verdict}" for verdict in better)
     return f"{counts[worst]:,} of {total}; {listed}"
 
 
 def part_lines(part: Part) -> list[str]:
     """Say in at most three lines how many elements of a part differ, where, and by how much."""
-    name = f"{part.name}: " if part.name else ""
+    name = ""
+    if part.name:
+        name = f"{part.name}: "
     facts = part.facts
     if facts is None or not facts.bits:
         return [f"{name}{part.reason or part.a}"]
@@ -101,12 +105,16 @@ def _extent(part: Part, facts: ArrayStats) -> str:
     if facts.over:
         return f"{facts.over:,} {total}{_share(facts.over, facts.count)} outside {tolerance}"
     # After another tolerance was applied, it is not known how many are outside.
-    where = "some are outside" if facts.over is None else "within"
+    where = "within"
+    if facts.over is None:
+        where = "some are outside"
     return f"{facts.differing:,} {total} {verb}, {where} {tolerance}"
 
 
 def _verb(count: int) -> str:
-    return "differs" if count == 1 else "differ"
+    if count == 1:
+        return "differs"
+    return "differ"
 
 
 def _share(count: int, total: int) -> str:
@@ -132,7 +140,9 @@ def _where(part: Part, facts: ArrayStats) -> Iterator[str]:
             share = f"all {axis.seen:,}"
         clauses.append(f"{share} at index {axis.index} of axis {axis.axis} (length {axis.size:,})")
     # Of strings and bools, none is worse than another.
-    adjective = "first" if part.a.startswith(("string", "bool")) else "worst"
+    adjective = "worst"
+    if part.a.startswith(("string", "bool")):
+        adjective = "first"
     clauses.append(f"{adjective} at {_format_values(worst)}")
     if axis is None and facts.first not in (None, worst.index):
         clauses.append(f"first at {format_index(facts.first)}")
@@ -149,7 +159,9 @@ def _how_much(part: Part, facts: ArrayStats) -> Iterator[str]:
         if facts.finite and not facts.largest:
             clauses.append("all finite pairs are equal")
     if facts.largest and not part.a.startswith("bool"):
-        size = "elsewhere |a-b| " if clauses else "|a-b| "
+        size = "|a-b| "
+        if clauses:
+            size = "elsewhere |a-b| "
         if facts.differing > 1:
             size += "up to "
         size += format_number(facts.largest)
@@ -275,7 +287,9 @@ def format_place(place: Place) -> str:
 
 
 def _format_values(place: Place) -> str:
-    where = f"{format_index(place.index)}, " if place.index else ""
+    where = ""
+    if place.index:
+        where = f"{format_index(place.index)}, "
     return f"{where}a = {place.a}, b = {place.b}"
 
 

@@ -388,11 +388,11 @@ def _blocks(
         casting="unsafe",
         buffersize=chunk or (_CHUNK if in_place else _COPIED),
     )
-    for left, right in blocks:
+    for block_a, block_b in blocks:
         if is_bool:
             # Bools that other code has written may have any byte but 0 for True.
-            left, right = ((side != 0).astype(counted) for side in (left, right))
-        yield left.view(np.uint8), right.view(np.uint8)
+            block_a, block_b = ((side != 0).astype(counted) for side in (block_a, block_b))
+        yield block_a.view(np.uint8), block_b.view(np.uint8)
 
 
 @dataclass(frozen=True)
@@ -525,7 +525,10 @@ def _similarity(counts: dict[str, Any]) -> dict[str, float | None]:
         similarity["cosine"] = max(-1.0, min(1.0, product / norms))
     if squares_a or squares_b:
         # The square of a larger peak is no float64.
-        signal = peak**2 * counts["finite"] if peak < 1e150 else math.inf
+        if peak < 1e150:
+            signal = peak**2 * counts["finite"]
+        else:
+            signal = math.inf
         similarity["snr"] = _decibel(squares_b, noise)
         similarity["psnr"] = _decibel(signal, noise)
     return similarity
@@ -550,7 +553,7 @@ def _worst(counts: dict[str, Any], a: np.ndarray, b: np.ndarray) -> tuple[Place,
     for flat, away, ulp in counts["worst"]:
         y = b.flat[flat]
         size = abs(float(y))
-        place = Place(
+        element = Place(
             _index(flat, a.shape),
             _text(a.flat[flat]),
             _text(y),
@@ -558,12 +561,14 @@ def _worst(counts: dict[str, Any], a: np.ndarray, b: np.ndarray) -> tuple[Place,
             away / size if size else None,
             ulp if family(a.dtype) == "float" else None,
         )
-        worst.append(place)
+        worst.append(element)
     return tuple(worst[:_WORST])
 
 
 def _index(at: int, shape: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(map(int, np.unravel_index(at, shape))) if shape else ()
+    if shape:
+        return tuple(map(int, np.unravel_index(at, shape)))
+    return ()
 
 
 def _text(value: Any) -> str:
@@ -592,11 +597,17 @@ def _string_stats(a: np.ndarray, b: np.ndarray) -> ArrayStats:
         count += 1
         # No string is worse than another: the first ones are shown, around the first character that differs.
         if len(worst) < _WORST:
-            position = _first_difference(x, y) if is_same_type else 0
-            where = f" (differs at index {position})" if is_same_type else ""
+            position = 0
+            if is_same_type:
+                position = _first_difference(x, y)
+            where = ""
+            if is_same_type:
+                where = f" (differs at index {position})"
             texts = _cut(x, position) + where, _cut(y, position)
             worst.append(Place(_index(flat, a.shape), *texts))
-    first = worst[0].index if worst else None
+    first = None
+    if worst:
+        first = worst[0].index
     return ArrayStats(
         a.size,
         bits=count,

@@ -243,7 +243,9 @@ class _GraphComparison:
             path = path_of_body(self.a.nodes[i], name)
             if self.path:
                 # Of a deep nest, only the innermost bodies are named.
-                outer = self.path if len(self.path) < 5 * _TEXT else "…"
+                outer = "…"
+                if len(self.path) < 5 * _TEXT:
+                    outer = self.path
                 path = f"{outer}, {path}"
             self.levels.append(_Level(path, bodies_a[name], bodies_b[name], self.values))
 
@@ -253,19 +255,23 @@ class _GraphComparison:
         for group_a, group_b in group_unpaired(self.a, self.b, self.matching):
             facts: tuple[Fact, ...] = ()
             if not group_a:
-                kind = "added"
+                change_kind = "added"
             elif not group_b:
                 facts = tuple(self._weights_of_readers(group_a[0]))
-                kind = "folded" if facts else "removed"
+                change_kind = "removed"
+                if facts:
+                    change_kind = "folded"
             elif len(group_a) == len(group_b) == 1:
-                kind = "changed"
+                change_kind = "changed"
                 ops = _op_name(self.a.nodes[group_a[0]]), _op_name(self.b.nodes[group_b[0]])
                 facts = (Fact("op", *ops),)
             else:
-                kind = "fused" if len(group_a) >= len(group_b) else "split"
+                change_kind = "split"
+                if len(group_a) >= len(group_b):
+                    change_kind = "fused"
             nodes_a = tuple(_node_at(self.a, position) for position in group_a)
             nodes_b = tuple(_node_at(self.b, position) for position in group_b)
-            yield Change(kind, self.path, nodes_a, nodes_b, facts)
+            yield Change(change_kind, self.path, nodes_a, nodes_b, facts)
 
     def _weights_of_readers(self, index: int) -> Iterator[Fact]:
         """Find the weight that stands in b for the result of a node that only a has."""

@@ -59,7 +59,9 @@ class ModelDiff(ToleranceDiff):
         if not self.changes:
             return "identical"
         within = [change.values is not None and change.values.ok for change in self.changes]
-        return "close" if all(within) else "different"
+        if all(within):
+            return "close"
+        return "different"
 
     @property
     def ok(self) -> bool:
@@ -217,7 +219,9 @@ def _subject(change: Change) -> str:
 
 
 def _prefix(change: Change) -> str:
-    return f"{change.path}: " if change.path else ""
+    if change.path:
+        return f"{change.path}: "
+    return ""
 
 
 def format_change(change: Change) -> Iterator[str]:
@@ -244,7 +248,9 @@ def format_change(change: Change) -> Iterator[str]:
 def _weight_values(change: Change, reader: str) -> str:
     if change.values is None:
         return "".join(f": {_format_fact(fact)}" for fact in change.facts[1:])
-    of_reader = f" of {reader}" if reader else ""
+    of_reader = ""
+    if reader:
+        of_reader = f" of {reader}"
     return f"{of_reader}: {change.values.verdict}, {summarize(change.values.worst)}"
 
 
@@ -261,4 +267,6 @@ def _format_fact(fact: Fact) -> str:
         return f"{fact.what}: {fact.a} → {fact.b}"
     side, value = ("b", fact.b) if fact.a is None else ("a", fact.a)
     text = f"{fact.what}: only in {side}"
-    return text if value == "there" else f"{text}, {value}"
+    if value == "there":
+        return text
+    return f"{text}, {value}"

@@ -137,7 +137,10 @@ class HashedGraph(GraphIndex):
         local = []
         for node in self.nodes:
             attributes = set()
-            defaults = self.defaults.of(node) if node.attribute else {}
+            if node.attribute:
+                defaults = self.defaults.of(node)
+            else:
+                defaults = {}
             for attribute in node.attribute:
                 key = attribute_key(attribute, content)
                 default = defaults.get(attribute.name)
@@ -150,12 +153,16 @@ class HashedGraph(GraphIndex):
     def weight(self, name: str) -> int | None:
         """Return the number of a weight's content, in this graph or one around it."""
         graph = self.resolve(name)
-        return graph.weights.get(name) if isinstance(graph, HashedGraph) else None
+        if isinstance(graph, HashedGraph):
+            return graph.weights.get(name)
+        return None
 
     def tensor(self, name: str) -> TensorProto | SparseTensorProto | None:
         """Return the weight of a name, in this graph or one around it."""
         graph = self.resolve(name)
-        return graph.tensors.get(name) if isinstance(graph, HashedGraph) else None
+        if isinstance(graph, HashedGraph):
+            return graph.tensors.get(name)
+        return None
 
     def makers(self, index: int) -> list[int]:
         """List the nodes other than Constants that make what a node reads, each once."""

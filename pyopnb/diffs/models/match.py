@@ -187,18 +187,24 @@ class _Pairing:
     def _weights_key(self, side: int, index: int) -> Hashable:
         graph = (self.a, self.b)[side]
         weights = tuple(graph.weights.get(name, -1) for name in graph.nodes[index].input)
-        return (graph.local[index], weights) if max(weights, default=-1) >= 0 else None
+        if max(weights, default=-1) >= 0:
+            return (graph.local[index], weights)
+        return None
 
     def _name_key(self, side: int, index: int) -> Hashable:
         graph = (self.a, self.b)[side]
         name = graph.nodes[index].name
-        return (_op(graph, index), name) if name else None
+        if name:
+            return (_op(graph, index), name)
+        return None
 
     def _outputs_key(self, side: int, index: int) -> Hashable:
         # Models that people write have names for tensors, seldom for nodes.
         graph = (self.a, self.b)[side]
         outputs = tuple(graph.nodes[index].output)
-        return (_op(graph, index), outputs) if any(outputs) else None
+        if any(outputs):
+            return (_op(graph, index), outputs)
+        return None
 
     # ---- from pairs to their neighbours
 

@@ -151,7 +151,9 @@ class _Aligner:
             self._pair_by_value(name)
 
     def _op(self, graph: TraceGraph, name: str) -> str:
-        return full_name(graph.nodes[graph.producer[name]]) if name in graph.producer else ""
+        if name in graph.producer:
+            return full_name(graph.nodes[graph.producer[name]])
+        return ""
 
     def _pair_by_value(self, name: str) -> None:
         array = self.arrays_b.get(name)

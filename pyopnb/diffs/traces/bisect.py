@@ -121,10 +121,13 @@ def first_divergence(
     if not isinstance(at_once, int) or at_once < 1:
         expected = "a number of tensors, at least 1"
         raise InputError("first_divergence, at_once", expected=expected, got=sanitize(at_once))
-    places = on if isinstance(on, tuple) else (on, on)
-    if len(places) != 2:
+    if isinstance(on, tuple):
+        runtime_names = on
+    else:
+        runtime_names = (on, on)
+    if len(runtime_names) != 2:
         raise InputError("first_divergence, on", expected="two, for a and b", got=sanitize(on))
-    sides = _Side(a, places[0]), _Side(b, places[1])
+    sides = _Side(a, runtime_names[0]), _Side(b, runtime_names[1])
     runtimes = sides[0].trace.runtime, sides[1].trace.runtime
     tolerances = rtol, atol, default_stol(runtimes, rtol, atol, stol)
     search = _Search(sides, feeds or {}, tolerances, at_once)

@@ -130,7 +130,9 @@ def _source_causes(old: Version | None, new: Version | None) -> Iterator[str]:
     lines = [line for line in diff.source if line[:1] in "+-" and line[1:].strip()]
     yield from (f"{line[0]} {line[1:].strip()}" for line in lines)
     if not lines:
-        source = "an unknown source" if diff.same_code is None else "the same source"
+        source = "the same source"
+        if diff.same_code is None:
+            source = "an unknown source"
         yield f"{new.op}, version {old.number} → {new.number}, with {source}"
 
 

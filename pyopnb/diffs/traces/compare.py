@@ -413,7 +413,9 @@ class TraceComparison:
         if not narrower(*arrays):
             return
         # The wider side runs its node, but on inputs that were rounded as those of the other side.
-        side = 0 if arrays[0].dtype.itemsize > arrays[1].dtype.itemsize else 1
+        side = 1
+        if arrays[0].dtype.itemsize > arrays[1].dtype.itemsize:
+            side = 0
         graph, trace = self.graphs[side], self.traces[side]
         feeds = dict(trace.feeds)
         for pair in self.pairs:

@@ -58,7 +58,9 @@ def narrower(a: Any, b: Any) -> str:
     if not is_float(a) or not is_float(b) or a.dtype.itemsize == b.dtype.itemsize:
         return ""
     name = dtype(min(a, b, key=lambda array: array.dtype.itemsize).dtype).name
-    return name if name in _HALVES else ""
+    if name in _HALVES:
+        return name
+    return ""
 
 
 def in_one_precision(a: Any, b: Any, tolerances: Tolerances) -> tuple[Any, Any, Tolerances]:
@@ -161,5 +163,7 @@ def sum_causes(name: str, half: Any, wide: Any) -> Iterator[str]:
 
 
 def _share(mask: np.ndarray) -> str:
-    elements = "element" if mask.size == 1 else "elements"
+    elements = "elements"
+    if mask.size == 1:
+        elements = "element"
     return f"{int(np.count_nonzero(mask)):,} of {mask.size:,} {elements}"

@@ -151,7 +151,9 @@ def find_optimizers(model: Any, feeds: Mapping[str, Any], tolerances: Tolerances
         diff = trials.compare(full)
         names = full.modifying
         needed: tuple[str, ...] = ()
-        candidates = () if diff.ok else names
+        candidates: tuple[str, ...] = ()
+        if not diff.ok:
+            candidates = names
         # Mostly one optimizer is to blame, and the first one found suffices.
         while candidates and not trials.suffices(needed):
             low, high = 1, len(candidates)

@@ -78,9 +78,9 @@ class Scale:
 
     def limits(self) -> tuple[float, float]:
         # NumPy does not know the integers of four bits, ml_dtypes knows all.
-        read = ml_dtypes.iinfo if self.is_integer else ml_dtypes.finfo
-        info = read(self.dtype)
-        return float(info.min), float(info.max)
+        info: Any = ml_dtypes.iinfo if self.is_integer else ml_dtypes.finfo
+        limits = info(self.dtype)
+        return float(limits.min), float(limits.max)
 
     def dequantize(self, quantized: np.ndarray) -> np.ndarray:
         # As ONNX Runtime does: exact up to the product with the scale, which is in float32.
@@ -107,7 +107,9 @@ class Scale:
         low, high = self.limits()
         levels = values / self.scale + self.zero_point
         beyond = (levels < low - 0.5) | (levels > high + 0.5)
-        return float(np.mean(beyond)) if values.size else 0.0
+        if values.size:
+            return float(np.mean(beyond))
+        return 0.0
 
 
 @dataclass
@@ -212,7 +214,9 @@ class QuantizedTensors:
         zeros = self._value(zero_point)
         if zeros is None:
             zeros = np.zeros_like(values)
-        axis = -1 if "MatMul" in node.op_type else 0
+        axis = 0
+        if "MatMul" in node.op_type:
+            axis = -1
         block_size = 0
         if node.op_type in ("QuantizeLinear", "DequantizeLinear"):
             axis = _attribute(node, "axis", 1)
@@ -256,7 +260,9 @@ class QuantizedTensors:
         value = self.arrays.get(name)
         if value is None and name in self.traces[1].initializers:
             value = self.traces[1].initializers[name]
-        return value if isinstance(value, np.ndarray) else None
+        if isinstance(value, np.ndarray):
+            return value
+        return None
 
     def _is_integer(self, name: str) -> bool:
         value = self._value(name)
@@ -410,7 +416,10 @@ class QuantizedTensors:
 
 
 def _badness(row: QuantizedTensor) -> tuple[bool, float]:
-    ratio = row.sqnr if row.alone is None else row.alone
+    if row.alone is None:
+        ratio = row.sqnr
+    else:
+        ratio = row.alone
     return row.alone is None, math.inf if ratio is None else ratio
 
 

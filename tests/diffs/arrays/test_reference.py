@@ -96,6 +96,25 @@ def plain_floats(a: np.ndarray, b: np.ndarray, rtol: float, atol: float) -> dict
     return found
 
 
+NAMES = [
+    "count",
+    "finite",
+    "bits",
+    "differing",
+    "over",
+    "odd",
+    "classes",
+    "largest",
+    "peak",
+    "first",
+]
+
+
+def assert_same(facts: ArrayStats, plain: dict[str, Any]) -> None:
+    for name in NAMES:
+        assert getattr(facts, name) == plain[name], name
+
+
 def assert_totals(
     facts: ArrayStats, a: np.ndarray, b: np.ndarray, rtol: float, atol: float
 ) -> None:
@@ -138,43 +157,18 @@ def test_floats(
     kind: Any, shape: tuple[int, ...], data: st.DataObject, rtol: float, atol: float
 ) -> None:
     count = math.prod(shape)
+    factors = st.sampled_from([1.0, 1.001, 2.0])
     with np.errstate(all="ignore"):
-        b = (
-            np.array(data.draw(st.lists(numbers, min_size=count, max_size=count)))
-            .astype(kind)
-            .reshape(shape)
-        )
-        near = np.array(
-            data.draw(
-                st.lists(
-                    st.sampled_from([1.0, 1.001, 2.0]) | numbers, min_size=count, max_size=count
-                )
-            )
-        )
-        a = (
-            np.where(
-                np.isin(near, [1.0, 1.001, 2.0]), b.astype(np.float64).reshape(-1) * near, near
-            )
-            .astype(kind)
-            .reshape(shape)
-        )
+        b = np.array(data.draw(st.lists(numbers, min_size=count, max_size=count))).astype(kind)
+        near = np.array(data.draw(st.lists(factors | numbers, min_size=count, max_size=count)))
+        product = b.astype(np.float64) * near
+        a = np.where(np.isin(near, [1.0, 1.001, 2.0]), product, near).astype(kind)
+    a, b = a.reshape(shape), b.reshape(shape)
     facts, plain = array_stats(a, b, rtol, atol), plain_floats(a, b, rtol, atol)
     if not plain["bits"]:
         assert facts == ArrayStats(a.size, largest=0)
         return
-    for name in (
-        "count",
-        "finite",
-        "bits",
-        "differing",
-        "over",
-        "odd",
-        "classes",
-        "largest",
-        "peak",
-        "first",
-    ):
-        assert getattr(facts, name) == plain[name], name
+    assert_same(facts, plain)
     assert [place.index for place in facts.worst] == plain["worst"]
     assert_axes(facts, plain["axes"])
     assert_totals(facts, a, b, rtol, atol)
@@ -249,18 +243,7 @@ def test_blocks_with_and_without_numbers_in_turn(kind: Any) -> None:
     ]
     a, b = (np.concatenate([pair[side] for pair in pairs])[:-1] for side in (0, 1))
     facts, plain = array_stats(a, b, 1e-3, 1e-5), plain_floats(a, b, 1e-3, 1e-5)
-    for name in (
-        "finite",
-        "bits",
-        "differing",
-        "over",
-        "odd",
-        "classes",
-        "largest",
-        "peak",
-        "first",
-    ):
-        assert getattr(facts, name) == plain[name], name
+    assert_same(facts, plain)
     assert math.isinf(facts.mean) or facts.mean == pytest.approx(float(plain["mean"]), rel=1e-12)
     assert [place.index for place in facts.worst] == plain["worst"]
     assert_axes(facts, plain["axes"])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import tracemalloc
-from dataclasses import replace
 from decimal import Decimal
 from itertools import permutations
 from typing import Any
@@ -239,20 +237,6 @@ def test_concentration_along_an_axis(axis: int) -> None:
     assert "of axis" not in str(diff(a + 1, a))
 
 
-def test_memory_stays_flat() -> None:
-    a = np.zeros(4_000_000, f32)
-    a[::7] = np.arange(a[::7].size)
-    b = a + f32(1e-3)
-    peaks = []
-    for size in (500_000, 4_000_000):
-        for pair in ((a[:size], b[:size]), (a[:size][::-1], b[:size][::-1])):
-            tracemalloc.start()
-            array_stats(*pair, 1e-5, 1e-5)
-            peaks.append(tracemalloc.get_traced_memory()[1])
-            tracemalloc.stop()
-    assert max(peaks) < 8e6, peaks  # each array has 16 MB
-
-
 @pytest.mark.parametrize("chunk", [1, 5, 7, 24, 1000])
 @pytest.mark.parametrize("order", list(permutations(range(4))))
 def test_views_are_compared_as_their_copies_are(order: tuple[int, ...], chunk: int) -> None:
@@ -336,49 +320,6 @@ def test_it_never_raises_and_reads_back(
     assert diff(a, a.copy()).verdict in (SAME, NOT)
 
 
-FLOATS = [kind for kind in KINDS if kind.kind != "c"]
-
-
-@quick
-@given(
-    st.sampled_from(FLOATS),
-    st.lists(seeds, min_size=2, max_size=2),
-    st.integers(1, 70),
-    st.integers(1, 80),
-    st.booleans(),
-)
-def test_blocked_is_unblocked(
-    kind: Any, two: list[bytes], count: int, block: int, half: bool
-) -> None:
-    a, b = (filled(kind, (count,), seed) for seed in two)
-    if half:
-        b[: count // 2] = a[: count // 2]
-    whole, blocked = array_stats(a, b, 1e-3, 1e-5, 10**6), array_stats(a, b, 1e-3, 1e-5, block)
-    for name in ("cosine", "snr", "psnr", "mean", "rms", "bias"):
-        one, two_ = getattr(whole, name), getattr(blocked, name)
-        # Sums in another order; a mean of large numbers of both signs may be anything below their rounding.
-        scale = 0.0 if name != "bias" else 1e-6 * abs(whole.mean or 0)
-        assert one == two_ or one == pytest.approx(
-            two_, rel=1e-6, abs=max(scale, 1e-6) if name != "mean" else scale, nan_ok=True
-        )
-    sums = dict.fromkeys(("cosine", "snr", "psnr", "mean", "rms", "bias"))
-    assert (whole.frontier.largest, whole.frontier.at_zero) == (
-        blocked.frontier.largest,
-        blocked.frontier.at_zero,
-    )
-    for rtol in (
-        0.0,
-        1e-3,
-        0.5,
-        2.0,
-    ):  # corners that are on a line but for rounding may be there or not
-        assert whole.frontier.atol(rtol) == pytest.approx(
-            blocked.frontier.atol(rtol), rel=1e-12, abs=1e-300
-        )
-    sums["frontier"] = whole.frontier
-    assert replace(whole, **sums) == replace(blocked, **sums)
-
-
 def below(number: float) -> float:
     """The next smaller number of four digits."""
     exact = Decimal(str(number))
@@ -427,38 +368,6 @@ def test_smallest_tolerance_that_would_pass(
             not diff(a, b, rtol=below(rtol), atol=other).ok
             and not found.judged(rtol=below(rtol), atol=other).ok
         )
-
-
-@pytest.mark.one_python  # long arrays in our own C++
-@pytest.mark.parametrize("kind", [f32, f64])
-@pytest.mark.parametrize("make", ["noise", "relative", "twice", "curve", "zeros"])
-def test_judging_again_is_judging_anew_on_long_arrays(kind: Any, make: str) -> None:
-    """Where the blocks' quick ways are taken: float32 with margins, corners found past a guess."""
-    rng = np.random.default_rng(11)
-    b = rng.standard_normal(100_000).astype(kind)
-    noise = rng.standard_normal(b.size)
-    a = {
-        "noise": b + 1e-3 * noise,
-        "relative": b * (1 + 1e-3 * noise),
-        "twice": 2 * b,
-        "curve": b + 1e-3 * np.sqrt(np.abs(b)),
-        "zeros": np.where(noise > 0, b, 0) + 1e-3 * noise,
-    }[make].astype(kind)
-    b = np.where(noise > 0, b, 0).astype(kind) if make == "zeros" else b
-    found = diff(a, b)
-    away, size = np.abs(a.astype(f64) - b.astype(f64)), np.abs(b.astype(f64))
-    for rtol in (0.0, 1e-6, 1e-4, 1e-3, 0.1):
-        least = max(float((away - rtol * size).max()), 0.0)
-        for atol in (least * 0.999, least * 1.001):
-            passes = bool((away <= atol + rtol * size).all())
-            assert (
-                found.judged(rtol=rtol, atol=atol).ok
-                == passes
-                == diff(a, b, rtol=rtol, atol=atol).ok
-            )
-            assert facts(a, b, rtol=rtol, atol=atol).over == np.count_nonzero(
-                away > (atol + rtol * size) * (1 + 2.0**-40)
-            )
 
 
 def test_the_picture_has_the_largest_of_each_field() -> None:

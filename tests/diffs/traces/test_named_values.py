@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import numpy as np
@@ -57,20 +56,6 @@ def test_a_model_that_is_not_what_its_program_computes() -> None:
         in str(found)
     )
     assert "from net.py:3" in pyopnb.show(found).svg
-
-
-def test_the_source_is_in_the_json_and_need_not_be() -> None:
-    found = diff(of_program(VALUES, **KNOWN), trace(MODEL, x=X))
-    assert found.ok
-    assert [step.source for step in found.steps] == ["", KNOWN["sources"]["c"], ""]
-    assert TraceDiff.from_json(found.to_json()) == found
-    old = (
-        found.to_json()
-        .replace(f', "source": {json.dumps(KNOWN["sources"]["c"])}', "")
-        .replace(', "source": ""', "")
-    )
-    assert "source" not in old
-    assert [step.source for step in TraceDiff.from_json(old).steps] == ["", "", ""]
 
 
 def test_two_programs_are_compared_without_isolation() -> None:

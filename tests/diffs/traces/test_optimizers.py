@@ -138,23 +138,6 @@ def test_the_optimizer_is_named_with_its_nodes_and_the_line_that_works_around_it
         assert not pyopnb.diff(dict(eval(fewer, names)(feeds)), right, **tolerances).ok
 
 
-def test_it_is_displayed():
-    model, feeds, *_ = CHANGED["two quantizations of different scales"]
-    found = pyopnb.first_divergence(model, feeds, over="optimizers")
-    html = pyopnb.show(found)._repr_html_()
-    for text in (
-        "DoubleQDQPairsRemover changed",
-        "without these",
-        "bit-identical",
-        "DequantizeLinear",
-        "Session(model, disabled",
-    ):
-        assert text in html, text
-    assert html == found._repr_html_()
-    html = pyopnb.first_divergence(model, feeds, over="levels")._repr_html_()
-    assert "ORT_ENABLE_BASIC changes" in html and "graph_optimization_level" in html
-
-
 UNCHANGED = {
     "nothing to optimise": parsed("y = Abs(x)", "float[N,8] x", "float[N,8] y"),
     "an Identity": parsed("a = Identity(x)  y = Neg(a)", "float[N,8] x", "float[N,8] y"),

@@ -9,9 +9,8 @@ import ml_dtypes
 import numpy as np
 import onnx
 import pytest
-from light import feeds, light
 from onnx import numpy_helper
-from onnxruntime.quantization import QuantFormat, qdq_loss_debug, quantize_static
+from onnxruntime.quantization import qdq_loss_debug
 from quantizing import FORMS, STATIC, Samples, float_model, in_four_bits, quantized, sample, scaled
 from transformer import transformer
 
@@ -52,68 +51,6 @@ def test_an_absorbed_activation_is_no_difference(
         (tensor,) = (tensor for tensor in found.tensors if tensor.a == name)
         largest = tensor.diff.worst.facts.largest
         assert largest < 0.3, (name, largest)  # the numbers below 0 are up to 4 away
-
-
-@pytest.mark.parametrize("form", STATIC)
-def test_what_is_taken_for_absorbed_is_a_convolution_before_a_relu(
-    form: str, tmp_path: Path
-) -> None:
-    """Of SqueezeNet each tensor is paired by name, or is what a Relu reads that the quantizer removed."""
-    net = light("squeezenet")
-    values = feeds(net)
-    weights = {tensor.name for tensor in net.graph.initializer}
-    inputs = [info for info in net.graph.input if info.name not in weights]
-    del net.graph.input[:]
-    net.graph.input.extend(inputs)
-    net = onnx.version_converter.convert_version(net, 13)
-    files = tmp_path / "float.onnx", tmp_path / "quantized.onnx"
-    onnx.save(net, files[0])
-    samples = Samples(values["data_0"], name="data_0")
-    quantize_static(*files, samples, quant_format=getattr(QuantFormat, form))
-    b = trace(onnx.load(files[1]), values)
-    found = diff(trace(net, values), b)
-    rows = {row.tensor: row for row in found.quantization}
-    # The ratio of Dropout, which the conversion to a newer opset writes, is no tensor of a run.
-    nodes = [node for node in net.graph.node if node.op_type != "Constant"]
-    paired = {tensor.a for tensor in found.tensors}
-    unpaired = [node for node in nodes if node.output[0] not in paired]
-    assert found.only_a == () and len(unpaired) == 26
-    relus = [node for node in b.model.graph.node if node.op_type == "Relu"]
-    assert relus == []
-    for node in unpaired:
-        (reader,) = (other for other in nodes if node.output[0] in other.input)
-        assert node.op_type == "Conv" and reader.op_type == "Relu"
-        quantized_conv = conv_behind(b.model, rows[reader.output[0]].b)
-        # The weight says that it is the same convolution.
-        assert any(name.startswith(node.input[1]) for name in quantized_conv.input)
-        assert rows[reader.output[0]].sqnr > 10
-
-
-def conv_behind(model: onnx.ModelProto, name: str) -> onnx.NodeProto:
-    """Return the convolution whose result is quantized and dequantized to a tensor."""
-    producers = {output: node for node in model.graph.node for output in node.output}
-    producer = producers[name]
-    while producer.op_type in ("DequantizeLinear", "QuantizeLinear"):
-        producer = producers[producer.input[0]]
-    assert producer.op_type in ("Conv", "QLinearConv")
-    return producer
-
-
-def test_an_activation_that_is_still_there_is_not_taken_for_absorbed() -> None:
-    head = '<ir_version: 9, opset_import: ["": 20]>'
-    a = pyopnb.parse(f"{head} a (float[N] x) => (float[N] y) {{ n = Neg(x)  y = Relu(n) }}")
-    b = pyopnb.parse(f"""{head} b (float[N] x) => (float[N] y) {{
-        s = Constant<value_float = 0.01>()
-        z = Constant<value = uint8 {{128}}>()
-        o = Constant<value_float = -1.01>()
-        p = Mul(x, o)
-        m = Abs(p)
-        t = Relu(m)
-        q = QuantizeLinear(t, s, z)
-        y = DequantizeLinear(q, s, z)
-    }}""")
-    x = np.linspace(-1, 1, 7, dtype=np.float32)
-    assert diff(trace(a, x=x), trace(b, x=x)).only_a == ("n",)
 
 
 @pytest.mark.parametrize("form", STATIC)
@@ -165,12 +102,6 @@ def test_bits_and_ranges_are_those_of_the_scale(tmp_path: Path) -> None:
     # The same sample was not seen in calibration: what is beyond its range is cut off.
     outside = (a["x"] < expected[0] - scale / 2) | (a["x"] > expected[1] + scale / 2)
     assert row.saturated == pytest.approx(outside.mean())
-
-
-def test_two_quantized_or_two_float_models_have_no_such_rows(tmp_path: Path) -> None:
-    a, b = two_traces("QDQ", tmp_path)
-    assert diff(a, a).quantization == diff(b, b).quantization == ()
-    assert diff(b, a).quantization == ()
 
 
 def test_scales_may_be_constant_nodes(tmp_path: Path) -> None:
