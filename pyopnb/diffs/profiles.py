@@ -45,18 +45,16 @@ class NodeChange:
 
         It is slower or faster if the middle halves of the runs do not overlap, and the medians are over 1 µs apart.
         """
-        if self.a is None or self.b is None:
-            if self.a is None:
-                return "only in b"
+        if self.a is None:
+            return "only in b"
+        if self.b is None:
             return "only in a"
-        if abs(self.b.median - self.a.median) <= _CLOCK:
-            return "same"
-        # Medians of noisy runs nearly always differ. Only a gap between the middle halves is a
-        # change.
-        if self.b.low > self.a.high:
-            return "slower"
-        if self.b.high < self.a.low:
-            return "faster"
+        # Medians of noisy runs nearly always differ. Only a gap between the middle halves is a change.
+        if abs(self.b.median - self.a.median) > _CLOCK:
+            if self.b.low > self.a.high:
+                return "slower"
+            if self.b.high < self.a.low:
+                return "faster"
         return "same"
 
     @property
@@ -69,22 +67,19 @@ class NodeChange:
     @property
     def cost(self) -> float:
         """Subtract the median of a from that of b, in microseconds."""
-        median_a = 0.0
-        if self.a:
-            median_a = self.a.median
-        median_b = 0.0
-        if self.b:
-            median_b = self.b.median
-        return median_b - median_a
+        medians = [spread.median if spread else 0.0 for spread in (self.a, self.b)]
+        return medians[1] - medians[0]
 
     def __str__(self) -> str:
-        times = f"{self.a or 'none'} → {self.b or 'none'}"
-        if self.ratio is None:
-            ratio = ""
-        else:
-            ratio = f", {self.ratio:.2f} ×"
+        times = f"{self.a or 'none'} → {self.b or 'none'}{_times(self.ratio)}"
         op_type, node = sanitize(self.op_type, 40), sanitize(self.node, 60)
-        return f"{self.verdict}: {op_type} {node!r}, {times}{ratio}"
+        return f"{self.verdict}: {op_type} {node!r}, {times}"
+
+
+def _times(ratio: float | None) -> str:
+    if ratio is None:
+        return ""
+    return f", {ratio:.2f} ×"
 
 
 @dataclass(frozen=True, repr=False)
@@ -117,22 +112,12 @@ class ProfileDiff(DiffBase):
 
     def _headline(self) -> list[str]:
         counts = Counter(change.verdict for change in self.nodes)
-        listed = []
-        for verdict in _VERDICTS:
-            if counts[verdict]:
-                listed.append(f"{counts[verdict]} {verdict}")
-        if self.run.ratio is None:
-            ratio = ""
-        else:
-            ratio = f", {self.run.ratio:.2f} ×"
-        run = f"{self.verdict}: a run {self.run.a} → {self.run.b}{ratio}"
+        listed = [f"{counts[verdict]} {verdict}" for verdict in _VERDICTS if counts[verdict]]
+        run = f"{self.verdict}: a run {self.run.a} → {self.run.b}{_times(self.run.ratio)}"
         return [run, f"nodes: {', '.join(listed)}"]
 
     def __str__(self) -> str:
-        changed = []
-        for change in self.nodes:
-            if change.verdict != "same":
-                changed.append(str(change))
+        changed = [str(change) for change in self.nodes if change.verdict != "same"]
         return fit_lines([*self._headline(), *changed])
 
     def rows(self) -> list[tuple[str, ...]]:
@@ -148,16 +133,11 @@ class ProfileDiff(DiffBase):
             sign = ""
             if change.cost > 0:
                 sign = "+"
-            row = (
-                change.verdict,
-                sanitize(change.node, 60),
-                sanitize(change.op_type, 60),
-                str(change.a or ""),
-                str(change.b or ""),
-                "" if change.ratio is None else f"{change.ratio:.2f}",
-                f"{sign}{microseconds(change.cost)}",
-            )
-            rows.append(row)
+            names = sanitize(change.node, 60), sanitize(change.op_type, 60)
+            spreads = str(change.a or ""), str(change.b or "")
+            ratio = _times(change.ratio).strip(", ×")
+            cost = f"{sign}{microseconds(change.cost)}"
+            rows.append((change.verdict, *names, *spreads, ratio, cost))
         return rows
 
     @classmethod
@@ -180,14 +160,7 @@ def _changes(a: Profile, b: Profile) -> Iterator[NodeChange]:
 
     A runtime may run as one node what it ran apart before: groups that share a node belong together.
     """
-    nodes_a = []
-    for node in a.nodes:
-        if not node.inside:
-            nodes_a.append(node)
-    nodes_b = []
-    for node in b.nodes:
-        if not node.inside:
-            nodes_b.append(node)
+    nodes_a, nodes_b = ([x for x in profile.nodes if not x.inside] for profile in (a, b))
     sets: DisjointSets[str] = DisjointSets()
     for node in (*nodes_b, *nodes_a):
         # The names of nodes change when ONNX Runtime fuses them, the names of their outputs do not.

@@ -13,14 +13,14 @@ from pyopnb.diffs.arrays.report import format_number
 from pyopnb.diffs.tolerances import is_float, tolerance
 from pyopnb.diffs.traces.steps import Tolerances
 from pyopnb.ops.dtypes import dtype
-from pyopnb.ops.messages import sanitize
+from pyopnb.ops.messages import plural, sanitize
 
 __all__ = ["SUMS", "as_fed", "half_causes", "in_one_precision", "narrower", "sum_causes"]
 
 _HALVES = ("float16", "bfloat16")
 
 SUMS = frozenset(
-    {
+    [
         "Add",
         "AveragePool",
         "Conv",
@@ -40,7 +40,7 @@ SUMS = frozenset(
         "ReduceSumSquare",
         "Softmax",
         "Sum",
-    }
+    ]
 )
 """Operators that add up: in a narrow float, a large sum swallows small terms."""
 
@@ -106,25 +106,23 @@ def half_causes(name: str, a: Any, b: Any) -> Iterator[str]:
     half = narrower(a, b)
     if not half or a.shape != b.shape:
         return
-    small, wide = (a, b) if dtype(a.dtype).name == half else (b, a)
-    small = small.astype(wide.dtype)
+    small, wide = sorted((a, b), key=lambda array: array.dtype.itemsize)
     limits = ml_dtypes.finfo(half)  # type: ignore[no-untyped-call]
-    label = sanitize(name, 80)
+    most, least = float(limits.max), float(limits.smallest_subnormal)
+    sizes = np.abs(wide)
     overflowed = ~np.isfinite(small) & np.isfinite(wide)
-    if overflowed.any():
-        largest = format_number(float(np.abs(wide[overflowed]).max()))
-        yield (
-            f"{label} overflows {half} to infinity: {_share(overflowed)}, up to {largest}, "
-            f"beyond {format_number(float(limits.max))}"
-        )
     # Larger numbers are 0 for another reason, such as a Relu of a number that was rounded below 0.
-    lowest = float(limits.smallest_subnormal)
-    flushed = (small == 0) & (wide != 0) & (np.abs(wide) < lowest)
-    if flushed.any():
-        least = format_number(float(np.abs(wide[flushed]).min()))
-        smallest = format_number(lowest)
+    flushed = (small == 0) & (wide != 0) & (sizes < least)
+    label, total = sanitize(name, 80), plural(small.size, "element")
+    if overflowed.any():
         yield (
-            f"{label} is flushed to zero in {half}: {_share(flushed)}, from {least}, below {smallest}"
+            f"{label} overflows {half} to infinity: {np.count_nonzero(overflowed):,} of {total}, "
+            f"up to {format_number(float(sizes[overflowed].max()))}, beyond {format_number(most)}"
+        )
+    if flushed.any():
+        yield (
+            f"{label} is flushed to zero in {half}: {np.count_nonzero(flushed):,} of {total}, "
+            f"from {format_number(float(sizes[flushed].min()))}, below {format_number(least)}"
         )
 
 
@@ -149,21 +147,12 @@ def sum_causes(name: str, half: Any, wide: Any) -> Iterator[str]:
     widened = half.astype(wide.dtype)
     # What overflowed is said already.
     finite = np.isfinite(widened) & np.isfinite(wide)
-    if not finite.any():
-        return
     diff = compared(widened[finite], wide[finite], *tolerance(dtype_name, None, None, True))
-    if diff.ok:
+    facts = diff.worst.facts
+    if diff.ok or facts is None:
         return
-    most = np.abs(widened - wide, where=finite, out=np.zeros_like(wide)).max()
     digits = ml_dtypes.finfo(dtype_name).nmant + 1  # type: ignore[no-untyped-call]
     yield (
         f"{sanitize(name, 80)} lost small terms of its sum: {dtype_name} keeps {digits} bits, and the same inputs in "
-        f"{dtype(wide.dtype).name} give up to {format_number(float(most))} more or less"
+        f"{dtype(wide.dtype).name} give up to {format_number(facts.largest)} more or less"
     )
-
-
-def _share(mask: np.ndarray) -> str:
-    elements = "elements"
-    if mask.size == 1:
-        elements = "element"
-    return f"{int(np.count_nonzero(mask)):,} of {mask.size:,} {elements}"
