@@ -102,6 +102,10 @@ def test_source(ops, define):
     assert first.strip() == registry.history("demo::SoftClip")[0].source.strip()
 
 
+OPTIONS = ["--domain", "--module", "--opset", "--quiet", "--run", "-d", "-q"]
+OPS = ["demo::SoftClip", "pyopnb::Other"]
+
+
 @pytest.mark.parametrize(
     ("text", "matches"),
     [
