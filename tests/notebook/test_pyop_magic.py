@@ -6,6 +6,7 @@ import re
 from html.parser import HTMLParser
 
 import pytest
+from IPython.core.completer import provisionalcompleter
 from small_ops import soft_clip_cell
 
 import pyopnb
@@ -100,6 +101,20 @@ def test_source(ops, define):
     assert "Second." in define("%pyop source demo::SoftClip").out
     first = define("%pyop source demo::SoftClip 1").out
     assert first.strip() == registry.history("demo::SoftClip")[0].source.strip()
+
+
+# Help
+
+
+# Completion
+
+
+def offered(shell, text, cursor=None):
+    with provisionalcompleter():
+        return [
+            match.text
+            for match in shell.Completer.completions(text, len(text) if cursor is None else cursor)
+        ]
 
 
 OPTIONS = ["--domain", "--module", "--opset", "--quiet", "--run", "-d", "-q"]
