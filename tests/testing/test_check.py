@@ -28,99 +28,77 @@ def check_class(cls: type, *examples: Any, name: str = "t::Op", **attrs: Any) ->
 # ---- bad ops -----------------------------------------------------------------------------------------------------------------
 
 
+# fmt: off
 class OtherDtype:
-    def compute(self, x): return x.astype(np.float64)  # fmt: skip
-
+    def compute(self, x): return x.astype(np.float64)
 
 class OtherCount:
-    def compute(self, x) -> ("float32[N,M]", "float32[N,M]"): return x  # fmt: skip
-
+    def compute(self, x) -> ("float32[N,M]", "float32[N,M]"): return x
 
 class OtherRank:
-    def compute(self, x: "float32[N,M]") -> "float32[N]": return x  # fmt: skip
-
+    def compute(self, x: "float32[N,M]") -> "float32[N]": return x
 
 class OtherSize:
-    def compute(self, x: "float32[N,M]") -> "float32[N,4]": return x  # fmt: skip
-
+    def compute(self, x: "float32[N,M]") -> "float32[N,4]": return x
 
 class BadDefault:
     def __init__(self, limit: int = 1.5): ...
-    def compute(self, x): return x  # fmt: skip
-
+    def compute(self, x): return x
 
 class MissingAttr:
     def __init__(self, limit: float): ...
-    def compute(self, x): return x  # fmt: skip
-
+    def compute(self, x): return x
 
 class Raises:
-    def compute(self, x): raise OSError("no disk")  # fmt: skip
-
+    def compute(self, x): raise OSError("no disk")
 
 class Exits:
-    def compute(self, x): raise SystemExit(3)  # fmt: skip
-
+    def compute(self, x): raise SystemExit(3)
 
 class InferRaises:
-    def infer(self, x): raise KeyError("rank")  # fmt: skip
-
-    def compute(self, x): return x  # fmt: skip
-
+    def infer(self, x): raise KeyError("rank")
+    def compute(self, x): return x
 
 class Unreadable:
     def compute(self, x):
         class Strange(Exception):
-            def __str__(self): raise ValueError  # fmt: skip
+            def __str__(self): raise ValueError
 
         raise Strange
 
-
 class OneSize:
-    def infer(self, x): return x.like(shape=(2, 3))  # fmt: skip
-
-    def compute(self, x): return x  # fmt: skip
-
+    def infer(self, x): return x.like(shape=(2, 3))
+    def compute(self, x): return x
 
 class NoSymbols:
-    def infer(self, x): return x.like(shape=(x.shape[0] + 0, 3))  # fmt: skip
-
-    def compute(self, x): return x[:, :3]  # fmt: skip
-
+    def infer(self, x): return x.like(shape=(x.shape[0] + 0, 3))
+    def compute(self, x): return x[:, :3]
 
 class SymbolOfTwoSizes:
-    def compute(self, a: "float32[N]", b: "float32[N]"): return a + b  # fmt: skip
-
+    def compute(self, a: "float32[N]", b: "float32[N]"): return a + b
 
 class Writes:
     def compute(self, x):
         x += 8
         return x
 
-
 class Keeps:
     """It keeps what no copy can be made for, once it is past the first calls."""
-
-    def __init__(self): self.calls = 0  # fmt: skip
-
+    def __init__(self): self.calls = 0
     def compute(self, x):
         self.calls += 1
         if self.calls > 1:
             KEPT.append(memoryview(x))
         return x * 2
 
-
 class Counts:
-    def __init__(self): self.calls = 0  # fmt: skip
-
+    def __init__(self): self.calls = 0
     def compute(self, x):
         self.calls += 1
         return x + np.float32(self.calls)
 
-
 class Random:
-    def compute(self, x): return x + np.random.default_rng().random(x.shape, np.float32)  # fmt: skip
-
+    def compute(self, x): return x + np.random.default_rng().random(x.shape, np.float32)
 
 class Shared:
     def compute(self, x):
@@ -128,46 +106,36 @@ class Shared:
         time.sleep(0.0005)
         return self.x * 2
 
-
 class NoEmpty:
-    def compute(self, x: "float32[N,3]"): return x / x[0]  # fmt: skip
-
+    def compute(self, x: "float32[N,3]"): return x / x[0]
 
 class EmptyChangesDtype:
-    def compute(self, x: "float32[N,3]"): return np.array([row * np.float32(2) for row in x]).reshape(x.shape)  # fmt: skip
-
+    def compute(self, x: "float32[N,3]"): return np.array([row * np.float32(2) for row in x]).reshape(x.shape)
 
 class Writeable:
-    def compute(self, x): return x * np.float32(2 if x.flags.writeable else 3)  # fmt: skip
-
+    def compute(self, x): return x * np.float32(2 if x.flags.writeable else 3)
 
 class Cancels:
-    def compute(self, x): return x + x.dtype.type(4096) - x.dtype.type(4096)  # fmt: skip
-
+    def compute(self, x): return x + x.dtype.type(4096) - x.dtype.type(4096)
 
 class Overflows:
-    def compute(self, x): return np.log(np.exp(x) + 1)  # fmt: skip
-
+    def compute(self, x): return np.log(np.exp(x) + 1)
 
 class Celu:
     """Not what ONNX's Celu is."""
-
-    def compute(self, x): return np.where(x > 0, x, x * x)  # fmt: skip
-
+    def compute(self, x): return np.where(x > 0, x, x * x)
 
 class LRN:
     """The sum runs over as many channels as there are batches: the mistake of onnx 1.23.2's reference."""
-
     def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0):
         self.size, self.alpha, self.beta, self.bias = size, alpha, beta, bias
-
     def compute(self, x: "float32[N,C,H,W]"):
         squares = np.zeros_like(x)
         before = (self.size - 1) // 2
         for c in range(min(x.shape[:2])):
             squares[:, c] = (x[:, max(0, c - before) : c + self.size - before] ** 2).sum(axis=1)
         return (x / (self.bias + self.alpha / self.size * squares) ** self.beta).astype(x.dtype)
-
+# fmt: on
 
 BAD = [
     (OtherDtype, X, "schema", r"output 0: expected float32\[\.\.\.\], got float64\[2,3\]; without a hint .*\. Try: return np\.asarray\(y"),
@@ -232,77 +200,61 @@ def test_a_wrong_lrn_is_found() -> None:
 # ---- good ops ----------------------------------------------------------------------------------------------------------------
 
 
+# fmt: off
 class MatMul:
-    def compute(self, a: "float32[N,K]", b: "float32[K,M]") -> "float32[N,M]": return a @ b  # fmt: skip
-
+    def compute(self, a: "float32[N,K]", b: "float32[K,M]") -> "float32[N,M]": return a @ b
 
 class Halve:
-    def infer(self, x): return [x.like(shape=(x.shape[0], None))] * 2  # fmt: skip
-
+    def infer(self, x): return [x.like(shape=(x.shape[0], None))] * 2
     def compute(self, x):
         if x.ndim != 2:
             raise ValueError(f"x has {x.ndim} dimensions instead of 2")
         half = x.shape[1] // 2
         return x[:, :half], x[:, half:]
 
-
 class Bias:
-    def compute(self, x, b=None): return x if b is None else x + b  # fmt: skip
-
+    def compute(self, x, b=None): return x if b is None else x + b
 
 class Sum:
-    def compute(self, *xs): return np.sum(np.stack(xs), axis=0, dtype=xs[0].dtype)  # fmt: skip
-
+    def compute(self, *xs): return np.sum(np.stack(xs), axis=0, dtype=xs[0].dtype)
 
 class Upper:
-    def compute(self, s: "string[N]") -> "string[N]": return np.array([t.upper() for t in s], object)  # fmt: skip
-
+    def compute(self, s: "string[N]") -> "string[N]": return np.array([t.upper() for t in s], object)
 
 class Shape:
-    def compute(self, x) -> "int64[K]": return np.array(x.shape, np.int64)  # fmt: skip
-
+    def compute(self, x) -> "int64[K]": return np.array(x.shape, np.int64)
 
 class InPlace:
     copy_inputs = True
-
     def compute(self, x):
         x *= 2
         return x
 
-
 class Serial:
     serial = True
-
     def compute(self, x):
         self.x = x
         return self.x * 2
-
 
 class Remembers:
     def compute(self, x):
         self.last = x
         return x * 2
 
-
 class Constant:
-    def __init__(self, value: np.ndarray, name: str = "n", op: int = 1, inputs: list[int] = (1,)): self.value = value  # fmt: skip
-
-    def compute(self) -> "float32[2]": return self.value  # fmt: skip
-
+    def __init__(self, value: np.ndarray, name: str = "n", op: int = 1, inputs: list[int] = (1,)): self.value = value
+    def compute(self) -> "float32[2]": return self.value
 
 class Halves:
-    def compute(self, x: "bfloat16[N]") -> "bfloat16[N]": return (x.astype(np.float32) / 2).astype(x.dtype)  # fmt: skip
-
+    def compute(self, x: "bfloat16[N]") -> "bfloat16[N]": return (x.astype(np.float32) / 2).astype(x.dtype)
 
 class NaNs:
-    def compute(self, x): return x * np.float32(np.nan)  # fmt: skip
-
+    def compute(self, x): return x * np.float32(np.nan)
 
 class LeakyRelu:
-    def __init__(self, alpha: float = 0.01): self.alpha = alpha  # fmt: skip
-
-    def compute(self, x): return np.where(x < 0, x * x.dtype.type(self.alpha), x)  # fmt: skip
-
+    def __init__(self, alpha: float = 0.01): self.alpha = alpha
+    def compute(self, x): return np.where(x < 0, x * x.dtype.type(self.alpha), x)
+# fmt: on
 
 GOOD = [
     (SoftClip, [X], {"limit": 2.0}),
