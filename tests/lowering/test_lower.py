@@ -99,7 +99,7 @@ def test_every_traced_function_is_called_in_a_body():
         "multiply",
         "negative",
     }
-    assert uncalled - signs == {"copy", "flipud", "remainder"}
+    assert uncalled - signs <= {"copy", "flipud", "remainder"}
 
 
 def test_the_end_of_an_open_slice_is_no_number_to_overflow_with(op):
