@@ -27,7 +27,6 @@ __all__ = [
     "cache_directory",
     "find_compiler",
     "library_of",
-    "lines_with_includes",
 ]
 
 HEADERS = Path(__file__).parent / "include"
@@ -315,44 +314,6 @@ def build(text: str, path: Path, source: str, first: int, flags: tuple[str, ...]
         Path(unfinished).unlink(missing_ok=True)
 
 
-def lines_with_includes(source: str, first: int) -> int:
-    """Count the lines up to the last ``#include`` that takes effect, as the preprocessor sees it.
-
-    Comments, raw strings and conditions hide an ``#include`` from the compiler, and from nobody else reliably.
-
-    Parameters
-    ----------
-    source : str
-    first : int
-        The number of its first line.
-
-    Returns
-    -------
-    int
-        0 where nothing is included beyond what pyopnb.h includes, or the compiler cannot tell.
-    """
-    if "include" not in source:
-        return 0
-    text = f'#include "pyopnb.h"\n#line {first} "{CELL}"\n{source}\n'
-    command = [
-        *find_compiler(),
-        *_FLAGS[:1],
-        *_words_of("CXXFLAGS"),
-        "-I",
-        str(HEADERS),
-        "-E",
-        "-x",
-        "c++",
-        "-",
-    ]
-    done = _run(command, text)
-    # After each included file comes a marker with the line where the text goes on, and the flag 2.
-    returns = re.findall(rf'^# (\d+) "{re.escape(CELL)}" 2', done.stdout, re.MULTILINE)
-    if returns:
-        return int(returns[-1]) - first
-    return 0
-
-
 _MESSAGE = re.compile(
     rf"^{re.escape(CELL)}:(\d+):(?:(\d+):)? (?:fatal )?error: (.*)$", re.MULTILINE
 )
@@ -360,11 +321,6 @@ _MESSAGE = re.compile(
 
 def _refused(said: str, source: str, first: int) -> DefinitionError:
     """Quote the compiler's first errors in the user's text, each with its line."""
-    if "No space left on device" in said:
-        got = "No space left on device"
-        return DefinitionError(
-            "op in C++", expected="room for a library", got=got, next="PYOPNB_CACHE=…, TMPDIR=…"
-        )
     lines = source.splitlines()
     # Errors in the user's text, that is behind the #line with its name; those of headers have other files.
     match = _MESSAGE.findall(said)

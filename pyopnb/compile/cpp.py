@@ -10,9 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.compile.compiler import CELL, library_of, lines_with_includes
+from pyopnb.compile.compiler import CELL, library_of
 from pyopnb.compile.interface import Attrs, call_compiled
-from pyopnb.compile.signature import ELEMENTS, CppPort, Signature, check_int32, read_signature
+from pyopnb.compile.signature import (
+    ELEMENTS,
+    CppPort,
+    Signature,
+    check_int32,
+    lines_with_includes,
+    read_signature,
+)
 from pyopnb.errors import DefinitionError, ModelError
 from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.definitions import define_op
@@ -33,7 +40,6 @@ def cpp_op(
     source: str,
     name: str | None = None,
     *,
-    original: Any = None,
     opset: int = 1,
     flags: Sequence[str] = (),
     into: Registry | None = None,
@@ -50,9 +56,6 @@ def cpp_op(
         C++17 with one function that has an ``Output`` among its parameters, beside whatever it needs.
     name : str, optional
         ``domain::OpType``; the function's own name in the default domain if not given.
-    original : str or type, optional
-        An op in Python that computes the same. Both are called on arrays that are not kind, and the op
-        in C++ is defined only if they agree. Without it, nothing of the text runs before a model does.
     opset : int
         First version of the domain that has the op.
     flags : sequence of str
@@ -68,8 +71,7 @@ def cpp_op(
     Raises
     ------
     DefinitionError
-        The signature is not that of an op, there is no compiler, or it refuses the text. Or a result is
-        not that of ``original``.
+        The signature is not that of an op, there is no compiler, or it refuses the text.
 
     Examples
     --------
@@ -82,11 +84,6 @@ def cpp_op(
     array([3., 6.], dtype=float32)
     """
     cls = cpp_class(source, flags=flags)
-    if original is not None:
-        # Rarely asked for, and the verification need not be imported with the magics.
-        from pyopnb.compile.cpp_check import compare_with_original
-
-        compare_with_original(cls, cls.signature, original)  # type: ignore[attr-defined]
     define_op(cls, name, opset=opset, source=source, into=into)
     return cls
 
@@ -204,7 +201,7 @@ def entry_text(source: str, signature: Signature, first: int, entry: str) -> str
     """
     # What the user includes must stand outside the namespace, and so must all that comes before it.
     lines = source.splitlines()
-    split = lines_with_includes(source, first)
+    split = lines_with_includes(source)
     head, body = "\n".join(lines[:split]), "\n".join(lines[split:])
     call = f"pyopnb::invoke(&of_{entry}::{signature.name}{{}}, call);"
     if signature.elements:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 import ctypes
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -123,12 +123,7 @@ class _Results:
 
 
 def call_compiled(
-    address: int,
-    attrs: Attrs,
-    arrays: Sequence[np.ndarray | None],
-    count: int,
-    *,
-    left_out: Collection[int] = (),
+    address: int, attrs: Attrs, arrays: Sequence[np.ndarray | None], count: int
 ) -> list[np.ndarray]:
     """Call a compiled function with arrays, without the GIL.
 
@@ -141,8 +136,6 @@ def call_compiled(
         The inputs, of any dtype whose elements are whole bytes; None for one that is left out.
     count : int
         How many outputs it has.
-    left_out : collection of int
-        The outputs that it was compiled without.
 
     Returns
     -------
@@ -170,7 +163,7 @@ def call_compiled(
     if results.error is not None:
         raise results.error
     outputs = [array for array in results.arrays if array is not None]
-    if answer != 0 or len(outputs) != count - len(left_out):
+    if answer != 0 or len(outputs) != count:
         raise RuntimeError(
             f"the compiled function returned {answer}, with {len(outputs)} of {count} outputs allocated"
         )

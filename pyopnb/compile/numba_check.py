@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.compile.interface import Attrs, call_compiled
 from pyopnb.compile.line_count import TooManyLines, count_lines
 from pyopnb.ops.schema import Port
 from pyopnb.ops.types import TensorType
@@ -36,9 +35,8 @@ _Types = Sequence[TensorType | None]
 
 def compare_with_python(
     compute: Callable[..., Any],
-    constants: Mapping[str, Any],
-    arrays: Mapping[str, np.ndarray],
-    address: int,
+    attributes: Mapping[str, Any],
+    compiled: Callable[..., Any],
     inputs: _Types,
     outputs: _Types,
 ) -> str:
@@ -48,10 +46,9 @@ def compare_with_python(
     ----------
     compute : callable
         The function in Python.
-    constants, arrays : mapping
-        The attributes of ``self`` that the compiled function has.
-    address : int
-        Of the compiled function.
+    attributes : mapping
+        Those of ``self`` that the compiled function has.
+    compiled : callable
     inputs, outputs : sequence of (TensorType or None)
         Of the node, with the ranks of all inputs; None for what is left out.
 
@@ -60,9 +57,9 @@ def compare_with_python(
     str
         The first disagreement; empty if there is none.
     """
-    comparison = _Comparison(compute, constants, arrays, address, outputs)
+    comparison = _Comparison(compute, attributes, compiled, outputs)
     # Results often change at the numbers that a body compares with.
-    numbers = _numbers_of(compute.__code__, constants)
+    numbers = _numbers_of(compute.__code__, attributes)
     # Python refuses most inputs where sizes have to be equal and no type says so, hence the second round.
     for by_name in (_name_open_dims(inputs), _share_open_dims(inputs)):
         verification = comparison.run(by_name, numbers)
@@ -79,16 +76,13 @@ class _Comparison:
     def __init__(
         self,
         compute: Callable[..., Any],
-        constants: Mapping[str, Any],
-        arrays: Mapping[str, np.ndarray],
-        address: int,
+        attributes: Mapping[str, Any],
+        compiled: Callable[..., Any],
         outputs: _Types,
     ) -> None:
         # Neither function gets the user's instance: compute that compiles reads these attributes alone.
-        self._self = SimpleNamespace(
-            **constants, **{name: _read_only(a) for name, a in arrays.items()}
-        )
-        self._compute, self._address, self._outputs = compute, address, outputs
+        self._self = SimpleNamespace(**attributes)
+        self._compute, self._function, self._outputs = compute, compiled, outputs
         self._lines_left = _MOST_LINES
         self.computed_instead_of_raising = ""
 
@@ -120,16 +114,19 @@ class _Comparison:
             yield trial
 
     def _call_python(self, *inputs: np.ndarray | None) -> list[np.ndarray]:
-        returned = self._compute(self._self, *inputs)
+        return self._arrays(self._compute(self._self, *inputs))
+
+    def _arrays(self, returned: Any) -> list[np.ndarray]:
         if isinstance(returned, tuple):
             results = returned
         else:
             results = (returned,)
         arrays = []
         for result, type_ in zip(results, self._outputs, strict=False):
-            # The node lacks this output, so the compiled function does not return it either.
+            # The node lacks this output.
             if type_ is not None:
-                arrays.append(np.asarray(result))
+                # A copy, as ONNX Runtime takes: a result may be an input, whose buffer is filled again.
+                arrays.append(np.array(result))
         return arrays
 
     def _call_limited(self, *inputs: np.ndarray | None) -> list[np.ndarray]:
@@ -141,22 +138,13 @@ class _Comparison:
             raise TimeoutError from None
 
     def _compiled(self, *inputs: np.ndarray | None) -> list[np.ndarray]:
-        left_out = [position for position, type_ in enumerate(self._outputs) if type_ is None]
-        return call_compiled(
-            self._address, Attrs([], []), inputs, len(self._outputs), left_out=left_out
-        )
+        return self._arrays(self._function(*inputs))
 
 
-def _read_only(array: np.ndarray) -> np.ndarray:
-    view = array.view()
-    view.flags.writeable = False
-    return view
-
-
-def _numbers_of(code: CodeType, constants: Mapping[str, Any]) -> set[float]:
+def _numbers_of(code: CodeType, attributes: Mapping[str, Any]) -> set[float]:
     """Collect the numbers in a body and on ``self``: results often change there."""
     numbers: set[float] = set()
-    values: list[Any] = [*constants.values(), *code.co_consts]
+    values: list[Any] = [*attributes.values(), *code.co_consts]
     while values:
         value = values.pop()
         # The constants of functions inside compute.

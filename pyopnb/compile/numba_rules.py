@@ -38,64 +38,14 @@ _BITS = {operator.and_, operator.or_, operator.xor}
 _SIGNS = {operator.neg, operator.pos}
 
 # NumPy's functions of one element each, by what they do with dtypes.
-_FLOAT_FUNCTIONS = [
-    "exp",
-    "exp2",
-    "expm1",
-    "log",
-    "log2",
-    "log10",
-    "log1p",
-    "sqrt",
-    "sin",
-    "cos",
-    "tan",
-    "arcsin",
-    "arccos",
-    "arctan",
-    "sinh",
-    "cosh",
-    "tanh",
-    "arcsinh",
-    "arccosh",
-    "arctanh",
-    "arctan2",
-    "hypot",
-    "floor",
-    "ceil",
-    "trunc",
-    "rint",
-    "fabs",
-    "copysign",
-]
-_NUMBER_FUNCTIONS = {
-    "add",
-    "subtract",
-    "multiply",
-    "divide",
-    "true_divide",
-    "negative",
-    "absolute",
-    "abs",
-    "square",
-    "maximum",
-    "minimum",
-    "fmax",
-    "fmin",
-}
-_TESTS = {
-    "isnan",
-    "isinf",
-    "isfinite",
-}
-_COMPARING = {
-    "less",
-    "less_equal",
-    "greater",
-    "greater_equal",
-    "equal",
-    "not_equal",
-}
+_FLOAT_FUNCTIONS_NAMES = """exp exp2 expm1 log log2 log10 log1p sqrt sin cos tan arcsin arccos arctan sinh cosh tanh arcsinh
+arccosh arctanh arctan2 hypot floor ceil trunc rint fabs copysign"""
+_FLOAT_FUNCTIONS = set(_FLOAT_FUNCTIONS_NAMES.split())
+_NUMBER_FUNCTIONS_NAMES = """add subtract multiply divide true_divide negative absolute abs square maximum minimum fmax fmin"""
+_NUMBER_FUNCTIONS = set(_NUMBER_FUNCTIONS_NAMES.split())
+_TESTS = {"isnan", "isinf", "isfinite"}
+_COMPARING_NAMES = """less less_equal greater greater_equal equal not_equal"""
+_COMPARING = set(_COMPARING_NAMES.split())
 _LOGICAL = {
     "logical_and",
     "logical_or",
@@ -104,29 +54,9 @@ _LOGICAL = {
 }
 
 # Functions and methods that move elements and compute nothing.
-_MOVING = [
-    "empty_like",
-    "zeros_like",
-    "ones_like",
-    "reshape",
-    "ravel",
-    "flatten",
-    "transpose",
-    "copy",
-    "ascontiguousarray",
-    "concatenate",
-    "stack",
-    "vstack",
-    "hstack",
-    "expand_dims",
-    "swapaxes",
-    "flip",
-    "fliplr",
-    "flipud",
-    "broadcast_to",
-    "take",
-    "repeat",
-]
+_MOVING_NAMES = """empty_like zeros_like ones_like reshape ravel flatten transpose copy ascontiguousarray
+expand_dims swapaxes flip fliplr flipud broadcast_to take repeat"""
+_MOVING = set(_MOVING_NAMES.split())
 _CREATING = {
     "zeros",
     "ones",
@@ -134,16 +64,8 @@ _CREATING = {
     "eye",
     "identity",
 }
-_ORDERING = {
-    "max",
-    "min",
-    "amax",
-    "amin",
-    "argmax",
-    "argmin",
-    "any",
-    "all",
-}
+_ORDERING_NAMES = """max min amax amin argmax argmin any all"""
+_ORDERING = set(_ORDERING_NAMES.split())
 
 _WIDE = frozenset({_types.int64, _types.float64})
 _FLOATS = frozenset({_types.float32, _types.float64})
@@ -494,9 +416,7 @@ class _Body:
             self.check_dtypes(name, arguments[1:], _COMPARED, loc)
         elif name in ("full", "full_like", "astype"):
             self.check_filling(name, arguments, target, loc)
-        elif name in _MOVING:
-            self.check_moving(name, arguments, loc)
-        elif name not in _CREATING:
+        elif name not in _CREATING and name not in _MOVING:
             self.refuse(f"np.{name}", loc)
 
     def check_filling(self, name: str, arguments: list[Any], target: Any, loc: Any) -> None:
@@ -504,16 +424,6 @@ class _Body:
         if name == "astype":
             value = arguments[0]
         self.check_convertible(value, self.dtype(target), loc)
-
-    def check_moving(self, name: str, arguments: list[Any], loc: Any) -> None:
-        """Refuse arrays of unlike dtypes that are joined."""
-        dtypes = self.dtypes(self.arrays(arguments))
-        for argument in arguments:
-            argument_type = self.typemap[argument.name]
-            if isinstance(argument_type, _types.BaseTuple):
-                dtypes |= {part.dtype for part in argument_type if isinstance(part, _types.Array)}
-        if len(dtypes) > 1:
-            self.refuse(f"np.{name} of unlike dtypes", loc)
 
     # ---- refusals ------------------------------------------------------------------------------
 

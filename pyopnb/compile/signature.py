@@ -12,7 +12,15 @@ from pyopnb.errors import DefinitionError
 from pyopnb.ops.messages import sanitize
 from pyopnb.ops.schema import REQUIRED
 
-__all__ = ["ELEMENTS", "CppAttr", "CppPort", "Signature", "check_int32", "read_signature"]
+__all__ = [
+    "ELEMENTS",
+    "CppAttr",
+    "CppPort",
+    "Signature",
+    "check_int32",
+    "lines_with_includes",
+    "read_signature",
+]
 
 ELEMENTS = {
     "bool": "bool",
@@ -38,28 +46,6 @@ _ATTRS: dict[str, object] = {
 }
 
 _INT32 = {"int", "int32_t", "vector<int>", "vector<int32_t>"}
-
-# What ops in Python can have.
-_HALF = re.compile(r"_*b?(half|float16|float8)", re.IGNORECASE)
-_INSTEAD = {
-    "Tensor": "Input<float>, which a node can have from an initializer",
-    "vector<string>": "std::string with the texts in one, or an op in Python",
-    "optional": "a default that stands for none",
-    **dict.fromkeys(
-        (
-            "int8_t",
-            "int16_t",
-            "uint8_t",
-            "uint16_t",
-            "uint32_t",
-            "uint64_t",
-            "size_t",
-            "long",
-            "unsigned",
-        ),
-        "int64_t",
-    ),
-}
 
 # The two forms in which a parameter is read: a type and a name, and what a port's type may be wrapped in.
 _PARAMETER = re.compile(r"(?P<type>.*[\s>&])(?P<name>[A-Za-z_]\w*)\s*", re.DOTALL)
@@ -190,12 +176,24 @@ def read_signature(source: str, first: int = 1) -> Signature:
     return _Reader(heads[0]).read()
 
 
+def lines_with_includes(source: str) -> int:
+    """Count the lines up to the last ``#include``, and the directives right behind it, such as an ``#endif``."""
+    lines = _COMMENT.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), source).splitlines()
+    count = 0
+    for number, line in enumerate(lines, 1):
+        is_directive = line.lstrip().startswith("#")
+        if re.match(r"\s*#\s*include\b", line) or (is_directive and count == number - 1 and count):
+            count = number
+    return count
+
+
 # ---- the text ----------------------------------------------------------------------------------------------------------------
 
 _QUIET = re.compile(
     r"""//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])+'|^[ \t]*#(?:\\\n|[^\n])*""",
     re.DOTALL | re.MULTILINE,
 )
+_COMMENT = re.compile(r'//[^\n]*|/\*.*?\*/|R"\(.*?\)"', re.DOTALL)
 _HEAD = re.compile(r"(?:\b(?:static|inline)\s+)*\bvoid\s+(?P<name>[A-Za-z_]\w*)\s*\(")
 
 
@@ -346,12 +344,11 @@ class _Reader:
                 value = _literal(default, _ATTRS[cpp_type], self.where, name)
             self._add_attr(CppAttr(name, _ATTRS[cpp_type], value, cpp_type in _INT32))
         else:
-            template = cpp_type.partition("<")[0]
             raise DefinitionError(
                 f"{self.where}, parameter {name}",
                 expected=f"{_PORTS}, or an attr of {', '.join(_ATTRS)}",
                 got=sanitize(cpp_type),
-                next=_INSTEAD.get(cpp_type, _INSTEAD.get(template)),
+                next="int64_t, or an op in Python",
             )
 
     def _add_attr(self, attr: CppAttr) -> None:
@@ -370,18 +367,13 @@ class _Reader:
         accepted = list(ELEMENTS)
         if self.letter:
             accepted.append(self.letter)
-        advice = None
-        if _HALF.match(text):
-            advice = "Input<float>, with a Cast before the node; or an op in Python"
-        elif text == "string":
-            advice = "an op in Python"
         expected = f"elements of {', '.join(accepted)}"
         where = f"{self.where}, parameter {name}"
-        raise DefinitionError(where, expected=expected, got=sanitize(text), next=advice)
+        raise DefinitionError(where, expected=expected, got=sanitize(text), next="an op in Python")
 
 
 def _without_comments(text: str) -> str:
-    return re.sub(r"//[^\n]*|/\*.*?\*/", " ", text, flags=re.DOTALL)
+    return _COMMENT.sub(" ", text)
 
 
 def _bare_type(text: str) -> str:
@@ -454,9 +446,5 @@ def _number(text: str) -> object:
     match = _NUMBER.fullmatch(text)
     if match is None:
         raise ValueError(text)
-    digits = match["value"].replace("'", "")
-    # In C++, unlike in Python, a leading 0 makes a number octal.
-    if re.fullmatch(r"[+-]?0\d+", digits):
-        return int(digits, 8)
-    # Of a float the zeros at the front mean nothing, and Python does not take them.
-    return ast.literal_eval(re.sub(r"^([+-]?)0+(?=\d)", r"\1", digits))
+    # Python does not take a leading 0, which in C++ makes a number octal.
+    return ast.literal_eval(match["value"].replace("'", ""))

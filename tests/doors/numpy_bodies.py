@@ -9,7 +9,6 @@ import warnings
 import numpy as np
 
 import pyopnb
-from pyopnb.compile.interface import Attrs, call_compiled
 from pyopnb.compile.numba_form import form_of
 from pyopnb.ops.types import tensor_type
 from pyopnb.testing.verify.jitter import draw_shares, jittered
@@ -198,9 +197,9 @@ def _compare(form, cls, dtype, lines):
             except Exception as error:
                 want = error
             try:
-                (got,) = call_compiled(form[0], Attrs([], []), [x, y], 1)
-            except RuntimeError as error:
-                if "returned 2" in str(error):  # it declines, and Python computes
+                got = np.asarray(form(x, y))
+            except Exception:
+                if isinstance(want, Exception):  # Python was asked, and raised
                     continue
                 raise
             if isinstance(want, Exception):
