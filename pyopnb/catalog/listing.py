@@ -10,6 +10,8 @@ from pyopnb.ops.text_table import Table
 
 __all__ = ["domains_of", "operators_of", "search", "summary_of"]
 
+_SHOWN = 4
+
 
 def search(text: str = "") -> Table:
     """List the operators of the catalogue that have a text in their names, domains or descriptions.
@@ -41,12 +43,22 @@ def search(text: str = "") -> Table:
             rows.append(row)
     for refusal in refusals():
         reason = f"cannot run: {refusal.reason}"
-        row = (operators_of(refusal.names), domains_of(refusal.names), reason, "")
-        if _has(text, None, row):
-            rows.append(row)
+        names = operators_of(refusal.names)
+        domains = domains_of(refusal.names)
+        if _has(text, None, (names, domains, reason)):
+            rows.append((_shortened(names, text), domains, reason, ""))
     return Table(
         ("operator", "domains", "computes", "in ONNX"), rows, f"No operator matches {text}"
     )
+
+
+def _shortened(names: str, text: str) -> str:
+    """Leave out all but a few of the names that one refusal has, those that were searched first."""
+    words = text.lower().split()
+    ordered = sorted(names.split(", "), key=lambda name: not any(w in name.lower() for w in words))
+    if len(ordered) <= _SHOWN:
+        return names
+    return f"{', '.join(ordered[:_SHOWN])} and {len(ordered) - _SHOWN} more"
 
 
 def _has(text: str, entry: Entry | None, row: tuple[str, ...]) -> bool:

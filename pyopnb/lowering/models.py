@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from onnx import FunctionProto, GraphProto, ModelProto, helper, numpy_helper
+from onnx import FunctionProto, GraphProto, ModelProto, TensorProto, helper, numpy_helper
 
 from pyopnb.errors import NotLowered, StayedInPython
 from pyopnb.lowering.newer_opset import raise_opset
@@ -23,6 +23,7 @@ from pyopnb.models.io import to_model
 from pyopnb.models.nodes import (
     Site,
     attribute_values,
+    constant_value,
     imported_versions,
     linked_attributes,
     type_of_proto,
@@ -40,6 +41,7 @@ from pyopnb.traces.api import trace
 
 __all__ = ["lower_model"]
 
+_INITIALIZERS_ARE_DEFAULTS = 4
 _WITH_FUNCTIONS = 8
 """The first IR version in which models have functions."""
 
@@ -192,6 +194,10 @@ def _example(
             arrays.append(values[name])
         else:
             # In a subgraph or a function, of which no run tells.
+            constant = _constant(proto, site, name)
+            if constant is not None:
+                arrays.append(constant)
+                continue
             input_type = types.of(site, name)
             if input_type.dtype is None or input_type.shape is None:
                 raise NotLowered(
@@ -241,16 +247,55 @@ def _lower_site(
     key = (ranks_of(example), len(site.node.output))
     attrs = given_attrs(Subject(op, [example]), example)
     for known_key, match in known:
-        if known_key == key and _are_same(match.attrs, attrs):
+        if known_key == key and _are_same(match.attrs, attrs) and match.holds_for(example):
             site.node.op_type = match.function.name
             return
     lowered = lower_op(op, [example], opset=opset, finite=finite, compares=compares)
+    _check_constants(proto, site, lowered)
+    # A node need not want all outputs, and ONNX Runtime takes no function that has more of them.
+    del lowered.function.output[len(site.node.output) :]
     known.append((key, lowered))
     if len(known) > 1:
         # Not an overload: onnxruntime 1.25 takes the first function of a name for all.
         lowered.function.name = _unused_name(proto, op, len(known))
     site.node.op_type = lowered.function.name
     remember(op, lowered)
+
+
+def _check_constants(proto: ModelProto, site: Site, lowered: LoweredOp) -> None:
+    """Refuse a function that has the value of an input in it which is no constant of the model.
+
+    Raises
+    ------
+    NotLowered
+    """
+    for position, value in lowered.constants.items():
+        name = site.node.input[position]
+        constant = _constant(proto, site, name)
+        if constant is None or not np.array_equal(constant, value):
+            raise NotLowered(
+                f"{site.where}, input {sanitize(name)}",
+                expected="a constant, as its value decides on the nodes",
+                got="a tensor that changes from run to run",
+            )
+
+
+def _constant(proto: ModelProto, site: Site, name: str) -> np.ndarray | None:
+    """Return the value of a constant, a small initializer included; None where a run decides on it."""
+    for node in site.scope.node:
+        value = constant_value(node)
+        if name in node.output and isinstance(value, TensorProto):
+            return numpy_helper.to_array(value)
+    if not isinstance(site.scope, GraphProto):
+        return None
+    # A caller may feed another value for an initializer that is an input, from IR version 4 on.
+    is_input = any(info.name == name for info in site.scope.input)
+    if is_input and proto.ir_version >= _INITIALIZERS_ARE_DEFAULTS:
+        return None
+    for tensor in site.scope.initializer:
+        if tensor.name == name and tensor.data_location != TensorProto.EXTERNAL:
+            return numpy_helper.to_array(tensor)
+    return None
 
 
 def _are_same(attrs: Mapping[str, Any], others: Mapping[str, Any]) -> bool:

@@ -62,6 +62,14 @@ def lower_op(
     lowered = written
     if lowered is None:
         lowered = trace_op(subject, examples[0], expected, opset=opset, finite=finite)
+    for number, example in enumerate(examples):
+        if not lowered.holds_for(example):
+            raise InputError(
+                f"lower of {op.name}, example {number}",
+                expected="the constant inputs of the first, which are part of the function",
+                got="others",
+                next="one call of lower for each",
+            )
     if not compares:
         lowered.function.doc_string += " Not compared with compute."
         return lowered

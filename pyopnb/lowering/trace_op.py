@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -51,12 +51,23 @@ class LoweredOp:
         By value of the function, the user's line.
     is_written : bool
         Whether the op's class wrote it, and no trace.
+    constants : dict of int to ndarray
+        The inputs, by position, whose values are part of the function.
     """
 
     function: FunctionProto
     attrs: dict[str, Any]
     lines: dict[str, SourceLine]
     is_written: bool = False
+    constants: dict[int, np.ndarray] = field(default_factory=dict)
+
+    def holds_for(self, example: Example) -> bool:
+        """Tell whether an example has the constants that are part of the function."""
+        for position, value in self.constants.items():
+            array = example.inputs[position]
+            if array is None or not np.array_equal(array, value):
+                return False
+        return True
 
 
 @contextmanager

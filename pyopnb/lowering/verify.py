@@ -105,20 +105,29 @@ def _verify_group(
     """Compare a function with the op on examples of the same attrs."""
     first = examples[0]
     converted = _Converted(lowered, subject, examples)
-    dims = ExampleSizes.of(subject, first).groups
+    # Inputs whose values are part of the function stay as they are.
+    variable = [n for n in range(len(first.inputs)) if n not in lowered.constants]
+    groups = ExampleSizes.of(subject, first).groups
+    dims = [groups[position] for position in variable]
+
+    def whole(arrays: verification.Arrays) -> verification.Arrays:
+        inputs = list(first.inputs)
+        for position, array in zip(variable, arrays, strict=True):
+            inputs[position] = array
+        return tuple(inputs)
 
     def original(*arrays: Any) -> Any:
-        return subject.call(Example(arrays, first.attrs))
+        return subject.call(Example(whole(arrays), first.attrs))
 
     def exact(*arrays: Any) -> Any:
         # The class itself, as the hints of the op may refuse wider floats.
-        value = subject.instance(first).compute(*arrays)
+        value = subject.instance(first).compute(*whole(arrays))
         return value if isinstance(value, tuple) else (value,)
 
     result = verification.verify(
         original,
-        converted,
-        [example.inputs for example in examples],
+        lambda *arrays: converted(*whole(arrays)),
+        [tuple(example.inputs[n] for n in variable) for example in examples],
         dims=dims,
         constants=_constants(lowered, first),
         finite=finite,

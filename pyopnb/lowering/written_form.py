@@ -4,21 +4,50 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import onnx.parser
 from onnx import FunctionProto, ModelProto
 
 from pyopnb.errors import NotLowered
-from pyopnb.lowering.trace_op import LoweredOp, given_attrs, ranks_of
-from pyopnb.models.nodes import walk
+from pyopnb.lowering.trace_op import LoweredOp, given_attrs
+from pyopnb.models.nodes import imported_versions, walk
 from pyopnb.ops.messages import one_line, sanitize
 from pyopnb.ops.registry import registry
+from pyopnb.ops.types import TensorType, type_of
 from pyopnb.testing.subject import Example, Subject
 
-__all__ = ["compares_finite", "opset_of_forms", "written_form"]
+__all__ = ["FormInput", "compares_finite", "opset_of_forms", "written_form"]
 
 _METHOD = "lowered"
 _LEAST_OPSET = 13
 """The opset that a form is written for, where its class has no ``lowered_opset``."""
+
+_BROADCASTS = 7
+
+
+class FormInput(TensorType):
+    """The type of an input without its sizes, as ``lowered`` gets it.
+
+    Attributes
+    ----------
+    array : ndarray
+    is_constant : bool
+        Whether the form has asked for the value, and so holds for no other one.
+    """
+
+    array: np.ndarray
+    is_constant: bool
+
+    def __init__(self, array: np.ndarray) -> None:
+        super().__init__(type_of(array).dtype, (None,) * array.ndim)
+        # The base class is frozen.
+        self.__dict__.update(array=array, is_constant=False)
+
+    @property
+    def value(self) -> np.ndarray:
+        """Return the value of an input that is a constant of the model, such as the sizes of a window."""
+        self.__dict__["is_constant"] = True
+        return self.array
 
 
 def compares_finite(subject: Subject) -> bool:
@@ -33,7 +62,7 @@ def written_form(subject: Subject, example: Example, opset: int | None) -> Lower
     ----------
     subject : Subject
     example : Example
-        ``lowered`` gets the types of its inputs, as ``infer`` does, without sizes.
+        ``lowered`` gets a `FormInput` for each of its inputs.
     opset : int, optional
         The version of ONNX's operators that the function imports; by default the one it is written for.
 
@@ -57,26 +86,42 @@ def written_form(subject: Subject, example: Example, opset: int | None) -> Lower
         raise NotLowered(
             where, expected=f"opset {least} or newer", got=str(opset), next=f"opset={least}"
         )
-    types = ranks_of(example)
+    inputs: list[FormInput | None] = []
+    for array in example.inputs:
+        inputs.append(None if array is None else FormInput(array))
     try:
-        text = getattr(subject.instance(example), _METHOD)(*types)
+        text = getattr(subject.instance(example), _METHOD)(*inputs)
     except NotImplementedError as error:
         raise NotLowered(where, expected="a form for these attrs", got=sanitize(error)) from error
     function = _function(subject, text, opset, where)
-    if len(function.input) < len(types):
-        raise NotLowered(where, expected=f"{len(types)} inputs", got=str(len(function.input)))
-    shown = ", ".join(str(kind) for kind in example.types)
-    function.doc_string = f"Written by {_METHOD} of {subject.version}, for {shown}."
-    return LoweredOp(function, given_attrs(subject, example), {}, is_written=True)
+    if len(function.input) < len(inputs):
+        raise NotLowered(where, expected=f"{len(inputs)} inputs", got=str(len(function.input)))
+    constants: dict[int, np.ndarray] = {}
+    shown = []
+    for position, item in enumerate(inputs):
+        if item is None or not item.is_constant:
+            shown.append(str(example.types[position]))
+        else:
+            constants[position] = item.array
+            shown.append(f"{function.input[position]} = {item.array.tolist()}")
+    function.doc_string = f"Written by {_METHOD} of {subject.version}, for {', '.join(shown)}."
+    attrs = given_attrs(subject, example)
+    return LoweredOp(function, attrs, {}, is_written=True, constants=constants)
 
 
 def opset_of_forms(proto: ModelProto) -> int:
-    """Return the opset that the forms of a model's ops need; 0 if none has one."""
+    """Return the opset that the functions of a model's ops need; 0 if any will do."""
     needed = 0
+    # Operators of before opset 7 do not broadcast, so that no line of NumPy becomes one of them.
+    is_old = imported_versions(proto).get("", _BROADCASTS) < _BROADCASTS
     for site in walk(proto):
         op = registry.find(site.node.domain, site.node.op_type)
-        if op is not None and hasattr(op.current.cls, _METHOD):
+        if op is None:
+            continue
+        if hasattr(op.current.cls, _METHOD):
             needed = max(needed, _least_opset(op.current.cls))
+        elif is_old:
+            needed = max(needed, _LEAST_OPSET)
     return needed
 
 

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
+
 import onnx
 from onnx import NodeProto
 
-from pyopnb.catalog.index import Entry, EntryRefusal, find_entry, find_refusal
+from pyopnb.catalog.index import Entry, EntryRefusal, entries_named, find_entry, find_refusal
+from pyopnb.models.nodes import full_name
+from pyopnb.ops.messages import plural, sanitize
 from pyopnb.ops.names import canonical_domain
 
-__all__ = ["node_entry", "node_name", "node_refusal"]
+__all__ = ["misuse", "node_entry", "node_name", "node_refusal"]
+
+_VERSIONS = range(1, 2**31)
+"""The versions that onnx can be asked for; a file may claim any number of 64 bits."""
 
 
 def node_name(node: NodeProto) -> str:
@@ -41,7 +48,11 @@ def node_entry(node: NodeProto, version: int | None = None) -> Entry | None:
         None if the catalogue has none of this name, or one that takes other inputs.
     """
     domain = canonical_domain(node.domain)
-    if version is not None and onnx.defs.has(node.op_type, version, domain):
+    if (
+        version is not None
+        and version in _VERSIONS
+        and onnx.defs.has(node.op_type, version, domain)
+    ):
         # A model imports one version for all operators; each has the last one of its own before that.
         version = onnx.defs.get_schema(node.op_type, version, domain).since_version
     return find_entry(node_name(node), len(node.input), version)
@@ -50,3 +61,38 @@ def node_entry(node: NodeProto, version: int | None = None) -> Entry | None:
 def node_refusal(node: NodeProto) -> EntryRefusal | None:
     """Return why the catalogue cannot run a node's operator; None if it can, or does not know the operator."""
     return find_refusal(node_name(node))
+
+
+def misuse(node: NodeProto, version: int | None = None) -> str:
+    """Say what a node has that the catalogue's operator of its name does not take.
+
+    Parameters
+    ----------
+    node : NodeProto
+    version : int, optional
+        As `node_entry` takes it.
+
+    Returns
+    -------
+    str
+        Empty if it takes all, or if the catalogue does not know the operator.
+    """
+    refusal = node_refusal(node)
+    if refusal is not None:
+        return str(refusal)
+    name = sanitize(full_name(node))
+    if not entries_named(node_name(node)):
+        return ""
+    entry = node_entry(node, version)
+    if entry is None:
+        return f"the catalogue's {name} does not take {plural(len(node.input), 'input')}"
+    known = []
+    for parameter in inspect.signature(entry.op_class).parameters.values():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            return ""
+        known.append(parameter.name)
+    for attribute in node.attribute:
+        if attribute.name not in known:
+            expected = ", ".join(known) or "no attrs"
+            return f"the catalogue's {name} takes {expected}, not {sanitize(attribute.name)}"
+    return ""

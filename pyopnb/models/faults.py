@@ -13,7 +13,7 @@ import onnx
 from onnx import AttributeProto, ModelProto, NodeProto
 
 from pyopnb.errors import ModelError, PyopError, UnknownOp
-from pyopnb.models.catalog_names import node_entry, node_refusal
+from pyopnb.models.catalog_names import misuse, node_entry, node_refusal
 from pyopnb.models.index import GraphIndex
 from pyopnb.models.markers import PREFIX
 from pyopnb.models.nodes import Site, full_name, imported_versions, walk
@@ -23,6 +23,7 @@ from pyopnb.models.ort_capabilities import has_op, operators, schema_domains
 from pyopnb.ops.attr_kinds import noun_of
 from pyopnb.ops.messages import closest, plural, sanitize
 from pyopnb.ops.names import canonical_domain
+from pyopnb.ops.op import Op
 from pyopnb.ops.registry import registry
 
 __all__ = ["ModelFault", "catalog_hint", "find_faults", "is_unknown", "nearest_op", "node_faults"]
@@ -113,12 +114,17 @@ def is_unknown(domain: str, op_type: str) -> bool:
     return not (onnx.defs.has(op_type, domain) or has_op(domain, op_type))
 
 
+def _typed_ops() -> list[Op]:
+    """List the ops that users type the names of: not those that fill has made for nodes of models."""
+    return [op for op in registry if not op.domain.startswith(("pyopnb.catalog", "onnx.reference"))]
+
+
 def nearest_op(domain: str, op_type: str) -> tuple[str, str] | None:
     """Return the domain and op type that a mistyped operator most likely means; None where none is similar."""
     names = {name: (op_domain, name) for op_domain, name in operators()}
     # An operator of the same domain is the likelier one, and an op of the user's the likeliest.
     names |= {name: (op_domain, name) for op_domain, name in operators() if op_domain == domain}
-    names |= {op.op_type: (op.domain, op.op_type) for op in registry}
+    names |= {op.op_type: (op.domain, op.op_type) for op in _typed_ops()}
     close = closest(op_type, names)
     return None if close is None else names[close]
 
@@ -169,7 +175,7 @@ def _meant_op(domain: str, op_type: str, exact: bool) -> str:
 def _unserved(site: Site, kept: set[str]) -> PyopError:
     """Report an op of a domain that the runtime does not have, and that nobody has defined."""
     name = full_name(site.node)
-    close = closest(name, [op.name for op in registry])
+    close = closest(name, [op.name for op in _typed_ops()])
     if name in kept:
         advice = f"pyopnb.load shows its source, which the model keeps; then pyopnb.load(…, ops=[{sanitize(repr(name))}]).model"
     elif name.startswith(("torch.", "sklearn::")):
@@ -189,12 +195,13 @@ def _unserved(site: Site, kept: set[str]) -> PyopError:
 
 def catalog_hint(node: NodeProto) -> str:
     """Say what the catalogue does about an operator; empty if it does not know it."""
-    if node_entry(node):
-        return "fill=True, which runs it by pyopnb's catalogue"
     refusal = node_refusal(node)
-    if refusal is None:
-        return ""
-    return f"{refusal.instead}; pyopnb's catalogue cannot run it, because {refusal.reason}"
+    if refusal is not None:
+        return f"{refusal.instead}; pyopnb's catalogue cannot run it, because {refusal.reason}"
+    problem = misuse(node)
+    if problem:
+        return f"%pyop skeleton MODEL NODE, which writes the cell to define it in; {problem}"
+    return "fill=True, which runs it by pyopnb's catalogue" if node_entry(node) else ""
 
 
 # ---- attributes ------------------------------------------------------------------------------

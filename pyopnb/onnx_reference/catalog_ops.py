@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
-
 from onnx import NodeProto
 
 from pyopnb.catalog.index import Entry, entries, entries_named, find_entry
-from pyopnb.models.catalog_names import node_entry, node_name, node_refusal
-from pyopnb.models.nodes import full_name
+from pyopnb.models.catalog_names import node_entry
 from pyopnb.ops.class_source import class_source
-from pyopnb.ops.messages import plural, sanitize
 from pyopnb.ops.names import canonical_domain, split_name
 from pyopnb.ops.op import Op
 from pyopnb.ops.registry import registry
@@ -20,33 +16,12 @@ __all__ = [
     "define_catalog_op",
     "is_catalog_domain",
     "is_for_version",
-    "misuse",
     "op_named",
     "redefine_catalog_op",
 ]
 
 CATALOG_DOMAIN = "pyopnb.catalog"
 """Domain of the ops; the operator's own domain is appended, because several domains have namesakes."""
-
-
-def misuse(node: NodeProto, version: int | None = None) -> str:
-    """Say what a node has that the catalogue's operator of its name does not take; empty if nothing."""
-    refusal = node_refusal(node)
-    if refusal is not None:
-        return str(refusal)
-    namesakes = entries_named(node_name(node))
-    if not namesakes:
-        return ""
-    entry = node_entry(node, version)
-    if entry is None:
-        inputs = plural(len(node.input), "input")
-        return f"the catalogue's {sanitize(full_name(node))} does not take {inputs}"
-    known = list(inspect.signature(entry.op_class).parameters)
-    for attribute in node.attribute:
-        if attribute.name not in known:
-            expected = ", ".join(known) or "no attrs"
-            return f"the catalogue's {sanitize(full_name(node))} takes {expected}, not {sanitize(attribute.name)}"
-    return ""
 
 
 def define_catalog_op(node: NodeProto, version: int | None = None) -> str:

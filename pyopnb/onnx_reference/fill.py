@@ -9,10 +9,10 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from onnx import ModelProto, NodeProto, TypeProto, helper
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, TypeProto, helper
 
 from pyopnb.errors import Filled, ModelError
-from pyopnb.models.catalog_names import node_entry
+from pyopnb.models.catalog_names import misuse, node_entry
 from pyopnb.models.edit.replace import open_for_edit, put_ops
 from pyopnb.models.edit.select import Where, select_sites
 from pyopnb.models.index import GraphIndex
@@ -27,7 +27,6 @@ from pyopnb.onnx_reference.catalog_ops import (
     define_catalog_op,
     is_catalog_domain,
     is_for_version,
-    misuse,
     redefine_catalog_op,
 )
 from pyopnb.onnx_reference.operator import has_reference, schema_of_op, stand_in_class
@@ -43,6 +42,8 @@ DOMAIN = "onnx.reference"
 """Domain of the stand-ins for ONNX's own operators; for other domains, theirs is appended."""
 
 _OUTPUTS = "reference_outputs"
+_COMPARISONS = frozenset({"And", "Equal", "Greater", "Less", "Or", "Xor"})
+_UINT8, _INT8 = TensorProto.UINT8, TensorProto.INT8
 
 
 @dataclass(frozen=True)
@@ -214,6 +215,7 @@ class _Filling:
             self._settled.update(map(id, inner))
             op = self._define(site)
             changes.append((site, op))
+            reason += _declare_flags(site)
             self.done.append(FilledNode(site.where, op, reason))
         put_ops(self.proto, changes)
         # The reference is asked for a number of outputs, which compute has no way to know.
@@ -271,6 +273,23 @@ class _Filling:
             return define_catalog_op(site.node, version)
         schema = schema_of_op(canonical_domain(site.node.domain), site.node.op_type, version)
         return _define_stand_in(schema.domain, schema.name, schema.since_version)
+
+
+def _declare_flags(site: Site) -> str:
+    """Declare as bool what a comparison computes, and say so; return nothing where the file does.
+
+    PyTorch had no bool before 1.2: it declared its own uint8, or int8, also in ONNX's test data.
+    """
+    is_comparison = site.node.op_type in _COMPARISONS and not canonical_domain(site.node.domain)
+    if not is_comparison or not isinstance(site.scope, GraphProto):
+        return ""
+    for info in (*site.scope.output, *site.scope.value_info):
+        tensor = info.type.tensor_type
+        if info.name == site.node.output[0] and tensor.elem_type in (_UINT8, _INT8):
+            declared = dtype(tensor.elem_type).name
+            tensor.elem_type = TensorProto.BOOL
+            return f"; the file declares its output as {declared}, and it is bool"
+    return ""
 
 
 def _uncarried(type_: TypeProto | None) -> str:

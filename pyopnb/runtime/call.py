@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 import onnx
 import onnxruntime
-from onnx import ModelProto, ValueInfoProto, helper
+from onnx import ModelProto, NodeProto, ValueInfoProto, helper
 
 from pyopnb.errors import InputError, ModelError, PyopError, UnknownOp
 from pyopnb.models.build import ints_to_floats, node
+from pyopnb.models.catalog_names import misuse, node_refusal
 from pyopnb.models.faults import is_unknown, nearest_op
 from pyopnb.models.nodes import type_of_proto
 from pyopnb.models.opsets import import_domains
@@ -178,15 +179,7 @@ def _define(op: str, count: int, opset: int | None) -> _Definition:
         version = registered.current
         return _Definition(domain, op_type, version, None, _names(version.schema.inputs, count))
     if is_unknown(domain, op_type) or domain not in schema_domains():
-        near = nearest_op(domain, op_type)
-        advice = "define it: %%pyop" if near is None else f'"{"::".join(near)}"'
-        full_name = f"{sanitize(domain)}::{sanitize(op_type)}"
-        raise UnknownOp(
-            f"call of {full_name}",
-            expected="an op of the registry or of the installed runtime",
-            got=f"{full_name}, which is in neither",
-            next=advice,
-        )
+        raise _unknown(domain, op_type, count)
     number = schema_domains().get(domain, 1)
     if domain == "":
         number = opset or newest_opset()
@@ -195,6 +188,30 @@ def _define(op: str, count: int, opset: int | None) -> _Definition:
         schema = onnx.defs.get_schema(op_type, number, domain)
     ports = [] if schema is None else schema.inputs
     return _Definition(domain, op_type, None, schema, _names(ports, count))
+
+
+def _unknown(domain: str, op_type: str, count: int) -> UnknownOp:
+    """Return the error for an op that nobody serves with so many inputs."""
+    full_name = f"{sanitize(domain)}::{sanitize(op_type)}"
+    got = f"{full_name}, which is in neither"
+    near = nearest_op(domain, op_type)
+    advice = "define it: %%pyop" if near is None else f'"{"::".join(near)}"'
+    # The catalogue may have it for another number of inputs, or know why it cannot run.
+    call_node = NodeProto(op_type=op_type, domain=domain, input=["x"] * count)
+    refusal = node_refusal(call_node)
+    problem = misuse(call_node)
+    if refusal is not None:
+        got = f"{full_name}, which pyopnb's catalogue cannot run, because {refusal.reason}"
+        advice = refusal.instead
+    elif problem:
+        got = problem
+        advice = f'pyopnb.catalog("{op_type}"), which lists what it computes'
+    return UnknownOp(
+        f"call of {full_name}",
+        expected="an op of the registry or of the installed runtime",
+        got=got,
+        next=advice,
+    )
 
 
 def _names(ports: Sequence[Any], count: int) -> list[str]:

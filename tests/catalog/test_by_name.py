@@ -47,6 +47,18 @@ def test_a_name_that_nobody_has_is_refused_as_before():
         pyopnb.check("TRT::Nobody", np.ones(2, "f"))
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("TRT::EfficientNMS_TRT", r"does not take 1 input\. Try: pyopnb\.catalog"),
+        ("ai.onnx.contrib::SentencepieceTokenizer", "Try: pip install onnxruntime-extensions"),
+    ],
+)
+def test_a_call_that_the_catalogue_cannot_run_says_why(name, said):
+    with pytest.raises(pyopnb.errors.UnknownOp, match=said):
+        pyopnb.call(name, np.ones(2, "f"))
+
+
 def test_the_catalogue_is_a_table_that_can_be_searched(shell):
     assert len(pyopnb.catalog().rows) >= len(entries())
     (row,) = pyopnb.catalog("rotated TRTBatched").rows

@@ -106,6 +106,30 @@ def test_a_namesake_with_other_attrs_or_inputs_is_refused(attrs, inputs, said):
     del model.graph.node[0].input[inputs:]
     with pytest.warns(pyopnb.errors.Filled, match=said):
         pyopnb.fill(model)
+    assert not pyopnb.missing(model)[0].is_in_catalog
+    # Without fill=True, nobody is told to try what would not help.
+    with pytest.raises(pyopnb.PyopError, match=f"skeleton MODEL NODE.*{said}"):
+        pyopnb.Session(model)
+
+
+@pytest.mark.parametrize("domain", ["", "org.pytorch.aten"])
+def test_a_bag_of_embeddings_runs_as_dlrm_has_it(domain):
+    """torch's exporter writes three inputs, attributes of aten's names, and four outputs."""
+    text = """<ir_version: 6, opset_import: ["": 11, "org.pytorch.aten": 1]>
+        g (int64[N] i, int64[B] o) => (float[B,3] z) <float[4,3] w = {0,1,2, 3,4,5, 6,7,8, 9,10,11}> {
+            y, a, b, c = org.pytorch.aten.ATen<operator = "embedding_bag", mode = 0, sparse = 0>(w, i, o)
+            z = Relu(y)
+        }"""
+    model = onnx.parser.parse_model(text)
+    model.graph.node[0].domain = domain
+    indices = {"i": np.int64([3, 1, 1]), "o": np.int64([0, 1])}
+    session, warned = filled_session(model)
+    assert any("by the catalogue" in line for line in warned)
+    assert session(**indices)["z"].tolist() == [[9, 10, 11], [6, 8, 10]]
+    with pytest.warns(pyopnb.errors.Filled):
+        plain = pyopnb.lower(pyopnb.fill(model), indices, strict=True)
+    pyopnb.registry.clear()
+    assert pyopnb.Session(plain)(**indices)["z"].tolist() == [[9, 10, 11], [6, 8, 10]]
 
 
 def test_a_filled_file_loads_in_a_process_that_knows_nothing_of_it(tmp_path):

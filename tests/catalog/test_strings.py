@@ -1,4 +1,6 @@
-"""Operators of onnxruntime-extensions on strings, against that package."""
+"""Operators of onnxruntime-extensions on strings and files of images, against that package."""
+
+import io
 
 import numpy as np
 import onnxruntime as ort
@@ -6,19 +8,22 @@ import onnxruntime_extensions
 import pytest
 from entry_calls import run
 from onnx import TensorProto, helper
+from PIL import Image
 
+IMAGES = "com.microsoft.extensions"
 KINDS = {
     "U": TensorProto.STRING,
     "O": TensorProto.STRING,
     "i": TensorProto.INT64,
     "b": TensorProto.BOOL,
+    "u": TensorProto.UINT8,
 }
 
 
-def by_extensions(op, inputs, results, attrs):
+def by_extensions(op, inputs, results, attrs, domain="ai.onnx.contrib"):
     names = [f"i{number}" for number in range(len(inputs))]
     outputs = [f"o{number}" for number in range(len(results))]
-    node = helper.make_node(op, names, outputs, domain="ai.onnx.contrib", **attrs)
+    node = helper.make_node(op, names, outputs, domain=domain, **attrs)
     graph = helper.make_graph(
         [node],
         "extensions",
@@ -79,3 +84,21 @@ def test_strings_are_those_of_the_extensions(op, inputs, attrs):
     for result, array in zip(results, expected, strict=True):
         assert result.shape == array.shape
         assert result.tolist() == array.tolist()
+
+
+@pytest.mark.parametrize(
+    ("mode", "format", "error"), [("RGB", "PNG", 0), ("L", "PNG", 0), ("RGB", "JPEG", 6)]
+)
+def test_files_of_images_are_those_of_the_extensions(mode, format, error):
+    rows, columns = np.mgrid[:24, :32]
+    pixels = np.stack([columns * 7, rows * 9, (rows + columns) * 4], -1).astype(np.uint8)
+    file = io.BytesIO()
+    Image.fromarray(pixels).convert(mode).save(file, format)
+    data = np.frombuffer(file.getvalue(), np.uint8)
+    decoded = run(f"{IMAGES}::DecodeImage", data)
+    theirs = by_extensions("DecodeImage", [data], [decoded], {}, IMAGES)
+    assert np.abs(decoded.astype(int) - theirs[0]).max() <= error
+    encoded = run(f"{IMAGES}::EncodeImage", decoded, format="png")
+    np.testing.assert_array_equal(
+        by_extensions("DecodeImage", [encoded], [decoded], {}, IMAGES)[0], decoded
+    )

@@ -141,3 +141,38 @@ def test_a_form_may_know_sizes_that_no_hint_says():
     pyopnb.registry.define(Corners, "forms::Corners")
     function = pyopnb.lower("forms::Corners", np.ones((3, 4), np.float32))
     assert "Compared with compute" in function.doc_string
+
+
+def test_the_value_of_an_input_becomes_part_of_a_form():
+    @pyopnb.pyop("forms::Repeat")
+    class Repeat:
+        def compute(self, x, times):
+            return np.tile(x, int(times))
+
+        def lowered(self, x, times):
+            return f"""(x, times) => (y) {{
+                repeats = Constant<value_ints = [{int(times.value)}]>()
+                y = Tile(x, repeats)
+            }}"""
+
+    x, two = np.float32([1, 2]), np.int64(2)
+    assert "times = 2" in pyopnb.lower("forms::Repeat", x, two).doc_string
+    with pytest.raises(pyopnb.errors.InputError, match="constant inputs of the first"):
+        pyopnb.lower("forms::Repeat", examples=[(x, two), (x, np.int64(3))])
+    # Each constant of a model has a function of its own, also inside a body, of which no run tells.
+    text = """<ir_version: 8, opset_import: ["": 15, "forms": 1]>
+        g (float[N] x, bool go) => (float[N] a, float[M] b) <int64 two = {2}> {
+            a = forms.Repeat(x, two)
+            b = If(go) <
+                then_branch = t () => (float[K] c) {
+                    three = Constant<value_int = 3>()
+                    c = forms.Repeat(x, three)
+                },
+                else_branch = e () => (float[K] d) { d = Identity(x) }
+            >
+        }"""
+    feeds = {"x": x, "go": np.bool_(True)}
+    plain = pyopnb.lower(pyopnb.parse(text), feeds, strict=True)
+    pyopnb.registry.clear()
+    a, b = pyopnb.Session(plain)(feeds).values()
+    assert (len(a), len(b)) == (4, 6)

@@ -5,9 +5,7 @@ inputs.
 Tested against the means of torch's windows in a loop, to 1e-5.
 """
 
-import numpy as np
-
-from pyopnb.catalog.cores.adaptive_pooling import pool_adaptively
+from pyopnb.catalog.cores.adaptive_pooling import adaptive_means_form, means_adaptively
 
 NAMES = ("org.pytorch.aten::adaptive_avg_pool2d", "::adaptive_avg_pool2d")
 
@@ -21,4 +19,10 @@ class adaptive_avg_pool2d:
         return x.like(shape=shape)
 
     def compute(self, x, output_size):
-        return pool_adaptively(x, output_size, np.mean)
+        return means_adaptively(x, output_size)
+
+    lowered_opset = 18
+    lowered_finite = True
+
+    def lowered(self, x, output_size):
+        return adaptive_means_form(x, output_size)

@@ -5,7 +5,7 @@ inputs.
 Tested against the maxima of torch's windows in a loop, exactly.
 """
 
-from pyopnb.catalog.cores.adaptive_pooling import maxima_adaptively
+from pyopnb.catalog.cores.adaptive_pooling import adaptive_maxima_form, maxima_adaptively
 
 NAMES = ("org.pytorch.aten::adaptive_max_pool2d", "::adaptive_max_pool2d")
 
@@ -20,3 +20,9 @@ class adaptive_max_pool2d:
 
     def compute(self, x, output_size) -> ("any[...]", "int64[...]"):
         return maxima_adaptively(x, output_size)
+
+    lowered_opset = 18
+    lowered_finite = True
+
+    def lowered(self, x, output_size):
+        return adaptive_maxima_form(x, output_size)

@@ -1,8 +1,9 @@
 """ATen, the node that torch's exporter writes for a function that ONNX lacks.
 
 Defined by torch's ONNX exporter with ATEN_FALLBACK: the attribute ``operator`` names the function, and
-its arguments are inputs in their order. The functions that are files here run in NumPy, and all others
-by torch, which has to be installed.
+its arguments are inputs in their order, or attributes of their names (those of embedding_bag, and all
+before torch 1.12). The functions that are files here run in NumPy, and all others by torch, which has
+to be installed.
 Tested against torch, to 1e-6.
 """
 
@@ -18,36 +19,56 @@ NAMES = ("org.pytorch.aten::ATen", "::ATen")
 class ATen:
     """Run a function of torch."""
 
-    def __init__(self, operator: str, overload_name: str = ""):
+    def __init__(self, operator: str, overload_name: str = "", **arguments):
         self.operator = operator
         self.overload = overload_name or "default"
+        self.by_name = {name: np.asarray(value) for name, value in arguments.items()}
 
     def infer(self, *inputs):
+        function = self._in_numpy(inputs)
+        if function is not None:
+            return function.infer(*inputs, **self.by_name)
         # How many results there are, and of which types, only the function knows.
         return ("any[...]",) * 8
 
     def compute(self, *inputs):
-        entry = find_entry(f"org.pytorch.aten::{self.operator}", len(inputs))
-        if entry is not None:
-            return entry.op_class().compute(*inputs)
+        function = self._in_numpy(inputs)
+        if function is not None:
+            return function.compute(*inputs, **self.by_name)
         return self._by_torch(inputs)
 
+    def _in_numpy(self, inputs):
+        """Return the operator of the catalogue that is the function; None if there is none."""
+        entry = find_entry(f"org.pytorch.aten::{self.operator}", len(inputs))
+        return None if entry is None else entry.op_class()
+
     def _by_torch(self, inputs):
-        """Call the function with its arguments in order; those that have only a name come last."""
+        """Call the function; what no attribute names are the inputs in their order."""
         torch = importlib.import_module("torch")
         function = getattr(getattr(torch.ops.aten, self.operator), self.overload)
-        arguments = []
-        by_name = {}
-        for value, declared in zip(inputs, function._schema.arguments, strict=False):
-            converted = _convert(torch, value, str(declared.type))
-            if declared.kwarg_only:
-                by_name[declared.name] = converted
+        waiting = list(inputs)
+        arguments = {}
+        for declared in function._schema.arguments:
+            if declared.name in self.by_name:
+                value = self.by_name[declared.name]
+            elif waiting:
+                value = waiting.pop(0)
             else:
-                arguments.append(converted)
-        results = function(*arguments, **by_name)
+                continue
+            arguments[declared.name] = _convert(torch, value, str(declared.type))
+        results = function(**arguments)
         if isinstance(results, torch.Tensor):
             return results.numpy()
         return tuple(result.numpy() for result in results)
+
+    lowered_opset = 20
+    lowered_finite = True
+
+    def lowered(self, *inputs):
+        function = self._in_numpy(inputs)
+        if not hasattr(function, "lowered"):
+            raise NotImplementedError(f"{self.operator} of torch")
+        return function.lowered(*inputs, **self.by_name)
 
 
 def _convert(torch, value, declared):

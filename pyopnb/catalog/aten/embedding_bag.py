@@ -1,15 +1,17 @@
 """embedding_bag, the sums of embeddings of DLRM, as torch's exporter writes it where ONNX lacks it.
 
-Defined by torch 2.13, torch.nn.functional.embedding_bag, in the order of aten's arguments. Of its
-four outputs only the first is used for inference, and only it is here.
+Defined in torch 2.13, torch.nn.functional.embedding_bag, in the order of aten's arguments. Of its
+four outputs the last three serve torch's gradient: here they are empty.
 Tested against NumPy's sums, means and maxima of the rows, to 1e-6.
 """
 
 import numpy as np
 
-NAMES = ("org.pytorch.aten::embedding_bag", "::embedding_bag")
+from pyopnb.catalog.cores.embedding_bags import MAX, MEAN, SUM, embedding_bag_form
+from pyopnb.catalog.cores.onnx_text import item_of
+from pyopnb.catalog.cores.precision import widen
 
-SUM, MEAN, MAX = 0, 1, 2
+NAMES = ("org.pytorch.aten::embedding_bag", "::embedding_bag")
 
 
 class embedding_bag:
@@ -19,20 +21,10 @@ class embedding_bag:
     stops the last bag. An empty bag is 0. Indices equal to ``padding_idx`` are left out.
     """
 
-    def infer(
-        self,
-        weight,
-        indices,
-        offsets,
-        scale_grad_by_freq=None,
-        mode=None,
-        sparse=None,
-        per_sample_weights=None,
-        include_last_offset=None,
-        padding_idx=None,
-    ):
+    def infer(self, weight, indices, offsets, *options, **by_name):
         shape = (None, weight.shape[1] if weight.shape else None)
-        return weight.like(shape=shape)
+        nothing = weight.like(dtype="int64", shape=(0,))
+        return weight.like(shape=shape), nothing, nothing, nothing
 
     def compute(
         self,
@@ -45,28 +37,51 @@ class embedding_bag:
         per_sample_weights=None,
         include_last_offset=None,
         padding_idx=None,
+    ) -> ("any[B,D]", "int64[0]", "int64[0]", "int64[0]"):
+        starts, count = offsets, len(offsets)
+        if len(offsets) and (offsets[0] != 0 or (np.diff(offsets) < 0).any()):
+            raise ValueError(f"offsets: expected 0 first, then no smaller ones, got {offsets}")
+        bag_of = np.searchsorted(starts, np.arange(len(indices)), side="right") - 1
+        if item_of(include_last_offset, False):
+            # What comes after the last offset is in no bag.
+            count -= 1
+        is_counted = bag_of < count
+        padding = item_of(padding_idx, -1)
+        if padding >= 0:
+            is_counted &= indices != padding
+        bag_of = bag_of[is_counted]
+        rows = widen(weight)[indices[is_counted]]
+        if per_sample_weights is not None:
+            rows = rows * per_sample_weights[is_counted, None]
+        how = item_of(mode, SUM)
+        sizes = np.bincount(bag_of, minlength=count)[:, None]
+        bags = np.full((count, weight.shape[1]), -np.inf if how == MAX else 0, rows.dtype)
+        add = np.maximum if how == MAX else np.add
+        add.at(bags, bag_of, rows)
+        if how == MEAN:
+            bags /= np.maximum(sizes, 1)
+        bags = np.where(sizes > 0, bags, 0).astype(weight.dtype)
+        return bags, *np.zeros((3, 0), np.int64)
+
+    lowered_opset = 18
+    lowered_finite = True
+
+    def lowered(
+        self,
+        weight,
+        indices,
+        offsets,
+        scale_grad_by_freq=None,
+        mode=None,
+        sparse=None,
+        per_sample_weights=None,
+        include_last_offset=None,
+        padding_idx=None,
     ):
-        if mode is None:
-            mode = SUM
-        else:
-            mode = int(mode.item())
-        # A bag ends where the next one begins, and the last one with the indices.
-        stops = np.append(offsets[1:], len(indices))
-        if include_last_offset is not None and include_last_offset.item():
-            offsets, stops = offsets[:-1], offsets[1:]
-        shape = (len(offsets), weight.shape[1])
-        bags = np.zeros(shape, weight.dtype)
-        for number, (start, end) in enumerate(zip(offsets, stops, strict=True)):
-            bag = np.arange(start, end)
-            if padding_idx is not None and padding_idx.item() >= 0:
-                bag = bag[indices[bag] != padding_idx.item()]
-            # torch leaves the row of an empty bag at 0, for maxima too.
-            if not len(bag):
-                continue
-            rows = np.float32 if weight.dtype == np.float16 else weight.dtype
-            rows = weight[indices[bag]].astype(rows)
-            if per_sample_weights is not None:
-                rows = rows * per_sample_weights[bag, None]
-            reduce = {SUM: np.sum, MEAN: np.mean, MAX: np.max}[mode]
-            bags[number] = reduce(rows, axis=0)
-        return bags
+        return embedding_bag_form(
+            weight,
+            mode=item_of(mode, SUM),
+            padding=item_of(padding_idx, -1),
+            has_weights=per_sample_weights is not None,
+            has_last_offset=bool(item_of(include_last_offset, False)),
+        )

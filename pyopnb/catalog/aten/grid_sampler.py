@@ -5,7 +5,8 @@ numbers.
 Tested against ONNX Runtime's GridSample, to 1e-3.
 """
 
-from pyopnb.catalog.mmdeploy import grid_sampler as of_mmdeploy
+from pyopnb.catalog.cores.onnx_text import item_of
+from pyopnb.catalog.mmdeploy.grid_sampler import grid_sampler as grid_sampler_of_mmdeploy
 from pyopnb.ops.types import TensorType
 
 NAMES = ("org.pytorch.aten::grid_sampler", "org.pytorch.aten::grid_sampler_2d")
@@ -21,7 +22,17 @@ class grid_sampler:
         return x.like(shape=shape)
 
     def compute(self, x, grid, interpolation_mode, padding_mode, align_corners):
-        # aten's numbers of the modes are those that mmdeploy passes on.
-        modes = (interpolation_mode, padding_mode, align_corners)
-        result = of_mmdeploy.grid_sampler(*(int(mode.item()) for mode in modes))
-        return result.compute(x, grid)
+        return _of_mmdeploy(interpolation_mode, padding_mode, align_corners).compute(x, grid)
+
+    lowered_opset = 20
+    lowered_finite = True
+
+    def lowered(self, x, grid, interpolation_mode, padding_mode, align_corners):
+        form = _of_mmdeploy(interpolation_mode, padding_mode, align_corners).lowered(x, grid)
+        inputs = "(x, grid, interpolation_mode, padding_mode, align_corners)"
+        return form.replace("(x, grid)", inputs, 1)
+
+
+def _of_mmdeploy(*modes):
+    # aten's numbers of the modes are those that mmdeploy passes on.
+    return grid_sampler_of_mmdeploy(*(int(item_of(mode, 0)) for mode in modes))

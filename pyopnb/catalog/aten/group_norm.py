@@ -7,6 +7,8 @@ Tested against ONNX Runtime's GroupNormalization and InstanceNormalization, to 1
 import numpy as np
 
 from pyopnb.catalog.cores.group_norm import group_norm as normalize_groups
+from pyopnb.catalog.cores.group_norm_form import group_norm_form
+from pyopnb.catalog.cores.onnx_text import item_of
 
 NAMES = ("org.pytorch.aten::group_norm", "::group_norm")
 
@@ -18,19 +20,32 @@ class group_norm:
         return x
 
     def compute(self, x, groups, weight=None, bias=None, epsilon=None, cudnn_enabled=None):
-        channels = x.shape[1]
-        if weight is None:
-            # Without affine parameters, the exporter leaves both inputs out.
-            gamma = np.ones(channels, np.float32)
-        else:
-            gamma = weight
-        if bias is None:
-            beta = np.zeros(channels, np.float32)
-        else:
-            beta = bias
-        if epsilon is None:
-            smallest = 1e-5
-        else:
-            smallest = float(epsilon.item())
-        result = normalize_groups(x, gamma, beta, int(groups.item()), smallest)
-        return result.astype(x.dtype)
+        # Without affine parameters, the exporter leaves both inputs out.
+        gamma = np.ones(x.shape[1], np.float32) if weight is None else weight
+        beta = np.zeros(x.shape[1], np.float32) if bias is None else bias
+        smallest = float(item_of(epsilon, 1e-5))
+        return normalize_groups(x, gamma, beta, int(groups.item()), smallest).astype(x.dtype)
+
+    lowered_opset = 18
+    lowered_finite = True
+
+    def lowered(self, x, groups, weight=None, bias=None, epsilon=None, cudnn_enabled=None):
+        body = group_norm_form(
+            x,
+            groups=int(item_of(groups, 1)),
+            epsilon=float(item_of(epsilon, 1e-5)),
+            is_channels_last=False,
+            has_activation=False,
+        )
+        parameters = ""
+        for name, parameter, default in (("gamma", weight, 1), ("beta", bias, 0)):
+            value = f"Identity({'weight' if default else 'bias'})"
+            if parameter is None:
+                value = f"ConstantOfShape<value = float[1] {{{default}}}>(channels)"
+            parameters += f"{name} = {value}\n"
+        return f"""(x, groups, weight, bias, smallest, cudnn_enabled) => (y) {{
+            x_32 = Cast<to = 1>(x)
+            channels = Shape<start = 1, end = 2>(x)
+            {parameters}
+            {body}
+        }}"""

@@ -6,7 +6,7 @@ Tested against ONNX Runtime's MaxPool, exactly.
 
 import numpy as np
 
-from pyopnb.catalog.cores.max_pooling import pool_maxima
+from pyopnb.catalog.cores.max_pooling import max_pool_form, pool_maxima
 
 NAMES = ("org.pytorch.aten::max_pool2d", "::max_pool2d")
 
@@ -24,3 +24,10 @@ class max_pool2d:
             raise ValueError("ceil_mode: expected False, got True")
         maxima, _ = pool_maxima(x, kernel, stride, padding, dilation)
         return np.ascontiguousarray(maxima)
+
+    lowered_opset = 15
+    lowered_finite = True
+
+    def lowered(self, x, kernel, stride=None, padding=None, dilation=None, ceil_mode=None):
+        form = max_pool_form(x, kernel, stride, padding, dilation, ceil_mode)
+        return form.replace("(maxima, places) {", "(maxima) {")

@@ -5,7 +5,7 @@ constant inputs.
 Tested against ONNX Runtime's MaxPool, exactly.
 """
 
-from pyopnb.catalog.cores.max_pooling import pool_maxima
+from pyopnb.catalog.cores.max_pooling import max_pool_form, pool_maxima
 
 NAMES = ("org.pytorch.aten::max_pool2d_with_indices", "::max_pool2d_with_indices")
 
@@ -24,3 +24,9 @@ class max_pool2d_with_indices:
         if ceil_mode is not None and ceil_mode.item():
             raise ValueError("ceil_mode: expected False, got True")
         return pool_maxima(x, kernel, stride, padding, dilation)
+
+    lowered_opset = 15
+    lowered_finite = True
+
+    def lowered(self, x, kernel, stride=None, padding=None, dilation=None, ceil_mode=None):
+        return max_pool_form(x, kernel, stride, padding, dilation, ceil_mode)

@@ -6,6 +6,8 @@ Tested against ONNX Runtime's MaxUnpool, exactly.
 
 import numpy as np
 
+from pyopnb.catalog.cores.onnx_text import dtype_number, ints, value_of
+
 NAMES = ("org.pytorch.aten::max_unpool2d", "::max_unpool2d")
 
 
@@ -24,3 +26,23 @@ class max_unpool2d:
         positions = indices.reshape(*x.shape[:-2], -1)
         np.put_along_axis(images, positions, x.reshape(positions.shape), axis=-1)
         return images.reshape(*x.shape[:-2], height, width)
+
+    lowered_opset = 15
+
+    def lowered(self, x, indices, output_size):
+        height, width = value_of(output_size)
+        return f"""(x, indices, output_size) => (y) {{
+            leading = Shape<end = -2>(x)
+            rest = Constant<value_ints = [-1]>()
+            area = Constant<value_ints = [{height * width}]>()
+            size = Constant<value_ints = {ints((height, width))}>()
+            row_shape = Concat<axis = 0>(leading, rest)
+            rows = Reshape(x, row_shape)
+            positions = Reshape(indices, row_shape)
+            empty_shape = Concat<axis = 0>(leading, area)
+            zeros_32 = ConstantOfShape(empty_shape)
+            zeros = Cast<to = {dtype_number(x)}>(zeros_32)
+            images = ScatterElements<axis = -1>(zeros, positions, rows)
+            shape = Concat<axis = 0>(leading, size)
+            y = Reshape(images, shape)
+        }}"""

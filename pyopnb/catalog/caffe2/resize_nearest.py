@@ -6,6 +6,8 @@ Tested against ONNX Runtime's Resize, exactly.
 
 import numpy as np
 
+from pyopnb.catalog.cores.onnx_text import resize_form
+
 NAMES = ("org.pytorch._caffe2::ResizeNearest",)
 
 
@@ -33,3 +35,6 @@ class ResizeNearest:
             pixels.append(np.minimum(nearest.astype(np.int64), size - 1))
         rows, columns = pixels
         return np.ascontiguousarray(x[:, :, rows[:, None], columns])
+
+    def lowered(self, x):
+        return resize_form(x, self.scales, "nearest")

@@ -7,6 +7,7 @@ Tested against ONNX Runtime's MatMul and FastGelu, to 1e-4.
 import numpy as np
 
 from pyopnb.catalog.cores.activations import fast_gelu
+from pyopnb.catalog.cores.onnx_text import dtype_number
 from pyopnb.ops.types import TensorType
 
 NAMES = ("com.microsoft::GemmFastGelu",)
@@ -27,3 +28,17 @@ class GemmFastGelu:
         if bias is not None:
             product += bias.astype(np.float32)
         return fast_gelu(product).astype(x.dtype)
+
+    lowered_opset = 20
+    lowered_finite = True
+
+    def lowered(self, x, weight, bias=None):
+        added = "product" if bias is None else "sum"
+        return f"""(x, weight, bias) => (y) {{
+            x_32 = Cast<to = 1>(x)
+            weight_32 = Cast<to = 1>(weight)
+            product = MatMul(x_32, weight_32)
+            {"" if bias is None else "bias_32 = Cast<to = 1>(bias)  sum = Add(product, bias_32)"}
+            activated = Gelu<approximate = "tanh">({added})
+            y = Cast<to = {dtype_number(x)}>(activated)
+        }}"""

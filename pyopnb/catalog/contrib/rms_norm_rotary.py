@@ -35,7 +35,10 @@ class RMSNormRotary:
         self.dtype = np.dtype(np.float16 if output_fp16 else bfloat16)
 
     def infer(self, x, scale, positions, cosine, sine, prefill=None):
-        return x.like(dtype=self.dtype.name, shape=(None,) * 3), x.like(dtype="float32")
+        normalized = x.like(dtype="float32")
+        if x.shape and self.width:
+            normalized = normalized.like(shape=(*x.shape[:-1], self.width))
+        return x.like(dtype=self.dtype.name, shape=(None,) * 3), normalized
 
     def compute(
         self, x, scale, positions, cosine, sine, prefill=None

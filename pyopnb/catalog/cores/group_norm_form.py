@@ -5,7 +5,10 @@ from __future__ import annotations
 from pyopnb.catalog.cores.onnx_text import dtype_number, exact
 from pyopnb.ops.types import TensorType
 
-__all__ = ["group_norm_form"]
+__all__ = ["group_norm_form", "instance_norm_form"]
+
+# In a shape of Reshape, 0 stands for the length that the axis has.
+_EACH_CHANNEL = 0
 
 
 def group_norm_form(
@@ -65,3 +68,15 @@ def group_norm_form(
         ordered = Transpose<perm = {to_last}>(activated)
         y = Cast<to = {dtype_number(x)}>(ordered)
     """
+
+
+def instance_norm_form(x: TensorType, epsilon: float, slope: float = 1.0) -> str:
+    """Write a function that normalizes each channel; where it is negative, a slope follows."""
+    body = group_norm_form(
+        x, groups=_EACH_CHANNEL, epsilon=epsilon, is_channels_last=False, has_activation=False
+    )
+    return f"""(x, gamma, beta) => (result) {{
+        x_32 = Cast<to = 1>(x)
+        {body}
+        result = LeakyRelu<alpha = {exact(slope)}>(y)
+    }}"""

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
-__all__ = ["pool_maxima"]
+from pyopnb.catalog.cores.onnx_text import dtype_number, ints, item_of, value_of, wide
+from pyopnb.ops.types import TensorType
+
+__all__ = ["max_pool_form", "pool_maxima"]
+
+_Pair = tuple[int, int]
 
 
-def _pair(numbers: np.ndarray | None, default: tuple[int, int]) -> tuple[int, int]:
+def _pair(numbers: np.ndarray | None, default: _Pair) -> _Pair:
     """Return two numbers, of which a file may give one; an empty list stands for the default."""
     if numbers is None or not numbers.size:
         return default
@@ -37,27 +44,54 @@ def pool_maxima(
         Places are counted along the rows of the image that is not padded.
     """
     size = _pair(kernel, (1, 1))
-    steps = _pair(stride, size)
-    pads = _pair(padding, (0, 0))
-    gaps = _pair(dilation, (1, 1))
-    width = x.shape[-1]
-    untouched = [(0, 0)] * (x.ndim - 2)
-    margins = [*untouched, (pads[0], pads[0]), (pads[1], pads[1])]
+    form = (size, _pair(stride, size), _pair(padding, (0, 0)), _pair(dilation, (1, 1)))
     # A padded pixel is never the maximum.
-    padded = np.pad(x, margins, constant_values=-np.inf)
-    reach = tuple((length - 1) * gap + 1 for length, gap in zip(size, gaps, strict=True))
+    flat = _windows(x, -np.inf, *form)
+    numbers = np.arange(math.prod(x.shape[-2:])).reshape(x.shape[-2:])
+    flat_numbers = np.broadcast_to(_windows(numbers, -1, *form), flat.shape)
+    first = flat.argmax(axis=-1, keepdims=True)
+    maxima = np.take_along_axis(flat, first, -1)
+    places = np.take_along_axis(flat_numbers, first, -1)
+    return maxima[..., 0], places[..., 0]
+
+
+def _windows(
+    x: np.ndarray, outside: float, size: _Pair, steps: _Pair, pads: _Pair, gaps: _Pair
+) -> np.ndarray:
+    """Return the elements of each window along a last axis, [...,oh,ow,kh·kw]."""
+    margins = [(0, 0)] * (x.ndim - 2)
+    margins += [(pad, pad) for pad in pads]
+    padded = np.pad(x, margins, constant_values=outside)
+    reach = [(length - 1) * gap + 1 for length, gap in zip(size, gaps, strict=True)]
     windows = np.lib.stride_tricks.sliding_window_view(padded, reach, axis=(-2, -1))
     windows = windows[..., :: steps[0], :: steps[1], :: gaps[0], :: gaps[1]]
-    flat = windows.reshape(*windows.shape[:-2], -1)
-    first = flat.argmax(axis=-1)
-    down, across = np.divmod(first, size[1])
-    # From positions in a window to positions in the image without padding.
-    rows = np.arange(flat.shape[-3])[:, None] * steps[0]
-    rows = rows - pads[0]
-    rows = rows + down * gaps[0]
-    columns = np.arange(flat.shape[-2])
-    columns = columns * steps[1]
-    columns = columns - pads[1]
-    columns = columns + across * gaps[1]
-    maxima = np.take_along_axis(flat, first[..., None], -1)[..., 0]
-    return maxima, (rows * width + columns).astype(np.int64)
+    return windows.reshape(*windows.shape[:-2], -1)
+
+
+def max_pool_form(
+    x: TensorType,
+    kernel: TensorType,
+    stride: TensorType | None,
+    padding: TensorType | None,
+    dilation: TensorType | None,
+    ceil_mode: TensorType | None,
+) -> str:
+    """Write what `pool_maxima` does: MaxPool, whose places count through all images and channels."""
+    if x.rank != 4:
+        raise NotImplementedError(f"an image of rank {x.rank}")
+    if item_of(ceil_mode, False):
+        raise NotImplementedError("ceil_mode")
+    numbers = [None if item is None else value_of(item) for item in (stride, padding, dilation)]
+    size = _pair(value_of(kernel), (1, 1))
+    steps = _pair(numbers[0], size)
+    pads = _pair(numbers[1], (0, 0))
+    gaps = _pair(numbers[2], (1, 1))
+    return f"""(x, kernel, stride, padding, dilation, ceil_mode) => (maxima, places) {{
+        x_wide = Cast<to = {wide(x)}>(x)
+        pooled, numbers = MaxPool<kernel_shape = {ints(size)}, strides = {ints(steps)},
+            pads = {ints(pads * 2)}, dilations = {ints(gaps)}>(x_wide)
+        maxima = Cast<to = {dtype_number(x)}>(pooled)
+        sizes = Shape<start = 2>(x)
+        area = ReduceProd<keepdims = 0>(sizes)
+        places = Mod(numbers, area)
+    }}"""

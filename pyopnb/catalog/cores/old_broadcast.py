@@ -1,13 +1,17 @@
-"""Broadcasting before version 7 of ONNX, which named the axis at which the second input begins."""
+"""Operators of two inputs before version 7 of ONNX, which named the axis at which the second input begins."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-__all__ = ["align"]
+from pyopnb.ops.types import TensorType
+
+__all__ = ["OldArithmetic", "OldComparison"]
 
 
-def align(a: np.ndarray, b: np.ndarray, broadcast: int, axis: int | None) -> np.ndarray:
+def _align(a: np.ndarray, b: np.ndarray, broadcast: int, axis: int | None) -> np.ndarray:
     """Give the second input the axes of the first.
 
     Parameters
@@ -37,6 +41,42 @@ def align(a: np.ndarray, b: np.ndarray, broadcast: int, axis: int | None) -> np.
     if axis is None or b.ndim == 0:
         return b
     # Today's rule aligns the last axes, so that the axes behind are filled up with ones.
-    missing = a.ndim - axis % a.ndim - b.ndim
-    flat = b.shape + (1,) * missing
-    return b.reshape(flat)
+    for _ in range(a.ndim - axis % a.ndim - b.ndim):
+        b = b[..., np.newaxis]
+    return b
+
+
+class OldArithmetic:
+    """An operator that combines two tensors, the second one broadcast from ``axis`` on; subclasses have ``combine``."""
+
+    def __init__(
+        self,
+        broadcast: int = 0,
+        axis: int | None = None,
+        consumed_inputs: list[
+            int
+        ] = [],  # it lets a runtime overwrite inputs, and changes no result
+    ):
+        self.broadcast = broadcast
+        self.axis = axis
+
+    def infer(self, a: TensorType, b: TensorType) -> TensorType:
+        """Infer the first input's type."""
+        return a
+
+    def compute(self, a: np.ndarray, b: np.ndarray) -> Any:
+        """Combine the inputs."""
+        # Today's rule would align the last axes, whatever the node says.
+        return self.combine(a, _align(a, b, self.broadcast, self.axis))
+
+    def combine(self, a: Any, b: Any) -> Any:
+        """Combine tensors that NumPy broadcasts."""
+        raise NotImplementedError
+
+
+class OldComparison(OldArithmetic):
+    """An operator that gives flags."""
+
+    def infer(self, a: TensorType, b: TensorType) -> TensorType:
+        """Infer bool of the first input's shape."""
+        return a.like(dtype="bool")

@@ -12,7 +12,19 @@ import numpy as np
 
 from pyopnb.ops.types import TensorType
 
-__all__ = ["FLOAT", "INT32", "INT64", "LOWEST", "dtype_number", "exact", "ints", "wide"]
+__all__ = [
+    "FLOAT",
+    "INT32",
+    "INT64",
+    "LOWEST",
+    "dtype_number",
+    "exact",
+    "ints",
+    "item_of",
+    "resize_form",
+    "value_of",
+    "wide",
+]
 
 FLOAT, INT32, INT64, _DOUBLE = 1, 6, 7, 11
 """ONNX's numbers of dtypes, for Cast."""
@@ -40,3 +52,27 @@ def exact(number: Any) -> str:
 def ints(numbers: Any) -> str:
     """Write a list of integers."""
     return "[" + ", ".join(str(int(number)) for number in numbers) + "]"
+
+
+def value_of(argument: Any) -> np.ndarray:
+    """Return an input of a form that has to be a constant of the model; an array stays what it is."""
+    if isinstance(argument, np.ndarray):
+        return argument
+    return np.asarray(argument.value)
+
+
+def item_of(argument: Any, default: Any) -> Any:
+    """Return the number of an input of one element, or a default for an input that is left out."""
+    return default if argument is None else value_of(argument).item()
+
+
+def resize_form(x: TensorType, scales: Any, mode: str) -> str:
+    """Write a function that scales the rows and columns of images, where pixels begin at the upper left one."""
+    height, width = scales
+    return f"""(x) => (y) {{
+        x_wide = Cast<to = {FLOAT}>(x)
+        scales = Constant<value_floats = [1.0, 1.0, {exact(height)}, {exact(width)}]>()
+        resized = Resize<mode = "{mode}", nearest_mode = "floor",
+            coordinate_transformation_mode = "asymmetric">(x_wide, , scales)
+        y = Cast<to = {dtype_number(x)}>(resized)
+    }}"""

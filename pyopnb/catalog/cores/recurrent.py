@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from pyopnb.catalog.cores.precision import sigmoid, widen
+from pyopnb.ops.types import TensorType
 
-__all__ = ["find_activations", "run_layer"]
+__all__ = ["find_activations", "infer_layer", "run_layer"]
 
 _Step = Callable[[int, np.ndarray, list[np.ndarray]], list[np.ndarray]]
 
@@ -34,6 +35,14 @@ def find_activations(names: Sequence[str]) -> list[Callable[[np.ndarray], np.nda
             expected = ", ".join(_ACTIVATIONS)
             raise ValueError(f"activations: expected {expected}, got {name}")
     return [_ACTIVATIONS[name.lower()] for name in names]
+
+
+def infer_layer(x: TensorType, direction: str, size: int, states: int) -> tuple[TensorType, ...]:
+    """Infer the types of all outputs, float[T,D,B,H], and of the last states, float[D,B,H] each."""
+    steps, batch = (x.shape or (None, None))[:2]
+    directions = 2 if direction == "bidirectional" else 1
+    last = x.like(shape=(directions, batch, size))
+    return x.like(shape=(steps, directions, batch, size)), *[last] * states
 
 
 def run_layer(

@@ -25,3 +25,12 @@ class GridSampler2DTRT(grid_sampler.grid_sampler):
     def compute(self, x, grid):
         # Otherwise it is torch's function.
         return super().compute(x, np.moveaxis(grid.astype(np.float32) / 10, 1, -1))
+
+    def lowered(self, x, grid):
+        form = super().lowered(x, grid)
+        first = """(x, wide_grid) => (y) {
+            last = Transpose<perm = [0, 2, 3, 1]>(wide_grid)
+            last_32 = Cast<to = 1>(last)
+            ten = Constant<value_float = 10.0>()
+            grid = Div(last_32, ten)"""
+        return form.replace("(x, grid) => (y) {", first, 1)

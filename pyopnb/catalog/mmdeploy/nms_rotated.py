@@ -8,7 +8,8 @@ exactly.
 
 import numpy as np
 
-from pyopnb.catalog.cores.rotated_boxes import suppress_rotated
+from pyopnb.catalog.cores.onnx_text import exact
+from pyopnb.catalog.cores.rotated_boxes import rotated_overlaps_form, suppress_rotated
 
 NAMES = ("mmdeploy::NMSRotated",)
 
@@ -38,3 +39,46 @@ class NMSRotated:
                 rows += [(image, label, number) for number in kept]
         flat = np.array(rows, np.int64)
         return flat.reshape(-1, 3)
+
+    lowered_opset = 18
+    lowered_finite = True
+
+    def lowered(self, boxes, scores):
+        # ONNX's suppression knows no turned boxes: the best box of each class is taken in a loop.
+        return f"""(boxes, scores) => (selected) {{
+            {rotated_overlaps_form(self.iou_threshold)}
+            scores_32 = Cast<to = 1>(scores)
+            ranked, order = TopK<axis = 2>(scores_32, box_counts)
+            zero_64 = Constant<value_int = 0>()
+            one_64 = Constant<value_int = 1>()
+            last_axis = Constant<value_ints = [2]>()
+            all_ranks = Range(zero_64, box_count, one_64)
+            shape = Shape(scores)
+            ranks = Expand(all_ranks, shape)
+            rank = ScatterElements<axis = 2>(order, order, ranks)
+            all_kept = ConstantOfShape<value = bool[1] {{1}}>(shape)
+            kept = Loop<body = suppress (int64 place, bool go_in, bool[B,C,N] kept_in)
+                    => (bool go_out, bool[B,C,N] kept_out) {{
+                go_out = Identity(go_in)
+                here = Reshape(place, single)
+                best = Gather<axis = 2>(order, here)
+                rivals = GatherND<batch_dims = 1>(overlap, best)
+                is_kept = GatherElements<axis = 2>(kept_in, best)
+                is_worse = Greater(rank, place)
+                overlaps_worse = And(rivals, is_worse)
+                is_beaten = And(overlaps_worse, is_kept)
+                is_free = Not(is_beaten)
+                kept_out = And(kept_in, is_free)
+            }}>(box_count, go, all_kept)
+            ranked_kept = GatherElements<axis = 2>(kept, order)
+            score_threshold = Constant<value_float = {exact(self.score_threshold)}>()
+            is_good = Greater(ranked, score_threshold)
+            is_selected = And(ranked_kept, is_good)
+            positions = NonZero(is_selected)
+            position_rows = Transpose(positions)
+            numbers = GatherND(order, position_rows)
+            zeros = Constant<value_ints = [0]>()
+            image_and_class = Slice(position_rows, zeros, last_axis, single)
+            number_column = Unsqueeze(numbers, single)
+            selected = Concat<axis = 1>(image_and_class, number_column)
+        }}"""

@@ -4,24 +4,15 @@ Defined in onnx/onnx v1.2.2, docs/Changelog.md, Add-1 and Add-6.
 Tested against ONNX Runtime's Add of today, to 1e-6.
 """
 
-from pyopnb.catalog.cores.old_broadcast import align
+from pyopnb.catalog.cores.old_broadcast import OldArithmetic
 
 NAMES = ("::Add",)
 VERSIONS = (1, 6)
 
 
-class Add_1:
+class Add_1(OldArithmetic):
     """Add the inputs, the second one broadcast from ``axis`` on."""
 
-    def __init__(
-        self, broadcast: int = 0, axis: int | None = None, consumed_inputs: list[int] = []
-    ):
-        self.broadcast = broadcast
-        self.axis = axis
-
-    def infer(self, a, b):
-        return a
-
-    def compute(self, a, b):
+    def combine(self, a, b):
         # Elements are added in their own dtype, which rounds once.
-        return a + align(a, b, self.broadcast, self.axis)
+        return a + b

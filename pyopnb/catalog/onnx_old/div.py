@@ -6,26 +6,16 @@ Tested against ONNX Runtime's Div of today, to 1e-6.
 
 import numpy as np
 
-from pyopnb.catalog.cores.old_broadcast import align
+from pyopnb.catalog.cores.old_broadcast import OldArithmetic
 
 NAMES = ("::Div",)
 VERSIONS = (1, 6)
 
 
-class Div_1:
+class Div_1(OldArithmetic):
     """Divide by the second input, broadcast from ``axis`` on; quotients of integers are cut off."""
 
-    def __init__(
-        self, broadcast: int = 0, axis: int | None = None, consumed_inputs: list[int] = []
-    ):
-        self.broadcast = broadcast
-        self.axis = axis
-
-    def infer(self, a, b):
-        return a
-
-    def compute(self, a, b):
-        b = align(a, b, self.broadcast, self.axis)
+    def combine(self, a, b):
         if a.dtype.kind == "f":
             return a / b
         # NumPy's // goes down; C++ goes towards zero.

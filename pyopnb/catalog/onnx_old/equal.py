@@ -6,22 +6,14 @@ Tested against ONNX Runtime's Equal of today, exactly.
 
 import numpy as np
 
-from pyopnb.catalog.cores.old_broadcast import align
+from pyopnb.catalog.cores.old_broadcast import OldComparison
 
 NAMES = ("::Equal",)
 VERSIONS = (1,)
 
 
-class Equal_1:
+class Equal_1(OldComparison):
     """Tell where the inputs are equal, the second one broadcast from ``axis`` on."""
 
-    def __init__(self, broadcast: int = 0, axis: int | None = None):
-        self.broadcast = broadcast
-        self.axis = axis
-
-    def infer(self, a, b):
-        return a.like(dtype="bool")
-
-    def compute(self, a, b):
-        # Today's rule would align the last axes, whatever the node says.
-        return np.equal(a, align(a, b, self.broadcast, self.axis))
+    def combine(self, a, b):
+        return np.equal(a, b)

@@ -8,7 +8,7 @@ Tested against ONNX Runtime's GRU of version 7, to 1e-4.
 import numpy as np
 
 from pyopnb.catalog.cores.precision import widen
-from pyopnb.catalog.cores.recurrent import find_activations, run_layer
+from pyopnb.catalog.cores.recurrent import find_activations, infer_layer, run_layer
 
 NAMES = ("::GRU",)
 VERSIONS = (1, 3)
@@ -35,15 +35,7 @@ class GRU_1:
         self.clip = clip or np.inf
 
     def infer(self, x, weight, recurrence, bias=None, lengths=None, state=None):
-        steps, batch = (x.shape or (None, None))[:2]
-        if self.direction == "bidirectional":
-            directions = 2
-        else:
-            directions = 1
-        return (
-            x.like(shape=(steps, directions, batch, self.size)),
-            x.like(shape=(directions, batch, self.size)),
-        )
+        return infer_layer(x, self.direction, self.size, states=1)
 
     def compute(
         self, x, weight, recurrence, bias=None, lengths=None, state=None

@@ -6,6 +6,7 @@ Tested against ONNX Runtime's InstanceNormalization of today, to 1e-4.
 """
 
 from pyopnb.catalog.cores.group_norm import group_norm
+from pyopnb.catalog.cores.group_norm_form import instance_norm_form
 
 NAMES = ("::InstanceNormalization",)
 VERSIONS = (1,)
@@ -24,3 +25,9 @@ class InstanceNormalization_1:
         # An instance normalization is a group normalization with a group for each channel.
         result = group_norm(x, scale, bias, x.shape[1], self.epsilon)
         return result.astype(x.dtype)
+
+    lowered_opset = 18
+    lowered_finite = True
+
+    def lowered(self, x, scale, bias):
+        return instance_norm_form(x, self.epsilon)

@@ -8,7 +8,7 @@ Tested against ONNX Runtime's LSTM of version 7, to 1e-4.
 import numpy as np
 
 from pyopnb.catalog.cores.precision import widen
-from pyopnb.catalog.cores.recurrent import find_activations, run_layer
+from pyopnb.catalog.cores.recurrent import find_activations, infer_layer, run_layer
 
 NAMES = ("::LSTM",)
 VERSIONS = (1,)
@@ -37,13 +37,7 @@ class LSTM_1:
     def infer(
         self, x, weight, recurrence, bias=None, lengths=None, hidden=None, cell=None, peephole=None
     ):
-        steps, batch = (x.shape or (None, None))[:2]
-        if self.direction == "bidirectional":
-            directions = 2
-        else:
-            directions = 1
-        state = x.like(shape=(directions, batch, self.size))
-        return x.like(shape=(steps, directions, batch, self.size)), state, state
+        return infer_layer(x, self.direction, self.size, states=2)
 
     def compute(
         self, x, weight, recurrence, bias=None, lengths=None, hidden=None, cell=None, peephole=None

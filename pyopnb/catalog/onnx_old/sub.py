@@ -4,24 +4,15 @@ Defined in onnx/onnx v1.2.2, docs/Changelog.md, Sub-1 and Sub-6.
 Tested against ONNX Runtime's Sub of today, to 1e-6.
 """
 
-from pyopnb.catalog.cores.old_broadcast import align
+from pyopnb.catalog.cores.old_broadcast import OldArithmetic
 
 NAMES = ("::Sub",)
 VERSIONS = (1, 6)
 
 
-class Sub_1:
+class Sub_1(OldArithmetic):
     """Subtract the second input, the second one broadcast from ``axis`` on."""
 
-    def __init__(
-        self, broadcast: int = 0, axis: int | None = None, consumed_inputs: list[int] = []
-    ):
-        self.broadcast = broadcast
-        self.axis = axis
-
-    def infer(self, a, b):
-        return a
-
-    def compute(self, a, b):
+    def combine(self, a, b):
         # Elements are subtracted in their own dtype, which rounds once.
-        return a - align(a, b, self.broadcast, self.axis)
+        return a - b

@@ -6,6 +6,7 @@ Tested against NumPy's tile, exactly.
 
 import numpy as np
 
+from pyopnb.catalog.cores.onnx_text import item_of
 from pyopnb.ops.types import TensorType
 
 NAMES = ("::Tile",)
@@ -23,3 +24,11 @@ class Tile_1:
         # Both numbers come in the dtype of the tensor, which may be float.
         repeats[int(axis.item())] = int(tiles.item())
         return np.tile(x, repeats)
+
+    def lowered(self, x, tiles, axis):
+        repeats = [1] * x.rank
+        repeats[int(item_of(axis, 0))] = int(item_of(tiles, 1))
+        return f"""(x, tiles, axis) => (y) {{
+            repeats = Constant<value_ints = {repeats}>()
+            y = Tile(x, repeats)
+        }}"""

@@ -7,6 +7,7 @@ Tested against ONNX Runtime's Upsample of version 7, to 1e-5.
 
 import numpy as np
 
+from pyopnb.catalog.cores.onnx_text import resize_form
 from pyopnb.catalog.cores.precision import widen
 from pyopnb.catalog.cores.sampling import bilinear
 
@@ -42,3 +43,8 @@ class Upsample_1:
         rows, columns = np.meshgrid(*coordinates, indexing="ij")
         images = [bilinear(widen(image), rows, columns) for image in x]
         return np.stack(images).astype(x.dtype)
+
+    lowered_finite = True
+
+    def lowered(self, x):
+        return resize_form(x, self.scales, "nearest" if self.mode == "nearest" else "linear")

@@ -6,14 +6,10 @@ the decoders of the system, whose pixels differ in the last bit between librarie
 
 NAMES = (
     "com.microsoft.extensions::AudioDecoder",
-    "com.microsoft.extensions::DecodeImage",
     "com.microsoft.extensions::DrawBoundingBoxes",
-    "com.microsoft.extensions::EncodeImage",
     "com.microsoft.extensions::ImageReader",
     "ai.onnx.contrib::AudioDecoder",
-    "ai.onnx.contrib::DecodeImage",
     "ai.onnx.contrib::DrawBoundingBoxes",
-    "ai.onnx.contrib::EncodeImage",
     "ai.onnx.contrib::ImageReader",
 )
 

@@ -5,6 +5,7 @@ Tested against ONNX Runtime's GroupNormalization, to 1e-4.
 """
 
 from pyopnb.catalog.cores.group_norm import group_norm
+from pyopnb.catalog.cores.group_norm_form import group_norm_form
 
 NAMES = ("::GroupNormalizationPlugin", "TRT::GroupNormalizationPlugin")
 
@@ -31,3 +32,22 @@ class GroupNormalizationPlugin:
         beta = bias.ravel()
         normalized = group_norm(x, gamma, beta, self.groups, self.epsilon)
         return normalized.astype(x.dtype)
+
+    lowered_opset = 18
+    lowered_finite = True
+
+    def lowered(self, x, scale, bias):
+        body = group_norm_form(
+            x,
+            groups=self.groups,
+            epsilon=self.epsilon,
+            is_channels_last=False,
+            has_activation=False,
+        )
+        return f"""(x, scale, bias) => (y) {{
+            x_32 = Cast<to = 1>(x)
+            flat = Constant<value_ints = [-1]>()
+            gamma = Reshape(scale, flat)
+            beta = Reshape(bias, flat)
+            {body}
+        }}"""

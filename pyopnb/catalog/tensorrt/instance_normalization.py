@@ -7,6 +7,7 @@ Tested against ONNX Runtime's InstanceNormalization and LeakyRelu, to 1e-4.
 import numpy as np
 
 from pyopnb.catalog.cores.group_norm import group_norm
+from pyopnb.catalog.cores.group_norm_form import instance_norm_form
 
 NAMES = ("::InstanceNormalization_TRT", "TRT::InstanceNormalization_TRT")
 
@@ -36,3 +37,9 @@ class InstanceNormalization_TRT:
         if self.has_activation:
             normalized = np.where(normalized < 0, self.alpha * normalized, normalized)
         return normalized.astype(x.dtype)
+
+    lowered_opset = 18
+    lowered_finite = True
+
+    def lowered(self, x, scale, bias):
+        return instance_norm_form(x, self.epsilon, self.alpha if self.has_activation else 1)

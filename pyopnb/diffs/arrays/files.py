@@ -16,7 +16,7 @@ from google.protobuf.message import DecodeError
 from onnx import TensorProto, numpy_helper
 
 from pyopnb.errors import InputError
-from pyopnb.models.io import similar_path
+from pyopnb.models.io import format_advice, guess_format, similar_path
 from pyopnb.ops.messages import sanitize
 
 __all__ = ["ENDINGS", "arrays_in"]
@@ -54,7 +54,12 @@ def arrays_in(path: str | os.PathLike[str]) -> np.ndarray | dict[str, np.ndarray
     except FileNotFoundError:
         raise InputError(f"{where} does not exist", next=similar_path(file, file.suffix)) from None
     except _DAMAGED as error:
-        raise InputError(where, expected=contents, got=_reason(error)) from None
+        # The first bytes tell a page or a pointer that was downloaded in place of the file.
+        head = b""
+        if file.is_file():
+            head = file.read_bytes()[:200]
+        got = guess_format(head) or _reason(error)
+        raise InputError(where, expected=contents, got=got, next=format_advice(head)) from None
 
 
 # What NumPy, zipfile and protobuf raise for a damaged file, each in its own way; RuntimeError: what zipfile does not support.
@@ -87,7 +92,11 @@ def _npz(file: Path) -> dict[str, np.ndarray]:
         )
     # NumPy leaves a damaged file open.
     with file.open("rb") as opened, np.load(opened, allow_pickle=False) as archive:
-        return {name: np.asarray(archive[name]) for name in archive.files}
+        arrays = {name: archive[name] for name in archive.files}
+    for name, array in arrays.items():
+        if not isinstance(array, np.ndarray):
+            raise ValueError(f"{name!r} among them")
+    return arrays
 
 
 def _pb(file: Path) -> np.ndarray:

@@ -9,13 +9,14 @@ from typing import Any, overload
 
 from onnx import ModelProto
 
-from pyopnb.models.catalog_names import node_entry
+from pyopnb.models.catalog_names import misuse, node_entry
 from pyopnb.models.io import as_proto
-from pyopnb.models.nodes import Site, first_output, full_name
+from pyopnb.models.nodes import Site, first_output, full_name, imported_versions
 from pyopnb.models.support.lacking import lacks
 from pyopnb.models.versions import NewImport, new_imports
 from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.messages import hide_internal_frames, sanitize
+from pyopnb.ops.names import canonical_domain
 from pyopnb.ops.text_table import Table
 
 __all__ = ["Missing", "MissingNode", "missing"]
@@ -39,12 +40,15 @@ class MissingNode:
         ``"unknown op"``, ``"unknown domain"``, ``"no kernel"``, ``"no kernel for dtype"``, ``"mixed dtypes"`` or
         ``"opset too new"``.
     reason : str
+    is_in_catalog : bool
+        Whether `fill` runs it by the catalogue.
     """
 
     site: Site | None
     op: str
     kind: str
     reason: str
+    is_in_catalog: bool = False
 
     @property
     def node(self) -> str:
@@ -66,11 +70,6 @@ class MissingNode:
         if self.site is None:
             return f"import of {self.op}"
         return self.site.where
-
-    @property
-    def is_in_catalog(self) -> bool:
-        """Tell whether `fill` has this operator in its catalogue."""
-        return self.site is not None and node_entry(self.site.node) is not None
 
     def __str__(self) -> str:
         return f"{self.where}: {self.kind}: {self.reason}"
@@ -164,11 +163,14 @@ def missing(model: ModelProto | bytes | str | os.PathLike[str]) -> Missing:
     proto = as_proto(model)
     new = list(new_imports(proto))
     rows = []
+    imported = imported_versions(proto)
     for site, lack in lacks(proto, new):
         op = sanitize(full_name(site.node))
         if lack.since:
             op = f"{op}-{lack.since}"
-        rows.append(MissingNode(site, op, lack.kind, lack.reason))
+        version = imported.get(canonical_domain(site.node.domain))
+        is_known = node_entry(site.node, version) is not None and not misuse(site.node, version)
+        rows.append(MissingNode(site, op, lack.kind, lack.reason, is_known))
     shown = {
         full_name(row.site.node).partition("::")[0]
         for row in rows

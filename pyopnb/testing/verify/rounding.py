@@ -125,20 +125,25 @@ class Judge:
             while wrong.any() and (moved := next(moved_results, None)) is not None:
                 wrong &= moved == want
             return wrong
-        truth, wide, got_wide = widened(want), widened(want), widened(got)
-        exact = _result(self.exact, each(_in_wider_floats, trial.inputs), number, want)
+        wide, got_wide = widened(want), widened(got)
+        truth = wide
+        wider_inputs = each(_in_wider_floats, trial.inputs)
+        exact = _result(self.exact, wider_inputs, number, want)
         if exact is not None and has_fractions(exact.dtype):
             truth = widened(exact)
         with np.errstate(all="ignore"):
-            allowance = self._least_allowance(trial.inputs, want, np.abs(truth))
-            allowance = np.asarray(allowance + _OF_OWN_ERROR * _finite(np.abs(wide - truth)))
+            own_error = _finite(np.abs(wide - truth))
+            least = self._least_allowance(trial.inputs, want, np.abs(truth))
+            allowance = np.asarray(least + _OF_OWN_ERROR * own_error)
         # Where the original overflowed on the way, in another order it need not, or elsewhere.
         allowance[np.isfinite(truth) & ~np.isfinite(wide)] = np.inf
         for moved in chain([wide], map(widened, moved_results)):
             with np.errstate(all="ignore"):
-                allowance = np.maximum(allowance, _OF_SPREAD * _finite(np.abs(moved - wide)))
+                spread = _finite(np.abs(moved - wide))
+            allowance = np.asarray(np.maximum(allowance, _OF_SPREAD * spread))
             # Where the original jumps between finite and infinite, nothing can be said.
-            allowance = np.where(np.isfinite(moved) != np.isfinite(wide), np.inf, allowance)
+            jumps = np.isfinite(moved) != np.isfinite(wide)
+            allowance[jumps] = np.inf
             # ONNX Runtime rounds float16 less often than NumPy does, so it may be nearer to the truth,
             # and finite where NumPy overflowed on the way.
             wrong = _wrong_elements(wide, got_wide, allowance)
@@ -147,8 +152,8 @@ class Judge:
                 break
         # Whatever the allowance, inf is not -inf. But a sum of large numbers overflows upwards or
         # downwards by the order of its terms.
-        opposite = np.isinf(wide) & np.isinf(got_wide) & (wide != got_wide)
-        wrong |= opposite & ~np.isfinite(truth)
+        both = np.isinf(wide) & np.isinf(got_wide)
+        wrong |= both & (wide != got_wide) & ~np.isfinite(truth)
         return wrong
 
     def _least_allowance(
@@ -172,7 +177,9 @@ class Judge:
         for array in (*inputs, want):
             if array is not None:
                 # Floats cannot hold large integers, and kernels lose some units of the largest float.
-                units = self.kernel_error.of_largest if has_fractions(array.dtype) else 4.0
+                units = 4.0
+                if has_fractions(array.dtype):
+                    units = self.kernel_error.of_largest
                 of_largest = max(of_largest, units * largest(array))
         floor += eps * of_largest
         with np.errstate(all="ignore"):
@@ -184,12 +191,15 @@ class Judge:
         """Yield the original's results where its inputs, and what it calls, round otherwise."""
         ties_stay = not has_fractions(want.dtype)
         for run in range(_MOVES):
-            shares, inputs = draw_shares(run), trial.inputs
+            shares = draw_shares(run)
+            inputs = trial.inputs
             # Inputs that sit on edges on purpose stay there, and so do sums of them.
             if not trial.on_edges:
                 # Ties decide on indices and flags. Sums need each element moved by itself, as those of
                 # equal ones can cancel exactly.
-                seed = run if ties_stay and run >= 2 else None
+                seed = None
+                if ties_stay and run >= 2:
+                    seed = run
                 inputs = each(partial(_moved, shares=shares, seed=seed), inputs)
             jitter = partial(jittered, shares=shares, sums=not trial.on_edges)
             result = _result(self.original, each(jitter, inputs), number, want)
@@ -204,7 +214,9 @@ def _moved(array: np.ndarray, shares: Shares, seed: int | None) -> np.ndarray:
     """Move floats by a part of a rounding error; with a seed, equal ones alike."""
     if not has_fractions(array.dtype):
         return array
-    return moved(array, shares(array.shape) if seed is None else _hashed(widened(array), seed))
+    if seed is None:
+        return moved(array, shares(array.shape))
+    return moved(array, _hashed(widened(array), seed))
 
 
 def _result(function: Function, inputs: Arrays, number: int, want: np.ndarray) -> np.ndarray | None:
@@ -224,14 +236,17 @@ def _wrong_elements(want: np.ndarray, got: np.ndarray, allowance: np.ndarray | f
         return np.asarray(got != want)
     a, b = widened(got), widened(want)
     with np.errstate(all="ignore"):
-        same = (a == b) | (np.isnan(a) & np.isnan(b))
-        near = np.isfinite(a) & np.isfinite(b) & (np.abs(a - b) <= allowance)
+        agree = (a == b) | (np.isnan(a) & np.isnan(b))
+        near = np.abs(a - b) <= allowance
+    agree |= near & np.isfinite(a) & np.isfinite(b)
     # An allowance of infinity says that nothing can be said of the element.
-    return np.asarray(~(same | near | np.isposinf(allowance)))
+    return np.asarray(~agree & ~np.isposinf(allowance))
 
 
 def _in_wider_floats(array: np.ndarray) -> np.ndarray:
-    return widened(array) if has_fractions(array.dtype) else array
+    if has_fractions(array.dtype):
+        return widened(array)
+    return array
 
 
 def _finite(values: np.ndarray | float) -> np.ndarray:
@@ -245,6 +260,7 @@ def _hashed(wide: np.ndarray, seed: int) -> np.ndarray:
     with np.errstate(over="ignore"):
         # Each factor is odd, so that no two numbers meet in a multiplication.
         hashed = (bits + np.uint64(seed)) * np.uint64(0x9E3779B97F4A7C15)
-        hashed = (hashed ^ (hashed >> np.uint64(31))) * np.uint64(0xBF58476D1CE4E5B9)
+        hashed ^= hashed >> np.uint64(31)
+        hashed *= np.uint64(0xBF58476D1CE4E5B9)
     # 53 bits are what a float64 holds exactly.
     return np.asarray((hashed >> np.uint64(11)) / 2.0**53)
