@@ -23,6 +23,8 @@ _LEAST_OPSET = 13
 """The opset that a form is written for, where its class has no ``lowered_opset``."""
 
 _BROADCASTS = 7
+_TRACED_OPSET = 18
+"""The opset that models of before `_BROADCASTS` are raised to, for traces."""
 
 
 class FormInput(TensorType):
@@ -121,7 +123,7 @@ def opset_of_forms(proto: ModelProto) -> int:
         if hasattr(op.current.cls, _METHOD):
             needed = max(needed, _least_opset(op.current.cls))
         elif is_old:
-            needed = max(needed, _LEAST_OPSET)
+            needed = max(needed, _TRACED_OPSET)
     return needed
 
 
