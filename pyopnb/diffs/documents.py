@@ -133,7 +133,9 @@ def _read_mapping(hints: tuple[Any, ...], value: Any) -> dict[Any, Any]:
     if get_origin(key_hint) is tuple and value != {}:
         if type(value) is not list:
             raise TypeError(f"a list expected, not {type(value).__name__}")
-        rows = [(from_plain(key_hint, row[:-1]), row[-1]) for row in value]
+        rows = []
+        for row in value:
+            rows.append((from_plain(key_hint, row[:-1]), row[-1]))
     else:
         rows = [(key_hint(key), item) for key, item in value.items()]
     return {key: from_plain(item_hint, item) for key, item in rows}

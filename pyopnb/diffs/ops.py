@@ -84,7 +84,9 @@ def diff_versions(a: Version | Op, b: Version | Op) -> OpDiff:
         source_b = new.source.splitlines()
         # The first two lines are a header of file names.
         lines = list(difflib.unified_diff(source_a, source_b, lineterm="", n=1))[2:]
-        source = [sanitize(line, 2000).replace("\\t", "\t") for line in lines]
+        source = []
+        for line in lines:
+            source.append(sanitize(line, 2000).replace("\\t", "\t"))
         # Another comment or layout is a change of lines, but not of what the op computes.
         same_code = not lines or _same_tree(old.source, new.source)
     return OpDiff(str(old), str(new), tuple(changes), tuple(source), same_code)
@@ -114,7 +116,9 @@ def _schema_changes(a: Schema, b: Schema) -> Iterator[str]:
     for name in {**attrs_a, **attrs_b}:
         yield from _change("attr", attrs_a.get(name), attrs_b.get(name))
     for index, ports in enumerate(zip_longest(a.inputs, b.inputs)):
-        texts = [None if port is None else str(port) for port in ports]
+        texts = []
+        for port in ports:
+            texts.append(None if port is None else str(port))
         yield from _change(f"input {index}:", *texts)
     yield from _change("outputs:", _format_outputs(a), _format_outputs(b))
     flags = {

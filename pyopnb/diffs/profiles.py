@@ -67,7 +67,9 @@ class NodeChange:
     @property
     def cost(self) -> float:
         """Subtract the median of a from that of b, in microseconds."""
-        medians = [spread.median if spread else 0.0 for spread in (self.a, self.b)]
+        medians = []
+        for spread in (self.a, self.b):
+            medians.append(spread.median if spread else 0.0)
         return medians[1] - medians[0]
 
     def __str__(self) -> str:
@@ -112,12 +114,18 @@ class ProfileDiff(DiffBase):
 
     def _headline(self) -> list[str]:
         counts = Counter(change.verdict for change in self.nodes)
-        listed = [f"{counts[verdict]} {verdict}" for verdict in _VERDICTS if counts[verdict]]
+        listed = []
+        for verdict in _VERDICTS:
+            if counts[verdict]:
+                listed.append(f"{counts[verdict]} {verdict}")
         run = f"{self.verdict}: a run {self.run.a} → {self.run.b}{_times(self.run.ratio)}"
         return [run, f"nodes: {', '.join(listed)}"]
 
     def __str__(self) -> str:
-        changed = [str(change) for change in self.nodes if change.verdict != "same"]
+        changed = []
+        for change in self.nodes:
+            if change.verdict != "same":
+                changed.append(str(change))
         return fit_lines([*self._headline(), *changed])
 
     def rows(self) -> list[tuple[str, ...]]:

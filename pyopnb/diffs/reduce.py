@@ -98,7 +98,9 @@ class Reduction(Displayable):
         lines += [f"  {called(node)}" for node in nodes[:_NODES_SHOWN]]
         if len(nodes) > _NODES_SHOWN:
             lines.append(f"  … and {len(nodes) - _NODES_SHOWN} more")
-        feeds = [f"{sanitize(name, 60)}: {type_of(array)}" for name, array in self.feeds.items()]
+        feeds = []
+        for name, array in self.feeds.items():
+            feeds.append(f"{sanitize(name, 60)}: {type_of(array)}")
         if feeds:
             lines.append(f"feeds {', '.join(feeds)}")
         lines.append('for a report of it: .write("folder")')
@@ -204,7 +206,9 @@ def reduce(
     if source.folder is not None:
         # The parts of the model have no folder.
         take_in_all(proto, source.folder)
-    arrays = {name: np.asarray(value) for name, value in check_feeds(proto, feeds).items()}
+    arrays = {}
+    for name, value in check_feeds(proto, feeds).items():
+        arrays[name] = np.asarray(value)
     with ExitStack() as stack, tracking("trials", None):
         if fails is not None:
             failure = _by_the_caller(fails, proto, arrays)
@@ -327,7 +331,10 @@ def _reference_outputs(model: ModelProto, feeds: dict[str, Any]) -> dict[str, An
         domain = canonical_domain(site.node.domain)
         if domain in imported and has_reference(site.node, imported[domain]):
             defined.add(f"{domain}::{site.node.op_type}")
-    ops = [op for op in registry if op.name not in defined]
+    ops = []
+    for op in registry:
+        if op.name not in defined:
+            ops.append(op)
     try:
         source = read_model(model)
         source.proto = inline_ops(source.proto, is_op(source.proto, frozenset()))
@@ -460,7 +467,9 @@ class _Search:
             size = max(1, size // 2)
 
     def _leave_out_outputs(self) -> None:
-        names = [info.name for info in self.best.model.graph.output]
+        names = []
+        for info in self.best.model.graph.output:
+            names.append(info.name)
         for name in names if len(names) > 1 else ():
             copy = ModelSource(_copied(self.best.model))
             if self._still_fails(cut_out(copy, self.best.feeds, None, name)):
@@ -537,7 +546,9 @@ _Axis = tuple[str, int]
 
 
 def _arrays(cut: ModelCut) -> dict[str, np.ndarray]:
-    weights = {t.name: numpy_helper.to_array(t) for t in cut.model.graph.initializer}
+    weights = {}
+    for t in cut.model.graph.initializer:
+        weights[t.name] = numpy_helper.to_array(t)
     return {**weights, **{name: np.asarray(array) for name, array in cut.feeds.items()}}
 
 

@@ -101,7 +101,9 @@ def write_reproduction(
     model: ModelProto, feeds: Mapping[str, Any], failure: Failure, folder: Path
 ) -> Path:
     """Write the files of a failure into a folder; see `Reduction.write`."""
-    arrays = {name: storable(name, value) for name, value in feeds.items()}
+    arrays = {}
+    for name, value in feeds.items():
+        arrays[name] = storable(name, value)
     names = []
     for site in walk(model):
         op = registry.find(site.node.domain, site.node.op_type)

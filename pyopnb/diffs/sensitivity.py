@@ -262,7 +262,9 @@ class _Simulation:
         if partner in self.trace.initializers:
             result = self._constant(partner, "weight", numbers.astype(values.dtype))
         elif name in self.tensors.dynamic:
-            names = [f"{partner}/{part}" for part in ("quantized", "scale", "zero", "rounded")]
+            names = []
+            for part in ("quantized", "scale", "zero", "rounded"):
+                names.append(f"{partner}/{part}")
             nodes.append(helper.make_node("DynamicQuantizeLinear", [partner], names[:3]))
             nodes.append(helper.make_node("DequantizeLinear", names[:3], names[3:]))
             result = names[3]

@@ -92,7 +92,9 @@ class StabilityRow:
         facts = part.facts
         if facts is not None and facts.largest:
             sizes = (facts.largest, facts.relative, facts.ulp)
-            numbers = ["" if size is None else format_number(size) for size in sizes]
+            numbers = []
+            for size in sizes:
+                numbers.append("" if size is None else format_number(size))
         orders = []
         for counts in (self.argmax, self.order):
             count, total = counts.get(str(part.path[0]), (0, 0))
@@ -329,7 +331,9 @@ class _Trials:
 
     def run_to_run(self) -> _Way:
         """Run the same session again, and keep the run that differs most."""
-        runs = [self.run(self.session, self.feeds) for _ in range(_REPEATS)]
+        runs = []
+        for _ in range(_REPEATS):
+            runs.append(self.run(self.session, self.feeds))
 
         def rank(outputs: Mapping[str, Any]) -> int:
             return VERDICTS.index(compared(outputs, self.outputs, *self.tolerances).verdict)
@@ -369,7 +373,9 @@ class _Trials:
         for index in range(min(size, _SAMPLES)):
             alone = {name: feeds[name][index : index + 1] for name in batched}
             samples.append({**feeds, **alone})
-        runs = [self.run(self.session, sample) for sample in samples]
+        runs = []
+        for sample in samples:
+            runs.append(self.run(self.session, sample))
         a, b = {}, {}
         for name in self.names:
             # Outputs of the whole batch, such as a mean, are not those of a sample.

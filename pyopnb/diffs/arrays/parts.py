@@ -177,7 +177,9 @@ def named(path: _Path) -> str:
     head = ""
     if path and isinstance(path[0], str):
         head, path = sanitize(path[0], 80), path[1:]
-    keys = [f"[{sanitize(repr(key), 80)}]" for key in path]
+    keys = []
+    for key in path:
+        keys.append(f"[{sanitize(repr(key), 80)}]")
     return head + "".join(keys)
 
 

@@ -224,7 +224,10 @@ def detail_lines(part: Part) -> Iterator[str]:
     facts = part.facts
     if facts is None or not facts.bits or part.a.startswith("bool"):
         return
-    classes = {name: count for name, count in facts.classes.items() if name not in ODD}
+    classes = {}
+    for name, count in facts.classes.items():
+        if name not in ODD:
+            classes[name] = count
     if classes:
         yield _format_classes(classes)
     if facts.over and facts.differing > facts.over:

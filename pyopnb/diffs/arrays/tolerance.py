@@ -66,7 +66,9 @@ class Frontier:
 
     def atol(self, rtol: float) -> float:
         """Return the smallest absolute tolerance of four digits that passes beside a relative one."""
-        uncovered = [d - rtol * t for t, d in self.corners]
+        uncovered = []
+        for t, d in self.corners:
+            uncovered.append(d - rtol * t)
         least = max(0.0, self.at_zero, *uncovered)
         return self._first(least, lambda atol: self.passes(rtol, atol))
 

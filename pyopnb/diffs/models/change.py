@@ -79,10 +79,6 @@ class Counts:
         Nodes.
     pairs : int
         Pairs of nodes.
-    renamed : int
-        Pairs of nodes, and of tensors, with different names.
-    moved : bool
-        Whether the nodes stand in another order.
     tensors : dict
         Tensors of a's main graph and the corresponding ones of b's.
     """
@@ -90,6 +86,4 @@ class Counts:
     a: int = 0
     b: int = 0
     pairs: int = 0
-    renamed: int = 0
-    moved: bool = False
     tensors: dict[str, str] = field(default_factory=dict)

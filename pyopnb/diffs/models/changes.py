@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, TypeProto
 
@@ -113,7 +112,9 @@ def _opset_changes(a: ModelProto, b: ModelProto) -> Iterator[Change]:
     used = {site.node.domain for model in (a, b) for site in walk(model)}
     versions_a, versions_b = Defaults.of_model(a).imports, Defaults.of_model(b).imports
     for domain in {**versions_a, **versions_b}:
-        sides = [sanitize(x[domain]) if domain in x else None for x in (versions_a, versions_b)]
+        sides = []
+        for x in (versions_a, versions_b):
+            sides.append(sanitize(x[domain]) if domain in x else None)
         if sides[0] != sides[1] and domain in used:
             yield Change("opset", facts=(Fact(sanitize(domain or "ai.onnx", _TEXT), *sides),))
 
@@ -137,7 +138,9 @@ def _function_changes(
 
 
 def _graph_of_function(function: FunctionProto, contents: Contents) -> HashedGraph:
-    imports = {entry.domain: entry.version for entry in function.opset_import}
+    imports = {}
+    for entry in function.opset_import:
+        imports[entry.domain] = entry.version
     return HashedGraph(function, Defaults(imports), contents)
 
 
@@ -174,10 +177,6 @@ class _GraphComparison:
         counts.a += len(a.computing)
         counts.b += len(b.computing)
         counts.pairs += len(pairs)
-        counts.renamed += sum(a.nodes[i].name != b.nodes[j].name for i, j in pairs)
-        for name_a, name_b in self.matching.values.items():
-            counts.renamed += name_a != name_b and name_a not in a.free
-        counts.moved |= any(j > following for (_, j), (_, following) in pairwise(pairs))
 
     # ---- a pair of nodes
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from pyopnb.diffs.arrays.parts import VERDICTS, largest_difference
 from pyopnb.diffs.arrays.report import summarize
-from pyopnb.diffs.base import MAX_LINES, ToleranceDiff, fit_lines
+from pyopnb.diffs.base import ToleranceDiff, fit_lines
 from pyopnb.diffs.models.change import KINDS, Change, Fact, NodeAt
 from pyopnb.diffs.models.changes import find_changes
 from pyopnb.models.io import open_readonly
@@ -33,10 +33,6 @@ class ModelDiff(ToleranceDiff):
         How many nodes the models have, bodies and functions included, Constants not.
     pairs : int
         How many of these both models have, changed or not.
-    renamed : int
-        How many nodes and tensors have different names.
-    moved : bool
-        Whether nodes stand in another order.
     models : tuple or None
         The two models as they were given, for drawing; not in the JSON, and not compared.
     tensors : dict
@@ -48,8 +44,6 @@ class ModelDiff(ToleranceDiff):
     changes: tuple[Change, ...]
     nodes: tuple[int, int]
     pairs: int
-    renamed: int = 0
-    moved: bool = False
     models: tuple[Any, Any] | None = field(default=None, compare=False)
     tensors: Mapping[str, str] = field(default_factory=dict, compare=False)
 
@@ -58,7 +52,9 @@ class ModelDiff(ToleranceDiff):
         """``"identical"``; ``"close"`` if only weights differ, all within the tolerance; or ``"different"``."""
         if not self.changes:
             return "identical"
-        within = [change.values is not None and change.values.ok for change in self.changes]
+        within = []
+        for change in self.changes:
+            within.append(change.values is not None and change.values.ok)
         if all(within):
             return "close"
         return "different"
@@ -83,14 +79,10 @@ class ModelDiff(ToleranceDiff):
         return tuple(change for change in self.changes if change.kind in kinds)
 
     def __str__(self) -> str:
-        head = self._headline()
-        changes = [f"  {line}" for change in self.changes for line in format_change(change)]
-        names = list(self._names())
-        # The line on names stays visible, however many changes there are.
-        room = MAX_LINES - len(head) - len(names)
-        if len(changes) > room:
-            changes = [*changes[: room - 1], f"  … and {len(changes) - room + 1} more"]
-        return fit_lines([*head, *changes, *names])
+        lines = self._headline()
+        for change in self.changes:
+            lines += [f"  {line}" for line in format_change(change)]
+        return fit_lines(lines, more="more")
 
     def _headline(self) -> list[str]:
         if not self.changes:
@@ -138,15 +130,6 @@ class ModelDiff(ToleranceDiff):
         if ranked:
             yield max(ranked)[1]
 
-    def _names(self) -> Iterator[str]:
-        names = []
-        if self.renamed:
-            names.append(f"{plural(self.renamed, 'other name')} of nodes and tensors")
-        if self.moved:
-            names.append("another order of nodes")
-        if names:
-            yield f"  not counted as changes: {', '.join(names)}"
-
     def _judged(self, rtol: float | None, atol: float | None, stol: float | None) -> ModelDiff:
         changes = []
         for change in self.changes:
@@ -188,8 +171,7 @@ def diff_models(
     """
     changes, counts = find_changes(open_readonly(a), open_readonly(b), (rtol, atol, stol))
     sizes = counts.a, counts.b
-    names = counts.renamed, counts.moved
-    return ModelDiff(tuple(changes), sizes, counts.pairs, *names, (a, b), counts.tensors)
+    return ModelDiff(tuple(changes), sizes, counts.pairs, (a, b), counts.tensors)
 
 
 # ---- text

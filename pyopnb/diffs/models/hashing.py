@@ -166,9 +166,8 @@ class HashedGraph(GraphIndex):
 
     def makers(self, index: int) -> list[int]:
         """List the nodes other than Constants that make what a node reads, each once."""
-        makers = {
-            self.producers[name][0]: None for _, name in self.reads(index) if name in self.producers
-        }
+        names = (name for _, name in self.reads(index) if name in self.producers)
+        makers = dict.fromkeys(self.producers[name][0] for name in names)
         return [maker for maker in makers if maker not in self.constants]
 
     def readers(self, name: str) -> list[int]:
@@ -235,7 +234,9 @@ def _down(graph: HashedGraph, ends: Mapping[str, int]) -> list[int]:
         weights = tuple(graph.weights.get(name, -1) for name in node.input)
         uses = []
         for name in node.output:
-            readers = [(down[reader], slot) for reader, slot in graph.consumers.get(name, ())]
+            readers = []
+            for reader, slot in graph.consumers.get(name, ()):
+                readers.append((down[reader], slot))
             uses.append((tuple(sorted(readers)), ends.get(name, -1)))
         down[index] = graph.contents.numbers["down", graph.local[index], weights, tuple(uses)]
     return down

@@ -160,7 +160,10 @@ class _Aligner:
         # Tensors of one repeated element, such as masks, look like each other without being the same.
         if array is None or name in self.pairs or array.constant:
             return
-        free = [x for x in self.of_type[array.type] if x not in self.paired_a]
+        free = []
+        for x in self.of_type[array.type]:
+            if x not in self.paired_a:
+                free.append(x)
         for candidate in free[:_MAX_CANDIDATES]:
             if array.close_to(self.arrays_a[candidate]):
                 self.pair(candidate, name, "value")

@@ -227,7 +227,10 @@ class _Search:
     def outputs(self) -> list[str]:
         """Return the outputs of b that have a partner."""
         b = self.graphs[1]
-        names = [name for name in b.outputs if name in self.pairs and name in b.producer]
+        names = []
+        for name in b.outputs:
+            if name in self.pairs and name in b.producer:
+                names.append(name)
         if not names:
             expected = "two models with an output in common"
             raise InputError("first_divergence", expected=expected, got="none that corresponds")

@@ -54,7 +54,9 @@ def find_causes(
     if full_name(node_a) == full_name(node_b):
         yield from _attribute_causes(node_a, node_b, (traces[0].model, traces[1].model))
     yield from _weight_causes(traces, graphs, segments)
-    ops = [full_name(graphs[1].nodes[position]) for position in segments[1].nodes]
+    ops = []
+    for position in segments[1].nodes:
+        ops.append(full_name(graphs[1].nodes[position]))
     for name in dict.fromkeys(ops):
         old, new = (trace.versions.get(name) for trace in traces)
         if old is None and new is not None and not traces[0].by_model:
@@ -63,7 +65,10 @@ def find_causes(
 
 
 def _format_ops(graph: TraceGraph, segment: Segment) -> str:
-    nodes = [graph.nodes[p] for p in segment.nodes if p not in graph.constants]
+    nodes = []
+    for p in segment.nodes:
+        if p not in graph.constants:
+            nodes.append(graph.nodes[p])
     return " + ".join(sanitize(full_name(node).removeprefix("::"), 80) for node in nodes)
 
 

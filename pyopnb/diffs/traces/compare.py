@@ -334,7 +334,9 @@ class TraceComparison:
                 continue
             segments = {}
             # The results of both sides are kept under the names of b.
-            names = {pair.b if side else pair.a: pair.b for pair in self.pairs}
+            names = {}
+            for pair in self.pairs:
+                names[pair.b if side else pair.a] = pair.b
             for name, name_b in names.items():
                 if name_b in offsets and name in graph.producer:
                     segments[name] = graph.between(name, names.keys())

@@ -146,7 +146,9 @@ class TraceDiff(ToleranceDiff):
 
     def __getitem__(self, name: str) -> ComparedTensor:
         """Return the pair of a tensor, by its name in b."""
-        by_name = {tensor.b: tensor for tensor in (*self.feeds, *self.tensors)}
+        by_name = {}
+        for tensor in (*self.feeds, *self.tensors):
+            by_name[tensor.b] = tensor
         if name not in by_name:
             raise KeyError(name)
         return by_name[name]
@@ -228,7 +230,10 @@ class TraceDiff(ToleranceDiff):
         lines = []
         counts = Counter(step.verdict for step in self.steps)
         if set(counts) - {"same"}:
-            effects = [f"{counts[name]} {_EFFECTS[name]}" for name in EFFECTS if counts[name]]
+            effects = []
+            for name in EFFECTS:
+                if counts[name]:
+                    effects.append(f"{counts[name]} {_EFFECTS[name]}")
             lines += [f"nodes: {', '.join(effects)}", *self._amplification()]
         remarks = {
             "isolation proves nothing, as it is as far off from their own runs": [
@@ -246,7 +251,9 @@ class TraceDiff(ToleranceDiff):
             lines += self._output_lines()
         evidence = Counter(tensor.by for tensor in self.tensors)
         if set(evidence) - {"structure", "given"}:
-            texts = [f"{by} {count}" for by, count in evidence.items()]
+            texts = []
+            for by, count in evidence.items():
+                texts.append(f"{by} {count}")
             lines.append(f"paired by: {', '.join(texts)}")
         for remark, names in remarks.items():
             if names:
@@ -302,7 +309,9 @@ class TraceDiff(ToleranceDiff):
     @classmethod
     def _from_fields(cls, document: Any) -> TraceDiff:
         # A step has the names of its tensors in b, which stand beside it.
-        tensors = {tensor["b"]: tensor for tensor in (*document["feeds"], *document["tensors"])}
+        tensors = {}
+        for tensor in (*document["feeds"], *document["tensors"]):
+            tensors[tensor["b"]] = tensor
         steps = []
         for step in document["steps"]:
             if not step["outputs"] or len(set(step["outputs"])) < len(step["outputs"]):

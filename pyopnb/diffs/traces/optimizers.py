@@ -199,13 +199,17 @@ def _kernels(graph: GraphProto, executed: GraphProto) -> dict[tuple[int, ...], t
     kernels = {}
     for origin in origins(graph, executed):
         if origin.nodes:
-            op_types = [executed.node[index].op_type for index in origin.executed]
+            op_types = []
+            for index in origin.executed:
+                op_types.append(executed.node[index].op_type)
             kernels[origin.nodes] = tuple(op_types)
     return kernels
 
 
 def _label(graph: GraphProto, indices: Sequence[int]) -> str:
-    nodes = [graph.node[index] for index in indices]
+    nodes = []
+    for index in indices:
+        nodes.append(graph.node[index])
     names = " + ".join(node.name or first_output(node) for node in nodes)
     return f"{names} ({' + '.join(node.op_type for node in nodes)})"
 

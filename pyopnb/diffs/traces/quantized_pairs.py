@@ -221,7 +221,9 @@ class QuantizedTensors:
         if node.op_type in ("QuantizeLinear", "DequantizeLinear"):
             axis = _attribute(node, "axis", 1)
             block_size = _attribute(node, "block_size", 0)
-        expanded = [_expand(part, quantized.shape, axis, block_size) for part in (values, zeros)]
+        expanded = []
+        for part in (values, zeros):
+            expanded.append(_expand(part, quantized.shape, axis, block_size))
         self.scales[name] = Scale(expanded[0], expanded[1].astype(np.float64), quantized.dtype)
 
     def _add_packed(self, node: NodeProto) -> None:

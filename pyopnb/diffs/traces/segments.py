@@ -67,7 +67,10 @@ class TraceGraph:
     @property
     def order(self) -> list[str]:
         """List every tensor: the inputs, then the outputs of the nodes in order, without those of Constant nodes."""
-        results = [x for x, position in self.producer.items() if position not in self.constants]
+        results = []
+        for x, position in self.producer.items():
+            if position not in self.constants:
+                results.append(x)
         return [*self.inputs, *results]
 
     def between(self, name: str, known: Collection[str]) -> Segment:

@@ -159,13 +159,19 @@ class ComparedStep:
     @property
     def isolated(self) -> float | None:
         """Return the largest error that it makes by itself, on the inputs of a; None if that could not be run."""
-        errors = [largest_error(t.alone) for t in self.outputs if t.alone is not None]
+        errors = []
+        for t in self.outputs:
+            if t.alone is not None:
+                errors.append(largest_error(t.alone))
         return max(errors, default=None)
 
     @property
     def inconclusive(self) -> bool:
         """Tell whether isolation says nothing: it is over the tolerance, and as far off from its own runs."""
-        over = [t for t in self.outputs if t.alone is not None and not t.alone.ok]
+        over = []
+        for t in self.outputs:
+            if t.alone is not None and not t.alone.ok:
+                over.append(t)
         return bool(over) and not any(tensor.introduced for tensor in over)
 
     @property
@@ -306,7 +312,10 @@ def format_error(step: ComparedStep) -> str:
         element = worst.facts.worst[0]
         facts.append(f"at {format_index(element.index)} a = {element.a}, b = {element.b}")
     if step.isolated is None:
-        reasons = [f": {tensor.reason}" for tensor in step.outputs if tensor.reason]
+        reasons = []
+        for tensor in step.outputs:
+            if tensor.reason:
+                reasons.append(f": {tensor.reason}")
         facts.append("not run in isolation" + "".join(reasons[:1]))
     elif step.inconclusive:
         facts.append("in isolation as far off from its own runs, which proves nothing")
