@@ -142,8 +142,11 @@ class GraphIndex:
 
     def reads(self, index: int) -> Iterator[tuple[int, str]]:
         """Yield the input slots and names of what a node reads, `CAPTURED` and each name once for its bodies."""
-        yield from ((slot, name) for slot, name in enumerate(self.nodes[index].input) if name)
-        yield from ((CAPTURED, name) for name in self.captures.get(index, ()))
+        for slot, name in enumerate(self.nodes[index].input):
+            if name:
+                yield slot, name
+        for name in self.captures.get(index, ()):
+            yield CAPTURED, name
 
     @cached_property
     def _given(self) -> frozenset[str]:
@@ -156,7 +159,7 @@ class GraphIndex:
         """Node index to the names of its graph attributes and the graphs, each of a list of graphs under the list's name."""
         bodies: dict[int, list[tuple[str, GraphIndex]]] = {}
         for index, node in enumerate(self.scope.node):
-            for name, body in named_bodies(node) if node.attribute else ():
+            for name, body in named_bodies(node):
                 bodies.setdefault(index, []).append((name, self._body(body, index, name)))
         return bodies
 
@@ -169,7 +172,8 @@ class GraphIndex:
         # The list grows while it is walked.
         for graph in graphs:
             yield graph
-            graphs += [body for inner in graph.bodies.values() for _, body in inner]
+            for bodies in graph.bodies.values():
+                graphs += (body for _, body in bodies)
 
     @cached_property
     def captures(self) -> dict[int, tuple[str, ...]]:
@@ -215,7 +219,9 @@ class GraphIndex:
         for them, come last as they stand.
         """
         stuck = set(range(len(self.scope.node))).difference(self._runnable)
-        return [*self._runnable, *sorted(stuck)] if stuck else self._runnable
+        if stuck:
+            return [*self._runnable, *sorted(stuck)]
+        return self._runnable
 
     def in_order(self) -> Iterator[tuple[int, NodeProto]]:
         """Return the nodes in `order`, each with its index."""
@@ -272,7 +278,10 @@ class GraphIndex:
 
     @property
     def _inside(self) -> str:
-        return f", in {self.path}" if self.path else ""
+        path = self.path
+        if path:
+            return f", in {path}"
+        return ""
 
     @cached_property
     def _flaws(self) -> tuple[bool, bool]:
@@ -361,7 +370,7 @@ class GraphIndex:
 
 def _names(ends: Iterable[Any]) -> list[str]:
     """Return the names of the inputs or outputs of a graph, or those of a function, which are names."""
-    return [end if isinstance(end, str) else end.name for end in ends]
+    return [getattr(end, "name", end) for end in ends]
 
 
 def is_sorted(scope: GraphProto | FunctionProto) -> bool:

@@ -11,11 +11,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from google.protobuf.message import DecodeError
-from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, helper
+from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, helper
 
 from pyopnb.errors import ModelError
 from pyopnb.models.names import check_names
-from pyopnb.models.nodes import Site, bodies, walk
+from pyopnb.models.nodes import Site, add_imports, bodies, walk
 from pyopnb.ops.messages import sanitize
 from pyopnb.ops.types import TensorType
 
@@ -77,19 +77,9 @@ def add_markers(proto: ModelProto, nodes: Iterable[NumberedNode]) -> None:
         _drop_marker(node)
         _pack_graphs(node)
         node.attribute.append(helper.make_attribute(MARKER, position))
-        if isinstance(entry.site.scope, FunctionProto):
-            _import(entry.site.scope, [node.domain])
-    _import(proto, domains)
     # The bodies of an If in a function see the imports of the function, not those of the model.
-    for function in proto.functions:
-        _import(function, domains)
-
-
-def _import(scope: ModelProto | FunctionProto, domains: Iterable[str]) -> None:
-    known = {entry.domain for entry in scope.opset_import}
-    scope.opset_import.extend(
-        helper.make_opsetid(domain, 1) for domain in domains if domain not in known
-    )
+    for scope in (proto, *proto.functions):
+        add_imports(scope, domains)
 
 
 def remove_markers(proto: ModelProto) -> None:
@@ -121,15 +111,15 @@ def remove_markers(proto: ModelProto) -> None:
             depths.update((id(body), (body, depth)) for body in bodies(site.node))
         _drop_marker(site.node)
     for scope in (proto, *proto.functions):
-        for position in reversed(
-            [i for i, entry in enumerate(scope.opset_import) if entry.domain.startswith(PREFIX)]
-        ):
-            del scope.opset_import[position]
+        for position in reversed(range(len(scope.opset_import))):
+            if scope.opset_import[position].domain.startswith(PREFIX):
+                del scope.opset_import[position]
 
 
 def _drop_marker(node: NodeProto) -> None:
-    for position in reversed([i for i, a in enumerate(node.attribute) if a.name == MARKER]):
-        del node.attribute[position]
+    for position in reversed(range(len(node.attribute))):
+        if node.attribute[position].name == MARKER:
+            del node.attribute[position]
 
 
 def _pack_graphs(node: NodeProto) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
 
 from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import Message
@@ -21,9 +20,6 @@ LARGEST_VERSION = 2**31 - 1
 # Protobuf reads this many messages inside one another.
 _DEEPEST = 100
 
-_Path = tuple[Any, str, int | None] | None
-"""The way to a message: that of the message around it, the field, and the number in the field."""
-
 
 def check_names(model: Message, where: str) -> None:
     """Refuse a model, or a part of one, with a name that is not UTF-8, or nested deeper than a file can be.
@@ -40,29 +36,28 @@ def check_names(model: Message, where: str) -> None:
         It names the field.
     """
     # A list of what is still to be looked at, as a model in memory can nest deeper than Python recurses.
-    waiting: list[tuple[Message, _Path, int]] = [(model, None, 0)]
+    waiting: list[tuple[Message, int]] = [(model, 0)]
     types: set[bytes] = set()
     while waiting:
-        message, path, depth = waiting.pop()
+        message, depth = waiting.pop()
         if depth > _DEEPEST:
             expected = f"graphs, types and others nested at most {_DEEPEST} deep"
             raise ModelError(where, expected=f"{expected}, as protobuf reads no more", got="more")
         texts, messages = _fields(message.DESCRIPTOR)
         for name, repeated in texts:
             value = getattr(message, name)
-            for number, text in enumerate(value if repeated else [value]):
+            for text in value if repeated else [value]:
                 if type(text) is not str:
-                    way = _written((path, name, number if repeated else None))
-                    got = sanitize(repr(text), 80)
-                    raise ModelError(f"{where}, {way}", expected="names in UTF-8", got=got)
+                    field, got = f"{message.DESCRIPTOR.name}.{name}", sanitize(repr(text), 80)
+                    raise ModelError(f"{where}, {field}", expected="names in UTF-8", got=got)
         for name, repeated in messages:
             if not repeated and not message.HasField(name):
                 continue
             value = getattr(message, name)
-            for number, inner in enumerate(value if repeated else [value]):
+            for inner in value if repeated else [value]:
                 # A plain node at the largest depth is too deep as well.
                 if depth == _DEEPEST or not _is_plain(inner, types):
-                    waiting.append((inner, (path, name, number if repeated else None), depth + 1))
+                    waiting.append((inner, depth + 1))
 
 
 def _is_plain(message: Message, types: set[bytes]) -> bool:
@@ -93,15 +88,6 @@ def _fields(descriptor: Descriptor) -> tuple[list[tuple[str, bool]], list[tuple[
         elif field.message_type:
             messages.append((field.name, is_repeated(field)))
     return texts, messages
-
-
-def _written(path: _Path) -> str:
-    """Write a way as it is typed, ``graph.node[3].input[0]``."""
-    steps: list[str] = []
-    while path is not None:
-        path, name, number = path
-        steps.append(name if number is None else f"{name}[{number}]")
-    return ".".join(reversed(steps))
 
 
 def check_versions(model: ModelProto, where: str) -> None:

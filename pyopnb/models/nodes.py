@@ -6,7 +6,7 @@ list attributes), and the model's local functions. It is iterative: a deep nest 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +33,7 @@ from pyopnb.ops.types import ANY, TensorType
 
 __all__ = [
     "Site",
+    "add_imports",
     "attribute_of",
     "attribute_value",
     "attribute_values",
@@ -104,13 +105,21 @@ def full_name(node: NodeProto) -> str:
 
 def imported_versions(*scopes: ModelProto | FunctionProto) -> dict[str, int]:
     """Domain to version as models or functions import it; of several the last one counts."""
-    entries = [entry for scope in scopes for entry in scope.opset_import]
-    # protobuf gives bytes where a name is not UTF-8
-    return {
-        canonical_domain(entry.domain): entry.version
-        for entry in entries
-        if isinstance(entry.domain, str)
-    }
+    versions = {}
+    for scope in scopes:
+        for entry in scope.opset_import:
+            # protobuf gives bytes where a name is not UTF-8
+            if isinstance(entry.domain, str):
+                versions[canonical_domain(entry.domain)] = entry.version
+    return versions
+
+
+def add_imports(scope: ModelProto | FunctionProto, versions: Mapping[str, int]) -> None:
+    """Import domains in these versions, where a model or function does not import them yet."""
+    imported = imported_versions(scope)
+    for domain, version in sorted(versions.items()):
+        if domain not in imported:
+            scope.opset_import.append(helper.make_opsetid(domain, version))
 
 
 def path_of_function(function: FunctionProto) -> str:
@@ -133,9 +142,13 @@ def walk(model: ModelProto) -> Iterator[Site]:
         for node in scope.node:
             yield Site(node, scope, path)
             # Most nodes have no attribute, and this quick answer halves the time of a walk.
-            for attribute, body in named_bodies(node) if node.attribute else ():
-                body_path = path_of_body(node, attribute)
-                scopes.append((body, f"{path}, {body_path}" if path else body_path))
+            if not node.attribute:
+                continue
+            for attribute, body in named_bodies(node):
+                inner_path = path_of_body(node, attribute)
+                if path:
+                    inner_path = f"{path}, {inner_path}"
+                scopes.append((body, inner_path))
 
 
 def nodes_in(scope: GraphProto | FunctionProto) -> Iterator[NodeProto]:
@@ -280,7 +293,9 @@ def attribute_of(name: str, value: Any) -> AttributeProto:
 
 def _without_bool(value: Any) -> Any:
     """Convert a bool to int, as ONNX has no bool attributes."""
-    return int(value) if isinstance(value, (bool, np.bool_)) else value
+    if isinstance(value, (bool, np.bool_)):
+        return int(value)
+    return value
 
 
 def set_attribute(node: NodeProto, name: str, value: Any) -> None:

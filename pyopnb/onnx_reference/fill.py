@@ -163,23 +163,19 @@ class _Filling:
         # Ids of nodes that are filled or cannot be.
         self._settled: set[int] = set()
 
-    # ---- versions ------------------------------------------------------------------------------
-
     def _versions_in_file(self) -> dict[int, int | None]:
         """Return the version of its domain that each node has in the file, by node id."""
         versions: dict[int, int | None] = {}
         for scope in (self.proto, *self.proto.functions):
             imported = imported_versions(scope)
-            nodes = list(nodes_in(scope.graph if isinstance(scope, ModelProto) else scope))
-            self._alive.append(nodes)
-            for node in nodes:
+            graph = scope.graph if isinstance(scope, ModelProto) else scope
+            for node in nodes_in(graph):
+                self._alive.append(node)
                 versions[id(node)] = imported.get(canonical_domain(node.domain))
         return versions
 
     def _version(self, node: NodeProto) -> int | None:
-        if id(node) in self._versions:
-            return self._versions[id(node)]
-        return imported_versions(self.proto).get(canonical_domain(node.domain))
+        return self._versions.get(id(node))
 
     def lower_versions(self) -> None:
         """Import the versions that the runtime takes, where each node still means the same or is replaced."""

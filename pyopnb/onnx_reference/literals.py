@@ -16,8 +16,7 @@ __all__ = ["attr_hint", "identifier", "literal"]
 
 # Items of a list or tensor that are written out; longer ones come from the node.
 _MAX_ITEMS = 64
-_LONGEST_TEXT = 1000
-_LONGEST_ITEM = 200
+_LONGEST = 200
 
 
 def identifier(text: str, otherwise: str, taken: set[str]) -> str:
@@ -31,65 +30,41 @@ def identifier(text: str, otherwise: str, taken: set[str]) -> str:
 
 
 def attr_hint(number: int, values: Sequence[Any]) -> str:
-    """Return the annotation of an attr.
+    """Return the annotation of an attr by its number in `AttributeProto.AttributeType` and what its nodes have.
 
-    Parameters
-    ----------
-    number : int
-        Of `AttributeProto.AttributeType`.
-    values : sequence
-        What its nodes have.
-
-    Returns
-    -------
-    str
-        Empty for a kind that no annotation has, or where one would not hold for all values.
+    It is empty for a kind that no annotation has, or where one would not hold for all values.
     """
     hint = annotation_of(number)
     items: list[Any] = []
     for value in values:
         items.extend(value if isinstance(value, list) else [value])
     # A string that is not UTF-8 arrives as bytes.
-    if any(isinstance(item, bytes) for item in items):
-        has_text = any(isinstance(item, str) for item in items)
-        return "" if has_text else hint.replace("str", "bytes")
-    return hint
+    if not any(isinstance(item, bytes) for item in items):
+        return hint
+    return "" if any(isinstance(item, str) for item in items) else hint.replace("str", "bytes")
 
 
 def literal(value: Any) -> tuple[str, str]:
-    """Return a value as Python source.
-
-    Parameters
-    ----------
-    value : object
-
-    Returns
-    -------
-    tuple of (str, str)
-        The source, empty where the value must come from the node, and a remark on it.
-    """
-    # Whatever is long would bury the cell, and comes from the node at run time.
-    if isinstance(value, (str, bytes)) and len(value) > _LONGEST_TEXT:
-        return "", f"{len(value)} long"
-    if isinstance(value, (int, float, str, bytes)):
-        return _item(value), ""
+    """Return a value as Python source, empty where the value must come from the node, and a remark on it."""
     if isinstance(value, np.ndarray):
         return _array(value)
-    if not isinstance(value, list) or not _are_short(value):
-        return "", f"{len(value)} values" if isinstance(value, list) else ""
-    return f"[{', '.join(map(_item, value))}]", ""
+    if isinstance(value, list):
+        if _are_short(value):
+            return f"[{', '.join(map(_item, value))}]", ""
+        return "", f"{len(value)} values"
+    # Whatever is long would bury the cell, and comes from the node at run time.
+    return (_item(value), "") if _are_short([value]) else ("", "")
 
 
 def _are_short(values: list[Any]) -> bool:
     """Tell whether there are few values, each of which has a short literal."""
-    if len(values) > _MAX_ITEMS:
-        return False
     for value in values:
-        if not isinstance(value, (int, float, str, bytes)):
+        if isinstance(value, (str, bytes)):
+            if len(value) > _LONGEST:
+                return False
+        elif not isinstance(value, (int, float)):
             return False
-        if isinstance(value, (str, bytes)) and len(value) > _LONGEST_ITEM:
-            return False
-    return True
+    return len(values) <= _MAX_ITEMS
 
 
 def _item(value: Any) -> str:

@@ -96,10 +96,7 @@ def reference(
     ([3.0, 2.0], [0, 2])
     """
     # Without a domain, the name is one of ONNX's own.
-    name = op
-    if "::" not in op:
-        name = f"::{op}"
-    domain, op_type = split_name(name)
+    domain, op_type = split_name(op if "::" in op else f"::{op}")
     if find_schema(domain, op_type, opset) is None:
         entry = find_entry(f"{domain}::{op_type}", len(inputs))
         if entry is not None:
@@ -131,31 +128,21 @@ def _argument(value: Any, schema: Any, position: int) -> Any:
     """Convert an argument to an array, or to a list of arrays for a sequence."""
     if value is None:
         return None
+    is_sequence = isinstance(value, (list, tuple)) and any(isinstance(v, np.ndarray) for v in value)
+    # NumPy's own text arrays drop trailing zeros.
+    element = object if isinstance(value, str) else None
     try:
-        if isinstance(value, (list, tuple)) and any(isinstance(v, np.ndarray) for v in value):
-            arrays = list(value)
-            for array in arrays:
-                dtype(np.asarray(array).dtype)
-            return arrays
-        # NumPy's own text arrays drop trailing zeros.
-        element: type | None = None
-        if isinstance(value, str):
-            element = object
-        array = np.asarray(value, dtype=element)
-        dtype(array.dtype)
+        arrays = [np.asarray(item, element) for item in (value if is_sequence else [value])]
+        for array in arrays:
+            dtype(array.dtype)
     except ValueError as error:
         # The lists are ragged, or it is a dtype that ONNX does not have.
-        got = sanitize(str(error))
-        if isinstance(error, InputError):
-            got = describe(value)
+        got = describe(value) if isinstance(error, InputError) else sanitize(str(error))
         port = schema.inputs[min(position, len(schema.inputs) - 1)].name
-        raise ModelError(
-            f"{_where(schema.domain, schema.name)}, input {port}",
-            expected="an array of one of ONNX's dtypes",
-            got=got,
-            next="np.asarray(…, dtype=…)",
-        ) from None
-    return array
+        where = f"{_where(schema.domain, schema.name)}, input {port}"
+        expected, advice = "an array of one of ONNX's dtypes", "np.asarray(…, dtype=…)"
+        raise ModelError(where, expected=expected, got=got, next=advice) from None
+    return arrays if is_sequence else arrays[0]
 
 
 def _output_count(schema: Any, attrs: Mapping[str, Any]) -> int:
@@ -186,21 +173,13 @@ def schema_of_op(domain: str, op_type: str, opset: int | None) -> Any:
     is_ahead = opset is not None and domain == "" and opset > onnx.defs.onnx_opset_version()
     if schema is not None and not schema.deprecated and not is_ahead:
         return schema
-    # Not in this version, or not at all: the two errors want different advice.
+    name, where = f"{domain}::{op_type}", _where(domain, op_type)
     names = [f"{s.domain}::{s.name}" for s in onnx.defs.get_all_schemas() if not s.deprecated]
-    name = f"{domain}::{op_type}"
     if schema is not None or name in names:
-        raise ModelError(
-            _where(domain, op_type),
-            expected="a version in which ONNX has it",
-            got=f"version {opset or 'newest'}",
-        )
-    raise ModelError(
-        _where(domain, op_type),
-        expected=f"an operator of onnx {onnx.__version__}",
-        got="an unknown name",
-        next=suggest(name, names),
-    )
+        got = f"version {opset or 'newest'}"
+        raise ModelError(where, expected="a version in which ONNX has it", got=got)
+    expected, advice = f"an operator of onnx {onnx.__version__}", suggest(name, names)
+    raise ModelError(where, expected=expected, got="an unknown name", next=advice)
 
 
 def has_reference(node: NodeProto, opset: int) -> bool:

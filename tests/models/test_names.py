@@ -51,15 +51,14 @@ def test_every_name_is_looked_at(path: tuple[str, ...]) -> None:
     if path[-1] == "doc_string":
         check_names(model, "model")
         return
-    way = r"(\[\d+\])?\.".join(path)
     got = re.escape(str(BROKEN))
     for read in (read_model, open_readonly, as_proto):
         with pytest.raises(
             pyopnb.errors.ModelError,
-            match=rf"^model, {way}(\[\d+\])?: expected names in UTF-8, got {got}",
+            match=rf"^model, \w+\.{path[-1]}: expected names in UTF-8, got {got}",
         ):
             read(model)
-    with pytest.raises(pyopnb.errors.ModelError, match=rf"^model bytes, {way}"):
+    with pytest.raises(pyopnb.errors.ModelError, match=rf"^model bytes, \w+\.{path[-1]}"):
         read_model(model.SerializeToString())
 
 

@@ -7,13 +7,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace as changed
 from typing import Any
 
-from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, helper
+from onnx import AttributeProto, GraphProto, ModelProto, NodeProto
 
 from pyopnb.errors import ModelError
 from pyopnb.models.edit.select import Where, select_sites
 from pyopnb.models.io import ModelSource, read_model, to_model
 from pyopnb.models.nodes import (
     Site,
+    add_imports,
     attribute_values,
     imported_versions,
     linked_attributes,
@@ -148,7 +149,6 @@ def put_ops(proto: ModelProto, changes: Iterable[tuple[Site, str]]) -> None:
         Sites of ``proto`` and ``"domain::OpType"`` for each.
     """
     versions: dict[str, int] = {}
-    placed: list[NodeProto] = []
     for site, name in changes:
         domain, op_type = split_name(name)
         site.node.domain, site.node.op_type = domain, op_type
@@ -158,21 +158,9 @@ def put_ops(proto: ModelProto, changes: Iterable[tuple[Site, str]]) -> None:
             site.node.ClearField("overload")
         op = registry.find(domain, op_type)
         versions[domain] = max(versions.get(domain, 1), op.current.opset if op else 1)
-        placed.append(site.node)
-    _import(proto, versions)
-    for function in proto.functions:
-        # A function sees its own imports only.
-        used = {node.domain for node in nodes_in(function)}
-        _import(
-            function, {domain: version for domain, version in versions.items() if domain in used}
-        )
-
-
-def _import(scope: ModelProto | FunctionProto, versions: dict[str, int]) -> None:
-    imports = imported_versions(scope)
-    scope.opset_import.extend(
-        helper.make_opsetid(d, v) for d, v in sorted(versions.items()) if d not in imports
-    )
+    # A function sees its own imports only.
+    for scope in (proto, *proto.functions):
+        add_imports(scope, versions)
 
 
 # ---- whether the op fits -----------------------------------------------------------------------------------------------------
@@ -220,7 +208,10 @@ def _check_attrs(site: Site, schema: Schema, proto: ModelProto) -> None:
 def _check_ports(site: Site, schema: Schema, types: Types) -> None:
     input_types: list[TensorType | None] = []
     for name in site.node.input:
-        input_types.append(types.of(site, name) if name else None)
+        if name:
+            input_types.append(types.of(site, name))
+        else:
+            input_types.append(None)
     schema.check_inputs(input_types, site.where)
     schema.check_outputs(len(site.node.output), site.where)
     for number, (name, hint) in enumerate(

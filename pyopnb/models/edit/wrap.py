@@ -59,7 +59,9 @@ def _describe(array: np.ndarray) -> str:
     if not array.size or array.dtype.kind in "OUT":
         return text
     # float16 and the 8-bit floats overflow in sums, and some have no isfinite.
-    values = array.astype(np.float64) if array.dtype.kind in "fV" else array
+    values = array
+    if array.dtype.kind in "fV":
+        values = array.astype(np.float64)
     finite = values[np.isfinite(values)]
     if finite.size:
         text = f"{text}, {finite.min():.6g} … {finite.max():.6g}"
@@ -161,8 +163,9 @@ def _tappable_inputs(site: Site, types: Types) -> list[str]:
     for name in filter(None, site.node.output):
         if not passes(name):
             proto_type = types.find(site.scope, name)
-            case = "" if proto_type is None else str(proto_type.WhichOneof("value"))
-            got = case.removesuffix("_type")
+            got = ""
+            if proto_type is not None:
+                got = str(proto_type.WhichOneof("value")).removesuffix("_type")
             if got == "tensor":
                 got = str(types.of(site, name))
             raise ModelError(

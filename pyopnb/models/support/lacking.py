@@ -102,8 +102,10 @@ def _written_out(proto: ModelProto, versions: Mapping[str, int]) -> ModelProto:
             site.node.metadata_props.add(key=_PLACE, value=str(number))
         for scope in scopes:
             sort_nodes(scope)
-    kept = [f for f in copy.functions if canonical_domain(f.domain) not in _ONNX]
-    called = [FunctionProto.FromString(function.SerializeToString()) for function in kept]
+    called = []
+    for function in copy.functions:
+        if canonical_domain(function.domain) not in _ONNX:
+            called.append(FunctionProto.FromString(function.SerializeToString()))
     for target in (copy, *called):
         # The runtime puts a function's nodes into the graph, where the versions that the model imports hold.
         merged = imported_versions(target) | dict(versions)
@@ -184,7 +186,9 @@ class _Judge:
     ) -> Unsupported | None:
         """Judge a node without a kernel by the function that ONNX defines it by."""
         unserved = unserved_types(operator, inputs, outputs)
-        label = "no kernel for dtype" if unserved else "no kernel"
+        label = "no kernel"
+        if unserved:
+            label = "no kernel for dtype"
         types = []
         for name in site.node.input:
             types.append(self._types.find(site.scope, name) or TypeProto())
@@ -212,8 +216,12 @@ class _Judge:
         if domain not in schema_domains():
             # The ops that fill made stand for operators of models; nobody types their names.
             names = [op.name for op in registry if not op.name.startswith("pyopnb.")]
-            near = closest(full_name(node), names) if self._guesses >= 0 else None
-            hint = f"; nearest: {sanitize(near)}" if near else ""
+            near = None
+            if self._guesses >= 0:
+                near = closest(full_name(node), names)
+            hint = ""
+            if near is not None:
+                hint = f"; nearest: {sanitize(near)}"
             reason = (
                 f"the runtime has no domain {sanitize(domain)}, and no op of the registry is {name}"
             )
@@ -250,8 +258,9 @@ def _function_in_runtime(
         return None
     body, since = defined
     # As in the runtime: a function written for one version is valid in a later one while none of its operators changed.
-    for inner in [] if schema.has_context_dependent_function else body.node:
-        if operator_at("", inner.op_type, since) is not operator_at("", inner.op_type, version):
+    for inner in body.node:
+        is_same = operator_at("", inner.op_type, since) is operator_at("", inner.op_type, version)
+        if not is_same and not schema.has_context_dependent_function:
             return None
     return body
 
@@ -279,8 +288,8 @@ def _refusal(
     parts = []
     for number in (misfit.other, misfit.place):
         port = port_at(operator.inputs, number)
-        name = port.name if port else str(number)
-        parts.append(f"{name} is {to_notation(kinds[number] or '')}")
+        if port is not None:
+            parts.append(f"{port.name} is {to_notation(kinds[number] or '')}")
     reason = f"{' and '.join(parts)}; the operator takes one type for both"
     return Unsupported(MIXED, reason, since, misfit=misfit)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, overload
 
 from onnx import ModelProto
 
@@ -75,49 +74,27 @@ class MissingNode:
         return f"{self.where}: {self.kind}: {self.reason}"
 
 
-class Missing(Sequence[MissingNode]):
-    """What `missing` found; false where the runtime can run every node."""
+class Missing(tuple[MissingNode, ...]):
+    """What `missing` found, as a tuple with a table; false where the runtime can run every node."""
 
-    def __init__(self, rows: Sequence[MissingNode]) -> None:
-        self._rows = tuple(rows)
-
-    @overload
-    def __getitem__(self, place: int) -> MissingNode: ...
-    @overload
-    def __getitem__(self, place: slice) -> Missing: ...
-    def __getitem__(self, place: Any) -> Any:
-        if isinstance(place, slice):
-            return Missing(self._rows[place])
-        return self._rows[place]
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def __iter__(self) -> Iterator[MissingNode]:
-        return iter(self._rows)
+    __slots__ = ()
 
     def _table(self) -> Table:
-        shown = self._rows[:_SHOWN]
-        has_paths = any(row.path for row in shown)
-        has_entries = any(row.is_in_catalog for row in shown)
-        rows: list[tuple[str, ...]] = []
-        for row in shown:
-            cells = [row.node, row.op, row.kind, row.reason]
-            if has_entries:
-                cells.append("has it" if row.is_in_catalog else "")
-            if has_paths:
-                cells.append(row.path)
-            rows.append(tuple(cells))
-        if len(shown) < len(self._rows):
-            rows.append((f"and {len(self._rows) - len(shown)} more", *[""] * (len(rows[0]) - 1)))
+        shown = self[:_SHOWN]
         head = ["node", "op", "missing", "reason"]
-        if has_entries:
+        columns = [[row.node for row in shown], [row.op for row in shown]]
+        columns += [[row.kind for row in shown], [row.reason for row in shown]]
+        if any(row.is_in_catalog for row in shown):
             head.append("catalog")
-        if has_paths:
+            columns.append(["has it" if row.is_in_catalog else "" for row in shown])
+        if any(row.path for row in shown):
             head.append("in")
-        return Table(
-            head, rows, "Nothing is missing: the installed ONNX Runtime has a kernel for every node"
-        )
+            columns.append([row.path for row in shown])
+        rows = list(zip(*columns, strict=True))
+        if len(shown) < len(self):
+            rows.append((f"and {len(self) - len(shown)} more", *[""] * (len(head) - 1)))
+        text = "Nothing is missing: the installed ONNX Runtime has a kernel for every node"
+        return Table(head, rows, text)
 
     def __repr__(self) -> str:
         return repr(self._table())
@@ -143,7 +120,7 @@ def missing(model: ModelProto | bytes | str | os.PathLike[str]) -> Missing:
     Returns
     -------
     Missing
-        A sequence of `MissingNode`, empty and false where every node runs.
+        A tuple of `MissingNode`, empty and false where every node runs.
 
     Raises
     ------

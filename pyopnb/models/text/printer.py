@@ -152,8 +152,10 @@ def _tensor_type(kind: Any) -> str:
     for dim in kind.shape.dim:
         if dim.HasField("dim_value"):
             dims.append(str(dim.dim_value))
+        elif dim.dim_param:
+            dims.append(_name(dim.dim_param))
         else:
-            dims.append(_name(dim.dim_param) if dim.dim_param else "?")
+            dims.append("?")
     if dims:
         return f"{name}[{','.join(dims)}]"
     return name
@@ -217,7 +219,7 @@ def _values(array: np.ndarray, tensor: TensorProto) -> Iterable[str]:
         return map(_quote_value, tensor.string_data)
     flat = array.ravel()
     if flat.dtype.kind == "c":
-        flat = flat.view(np.float32 if flat.dtype.itemsize == 8 else np.float64)
+        flat = flat.view(flat.real.dtype)
     if flat.dtype in (np.float32, np.float64):
         return map(_number, flat)
     is_int = flat.dtype.kind in "iu" and flat.dtype.isbuiltin == 1
@@ -380,7 +382,8 @@ def _function(function: FunctionProto) -> str:
         extra = f" <{', '.join(attrs)}>"
     else:
         extra = ""
-    inputs, outputs = (", ".join(map(_name, names)) for names in (function.input, function.output))
+    inputs = ", ".join(map(_name, function.input))
+    outputs = ", ".join(map(_name, function.output))
     values = ", ".join(_inner_values(function.value_info))
     if values:
         inner = f"\n{_STEP}<{values}>\n"
