@@ -76,14 +76,7 @@ def palette(kind: str = "sequential") -> tuple[RGB, ...]:
     Returns
     -------
     tuple of (int, int, int)
-
-    Raises
-    ------
-    ValueError
-        There is no palette of that name.
     """
-    if kind not in _PALETTES:
-        raise ValueError(f"{kind!r} is not a palette: {', '.join(_PALETTES)}")
     anchors = np.array([tuple(bytes.fromhex(text)) for text in _PALETTES[kind].split()])
     steps = np.linspace(0, len(anchors) - 1, _STEPS)
     channels = [np.interp(steps, np.arange(len(anchors)), channel) for channel in anchors.T]
@@ -194,16 +187,10 @@ def scale_for(values: Iterable[float], *, log: bool | None = None) -> ColourScal
     finite = [value for value in values if math.isfinite(value)]
     low = min(finite, default=0.0)
     high = max(finite, default=0.0)
-    least = min(filter(_is_positive, finite), default=0.0)
+    least = min([value for value in finite if value > 0], default=0.0)
     if log is None:
         log = low >= 0 and high > 1000 * least > 0
     if log and least:
         # A decade at least, so that what is nearly equal looks so.
         return ColourScale(min(least, high / 10), high, log=True)
-    if low < high / 2:
-        low = min(0.0, low)
-    return ColourScale(low, high)
-
-
-def _is_positive(value: float) -> bool:
-    return value > 0
+    return ColourScale(min(0.0, low) if low < high / 2 else low, high)
