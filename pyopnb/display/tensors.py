@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import islice
 from typing import Any
@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from pyopnb.display.array_heat_maps import picture_of
-from pyopnb.display.array_look import ArrayLook
+from pyopnb.display.array_look import ArrayLook, Limits
 from pyopnb.display.array_picture import ArrayPicture, squeeze
-from pyopnb.display.figures import figure_of
 from pyopnb.display.html import MAX_BYTES, escape, image, join, note, paragraph, pre
 from pyopnb.display.photographs import channel_axis
-from pyopnb.display.svg.chart import Chart, page
+from pyopnb.display.svg.chart import page
 from pyopnb.display.svg.pool import to_floats
+from pyopnb.display.svg.shapes import Drawing
 from pyopnb.display.svg.to_svg import to_svg
 from pyopnb.display.view import View, view
 from pyopnb.errors import InputError
@@ -48,11 +48,7 @@ _ODD, _WARM, _COLD = "213,0,127", "214,72,34", "30,110,230"
 @view.register(np.ndarray)
 @view.register(np.generic)
 def view_array(
-    thing: Any,
-    name: str = "",
-    *,
-    rgb: bool | None = None,
-    limits: tuple[float, float] | None = None,
+    thing: Any, name: str = "", *, rgb: bool | None = None, limits: Limits | None = None
 ) -> View:
     """Show one array.
 
@@ -67,19 +63,7 @@ def view_array(
     -------
     View
     """
-    look = ArrayLook(rgb, limits)
-    value, summary = _summarize(thing)
-    text = _line(name, summary)
-    if look == ArrayLook() and not _needs_picture(value, summary):
-        body = join([pre(text), _small_html(value, summary)])
-        return View(
-            thing, text, text, body, figure=lambda: _figure_of_arrays([(name, thing)], text)
-        )
-    picture = picture_of(value, summary, look, _PICTURE_BYTES, name)
-    parts = [pre(text), _picture_html(picture, text)]
-    if value.size <= _TABLE:
-        parts.append(_small_html(value, summary))
-    return View(thing, text, text, join(parts), draw=lambda: page([picture.titled], text))
+    return view_arrays(thing, [(name, thing)], "", rgb=rgb, limits=limits)
 
 
 @view.register(Result)
@@ -102,7 +86,7 @@ def view_arrays(
     title: str,
     *,
     rgb: bool | None = None,
-    limits: tuple[float, float] | Mapping[str, tuple[float, float]] | None = None,
+    limits: Limits | Mapping[str, Limits] | None = None,
 ) -> View:
     """Show many arrays: a line each, and pictures as long as there is room.
 
@@ -119,7 +103,7 @@ def view_arrays(
     -------
     View
     """
-    by_name: Mapping[str, tuple[float, float]] = {}
+    by_name: Mapping[str, Limits] = {}
     if isinstance(limits, Mapping):
         by_name, limits = limits, None
     look = ArrayLook(rgb, limits)
@@ -129,15 +113,26 @@ def view_arrays(
     room = _PICTURE_BYTES
     lines: list[str] = []
     parts: list[str] = []
-    for name, item in arrays[:_MOST_ARRAYS]:
+    drawn: list[tuple[Any, Summary, ArrayLook, str]] = []
+    for key, item in arrays[:_MOST_ARRAYS]:
+        name = str(key)
         value, summary = _summarize(item)
-        line = _line(str(name), summary)
+        line = _line(name, summary)
         lines.append(line)
         parts.append(pre(line))
-        if room < _LEAST_BYTES:
-            continue
-        fitting = replace(look, limits=by_name.get(str(name), look.limits))
-        body = _body(value, summary, line, fitting, min(room, share))
+        fitting = replace(look, limits=by_name.get(name, look.limits))
+        # Of several arrays rgb=True is for those that can be photographs.
+        if len(arrays) > 1 and look.rgb and channel_axis(value) is None:
+            fitting = replace(fitting, rgb=None)
+        if summary.kind == "number" and summary.count:
+            drawn.append((value, summary, fitting, name))
+        body = ""
+        is_seen = _needs_picture(value, summary) or (len(arrays) == 1 and look != ArrayLook())
+        if is_seen and room >= _LEAST_BYTES:
+            body = _picture_html(picture_of(value, summary, fitting, min(room, share), name), line)
+        # A few numbers are read as well as seen.
+        if not is_seen or value.size <= _TABLE:
+            body += _small_html(value, summary)
         if len(body) <= room:
             room -= len(body)
             parts.append(body)
@@ -146,35 +141,13 @@ def view_arrays(
         lines.append(remark)
         parts.append(note(remark))
     text = "\n".join(lines) or "nothing"
-    body = join(parts or [pre(text)])
-    return View(thing, title, text, body, figure=lambda: _figure_of_arrays(arrays, title))
+    title = title or text
 
+    def draw() -> Drawing:
+        pictures = [picture_of(*one[:3], _PICTURE_BYTES, one[3]) for one in drawn]
+        return page([picture.titled for picture in pictures], title)
 
-def _body(value: Any, summary: Summary, line: str, look: ArrayLook, most_bytes: int) -> str:
-    """Draw one of many arrays, or write its numbers."""
-    body = ""
-    if _needs_picture(value, summary):
-        # rgb=True is for those that can be photographs; the others stay as they are.
-        if look.rgb and channel_axis(value) is None:
-            look = replace(look, rgb=None)
-        body = _picture_html(picture_of(value, summary, look, most_bytes), line)
-        if value.size > _TABLE:
-            return body
-    # A few numbers are read as well as seen.
-    return body + _small_html(value, summary)
-
-
-def _figure_of_arrays(arrays: Sequence[tuple[Any, Any]], title: str) -> Any:
-    """Draw those of the arrays that have numbers."""
-    charts: list[Chart] = []
-    for name, item in arrays:
-        value, summary = _summarize(item)
-        if summary.kind == "number" and summary.count:
-            picture = picture_of(value, summary, ArrayLook(), _PICTURE_BYTES, str(name))
-            charts.append(picture.titled)
-    if not charts:
-        raise InputError("plot", expected="outputs that are numbers", got="none", next="print(…)")
-    return figure_of(page(charts, title))
+    return View(thing, title, text, join(parts or [pre(text)]), draw if drawn else None)
 
 
 def _summarize(value: Any) -> tuple[Any, Summary]:

@@ -73,8 +73,6 @@ class View(Displayable):
         Makes the picture, where there is one.
     canvas : Canvas, optional
         The graph in it, which `pyopnb.netron` shows in the same colours.
-    figure : callable, optional
-        Makes what ``plot()`` returns, where that is not the picture.
     svg : str
         The picture; empty if there is none.
     """
@@ -85,7 +83,6 @@ class View(Displayable):
     body: str
     draw: Callable[[], Drawing] | None = None
     canvas: Canvas | None = None
-    figure: Callable[[], Any] | None = None
 
     @cached_property
     def svg(self) -> str:
@@ -107,8 +104,6 @@ class View(Displayable):
         PyopError
             matplotlib is not installed.
         """
-        if self.figure is not None:
-            return self.figure()
         if self.draw is None:
             got = sanitize(self.title, 120)
             raise InputError("plot", expected="something with a picture", got=got, next="print(…)")

@@ -79,11 +79,8 @@ def test_every_dtype_and_shape_is_drawn(dtype: Any, shape: tuple[int, ...], surv
     view = pyopnb.show(values)
     kept = survives(view._repr_html_())
     assert str(view) in "".join(kept.text)
-    assert bool(view.svg) == bool(kept.pictures)
+    assert bool(view.svg) == bool(values.size)
     assert bool(kept.pictures) == (values.size > 0 and max([*shape, 0]) > 16)
-    # A curve has words; a heat map is a picture without them, too.
-    is_heat_map = values.squeeze().ndim > 1
-    assert bool(png(view)) == (bool(view.svg) and is_heat_map)
 
 
 def png(view: Any) -> bytes:
