@@ -59,6 +59,58 @@ def test_a_call_that_the_catalogue_cannot_run_says_why(name, said):
         pyopnb.call(name, np.ones(2, "f"))
 
 
+IMAGE, BOXES, ONES = np.ones((1, 4, 5, 5), "f"), np.ones((3, 4), "f"), np.ones(4, "f")
+GRID, KERNEL = np.ones((1, 2, 2, 2), "f"), np.ones((2, 4, 3, 3), "f")
+
+
+@pytest.mark.parametrize(
+    ("name", "inputs", "attrs", "said"),
+    [
+        ("mmdeploy::grid_sampler", [IMAGE, GRID], {"padding_mode": 3}, "0, 1, 2, got int 3"),
+        ("org.pytorch.aten::grid_sampler", [IMAGE, GRID, *np.int64([7, 0, 0])], {}, "got .7"),
+        (
+            "mmcv::MMCVRoiAlign",
+            [IMAGE, np.ones((1, 5), "f")],
+            {"output_height": 2, "output_width": 2, "mode": "sum"},
+            "'avg', 'max'",
+        ),
+        ("mmcv::MMCVCornerPool", [IMAGE], {"mode": 4}, "one of 0, 1, 2, 3"),
+        ("mmcv::SoftNonMaxSuppression", [BOXES, ONES[:3]], {"method": 3}, "one of 0, 1, 2"),
+        ("TRT::EfficientNMS_TRT", [BOXES[None], BOXES[None]], {"box_coding": 2}, "one of 0, 1"),
+        (
+            "com.microsoft::GroupNorm",
+            [IMAGE, ONES, ONES],
+            {"groups": 2, "activation": 2},
+            "one of 0, 1",
+        ),
+        (
+            "com.microsoft::GroupNorm",
+            [IMAGE[..., :4], ONES, ONES],
+            {"groups": 3, "activation": 0},
+            "3 groups",
+        ),
+        ("com.microsoft::NhwcConv", [IMAGE, KERNEL], {"auto_pad": "SAME"}, "'SAME_UPPER'"),
+        ("mmcv::MMCVDeformConv2d", [IMAGE, IMAGE, KERNEL], {}, "18 channels, got 4"),
+        (
+            "org.pytorch.aten::embedding_bag",
+            [BOXES, np.int64([0]), np.int64([0]), None, np.int64(3)],
+            {},
+            "0, 1 or 2, got 3",
+        ),
+        (
+            "org.pytorch.aten::embedding_bag",
+            [BOXES, np.int64([0]), np.int64([1])],
+            {},
+            "expected 0 first",
+        ),
+    ],
+)
+def test_a_value_that_no_definition_has_is_refused(name, inputs, attrs, said):
+    """It would mean one of the known values, and give wrong numbers."""
+    with pytest.raises((ValueError, pyopnb.errors.ModelError), match=said):
+        pyopnb.call(name, *inputs, **attrs)
+
+
 def test_the_catalogue_is_a_table_that_can_be_searched(shell):
     assert len(pyopnb.catalog().rows) >= len(entries())
     (row,) = pyopnb.catalog("rotated TRTBatched").rows

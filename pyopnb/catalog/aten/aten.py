@@ -44,7 +44,10 @@ class ATen:
 
     def _by_torch(self, inputs):
         """Call the function; what no attribute names are the inputs in their order."""
-        torch = importlib.import_module("torch")
+        try:
+            torch = importlib.import_module("torch")
+        except ModuleNotFoundError as error:
+            raise ValueError(f"{self.operator} needs torch. Type: pip install torch") from error
         function = getattr(getattr(torch.ops.aten, self.operator), self.overload)
         waiting = list(inputs)
         arguments = {}

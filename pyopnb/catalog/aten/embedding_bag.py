@@ -54,6 +54,8 @@ class embedding_bag:
         if per_sample_weights is not None:
             rows = rows * per_sample_weights[is_counted, None]
         how = item_of(mode, SUM)
+        if how not in (SUM, MEAN, MAX):
+            raise ValueError(f"mode: expected 0, 1 or 2, got {how}")
         sizes = np.bincount(bag_of, minlength=count)[:, None]
         bags = np.full((count, weight.shape[1]), -np.inf if how == MAX else 0, rows.dtype)
         add = np.maximum if how == MAX else np.add

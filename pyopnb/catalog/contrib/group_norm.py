@@ -6,6 +6,8 @@ taken in float32, as the kernels do.
 Tested against a loop by its definition, to 1e-5.
 """
 
+from typing import Literal
+
 import numpy as np
 
 from pyopnb.catalog.cores.group_norm import group_norm
@@ -17,7 +19,9 @@ NAMES = ("com.microsoft::GroupNorm",)
 class GroupNorm:
     """Normalize groups of channels, scale and shift each channel, and apply SiLU if ``activation`` is 1."""
 
-    def __init__(self, activation: int, groups: int, epsilon: float = 1e-5, channels_last: int = 1):
+    def __init__(
+        self, activation: Literal[0, 1], groups: int, epsilon: float = 1e-5, channels_last: int = 1
+    ):
         self.activation = activation
         self.groups = groups
         self.epsilon = epsilon

@@ -6,6 +6,8 @@ the CUDA kernel have channels last, and so has this.
 Tested against ONNX Runtime's Conv, to 1e-4.
 """
 
+from typing import Literal
+
 import numpy as np
 
 from pyopnb.catalog.cores.convolution import convolve, pads_of
@@ -20,7 +22,7 @@ class NhwcConv:
 
     def __init__(
         self,
-        auto_pad: str = "NOTSET",
+        auto_pad: Literal["NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"] = "NOTSET",
         dilations: list[int] = [1, 1],
         group: int = 1,
         kernel_shape: list[int] = [],

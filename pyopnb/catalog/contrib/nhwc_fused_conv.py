@@ -5,6 +5,8 @@ NhwcConv's, its weights are [M,C/group,kh,kw], which its schema says.
 Tested against ONNX Runtime's Conv, to 1e-4.
 """
 
+from typing import Literal
+
 import numpy as np
 
 from pyopnb.catalog.cores.activations import activate
@@ -22,7 +24,7 @@ class NhwcFusedConv:
         self,
         activation: str = "",
         activation_params: list[float] = [],
-        auto_pad: str = "NOTSET",
+        auto_pad: Literal["NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"] = "NOTSET",
         dilations: list[int] = [1, 1],
         group: int = 1,
         kernel_shape: list[int] = [],

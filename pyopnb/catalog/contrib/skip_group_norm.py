@@ -6,6 +6,8 @@ contrib_ops/cuda/diffusion/group_norm.cc.
 Tested against a loop by its definition, to 1e-4.
 """
 
+from typing import Literal
+
 import numpy as np
 
 from pyopnb.catalog.cores.group_norm import group_norm
@@ -18,7 +20,9 @@ NAMES = ("com.microsoft::SkipGroupNorm",)
 class SkipGroupNorm:
     """Add a skip connection and a bias, then normalize groups of channels; the sum is the second output."""
 
-    def __init__(self, activation: int, groups: int, epsilon: float = 1e-5, channels_last: int = 1):
+    def __init__(
+        self, activation: Literal[0, 1], groups: int, epsilon: float = 1e-5, channels_last: int = 1
+    ):
         self.activation = activation
         self.groups = groups
         self.epsilon = epsilon

@@ -6,6 +6,7 @@ fast as NumPy. The plugins differ from it in the order of inputs and in the name
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -92,6 +93,9 @@ def deformable_convolution(
     ndarray
         float[N,O,oh,ow].
     """
+    expected = 2 * offset_groups * math.prod(weight.shape[2:])
+    if offset.shape[1] != expected:
+        raise ValueError(f"offset: expected {expected} channels, got {offset.shape[1]}")
     dtype = wide_dtype(x.dtype)
     inputs: list[np.ndarray | None] = []
     for array in (x, weight, offset, bias, mask):

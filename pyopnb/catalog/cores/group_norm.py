@@ -28,6 +28,8 @@ def group_norm(
     ndarray
         float32[N,C,...], a new array.
     """
+    if x.shape[1] % groups:
+        raise ValueError(f"expected {groups} groups that divide the channels, got {x.shape[1]}")
     # Moments of channels first: then no pass needs channels in order, and images of any layout keep theirs.
     pixels = tuple(range(2, x.ndim))
     per_channel = (*x.shape[:2], *[1] * len(pixels))

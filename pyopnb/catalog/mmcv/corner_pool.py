@@ -4,6 +4,8 @@ Defined in open-mmlab/mmcv v1.7.2, mmcv/ops/corner_pool.py, after Law and Deng (
 Tested against maps whose corners are known, exactly.
 """
 
+from typing import Literal
+
 import numpy as np
 
 NAMES = ("mmcv::MMCVCornerPool", "mmdeploy::MMCVCornerPool")
@@ -14,7 +16,7 @@ TOP, BOTTOM, LEFT, RIGHT = range(4)
 class MMCVCornerPool:
     """Take the running maximum along rows or columns, towards the side that ``mode`` names."""
 
-    def __init__(self, mode: int):
+    def __init__(self, mode: Literal[0, 1, 2, 3]):
         self.mode = mode
 
     def infer(self, x):

@@ -5,6 +5,8 @@ is ONNX's RoiAlign with the image's number in the first column of the regions.
 Tested against ONNX Runtime's RoiAlign, and a loop for maxima, to 1e-4.
 """
 
+from typing import Literal
+
 import numpy as np
 
 from pyopnb.catalog.cores.onnx_text import dtype_number, exact
@@ -25,7 +27,7 @@ class MMCVRoiAlign:
         output_width: int,
         spatial_scale: float = 1.0,
         sampling_ratio: int = 0,
-        mode: str = "avg",
+        mode: Literal["avg", "max"] = "avg",
         aligned: int = 1,
     ):
         self.output_size = (output_height, output_width)

@@ -5,6 +5,8 @@ others (2017).
 Tested against the published algorithm on lists, to 1e-5.
 """
 
+from typing import Literal
+
 import numpy as np
 
 from pyopnb.catalog.cores.boxes import overlaps
@@ -26,7 +28,7 @@ class SoftNonMaxSuppression:
         iou_threshold: float = 0.3,
         sigma: float = 0.5,
         min_score: float = 1e-3,
-        method: int = 0,
+        method: Literal[0, 1, 2] = 0,
         offset: int = 0,
     ):
         self.iou_threshold = np.float32(iou_threshold)

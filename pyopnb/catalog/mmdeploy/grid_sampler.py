@@ -6,6 +6,8 @@ which is torch's here.
 Tested against ONNX Runtime's GridSample, to 1e-4.
 """
 
+from typing import Literal
+
 import numpy as np
 
 from pyopnb.catalog.cores.onnx_text import dtype_number
@@ -21,7 +23,12 @@ ZEROS, BORDER, REFLECTION = 0, 1, 2
 class grid_sampler:
     """Sample an image at the points of a grid, whose coordinates x and y go from -1 to 1."""
 
-    def __init__(self, interpolation_mode: int = 0, padding_mode: int = 0, align_corners: int = 0):
+    def __init__(
+        self,
+        interpolation_mode: Literal[0, 1, 2] = 0,
+        padding_mode: Literal[0, 1, 2] = 0,
+        align_corners: int = 0,
+    ):
         self.interpolation = interpolation_mode
         self.padding = padding_mode
         self.align_corners = bool(align_corners)

@@ -6,6 +6,7 @@ Tested against ONNX Runtime's GridSample, to 1e-3.
 """
 
 import itertools
+from typing import Literal
 
 import numpy as np
 
@@ -21,9 +22,12 @@ ZEROS, BORDER, REFLECTION = 0, 1, 2
 class GridSampler3DTRT:
     """Sample a volume at the points of a grid, whose coordinates x, y and z are its second axis."""
 
-    def __init__(self, interpolation_mode: int = 0, padding_mode: int = 0, align_corners: int = 0):
-        if interpolation_mode not in (BILINEAR, NEAREST):
-            raise ValueError(f"interpolation_mode: expected 0 or 1, got {interpolation_mode}")
+    def __init__(
+        self,
+        interpolation_mode: Literal[0, 1] = 0,
+        padding_mode: Literal[0, 1, 2] = 0,
+        align_corners: int = 0,
+    ):
         self.takes_nearest = interpolation_mode == NEAREST
         self.padding = padding_mode
         self.align_corners = bool(align_corners)

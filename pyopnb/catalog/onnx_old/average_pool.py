@@ -6,6 +6,7 @@ Tested against a loop by its definition, to 1e-6 (float32).
 """
 
 from functools import cached_property
+from typing import Literal
 
 from onnx import helper
 
@@ -22,7 +23,7 @@ class AveragePool_1:
     def __init__(
         self,
         kernel_shape: list[int],
-        auto_pad: str = "NOTSET",
+        auto_pad: Literal["NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"] = "NOTSET",
         pads: list[int] = [],
         strides: list[int] = [],
     ):

@@ -5,6 +5,8 @@ ONNX Runtime does for version 7, coordinates are divided by the scale and stop a
 Tested against ONNX Runtime's Upsample of version 7, to 1e-5.
 """
 
+from typing import Literal
+
 import numpy as np
 
 from pyopnb.catalog.cores.onnx_text import resize_form
@@ -18,7 +20,12 @@ VERSIONS = (1,)
 class Upsample_1:
     """Scale images by repeating pixels, or by interpolating between them."""
 
-    def __init__(self, height_scale: float, width_scale: float, mode: str = "nearest"):
+    def __init__(
+        self,
+        height_scale: float,
+        width_scale: float,
+        mode: Literal["nearest", "bilinear"] = "nearest",
+    ):
         self.scales = (height_scale, width_scale)
         self.mode = mode
 

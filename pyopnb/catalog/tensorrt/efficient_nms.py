@@ -5,6 +5,8 @@ parallel, so the order of equal scores is any; here, it is that of the input.
 Tested against a loop by its definition, and ONNX Runtime's NonMaxSuppression, exactly.
 """
 
+from typing import Literal
+
 import numpy as np
 
 from pyopnb.catalog.cores.boxes import boxes_by_class, corners_from_centers, sort_corners, suppress
@@ -29,7 +31,7 @@ class EfficientNMS_TRT:
         background_class: int = -1,
         score_activation: int = 0,
         class_agnostic: int = 0,
-        box_coding: int = 0,
+        box_coding: Literal[0, 1] = 0,
         plugin_version: str = "1",
         plugin_namespace: str = "",
     ):

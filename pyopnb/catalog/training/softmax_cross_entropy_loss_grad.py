@@ -4,6 +4,8 @@ Defined in microsoft/onnxruntime, orttraining/orttraining/core/graph/training_op
 Tested against central differences of ONNX Runtime's SoftmaxCrossEntropyLoss, to 1e-5.
 """
 
+from typing import Literal
+
 from pyopnb.catalog.cores.cross_entropy import loss_gradient
 
 NAMES = ("com.microsoft::SoftmaxCrossEntropyLossGrad",)
@@ -12,7 +14,12 @@ NAMES = ("com.microsoft::SoftmaxCrossEntropyLossGrad",)
 class SoftmaxCrossEntropyLossGrad:
     """Compute the gradient of the logits from the logarithms of their softmax."""
 
-    def __init__(self, reduction: str = "mean", ignore_index: int = -100, output_type: int = 0):
+    def __init__(
+        self,
+        reduction: Literal["mean", "sum", "none"] = "mean",
+        ignore_index: int = -100,
+        output_type: int = 0,
+    ):
         self.reduction = reduction
         self.ignore_index = ignore_index
 

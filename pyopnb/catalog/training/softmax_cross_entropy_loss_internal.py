@@ -5,6 +5,8 @@ It is ONNX's SoftmaxCrossEntropyLoss with the ignored label as an input.
 Tested against ONNX Runtime's SoftmaxCrossEntropyLoss, to 1e-9 (float64).
 """
 
+from typing import Literal
+
 from pyopnb.catalog.cores.cross_entropy import cross_entropy
 from pyopnb.ops.types import TensorType
 
@@ -14,7 +16,7 @@ NAMES = ("com.microsoft::SoftmaxCrossEntropyLossInternal",)
 class SoftmaxCrossEntropyLossInternal:
     """Compute the loss of scores, and the logarithms of their softmax."""
 
-    def __init__(self, reduction: str = "mean", output_type: int = 0):
+    def __init__(self, reduction: Literal["mean", "sum", "none"] = "mean", output_type: int = 0):
         self.reduction = reduction
         self.output_type = output_type
 

@@ -4,6 +4,8 @@ Defined in microsoft/onnxruntime, orttraining/orttraining/core/graph/training_op
 Tested against central differences of ONNX Runtime's SoftmaxCrossEntropyLoss, to 1e-5.
 """
 
+from typing import Literal
+
 from pyopnb.catalog.cores.cross_entropy import loss_gradient
 
 NAMES = ("com.microsoft::SoftmaxCrossEntropyLossInternalGrad",)
@@ -12,7 +14,7 @@ NAMES = ("com.microsoft::SoftmaxCrossEntropyLossInternalGrad",)
 class SoftmaxCrossEntropyLossInternalGrad:
     """Compute the gradient of the logits from the logarithms of their softmax."""
 
-    def __init__(self, reduction: str = "mean", output_type: int = 0):
+    def __init__(self, reduction: Literal["mean", "sum", "none"] = "mean", output_type: int = 0):
         self.reduction = reduction
         self.output_type = output_type
 
