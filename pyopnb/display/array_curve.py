@@ -1,4 +1,4 @@
-"""Arrays of one axis as curves, and long ones of a few channels; of many numbers the extremes."""
+"""Arrays of one axis as stems or curves, and long ones of a few channels; of many numbers the extremes."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from pyopnb.traces.summary import Summary
 __all__ = ["curve_of", "is_curve"]
 
 _SIZE = (480, 160)
+# So few numbers are told apart better as stems than on a line.
+_MOST_STEMS = 32
 _MOST_CHANNELS = 8
 # A matrix is a curve of channels if it is so many times longer than wide; other narrow ones are matrices.
 _LONGER = 4
@@ -89,6 +91,7 @@ def curve_of(
             label="index",
             marks=marks,
             limits=look.limits,
+            stems=len(channels) == 1 and len(array) <= _MOST_STEMS,
             size=_SIZE,
         )
 

@@ -25,6 +25,14 @@ def test_one_axis_is_a_line_and_a_few_channels_are_several() -> None:
     assert "<image" in pyopnb.show(np.zeros((20, 8))).svg
 
 
+def test_few_numbers_are_stems_that_stand_on_zero() -> None:
+    svg = pyopnb.show(np.float32([3, 4, np.nan, 5, 6])).svg
+    # One path has a stroke for each number that can be drawn, and the axis begins at 0.
+    (stems,) = re.findall(r'<path d="([^"]*)"[^>]*stroke-width="1.5"', svg)
+    assert stems.count("M") == 4 and ">0<" in svg
+    assert pyopnb.show(np.arange(33)).svg.count("<circle") == 33
+
+
 def test_a_spike_of_a_million_numbers_is_seen() -> None:
     values = np.zeros(1_000_000, np.float32)
     before = pyopnb.show(values, limits=(-10, 10)).svg

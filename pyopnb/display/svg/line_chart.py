@@ -1,4 +1,4 @@
-"""Numbers against numbers as lines, with round numbers beside the axes."""
+"""Numbers against numbers as lines or stems, with round numbers beside the axes."""
 
 from __future__ import annotations
 
@@ -88,6 +88,7 @@ def line_chart(
     log_y: bool = False,
     unit: str = "",
     limits: tuple[float, float] | None = None,
+    stems: bool = False,
     dashed: Sequence[str] = (),
     joined: Sequence[str] = (),
     faint: Sequence[str] = (),
@@ -114,6 +115,8 @@ def line_chart(
         Of the y-axis, whose numbers get prefixes.
     limits : (float, float), optional
         The ends of the y-axis; by default the least and the largest number.
+    stems : bool
+        Whether each number stands on a line from 0 instead of being joined to the next.
     dashed : sequence of str
         Names of lines through whose gaps one below them is seen.
     joined : sequence of str
@@ -130,6 +133,9 @@ def line_chart(
     points = np.asarray(x, np.float64)
     values = np.array(list(lines.values()), np.float64)
     up = axis_for(values, log=log_y) if limits is None else ChartAxis(*limits)
+    if stems:
+        # The length of a stem is its number only if it stands on 0.
+        up = ChartAxis(min(0.0, up.low), max(0.0, up.high))
     values[~np.isfinite(values)] = np.nan
     if up.log:
         # A logarithmic axis has no room for numbers of 0 and less.
@@ -148,6 +154,9 @@ def line_chart(
     colours = dict(zip(lines, _COLOURS * len(lines), strict=False))
     colours.update(dict.fromkeys(faint, LINE))
     for name, numbers in zip(lines, values, strict=True):
+        if stems:
+            shapes += _stems(plot, plot.x(points), plot.y(numbers), colours[name])
+            continue
         shown = np.isfinite(numbers) if name in joined else slice(None)
         at = zip(plot.x(points[shown]), plot.y(numbers[shown]), strict=True)
         dashes = _DASHES if name in dashed else ()
@@ -233,6 +242,18 @@ def _curve(
         if len(points) <= _MOST_POINTS and not is_faint:
             yield Circle(x, y, 1.5, colour, 1.5)
     yield Path(tuple(steps), stroke=colour, stroke_width=0.75 if is_faint else 1.5, dashes=dashes)
+
+
+def _stems(plot: _Plot, xs: Sequence[float], ys: Sequence[float], colour: str) -> Iterator[Shape]:
+    """Draw each number as a point on a line from 0."""
+    (base,) = plot.y([0.0])
+    steps: list[PathStep] = []
+    for x, y in zip(xs, ys, strict=True):
+        if np.isfinite(y):
+            steps += [("M", (x, base)), ("L", (x, y))]
+            yield Circle(x, y, 2, colour, 2)
+    yield _stroke((plot.start, base), (plot.right, base), INK)
+    yield Path(tuple(steps), stroke=colour, stroke_width=1.5)
 
 
 def _marks(plot: _Plot, marks: Sequence[tuple[float, str]]) -> Iterator[Shape]:

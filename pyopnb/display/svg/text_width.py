@@ -25,6 +25,8 @@ _EM = {
     1.02: "W@",
 }
 _WIDTHS = {letter: em for em, letters in _EM.items() for letter in letters}
+# Helvetica needs 1.08; DejaVu Sans, which many Linux machines have instead, is wider when it is bold.
+_BOLD = 1.2
 _LOWER, _UPPER, _FULL_WIDTH, _OTHER = 0.58, 0.76, 1.05, 0.9
 
 
@@ -47,7 +49,10 @@ def _width(letter: str) -> float:
 @lru_cache(4096)
 def text_width(text: str, size: float, *, bold: bool = False) -> float:
     """Estimate the width of a text in pixels, rather too large than too small."""
-    return sum(map(_width, text)) * size * (1.08 if bold else 1.0)
+    width = sum(map(_width, text)) * size
+    if bold:
+        return width * _BOLD
+    return width
 
 
 @lru_cache(2048)
