@@ -12,7 +12,7 @@ from IPython.core.error import UsageError
 from IPython.core.magic_arguments import MagicArgumentParser
 
 from pyopnb.errors import PyopError
-from pyopnb.notebook.expressions import Expressions, parse_expressions
+from pyopnb.notebook.expressions import check_expressions
 from pyopnb.ops.messages import sanitize
 from pyopnb.ops.names import DEFAULT_DOMAIN, check_opset, split_name
 from pyopnb.ops.registry import registry
@@ -106,7 +106,7 @@ PYOP, CPPOP, ONNX = _pyop_parser(), _cppop_parser(), _onnx_parser()
 
 
 def parse_pyop_line(line: str, parser: MagicParser = PYOP) -> argparse.Namespace:
-    """Parse a ``%%pyop`` line, or raise UsageError; ``run`` lists the `Expressions` of each ``--run``."""
+    """Parse a ``%%pyop`` line, or raise UsageError; ``run`` lists the expressions of each ``--run``."""
     # Expressions are not split as a shell would: their quotes and spaces are Python's.
     head, *runs = _RUN.split(line)
     args: argparse.Namespace = parser.parse_args(split_words(head))
@@ -121,14 +121,13 @@ def parse_pyop_line(line: str, parser: MagicParser = PYOP) -> argparse.Namespace
     return args
 
 
-def _run_expressions(text: str, magic: str) -> Expressions:
+def _run_expressions(text: str, magic: str) -> str:
     where = f"{magic} --run"
     try:
-        return parse_expressions(text)
+        return check_expressions(text)
     except SyntaxError:
-        raise usage_error(
-            where, "x=EXPR, y=EXPR", sanitize(text), f"{where} x=np.float32([1, 2]), limit=2.0"
-        ) from None
+        next_ = f"{where} x=np.float32([1, 2]), limit=2.0"
+        raise usage_error(where, "x=EXPR, y=EXPR", sanitize(text), next_) from None
 
 
 def full_op_name(args: argparse.Namespace, class_name: str) -> str:

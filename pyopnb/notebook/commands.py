@@ -14,7 +14,7 @@ from onnx import ModelProto
 
 from pyopnb.errors import ModelError, UnknownOp
 from pyopnb.notebook.arguments import MagicParser, split_words, usage_error
-from pyopnb.notebook.expressions import bind, parse_expressions
+from pyopnb.notebook.expressions import bind, check_expressions
 from pyopnb.notebook.file_watcher import FileWatcher
 from pyopnb.notebook.table import history_table
 from pyopnb.ops.messages import closest, sanitize, sanitize_source
@@ -167,16 +167,12 @@ def _on_examples(name: str, function: Callable[..., object], shell: Any, args: N
     __tracebackhide__ = True
     version = _find_version(args.OP, None)
     try:
-        expressions = parse_expressions(args.expressions)
+        text = check_expressions(args.expressions)
     except SyntaxError:
         where, next_ = f"%pyop {name} {args.OP}", f"%pyop {name} OP x=np.ones(3), limit=2.0"
         raise usage_error(where, "x=EXPR, y=EXPR", sanitize(args.expressions), next_) from None
+    inputs, attrs = bind(version, text, shell.user_ns)
     # Attrs alone leave the inputs to the function, which generates some by the schema.
-    ports = {port.name for port in version.schema.inputs}
-    # Without an input the function generates them.
-    if not expressions.positional and not any(name in ports for name, _ in expressions.named):
-        return function(version.op, **expressions.evaluate(shell.user_ns)[1])
-    inputs, attrs = bind(version, expressions, shell.user_ns)
     return function(version.op, *inputs, **attrs)
 
 

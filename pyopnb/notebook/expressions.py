@@ -4,73 +4,46 @@ from __future__ import annotations
 
 import ast
 import linecache
-from dataclasses import dataclass
 from typing import Any
 
 from pyopnb.errors import InputError
 from pyopnb.ops.messages import closest, sanitize
 from pyopnb.ops.op import Version
 
-__all__ = ["Expressions", "bind", "parse_expressions", "try_op"]
+__all__ = ["bind", "check_expressions", "evaluate", "try_op"]
 
 _FILE = "<values of the line>"
 
 
-@dataclass(frozen=True)
-class Expressions:
-    """The arguments of a call, not yet evaluated.
-
-    Attributes
-    ----------
-    positional : tuple of ast.expr
-    named : tuple of (str, ast.expr)
-    text : str
-        The call that they were parsed from, which tracebacks show.
-    """
-
-    positional: tuple[ast.expr, ...]
-    named: tuple[tuple[str, ast.expr], ...]
-    text: str
-
-    def evaluate(self, namespace: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-        """Their values in a namespace."""
-        __tracebackhide__ = True
-        # Tracebacks and debuggers look up the line of an expression here.
-        linecache.cache[_FILE] = (len(self.text), None, self.text.splitlines(keepends=True), _FILE)
-        positional, keywords = [], {}
-        # A comprehension would be a frame in the user's traceback.
-        for node in self.positional:
-            positional.append(_evaluate(node, namespace))
-        for name, node in self.named:
-            keywords[name] = _evaluate(node, namespace)
-        return positional, keywords
-
-
-def parse_expressions(text: str) -> Expressions:
-    """Parse the arguments of a Python call, or raise SyntaxError. Quotes around all of them are removed."""
-    call_text = f"call({text})"
-    call = ast.parse(call_text, mode="eval").body
+def check_expressions(text: str) -> str:
+    """Return the arguments of a Python call without quotes around all of them, or raise SyntaxError."""
+    line = f"call({text})"
+    # A name that is repeated is found by the compiler alone.
+    compile(line, _FILE, "eval")
+    call = ast.parse(line, mode="eval").body
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
         raise SyntaxError("more than one call")
     match call:
         case ast.Call(args=[ast.Constant(value=str(inner))], keywords=[]) if "=" in inner:
-            return parse_expressions(inner)
-    keywords = {keyword.arg: keyword.value for keyword in call.keywords}
-    if None in keywords or len(keywords) < len(call.keywords):
-        raise SyntaxError("a starred argument, or a repeated name")
-    if any(isinstance(arg, ast.Starred) for arg in call.args):
-        raise SyntaxError("a starred argument")
-    named = tuple((str(name), value) for name, value in keywords.items())
-    return Expressions(tuple(call.args), named, call_text)
+            return check_expressions(inner)
+    return text
 
 
-def _evaluate(node: ast.expr, namespace: dict[str, Any]) -> Any:
+def evaluate(text: str, namespace: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    """Return the values of the arguments of a call, by position and by name."""
     __tracebackhide__ = True
-    return eval(compile(ast.Expression(node), _FILE, "eval"), namespace)  # noqa: S307  # the user's own line
+    line = f"call({text})"
+    # Tracebacks and debuggers look up the line here.
+    linecache.cache[_FILE] = (len(line), None, [line], _FILE)
+    code = ast.parse(line, mode="eval")
+    # The user may have a function of that name, which has no space in it.
+    code.body.func.id = "the call"  # type: ignore[attr-defined]  # checked before
+    names = {"the call": lambda *inputs, **attrs: (list(inputs), attrs)}
+    return eval(compile(code, _FILE, "eval"), namespace, names)  # type: ignore[no-any-return]  # noqa: S307  # the user's own line
 
 
 def bind(
-    version: Version, expressions: Expressions, namespace: dict[str, Any]
+    version: Version, text: str, namespace: dict[str, Any]
 ) -> tuple[list[Any], dict[str, Any]]:
     """Evaluate expressions as the arguments of an op: inputs by position or by name, and attrs.
 
@@ -85,7 +58,7 @@ def bind(
         A name is neither a port nor an attr, or an input is given twice.
     """
     __tracebackhide__ = True
-    inputs, attrs = expressions.evaluate(namespace)
+    inputs, attrs = evaluate(text, namespace)
     schema = version.schema
     ports = [port.name for port in schema.inputs]
     names = [*ports, *(attr.name for attr in schema.attrs)]
@@ -104,10 +77,10 @@ def bind(
     return inputs, attrs
 
 
-def try_op(version: Version, expressions: Expressions, namespace: dict[str, Any]) -> Any:
+def try_op(version: Version, text: str, namespace: dict[str, Any]) -> Any:
     """Call an op in ONNX Runtime with the values of expressions; return what `pyopnb.call` does."""
     __tracebackhide__ = True
     from pyopnb.runtime.call import call
 
-    inputs, attrs = bind(version, expressions, namespace)
+    inputs, attrs = bind(version, text, namespace)
     return call(version.op, *inputs, **attrs)

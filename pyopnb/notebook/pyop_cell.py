@@ -168,7 +168,7 @@ class Cell:
         if error is None:
             _ended.set(self)
         else:
-            self._withdraw(self._defined, "because its cell failed")
+            self._withdraw()
 
     @property
     def version(self) -> Version:
@@ -226,11 +226,6 @@ class Cell:
         __tracebackhide__ = True
         self.define(names, frame)
         bound = [value for name in names if isinstance(value := frame.f_locals.get(name), type)]
-        # A class that the cell deletes again, as a helper, is no op.
-        deleted = [
-            item for item in self._defined if item.version.cls not in bound and item.is_current
-        ]
-        self._withdraw(deleted, "because its class was deleted")
         for cls in [item.version.cls for item in self._defined if item.is_outdated]:
             # The cell has set an attribute of the class since.
             self._define(cls, frame)
@@ -245,21 +240,15 @@ class Cell:
             expected = "a class with compute"
             raise DefinitionError("%%pyop cell", expected=expected, got="no class", next=next_)
 
-    def _withdraw(self, defined: list[_Defined], why: str) -> None:
-        # In reverse, so that an op that was defined twice ends at the version from before the
-        # cell.
-        for item in reversed(defined):
+    def _withdraw(self) -> None:
+        # In reverse, so that an op that was defined twice ends at the version from before the cell.
+        for item in reversed(self._defined):
             registry.withdraw(item.version, modules=item.modules)
             item.restore_module()
+            op = registry.find(*split_name(item.version.op))
+            now = f"version {op.current.number} is current again" if op else "the op is not defined"
             if not self.args.quiet:
-                op = registry.find(*split_name(item.version.op))
-                now = (
-                    f"version {op.current.number} is current again"
-                    if op
-                    else "the op is not defined"
-                )
-                print(f"{item.version} is withdrawn {why}; {now}")
-        self._defined = [item for item in self._defined if item not in defined]
+                print(f"{item.version} is withdrawn because its cell failed; {now}")
 
 
 def _say_if_it_replaces(name: str) -> None:
@@ -277,11 +266,6 @@ class _Defined:
     version: Version
     modules: tuple[str, ...]
     restore_module: Callable[[], None]
-
-    @property
-    def is_current(self) -> bool:
-        op = registry.find(*split_name(self.version.op))
-        return op is not None and op.current is self.version
 
     @property
     def is_outdated(self) -> bool:

@@ -76,11 +76,6 @@ def test_ways_to_write_the_class(define, body):
     assert names() == ["pyopnb::A"]
 
 
-def test_a_deleted_name_is_no_op(run):
-    ran = run(f"%%pyop\n{TWICE}del Twice\n")
-    assert not ran.ok
-
-
 def test_text_is_not_expanded(define):
     ran = define(
         "%%pyop -d demo\nclass A:\n    '''{limit} $limit'''\n    def compute(self, x): ...\n"
