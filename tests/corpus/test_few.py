@@ -17,5 +17,5 @@ FEW = [
 
 
 @pytest.mark.parametrize(("name", "way"), pairs(FEW))
-def test_way(name: str, way: str, cells) -> None:
-    tried(name, way, cells)
+def test_way(name: str, way: str) -> None:
+    tried(name, way)

@@ -36,16 +36,9 @@ def _made(name: str) -> tuple[ModelProto, dict[str, Any]]:
     return make(name)
 
 
-def tried(name: str, way: str, cells: dict[str, dict[str, str]]) -> None:
-    """Let a model go a way, and write into the table what came of it."""
+def tried(name: str, way: str) -> None:
+    """Let a model go a way."""
     model, feeds = _made(name)
     before = model.SerializeToString(deterministic=True)
-    try:
-        WAYS[way](model, feeds)
-        assert model.SerializeToString(deterministic=True) == before, "the model itself was changed"
-    except Exception as error:
-        cells.setdefault(name, {})[way] = (
-            f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
-        )
-        raise
-    cells.setdefault(name, {})[way] = "ok"
+    WAYS[way](model, feeds)
+    assert model.SerializeToString(deterministic=True) == before, "the model itself was changed"

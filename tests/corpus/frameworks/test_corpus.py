@@ -19,5 +19,5 @@ def test_what_is_known_to_fail_is_there() -> None:
 
 
 @pytest.mark.parametrize(("name", "way"), pairs(names()))
-def test_way(name: str, way: str, cells) -> None:
-    tried(name, way, cells)
+def test_way(name: str, way: str) -> None:
+    tried(name, way)
