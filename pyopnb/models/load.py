@@ -22,6 +22,9 @@ from pyopnb.ops.op import Version
 
 __all__ = ["Loaded", "load"]
 
+_STORED = re.compile(
+    r"^    stored = \(\n(?P<data>(?: {8}'[^'\"\\\s]+'\n){4,})    \)$", re.MULTILINE
+)
 # An output shows this many characters of sources.
 _MAX_SOURCES = 64_000
 
@@ -113,7 +116,7 @@ class Loaded(Displayable):
         """
         remaining, texts = _MAX_SOURCES, []
         for op in self.ops.values():
-            text = sanitize_source(op.source.rstrip("\n"))
+            text = _fold_data(sanitize_source(op.source.rstrip("\n")), op.name)
             if len(text) > remaining:
                 name = sanitize(repr(op.name))
                 hint = f"{len(text) - remaining} characters more are NOT shown: print(….ops[{name}].source)"
@@ -122,6 +125,22 @@ class Loaded(Displayable):
             remaining = max(0, remaining - len(text))
             texts.append(text)
         return texts
+
+
+def _fold_data(source: str, name: str) -> str:
+    """Replace the text of a fitted estimator, hundreds of lines that nobody can read, by one line that says how long it is.
+
+    A line is left out only if no reader of Python could take it for code: it is one literal without quotes or backslashes
+    inside, and the literals begin right below ``stored = (``, a line in which no string can begin or end.
+    """
+    match = _STORED.search(source)
+    if match is None:
+        return source
+    lines = match["data"].count("\n")
+    size = len(match["data"])
+    call = f"print(….ops[{sanitize(repr(name))}].source)"
+    remark = f"        # {lines} lines of data, {size:,} characters, are NOT shown: {call}\n"
+    return source[: match.start("data")] + remark + source[match.end("data") :]
 
 
 @hide_internal_frames

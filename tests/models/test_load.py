@@ -281,6 +281,31 @@ def test_text_and_html_hide_nothing(file):
     assert "pre-wrap" in style, "what stands far to the right must not be out of sight"
 
 
+def test_the_data_of_a_fitted_estimator_is_one_line(file):
+    blob = "\n".join(f"        '{'c-n=B)7pX2' * 10}'" for _ in range(50))
+    source = f"class A:\n    stored = (\n{blob}\n    )\n    after = 1\n"
+    loaded = pyopnb.load(file((KEY, entry(source))))
+    assert "c-n=B" not in repr(
+        loaded
+    ) and "50 lines of data, 5,550 characters, are NOT shown: print(" in repr(loaded)
+    assert "after = 1" in repr(loaded)
+    assert next(iter(loaded.ops.values())).source == source
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "class A:\n    x = '\\\n{blob}\n    )\n",  # a string that goes on: what looks like a literal is code
+        "class A:\n    stored = (\n{blob}\n        + print('hi')\n    )\n",
+        "class A:\n    stored = (\n{blob}'\n    )\n",
+    ],
+)
+def test_what_may_be_code_is_shown(file, source):
+    blob = "\n".join(f"        ';exec(bytes([112])){number}#{'x' * 60}'" for number in range(9))
+    loaded = pyopnb.load(file((KEY, entry(source.replace("{blob}", blob)))))
+    assert repr(loaded).count("exec(bytes") == 9
+
+
 def test_what_is_too_long_to_be_shown_says_so(file):
     source = "# line\n" * 20_000
     loaded = pyopnb.load(file((KEY, entry(source)), (f"{PREFIX}demo::B", entry("hidden = 1\n"))))
