@@ -2,7 +2,7 @@
 
 Inputs and outputs of one name are paired first. The graphs are matched without their values (`pyopnb.diffs.models.match`); then
 one sweep over b in topological order decides tensor by tensor: the partner is the matched one, if its node has the same op; or
-else a tensor of a that holds the same values up to rounding, as behind nodes that were fused or split.
+else a tensor of a that holds the same values up to rounding, as behind nodes that were fused or split; or else the matched one.
 
 So structure finds nodes again under other names and in another order, and values find tensors again behind a change. The others
 are paired by name, and outputs by position.
@@ -149,6 +149,9 @@ class _Aligner:
             if match in self.a.producer and self._op(self.a, match) == self._op(self.b, name):
                 self.pair(match, name, "structure")
             self._pair_by_value(name)
+            # Two nodes of different ops that stand between the same tensors.
+            if match in self.a.producer and self._same_type(match, name):
+                self.pair(match, name, "structure")
 
     def _op(self, graph: TraceGraph, name: str) -> str:
         if name in graph.producer:

@@ -98,3 +98,13 @@ def test_segments_stop_at_what_is_known() -> None:
     assert graph.between("y", {"b"}) == Segment((3,), ("b",), ())
     assert graph.between("y", {"a"}) == Segment((0, 2, 3), ("go", "x", "a"), ())
     assert graph.between("y", ()) == Segment((0, 1, 2, 3), ("go", "x"), ("w",))
+
+
+def test_nodes_of_other_ops_between_the_same_tensors_are_a_pair() -> None:
+    text = (
+        "(float[N] x) => (float[N] y) <float w = {2.0}> { t = Mul(x, w)  a = %s(t)  y = Add(a, w) }"
+    )
+    found, _ = pairs(
+        text % "Relu", (text % "LeakyRelu").replace("a = ", "b = ").replace("(a,", "(b,"), X
+    )
+    assert found["b"] == ("a", "structure")
