@@ -12,7 +12,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -196,8 +195,6 @@ def library_of(text: str, source: str, first: int, flags: tuple[str, ...] = ()) 
     path = cache_directory() / f"{key.hexdigest()}.so"
     # A library that was cut off would end the process by SIGBUS when it is loaded, so its digest is compared first.
     if _is_whole(path):
-        with suppress(FileNotFoundError):
-            os.utime(path)  # the least recently used go first
         return path
     try:
         build(text, path, source, first, flags)
@@ -211,7 +208,6 @@ def library_of(text: str, source: str, first: int, flags: tuple[str, ...] = ()) 
         raise bad_cache(
             _PURPOSE, path.parent, "room for a library", one_line(str(error)), "PYOPNB_CACHE=…"
         ) from None
-    _prune(path.parent)
     return path
 
 
@@ -238,26 +234,6 @@ def _write_digest(path: Path) -> None:
         os.replace(unfinished, path.with_suffix(".sha256"))
     finally:
         Path(unfinished).unlink(missing_ok=True)
-
-
-_MOST_KEPT = 200_000_000  # bytes: thousands of ops
-
-
-def _prune(folder: Path) -> None:
-    """Remove the libraries that were not used for longest; a process that has loaded one keeps it."""
-    libraries = []
-    for path in folder.glob("*.so"):
-        with suppress(FileNotFoundError):  # another process prunes as well
-            facts = path.stat()
-            libraries.append((facts.st_mtime, facts.st_size, path))
-    # The newest one stays, however large it is.
-    kept = 0
-    for number, (_, size, path) in enumerate(sorted(libraries, reverse=True)):
-        kept += size
-        if number and kept > _MOST_KEPT:
-            with suppress(PermissionError):  # Windows keeps what is loaded
-                path.unlink(missing_ok=True)
-                path.with_suffix(".sha256").unlink(missing_ok=True)
 
 
 def build(text: str, path: Path, source: str, first: int, flags: tuple[str, ...] = ()) -> None:

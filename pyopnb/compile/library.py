@@ -16,7 +16,7 @@ from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.messages import hide_internal_frames, sanitize
 from pyopnb.ops.op import Version
-from pyopnb.ops.registry import find_op, registry
+from pyopnb.ops.registry import find_op
 from pyopnb.ops.schema import REQUIRED
 
 __all__ = ["write_library"]
@@ -50,31 +50,18 @@ def write_library(ops: str | type | Sequence[str | type], path: str | Path) -> P
     DefinitionError
         An op is not in C++, or the compiler refuses the text.
     InputError
-        The path is a folder's, or in a folder that does not exist.
+        The path is a folder's, or there are no ops.
     OSError
         The file cannot be written.
     """
     target = Path(path)
-    got = ""
     if target.is_dir():
         got = f"the folder {sanitize(repr(str(target)))}"
-    elif not target.parent.is_dir():
-        got = f"one in the folder {sanitize(repr(str(target.parent)))}, which does not exist"
-    if got:
         raise InputError("write_library", expected="a file's path", got=got, next='"libops.so"')
-    if isinstance(ops, (list, tuple, set)):
-        chosen = list(ops)
-    else:
-        chosen = [ops]
+    chosen = list(ops) if isinstance(ops, (list, tuple, set)) else [ops]
     # A library without ops would load and be of no use, so that the mistake would show in another process.
     if not chosen:
-        in_cpp = [op.name for op in registry if issubclass(op.current.cls, CppOp)]
-        raise InputError(
-            "write_library, ops",
-            expected="ops in C++",
-            got="none",
-            next=repr(in_cpp) if in_cpp else "%%cppop",
-        )
+        raise InputError("write_library, ops", expected="ops in C++", got="none", next="%%cppop")
     versions = [find_op(op).current for op in chosen]
     # Only the texts of ops in C++ can be compiled into a library.
     for version in versions:

@@ -75,7 +75,7 @@ class Forms(Displayable, Sequence[Form]):
     ... class Half:
     ...     def compute(self, x):
     ...         return x / 2
-    >>> both = pyopnb.forms("doctest::Half", np.ones(3, np.float32), sizes=[10, 1000])
+    >>> both = pyopnb.forms("doctest::Half", np.ones(3, np.float32))
     >>> [(form.name, form.verdict, form.nodes) for form in both]
     [('Python', '', None), ('ONNX function', 'yes', 1)]
     """

@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from onnx import ModelProto
 
 from pyopnb.diffs.arrays.diff import Diff, compared
 from pyopnb.errors import InputError, PyopError
@@ -17,7 +16,6 @@ from pyopnb.lowering.form_table import Form, Forms
 from pyopnb.lowering.one_op import called_on, lower_op, source_of
 from pyopnb.lowering.trace_op import ranks_of, without_warnings
 from pyopnb.lowering.verify import called
-from pyopnb.models.holders import held_model
 from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.messages import hide_internal_frames
 from pyopnb.ops.op import Op, Version
@@ -31,6 +29,7 @@ __all__ = ["forms"]
 
 _Run = Callable[[Mapping[str, Any]], list[Any]]
 
+_FACTORS = (32, 1024)
 # Seconds of a call beyond which an example does not grow.
 _SLOW = 0.05
 # Seconds of runs for each form and size.
@@ -40,21 +39,19 @@ _LEAST_RUNS = 3
 
 @hide_internal_frames
 @check_arguments
-def forms(op: Any, /, *inputs: Any, sizes: Sequence[int] | None = None, **attrs: Any) -> Forms:
+def forms(op: Any, /, *inputs: Any, **attrs: Any) -> Forms:
     """Compare the forms of an op: Python, the ONNX function that `lower` makes of it, C++ and Numba.
 
     Of each language it is the newest version that the op has, if any. Each runs in ONNX Runtime, in a model of one node, with
-    one thread. The results are compared with those of Python at three sizes: the example's, a middle one, and the largest to
-    which the first dimension that can change is doubled, until the example has a million elements or a call takes 50 ms.
+    one thread. The results are compared with those of Python at three sizes: the example's, and those in which the first
+    dimension that can change is 32 and 1,024 times as large, up to a million elements and calls of 50 ms.
 
     Parameters
     ----------
     op : str or type
-        The name of an op in the registry, or its class; or a model or session that has nodes of one op.
+        The name of an op in the registry, or its class.
     *inputs
         An array for each input, None for one that is left out. Without them, some are generated from the hints of ``compute``.
-    sizes : sequence of int, optional
-        The sizes of that dimension instead.
     **attrs
         The attrs of the node.
 
@@ -65,8 +62,7 @@ def forms(op: Any, /, *inputs: Any, sizes: Sequence[int] | None = None, **attrs:
     Raises
     ------
     InputError
-        No version is in Python. Sizes are given, and the hints fix all dimensions; or one is negative, or needs more than a
-        million elements.
+        No version is in Python.
     UnknownOp, InputError
         As from `check`.
     Exception
@@ -76,7 +72,7 @@ def forms(op: Any, /, *inputs: Any, sizes: Sequence[int] | None = None, **attrs:
     --------
     See `Forms`.
     """
-    target = find_op(_op_in(op))
+    target = find_op(op)
     versions = {_language(version.cls): version for version in target.versions}
     if _PYTHON not in versions:
         raise InputError(
@@ -88,29 +84,10 @@ def forms(op: Any, /, *inputs: Any, sizes: Sequence[int] | None = None, **attrs:
     python = Op(target.name, (versions[_PYTHON],))
     (example,) = read_examples(python, inputs, (), attrs)
     subject = Subject(python, [example])
-    examples = _grown(subject, example) if sizes is None else _resized(subject, example, sizes)
+    examples = _grown(subject, example)
     with _named(target, versions) as ops:
         rows = _compared_forms(subject, ops, examples)
     return Forms(str(subject.version), tuple(examples), rows)
-
-
-def _op_in(op: Any) -> Any:
-    """Return the op that a model has nodes of; anything else as it is."""
-    model, _ = held_model(op)
-    if not isinstance(model, ModelProto):
-        return op
-    names = []
-    for entry in registry:
-        if any(entry.name == f"{node.domain}::{node.op_type}" for node in model.graph.node):
-            names.append(entry.name)
-    if len(names) == 1:
-        return names[0]
-    raise InputError(
-        "forms, op",
-        expected="the name of an op, or a model with nodes of one",
-        got=f"a model with {', '.join(names) or 'none'}",
-        next=f'pyopnb.forms("{names[0]}")' if names else "%pyop, which lists the ops",
-    )
 
 
 @contextmanager
@@ -135,9 +112,10 @@ def _compared_forms(
     expected = [called_on(subject, example) for example in examples]
     rows: dict[str, Form] = {}
     runs: dict[str, _Run] = {}
-    for name, make in _MAKERS.items():
+    for name in _ORDER:
         if name != _FUNCTION and name not in ops:
             continue
+        make = _function if name == _FUNCTION else _op
         op = ops.get(name, subject.op)
         try:
             runs[name], rows[name] = make(subject, op, expected[0])
@@ -189,80 +167,34 @@ def _function(subject: Subject, op: Op, expected: Sequence[np.ndarray]) -> tuple
     return kernel_runner(called(lowered, subject, example, expected)), form
 
 
-_MAKERS: dict[str, Callable[[Subject, Op, Sequence[np.ndarray]], tuple[_Run, Form]]] = {
-    _PYTHON: _op,
-    _FUNCTION: _function,
-    _CPP: _op,
-    _NUMBA: _op,
-}
-"""Each makes a form that takes the feeds of an example at any size; PyopError where there is none."""
+_ORDER = (_PYTHON, _FUNCTION, _CPP, _NUMBA)
 
 
 # ---- sizes -------------------------------------------------------------------------------------------------------------------
 
 
-def _first_dimension(groups: ExampleSizes) -> str | None:
-    """Return the first dimension that can change."""
-    for dims in groups.groups:
-        for dim in dims:
-            if isinstance(dim, str):
-                return dim
-    return None
-
-
 def _grown(subject: Subject, example: Example) -> list[Example]:
     """Return an example and two larger ones, as far as it can grow."""
     groups = ExampleSizes.of(subject, example)
-    name = _first_dimension(groups)
-    if name is None or not groups.sizes[name]:
-        return [example]
-    larger = [example]
-    size = groups.sizes[name]
-    while _seconds_of(subject, larger[-1]) < _SLOW:
-        size *= 2
-        bigger = groups.resize({**groups.sizes, name: size})
-        # It is too large, or of a size that the op does not take.
-        if bigger is None or not _takes(subject, bigger):
+    examples = [example]
+    names = [dim for dims in groups.groups for dim in dims if isinstance(dim, str)]
+    for factor in _FACTORS if names else ():
+        size = groups.sizes[names[0]] * factor
+        larger = groups.resize({**groups.sizes, names[0]: size})
+        # It is too large, or the op does not take it, or not in a moment.
+        if larger is None or not _is_quick(subject, larger):
             break
-        larger.append(bigger)
-    shown = sorted({0, len(larger) // 2, len(larger) - 1})
-    return [larger[position] for position in shown]
+        examples.append(larger)
+    return examples
 
 
-def _takes(subject: Subject, example: Example) -> bool:
-    """Tell whether the op runs on an example of sizes that nobody gave."""
+def _is_quick(subject: Subject, example: Example) -> bool:
+    begin = time.thread_time()
     try:
         called_on(subject, example)
-    except Exception:
+    except Exception:  # a size that nobody gave
         return False
-    return True
-
-
-def _seconds_of(subject: Subject, example: Example) -> float:
-    """Time the second call, as the first may import, without what others on the machine take."""
-    called_on(subject, example)
-    begin = time.thread_time()
-    called_on(subject, example)
-    return time.thread_time() - begin
-
-
-def _resized(subject: Subject, example: Example, sizes: Sequence[int]) -> list[Example]:
-    groups = ExampleSizes.of(subject, example)
-    name = _first_dimension(groups)
-    if name is None:
-        raise InputError(
-            f"forms of {subject.op.name}, sizes",
-            expected="none: the hints fix all",
-            got=str(list(sizes)),
-        )
-    examples = []
-    for size in sizes:
-        resized = groups.resize({**groups.sizes, name: size}) if size >= 0 else None
-        if resized is None:
-            expected = f"sizes of {name} that give at most a million elements"
-            raise InputError(f"forms of {subject.op.name}, sizes", expected=expected, got=str(size))
-        examples.append(resized)
-    return examples
+    return time.thread_time() - begin < _SLOW
 
 
 # ---- time --------------------------------------------------------------------------------------------------------------------

@@ -295,16 +295,6 @@ class Traced:
     def T(self) -> Any:  # noqa: N802  # ndarray's
         return call(np.transpose, (self,))
 
-    @property
-    def mT(self) -> Any:  # noqa: N802  # ndarray's
-        return call(np.swapaxes, (self, -1, -2))
-
-    @property
-    def real(self) -> Any:
-        if self.dtype.kind == "c":
-            refuse("complex numbers")
-        return self
-
     def __getattr__(self, name: str) -> Any:
         # NumPy and Python ask for protocols, which must be answered as by an object without them.
         if name.startswith("__"):
@@ -421,8 +411,6 @@ for _name, (_got, _next) in _REFUSED_METHODS.items():
     setattr(Traced, _name, _refused(_got, _next))
 for _name in METHODS:
     setattr(Traced, _name, _of_function(getattr(np, _name)))
-# Complex numbers are not traced.
-Traced.conj = Traced.conjugate = _of_function(np.positive)  # type: ignore[attr-defined]
 
 
 def size_of(x: Traced, axis: int) -> Any:

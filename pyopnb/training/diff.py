@@ -63,7 +63,8 @@ class TrainingDiff(DiffBase):
             ends = f"{_end(self.a):.4g} → {_end(self.b):.4g}"
             lines.append(f"training loss after {counts}: {ends}")
         if self.a.scores and self.b.scores:
-            lines.append(self._scores())
+            lines.append(f"validation {self.a.metric}: {self.a.scores[-1][1]:.4g}")
+            lines[-1] += f" → {self.b.metric}: {self.b.scores[-1][1]:.4g}"
         return lines
 
     def _where(self) -> str:
@@ -71,17 +72,7 @@ class TrainingDiff(DiffBase):
             return f"identical: {len(self.a.losses):,} steps to the bit"
         if self.step is None:
             return "different: the same losses, and other weights"
-        if self.step > min(len(self.a.losses), len(self.b.losses)):
-            longer = "a" if len(self.a.losses) > len(self.b.losses) else "b"
-            return f"different: the same losses, and steps from {self.step:,} on only in {longer}"
-        return f"different: the losses differ from step {self.step:,} on"
-
-    def _scores(self) -> str:
-        score_a = f"{self.a.scores[-1][1]:.4g}"
-        score_b = f"{self.b.scores[-1][1]:.4g}"
-        if self.a.metric == self.b.metric:
-            return f"validation {self.a.metric}: {score_a} → {score_b}"
-        return f"validation: {self.a.metric} {score_a}, {self.b.metric} {score_b}"
+        return f"different: the losses differ from step {self.step:,} on, or end there"
 
     def details(self) -> list[str]:
         """Say what differs beside the numbers: the optimizers, and the weights.

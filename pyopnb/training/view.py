@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import pairwise
 
 import numpy as np
 
@@ -106,16 +105,12 @@ def _charts(
     """Draw the losses, and beside them the metrics that are no loss."""
     losses: dict[str, _Points] = {}
     metrics: dict[str, _Points] = {}
-    faint: list[str] = []
     marks: list[tuple[float, str]] = []
     # The same mean for all of them, so that no curve is smoother than its neighbour.
     count = smooth or max(map(_default_window, records.values()))
     for name, record in records.items():
         # A training alone needs no name before those of its lines.
         prefix = f"{name}: " if len(records) > 1 else ""
-        if count > 1 and not prefix:
-            faint.append("each batch")
-            losses["each batch"] = _extremes(np.array(record.losses))
         losses[f"{prefix}training"] = _picked(record.smoothed(count))
         marks += record.marks
         # A validation's loss is the same quantity, and comparing the two is what it is there for.
@@ -124,12 +119,12 @@ def _charts(
         elif record.scores:
             metrics[f"{prefix}validation {record.metric}"] = dict(record.scores)
     title = "loss of each batch" if count == 1 else f"loss, mean of {count} batches"
-    charts = [_chart(losses, title, marks, faint, _is_wide(losses) if log is None else log)]
+    charts = [_chart(losses, title, marks, _is_wide(losses) if log is None else log)]
     if metrics:
         # The marks' texts are beside the loss, where they cover nothing.
         lines_only = [(step, "") for step, _ in marks]
         title = next(iter(metrics)) if len(metrics) == 1 else "validation"
-        charts.append(_chart(metrics, title, lines_only, [], False))
+        charts.append(_chart(metrics, title, lines_only, False))
     return charts
 
 
@@ -147,7 +142,6 @@ def _chart(
     lines: Mapping[str, _Points],
     title: str,
     marks: list[tuple[float, str]],
-    faint: list[str],
     log: bool,
 ) -> Chart:
     """Draw lines of different steps over one axis."""
@@ -156,25 +150,10 @@ def _chart(
     for name, points in lines.items():
         values[name] = [points.get(step, np.nan) for step in steps]
     names = list(lines)
-    return line_chart(
-        steps, values, title, label="step", marks=marks, log_y=log, joined=names, faint=faint
-    )
+    return line_chart(steps, values, title, label="step", marks=marks, log_y=log, joined=names)
 
 
 def _picked(numbers: np.ndarray) -> _Points:
     """Choose the points of a smooth curve that are drawn, by their steps."""
     positions = np.linspace(0, len(numbers) - 1, min(len(numbers), _POINTS)).astype(int)
     return {position + 1: float(numbers[position]) for position in positions.tolist()}
-
-
-def _extremes(numbers: np.ndarray) -> _Points:
-    """Choose the least and the largest number of each share, so that no outlier is lost."""
-    if len(numbers) <= 2 * _POINTS:
-        return {step: float(number) for step, number in enumerate(numbers, 1)}
-    points: _Points = {}
-    borders = np.linspace(0, len(numbers), _POINTS + 1).astype(int)
-    for start, end in pairwise(borders.tolist()):
-        share = numbers[start:end]
-        for position in sorted((int(share.argmin()), int(share.argmax()))):
-            points[start + position + 1] = float(share[position])
-    return points

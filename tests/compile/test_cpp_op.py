@@ -96,7 +96,7 @@ def test_exceptions_arrive_with_node_op_and_version():
     x, ones = np.ones((1, 3, 2, 2), np.float32), np.ones(3, np.float32)
     with pytest.raises(ValueError, match="3 channels are no multiple") as caught:
         pyopnb.call("demo::GroupNorm", x, ones, ones, num_groups=2)
-    assert "demo::GroupNorm), version 1, with x: float32[?,?,?,?]" in caught.value.__notes__[0]
+    assert "demo::GroupNorm), version 1, with x: float32[" in caught.value.__notes__[0]
     with pytest.raises(IndexError, match="dimension 1 of a tensor of rank 1"):
         pyopnb.call("demo::GroupNorm", ones, ones, ones, num_groups=1)
 

@@ -254,7 +254,7 @@ class SoftClipInPython(SoftClip):
 def test_it_is_one_of_the_forms():
     pyopnb.pyop("demo::SoftClip")(SoftClipInPython)
     pyopnb.pyop("demo::SoftClip")(SoftClip)
-    forms = pyopnb.forms("demo::SoftClip", X, sizes=[1, 50], limit=2.0)
+    forms = pyopnb.forms("demo::SoftClip", X, limit=2.0)
     assert [(form.name, form.verdict) for form in forms if form.name != "ONNX function"] == [
         ("Python", ""),
         ("Numba", "yes"),

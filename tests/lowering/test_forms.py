@@ -47,50 +47,23 @@ def test_three_sizes_are_run_and_compared(clip):
     ]
 
 
-def test_sizes_may_be_given(clip):
-    forms = pyopnb.forms(clip, sizes=[1, 10])
-    assert [example.inputs[0].shape for example in forms.examples] == [(1, 2), (10, 2)]
-    with pytest.raises(
-        pyopnb.errors.InputError,
-        match="forms of demo::Clip, sizes: expected sizes of N that give at most a million elements, got 1000000000",
-    ):
-        pyopnb.forms(clip, sizes=[1_000_000_000])
-    with pytest.raises(pyopnb.errors.InputError, match="got -1"):
-        pyopnb.forms(clip, sizes=[-1])
-
-
 def test_an_op_whose_sizes_are_fixed_has_one_size(define):
     define(
         '@pyopnb.pyop("demo::Three")\nclass Three:\n    def compute(self, x: "float32[3]"):\n        return x + 1\n'
     )
     assert len(pyopnb.forms("demo::Three").examples) == 1
-    with pytest.raises(pyopnb.errors.InputError, match="expected none: the hints fix all"):
-        pyopnb.forms("demo::Three", sizes=[4])
 
 
 def test_a_form_that_is_not_there_says_why(define):
     define(
         '@pyopnb.pyop("demo::Flip")\nclass Flip:\n    def compute(self, x):\n        return x if x.sum() > 0 else -x\n'
     )
-    forms = pyopnb.forms("demo::Flip", np.ones(3, np.float32), sizes=[3])
+    forms = pyopnb.forms("demo::Flip", np.ones(3, np.float32))
     assert forms[1].verdict == "no" and not forms[1].seconds
     assert "ONNX function: demo::Flip, line" in repr(
         forms
     ) and "a condition that depends on values" in repr(forms)
     assert "a condition that depends on values" in forms._repr_html_()
-
-
-def test_a_form_with_other_results_says_so(clip, monkeypatch):
-    from pyopnb.lowering import forms as module
-    from pyopnb.lowering.form_table import Form
-
-    monkeypatch.setitem(
-        module._MAKERS,
-        "ONNX function",
-        lambda *args: (lambda feeds: [feeds["x0"] * 0], Form("ONNX function", nodes=1)),
-    )
-    forms = pyopnb.forms(clip, np.ones((3, 2), np.float32), sizes=[4])
-    assert forms[1].verdict.startswith("different: output 0: float32[4,2], 8 of 8 elements")
 
 
 def test_versions_in_other_languages_are_forms(clip):
@@ -112,7 +85,7 @@ def test_versions_in_other_languages_are_forms(clip):
     ]
     assert forms.op == "demo::Clip, version 1"
     assert list(pyopnb.registry) == before and pyopnb.registry[clip].current.number == 2
-    doubles = pyopnb.forms(clip, sizes=[3])
+    doubles = pyopnb.forms(clip)
     assert doubles[2].verdict == "yes"
     pyopnb.cpp_op(
         "void Copy(Input<float> x, Output<float> y) { y.allocate(x.shape()); }", "demo::Copy"
@@ -132,7 +105,7 @@ def test_a_form_that_does_not_take_the_example_says_why(define):
         "void Twice(Input<float> x, Output<float> y) { y.allocate(x.shape()); for (int64_t i = 0; i < x.size(); ++i) y[i] = 2 * x[i]; }",
         "demo::Twice",
     )
-    forms = pyopnb.forms("demo::Twice", np.ones(3, np.int64), sizes=[3])
+    forms = pyopnb.forms("demo::Twice", np.ones(3, np.int64))
     assert (
         forms[2].verdict == "no"
         and "(demo::Twice), input x: expected float32[...], got int64[?]" in forms[2].reason
