@@ -7,6 +7,7 @@ Tested against ONNX Runtime's Resize, exactly.
 import numpy as np
 
 from pyopnb.catalog.cores.onnx_text import resize_form
+from pyopnb.catalog.cores.sampling import infer_scaled
 
 NAMES = ("org.pytorch._caffe2::ResizeNearest",)
 
@@ -20,11 +21,7 @@ class ResizeNearest:
         self.scales = (height_scale, width_scale)
 
     def infer(self, x):
-        sizes = []
-        for size, scale in zip((x.shape or (None,) * 4)[2:], self.scales, strict=True):
-            sizes.append(int(size * scale) if isinstance(size, int) else None)
-        shape = (*(x.shape or (None,) * 4)[:2], *sizes)
-        return x.like(shape=shape)
+        return infer_scaled(x, self.scales)
 
     def compute(self, x):
         pixels = []

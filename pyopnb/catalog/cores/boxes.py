@@ -7,12 +7,16 @@ otherwise.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
+
+from pyopnb.ops.types import TensorType
 
 __all__ = [
     "boxes_by_class",
     "corners_from_centers",
+    "infer_detections",
     "overlaps",
     "sort_corners",
     "suppress",
@@ -55,6 +59,16 @@ def boxes_by_class(boxes: np.ndarray, scores: np.ndarray, numbers: int = 4) -> n
     if boxes.shape[2] not in (1, classes):
         raise ValueError(f"boxes: expected 1 or {classes} for each score, got {boxes.shape[2]}")
     return boxes
+
+
+def infer_detections(
+    boxes: TensorType, scores: TensorType, most: int, *, numbers: int = 4, classes: Any = "int32"
+) -> tuple[TensorType, TensorType, TensorType, TensorType]:
+    """Infer a plugin's outputs: how many boxes were found in each image, the boxes, their scores and classes."""
+    batch = (scores.shape or (None,))[0]
+    best = scores.like(shape=(batch, most))
+    found = scores.like(dtype="int32", shape=(batch, 1))
+    return found, boxes.like(shape=(batch, most, numbers)), best, best.like(dtype=classes)
 
 
 def corners_from_centers(boxes: np.ndarray) -> np.ndarray:

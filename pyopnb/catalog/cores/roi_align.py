@@ -5,8 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 from pyopnb.catalog.cores.sampling import bilinear
+from pyopnb.ops.types import TensorType
 
-__all__ = ["image_of", "pool_region"]
+__all__ = ["image_of", "infer_regions", "pool_region"]
+
+
+def infer_regions(x: TensorType, rois: TensorType, size: tuple[int, int]) -> TensorType:
+    """Infer the type of regions of maps, each of one size."""
+    regions = (rois.shape or (None,))[0]
+    channels = (x.shape or (None, None))[1]
+    return x.like(shape=(regions, channels, *size))
 
 
 def image_of(images: np.ndarray, roi: np.ndarray) -> np.ndarray:

@@ -6,7 +6,17 @@ from collections.abc import Callable
 
 import numpy as np
 
-__all__ = ["bicubic", "bilinear", "nearest", "nearest_up", "reflect", "unnormalize"]
+from pyopnb.ops.types import TensorType
+
+__all__ = [
+    "bicubic",
+    "bilinear",
+    "infer_scaled",
+    "nearest",
+    "nearest_up",
+    "reflect",
+    "unnormalize",
+]
 
 _Pick = Callable[[np.ndarray], np.ndarray]
 
@@ -17,6 +27,15 @@ def unnormalize(coordinate: np.ndarray, size: int, *, align_corners: bool) -> np
         result = (coordinate + 1) / 2
         return result * (size - 1)
     return ((coordinate + 1) * size - 1) / 2
+
+
+def infer_scaled(x: TensorType, scales: tuple[float, float]) -> TensorType:
+    """Infer the type of images whose rows and columns are scaled."""
+    batch, channels, *sizes = x.shape or (None,) * 4
+    scaled: list[int | None] = []
+    for size, scale in zip(sizes, scales, strict=True):
+        scaled.append(int(size * scale) if isinstance(size, int) else None)
+    return x.like(shape=(batch, channels, *scaled))
 
 
 def reflect(coordinate: np.ndarray, size: int, *, align_corners: bool) -> np.ndarray:

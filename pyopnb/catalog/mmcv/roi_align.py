@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from pyopnb.catalog.cores.onnx_text import dtype_number, exact
-from pyopnb.catalog.cores.roi_align import image_of, pool_region
+from pyopnb.catalog.cores.roi_align import image_of, infer_regions, pool_region
 
 NAMES = ("mmcv::MMCVRoiAlign", "mmdeploy::MMCVRoiAlign")
 
@@ -37,15 +37,7 @@ class MMCVRoiAlign:
         self.aligned = bool(aligned)
 
     def infer(self, x, rois):
-        if rois.shape:
-            regions = rois.shape[0]
-        else:
-            regions = None
-        if x.shape:
-            channels = x.shape[1]
-        else:
-            channels = None
-        return x.like(shape=(regions, channels, *self.output_size))
+        return infer_regions(x, rois, self.output_size)
 
     def compute(self, x: "any[B, C, H, W]", rois: "any[R, 5]"):
         images = x.astype(np.float32)

@@ -6,7 +6,7 @@ Tested against ONNX Runtime's RoiAlign on boxes that are not turned, and on quar
 
 import numpy as np
 
-from pyopnb.catalog.cores.roi_align import image_of, pool_region
+from pyopnb.catalog.cores.roi_align import image_of, infer_regions, pool_region
 
 NAMES = ("mmcv::MMCVRoIAlignRotated", "mmdeploy::MMCVRoIAlignRotated")
 
@@ -30,15 +30,7 @@ class MMCVRoIAlignRotated:
         self.is_clockwise = bool(clockwise)
 
     def infer(self, x, rois):
-        if rois.shape:
-            regions = rois.shape[0]
-        else:
-            regions = None
-        if x.shape:
-            channels = x.shape[1]
-        else:
-            channels = None
-        return x.like(shape=(regions, channels, *self.output_size))
+        return infer_regions(x, rois, self.output_size)
 
     def compute(self, x: "any[B, C, H, W]", rois: "any[R, 6]"):
         images = x.astype(np.float32)

@@ -11,7 +11,7 @@ import numpy as np
 
 from pyopnb.catalog.cores.onnx_text import resize_form
 from pyopnb.catalog.cores.precision import widen
-from pyopnb.catalog.cores.sampling import bilinear
+from pyopnb.catalog.cores.sampling import bilinear, infer_scaled
 
 NAMES = ("::Upsample",)
 VERSIONS = (1,)
@@ -30,11 +30,7 @@ class Upsample_1:
         self.mode = mode
 
     def infer(self, x):
-        sizes = []
-        for size, scale in zip((x.shape or (None,) * 4)[2:], self.scales, strict=True):
-            sizes.append(int(size * scale) if isinstance(size, int) else None)
-        shape = (*(x.shape or (None,) * 4)[:2], *sizes)
-        return x.like(shape=shape)
+        return infer_scaled(x, self.scales)
 
     def compute(self, x):
         coordinates = []

@@ -7,7 +7,7 @@ Tested against ONNX Runtime's NonMaxSuppression, exactly.
 
 import numpy as np
 
-from pyopnb.catalog.cores.boxes import boxes_by_class
+from pyopnb.catalog.cores.boxes import boxes_by_class, infer_detections
 from pyopnb.catalog.cores.nms_form import limit_over, per_class_form
 from pyopnb.catalog.cores.onnx_text import dtype_number
 from pyopnb.catalog.cores.per_class_nms import select_per_class
@@ -59,13 +59,7 @@ class BatchedNMSDynamic_TRT:
             self.offset = 0.0
 
     def infer(self, boxes, scores):
-        batch = (scores.shape or (None,))[0]
-        return (
-            boxes.like(dtype="int32", shape=(batch, 1)),
-            boxes.like(shape=(batch, self.keep, 4)),
-            scores.like(shape=(batch, self.keep)),
-            scores.like(shape=(batch, self.keep)),
-        )
+        return infer_detections(boxes, scores, self.keep, classes=scores.dtype)
 
     def compute(self, boxes, scores) -> ("int32[B, 1]", "any[B, K, 4]", "any[B, K]", "any[B, K]"):
         if scores.ndim == 4:

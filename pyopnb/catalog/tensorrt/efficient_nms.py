@@ -9,7 +9,13 @@ from typing import Literal
 
 import numpy as np
 
-from pyopnb.catalog.cores.boxes import boxes_by_class, corners_from_centers, sort_corners, suppress
+from pyopnb.catalog.cores.boxes import (
+    boxes_by_class,
+    corners_from_centers,
+    infer_detections,
+    sort_corners,
+    suppress,
+)
 from pyopnb.catalog.cores.candidates import best_candidates, decode_anchors
 from pyopnb.catalog.cores.efficient_nms_form import efficient_nms_form
 
@@ -44,14 +50,7 @@ class EfficientNMS_TRT:
         self.has_centers = bool(box_coding)
 
     def infer(self, boxes, scores, anchors=None):
-        batch = (scores.shape or (None,))[0]
-        most = self.max_output_boxes
-        return (
-            boxes.like(dtype="int32", shape=(batch, 1)),
-            boxes.like(shape=(batch, most, 4)),
-            scores.like(shape=(batch, most)),
-            scores.like(dtype="int32", shape=(batch, most)),
-        )
+        return infer_detections(boxes, scores, self.max_output_boxes)
 
     def compute(
         self, boxes, scores, anchors=None

@@ -8,7 +8,7 @@ Tested against a loop by its definition, exactly.
 
 import numpy as np
 
-from pyopnb.catalog.cores.boxes import boxes_by_class
+from pyopnb.catalog.cores.boxes import boxes_by_class, infer_detections
 from pyopnb.catalog.cores.candidates import best_candidates
 from pyopnb.catalog.cores.gaussian_boxes import suppress_gaussian
 
@@ -41,13 +41,7 @@ class EfficientRotatedNMS_TRT:
         self.is_class_agnostic = bool(class_agnostic)
 
     def infer(self, boxes, scores):
-        batch = (scores.shape or (None,))[0]
-        return (
-            boxes.like(dtype="int32", shape=(batch, 1)),
-            boxes.like(shape=(batch, self.most, 5)),
-            scores.like(shape=(batch, self.most)),
-            scores.like(dtype="int32", shape=(batch, self.most)),
-        )
+        return infer_detections(boxes, scores, self.most, numbers=5)
 
     def compute(self, boxes, scores) -> ("int32[B, 1]", "any[B, M, 5]", "any[B, M]", "int32[B, M]"):
         boxes = boxes_by_class(boxes, scores, 5)
