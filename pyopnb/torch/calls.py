@@ -30,7 +30,6 @@ __all__ = [
     "attr_name",
     "decode",
     "encode",
-    "find_target",
     "op_name",
     "target_name",
 ]
@@ -98,31 +97,6 @@ def op_name(target: Any) -> str:
     namespace, _, name = target._schema.name.partition("::")
     overload = target._schema.overload_name
     return f"torch.{namespace}::{name}_{overload}" if overload else f"torch.{namespace}::{name}"
-
-
-def find_target(op: str) -> Any:
-    """Find the torch op that an op stands in for.
-
-    Parameters
-    ----------
-    op : str
-        As `op_name` gives it.
-
-    Returns
-    -------
-    torch._ops.OpOverload or None
-    """
-    domain, _, op_type = op.partition("::")
-    namespace = getattr(torch.ops, domain.removeprefix("torch."))
-    # Names of ops and of overloads have underscores of their own, so each is tried as the border.
-    splits = [len(op_type)]
-    splits += [index for index, letter in enumerate(op_type) if letter == "_" and index]
-    for split in splits:
-        packet = getattr(namespace, op_type[:split], None)
-        overload = getattr(packet, op_type[split + 1 :] or "default", None)
-        if overload is not None and op_name(overload) == op:
-            return overload
-    return None
 
 
 def attr_name(name: str) -> str:

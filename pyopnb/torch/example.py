@@ -121,42 +121,15 @@ def _check_arguments(module: Any, args: tuple[Any, ...], kwargs: Mapping[str, An
     try:
         arguments = signature.bind(*args, **kwargs).arguments
     except TypeError as error:
-        raise _wrong_arguments(signature, args, kwargs, error) from None
+        names = ", ".join(signature.parameters)
+        expected = sanitize(f"the arguments of forward({names})", 300)
+        got = f"{len(args)} in args, {len(kwargs)} in kwargs: {sanitize(error)}"
+        raise InputError("args", expected=expected, got=got) from None
     for name, value in arguments.items():
         if isinstance(value, np.ndarray):
             where, suggestion = f"args, {sanitize(name)}", f"torch.from_numpy({sanitize(name)})"
             got = "numpy.ndarray"
             raise InputError(where, expected="a torch.Tensor", got=got, next=suggestion)
-
-
-def _wrong_arguments(
-    signature: inspect.Signature,
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
-    error: TypeError,
-) -> InputError:
-    # Annotations of torch's types would fill three lines.
-    without_hints, required = [], []
-    for name, parameter in signature.parameters.items():
-        without_hints.append(parameter.replace(annotation=parameter.empty))
-        is_named = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
-        is_named = is_named or parameter.kind is parameter.KEYWORD_ONLY
-        if parameter.default is parameter.empty and not is_named:
-            required.append(name)
-    signature = signature.replace(
-        parameters=without_hints, return_annotation=inspect.Signature.empty
-    )
-    got = f"{len(args)} in args"
-    if kwargs:
-        got = f"{got} and {', '.join(kwargs)}"
-    # A tuple of one has a comma.
-    suggestion = f"({required[0]},)" if len(required) == 1 else f"({', '.join(required)})"
-    return InputError(
-        "args",
-        expected=sanitize(f"the arguments of forward{signature}"),
-        got=sanitize(f"{got}: {error}"),
-        next=sanitize(suggestion),
-    )
 
 
 def in_order(module: Any, kwargs: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from onnx import ModelProto
 
 from pyopnb.errors import InputError, ModelError, PyopError
 from pyopnb.models.ort_capabilities import has_op, newest_ir_version
-from pyopnb.ops.messages import closest, plural, sanitize, suggest
+from pyopnb.ops.messages import closest, plural, sanitize
 from pyopnb.ops.names import split_name
 from pyopnb.ops.registry import registry
 from pyopnb.torch.attention import zero_masked_rows
@@ -29,6 +29,8 @@ __all__ = ["ExportOptions", "convert", "export_program", "proto_of"]
 
 # Each attempt to export names one op at least that the exporter lacks.
 _ATTEMPTS = 50
+
+_ADVICE = "for node in torch.export.export(module, args).graph.nodes: print(node.target)"
 
 ExportOptions = tuple[Any, Sequence[str] | None, Sequence[str] | None]
 """``dynamic_shapes``, ``input_names`` and ``output_names``, as `export` takes them."""
@@ -224,19 +226,12 @@ def _failed(error: BaseException) -> ModelError:
 
 def _check_names(end: str, names: Sequence[str] | None, count: int) -> None:
     """Refuse names that are given twice, and more than there are, which the exporter would drop."""
-    where = f"{end}_names"
     if names is None:
         return
-    if isinstance(names, str):
-        got = sanitize(repr(names))
-        raise InputError(where, expected="a list of names", got=got, next=f"[{got}]")
-    for position, name in enumerate(names):
-        if name in names[:position]:
-            got = f"{sanitize(repr(name))} twice"
-            raise InputError(where, expected="each name once", got=got)
-    if len(names) > count:
-        got = sanitize(f"{len(names)}: {', '.join(map(str, names))}", 200)
-        raise InputError(where, expected=f"names of {plural(count, end)}", got=got)
+    is_list = not isinstance(names, str) and len(set(names)) == len(names) <= count
+    if not is_list:
+        expected = f"a list of at most {plural(count, 'name')}, each once"
+        raise InputError(f"{end}_names", expected=expected, got=sanitize(repr(names), 200))
 
 
 # ---- the user's own ops ----------------------------------------------------------------------
@@ -275,7 +270,9 @@ def _put_ops(program: Any, ops: Mapping[Any, str]) -> None:
             if key in (node.target, getattr(node.target, "overloadpacket", None)):
                 matching.append((node, enclosing))
         if not matching:
-            raise _not_called(key, calls)
+            expected = "a torch op that the module calls"
+            got = sanitize(key if isinstance(key, str) else target_name(key))
+            raise InputError("ops", expected=expected, got=got, next=_ADVICE)
         domain, op_type = split_name(op)
         registered = registry.find(domain, op_type)
         if registered is None and not has_op(domain, op_type):
@@ -290,21 +287,6 @@ def _put_ops(program: Any, ops: Mapping[Any, str]) -> None:
             version = registered.current.opset
         for node, enclosing in matching:
             _put(node, enclosing, op, version)
-
-
-def _not_called(key: Any, calls: Sequence[tuple[Any, Any]]) -> InputError:
-    called = set()
-    for node, _ in calls:
-        if isinstance(node.target, torch._ops.OpOverload):
-            called.add(target_name(node.target))
-    is_op = isinstance(key, (torch._ops.OpOverload, torch._ops.OpOverloadPacket))
-    got = target_name(key) if is_op else repr(key)
-    return InputError(
-        "ops",
-        expected="a torch op that the module calls",
-        got=sanitize(got),
-        next=suggest(got, sorted(called)) if called else None,
-    )
 
 
 def _put(node: Any, enclosing: tuple[Any, ...], op: str, version: int) -> None:

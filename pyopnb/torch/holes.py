@@ -49,7 +49,6 @@ class Hole:
     remedy: str = ""
     node: Any = field(default=None, repr=False)
     target: Any = field(default=None, repr=False)
-    attrs: tuple[str, ...] = field(default=(), repr=False)
 
     def __str__(self) -> str:
         text = f"{self.op} {self.types}: {self.reason}"
@@ -200,7 +199,6 @@ def hole_of(node: Any, enclosing: tuple[Any, ...], reason: str) -> Hole:
         "",
         node,
         node.target,
-        tuple(call.attrs),
     )
 
 

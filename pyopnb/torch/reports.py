@@ -1,8 +1,7 @@
-"""Say what `export` did other than torch's exporter, with the cell that replaces each op it put in."""
+"""Say what `export` did other than torch's exporter, and what of a model torch runs."""
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -11,20 +10,18 @@ from onnx import ModelProto, NodeProto
 
 from pyopnb.display.show import show
 from pyopnb.models.nodes import first_output, nodes_in
+from pyopnb.onnx_reference.skeleton import skeleton
 from pyopnb.ops.messages import hide_internal_frames, plural
-from pyopnb.ops.names import split_name
 from pyopnb.ops.text_table import Table
-from pyopnb.torch.calls import attr_name, find_target, op_name, target_name
+from pyopnb.torch.calls import op_name
 from pyopnb.torch.holes import Hole
 from pyopnb.torch.sizes import FixedSize
 from pyopnb.traces.profiling import profile
 
-__all__ = ["Report", "StandIns", "cell", "note_holes", "report"]
-
-_HINTS = {"int": "int", "float": "float", "bool": "bool", "str": "str", "number": "float"}
+__all__ = ["Report", "StandIns", "note_holes", "report"]
 
 # What is kept of a hole at its node in the model, so that a report needs the model alone.
-_NOTES = ("line", "types", "reason", "path", "remedy")
+_NOTES = ("op", "line", "types", "reason", "path", "remedy")
 _NOTE = "pyopnb.torch."
 
 # What the exporter writes at each node.
@@ -41,8 +38,6 @@ class StandIns(UserWarning):
     ----------
     holes : tuple of Hole
         The calls for which the exporter has no operator, or a wrong one.
-    cells : dict of str to str
-        By op (``torch.aten::inverse``) the text of a ``%%pyop`` cell in which it can be written instead.
     fixed : tuple of FixedSize
         The dimensions that were to be open and are numbers in the model.
     verified : bool
@@ -53,7 +48,6 @@ class StandIns(UserWarning):
         self, holes: Iterable[Hole], fixed: Iterable[FixedSize] = (), *, verified: bool = True
     ) -> None:
         self.holes, self.fixed, self.verified = tuple(holes), tuple(fixed), verified
-        self.cells = _cells(self.holes)
         super().__init__(self._text())
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -163,12 +157,19 @@ class Report(Sequence[Hole]):
     def __init__(self, model: ModelProto, shares: Mapping[str, float]) -> None:
         self._model = model
         self._holes: dict[str, Hole] = {}
+        self.cells: dict[str, str] = {}
         for node in nodes_in(model.graph):
-            if f"{_NOTE}reason" in _metadata(node):
-                self._holes[first_output(node)] = _noted(node)
+            metadata = _metadata(node)
+            if f"{_NOTE}op" not in metadata:
+                continue
+            notes = {name: metadata.get(f"{_NOTE}{name}", "") for name in _NOTES}
+            self._holes[first_output(node)] = Hole(**notes)
+            # One cell an op, with the types of its first call.
+            op = f"{node.domain}::{node.op_type}"
+            if op not in self.cells:
+                self.cells[op] = skeleton(model, node)
         self._rows = list(self._holes.values())
         self.shares = [shares.get(name) for name in self._holes]
-        self.cells = _cells(self._rows)
 
     def __getitem__(self, place: Any) -> Any:
         return self._rows[place]
@@ -205,123 +206,3 @@ class Report(Sequence[Hole]):
 
     def _repr_html_(self) -> str:
         return self._table()._repr_html_()
-
-
-def _noted(node: NodeProto) -> Hole:
-    """Read from a node of a model which hole it is."""
-    metadata = _metadata(node)
-    notes = {name: metadata.get(f"{_NOTE}{name}", "") for name in _NOTES}
-    op = f"{node.domain}::{node.op_type}"
-    target = find_target(op)
-    attrs = tuple(attribute.name for attribute in node.attribute)
-    # Where what registers the op in torch was not imported, there is its name alone.
-    return Hole(op if target is None else target_name(target), target=target, attrs=attrs, **notes)
-
-
-# ---- cells -----------------------------------------------------------------------------------
-
-
-def _cells(holes: Iterable[Hole]) -> dict[str, str]:
-    """Write one cell an op, with the types of its first call."""
-    cells: dict[str, str] = {}
-    named = [(op_name(hole.target), hole) for hole in holes if hole.target is not None]
-    for op, hole in sorted(named, key=lambda pair: pair[0]):
-        cells[op] = cells.get(op) or cell(op, hole)
-    return cells
-
-
-def cell(op: str, hole: Hole) -> str:
-    """Write the ``%%pyop`` cell that defines an op which `export` put in.
-
-    Parameters
-    ----------
-    op : str
-        ``torch.aten::inverse``.
-    hole : Hole
-        One of its calls.
-
-    Returns
-    -------
-    str
-    """
-    target = find_target(op)
-    domain, op_type = split_name(op)
-    inputs = ", ".join(_inputs(target))
-    attrs = []
-    for argument in target._schema.arguments:
-        type_text, name = str(argument.type), attr_name(argument.name)
-        if "Tensor" not in type_text and (name in hole.attrs or _HINTS.get(type_text)):
-            attrs.append((name, _parameter(name, type_text, argument)))
-    parameters = ", ".join([*(text for _, text in attrs), "**attrs"])
-    lines = [
-        f"%%pyop -d {domain}",
-        "import numpy as np",
-        "",
-        "",
-        f"class {op_type}:",
-        f'    """{target._schema}',
-        "",
-        f"    Seen: {hole.types}",
-        '    """',
-        "",
-        f"    def __init__(self, {parameters}):",
-    ]
-    lines += [f"        self.{name} = {name}" for name, _ in attrs]
-    lines += [
-        '        self.dtypes = attrs["torch_dtypes"]',
-        "",
-        f"    def compute(self, {inputs}):",
-        f"        # Return {_results(hole)}.",
-        f'        raise NotImplementedError("{op}")',
-        "",
-        f"    def infer(self, {inputs}):",
-        '        return [f"{dtype}[...]" for dtype in self.dtypes]',
-        "",
-    ]
-    return "\n".join(lines)
-
-
-def _inputs(target: Any) -> list[str]:
-    """Write the parameters of compute."""
-    inputs: list[str] = []
-    has_optional = False
-    for argument in target._schema.arguments:
-        type_text = str(argument.type)
-        if "Tensor" not in type_text:
-            continue
-        # Torch calls the first tensor of most ops self.
-        name = "x" if argument.name == "self" else attr_name(argument.name)
-        has_optional = has_optional or "Optional" in type_text
-        # Python takes one list of arguments, and nothing by position behind it.
-        if inputs and inputs[-1].startswith("*"):
-            return ["*inputs"]
-        is_later = has_optional and inputs
-        if "List" in type_text:
-            inputs.append(f"*{name}")
-        else:
-            inputs.append(f"{name}=None" if is_later else name)
-    return inputs
-
-
-def _parameter(name: str, type_text: str, argument: Any) -> str:
-    """Write the parameter of __init__ for an argument that is no tensor."""
-    base = type_text
-    for wrapper in ("Optional[", "List["):
-        base = base.removeprefix(wrapper).removesuffix("]")
-    hint = _HINTS.get(base)
-    default = argument.default_value if argument.has_default_value() else None
-    if base == "number" or hint is None:
-        # It has no annotation that pyopnb knows, so the default gives the type.
-        if not isinstance(default, (int, float, str)):
-            default = None
-        return f"{name}={default!r}"
-    if "List" in type_text:
-        hint = f"list[{hint}]"
-    return f"{name}: {hint} | None = None" if default is None else f"{name}: {hint} = {default!r}"
-
-
-def _results(hole: Hole) -> str:
-    types = hole.types.rpartition(" -> ")[2]
-    if "], " in types:
-        return textwrap.shorten(f"arrays of types {types}", 100)
-    return f"an array of type {types}"

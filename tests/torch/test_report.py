@@ -14,7 +14,7 @@ from torch import nn
 import pyopnb
 import pyopnb.torch
 from pyopnb.models.nodes import attribute_values
-from pyopnb.torch.calls import Unwritable, decode, encode, find_target, op_name
+from pyopnb.torch.calls import Unwritable, decode, encode
 from pyopnb.torch.program import calls_in
 
 
@@ -50,13 +50,6 @@ def test_the_warning_says_which_calls_and_where_and_has_their_cells(said):
     assert inverse.types.endswith(",3,3]) -> float32" + inverse.types.rpartition("float32")[2])
     assert str(message).startswith("2 Python nodes, run by torch: test_report.py:")
     assert "\n" not in str(message)
-    assert sorted(message.cells) == ["torch.aten::inverse", "torch.aten::linalg_solve_triangular"]
-    cell = message.cells["torch.aten::linalg_solve_triangular"]
-    assert (
-        "def __init__(self, upper: bool = None, left: bool = True, unitriangular: bool = False, **attrs):"
-        not in cell
-    )
-    assert "    def compute(self, x, B):" in cell
     assert str(pickle.loads(pickle.dumps(message))) == str(message)
     assert solve.op == "torch.ops.aten.linalg_solve_triangular.default"
 
@@ -109,10 +102,12 @@ def test_the_report_has_a_row_for_each_node_with_its_time(example):
 
 
 def test_a_cell_replaces_the_op_in_the_live_session(said, example, define):
-    model, message = said
+    model, _ = said
     session = pyopnb.Session(model)
     before = session(x=example)[0]
-    head, _, body = message.cells["torch.aten::inverse"].partition("\n")
+    cells = pyopnb.torch.report(model).cells
+    assert sorted(cells) == ["torch.aten::inverse", "torch.aten::linalg_solve_triangular"]
+    head, _, body = cells["torch.aten::inverse"].partition("\n")
     assert head == "%%pyop -d torch.aten"
     body = body.replace("class inverse:", '@pyopnb.pyop("torch.aten::inverse")\nclass inverse:')
     define(
@@ -120,7 +115,9 @@ def test_a_cell_replaces_the_op_in_the_live_session(said, example, define):
         "mine.py",
     )
     assert pyopnb.registry["torch.aten::inverse"].current.number == 2
-    np.testing.assert_allclose(session(x=example)[0], before, rtol=1e-5)
+    # The cell says the type of the result, which the op of torch does not.
+    with pytest.warns(pyopnb.errors.SessionRebuilt):
+        np.testing.assert_allclose(session(x=example)[0], before, rtol=1e-5)
 
 
 def test_missing_lists_the_same_before_the_export(example):
@@ -218,7 +215,6 @@ def test_every_kind_of_argument_comes_back_from_its_attribute():
             call = encode(node)
         except Unwritable:
             continue
-        assert find_target(op_name(call.target)) is call.target
         proto = helper.make_node("X", [], [])
         for name, value in call.attrs.items():
             kept = pyopnb.node("demo::X", "x", "y", **{name: value}).attribute
