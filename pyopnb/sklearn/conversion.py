@@ -41,7 +41,7 @@ def convert(
 
     skl2onnx converts what it has converters for; a fitted estimator for which it has none becomes
     an op that calls it, wherever it is inside the pipeline. Each conversion is compared with
-    scikit-learn: on ``X``, on 1, 2 and more rows, on unusual numbers, texts that ``X`` has not, NaN
+    scikit-learn: on ``X``, on one row and on more, on unusual numbers, texts that ``X`` has not, NaN
     and infinities, as far as the estimator takes them. Where skl2onnx fails, or its labels or
     numbers are others, the estimator that this comes from is made an op too, in the worst case the
     whole pipeline.

@@ -120,7 +120,7 @@ def check(
     CheckReport
         True if the op is ready for use; a dict with a verdict for each of these tests:
 
-        - ``schema``: hints, ``infer`` and attrs' defaults agree with what ``compute`` takes and returns,
+        - ``schema``: hints and ``infer`` agree with what ``compute`` takes and returns,
         - ``inputs_unmodified``: the op does not write into its inputs, and keeps no view of memory that is reused,
         - ``shapes``: the results have the promised shapes at several sizes, with symbols for the dimensions,
         - ``repeatable``: two calls and two instances give the same bits,

@@ -22,10 +22,8 @@ from pyopnb.diffs.arrays.ulp import rounding_error
 from pyopnb.diffs.tolerances import is_float
 from pyopnb.errors import PyopError, ResultError
 from pyopnb.models.build import model
-from pyopnb.models.nodes import attribute_of, attribute_value
 from pyopnb.onnx_reference.evaluator import Evaluator
 from pyopnb.ops.messages import plural, sanitize
-from pyopnb.ops.schema import REQUIRED
 from pyopnb.ops.types import type_of
 from pyopnb.runtime.one_run import run_kernels
 from pyopnb.testing.sizes import ExampleSizes
@@ -109,12 +107,6 @@ def _try_schema(subject: Subject) -> str:
             )
         types = [type_of(result) for result in subject.call(example)]
         results.append(format_types(types))
-    for attr in schema.attrs:
-        if attr.default is REQUIRED or attr.default is None or attr.kind == "any":
-            continue
-        # The value as a node holds it that writes the default out.
-        value = attribute_value(attribute_of(attr.name, attr.default), ModelProto())
-        attr.take(value, f"{subject.op.name}, default")
     return f"returns {'; '.join(dict.fromkeys(results))}"
 
 

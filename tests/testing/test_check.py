@@ -41,10 +41,6 @@ class OtherRank:
 class OtherSize:
     def compute(self, x: "float32[N,M]") -> "float32[N,4]": return x
 
-class BadDefault:
-    def __init__(self, limit: int = 1.5): ...
-    def compute(self, x): return x
-
 class MissingAttr:
     def __init__(self, limit: float): ...
     def compute(self, x): return x
@@ -142,7 +138,6 @@ BAD = [
     (OtherCount, X, "schema", "outputs: expected 2, as compute's hint says, got 1"),
     (OtherRank, X, "schema", r"output 0: expected float32\[2\], as the hint of compute says, got float32\[2,3\] for inputs float32\[2,3\]"),
     (OtherSize, X, "schema", r"expected float32\[2,4\]"),
-    (BadDefault, X, "schema", "default, attr limit: expected int, got float 1.5"),
     (MissingAttr, X, "schema", "attr limit: expected a value of kind float"),
     (Raises, X, "schema", r"OSError: no disk \(in compute, line \d+: def compute"),
     (Exits, X, "schema", r"SystemExit: 3 \(in compute"),
