@@ -38,7 +38,7 @@ def test_names_and_arrays(trace):
     for key, got in [
         (FEEDS["x"] > 0, "an array of bool"),
         (slice(1), "an object of slice"),
-        (0, "an object of int"),
+        (0, "int 0"),
     ]:
         with pytest.raises(
             InputError,
