@@ -258,9 +258,7 @@ class Schema:
                 )
         return arguments
 
-    def check_inputs(
-        self, types: Sequence[TensorType | None], where: str, names: Sequence[str] = ()
-    ) -> None:
+    def check_inputs(self, types: Sequence[TensorType | None], where: str) -> None:
         """Refuse inputs that do not fit the ports in number, dtype or rank. Sizes are checked when an op runs.
 
         Parameters
@@ -269,8 +267,6 @@ class Schema:
             Types of a node's inputs; None for one that is left out.
         where : str
             The node, for errors.
-        names : sequence of str, optional
-            The inputs' names in the graph, of which the advice leaves out those that are too many.
 
         Raises
         ------
@@ -280,13 +276,8 @@ class Schema:
         is_variadic = bool(self.inputs) and self.inputs[-1].variadic
         if len(types) > len(self.inputs) and not is_variadic:
             ports = ", ".join(map(str, self.inputs))
-            fitting = [sanitize(name) for name in names[: len(self.inputs)]]
-            raise ModelError(
-                where,
-                expected=f"{plural(len(self.inputs), 'input')} ({ports})" if ports else "no inputs",
-                got=str(len(types)),
-                next=repr(fitting) if fitting else None,
-            )
+            expected = f"{plural(len(self.inputs), 'input')} ({ports})"
+            raise ModelError(where, expected=expected, got=str(len(types)))
         for position, port in enumerate(self.inputs):
             # A node leaves an input out by an empty name, or by ending before it.
             is_absent = position >= len(types) or types[position] is None

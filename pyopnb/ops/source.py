@@ -36,15 +36,6 @@ from pyopnb.ops.schema import same_value
 
 __all__ = ["free_names", "source_closure"]
 
-_MODULE_NAMES = (
-    "__name__",
-    "__file__",
-    "__doc__",
-    "__builtins__",
-    "__annotations__",
-    "__debug__",
-    "__spec__",
-)
 _PLAIN_TYPES = (int, float, complex, str, bytes, bool, type(None), list, tuple, dict, set)
 _LONGEST_CONSTANT = 20_000  # characters
 _MAX_LISTED = 8  # names in a refusal
@@ -76,12 +67,10 @@ def source_closure(versions: Sequence[Version]) -> str:
         module.add_op(version)
     if module.refused:
         reasons = [f"{sanitize(name, 40)} ({why})" for name, why in module.refused.items()]
-        unlisted = len(reasons) - _MAX_LISTED
         raise DefinitionError(
             f"op {', '.join(version.op for version in versions[:4])}",
             expected="a class that uses imports, functions and classes with a known text, and plain constants",
-            got=", ".join(reasons[:_MAX_LISTED])
-            + (f" and {unlisted} more" if unlisted > 0 else ""),
+            got=", ".join(reasons[:_MAX_LISTED]),
             next="import it in the op's cell, or make it inside the class",
         )
     return str(module)
@@ -129,6 +118,11 @@ def _statements(text: str) -> list[ast.stmt]:
         return ast.parse(text).body
     except SyntaxError:  # an indented class, or a cell of another language
         return []
+
+
+def _target(statement: ast.stmt) -> str:
+    """Return the name that an assignment binds."""
+    return ast.unparse(statement.targets[0]) if isinstance(statement, ast.Assign) else ""
 
 
 class _ModuleText:
@@ -202,7 +196,7 @@ class _ModuleText:
 
     def _add_name(self, name: str, user: str, scope: _Scope) -> None:
         """Add what a name stands for that the text of ``user`` uses."""
-        if name in _MODULE_NAMES:
+        if name.startswith("__"):
             return  # every module has its own
         if name not in scope.namespace:
             if not hasattr(builtins, name) and name != "pyopnb":
@@ -288,18 +282,12 @@ class _ModuleText:
             text = textwrap.dedent(inspect.getsource(inspect.unwrap(function))).rstrip()
         except (OSError, TypeError):
             text = ""
-        match _statements(text):
-            case [
-                (
-                    ast.FunctionDef(name=bound)
-                    | ast.AsyncFunctionDef(name=bound)
-                    | ast.Assign(targets=[ast.Name(id=bound)])
-                )
-            ] if bound == name:
-                scope = _Scope(function.__globals__, _file_text(function))
-                self._add_text(name, text, scope, [function])
-            case _:
-                self.refused[name] = "a function whose text is not known"
+        bound = [getattr(s, "name", None) or _target(s) for s in _statements(text)]
+        if bound == [name]:
+            scope = _Scope(function.__globals__, _file_text(function))
+            self._add_text(name, text, scope, [function])
+        else:
+            self.refused[name] = "a function whose text is not known"
 
     def _add_text(
         self, name: str, text: str, scope: _Scope, functions: Sequence[types.FunctionType]
@@ -372,11 +360,6 @@ def _namespace(cls: type, functions: Sequence[types.FunctionType]) -> Mapping[st
     """Return the globals of a class's methods, or of its module where it has none."""
     if functions:
         return functions[0].__globals__
-    # A class without methods stands beside the first of its bases that has one.
-    for base in cls.__mro__[1:-1]:
-        if not is_importable(base.__module__):
-            for function in _functions(base):
-                return function.__globals__
     return vars(sys.modules.get(cls.__module__, sys.modules["__main__"]))
 
 

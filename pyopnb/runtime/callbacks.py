@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -313,7 +313,7 @@ def _promised_by_plan(
     # Of the plan's epoch, and not the newest: an op that is redefined meanwhile must not change half of the graph.
     version = node.op.at(plan.epoch)
     schema = OPEN if node.legacy else version.schema
-    schema.check_inputs(given, node.where, node.numbered.site.node.input)
+    schema.check_inputs(given, node.where)
     # The kernel takes this instance over: `__init__` is the user's code, and runs once.
     instance = node.inferred_instances.get(version.number)
     if node.lent is not None and node.lent[0] == version.number:
@@ -410,42 +410,33 @@ def failed(
     """
     # An error of ours names node and op itself, and its traceback ends in pyopnb.
     ours = issubclass(type(error), PyopError)
-    lines = [_text(error)]
+    name = type(error).__name__
+    unreadable = f"{name}, whose text cannot be made"
+    lines = [_readable(lambda: sanitize(f"{name}: {error}", 2000), unreadable)]
     if not ours:
         types = [_runtime_type(pair) for pair in inputs]
         new = [] if where is None else where.notes(state, types, error)
         for line in new:
             add_note(error, line)
-        lines += dict.fromkeys([*_notes(error), *new])
-        lines += _last_frame(error)
+        notes = _readable(lambda: [sanitize(line) for line in error.__notes__], [])
+        lines += dict.fromkeys([*notes, *new])
+        lines += _readable(lambda: [_last_frame(error)], [])
     return "\n".join(lines)
 
 
-# A class can make its instances unreadable, and a signal can arrive: what cannot be read of an error is left out.
-
-
-def _text(error: BaseException) -> str:
-    try:
-        return sanitize(f"{type(error).__name__}: {error}", 2000)
-    except BaseException:
-        return f"{type(error).__name__}, whose text cannot be made"
-
-
-def _notes(error: BaseException) -> list[str]:
-    try:
-        return [sanitize(line) for line in getattr(error, "__notes__", ())]
-    except BaseException:
-        return []
-
-
-def _last_frame(error: BaseException) -> list[str]:
+def _last_frame(error: BaseException) -> str:
     import traceback  # slow to import, and a run that succeeds needs none
 
+    last = traceback.extract_tb(error.__traceback__, limit=-1)[0]
+    return f'File "{last.filename}", line {last.lineno}, in {last.name}: {last.line or ""}'
+
+
+def _readable(read: Callable[[], Any], otherwise: Any) -> Any:
+    """Read something of an exception: its class can make that raise, and a signal can arrive."""
     try:
-        last = traceback.extract_tb(error.__traceback__, limit=-1)[0]
-        return [f'File "{last.filename}", line {last.lineno}, in {last.name}: {last.line or ""}']
+        return read()
     except BaseException:
-        return []
+        return otherwise
 
 
 _bridge.configure(

@@ -179,7 +179,7 @@ class Feeds:
         return {name: self._to_array(name, value) for name, value in feeds.items()}
 
     def _to_array(self, name: str, value: Any) -> Any:
-        if isinstance(value, (onnxruntime.OrtValue, onnxruntime.SparseTensor)):
+        if isinstance(value, onnxruntime.OrtValue):
             return value
         return check_feed(name, value, self._expected(name))
 
@@ -191,7 +191,7 @@ class Feeds:
     def _check_feed(self, name: str, value: Any) -> Any:
         expected = self._expected(name)
         array = self._to_array(name, value)
-        if isinstance(array, (onnxruntime.OrtValue, onnxruntime.SparseTensor)):
+        if isinstance(array, onnxruntime.OrtValue):
             return array
         # onnxruntime makes no tensors of ml_dtypes' arrays, as those of bfloat16 and int4 are.
         if expected and expected.dtype and needs_ml_dtypes(expected):

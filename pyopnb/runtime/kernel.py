@@ -83,12 +83,10 @@ class Kernel:
         self.legacy: LegacySpec | None = None
         self.number, self.label = -1, ""
         self.clock: Clock | None = None
-        self._names: tuple[str, ...] = ()
         self.undeclared: tuple[bool, ...] = ()
         if node is not None:
             self.legacy, self.number, self.label = node.legacy, node.number, node.label
             self.clock = node.clock
-            self._names = tuple(node.numbered.site.node.input)
             if node.legacy is None:
                 # Outputs whose dtype the model leaves to the op.
                 declared = node.numbered.declared
@@ -220,7 +218,7 @@ class Kernel:
     ) -> tuple[object, tuple[TensorType | None, ...]]:
         """Make the instance of a version, and ask what it promises for the outputs."""
         schema = self.schema(version)
-        schema.check_inputs(self.given, self.where, self._names)
+        schema.check_inputs(self.given, self.where)
         if self.legacy:
             # A retired node says its types itself, and the op's schema takes any.
             self.legacy.check_inputs(self.given, self.where)

@@ -200,8 +200,8 @@ class OtherProcess:
             if stage:
                 return Outcome(stage=stage, error=one_line(sanitize(report["error"], 2000)))
             outputs = []
-            for place in range(len(levels)):
-                outputs.append(dict(zip(names, job.load(place, 0), strict=True)))
+            for number in range(len(levels)):
+                outputs.append(dict(zip(names, job.load(number, 0), strict=True)))
             return Outcome(tuple(outputs), version=report["version"])
 
     def call(self, folder: Path) -> str:
@@ -341,25 +341,18 @@ class _Job:
         """Make the error of a run that failed there."""
         where = f"trace on {sanitize(python.on)}"
         got = one_line(sanitize(report["error"], 600))
+        install = f"{python.path} -m pip install"
         # Each says what to type where the run can be helped.
         if report["failed"] == "import":
-            advice = f"{python.path} -m pip install onnxruntime"
             expected = "a Python with onnxruntime and NumPy"
-            return InputError(where, expected=expected, got=got, next=sanitize(advice))
+            advice = sanitize(f"{install} onnxruntime")
+            return InputError(where, expected=expected, got=got, next=advice)
         if report["failed"] == "ops":
-            advice = f"{python.path} -m pip install pyopnb, or pyopnb.lower"
-            return _without_pyopnb(where, self.nodes, got, advice)
+            return _without_pyopnb(where, self.nodes, got, f"{install} pyopnb, or pyopnb.lower")
         if report["failed"] == "session":
-            newest = _NEWEST_OPSET.search(report["error"])
-            advice = "a newer onnxruntime"
-            if newest is not None:
-                got = (
-                    f"opset {newest[2]} of {newest[1]} as its newest, and nodes that changed since"
-                )
-                advice += f", or onnx.version_converter.convert_version(model, {newest[2]})"
-            return ModelError(
-                where, expected="a model that this runtime takes", got=got, next=advice
-            )
+            expected = "a model that this runtime takes"
+            advice = "a newer onnxruntime, or onnx.version_converter"
+            return ModelError(where, expected=expected, got=got, next=advice)
         return ModelError(where, expected="a run to its end", got=got)
 
 
@@ -443,14 +436,14 @@ def trace_elsewhere(
     outputs = [info.name for info in model.graph.output]
     selected = [tensor.name for tensor in select_tensors(model, options)]
     names = list(dict.fromkeys([*_readable(model, selected), *outputs]))
-    whole, data_folder = to_model(source), source.folder
+    complete, data_folder = to_model(source), source.folder
     level = "ORT_ENABLE_ALL" if options.optimised else "ORT_DISABLE_ALL"
     is_checked = options.check and options.optimised
-    python = other_python(on, whole)
+    python = other_python(on, complete)
     with tempfile.TemporaryDirectory(prefix="pyopnb-") as folder:
         # A copy, as saving takes the weights out of it.
         sent = ModelProto()
-        sent.CopyFrom(whole)
+        sent.CopyFrom(complete)
         if data_folder is not None:
             take_in_all(sent, data_folder)
         job = _Job(Path(folder), sent, [feeds])
@@ -464,8 +457,8 @@ def trace_elsewhere(
         arrays = dict(zip(names, job.load(0, 0), strict=True))
         exposure = None
         if is_checked:
-            plain = dict(zip(outputs, job.load(1, 0), strict=True))
-            exposure = exposure_of(plain, {name: arrays[name] for name in outputs})
+            unexposed = dict(zip(outputs, job.load(1, 0), strict=True))
+            exposure = exposure_of(unexposed, {name: arrays[name] for name in outputs})
     summaries = {name: summary_of(value) for name, value in {**feeds, **arrays}.items()}
     # The outputs are kept at every level.
     if options.level == "summaries":
@@ -475,7 +468,7 @@ def trace_elsewhere(
         feeds=feeds,
         values=arrays,
         summaries=summaries,
-        initializers=Initializers(lambda: (whole.graph.initializer, data_folder)),
+        initializers=Initializers(lambda: (complete.graph.initializer, data_folder)),
         versions={op: registry[op].current for op in job.nodes.values()},
         runtime=report.text(level),
         exposure=exposure,

@@ -40,7 +40,7 @@ def _run(folder: Path, job: dict[str, Any]) -> dict[str, Any]:
         import onnxruntime
     except ImportError as error:
         raise _Failed("import", error) from error
-    for place, model in enumerate(job["models"]):
+    for position, model in enumerate(job["models"]):
         session = _session(onnxruntime, folder, job, model)
         for number in range(job["runs"]):
             feeds = _load(folder / f"feeds-{number}.npz", job["inputs"])
@@ -48,7 +48,7 @@ def _run(folder: Path, job: dict[str, Any]) -> dict[str, Any]:
                 arrays = session.run(model["outputs"], feeds)
             except Exception as error:
                 raise _Failed("run", error) from error
-            _save(folder / f"{place}-{number}.npz", arrays)
+            _save(folder / f"{position}-{number}.npz", arrays)
     return {
         "version": onnxruntime.__version__,
         "providers": session.get_providers(),

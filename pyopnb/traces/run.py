@@ -149,7 +149,7 @@ def select_tensors(model: ModelProto, wanted: TraceOptions) -> list[NamedTensor]
 class _TracedRun:
     """One traced run: the changes to the plan of the exposed session, and what came of it."""
 
-    wanted: TraceOptions
+    options: TraceOptions
     tensors: list[NamedTensor]
     instances: Mapping[int, _Instance]
     ops: Collection[str]
@@ -167,12 +167,12 @@ class _TracedRun:
     python: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        progress = self.wanted.progress or None
+        progress = self.options.progress or None
         if progress is True:
             progress = bar()
         self.sink = Sink(
-            keeps=self.wanted.level == "all",
-            sums=self.wanted.level == "summaries",
+            keeps=self.options.level == "all",
+            sums=self.options.level == "summaries",
             progress=progress,
         )
 
@@ -186,7 +186,7 @@ class _TracedRun:
         """Run the exposed session, and read the times of its nodes."""
         __tracebackhide__ = True
         # Taps look at tensors of bodies, which cannot be outputs, and at those that are not to be kept.
-        sums, looks = self.wanted.level == "summaries", self.sink.progress is not None
+        sums, looks = self.options.level == "summaries", self.sink.progress is not None
         self.tapped = tappable_tensors(
             source.proto, [t for t in self.tensors if t.inside is not None or sums or looks]
         )
@@ -200,7 +200,7 @@ class _TracedRun:
                 *self.absent,
             ],
         )
-        self.saves = bool(self.wanted.times) and can_save(state, source)
+        self.saves = bool(self.options.times) and can_save(state, source)
         with tempfile.TemporaryDirectory(prefix="pyopnb-") as folder:
             with self._options(state, source, folder) as options:
                 exposed = session._with_model(source, state, options, self.prepare)
@@ -209,7 +209,7 @@ class _TracedRun:
             try:
                 arrays = dict(zip(names, self._run_once(exposed, names, feeds), strict=True))
             finally:
-                profile = exposed.end_profiling() if self.wanted.times else ""
+                profile = exposed.end_profiling() if self.options.times else ""
             return arrays, self._times(profile, executed) if profile else None
 
     def _run_once(
@@ -233,12 +233,12 @@ class _TracedRun:
     ) -> AbstractContextManager[onnxruntime.SessionOptions]:
         """Make the options of this trace, a copy of the user's where that has all that they hold."""
         changes = {
-            **profiling(folder, profiles=bool(self.wanted.times), saves=self.saves),
+            **profiling(folder, profiles=bool(self.options.times), saves=self.saves),
             # An arena is freed with the last array in it: a small tensor would keep the memory of all.
             "enable_cpu_mem_arena": False,
             "enable_mem_pattern": False,
         }
-        if not self.wanted.optimised:
+        if not self.options.optimised:
             changes["graph_optimization_level"] = _DISABLED
         if self.tapped:
             # Then a tap runs right after its node, see insert_taps.
@@ -260,7 +260,7 @@ class _TracedRun:
             # Each call of a linked node has an instance of its own.
             if instance is not None and instance.op == node.op.name and not node.linked:
                 node.lent = instance.version, instance.instance
-        if self.wanted.times:
+        if self.options.times:
             self._time(plan, proto)
         self.taps = make_taps(self.tapped, self.sink)
         plan.nodes += self.taps
@@ -284,7 +284,7 @@ class _TracedRun:
         self, model: ModelProto, feeds: dict[str, Any], arrays: Mapping[str, Any], **known: Any
     ) -> Trace:
         """Make the trace of the run."""
-        sums = self.wanted.level == "summaries"
+        sums = self.options.level == "summaries"
         outputs = [info.name for info in model.graph.output]
         values: dict[str, Any] = {}
         summaries: dict[str, Summary] = {name: summary_of(value) for name, value in feeds.items()}

@@ -273,8 +273,8 @@ def _bins(array: np.ndarray, tally: _Tally) -> tuple[int, ...]:
     for part in _blocks(array):
         if part.dtype.kind == "f":
             part = part[np.isfinite(part)]
-        places = part.astype(np.float64) / 2 - low
+        heights = part.astype(np.float64) / 2 - low
         # Of one value, all are in the middle; a span can be too small to have an inverse.
-        places = places / span * BINS if span else np.full(places.shape, BINS / 2)
-        bins += np.bincount(np.minimum(places, BINS - 1).astype(np.int64), minlength=BINS)
+        heights = heights / span * BINS if span else np.full(heights.shape, BINS / 2)
+        bins += np.bincount(np.minimum(heights, BINS - 1).astype(np.int64), minlength=BINS)
     return tuple(bins.tolist())
