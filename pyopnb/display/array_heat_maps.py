@@ -53,7 +53,11 @@ def picture_of(
         raise InputError("show", expected="an array of numbers that is not empty", got=got)
     if look.rgb is None and is_curve(value):
         return curve_of(value, summary, look, name)
-    return sheet_picture(value, summary, look, most_bytes, title_of_array(value, summary, name))
+    title = title_of_array(value, summary, name)
+    # Each channel is drawn as a matrix.
+    if look.rgb is False and channel_axis(value) == -1:
+        value = np.moveaxis(value, -1, -3)
+    return sheet_picture(value, summary, look, most_bytes, title)
 
 
 def sheet_picture(
@@ -102,8 +106,6 @@ def sheet_picture(
         leading = squeeze(value[..., 0, 0, 0]).shape if value.ndim > 3 else (1,)
     else:
         axis = None
-        if look.rgb is False and channel_axis(value) == -1:
-            value = np.moveaxis(value, -1, -3)
         squeezed = squeeze(value)
         leading = squeezed.shape[:-2] or (1,)
         stack = squeezed.reshape(-1, *((1,) * (2 - squeezed.ndim) + squeezed.shape)[-2:])

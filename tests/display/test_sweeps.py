@@ -53,6 +53,13 @@ def test_pictures_have_the_same_colours(survives: Any) -> None:
     assert means[0] == pytest.approx(means[1] / 2, rel=0.1), "half as light, not scaled to its own"
 
 
+def test_every_run_has_its_picture() -> None:
+    found = pyopnb.sweep(
+        session("float32[H,W]"), x=PHOTOGRAPH[:9, :3, 0], gain=[0.25, 0.5, 1.0, 2.0]
+    )
+    assert len(images(pyopnb.show(found).svg)) == 4 + 1, "and the strip of the scale"
+
+
 def test_the_plot_has_the_numbers() -> None:
     found = pyopnb.sweep(session("float32[]"), x=np.linspace(-1, 1, 5), gain=[0.5, 1.0])
     view = pyopnb.show(found)
