@@ -107,9 +107,7 @@ class Attempt:
         reason = self._comparison.refuse(model)
         return (None, reason) if reason else (model, "")
 
-    def without_failing_parts(
-        self, reasons: Mapping[int, str], refused: str
-    ) -> tuple[ModelProto | None, str]:
+    def without_failing_parts(self, reasons: Mapping[int, str]) -> tuple[ModelProto | None, str]:
         """Convert with ops for the estimators inside that fail, as few as possible.
 
         Returns
@@ -117,31 +115,11 @@ class Attempt:
         tuple of ModelProto or None, and str
             As of `convert`.
         """
-        # Each part is converted alone, on the rows that it got inside the whole.
-        failing = self._failing_parts(reasons)
-        # An outer estimator often fails only because of one inside, so those are tried first.
-        innermost = {}
-        for part in nested(self._estimator):
-            if id(part) not in failing:
-                continue
-            inner_ids = {id(inner) for inner in nested(part)} - {id(part)}
-            if not inner_ids & failing.keys():
-                innermost[id(part)] = failing[id(part)]
-        attempts = [innermost, failing] if len(innermost) < len(failing) else [failing]
-        for candidates in attempts:
-            if not candidates:
-                continue
-            model, refused = self.convert({**reasons, **candidates})
-            if model is not None:
-                return model, ""
-        return None, refused
-
-    def _failing_parts(self, reasons: Mapping[int, str]) -> dict[int, str]:
-        """Find the estimators inside that skl2onnx alone does not convert rightly."""
-        failing = {}
-        for part in nested(self._estimator):
+        failing = dict(reasons)
+        # The innermost first, as an outer estimator often fails only because of one inside.
+        for part in reversed(list(nested(self._estimator))):
             sample = self._samples.get(id(part))
-            if sample is None or id(part) in reasons or part is self._estimator:
+            if sample is None or id(part) in failing or part is self._estimator:
                 continue
             # A pipeline fails by what is in it.
             if not isinstance(part, BaseEstimator) or is_frame(part):
@@ -153,12 +131,13 @@ class Attempt:
                 )
             except Exception:  # noqa: S112  # what cannot be fed alone is judged with the rest
                 continue
+            # Each part is converted alone, on the rows that it got inside the whole.
             inner_ids = {id(inner) for inner in nested(part)}
-            inner_reasons = {key: reason for key, reason in reasons.items() if key in inner_ids}
+            inner_reasons = {key: reason for key, reason in failing.items() if key in inner_ids}
             _, reason = attempt.convert(inner_reasons)
             if reason:
                 failing[id(part)] = reason
-        return failing
+        return self.convert(failing)
 
     def whole(self, reason: str) -> ModelProto:
         """Build a model of one node, which calls the estimator.

@@ -156,7 +156,7 @@ def _convert_copy(
         expectation = "options with which skl2onnx converts it"
         raise ModelError("convert, options", expected=expectation, got=failure)
     if model is None:
-        model, failure = attempt.without_failing_parts(reasons, failure)
+        model, failure = attempt.without_failing_parts(reasons)
     return attempt.whole(failure) if model is None else model
 
 
