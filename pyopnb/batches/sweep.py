@@ -237,7 +237,9 @@ def sweep(session: Any, /, *feeds: Any, executor: Executor | None = None, **name
             axes[name] = _values(session, name, value)
     count = math.prod(map(len, axes.values()))
     if not axes or not 1 <= count <= _MOST_RUNS:
-        got = f"{count:,}" if axes else "one value of each"
+        got = f"{count:,}"
+        if not axes:
+            got = "one value of each"
         expected = f"1 to {_MOST_RUNS:,} combinations"
         advice = "limit=np.linspace(0, 1, 11) for an attr, or x=[a, b] for a feed"
         raise InputError("sweep", expected=expected, got=got, next=advice)
@@ -333,7 +335,9 @@ def _values(session: Session, name: str, values: Any) -> list[Any]:
     # One value of such an attr is a list itself, so several of them are a list of lists.
     if is_list and (attr_kind.startswith("list") or attr_kind == "tensor"):
         is_list = all(isinstance(item, (list, tuple, np.ndarray)) for item in values)
-    listed = list(values) if is_list else [values]
+    listed = [values]
+    if is_list:
+        listed = list(values)
     # np.linspace(1, 5, 5) has whole numbers that are floats.
     if attr_kind == "int":
         listed = [int(v) if isinstance(v, float) and v.is_integer() else v for v in listed]

@@ -174,10 +174,12 @@ class Work:
 
     def run_all(self, items: Iterable[Any], total: int | None) -> None:
         """Run the session over all items with a progress bar, and end early at an interrupt."""
-        run = self._run_here if self._executor is None else self._run_by_executor
         try:
             with tracking(self._kind.plural, total):
-                run(iter(items))
+                if self._executor is None:
+                    self._run_here(iter(items))
+                else:
+                    self._run_by_executor(iter(items))
         except KeyboardInterrupt:
             # With nothing to return, an interrupt is one as everywhere.
             if not self.done:
@@ -205,8 +207,14 @@ class Work:
             if self._source_error is not None and not self._is_over:
                 raise self._source_error
         finally:
-            for chunk in self._flying:
-                chunk.future.cancel()
+            # All are cancelled first: else the executor would begin one while another is looked at.
+            finished = [chunk for chunk in self._flying if not chunk.future.cancel()]
+            for chunk in finished:
+                future = chunk.future
+                is_there = future.done() and future.exception() is None
+                if is_there and isinstance(future.result(), tuple):
+                    worker, outcomes = future.result()
+                    self._keep(chunk.first, outcomes, worker)
 
     def _submit_more(self, source: Iterator[Any]) -> None:
         """Read chunks of items ahead of their runs, and hand them to the executor."""
@@ -215,7 +223,7 @@ class Work:
             items: list[Any] = []
             try:
                 for item in source:
-                    items.append(_copy_feeds(item) if self._in_process else self._pickled(item))
+                    items.append(self._apart(item))
                     self.begun += 1
                     if len(items) == self._chunk_size:
                         break
@@ -226,7 +234,10 @@ class Work:
             future = self._submit(tuple(items))
             self._flying.append(_Chunk(first, tuple(items), future, self._sends))
 
-    def _pickled(self, item: Any) -> bytes:
+    def _apart(self, item: Any) -> Any:
+        """Copy or pickle an item, which its owner may overwrite before it runs."""
+        if self._in_process:
+            return _copy_feeds(item)
         try:
             return dumps(item)
         except Exception as error:  # a user's class can raise anything here
@@ -240,12 +251,14 @@ class Work:
         assert self._executor is not None  # noqa: S101  # this thread alone submits nothing
         if self._in_process:
             return self._executor.submit(_run_chunk, self._kind, self._state, items)
-        is_sent = sends_session or len(self._session_data) <= _SMALL_SESSION
+        session = None
+        if sends_session or len(self._session_data) <= _SMALL_SESSION:
+            session = self._session_data
         self._sends += sends_session
         names = {
             "module": self._kind.module,
             "digest": self._digest,
-            "session": self._session_data if is_sent else None,
+            "session": session,
             "items": items,
             "token": os.urandom(8),  # Dask gives equal tasks the result of the first.
         }
@@ -289,7 +302,9 @@ class Work:
                 error = _unpacked_error(error)
             if error is not None:
                 add_note(error, f"in {self._kind.singular} {number}")
-            result = None if outputs is None else Result(outputs)
+            result = None
+            if outputs is not None:
+                result = Result(outputs)
             self.done.append(BatchRun(number, result, error, seconds, worker))
         advance(self._kind.plural, len(outcomes))
 
