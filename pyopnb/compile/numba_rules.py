@@ -263,8 +263,6 @@ class _Body:
             self.check_bits(fn, operands, loc)
         elif fn in (operator.floordiv, operator.mod):
             self.check_division(fn, operands, loc)
-        elif fn is operator.pow:
-            self.check_power(operands, loc)
         elif fn is operator.matmul:
             self.check_dtypes("@", operands, _FLOATS, loc)
         elif fn in _ARITHMETIC:
@@ -301,11 +299,6 @@ class _Body:
         if self.dtype(operands[0]) == _types.int64 and type(divisor) is int and divisor > 0:
             return
         self.refuse(f"the operator {_name(fn)} of anything but int64 and a positive literal", loc)
-
-    def check_power(self, operands: list[Any], loc: Any) -> None:
-        if self.dtype(operands[0]) == _types.float64 and self.constant(operands[1]) == 2:
-            return
-        self.refuse("a power other than that of float64 and 2. Try: x * x, or np.square(x)", loc)
 
     def check_arithmetic(self, name: Any, operands: list[Any], loc: Any) -> None:
         dtypes = self.dtypes(operands)

@@ -194,7 +194,9 @@ _QUIET = re.compile(
     re.DOTALL | re.MULTILINE,
 )
 _COMMENT = re.compile(r'//[^\n]*|/\*.*?\*/|R"\(.*?\)"', re.DOTALL)
-_HEAD = re.compile(r"(?:\b(?:static|inline)\s+)*\bvoid\s+(?P<name>[A-Za-z_]\w*)\s*\(")
+_HEAD = re.compile(
+    r"(?:\btemplate\s*<(?P<template>[^{};()]*)>\s*)?(?:\b(?:static|inline)\s+)*\bvoid\s+(?P<name>[A-Za-z_]\w*)\s*\("
+)
 
 
 @dataclass(frozen=True)
@@ -217,54 +219,29 @@ def _heads(source: str, first: int) -> Iterator[_Head]:
     """Find the heads of the functions that are in no namespace, class or other function."""
     # Brackets in comments and literals would be counted otherwise.
     text = _blanked(source)
-    begin = depth = 0
-    for position, character in enumerate(text):
-        if character in "({":
-            # A block at the top level: what stands before it may be the head of a function.
-            if character == "{" and depth == 0:
-                head = _head(source, text, begin, position, first)
-                if head is not None:
-                    yield head
-            depth += 1
-        elif character in ")}":
-            depth -= 1
-        # The next head begins behind this declaration or block.
-        if depth == 0 and character in ";}":
-            begin = position + 1
-
-
-def _head(source: str, text: str, begin: int, end: int, first: int) -> _Head | None:
-    """Read the head that stands before a block; None where the block is no function of the return type void."""
-    # What stands before the name: blanks, perhaps a template, and the comment that documents the op.
-    template = ""
-    at = begin + len(text[begin:end]) - len(text[begin:end].lstrip())
-    start = at
-    if text.startswith("template", at) and "<" in text[at:end]:
-        opened = text.index("<", at)
-        at = _closing(text, opened) + 1
-        template = source[opened + 1 : at - 1]
-    match = _HEAD.match(text, at + len(text[at:end]) - len(text[at:end].lstrip()))
-    if match is None or match.end() > end:
-        return None
-    closed = _closing(text, match.end() - 1)
-    doc = _comment(source[begin:start])
-    line = first + text.count("\n", 0, match.start())
-    return _Head(match["name"], template, source[match.end() : closed], line, doc)
+    for match in _HEAD.finditer(text):
+        before = text[: match.start()]
+        closed = _closing(text, match.end() - 1)
+        is_definition = text[closed + 1 :].lstrip().startswith("{")
+        if before.count("{") != before.count("}") or not is_definition:
+            continue
+        template = ""
+        if match["template"] is not None:
+            template = source[slice(*match.span("template"))]
+        line = first + text.count("\n", 0, match.start("name"))
+        parameters = source[match.end() : closed]
+        doc = _comment(source[: match.start()])
+        yield _Head(match["name"], template, parameters, line, doc)
 
 
 def _closing(text: str, opened: int) -> int:
     """Find where the bracket that opens there is closed."""
     depth = 0
-    pairs = {"(": ")", "<": ">"}
     for position in range(opened, len(text)):
-        depth += (text[position] == text[opened]) - (text[position] == pairs[text[opened]])
+        depth += (text[position] == "(") - (text[position] == ")")
         if depth == 0:
             return position
-    raise DefinitionError(
-        "op in C++",
-        expected=f"a {pairs[text[opened]]} for each {text[opened]}",
-        got="the end of the text",
-    )
+    raise DefinitionError("op in C++", expected="a ) for each (", got="the end of the text")
 
 
 def _comment(before: str) -> str:

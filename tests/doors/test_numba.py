@@ -155,7 +155,7 @@ MIXED = [
     ("float32", "return x > 0.1", "comparison gt"),
     ("bool", "return x + x", "add of bool"),
     ("int64", "return x // x", "floordiv"),
-    ("int64", "return x ** 2", "power"),
+    ("int64", "return x ** 2", "operator pow"),
     ("float64", "return np.full(1, int(x[0]))", "conversion of float64 to int64"),
     ("float64", "return np.random.permutation(x)", "permutation"),
     ("int64", "return np.full(1, x.mean())", "mean of int64"),

@@ -477,10 +477,10 @@ def square_loss(inputs, node, opset=18):
         }}""")
 
 
-PADS = ["[1, 0, 0, 1]", "[0, 1, 1, 0]", "[2, 1, 0, 2]", "[2, 2, 2, 2]"]
+PADS = ["[1, 0, 0, 1]", "[2, 1, 0, 2]"]
 
 
-@pytest.mark.parametrize("strides", ["[1, 1]", "[2, 2]", "[3, 1]"])
+@pytest.mark.parametrize("strides", ["[2, 2]", "[3, 1]"])
 @pytest.mark.parametrize("pads", PADS)
 @pytest.mark.parametrize(
     "node",
@@ -553,7 +553,7 @@ def test_an_empty_batch_has_gradients_of_zero(nodes, opset):
     ]
 
 
-@pytest.mark.parametrize("operator", ["Add", "Sub", "Mul", "Div", "Pow", "MatMul"])
+@pytest.mark.parametrize("operator", ["Add", "Mul", "MatMul"])
 @pytest.mark.parametrize(
     ("left", "right", "declared"),
     [
