@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from pyopnb.display.figures import figure_png
@@ -38,43 +39,26 @@ def write(view: View, path: str | os.PathLike[str]) -> None:
         raise InputError("save, path", expected="a path", got=describe(path), next=next_)
     path = Path(path)
     suffix = path.suffix.lower()
-    formats = _formats(view)
-    if suffix not in formats:
-        best = ".html"
-        if ".svg" in formats:
-            best = ".svg"
-        raise InputError(
-            f"save, {sanitize(type(view.thing).__name__)}",
-            expected=f"a name that ends in {', '.join(formats)}",
-            got=sanitize(path.name),
-            next=f"save({sanitize(repr(str(path.with_suffix(best))))})",
-        )
+    drawing, thing = view.draw, view.thing
+    writers: dict[str, Callable[[], str | bytes]] = {
+        ".html": lambda: document(view.title, view.body)
+    }
+    if drawing is not None:
+        writers[".svg"] = lambda: view.svg
+        writers[".png"] = lambda: figure_png(drawing())
+    for ending in (".json", ".csv"):
+        # What can be written as JSON can be read back.
+        method = getattr(thing, f"to_{ending[1:]}", None)
+        if method is not None:
+            writers[ending] = method
+    if suffix not in writers:
+        where = f"save, {sanitize(type(thing).__name__)}"
+        expected = f"a name that ends in {', '.join(writers)}"
+        best = ".svg" if ".svg" in writers else ".html"
+        next_ = f"save({sanitize(repr(str(path.with_suffix(best))))})"
+        raise InputError(where, expected=expected, got=sanitize(path.name), next=next_)
     # Before the picture is made, which can take a while.
     check_writable(path)
-    data = _encode(view, suffix)
+    data = writers[suffix]()
     with atomic_write(path) as file:
-        file.stream.write(data)
-
-
-def _formats(view: View) -> list[str]:
-    formats = [".html"]
-    if view.draw is not None:
-        formats += [".svg", ".png"]
-    # What can be written as JSON can be read back.
-    if hasattr(view.thing, "to_json"):
-        formats.append(".json")
-    if hasattr(view.thing, "to_csv"):
-        formats.append(".csv")
-    return formats
-
-
-def _encode(view: View, suffix: str) -> bytes:
-    if suffix == ".png" and view.draw is not None:
-        return figure_png(view.draw())
-    if suffix == ".svg":
-        return view.svg.encode()
-    if suffix == ".json":
-        return str(view.thing.to_json()).encode()
-    if suffix == ".csv":
-        return str(view.thing.to_csv()).encode()
-    return document(view.title, view.body).encode()
+        file.stream.write(data.encode() if isinstance(data, str) else data)

@@ -99,25 +99,22 @@ def _graph_options(thing: TraceDiff, model: ModelProto) -> dict[str, Any]:
     """Make the options of a model's view that show the errors; a node without an error has no colour."""
     names = {name for node in model.graph.node for name in node.output if name}
     colours = {}
-    for step in thing.steps:
-        for tensor in step.outputs:
-            if step.accumulated and tensor.b in names:
-                colours[tensor.b] = step.accumulated
     marks = {}
-    for step in () if thing.quantization else thing.origins:
-        if step.outputs[0].b in names:
-            marks[step.outputs[0].b] = "origin"
-    legend = "largest |a-b|"
     if thing.quantization:
         # The more noise, the warmer the colour.
-        legend = "noise in dB (−SQNR)"
-        colours = {}
         for row in thing.quantization:
             if row.sqnr is not None and math.isfinite(row.sqnr) and row.b in names:
                 colours[row.b] = -row.sqnr
+    else:
+        for step in thing.steps:
+            for tensor in step.outputs:
+                if step.accumulated and tensor.b in names:
+                    colours[tensor.b] = step.accumulated
+        origins = [step.outputs[0].b for step in thing.origins]
+        marks = {name: "origin" for name in origins if name in names}
     return {
         "colours": colours,
-        "legend": legend,
+        "legend": "noise in dB (−SQNR)" if thing.quantization else "largest |a-b|",
         "log": not thing.quantization,
         "marks": marks,
         "notes": _notes(thing),
@@ -189,17 +186,17 @@ def _quantization_table(quantization: tuple[QuantizedTensor, ...]) -> str:
     rows, keys = [], []
     for row in quantization:
         name = f"weight {row.tensor}" if row.weight else row.tensor
-        cells = [name, row.b, format_number(row.sqnr), "", "", "", "", ""]
+        ranges = (
+            "" if ends is None else " … ".join(map(format_number, ends))
+            for ends in (row.range, row.scale_range)
+        )
+        alone = saturated = bits = ""
         if row.alone is not None:
-            cells[3] = format_number(row.alone)
-            cells[4] = f"{100 * (row.saturated or 0.0):.3g} %"
-        if row.range is not None:
-            cells[5] = " … ".join(map(format_number, row.range))
-        if row.scale_range is not None:
-            cells[6] = " … ".join(map(format_number, row.scale_range))
+            alone = format_number(row.alone)
+            saturated = f"{100 * (row.saturated or 0.0):.3g} %"
         if row.bits is not None:
-            cells[7] = f"{row.bits:.1f}"
-        rows.append(tuple(cells))
+            bits = f"{row.bits:.1f}"
+        rows.append((name, row.b, format_number(row.sqnr), alone, saturated, *ranges, bits))
         keys.append((row.b,))
     head = ("tensor", "b", "SQNR dB", "by its scale", "saturated", "range", "scale", "bits used")
     title = f"quantization of {len(rows)} tensors, the worst first"

@@ -101,36 +101,30 @@ def read_assets() -> Assets:
 @functools.lru_cache(maxsize=1)
 def _read_folder(folder: Path) -> Assets:
     page = _read_text(folder / "index.html")
-    style = _read_text(folder / "grapher.css")
     version = re.search(r'<meta name="version" content="(\d+)\.(\d+)([\w.]*)"', page)
     if version is None:
-        raise UnusableNetron(
-            f"a folder netron without Netron's page ({folder})",
-            "pip install --force-reinstall netron",
-        )
+        got = f"a folder netron without Netron's page ({folder})"
+        raise UnusableNetron(got, "pip install --force-reinstall netron")
     text = f"{version[1]}.{version[2]}{version[3]}"
     if (int(version[1]), int(version[2])) < OLDEST:
         raise UnusableNetron(text, "pip install -U netron")
     # Netron's policy, icons and start-up code are for a server. Our policy forbids all requests, whatever a model contains.
-    page = re.sub(
-        r'<meta http-equiv="Content-Security-Policy"[^>]*>|<link [^>]*>|<script [^>]*></script>',
-        "",
-        page,
+    theirs = (
+        r'<meta http-equiv="Content-Security-Policy"[^>]*>|<link [^>]*>|<script [^>]*></script>'
     )
-    policy = f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
-    # Each part of the page has its place, or this Netron is built otherwise.
-    page, heads = re.subn(r'(<meta charset="utf-8">)', lambda at: at[0] + policy, page, count=1)
-    page, styles = re.subn("</head>", lambda at: f"<style>{style}</style></head>", page, count=1)
-    page, bodies = re.subn(
-        "</body>",
-        lambda at: f"{MODEL_MARKER}<script>{read_script('frame')}</script></body>",
-        page,
-        count=1,
-    )
-    if not heads == styles == bodies == 1:
-        raise UnusableNetron(
-            f"{text}, whose page has an unknown structure", "pip install 'netron<10', and report it"
-        )
+    page = re.sub(theirs, "", page)
+    charset = '<meta charset="utf-8">'
+    ours = {
+        charset: f'{charset}<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
+        "</head>": f"<style>{_read_text(folder / 'grapher.css')}</style></head>",
+        "</body>": f"{MODEL_MARKER}<script>{read_script('frame')}</script></body>",
+    }
+    for place, replacement in ours.items():
+        # Each part of the page has its place, or this Netron is built otherwise.
+        if place not in page:
+            got = f"{text}, whose page has an unknown structure"
+            raise UnusableNetron(got, "pip install 'netron<10', and report it")
+        page = page.replace(place, replacement, 1)
     return Assets(text, page, folder)
 
 

@@ -58,11 +58,9 @@ class NetronView:
         try:
             self._assets = read_assets()
         except UnusableNetron as error:
-            got, remedy = error.args
-            oldest = ".".join(map(str, OLDEST))
-            raise PyopError(
-                "netron", expected=f"version {oldest} or newer", got=got, next=remedy
-            ) from None
+            got, next_ = error.args
+            expected = f"version {'.'.join(map(str, OLDEST))} or newer"
+            raise PyopError("netron", expected=expected, got=got, next=next_) from None
         copy = trim(canvas.model)
         self._nodes = copy.nodes
         self._data = copy.proto.SerializeToString(deterministic=True)
@@ -163,11 +161,8 @@ def _colours(canvas: Canvas, nodes: Mapping[str, NodeProto]) -> dict[str, Any]:
     names = {id(node): name for name, node in nodes.items()}
     painted = {}
     for node, colour, about in canvas.nodes:
-        on_colour = ""
-        if colour:
-            on_colour = text_colour(colour)
         if id(node) in names:
-            painted[names[id(node)]] = (colour, on_colour, about)
+            painted[names[id(node)]] = (colour, text_colour(colour) if colour else "", about)
     scale = canvas.scale
     if scale is None:
         return {"nodes": painted}
@@ -238,11 +233,8 @@ def netron(
     <Netron: small: 2 nodes>
     """
     if type(height) is not int or not _MIN_HEIGHT <= height <= _MAX_HEIGHT:
-        raise InputError(
-            "netron, height",
-            expected=f"an int from {_MIN_HEIGHT} to {_MAX_HEIGHT}",
-            got=sanitize(repr(height)),
-        )
+        expected = f"an int from {_MIN_HEIGHT} to {_MAX_HEIGHT}"
+        raise InputError("netron, height", expected=expected, got=sanitize(repr(height)))
     view = show(model) if isinstance(model, _SHOWN) else view_model(model)
     # A diff in which no node was compared has no graph.
     if view.canvas is None:
