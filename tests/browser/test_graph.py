@@ -2,12 +2,45 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
-from lab import new_context, tab
+from lab import new_context, tab, write_notebook
 from playwright.sync_api import expect
 
+import pyopnb
+
 HOSTILE = "</script><img src=x onerror=alert(1)>\"'&<b>"
+MODEL = "net (float[N,3] x) => (float[N,3] y) { a = Abs(x)  b = Neg(a)  y = Add(b, a) }"
 BOXES = "svg > g, svg > use"
+
+
+def traced():
+    model = pyopnb.parse(MODEL)
+    model.graph.node[1].name = HOSTILE
+    for node in model.graph.node:
+        for names in (node.input, node.output):
+            for place, name in enumerate(names):
+                names[place] = HOSTILE if name == "b" else name
+    return pyopnb.Session(model).trace(x=np.float32([[1, -2, 3]]))
+
+
+def write_files(root):
+    view = pyopnb.show(traced())
+    view.save(root / "trace.html")
+    html = view._repr_html_()
+    (root / "two.html").write_text(
+        f"<!DOCTYPE html><meta charset=utf-8>{html}{html}", encoding="utf-8"
+    )
+    nodes = [f"t{n + 1} = Relu(t{n})" for n in range(300)]
+    pyopnb.show(pyopnb.parse(f"(float[N] t0) => (float[N] t300) {{ {' '.join(nodes)} }}")).save(
+        root / "long.html"
+    )
+    pyopnb.netron(traced()).save(root / "netron.html")
+    write_notebook(
+        root / "saved.ipynb", "trace", outputs={0: [{"text/html": html, "text/plain": "trace"}]}
+    )
+    write_notebook(root / "live.ipynb", f"import numpy as np, pyopnb\nsession = pyopnb.Session(pyopnb.parse('{MODEL}'))",
+                   "session.trace(x=np.float32([[1, -2, 3]]))")  # fmt: skip
 
 
 @pytest.fixture(params=["light", pytest.param("dark", marks=pytest.mark.everywhere)])

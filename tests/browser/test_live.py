@@ -8,12 +8,21 @@ import sys
 
 import nbformat
 import pytest
-from lab import new_context, tab
+from lab import new_context, tab, write_notebook
 from playwright.sync_api import expect
-from test_notebook import MOVED, OP, OPS, SLOWER, WATCHED
+from test_notebook import LIVE, MOVED, OP, OPS, SLOWER, WATCHED
 
 NOT_LIVE = "not live: run this cell"
 BROKEN = re.compile("model not found|Error displaying|Loading widget")
+
+
+def write_files(root):
+    names = ("reload", "restart", "twice", "other", "export", "closed", "seven")
+    for name in names:  # each test has a kernel of its own
+        write_notebook(root / f"{name}.ipynb", *LIVE)
+    waiting = "[__import__('time').sleep(0.05) for _ in iter(lambda: __import__('os').path.exists('go'), True)]"
+    sleeping = OP.format(f"({waiting}, x)[1]")
+    write_notebook(root / "slow.ipynb", *LIVE[:OPS], sleeping, *LIVE[OPS + 1 :], "'free'")
 
 
 def visible(locator):

@@ -5,9 +5,58 @@ from __future__ import annotations
 import re
 
 import pytest
+from lab import write_notebook
 from playwright.sync_api import expect
 
+import pyopnb
+
+MODEL = "(float[N,3] x) => (float[N,3] y) { a = Abs(x)  b = demo.SoftClip<limit = 2.0>(a)  c = Neg(b)  y = Add(c, a) }"
 NODES = 6  # Netron draws inputs and outputs as nodes too
+
+OP = """\
+import pyopnb
+@pyopnb.pyop("demo::SoftClip")
+class SoftClip:
+    "Clip x smoothly to a limit."
+    def __init__(self, limit: float = 1.0):
+        self.limit = limit
+    def compute(self, x: "float32[N,3]") -> "float32[N,3]":
+        return x
+"""
+LIVE = (
+    "%load_ext pyopnb",
+    OP,
+    f'model = pyopnb.parse("{MODEL}")\nview = pyopnb.netron(model, name="live")',
+    """\
+@view.on_select
+def clicked(node):
+    print("clicked", node.op_type, node is view.selected, any(node is n for n in model.graph.node))
+    if node.op_type == "Neg":
+        1 / 0
+view""",
+)
+
+COLOURED = (
+    """\
+import numpy as np, pyopnb
+before = pyopnb.parse("(float[N,3] x) => (float[N,3] y) { a = Abs(x)  b = Neg(a)  y = Add(b, a) }")
+after = pyopnb.parse("(float[N,3] x) => (float[N,3] y) { a = Abs(x)  b = Exp(a)  y = Add(b, a) }")
+x = np.float32([[1, -2, 3]])""",
+    "pyopnb.netron(pyopnb.Session(before).trace(x=x))",
+    "pyopnb.netron(pyopnb.diff(before, after))",
+    "pyopnb.netron(pyopnb.diff(pyopnb.Session(before).trace(x=x), pyopnb.Session(after).trace(x=x)))",
+)
+
+
+def write_files(root):
+    exec(OP, {})
+    model = pyopnb.parse(MODEL)
+    (root / "demo.onnx").write_bytes(model.SerializeToString())
+    (root / "no.onnx").write_bytes(b"\x08\x0dthis is no model")
+    write_notebook(root / "live.ipynb", *LIVE)
+    write_notebook(root / "coloured.ipynb", *COLOURED)
+    saved = pyopnb.netron(model, name="</script>'\"<b>saved")._repr_mimebundle_()
+    write_notebook(root / "saved.ipynb", "view  # nothing was run here", outputs={0: [saved]})
 
 
 def click(frame, kind):

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import re
+import shutil
+from pathlib import Path
 
 import nbformat
 import pytest
+from lab import write_notebook
 from playwright.sync_api import expect
 
+NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
+
+SETUP = """\
+%load_ext pyopnb
+import numpy as np
+import pyopnb"""
 OP = """\
 %%pyop -d demo
 class SoftClip:
@@ -17,13 +26,63 @@ class SoftClip:
     def compute(self, x):
         clipped = {}
         return clipped.astype(np.float32)"""
+TANH = "self.limit * np.tanh(x / self.limit)"
 SLOWER = "x / (1 + np.abs(x) / self.limit)"
+FLAT = "np.clip(x, -self.limit, self.limit)"
 
+MODEL = """\
+model = pyopnb.parse("(float[N] x) => (float[N] y) { a = Abs(x)  b = demo.SoftClip<limit = 2.0>(a)  c = Neg(b)  y = Mul(c, a) }")
+session = pyopnb.Session(model)
+x = np.float32([-0.5, 1, -8])"""
+WATCH = "w = pyopnb.watch(session, x=x)\nw"
+INTERACT = "i = pyopnb.interact(session, x=x, limit=(0.5, 6.5, 0.1))\ni"
+LIVE = (SETUP, OP.format(TANH), MODEL, WATCH, INTERACT)
 OPS, WATCHED, MOVED = 1, 3, 4
 
+SHOWN = (
+    "pyopnb.show(model)",
+    "before = session.trace(x=x)\nbefore",
+    OP.format(SLOWER),
+    "pyopnb.diff(before, session.trace(x=x))",
+    "pyopnb.netron(model)",
+)
 DIFF = 8
 TYPO = "AttributeError: 'SoftClip' object has no attribute 'limits'"  # which the first tutorial makes on purpose
+MORE = (
+    "pyopnb.diff(model, pyopnb.parse('(float[N] x) => (float[N] y) { a = Abs(x)  b = Relu(a)  y = Mul(b, a) }'))",
+    "pyopnb.diff(session(x=x), session(x=x * 2))",
+    "pyopnb.sweep(session, x=x, limit=np.linspace(1, 6, 4))",
+    "%pyop history SoftClip",
+)
+SPLIT = """\
+area => {
+    const split = [];
+    area.querySelectorAll('details').forEach(fold => { fold.open = true });
+    const texts = document.createTreeWalker(area, NodeFilter.SHOW_TEXT);
+    while (texts.nextNode()) {
+        for (const word of texts.currentNode.data.matchAll(/[\\p{L}\\p{N}_]+/gu)) {
+            const range = document.createRange();
+            range.setStart(texts.currentNode, word.index);
+            range.setEnd(texts.currentNode, word.index + word[0].length);
+            const lines = [...range.getClientRects()].filter(({width}) => width).map(({top}) => Math.round(top));
+            if (new Set(lines).size > 1) {
+                split.push(word[0]);
+            }
+        }
+    }
+    return split;
+}"""  # the words of an output that begin on one line and end on another
 NODES = 6  # Netron draws inputs and outputs as nodes too
+
+
+def write_files(root):
+    for name in ("first", "notebook7"):  # two copies, because a kernel outlives its page
+        shutil.copy(NOTEBOOKS / "00_first_op.ipynb", root / f"{name}.ipynb")
+    for name in ("watch", "debugger"):
+        write_notebook(root / f"{name}.ipynb", *LIVE)
+    for name in ("saved", "live7"):
+        write_notebook(root / f"{name}.ipynb", *LIVE, *SHOWN)
+    write_notebook(root / "narrow.ipynb", *LIVE, *SHOWN[:-1], *MORE)
 
 
 def test_the_first_tutorial_runs_and_options_are_completed(page):
