@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pyopnb.display.netron.view import TARGET, clicked
-from pyopnb.notebook import tracebacks
+from pyopnb.notebook import rebuilt, tracebacks
 from pyopnb.notebook.completion import complete
 from pyopnb.notebook.cppop_magic import CppopMagics
 from pyopnb.notebook.listeners import close_all, is_ours
@@ -31,6 +31,7 @@ def load(shell: Any) -> None:
     shell.ast_transformers.append(OpRegistration())
     shell.Completer.custom_matchers.append(complete)
     tracebacks.install(shell)
+    rebuilt.install(shell)
     set_bar(progress_bar)
     set_panel(progress_panel)
     if comms := _comm_manager(shell):
@@ -59,6 +60,7 @@ def unload(shell: Any) -> None:
     set_bar(None)
     set_panel(None)
     tracebacks.uninstall()
+    rebuilt.uninstall()
     if comms := _comm_manager(shell):
         comms.targets.pop(TARGET, None)
     magics = shell.magics_manager

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
+from IPython.utils.capture import capture_output
 
 import pyopnb
 
@@ -88,3 +91,18 @@ def test_importing_pyopnb_does_not_import_ipython(more, imported):
         command, capture_output=True, text=True, check=True, cwd=Path(pyopnb.__file__).parents[1]
     )
     assert probe.stdout.strip() == imported
+
+
+def test_a_rebuilt_session_is_a_line_of_text_with_its_cell(bare):
+    bare.run_line_magic("load_ext", "pyopnb")
+    with capture_output() as seen:
+        bare.run_cell(
+            "import warnings, pyopnb\n"
+            "with warnings.catch_warnings():\n"
+            "    warnings.simplefilter('always')\n"
+            "    warnings.warn('session rebuilt: x', pyopnb.errors.SessionRebuilt)\n"
+        )
+    assert re.search(r"session rebuilt: x \(Cell In\[\d+\], line 4\)", seen.stdout)
+    assert "SessionRebuilt" not in seen.stdout + seen.stderr
+    bare.run_line_magic("unload_ext", "pyopnb")
+    assert not hasattr(warnings.showwarning, "replaced")

@@ -26,6 +26,7 @@ __all__ = [
     "CellRun",
     "LiveCells",
     "current_run",
+    "in_console",
     "lacks_extension",
     "live_cells",
     "wait_for",
@@ -159,6 +160,13 @@ def lacks_extension() -> bool:
     return "__vsc_ipynb_file__" in shell.user_ns or "google.colab" in sys.modules
 
 
+def in_console() -> bool:
+    """Tell whether the front end is a console of Jupyter's, which prints what is displayed and none of its updates."""
+    # It lets cells ask for input, which programs that execute notebooks do not, and names no cell, as pages do.
+    content = _parent(get_ipython()).get("content") or {}
+    return content.get("allow_stdin") is True and not _updates_later()
+
+
 _IN_MARIMO = {
     "watch": "session(x=x) in a cell that names the op's class",
     "interact": "session.with_attrs(limit=slider.value)(x=x) with a slider of mo.ui",
@@ -199,9 +207,14 @@ def current_run() -> CellRun:
 
 
 def _metadata(shell: Any) -> dict[str, Any]:
-    # A terminal has no requests.
-    parent = shell.get_parent() if hasattr(shell, "get_parent") else None
-    return (parent or {}).get("metadata") or {}
+    return _parent(shell).get("metadata") or {}
+
+
+def _parent(shell: Any) -> dict[str, Any]:
+    """Return the request that the running cell came in; {} in a terminal, which has none."""
+    if not hasattr(shell, "get_parent"):
+        return {}
+    return shell.get_parent() or {}
 
 
 def _cell_text(shell: Any) -> str:

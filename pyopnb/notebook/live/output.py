@@ -185,6 +185,8 @@ class LiveOutput:
             run = run_session(self.session, feeds, settings, options, self._view)
         finally:
             timer.cancel()
+            # Its thread holds this output until it ends.
+            timer.join()
         # A run that was stopped for a newer one and not by the user has nothing to report.
         if run.interrupted and self._worker.requested:
             return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -34,21 +35,29 @@ def shown_by(view: Callable[[Result], Any], result: Result) -> Shown:
     Parameters
     ----------
     view : callable
-        It may return a matplotlib figure or something in one, an array, text, or anything that IPython displays.
+        It may draw with pyplot, or return a matplotlib figure or something in one, an array, text, or anything that IPython
+        displays.
     result : Result
 
     Returns
     -------
     Shown
     """
+    before = _pyplot_numbers()
     value = view(result)
+    drawn = sorted(_pyplot_numbers() - before)
+    if drawn:
+        # It drew with pyplot, and what such a function returns is only a part of its figure.
+        pyplot = sys.modules["matplotlib.pyplot"]
+        pictures = [_picture(pyplot.figure(number)) for number in drawn]
+        # Left open, the figures would be shown below the next cell as well.
+        for number in drawn:
+            pyplot.close(number)
+        return Shown("".join(picture.html for picture in pictures), pictures[0].text)
     # Axes and what is drawn in them know their figure.
     figure = getattr(value, "figure", value)
     if hasattr(figure, "savefig"):
-        file = io.BytesIO()
-        # A PNG looks the same in every front end, whatever fonts it has.
-        figure.savefig(file, format="png", dpi=_DPI, bbox_inches="tight")
-        return Shown(image(file.getvalue(), "matplotlib figure"), "matplotlib figure")
+        return _picture(figure)
     if isinstance(value, np.ndarray):
         value = show(value)
     if isinstance(value, str):
@@ -63,3 +72,18 @@ def shown_by(view: Callable[[Result], Any], result: Result) -> Shown:
         data = bundle["image/png"]
         return Shown(image(base64.b64decode(data) if isinstance(data, str) else data, text), text)
     return Shown(pre(text), text)
+
+
+def _pyplot_numbers() -> set[int]:
+    """List the open figures of pyplot, which is not imported here."""
+    pyplot: Any = sys.modules.get("matplotlib.pyplot")
+    if pyplot is None:
+        return set()
+    return set(pyplot.get_fignums())
+
+
+def _picture(figure: Any) -> Shown:
+    file = io.BytesIO()
+    # A PNG looks the same in every front end, whatever fonts it has.
+    figure.savefig(file, format="png", dpi=_DPI, bbox_inches="tight")
+    return Shown(image(file.getvalue(), "matplotlib figure"), "matplotlib figure")
