@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -23,7 +24,6 @@ from pyopnb.models.ort_capabilities import kernels, newest_opset, schema_domains
 from pyopnb.models.support.ort_types import proto_of
 from pyopnb.models.versions import FILL
 from pyopnb.onnx_reference.catalog_ops import op_named
-from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.coerce import cast_expression
 from pyopnb.ops.locks import locked
 from pyopnb.ops.messages import hide_internal_frames, moved, sanitize
@@ -41,7 +41,6 @@ KEPT_SESSIONS = 64
 
 
 @hide_internal_frames
-@check_arguments
 def call(
     op: str | type | Op,
     /,
@@ -111,7 +110,7 @@ def call(
         raise ModelError(f"{where}, outputs", expected=expected, got=sanitize(repr(outputs), 60))
     if opset is not None:
         check_opset(opset, where)
-    definition = _define(op, len(inputs), opset)
+    definition = _define(op, len(inputs), opset, registry.epoch)
     arrays = [_to_array(where, definition, place, inputs) for place in range(len(inputs))]
     # Sizes are no part of the key: a session is built without them, so calls that differ only in
     # sizes share it. An input that is left out makes another node, and so another session.
@@ -120,6 +119,7 @@ def call(
     key = (op, outputs, opset, tuple(types), tuple(settings))
     session = _cache.get(key, definition.version)
     if session is None:
+        _check_dtypes(where, definition, arrays)
         try:
             session = _make_session(definition, arrays, outputs, opset, attrs)
         except PyopError as error:
@@ -166,8 +166,9 @@ class _Definition:
         return ANY
 
 
-def _define(op: str, count: int, opset: int | None) -> _Definition:
-    """Find an op by its name; one without a domain is ONNX's own."""
+@functools.lru_cache(maxsize=KEPT_SESSIONS)
+def _define(op: str, count: int, opset: int | None, epoch: int) -> _Definition:
+    """Find an op by its name; one without a domain is ONNX's own. In an epoch it stays what it is."""
     domain, op_type = split_name(op if "::" in op else f"::{op}")
     registered = registry.find(domain, op_type)
     if registered is None and (domain, op_type) not in kernels():
@@ -240,19 +241,29 @@ def _to_array(
         return None
     name = definition.names[number]
     where = f"{where}, input {sanitize(name)}"
-    declared = definition.declared(number, inputs)
     if not isinstance(value, np.ndarray):
-        value = as_array(value, declared, where, name)
+        value = as_array(value, definition.declared(number, inputs), where, name)
     array = np.asarray(value)
     if array.dtype.kind in "OUT":
         check_texts(array, where, "string[...]")
         return array.astype(object)
-    type_ = type_of(array)
-    if declared.dtype is not None and type_.dtype != declared.dtype:
-        remedy = cast_expression(name, declared.dtype)
-        raise InputError(where, expected=str(declared), got=str(type_), next=remedy)
     # A tensor has the byte order of this machine.
-    return array.astype(array.dtype.newbyteorder("="), copy=False)
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+
+
+def _check_dtypes(where: str, definition: _Definition, arrays: Sequence[np.ndarray | None]) -> None:
+    """Refuse an array of another dtype than is declared, with the cast to type."""
+    for number, array in enumerate(arrays):
+        declared = definition.declared(number, arrays)
+        want = declared.dtype
+        if array is not None and want is not None and type_of(array).dtype != want:
+            name = definition.names[number]
+            raise InputError(
+                f"{where}, input {sanitize(name)}",
+                expected=str(declared),
+                got=str(type_of(array)),
+                next=cast_expression(name, want),
+            )
 
 
 def _hashable(value: Any) -> Any:

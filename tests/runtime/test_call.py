@@ -105,8 +105,8 @@ def test_how_many_outputs():
         pyopnb.call("demo::Any", X)
     for wrong, expected in (
         (0, "a number from 1 to 1000"),
-        (True, "a whole number"),
-        (1.0, "a whole number"),
+        (True, "a number from 1 to 1000"),
+        (1.0, "a number from 1 to 1000"),
     ):
         with pytest.raises(pyopnb.errors.PyopError, match=f", outputs: expected {expected}"):
             pyopnb.call("demo::Any", X, outputs=wrong)
