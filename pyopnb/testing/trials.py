@@ -100,7 +100,9 @@ def _try_schema(subject: Subject) -> str:
         value = subject.instance(example).compute(*example.copies())
         subject.runs = True
         schema.check_inputs(example.types, subject.op.name)
-        outputs = len(value) if isinstance(value, tuple) else 1
+        outputs = 1
+        if isinstance(value, tuple):
+            outputs = len(value)
         if schema.outputs is not None and outputs != len(schema.outputs):
             raise Failed(
                 f"outputs: expected {len(schema.outputs)}, as compute's hint says, got {outputs}. Try: change the hint"
@@ -168,7 +170,9 @@ def _try_shapes(subject: Subject) -> str:
             session(**resized.feeds())
             passed += 1
     text = f"as promised at {plural(passed, 'set')} of sizes"
-    return f"{text} ({refused} more refused)" if refused else text
+    if refused:
+        text += f" ({refused} more refused)"
+    return text
 
 
 def _try_empty(subject: Subject) -> str:
@@ -281,7 +285,8 @@ def _try_precision(subject: Subject) -> str:
             error = _rounding_error(subject, example.cast(kind))
             if error is None:
                 continue
-            name, (ulps, where) = np.dtype(kind).name, error
+            name = np.dtype(kind).name
+            ulps, where = error
             # NaN is no pass: it is not larger than the limit either.
             if not ulps <= _MAX_ULPS:
                 raise Failed(

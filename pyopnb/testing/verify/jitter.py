@@ -38,7 +38,8 @@ def moved(array: np.ndarray, share: np.ndarray | float) -> np.ndarray:
     eps, _ = precision_of(array.dtype)
     with np.errstate(all="ignore"):
         # A share of 0.5 leaves a number where it is, 0 and 1 move it by all of _UNITS.
-        result = widened(array) * (1 + 2 * _UNITS * eps * (np.asarray(share) - 0.5))
+        change = 2 * _UNITS * eps * (np.asarray(share) - 0.5)
+        result = widened(array) * (1 + change)
         return np.asarray(result.astype(array.dtype))
 
 
@@ -89,7 +90,9 @@ def jittered(array: np.ndarray, shares: Shares, *, sums: bool = True) -> np.ndar
 
     def _plain(value: Any) -> Any:
         # NumPy would call __array_ufunc__ again, and so on, for an array of our class.
-        return value.view(np.ndarray) if isinstance(value, Jittered) else value
+        if isinstance(value, Jittered):
+            return value.view(np.ndarray)
+        return value
 
     def _wrap(ufunc: Any, method: str, result: Any) -> Any:
         if (sums or method == "__call__") and _is_inexact(ufunc, method, result):
@@ -98,7 +101,9 @@ def jittered(array: np.ndarray, shares: Shares, *, sums: bool = True) -> np.ndar
                 return values[()]
             # In place, as the result may be the array of ``out``, which the body goes on with.
             result[...] = values
-        return result.view(Jittered) if isinstance(result, np.ndarray) else result
+        if isinstance(result, np.ndarray):
+            return result.view(Jittered)
+        return result
 
     return array.view(Jittered)
 

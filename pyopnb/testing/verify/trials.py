@@ -89,8 +89,9 @@ def draw_trials(
     ------
     Trial
     """
-    for number, example in enumerate(examples):
-        yield Trial(f"example {number}" if number else "the example", example)
+    yield Trial("the example", examples[0])
+    for number, example in enumerate(examples[1:], 1):
+        yield Trial(f"example {number}", example)
     first = examples[0]
     dims = dims or [None] * len(first)
     sets_by_input = {}
@@ -106,8 +107,9 @@ def draw_trials(
     if roomy is not first:
         yield from _value_trials(first, sets_by_input)
     # A scan that starts at the wrong end shows in sorted and reversed inputs.
-    yield Trial("sorted inputs", each(_sorted, roomy))
-    yield Trial("inputs sorted downwards", each(reverse, each(_sorted, roomy)))
+    ordered = each(_sorted, roomy)
+    yield Trial("sorted inputs", ordered)
+    yield Trial("inputs sorted downwards", each(reverse, ordered))
 
 
 # ---- sizes ------------------------------------------------------------------------------------------
@@ -146,9 +148,11 @@ def other_sizes(free_sizes: Mapping[str, int]) -> list[dict[str, int]]:
 def _size_trials(example: Arrays, dims: Dims, empty: bool) -> Iterator[Trial]:
     for sizes in other_sizes(free_sizes_of(example, dims)):
         inputs = resize(example, dims, sizes)
-        if inputs is not None and (empty or min(sizes.values()) > 0):
-            shapes = [str(list(array.shape)) for array in inputs if array is not None]
-            yield Trial(f"inputs of sizes {', '.join(shapes)}", inputs)
+        if inputs is None or (not empty and 0 in sizes.values()):
+            continue
+        shapes = [str(list(array.shape)) for array in inputs if array is not None]
+        text = ", ".join(shapes)
+        yield Trial(f"inputs of sizes {text}", inputs)
 
 
 def resize(example: Arrays, dims: Dims, sizes: Mapping[str, int]) -> Arrays | None:
@@ -286,7 +290,10 @@ def _with_values(
 def _filled(array: Any, values: list[Any], seed: Sequence[int], draw: int) -> np.ndarray:
     """Return an array of the same shape with values of a set, in each draw the next of them."""
     with np.errstate(all="ignore"):
-        pool = np.random.default_rng(seed).permutation(np.array(values, array.dtype))
+        pool = np.array(values, array.dtype)
+    pool = np.random.default_rng(seed).permutation(pool)
     # Each is in it as often as another, if there is room for all.
-    chosen = np.resize(np.roll(pool, -draw * array.size), array.size)
-    return np.random.default_rng((*seed, draw)).permutation(chosen).reshape(array.shape)
+    pool = np.roll(pool, -draw * array.size)
+    chosen = np.resize(pool, array.size)
+    chosen = np.random.default_rng((*seed, draw)).permutation(chosen)
+    return chosen.reshape(array.shape)
