@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from onnx import AttributeProto, ModelProto, helper, numpy_helper
+from onnx import AttributeProto, helper
 
 from pyopnb.errors import ModelError
+from pyopnb.models.nodes import attribute_of
 from pyopnb.models.onnx_schemas import find_schema
-from pyopnb.ops.messages import sanitize, suggest
+from pyopnb.ops.messages import closest, sanitize
 
 __all__ = ["attribute_for", "attributes_to_pass", "default_of", "has_default"]
 
@@ -19,25 +20,17 @@ def attribute_for(schema: Any, name: str, value: Any, where: str) -> AttributePr
     """Return the value as an attribute of the type that the operator defines; an AttributeProto unchanged."""
     if isinstance(value, AttributeProto):
         return value
-    definition = schema.attributes.get(name)
+    definition, attr = schema.attributes.get(name), f"{where}, attr {sanitize(name)}"
     if definition is None:
-        advice = "leave it out"
-        if schema.attributes:
-            advice = f"write {suggest(name, schema.attributes)}"
-        raise ModelError(
-            f"{where}, attr {sanitize(name)}",
-            expected=f"one of {', '.join(schema.attributes) or 'no attrs'}",
-            got=f"{sanitize(name)} = {sanitize(repr(value))}",
-            next=advice,
-        )
+        expected = f"one of {', '.join(schema.attributes) or 'no attrs'}"
+        got = f"{sanitize(name)} = {sanitize(repr(value))}"
+        raise ModelError(attr, expected=expected, got=got, next=closest(name, schema.attributes))
     try:
         return _make_attribute(name, value, int(definition.type.value))
     except (TypeError, ValueError, AttributeError) as error:
-        raise ModelError(
-            f"{where}, attr {name}",
-            expected=f"a value of kind {definition.type.name}",
-            got=f"{type(value).__name__} {sanitize(repr(value))}",
-        ) from error
+        expected = f"a value of kind {definition.type.name}"
+        got = f"{type(value).__name__} {sanitize(repr(value))}"
+        raise ModelError(attr, expected=expected, got=got) from error
 
 
 def _make_attribute(name: str, value: Any, number: int) -> AttributeProto:
@@ -51,13 +44,9 @@ def _make_attribute(name: str, value: Any, number: int) -> AttributeProto:
         # An array of numbers is taken as a list; an empty list has no type of its own.
         items = value.tolist() if isinstance(value, np.ndarray) else list(value)
         return helper.make_attribute(name, items, attr_type=number)
-    if isinstance(value, ModelProto):
-        value = value.graph
-    elif isinstance(value, (np.ndarray, np.generic)):
-        value = numpy_helper.from_array(np.asarray(value))
-    elif isinstance(value, (list, tuple)):
-        value = [item.graph if isinstance(item, ModelProto) else item for item in value]
-    attribute = helper.make_attribute(name, value)
+    if isinstance(value, np.generic):
+        value = np.asarray(value)
+    attribute = attribute_of(name, value)
     if attribute.type != number:
         raise TypeError("another kind")
     return attribute

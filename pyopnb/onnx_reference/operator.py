@@ -106,8 +106,11 @@ def reference(
     count = _output_count(schema, attrs) if outputs is None else outputs
     evaluation = Evaluation(domain, op_type, version, attrs, min(count, MAX_OUTPUTS))
     # The reference implementation would raise whatever comes of a wrong call.
-    for fault in node_faults(Site(evaluation.node(inputs), GraphProto(), ""), schema):
-        raise fault.error
+    site = Site(evaluation.node(inputs), GraphProto(), "")
+    for fault in node_faults(site, schema):
+        error = fault.error
+        where = error.where.replace(site.where, _where(domain, op_type))
+        raise ModelError(where, expected=error.expected, got=error.got, next=error.next)
     arrays = [_argument(value, schema, position) for position, value in enumerate(inputs)]
     try:
         results = evaluation(*arrays)

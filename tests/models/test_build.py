@@ -33,24 +33,6 @@ def test_versions_are_those_that_the_runtime_takes() -> None:
     assert pyopnb.model([], {}, "", opset=17).opset_import[0].version == 17
 
 
-def test_domains_are_imported_wherever_they_stand() -> None:
-    inner = onnx.helper.make_graph(
-        [pyopnb.node("b::Op", "x", "z")], "g", [], [onnx.ValueInfoProto(name="z")]
-    )
-    nodes = [
-        pyopnb.node("a::Op", "x", "c"),
-        pyopnb.node("If", "c", "y", then_branch=inner, else_branch=inner),
-    ]
-    made = pyopnb.model(nodes, {"x": "float32[N]"}, "y")
-    assert {entry.domain for entry in made.opset_import} == {"", "a", "b"}
-    assert {
-        e.domain: e.version
-        for e in pyopnb.model(
-            pyopnb.node("com.microsoft::Gelu", "x", "y"), {"x": "float32"}, "y"
-        ).opset_import
-    }["com.microsoft"] >= 1
-
-
 def test_types_and_examples() -> None:
     takes = {"a": "string[N,?]", "b": np.zeros((2, 0), np.int8), "c": "float32"}
     made = pyopnb.model(pyopnb.node("demo::Op", "a b c", "o"), takes, {"o": "int4[...]"})

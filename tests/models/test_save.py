@@ -71,13 +71,6 @@ def test_only_the_ops_that_it_uses_also_in_bodies_and_of_the_retired_pyop(define
     assert sorted(op.name for op in ops) == ["demo::Old", "demo::Used"]
 
 
-def test_what_was_not_run_is_kept_on(soft_clip, clipper, tmp_path):
-    (kept,) = pyopnb.save(clipper, tmp_path / "a.onnx")
-    registry.clear()
-    assert pyopnb.save(pyopnb.load(tmp_path / "a.onnx").model, tmp_path / "b.onnx") == ()
-    assert pyopnb.load(tmp_path / "b.onnx").ops["demo::SoftClip"] == kept
-
-
 def test_an_op_without_a_source_is_refused_and_nothing_written(clipper, tmp_path):
     registry.define(type("Made", (), {"compute": lambda self, x: x}), "demo::SoftClip")
     with pytest.raises(pyopnb.errors.DefinitionError, match="source is not known"):

@@ -132,24 +132,6 @@ def test_bodies_and_functions_are_looked_into(older_runtime: None) -> None:
     assert model.functions[0].opset_import[0].version == 12
 
 
-def test_other_domains(older_runtime: None) -> None:
-    imports = [helper.make_opsetid("", 12), helper.make_opsetid("ai.onnx.ml", 3)]
-    model = relu(ir_version=8, opset_imports=imports)
-    model.graph.node.append(helper.make_node("Scaler", ["y"], ["z"], domain="ai.onnx.ml"))
-    assert lower_versions(model) == ("opset of ai.onnx.ml 3 → 2",)
-    model = relu(ir_version=8, opset_imports=imports)
-    changed = [
-        name
-        for name in ("TreeEnsembleRegressor", "LabelEncoder")
-        if changed_in("ai.onnx.ml", name, 3, 2)
-    ]
-    model.graph.node.append(helper.make_node(changed[0], ["y"], ["z"], domain="ai.onnx.ml"))
-    with pytest.raises(
-        pyopnb.errors.ModelError, match=r"expected ai\.onnx\.ml up to version 2.*changed in 3"
-    ):
-        lower_versions(model)
-
-
 def test_a_version_that_onnx_does_not_know() -> None:
     version = max(onnx.defs.onnx_opset_version(), newest_version("")) + 1
     model = relu(ir_version=8, opset_imports=[helper.make_opsetid("", version)])

@@ -121,18 +121,6 @@ def test_what_compute_raises_arrives_as_itself(error: Exception) -> None:
     assert error.__notes__ == ["in node 'n' (e::Op), version 1, with x: float32[1,3]"]
 
 
-def test_inputs_are_checked() -> None:
-    class Op:
-        def compute(self, x: "float32[2,3]"):
-            return x
-
-    with pytest.raises(
-        pyopnb.errors.ModelError,
-        match=r"input x: expected float32\[2,3\], with one size a symbol, got float32\[1,3\]",
-    ):
-        one(Op)
-
-
 def test_in_bodies_and_functions_with_attrs_of_the_caller() -> None:
     class Plus:
         def __init__(self, k: float) -> None:

@@ -210,16 +210,6 @@ def test_an_op_of_the_user_s_own_stays() -> None:
     assert nodes == () and pyopnb.Session(whole)(x=np.float64([1]))["y"].tolist() == [3]
 
 
-def test_a_dtype_that_no_op_can_have() -> None:
-    model = pyopnb.model(
-        pyopnb.node("Transpose", "x", "y"), {"x": "complex64[4]"}, {"y": "complex64[4]"}
-    )
-    _, nodes = filled(model)
-    assert [n.op for n in nodes] == [""] and "which ONNX Runtime gives to no custom op" in nodes[
-        0
-    ].reason
-
-
 # ---- sessions ----------------------------------------------------------------------------------------------------------------
 
 

@@ -81,17 +81,6 @@ def test_ports_that_are_optional_and_variadic() -> None:
     )
 
 
-def test_attrs_that_the_node_leaves_out_have_the_defaults_of_their_version() -> None:
-    old = pyopnb.model(pyopnb.node("Softmax", "x", "y"), {"x": "float32[N,3]"}, "y", opset=11)
-    new = pyopnb.model(pyopnb.node("Softmax", "x", "y"), {"x": "float32[N,3]"}, "y", opset=13)
-    assert "axis: int = 1)" in pyopnb.skeleton(old, "y") and "axis: int = -1)" in pyopnb.skeleton(
-        new, "y"
-    )
-    assert "knows one version only" in pyopnb.skeleton(
-        old, "y"
-    ) and "knows one version only" not in pyopnb.skeleton(new, "y")
-
-
 def test_the_class_serves_every_node_of_the_operator() -> None:
     # The first has its alpha, the second leaves it to the definition; their shapes and ranks differ.
     model = pyopnb.model(
@@ -166,13 +155,6 @@ def test_a_node_in_a_body_and_one_in_a_function() -> None:
     np.testing.assert_allclose(
         pyopnb.Session(model)(x=-np.ones(2))["y"], np.full(2, 2 * np.expm1(-0.5))
     )
-
-
-def test_a_dtype_that_no_op_can_have() -> None:
-    model = pyopnb.model(
-        pyopnb.node("com.example::A", "x", "y"), {"x": "complex64[2]"}, {"y": "float32[2]"}
-    )
-    assert "# No custom op of ONNX Runtime can have complex64" in pyopnb.skeleton(model, "A")
 
 
 @pytest.mark.parametrize(

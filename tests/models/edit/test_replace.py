@@ -62,17 +62,6 @@ def test_where(where: Any, want: list[str]) -> None:
     assert replaced_ops(pyopnb.replace(MODEL, where, "t::MyRelu")) == want
 
 
-def test_equal_nodes_of_the_callers_model_are_told_apart() -> None:
-    define_relu()
-    model = chain("Relu", "Neg", kind=KIND)
-    inner = helper.make_function(
-        "f", "F", ["x"], ["t1"], [model.graph.node[0]], [helper.make_opsetid("", 17)]
-    )
-    model.functions.append(inner)
-    got = pyopnb.replace(model, model.functions[0].node[0], "t::MyRelu")
-    assert (got.graph.node[0].domain, got.functions[0].node[0].domain) == ("", "t")
-
-
 def test_a_text_with_two_meanings() -> None:
     define_relu()
     model = chain("Relu", "Neg", kind=KIND)
@@ -83,17 +72,6 @@ def test_a_text_with_two_meanings() -> None:
     ):
         pyopnb.replace(model, "Relu", "t::MyRelu")
     assert replaced_ops(pyopnb.replace(model, "::Relu", "t::MyRelu")) == ["n0"]
-
-
-def test_an_op_type_of_two_domains() -> None:
-    define_relu()
-    model = chain("Gelu", "com.microsoft::Gelu", kind=KIND)
-    with pytest.raises(
-        pyopnb.errors.ModelError,
-        match=r"op type ::Gelu and op type com.microsoft::Gelu",
-    ):
-        pyopnb.replace(model, "Gelu", "t::MyRelu")
-    assert replaced_ops(pyopnb.replace(model, "com.microsoft::Gelu", "t::MyRelu")) == ["n1"]
 
 
 @pytest.mark.parametrize(
@@ -125,9 +103,9 @@ def test_ops_that_are_not_there() -> None:
     cls = define_relu()
     with pytest.raises(pyopnb.errors.UnknownOp, match="Try: t::MyRelu"):
         pyopnb.replace(MODEL, "n0", "t::MyRely")
-    with pytest.raises(pyopnb.errors.UnknownOp, match="class int.*not in it"):
+    with pytest.raises(pyopnb.errors.UnknownOp, match="got the class int"):
         pyopnb.replace(MODEL, "n0", int)
-    with pytest.raises(pyopnb.errors.UnknownOp, match="an object of int"):
+    with pytest.raises(pyopnb.errors.UnknownOp, match="got int 3"):
         pyopnb.replace(MODEL, "n0", 3)
     define_relu()
     with pytest.raises(
@@ -176,20 +154,6 @@ def test_a_default_is_that_of_the_operator_in_its_version() -> None:
         if site.node.domain == "t"
     )
     assert node.attribute[0].i == -1
-
-
-def test_an_attr_that_the_op_does_not_know() -> None:
-    define_relu()
-    with pytest.raises(
-        pyopnb.errors.ModelError,
-        match=r"node of output 's' \(::Softmax\), attr axis: expected no attrs, got axis = 0",
-    ):
-        pyopnb.replace(softmax(axis=0), "Softmax", "t::MyRelu")
-    pyopnb.registry.define(
-        type("Open", (), {"__init__": lambda self, **attrs: None, "compute": lambda self, x: x}),
-        "t::Open",
-    )
-    assert replaced_ops(pyopnb.replace(softmax(axis=0), "Softmax", "t::Open")) == ["s"]
 
 
 def test_ports_of_other_types_than_those_inferred() -> None:
@@ -327,16 +291,6 @@ def test_external_data_are_found_where_they_were(tmp_path: Path) -> None:
     assert replaced_ops(pyopnb.replace(path, "Relu", "t::MyRelu")) == ["n0"], (
         "weights are not looked at"
     )
-
-
-def test_a_model_in_memory_with_external_data(tmp_path: Path) -> None:
-    define_relu()
-    model = onnx.load(with_external_data(tmp_path), load_external_data=False)
-    got = pyopnb.replace(model, "Relu", "t::MyRelu")
-    with pytest.raises(pyopnb.errors.ModelError, match="Try: base_dir=…"):
-        pyopnb.Session(got)
-    pyopnb.Session(got, base_dir=tmp_path)
-    pyopnb.Session(pyopnb.replace(model, "Relu", "t::MyRelu", base_dir=tmp_path))
 
 
 def test_a_folder_that_a_file_names_is_not_believed(tmp_path: Path) -> None:

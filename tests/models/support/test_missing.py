@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from onnx import AttributeProto, GraphProto, ModelProto, TensorProto, helper, numpy_helper
+from onnx import AttributeProto, GraphProto, ModelProto, TensorProto, helper
 from onnx.backend.test.case.test_case import TestCase
 
 import pyopnb
@@ -216,26 +216,6 @@ def test_the_function_of_an_older_version_does_not_stand_in():
     ]
 
 
-def test_types_flow_through_casts_constants_sequences_and_bodies():
-    nodes = [
-        pyopnb.node("Constant", [], "c", value=numpy_helper.from_array(np.ones(2))),
-        pyopnb.node("Cast", "x", "d", to=TensorProto.DOUBLE),
-        pyopnb.node("SequenceConstruct", "d c", "s"),
-        pyopnb.node("SequenceAt", "s i", "a"),
-        pyopnb.node(
-            "If",
-            "b",
-            "e",
-            then_branch=body([pyopnb.node("Identity", "a", "t")], "t"),
-            else_branch=body([pyopnb.node("Neg", "c", "n")], "n"),
-        ),
-        pyopnb.node("Erf", "e", "y"),
-    ]
-    assert told(one(nodes, {"x": "float32[2]", "i": "int64[]", "b": "bool[]"})) == [
-        ("y", "::Erf-13", "no kernel for dtype")
-    ]
-
-
 @pytest.mark.parametrize("kind", ["If", "Loop", "Scan"])
 def test_nodes_in_bodies(kind):
     inner = [
@@ -294,12 +274,6 @@ def test_nodes_in_functions_by_the_types_and_attrs_of_each_call():
     assert told(model(TensorProto.FLOAT)) == []
     assert told(model(TensorProto.DOUBLE)) == [("inner", "::Erf-13", "no kernel for dtype")]
     assert missing(model(TensorProto.DOUBLE))[0].path == "function local::As"
-
-
-def test_the_versions_of_the_model_hold_in_its_functions():
-    gelu = function("G", [pyopnb.node("Gelu", "x", "y")], opset=20)
-    model = one(pyopnb.node("local::G", "x", "y"), {"x": "float32[2]"}, functions=[gelu], opset=13)
-    assert told(model) == [("y", "::Gelu-20", "unknown op")]
 
 
 def test_an_import_that_onnx_does_not_know_is_told_by_itself():

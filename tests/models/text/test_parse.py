@@ -66,31 +66,6 @@ def test_the_name(text: str, given: str | None, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("header", "version", "imported"),
-    [
-        ("<ir_version: 8>", 8, {"": newest_opset(), "demo": 1}),
-        ('<opset_import: ["" : 17]>', newest_ir_version(), {"": 17, "demo": 1}),
-        ('<opset_import: ["demo" : 2]>', newest_ir_version(), {"": newest_opset(), "demo": 2}),
-        ('<opset_import: ["ai.onnx" : 17]>', newest_ir_version(), {"ai.onnx": 17, "demo": 1}),
-    ],
-)
-def test_what_a_header_does_not_say_is_added(
-    header: str, version: int, imported: dict[str, int]
-) -> None:
-    made = pyopnb.parse(header + STORY)
-    assert (made.ir_version, imports(made)) == (version, imported)
-
-
-def test_domains_inside_graphs_and_functions_are_imported() -> None:
-    made = pyopnb.parse(
-        "(bool c, float x) => (y) { y = If(c) <then_branch = t () => (z) { z = a.Op(x) }, else_branch = e () => (z) { z = b.Op(x) }> }"
-        '<domain: "own"> Twice (p) => (q) { q = If(p) <then_branch = u () => (v) { v = d.Op(p) }, else_branch = w () => (v) { v = Abs(p) }> }'
-    )
-    assert imports(made).keys() == {"", "a", "b", "d"}
-    assert imports(made.functions[0]).keys() == {"", "d"}
-
-
-@pytest.mark.parametrize(
     ("written", "dtype", "dims"),
     [
         ("float32[N,3]", "float32", ("N", 3)),
@@ -313,8 +288,8 @@ print(done["read"], done["refused"])
 
 @pytest.mark.one_python
 def test_no_text_ends_the_process_or_raises_anything_else() -> None:
-    read, refused = map(int, in_a_process(FUZZ, "600").split())
-    assert read > 5 and refused > 100
+    read, refused = map(int, in_a_process(FUZZ, "300").split())
+    assert read > 2 and refused > 50
 
 
 def test_a_text_of_megabytes() -> None:
