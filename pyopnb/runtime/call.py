@@ -110,7 +110,8 @@ def call(
         raise ModelError(f"{where}, outputs", expected=expected, got=sanitize(repr(outputs), 60))
     if opset is not None:
         check_opset(opset, where)
-    definition = _define(op, len(inputs), opset, registry.epoch)
+    # A definition begins an epoch, and a removal changes how many ops there are.
+    definition = _define(op, len(inputs), opset, (registry.epoch, len(registry)))
     arrays = [_to_array(where, definition, place, inputs) for place in range(len(inputs))]
     # Sizes are no part of the key: a session is built without them, so calls that differ only in
     # sizes share it. An input that is left out makes another node, and so another session.
@@ -167,8 +168,8 @@ class _Definition:
 
 
 @functools.lru_cache(maxsize=KEPT_SESSIONS)
-def _define(op: str, count: int, opset: int | None, epoch: int) -> _Definition:
-    """Find an op by its name; one without a domain is ONNX's own. In an epoch it stays what it is."""
+def _define(op: str, count: int, opset: int | None, _: tuple[int, int]) -> _Definition:
+    """Find an op by its name, once in a state of the registry; one without a domain is ONNX's own."""
     domain, op_type = split_name(op if "::" in op else f"::{op}")
     registered = registry.find(domain, op_type)
     if registered is None and (domain, op_type) not in kernels():

@@ -84,20 +84,6 @@ MISTAKES = (
         "y.tolist() == [1]",
     ),
     Mistake(
-        "a node with more inputs than compute has",
-        """
-        %%pyop -q -d demo
-        class Half:
-            def compute(self, x):
-                return x / 2
-        ---
-        types = {"x": "float64[N]", "bias": "float64[N]"}
-        s = pyopnb.Session(pyopnb.model(pyopnb.node("demo::Half", «["x", "bias"]», "y"), types, "y"))
-        """,
-        ("the node of output 'y' (demo::Half): expected 1 input (x), got 2",),
-        "s(x=[1.0], bias=[1.0])['y'].tolist() == [0.5]",
-    ),
-    Mistake(
         "an input of compute that the node leaves out",
         """
         %%pyop -q -d demo
