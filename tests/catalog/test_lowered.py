@@ -140,6 +140,7 @@ TRT_BATCHED = {"score_threshold": 0.2, "iou_threshold": 0.45, "keep_topk": 20}
 ROIS = np.float32([[0, 1, 2, 9, 8], [1, 3, 3, 12, 20]])
 POOLING = [np.int64(numbers) for numbers in ([3, 3], [2, 1], [1, 1], [1, 2])]
 BAGS = [normal(6, 3), np.int64([1, 5, 3, 0]), np.int64([0, 2, 2])]
+LAST = [*BAGS[:2], np.int64([0, 2, 2, 4])]
 TURNED = np.concatenate([boxes(2, 6) / 4, normal(2, 6, 1)], -1)
 
 
@@ -230,7 +231,8 @@ TURNED = np.concatenate([boxes(2, 6) / 4, normal(2, 6, 1)], -1)
         ("org.pytorch.aten::group_norm", [normal(2, 4, 3), np.int64(2), normal(4), normal(4)], {}),
         ("org.pytorch.aten::embedding_bag", [*BAGS, None, np.int64(0), None, normal(4)], {}),
         ("::ATen", BAGS, {"operator": "embedding_bag", "mode": 1, "sparse": 0, "padding_idx": 3}),
-        ("::ATen", BAGS, {"operator": "embedding_bag", "mode": 2, "include_last_offset": 1}),
+        ("::ATen", BAGS, {"operator": "embedding_bag", "mode": 2}),
+        ("::ATen", LAST, {"operator": "embedding_bag", "mode": 0, "include_last_offset": 1}),
     ],
     ids=lambda value: value.replace("::", ".") if isinstance(value, str) else "",
 )

@@ -43,12 +43,14 @@ class embedding_bag:
             raise ValueError(f"offsets: expected 0 first, then no smaller ones, got {offsets}")
         bag_of = np.searchsorted(starts, np.arange(len(indices)), side="right") - 1
         if item_of(include_last_offset, False):
-            # What comes after the last offset is in no bag.
+            if not len(offsets) or offsets[-1] != len(indices):
+                raise ValueError(f"offsets: expected {len(indices)} last, got {offsets}")
             count -= 1
         is_counted = bag_of < count
-        padding = item_of(padding_idx, -1)
-        if padding >= 0:
-            is_counted &= indices != padding
+        padding = item_of(padding_idx, None)
+        if padding is not None:
+            # As for any index of torch's, a negative one counts from the end.
+            is_counted &= indices != padding % len(weight)
         bag_of = bag_of[is_counted]
         rows = widen(weight)[indices[is_counted]]
         if per_sample_weights is not None:
@@ -80,10 +82,13 @@ class embedding_bag:
         include_last_offset=None,
         padding_idx=None,
     ):
+        padding = item_of(padding_idx, None)
+        if padding is not None and padding < 0:
+            raise NotImplementedError(f"padding_idx={padding}")
         return embedding_bag_form(
             weight,
             mode=item_of(mode, SUM),
-            padding=item_of(padding_idx, -1),
+            padding=padding,
             has_weights=per_sample_weights is not None,
             has_last_offset=bool(item_of(include_last_offset, False)),
         )

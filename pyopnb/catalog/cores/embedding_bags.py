@@ -12,7 +12,7 @@ SUM, MEAN, MAX = 0, 1, 2
 
 
 def embedding_bag_form(
-    weight: TensorType, *, mode: int, padding: int, has_weights: bool, has_last_offset: bool
+    weight: TensorType, *, mode: int, padding: int | None, has_weights: bool, has_last_offset: bool
 ) -> str:
     """Write embedding_bag as a function.
 
@@ -22,8 +22,8 @@ def embedding_bag_form(
         Of the embeddings.
     mode : int
         `SUM`, `MEAN` or `MAX`.
-    padding : int
-        An index that is left out; none if it is negative.
+    padding : int, optional
+        An index that is left out.
     has_weights : bool
         Whether each index has a weight.
     has_last_offset : bool
@@ -43,6 +43,13 @@ def embedding_bag_form(
     divided = "means = Identity(sums)"
     if mode == MEAN:
         divided = "means = Div(sums, filled_sizes)"
+    counted = "counted_bags = Identity(bags_of)"
+    if padding is not None:
+        counted = f"""
+        indices_64 = Cast<to = 7>(indices)
+        padding = Constant<value_int = {padding}>()
+        is_padding = Equal(indices_64, padding)
+        counted_bags = Where(is_padding, trash, bags_of)"""
     # One more bag than there are takes what is left out.
     missing = 0 if has_last_offset else 1
     return f"""(weight, indices, offsets, scale_grad_by_freq, mode, sparse,
@@ -63,13 +70,7 @@ def embedding_bag_form(
         begun = Cast<to = 7>(has_begun)
         begun_count = ReduceSum<keepdims = 0>(begun, last_axis)
         bags_of = Sub(begun_count, one_64)
-        indices_64 = Cast<to = 7>(indices)
-        padding = Constant<value_int = {padding}>()
-        negative = Less(padding, zero_64)
-        is_equal = Equal(indices_64, padding)
-        takes_padding = Not(negative)
-        is_padding = And(is_equal, takes_padding)
-        counted_bags = Where(is_padding, trash, bags_of)
+        {counted}
         bag_column = Unsqueeze(counted_bags, last_axis)
         wide_weight = Cast<to = {wide(weight)}>(weight)
         rows = Gather(wide_weight, indices)
