@@ -202,9 +202,11 @@ def _diff_runs(
         return diff_traces(a, b, *tolerances)
     if isinstance(a, Trace):
         # The order of the sides is kept, as b is the reference of relative tolerances.
-        trace, arrays = (a, b)
+        trace = a
+        arrays = b
     else:
-        trace, arrays = (b, a)
+        trace = b
+        arrays = a
     if not isinstance(arrays, (Mapping, Result)):
         expected = "a trace, or arrays by name, to compare with a trace"
         raise InputError("diff", expected=expected, got=type(arrays).__name__, next='{"y": array}')

@@ -74,7 +74,8 @@ class NodeChange:
 
     def __str__(self) -> str:
         times = f"{self.a or 'none'} → {self.b or 'none'}{_times(self.ratio)}"
-        op_type, node = sanitize(self.op_type, 40), sanitize(self.node, 60)
+        op_type = sanitize(self.op_type, 40)
+        node = sanitize(self.node, 60)
         return f"{self.verdict}: {op_type} {node!r}, {times}"
 
 

@@ -44,7 +44,8 @@ __all__ = ["Reduction", "reduce"]
 
 _Fails = Callable[[ModelProto, dict[str, Any]], Any]
 
-_ALL, _NONE = "ORT_ENABLE_ALL", "ORT_DISABLE_ALL"
+_ALL = "ORT_ENABLE_ALL"
+_NONE = "ORT_DISABLE_ALL"
 _NODES_SHOWN = 6
 # Names, sizes and paths in what ONNX Runtime says are others in a smaller model.
 _PARTICULARS = re.compile(r"'[^']*'|\"[^\"]*\"|\([^()]*\)|\{[^{}]*\}|/\S+|\d+")
@@ -216,7 +217,8 @@ def reduce(
         else:
             sides = _Sides(stack, on, proto, (rtol, atol, stol))
             failure = sides.first_failure(proto, arrays)
-            kind, gist = failure.kind, _gist(failure)
+            kind = failure.kind
+            gist = _gist(failure)
 
             def recurs(model: ModelProto, feeds: dict[str, Any]) -> bool:
                 again = sides.failure(model, feeds)
@@ -375,7 +377,9 @@ class _Search:
         record: Callable[[ModelCut], Mapping[str, Any]],
         deadline: float,
     ) -> None:
-        self.fails, self.record, self.deadline = fails, record, deadline
+        self.fails = fails
+        self.record = record
+        self.deadline = deadline
         self.best = whole
         self.trials = 0
 

@@ -130,7 +130,9 @@ def write_reproduction(
 def _script(failure: Failure, ops: list[str]) -> str:
     # A docstring ends at three quotes.
     words = sanitize(failure.text, 300).replace("\\", "/").replace('"', "'")
-    needs, imports, session = "onnxruntime and numpy", "", "onnxruntime.InferenceSession"
+    needs = "onnxruntime and numpy"
+    imports = ""
+    session = "onnxruntime.InferenceSession"
     if ops:
         needs, session = f"{needs}, and pyopnb for the ops of the model", "pyopnb.Session"
         imports = f"import {_OPS}\nimport pyopnb\n"

@@ -46,7 +46,8 @@ _MOVERS = frozenset(
 # The text has so many rows.
 _ROWS = 8
 # A node is worth leaving in float from this gain in dB on, and from this part of the largest gain on.
-_LEAST_GAIN, _PART = 1.0, 0.5
+_LEAST_GAIN = 1.0
+_PART = 0.5
 
 
 @dataclass(frozen=True)
@@ -236,7 +237,8 @@ class _Simulation:
     def __init__(self, tensors: QuantizedTensors) -> None:
         self.tensors = tensors
         self.switches: dict[str, str] = {}
-        self.trace, self.graph = tensors.traces[0], tensors.graphs[0]
+        self.trace = tensors.traces[0]
+        self.graph = tensors.graphs[0]
         model = ModelProto()
         model.CopyFrom(self.trace.model)
         self.body: GraphProto = model.graph

@@ -40,7 +40,8 @@ __all__ = ["HEAD", "Stability", "StabilityRow", "stability"]
 HEAD = ("verdict", "|a-b|", "× |b|", "ULP", "argmax changed", "order changed")
 
 # So many more runs of one session, and so many samples that run alone.
-_REPEATS, _SAMPLES = 3, 4
+_REPEATS = 3
+_SAMPLES = 4
 _HIDDEN = (
     "no node differs once its tensors are exposed, which changes what ONNX Runtime fuses: "
     'first_divergence(model, feeds, over="optimizers")'
@@ -137,7 +138,8 @@ class Stability(Displayable):
         return f"unsteady in {len(beyond)} of {total}, against {self.runtime}: {', '.join(beyond)}"
 
     def __str__(self) -> str:
-        lines, remarks = [], []
+        lines = []
+        remarks = []
         for row in self.rows:
             if row.diff is not None:
                 worst = row.diff.worst
@@ -279,7 +281,8 @@ class _Trials:
         search: bool,
         fill: bool,
     ) -> None:
-        self.tolerances, self.search = tolerances, search
+        self.tolerances = tolerances
+        self.search = search
         self.providers: list[Any] | None = None
         if isinstance(model, Session):
             provider_options = model.get_provider_options()
@@ -361,7 +364,8 @@ class _Trials:
     def samples_alone(self) -> _Way:
         """Run a few samples alone, and compare each with the same sample in the batch."""
         batched = self._batched_inputs()
-        feeds, batch = dict(self.feeds), self.outputs
+        feeds = dict(self.feeds)
+        batch = self.outputs
         size = len(feeds[batched[0]])
         if size == 1:
             # One sample is its own batch once it is repeated.
@@ -376,7 +380,8 @@ class _Trials:
         runs = []
         for sample in samples:
             runs.append(self.run(self.session, sample))
-        a, b = {}, {}
+        a = {}
+        b = {}
         for name in self.names:
             # Outputs of the whole batch, such as a mean, are not those of a sample.
             if _has_samples(batch[name], runs[0][name], size):
@@ -501,7 +506,8 @@ def _changed_order(
     a: Mapping[str, Any], b: Mapping[str, Any]
 ) -> tuple[dict[str, tuple[int, int]], dict[str, tuple[int, int]]]:
     """Count in how many places the argmax, and the order of all elements, is another one."""
-    argmax, order = {}, {}
+    argmax = {}
+    order = {}
     for name, value in a.items():
         expected = b[name]
         is_array = isinstance(value, np.ndarray) and isinstance(expected, np.ndarray)

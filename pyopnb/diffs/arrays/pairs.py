@@ -16,7 +16,8 @@ FEW = 20
 """Of so few elements all pairs are kept, whatever their shape."""
 
 # A curve has all elements up to this many, and else the extremes of so many cells.
-_MOST, _CELLS = 300, 100
+_MOST = 300
+_CELLS = 100
 # Of longer arrays there are no curves, as looking for the extremes would take longer than the diff.
 _LONGEST = 2**20
 

@@ -42,7 +42,8 @@ _WORST = 5
 _SAMPLED = 2**20
 # An interrupt is seen, and progress reported, between two chunks of so many elements; what has to be copied fits a
 # processor's cache.
-_CHUNK, _COPIED = 2**22, 2**18
+_CHUNK = 2**22
+_COPIED = 2**18
 _SHARED = 2**16
 _SHORT = 4096
 # Shifted by so many bits, a float64 is the number of its eighth of an octave.
@@ -342,7 +343,8 @@ def scale_of(b: np.ndarray) -> float:
 def _count(
     a: np.ndarray, b: np.ndarray, rtol: float, atol: float, stride: int, chunk: int | None = None
 ) -> _stats.Stats:
-    kind, native = family(a.dtype), _native(a.dtype)
+    kind = family(a.dtype)
+    native = _native(a.dtype)
     # The native module reads floats of one and two bytes by a table of all their values.
     values, order = _NO_TABLE
     if native.name == "float2":
@@ -371,7 +373,8 @@ def _blocks(
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Cut two arrays of one dtype and shape into blocks in C order, as bytes of what the native module counts."""
     native = _native(a.dtype)
-    counted, is_bool = native.counted, native.stored.kind == "b"
+    counted = native.counted
+    is_bool = native.stored.kind == "b"
     sides = [np.asarray(a), np.asarray(b)]
     if is_bool or native.name == "float2":
         # NumPy's iterator casts no dtype of ml_dtypes.
@@ -444,7 +447,8 @@ def _threads() -> int:
 
 def _facts(counts: dict[str, Any], a: np.ndarray, b: np.ndarray) -> ArrayStats:
     """Make facts of what the native module counted."""
-    kind, shape = family(a.dtype), a.shape
+    kind = family(a.dtype)
+    shape = a.shape
     statistics: dict[str, Any] = {}
     if counts["finite"]:
         statistics = _statistics(counts, kind)
@@ -464,7 +468,8 @@ def _facts(counts: dict[str, Any], a: np.ndarray, b: np.ndarray) -> ArrayStats:
     if counts["over"] > 1:
         for axis, along in enumerate(counts["axes"]):
             if along:
-                most, hit = max(along), len(along) - along.count(0)
+                most = max(along)
+                hit = len(along) - along.count(0)
                 axes.append(Axis(axis, len(along), hit, along.index(most), most, sum(along)))
     names: tuple[str, ...] = _CLASSES
     if kind == "bool":
@@ -513,8 +518,10 @@ def _statistics(counts: dict[str, Any], kind: str) -> dict[str, Any]:
 
 
 def _similarity(counts: dict[str, Any]) -> dict[str, float | None]:
-    squares_a, squares_b = counts["left"], counts["right"]
-    noise, peak = counts["squares"], counts["peak"]
+    squares_a = counts["left"]
+    squares_b = counts["right"]
+    noise = counts["squares"]
+    peak = counts["peak"]
     norms = math.sqrt(squares_a) * math.sqrt(squares_b)
     similarity: dict[str, float | None] = {"peak": peak}
     if 0 < norms < math.inf:

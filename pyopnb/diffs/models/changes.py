@@ -77,7 +77,8 @@ def find_changes(
 def _interface_changes(a: GraphProto, b: GraphProto, level: _Level) -> Iterator[Change]:
     """Compare the types of the models' inputs and outputs."""
     # Initializers that can be fed are no inputs of the level.
-    names_a, names_b = level.a.inputs, level.b.inputs
+    names_a = level.a.inputs
+    names_b = level.b.inputs
     inputs_a = {info.name: _format_type(info.type) for info in a.input if info.name in names_a}
     inputs_b = {info.name: _format_type(info.type) for info in b.input if info.name in names_b}
     yield from _port_changes("input", inputs_a, inputs_b)
@@ -110,7 +111,8 @@ def _format_type(proto: TypeProto) -> str:
 def _opset_changes(a: ModelProto, b: ModelProto) -> Iterator[Change]:
     """Compare the imports that nodes use."""
     used = {site.node.domain for model in (a, b) for site in walk(model)}
-    versions_a, versions_b = Defaults.of_model(a).imports, Defaults.of_model(b).imports
+    versions_a = Defaults.of_model(a).imports
+    versions_b = Defaults.of_model(b).imports
     for domain in {**versions_a, **versions_b}:
         sides = []
         for x in (versions_a, versions_b):
@@ -151,8 +153,12 @@ class _GraphComparison:
     def __init__(
         self, level: _Level, levels: deque[_Level], counts: Counts, tolerances: _Tolerances
     ) -> None:
-        self.path, self.a, self.b = level.path, level.a, level.b
-        self.levels, self.counts, self.tolerances = levels, counts, tolerances
+        self.path = level.path
+        self.a = level.a
+        self.b = level.b
+        self.levels = levels
+        self.counts = counts
+        self.tolerances = tolerances
         self.matching = match_graphs(level.a, level.b, level.outer)
         # Tensors of a to those of b, outside the graphs and in them.
         outside = level.outer or {name: name for name in {*level.a.free} & {*level.b.free}}
@@ -171,7 +177,9 @@ class _GraphComparison:
         self._count(pairs)
 
     def _count(self, pairs: list[tuple[int, int]]) -> None:
-        counts, a, b = self.counts, self.a, self.b
+        counts = self.counts
+        a = self.a
+        b = self.b
         if not self.path:
             counts.tensors = self.matching.values
         counts.a += len(a.computing)
@@ -191,7 +199,8 @@ class _GraphComparison:
             yield Change("rewired", self.path, *nodes, facts)
 
     def _op_facts(self, i: int, j: int) -> Iterator[Fact]:
-        a, b = self.a, self.b
+        a = self.a
+        b = self.b
         node_a = a.nodes[i]
         node_b = b.nodes[j]
         if _op_name(node_a) != _op_name(node_b):
@@ -306,12 +315,14 @@ class _GraphComparison:
             # An output that is a weight has no reader.
             change = Change("weight", self.path, facts=tuple(facts), values=values)
             if i >= 0:
-                nodes_a, nodes_b = (_node_at(self.a, i),), (_node_at(self.b, j),)
+                nodes_a = (_node_at(self.a, i),)
+                nodes_b = (_node_at(self.b, j),)
                 change = replace(change, a=nodes_a, b=nodes_b)
             yield change
 
     def _compare_weights(self, x: str, y: str) -> Diff:
-        tensor_a, tensor_b = self.a.tensor(x), self.b.tensor(y)
+        tensor_a = self.a.tensor(x)
+        tensor_b = self.b.tensor(y)
         if not isinstance(tensor_a, TensorProto) or not isinstance(tensor_b, TensorProto):
             raise TypeError("a sparse tensor")
         arrays = self.a.contents.array(tensor_a), self.b.contents.array(tensor_b)

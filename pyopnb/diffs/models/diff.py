@@ -209,7 +209,8 @@ def _prefix(change: Change) -> str:
 def format_change(change: Change) -> Iterator[str]:
     """Describe a change: a line for each fact, or one."""
     where = _prefix(change)
-    nodes_a, nodes_b = _format_nodes(change.a), _format_nodes(change.b)
+    nodes_a = _format_nodes(change.a)
+    nodes_b = _format_nodes(change.b)
     if change.kind in ("changed", "rewired"):
         for fact in change.facts:
             yield f"{where}{change.kind}: {nodes_a}, {_format_fact(fact)}"

@@ -35,7 +35,8 @@ def group_unpaired(a: HashedGraph, b: HashedGraph, matching: Matching) -> list[G
     # A weight that one node of each side reads ties them, as MatMul and Gemm after a fusion, unless
     # both belong to groups that have counterparts already.
     complete = {sets.root((0, a.producers[name][0])) for name in shared}
-    readers_a, readers_b = _sole_readers(a, nodes_a), _sole_readers(b, nodes_b)
+    readers_a = _sole_readers(a, nodes_a)
+    readers_b = _sole_readers(b, nodes_b)
     for weight in readers_a.keys() & readers_b.keys():
         readers = (0, readers_a[weight]), (1, readers_b[weight])
         if not {sets.root(reader) for reader in readers} <= complete:

@@ -51,7 +51,9 @@ class Contents:
         folder: str | None = None,
         taken_out: Mapping[str, TensorProto] | None = None,
     ) -> None:
-        self.numbers, self.folder, self._taken_out = numbers, folder, taken_out or {}
+        self.numbers = numbers
+        self.folder = folder
+        self._taken_out = taken_out or {}
 
     def array(self, tensor: TensorProto) -> Any:
         """Read a tensor, from its file where it has one."""
@@ -111,7 +113,8 @@ class HashedGraph(GraphIndex):
         holder: tuple[int, str] | None = None,
     ) -> None:
         super().__init__(scope, outer, holder)
-        self.defaults, self.contents = defaults, contents
+        self.defaults = defaults
+        self.contents = contents
         self.tensors = dict(self.initializers)
         # A weight is the same weight as an initializer or in a Constant node.
         self.constants = set()
@@ -133,7 +136,8 @@ class HashedGraph(GraphIndex):
     @cached_property
     def local(self) -> list[int]:
         """Number each node by its op and attributes, without those that are at the schema's defaults."""
-        numbers, content = self.contents.numbers, self.contents.of
+        numbers = self.contents.numbers
+        content = self.contents.of
         local = []
         for node in self.nodes:
             attributes = set()

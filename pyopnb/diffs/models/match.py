@@ -87,7 +87,8 @@ def match_graphs(
     inputs = list(zip(a.inputs, b.inputs, strict=False))
     outputs = list(zip(a.outputs, b.outputs, strict=False))
     if outer is None and isinstance(a.scope, GraphProto):
-        inputs, outputs = pair_names(a.inputs, b.inputs), pair_names(a.outputs, b.outputs)
+        inputs = pair_names(a.inputs, b.inputs)
+        outputs = pair_names(a.outputs, b.outputs)
     prints_a = _number_side(a, 0, inputs, outputs, outer or {})
     prints_b = _number_side(b, 1, inputs, outputs, {name: name for name in b.free})
     pairing = _Pairing(a, b, prints_a, prints_b, outputs)
@@ -129,7 +130,9 @@ class _Pairing:
         prints_b: Fingerprints,
         outputs: _NamePairs,
     ) -> None:
-        self.a, self.b, self.outputs = a, b, outputs
+        self.a = a
+        self.b = b
+        self.outputs = outputs
         self.prints = prints_a, prints_b
         self.forward: dict[int, int] = {}
         self.back: dict[int, int] = {}
@@ -223,12 +226,15 @@ class _Pairing:
 
     def _neighbours(self, i: int, j: int) -> Iterator[tuple[list[int], list[int]]]:
         """Yield the nodes of one op before and after a pair, of a and of b."""
-        a, b = self.a, self.b
+        a = self.a
+        b = self.b
         for name_a, name_b in zip(a.nodes[i].output, b.nodes[j].output, strict=False):
-            readers_a, readers_b = _by_op(a, a.readers(name_a)), _by_op(b, b.readers(name_b))
+            readers_a = _by_op(a, a.readers(name_a))
+            readers_b = _by_op(b, b.readers(name_b))
             for op in readers_a.keys() & readers_b.keys():
                 yield readers_a[op], readers_b[op]
-        makers_a, makers_b = _by_op(a, a.makers(i)), _by_op(b, b.makers(j))
+        makers_a = _by_op(a, a.makers(i))
+        makers_b = _by_op(b, b.makers(j))
         for op in makers_a.keys() & makers_b.keys():
             yield makers_a[op], makers_b[op]
 
@@ -236,7 +242,8 @@ class _Pairing:
 
     def values(self) -> dict[str, str]:
         """Return the tensors of a and of b that correspond: see `Matching`."""
-        a, b = self.a, self.b
+        a = self.a
+        b = self.b
         values: dict[str, str] = {}
         reads: list[tuple[str, str]] = []
         for i, j in sorted(self.forward.items()):

@@ -115,7 +115,8 @@ class _Aligner:
     """The pairs so far, by the name in b."""
 
     def __init__(self, a: TraceGraph, b: TraceGraph, traces: tuple[Trace, Trace]) -> None:
-        self.a, self.b = a, b
+        self.a = a
+        self.b = b
         self.pairs: dict[str, Pair] = {}
         self.paired_a: set[str] = set()
         numbers = Numbers()
@@ -216,7 +217,8 @@ class _Array:
 
     def close_to(self, other: _Array) -> bool:
         """Tell whether two arrays of one type hold the same up to `SAME_VALUES_ULPS`."""
-        dtype, relative = self.array.dtype, 0.0
+        dtype = self.array.dtype
+        relative = 0.0
         if dtype.kind == "f":
             # Dtypes of few digits would let everything pass.
             relative = min(SAME_VALUES_ULPS * float(np.finfo(dtype).eps), EXPOSED)

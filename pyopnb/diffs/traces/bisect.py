@@ -109,7 +109,8 @@ def first_divergence(
     """
     if over is not None:
         if feeds is not None or over not in _OVER:
-            expected, got = 'one model and its feeds, and "optimizers" or "levels"', sanitize(over)
+            expected = 'one model and its feeds, and "optimizers" or "levels"'
+            got = sanitize(over)
             advice = 'first_divergence(model, feeds, over="optimizers")'
             raise InputError("first_divergence, over", expected=expected, got=got, next=advice)
         check_by_name(b, "first_divergence, feeds", '{"x": x}')
@@ -150,7 +151,8 @@ class _Side:
         source = read_model(model)
         self.proto = inline_ops(to_model(source), is_op(source.proto, frozenset()))
         self.graph = TraceGraph(self.proto)
-        proto, folder = self.proto, source.folder
+        proto = self.proto
+        folder = source.folder
         if on != "onnxruntime" and folder is not None:
             # The reference evaluator does not look for external data, and it is not in the folder that goes elsewhere.
             take_in_all(proto, folder)
@@ -208,7 +210,8 @@ class _Search:
 
     def __post_init__(self) -> None:
         a, b = self.sides
-        self.traces, self.graphs = (a.trace, b.trace), (a.graph, b.graph)
+        self.traces = (a.trace, b.trace)
+        self.graphs = (a.graph, b.graph)
         self.alignment = align(*self.graphs, self.traces)
         self.pairs = {pair.b: pair for pair in self.alignment.pairs}
         names = {pair.a: pair.b for pair in self.alignment.pairs}
@@ -251,7 +254,8 @@ class _Search:
         comparison = TraceComparison(*sides, pairs, self.tolerances, coarse=self.coarse)
         producer = self.graphs[1].producer
         for pair in pairs:
-            name, diff = pair.b, comparison.compare(pair)
+            name = pair.b
+            diff = comparison.compare(pair)
             precision = self.coarse.get(name, "")
             self.compared[name] = ComparedTensor(pair.a, name, pair.by, diff, precision=precision)
             if diff.ok:
@@ -279,7 +283,8 @@ class _Search:
         steps: list[ComparedStep] = []
         b = self.graphs[1]
         if self.bad is not None:
-            bad, reads = self.bad, b.between(self.bad, self.good).ends
+            bad = self.bad
+            reads = b.between(self.bad, self.good).ends
             comparison = self._run([*(name for name in reads if name in b.producer), bad])
             comparison.segments = {bad: comparison.segments[bad]}
             tensors = comparison.tensors()

@@ -217,7 +217,9 @@ class TraceComparison:
         """Compare everything; what the alignment leaves without a partner is listed."""
         tensors = self.tensors()
         graph_b = self.graphs[1]
-        runtimes = [trace.runtime for trace in self.traces]
+        runtimes = []
+        for trace in self.traces:
+            runtimes.append(trace.runtime)
         if self.arrays_side is not None:
             runtimes[self.arrays_side] = "arrays"
         outputs_only_a, only_a = self._unpaired(0, alignment)
@@ -299,7 +301,8 @@ class TraceComparison:
     def compare(self, pair: Pair) -> Diff:
         """Compare the arrays of a pair."""
         tolerances = widened(self.tolerances, self.precision(pair))
-        a, b = as_made(self.arrays[0][pair.a]), as_made(self.arrays[1][pair.b])
+        a = as_made(self.arrays[0][pair.a])
+        b = as_made(self.arrays[1][pair.b])
         if self.arrays_side is None:
             a, b, tolerances = in_one_precision(a, b, tolerances)
         return compared({pair.b: a}, {pair.b: b}, *tolerances)
@@ -418,7 +421,8 @@ class TraceComparison:
         side = 1
         if arrays[0].dtype.itemsize > arrays[1].dtype.itemsize:
             side = 0
-        graph, trace = self.graphs[side], self.traces[side]
+        graph = self.graphs[side]
+        trace = self.traces[side]
         feeds = dict(trace.feeds)
         for pair in self.pairs:
             fed, partner = (pair.b, pair.a) if side else (pair.a, pair.b)

@@ -32,7 +32,11 @@ __all__ = ["TraceDiff"]
 
 # The text names so many of the tensors that quantization changed most.
 _MAX_QUANTIZED = 6
-_MAX_WIDTH, _MAX_ORIGINS, _MAX_CHANGES, _MAX_NAMES, _MAX_TENSORS = 200, 3, 4, 6, 3
+_MAX_WIDTH = 200
+_MAX_ORIGINS = 3
+_MAX_CHANGES = 4
+_MAX_NAMES = 6
+_MAX_TENSORS = 3
 
 
 @dataclass(frozen=True, repr=False)
@@ -301,9 +305,11 @@ class TraceDiff(ToleranceDiff):
 
         steps = []
         for step in self.steps:
-            outputs, inputs = judge(step.outputs), judge(step.inputs)
+            outputs = judge(step.outputs)
+            inputs = judge(step.inputs)
             steps.append(replace(step, outputs=outputs, inputs=inputs))
-        feeds, tensors = judge(self.feeds), judge(self.tensors)
+        feeds = judge(self.feeds)
+        tensors = judge(self.tensors)
         return replace(self, feeds=feeds, tensors=tensors, steps=tuple(steps))
 
     @classmethod

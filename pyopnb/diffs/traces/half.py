@@ -108,12 +108,14 @@ def half_causes(name: str, a: Any, b: Any) -> Iterator[str]:
         return
     small, wide = sorted((a, b), key=lambda array: array.dtype.itemsize)
     limits = ml_dtypes.finfo(half)  # type: ignore[no-untyped-call]
-    most, least = float(limits.max), float(limits.smallest_subnormal)
+    most = float(limits.max)
+    least = float(limits.smallest_subnormal)
     sizes = np.abs(wide)
     overflowed = ~np.isfinite(small) & np.isfinite(wide)
     # Larger numbers are 0 for another reason, such as a Relu of a number that was rounded below 0.
     flushed = (small == 0) & (wide != 0) & (sizes < least)
-    label, total = sanitize(name, 80), plural(small.size, "element")
+    label = sanitize(name, 80)
+    total = plural(small.size, "element")
     if overflowed.any():
         yield (
             f"{label} overflows {half} to infinity: {np.count_nonzero(overflowed):,} of {total}, "

@@ -71,7 +71,9 @@ class Isolation:
     """
 
     def __init__(self, trace: Trace, graph: TraceGraph, given: Mapping[str, Any]) -> None:
-        self.trace, self.graph, self.given = trace, graph, given
+        self.trace = trace
+        self.graph = graph
+        self.given = given
         self.stored = {tensor.name: tensor for tensor in trace.model.graph.initializer}
 
     def results(
@@ -230,7 +232,9 @@ def _in_evaluator(versions: Mapping[str, Version]) -> Run:
     """Run in ONNX's reference evaluator, with the ops in the versions of a trace: Python code is the same in every runtime."""
 
     def run(model: ModelProto, feeds: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        current = {op.name: op for op in registry}
+        current = {}
+        for op in registry:
+            current[op.name] = op
         ops = current | {name: Op(name, (version,)) for name, version in versions.items()}
         evaluator = Evaluator(model, ops.values(), NodeKernel)
         return [evaluator.outputs(arrays) for arrays in feeds]

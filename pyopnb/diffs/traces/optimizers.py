@@ -112,7 +112,9 @@ class _Trials:
     """
 
     def __init__(self, model: Any, feeds: Mapping[str, Any], tolerances: Tolerances) -> None:
-        self.model, self.feeds, self.tolerances = model, feeds, tolerances
+        self.model = model
+        self.feeds = feeds
+        self.tolerances = tolerances
         self.sessions = 0
         self.good: dict[frozenset[str], OptimizedRun] = {}
         self.plain = self.run("ORT_DISABLE_ALL").outputs
@@ -156,7 +158,8 @@ def find_optimizers(model: Any, feeds: Mapping[str, Any], tolerances: Tolerances
             candidates = names
         # Mostly one optimizer is to blame, and the first one found suffices.
         while candidates and not trials.suffices(needed):
-            low, high = 1, len(candidates)
+            low = 1
+            high = len(candidates)
             while low < high:
                 middle = (low + high) // 2
                 if trials.suffices((*needed, *candidates[:middle])):
@@ -184,7 +187,8 @@ def _changed_nodes(model: Any, full: GraphProto, without: GraphProto) -> Iterato
     # Labels are those of the user's graph, in which functions with ops are inlined, as in the session.
     source = read_model(model, data=False)
     graph = inline_ops(source.proto, is_op(source.proto, frozenset())).graph
-    with_them, without_them = _kernels(graph, full), _kernels(graph, without)
+    with_them = _kernels(graph, full)
+    without_them = _kernels(graph, without)
     for indices, kernels in sorted(with_them.items()):
         if without_them.get(indices) != kernels:
             yield f"{_label(graph, indices)} → {' + '.join(kernels)}"

@@ -310,7 +310,8 @@ class QuantizedTensors:
 
     def is_absorbed(self, name: str) -> bool:
         """Tell whether a tensor is between a node and an activation that the quantized model does without."""
-        activated, graph = self._activated(name), self.graphs[1]
+        activated = self._activated(name)
+        graph = self.graphs[1]
         for quantized, partner in self.partners.items():
             if partner == activated:
                 # In a QDQ model the node gives floats, which are quantized next; else it gives the quantized numbers.
@@ -348,7 +349,8 @@ class QuantizedTensors:
         return [*pairs, *by_position]
 
     def _same_type(self, pair: Pair) -> bool:
-        a, b = self.floats.get(pair.a), self.arrays.get(pair.b)
+        a = self.floats.get(pair.a)
+        b = self.arrays.get(pair.b)
         return getattr(a, "dtype", None) == getattr(b, "dtype", 0)
 
     def dequantized(self) -> dict[str, np.ndarray]:
@@ -395,7 +397,8 @@ class QuantizedTensors:
 
     def _row(self, name: str, partner: str) -> QuantizedTensor | None:
         scale = self.scales[name]
-        levels, numbers = self._value(name), self.numbers(name)
+        levels = self._value(name)
+        numbers = self.numbers(name)
         values = self.float_array(partner)
         if levels is None or numbers is None or levels.shape != values.shape:
             return None

@@ -52,7 +52,8 @@ class TraceGraph:
         # A broken graph is named here, and not by a KeyError in a later search.
         graph.refuse_unknown_names()
         graph.refuse_cycles()
-        self.inputs, self.outputs = graph.inputs, graph.outputs
+        self.inputs = graph.inputs
+        self.outputs = graph.outputs
         self.weights = graph.initializers.keys()
         # ONNX Runtime takes nodes in any order; here they are in one in which they can run.
         self.nodes: list[NodeProto] = [node for _, node in graph.in_order()]
