@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, ClassVar, NoReturn, Self, TypeVar
+from typing import Any, ClassVar, NoReturn, Self
 
 from pyopnb.diffs.documents import read_fields, write_fields
 from pyopnb.diffs.tolerances import check_tolerances
@@ -18,17 +18,12 @@ __all__ = [
     "DiffBase",
     "ToleranceDiff",
     "fit_lines",
-    "from_document",
-    "one_line",
-    "to_document",
 ]
 
 MAX_LINES = 12
 """The most lines that the text of a diff has."""
 
 _MAX_WIDTH = 160
-
-_Diff = TypeVar("_Diff", bound="DiffBase")
 
 
 class DiffBase(Displayable):
@@ -86,7 +81,7 @@ class DiffBase(Displayable):
             Strict JSON with everything that the diff knows, for `from_json`. Numbers that JSON lacks are the texts ``"NaN"``,
             ``"Infinity"`` and ``"-Infinity"``.
         """
-        return json.dumps(to_document(self), allow_nan=False)
+        return json.dumps(self._to_plain(), allow_nan=False)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
@@ -107,33 +102,39 @@ class DiffBase(Displayable):
             The text is something else, or was written by a later version.
         """
         try:
-            return from_document(cls, json.loads(text, parse_constant=_refuse_constant))
+            return cls._from_plain(json.loads(text, parse_constant=_refuse_constant))
         except InputError:
             # It says already what was expected.
             raise
-        except (
-            ValueError,
-            TypeError,
-            KeyError,
-            AttributeError,
-            OverflowError,
-            RecursionError,
-        ) as error:
-            got = sanitize(f"{type(error).__name__}: {error}")
-            raise InputError(
-                f"{cls.__name__}.from_json", expected="what to_json wrote", got=got
-            ) from None
+        except (ValueError, TypeError, LookupError, AttributeError, OverflowError) as error:
+            message = sanitize(f"{type(error).__name__}: {error}")
+        except RecursionError:
+            message = "a text that is nested too deeply"
+        where = f"{cls.__name__}.from_json"
+        raise InputError(where, expected="what to_json wrote", got=message)
 
     def _to_plain(self) -> dict[str, Any]:
-        return to_document(self)
+        """Write the diff as plain dicts, lists and numbers, headed by the format's name and version."""
+        head = {
+            "format": self._FORMAT,
+            "version": self._VERSION,
+            "verdict": self.verdict,
+            "ok": self.ok,
+        }
+        return {**head, **write_fields(self)}
 
     @classmethod
     def _from_plain(cls, document: Any) -> Self:
-        return from_document(cls, document)
-
-    def _to_fields(self) -> dict[str, Any]:
-        """Return the fields of the JSON document beside those of every diff."""
-        return write_fields(self)
+        """Read what `_to_plain` gave."""
+        where = f"{cls.__name__}.from_json"
+        if not isinstance(document, dict) or document.get("format") != cls._FORMAT:
+            expected = f"JSON with format {cls._FORMAT}"
+            raise InputError(where, expected=expected, got=sanitize(json.dumps(document), 80))
+        if document.get("version") != cls._VERSION:
+            got = sanitize(document.get("version"))
+            expected = f"version {cls._VERSION}"
+            raise InputError(where, expected=expected, got=got, next="a newer pyopnb")
+        return cls._from_fields(document)
 
     @classmethod
     def _from_fields(cls, document: Any) -> Self:
@@ -194,49 +195,11 @@ class ToleranceDiff(DiffBase):
         raise NotImplementedError
 
 
-# ---- JSON --------------------------------------------------------------------------------------------------------------------
-
-
-def to_document(diff: DiffBase) -> dict[str, Any]:
-    """Write a diff as plain dicts, lists and numbers, headed by the format's name and version."""
-    head = {
-        "format": diff._FORMAT,
-        "version": diff._VERSION,
-        "verdict": diff.verdict,
-        "ok": diff.ok,
-    }
-    return {**head, **diff._to_fields()}
-
-
-def from_document(cls: type[_Diff], document: Any) -> _Diff:
-    """Read what `to_document` gave.
-
-    Raises
-    ------
-    InputError
-        The document is of another format or of a later version. Other malformed documents raise whatever Python raises.
-    """
-    where = f"{cls.__name__}.from_json"
-    if not isinstance(document, dict) or document.get("format") != cls._FORMAT:
-        raise InputError(
-            where,
-            expected=f"JSON with format {cls._FORMAT}",
-            got=sanitize(json.dumps(document), 80),
-        )
-    if document.get("version") != cls._VERSION:
-        got = sanitize(document.get("version"))
-        raise InputError(where, expected=f"version {cls._VERSION}", got=got, next="a newer pyopnb")
-    return cls._from_fields(document)
-
-
 def _refuse_constant(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is not JSON")
 
 
-# ---- text --------------------------------------------------------------------------------------------------------------------
-
-
-def one_line(text: str, width: int = _MAX_WIDTH) -> str:
+def _one_line(text: str, width: int = _MAX_WIDTH) -> str:
     """Text on one line that is safe to print and at most ``width`` characters long."""
     # Names come from model files: control characters in them could rewrite the terminal.
     text = sanitize(text, 10**6).replace("\n", " ")
@@ -246,8 +209,8 @@ def one_line(text: str, width: int = _MAX_WIDTH) -> str:
 
 
 def fit_lines(lines: Sequence[str], width: int = _MAX_WIDTH, more: str = "more lines") -> str:
-    """Lines joined for printing: at most `MAX_LINES`, the last saying how many were left out, each by `one_line`."""
+    """Lines joined for printing: at most `MAX_LINES`, the last saying how many were left out, each on one line."""
     if len(lines) > MAX_LINES:
         # The last line tells how many were left out, so that nobody takes the text for complete.
         lines = [*lines[: MAX_LINES - 1], f"… and {len(lines) - MAX_LINES + 1} {more}"]
-    return "\n".join(one_line(line, width) for line in lines)
+    return "\n".join(_one_line(line, width) for line in lines)
