@@ -97,17 +97,21 @@ def _extent(part: Part, facts: ArrayStats) -> str:
     if not facts.differing:
         return f"equal values, but {facts.bits:,} {total} differ in their bits"
     verb = _verb(facts.differing)
-    if not part.rtol and not part.atol and not part.stol:
-        return f"{facts.differing:,} {total}{_share(facts.differing, facts.count)} {verb}"
+    has_tolerance = part.rtol or part.atol or part.stol
     tolerance = f"rtol {part.rtol:g}, atol {part.atol:g}"
     if part.stol:
         tolerance += f", stol {part.stol:g} (of {format_number(part.scale)})"
-    if facts.over:
-        return f"{facts.over:,} {total}{_share(facts.over, facts.count)} outside {tolerance}"
     # After another tolerance was applied, it is not known how many are outside.
     where = "within"
     if facts.over is None:
         where = "some are outside"
+    # "1 of 1 elements (100 %)" would be a silly sentence about a scalar.
+    if facts.count == 1 and has_tolerance:
+        return f"{'outside' if facts.over else where} {tolerance}"
+    if not has_tolerance:
+        return f"{facts.differing:,} {total}{_share(facts.differing, facts.count)} {verb}"
+    if facts.over:
+        return f"{facts.over:,} {total}{_share(facts.over, facts.count)} outside {tolerance}"
     return f"{facts.differing:,} {total} {verb}, {where} {tolerance}"
 
 

@@ -154,6 +154,10 @@ class HashedGraph(GraphIndex):
             local.append(numbers["node", op, frozenset(attributes)])
         return local
 
+    def number(self, index: int) -> int:
+        """Return the number of a node by its op and attributes."""
+        return self.local[index]
+
     def weight(self, name: str) -> int | None:
         """Return the number of a weight's content, in this graph or one around it."""
         graph = self.resolve(name)

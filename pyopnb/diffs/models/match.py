@@ -91,7 +91,7 @@ def match_graphs(
         outputs = pair_names(a.outputs, b.outputs)
     prints_a = _number_side(a, 0, inputs, outputs, outer or {})
     prints_b = _number_side(b, 1, inputs, outputs, {name: name for name in b.free})
-    pairing = _Pairing(a, b, prints_a, prints_b, outputs)
+    pairing = _Pairing(a, b, prints_a, prints_b, inputs, outputs)
     pairing.run()
     values = {}
     for name_a, name_b in {**dict(inputs), **pairing.values()}.items():
@@ -128,10 +128,12 @@ class _Pairing:
         b: HashedGraph,
         prints_a: Fingerprints,
         prints_b: Fingerprints,
+        inputs: _NamePairs,
         outputs: _NamePairs,
     ) -> None:
         self.a = a
         self.b = b
+        self.inputs = inputs
         self.outputs = outputs
         self.prints = prints_a, prints_b
         self.forward: dict[int, int] = {}
@@ -145,14 +147,12 @@ class _Pairing:
             self._pair_by(lambda side, index: up[side][index], equal_counts)
             self._pair_by(lambda side, index: down[side][index], equal_counts)
         # From what is paired, the search goes on to the neighbours.
+        for name_a, name_b in self.inputs:
+            self._spread(self._pair_clear(self.a.readers(name_a), self.b.readers(name_b)))
         for name_a, name_b in self.outputs:
-            i, j = (
-                graph.producers.get(name, (-1, 0))[0]
-                for graph, name in ((self.a, name_a), (self.b, name_b))
-            )
-            is_open = i >= 0 and j >= 0 and i not in self.forward and j not in self.back
-            if is_open and _op(self.a, i) == _op(self.b, j):
-                self._pair(i, j)
+            if name_a in self.a.producers and name_b in self.b.producers:
+                makers = [self.a.producers[name_a][0]], [self.b.producers[name_b][0]]
+                self._spread(self._pair_clear(*makers))
         self._spread(list(self.forward.items()))
         # What is left has no paired neighbour. Its weights or its names may still tell it.
         for key in (self._weights_key, self._name_key, self._outputs_key):
@@ -213,30 +213,28 @@ class _Pairing:
 
     def _spread(self, pairs: Iterable[tuple[int, int]]) -> None:
         """Pair the nodes that stand in the same relation to a pair, and their neighbours in turn."""
+        a, b = self.a, self.b
         waiting = deque(pairs)
         while waiting:
             i, j = waiting.popleft()
-            for neighbours_a, neighbours_b in self._neighbours(i, j):
-                open_a = [index for index in neighbours_a if index not in self.forward]
-                open_b = [index for index in neighbours_b if index not in self.back]
-                # Of several, none is taken for another: a name or a pair from another side may tell.
-                if len(open_a) == len(open_b) == 1:
-                    self._pair(open_a[0], open_b[0])
-                    waiting.append((open_a[0], open_b[0]))
+            waiting += self._pair_clear(a.makers(i), b.makers(j))
+            for name_a, name_b in zip(a.nodes[i].output, b.nodes[j].output, strict=False):
+                waiting += self._pair_clear(a.readers(name_a), b.readers(name_b))
 
-    def _neighbours(self, i: int, j: int) -> Iterator[tuple[list[int], list[int]]]:
-        """Yield the nodes of one op before and after a pair, of a and of b."""
-        a = self.a
-        b = self.b
-        for name_a, name_b in zip(a.nodes[i].output, b.nodes[j].output, strict=False):
-            readers_a = _by_op(a, a.readers(name_a))
-            readers_b = _by_op(b, b.readers(name_b))
-            for op in readers_a.keys() & readers_b.keys():
-                yield readers_a[op], readers_b[op]
-        makers_a = _by_op(a, a.makers(i))
-        makers_b = _by_op(b, b.makers(j))
-        for op in makers_a.keys() & makers_b.keys():
-            yield makers_a[op], makers_b[op]
+    def _pair_clear(self, nodes_a: list[int], nodes_b: list[int]) -> Iterator[tuple[int, int]]:
+        """Pair the nodes that alone do the same on both sides, then those that are alone of one op."""
+        for key in (HashedGraph.number, _op):
+            groups_a, groups_b = _grouped(self.a, nodes_a, key), _grouped(self.b, nodes_b, key)
+            for common in groups_a.keys() & groups_b.keys():
+                group_a, group_b = groups_a[common], groups_b[common]
+                open_a = [index for index in group_a if index not in self.forward]
+                open_b = [index for index in group_b if index not in self.back]
+                partners = {self.forward[index] for index in group_a if index in self.forward}
+                # Of several, none is taken for another: a name or a pair from another side may tell.
+                is_clear = partners == set(group_b).difference(open_b)
+                if is_clear and len(open_a) == len(open_b) == 1:
+                    self._pair(open_a[0], open_b[0])
+                    yield open_a[0], open_b[0]
 
     # ---- tensors
 
@@ -280,8 +278,10 @@ def _op(graph: HashedGraph, index: int) -> tuple[str, str]:
     return node.domain, node.op_type
 
 
-def _by_op(graph: HashedGraph, indices: Iterable[int]) -> dict[tuple[str, str], list[int]]:
-    groups: dict[tuple[str, str], list[int]] = defaultdict(list)
-    for index in indices:
-        groups[_op(graph, index)].append(index)
+def _grouped(
+    graph: HashedGraph, nodes: Iterable[int], key: Callable[[HashedGraph, int], Hashable]
+) -> dict[Hashable, list[int]]:
+    groups: dict[Hashable, list[int]] = defaultdict(list)
+    for index in nodes:
+        groups[key(graph, index)].append(index)
     return groups

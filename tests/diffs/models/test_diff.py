@@ -99,6 +99,16 @@ def test_one_edit(edit, also_renamed):
     assert found[0] == expected[0]
 
 
+def test_many_edits_of_a_deep_model_under_other_names():
+    other = renamed(transformer("tanh", blocks=4), 1)
+    assert kinds(pyopnb.diff(transformer(blocks=4), other)) == ["changed"] * 4
+    trained_again = renamed(transformer("tanh", blocks=2, seed=1), 1)
+    found = pyopnb.diff(transformer(blocks=2), trained_again)
+    assert len(found.of("changed")) == 2 and set(kinds(found)) == {"changed", "weight"}
+    found = pyopnb.diff(transformer(blocks=3), renamed(transformer(blocks=2, seed=1), 1))
+    assert found.pairs == 60 and len(found.of("removed")) == 29
+
+
 def test_one_weight_element_and_other_tolerances():
     model, other = transformer(), transformer()
     stored = weight(other, "b0.attended.weight")
