@@ -82,17 +82,17 @@ def merge(
     index = GraphIndex(a.graph)
     of_b = GraphIndex(graph)
     makers = {name: node for node in graph.node for name in node.output if name}
-    taken = {*of_b.initializers, *of_b.inputs, *makers}
-    made = {name for number in only_a for name in a.graph.node[number].output if name}
+    names_of_b = {*of_b.initializers, *of_b.inputs, *makers}
+    outputs = {name for number in only_a for name in a.graph.node[number].output if name}
     names: dict[str, str] = {}
 
     def renamed(name: str) -> str:
         partner = tensors.get(name, "")
-        if not name or (partner in taken and name not in made):
+        if not name or (partner in names_of_b and name not in outputs):
             return partner
         if name not in names:
-            names[name] = fresh_name(name, taken, " (a)")
-            taken.add(names[name])
+            names[name] = fresh_name(name, names_of_b, " (a)")
+            names_of_b.add(names[name])
         return names[name]
 
     marks: dict[str, str] = {}
@@ -109,16 +109,16 @@ def merge(
         marks[first_output(copy)] = mark
     # A node of both that reads something else in a gets a second line, from the removed node.
     for number, node in enumerate(a.graph.node):
-        lost = [name for name in node.input if name in made and number not in only_a]
+        lost = [name for name in node.input if name in outputs and number not in only_a]
         reader = makers.get(tensors.get(first_output(node), "")) if lost else None
         if reader is not None:
             reader.input.extend(map(renamed, lost))
     # What else only a has stands at the ends of the graph.
     for name, new in names.items():
-        if name not in made:
+        if name not in outputs:
             graph.input.add(name=new)
     for info in a.graph.output:
-        if info.name in made:
+        if info.name in outputs:
             graph.output.add(name=renamed(info.name))
     # Two orders of the same computation cannot be drawn as one graph.
     GraphIndex(graph).refuse_cycles()

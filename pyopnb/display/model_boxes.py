@@ -104,9 +104,9 @@ class _GraphBuilder:
 
     def end(self, name: str) -> Box:
         """Draw an input or output."""
-        kind = self._scope.type_of(name)
-        rows = (kind,) if kind else ()
-        about = text_lines([self._tensor(name, kind)])
+        notation = self._scope.type_of(name)
+        rows = (notation,) if notation else ()
+        about = text_lines([self._tensor(name, notation)])
         return Box(sanitize(name, 60), rows, "end", about=about, names=(name,))
 
     def node(self, node: NodeProto) -> Box:
@@ -116,9 +116,9 @@ class _GraphBuilder:
         folded = []
         for title, body in self._scope.info.bodies(node):
             folded.append(f"▸ {title}: {plural(len(body.node), 'node')}")
-        kind = "folded" if folded else "node"
+        look = "folded" if folded else "node"
         if registry.find(node.domain, node.op_type) or node.op_type == "PyOp":
-            kind = "own"
+            look = "own"
         # Exporters write long paths, whose ends tell nodes apart.
         name = sanitize((node.name or first_output(node))[-40:], 40) if self._style.names else ""
         # The types of the outputs that somebody reads.
@@ -127,7 +127,7 @@ class _GraphBuilder:
         return Box(
             title_of(node),
             tuple(filter(None, [name, *constants[:_MOST_ROWS], attrs, *folded])),
-            kind,
+            look,
             tuple(labels),
             self._style.values.get(id(node)),
             self._style.marks.get(id(node), ""),

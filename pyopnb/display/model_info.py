@@ -98,9 +98,9 @@ class ModelInfo:
             proto = self._types.find(container, name)
             text = ""
             if proto is not None:
-                kind = type_of_proto(proto)
+                tensor_type = type_of_proto(proto)
                 # Sequences, maps and optionals have no tensor type.
-                text = str(kind) if kind != ANY else to_notation(kind_of(proto) or "")
+                text = str(tensor_type) if tensor_type != ANY else to_notation(kind_of(proto) or "")
             self._texts[key] = text
         return self._texts[key]
 

@@ -36,16 +36,16 @@ def model_text(title: str, scope: Scope, style: GraphStyle) -> str:
     -------
     str
     """
-    ends = f"({_ends(scope, scope.inputs)}) -> ({_ends(scope, scope.outputs)})"
+    signature = f"({_ends(scope, scope.inputs)}) -> ({_ends(scope, scope.outputs)})"
     nodes = scope.nodes
     rows = [_row(scope, node, style) for node in nodes]
     if len(nodes) > _MOST:
-        more = plural(len(nodes) - _HEAD - _TAIL, "node")
-        rows = [*rows[:_HEAD], (f"  … {more} more", ""), *rows[-_TAIL:]]
+        omitted = plural(len(nodes) - _HEAD - _TAIL, "node")
+        rows = [*rows[:_HEAD], (f"  … {omitted} more", ""), *rows[-_TAIL:]]
     remarks = [one_line(sanitize(remark, 300)) for remark in scope.info.remarks[:2]]
     # The first line of the table is its head, which says nothing here.
     lines = repr(Table(("", ""), rows)).split("\n")[1:]
-    return "\n".join([title, sanitize(ends, _LONGEST), *lines, *remarks])
+    return "\n".join([title, sanitize(signature, _LONGEST), *lines, *remarks])
 
 
 def _ends(scope: Scope, names: Sequence[str]) -> str:

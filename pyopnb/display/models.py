@@ -118,14 +118,14 @@ def view_model(
     sizes = [values.get(id(node), float(id(node) in badges)) for node in main.nodes]
     focus = len(main.inputs) + int(np.argmax(sizes)) if sizes else 0
     paint = partial(draw_within, scale=scale, legend_title=legend)
-    left = room - len(script()) - 1_000
-    picture = paint(graph, int(_PICTURE_SHARE * left), around=focus)
+    available = room - len(script()) - 1_000
+    picture = paint(graph, int(_PICTURE_SHARE * available), around=focus)
     alt = title
     if scale is not None:
         # For who cannot see the colours.
-        ends = [quantity(end, unit) for end in (scale.low, scale.high)]
-        alt += f". Colours: {legend or 'a number'} from {' to '.join(ends)}"
-    parts = [script(), _image(picture, alt, left // 4)]
+        low, high = quantity(scale.low, unit), quantity(scale.high, unit)
+        alt += f". Colours: {legend or 'a number'} from {low} to {high}"
+    parts = [script(), _image(picture, alt, available // 4)]
     if picture.count < len(graph.boxes):
         count = f"{len(graph.boxes) - picture.count:,} of {len(graph.boxes):,}"
         remark = "boxes are left out, to keep this output small; save('….svg') writes all"
@@ -136,8 +136,8 @@ def view_model(
         body = paint(graph_of(scope, style), _BODY_BYTES)
         parts.append(details(name, _image(body, name, _BODY_BYTES // 4)))
     if len(folded) > _MOST_BODIES:
-        more = len(folded) - _MOST_BODIES
-        parts.append(note(f"{more} more bodies and functions"))
+        omitted = len(folded) - _MOST_BODIES
+        parts.append(note(f"{omitted} more bodies and functions"))
     return View(
         proto,
         title,

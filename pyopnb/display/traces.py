@@ -91,9 +91,12 @@ def _with_types(thing: Trace, makers: Mapping[str, str]) -> ModelProto:
     declared = {info.name for info in model.graph.output}
     infos = {info.name: info for info in thing.model.graph.value_info}
     for name, summary in thing.summaries.items():
-        kind = summary.type
-        if name in makers and name not in declared and kind is not None and kind.dtype is not None:
-            infos[name] = make_tensor_value_info(name, kind.dtype.onnx, kind.shape)
+        tensor_type = summary.type
+        if tensor_type is None or tensor_type.dtype is None:
+            continue
+        if name in makers and name not in declared:
+            dtype = tensor_type.dtype.onnx
+            infos[name] = make_tensor_value_info(name, dtype, tensor_type.shape)
     del model.graph.value_info[:]
     model.graph.value_info.extend(infos.values())
     return model

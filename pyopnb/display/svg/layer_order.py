@@ -113,11 +113,11 @@ def _crossings(graph: Layering, layers: Sequence[Sequence[int]], positions: Sequ
     crossings = 0
     for layer in layers:
         # The ends of the links of the vertices so far, sorted: each that is farther right is crossed.
-        ends: list[int] = []
+        passed: list[int] = []
         for vertex in layer:
-            own = sorted([positions[neighbour] for neighbour in graph.below[vertex]])
-            if ends:
-                crossings += sum([len(ends) - bisect_right(ends, end) for end in own])
-            for end in own:
-                insort(ends, end)
+            targets = sorted([positions[neighbour] for neighbour in graph.below[vertex]])
+            if passed:
+                crossings += sum([len(passed) - bisect_right(passed, end) for end in targets])
+            for end in targets:
+                insort(passed, end)
     return crossings

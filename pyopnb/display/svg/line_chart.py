@@ -264,12 +264,12 @@ def _marks(plot: _Plot, marks: Sequence[tuple[float, str]]) -> Iterator[Shape]:
         yield _stroke((x, HEAD), (x, plot.bottom), INK, _DASHES)
         short = fit(text, SMALL, plot.width / 2)
         width = text_width(short, SMALL)
-        left = x + 4
-        if left + width > plot.right:
+        start = x + 4
+        if start + width > plot.right:
             # On the other side of the line, where there is room.
-            left = x - 4 - width
+            start = x - 4 - width
         for line, free in enumerate(free_from):
-            if left >= free:
-                free_from[line] = left + width + 4
-                yield small_text(left, HEAD + 12 + 13 * line, short)
+            if start >= free:
+                free_from[line] = start + width + 4
+                yield small_text(start, HEAD + 12 + 13 * line, short)
                 break
