@@ -125,6 +125,11 @@ def call(
             session = _make_session(definition, arrays, outputs, opset, attrs)
         except PyopError as error:
             raise _of_call(error, where, op) from None
+        except Exception as error:
+            # The frames of onnxruntime's own Python say nothing about the call.
+            if type(error).__module__.startswith("onnxruntime."):
+                raise error.with_traceback(None) from None
+            raise
         _cache.put(key, definition.version, session)
     fed = [array for array in arrays if array is not None]
     results = session.run(None, dict(zip(session._feeds.types, fed, strict=True)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+import traceback
 from pathlib import Path
 
 import ml_dtypes
@@ -283,6 +284,13 @@ def test_what_is_wrong(soft_clip, args, kwargs, error, message):
     with pytest.raises(getattr(pyopnb.errors, error)) as raised:
         pyopnb.call(*args, **kwargs)
     assert message in str(raised.value)
+
+
+def test_a_refusal_of_the_runtime_shows_no_frames_of_its_own():
+    with pytest.raises(Exception, match="at least 3 dimensions") as caught:
+        pyopnb.call("Conv", np.ones((1, 3), np.float32), np.ones((1, 3), np.float32))
+    files = [frame.filename for frame in traceback.extract_tb(caught.value.__traceback__)]
+    assert not any("onnxruntime_inference_collection" in file for file in files)
 
 
 def test_big_endian_and_strided_inputs_are_taken_as_the_values_that_they_are():
