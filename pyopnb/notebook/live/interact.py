@@ -18,7 +18,7 @@ from pyopnb.display.steady import SteadyColours
 from pyopnb.errors import InputError, PyopError
 from pyopnb.notebook.live.controls import Control, attr_control, feed_control
 from pyopnb.notebook.live.output import LiveOutput
-from pyopnb.notebook.live.report import Report
+from pyopnb.notebook.live.report import LiveReport
 from pyopnb.notebook.live.run import Run, require_session, set_attrs
 from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.locks import locked
@@ -164,8 +164,8 @@ class Interact(LiveOutput):
 
     # ---- display -------------------------------------------------------------------------------------------------------------
 
-    def _report(self) -> Report:
-        return Report(
+    def _report(self) -> LiveReport:
+        return LiveReport(
             self._last,
             self._last_good,
             diff=self._diff,

@@ -14,7 +14,7 @@ import ipywidgets
 
 from pyopnb.notebook.live.cells import current_run, live_cells, wait_for
 from pyopnb.notebook.live.pane import Pane
-from pyopnb.notebook.live.report import Report
+from pyopnb.notebook.live.report import LiveReport
 from pyopnb.notebook.live.run import Run, run_session
 from pyopnb.notebook.live.worker import Worker
 from pyopnb.ops.locks import locked
@@ -149,7 +149,7 @@ class LiveOutput:
         """Run, on the worker's thread, and record the outcome."""
         raise NotImplementedError
 
-    def _report(self) -> Report:
+    def _report(self) -> LiveReport:
         raise NotImplementedError
 
     def _controls(self) -> Sequence[ipywidgets.Widget]:

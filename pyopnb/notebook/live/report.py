@@ -14,11 +14,11 @@ from pyopnb.display.steady import SteadyColours
 from pyopnb.notebook.live.run import Run
 from pyopnb.ops.op import Version
 
-__all__ = ["Report"]
+__all__ = ["LiveReport"]
 
 
 @dataclass(frozen=True)
-class Report:
+class LiveReport:
     """A run, as text and as HTML.
 
     Attributes

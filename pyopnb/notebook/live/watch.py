@@ -11,7 +11,7 @@ import numpy as np
 from pyopnb.diffs.api import diff
 from pyopnb.diffs.arrays.diff import Diff
 from pyopnb.notebook.live.output import LiveOutput
-from pyopnb.notebook.live.report import Report
+from pyopnb.notebook.live.report import LiveReport
 from pyopnb.notebook.live.run import Run, require_session, set_attrs
 from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.locks import locked
@@ -98,8 +98,8 @@ class Watch(LiveOutput):
         if run.error is None:
             self._last_good = run
 
-    def _report(self) -> Report:
-        return Report(
+    def _report(self) -> LiveReport:
+        return LiveReport(
             self._last,
             self._last_good,
             self._before,
