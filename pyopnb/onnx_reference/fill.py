@@ -175,7 +175,9 @@ class _Filling:
         return versions
 
     def _version(self, node: NodeProto) -> int | None:
-        return self._versions.get(id(node))
+        if id(node) in self._versions:
+            return self._versions[id(node)]
+        return imported_versions(self.proto).get(canonical_domain(node.domain))
 
     def lower_versions(self) -> None:
         """Import the versions that the runtime takes, where each node still means the same or is replaced."""
