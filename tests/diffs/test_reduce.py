@@ -189,18 +189,3 @@ def test_what_cannot_be_reduced_is_said():
         pyopnb.reduce(model, {"z": feeds["x"]})
     with pytest.raises(InputError, match=r"^reduce, fails: expected a function"):
         pyopnb.reduce(model, feeds, 3)
-
-
-def test_topk_of_an_empty_array(tmp_path):
-    def empty_topk(network, x):
-        ends = [network.weight(np.int64([end])) for end in (0, 0, 1)]
-        empty = network.add("Slice", x, *ends)
-        network.nodes.append(
-            helper.make_node("TopK", [empty, network.weight(np.int64([2]))], ["v", "i"], axis=1)
-        )
-        return network.add("Add", x, network.add("ReduceSum", "v", keepdims=0))
-
-    smallest = pyopnb.reduce(*hidden(empty_topk, 10))
-    assert [node.op_type for node in smallest.model.graph.node] == ["TopK"]
-    assert "requested k elements" in smallest.failure.text
-    assert ran(smallest.write(tmp_path)).returncode != 0

@@ -171,13 +171,6 @@ def test_a_yardstick_in_another_precision_is_none() -> None:
     assert "computes in float32" in table["float64"].reason
 
 
-def test_wrong_feeds_and_tolerances_are_refused() -> None:
-    with pytest.raises(pyopnb.errors.InputError, match="x"):
-        pyopnb.stability(network())
-    with pytest.raises(pyopnb.errors.InputError, match="rtol"):
-        pyopnb.stability(network(), X, rtol=-1.0)
-
-
 def test_what_costs_most_waits_until_it_is_asked_for() -> None:
     """By default there are four sessions and thirteen runs, and what is left out says what to type."""
     calls = []

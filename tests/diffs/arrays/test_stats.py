@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
 from itertools import permutations
 from typing import Any
 
@@ -318,56 +317,6 @@ def test_it_never_raises_and_reads_back(
             assert getattr(there, name) == getattr(here, name), name
         assert there.bits >= there.differing >= (there.over or 0)
     assert diff(a, a.copy()).verdict in (SAME, NOT)
-
-
-def below(number: float) -> float:
-    """The next smaller number of four digits."""
-    exact = Decimal(str(number))
-    return float(exact - Decimal(1).scaleb(exact.adjusted() - 3))
-
-
-values = hnp.arrays(
-    f64,
-    st.integers(1, 12),
-    elements=st.floats(-1e6, 1e6) | st.floats(-1e-3, 1e-3) | st.sampled_from([0.0, 1.0]),
-)
-
-
-@quick
-@given(
-    values,
-    st.integers(0, 2**32),
-    st.sampled_from([f16, f32, f64, bf16, c64]),
-    st.sampled_from([0.0, 1e-5, 1e-3, 0.5]),
-)
-def test_smallest_tolerance_that_would_pass(
-    a: np.ndarray, seed: int, kind: Any, other: float
-) -> None:
-    rng = np.random.default_rng(seed)
-    scale, shift = 10 ** rng.uniform(-8, 0, 2)
-    b = a * (1 + scale * rng.standard_normal(a.size)) + shift * rng.integers(0, 2, a.size)
-    with np.errstate(over="ignore"):
-        a, b = a.astype(kind), b.astype(kind)
-    found = diff(a, b, rtol=other, atol=other)
-    if found.parts[0].facts.odd:
-        return
-    frontier = found.parts[0].facts.frontier
-    atol, rtol = frontier.atol(other), frontier.rtol(other)
-    assert diff(a, b, rtol=other, atol=atol).ok and found.judged(rtol=other, atol=atol).ok
-    if atol > 1e-300:
-        assert (
-            not diff(a, b, rtol=other, atol=below(atol)).ok
-            and not found.judged(rtol=other, atol=below(atol)).ok
-        )
-    if rtol is None:
-        assert not diff(a, b, rtol=1e30, atol=other).ok
-        return
-    assert diff(a, b, rtol=rtol, atol=other).ok and found.judged(rtol=rtol, atol=other).ok
-    if rtol > 1e-300:
-        assert (
-            not diff(a, b, rtol=below(rtol), atol=other).ok
-            and not found.judged(rtol=below(rtol), atol=other).ok
-        )
 
 
 def test_the_picture_has_the_largest_of_each_field() -> None:
