@@ -337,20 +337,10 @@ class Profile(Displayable):
     # ---- text ----------------------------------------------------------------------------------------------------------------
 
     def title(self) -> str:
-        """Say in a line what was profiled.
-
-        Returns
-        -------
-        str
-        """
+        """Say in a line what was profiled."""
         # An interrupted profile has less runs than were asked for.
-        few = ""
-        if self.runs < self.asked:
-            few = f" of {self.asked:,}"
-        runs = "runs"
-        if self.runs == 1:
-            runs = "run"
-        return f"Profile of {self.runs:,}{few} {runs}, {self.runtime}"
+        few = f" of {self.asked:,}" if self.runs < self.asked else ""
+        return f"Profile of {self.runs:,}{few} run{'s' if self.runs != 1 else ''}, {self.runtime}"
 
     def headline(self) -> str:
         """Say how long a run takes, and how much of it is Python.
@@ -387,52 +377,34 @@ class Profile(Displayable):
         Table
         """
         nodes = self.ranked()
-        most = max(most, 0)
-        head = ["node", "op", "calls", "share", "median µs", "middle half", "least"]
-        rows = [self._row(node) for node in nodes[:most]]
-        keys = [(node.inside,) if node.inside else node.outputs for node in nodes[:most]]
+        shown, faster = nodes[:most], nodes[most:]
+        rows = []
+        for node in shown:
+            name, share = sanitize(node.node, 60), self.share(node.totals)
+            row = [name, sanitize(node.op_type, 60), node.calls_text]
+            rows.append(row + self._times(share, node.total, node.python))
+            if node.inside:
+                # A share of its node's, which is not to be added to the others.
+                rows[-1][0], rows[-1][3] = f"  {name}", f"({_percent(share)})"
         # What is in bodies is part of its node's time.
-        faster = [node for node in nodes[most:] if not node.inside]
+        faster = [node for node in faster if not node.inside]
+        sums = {"not attributed to a node": self.unattributed, "the whole run": self.walls}
         if faster:
-            rows.append(self._sum(f"{len(faster):,} faster ones", self._totals(faster).sum(axis=0)))
-        rows.append(self._sum("not attributed to a node", self.unattributed))
-        rows.append(self._sum("the whole run", self.walls, self.python))
-        if self._has_ops:
-            head.append("in Python")
-        else:
-            rows = [row[:-1] for row in rows]
-        return Table(tuple(head), rows, keys=keys)
+            sums = {f"{len(faster):,} faster ones": self._totals(faster).sum(axis=0), **sums}
+        for label, values in sums.items():
+            python = self.python if values is self.walls else None
+            times = self._times(self.share(values), Spread.of(values), python)
+            rows.append([label, "", "", *times])
+        head = ["node", "op", "calls", "share", "median µs", "middle half", "least", "in Python"]
+        width = len(head) if self._has_ops else len(head) - 1
+        keys = [(node.inside,) if node.inside else node.outputs for node in shown]
+        return Table(head[:width], [row[:width] for row in rows], keys=keys)
 
-    def _row(self, node: NodeProfile) -> tuple[str, ...]:
-        total = node.total
-        share = _percent(self.share(node.totals))
-        name = sanitize(node.node, 60)
-        if node.inside:
-            # A share of its node's, which is not to be added to the others.
-            share, name = f"({share})", f"  {name}"
-        return (
-            name,
-            sanitize(node.op_type, 60),
-            node.calls_text,
-            share,
-            microseconds(total.median),
-            total.range,
-            microseconds(total.least),
-            "" if node.python is None else microseconds(node.python.median),
-        )
-
-    def _sum(self, label: str, values: np.ndarray, python: Spread | None = None) -> tuple[str, ...]:
-        spread = Spread.of(values)
-        return (
-            label,
-            "",
-            "",
-            _percent(self.share(values)),
-            microseconds(spread.median),
-            spread.range,
-            microseconds(spread.least),
-            "" if python is None else microseconds(python.median),
-        )
+    def _times(self, share: float, spread: Spread, python: Spread | None) -> list[str]:
+        """Write the cells of a time, the last of them that in Python."""
+        texts = [_percent(share), microseconds(spread.median), spread.range]
+        in_python = "" if python is None else microseconds(python.median)
+        return [*texts, microseconds(spread.least), in_python]
 
     def __repr__(self) -> str:
         # The text is that of the widget, cut to the slowest nodes.
