@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from pyopnb.ops.op import Version
@@ -47,46 +47,32 @@ class Listeners:
 
         return unsubscribe
 
-    def defined(self, versions: Iterable[Version]) -> None:
-        """Call each listener with each version.
+    def tell(self, versions: Iterable[Version], removed: Iterable[str] = ()) -> None:
+        """Call each listener with each new version, and with the name of each op that was removed.
 
         Parameters
         ----------
         versions : iterable of Version
+        removed : iterable of str
 
         Raises
         ------
         Exception
-            The first that a listener raises, after all of them were called.
+            The first that a listener raised, after all of them were called.
         """
         # A copy, because a listener may subscribe or unsubscribe.
-        listeners = [defined for defined, _ in list(self._added.values())]
-        _call_all(listeners, versions)
-
-    def removed(self, names: Iterable[str]) -> None:
-        """Call each listener with the name of each op that was removed.
-
-        Parameters
-        ----------
-        names : iterable of str
-
-        Raises
-        ------
-        Exception
-            As for `defined`.
-        """
-        listeners = [removed for _, removed in list(self._added.values()) if removed]
-        _call_all(listeners, names)
-
-
-def _call_all(listeners: Sequence[Callable[[Any], None]], arguments: Iterable[Any]) -> None:
-    failures: list[Exception] = []
-    for argument in arguments:
-        for listener in listeners:
+        listeners = list(self._added.values())
+        calls: list[tuple[Callable[[Any], None], Any]] = []
+        for version in versions:
+            calls += [(defined, version) for defined, _ in listeners]
+        for name in removed:
+            calls += [(on_removed, name) for _, on_removed in listeners if on_removed]
+        failures: list[Exception] = []
+        for listener, argument in calls:
             # The definition stands, so the other listeners must be called all the same.
             try:
                 listener(argument)
             except Exception as error:
                 failures.append(error)
-    if failures:
-        raise failures[0]
+        if failures:
+            raise failures[0]

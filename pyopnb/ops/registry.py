@@ -133,8 +133,7 @@ class Registry(Displayable):
             )
             draft = replace(draft, gradient=gradient)
         version, dropped = locked(self._lock, self._define, draft, module)
-        self._listeners.defined(version.with_gradient)
-        self._listeners.removed(dropped)
+        self._listeners.tell(version.with_gradient, dropped)
         return version
 
     def _define(self, draft: Version, module: str | None) -> tuple[Version, list[str]]:
@@ -198,8 +197,7 @@ class Registry(Displayable):
         if op is None:
             return
         if op.versions:
-            self._listeners.defined(op.current.with_gradient)
-            self._listeners.removed(dropped)
+            self._listeners.tell(op.current.with_gradient, dropped)
         else:
             self.remove(op.name)
 
@@ -248,7 +246,7 @@ class Registry(Displayable):
         """
         op = locked(self._lock, self._admit, version, modules)
         if self._ops.get(op.name) is op:
-            self._listeners.defined(op.current.with_gradient)
+            self._listeners.tell(op.current.with_gradient)
         return op
 
     def _admit(self, version: Version, modules: Sequence[str]) -> Op:
@@ -533,7 +531,7 @@ class Registry(Displayable):
             It is a gradient op, which goes with its op.
         """
         op = self._refuse_gradient(self[name], "remove")
-        self._listeners.removed(locked(self._lock, self._remove_both, op))
+        self._listeners.tell((), locked(self._lock, self._remove_both, op))
 
     def _refuse_gradient(self, op: Op, method: str) -> Op:
         # The gradient op of an op that was removed may go by itself.
@@ -568,7 +566,7 @@ class Registry(Displayable):
 
     def clear(self) -> None:
         """Remove every op; version numbers begin at 1 again."""
-        self._listeners.removed(locked(self._lock, self._clear))
+        self._listeners.tell((), locked(self._lock, self._clear))
 
     def _clear(self) -> list[str]:
         # The removed ones are forgotten as well: a session does not follow what is defined from now on.

@@ -194,7 +194,7 @@ def test_a_kernel_that_changed_between_two_versions_is_named():
     assert pyopnb.first_divergence(decoder, decoder, feeds, on=on).ok
 
 
-@pytest.mark.everywhere  # an environment is made; an interrupt cleans up in the same way
+@pytest.mark.everywhere  # an environment is made
 def test_a_version_that_cannot_be_had_leaves_nothing(cache, monkeypatch):
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", "")
