@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from pyopnb.lowering.elementwise import absolute, neg
+from pyopnb.lowering.elementwise import neg
 from pyopnb.lowering.refusal import refuse
 from pyopnb.lowering.rules import BRACKETS, METADATA, REASONS, TABLE, Rule, name_of
 from pyopnb.lowering.tensors import (
@@ -116,13 +116,6 @@ class Number:
         value = -self.value
         return Number(value, lambda: neg(arithmetic(self, type(value))))
 
-    def __pos__(self) -> Number:
-        return self
-
-    def __abs__(self) -> Number:
-        value = abs(self.value)
-        return Number(value, lambda: absolute(arithmetic(self, type(value))))
-
 
 def refuse_size(what: str) -> NoReturn:
     """Refuse what needs the value of a size while the op is traced."""
@@ -133,28 +126,13 @@ def refuse_size(what: str) -> NoReturn:
     )
 
 
-_NEEDS_VALUE = {
-    "a condition": ["bool"],
-    "the value": ["index", "array"],
-    "int()": ["int", "trunc", "ceil", "floor"],
-    "float()": ["float"],
-    "the hash": ["hash"],
-    "the text": ["str", "repr", "format"],
-    "round()": ["round"],
-}
-"""What Python calls a method for, and the methods' names."""
+def _needing_value(self: Number, *args: Any, **kwargs: Any) -> NoReturn:
+    refuse_size("the value")
 
 
-def _needing(what: str) -> Callable[..., NoReturn]:
-    def method(self: Number, *args: Any, **kwargs: Any) -> NoReturn:
-        refuse_size(what)
-
-    return method
-
-
-for _what, _names in _NEEDS_VALUE.items():
-    for _name in _names:
-        setattr(Number, f"__{_name}__", _needing(_what))
+_WITH_VALUE = "bool index array int trunc ceil floor float hash str repr format round"
+for _name in _WITH_VALUE.split():
+    setattr(Number, f"__{_name}__", _needing_value)
 
 
 def arithmetic(x: Any, kind: type) -> Tensor:

@@ -95,8 +95,7 @@ class TrainingBatches:
             if tensor_type is None or not tensor_type.shape:
                 continue
             if not tensor_type.accepts_shape(batch.shape, sizes):
-                shown = ", ".join(f"{sanitize(symbol)} = {size}" for symbol, size in sizes.items())
-                expected = f"{tensor_type} with {shown}"
+                expected = f"{tensor_type}, with one size for each symbol"
                 got = str(list(batch.shape))
                 raise InputError(f"feed {sanitize(name)}", expected=expected, got=got)
         return checked

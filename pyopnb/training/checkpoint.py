@@ -137,8 +137,8 @@ class Checkpoint:
         # With other names or shapes the state is that of another model, and would not run in this one.
         ours, theirs = _types(self.state), _types(state)
         if ours != theirs:
-            expected = sanitize(", ".join(sorted(ours - theirs)[:3]) or "nothing more")
-            got = sanitize(", ".join(sorted(theirs - ours)[:3]) or "nothing more")
+            expected = _listed(ours - theirs)
+            got = _listed(theirs - ours)
             raise InputError("train, resume", expected=f"a training of {expected}", got=got)
 
 
@@ -148,6 +148,11 @@ def _refuse_compressed(file: Path) -> None:
         for info in members.infolist():
             if info.compress_type != zipfile.ZIP_STORED or info.compress_size != info.file_size:
                 raise ValueError(f"{info.filename}, which is compressed")
+
+
+def _listed(types: set[str]) -> str:
+    shown = sorted(types)[:3]
+    return sanitize(", ".join(shown) or "nothing more")
 
 
 def _types(arrays: Mapping[str, np.ndarray]) -> set[str]:

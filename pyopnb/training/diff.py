@@ -63,8 +63,9 @@ class TrainingDiff(DiffBase):
             ends = f"{_end(self.a):.4g} → {_end(self.b):.4g}"
             lines.append(f"training loss after {counts}: {ends}")
         if self.a.scores and self.b.scores:
-            lines.append(f"validation {self.a.metric}: {self.a.scores[-1][1]:.4g}")
-            lines[-1] += f" → {self.b.metric}: {self.b.scores[-1][1]:.4g}"
+            _, score_a = self.a.scores[-1]
+            _, score_b = self.b.scores[-1]
+            lines.append(f"validation {self.a.metric}: {score_a:.4g} → {score_b:.4g}")
         return lines
 
     def _where(self) -> str:

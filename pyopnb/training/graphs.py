@@ -157,9 +157,10 @@ def _of_node(
 
 
 def _unknown(parameter: str, got: str, names: Sequence[str]) -> InputError:
+    listed = ", ".join(map(sanitize, names))
     return InputError(
         f"train, {parameter}",
-        expected=f"one of {', '.join(map(sanitize, names))}",
+        expected=f"one of {listed}",
         got=sanitize(repr(got)),
         next=suggest(str(got), names),
     )
@@ -172,10 +173,9 @@ def _cross_entropy(
     # One class for each sample: the labels lack the axis of the classes.
     fits = shape is None or labels.ndim == len(shape) - 1
     if labels.dtype.kind not in "iu" or not fits:
-        axes = ",".join(["N", *["?"] * len((shape or ())[2:])])
         raise InputError(
             f"labels {sanitize(name)}",
-            expected=f"int64[{axes}], the number of each sample's class",
+            expected="int64[N], the number of each sample's class",
             got=str(type_of(labels)),
             next='loss="mse"',
         )
@@ -200,11 +200,12 @@ def _mean_square(
         raise ModelError(f"output {sanitize(output)}", expected=expected, got=str(tensor_type))
     # Of other ranks, [N,1] and [N], the difference would have N × N elements.
     if labels.dtype != tensor_type.dtype.numpy or not tensor_type.accepts_shape(labels.shape):
+        shown = sanitize(name)
         raise InputError(
-            f"labels {sanitize(name)}",
+            f"labels {shown}",
             expected=str(tensor_type),
             got=str(type_of(labels)),
-            next=f'"{sanitize(name)}": {sanitize(name)}.astype(np.{tensor_type.dtype.name})',
+            next=f'"{shown}": {shown}.astype(np.{tensor_type.dtype.name})',
         )
     nodes = Nodes(graph, "train")
     nodes.input(name, labels.dtype.name, tensor_type.shape)

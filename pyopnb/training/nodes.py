@@ -44,7 +44,8 @@ class Nodes:
     def add(self, op: str, *inputs: str, to: str = "", **attrs: Any) -> str:
         """Append a node with one output; return its name."""
         output = to or self.name(op)
-        self._graph.node.append(helper.make_node(op, list(inputs), [output], name=output, **attrs))
+        node = helper.make_node(op, list(inputs), [output], name=output, **attrs)
+        self._graph.node.append(node)
         return output
 
     def constant(self, value: Any, dtype: str) -> str:
@@ -60,9 +61,9 @@ class Nodes:
     def cast(self, value: str, dtype: str) -> str:
         """Append a Cast; return the name of its output."""
         output = self.name(dtype)
-        self._graph.node.append(
-            helper.make_node("Cast", [value], [output], name=output, to=_number(dtype))
-        )
+        number = _number(dtype)
+        node = helper.make_node("Cast", [value], [output], name=output, to=number)
+        self._graph.node.append(node)
         return output
 
     def output(self, name: str, dtype: str, shape: tuple[int, ...]) -> None:

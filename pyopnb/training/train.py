@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -172,10 +171,12 @@ def train(
     measure = _metric(metric, trained.loss)
     score = None
     if validation is not None:
-        score = trained.scorer(measure, _validation_batches(validation, batch_size))
+        held_out = TrainingBatches(validation, batch_size, None, "validation")
+        score = trained.scorer(measure, held_out)
+    name_of_metric = getattr(metric, "__name__", str(metric))
     training = Training(
         proto, step, start, batches, optimizer=optimizer, epochs=epochs, score=score,
-        metric=getattr(metric, "__name__", str(metric)), checkpoint=path, every=every, progress=progress,
+        metric=name_of_metric, checkpoint=path, every=every, progress=progress,
     )  # fmt: skip
     return training.resume()
 
@@ -197,7 +198,7 @@ def _loss_of(loss: Any) -> str | NodeProto:
     raise InputError(
         "train, loss",
         expected="a name, an op, or a node",
-        got="a function" if inspect.isroutine(loss) else describe(loss),
+        got="a function" if callable(loss) else describe(loss),
         next=_ADVICE["loss"],
     )
 
@@ -260,15 +261,6 @@ def _add_loss(
     trained = _ModelWithLoss(model, loss_of_batch, weights, Session(forward))
     batches.check(trained.types(), loss_of_batch)
     return trained
-
-
-def _validation_batches(data: Any, batch_size: int | None) -> TrainingBatches:
-    """Cut the validation data into batches in their order; there may be fewer samples than in a batch."""
-    size = batch_size
-    if size is not None and isinstance(data, Mapping):
-        lengths = [len(value) for value in data.values() if np.ndim(value)]
-        size = min(size, max([1, *lengths]))
-    return TrainingBatches(data, size, None, "validation")
 
 
 def _start(

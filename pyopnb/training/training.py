@@ -180,11 +180,11 @@ class Training(Comparable):
     def __repr__(self) -> str:
         facts = [plural(self.steps, "step"), f"{self.epoch} of {plural(self.epochs, 'epoch')}"]
         if self.steps:
-            facts.append(
-                f"training loss {self._reached.losses[0]:.4g} → {self._reached.losses[-1]:.4g}"
-            )
+            losses = self._reached.losses
+            facts.append(f"training loss {losses[0]:.4g} → {losses[-1]:.4g}")
         if self.scores:
-            facts.append(f"validation {self.metric} {self.scores[-1][1]:.4g}")
+            _, score = self.scores[-1]
+            facts.append(f"validation {self.metric} {score:.4g}")
         facts.append(f"{self.seconds:.3g} s")
         if self.interrupted:
             facts.append("interrupted")

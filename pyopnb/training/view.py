@@ -155,5 +155,6 @@ def _chart(
 
 def _picked(numbers: np.ndarray) -> _Points:
     """Choose the points of a smooth curve that are drawn, by their steps."""
-    positions = np.linspace(0, len(numbers) - 1, min(len(numbers), _POINTS)).astype(int)
+    count = min(len(numbers), _POINTS)
+    positions = np.linspace(0, len(numbers) - 1, count).astype(int)
     return {position + 1: float(numbers[position]) for position in positions.tolist()}

@@ -44,7 +44,7 @@ BODIES: dict[str, str] = {
     "np.moveaxis": "np.moveaxis(x[None], 0, -1)", "np.expand_dims": "np.expand_dims(x, (0, 2))", "np.squeeze": "np.squeeze(x[None], 0) + x[:, None].squeeze(axis=1)", "np.ravel": "x.ravel() + y.flatten()",
     "np.concatenate": "np.concatenate([x, y], 1) + np.hstack([y, x])", "np.stack": "np.stack([x, y], 1)", "np.vstack": "np.vstack([x, v])", "np.split": "np.split(x, 2, axis=1)[1] + np.split(x, [1, 4], 1)[0]",
     "np.array_split": "np.array_split(v, 4)[0]", "np.tile": "np.tile(x, (2, 1)) + np.tile(v, 1)", "np.repeat": "np.repeat(x, 2, axis=1) + x.repeat(2, 1)", "np.pad": "np.pad(x, ((1, 2), (0, 1))) + np.pad(x, [(1, 2), (0, 1)], mode='edge')",
-    "np.flip": "np.flip(x, 1) + x[::-1] + np.fliplr(x)", "np.roll": "np.roll(x, 1, axis=1) + np.roll(x, -7) + np.roll(x, (1, 2), (0, 1))", "np.broadcast_to": "np.broadcast_to(v, x.shape) + x",
+    "np.flip": "np.flip(x, 1) + x[::-1] + np.fliplr(x)", "np.roll": "np.roll(x, 1, axis=1) + np.roll(x, -7)", "np.broadcast_to": "np.broadcast_to(v, x.shape) + x",
     "np.tril": "np.tril(x) + np.triu(x, 1)", "np.diff": "np.diff(x, axis=0)", "np.meshgrid": "np.meshgrid(v, x[:, 0])[0]",
     # new arrays
     "np.zeros": "np.zeros((x.shape[0], 3), x.dtype) + np.ones((x.shape[0], 1), np.float32)", "np.zeros_like": "np.zeros_like(x) + np.ones_like(y) + np.full_like(x, 2)", "np.full": "np.full(x.shape, 0.5, dtype=np.float32)",

@@ -342,7 +342,7 @@ def test_a_later_feed_with_fewer_labels_than_samples(classifier, flowers):
     for model, symbol in ((classifier, "N"), (renamed, "batch")):
         with pytest.raises(
             pyopnb.errors.InputError,
-            match=rf"feed kind: expected int64\[{symbol}\] with {symbol} = 5, got \[4\]",
+            match=rf"feed kind: expected int64\[{symbol}\], with one size for each symbol, got \[4\]",
         ):
             train(model, feeds)
 

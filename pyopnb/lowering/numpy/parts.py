@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from pyopnb.lowering.elementwise import add, div, maximum, minimum, mod, mul, neg, sub, xor
-from pyopnb.lowering.numpy.axes import axis_of, listed
+from pyopnb.lowering.numpy.axes import axis_of
+from pyopnb.lowering.refusal import refuse
 from pyopnb.lowering.rules import lowers
 from pyopnb.lowering.size_vectors import flat, shape_vector
 from pyopnb.lowering.tensors import (
@@ -132,11 +133,9 @@ def _roll(result: Any, a: Any, shift: Any, axis: Any = None) -> Tensor:
     x = tensor_of(a)
     if axis is None:
         return reshape(_rolled(flat(x), shift, 0), shape(x), x.dims)
-    # NumPy broadcasts shifts and axes: one shift may hold for several axes.
-    shifts, axes = np.array(listed(shift), object), np.array(listed(axis), object)
-    for distance, at in np.broadcast(shifts, axes):
-        x = _rolled(x, distance, axis_of(at, x.ndim))
-    return x
+    if isinstance(axis, (tuple, list)):
+        refuse("np.roll of several axes", "np.roll(np.roll(x, 1, 0), 2, 1)")
+    return _rolled(x, shift, axis_of(axis, x.ndim))
 
 
 def _rolled(x: Tensor, shift: Any, axis: int) -> Tensor:

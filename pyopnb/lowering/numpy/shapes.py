@@ -104,7 +104,7 @@ def _broadcast_to(result: Any, array: Any, shape: Any) -> Tensor:
 
 
 @lowers(np.meshgrid)
-def _meshgrid(result: Any, *xi: Any, indexing: str = "xy", sparse: bool = False) -> list[Tensor]:
+def _meshgrid(result: Any, *xi: Any, indexing: str = "xy") -> list[Tensor]:
     vectors = [flat(tensor_of(x)) for x in xi]
     axes = list(range(len(vectors)))
     if indexing == "xy" and len(vectors) > 1:
@@ -113,8 +113,6 @@ def _meshgrid(result: Any, *xi: Any, indexing: str = "xy", sparse: bool = False)
     for x, axis in zip(vectors, axes, strict=True):
         new_axes = [item for item in range(len(vectors)) if item != axis]
         grids.append(unsqueeze(x, new_axes))
-    if sparse:
-        return grids
     # "xy" swaps the first two, which swaps them back as well.
     in_order = [vectors[axis] for axis in axes]
     sizes = concat([shape(x) for x in in_order])
