@@ -113,19 +113,6 @@ def test_kind_by_default(default, kind):
     assert attr.default is default
 
 
-@pytest.mark.parametrize(
-    "hint",
-    [dict, set, "dict[str, int]", "no such name", list[dict], tuple[int, str], Literal[1, "a"]],
-    ids=str,
-)
-def test_an_annotation_that_no_attr_can_have(hint):
-    with pytest.raises(
-        DefinitionError,
-        match=r"^class Op, attr a: expected an annotation of int, float, str, bytes, bool, a list",
-    ):
-        annotated(hint)
-
-
 def test_open_attrs():
     schema = schema_of(op(lambda self, k=1, **attrs: None))
     assert str(schema) == "(x)<k: int = 1, **attrs>"

@@ -129,29 +129,10 @@ def test_another_version_there_and_both_serve_their_own(shift, remote):
     assert number == 3
 
 
-def test_the_same_op_is_defined_once(shift):
-    epoch = pyopnb.registry.epoch
-    again = pickle.loads(pickle.dumps(shift))
-    assert pyopnb.registry.epoch == epoch
-    assert next(iter(again._kernels)).op is pyopnb.registry["travel::Shift"]
-
-
 def test_an_op_of_a_module_goes_by_its_name(module, remote):
     session = module("ops_of_a_file", 3)
     np.testing.assert_array_equal(remote(remote_work.outputs, session, X)[0], X * 3)
     assert remote(remote_work.modules_of_classes, session) == {"travel::Scaled": "ops_of_a_file"}
-
-
-def test_a_class_of_a_function_goes_through_cloudpickle(remote):
-    factor = 3
-
-    @pyopnb.pyop("travel::Local")
-    class Local:
-        def compute(self, x):
-            return x * np.float32(factor)
-
-    session = pyopnb.Session(remote_work.session_model("travel::Local"))
-    np.testing.assert_array_equal(remote(remote_work.outputs, session, X)[0], X * 3)
 
 
 def test_what_cannot_be_pickled_is_named(run):

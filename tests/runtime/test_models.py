@@ -264,23 +264,6 @@ def test_run_options_are_passed_on() -> None:
         session.run(None, {"x": X}, options)
 
 
-def test_options_used_for_two_sessions_after_a_bare_registration() -> None:
-    options = onnxruntime.SessionOptions()
-    options.register_custom_ops_library(pyopnb.get_library_path())
-    first = pyopnb.Session(plain(), options)
-    pyopnb.registry.define(type("Later", (), {"compute": lambda self, x: x * 2}), "u::Later")
-    two = pyopnb.model(
-        [pyopnb.node("t::PlusOne", "x", "m"), pyopnb.node("u::Later", "m", "y")],
-        {"x": "float32[N]"},
-        {"y": "float32[N]"},
-    )
-    second = pyopnb.Session(two, options)
-    bare = onnxruntime.InferenceSession(plain().SerializeToString(), options, providers=CPU)
-    assert first(X)["y"].tolist() == [0, 3]
-    assert second(X)["y"].tolist() == [0, 6]
-    assert bare.run(None, {"x": X})[0].tolist() == [0, 3]
-
-
 def test_other_runs_of_a_session_after_a_failed_one() -> None:
     class Picky:
         def compute(self, x):
@@ -323,17 +306,6 @@ def test_relu_after_conv_is_not_fused_away(level: str) -> None:
     got = pyopnb.Session(made, options)(np.float32([[[[-1, 0, 1]]]]))["y"]
     assert got.ravel().tolist() == [100, 100, 102]
     assert calls == [1]
-
-
-def test_add_for_two_dtypes_in_one_model() -> None:
-    standing_in("::Add", lambda self, a, b: a + b + a.dtype.type(100))
-    made = pyopnb.model(
-        [pyopnb.node("Add", "x x", "y"), pyopnb.node("Add", "i i", "j")],
-        {"x": "float32[N]", "i": "int64[N]"},
-        {"y": "float32[N]", "j": "int64[N]"},
-    )
-    y, j = pyopnb.Session(made)(x=X, i=np.array([1, 2]))
-    assert (y.tolist(), j.tolist()) == ([98, 104], [102, 104])
 
 
 def test_another_librarys_op_of_the_same_domain_in_the_same_options() -> None:

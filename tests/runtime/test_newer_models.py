@@ -93,13 +93,6 @@ def test_a_rebuilt_session_says_nothing_more(define, quiet) -> None:
     assert session.lowered == LOWERED
 
 
-def test_the_model_of_the_caller_stays(quiet) -> None:
-    model = newer()
-    before = model.SerializeToString()
-    pyopnb.Session(model)
-    assert model.SerializeToString() == before
-
-
 # ---- whatever takes a model --------------------------------------------------------------------------------------------------
 
 
@@ -147,10 +140,6 @@ def test_run_trace_show_diff_and_missing(quiet) -> None:
     assert other.first is not None
     assert pyopnb.fill(model).ir_version == newest_ir_version()
     assert pyopnb.Session(model, fill=True)(x=X)["y"].tolist() == RELU
-
-
-def test_a_call_of_an_operator_in_the_newest_version_that_onnx_knows(quiet) -> None:
-    assert pyopnb.call("Relu", X, opset=OPSET).tolist() == RELU
 
 
 # ---- what differs ------------------------------------------------------------------------------------------------------------

@@ -104,11 +104,6 @@ def test_when_the_other_is_rebuilt_it_follows(session):
     assert other._sess is session._sess
 
 
-def test_a_session_without_ops():
-    session = pyopnb.Session(pyopnb.model([pyopnb.node("Neg", "x", "y")], {"x": "float32[N]"}, "y"))
-    assert run(session.with_attrs()) == [-1, -2]
-
-
 def test_many_steps_and_many_sessions_leave_nothing_behind(session):
     run(session)
     kernels = list(session._kernels)

@@ -90,12 +90,6 @@ def test_what_is_varied_and_what_is_one_value(session: Any) -> None:
     assert pyopnb.sweep(session, x=X, **{"Soft.limit": [1.0, 2.0]}).shape == (2,)
 
 
-def test_a_scalar_feed_and_a_model() -> None:
-    model = pyopnb.parse("(float x, float[1] k) => (float[1] y) { y = Mul(x, k) }")
-    found = pyopnb.sweep(model, x=np.linspace(0, 1, 3), k=[1, 2.5])
-    assert found.array().tolist() == [[[0], [0]], [[0.5], [1.25]], [[1], [2.5]]]
-
-
 def test_an_error_is_part_of_it(session: Any) -> None:
     found = pyopnb.sweep(session, x=X, limit=[-1.0, 1.0])
     assert (

@@ -18,7 +18,6 @@ import pytest
 from onnx import TensorProto, numpy_helper
 
 import pyopnb
-from pyopnb.errors import Filled
 from pyopnb.traces import run as run_module
 
 X = np.float32([1, -2, 3])
@@ -206,13 +205,6 @@ def test_bodies_on_demand():
     assert list(sums.values) == ["y"] and sums.summaries == trace.summaries
     chosen = session.trace(x, c, bodies=True, only="last/body/so")
     assert list(chosen.values) == [f"last/body/so[{n}]" for n in range(3)] + ["y"]
-
-
-def test_an_op_in_a_body(counter):
-    session = pyopnb.Session(bodies(counted=True))
-    trace = session.trace(X, np.array(True), bodies=True)
-    assert [trace[f"last/body/so[{n}]"][0] for n in range(3)] == [1, 2, 3]
-    assert counter == [1, 2, 3, 1, 2, 3]
 
 
 # ---- what looking changes ----------------------------------------------------------------------------------------------------
@@ -539,28 +531,6 @@ def test_local_functions(counter):
     assert np.array_equal(pyopnb.trace(pyopnb.parse(text), X, on="reference")["y"], trace["y"])
 
 
-@pytest.mark.parametrize("level", ["all", "summaries"])
-def test_constants_that_the_runtime_folds(level, counter):
-    model = parsed(
-        "k = Constant<value = float[2] {1, 2}>()\nb = Neg(k)\nd = demo.Count(b)\ny = Add(x, d)",
-        "float[2] x",
-        "float[2] y",
-    )
-    trace = pyopnb.Session(model).trace(np.zeros(2, np.float32), level=level)
-    assert list(trace.summaries) == ["x", "k", "b", "d", "y"]
-    assert (
-        trace.summaries["b"].least == -2 and trace["y"].tolist() == [trace.summaries["d"].least] * 2
-    )
-
-
-def test_stand_ins_of_the_reference_implementation():
-    model = parsed("a = Celu(x)\ny = Neg(a)", "double[N] x", "double[N] y")
-    with pytest.warns(Filled):
-        session = pyopnb.Session(model, fill=True)
-    trace = session.trace(np.float64([0.5]))
-    assert trace["a"].dtype == np.float64 and trace.times["a"].python > 0
-
-
 # ---- without a session -------------------------------------------------------------------------------------------------------
 
 
@@ -578,20 +548,6 @@ def test_on_the_reference_implementation(chain, counter):
         and ops.versions["demo::Count"].number == 1
         and counter == [1]
     )
-
-
-def test_refusals_without_a_session(chain):
-    with pytest.raises(pyopnb.errors.InputError, match="'onnxruntime', 'reference', a version"):
-        pyopnb.trace(chain, X, on="torch")
-    with pytest.raises(pyopnb.errors.InputError, match="bodies"):
-        pyopnb.trace(chain, X, on="reference", bodies=True)
-    for wrong in (np.float64([1]), X[None], X.astype("U"), np.zeros(2, "M8[s]")):
-        with pytest.raises(pyopnb.errors.InputError, match="feed x: expected float32"):
-            pyopnb.trace(chain, wrong, on="reference")
-    with pytest.raises(pyopnb.errors.InputError, match="write x for y"):
-        pyopnb.trace(chain, y=X, on="reference")
-    with pytest.raises(TypeError, match="expected 1 input"):
-        pyopnb.trace(chain, X, X, on="reference")
 
 
 def test_another_provider_runs_it_and_its_isolated_nodes(chain, monkeypatch):
