@@ -19,6 +19,8 @@ TAP_DOMAIN = "pyopnb.tap"
 # A mistyped name is compared with those of this many nodes.
 _MAX_COMPARED = 20_000
 
+_Meanings = dict[str, dict[str, list[int]]]
+
 Where = str | NodeProto | Callable[[NodeProto], object] | Iterable[Any]
 """What selects nodes; see `select_sites`."""
 
@@ -58,6 +60,8 @@ def select_sites(proto: ModelProto, where: Where, original: object = None) -> li
     outputs: dict[tuple[str, ...], list[int]] = {}
     for number, site in enumerate(sites):
         outputs.setdefault(tuple(site.node.output), []).append(number)
+    # Read once, so that a list of a thousand names does not go through the model a thousand times.
+    meanings = _meanings_by_text(sites)
     positions: set[int] = set()
     for selector in selectors:
         if isinstance(selector, NodeProto):
@@ -67,7 +71,7 @@ def select_sites(proto: ModelProto, where: Where, original: object = None) -> li
             position = numbers.get(id(selector))
             positions.update(_checked(equal if position is None else [position], _absent(selector)))
         else:
-            positions.update(_positions(sites, selector))
+            positions.update(_positions(sites, meanings, selector))
     if not positions:
         expected, advice = "nodes to choose", '"Softmax", or lambda node: …'
         raise ModelError("where", expected=expected, got="nothing", next=advice)
@@ -83,10 +87,10 @@ def _unknown_selector(where: object) -> ModelError:
     return ModelError("where", expected=expected, got=type(where).__name__)
 
 
-def _positions(sites: Sequence[Site], where: Any) -> list[int]:
+def _positions(sites: Sequence[Site], meanings: _Meanings, where: Any) -> list[int]:
     """Return the positions of the nodes that a text or a function selects."""
     if isinstance(where, str):
-        return _by_text(sites, where)
+        return _by_text(sites, meanings, where)
     if not callable(where) or isinstance(where, type):
         raise _unknown_selector(where)
     positions = [n for n, site in enumerate(sites) if _selectable(site) and where(site.node)]
@@ -108,24 +112,36 @@ def _selectable(site: Site) -> bool:
     return site.node.domain != TAP_DOMAIN
 
 
-def _by_text(sites: Sequence[Site], text: str) -> list[int]:
+def _meanings_by_text(sites: Sequence[Site]) -> _Meanings:
+    """List for each text what it may mean, and the positions of these nodes."""
+    names = original_names(sites)
+    meanings: _Meanings = {}
+
+    def add(text: str, meaning: str, position: int) -> None:
+        positions = meanings.setdefault(text, {}).setdefault(meaning, [])
+        # An op of ONNX's own and an output may be named twice in one node.
+        if position not in positions[-1:]:
+            positions.append(position)
+
+    for position, site in enumerate(sites):
+        if not _selectable(site):
+            continue
+        node, full = site.node, full_name(site.node)
+        add(node.name, "a node's name", position)
+        for name in node.output:
+            add(names.get((id(site.scope), name), name), "an output's name", position)
+        for text in (node.op_type, full):
+            add(text, f"op type {sanitize(full)}", position)
+    return meanings
+
+
+def _by_text(sites: Sequence[Site], meanings_by_text: _Meanings, text: str) -> list[int]:
     # ONNX's own domain has two names.
     domain, _, op_type = text.rpartition("::")
     if domain == "ai.onnx":
         text = f"::{op_type}"
     # A text is looked up in all meanings at once, so that one with two of them is refused.
-    names = original_names(sites)
-    meanings: dict[str, list[int]] = {}
-    for position, site in enumerate(sites):
-        if not _selectable(site):
-            continue
-        node, full = site.node, full_name(site.node)
-        if node.name == text:
-            meanings.setdefault("a node's name", []).append(position)
-        if text and text in [names.get((id(site.scope), name), name) for name in node.output]:
-            meanings.setdefault("an output's name", []).append(position)
-        if text in (node.op_type, full):
-            meanings.setdefault(f"op type {sanitize(full)}", []).append(position)
+    meanings = meanings_by_text.get(text, {})
     where = f"where {sanitize(repr(text))}"
     if not text or not meanings:
         expected = "a node's name, an op type or an output's name of the model"
