@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-
 from pyopnb.diffs.models.hashing import HashedGraph
 from pyopnb.diffs.models.match import Matching
 from pyopnb.models.disjoint_sets import DisjointSets
@@ -21,8 +19,8 @@ def group_unpaired(a: HashedGraph, b: HashedGraph, matching: Matching) -> list[G
     """Group the nodes without a partner.
 
     Nodes of one side belong together if one produces what the other reads, unless the other side has
-    that tensor as well. Nodes of two sides belong together if they produce the same tensor, or if they
-    are the only ones that read a weight. A node that nothing replaces is a group of its own.
+    that tensor as well. Nodes of two sides belong together if they produce the same tensor. A node that
+    nothing replaces is a group of its own.
     """
     nodes_a = [index for index in sorted(a.computing) if index not in matching.forward]
     nodes_b = [index for index in sorted(b.computing) if index not in matching.back]
@@ -32,15 +30,6 @@ def group_unpaired(a: HashedGraph, b: HashedGraph, matching: Matching) -> list[G
     _join_chains(sets, 1, b, nodes_b, set(shared.values()))
     for name_a, name_b in shared.items():
         sets.join((0, a.producers[name_a][0]), (1, b.producers[name_b][0]))
-    # A weight that one node of each side reads ties them, as MatMul and Gemm after a fusion, unless
-    # both belong to groups that have counterparts already.
-    complete = {sets.root((0, a.producers[name][0])) for name in shared}
-    readers_a = _sole_readers(a, nodes_a)
-    readers_b = _sole_readers(b, nodes_b)
-    for weight in readers_a.keys() & readers_b.keys():
-        readers = (0, readers_a[weight]), (1, readers_b[weight])
-        if not {sets.root(reader) for reader in readers} <= complete:
-            sets.join(*readers)
     groups: list[Group] = []
     for members in sets.members():
         of_a = tuple(index for side, index in members if side == 0)
@@ -84,12 +73,3 @@ def _join_chains(
             producer = graph.producers.get(name, (-1, 0))[0]
             if (side, producer) in sets.parents and name not in shared:
                 sets.join((side, producer), (side, index))
-
-
-def _sole_readers(graph: HashedGraph, nodes: list[int]) -> dict[int, int]:
-    """Return the weights that exactly one of some nodes reads, and that node."""
-    readers: dict[int, list[int]] = defaultdict(list)
-    for index in nodes:
-        for name in {*graph.nodes[index].input} & graph.weights.keys():
-            readers[graph.weights[name]].append(index)
-    return {weight: indices[0] for weight, indices in readers.items() if len(indices) == 1}
