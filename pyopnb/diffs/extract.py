@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from onnx import GraphProto, ModelProto, ValueInfoProto, numpy_helper
+from onnx import GraphProto, ModelProto, ValueInfoProto, helper, numpy_helper
 
 from pyopnb.diffs.traces.segments import TraceGraph
 from pyopnb.errors import InputError
@@ -125,9 +125,20 @@ def cut_out(
             got = f"{sanitize(info.name, 60)}, of unknown type"
             raise InputError("extract, inputs", expected="typed tensors", got=got, next=advice)
     outputs_infos = [_info(proto.graph, types, name, {}) for name in results]
-    _keep(proto.graph, [graph.nodes[position] for position in sorted(positions)], weights)
-    _replace(proto.graph.input, infos)
-    _replace(proto.graph.output, outputs_infos)
+    graph_proto = proto.graph
+    nodes = [graph.nodes[position] for position in sorted(positions)]
+    results_kept = {name for node in nodes for name in node.output}
+    sparse = [t for t in graph_proto.sparse_initializer if t.values.name in weights]
+    part = helper.make_graph(
+        nodes,
+        graph_proto.name,
+        infos,
+        outputs_infos,
+        initializer=[t for t in graph_proto.initializer if t.name in weights],
+        value_info=[info for info in graph_proto.value_info if info.name in results_kept],
+        sparse_initializer=sparse,
+    )
+    graph_proto.CopyFrom(part)
     return ModelCut(to_model(source), feeds)
 
 
@@ -169,24 +180,3 @@ def _info(graph: GraphProto, types: Types, name: str, feeds: dict[str, Any]) -> 
     elif name in feeds:
         info.type.CopyFrom(type_proto(type_of(feeds[name])))
     return info
-
-
-def _keep(graph: GraphProto, nodes: Sequence[Any], weights: set[str]) -> None:
-    """Leave some nodes and weights in a graph, and what is declared of their results."""
-    results = {name for node in nodes for name in node.output}
-    _replace(graph.node, nodes)
-    _replace(graph.initializer, [t for t in graph.initializer if t.name in weights])
-    sparse = [t for t in graph.sparse_initializer if t.values.name in weights]
-    _replace(graph.sparse_initializer, sparse)
-    _replace(graph.value_info, [info for info in graph.value_info if info.name in results])
-
-
-def _replace(field: Any, messages: Sequence[Any]) -> None:
-    """Put other messages in a repeated field, which may be those that it holds."""
-    copies = []
-    for message in messages:
-        copy = type(message)()
-        copy.CopyFrom(message)
-        copies.append(copy)
-    del field[:]
-    field.extend(copies)
