@@ -386,7 +386,6 @@ class TraceComparison:
             outputs,
             tuple(tensors[name] for name in segment_b.ends if name in tensors),
             tuple(b.names(segment_b, without=[position])),
-            tuple(a.names(segment_a, without=makers)),
             versions,
             source=next(filter(None, sources), ""),
         )

@@ -130,8 +130,8 @@ class ComparedStep:
         The node of a.
     outputs, inputs : tuple of ComparedTensor
         Its outputs, and the nearest tensors before it that could be compared.
-    between, between_a : tuple of str
-        Nodes of b, and of a, between these inputs and the node, as after a fusion.
+    between : tuple of str
+        Nodes of b between these inputs and the node, as after a fusion.
     versions : tuple of (int or None)
         The versions of its op in the two runs; None if the op is not in the registry.
     changes : tuple of str
@@ -146,7 +146,6 @@ class ComparedStep:
     outputs: tuple[ComparedTensor, ...]
     inputs: tuple[ComparedTensor, ...]
     between: tuple[str, ...] = ()
-    between_a: tuple[str, ...] = ()
     versions: tuple[int | None, int | None] = (None, None)
     changes: tuple[str, ...] = ()
     source: str = ""
