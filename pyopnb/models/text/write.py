@@ -13,8 +13,7 @@ from onnx import ModelProto, TensorProto, numpy_helper
 
 from pyopnb.errors import InputError, ModelError
 from pyopnb.models.external_data import is_external
-from pyopnb.models.holders import held_model
-from pyopnb.models.names import check_names
+from pyopnb.models.io import as_proto
 from pyopnb.models.nodes import forget_inferred
 from pyopnb.models.tensors import is_repeated, tensors
 from pyopnb.models.text.parse import complete, read_text
@@ -51,7 +50,7 @@ def text(
     Parameters
     ----------
     model : ModelProto
-        Or what holds one, as for `Session`.
+        Or what holds one, bytes or a path, as for `Session`.
     most : int
         Values that all tensors of the model may have together in the text.
     drop : collection of {"metadata", "docs"}
@@ -93,16 +92,10 @@ def text(
     >>> parse(text(model)) == model
     True
     """
-    model, _ = held_model(model)
-    if type(model) is not ModelProto:
-        raise ModelError("model", expected="a ModelProto", got=type(model).__name__)
-    if not model.HasField("graph"):
-        got = "a ModelProto without a graph"
-        raise ModelError("model", expected="a ModelProto", got=got)
-    # Names that are no text cannot be written as one.
-    check_names(model, "model")
+    # Names that are no text cannot be written as one, which this refuses.
+    proto = as_proto(model)
     _check_drop(drop)
-    declared = _dropped(model, {_DROPPED[word] for word in drop})
+    declared = _dropped(proto, {_DROPPED[word] for word in drop})
     # Inferred types are inferred again by whoever reads the text.
     forget_inferred(declared)
     _refuse_unknown_fields(declared)
