@@ -11,7 +11,6 @@ import pytest
 import pyopnb
 from pyopnb import diff
 from pyopnb.diffs.arrays.diff import Diff
-from pyopnb.display.glossary import TERMS
 
 RNG = np.random.default_rng(4)
 B = (RNG.standard_normal((200, 300)) * np.exp(RNG.standard_normal((200, 300)))).astype(np.float32)
@@ -54,18 +53,6 @@ def test_page(found: Any, sign: str, charts: int, survives: Any) -> None:
 def test_read_from_json_it_draws_the_same() -> None:
     found = diff(NAN, B)
     assert Diff.from_json(found.to_json())._repr_html_() == found._repr_html_()
-
-
-def test_a_glossary_explains_the_terms_that_are_there() -> None:
-    body = diff(A, B)._repr_html_()
-    glossary = body[body.rindex("<details>") :]
-    assert (
-        ">what the words mean</summary>" in glossary
-        and "Unit in the last place" in glossary
-        and "subnormal" not in glossary
-    )
-    assert "what the words mean" not in diff(np.array(["a"]), np.array(["b"]))._repr_html_()
-    assert set(re.findall(r"\b(ULP|SNR|PSNR|cosine|rms)\b", str(diff(A, B)))) <= set(TERMS)
 
 
 def test_limits_hold_the_colours_still() -> None:

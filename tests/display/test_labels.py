@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import itertools
 import re
 from collections.abc import Iterator
@@ -176,13 +175,3 @@ def test_trainings(steps: int, metric: str, size: float) -> None:
         for smooth in (None, 1, steps):
             found = TrainingDiff(a, b, pyopnb.diff(1.0, 2.0))
             check(pyopnb.show(found, log=log, smooth=smooth).svg)
-
-
-@pytest.mark.parametrize("count", [1, 300])
-@pytest.mark.parametrize("name", ["", LONG])
-def test_netron_shows_a_picture_where_no_script_runs(count: int, name: str) -> None:
-    shown = pyopnb.netron(chain(count, name))._repr_mimebundle_()
-    pictures = re.findall(r"data:image/svg\+xml;base64,([^\"]+)", shown["text/html"])
-    assert pictures and len(shown["text/plain"]) < 500
-    for picture in pictures:
-        check(base64.b64decode(picture).decode())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -324,16 +323,3 @@ def test_figures_say_what_they_need(monkeypatch: pytest.MonkeyPatch) -> None:
         pyopnb.PyopError, match=r"plot needs matplotlib. Try: pip install pyopnb\[plot\]"
     ):
         pyopnb.show(X).plot()
-
-
-@pytest.mark.one_python  # a process of its own; test_imports.py says the same of pyopnb
-def test_showing_loads_nothing_heavy() -> None:
-    code = "import sys, pyopnb, numpy; str(pyopnb.show(numpy.eye(40)).svg); print({'matplotlib', 'IPython', 'PIL', 'netron'} & set(sys.modules))"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        cwd=Path(pyopnb.__file__).parents[1],
-        check=True,
-    )
-    assert done.stdout.strip() == "set()"

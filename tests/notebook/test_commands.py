@@ -5,12 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from IPython.core.completer import provisionalcompleter
-from IPython.core.error import UsageError
 from small_ops import soft_clip_source
 
 import pyopnb
 from pyopnb import registry
-from pyopnb.notebook.commands import COMMANDS, parse_command
 
 SOFT_CLIP = soft_clip_source(
     "self.limit * np.tanh(x / self.limit) + len(more)",
@@ -27,29 +25,6 @@ def soft_clip(shell, define, tmp_path, monkeypatch):
 
 
 # ---- the table ---------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_a_form_determines_the_number_of_arguments(name):
-    command = COMMANDS[name]
-    words = [word for word in command.form.split()[1:] if "EXPR" not in word]
-    options = [word.strip("[]") for word in words if "--" in word]
-    line = ["1" if word.strip("[]") in "NAB" else "w" for word in words if "--" not in word]
-    least = len([word for word in words if "[" not in word])
-    for count in range(least, len(line) + 1):
-        assert parse_command(" ".join([name, *line[:count], *options]))[0] is command
-        assert parse_command(" ".join([name, *options, *line[:count]]))[0] is command
-    if least:
-        with pytest.raises(
-            UsageError,
-            match=f"%pyop {name}: the following arguments are required: .* Try: %pyop {name}",
-        ):
-            parse_command(" ".join([name, *line[: least - 1]]))
-    if "..." not in command.form and not command.takes_expressions:
-        with pytest.raises(
-            UsageError, match=f"%pyop {name}: unrecognized arguments: w. Try: %pyop {name}"
-        ):
-            parse_command(" ".join([name, *line, "w"]))
 
 
 # ---- --run -------------------------------------------------------------------------------------------------------------------
@@ -212,16 +187,6 @@ def test_cells_as_a_file(soft_clip, define, shell, tmp_path):
     assert [pyopnb.call(op.name, v) for op in registry] == before
     define("%pyop save one.py demo::SoftClip --overwrite")
     assert "Turn" not in (tmp_path / "one.py").read_text()
-
-
-def test_a_model_is_saved_with_the_ops_of_cells(soft_clip, define, shell):
-    define("%%onnx -q m\n(float[N] x) => (float[N] y) { y = demo.SoftClip<limit = 2.0>(x) }")
-    shell.push({"pyopnb": pyopnb})
-    define("pyopnb.save(m, 'm.onnx')")
-    registry.clear()
-    assert "Nothing of this was run" in repr(define("loaded = pyopnb.load('m.onnx'); loaded").value)
-    define("pyopnb.load('m.onnx', ops=[loaded.ops['demo::SoftClip'].digest])")
-    assert define("pyopnb.run('m.onnx', x=v)['y']").value.tolist() == [2, 0]
 
 
 def test_a_file_that_fails_is_shown_from_its_line_on(soft_clip, run, tmp_path):

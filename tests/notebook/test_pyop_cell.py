@@ -34,13 +34,6 @@ def test_the_name(define, line, name):
     assert names() == [name]
 
 
-def test_redefinition_is_a_new_version_with_a_new_class(define, shell):
-    for number in range(1, 30):  # many, because a freed class's address is soon used again
-        define(f"%%pyop -q\n{TWICE}")
-        assert registry["Twice"].current.number == number
-        assert registry["Twice"].current.cls is shell.user_ns["Twice"]
-
-
 def test_when_one_of_several_is_wrong_none_is_defined(run):
     wrong = "class Wrong:\n    def compute(self, x=3): ...\n"
     ran = run(f"%%pyop\n{TWICE}{wrong}")
@@ -74,14 +67,6 @@ def test_when_one_of_several_is_wrong_none_is_defined(run):
 def test_ways_to_write_the_class(define, body):
     define(f"%%pyop\n{body}")
     assert names() == ["pyopnb::A"]
-
-
-def test_text_is_not_expanded(define):
-    ran = define(
-        "%%pyop -d demo\nclass A:\n    '''{limit} $limit'''\n    def compute(self, x): ...\n"
-    )
-    assert "demo::A" in ran.out
-    assert registry["A"].current.cls.__doc__ == "{limit} $limit"
 
 
 # What follows the class in its cell uses it
@@ -136,11 +121,6 @@ def test_a_class_inside_a_class_or_function_is_no_op(define):
     inner = "class Inner:\n        def compute(self, x): ...\n"
     define(f"%%pyop -q\n{TWICE}    {inner}\ndef made():\n    {inner}made()\n")
     assert names() == ["pyopnb::Twice"]
-
-
-def test_an_attribute_that_is_set_after_the_class_counts(define):
-    define(f"%%pyop -q\n{TWICE}Twice.copy_inputs = True\n")
-    assert registry["Twice"].current.schema.copy_inputs
 
 
 # A cell that fails after the class

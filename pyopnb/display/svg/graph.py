@@ -19,8 +19,8 @@ _MARGIN = 16
 _LEGEND_HEIGHT, _LEGEND_WIDTH = 44, 180
 # Boxes from which on rows and labels are left out: they take space, and nobody reads them.
 _PLAIN_FROM = 800
-# A box takes at least so many bytes, and one with rows and labels about so many times what a plain one does.
-_LEAST_BOX, _PLAIN_SHARE = 50, 2
+# A box of a network takes at least about so many bytes, and one with rows and labels so many times what a plain one does.
+_LEAST_BOX, _PLAIN_SHARE = 58, 2
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def draw_within(
     -------
     GraphPicture
     """
-    # No box takes less than this, so that what cannot fit is not laid out.
+    # A layout takes long, so that what cannot fit is not tried.
     count = min(len(graph.boxes), max(1, most // _LEAST_BOX))
     plain = count > _PLAIN_FROM
     while True:

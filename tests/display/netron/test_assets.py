@@ -103,16 +103,3 @@ def test_the_extension_as_a_build_writes_it(tmp_path):
     )
     assert {"Gemm", "LSTM"} <= {entry["name"] for entry in documentation}
     assert not any("examples" in entry for entry in documentation)
-
-
-@pytest.mark.one_python  # a process of its own; test_imports.py says the same of pyopnb
-def test_netron_itself_is_never_imported():
-    probe = f"import sys, pyopnb; pyopnb.netron(pyopnb.parse({SMALL!r}))._repr_mimebundle_(); print('netron' in sys.modules)"
-    ran = subprocess.run(
-        [sys.executable, "-c", probe],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=Path(pyopnb.__file__).parents[1],
-    )
-    assert ran.stdout.strip() == "False"
