@@ -18,6 +18,7 @@ from pyopnb.models.nodes import (
 )
 from pyopnb.models.op_inference import infer_types
 from pyopnb.ops.instantiate import instantiate
+from pyopnb.ops.names import fresh_name
 from pyopnb.ops.op import Op
 from pyopnb.ops.registry import registry
 from pyopnb.ops.types import ANY, TensorType, type_of
@@ -60,11 +61,9 @@ def name_outputs(model: ModelProto) -> None:
             if position == len(outputs):
                 outputs.append("")
             if not outputs[position]:
-                name = f"{first_output(site.node)}_{position}"
-                while name in used_names:
-                    name += "_"
-                outputs[position] = name
-                used_names.add(name)
+                stem = f"{first_output(site.node)}_{position}"
+                outputs[position] = fresh_name(stem, used_names)
+                used_names.add(outputs[position])
 
 
 def with_ranks(model: ModelProto) -> ModelProto:
@@ -133,6 +132,7 @@ def _call(
 ) -> Sequence[TensorType]:
     """Return the types, without sizes, that an op gives for ones; none where it does not run on them."""
     version = op.current
+    values = attribute_values(site.node, model, site.where)
     for size in _SIZES:
         inputs = [
             None if tensor_type is None else _ones(tensor_type, size) for tensor_type in types
@@ -140,7 +140,6 @@ def _call(
         try:
             with warnings.catch_warnings(), np.errstate(all="ignore"):
                 warnings.simplefilter("ignore")
-                values = attribute_values(site.node, model, site.where)
                 instance = instantiate(version, version.schema, values, site.where)
                 returned = instance.compute(*inputs)  # type: ignore[attr-defined]  # every op has one
             results = returned if isinstance(returned, tuple) else (returned,)

@@ -108,7 +108,12 @@ def _passes(
     influential = _influences(work.graph, loss, keep=ctx.is_float)
     for name in wrt:
         if name not in influential:
-            raise _no_influence(work, name, loss)
+            raise ModelError(
+                f"wrt '{sanitize(name)}'",
+                expected=f"what has an influence on the loss '{sanitize(loss)}'",
+                got="none, or only through integers or bools",
+                next=f"wrt without '{sanitize(name)}'; its gradient would be zeros",
+            )
     # Each node is asked before any is derived, so that the first refusal is of the model's own node.
     varying = reachable(work.graph.node, wrt, keep=ctx.is_float)
     for node in work.graph.node:
@@ -166,15 +171,3 @@ def _influences(graph: GraphProto, loss: str, keep: Callable[[str], bool]) -> se
         if influences.intersection(node.output):
             influences.update(filter(keep, node_reads(node)))
     return influences
-
-
-def _no_influence(work: ModelProto, name: str, loss: str) -> ModelError:
-    got = "none"
-    if loss in reachable(work.graph.node, [name]):
-        got = "an influence, only through integers or bools, which has no gradient"
-    return ModelError(
-        f"wrt '{sanitize(name)}'",
-        expected=f"what has an influence on the loss '{sanitize(loss)}'",
-        got=got,
-        next=f"wrt without '{sanitize(name)}'; its gradient would be zeros",
-    )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import count
 
 from onnx import GraphProto, ModelProto
 
 from pyopnb.models.nodes import bodies, nodes_in
+from pyopnb.ops.names import fresh_name
 
 __all__ = ["distinguish"]
 
@@ -40,7 +40,8 @@ def distinguish(model: ModelProto) -> None:
         for name in _bound_names(body):
             names.pop(name, None)
             if name in seen:
-                names[name] = _unused_name(name, used_names)
+                names[name] = fresh_name(name, used_names)
+                used_names.add(names[name])
         _rename(body, names)
         seen.update(_bound_names(body))
         for node in body.node:
@@ -50,25 +51,14 @@ def distinguish(model: ModelProto) -> None:
 def _bound_names(graph: GraphProto) -> list[str]:
     names = [info.name for info in graph.input]
     names += [tensor.name for tensor in graph.initializer]
-    names += [sparse.values.name for sparse in graph.sparse_initializer]
     for node in graph.node:
         names += filter(None, node.output)
     return names
 
 
-def _unused_name(name: str, used_names: set[str]) -> str:
-    for number in count(1):
-        candidate = f"{name}_{number}"
-        if candidate not in used_names:
-            break
-    used_names.add(candidate)
-    return candidate
-
-
 def _rename(body: GraphProto, names: Mapping[str, str]) -> None:
     """Rename what a body binds and reads, but for what is inside its nodes' own bodies."""
     holders = [*body.input, *body.output, *body.value_info, *body.initializer]
-    holders += [sparse.values for sparse in body.sparse_initializer]
     for holder in holders:
         holder.name = names.get(holder.name, holder.name)
     for node in body.node:
