@@ -167,7 +167,9 @@ def test_cells_as_a_file(soft_clip, define, shell, tmp_path):
     define(
         "%%pyop -q\nclass Turn:\n    def compute(self, x):\n        return helper(x) * np.float32(turn)\n"
     )
-    define("%%pyop -q -d demo\nclass Child(SoftClip):\n    '''No method of its own.'''\n")
+    define(
+        "%%pyop -q -d demo\nclass Child(SoftClip):\n    def compute(self, x):\n        return super().compute(x)\n"
+    )
     out = define("%pyop save ops.py").out
     assert [line.split(":")[0] for line in out.splitlines()] == ["ops.py"] * 3
     text = (tmp_path / "ops.py").read_text()
