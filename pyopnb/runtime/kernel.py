@@ -438,7 +438,9 @@ class Kernel:
         where = f"{self.where}{alias}, version {version.number}"
         try:
             schema = self.schema(version)
-            return failure_notes(error, where, schema, None if state is None else types)
+            return failure_notes(
+                error, where, schema, None if state is None else types or self.given
+            )
         except Exception:  # a class can make its instances unreadable
             return [f"in {where}"]
 

@@ -98,8 +98,9 @@ ort::Status* status_of(const Ref& error, const Where& where) {
   auto or_none = [](const Ref& ref) { return ref.is_valid() ? ref.ptr() : Py_None; };
   Ref text;
   const char* utf8 = nullptr;
+  nb::list types;
+  error_of([&] { types = call_types(where.context); });  // an input that NumPy cannot have is what the exception tells
   error_of([&] {
-    nb::list types = call_types(where.context);
     text = own(PyObject_CallMethod(hooks.ptr(), "failed", "OOOO", or_none(where.kernel), or_none(where.state), types.ptr(),
                                    error.ptr()));
     check((utf8 = PyUnicode_AsUTF8(text.ptr())) != nullptr);
