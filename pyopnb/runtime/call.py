@@ -177,7 +177,11 @@ def _define(op: str, count: int, opset: int | None, _: tuple[int, int]) -> _Defi
     """Find an op by its name, once in a state of the registry; one without a domain is ONNX's own."""
     domain, op_type = split_name(op if "::" in op else f"::{op}")
     registered = registry.find(domain, op_type)
-    if registered is None and (domain, op_type) not in kernels():
+    is_served = (domain, op_type) in kernels()
+    if not domain and opset is None and not onnx.defs.has(op_type):
+        # ImageScaler and its kin have kernels for opsets of before 10 alone, and ONNX never had them.
+        is_served = False
+    if registered is None and not is_served:
         registered = op_named(op, count)
         if registered is not None:
             domain, op_type = split_name(registered.name)

@@ -89,6 +89,25 @@ GRID, KERNEL = np.ones((1, 2, 2, 2), "f"), np.ones((2, 4, 3, 3), "f")
             {"groups": 3, "activation": 0},
             "3 groups",
         ),
+        ("::ImageScaler", [IMAGE], {"bias": [1.0]}, "expected 4 numbers, got 1"),
+        (
+            "::GRUUnit",
+            [IMAGE[0, :1], IMAGE[0, :1], np.int32([1] * 5), np.int32([0])],
+            {},
+            "expected 15",
+        ),
+        (
+            "org.pytorch._caffe2::CollectRpnProposals",
+            [BOXES, ONES],
+            {},
+            "expected 10 inputs, got 2",
+        ),
+        (
+            "::CropAndResizeDynamic",
+            [IMAGE, IMAGE[0, :1, None]],
+            {"crop_width": 2, "crop_height": 2},
+            "rois: expected",
+        ),
         ("com.microsoft::NhwcConv", [IMAGE, KERNEL], {"auto_pad": "SAME"}, "'SAME_UPPER'"),
         ("mmcv::MMCVDeformConv2d", [IMAGE, IMAGE, KERNEL], {}, "18 channels, got 4"),
         (

@@ -23,6 +23,8 @@ class CollectRpnProposals:
         return tensors[0].like(shape=(None, 5))
 
     def compute(self, *tensors):
+        if len(tensors) != 2 * self.levels:
+            raise ValueError(f"expected {2 * self.levels} inputs, got {len(tensors)}")
         regions = np.concatenate(tensors[: self.levels])
         scores = [part.ravel() for part in tensors[self.levels :]]
         scores = np.concatenate(scores)

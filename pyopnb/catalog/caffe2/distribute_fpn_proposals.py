@@ -31,7 +31,7 @@ class DistributeFpnProposals:
         of_levels = [rois.like(shape=(None, 5)) for _ in range(self.levels[1] - self.levels[0] + 1)]
         return (*of_levels, rois.like(dtype="int32", shape=(None,)))
 
-    def compute(self, rois):
+    def compute(self, rois: "any[R,5]"):
         # The first column is the number of the image.
         levels = find_levels(rois[:, 1:], *self.levels, **self.rule)
         return tuple(distribute(rois, levels, *self.levels))

@@ -25,6 +25,8 @@ class GRUUnit:
 
     def compute(self, hidden, gates, lengths, step):
         size = hidden.shape[-1]
+        if gates.shape[-1] != 3 * size:
+            raise ValueError(f"gates: expected {3 * size} in the last axis, got {gates.shape[-1]}")
         # The reset gate is the first third, and Caffe2 never applies it.
         update = 1 / (1 + np.exp(-gates[..., size : 2 * size]))
         output = np.tanh(gates[..., 2 * size :])

@@ -23,7 +23,9 @@ class ImageScaler:
         return images
 
     def compute(self, images):
-        # Channels are the second axis.
+        # Channels are the second axis; a single one would be broadcast to all of the bias.
+        if images.shape[1] != len(self.bias):
+            raise ValueError(f"bias: expected {images.shape[1]} numbers, got {len(self.bias)}")
         shifts = self.bias[:, None, None]
         scaled = widen(images) * self.scale + shifts
         return scaled.astype(images.dtype)

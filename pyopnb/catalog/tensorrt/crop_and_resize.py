@@ -40,6 +40,8 @@ class CropAndResizeDynamic:
 
     def compute(self, maps, rois):
         batch, channels = maps.shape[:2]
+        if rois.shape[2] != 4:
+            raise ValueError(f"rois: expected [B,R,4] or [B,R,4,1], got {list(rois.shape)}")
         # Regions have an axis of one at the end.
         boxes = rois.astype(np.float32).reshape(batch, -1, 4)
         shape = (*boxes.shape[:2], channels, *self.size)
