@@ -1,21 +1,15 @@
-"""What a lowered op costs: beside the op in Python on a million numbers, its nodes, and to lower a body of thirty calls."""
+"""What a lowered op costs: beside the op in Python on a million numbers, and to lower a body of thirty calls."""
 
 from __future__ import annotations
 
-import sys
-import textwrap
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import onnxruntime
 from table import Row, milli, show, timed
 
 import pyopnb
-
-sys.path.append(str(Path(__file__).parents[1] / "lowering"))
-from by_hand import BY_HAND, NODES_BY_HAND, arrays_of
 
 _BAR = 300.0  # milliseconds to lower a body of thirty calls of NumPy
 
@@ -70,22 +64,6 @@ def rows() -> Iterator[Row]:
         min(spent) / _BAR,
         1.0,
     )
-    yield from sizes()
-
-
-def sizes() -> Iterator[Row]:
-    """The nodes of ten lowered ops, constants left out as in the graphs that are written by hand."""
-    for name, body in BY_HAND.items():
-        namespace = {"np": np}
-        exec(
-            f"class {name}:\n{textwrap.indent(textwrap.dedent(body).strip(chr(10)), '    ')}\n",
-            namespace,
-        )
-        pyopnb.pyop(f"bench.sizes::{name}")(namespace[name])
-        function = pyopnb.lower(f"bench.sizes::{name}", *arrays_of(name))
-        count = sum(node.op_type != "Constant" for node in function.node)
-        hand = NODES_BY_HAND[name]
-        yield Row(f"nodes of lowered {name}", str(count), f"{hand} by hand", count / hand, 2.0)
 
 
 if __name__ == "__main__":
