@@ -6,6 +6,7 @@ import hashlib
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -136,20 +137,31 @@ def _packages(requirement: str) -> list[str]:
 def _call(command: Sequence[str]) -> str:
     """Run a command; return what it said where it failed."""
     try:
-        process = subprocess.run(  # noqa: S603  # this Python
+        process = subprocess.Popen(  # noqa: S603  # this Python
             command,
             stdin=subprocess.DEVNULL,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             encoding="utf-8",
             errors="replace",
-            timeout=_LONGEST,
-            check=False,
+            start_new_session=True,
         )
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except OSError as error:
         return str(error)
+    try:
+        output, errors = process.communicate(timeout=_LONGEST)
+    except subprocess.TimeoutExpired as error:
+        return str(error)
+    finally:
+        # Also what it started, such as venv's ensurepip, which would write on into a folder that is removed.
+        if process.poll() is None:
+            if os.name == "posix":
+                os.killpg(process.pid, signal.SIGKILL)
+            process.kill()
+            process.wait()
     if process.returncode == 0:
         return ""
-    return process.stderr or process.stdout or f"exit code {process.returncode}"
+    return errors or output or f"exit code {process.returncode}"
 
 
 def _not_made(requirement: str, failure: str) -> InputError:

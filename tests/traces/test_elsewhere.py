@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import pickle
+import signal
 import subprocess
 import sys
+import time
 import venv
 from pathlib import Path
 
@@ -203,6 +205,28 @@ def test_a_version_that_cannot_be_had_leaves_nothing(cache, monkeypatch):
         InputError, match=r"got onnxruntime==1.99.0: .*Try: pip index versions onnxruntime"
     ):
         pyopnb.trace(model(), x=X, on="onnxruntime==1.99.0")
+    assert not list((cache / "runtimes").iterdir())
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the signal is POSIX's")
+def test_an_interrupt_ends_the_installer_and_leaves_nothing(cache, tmp_path):
+    """What an installer started goes on after it where nobody ends it, as venv's ensurepip does."""
+    onnx.save(model(), tmp_path / "model.onnx")
+    code = f"""
+import numpy as np, pyopnb
+pyopnb.trace({str(tmp_path / "model.onnx")!r}, x=np.zeros((4, 3), np.float32), on="onnxruntime==1.99.0")
+"""
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-c", code], stderr=subprocess.PIPE, text=True
+    )
+    while not list(cache.glob("runtimes/.unfinished-*/lib/*/site-packages/*")):
+        assert process.poll() is None, process.stderr.read()
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    errors = process.communicate(timeout=60)[1]
+    assert errors.rstrip().endswith("KeyboardInterrupt")
+    # What it started would have made the folder again by now.
+    time.sleep(0.2)
     assert not list((cache / "runtimes").iterdir())
 
 
