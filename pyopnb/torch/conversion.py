@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 from onnx import ModelProto
 
@@ -103,7 +103,13 @@ def export(
            [0.  , 0.  , 4.25]], dtype=float32)
     """
     if dynamic_axes is not None:
-        _refuse_dynamic_axes(dynamic_axes)
+        # It is the argument of torch's older exporter, by names of the model and with outputs.
+        raise InputError(
+            "dynamic_axes",
+            expected="dynamic_shapes, by forward's own names and of inputs only",
+            got="dynamic_axes",
+            next="dynamic_shapes={'x': {0: 'batch'}}",
+        )
     dynamic_shapes = with_caches(module, args, kwargs, dynamic_shapes)
     options = dynamic_shapes, input_names, output_names
     program = capture_with_parts(module, args, kwargs, dynamic_shapes)
@@ -179,15 +185,3 @@ def missing(
     model = proto_of(exported)
     note_holes(model, holes)
     return Report(model, {})
-
-
-def _refuse_dynamic_axes(dynamic_axes: Any) -> NoReturn:
-    """Refuse the argument of torch's older exporter, with what to type instead."""
-    entries = {}
-    if isinstance(dynamic_axes, Mapping):
-        for name, axes in dynamic_axes.items():
-            entries[name] = axes if isinstance(axes, Mapping) else dict.fromkeys(axes, "n")
-    shapes = entries or {"x": {0: "batch"}}
-    suggestion = sanitize(f"dynamic_shapes={shapes!r}, of inputs only, under forward's own names")
-    expected, got = "dynamic_shapes", "dynamic_axes"
-    raise InputError("dynamic_axes", expected=expected, got=got, next=suggestion)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import os
 import warnings
 from collections.abc import Mapping
 from typing import Any
@@ -106,13 +105,10 @@ def _check_weights(tensor: Any, where: str, any_numbers: bool) -> None:
 def _check_kwargs(kwargs: Any) -> None:
     if kwargs is None or (isinstance(kwargs, Mapping) and set(map(type, kwargs)) <= {str}):
         return
-    got, suggestion = type(kwargs).__name__, "{'x': x}"
     # The third argument of torch.onnx.export is a file.
-    if isinstance(kwargs, (str, os.PathLike)):
-        got = f"the file {sanitize(repr(kwargs))}"
-        suggestion = f"pyopnb.save(pyopnb.torch.export(module, args), {str(kwargs)!r})"
-    expected = "a dict of parameter names and arguments"
-    raise InputError("kwargs", expected=expected, got=sanitize(got), next=sanitize(suggestion))
+    suggestion = "pyopnb.save(pyopnb.torch.export(module, args), path) for a file"
+    expected, got = "a dict of parameter names and arguments", sanitize(type(kwargs).__name__)
+    raise InputError("kwargs", expected=expected, got=got, next=suggestion)
 
 
 def _check_arguments(module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
@@ -238,7 +234,7 @@ def check_runs(module: Any, args: Any, kwargs: Mapping[str, Any]) -> None:
         where, line = f"module {sanitize(type(module).__name__)}", line_of_error(error)
         lines = [text.strip() for text in str(error).splitlines() if text.strip()]
         text = lines[0].removesuffix(".") if lines else "no text"
-        got = f"{type(error).__name__}: {text}, of {_described(module, args, kwargs)}"
+        got = f"{type(error).__name__}: {text}"
         raise ModelError(
             f"{where}, {line}" if line else where,
             expected="arguments that forward takes",
@@ -249,17 +245,6 @@ def check_runs(module: Any, args: Any, kwargs: Mapping[str, Any]) -> None:
 
 def _copied(leaf: Any) -> Any:
     return leaf.detach().clone() if isinstance(leaf, torch.Tensor) else leaf
-
-
-def _described(module: Any, args: Any, kwargs: Mapping[str, Any]) -> str:
-    """Write the tensors of an example: ``x float32[2,4], y int64[3]``."""
-    texts = []
-    for name, value in bound_arguments(module, args, kwargs).items():
-        for leaf in torch.utils._pytree.tree_leaves(value):
-            if isinstance(leaf, torch.Tensor):
-                dtype = str(leaf.dtype).removeprefix("torch.")
-                texts.append(f"{name} {dtype}[{','.join(map(str, leaf.shape))}]")
-    return ", ".join(texts) or "no tensor"
 
 
 def line_of_error(error: BaseException) -> str:

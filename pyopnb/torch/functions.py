@@ -18,7 +18,7 @@ from pyopnb.onnx_reference.evaluator_ops import EvaluatedOp
 from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.instantiate import instantiate
 from pyopnb.ops.locks import locked
-from pyopnb.ops.messages import hide_internal_frames, sanitize, suggest
+from pyopnb.ops.messages import hide_internal_frames, sanitize
 from pyopnb.ops.op import Version
 from pyopnb.ops.output_types import promised_types, resolve_type
 from pyopnb.ops.registry import find_op
@@ -147,7 +147,6 @@ class TorchFunction:
         custom_op = torch.library.custom_op(name, self._run, mutates_args=(), schema=schema)
         custom_op.register_fake(self._fake)
         custom_op.register_autograd(self._backward, setup_context=_keep_for_backward)
-        custom_op.register_vmap(self._no_vmap)
         # The gradient is an op of its own, so that the compiler does not look into it either.
         parameters = [f"Tensor?[] {_TENSORS}", f"int {_COUNT}"]
         if version.schema.attrs:
@@ -181,28 +180,6 @@ class TorchFunction:
                 raise self._unknown(attrs)
         return self.overload(*self._grouped(inputs), **{**self._defaults, **attrs})
 
-    def opcheck(self, *inputs: Any, **attrs: Any) -> dict[str, str]:
-        """Let torch check the op on example inputs: its schema, its fake shapes, its way through the compiler.
-
-        Parameters
-        ----------
-        *inputs : torch.Tensor
-        **attrs
-            By name.
-
-        Returns
-        -------
-        dict of str to str
-            ``"SUCCESS"`` for each check.
-
-        Raises
-        ------
-        torch.testing._internal.optests.generate_tests.OpCheckError
-            A check failed.
-        """
-        arguments = tuple(self._grouped(inputs))
-        return dict(torch.library.opcheck(self.overload, arguments, {**self._defaults, **attrs}))
-
     def _grouped(self, inputs: Sequence[Any]) -> list[Any]:
         """Put variadic inputs into a list, as torch's schemas have them."""
         if not self._is_variadic:
@@ -210,13 +187,9 @@ class TorchFunction:
         return [*inputs[: self._fixed_inputs], list(inputs[self._fixed_inputs :])]
 
     def _unknown(self, attrs: Mapping[str, Any]) -> InputError:
-        name = min(set(attrs) - set(self._attrs))
-        where = f"op {self.name}, attr {sanitize(name)}"
-        if not self._attrs:
-            return InputError(where, expected="no attrs", got=sanitize(name))
-        expected = f"one of {', '.join(self._attrs)}"
-        suggestion = suggest(name, self._attrs)
-        return InputError(where, expected=expected, got=sanitize(name), next=suggestion)
+        name = sanitize(min(set(attrs) - set(self._attrs)))
+        expected = f"one of {', '.join(self._attrs)}" if self._attrs else "no attrs"
+        return InputError(f"op {self.name}, attr {name}", expected=expected, got=name)
 
     def _current(self) -> Version:
         """Return the version that serves, which must have the schema of this function."""
@@ -334,14 +307,6 @@ class TorchFunction:
                 # An output without a name is not computed.
                 outputs.append("")
         return self._evaluate(gradient.op, tensors, len(tensors), outputs, attrs)
-
-    def _no_vmap(self, info: Any, dims: Any, *arguments: Any, **attrs: Any) -> Any:
-        raise DefinitionError(
-            f"op {self.name}",
-            expected="an op that torch.vmap can batch",
-            got="one that takes whole arrays",
-            next="give the op the batch as a dimension of its inputs",
-        )
 
 
 # ---- schemas ---------------------------------------------------------------------------------

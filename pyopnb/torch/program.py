@@ -168,7 +168,7 @@ def capture(
 
 
 def _write_caches_as_dicts(program: Any) -> None:
-    """Let a program take and return dicts and lists in the place of transformers' caches.
+    """Let a program take dicts, and return a list, in the place of transformers' caches.
 
     The exporter captures a program again, and making a cache of tensors has constants of its own, which it
     then misses (torch 2.13, transformers 5.24).
@@ -177,7 +177,8 @@ def _write_caches_as_dicts(program: Any) -> None:
     args, kwargs = program.example_inputs
     inputs = tuple(map(_as_dicts, args)), _as_dicts(dict(kwargs))
     signature.in_spec = torch.utils._pytree.tree_structure(inputs)
-    signature.out_spec = _with_lists(signature.out_spec)
+    results = [None] * signature.out_spec.num_leaves
+    signature.out_spec = torch.utils._pytree.tree_structure(results)
     program.example_inputs = inputs
 
 
@@ -194,15 +195,6 @@ def _as_dicts(value: Any) -> Any:
     if not names or not all(isinstance(name, str) for name in names):
         return value
     return {name: child for name, (_, child) in zip(names, children, strict=True)}
-
-
-def _with_lists(spec: Any) -> Any:
-    if spec.is_leaf():
-        return spec
-    children = [_with_lists(child) for child in spec.children()]
-    if spec.type in (tuple, list, dict):
-        return torch.utils._pytree.TreeSpec(spec.type, spec.context, children)
-    return torch.utils._pytree.TreeSpec(list, None, children)
 
 
 # ---- calls -----------------------------------------------------------------------------------

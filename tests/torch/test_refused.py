@@ -98,7 +98,7 @@ class Scaled(nn.Module):
             Line,
             1,
             {"kwargs": [1]},
-            "kwargs: expected a dict of parameter names and arguments, got list. Try: {'x': x}",
+            "kwargs: expected a dict of parameter names and arguments, got list. Try: pyopnb.save(pyopnb.torch.export(module, args), path) for a file",
         ),
     ],
 )
@@ -114,27 +114,25 @@ def test_an_array_in_the_place_of_a_tensor():
 
 
 @pytest.mark.parametrize(
-    ("x", "tells", "of"),
+    ("x", "tells"),
     [
         (
             torch.ones(2, 4),
             "mat1 and mat2 shapes cannot be multiplied (2x4 and 3x2)",
-            "x float32[2,4]",
         ),
         (
             torch.ones(2, 3, dtype=torch.int64),
             "mat1 and mat2 must have the same dtype",
-            "x int64[2,3]",
         ),
     ],
 )
-def test_an_example_for_which_torch_itself_does_not_run(x, tells, of, caplog):
+def test_an_example_for_which_torch_itself_does_not_run(x, tells, caplog):
     said = refused(Line().eval(), x)
     assert (
         "`return self.line(x)`: expected arguments that forward takes, got RuntimeError: " + tells
         in said
     )
-    assert said.endswith(f", of {of}. Try: an example for which module(*args) runs in torch")
+    assert said.endswith("Try: an example for which module(*args) runs in torch")
     assert not [record for record in caplog.records if record.levelname != "DEBUG"]
 
 
@@ -150,7 +148,7 @@ class Fussy(nn.Module):
 
 def test_the_module_stays_as_it_was_when_torch_is_asked_whether_it_runs():
     module = Fussy().eval()
-    assert "expected arguments that forward takes, got KeyError: 'x', of x float32[2]." in refused(
+    assert "expected arguments that forward takes, got KeyError: 'x'." in refused(
         module, torch.ones(2)
     )
     assert module.calls == 0
@@ -370,9 +368,7 @@ def test_what_to_type_instead(module, next_):
 def test_arguments_of_the_older_exporter():
     error = pyopnb.errors.InputError
     x = torch.ones(2, 3)
-    with pytest.raises(
-        error, match=r"pyopnb\.save\(pyopnb\.torch\.export\(module, args\), 'm\.onnx'\)"
-    ):
+    with pytest.raises(error, match=r"pyopnb\.save\(pyopnb\.torch\.export\(module, args\), path\)"):
         pyopnb.torch.export(Line().eval(), (x,), "m.onnx")
     said = refused(Line().eval(), x, error=error, dynamic_axes={"x": {0: "batch"}})
     assert "dynamic_shapes={'x': {0: 'batch'}}" in said
