@@ -25,4 +25,5 @@ class adaptive_avg_pool2d:
     lowered_finite = True
 
     def lowered(self, x, output_size):
+        # Means are two products with matrices of shares, over rows and over columns.
         return adaptive_means_form(x, output_size)

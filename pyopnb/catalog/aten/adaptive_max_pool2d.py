@@ -25,4 +25,5 @@ class adaptive_max_pool2d:
     lowered_finite = True
 
     def lowered(self, x, output_size):
+        # Windows are spread along an axis of their own, first of rows and then of columns.
         return adaptive_maxima_form(x, output_size)

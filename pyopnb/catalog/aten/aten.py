@@ -22,6 +22,7 @@ class ATen:
     def __init__(self, operator: str, overload_name: str = "", **arguments):
         self.operator = operator
         self.overload = overload_name or "default"
+        # NumPy's arrays, as all other arguments come as inputs.
         self.by_name = {name: np.asarray(value) for name, value in arguments.items()}
 
     def infer(self, *inputs):
@@ -68,6 +69,7 @@ class ATen:
     lowered_finite = True
 
     def lowered(self, *inputs):
+        # What torch alone computes has no form.
         function = self._in_numpy(inputs)
         if not hasattr(function, "lowered"):
             raise NotImplementedError(f"{self.operator} of torch")

@@ -83,6 +83,7 @@ class embedding_bag:
         padding_idx=None,
     ):
         padding = item_of(padding_idx, None)
+        # How many rows there are to count from is known at run time only.
         if padding is not None and padding < 0:
             raise NotImplementedError(f"padding_idx={padding}")
         return embedding_bag_form(

@@ -28,6 +28,7 @@ class grid_sampler:
     lowered_finite = True
 
     def lowered(self, x, grid, interpolation_mode, padding_mode, align_corners):
+        # The modes are constants of the model, and become attributes of GridSample.
         form = _of_mmdeploy(interpolation_mode, padding_mode, align_corners).lowered(x, grid)
         inputs = "(x, grid, interpolation_mode, padding_mode, align_corners)"
         return form.replace("(x, grid)", inputs, 1)

@@ -37,6 +37,7 @@ class group_norm:
             is_channels_last=False,
             has_activation=False,
         )
+        # The core reads gamma and beta, which the exporter may leave out.
         parameters = ""
         for name, parameter, default in (("gamma", weight, 1), ("beta", bias, 0)):
             value = f"Identity({'weight' if default else 'bias'})"

@@ -29,5 +29,6 @@ class max_pool2d:
     lowered_finite = True
 
     def lowered(self, x, kernel, stride=None, padding=None, dilation=None, ceil_mode=None):
+        # The places are an output that this function does not have.
         form = max_pool_form(x, kernel, stride, padding, dilation, ceil_mode)
         return form.replace("(maxima, places) {", "(maxima) {")

@@ -29,4 +29,5 @@ class max_pool2d_with_indices:
     lowered_finite = True
 
     def lowered(self, x, kernel, stride=None, padding=None, dilation=None, ceil_mode=None):
+        # ONNX counts places through all images, and the form brings them back into one.
         return max_pool_form(x, kernel, stride, padding, dilation, ceil_mode)

@@ -30,6 +30,7 @@ class max_unpool2d:
     lowered_opset = 15
 
     def lowered(self, x, indices, output_size):
+        # The size of the images decides on the shape, and so has to be a constant.
         height, width = value_of(output_size)
         return f"""(x, indices, output_size) => (y) {{
             leading = Shape<end = -2>(x)

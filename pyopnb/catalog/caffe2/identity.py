@@ -25,4 +25,5 @@ class AliasWithName:
         return x.copy()
 
     def lowered(self, x):
+        # Outside of Python, nobody owns the memory twice.
         return "(x) => (y) { y = Identity(x) }"

@@ -34,4 +34,5 @@ class ResizeNearest:
         return np.ascontiguousarray(x[:, :, rows[:, None], columns])
 
     def lowered(self, x):
+        # Both go down to the pixel above and before.
         return resize_form(x, self.scales, "nearest")

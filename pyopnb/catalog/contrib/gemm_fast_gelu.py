@@ -33,6 +33,7 @@ class GemmFastGelu:
     lowered_finite = True
 
     def lowered(self, x, weight, bias=None):
+        # A bias that is left out is no input of the function.
         added = "product" if bias is None else "sum"
         return f"""(x, weight, bias) => (y) {{
             x_32 = Cast<to = 1>(x)

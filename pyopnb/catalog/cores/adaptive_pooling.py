@@ -108,10 +108,12 @@ def _windows_form(axis: int, name: str, count: int) -> str:
         AXIS_before = Less(AXIS_position, AXIS_stops)
         AXIS_is_in = And(AXIS_from, AXIS_before)
     """
+    # The names of the two axes' nodes differ by their first word.
     return text.replace("AXIS", name)
 
 
 def _both_windows_form(x: TensorType, output_size: TensorType) -> str:
+    # How many windows there are decides on the shapes, and so has to be a constant.
     rows, columns = _sizes(value_of(output_size))
     return f"""
         zero_64 = Constant<value_int = 0>()

@@ -65,6 +65,7 @@ def infer_detections(
     boxes: TensorType, scores: TensorType, most: int, *, numbers: int = 4, classes: Any = "int32"
 ) -> tuple[TensorType, TensorType, TensorType, TensorType]:
     """Infer a plugin's outputs: how many boxes were found in each image, the boxes, their scores and classes."""
+    # Plugins pad each image to one number of rows.
     batch = (scores.shape or (None,))[0]
     best = scores.like(shape=(batch, most))
     found = scores.like(dtype="int32", shape=(batch, 1))

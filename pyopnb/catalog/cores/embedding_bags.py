@@ -33,6 +33,7 @@ def embedding_bag_form(
     -------
     str
     """
+    # Sums begin at 0, and maxima at the lowest number there is.
     start = "lowest" if mode == MAX else "zero"
     weighted = "weighted = Identity(rows)"
     if has_weights:

@@ -72,6 +72,7 @@ def group_norm_form(
 
 def instance_norm_form(x: TensorType, epsilon: float, slope: float = 1.0) -> str:
     """Write a function that normalizes each channel; where it is negative, a slope follows."""
+    # In the parts of it, moments are taken in two passes and lose no digits.
     body = group_norm_form(
         x, groups=_EACH_CHANNEL, epsilon=epsilon, is_channels_last=False, has_activation=False
     )

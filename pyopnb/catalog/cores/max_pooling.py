@@ -77,6 +77,7 @@ def max_pool_form(
     ceil_mode: TensorType | None,
 ) -> str:
     """Write what `pool_maxima` does: MaxPool, whose places count through all images and channels."""
+    # MaxPool takes a third axis for pixels.
     if x.rank != 4:
         raise NotImplementedError(f"an image of rank {x.rank}")
     if item_of(ceil_mode, False):

@@ -12,6 +12,7 @@ __all__ = ["image_of", "infer_regions", "pool_region"]
 
 def infer_regions(x: TensorType, rois: TensorType, size: tuple[int, int]) -> TensorType:
     """Infer the type of regions of maps, each of one size."""
+    # A shape may be unknown as a whole.
     regions = (rois.shape or (None,))[0]
     channels = (x.shape or (None, None))[1]
     return x.like(shape=(regions, channels, *size))

@@ -97,6 +97,7 @@ def suppress_rotated(
     ndarray
         int64[K], the positions of the boxes that are kept.
     """
+    # In float32, boxes far from 0 would lose the digits of their overlap.
     wide = boxes.astype(np.float64)
 
     def find_beaten(best: int, rivals: np.ndarray) -> np.ndarray:

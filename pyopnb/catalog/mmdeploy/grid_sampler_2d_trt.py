@@ -27,6 +27,7 @@ class GridSampler2DTRT(grid_sampler.grid_sampler):
         return super().compute(x, np.moveaxis(grid.astype(np.float32) / 10, 1, -1))
 
     def lowered(self, x, grid):
+        # Points come to the last axis and into -1…1 first.
         form = super().lowered(x, grid)
         first = """(x, wide_grid) => (y) {
             last = Transpose<perm = [0, 2, 3, 1]>(wide_grid)

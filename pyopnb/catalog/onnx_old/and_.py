@@ -16,4 +16,5 @@ class And_1(OldComparison):
     """Tell where both inputs are true, the second one broadcast from ``axis`` on."""
 
     def combine(self, a, b):
+        # Inputs are bool: that version has no other dtypes.
         return np.logical_and(a, b)

@@ -16,4 +16,5 @@ class Equal_1(OldComparison):
     """Tell where the inputs are equal, the second one broadcast from ``axis`` on."""
 
     def combine(self, a, b):
+        # NaN equals nothing, itself included.
         return np.equal(a, b)

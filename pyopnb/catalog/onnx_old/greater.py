@@ -16,4 +16,5 @@ class Greater_1(OldComparison):
     """Tell where the first input is greater, the second one broadcast from ``axis`` on."""
 
     def combine(self, a, b):
+        # NaN is not greater than anything.
         return np.greater(a, b)

@@ -16,4 +16,5 @@ class Less_1(OldComparison):
     """Tell where the first input is less, the second one broadcast from ``axis`` on."""
 
     def combine(self, a, b):
+        # NaN is not less than anything.
         return np.less(a, b)

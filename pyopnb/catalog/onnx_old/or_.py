@@ -16,4 +16,5 @@ class Or_1(OldComparison):
     """Tell where one of the inputs is true, the second one broadcast from ``axis`` on."""
 
     def combine(self, a, b):
+        # Inputs are bool: that version has no other dtypes.
         return np.logical_or(a, b)

@@ -26,6 +26,7 @@ class Tile_1:
         return np.tile(x, repeats)
 
     def lowered(self, x, tiles, axis):
+        # Both numbers decide on the shape, and so have to be constants.
         repeats = [1] * x.rank
         repeats[int(item_of(axis, 0))] = int(item_of(tiles, 1))
         return f"""(x, tiles, axis) => (y) {{

@@ -50,4 +50,5 @@ class Upsample_1:
     lowered_finite = True
 
     def lowered(self, x):
+        # ONNX has another word for bilinear.
         return resize_form(x, self.scales, "nearest" if self.mode == "nearest" else "linear")

@@ -37,6 +37,7 @@ class GroupNormalizationPlugin:
     lowered_finite = True
 
     def lowered(self, x, scale, bias):
+        # Channels are the second axis, as the core wants them.
         body = group_norm_form(
             x,
             groups=self.groups,

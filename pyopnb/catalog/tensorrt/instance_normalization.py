@@ -42,4 +42,5 @@ class InstanceNormalization_TRT:
     lowered_finite = True
 
     def lowered(self, x, scale, bias):
+        # A slope of 1 is no activation.
         return instance_norm_form(x, self.epsilon, self.alpha if self.has_activation else 1)
