@@ -2,7 +2,7 @@
 
     PyopError                     the base class of all refusals of pyopnb
     ├── InputError                an argument, feed or type that cannot be used     (ValueError, TypeError)
-    ├── UnknownOp                 a name that no op, output or tensor has           (KeyError)
+    ├── UnknownName               a name that no op, output or tensor has           (KeyError)
     ├── DefinitionError           a class that cannot be an op                      (TypeError)
     ├── ModelError                a model, node or attr that cannot be used         (ValueError)
     │   └── ModuleRefused         a model names a module that nobody allowed        (PermissionError)
@@ -37,7 +37,7 @@ __all__ = [
     "SchemaChanged",
     "SessionRebuilt",
     "StayedInPython",
-    "UnknownOp",
+    "UnknownName",
     "VersionsLowered",
 ]
 
@@ -107,7 +107,7 @@ class InputError(PyopError, ValueError, TypeError):
     """An argument, a feed or a type's notation that cannot be used: a wrong name, kind, dtype, shape or value."""
 
 
-class UnknownOp(PyopError, KeyError):
+class UnknownName(PyopError, KeyError):
     """A name that no op of the registry, no output of a result or no tensor of a trace has."""
 
     # KeyError shows the repr of its text, with quotes.

@@ -45,7 +45,7 @@ def write_library(ops: str | type | Sequence[str | type], path: str | Path) -> P
 
     Raises
     ------
-    UnknownOp
+    UnknownName
         There is no such op.
     DefinitionError
         An op is not in C++, or the compiler refuses the text.

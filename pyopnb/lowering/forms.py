@@ -63,7 +63,7 @@ def forms(op: Any, /, *inputs: Any, **attrs: Any) -> Forms:
     ------
     InputError
         No version is in Python.
-    UnknownOp, InputError
+    UnknownName, InputError
         As from `check`.
     Exception
         What the op raises.

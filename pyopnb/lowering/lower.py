@@ -82,7 +82,7 @@ def lower(
     ------
     NotLowered
         A line of ``compute`` has no ONNX operators: it says which, and what to write instead. Or a result differs.
-    UnknownOp
+    UnknownName
         The registry has no such op.
     InputError
         An example is not made of arrays, or their number is not that of the op's inputs.

@@ -70,7 +70,7 @@ def node(
     ------
     DefinitionError
         The name is not of that form.
-    UnknownOp
+    UnknownName
         A class that is not that of one op in the registry.
     ModelError
         An attr has a value that ONNX cannot hold: an array of a dtype that no tensor can have, a dict, a list of several kinds.

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import onnx
 from onnx import AttributeProto, ModelProto, NodeProto
 
-from pyopnb.errors import ModelError, PyopError, UnknownOp
+from pyopnb.errors import ModelError, PyopError, UnknownName
 from pyopnb.models.catalog_names import misuse, node_entry, node_refusal
 from pyopnb.models.index import GraphIndex
 from pyopnb.models.markers import PREFIX
@@ -136,7 +136,7 @@ def _unknown_op(site: Site, imports: Mapping[str, int], exact: bool) -> PyopErro
     if exact and not onnx.defs.has(node.op_type, domain):
         is_absent = is_absent or not has_op(domain, node.op_type)
     if is_absent:
-        error_class: type[PyopError] = UnknownOp if exact else ModelError
+        error_class: type[PyopError] = UnknownName if exact else ModelError
         return error_class(
             site.where,
             expected=f"an operator of {domain or 'ONNX'}, or an op of the registry",
@@ -185,7 +185,7 @@ def _unserved(site: Site, kept: set[str]) -> PyopError:
         advice = f"define it: %%pyop, or write {close}"
     else:
         advice = "%pyop skeleton MODEL NODE, which writes the cell to define it in"
-    return UnknownOp(
+    return UnknownName(
         site.where,
         expected="an op that you have defined, or one of a library that the options register",
         got=f"{sanitize(name)}, which nobody serves",

@@ -12,7 +12,7 @@ from typing import Any
 from IPython.core.getipython import get_ipython
 from onnx import ModelProto
 
-from pyopnb.errors import ModelError, UnknownOp
+from pyopnb.errors import ModelError, UnknownName
 from pyopnb.notebook.arguments import MagicParser, split_words, usage_error
 from pyopnb.notebook.expressions import bind, check_expressions
 from pyopnb.notebook.file_watcher import FileWatcher
@@ -120,7 +120,7 @@ def _remove(shell: Any, args: Namespace) -> object:
 def _source(shell: Any, args: Namespace) -> object:
     version = _find_version(args.OP, args.N)
     if version.source is None:
-        raise UnknownOp(
+        raise UnknownName(
             str(version), expected="its source", got="a class whose source was not recorded"
         )
     print(sanitize_source(version.source))
@@ -138,7 +138,7 @@ def _diff(shell: Any, args: Namespace) -> object:
 
     versions = registry.history(args.OP)
     if args.A is None and len(versions) < 2:
-        raise UnknownOp(
+        raise UnknownName(
             f"op {versions[0].op}, diff",
             expected="two versions",
             got="one",

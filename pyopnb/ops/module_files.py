@@ -7,7 +7,7 @@ import os
 import re
 from pathlib import Path
 
-from pyopnb.errors import DefinitionError, UnknownOp
+from pyopnb.errors import DefinitionError, UnknownName
 from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.atomic_write import atomic_write, check_writable
 from pyopnb.ops.exec_module import define_all, exec_source
@@ -47,7 +47,7 @@ def save_module(
 
     Raises
     ------
-    UnknownOp
+    UnknownName
         There is no such op, or the registry is empty.
     DefinitionError
         The file would not be self-contained: see `pyopnb.ops.source`. Or a file of somebody else is there.
@@ -89,7 +89,9 @@ def save_module(
         definer = registry.definer(op)
         selected[definer.name] = definer
     if not selected:
-        raise UnknownOp("registry", expected="an op to write", got="none", next="define it: %%pyop")
+        raise UnknownName(
+            "registry", expected="an op to write", got="none", next="define it: %%pyop"
+        )
     if not overwrite and target.exists() and not _is_ours(target):
         raise DefinitionError(
             f"file {sanitize(str(path))}",

@@ -6,7 +6,7 @@ import threading
 from dataclasses import dataclass, field
 from typing import Any
 
-from pyopnb.errors import UnknownOp
+from pyopnb.errors import UnknownName
 from pyopnb.ops.displayable import Displayable
 from pyopnb.ops.messages import sanitize
 from pyopnb.ops.names import split_name
@@ -203,7 +203,7 @@ def find_version(op: Op, number: int, action: str = "") -> Version:
 
     Raises
     ------
-    UnknownOp
+    UnknownName
         There is no such version.
     """
     for version in op.versions:
@@ -213,6 +213,6 @@ def find_version(op: Op, number: int, action: str = "") -> Version:
     expected = f"version {numbers[0]}"
     if len(numbers) > 1:
         expected = f"one of versions {', '.join(numbers)}"
-    raise UnknownOp(
+    raise UnknownName(
         f"op {op.name}{action}", expected=expected, got=sanitize(repr(number)), next=numbers[-1]
     )

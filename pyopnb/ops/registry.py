@@ -16,7 +16,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from pyopnb.errors import DefinitionError, UnknownOp
+from pyopnb.errors import DefinitionError, UnknownName
 from pyopnb.ops.arguments import check_arguments, describe, is_text
 from pyopnb.ops.backward import gradient_class, gradient_name, gradient_schema
 from pyopnb.ops.displayable import Displayable
@@ -388,7 +388,7 @@ class Registry(Displayable):
         namesakes = [op for op in list(self._ops.values()) if op.op_type == name]
         if len(namesakes) == 1:
             return namesakes[0]
-        raise UnknownOp(
+        raise UnknownName(
             f"op {sanitize(name)}",
             expected="an op of the registry",
             got=sanitize(name),
@@ -442,7 +442,7 @@ class Registry(Displayable):
     def __contains__(self, name: object) -> bool:
         try:
             return isinstance(name, str) and bool(self[name])
-        except (UnknownOp, DefinitionError):
+        except (UnknownName, DefinitionError):
             return False
 
     def __iter__(self) -> Iterator[Op]:
@@ -468,7 +468,7 @@ class Registry(Displayable):
 
         Raises
         ------
-        UnknownOp
+        UnknownName
             There is no such op.
         """
         return self[name].versions
@@ -490,7 +490,7 @@ class Registry(Displayable):
 
         Raises
         ------
-        UnknownOp
+        UnknownName
             There is no such op or no such version.
         DefinitionError
             It is a gradient op, which goes with its op.
@@ -504,7 +504,7 @@ class Registry(Displayable):
             # The number before the current one may be that of a withdrawn version.
             old = versions[-2]
         else:
-            raise UnknownOp(
+            raise UnknownName(
                 f"op {op.name}, rollback",
                 expected="two versions",
                 got="one",
@@ -525,7 +525,7 @@ class Registry(Displayable):
 
         Raises
         ------
-        UnknownOp
+        UnknownName
             There is no such op.
         DefinitionError
             It is a gradient op, which goes with its op.
@@ -609,7 +609,7 @@ def find_op(op: object) -> Op:
 
     Raises
     ------
-    UnknownOp
+    UnknownName
         There is none, or a class is that of two ops or of an earlier version.
     """
     if isinstance(op, Op):
@@ -617,7 +617,7 @@ def find_op(op: object) -> Op:
     if isinstance(op, str):
         try:
             return registry[op]
-        except UnknownOp:
+        except UnknownName:
             of_catalog = None if _search_catalog is None else _search_catalog(op)
             if of_catalog is None:
                 raise
@@ -633,4 +633,4 @@ def find_op(op: object) -> Op:
         if op in classes or type(op) in classes:
             advice = repr(candidate.name)
             break
-    raise UnknownOp("op", expected="the name or class of one op", got=describe(op), next=advice)
+    raise UnknownName("op", expected="the name or class of one op", got=describe(op), next=advice)

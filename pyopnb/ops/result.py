@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.errors import InputError, UnknownOp
+from pyopnb.errors import InputError, UnknownName
 from pyopnb.ops.arguments import check_by_name, describe
 from pyopnb.ops.displayable import Displayable
 from pyopnb.ops.messages import sanitize, suggest_key
@@ -47,7 +47,7 @@ class Result(Displayable):
         if isinstance(key, str):
             if key in self._arrays:
                 return self._arrays[key]
-            raise UnknownOp(
+            raise UnknownName(
                 "result",
                 expected=", ".join(map(sanitize, self._arrays)) or "no outputs",
                 got=sanitize(key),

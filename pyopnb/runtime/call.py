@@ -14,7 +14,7 @@ import onnx
 import onnxruntime
 from onnx import ModelProto, NodeProto, ValueInfoProto, helper
 
-from pyopnb.errors import InputError, ModelError, PyopError, UnknownOp
+from pyopnb.errors import InputError, ModelError, PyopError, UnknownName
 from pyopnb.models.build import ints_to_floats, node
 from pyopnb.models.catalog_names import misuse, node_refusal
 from pyopnb.models.faults import is_unknown, nearest_op
@@ -73,7 +73,7 @@ def call(
 
     Raises
     ------
-    UnknownOp
+    UnknownName
         No such op, in the registry or in the runtime.
     InputError
         An input is no array, or has another dtype or rank than the op's hint.
@@ -201,7 +201,7 @@ def _define(op: str, count: int, opset: int | None, _: tuple[int, int]) -> _Defi
     return _Definition(domain, op_type, None, schema, _names(ports, count))
 
 
-def _unknown(domain: str, op_type: str, count: int) -> UnknownOp:
+def _unknown(domain: str, op_type: str, count: int) -> UnknownName:
     """Return the error for an op that nobody serves with so many inputs."""
     full_name = f"{sanitize(domain)}::{sanitize(op_type)}"
     got = f"{full_name}, which is in neither"
@@ -217,7 +217,7 @@ def _unknown(domain: str, op_type: str, count: int) -> UnknownOp:
     elif problem:
         got = problem
         advice = f'pyopnb.catalog("{op_type}"), which lists what it computes'
-    return UnknownOp(
+    return UnknownName(
         f"call of {full_name}",
         expected="an op of the registry or of the installed runtime",
         got=got,

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import onnxruntime
 
-from pyopnb.errors import InputError, UnknownOp
+from pyopnb.errors import InputError, UnknownName
 from pyopnb.ops.arguments import describe, is_text
 from pyopnb.ops.coerce import cast_expression, describe_value, dtype_expression
 from pyopnb.ops.dtypes import DTYPES, DType
@@ -249,7 +249,7 @@ def check_output_names(names: Any, outputs: Sequence[str]) -> None:
 
     Raises
     ------
-    UnknownOp
+    UnknownName
     """
     if not isinstance(names, Collection):
         got, first = describe(names), suggest_key("", outputs)
@@ -260,7 +260,7 @@ def check_output_names(names: Any, outputs: Sequence[str]) -> None:
         if not isinstance(name, str) or name not in outputs:
             listed = ", ".join(map(sanitize, outputs))
             next_ = suggest_key(str(name), outputs)
-            raise UnknownOp("outputs", expected=listed, got=sanitize(name), next=next_) from None
+            raise UnknownName("outputs", expected=listed, got=sanitize(name), next=next_) from None
 
 
 def check_feed(name: str, value: Any, expected: TensorType | None) -> Any:

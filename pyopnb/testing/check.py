@@ -134,7 +134,7 @@ def check(
 
     Raises
     ------
-    UnknownOp
+    UnknownName
         The registry has no such op.
     InputError
         An example is not made of arrays, or their number is not that of the op's inputs. Errors of the op itself are not

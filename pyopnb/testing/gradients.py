@@ -136,7 +136,7 @@ def check_grad(
 
     Raises
     ------
-    UnknownOp
+    UnknownName
         The registry has no such op.
     DefinitionError
         Its class has no ``backward``.

@@ -60,7 +60,7 @@ def op(name: str, *, outputs: int | None = None) -> TorchFunction:
 
     Raises
     ------
-    UnknownOp
+    UnknownName
         The registry has no such op.
     DefinitionError
         It has an attr that no argument of a torch op can be.

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from onnx import ModelProto
 
-from pyopnb.errors import InputError, UnknownOp
+from pyopnb.errors import InputError, UnknownName
 from pyopnb.ops.arguments import check_arguments, describe, is_path
 from pyopnb.ops.displayable import Displayable
 from pyopnb.ops.messages import hide_internal_frames, plural, sanitize, suggest_key
@@ -277,7 +277,7 @@ class Profile(Displayable):
         names = [node.node for node in self.nodes]
         expected = "a node of the profile, by its name or first output"
         next_ = suggest_key(name if isinstance(name, str) else "", names)
-        raise UnknownOp("profile", expected=expected, got=describe(name), next=next_)
+        raise UnknownName("profile", expected=expected, got=describe(name), next=next_)
 
     def ranked(self) -> list[NodeProfile]:
         """Order the nodes by their own times, the slowest first; what is in bodies comes right after their node.

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto
 
-from pyopnb.errors import UnknownOp
+from pyopnb.errors import UnknownName
 from pyopnb.ops.displayable import Displayable
 from pyopnb.ops.messages import plural, sanitize, suggest_key
 from pyopnb.ops.op import Version
@@ -28,7 +28,7 @@ class _Summaries(dict[str, Summary]):
 
     def __missing__(self, name: object) -> Summary:
         next_ = suggest_key(str(name), self) or "list(trace)"
-        raise UnknownOp(
+        raise UnknownName(
             "trace.summaries",
             expected="a tensor of the trace",
             got=sanitize(repr(name)),
@@ -149,7 +149,7 @@ class Trace(Displayable):
             return self.feeds[name]
         raise self._unknown(name)
 
-    def _unknown(self, name: str) -> UnknownOp:
+    def _unknown(self, name: str) -> UnknownName:
         expected = "a tensor of the trace"
         advice = suggest_key(name, self) or "list(trace)"
         if name in self.summaries:
@@ -158,7 +158,7 @@ class Trace(Displayable):
         elif name in self.initializers:
             # Weights are no tensors of the run, and are found elsewhere.
             advice = f"trace.initializers[{sanitize(repr(name))}]"
-        return UnknownOp("trace", expected=expected, got=sanitize(repr(name)), next=advice)
+        return UnknownName("trace", expected=expected, got=sanitize(repr(name)), next=advice)
 
     def _arrays(self) -> dict[str, Any]:
         """Put the feeds before the tensors that were kept."""

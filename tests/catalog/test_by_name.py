@@ -41,9 +41,9 @@ def test_an_op_of_the_users_goes_before():
 
 
 def test_a_name_that_nobody_has_is_refused_as_before():
-    with pytest.raises(pyopnb.errors.UnknownOp):
+    with pytest.raises(pyopnb.errors.UnknownName):
         pyopnb.call("TRT::Nobody", np.ones(2, "f"))
-    with pytest.raises(pyopnb.errors.UnknownOp):
+    with pytest.raises(pyopnb.errors.UnknownName):
         pyopnb.check("TRT::Nobody", np.ones(2, "f"))
 
 
@@ -55,7 +55,7 @@ def test_a_name_that_nobody_has_is_refused_as_before():
     ],
 )
 def test_a_call_that_the_catalogue_cannot_run_says_why(name, said):
-    with pytest.raises(pyopnb.errors.UnknownOp, match=said):
+    with pytest.raises(pyopnb.errors.UnknownName, match=said):
         pyopnb.call(name, np.ones(2, "f"))
 
 

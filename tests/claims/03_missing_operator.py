@@ -4,7 +4,7 @@ import sys
 
 from pyopnb.testing import assert_close
 
-assert isinstance(sys.last_value, pyopnb.errors.UnknownOp)
+assert isinstance(sys.last_value, pyopnb.errors.UnknownName)
 assert [row.op.partition("-")[0] for row in missing] == ["::ThresholdedRelu", "acme::RBF"]
 assert np.mean(wrong.argmax(axis=1) == kinds) < 0.5
 assert np.mean(right.argmax(axis=1) == kinds) > 0.95

@@ -182,5 +182,5 @@ def test_a_library_of_no_op_is_refused(tmp_path: Path) -> None:
     with pytest.raises(pyopnb.errors.InputError, match="expected ops in C.., got none"):
         pyopnb.write_library([], tmp_path / "libops.so")
     assert list(tmp_path.iterdir()) == []
-    with pytest.raises(pyopnb.errors.UnknownOp, match="got an object of ModelProto"):
+    with pytest.raises(pyopnb.errors.UnknownName, match="got an object of ModelProto"):
         pyopnb.write_library(onnx.ModelProto(), tmp_path / "libops.so")

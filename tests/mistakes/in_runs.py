@@ -69,7 +69,7 @@ MISTAKES = (
         x = np.float32([-1])
         y = s(x=x)[«"Y"»]
         """,
-        ("UnknownOp: result: expected y, got Y",),
+        ("UnknownName: result: expected y, got Y",),
         "y.tolist() == [1]",
     ),
     Mistake(
@@ -80,7 +80,7 @@ MISTAKES = (
         x = np.float32([-1])
         y = s.trace(x=x)[«"yy"»]
         """,
-        ("UnknownOp: trace: expected a tensor of the trace, got 'yy'",),
+        ("UnknownName: trace: expected a tensor of the trace, got 'yy'",),
         "y.tolist() == [1]",
     ),
     Mistake(

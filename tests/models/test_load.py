@@ -69,7 +69,7 @@ def test_nothing_is_run_by_looking(trap):
     assert digest(source) in shown
     assert not mark.exists()
     assert len(registry) == 0
-    with pytest.raises(pyopnb.errors.UnknownOp):
+    with pytest.raises(pyopnb.errors.UnknownName):
         pyopnb.Session(loaded.model)
 
 

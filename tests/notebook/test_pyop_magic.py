@@ -85,7 +85,8 @@ def test_remove(ops, define, run):
     assert said == "demo::SoftClip is removed. Sessions that use it keep version 2\n"
     assert "demo::SoftClip" not in [op.name for op in registry]
     assert (
-        "UnknownOp: op SoftClip: expected an op of the registry" in run("%pyop remove SoftClip").out
+        "UnknownName: op SoftClip: expected an op of the registry"
+        in run("%pyop remove SoftClip").out
     )
 
 

@@ -11,7 +11,7 @@ import pyopnb
 CELLS = {
     "a typo in the op's name": (
         "pyopnb.Session(typo)",
-        "UnknownOp: the node of output 'y' (demo::SoftClap): ",
+        "UnknownName: the node of output 'y' (demo::SoftClap): ",
         "demo::SoftClip",
     ),
     "a missing attr": (

@@ -12,7 +12,7 @@ import pytest
 from limits import LIMIT
 
 from pyopnb import pyop
-from pyopnb.errors import DefinitionError, UnknownOp
+from pyopnb.errors import DefinitionError, UnknownName
 from pyopnb.ops.op import MAX_VERSIONS
 from pyopnb.ops.registry import Registry
 
@@ -184,7 +184,7 @@ def test_remove_and_clear(registry):
     assert list(registry) == []
     assert registry.find_class("old", "Twice") is None
     assert registry.define(made()).number == 1
-    with pytest.raises(UnknownOp):
+    with pytest.raises(UnknownName):
         registry.remove("Other")
 
 

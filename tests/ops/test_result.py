@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pyopnb.errors import UnknownOp
+from pyopnb.errors import UnknownName
 from pyopnb.ops.result import Result
 
 Y = np.float32([-1, 2])
@@ -14,5 +14,5 @@ def test_by_name_number_and_slice():
     assert result["y"] is result[0] is result[np.int64(-2)] is result[:1][0] is Y
     with pytest.raises(IndexError):
         result[2]
-    with pytest.raises(UnknownOp, match=r"expected y, z, got x\. Try: \"y\", \"z\""):
+    with pytest.raises(UnknownName, match=r"expected y, z, got x\. Try: \"y\", \"z\""):
         result["x"]

@@ -182,7 +182,7 @@ def test_a_redefinition_is_followed(built, soft_clip):
     pyopnb.registry.rollback("demo::SoftClip")
     assert pyopnb.call("demo::SoftClip", X, limit=0.5).dtype == np.float32
     pyopnb.registry.remove("demo::SoftClip")
-    with pytest.raises(pyopnb.errors.UnknownOp):
+    with pytest.raises(pyopnb.errors.UnknownName):
         pyopnb.call("demo::SoftClip", X, limit=0.5)
     assert len(built) == 3
 
@@ -258,9 +258,9 @@ def test_plain_values_get_the_declared_dtype(op, inputs, dtype, values):
 @pytest.mark.parametrize(
     ("args", "kwargs", "error", "message"),
     [
-        (("SoftClip", X), {}, "UnknownOp", 'Try: "demo::SoftClip"'),
-        (("Rellu", X), {}, "UnknownOp", 'Try: "::Relu"'),
-        (("demo::Zzzzzzz", X), {}, "UnknownOp", "Try: define it: %%pyop"),
+        (("SoftClip", X), {}, "UnknownName", 'Try: "demo::SoftClip"'),
+        (("Rellu", X), {}, "UnknownName", 'Try: "::Relu"'),
+        (("demo::Zzzzzzz", X), {}, "UnknownName", "Try: define it: %%pyop"),
         (("demo::Typed", np.float64([1.0])), {}, "InputError", "input x: expected float32[...], got float64[1]. Try: np.asarray(x, dtype=np.float32)"),
         (("demo::Typed", X, X), {}, "ModelError", "expected 1 input (x: float32[...]), got 2"),
         (("demo::Typed",), {}, "ModelError", "input x: expected float32[...], got nothing"),

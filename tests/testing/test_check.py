@@ -298,7 +298,7 @@ def test_examples_that_are_no_arrays() -> None:
         pyopnb.check("t::Op", X, examples=[iter([1, 2])])
     with pytest.raises(pyopnb.errors.InputError, match="example 0, input 0"):
         pyopnb.check("t::Op", np.array(["2020-01-01"], "datetime64[D]"))
-    with pytest.raises(pyopnb.errors.UnknownOp, match="Try: t::Op"):
+    with pytest.raises(pyopnb.errors.UnknownName, match="Try: t::Op"):
         pyopnb.check("t::Opp")
 
 

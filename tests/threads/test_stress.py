@@ -121,7 +121,7 @@ class Jobs:
         if rng.random() < 0.5:
             pyopnb.registry.define(make_plus(rng.choice(STEPS)), "stress::Gone")
             return
-        with suppress(pyopnb.errors.UnknownOp):  # another thread was faster
+        with suppress(pyopnb.errors.UnknownName):  # another thread was faster
             pyopnb.registry.remove("stress::Gone")
 
     def run_removed(self, rng):

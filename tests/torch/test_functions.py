@@ -209,7 +209,7 @@ def test_what_no_function_of_torch_can_be(define):
         with pytest.raises(pyopnb.errors.DefinitionError, match=re.escape(said)):
             pyopnb.torch.op(name)
     with pytest.raises(
-        pyopnb.errors.UnknownOp,
+        pyopnb.errors.UnknownName,
         match="op demo::Plane: expected an op of the registry, got demo::Plane. Try: demo::Plain",
     ):
         pyopnb.torch.op("demo::Plane")

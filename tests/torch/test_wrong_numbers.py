@@ -301,7 +301,7 @@ def test_a_saved_model_has_its_ops_of_torch(tmp_path):
         import sys, numpy as np, pyopnb
         try:
             pyopnb.Session({str(path)!r})
-        except pyopnb.errors.UnknownOp as error:
+        except pyopnb.errors.UnknownName as error:
             print(error)
         assert "torch" not in sys.modules
         loaded = pyopnb.load({str(path)!r}, ops=["torch.aten::lgamma", "torch.aten::linalg_inv"])

@@ -65,7 +65,7 @@ def replace(
 
     Raises
     ------
-    UnknownOp
+    UnknownName
         The registry does not have the op.
     ModelError
         No node is selected, a text has two meanings, or the op does not fit: an unknown attr, a port of another dtype or rank,

@@ -101,14 +101,14 @@ def test_nothing_chosen(where: Any, said: str) -> None:
 
 def test_ops_that_are_not_there() -> None:
     cls = define_relu()
-    with pytest.raises(pyopnb.errors.UnknownOp, match="Try: t::MyRelu"):
+    with pytest.raises(pyopnb.errors.UnknownName, match="Try: t::MyRelu"):
         pyopnb.replace(MODEL, "n0", "t::MyRely")
-    with pytest.raises(pyopnb.errors.UnknownOp, match="got the class int"):
+    with pytest.raises(pyopnb.errors.UnknownName, match="got the class int"):
         pyopnb.replace(MODEL, "n0", int)
-    with pytest.raises(pyopnb.errors.UnknownOp, match="got int 3"):
+    with pytest.raises(pyopnb.errors.UnknownName, match="got int 3"):
         pyopnb.replace(MODEL, "n0", 3)
     define_relu()
-    with pytest.raises(pyopnb.errors.UnknownOp, match="got the class MyRelu. Try: 't::MyRelu'"):
+    with pytest.raises(pyopnb.errors.UnknownName, match="got the class MyRelu. Try: 't::MyRelu'"):
         pyopnb.replace(MODEL, "n0", cls)
 
 
