@@ -404,6 +404,9 @@ def _not_captured(
         got = "NumPy: torch.export cannot follow it"
     elif name in _DECIDED_BY_VALUES:
         expected, suggestion = "torch ops that need no values to be captured", _OPAQUE
+    elif name == "UnsupportedOperatorException":
+        # Ops in C++ have none as a rule.
+        expected, suggestion = "ops whose sizes torch knows", "torch.library.register_fake for it"
     elif "data-dependent" in text:
         expected = "control flow that no values decide"
         got, suggestion = _decided_by_values(line)

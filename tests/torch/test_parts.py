@@ -221,6 +221,20 @@ def test_it_runs_at_other_values_and_sizes(module, sizes, examples):
         agree(module, session, *example)
 
 
+def test_an_op_of_another_library_without_a_fake_implementation():
+    torch.library.define("pyopnbtests::hat", "(Tensor x, float width) -> Tensor")
+    torch.library.impl("pyopnbtests::hat", "CPU", lambda x, width: (1 - x.abs() / width).clamp(0))
+
+    class Hat(nn.Module):
+        def forward(self, x):
+            return torch.ops.pyopnbtests.hat(x, 0.5)
+
+    module = nn.Sequential(nn.Linear(3, 3), Hat())
+    model, (hole,) = export(module, (numbers(4, 3),), (N,))
+    assert (hole.path, hole.remedy) == ("1 (Hat)", "torch.library.register_fake for it")
+    agree(module, pyopnb.Session(model), numbers(7, 3, seed=1))
+
+
 def test_only_the_submodule_stays_in_torch():
     module = Around()
     model, (hole,) = export(module, (numbers(4, 3),), (N,))
