@@ -386,4 +386,7 @@ def _of_call(error: PyopError, where: str, op: str) -> PyopError:
     if advice == FILL:
         # That advice names a model, and here there is none: the reference runs the op by its name.
         advice = f'pyopnb.reference("{op if "::" in op else f"::{op}"}", …)'
+    elif advice and advice.endswith("=None"):
+        # That advice is for whoever writes the op, and here an input was not given.
+        advice = "np.zeros((), np.float32)"
     return moved(error, f"{where}{port}", advice)

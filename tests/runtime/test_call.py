@@ -263,7 +263,7 @@ def test_plain_values_get_the_declared_dtype(op, inputs, dtype, values):
         (("demo::Zzzzzzz", X), {}, "UnknownName", "Try: define it: %%pyop"),
         (("demo::Typed", np.float64([1.0])), {}, "InputError", "input x: expected float32[...], got float64[1]. Try: np.asarray(x, dtype=np.float32)"),
         (("demo::Typed", X, X), {}, "ModelError", "expected 1 input (x: float32[...]), got 2"),
-        (("demo::Typed",), {}, "ModelError", "input x: expected float32[...], got nothing"),
+        (("demo::Typed",), {}, "ModelError", "input x: expected float32[...], got nothing. Try: np.zeros"),
         (("demo::SoftClip", X), {"limt": 1.0}, "ModelError", "attr limt: expected one of limit"),
         (("Expand", X, [2.5]), {}, "InputError", "input shape[0]: expected int64[...], got 2.5"),
         (("Add", np.uint8([1]), 300), {}, "InputError", "input B: expected uint8[...], got 300"),
