@@ -60,20 +60,28 @@ def elementwise(op_type: str, *inputs: Tensor, dtype: Any = None, **attrs: Any) 
     # Max and Min of onnxruntime 1.25 compare the lower half of an int64 alone.
     if op_type in ("Max", "Min") and first == INT64 and not compares_int64():
         x, y = inputs
-        condition = greater(x, y) if op_type == "Max" else less(x, y)
+        if op_type == "Max":
+            condition = greater(x, y)
+        else:
+            condition = less(x, y)
         return where(condition, x, y)
     if served(op_type, first, len(inputs)):
         dims = broadcast(*(x.dims for x in inputs))
-        to = first if dtype is None else dtype
-        return node(op_type, inputs, to, dims, **attrs)
+        if dtype is None:
+            dtype = first
+        return node(op_type, inputs, dtype, dims, **attrs)
     # The wider result is cast back, and wraps as the narrower one does.
     wide = _wider_integer(op_type, first, len(inputs))
     if wide is None:
-        advice = "x.astype(np.float32)" if first.kind == "f" else None
+        advice = None
+        if first.kind == "f":
+            advice = "x.astype(np.float32)"
         refuse(f"{op_type} of {first}, for which ONNX Runtime has no kernel", advice)
     widened = [cast(x, wide) for x in inputs]
     tensor = elementwise(op_type, *widened, dtype=dtype, **attrs)
-    return cast(tensor, first) if dtype is None else tensor
+    if dtype is None:
+        return cast(tensor, first)
+    return tensor
 
 
 def _wider_integer(op_type: str, dtype: np.dtype, inputs: int) -> np.dtype | None:
@@ -99,7 +107,9 @@ def where(condition: Tensor, x: _Operand, y: _Operand) -> Tensor:
     if dtype == BOOL:
         chosen = and_(condition, first)
         return or_(chosen, and_(not_(condition), second))
-    wide = np.int32 if dtype.itemsize < 4 else np.int64
+    wide: np.dtype = INT64
+    if dtype.itemsize < 4:
+        wide = np.dtype(np.int32)
     return cast(where(condition, cast(first, wide), cast(second, wide)), dtype)
 
 
@@ -132,20 +142,32 @@ def _binary(op_type: str, dtype: Any = None, fold: np.ufunc | None = None) -> _B
 
 
 # Sizes that are the same for all inputs are calculated here and not in the graph.
-add, sub = _binary("Add", fold=np.add), _binary("Sub", fold=np.subtract)
-maximum, minimum = _binary("Max", fold=np.maximum), _binary("Min", fold=np.minimum)
-mul, div = _binary("Mul", fold=np.multiply), _binary("Div")
-mod, power = _binary("Mod"), _binary("Pow")
+add = _binary("Add", fold=np.add)
+sub = _binary("Sub", fold=np.subtract)
+maximum = _binary("Max", fold=np.maximum)
+minimum = _binary("Min", fold=np.minimum)
+mul = _binary("Mul", fold=np.multiply)
+div = _binary("Div")
+mod = _binary("Mod")
+power = _binary("Pow")
 
 equal = _binary("Equal", BOOL)
-less, less_equal = _binary("Less", BOOL), _binary("LessOrEqual", BOOL)
-greater, greater_equal = _binary("Greater", BOOL), _binary("GreaterOrEqual", BOOL)
+less = _binary("Less", BOOL)
+less_equal = _binary("LessOrEqual", BOOL)
+greater = _binary("Greater", BOOL)
+greater_equal = _binary("GreaterOrEqual", BOOL)
 
-and_, or_, xor = _binary("And"), _binary("Or"), _binary("Xor")
+and_ = _binary("And")
+or_ = _binary("Or")
+xor = _binary("Xor")
 not_ = _unary("Not")
 
-absolute, neg, floor = _unary("Abs"), _unary("Neg"), _unary("Floor")
-exp, log, sqrt = _unary("Exp"), _unary("Log"), _unary("Sqrt")
+absolute = _unary("Abs")
+neg = _unary("Neg")
+floor = _unary("Floor")
+exp = _unary("Exp")
+log = _unary("Log")
+sqrt = _unary("Sqrt")
 
 
 def is_nan(x: Tensor) -> Tensor:

@@ -49,10 +49,14 @@ class Form:
     def verdict(self) -> str:
         """Tell in a few words whether its results are Python's."""
         if not self.diffs:
-            return "" if self.seconds else "no"
+            if self.seconds:
+                return ""
+            return "no"
         # The smallest size at which they differ is the easiest one to look into.
         wrong = [diff for diff in self.diffs if not diff.ok]
-        return wrong[0].headline()[0] if wrong else "yes"
+        if wrong:
+            return wrong[0].headline()[0]
+        return "yes"
 
 
 @dataclass(frozen=True, repr=False)
@@ -102,7 +106,10 @@ class Forms(Displayable, Sequence[Form]):
             times = [_duration(seconds) for seconds in form.seconds]
             if not times:
                 times = [""] * len(self.examples)
-            nodes = "" if form.nodes is None else str(form.nodes)
+            if form.nodes is None:
+                nodes = ""
+            else:
+                nodes = str(form.nodes)
             rows.append([form.name, form.verdict, *times, nodes])
         return Table(["form", "equal to Python", *map(str, self.examples), "nodes"], rows)
 

@@ -115,7 +115,10 @@ def _compared_forms(
     for name in _ORDER:
         if name != _FUNCTION and name not in ops:
             continue
-        make = _function if name == _FUNCTION else _op
+        if name == _FUNCTION:
+            make = _function
+        else:
+            make = _op
         op = ops.get(name, subject.op)
         try:
             runs[name], rows[name] = make(subject, op, expected[0])
@@ -143,13 +146,18 @@ def _compared(run: _Run, example: Example, expected: Sequence[np.ndarray]) -> Di
 
 # ---- the forms ---------------------------------------------------------------------------------------------------------------
 
-_PYTHON, _FUNCTION, _CPP, _NUMBA = "Python", "ONNX function", "C++", "Numba"
+_PYTHON = "Python"
+_FUNCTION = "ONNX function"
+_CPP = "C++"
+_NUMBA = "Numba"
 
 
 def _language(cls: type) -> str:
     if hasattr(cls, "__pyopnb_native__"):
         return _CPP
-    return _NUMBA if asks_for_numba(cls) else _PYTHON
+    if asks_for_numba(cls):
+        return _NUMBA
+    return _PYTHON
 
 
 def _op(subject: Subject, op: Op, expected: Sequence[np.ndarray]) -> tuple[_Run, Form]:
@@ -203,7 +211,8 @@ def _is_quick(subject: Subject, example: Example) -> bool:
 def _fastest(runs: Mapping[str, _Run], feeds: Mapping[str, Any]) -> dict[str, float]:
     """Time each form several times in turns, and return the fastest of each."""
     best: dict[str, float] = {}
-    rounds, until = 0, time.perf_counter() + _SPENT * len(runs)
+    rounds = 0
+    until = time.perf_counter() + _SPENT * len(runs)
     with without_warnings():
         while rounds < _LEAST_RUNS or time.perf_counter() < until:
             for name, run in runs.items():

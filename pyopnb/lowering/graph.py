@@ -32,7 +32,8 @@ class Graph:
     """
 
     def __init__(self, opset: int, inputs: Sequence[str], finite: bool = False) -> None:
-        self.opset, self.finite = opset, finite
+        self.opset = opset
+        self.finite = finite
         self.inputs = tuple(inputs)
         self.nodes: list[NodeProto] = []
         self.lines: dict[str, SourceLine] = {}
@@ -75,7 +76,8 @@ class Graph:
         return names
 
     def _name(self, op_type: str) -> str:
-        name, number = op_type.lower(), 1
+        name = op_type.lower()
+        number = 1
         while name in self._taken:
             number += 1
             name = f"{op_type.lower()}_{number}"
@@ -85,7 +87,8 @@ class Graph:
     def needed(self, outputs: Iterable[str]) -> list[NodeProto]:
         """List the nodes that the outputs depend on."""
         # From the last node on, as all that needs a node stands behind it.
-        requested, kept = set(outputs), []
+        requested = set(outputs)
+        kept = []
         for node in reversed(self.nodes):
             if requested.intersection(node.output):
                 kept.append(node)

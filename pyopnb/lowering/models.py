@@ -96,7 +96,8 @@ def lower_model(
         values = _random_values(model, proto)
     else:
         values = _values(model, proto, feeds)
-    types, reasons = Types(proto), {}
+    types = Types(proto)
+    reasons = {}
     functions: dict[str, _Known] = defaultdict(list)
     function_keys = {function_key(function) for function in proto.functions}
     # A list, as nodes are changed on the way.
@@ -237,7 +238,8 @@ def _lower_site(
     if not isinstance(site.scope, GraphProto):
         # ONNX Runtime runs a function that calls another in one version of the operators alone.
         opset_of_function = imported_versions(site.scope).get("", opset)
-        opset = opset if opset_of_function == opset else 0
+        if opset_of_function != opset:
+            opset = 0
     if not opset:
         raise NotLowered(
             site.where,

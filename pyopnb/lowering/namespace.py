@@ -66,7 +66,10 @@ def _full(shape: Any, fill_value: Any, dtype: Any = None, *memory: Any, **option
 
 
 def _full_like(a: Any, fill_value: Any, dtype: Any = None, *, shape: Any = None) -> Any:
-    array = a if type(a) is Traced else Traced(np.asarray(plain(a)))
+    if type(a) is Traced:
+        array = a
+    else:
+        array = Traced(np.asarray(plain(a)))
     if shape is None:
         shape = array.shape
     if dtype is None:
@@ -94,7 +97,10 @@ def _arange(*args: Any, dtype: Any = None) -> Any:
     if is_constant(values):
         return Traced(result)
     # One number is the end, and two are the ends.
-    bounds = [0, values[0], 1] if len(values) == 1 else [*values, 1][:3]
+    if len(values) == 1:
+        bounds = [0, values[0], 1]
+    else:
+        bounds = [*values, 1][:3]
     has_float = any(np.asarray(plain(item)).dtype.kind == "f" for item in bounds)
     if result.dtype.kind == "f" and has_float:
         refuse(
@@ -115,7 +121,8 @@ def _linspace(
         return Traced(result)
     if result.dtype.kind != "f":
         refuse("np.linspace of integers", "np.linspace(…).astype(…)")
-    low, high = tensor_of(start, np.float64), tensor_of(stop, np.float64)
+    low = tensor_of(start, np.float64)
+    high = tensor_of(stop, np.float64)
     return Traced(result, fit(_equal_steps(low, high, tensor_of(num, INT64), endpoint), result))
 
 
@@ -152,8 +159,10 @@ def _array(object: Any, dtype: Any = None, copy: Any = True, ndmin: int = 0, **k
     # Nested lists are stacked, level by level.
     if type(object) is not Traced:
         array = _stacked(object)
+    elif copy:
+        array = object.copy()
     else:
-        array = object.copy() if copy else object
+        array = object
     if dtype is not None and np.dtype(dtype) != array.dtype:
         array = array.astype(dtype)
     return array
@@ -263,7 +272,8 @@ class _Globals(dict):  # type: ignore[type-arg]  # a function's globals
 
     def __init__(self, of: dict[str, Any], copies: dict[int, Any]) -> None:
         super().__init__(of)
-        self._of, self._copies = of, copies
+        self._of = of
+        self._copies = copies
         for name, value in of.items():
             # Functions are copied when they are called, as a module may have thousands.
             if not isinstance(value, types.FunctionType):

@@ -38,7 +38,9 @@ def _is_number(x: Any) -> bool:
 
 
 def _value_of(x: Any) -> Any:
-    return x.value if type(x) is Number else x
+    if type(x) is Number:
+        return x.value
+    return x
 
 
 def _integer_remainder(a: Tensor, b: Tensor) -> Tensor:
@@ -75,10 +77,13 @@ def _of_numbers(function: Any, a: Any, b: Any) -> Any:
     """Apply an operator of Python's to numbers of which one is traced."""
     if function in (operator.eq, operator.ne) and _is_same_size(a, b):
         return function is operator.eq
-    x, y = _value_of(a), _value_of(b)
+    x = _value_of(a)
+    y = _value_of(b)
     value = function(x, y)
     # Python calculates with floats where one is a float, and where it divides.
-    number_type = float if float in (type(value), type(x), type(y)) else int
+    number_type: type = int
+    if float in (type(value), type(x), type(y)):
+        number_type = float
     record = _OF_NUMBERS.get(function)
     if record is None and number_type is int:
         record = _OF_INTEGERS.get(function)

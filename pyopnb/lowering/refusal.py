@@ -34,7 +34,9 @@ class SourceLine(NamedTuple):
 
     def __str__(self) -> str:
         text = sanitize(linecache.getline(self.code.co_filename, self.number).strip())
-        shown = f" ({text})" if text else ""
+        shown = ""
+        if text:
+            shown = f" ({text})"
         return f"line {self.number} of {sanitize(self.code.co_name)}{shown}"
 
 
@@ -51,7 +53,10 @@ class Refusal(Exception):  # it is not an error before it leaves the room
 
     def __init__(self, line: SourceLine | None, expected: str, got: str, next: str | None) -> None:
         super().__init__(f"{line}: expected {expected}, got {got}")
-        self.line, self.expected, self.got, self.next = line, expected, got, next
+        self.line = line
+        self.expected = expected
+        self.got = got
+        self.next = next
 
 
 def refuse(

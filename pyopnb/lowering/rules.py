@@ -51,7 +51,9 @@ def name_of(function: Any) -> str:
     # A ufunc does not know its module.
     module = getattr(function, "__module__", None) or "numpy"
     if isinstance(function, np.ufunc):
-        module = "numpy" if getattr(np, function.__name__, None) is function else "scipy.special"
+        module = "scipy.special"
+        if getattr(np, function.__name__, None) is function:
+            module = "numpy"
     for internal, public in (("numpy", "np"), ("._core", ""), ("np.fromnumeric", "np")):
         module = module.replace(internal, public)
     return f"{module}.{getattr(function, '__name__', function)}"

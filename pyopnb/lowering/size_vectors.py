@@ -31,7 +31,10 @@ def shape_vector(sizes: Any) -> tuple[Tensor, Dims]:
     """Record a shape as a vector, and return what is known of it; -1 is not known."""
     if type(sizes) is Traced and sizes.ndim:
         return cast(sizes.tensor, INT64), (None,) * int(np.size(sizes.value))
-    listed = list(sizes) if isinstance(sizes, (tuple, list)) else [sizes]
+    if isinstance(sizes, (tuple, list)):
+        listed = list(sizes)
+    else:
+        listed = [sizes]
     dims = tuple(map(_known, listed))
     parts: list[Tensor] = []
     for is_traced, sizes_of_part in groupby(listed, _is_traced):

@@ -53,7 +53,8 @@ __all__ = [
 ]
 
 Dims = tuple[int | None, ...]
-BOOL, INT64 = np.dtype(bool), np.dtype(np.int64)
+BOOL = np.dtype(bool)
+INT64 = np.dtype(np.int64)
 
 _graph: ContextVar[Graph] = ContextVar("graph")
 
@@ -128,7 +129,9 @@ def _has_kernel(op_type: str, dtype: np.dtype, inputs: int, opset: int) -> bool:
     if operator is None:
         return False
     # The runtime casts around a node of float16 that has no kernel of its own.
-    widened = np.float32 if dtype == np.float16 else dtype
+    widened = dtype
+    if dtype == np.float16:
+        widened = np.dtype(np.float32)
     type_text = tensor_kind(dtype_of(widened).onnx)
     types = [type_text] * inputs
     if op_type == "Where":
@@ -161,7 +164,9 @@ def _broadcast_size(sizes: Sequence[int | None]) -> int | None:
     for size in sizes:
         if size not in (None, 1):
             return size
-    return None if None in sizes else 1
+    if None in sizes:
+        return None
+    return 1
 
 
 def resized(dims: Dims, axis: int, size: int | None) -> Dims:
@@ -173,7 +178,9 @@ def reduced_dims(x: Tensor, axes: Sequence[int], keepdims: bool) -> Dims:
     """Return the sizes that are left when some axes are reduced."""
     dims = x.dims
     for axis in sorted(axes, reverse=True):
-        replacement = (1,) if keepdims else ()
+        replacement: Dims = ()
+        if keepdims:
+            replacement = (1,)
         dims = (*dims[:axis], *replacement, *dims[axis + 1 :])
     return dims
 
@@ -187,7 +194,8 @@ def count(dims: Dims) -> int | None:
 
 def shape(x: Tensor, start: int = 0, end: int | None = None) -> Tensor:
     """Record the sizes of some axes as a vector."""
-    end = x.ndim if end is None else end
+    if end is None:
+        end = x.ndim
     sizes = x.dims[start:end]
     if None not in sizes:
         return constant(sizes, INT64)
@@ -273,7 +281,9 @@ def expand(x: Tensor, to: Tensor, dims: Dims) -> Tensor:
 def gather(x: Tensor, indices: Tensor, axis: int) -> Tensor:
     """Take the elements along an axis at some indices, which may be negative."""
     dims = (*x.dims[:axis], *indices.dims, *x.dims[axis + 1 :])
-    attrs = {"axis": axis} if axis else {}
+    attrs = {}
+    if axis:
+        attrs["axis"] = axis
     return node("Gather", [x, indices], x.dtype, dims, **attrs)
 
 
@@ -324,7 +334,8 @@ def fit(tensor: Tensor, result: Any) -> Tensor:
     """Cast a tensor to the dtype of NumPy's result, whose rank and known sizes it must have."""
     result = np.asarray(result)
     if tensor.ndim != result.ndim or not _agrees(tensor.dims, result.shape):
-        expected, got = _described(result.shape), _described(tensor.dims)
+        expected = _described(result.shape)
+        got = _described(tensor.dims)
         refuse(f"nodes for {got} where NumPy gives {expected}")
     return cast(tensor, result.dtype)
 

@@ -133,7 +133,8 @@ def trace_op(
             got = f"{type(error).__name__}, {sanitize(str(error))}"
             wrong = Refusal(line_of(error), _SAME, got, None)
             raise _not_lowered(subject, wrong, graph) from error
-    op, types = subject.op, ", ".join(map(str, example.types))
+    op = subject.op
+    types = ", ".join(map(str, example.types))
     doc = f"Lowered from {subject.version}, for {types}."
     outputs = [tensor.name for tensor in tensors]
     function = graph.function(op.domain, op.op_type, outputs, doc)
@@ -212,7 +213,10 @@ def _open_dims(subject: Subject, position: int, ndim: int) -> Dims:
 
 def _outputs(value: Any, expected: Sequence[np.ndarray]) -> list[Tensor]:
     """Record what ``compute`` returned, of the dtypes and ranks that the op's outputs have."""
-    values = value if isinstance(value, tuple) else (value,)
+    if isinstance(value, tuple):
+        values = value
+    else:
+        values = (value,)
     tensors = []
     for item, array in zip(values, expected, strict=True):
         if item is None:

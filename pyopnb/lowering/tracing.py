@@ -76,7 +76,9 @@ class Number:
         record: Callable[[], Tensor],
         origin: tuple[Tensor, int] | None = None,
     ) -> None:
-        self.value, self.record, self.origin = value, record, origin
+        self.value = value
+        self.record = record
+        self.origin = origin
         self._recorded: Tensor | None = None
 
     @property  # type: ignore[misc]  # isinstance asks for it where the type itself is another
@@ -94,12 +96,16 @@ class Number:
     @property
     def scalar(self) -> Tensor:
         """Return the tensor without dimensions."""
-        return squeeze(self.tensor, [0]) if self.tensor.ndim else self.tensor
+        if self.tensor.ndim:
+            return squeeze(self.tensor, [0])
+        return self.tensor
 
     @property
     def vector(self) -> Tensor:
         """Return the tensor as a vector of one."""
-        return self.tensor if self.tensor.ndim else unsqueeze(self.tensor, [0])
+        if self.tensor.ndim:
+            return self.tensor
+        return unsqueeze(self.tensor, [0])
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -137,8 +143,12 @@ for _name in _WITH_VALUE.split():
 
 def arithmetic(x: Any, kind: type) -> Tensor:
     """Record a number as the tensor that Python would calculate with."""
-    dtype = _FLOAT64 if kind is float else INT64
-    return cast(x.tensor, dtype) if isinstance(x, Number) else constant(x, dtype)
+    dtype: np.dtype = INT64
+    if kind is float:
+        dtype = _FLOAT64
+    if isinstance(x, Number):
+        return cast(x.tensor, dtype)
+    return constant(x, dtype)
 
 
 # ---- arrays -----------------------------------------------------------------------------------------
@@ -165,7 +175,9 @@ class Traced:
     def __init__(
         self, value: Any, tensor: Tensor | None = None, source: Traced | None = None
     ) -> None:
-        self.value, self._tensor, self._writes = value, tensor, 0
+        self.value = value
+        self._tensor = tensor
+        self._writes = 0
         # A view of a view has the memory of the first array.
         self.source: Traced | None = source
         if source is not None and source.source is not None:
@@ -188,7 +200,9 @@ class Traced:
     @property
     def tensor(self) -> Tensor:
         """Return its place in the graph, as it is now."""
-        base = self if self.source is None else self.source
+        base = self
+        if self.source is not None:
+            base = self.source
         is_old = self.source is not None and base._writes != self._seen
         if base.unassigned is not None or is_old:
             refuse(
@@ -279,7 +293,9 @@ class Traced:
             raise AttributeError(name)
         if not hasattr(np.ndarray, name):
             raise AttributeError(f"'numpy.ndarray' object has no attribute '{name}'")
-        brackets = "" if name in _ATTRIBUTES else "()"
+        brackets = "()"
+        if name in _ATTRIBUTES:
+            brackets = ""
         refuse(f".{name}{brackets} of an array")
 
     # ---- reading and writing ----
@@ -311,7 +327,10 @@ class Traced:
         return Traced(result, cast(self.tensor, result.dtype))
 
     def copy(self, order: str = "C") -> Traced:
-        tensor = None if self.constant else self.tensor
+        if self.constant:
+            tensor = None
+        else:
+            tensor = self.tensor
         return Traced(np.array(self.value), tensor)
 
     __copy__ = copy
@@ -453,7 +472,9 @@ def tensor_of(value: Any, dtype: Any = None) -> Tensor:
         tensor = tensor_of(call(np.stack, ([_as_array(item) for item in value],)))
     else:
         tensor = constant(value)
-    return tensor if dtype is None else cast(tensor, dtype)
+    if dtype is None:
+        return tensor
+    return cast(tensor, dtype)
 
 
 def _as_array(value: Any) -> Any:
@@ -492,7 +513,10 @@ def call(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None = 
     if out is None:
         return value
     # A ufunc has a tuple of outputs.
-    target = out[0] if isinstance(out, tuple) else out
+    if isinstance(out, tuple):
+        target = out[0]
+    else:
+        target = out
     target[...] = value
     return target
 
@@ -502,7 +526,9 @@ def _wrap_constants(result: Any) -> Any:
         return [_wrap_constants(item) for item in result]
     if isinstance(result, (tuple, list)):  # np.linalg.eigh gives a named tuple
         return tuple(map(_wrap_constants, result))
-    return Traced(result) if isinstance(result, np.ndarray) else result
+    if isinstance(result, np.ndarray):
+        return Traced(result)
+    return result
 
 
 def _record(function: Any, result: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -522,7 +548,9 @@ def _record(function: Any, result: Any, args: Sequence[Any], kwargs: dict[str, A
     if not isinstance(recorded, (list, tuple)) or not isinstance(result, (list, tuple)):
         return recorded
     parts = [_fitted(value, tensor, args) for value, tensor in zip(result, recorded, strict=True)]
-    return parts if type(result) is list else tuple(parts)
+    if type(result) is list:
+        return parts
+    return tuple(parts)
 
 
 def _fitted(result: Any, tensor: Tensor, args: Sequence[Any]) -> Traced:

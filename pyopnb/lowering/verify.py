@@ -43,7 +43,8 @@ def called(
     lowered: LoweredOp, subject: Subject, example: Example, outputs: Sequence[np.ndarray]
 ) -> ModelProto:
     """Build a model of one call of a function, for the example's dtypes and ranks."""
-    function, node = lowered.function, subject.node(example)
+    function = lowered.function
+    node = subject.node(example)
     # Sizes stay open, as the function is for all of them.
     inputs = [_info(name, array) for name, array in example.feeds().items()]
     results = [_info(f"y{position}", array) for position, array in enumerate(outputs)]
@@ -122,7 +123,9 @@ def _verify_group(
     def exact(*arrays: Any) -> Any:
         # The class itself, as the hints of the op may refuse wider floats.
         value = subject.instance(first).compute(*whole(arrays))
-        return value if isinstance(value, tuple) else (value,)
+        if isinstance(value, tuple):
+            return value
+        return (value,)
 
     result = verification.verify(
         original,

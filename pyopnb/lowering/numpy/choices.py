@@ -85,7 +85,8 @@ def _bound(value: Any, dtype: np.dtype) -> Tensor | None:
         return constant(min(max(value, limits.min), limits.max), dtype)
     # The value of an attr or a size, which is known where the function runs.
     within = np.iinfo(np.int64)
-    low, high = max(limits.min, within.min), min(limits.max, within.max)
+    low = max(limits.min, within.min)
+    high = min(limits.max, within.max)
     return cast(minimum(maximum(tensor_of(value, INT64), low), high), dtype)
 
 
@@ -97,8 +98,14 @@ def _nan_to_num(
     if tensor.dtype.kind != "f":
         return tensor
     limits = np.finfo(tensor.dtype)
-    high = limits.max if posinf is None else posinf
-    low = limits.min if neginf is None else neginf
+    if posinf is None:
+        high = limits.max
+    else:
+        high = posinf
+    if neginf is None:
+        low = limits.min
+    else:
+        low = neginf
     recorded = where(is_nan(tensor), tensor_of(nan, tensor.dtype), tensor)
     for infinity, bound in ((np.inf, high), (-np.inf, low)):
         replacement = tensor_of(bound, tensor.dtype)
@@ -116,7 +123,8 @@ def _nan_to_num(
 @lowers(np.isclose)
 def _isclose(result: Any, a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8) -> Tensor:
     dtype = _dtype_of_closeness(a, b)
-    x, y = tensor_of(a, dtype), tensor_of(b, dtype)
+    x = tensor_of(a, dtype)
+    y = tensor_of(b, dtype)
     limit = add(float(atol), mul(float(rtol), absolute(y)))
     is_near = less_equal(absolute(sub(x, y)), limit)
     # An infinite limit would make all numbers close to infinity.

@@ -83,7 +83,10 @@ BRACKETS["write"] = _write
 
 def _items(x: Traced, key: Any) -> list[Any]:
     """List the items of a key, with the ellipsis written out and lists as arrays."""
-    keys = list(key) if type(key) is tuple else [key]
+    if type(key) is tuple:
+        keys = list(key)
+    else:
+        keys = [key]
     items = list(map(_as_item, keys))
     fill = [_EVERYTHING] * (x.ndim - sum(map(_axes_used, items)))
     for position, item in enumerate(items):
@@ -99,7 +102,9 @@ def _as_item(item: Any) -> Any:
     if type(item) is not list:
         return item
     array = np.asarray(plain(item))
-    return Traced(array, tensor_of(item)) if _has_traced(item) else array
+    if _has_traced(item):
+        return Traced(array, tensor_of(item))
+    return array
 
 
 def _has_traced(value: Any) -> bool:
@@ -111,7 +116,9 @@ def _has_traced(value: Any) -> bool:
 def _axes_used(item: Any) -> int:
     if item is None or item is Ellipsis:
         return 0
-    return np.ndim(plain(item)) if _is_mask(item) else 1
+    if _is_mask(item):
+        return np.ndim(plain(item))
+    return 1
 
 
 def _is_array(item: Any) -> bool:
@@ -169,7 +176,8 @@ def _basic(x: Tensor, items: Sequence[Any]) -> Tensor:
     for axis in reversed(range(len(axes))):
         if type(axes[axis]) is not slice:
             x = gather(x, index_tensor(axes[axis]), axis)
-    new_axes, at = [], 0
+    new_axes = []
+    at = 0
     for item in items:
         if item is None:
             new_axes.append(at)
@@ -179,7 +187,10 @@ def _basic(x: Tensor, items: Sequence[Any]) -> Tensor:
 
 def _slices(x: Tensor, axes: Sequence[Any]) -> Tensor:
     """Record all slices at once; ``axes`` has an item for each axis."""
-    sliced_axes, begins, stops, steps = [], [], [], []
+    sliced_axes = []
+    begins = []
+    stops = []
+    steps = []
     dims = x.dims
     for axis, item in enumerate(axes):
         if type(item) is not slice or _is_everything(item):
@@ -239,7 +250,8 @@ def _by_arrays(x: Tensor, items: Sequence[Any]) -> Tensor:
     dims_of_slices = front.dims[len(by_index) :]
     tensor = node("GatherND", inputs, x.dtype, (*dims, *dims_of_slices))
     # What the indices give stands where they stood, or in front if a slice is between them.
-    first, last = by_index[0], by_index[-1]
+    first = by_index[0]
+    last = by_index[-1]
     if last - first + 1 != len(by_index):
         return tensor
     new_axes = list(range(len(dims)))
@@ -249,7 +261,9 @@ def _by_arrays(x: Tensor, items: Sequence[Any]) -> Tensor:
 
 def _int64_index(item: Any) -> Tensor:
     """Record an index as int64, so that all of them have one dtype."""
-    return item if type(item) is Tensor else cast(tensor_of(item), INT64)
+    if type(item) is Tensor:
+        return item
+    return cast(tensor_of(item), INT64)
 
 
 def _without_masks(items: Sequence[Any]) -> list[Any]:
@@ -291,7 +305,10 @@ def _is_everything(item: Any) -> bool:
 def _numbered(x: Tensor) -> Tensor:
     """Record the positions of all elements, in the shape of a tensor: what a key takes of them is what it writes."""
     total = count(x.dims)
-    end = node("Size", [x], INT64, ()) if total is None else constant(total, INT64)
+    if total is None:
+        end = node("Size", [x], INT64, ())
+    else:
+        end = constant(total, INT64)
     numbers = node("Range", [constant(0, INT64), end, constant(1, INT64)], INT64, (None,))
     return reshape(numbers, shape(x), x.dims)
 
@@ -303,6 +320,9 @@ def _written_by_mask(x: Tensor, mask: Tensor, new: Tensor) -> Tensor:
         return where(unsqueeze(mask, list(range(mask.ndim, x.ndim))), new, x)
     # A value for each element that is true.
     at = transpose(nonzero_rows(mask), [1, 0])
-    sizes = concat([size(at, 0), shape(x, mask.ndim)]) if axes_behind else size(at, 0)
+    if axes_behind:
+        sizes = concat([size(at, 0), shape(x, mask.ndim)])
+    else:
+        sizes = size(at, 0)
     values = expand(new, sizes, (None,) * (1 + axes_behind))
     return node("ScatterND", [x, at, values], x.dtype, x.dims)

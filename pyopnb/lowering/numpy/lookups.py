@@ -52,16 +52,20 @@ def _take(result: Any, a: Any, indices: Any, axis: Any = None) -> Tensor:
 
 @lowers(np.take_along_axis)
 def _take_along_axis(result: Any, arr: Any, indices: Any, axis: Any = -1) -> Tensor:
-    x, index = tensor_of(arr), index_tensor(indices)
+    x = tensor_of(arr)
+    index = index_tensor(indices)
     if axis is None:
         return gather(flat(x), flat(index), 0)
     at = axis_of(axis, x.ndim)
     # GatherElements does not broadcast, and would read the wrong elements.
-    sizes, sizes_of_index = list(np.shape(plain(arr))), list(np.shape(plain(indices)))
+    sizes = list(np.shape(plain(arr)))
+    sizes_of_index = list(np.shape(plain(indices)))
     sizes[at] = sizes_of_index[at]
     if sizes != sizes_of_index:
         refuse("np.take_along_axis that broadcasts", "np.broadcast_to(indices, …)")
-    attrs = {"axis": at} if at else {}
+    attrs = {}
+    if at:
+        attrs["axis"] = at
     return node("GatherElements", [x, index], x.dtype, index.dims, **attrs)
 
 
@@ -105,7 +109,10 @@ def _searchsorted(result: Any, a: Any, v: Any, side: str = "left") -> Tensor:
     """Count the elements that stand before each value."""
     x, y = strong_inputs(a, v)
     values = unsqueeze(y, [y.ndim])
-    before = less(x, values) if side == "left" else less_equal(x, values)
+    if side == "left":
+        before = less(x, values)
+    else:
+        before = less_equal(x, values)
     # NaN stands last.
     if x.dtype.kind == "f":
         before = or_(before, and_(is_nan(values), not_(is_nan(x))))

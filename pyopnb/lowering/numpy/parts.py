@@ -94,7 +94,10 @@ def _split(result: Any, ary: Any, indices_or_sections: Any, axis: Any = 0) -> li
         bounds.append(bound)
     parts = []
     for part, (begin, end) in zip(result, pairwise(bounds), strict=True):
-        length = None if x.dims[at] is None else part.shape[at]
+        if x.dims[at] is None:
+            length = None
+        else:
+            length = part.shape[at]
         parts.append(_part(x, at, begin, end, length))
     return parts
 
@@ -124,7 +127,10 @@ def _diff(result: Any, a: Any, n: Any = 1, axis: Any = -1) -> Tensor:
         length = before and before - 1
         ahead = _part(x, at, vector(1), vector(_END), length)
         behind = _part(x, at, vector(0), vector(-1), length)
-        x = xor(ahead, behind) if x.dtype == BOOL else sub(ahead, behind)
+        if x.dtype == BOOL:
+            x = xor(ahead, behind)
+        else:
+            x = sub(ahead, behind)
     return x
 
 
@@ -140,7 +146,8 @@ def _roll(result: Any, a: Any, shift: Any, axis: Any = None) -> Tensor:
 
 def _rolled(x: Tensor, shift: Any, axis: int) -> Tensor:
     """Put the end of an axis in front of its beginning; a shift beyond the size goes round."""
-    distance, length = shape_vector([shift])[0], size(x, axis)
+    distance = shape_vector([shift])[0]
+    length = size(x, axis)
     if distance.const is not None and length.const is not None and length.const.all():
         at = vector(int(-distance.const[0] % length.const[0]))
     else:

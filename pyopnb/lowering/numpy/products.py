@@ -57,7 +57,10 @@ def _matmul(result: Any, a: Any, b: Any) -> Tensor:
 def _product(x: Tensor, y: Tensor) -> Tensor:
     # A vector has no rows on the left, and no columns on the right.
     rows = x.dims[-2:-1]
-    columns = y.dims[-1:] if y.ndim > 1 else ()
+    if y.ndim > 1:
+        columns = y.dims[-1:]
+    else:
+        columns = ()
     batch: Dims = ()
     if x.ndim > 2 or y.ndim > 2:
         batch = broadcast(x.dims[:-2] or (1,), y.dims[:-2] or (1,))
@@ -68,7 +71,8 @@ def _product(x: Tensor, y: Tensor) -> Tensor:
 def _dot(result: Any, a: Any, b: Any) -> Tensor:
     # Of a scalar it is the product of elements.
     if not _rank(a) or not _rank(b):
-        x, y = tensor_of(a, result.dtype), tensor_of(b, result.dtype)
+        x = tensor_of(a, result.dtype)
+        y = tensor_of(b, result.dtype)
         return mul(x, y)
     if _rank(b) > 2:
         refuse("np.dot with an array of more than two axes on the right", "np.einsum, or a @ b")
@@ -77,7 +81,8 @@ def _dot(result: Any, a: Any, b: Any) -> Tensor:
 
 @lowers(np.outer)
 def _outer(result: Any, a: Any, b: Any) -> Tensor:
-    x, y = tensor_of(a, result.dtype), tensor_of(b, result.dtype)
+    x = tensor_of(a, result.dtype)
+    y = tensor_of(b, result.dtype)
     if x.ndim != 1 or y.ndim != 1:
         refuse("np.outer of other than vectors", "np.outer(a.ravel(), b.ravel())")
     return mul(unsqueeze(x, [1]), y)
@@ -110,7 +115,8 @@ def _read_equation(equation: str, ranks: Sequence[int]) -> tuple[list[str], str,
         right = "..." * ("..." in left) + "".join(sorted(single))
     # Letters that are free, for the axes behind an ellipsis.
     free = [letter for letter in string.ascii_letters if letter not in equation]
-    terms, most = [], 0
+    terms = []
+    most = 0
     for term, rank in zip(left.split(","), ranks, strict=True):
         hidden = 0
         if "..." in term:
@@ -166,7 +172,8 @@ def _perhaps_empty(tensors: Sequence[Tensor], terms: Sequence[str]) -> set[str]:
 
 def _with_zero(x: Tensor, term: str, empty: set[str]) -> Tensor:
     """Append a zero along the axes that may be empty."""
-    widths, dims = [0] * (2 * x.ndim), x.dims
+    widths = [0] * (2 * x.ndim)
+    dims = x.dims
     for axis, letter in enumerate(term):
         if letter in empty:
             widths[x.ndim + axis] = 1
@@ -190,7 +197,11 @@ def _norm(result: Any, x: Any, ord: Any = None, axis: Any = None, keepdims: bool
     if ord not in known_orders:
         refuse(f"np.linalg.norm with ord={ord!r} of {len(axes)} axes", "sums of np.abs(x)")
     if ord in (np.inf, -np.inf):
-        advice = "np.abs(x).max(axis)" if ord > 0 else "np.abs(x).min(axis)"
+        advice = "np.abs(x).min(axis)"
+        if ord > 0:
+            advice = "np.abs(x).max(axis)"
         refuse("np.linalg.norm with ord=inf", advice)
-    op_type = "ReduceL1" if ord == 1 else "ReduceL2"
+    op_type = "ReduceL2"
+    if ord == 1:
+        op_type = "ReduceL1"
     return reduce(op_type, tensor, axes, keepdims)

@@ -156,19 +156,25 @@ def sum_of(x: Tensor, axis: int, to: np.dtype) -> Tensor:
 
 def _exact_sum(call: _Reduction) -> Tensor:
     """Add up int64 by a product with ones: onnxruntime's ReduceSum adds integers as float64, exact to 2**53 only."""
-    x, axes = call.x, call.axes
+    x = call.x
+    axes = call.axes
     if not axes:
         return x
     # The axes to be added become the last one, all in one.
     kept = [axis for axis in range(x.ndim) if axis not in axes]
     last = transpose(x, [*kept, *axes])
     total = reshape(call.elements, vector(1), (1,))
-    sizes = concat([shape(last, 0, len(kept)), total]) if kept else total
+    if kept:
+        sizes = concat([shape(last, 0, len(kept)), total])
+    else:
+        sizes = total
     dims = reduced_dims(x, axes, keepdims=False)
     rows = reshape(last, sizes, (*dims, None))
     ones = expand(constant(1, INT64), total, (None,))
     tensor = node("MatMul", [rows, ones], INT64, dims)
-    return unsqueeze(tensor, axes) if call.keepdims else tensor
+    if call.keepdims:
+        return unsqueeze(tensor, axes)
+    return tensor
 
 
 @_reduces_in_dtype(np.prod)
@@ -316,7 +322,9 @@ def _first_extreme(function: Any, op_type: str) -> None:
 
 
 def _position(op_type: str, x: Tensor, axis: int, keepdims: bool) -> Tensor:
-    attrs = {"axis": axis} if axis else {}
+    attrs = {}
+    if axis:
+        attrs["axis"] = axis
     if not keepdims:
         attrs["keepdims"] = 0
     return node(op_type, [x], INT64, reduced_dims(x, [axis], keepdims), **attrs)
@@ -338,6 +346,9 @@ def _count_nonzero(call: _Reduction) -> Tensor:
 def _cumsum(result: Any, a: Any, axis: Any = None, dtype: Any = None) -> Tensor:
     to = result.dtype
     # In int64 all sums wrap as they do in narrower integers and in uint64.
-    wide = to if served("CumSum", to) else INT64
+    if served("CumSum", to):
+        wide = to
+    else:
+        wide = INT64
     x, at = along(cast(tensor_of(a, to), wide), axis)
     return cast(node("CumSum", [x, constant(at, INT64)], wide, x.dims), to)

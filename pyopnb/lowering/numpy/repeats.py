@@ -31,7 +31,9 @@ __all__: list[str] = []
 
 def _without_bool(x: Tensor) -> Tensor:
     """Record a bool as an integer, for operators whose kernels take no bool."""
-    return cast(x, np.uint8) if x.dtype == BOOL else x
+    if x.dtype == BOOL:
+        return cast(x, np.uint8)
+    return x
 
 
 def _dims(result: Any, x: Tensor, *arguments: Any) -> Dims:
@@ -52,7 +54,10 @@ def _tile(result: Any, A: Any, reps: Any) -> Tensor:  # noqa: N803  # NumPy's na
         refuse("np.tile with numbers that depend on values", "np.tile(x, (2, 1))")
     if type(reps) is np.ndarray:
         reps = reps.tolist()
-    counts = list(reps) if isinstance(reps, (tuple, list)) else [reps]
+    if isinstance(reps, (tuple, list)):
+        counts = list(reps)
+    else:
+        counts = [reps]
     # The shorter one gets ones in front.
     rank = max(x.ndim, len(counts))
     counts = [1] * (rank - len(counts)) + counts
@@ -98,7 +103,8 @@ def _pad(
     widths = _pad_widths(pad_width, x.ndim)
     dims = _dims(result, x, pad_width)
     # ONNX lists all widths before the axes first, and then all behind them.
-    before, after = [pair[0] for pair in widths], [pair[1] for pair in widths]
+    before = [pair[0] for pair in widths]
+    after = [pair[1] for pair in widths]
     wide = _without_bool(x)
     inputs = [wide, shape_vector([*before, *after])[0]]
     attrs = {}
@@ -123,4 +129,6 @@ def _pad_widths(width: Any, ndim: int) -> list[tuple[Any, Any]]:
         # One pair for all axes, or one number in a list.
         return [(width[0], width[-1])] * ndim
     pairs = [(item[0], item[-1]) for item in width]
-    return pairs * ndim if len(pairs) == 1 else pairs
+    if len(pairs) == 1:
+        return pairs * ndim
+    return pairs

@@ -135,7 +135,9 @@ def _ndim(result: Any, a: Any) -> Any:
 
 @lowers(np.size)
 def _size(result: Any, a: Any, axis: Any = None) -> Any:
-    return a.size if axis is None else a.shape[axis]
+    if axis is None:
+        return a.size
+    return a.shape[axis]
 
 
 @lowers(np.copy)

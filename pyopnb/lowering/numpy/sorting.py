@@ -130,7 +130,8 @@ def _interpolated(result: Any, a: Any, q: float, axis: Any, keepdims: bool, meth
     weight = sub(position, below)
     first = cast(below, INT64)
     second = minimum(add(first, 1), last)
-    low, high = gather(ordered, first, at), gather(ordered, second, at)
+    low = gather(ordered, first, at)
+    high = gather(ordered, second, at)
     step = sub(high, low)
     # From the nearer of the two, which decides where one of them is infinite.
     is_above = greater_equal(weight, 0.5)
@@ -142,7 +143,10 @@ def _interpolated(result: Any, a: Any, q: float, axis: Any, keepdims: bool, meth
 
 def _one_axis(x: Tensor, axis: Any, keepdims: bool) -> tuple[Tensor, int]:
     """Return the tensor and the axis to sort along."""
-    is_several = keepdims if axis is None else len(listed(axis)) > 1
+    if axis is None:
+        is_several = keepdims
+    else:
+        is_several = len(listed(axis)) > 1
     if is_several:
         refuse("a median or quantile of several axes", "x.reshape(…) and one axis")
     return along(x, axis)
@@ -217,4 +221,6 @@ def _unique(
         results.append(inverse)
     if return_counts:
         results.append(counts)
-    return results if len(results) > 1 else values
+    if len(results) > 1:
+        return results
+    return values

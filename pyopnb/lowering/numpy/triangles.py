@@ -33,10 +33,15 @@ _DTYPES_OF_TRILU = (np.float32, np.float64, np.int64, BOOL, np.float16)
 
 
 def _triangle(x: Tensor, k: Any, upper: int) -> Tensor:
-    wide = x if x.dtype in _DTYPES_OF_TRILU else cast(x, INT64)
+    if x.dtype in _DTYPES_OF_TRILU:
+        wide = x
+    else:
+        wide = cast(x, INT64)
     # The main diagonal is Trilu's default.
     inputs = [wide]
     if type(k) is not int or k:
         inputs.append(tensor_of(k, INT64))
-    attrs = {} if upper else {"upper": 0}
+    attrs = {}
+    if not upper:
+        attrs["upper"] = 0
     return cast(node("Trilu", inputs, wide.dtype, x.dims, **attrs), x.dtype)

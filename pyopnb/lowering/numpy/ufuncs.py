@@ -138,7 +138,10 @@ def _bitwise(ufunc: np.ufunc, of_bools: str, of_integers: str) -> None:
     @lowers(ufunc)
     def lower(result: Any, *inputs: Any) -> Tensor:
         tensors = loop_inputs(ufunc, *inputs)
-        op_type = of_bools if tensors[0].dtype == BOOL else of_integers
+        if tensors[0].dtype == BOOL:
+            op_type = of_bools
+        else:
+            op_type = of_integers
         return elementwise(op_type, *tensors)
 
 
@@ -256,7 +259,9 @@ def _class_of_numbers(
             return of_floats(tensor)
         # Each integer equals itself, so this is true everywhere, in the shape of x.
         always = equal(tensor, tensor)
-        return always if of_integers else not_(always)
+        if of_integers:
+            return always
+        return not_(always)
 
 
 _class_of_numbers(np.isnan, is_nan, False)
@@ -287,7 +292,9 @@ def _power(result: Any, a: Any, b: Any) -> Tensor:
     if x.dtype.kind == "f":
         # NumPy takes the square root of an array for an exponent of 0.5, so that -inf gives NaN.
         is_root = exponent == 0.5 and not y.ndim and isinstance(plain(a), np.ndarray)
-        return sqrt(x) if is_root else power(x, y)
+        if is_root:
+            return sqrt(x)
+        return power(x, y)
     if exponent is None or y.ndim or not 0 < exponent <= _MOST_FACTORS:
         refuse(
             "a power of integers, which ONNX Runtime rounds as a float64",
@@ -388,7 +395,8 @@ def _trunc(result: Any, x: Any) -> Tensor:
 def _logaddexp(result: Any, a: Any, b: Any) -> Tensor:
     """Add to the larger one what the smaller adds: nothing overflows, and equal infinities stay."""
     x, y = loop_inputs(np.logaddexp, a, b)
-    first, second = cast(x, np.float64), cast(y, np.float64)
+    first = cast(x, np.float64)
+    second = cast(y, np.float64)
     distance = absolute(sub(first, second))
     # The distance of equal infinities is NaN; what equal numbers add is the logarithm of 2.
     added = where(equal(first, second), float(np.log(2.0)), _log1p(exp(neg(distance))))
