@@ -147,8 +147,8 @@ _AT_FIRST_USE = {
 }
 """Modules that are imported when one of their names is first used: a script that only runs ops does without them."""
 
+# Looked up for each first use of a name, the other way round than it is written above.
 _HOMES = {name: module for module, names in _AT_FIRST_USE.items() for name in names}
-
 
 # These rooms stand above those that call them, so they are handed down by name and imported when first used.
 _forms.register_maker("numba", "pyopnb.compile.numba_form", "form_of")
@@ -183,6 +183,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
+    # Completion offers what a user types, and none of the modules imported above.
     return sorted([*__all__, *_PACKAGES, "__version__"])
 
 

@@ -31,8 +31,14 @@ from pyopnb.ops.messages import moved, sanitize
 
 __all__ = ["main"]
 
-_SAME, _DIFFERENT, _ERROR = 0, 1, 2
-_MODEL, _SAVED_DIFF = ".onnx", ".json"
+# The exit codes, which agree with those of diff and cmp.
+_SAME = 0
+_DIFFERENT = 1
+_ERROR = 2
+# Arrays have several endings: see `ENDINGS`.
+_MODEL = ".onnx"
+_SAVED_DIFF = ".json"
+# A saved diff names its format, and the format tells which class reads it back.
 _FORMATS: dict[str, Any] = {
     "pyopnb.diff": Diff,
     "pyopnb.model-diff": ModelDiff,
@@ -89,6 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
+    # Usage lines and errors begin with what the user typed: the installed script or the module.
     if Path(sys.argv[0]).stem == "pyopnb":
         prog = "pyopnb"
     else:
@@ -172,6 +179,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     catalog.add_argument("text", nargs="*", metavar="TEXT", help="words that must all occur")
     catalog.set_defaults(command=_catalog)
+    # Any of them can meet a model whose ops are defined in a module of the user's.
     for command in (diff, show, missing, fill, catalog):
         command.add_argument(
             "--ops",
@@ -211,31 +219,33 @@ def _diff(args: argparse.Namespace) -> int:
         if args.feeds is not None and not args.trace and args.on is None and not result.ok:
             trace_diff = _compare(args, True)
     if args.html is not None:
-        if args.b:
-            title = f"{args.a} against {args.b}"
-        else:
-            title = args.a
-        diffs = "".join(
-            f"<div>{shown._repr_html_()}</div>"
-            for shown in (result, trace_diff)
-            if shown is not None
-        )
-        page = document(title, f"<h1>{escape(title)}</h1>{diffs}")
-        _write(args.html, lambda path: Path(path).write_text(page, encoding="utf-8"))
-    print(
-        result.to_json()
-        if args.json
-        else result
-        if trace_diff is None
-        else f"{result}\n\n{trace_diff}"
-    )
+        _write_page(args, result, trace_diff)
+    # JSON is one document, as --json output is meant for a program: the trace is left out.
+    if args.json:
+        print(result.to_json())
+    elif trace_diff is None:
+        print(result)
+    else:
+        print(f"{result}\n\n{trace_diff}")
     if result.ok:
         return _SAME
     return _DIFFERENT
 
 
+def _write_page(args: argparse.Namespace, result: Any, trace_diff: TraceDiff | None) -> None:
+    title = args.a
+    if args.b:
+        title = f"{args.a} against {args.b}"
+    body = f"<h1>{escape(title)}</h1><div>{result._repr_html_()}</div>"
+    if trace_diff is not None:
+        body += f"<div>{trace_diff._repr_html_()}</div>"
+    page = document(title, body)
+    _write(args.html, lambda path: Path(path).write_text(page, encoding="utf-8"))
+
+
 def _show(args: argparse.Namespace) -> int:
     """Print a model, or save a picture of it."""
+    # Weights in files beside the model are not read, as a drawing needs their shapes alone.
     view = pyopnb.show(to_model(read_model(args.model, data=False)))
     if args.save is None:
         print(view)
@@ -258,13 +268,16 @@ def _fill(args: argparse.Namespace) -> int:
 
     The exit code is 1 if a node has neither, and nothing is written then.
     """
+    # Warnings are what this command reports, so they are printed without the line of code that Python adds.
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model = pyopnb.fill(args.model)
         unfilled = bool(pyopnb.missing(model))
         if args.lower and not unfilled:
-            feeds = None if args.feeds is None else _read_feeds(args.feeds)
-            inputs = [] if feeds is None else [feeds]
+            # Without feeds, the two are compared on random arrays.
+            inputs = []
+            if args.feeds is not None:
+                inputs.append(_read_feeds(args.feeds))
             model = pyopnb.lower(model, *inputs, finite=args.finite)
     stayed = [w.message for w in caught if isinstance(w.message, StayedInPython)]
     for warning in caught:
@@ -288,10 +301,10 @@ def _catalog(args: argparse.Namespace) -> int:
 
 
 def _kind(path: str) -> str:
-    known = (_MODEL, *ENDINGS, _SAVED_DIFF)
+    endings = (_MODEL, *ENDINGS, _SAVED_DIFF)
     ending = Path(path).suffix.lower()
-    if ending not in known:
-        expected = f"a name that ends in {', '.join(known)}"
+    if ending not in endings:
+        expected = f"a name that ends in {', '.join(endings)}"
         raise InputError(
             f"file {sanitize(path)}", expected=expected, got=sanitize(ending) or "no ending"
         )
@@ -301,14 +314,19 @@ def _kind(path: str) -> str:
 def _compare(args: argparse.Namespace, trace: bool) -> Any:
     """Compare the two files or, with feeds, the two models' outputs or traces."""
     if args.feeds is None:
-        a, b = (
-            Path(path) if _kind(path) == _MODEL else arrays_in(path) for path in (args.a, args.b)
-        )
+        a, b = map(_read_side, (args.a, args.b))
     else:
         feeds = _read_feeds(args.feeds)
         a = _run_model(args.a, feeds, trace, args.fill)
         b = _run_model(args.b, feeds, trace, args.fill, args.on)
     return pyopnb.diff(a, b, rtol=args.rtol, atol=args.atol, stol=args.stol)
+
+
+def _read_side(path: str) -> Any:
+    # A text counts as a model only if it ends in .onnx in lower case; a Path always does.
+    if _kind(path) == _MODEL:
+        return Path(path)
+    return arrays_in(path)
 
 
 def _read_feeds(path: str) -> dict[str, Any]:
@@ -335,25 +353,22 @@ def _run_model(
         session = pyopnb.Session(path, fill=fill)
         if trace:
             return session.trace(feeds, times=False)
-        return dict(
-            zip(
-                [output.name for output in session.get_outputs()],
-                session.run(None, feeds),
-                strict=True,
-            )
-        )
+        names = [output.name for output in session.get_outputs()]
+        results = session.run(None, feeds)
+        return dict(zip(names, results, strict=True))
     except PyopError as error:
         # The message names the file already.
         if where in error.where:
             raise
-        raise moved(
-            error, f"{where}: {error.where}", "--fill" if error.next == FILL else error.next
-        ) from None
+        # The advice is for a notebook; on the command line the same thing is an option.
+        advice = error.next
+        if advice == FILL:
+            advice = "--fill"
+        raise moved(error, f"{where}: {error.where}", advice) from None
     except Exception as error:
         # ONNX Runtime or an op raised it, and the line of the op says more than the frames of ours.
-        raise ModelError(
-            f"{where}: {sanitize(f'{type(error).__name__}: {error}', 600)}{_origin(error)}"
-        ) from None
+        reason = sanitize(f"{type(error).__name__}: {error}", 600)
+        raise ModelError(f"{where}: {reason}{_origin(error)}") from None
 
 
 def _origin(error: Exception) -> str:
@@ -378,38 +393,40 @@ def _load_diff(path: str) -> Any:
         data = json.loads(text)
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(where, expected="a saved diff", got=sanitize(str(error))) from None
+    # Any JSON can be valid and still be no diff, a list or a number for instance.
+    format_name = None
     if isinstance(data, dict):
-        kind = data.get("format")
-    else:
-        kind = None
-    if not isinstance(kind, str) or kind not in _FORMATS:
+        format_name = data.get("format")
+    if not isinstance(format_name, str) or format_name not in _FORMATS:
         raise InputError(
             where,
             expected=f"JSON with format {' or '.join(_FORMATS)}",
             got=sanitize(text, 80).replace("\n", " "),
         )
     try:
-        return _FORMATS[kind].from_json(text)
+        return _FORMATS[format_name].from_json(text)
     except PyopError as error:
+        # The class does not know which file its text came from.
         raise InputError(f"{where}: {error}".rstrip(".")) from None
 
 
 def _import_ops(name: str) -> None:
     """Import the module that the user named, also from the current folder."""
+    # The installed script, unlike python -m, does not put the current folder on the path.
     if str(Path.cwd()) not in sys.path and "" not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
     try:
         importlib.import_module(name)
     except Exception as error:
-        raise ModelError(
-            f"--ops {sanitize(name)}: {sanitize(f'{type(error).__name__}: {error}')}{_origin(error)}"
-        ) from None
+        reason = sanitize(f"{type(error).__name__}: {error}")
+        raise ModelError(f"--ops {sanitize(name)}: {reason}{_origin(error)}") from None
 
 
 def _write(path: str, write: Callable[[str], object]) -> None:
     try:
         write(path)
     except (OSError, ValueError) as error:
+        # Some of ours are ValueErrors, and say more than that the file could not be written.
         if isinstance(error, PyopError):
             raise
         raise InputError(

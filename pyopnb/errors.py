@@ -197,6 +197,7 @@ class Filled(UserWarning):
         super().__init__("\n".join(lines))
 
     def __reduce__(self) -> tuple[object, ...]:
+        # By default the text would be passed to the constructor, which takes nodes.
         return type(self), (self.nodes,)
 
 
@@ -240,4 +241,5 @@ class StayedInPython(UserWarning):
         super().__init__("\n".join(lines))
 
     def __reduce__(self) -> tuple[object, ...]:
+        # As for `Filled`: the constructor takes the reasons and not the text.
         return type(self), (self.reasons,)
