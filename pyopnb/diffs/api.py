@@ -156,7 +156,7 @@ def diff(
 
 
 def _read_arrays(a: Any, b: Any) -> tuple[Any, Any]:
-    """Read the files of arrays whose paths are given; two texts are paths only if both are."""
+    """Read arrays from paths; two strings count as paths only if both are."""
     is_file_a = _ends_in(a, ENDINGS)
     is_file_b = _ends_in(b, ENDINGS)
     if isinstance(a, str) and isinstance(b, str):

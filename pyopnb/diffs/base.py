@@ -125,7 +125,7 @@ class DiffBase(Displayable):
 
     @classmethod
     def _from_plain(cls, document: Any) -> Self:
-        """Read what `_to_plain` gave."""
+        """Read what `_to_plain` wrote."""
         where = f"{cls.__name__}.from_json"
         if not isinstance(document, dict) or document.get("format") != cls._FORMAT:
             expected = f"JSON with format {cls._FORMAT}"
@@ -144,7 +144,7 @@ class DiffBase(Displayable):
 
 
 class Comparable(Displayable):
-    """Base class of what `pyopnb.diff` compares and a room above this one defines, as a training."""
+    """Base class of results of other packages that `pyopnb.diff` can compare, such as trainings."""
 
     _NOUN: ClassVar[str]
 

@@ -90,7 +90,7 @@ def cut_out(
     inputs: str | Sequence[str] | None,
     outputs: str | Sequence[str] | None,
 ) -> ModelCut:
-    """Cut out the nodes between some tensors of a model that may be changed; see `extract`.
+    """Cut out the nodes between some tensors of a model that it may modify; see `extract`.
 
     Parameters
     ----------
@@ -172,7 +172,7 @@ def _recorded(values: Mapping[str, Any] | Trace, name: str) -> Any:
 
 
 def _info(graph: GraphProto, types: Types, name: str, feeds: dict[str, Any]) -> ValueInfoProto:
-    """Declare a tensor by what is known of it, or else as it was recorded."""
+    """Declare a tensor with its known type, or else with its recorded one."""
     info = ValueInfoProto(name=name)
     declared = types.find(graph, name)
     if declared is not None and declared.WhichOneof("value") is not None:

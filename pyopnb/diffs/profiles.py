@@ -1,4 +1,4 @@
-"""What differs between two profiles: nodes that became slower or faster by more than their runs vary."""
+"""The difference of two profiles: nodes slower or faster by more than the spread of their runs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _VERDICTS = ("slower", "faster", "only in a", "only in b", "same")
 
 @dataclass(frozen=True)
 class NodeChange:
-    """The times of a node in two profiles; of nodes that one side ran as one, and the other apart, those of all of them.
+    """The times of a node in two profiles, or of several nodes that one side ran fused.
 
     Attributes
     ----------
@@ -59,7 +59,7 @@ class NodeChange:
 
     @property
     def ratio(self) -> float | None:
-        """Divide the median of b by that of a; None where there are not both, or that of a is 0."""
+        """Divide the median of b by that of a; None if one is missing or a's is 0."""
         if self.a is None or self.b is None or not self.a.median:
             return None
         return self.b.median / self.a.median

@@ -325,7 +325,7 @@ def _error(outcome: Outcome, where: str = "") -> Failure:
 
 
 def _reference_outputs(model: ModelProto, feeds: dict[str, Any]) -> dict[str, Any] | None:
-    """Run a model on ONNX's reference implementation; None where that cannot."""
+    """Run a model on ONNX's reference implementation; None if it cannot run it."""
     # An op of the registry that has the name of ONNX's operator is what may be wrong.
     imported = imported_versions(model)
     defined = set()
@@ -368,7 +368,7 @@ def _record_elsewhere(cut: ModelCut) -> Mapping[str, Any]:
 
 
 class _Search:
-    """A search for the smallest model that fails; ``best`` is that so far."""
+    """A search for the smallest failing model; ``best`` is the smallest so far."""
 
     def __init__(
         self,
@@ -384,7 +384,7 @@ class _Search:
         self.trials = 0
 
     def run(self) -> bool:
-        """Make the model smaller as long as that is possible; tell whether it came to an end."""
+        """Shrink the model as far as possible, and tell whether the search finished in time."""
         try:
             self._inline_functions()
             self._leave_out_nodes()
@@ -412,7 +412,7 @@ class _Search:
         return fails
 
     def _inline_functions(self) -> None:
-        """Open local functions, so that their nodes can be left out as well."""
+        """Inline local functions, so that their nodes can be removed as well."""
         if self.best.model.functions:
             # Few models have functions.
             import onnx.inliner
@@ -443,7 +443,7 @@ class _Search:
         self._leave_out_groups(parts, nodes[end - length :])
 
     def _record(self, parts: _Parts, nodes: Sequence[int]) -> None:
-        """Record what the first nodes give; fewer of them where they fail, too, if in another way."""
+        """Record the outputs of the first nodes, of fewer if those fail as well."""
         while nodes:
             before = parts.cut(nodes)
             try:
@@ -495,7 +495,7 @@ class _Search:
 
 
 class _Parts:
-    """A model whose nodes can be left out; what they gave in a run becomes a feed.
+    """A model whose nodes can be removed; their recorded outputs become feeds.
 
     Attributes
     ----------
@@ -513,7 +513,7 @@ class _Parts:
         self.values = dict(feeds)
 
     def cut(self, positions: Sequence[int]) -> ModelCut | None:
-        """Make the model of some nodes; None where a tensor that they read is not known."""
+        """Build a model of some nodes; None if one of their inputs was not recorded."""
         graph = self.graph
         results = {name for p in positions for name in graph.nodes[p].output if name}
         reads = dict.fromkeys(name for p in positions for name in graph.reads[p])
@@ -573,7 +573,7 @@ def _size(cut: ModelCut, axis: _Axis) -> int:
 
 
 def _sliced(cut: ModelCut, axes: Sequence[_Axis], kept: slice) -> ModelCut:
-    """Keep a part of each of some axes; sizes that follow are left to the runtime to find."""
+    """Shorten some axes; the runtime infers the sizes that depend on them."""
     arrays = _arrays(cut)
     for name, axis in axes:
         index = [slice(None)] * arrays[name].ndim

@@ -1,4 +1,4 @@
-"""A failing model as files that can be sent to somebody: the model, its feeds, a script and a text."""
+"""A failing model as files for a bug report: the model, its feeds, a script and a text."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def _script(failure: Failure, ops: list[str]) -> str:
 
 
 def _report(model: ModelProto, feeds: Mapping[str, Any], failure: Failure) -> str:
-    """Write what somebody wants to know who has not seen the model."""
+    """Describe the failure to someone who has not seen the model."""
     versions = [f"onnxruntime {runtime_version()}"]
     versions += [f"{name} {version(name)}" for name in ("numpy", "onnx")]
     versions.append(f"Python {platform.python_version()} on {platform.platform()}")

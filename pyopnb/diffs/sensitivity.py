@@ -1,4 +1,4 @@
-"""Which nodes of a quantized model cost most at its outputs: one after the other computes in float again.
+"""Which nodes of a quantized model cost most accuracy, measured by running each in float again.
 
 The float model gets the scales of the quantized one as nodes that round to its levels, and a switch at each of them. So one
 session serves all runs, whatever form the quantized model has: operators on integers cannot be mixed with float ones.
@@ -52,7 +52,7 @@ _PART = 0.5
 
 @dataclass(frozen=True)
 class SensitiveNode:
-    """A node of the float model, and what it gives back in float.
+    """A node of the float model, and what the outputs gain when it runs in float.
 
     Attributes
     ----------
@@ -92,7 +92,7 @@ class Sensitivity(Displayable):
 
     @property
     def nodes_to_exclude(self) -> list[str]:
-        """List the nodes that give back at least half as much as the first one, and 1 dB."""
+        """List the nodes that gain at least 1 dB and half as much as the first one."""
         largest = max((node.gain for node in self.nodes), default=0.0)
         least = max(_LEAST_GAIN, _PART * largest)
         return [node.name for node in self.nodes if node.gain >= least]
@@ -301,7 +301,7 @@ class _Simulation:
         return name
 
     def _rewire(self, rounding: Mapping[str, list[NodeProto]]) -> None:
-        """Let nodes and outputs read the rounded tensors."""
+        """Rewire nodes and outputs to the rounded tensors."""
         for info in self.body.output:
             info.name = self._rounded(info.name)
         # ONNX asks for nodes in an order in which they can run.

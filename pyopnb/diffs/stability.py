@@ -1,4 +1,4 @@
-"""How steady the numbers of a model are: one row for each way in which it may answer otherwise."""
+"""How stable a model's numbers are: one row for each way to run it differently."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _HIDDEN = (
 
 @dataclass(frozen=True)
 class StabilityRow:
-    """One way in which a model may answer otherwise.
+    """One way to run a model that may change its numbers.
 
     Attributes
     ----------
@@ -78,12 +78,12 @@ class StabilityRow:
 
     @property
     def ok(self) -> bool:
-        """Tell whether all outputs are within the tolerance and no argmax changed; True where the row cannot be."""
+        """Tell whether all outputs are within the tolerance and no argmax changed; True if it was not measured."""
         changed = any(count for count, _ in self.argmax.values())
         return self.diff is None or (self.diff.ok and not changed)
 
     def cells(self, part: Part) -> tuple[str, ...]:
-        """Write what is known of an output, one of ``diff.parts``, under the titles of `HEAD`.
+        """Format an output, one of ``diff.parts``, for the columns of `HEAD`.
 
         Returns
         -------
@@ -105,7 +105,7 @@ class StabilityRow:
 
 @dataclass(frozen=True, repr=False)
 class Stability(Displayable):
-    """How steady the numbers of a model are.
+    """How stable a model's numbers are.
 
     Attributes
     ----------
@@ -167,7 +167,7 @@ def stability(
     fill: bool = False,
     **named: Any,
 ) -> Stability:
-    """Tell in which ways a model gives other numbers, and by how much.
+    """Measure how much a model's numbers change when it is run in other ways.
 
     The model runs in ONNX Runtime with all optimizations and on all threads. Then it runs again: from run to run, on 1 thread,
     without optimizations and with the basic ones, with each of a few samples alone, and with inputs that are moved by one unit
@@ -249,7 +249,7 @@ def stability(
 
 
 class _CannotBeError(Exception):
-    """Say why a row cannot be."""
+    """Say why a row could not be measured."""
 
 
 def _not_asked_for() -> _Way:
@@ -306,7 +306,7 @@ class _Trials:
         return _traced(self.session, self.feeds)
 
     def row(self, name: str, way: _Way, is_random: bool) -> StabilityRow:
-        """Compare two runs, and find the first node that differs where that is wanted."""
+        """Compare two runs, and find the first node that differs if asked to."""
         diff = compared(way.a, way.b, *self.tolerances)
         argmax, order = _changed_order(way.a, way.b)
         row = StabilityRow(name, diff, "", argmax, order)
@@ -482,7 +482,7 @@ def _results(trace: Trace) -> Iterator[tuple[str, Any]]:
 
 
 def _first_node(diff: TraceDiff) -> str:
-    """Name the first node that is not steady or is beyond the tolerance, after those that could not be compared."""
+    """Name the first nondeterministic node, or else the first one beyond the tolerance."""
     random = next((step.name for step in diff.steps if step.nondeterministic), "")
     first = diff.origin
     if first is None:
@@ -496,7 +496,7 @@ def _first_node(diff: TraceDiff) -> str:
 
 
 def _has_samples(batch: Any, alone: Any, size: int) -> bool:
-    """Tell whether an array has a row for each sample, and the other one that of one sample."""
+    """Tell whether one array is the whole batch, and the other a single sample of it."""
     if not isinstance(batch, np.ndarray) or not isinstance(alone, np.ndarray):
         return False
     return bool(batch.shape[:1] == (size,) and alone.shape == (1, *batch.shape[1:]))
@@ -505,7 +505,7 @@ def _has_samples(batch: Any, alone: Any, size: int) -> bool:
 def _changed_order(
     a: Mapping[str, Any], b: Mapping[str, Any]
 ) -> tuple[dict[str, tuple[int, int]], dict[str, tuple[int, int]]]:
-    """Count in how many places the argmax, and the order of all elements, is another one."""
+    """Count the places where the argmax, or the order of all elements, differs."""
     argmax = {}
     order = {}
     for name, value in a.items():
@@ -543,7 +543,7 @@ def _rounded(value: Any, like: Any) -> Any:
 
 
 def _check_wide(model: ModelProto, values: Mapping[str, Any]) -> None:
-    """Refuse a run of which a node computed in a narrower float after all."""
+    """Refuse a run in which a node computed in a narrower float after all."""
     for node in model.graph.node:
         for name in node.output:
             value = values.get(name)

@@ -25,7 +25,7 @@ __all__ = [
 
 
 class Tolerance(NamedTuple):
-    """How far two good computations of one number may be apart.
+    """How far apart two correct computations of a number may be.
 
     Attributes
     ----------

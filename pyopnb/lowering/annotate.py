@@ -1,4 +1,4 @@
-"""The user's source with what each line became, as far as a trace came."""
+"""Annotate the user's source with the operators that each line became, up to where the trace stopped."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def annotate(
     lines: Mapping[str, SourceLine],
     refusal: Refusal | None = None,
 ) -> LoweredSource:
-    """List the lines of ``compute``, and of what it calls, with the operators of each.
+    """List the lines of ``compute`` and of the functions it calls, with the operators of each.
 
     Parameters
     ----------

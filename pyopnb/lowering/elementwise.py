@@ -1,4 +1,4 @@
-"""ONNX's elementwise operators as functions, in which a number takes the dtype of the tensor beside it."""
+"""ONNX's elementwise operators as functions; a Python number takes the dtype of the other operand."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _Binary = Callable[[_Operand, _Operand], Tensor]
 
 
 def elementwise(op_type: str, *inputs: Tensor, dtype: Any = None, **attrs: Any) -> Tensor:
-    """Record an operator that broadcasts its inputs, in a wider integer where there is no kernel."""
+    """Record a broadcasting operator, in a wider integer dtype if the runtime has no kernel."""
     first = inputs[0].dtype
     # Max and Min of onnxruntime 1.25 compare the lower half of an int64 alone.
     if op_type in ("Max", "Min") and first == INT64 and not compares_int64():
@@ -85,7 +85,7 @@ def elementwise(op_type: str, *inputs: Tensor, dtype: Any = None, **attrs: Any) 
 
 
 def _wider_integer(op_type: str, dtype: np.dtype, inputs: int) -> np.dtype | None:
-    """Find an integer that holds all values of a dtype, and that a kernel takes."""
+    """Find a wider integer dtype for which the runtime has a kernel."""
     # The runtime itself computes float16 as float32; no float is wider than float64.
     if dtype.kind not in "iub":
         return None
@@ -97,7 +97,7 @@ def _wider_integer(op_type: str, dtype: np.dtype, inputs: int) -> np.dtype | Non
 
 
 def where(condition: Tensor, x: _Operand, y: _Operand) -> Tensor:
-    """Choose elements; integers without a kernel go through one that holds their values."""
+    """Choose elements, in a wider integer dtype if the runtime has no kernel."""
     first, second = _tensors(x, y)
     dtype = first.dtype
     if served("Where", dtype) or dtype.kind not in "biu":
@@ -114,7 +114,7 @@ def where(condition: Tensor, x: _Operand, y: _Operand) -> Tensor:
 
 
 def _tensors(x: Any, y: Any) -> tuple[Tensor, Tensor]:
-    """Record a number beside a tensor as a constant of its dtype."""
+    """Turn a number into a constant of the other operand's dtype."""
     if not isinstance(x, Tensor):
         return constant(x, y.dtype), y
     if not isinstance(y, Tensor):
@@ -130,7 +130,7 @@ def _unary(op_type: str, dtype: Any = None) -> _Unary:
 
 
 def _binary(op_type: str, dtype: Any = None, fold: np.ufunc | None = None) -> _Binary:
-    """Return what records an operator of two inputs; ``fold`` calculates it where both are constants."""
+    """Make a function that records a binary operator; ``fold`` computes the result of two constants."""
 
     def record(x: _Operand, y: _Operand) -> Tensor:
         a, b = _tensors(x, y)
@@ -171,7 +171,7 @@ sqrt = _unary("Sqrt")
 
 
 def is_nan(x: Tensor) -> Tensor:
-    """Mark where a tensor is NaN, by a comparison with itself where the runtime has no kernel."""
+    """Mark NaN elements, comparing the tensor with itself if IsNaN has no kernel."""
     if served("IsNaN", x.dtype):
         return elementwise("IsNaN", x, dtype=BOOL)
     return not_(equal(x, x))

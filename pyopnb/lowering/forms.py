@@ -1,4 +1,4 @@
-"""The forms of one op side by side: are their results equal, how fast is each, and of how many nodes."""
+"""The forms of one op side by side: whether results agree, how fast each form is, and how many nodes it has."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def forms(op: Any, /, *inputs: Any, **attrs: Any) -> Forms:
 
 @contextmanager
 def _named(op: Op, versions: Mapping[str, Version]) -> Iterator[dict[str, Op]]:
-    """Define versions of an op as ops with names of their own, so that each can serve a session."""
+    """Define each version of an op under a name of its own, so that each gets its own session."""
     ops: dict[str, Op] = {}
     try:
         for position, (language, version) in enumerate(versions.items()):
@@ -182,7 +182,7 @@ _ORDER = (_PYTHON, _FUNCTION, _CPP, _NUMBA)
 
 
 def _grown(subject: Subject, example: Example) -> list[Example]:
-    """Return an example and two larger ones, as far as it can grow."""
+    """Return an example and up to two larger copies of it."""
     groups = ExampleSizes.of(subject, example)
     examples = [example]
     names = [dim for dims in groups.groups for dim in dims if isinstance(dim, str)]

@@ -53,7 +53,7 @@ class Graph:
         return self._put(node, outputs, line)
 
     def constant(self, array: np.ndarray) -> str:
-        """Record values that do not depend on the inputs."""
+        """Record an array as a constant."""
         # ascontiguousarray makes a vector of a scalar.
         values = np.ascontiguousarray(array).reshape(array.shape)
         node = helper.make_node("Constant", [], [], value=numpy_helper.from_array(values))
@@ -62,7 +62,7 @@ class Graph:
     def _put(
         self, node: NodeProto, outputs: int = 1, line: SourceLine | None = None
     ) -> tuple[str, ...]:
-        """Add a node, unless an equal one is there."""
+        """Add a node, or reuse an equal one."""
         # Nodes have no names and no outputs yet, so that equal bytes are equal nodes.
         key = node.SerializeToString(deterministic=True) + bytes([outputs])
         if key in self._known:
@@ -96,7 +96,7 @@ class Graph:
         return kept[::-1]
 
     def function(self, domain: str, name: str, outputs: Sequence[str], doc: str) -> FunctionProto:
-        """Return the recorded nodes as a function; an output that is an input, or there twice, is copied by an Identity."""
+        """Build a function of the recorded nodes; an Identity copies outputs that are inputs or duplicates."""
         names: list[str] = []
         for output in outputs:
             # ONNX wants outputs of a function to have names of their own.

@@ -1,4 +1,4 @@
-"""The one function for both: an op as a function of ONNX operators, or a model whose ops are such functions."""
+"""`lower`: turn an op, or every op in a model, into a function of ONNX operators."""
 
 from __future__ import annotations
 

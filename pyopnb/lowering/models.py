@@ -123,7 +123,7 @@ def lower_model(
 
 
 def _random_values(model: Any, proto: ModelProto) -> dict[str, np.ndarray]:
-    """Return the tensors in a run on random arrays; none where that fails."""
+    """Run the model on random arrays and return its tensors, or none if that fails."""
     initialized = {tensor.name for tensor in proto.graph.initializer}
     draws = _Draws()
     feeds = {}
@@ -142,7 +142,7 @@ def _random_values(model: Any, proto: ModelProto) -> dict[str, np.ndarray]:
 
 
 class _Draws:
-    """Random arrays, in which sizes of one name are equal."""
+    """Random arrays; dimensions of the same name get the same size."""
 
     def __init__(self) -> None:
         self._random = np.random.default_rng(0)
@@ -212,7 +212,7 @@ def _example(
 
 
 def _check_that_it_runs(op: Op, example: Example, site: Site) -> None:
-    """Call an op on an example, so that what it raises itself is told from an error of the trace."""
+    """Call an op on an example, to tell the op's own exceptions from tracing errors."""
     try:
         called_on(Subject(op, [example]), example)
     except Exception as error:
@@ -233,7 +233,7 @@ def _lower_site(
     finite: bool,
     compares: bool,
 ) -> None:
-    """Give a node its function: one that another node has, or a new one."""
+    """Give a node its function, reusing that of another node if it fits."""
     opset = imported_versions(proto).get("", 0)
     if not isinstance(site.scope, GraphProto):
         # ONNX Runtime runs a function that calls another in one version of the operators alone.
@@ -265,7 +265,7 @@ def _lower_site(
 
 
 def _check_constants(proto: ModelProto, site: Site, lowered: LoweredOp) -> None:
-    """Refuse a function that has the value of an input in it which is no constant of the model.
+    """Refuse a function that has baked in the value of a non-constant input.
 
     Raises
     ------
@@ -283,7 +283,7 @@ def _check_constants(proto: ModelProto, site: Site, lowered: LoweredOp) -> None:
 
 
 def _constant(proto: ModelProto, site: Site, name: str) -> np.ndarray | None:
-    """Return the value of a constant, a small initializer included; None where a run decides on it."""
+    """Return the value of a constant or small initializer; None if it depends on the run."""
     for node in site.scope.node:
         value = constant_value(node)
         if name in node.output and isinstance(value, TensorProto):
@@ -307,7 +307,7 @@ def _are_same(attrs: Mapping[str, Any], others: Mapping[str, Any]) -> bool:
 
 
 def _unused_name(proto: ModelProto, op: Op, number: int) -> str:
-    """Choose a name for one more function of an op, which neither a function nor an op has."""
+    """Choose an unused name for another function of an op."""
     # A function of an op's name would give way to that op in a session.
     names = {known_op.op_type for known_op in registry if known_op.domain == op.domain}
     names |= {function.name for function in proto.functions if function.domain == op.domain}

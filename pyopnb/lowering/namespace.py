@@ -1,4 +1,4 @@
-"""NumPy as ``compute`` sees it while it is traced: what makes new arrays makes traced ones.
+"""NumPy as ``compute`` sees it during a trace: functions that create arrays return traced ones.
 
 NumPy hands over a call only where an argument is one of ours (NEP 13 and 18). ``np.zeros((n, 3))`` has none, and
 what they return may be written later. So a copy of the op's functions runs, in which ``np`` is this.
@@ -33,7 +33,7 @@ __all__ = ["MAKERS", "NUMPY", "NumpyNamespace", "lower_scipy", "rebound"]
 
 
 class NumpyNamespace:
-    """NumPy, with other functions for what makes arrays."""
+    """NumPy, with its array-creating functions replaced."""
 
     def __getattr__(self, name: str) -> Any:
         if name == "random":
@@ -127,7 +127,7 @@ def _linspace(
 
 
 def _equal_steps(low: Tensor, high: Tensor, count: Tensor, endpoint: bool) -> Tensor:
-    """Record as many numbers between two, in the steps of np.linspace."""
+    """Record evenly spaced numbers, rounding as np.linspace does."""
     bounds = [constant(0, INT64), count, constant(1, INT64)]
     numbers = cast(node("Range", bounds, INT64, (None,)), np.float64)
     gaps = maximum(sub(count, 1 if endpoint else 0), 1)
@@ -233,7 +233,7 @@ def rebound(cls: type) -> type:
 
 
 def _copied_member(member: Any, copies: dict[int, Any]) -> Any:
-    """Copy a method, or a property's getter; return None for what has no code."""
+    """Copy a method or a property's getter; return None for anything without code."""
     if isinstance(member, types.FunctionType):
         return _copied(member, copies)
     if isinstance(member, (staticmethod, classmethod)):
@@ -268,7 +268,7 @@ def _copied(function: types.FunctionType, copies: dict[int, Any]) -> Any:
 
 
 class _Globals(dict):  # type: ignore[type-arg]  # a function's globals
-    """The globals of a function, in which NumPy is ours; looked up as they are used."""
+    """A function's globals with NumPy replaced by ours; names are looked up on first use."""
 
     def __init__(self, of: dict[str, Any], copies: dict[int, Any]) -> None:
         super().__init__(of)
@@ -287,7 +287,7 @@ class _Globals(dict):  # type: ignore[type-arg]  # a function's globals
 
 
 def _seen(value: Any, of: dict[str, Any], copies: dict[int, Any]) -> Any:
-    """Return a value as a copied function sees it."""
+    """Replace a global by what a traced function must see instead."""
     if value is np:
         return NUMPY
     if isinstance(value, types.FunctionType) and value.__globals__ is of:
@@ -303,7 +303,7 @@ NUMPY = NumpyNamespace()
 
 
 def lower_scipy() -> None:
-    """Learn scipy's erf, where scipy has been imported."""
+    """Register scipy's erf if scipy has been imported."""
     special = sys.modules.get("scipy.special")
     if special is not None:
         TABLE[special.erf] = lower_erf

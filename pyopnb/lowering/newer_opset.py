@@ -1,4 +1,4 @@
-"""Models raised to a newer version of ONNX's operators, which a function in them needs."""
+"""Convert models to the newer opset that one of their functions needs."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def lower_op(
 
 
 def called_on(subject: Subject, example: Example) -> tuple[np.ndarray, ...]:
-    """Call an op on an example without its warnings, which it gives where it runs.
+    """Call an op on an example with its warnings silenced.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Python's operators between what is traced: ``+``, ``<``, ``@`` and their like, of numbers and of arrays.
+"""Python's operators (``+``, ``<``, ``@`` …) on traced numbers and arrays.
 
 They become methods of both classes when this module is imported.
 """
@@ -74,7 +74,7 @@ _OF_INTEGERS: Mapping[Any, _Record] = {
 
 
 def _of_numbers(function: Any, a: Any, b: Any) -> Any:
-    """Apply an operator of Python's to numbers of which one is traced."""
+    """Apply a Python operator to two numbers, at least one of them traced."""
     if function in (operator.eq, operator.ne) and _is_same_size(a, b):
         return function is operator.eq
     x = _value_of(a)

@@ -77,7 +77,7 @@ def refuse(
 
 @contextmanager
 def noting() -> Iterator[list[Refusal]]:
-    """Collect all refusals, also those that the user's code catches."""
+    """Collect every refusal, including those that the user's code catches."""
     refusals: list[Refusal] = []
     token = _listeners.set((refusals,))
     try:
@@ -90,7 +90,7 @@ _listeners: ContextVar[tuple[list[Refusal], ...]] = ContextVar("listeners", defa
 
 
 def line_of(error: BaseException) -> SourceLine | None:
-    """Return the innermost line of the user's in a traceback."""
+    """Return the innermost line of user code in a traceback."""
     line = None
     trace = error.__traceback__
     # The last frame that is the user's is the innermost.
@@ -103,7 +103,7 @@ def line_of(error: BaseException) -> SourceLine | None:
 
 
 def current_line() -> SourceLine | None:
-    """Return the innermost line of the user's that is being run."""
+    """Return the innermost line of user code on the stack."""
     frame = sys._getframe(1)
     while frame.f_code.co_filename.startswith(_NOT_THE_USERS):
         if frame.f_back is None:

@@ -37,7 +37,7 @@ REASONS: dict[Any, tuple[str, str | None]] = {}
 
 
 def lowers(*functions: Any) -> Callable[[_Rule], _Rule]:
-    """Register what records the nodes of some functions."""
+    """Register the rule that records the nodes of some functions."""
 
     def register(rule: _Rule) -> _Rule:
         TABLE.update(dict.fromkeys(functions, rule))

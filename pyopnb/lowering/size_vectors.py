@@ -1,4 +1,4 @@
-"""Shapes as vectors of a graph: from what the user gives, and from what tensors have in common."""
+"""Shapes as int64 vectors in the graph, from the user's arguments or from tensors."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _is_traced(size: Any) -> bool:
 
 
 def _known(size: Any) -> int | None:
-    """Return a size that is the same for all inputs, and None for one that is not, or for -1."""
+    """Return a size if it is fixed; None if it varies with the inputs or is -1."""
     if _is_traced(size) or size.__index__() < 0:
         return None
     return int(size.__index__())

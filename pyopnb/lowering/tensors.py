@@ -154,7 +154,7 @@ def cast(x: Tensor, dtype: Any) -> Tensor:
 
 
 def broadcast(*dims: Dims) -> Dims:
-    """Return the sizes of what is broadcast together."""
+    """Return the sizes that several shapes broadcast to."""
     rank = max(map(len, dims))
     padded = [(1,) * (rank - len(item)) + tuple(item) for item in dims]
     return tuple(map(_broadcast_size, zip(*padded, strict=True)))
@@ -170,7 +170,7 @@ def _broadcast_size(sizes: Sequence[int | None]) -> int | None:
 
 
 def resized(dims: Dims, axis: int, size: int | None) -> Dims:
-    """Return sizes of which one is replaced."""
+    """Replace the size of one axis."""
     return (*dims[:axis], size, *dims[axis + 1 :])
 
 
@@ -186,7 +186,7 @@ def reduced_dims(x: Tensor, axes: Sequence[int], keepdims: bool) -> Dims:
 
 
 def count(dims: Dims) -> int | None:
-    """Count the elements, where that is the same for all inputs."""
+    """Count the elements; None if the number varies with the inputs."""
     if None in dims:
         return None
     return math.prod(size or 0 for size in dims)
@@ -222,7 +222,7 @@ def scalar_size(x: Tensor, axis: int) -> Tensor:
 
 
 def reshape(x: Tensor, to: Tensor, dims: Dims) -> Tensor:
-    """Record another shape; ``to`` is its vector, in which -1 may stand once."""
+    """Reshape a tensor; the vector ``to`` may contain one -1."""
     if dims == x.dims and None not in dims:
         return x
     if x.const is not None and None not in dims:
@@ -235,7 +235,7 @@ def reshape(x: Tensor, to: Tensor, dims: Dims) -> Tensor:
 
 
 def transpose(x: Tensor, order: Sequence[int]) -> Tensor:
-    """Record another order of axes."""
+    """Permute the axes."""
     order = list(order)
     if order == list(range(x.ndim)):
         return x
@@ -309,7 +309,7 @@ _IDENTITIES = {"ReduceSum", "ReduceProd", "ReduceMax", "ReduceMin", "ReduceMean"
 
 
 def reduce(op_type: str, x: Tensor, axes: Sequence[int], keepdims: bool) -> Tensor:
-    """Reduce axes; no axes reduce nothing."""
+    """Reduce the given axes; an empty list means none of them."""
     axes = sorted(axes)
     if not axes:
         if op_type in _IDENTITIES:

@@ -1,4 +1,4 @@
-"""One op at one example, traced: its ``compute`` runs once, on arrays that record what NumPy is asked for."""
+"""Trace one op on one example: ``compute`` runs once, on arrays that record each NumPy call."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _SAME = "ONNX operators with the results of compute"
 
 @dataclass(frozen=True)
 class LoweredOp:
-    """A function, and for which attrs it holds.
+    """A lowered function and the attrs it holds for.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ class LoweredOp:
 
 @contextmanager
 def without_warnings() -> Iterator[None]:
-    """Run an op without NumPy's warnings about an example, which the op gives where it runs."""
+    """Silence NumPy's warnings about an example's values."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         yield
@@ -212,7 +212,7 @@ def _open_dims(subject: Subject, position: int, ndim: int) -> Dims:
 
 
 def _outputs(value: Any, expected: Sequence[np.ndarray]) -> list[Tensor]:
-    """Record what ``compute`` returned, of the dtypes and ranks that the op's outputs have."""
+    """Record what ``compute`` returned, checked against the dtypes and ranks of the op's outputs."""
     if isinstance(value, tuple):
         values = value
     else:
@@ -233,7 +233,7 @@ def _outputs(value: Any, expected: Sequence[np.ndarray]) -> list[Tensor]:
 
 
 def _state_of(instance: Any) -> dict[str, Any]:
-    """Return what an instance keeps: the identity of each object, and the bytes of arrays, which may change in place."""
+    """Fingerprint an instance's attributes: identities, and the bytes of arrays, which can change in place."""
     state: dict[str, Any] = {}
     for name, value in getattr(instance, "__dict__", {}).items():
         state[name] = id(value), value.tobytes() if type(value) is np.ndarray else None

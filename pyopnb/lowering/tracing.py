@@ -1,4 +1,4 @@
-"""Arrays and numbers that record what NumPy is asked for while ``compute`` is traced.
+"""Arrays and numbers that record NumPy calls while ``compute`` is traced.
 
 A `Traced` array and a `Number` know their value on the example and their tensor in the graph. Each call is
 carried out twice: by NumPy itself on the example, which settles shape, dtype and every error, and by a
@@ -56,7 +56,7 @@ _IGNORED_ARGUMENTS = {"out", "order", "subok", "like", "copy", "casting"}
 
 
 class Number:
-    """A number of Python's that depends on sizes of the inputs.
+    """A Python number that depends on the sizes of the inputs.
 
     Parameters
     ----------
@@ -155,7 +155,7 @@ def arithmetic(x: Any, kind: type) -> Tensor:
 
 
 class Traced:
-    """An array, or a scalar of NumPy's, of the example.
+    """An array or NumPy scalar computed from the example.
 
     A write replaces its tensor in the graph. A view that was taken before the write cannot be used after it.
 
@@ -199,7 +199,7 @@ class Traced:
 
     @property
     def tensor(self) -> Tensor:
-        """Return its place in the graph, as it is now."""
+        """Return the tensor that currently holds its value."""
         base = self
         if self.source is not None:
             base = self.source
@@ -411,7 +411,7 @@ for _name in METHODS:
 
 
 def size_of(x: Traced, axis: int) -> Any:
-    """Return a size of an array, an int where it is the same for all inputs."""
+    """Return a size of an array: an int if it is fixed, else a `Number`."""
     size = int(x.value.shape[axis])
     if x.constant:
         return size
@@ -425,7 +425,7 @@ def size_of(x: Traced, axis: int) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """Return a value as NumPy has it on the example."""
+    """Return the concrete value that NumPy computed on the example."""
     if type(value) in (Traced, Number):
         return value.value
     if type(value) in (tuple, list):
@@ -489,7 +489,7 @@ def _as_array(value: Any) -> Any:
 
 
 def call(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> Any:
-    """Call a function of NumPy's on values of which some are traced.
+    """Call a NumPy function with some traced arguments.
 
     Raises
     ------
@@ -559,7 +559,7 @@ def _fitted(result: Any, tensor: Tensor, args: Sequence[Any]) -> Traced:
 
 
 def call_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: Any) -> Any:
-    """Carry out what NumPy's ``__array_ufunc__`` protocol asks for."""
+    """Handle a ufunc call, as NumPy's ``__array_ufunc__`` protocol."""
     if method != "__call__":
         refuse(f"np.{ufunc.__name__}.{method}", "np.sum, np.max, np.cumsum and their like")
     if ufunc is np.divmod:
@@ -570,7 +570,7 @@ def call_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: An
 def _check_arguments(
     function: Any, rule: Rule, args: Sequence[Any], kwargs: dict[str, Any]
 ) -> None:
-    """Drop arguments that have their default, and refuse those that the rule does not know."""
+    """Drop arguments left at their defaults, and refuse those that the rule does not know."""
     signature = inspect.signature(rule)
     # A rule that takes all arguments reads them itself.
     kinds = {parameter.kind for parameter in signature.parameters.values()}

@@ -1,4 +1,4 @@
-"""A function compared with the op that it was lowered from, by `pyopnb.testing.verify`."""
+"""Compare a lowered function with its op, by `pyopnb.testing.verify`."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def _verify_group(
 
 
 class _Converted:
-    """A function in ONNX Runtime, in a session that is made for the first call.
+    """A function that runs in one ONNX Runtime session.
 
     Attributes
     ----------
@@ -190,7 +190,7 @@ def _shapes(arrays: verification.Arrays) -> list[tuple[int, ...] | None]:
 
 
 def _constants(lowered: LoweredOp, example: Example) -> list[float]:
-    """List the numbers in a body, the attrs of the example among them."""
+    """List the numeric constants of a body, including the example's attrs."""
     numbers = [value for value in example.attrs.values() if type(value) in (int, float)]
     for constant in _constant_arrays(lowered):
         if constant.dtype.kind in "iuf" and constant.size == 1:
@@ -209,7 +209,7 @@ def _constant_arrays(lowered: LoweredOp) -> Iterator[np.ndarray]:
 
 
 def _narrowest_inside(lowered: LoweredOp) -> np.dtype | None:
-    """Return the narrowest float that a function casts to: its results are no more exact than that."""
+    """Return the narrowest float that a function casts to, which limits its accuracy."""
     targets: set[int] = set()
     for node in lowered.function.node:
         if node.op_type == "Cast":
@@ -221,7 +221,7 @@ def _narrowest_inside(lowered: LoweredOp) -> np.dtype | None:
 
 
 def tries_empty(lowered: LoweredOp) -> bool:
-    """Tell whether a function is run on empty arrays, for which some kernels end the process.
+    """Tell whether it is safe to run a function on empty arrays, which crash some kernels.
 
     Parameters
     ----------
@@ -252,7 +252,7 @@ def _runner(model: ModelProto, subject: Subject) -> Callable[[Any], list[Any]]:
 
 
 def _raise_refusal(error: Exception, subject: Subject, example: Example) -> NoReturn:
-    """Refuse an op where an operator raises and it does not: a Pad by reflection, say, along an axis of one element."""
+    """Refuse an op whose lowered form raises where the op does not, such as a reflecting Pad of one element."""
     if not type(error).__module__.startswith("onnxruntime."):
         raise error
     raise NotLowered(

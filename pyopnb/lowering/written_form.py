@@ -1,4 +1,4 @@
-"""The form of an op in ONNX's operators that its class writes itself, in a method ``lowered``."""
+"""ONNX forms that a class writes itself, in a method ``lowered``."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class FormInput(TensorType):
 
 
 def compares_finite(subject: Subject) -> bool:
-    """Tell whether a form holds for finite numbers alone: a point at infinity or NaN is in no image."""
+    """Tell whether a form is valid for finite inputs only, such as coordinates in an image."""
     return bool(getattr(subject.version.cls, f"{_METHOD}_finite", False))
 
 
@@ -112,7 +112,7 @@ def written_form(subject: Subject, example: Example, opset: int | None) -> Lower
 
 
 def opset_of_forms(proto: ModelProto) -> int:
-    """Return the opset that the functions of a model's ops need; 0 if any will do."""
+    """Return the opset that a model's lowered ops need; 0 if any will do."""
     needed = 0
     # Operators of before opset 7 do not broadcast, so that no line of NumPy becomes one of them.
     is_old = imported_versions(proto).get("", _BROADCASTS) < _BROADCASTS

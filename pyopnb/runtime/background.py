@@ -1,4 +1,4 @@
-"""Runs that nobody waits for, on threads of Python's."""
+"""Asynchronous runs, on Python threads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["BackgroundFailure", "run_in_background"]
 
 
 class BackgroundFailure(str):
-    """What went wrong in a run that nobody waited for, as text.
+    """The text of an exception that an asynchronous run raised.
 
     Attributes
     ----------

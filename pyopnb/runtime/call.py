@@ -1,4 +1,4 @@
-"""An op called without a model."""
+"""Call one op without writing a model."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def call(
 
 @dataclass(frozen=True)
 class _Definition:
-    """An op of ours or an operator of ONNX's, and the names of its inputs in one call."""
+    """One call's op or ONNX operator, with the names of its inputs."""
 
     domain: str
     op_type: str
@@ -202,7 +202,7 @@ def _define(op: str, count: int, opset: int | None, _: tuple[int, int]) -> _Defi
 
 
 def _unknown(domain: str, op_type: str, count: int) -> UnknownName:
-    """Return the error for an op that nobody serves with so many inputs."""
+    """Return the error for an op that is unknown, or does not take this many inputs."""
     full_name = f"{sanitize(domain)}::{sanitize(op_type)}"
     got = f"{full_name}, which is in neither"
     near = nearest_op(domain, op_type)
@@ -245,7 +245,7 @@ def _is_variadic(port: Any) -> bool:
 def _to_array(
     where: str, definition: _Definition, number: int, inputs: Sequence[Any]
 ) -> np.ndarray | None:
-    """Make an array of an input, in the dtype that is declared for plain numbers."""
+    """Convert an input to an array; plain numbers get the declared dtype."""
     value = inputs[number]
     if value is None:
         return None
@@ -262,7 +262,7 @@ def _to_array(
 
 
 def _check_dtypes(where: str, definition: _Definition, arrays: Sequence[np.ndarray | None]) -> None:
-    """Refuse an array of another dtype than is declared, with the cast to type."""
+    """Refuse an array of the wrong dtype, and suggest the cast."""
     for number, array in enumerate(arrays):
         declared = definition.declared(number, arrays)
         want = declared.dtype
@@ -277,7 +277,7 @@ def _check_dtypes(where: str, definition: _Definition, arrays: Sequence[np.ndarr
 
 
 def _hashable(value: Any) -> Any:
-    """Make a key of an attr's value, in which 1, 1.0 and True differ, and so do 0.0 and -0.0."""
+    """Make a cache key that distinguishes 1, 1.0 and True, and 0.0 from -0.0."""
     if isinstance(value, np.ndarray):
         content: Any = value.tobytes()
         if value.dtype == object:  # the bytes would be addresses
@@ -301,7 +301,7 @@ class _SessionCache:
         self._lock = threading.Lock()
 
     def get(self, key: Any, version: Version | None) -> Session | None:
-        """Find the session of a call, unless its op was redefined, removed, or replaces ONNX Runtime's."""
+        """Find a cached session, unless its op was since redefined, removed or overridden."""
         return locked(self._lock, self._get, key, version)
 
     def _get(self, key: Any, version: Version | None) -> Session | None:
@@ -378,7 +378,7 @@ def _make_session(
 
 
 def _of_call(error: PyopError, where: str, op: str) -> PyopError:
-    """Tell the error of a node that nobody made as one of the call."""
+    """Rephrase an error about the generated node as one about the call."""
     _, end, port = error.where.partition(")")
     if not (end and error.where.startswith("node 'call' (")):
         return error

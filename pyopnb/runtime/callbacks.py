@@ -94,7 +94,7 @@ class _Unreadable(Exception):
 
 
 def _read_attrs(reader: Any, kinds: Mapping[str, str], inferring: bool = False) -> dict[str, Any]:
-    """Attributes by name from ONNX Runtime, which cannot list what a node has: each kind is tried."""
+    """Read a node's attributes by name; ONNX Runtime cannot list them, so each kind is tried."""
     values = {}
     for name, declared in kinds.items():
         value = _read_attr(reader, name, declared, inferring)
@@ -309,7 +309,7 @@ def _bare_fixed(schema: Schema) -> list[int]:
 def _promised_by_plan(
     plan: Plan, node: PlannedNode, given: Sequence[TensorType | None], reader: Any
 ) -> Sequence[TensorType | None]:
-    """Ask the op what it promises before there is a kernel, which gets the instance later."""
+    """Ask the op for its promises before ONNX Runtime makes the kernel, which reuses the instance."""
     # Of the plan's epoch, and not the newest: an op that is redefined meanwhile must not change half of the graph.
     version = node.op.at(plan.epoch)
     schema = OPEN if node.legacy else version.schema
@@ -391,7 +391,7 @@ def make_kernel(
 
 
 def wait_for_releases() -> None:
-    """Let other threads release what ``compute`` has lent them; Python without the GIL counts that here when it runs."""
+    """Let other threads drop their references to inputs: free-threaded Python settles them on this thread."""
     time.sleep(0.001)
 
 
@@ -432,7 +432,7 @@ def _last_frame(error: BaseException) -> str:
 
 
 def _readable(read: Callable[[], Any], otherwise: Any) -> Any:
-    """Read something of an exception: its class can make that raise, and a signal can arrive."""
+    """Read from an exception, whose class may itself raise; a signal may arrive, too."""
     try:
         return read()
     except BaseException:

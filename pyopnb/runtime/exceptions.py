@@ -27,7 +27,7 @@ def call_runtime(
     always: bool = True,
     shrinks: bool = False,
 ) -> Any:
-    """Call ONNX Runtime; what an op raises on the way is raised as itself.
+    """Call ONNX Runtime, and re-raise an op's exception unchanged.
 
     An exception of an op reaches ONNX Runtime as a status, and ONNX Runtime's own exception reaches us. The op's is raised, and
     ONNX Runtime's becomes the last of its contexts.
@@ -72,7 +72,7 @@ def call_runtime(
 
 
 def _raise(error: BaseException, runtime_error: BaseException | None) -> None:
-    """Raise what an op raised, with its own chain of contexts and ONNX Runtime's error as the last of them."""
+    """Re-raise an op's exception, with ONNX Runtime's error at the end of its context chain."""
     __tracebackhide__ = True
     handled = sys.exception()
     try:
@@ -90,13 +90,13 @@ def _raise(error: BaseException, runtime_error: BaseException | None) -> None:
 
 
 def keep_owners(owners: Any) -> None:
-    """Do nothing: until it runs, `weakref.finalize` keeps its arguments alive."""
+    """Do nothing; `weakref.finalize` keeps the arguments alive until it calls this."""
 
 
 def _add_context(
     error: BaseException, context: BaseException | None, handled: BaseException | None
 ) -> None:
-    """Make ONNX Runtime's error the last context of the op's, unless the chain is a cycle or already has one."""
+    """Append ONNX Runtime's error to the op's context chain, unless it is cyclic or already there."""
     if context is None or context is error:
         return
     if error.__context__ is None:

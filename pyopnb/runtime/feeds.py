@@ -47,7 +47,7 @@ _unknowns = itertools.count()
 
 
 def named_dims(shape: Sequence[Any]) -> tuple[Any, ...]:
-    """Name the unknown dimensions for ONNX Runtime, which takes them for sizes of -1."""
+    """Name unknown dimensions, which ONNX Runtime would read as sizes of -1."""
     dims = []
     for dim in shape:
         if dim is None:
@@ -57,7 +57,7 @@ def named_dims(shape: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def known_dims(shape: Sequence[Any]) -> tuple[Any, ...]:
-    """Make unknown again what `named_dims` has named."""
+    """Undo `named_dims`."""
     dims = []
     for dim in shape:
         if isinstance(dim, str) and dim.startswith(_UNKNOWN):
@@ -91,7 +91,7 @@ def _declared_types(metas: Sequence[Any], scalars: Collection[str]) -> dict[str,
 
 
 class Feeds:
-    """What a session takes, and the check that a feed is that.
+    """A session's inputs, and the checks on its feeds.
 
     Parameters
     ----------
@@ -168,7 +168,7 @@ class Feeds:
         return feeds_by_name(list(self.types), feeds, named, takes_dict=all(self.types.values()))
 
     def arrays(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
-        """Make arrays of feeds that are kept; leave what is onnxruntime's own as it is.
+        """Convert feeds to arrays that may be kept; OrtValues stay as they are.
 
         Raises
         ------
@@ -199,14 +199,14 @@ class Feeds:
         return array
 
     def needs_ortvalues(self, names: Sequence[str] | None) -> bool:
-        """Tell whether one of these outputs has a dtype that onnxruntime gives no array for."""
+        """Tell whether onnxruntime cannot return one of these outputs as an array."""
         return bool(self._unlike_numpy) and (not names or not self._unlike_numpy.isdisjoint(names))
 
 
 def check_names(
     feeds: Collection[str], types: Mapping[str, TensorType | None], optional: Collection[str] = ()
 ) -> None:
-    """Refuse feeds whose names are not those of the inputs.
+    """Refuse feeds with missing or unknown names.
 
     Parameters
     ----------
@@ -245,7 +245,7 @@ def check_names(
 
 
 def check_output_names(names: Any, outputs: Sequence[str]) -> None:
-    """Refuse names that are not those of outputs.
+    """Refuse names that no output has.
 
     Raises
     ------
@@ -301,7 +301,7 @@ def check_feed(name: str, value: Any, expected: TensorType | None) -> Any:
 
 
 def check_texts(array: np.ndarray, where: str, expected: str) -> None:
-    """Refuse an element that is no str that UTF-8 has: onnxruntime would feed its text, "None" for None.
+    """Refuse elements that are not valid UTF-8 strings; onnxruntime would feed str(None) as "None".
 
     Parameters
     ----------
@@ -325,7 +325,7 @@ def check_texts(array: np.ndarray, where: str, expected: str) -> None:
 def feeds_by_name(
     names: Sequence[str], feeds: Sequence[Any], named: Mapping[str, Any], *, takes_dict: bool = True
 ) -> dict[str, Any]:
-    """Gather feeds, given by name, in the order of the model's inputs or in one dict, in one dict.
+    """Collect feeds given by keyword, by position or as a dict into one dict.
 
     Parameters
     ----------
@@ -362,7 +362,7 @@ def feeds_by_name(
 
 
 def _columns(names: Sequence[str], table: Any) -> dict[str, Any]:
-    """Take the inputs of a model from the columns of a DataFrame, as those of a pipeline; {} where it is none."""
+    """Read a model's inputs from the columns of a DataFrame; {} if it is not one."""
     # Recognised by what it has, as neither pandas nor polars is imported.
     if not hasattr(table, "columns") or not hasattr(table, "to_numpy"):
         return {}
@@ -371,7 +371,7 @@ def _columns(names: Sequence[str], table: Any) -> dict[str, Any]:
 
 
 def _plain_row(kind: TensorType | None) -> tuple[np.dtype[Any] | None, tuple[Any, ...]]:
-    """Return the dtype and shape of a plain array for an input; None where it takes a longer look."""
+    """Return the dtype and shape of a plain array; None if the slow check must decide."""
     if kind is None or kind.dtype is None or kind.shape is None:
         return None, ()
     # Texts are looked at one by one, and arrays of ml_dtypes become OrtValues.
@@ -391,7 +391,7 @@ def _same_sizes(shape: Sequence[int], expected: Sequence[Any]) -> bool:
 def as_array(
     value: Any, want: TensorType, where: str, name: str, keyword: bool = False
 ) -> np.ndarray:
-    """Make an array: plain values get the declared dtype, all else keeps its own.
+    """Convert to an array; plain values get the declared dtype, arrays keep their own.
 
     Parameters
     ----------
@@ -433,7 +433,7 @@ def as_array(
 
 
 def _foreign_array(value: Any, where: str, want: TensorType, dtype: Any = None) -> np.ndarray:
-    """Convert a table or tensor by NumPy or DLPack, without a copy where that can be."""
+    """Convert a table or tensor by NumPy or DLPack, without a copy if possible."""
     try:
         if hasattr(value, "requires_grad"):
             value = value.detach()  # a tensor of torch's, which gives no array while it records
@@ -455,7 +455,7 @@ def _same_dtype(array: np.ndarray, want: DType) -> bool:
 
 
 def _suggest_fix(name: str, array: np.ndarray, want: TensorType) -> str | None:
-    """Write the expression to feed instead; None where the data are wrong."""
+    """Suggest the expression to feed instead; None if the data themselves are wrong."""
     if want.dtype is None or array.dtype.kind not in "biufU":
         return None
     if not _same_dtype(array, want.dtype):

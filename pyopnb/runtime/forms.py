@@ -57,7 +57,7 @@ def _maker(kernel: str) -> _Maker:
 
 
 def asks_for_numba(cls: type) -> bool:
-    """Tell whether a class says that Numba is to compile its ``compute``."""
+    """Tell whether a class asks for its ``compute`` to be compiled by Numba."""
     if getattr(cls, "kernel", None) == "numba":
         return True
     return _is_dispatcher(getattr(cls, "compute", None))
@@ -68,7 +68,7 @@ def _is_dispatcher(compute: object) -> bool:
 
 
 def python_form(instance: Any, inputs: _Types, outputs: _Types, where: str) -> Any:
-    """Return what is called at a node: the instance, or one whose ``compute`` the registered maker has compiled.
+    """Return the instance to call at a node, with ``compute`` compiled if its class asks for that.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ def original(form: object) -> object:
 
 
 class _WithForm:
-    """Hold an instance with another function in the place of its ``compute``."""
+    """An instance whose ``compute`` is replaced by another function."""
 
     def __init__(self, instance: object, compute: Callable[..., Any]) -> None:
         self.instance, self.compute = instance, compute

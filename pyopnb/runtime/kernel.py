@@ -157,7 +157,7 @@ class Kernel:
         return entry[0].number, original(entry[1].instance)
 
     def update(self, epoch: int) -> str | None:
-        """Make ready for runs of that epoch; what changed, where ONNX Runtime was told of other outputs."""
+        """Prepare for runs of an epoch; return what changed if the outputs that ONNX Runtime knows no longer hold."""
         version, (number, values) = self._asked(epoch)
         if (version.number, number) in self._states:
             return None
@@ -170,7 +170,7 @@ class Kernel:
         return None
 
     def prepare_attrs(self, epoch: int, attrs: dict[str, Any]) -> Values | None:
-        """Make ready for attrs that a setting is to have; None if the outputs change."""
+        """Prepare for new attrs; return None if they change the outputs."""
         version = self.op.at(max(epoch, self.first_epoch))
         instance, promised = self._instance(version, attrs)
         if promised != self.declared:
@@ -193,7 +193,7 @@ class Kernel:
         )
 
     def _prune(self) -> None:
-        """Release versions and attrs that no run can ask for any more."""
+        """Release versions and attrs that no run can need any more."""
         if len(self._states) < 2:
             return
         epoch = max(_bridge.oldest_epoch(), self.first_epoch)
@@ -231,7 +231,7 @@ class Kernel:
     def _state(
         self, version: Version, instance: object, promised: tuple[TensorType | None, ...]
     ) -> Any:
-        """Make what the bridge needs for calls of this version."""
+        """Build the record that the bridge calls this version by."""
         schema = self.schema(version)
         self._check(schema, promised)
         symbols: dict[str, int] = {}
@@ -401,7 +401,7 @@ class Kernel:
     def refuse_escape(
         self, state: Any, number: int, array: np.ndarray, error: BaseException | None, held: int
     ) -> None:
-        """Raise for a view that was kept; where ``compute`` raised, add it to that exception as a note.
+        """Raise if a view of an input was kept; if ``compute`` raised, add a note to its exception instead.
 
         ``held`` counts the references to the array; the frames of a traceback have some of them.
         """

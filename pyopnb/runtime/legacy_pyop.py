@@ -1,4 +1,4 @@
-"""Nodes of ONNX Runtime's retired Python Operator: reading and checking them, and finding the class that serves one.
+"""Nodes of ONNX Runtime's retired Python Operator: how they are read, checked and matched with a class.
 
 A node of op type ``PyOp`` names a module and a class. ONNX Runtime's operator imported whatever a file named. Here
 the names are keys: a class comes from the registry (``%%pyop --module``), or from a module that the caller allowed by its exact
@@ -103,7 +103,7 @@ def read_nodes(
 
 
 def op_for(node: LegacyNode, ops: OpSource = registry) -> Op:
-    """Find the op of a retired node in the registry, else in the module that was allowed."""
+    """Find the op of a retired node in the registry, or else in an allowed module."""
     # A class that was defined in the notebook needs no module to be imported.
     registered = ops.find_class(node.module, node.class_name)
     if registered is not None:

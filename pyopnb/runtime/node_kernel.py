@@ -53,7 +53,7 @@ class NodeKernel:
         self._sessions: dict[bytes, Session] = {}
 
     def __call__(self, *inputs: Any) -> Sequence[Any]:
-        """Run the node; None omits an input, and stands for an output that the node leaves out.
+        """Run the node; None stands for an omitted input or output.
 
         Raises
         ------

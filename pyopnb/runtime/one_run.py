@@ -1,4 +1,4 @@
-"""One run of a model, in a session that nobody keeps."""
+"""One run of a model, in a temporary session."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def session_for_run(
     base_dir: str | os.PathLike[str] | None = None,
     providers: Sequence[Any] | None = None,
 ) -> Session:
-    """Make a session for one run, whose errors advise what to type for that run."""
+    """Make a session for one run, whose error messages fit that call."""
     __tracebackhide__ = True
     try:
         return Session(model, providers=providers, base_dir=base_dir, fill=fill)
@@ -75,12 +75,12 @@ def session_for_run(
 
 
 def run_kernels(model: ModelProto, feeds: Mapping[str, Any]) -> list[Any]:
-    """Run a model once through ONNX Runtime's own kernels, also where the registry has ops of their names."""
+    """Run a model once on ONNX Runtime's own kernels, ignoring the registry."""
     return kernel_runner(model)(feeds)
 
 
 def kernel_runner(model: ModelProto) -> Callable[[Mapping[str, Any]], list[Any]]:
-    """Make a function that runs a model through ONNX Runtime's own kernels, never ops of ours."""
+    """Make a function that runs a model on ONNX Runtime's own kernels, ignoring the registry."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.intra_op_num_threads = 1
@@ -92,7 +92,7 @@ def kernel_runner(model: ModelProto) -> Callable[[Mapping[str, Any]], list[Any]]
 
 
 def lone_session(model: ModelProto) -> Session:
-    """Make a session without threads, which would wait for work longer than a few short runs take."""
+    """Make a session without a thread pool, which costs more than a few short runs."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     return Session(model, options)
@@ -104,7 +104,7 @@ def run_each(
     level: str = "all",
     providers: Sequence[Any] = (),
 ) -> list[dict[str, Any]]:
-    """Run a model on several feeds in one session; what it gives by name.
+    """Run a model on several feeds in one session, and return the outputs by name.
 
     Parameters
     ----------

@@ -42,7 +42,7 @@ _FOLDER = "session.model_external_initializers_file_folder_path"
 
 
 def quiet_options() -> onnxruntime.RunOptions:
-    """Make options of a run, whose ``terminate`` ends it between two nodes."""
+    """Make run options that silence ONNX Runtime's log of failing nodes."""
     options = onnxruntime.RunOptions()
     # The exception already says what ONNX Runtime would log of a failing node.
     options.log_severity_level = 4
@@ -54,7 +54,7 @@ QUIET = quiet_options()
 
 
 def check_run_options(options: Any) -> None:
-    """Raise `InputError` for what is neither the options of a run nor None."""
+    """Raise `InputError` unless the value is RunOptions or None."""
     if not (options is None or isinstance(options, onnxruntime.RunOptions)):
         expected = "onnxruntime.RunOptions, or None"
         raise InputError(
@@ -66,7 +66,7 @@ def check_run_options(options: Any) -> None:
 
 
 def check_providers(providers: Any, options: Any, *, available: bool = False) -> None:
-    """Raise `InputError` for what is no list of providers, or no list of as many dicts of their options.
+    """Raise `InputError` for malformed providers or provider options.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ def session_options(
 def copied_options(
     options: onnxruntime.SessionOptions, runtime: onnxruntime.InferenceSession
 ) -> onnxruntime.SessionOptions:
-    """Copy the options of a session; custom-op libraries are not copied and are registered again."""
+    """Copy session options; custom-op libraries must be registered again."""
     copied = runtime._sess.session_options
     # By this entry the native half knows that the copy has no domains yet.
     copied.add_session_config_entry(_COPY, f"{next(_copies)}.")
@@ -290,7 +290,7 @@ def free_dimensions(runtime: onnxruntime.InferenceSession, proto: ModelProto) ->
 def refuse_unread_options(
     runtime: onnxruntime.InferenceSession, proto: ModelProto, unserved: Iterable[str]
 ) -> None:
-    """Raise `InputError` for what a session has of its options, and no other process would.
+    """Raise `InputError` for options that exist in this process only.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""OrtValues: what onnxruntime takes and gives where it has no arrays."""
+"""OrtValues, for dtypes and values that onnxruntime cannot exchange as arrays."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def needs_ml_dtypes(kind: TensorType | None) -> bool:
 
 
 def checked_ortvalues(feeds: Any) -> dict[str, onnxruntime.OrtValue]:
-    """Refuse feeds of ``run_with_ort_values`` that are no OrtValues by name."""
+    """Refuse feeds of ``run_with_ort_values`` other than a dict of OrtValues."""
     wrong = feeds
     if isinstance(feeds, Mapping):
         if all(isinstance(v, onnxruntime.OrtValue) and is_text(k) for k, v in feeds.items()):
@@ -65,7 +65,7 @@ def to_ortvalue(array: np.ndarray, kind: DType) -> onnxruntime.OrtValue:
 
 
 def texts_to_ortvalue(array: np.ndarray) -> onnxruntime.OrtValue:
-    """Make an OrtValue of strings by a model's constant, as onnxruntime makes one from no array."""
+    """Make an OrtValue of strings by running a constant: onnxruntime cannot make one from an array."""
     texts = [str(item).encode(errors="surrogateescape") for item in array.ravel()]
     tensor = TensorProto(
         name="texts", data_type=TensorProto.STRING, dims=array.shape, string_data=texts
@@ -114,7 +114,7 @@ def from_ortvalue(value: Any, kind: DType | None) -> Any:
 
 
 def _items(sequence: Any) -> list[np.ndarray]:
-    """Read the arrays of a sequence by a run, as onnxruntime hands them over to nobody else."""
+    """Read a sequence's arrays by running a model on it: onnxruntime has no other way."""
     element = sequence.data_type().removeprefix("seq(tensor(").removesuffix("))")
     # The dtypes of ONNX's sequences are all NumPy's own.
     number = dtype(RUNTIME_NAMES.get(element, element)).onnx

@@ -66,7 +66,7 @@ class Clock:
         self._calls: list[ClockedCall] = []
 
     def take(self) -> list[ClockedCall]:
-        """Return the calls since the last time, and forget them."""
+        """Return the calls since the last query, and clear them."""
         calls = self._calls[:]
         del self._calls[: len(calls)]
         return calls
@@ -110,7 +110,7 @@ class PlannedNode:
     number: int = -1
 
     def take_instance(self, version: int) -> object:
-        """Hand the instance over that a kernel is to have; None where it is to make one."""
+        """Hand over the instance for the next kernel; None if the kernel must make its own."""
         if self.lent is not None and self.lent[0] == version:
             return self.lent[1]
         return self.inferred_instances.pop(version, None)
@@ -131,7 +131,7 @@ class PlannedNode:
 
     @property
     def label(self) -> str:
-        """Return what a user types for the node: its name, or without one its first output's."""
+        """Return the node's name, or that of its first output."""
         node = self.numbered.site.node
         return str(node.name or next(filter(None, node.output), ""))
 
@@ -155,7 +155,7 @@ class Plan:
     _rounds: int = 0
 
     def want(self, number: int, output: int, element: DType) -> None:
-        """ONNX Runtime was to be told that dtype of an output, and cannot be before the op type itself declares it."""
+        """Ask for an output dtype to be declared by the op type: ONNX Runtime cannot be told it otherwise."""
         self.wanted.setdefault(number, {})[output] = element
         site = self.nodes[number].numbered.site
         # In a function, each call has dtypes of its own.
@@ -171,7 +171,7 @@ class Plan:
             self._inferred[number] = given, outputs
 
     def refuse_widening(self, number: int, given: Sequence[TensorType | None]) -> None:
-        """Want float16 declared where ONNX Runtime runs a node in float32 that was inferred in float16."""
+        """Request float16 if ONNX Runtime runs a node in float32 that was inferred as float16."""
         before, outputs = self._inferred.get(number, ((), ()))
         is_widened = False
         for inferred, now in zip(before, given, strict=False):
@@ -185,7 +185,7 @@ class Plan:
                 self.want(number, output, element)
 
     def corrected(self, number: int, given: Sequence[TensorType | None]) -> list[TensorType | None]:
-        """Correct the dtypes of inputs that ONNX Runtime has wrong for want of a rank."""
+        """Correct input dtypes that ONNX Runtime gets wrong without a known rank."""
         if not self._mistaken:
             return list(given)
         site = self.nodes[number].numbered.site
@@ -197,7 +197,7 @@ class Plan:
         return corrected
 
     def learn(self) -> bool:
-        """Fix the dtypes that were wanted in the last attempt to build; whether there is a reason for another attempt.
+        """Declare the dtypes that the last build asked for, and tell whether to build again.
 
         An attempt ends at the first node whose types ONNX Runtime refuses: nothing is known of those behind it. What was
         learned behind a wrong dtype may be wrong and is corrected in the next one: in the order of the graph, each attempt
@@ -234,7 +234,7 @@ def fixed_elements(types: Iterable[TensorType]) -> tuple[int, ...]:
 def is_op(
     proto: ModelProto, modules: frozenset[str], ops: OpSource = registry
 ) -> Callable[[NodeProto], bool]:
-    """Make a function that tells whether a node runs through an op, after all retired nodes were checked."""
+    """Check all retired nodes, and make a function that tells whether a node runs through an op."""
     legacy_sites = [site for site in walk(proto) if _is_legacy(site.node, ops)]
     legacy_pyop.read_nodes(legacy_sites, proto, modules, ops)
     return lambda node: _is_legacy(node, ops) or ops.find(node.domain, node.op_type) is not None
@@ -325,7 +325,7 @@ def _refuse_older(op: Op, opset: int, imported: int | None, where: str) -> None:
 
 
 def _refuse_uncarried(site: Site, types: Mapping[str, TensorType], where: str) -> None:
-    """Raise for an input whose dtype no custom op can have, before ONNX Runtime does with a worse message."""
+    """Raise for an input dtype that custom ops cannot have; ONNX Runtime's message is worse."""
     for name in site.node.input:
         tensor_type = types.get(name, ANY)
         if tensor_type.dtype is not None and not tensor_type.dtype.carried:

@@ -1,4 +1,4 @@
-"""Profilers that hold the frames of `compute`, and by them its variables, while they look at them."""
+"""Profilers that hold frames of `compute`, and so its variables, while they sample."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["are_frames_held"]
 
 
 def are_frames_held() -> bool:
-    """Tell whether a worker of Dask's in this process samples the frames of its tasks.
+    """Tell whether a Dask worker in this process profiles its tasks.
 
     A frame that another thread holds keeps its variables past the end of the call, so an input can seem to have been kept.
     Other profilers that sample from a thread do not say that they run.

@@ -1,4 +1,4 @@
-"""A session some of whose outputs are inputs of its next run, and stay in memory between runs."""
+"""A session whose state outputs feed its next run without leaving memory."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class RecurrentSession:
         return {name: float(array) for name, array in self._results.items()}
 
     def accept(self) -> None:
-        """Go on from the state that the last run wrote."""
+        """Make the state that the last run wrote the current one."""
         self._now = 1 - self._now
 
     def _bind(self, runtime: Any) -> None:
@@ -132,7 +132,7 @@ def _shared_values(arrays: Mapping[str, np.ndarray]) -> _Values:
 def run_with_values(
     session: Session, values: Mapping[str, Any], feeds: Mapping[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
-    """Run a session on OrtValues and arrays; the outputs by name.
+    """Run a session on OrtValues and arrays, and return the outputs by name.
 
     Parameters
     ----------

@@ -19,7 +19,7 @@ Values = tuple[int, dict[str, Any]]
 
 
 def numbered(attrs: dict[str, Any]) -> Values:
-    """Put these attrs under a new number."""
+    """Pair attrs with a new number of their own."""
     return next(_numbers), attrs
 
 
@@ -73,7 +73,7 @@ class Settings:
         return self._own[-1][1]
 
     def begin(self, epoch: int, setting: Setting) -> None:
-        """Let a setting serve from an epoch on."""
+        """Put a setting into force from an epoch on."""
         locked(self._lock, self._begin, epoch, setting)
 
     def _begin(self, epoch: int, setting: Setting) -> None:
@@ -81,7 +81,7 @@ class Settings:
         self._own = (*self._own, (epoch, setting))
 
     def prune(self, oldest: int) -> Collection[Setting]:
-        """Release what no run since that epoch can ask for; what is left."""
+        """Drop settings that no run since an epoch can need, and return the rest."""
         return locked(self._lock, self._prune, oldest)
 
     def _prune(self, oldest: int) -> Collection[Setting]:

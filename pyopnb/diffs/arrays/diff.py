@@ -1,4 +1,4 @@
-"""What sets two values apart: to be read, saved, judged and asserted."""
+"""The difference of two values: to be read, saved, judged and asserted."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Diff(ToleranceDiff):
 
     @property
     def worst(self) -> Part:
-        """Return the part of the worst verdict, of equal ones the first."""
+        """Return the first part with the worst verdict."""
         return max(self.parts, key=lambda part: VERDICTS.index(part.verdict))
 
     @property

@@ -43,7 +43,7 @@ class Pairs:
 
 
 def pairs_of(a: np.ndarray, b: np.ndarray) -> Pairs | None:
-    """Choose the pairs of two arrays of numbers that are shown; None where a picture says more."""
+    """Choose the number pairs to show; None if a picture says more."""
     if a.size <= FEW:
         positions = list(range(a.size))
     elif a.size == max(a.shape) and a.size <= _LONGEST:

@@ -104,14 +104,14 @@ class Part:
 
     @property
     def floor(self) -> float:
-        """Return what ``|a - b|`` may be wherever b is 0: ``atol + stol * scale``."""
+        """Return the tolerance at b = 0: ``atol + stol * scale``."""
         # The scale of short arrays is computed only where it is asked for.
         if self.stol:
             return self.atol + self.stol * self.scale
         return self.atol
 
     def judged(self, rtol: float | None, atol: float | None, stol: float | None = None) -> Part:
-        """Judge the same facts by another tolerance."""
+        """Judge the same statistics by another tolerance."""
         facts = self.facts
         if facts is None:
             return self
@@ -186,7 +186,7 @@ def named(path: _Path) -> str:
 def parts(
     a: Any, b: Any, rtol: float | None, atol: float | None, stol: float | None = None
 ) -> Iterator[Part]:
-    """Pair the arrays of two values; what has no partner is a part as well.
+    """Pair the arrays of two values; an array without a partner becomes a part, too.
 
     Raises
     ------
@@ -242,7 +242,7 @@ def _arrays(
 
 
 def _why_no_tensor(array: np.ndarray) -> str:
-    """Say why an array cannot be a tensor; an empty text where it can."""
+    """Say why an array cannot be a tensor; empty if it can."""
     # The values under a mask are arbitrary, and comparing them would compare nothing.
     if isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array):
         return "has masked elements, which ONNX cannot represent"

@@ -192,7 +192,7 @@ def _format_relative(largest: float) -> str:
 
 
 def _is_unrelated(facts: ArrayStats) -> bool:
-    """Tell whether the error is nearly as large as b: such a tolerance would let anything pass."""
+    """Tell whether the error is nearly as large as b, so that a tolerance for it would pass anything."""
     return facts.snr is not None and facts.snr < _UNRELATED and facts.count > 1
 
 

@@ -200,7 +200,7 @@ class ArrayStats:
         return None
 
     def quantile(self, q: float) -> tuple[float, float] | None:
-        """Return between which sizes of ``|a - b|`` a part q of the finite pairs ends.
+        """Return bounds of the q-quantile of ``|a - b|`` over finite pairs.
 
         The two are an eighth of an octave apart, and tell of every ``stride``-th element.
         """
@@ -218,7 +218,7 @@ class ArrayStats:
         return np.where(bins < 0, 0.0, _edges(bins))
 
     def ulp_quantile(self, q: float) -> tuple[int, int] | None:
-        """Return between which powers of two a part q of the ULPs ends."""
+        """Return powers of two that bound the q-quantile of the ULPs."""
         digits = _quantile(self.ulps, q)
         if digits is None:
             return None
@@ -228,7 +228,7 @@ class ArrayStats:
 
 
 def _quantile(histogram: Mapping[int, int], q: float) -> int | None:
-    """Return the bin of a histogram in which a part q of the counts ends."""
+    """Return the histogram bin that contains the q-quantile."""
     part = q * sum(histogram.values())
     seen = 0
     for edge, count in sorted(histogram.items()):
@@ -311,12 +311,12 @@ class LazyStats:
     over: int
 
     def make(self) -> ArrayStats:
-        """Make the facts."""
+        """Compute the deferred statistics."""
         return array_stats(self.a, self.b, self.rtol, self.atol)
 
 
 def quick_stats(a: np.ndarray, b: np.ndarray, rtol: float, atol: float) -> LazyStats | ArrayStats:
-    """Compare as `array_stats` does, but put off what short arrays need not for their verdict."""
+    """Compare short arrays as `array_stats` does, deferring what the verdict does not need."""
     if a.size > _SHORT or family(a.dtype) == "string":
         return array_stats(a, b, rtol, atol)
     a, b = a.copy(), b.copy()
@@ -446,7 +446,7 @@ def _threads() -> int:
 
 
 def _facts(counts: dict[str, Any], a: np.ndarray, b: np.ndarray) -> ArrayStats:
-    """Make facts of what the native module counted."""
+    """Build the statistics from the native module's counts."""
     kind = family(a.dtype)
     shape = a.shape
     statistics: dict[str, Any] = {}
@@ -499,7 +499,7 @@ def _facts(counts: dict[str, Any], a: np.ndarray, b: np.ndarray) -> ArrayStats:
 
 
 def _statistics(counts: dict[str, Any], kind: str) -> dict[str, Any]:
-    """Compute what there is only of finite pairs."""
+    """Compute the statistics that are defined for finite pairs only."""
     finite = counts["finite"]
     statistics = {
         "largest": counts["largest"],
@@ -635,7 +635,7 @@ def _first_difference(x: Any, y: Any) -> int:
 
 
 def _cut(text: Any, position: int) -> str:
-    """Write a part of a string in ASCII escapes, so that strings that only look the same are seen to differ."""
+    """Write part of a string in ASCII escapes, so that lookalikes can be told apart."""
     start = max(0, position - _CONTEXT)
     stop = position + _CONTEXT
     # NumPy's own strings have another representation.

@@ -37,7 +37,7 @@ class Frontier:
     at_zero: float = 0.0
 
     def check(self) -> None:
-        """Raise ValueError if these are no corners of a hull, as in a document that somebody changed."""
+        """Raise ValueError if these are not corners of a hull, for instance in an edited document."""
         before = (0.0, self.at_zero)
         for corner in self.corners:
             rises = before[0] < corner[0] < np.inf and 0 <= corner[1] < np.inf
@@ -86,7 +86,7 @@ class Frontier:
 
     @staticmethod
     def _first(least: float, passes: Callable[[float], bool]) -> float:
-        """Return the first number of four digits from a value on that passes: people type tolerances."""
+        """Round up to the first four-digit number that passes, as people type tolerances."""
         if passes(0.0) or not least:
             return 0.0
         # Decimal holds a float exactly, so that no digit is rounded twice.

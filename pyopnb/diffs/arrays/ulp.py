@@ -44,7 +44,7 @@ def tabulate(kind: np.dtype) -> tuple[np.ndarray, np.ndarray]:
 
 
 def smallest_normal(kind: np.dtype) -> float:
-    """Give the smallest number of a float dtype that has all its digits; below are the subnormals.
+    """Return the smallest normal number of a float dtype.
 
     Returns
     -------

@@ -222,7 +222,7 @@ class _GraphComparison:
                 yield Fact(f"input {slot}", _format_tensor(x, self.a), _format_tensor(y, self.b))
 
     def _same_tensor(self, x: str, y: str, readers: tuple[int, int]) -> bool:
-        """Tell whether two nodes read the same; weights that differ are kept for later."""
+        """Tell whether two nodes read the same tensors; differing weights are noted for later."""
         if not x or not y:
             return x == y
         weight_a = self.a.weight(x)
@@ -282,7 +282,7 @@ class _GraphComparison:
             yield Change(change_kind, self.path, nodes_a, nodes_b, facts)
 
     def _weights_of_readers(self, index: int) -> Iterator[Fact]:
-        """Find the weight that stands in b for the result of a node that only a has."""
+        """Find the weight of b that replaces a node found only in a."""
         for name in self.a.nodes[index].output[:1]:
             for reader, slot in self.a.consumers.get(name, ())[:_MAX_CHAIN]:
                 if reader not in self.matching.forward:
@@ -350,7 +350,7 @@ def _format_tensor(name: str, graph: HashedGraph) -> str | None:
 
 
 def _walk_up(graph: HashedGraph, name: str, paired: Mapping[int, int]) -> Iterator[str]:
-    """Yield the tensors above one, through nodes without a partner that read a single tensor besides weights."""
+    """Yield the tensors above one, through unpaired nodes that have one input besides weights."""
     for _ in range(_MAX_CHAIN):
         producer, _ = graph.producers.get(name, (None, 0))
         if producer is None or producer in paired or producer in graph.constants:

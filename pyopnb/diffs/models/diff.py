@@ -119,7 +119,7 @@ class ModelDiff(ToleranceDiff):
             yield f"{share_a} in a, {share_b} in b"
 
     def _worst_weight(self) -> Iterator[str]:
-        """Say how large the largest difference of a weight is, where both models have it."""
+        """Say how large the largest weight difference is."""
         ranked = []
         for change in self.changes:
             if change.values is not None:

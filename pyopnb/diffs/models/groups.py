@@ -1,4 +1,4 @@
-"""Groups of unpaired nodes that do the work of other nodes, told by the tensors around them."""
+"""Groups of unpaired nodes that replace each other, recognized by the tensors around them."""
 
 from __future__ import annotations
 

@@ -203,7 +203,7 @@ class Fingerprints:
 def fingerprints(
     graph: HashedGraph, starts: Mapping[str, int], ends: Mapping[str, int]
 ) -> Fingerprints:
-    """Give the nodes of a graph numbers from both ends.
+    """Assign numbers to the nodes of a graph, from its inputs and from its outputs.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Which node of one graph corresponds to which of another, by what nodes compute, and by name at last.
+"""Match the nodes of two graphs by what they compute, and by name as a last resort.
 
 1. Nodes are numbered from both ends (`hashing.fingerprints`), as in Weisfeiler-Lehman refinement
    (Weisfeiler and Leman, 1968), but with exact keys instead of hashes: ``up`` stands for all that a
@@ -212,7 +212,7 @@ class _Pairing:
     # ---- from pairs to their neighbours
 
     def _spread(self, pairs: Iterable[tuple[int, int]]) -> None:
-        """Pair the nodes that stand in the same relation to a pair, and their neighbours in turn."""
+        """Pair the neighbours of paired nodes, and their neighbours in turn."""
         a, b = self.a, self.b
         waiting = deque(pairs)
         while waiting:
@@ -222,7 +222,7 @@ class _Pairing:
                 waiting += self._pair_clear(a.readers(name_a), b.readers(name_b))
 
     def _pair_clear(self, nodes_a: list[int], nodes_b: list[int]) -> Iterator[tuple[int, int]]:
-        """Pair the nodes that alone do the same on both sides, then those that are alone of one op."""
+        """Pair nodes that are unique in what they compute, then those unique in their op."""
         for key in (HashedGraph.number, _op):
             groups_a, groups_b = _grouped(self.a, nodes_a, key), _grouped(self.b, nodes_b, key)
             for common in groups_a.keys() & groups_b.keys():

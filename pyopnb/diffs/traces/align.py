@@ -174,7 +174,7 @@ class _Aligner:
                 return
 
     def pair_by_name(self) -> None:
-        """Pair what is left by name, and the outputs of models that have equally many by position."""
+        """Pair the remaining tensors by name, and outputs by position if both models have as many."""
         names_a = set(self.a.order)
         for name in self.b.order:
             if name in names_a and self._same_type(name, name):
@@ -212,7 +212,7 @@ class _Array:
 
     @cached_property
     def constant(self) -> bool:
-        """Tell whether all elements are the same, or there are none."""
+        """Tell whether all elements are equal; True for empty arrays."""
         return not self.array.size or bool((self.array == self.array.reshape(-1)[0]).all())
 
     def close_to(self, other: _Array) -> bool:

@@ -279,7 +279,7 @@ class _Search:
         return [candidates[(2 * k + 1) * len(candidates) // (2 * count)] for k in range(count)]
 
     def diff(self) -> TraceDiff:
-        """Build the result, after a last pair of runs that records all that the node at fault reads."""
+        """Build the result, after a last pair of runs that records the inputs of the node at fault."""
         steps: list[ComparedStep] = []
         b = self.graphs[1]
         if self.bad is not None:

@@ -96,7 +96,7 @@ def _weight_causes(
     graphs: tuple[TraceGraph, TraceGraph],
     segments: tuple[Segment, Segment],
 ) -> Iterator[str]:
-    """Compare the weights that the nodes read, those of Constant nodes among them, if they are equally many."""
+    """Compare the weights that two nodes read, including Constants, if both read equally many."""
     weights_a, weights_b = map(_weights, traces, graphs, segments)
     # After a fusion, weights have no order in which they correspond.
     if len(weights_a) != len(weights_b):
@@ -142,6 +142,6 @@ def _source_causes(old: Version | None, new: Version | None) -> Iterator[str]:
 
 
 def op_versions(traces: tuple[Trace, Trace], node: NodeProto) -> tuple[int | None, int | None]:
-    """Return the versions' numbers of a node's op in both traces; None where the registry had no such op."""
+    """Return the version numbers of a node's op in both traces; None if the registry had no such op."""
     first, second = (trace.versions.get(full_name(node)) for trace in traces)
     return None if first is None else first.number, None if second is None else second.number

@@ -214,7 +214,7 @@ class TraceComparison:
         return narrower(self.arrays[0][pair.a], self.arrays[1][pair.b])
 
     def diff(self, alignment: Alignment = _NO_ALIGNMENT) -> TraceDiff:
-        """Compare everything; what the alignment leaves without a partner is listed."""
+        """Compare everything, and list the tensors without a partner."""
         tensors = self.tensors()
         graph_b = self.graphs[1]
         runtimes = []
@@ -254,7 +254,7 @@ class TraceComparison:
         return outputs, tuple(lone)
 
     def _exposed(self) -> Iterator[str]:
-        """Yield for each run what a plain run gives otherwise, if that is more than rounding."""
+        """Yield the outputs that differ from a plain run by more than rounding, for each side."""
         for side, trace in enumerate(self.traces):
             if side != self.arrays_side and _is_more_than_rounding(trace):
                 yield f"{'ab'[side]}: {trace.exposure}"
@@ -294,7 +294,7 @@ class TraceComparison:
         return tensors
 
     def precision(self, pair: Pair) -> str:
-        """Name the coarser dtype by whose tolerance a pair is judged; empty where it is the tensor's own."""
+        """Name the coarser dtype whose tolerance applies to a pair; empty if it is the tensor's own."""
         coarse = (self.coarse or {}).get(pair.b, "")
         return coarse or (self._narrower(pair) if self.is_half else "")
 
@@ -308,7 +308,7 @@ class TraceComparison:
         return compared({pair.b: a}, {pair.b: b}, *tolerances)
 
     def _isolated(self) -> dict[str, Isolated]:
-        """Run the nodes of b on a's arrays; where b is arrays, the nodes of a run on those."""
+        """Run b's nodes on a's arrays; if b is arrays, run a's nodes on those."""
         trace = self.traces[1]
         if not trace.by_model:
             return {}
@@ -324,7 +324,7 @@ class TraceComparison:
         return Isolation(trace, self.graphs[1], feeds).results(segments, self.tolerances)
 
     def _offsets(self, isolated: Mapping[str, Isolated]) -> dict[str, list[Diff]]:
-        """Measure how far isolation is off from the runs themselves, where it is over the tolerance.
+        """Measure how far isolation deviates from the runs themselves where it exceeds the tolerance.
 
         A node with a state or random numbers is off by these, so there is nothing to learn.
         """
@@ -411,7 +411,7 @@ class TraceComparison:
                 yield from self._lost_terms(tensor)
 
     def _lost_terms(self, tensor: ComparedTensor) -> Iterator[str]:
-        """Run the node of the wider run on what the one in half precision had, and compare the sums."""
+        """Run the wider run's node on the half-precision inputs, and compare the sums."""
         ends = (tensor.a, tensor.b)
         arrays = [self.arrays[side][ends[side]] for side in (0, 1)]
         if not narrower(*arrays):
@@ -441,7 +441,7 @@ class TraceComparison:
 
 
 def _is_more_than_rounding(trace: Trace) -> bool:
-    """Tell whether an output that a plain run gives otherwise is off by much of its largest element."""
+    """Tell whether an output is off from a plain run by much of its largest element."""
     if trace.exposure is None:
         differing = {}
     else:
@@ -457,7 +457,7 @@ def _is_more_than_rounding(trace: Trace) -> bool:
 
 
 def _join(segments: Sequence[Segment]) -> Segment:
-    """Join the segments of a node's outputs to one."""
+    """Merge the segments of a node's outputs."""
     nodes = set()
     for segment in segments:
         for position in segment.nodes:

@@ -99,7 +99,7 @@ class TraceDiff(ToleranceDiff):
 
     @cached_property
     def worst(self) -> Part:
-        """Return the part of the worst verdict, of equal ones the first."""
+        """Return the first part with the worst verdict."""
         return max(self.parts, key=lambda part: VERDICTS.index(part.verdict))
 
     @property
@@ -123,7 +123,7 @@ class TraceDiff(ToleranceDiff):
 
     @cached_property
     def origin(self) -> ComparedStep | None:
-        """Return the first of `origins`; if there is none, the first node that is over the tolerance.
+        """Return the first of `origins`, or else the first node beyond the tolerance.
 
         None if no node is over the tolerance, or if the difference comes from the feeds.
         """
@@ -137,7 +137,7 @@ class TraceDiff(ToleranceDiff):
 
     @property
     def first(self) -> ComparedStep | None:
-        """Return the first node with an output that is not bit-identical, be it within the tolerance."""
+        """Return the first node with an output that is not bit-identical, even if within the tolerance."""
         for step in self.steps:
             if any(tensor.diff.verdict != "bit-identical" for tensor in step.outputs):
                 return step

@@ -46,7 +46,7 @@ SUMS = frozenset(
 
 
 def narrower(a: Any, b: Any) -> str:
-    """Name the half precision of one of two arrays, if the other one is a wider float; else return nothing.
+    """Name the half-precision dtype of one array if the other is a wider float; empty otherwise.
 
     Examples
     --------
@@ -76,7 +76,7 @@ def in_one_precision(a: Any, b: Any, tolerances: Tolerances) -> tuple[Any, Any, 
 
 
 def as_fed(value: Any, recorded: Any) -> Any:
-    """Give a tensor of another run the precision in which this run had it."""
+    """Round another run's tensor to the precision of this run."""
     if not narrower(value, recorded):
         return value
     # Rounding to infinity or zero is what the node gets in this run.

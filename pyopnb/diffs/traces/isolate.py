@@ -79,7 +79,7 @@ class Isolation:
     def results(
         self, segments: Mapping[str, Segment], tolerances: Tolerances
     ) -> dict[str, Isolated]:
-        """Compare what each segment makes in isolation with the given array, by the tensor that it makes."""
+        """Compare each segment's isolated result with the given array, by tensor name."""
         results: dict[str, Isolated] = {}
         groups: tuple[dict[str, Segment], dict[str, Segment]] = ({}, {})
         for name, segment in segments.items():
@@ -96,7 +96,7 @@ class Isolation:
         return results
 
     def output(self, name: str, segment: Segment) -> Any:
-        """Return what one segment makes; None where it cannot run, which was said with the node's own isolation."""
+        """Return the result of one segment; None if it cannot run, which was reported before."""
         if self._obstacle(segment):
             return None
         model, feeds, outputs = self._model({name: segment})
@@ -115,7 +115,7 @@ class Isolation:
         return ""
 
     def _is_retired(self, segment: Segment) -> bool:
-        """Tell whether another version of an op serves now than served the trace."""
+        """Tell whether an op's version has changed since the trace."""
         graph = GraphProto(node=[self.graph.nodes[position] for position in segment.nodes])
         for op in {full_name(node) for node in nodes_in(graph)} & self.trace.versions.keys():
             if op not in registry or registry[op].current is not self.trace.versions[op]:
@@ -125,7 +125,7 @@ class Isolation:
     def _results(
         self, segments: Mapping[str, Segment], run: Run, tolerances: Tolerances
     ) -> Iterator[tuple[str, Isolated]]:
-        """Run segments together. If that fails, their halves are tried, down to the one at fault."""
+        """Run segments together; if that fails, bisect to the one at fault."""
         try:
             model, feeds, outputs = self._model(segments)
             first, second = run(model, [feeds, feeds])
@@ -152,7 +152,7 @@ class Isolation:
     def _model(
         self, segments: Mapping[str, Segment]
     ) -> tuple[ModelProto, dict[str, Any], dict[str, str]]:
-        """Build one model of the segments; with its feeds, and its outputs by the tensors' names."""
+        """Build one model of the segments, and return it with its feeds and output names."""
         # No result may have the name of an input, or the next segment would read it.
         suffix = "'" * (1 + max(name.count("'") for name in (*self._names(), "")))
         outputs = {name: name + suffix for name in segments}
@@ -199,7 +199,7 @@ class Isolation:
 
 
 def as_made(value: Any) -> Any:
-    """Return what a node made, in the dtype in which it made it.
+    """Return a node's result in the dtype that it computed.
 
     Python's floats in a map are float32: the one operator that makes maps is ZipMap, from float32. As float64 they would be
     held to float64's tolerance.
@@ -215,7 +215,7 @@ def as_made(value: Any) -> Any:
 
 
 def runner(trace: Trace) -> Run:
-    """Get what runs a model as a trace was run."""
+    """Return a function that runs a model the way the trace was run."""
     # Isolated nodes run at the level of optimisation of the trace, or they would differ for it.
     level = trace.runtime.rpartition(", ")[2].removesuffix(" optimisations")
     other_python = trace.other_python

@@ -62,7 +62,7 @@ class OptimizerDiff(Displayable):
 
     @property
     def workaround(self) -> str:
-        """Return the line of Python that gives the numbers of the unoptimised run; empty where there is none."""
+        """Return the line of Python that restores the unoptimised numbers; empty if none does."""
         if self.optimizers:
             return f"pyopnb.Session(model, disabled_optimizers={list(self.optimizers)!r})"
         # The level below is the last one that gave the right numbers.
@@ -131,7 +131,7 @@ class _Trials:
         return compared(run.outputs, self.plain, *self.tolerances)
 
     def suffices(self, disabled: Sequence[str]) -> bool:
-        """Tell whether the outputs are right without some optimizers."""
+        """Tell whether disabling some optimizers restores the outputs."""
         key = frozenset(disabled)
         if disabled and key not in self.good:
             run = self.run("ORT_ENABLE_ALL", disabled)
@@ -183,7 +183,7 @@ def find_optimizers(model: Any, feeds: Mapping[str, Any], tolerances: Tolerances
 
 
 def _changed_nodes(model: Any, full: GraphProto, without: GraphProto) -> Iterator[str]:
-    """Yield what became of the nodes that run otherwise with the optimizers than without them."""
+    """Yield how the optimizers changed the nodes."""
     # Labels are those of the user's graph, in which functions with ops are inlined, as in the session.
     source = read_model(model, data=False)
     graph = inline_ops(source.proto, is_op(source.proto, frozenset())).graph

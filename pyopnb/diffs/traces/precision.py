@@ -21,7 +21,7 @@ __all__ = ["precisions"]
 
 
 def precisions(model: ModelProto, graph: TraceGraph, arrays: Mapping[str, Any]) -> dict[str, str]:
-    """Find the coarsest float dtype that nodes made on the way to a tensor, where that is coarser than its own.
+    """Find the coarsest float dtype upstream of a tensor, if it is coarser than its own.
 
     Parameters
     ----------

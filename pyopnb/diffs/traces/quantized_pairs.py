@@ -1,4 +1,4 @@
-"""The tensors of a quantized model beside those of the float model that it was made from.
+"""Pairs of a quantized model's tensors and those of the float model that it was made from.
 
 Scales and zero points stand in the quantized graph, so that every quantized tensor has numbers again. It corresponds to the
 float tensor that was quantized, or that has its name without the endings that quantizers add; where the quantizer absorbed the
@@ -168,7 +168,7 @@ class QuantizedTensors:
     # ---- scales
 
     def _read_node(self, node: NodeProto) -> None:
-        """Keep the scales that a node of the quantized model says of its inputs and of its result."""
+        """Record the scales that a quantized node gives for its inputs and result."""
         inputs = [*node.input, *[""] * 9]
         op = node.op_type
         output = ""
@@ -227,7 +227,7 @@ class QuantizedTensors:
         self.scales[name] = Scale(expanded[0], expanded[1].astype(np.float64), quantized.dtype)
 
     def _add_packed(self, node: NodeProto) -> None:
-        """Unpack the weight of a MatMulNBits, whose blocks of one column lie one behind the other."""
+        """Unpack the weight of a MatMulNBits, stored block by block within each column."""
         packed = self._value(node.input[1])
         scales = self._value(node.input[2])
         if packed is None or scales is None:
@@ -302,14 +302,14 @@ class QuantizedTensors:
         return result or name
 
     def _activated(self, name: str) -> str:
-        """Return the result of the activation that alone reads a tensor; empty where there is none."""
+        """Return the result of the activation that is a tensor's only reader; empty if there is none."""
         readers = self._readers.get(name, [])
         if len(readers) != 1 or readers[0].op_type not in ABSORBED_OPS:
             return ""
         return str(readers[0].output[0])
 
     def is_absorbed(self, name: str) -> bool:
-        """Tell whether a tensor is between a node and an activation that the quantized model does without."""
+        """Tell whether a tensor lies between a node and an activation that the quantizer absorbed."""
         activated = self._activated(name)
         graph = self.graphs[1]
         for quantized, partner in self.partners.items():
@@ -377,7 +377,7 @@ class QuantizedTensors:
         return np.asarray(array)
 
     def rows(self, pairs: list[Pair]) -> list[QuantizedTensor]:
-        """Describe every tensor: those first that lose most by their own scale, then those without one."""
+        """Describe every tensor, worst first by its own scale, then those without a scale."""
         rows: dict[str, QuantizedTensor] = {}
         for name, partner in self.partners.items():
             if partner not in rows:
@@ -459,7 +459,7 @@ def _expand(values: np.ndarray, shape: tuple[int, ...], axis: int, block_size: i
 
 
 def _unpack(packed: np.ndarray, bits: int) -> np.ndarray:
-    """Unpack numbers of few bits from the bytes of each row, the lowest bits first."""
+    """Unpack sub-byte numbers from each row, lowest bits first."""
     shifts = np.arange(0, 8, bits, dtype=np.uint8)
     numbers = (packed[..., None] >> shifts) & np.uint8(2**bits - 1)
     return numbers.reshape(packed.shape[0], -1)

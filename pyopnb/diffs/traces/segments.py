@@ -95,7 +95,7 @@ class TraceGraph:
         return Segment(tuple(sorted(nodes)), tuple(in_order), tuple(weights))
 
     def names(self, segment: Segment, without: Collection[int]) -> Iterator[str]:
-        """Name the nodes of a segment, apart from some and from those of Constants."""
+        """Name the nodes of a segment, without Constants and excluded ones."""
         for position in segment.nodes:
             if position not in without and position not in self.constants:
                 yield called(self.nodes[position])

@@ -157,7 +157,7 @@ class ComparedStep:
 
     @property
     def isolated(self) -> float | None:
-        """Return the largest error that it makes by itself, on the inputs of a; None if that could not be run."""
+        """Return the largest error that it makes by itself, on a's inputs; None if it could not run."""
         errors = []
         for t in self.outputs:
             if t.alone is not None:
@@ -166,7 +166,7 @@ class ComparedStep:
 
     @property
     def inconclusive(self) -> bool:
-        """Tell whether isolation says nothing: it is over the tolerance, and as far off from its own runs."""
+        """Tell whether isolation is inconclusive: beyond the tolerance, but no more than from its own runs."""
         over = []
         for t in self.outputs:
             if t.alone is not None and not t.alone.ok:
@@ -187,12 +187,12 @@ class ComparedStep:
 
     @property
     def nondeterministic(self) -> bool:
-        """Tell whether it gave another result when it ran again: it draws random numbers, or has a state."""
+        """Tell whether a second run gave another result: the node is random or has a state."""
         return any(tensor.steady is False for tensor in self.outputs)
 
     @cached_property
     def verdict(self) -> str:
-        """Say what it does to the difference between the runs.
+        """Say how the node changes the difference between the runs.
 
         - ``origin``: run in isolation on the inputs of a, it is over the tolerance, and `AMPLIFIES` times as far off as from
           what each run itself recorded of it; or its inputs are the same in both runs and its outputs are not,
@@ -227,7 +227,7 @@ class ComparedStep:
 
     @property
     def worst(self) -> ComparedTensor:
-        """Return the output of the worst verdict, of equal ones the one with the largest error."""
+        """Return the output with the worst verdict, and among equals with the largest error."""
         return max(
             self.outputs,
             key=lambda tensor: (VERDICTS.index(tensor.diff.verdict), largest_error(tensor.diff)),
@@ -275,7 +275,7 @@ def scales_by_dtype(tolerances: Tolerances) -> bool:
 
 
 def widened(tolerances: Tolerances, precision: str) -> Tolerances:
-    """Give a tensor on whose way a coarser dtype was that dtype's tolerance, with a ``stol`` of True.
+    """Use the tolerance of a coarser dtype upstream of a tensor, with a ``stol`` of True.
 
     Examples
     --------
@@ -324,7 +324,7 @@ def format_error(step: ComparedStep) -> str:
 
 
 def same_values(diff: Diff) -> bool:
-    """Tell whether two values are the same, be it under other bits, as -0.0 and 0.0."""
+    """Tell whether two values are equal, even with different bits as -0.0 and 0.0."""
     return diff.verdict in VERDICTS[:2]
 
 

@@ -1,4 +1,4 @@
-"""Functions without operators for which there is something to write instead."""
+"""What to write instead of NumPy functions that have no ONNX operator."""
 
 from __future__ import annotations
 

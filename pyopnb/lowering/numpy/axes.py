@@ -13,7 +13,7 @@ __all__ = ["along", "axes_of", "axis_of", "listed"]
 
 
 def listed(argument: Any) -> list[Any]:
-    """List what may be a single item or several."""
+    """Turn a single item or a sequence into a list."""
     if isinstance(argument, (tuple, list)):
         return list(argument)
     return [argument]

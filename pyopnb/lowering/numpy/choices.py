@@ -68,14 +68,14 @@ def _clip(
 
 
 def _is_number(bound: Tensor | None) -> bool:
-    """Tell whether a bound is one constant number, which Clip takes, and not NaN."""
+    """Tell whether Clip can take a bound: a constant scalar other than NaN."""
     if bound is None or bound.const is None or bound.ndim:
         return False
     return not np.isnan(bound.const)
 
 
 def _bound(value: Any, dtype: np.dtype) -> Tensor | None:
-    """Return a bound in the dtype that is clipped; a Python int beyond it is as good as its nearest value."""
+    """Cast a bound to the clipped dtype, saturating Python ints beyond its range."""
     if value is None:
         return None
     if type(plain(value)) is not int or dtype.kind not in "iu":

@@ -32,14 +32,14 @@ __all__: list[str] = []
 
 
 def _is_never(x: Tensor, value: int) -> bool:
-    """Tell whether a tensor cannot hold a value: it is a constant without it."""
+    """Tell whether a tensor is a constant in which a value does not occur."""
     if x.dtype.kind == "u" and value < 0:
         return True
     return x.const is not None and value not in x.const
 
 
 def _safe_divisor(divisor: Tensor) -> Tensor:
-    """Replace 0 and -1 by 1: the processor ends the process for x // 0, and for the least integer // -1."""
+    """Replace 0 and -1 by 1: x // 0, and the smallest integer // -1, would crash the process."""
     for value in (0, -1):
         if not _is_never(divisor, value):
             divisor = where(equal(divisor, value), 1, divisor)
@@ -52,7 +52,7 @@ def _c_remainder(x: Tensor, y: Tensor) -> Tensor:
 
 
 def _rounds_to_zero(remainder: Tensor, divisor: Tensor) -> Tensor:
-    """Mark where C rounds up and NumPy down: a remainder that is not zero and has not the divisor's sign."""
+    """Mark where C and NumPy round differently: the remainder is nonzero and its sign is not the divisor's."""
     differs_in_sign = xor(less(remainder, 0), less(divisor, 0))
     return and_(not_(equal(remainder, 0)), differs_in_sign)
 
@@ -123,7 +123,7 @@ def _right_shift(result: Any, a: Any, b: Any) -> Tensor:
 
 
 def _power_of_two(shift: Tensor, dtype: np.dtype) -> Tensor:
-    """Record the factor that a shift stands for, which must not overflow."""
+    """Record the power of two that a shift multiplies or divides by, without overflow."""
     most = 8 * dtype.itemsize - 2
     if shift.const is None or (shift.const < 0).any() or (shift.const > most).any():
         refuse("a shift by other than a constant", "x * 2 ** n")

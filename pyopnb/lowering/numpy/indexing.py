@@ -96,7 +96,7 @@ def _items(x: Traced, key: Any) -> list[Any]:
 
 
 def _as_item(item: Any) -> Any:
-    """Return an item of a key, a list as an array."""
+    """Normalize one item of a key; lists become arrays."""
     if type(item) is bool:
         return np.bool_(item)
     if type(item) is not list:
@@ -137,7 +137,7 @@ def _is_number(item: Any) -> bool:
 
 
 def _sliced_elsewhere(items: Sequence[Any], position: int) -> list[Any]:
-    """Replace the array in a key, so that the slices beside it can be read before."""
+    """Replace the array in a key by a full slice, so that the other slices can be read first."""
     return [*items[:position], _EVERYTHING, *items[position + 1 :]]
 
 
@@ -169,7 +169,7 @@ def _taken(x: Tensor, items: Sequence[Any]) -> Tensor:
 
 
 def _basic(x: Tensor, items: Sequence[Any]) -> Tensor:
-    """Read by numbers, slices and new axes, or by one array in the place of a number."""
+    """Read by integers, slices and new axes, and by at most one index array."""
     axes = [item for item in items if item is not None]
     x = _slices(x, [_EVERYTHING if _is_array(item) else item for item in axes])
     # From the last axis on, as a number takes its axis away.
@@ -220,7 +220,7 @@ def _step(item: slice) -> int:
 
 
 def _length(item: slice, step: int, size_of_axis: int | None) -> int | None:
-    """Count the elements of a slice, where that is the same for all inputs."""
+    """Count the elements of a slice; None if it varies with the inputs."""
     if size_of_axis is None:
         return None
     for bound in (item.start, item.stop):
@@ -281,7 +281,7 @@ def _without_masks(items: Sequence[Any]) -> list[Any]:
 
 
 def _written(x: Tensor, items: Sequence[Any], new: Tensor) -> Tensor:
-    """Record a tensor with other elements at a key."""
+    """Record the tensor with new elements at a key."""
     chosen = [item for item in items if not _is_everything(item)]
     if not chosen:
         return expand(new, shape(x), x.dims)
@@ -303,7 +303,7 @@ def _is_everything(item: Any) -> bool:
 
 
 def _numbered(x: Tensor) -> Tensor:
-    """Record the positions of all elements, in the shape of a tensor: what a key takes of them is what it writes."""
+    """Record the flat position of every element: indexing these gives the positions that a key writes to."""
     total = count(x.dims)
     if total is None:
         end = node("Size", [x], INT64, ())

@@ -78,12 +78,12 @@ def selected(x: Tensor, mask: Tensor, axis: int) -> Tensor:
 
 
 def nonzero_rows(x: Tensor) -> Tensor:
-    """Record the indices of what is not zero, a row for each axis."""
+    """Record the indices of nonzero elements, one row per axis."""
     return node("NonZero", [cast(x, bool)], INT64, (x.ndim, None))
 
 
 def nonzero_indices(x: Tensor) -> list[Tensor]:
-    """Record the indices of what is not zero, a vector for each axis."""
+    """Record the indices of nonzero elements, one vector per axis."""
     rows = nonzero_rows(x)
     return [gather(rows, constant(axis, INT64), 0) for axis in range(x.ndim)]
 

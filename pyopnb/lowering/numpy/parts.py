@@ -103,7 +103,7 @@ def _split(result: Any, ary: Any, indices_or_sections: Any, axis: Any = 0) -> li
 
 
 def _equal_parts(x: Tensor, parts: int, axis: int) -> list[Tensor]:
-    """Split an axis whose size can change."""
+    """Split an axis whose size varies with the inputs."""
     total = size(x, axis)
     length = div(total, parts)
     # np.split refuses sizes that are no multiple, and np.array_split makes the first parts larger by one.
@@ -145,7 +145,7 @@ def _roll(result: Any, a: Any, shift: Any, axis: Any = None) -> Tensor:
 
 
 def _rolled(x: Tensor, shift: Any, axis: int) -> Tensor:
-    """Put the end of an axis in front of its beginning; a shift beyond the size goes round."""
+    """Rotate along an axis; shifts beyond its size wrap around."""
     distance = shape_vector([shift])[0]
     length = size(x, axis)
     if distance.const is not None and length.const is not None and length.const.all():

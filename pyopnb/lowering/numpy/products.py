@@ -129,14 +129,14 @@ def _read_equation(equation: str, ranks: Sequence[int]) -> tuple[list[str], str,
 
 
 def _letters(term: str, chosen: set[str]) -> str:
-    """Return those letters of a term that are chosen, in its order."""
+    """Keep the chosen letters of a term, in order."""
     return "".join(letter for letter in term if letter in chosen)
 
 
 def _as_einsum(
     tensors: Sequence[Tensor], terms: Sequence[str], output: str, dotted: set[str]
 ) -> Tensor:
-    """Record Einsum, which onnxruntime 1.32 ends by dividing by zero where an axis is empty."""
+    """Record Einsum, padding axes that may be empty: onnxruntime 1.32 divides by zero there."""
     empty = _perhaps_empty(tensors, terms)
     for letter in empty & dotted:
         if sum(letter in term for term in terms) > 1:
@@ -159,7 +159,7 @@ def _as_einsum(
 
 
 def _perhaps_empty(tensors: Sequence[Tensor], terms: Sequence[str]) -> set[str]:
-    """Return the axes along which no operand is known to have elements."""
+    """Return the axes that no operand proves to have elements."""
     every: set[str] = set()
     not_empty: set[str] = set()
     for x, term in zip(tensors, terms, strict=True):

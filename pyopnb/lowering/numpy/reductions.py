@@ -131,7 +131,7 @@ def may_be_empty(x: Tensor, axes: Sequence[int]) -> bool:
 
 
 def _wider(x: Tensor) -> Tensor:
-    """Cast an integer that has no kernel to one that has."""
+    """Cast an integer without a kernel to a wider one that has one."""
     return cast(x, np.int32 if x.dtype.itemsize < 4 else np.int64)
 
 
@@ -150,7 +150,7 @@ def _sum(call: _Reduction) -> Tensor:
 
 
 def sum_of(x: Tensor, axis: int, to: np.dtype) -> Tensor:
-    """Add up along an axis in a dtype."""
+    """Sum along an axis in a given dtype."""
     return _sum(_Reduction(x, [axis], False, to))
 
 
@@ -243,7 +243,7 @@ def _variance(call: _Reduction, ddof: Any) -> Tensor:
 
 
 def _extreme(call: _Reduction, op_type: str) -> Tensor:
-    """Record the largest or smallest, NaN where there is one."""
+    """Record a maximum or minimum that propagates NaN."""
     x = call.x
     if x.dtype == BOOL:
         return _of_bools(call, op_type, x)
@@ -295,7 +295,7 @@ def _any(call: _Reduction) -> Tensor:
 
 
 def _any_of(call: _Reduction, x: Tensor) -> Tensor:
-    """Tell whether one is true, also among none, for which the runtime's ReduceMax raises."""
+    """Record np.any, also for empty arrays, on which the runtime's ReduceMax raises."""
     return cast(call.reduce("ReduceSum", cast(x, np.int32)), BOOL)
 
 

@@ -47,7 +47,7 @@ __all__: list[str] = []
 
 
 def _sorted(x: Tensor, axis: int) -> tuple[Tensor, Tensor]:
-    """Record values and indices, the smallest first and NaN last, equal ones in their order, as in a stable sort."""
+    """Record a stable ascending sort with NaN last, and its indices."""
     to = x.dtype
     if to == np.uint64:
         refuse("sorting uint64, for which ONNX Runtime has no kernel", "x.astype(np.int64)")
@@ -161,7 +161,7 @@ def _sorted_wide(x: Tensor, axis: int, to: np.dtype) -> Tensor:
 def _of_sorted(
     tensor: Tensor, ordered: Tensor, last: Tensor, x: Tensor, axis: int, to: Any, keepdims: bool
 ) -> Tensor:
-    """Finish a median or quantile: NaN where there is one, which was sorted last; the dtype and axes of NumPy's result."""
+    """Finish a median or quantile: propagate NaN, and restore the dtype and axes of NumPy's result."""
     if x.dtype.kind == "f" and not graph().finite:
         end = gather(ordered, last, axis)
         tensor = where(is_nan(end), np.nan, tensor)
@@ -172,7 +172,7 @@ def _of_sorted(
 
 
 def _and_nan(x: Tensor, axis: int) -> Tensor:
-    """Append a NaN along an axis, for an index that has nothing else to find."""
+    """Append a NaN along an axis, so that an index into an empty axis finds one."""
     widths = [0] * (2 * x.ndim)
     widths[x.ndim + axis] = 1
     inputs = [x, vector(*widths), constant(np.nan, x.dtype)]

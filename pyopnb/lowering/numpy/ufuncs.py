@@ -170,7 +170,7 @@ _comparison(np.not_equal, lambda x, y: not_(equal(x, y)))
 
 
 def _compared_inputs(ufunc: np.ufunc, a: Any, b: Any) -> list[Tensor]:
-    """Cast the inputs of a comparison, in which NumPy compares a Python int as it is: nothing wraps."""
+    """Cast the inputs of a comparison; NumPy compares Python ints by value, without wrapping."""
     for number, array in ((a, b), (b, a)):
         if type(plain(number)) is not int or type(plain(array)) is int:
             continue
@@ -199,7 +199,7 @@ def _compared_inputs(ufunc: np.ufunc, a: Any, b: Any) -> list[Tensor]:
 
 
 def _fits(number: Any, dtype: np.dtype) -> bool:
-    """Tell whether a number is known to be in the range of an integer dtype: a traced one is not."""
+    """Tell whether a number is known to fit an integer dtype; a traced number is not."""
     limits = np.iinfo(dtype)
     return type(number) is int and limits.min <= number <= limits.max
 
@@ -310,7 +310,7 @@ def _power(result: Any, a: Any, b: Any) -> Tensor:
 
 
 def _in_double(function: Any, record: Callable[[Tensor], Tensor]) -> None:
-    """Register a function that loses what is near zero: smaller dtypes are calculated in float64."""
+    """Register a function that loses precision near zero: narrower dtypes are computed in float64."""
 
     @lowers(function)
     def lower(result: Any, x: Any) -> Tensor:
@@ -338,7 +338,7 @@ def _expm1(x: Tensor) -> Tensor:
 
 
 def _logarithm(x: Tensor, base: float) -> Tensor:
-    """Calculate a logarithm that is whole where x is a whole power of the base, as floor(log2(x)) counts on."""
+    """Compute a logarithm that is exact for powers of the base, as code like floor(log2(x)) expects."""
     quotient = div(log(x), float(np.log(base)))
     nearest = elementwise("Round", quotient)
     return where(equal(power(base, nearest), x), nearest, quotient)
@@ -393,7 +393,7 @@ def _trunc(result: Any, x: Any) -> Tensor:
 
 @lowers(np.logaddexp)
 def _logaddexp(result: Any, a: Any, b: Any) -> Tensor:
-    """Add to the larger one what the smaller adds: nothing overflows, and equal infinities stay."""
+    """Compute logaddexp from the larger operand, without overflow and with equal infinities kept."""
     x, y = loop_inputs(np.logaddexp, a, b)
     first = cast(x, np.float64)
     second = cast(y, np.float64)

@@ -1,4 +1,4 @@
-"""Building ONNX Runtime's session of a model, attempt by attempt, until it knows all dtypes."""
+"""Build ONNX Runtime's session of a model, retrying until it knows all dtypes."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def _plan(config: SessionConfig, source: ModelSource, epoch: int, setting: Setti
 def _attempt(
     config: SessionConfig, source: ModelSource, plan: Plan
 ) -> onnxruntime.InferenceSession | BaseException:
-    """Make ONNX Runtime's session; return its exception where the plan now knows the reason."""
+    """Make ONNX Runtime's session; return its exception if the plan can fix the cause."""
     __tracebackhide__ = True
     add_markers(source.proto, [node.numbered for node in plan.nodes])
     options = session_options(config.options, source)
@@ -143,7 +143,7 @@ def _attempt(
 
 
 def _explain(config: SessionConfig, proto: ModelProto, error: Exception) -> Any:
-    """Raise a message of ours for what ONNX Runtime refused, if there is one for it."""
+    """Explain a refusal of ONNX Runtime's, if we know a better message."""
     __tracebackhide__ = True
     if not type(error).__module__.startswith("onnxruntime"):
         return  # an op's own exception says enough

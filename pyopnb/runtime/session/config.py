@@ -48,5 +48,5 @@ class SessionConfig:
 
     @property
     def is_cpu_only(self) -> bool:
-        """Tell whether the user asked for no provider but the CPU."""
+        """Tell whether the CPU is the only provider."""
         return not self.providers or list(self.providers) == [CPU]

@@ -33,7 +33,7 @@ __all__ = [
 
 
 def labels_of(kernels: Iterable[Kernel]) -> dict[Kernel, str]:
-    """Name each node as a user types it, in the order of the file.
+    """Name each node as the user would type it, in file order.
 
     Its name or first output, where no other node has it; else with its number in the file.
     """
@@ -58,7 +58,7 @@ def attrs_of(kernel: Kernel, values: Mapping[str, Any]) -> dict[str, Any]:
 def select_kernels(
     kernels: Collection[Kernel], where: str | None, names: Collection[str]
 ) -> list[Kernel]:
-    """Find the nodes whose attrs of these names are meant.
+    """Find the nodes whose attrs a call of `set_attrs` refers to.
 
     Raises
     ------

@@ -42,7 +42,7 @@ _Instances = dict[int, tuple[int, object]]
 
 
 def reduce_session(session: Any) -> tuple[Any, ...]:
-    """Take a session apart for a pickle.
+    """Collect what a session's pickle contains.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ def reduce_session(session: Any) -> tuple[Any, ...]:
 
 
 def _ops(state: SessionState) -> list[tuple[Version, tuple[str, ...], bool]]:
-    """List what `open_op` takes for each op of the registry that serves the session."""
+    """List the arguments of `open_op` for each registry op in the session."""
     rows = {}
     for kernel in list(state.kernels):
         if kernel.op.is_registered:
@@ -157,7 +157,7 @@ def _model(state: SessionState) -> Any:
 
 
 def _refuse_lent(state: SessionState) -> None:
-    """Raise for weights that are in the memory of this process alone."""
+    """Raise for weights that exist only in this process's memory."""
     if state.taken_out:
         raise InputError(
             "Session: pickle",

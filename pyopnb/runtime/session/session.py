@@ -164,7 +164,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         live_sessions.add(self)
 
     def _swap(self, state: SessionState) -> SessionState:
-        """Go to another state: one assignment, so that nobody meets half of it."""
+        """Switch to another state in one assignment, so that no thread sees half of it."""
         before = vars(self).get("_state")
         self._state = state
         lease = state.lease if isinstance(state, SharedState) else None
@@ -239,7 +239,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         lowered: tuple[str, ...],
         make_state: Callable[[], SessionState],
     ) -> Session:
-        """Make a session without a model of its own: derived, shared, or from a pickle."""
+        """Make a session from an existing state: derived, shared or unpickled."""
         __tracebackhide__ = True
         session = cls.__new__(cls)
         session._prepare()
@@ -248,7 +248,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         return session
 
     def _update(self) -> SessionState:
-        """Return the state that the next run is to use, which serves the registry's newest versions."""
+        """Return the state for the next run, brought up to date with the registry."""
         __tracebackhide__ = True
         # Almost every run ends here: nothing was redefined since the last one, and no lock is taken.
         state = self._state
@@ -269,7 +269,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
     def _rebuild(
         self, state: SessionState, setting: Setting, reason: str = "", **changes: Any
     ) -> SessionState:
-        """Go to a new ONNX Runtime session with these attrs, and these changes of the configuration."""
+        """Rebuild the ONNX Runtime session with new attrs or configuration."""
         __tracebackhide__ = True
         config = replace(state.config, **changes)
         rebuilt = self._swap(build_state(config, state.source(), setting=setting))

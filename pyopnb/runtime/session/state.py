@@ -86,7 +86,7 @@ class SessionState:
         return self.seen == registry.epoch
 
     def advance(self) -> tuple[SessionState, str]:
-        """Make the next state ready, and say which outputs changed, so that it must be rebuilt."""
+        """Prepare the next state, and name the outputs whose change forces a rebuild."""
         __tracebackhide__ = True
         # Read once: what is defined from here on waits for the next run.
         epoch = registry.epoch
@@ -94,7 +94,7 @@ class SessionState:
         return replace(self, epoch=epoch, seen=epoch), changes
 
     def with_setting(self, setting: Setting) -> SessionState:
-        """Let attrs that the kernels are ready for serve from the next run on."""
+        """Put prepared attrs into force from the next run on."""
         epoch = registry.begin_epoch()
         # No run begins in that epoch before the change is whole, as the caller has the session's lock.
         self.settings.begin(epoch, setting)
@@ -102,13 +102,13 @@ class SessionState:
         return replace(self, epoch=epoch, seen=-1)
 
     def update_kernels(self, epoch: int) -> str:
-        """Make the kernels ready for an epoch, and name those whose outputs changed."""
+        """Prepare the kernels for an epoch, and name those whose outputs changed."""
         __tracebackhide__ = True
         changes = {kernel.update(epoch) for kernel in list(self.kernels)}
         return "; ".join(sorted(change for change in changes if change is not None))
 
     def source(self) -> ModelSource:
-        """Read the model again, as it is run."""
+        """Reread the model as the session runs it."""
         if self.runtime._model_bytes is None:
             return read_model(self.runtime._model_path, self.folder, absent=True)
         proto = ModelProto.FromString(self.runtime._model_bytes)
@@ -134,7 +134,7 @@ class SessionState:
         return call_runtime(self.epoch, function, arguments, feeds=owners, shrinks=shrinks)
 
     def _refuse_shrinking(self) -> None:
-        """Raise where an op has kept inputs, whose memory the run would give back."""
+        """Raise if an op still holds inputs whose memory the run is about to free."""
         __tracebackhide__ = True
         keeping = set(_bridge.kept_by())
         kernel = next((kernel for kernel in list(self.kernels) if id(kernel) in keeping), None)
@@ -210,7 +210,7 @@ class _Lease:
         self._epochs: tuple[int, ...] = ()
 
     def begin(self, setting: Setting) -> int:
-        """Begin an epoch in which these attrs serve."""
+        """Begin an epoch with these attrs."""
         # The previous one stays: a run on another thread may have asked for it, and not have begun.
         oldest = _bridge.oldest_epoch()
         self._end([epoch for epoch in self._epochs[:-1] if epoch < oldest])
@@ -283,5 +283,5 @@ class SharedState(SessionState):
         return replace(state, seen=max(seen, state.epoch + 1)), changes
 
     def with_setting(self, setting: Setting) -> SharedState:
-        """Let attrs that the kernels are ready for serve from the next run on."""
+        """Put prepared attrs into force from the next run on."""
         return replace(self, epoch=self.lease.begin(setting), seen=-1)
