@@ -104,7 +104,7 @@ class DiffBase(Displayable):
         try:
             return cls._from_plain(json.loads(text, parse_constant=_refuse_constant))
         except InputError:
-            # It says already what was expected.
+            # The error already says what was expected.
             raise
         except (ValueError, TypeError, LookupError, AttributeError, OverflowError) as error:
             message = sanitize(f"{type(error).__name__}: {error}")

@@ -235,7 +235,7 @@ def reduce(
 
 
 def _by_the_caller(fails: _Fails, model: ModelProto, feeds: dict[str, Any]) -> Failure:
-    # What it raises for the model itself is for its author to see.
+    # An exception on the original model is the user's to see.
     if not fails(model, feeds):
         expected = "a model that fails"
         advice = "pyopnb.reduce(model, feeds), which looks for a failure by itself"
@@ -362,7 +362,7 @@ def _record_here(cut: ModelCut) -> Mapping[str, Any]:
 
 
 def _record_elsewhere(cut: ModelCut) -> Mapping[str, Any]:
-    # What ends a process must not end this one.
+    # A crash must not take this process down.
     run = trace(cut.model, cut.feeds, on=Path(sys.executable), optimised=False, check=False)
     return dict(run.items())
 
@@ -405,7 +405,7 @@ class _Search:
         try:
             fails = bool(self.fails(cut.model, cut.feeds))
         except Exception:
-            # It does not fail as the whole does: arrays of some sizes do not fit together, for one.
+            # The smaller model fails in another way, for instance because sizes no longer match.
             return False
         if fails:
             self.best = cut
@@ -414,7 +414,7 @@ class _Search:
     def _inline_functions(self) -> None:
         """Inline local functions, so that their nodes can be removed as well."""
         if self.best.model.functions:
-            # Few models have functions.
+            # Most models have no functions.
             import onnx.inliner
 
             inlined = onnx.inliner.inline_local_functions(self.best.model)

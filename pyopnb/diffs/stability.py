@@ -310,13 +310,13 @@ class _Trials:
         diff = compared(way.a, way.b, *self.tolerances)
         argmax, order = _changed_order(way.a, way.b)
         row = StabilityRow(name, diff, "", argmax, order)
-        # From run to run, one bit is of interest.
+        # Between repeated runs, even one bit counts.
         if row.ok and (name != "run to run" or diff.verdict == "bit-identical"):
             return row
         if is_random:
             return replace(row, reason="not to be told from what differs from run to run")
         if not self.search:
-            # A trace has a session of its own and holds all tensors: it costs more than all the rows.
+            # A trace builds its own session and holds all tensors, which costs more than all rows together.
             return replace(row, reason="search=True finds the first node")
         try:
             node = _first_node(way.find())
@@ -368,7 +368,7 @@ class _Trials:
         batch = self.outputs
         size = len(feeds[batched[0]])
         if size == 1:
-            # One sample is its own batch once it is repeated.
+            # A batch of one sample is made larger by repeating it.
             size = _SAMPLES
             for name in batched:
                 feeds[name] = np.repeat(feeds[name], size, axis=0)
@@ -392,7 +392,7 @@ class _Trials:
 
         def find() -> TraceDiff:
             facts = compared(a, b, *self.tolerances).worst.facts
-            # The sample whose element is the farthest off.
+            # Keep the sample with the largest error.
             index = 0
             if facts is not None and facts.worst:
                 index = facts.worst[0].index[0]

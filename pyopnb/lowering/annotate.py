@@ -56,7 +56,7 @@ def annotate(
     texts: dict[tuple[str, int], str] = {}
     for code in codes:
         texts.update(_block(code))
-    # What has no source, as in a console without a history, still has line numbers.
+    # Code without source, as in a plain console, still has line numbers.
     for key in [*operators, *reasons]:
         texts.setdefault(key, "")
     annotated = []

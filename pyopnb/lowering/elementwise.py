@@ -57,7 +57,7 @@ _Binary = Callable[[_Operand, _Operand], Tensor]
 def elementwise(op_type: str, *inputs: Tensor, dtype: Any = None, **attrs: Any) -> Tensor:
     """Record a broadcasting operator, in a wider integer dtype if the runtime has no kernel."""
     first = inputs[0].dtype
-    # Max and Min of onnxruntime 1.25 compare the lower half of an int64 alone.
+    # Max and Min of onnxruntime 1.25 compare only the lower half of an int64.
     if op_type in ("Max", "Min") and first == INT64 and not compares_int64():
         x, y = inputs
         if op_type == "Max":
@@ -103,7 +103,7 @@ def where(condition: Tensor, x: _Operand, y: _Operand) -> Tensor:
     if served("Where", dtype) or dtype.kind not in "biu":
         dims = broadcast(condition.dims, first.dims, second.dims)
         return node("Where", [condition, first, second], dtype, dims)
-    # Bools need no integers: two of the logical operators choose as well.
+    # For bools, logical operators can do the choosing.
     if dtype == BOOL:
         chosen = and_(condition, first)
         return or_(chosen, and_(not_(condition), second))

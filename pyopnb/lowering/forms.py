@@ -189,7 +189,7 @@ def _grown(subject: Subject, example: Example) -> list[Example]:
     for factor in _FACTORS if names else ():
         size = groups.sizes[names[0]] * factor
         larger = groups.resize({**groups.sizes, names[0]: size})
-        # It is too large, or the op does not take it, or not in a moment.
+        # The example is too large, or the op refuses it or takes too long.
         if larger is None or not _is_quick(subject, larger):
             break
         examples.append(larger)

@@ -86,7 +86,7 @@ class Graph:
 
     def needed(self, outputs: Iterable[str]) -> list[NodeProto]:
         """List the nodes that the outputs depend on."""
-        # From the last node on, as all that needs a node stands behind it.
+        # Backwards, as every consumer of a node comes after it.
         requested = set(outputs)
         kept = []
         for node in reversed(self.nodes):

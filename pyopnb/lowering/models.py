@@ -137,7 +137,7 @@ def _random_values(model: Any, proto: ModelProto) -> dict[str, np.ndarray]:
     try:
         return _values(model, proto, feeds)
     except Exception:  # what an op or the runtime raises on them says nothing of the model
-        # Each op is tried on arrays of its own then.
+        # Each op is then traced on random arrays of its own.
         return {}
 
 
@@ -194,7 +194,7 @@ def _example(
         elif site.scope is proto.graph and name in values:
             arrays.append(values[name])
         else:
-            # In a subgraph or a function, of which no run tells.
+            # In a subgraph or function, whose tensors a run does not record.
             constant = _constant(proto, site, name)
             if constant is not None:
                 arrays.append(constant)

@@ -58,7 +58,7 @@ class NumpyNamespace:
 def _full(shape: Any, fill_value: Any, dtype: Any = None, *memory: Any, **options: Any) -> Any:
     result = np.full(plain(shape), plain(fill_value), dtype)
     if is_constant(shape) and is_constant(fill_value):
-        # Traced all the same, as a write may make it depend on the inputs.
+        # Traced even if constant, as a later write can make it depend on the inputs.
         return Traced(result)
     to, dims = shape_vector(shape)
     tensor = expand(tensor_of(fill_value, result.dtype), to, dims)
@@ -96,7 +96,7 @@ def _arange(*args: Any, dtype: Any = None) -> Any:
     result = np.arange(*plain(values), dtype=dtype)
     if is_constant(values):
         return Traced(result)
-    # One number is the end, and two are the ends.
+    # A single argument is the end.
     if len(values) == 1:
         bounds = [0, values[0], 1]
     else:
@@ -256,13 +256,13 @@ def _copied(function: types.FunctionType, copies: dict[int, Any]) -> Any:
         function.__code__, names, function.__name__, function.__defaults__, new_cells or None
     )
     copy.__kwdefaults__ = function.__kwdefaults__
-    # Noted before the closure is copied, in which the function may stand itself.
+    # Registered before the closure is copied, as a recursive function is in its own closure.
     copies[id(function)] = copy
     for new, cell in zip(new_cells, cells, strict=True):
         try:
             new.cell_contents = _seen(cell.cell_contents, function.__globals__, copies)
         except ValueError:
-            # Nothing is in the cell yet.
+            # The cell is still empty.
             continue
     return copy
 
@@ -292,7 +292,7 @@ def _seen(value: Any, of: dict[str, Any], copies: dict[int, Any]) -> Any:
         return NUMPY
     if isinstance(value, types.FunctionType) and value.__globals__ is of:
         return _copied(value, copies)
-    # What was imported by name, from numpy import zeros.
+    # A function imported by name, as in from numpy import zeros.
     name = getattr(value, "__name__", None)
     if isinstance(name, str) and name in MAKERS and value is getattr(np, name, None):
         return MAKERS[name]

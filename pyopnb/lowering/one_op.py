@@ -51,7 +51,7 @@ def lower_op(
     Exception
         What the op raises on the first example.
     """
-    # What the op itself raises is no reason of the trace, and is raised before it.
+    # Run the op first, so that its own exceptions are not mistaken for tracing errors.
     _refuse_several(op, examples)
     subject = Subject(op, list(examples))
     expected = called_on(subject, examples[0])

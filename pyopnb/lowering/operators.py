@@ -44,7 +44,7 @@ def _value_of(x: Any) -> Any:
 
 
 def _integer_remainder(a: Tensor, b: Tensor) -> Tensor:
-    # A division of integers by zero would end the process; Python has raised before.
+    # Dividing integers by zero would crash the process; on the example, Python has raised already.
     if b.const is None:
         b = where(equal(b, 0), 1, b)
     return mod(a, b)

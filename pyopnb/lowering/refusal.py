@@ -69,7 +69,7 @@ def refuse(
     Refusal
     """
     refusal = Refusal(current_line(), expected, got, next)
-    # Told before it is raised, as a body may catch it.
+    # Reported before it is raised, as the user's code may catch it.
     for listener in _listeners.get():
         listener.append(refusal)
     raise refusal

@@ -296,7 +296,7 @@ def concat(parts: Sequence[Tensor], axis: int = 0) -> Tensor:
         return constant(np.concatenate(constants, axis))
     dims: list[int | None] = []
     for sizes in zip(*(part.dims for part in parts), strict=True):
-        # A size that one part fixes holds for all of them.
+        # A size known for one part applies to all of them.
         fixed = {item for item in sizes if item is not None}
         dims.append(fixed.pop() if fixed else None)
     along = [part.dims[axis] for part in parts]
@@ -317,7 +317,7 @@ def reduce(op_type: str, x: Tensor, axes: Sequence[int], keepdims: bool) -> Tens
         refuse(f"{op_type} of no axes")
     inputs = [x]
     attrs: dict[str, Any] = {} if keepdims else {"keepdims": 0}
-    # Without axes all are reduced.
+    # ONNX reduces all axes if none are given.
     if axes != list(range(x.ndim)):
         # Up to opset 17 the axes are an attribute, ReduceSum excepted.
         if graph().opset < 18 and op_type != "ReduceSum":

@@ -122,7 +122,7 @@ def trace_op(
                 for position, name in enumerate(graph.inputs)
             ]
             tensors = _computed(subject, example, inputs, expected)
-            # A refusal that the user's code caught is one all the same.
+            # A refusal still counts if the user's code caught it.
             if refusals:
                 raise refusals[0]
         except Refusal as refusal:
@@ -198,7 +198,7 @@ def _input(subject: Subject, example: Example, position: int, name: str) -> Any:
     if array.dtype.kind not in "biuf":
         raise Refusal(None, "inputs of bool, integers or floats", f"{array.dtype}", None)
     value = array.copy()
-    # As in a session, where an op may write into copies alone.
+    # As in a session, ops may only write into copies.
     value.flags.writeable = subject.schema.copy_inputs
     return Traced(value, Tensor(name, value.dtype, _open_dims(subject, position, value.ndim)))
 

@@ -88,7 +88,7 @@ class Number:
     @property
     def tensor(self) -> Tensor:
         """Record it as a scalar or a vector of one, of int64, float64 or bool."""
-        # Recorded when it is used, as most sizes of a body are not.
+        # Recorded on first use, as most sizes are never used.
         if self._recorded is None:
             self._recorded = self.record()
         return self._recorded
@@ -220,7 +220,7 @@ class Traced:
 
     def added(self, ufunc: np.ufunc, other: Any) -> Any:
         """Carry out ``self += other``, or another operator in place."""
-        # A scalar is another one afterwards.
+        # Scalars are immutable, so the result is a new one.
         if not isinstance(self.value, np.ndarray):
             return call(ufunc, (self, other))
         if self.source is None:
@@ -248,7 +248,7 @@ class Traced:
 
     def __iter__(self) -> Iterator[Any]:
         size = self.shape[0] if self.ndim else 0
-        # How often the loop runs would be a part of the graph.
+        # The number of iterations would be baked into the graph.
         if type(size) is Number:
             refuse_size("a loop over an axis")
         return iter([self[position] for position in range(size)])
@@ -288,7 +288,7 @@ class Traced:
         return call(np.transpose, (self,))
 
     def __getattr__(self, name: str) -> Any:
-        # NumPy and Python ask for protocols, which must be answered as by an object without them.
+        # NumPy and Python probe for protocol methods; these must look absent.
         if name.startswith("__"):
             raise AttributeError(name)
         if not hasattr(np.ndarray, name):
@@ -504,7 +504,7 @@ def call(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None = 
     out = kwargs.get("out")
     for ignored in _IGNORED_ARGUMENTS:
         kwargs.pop(ignored, None)
-    # NumPy itself runs on the example, and raises what it has to raise.
+    # NumPy itself runs on the example first, and raises its own errors.
     result = function(*plain(args), **plain(kwargs))
     if is_constant(args) and is_constant(kwargs):
         value = _wrap_constants(result)
@@ -582,7 +582,7 @@ def _check_arguments(
         if kwargs[key] is not None:
             refuse(f"{name_of(function)} with {key}=")
         del kwargs[key]
-    # NumPy has taken the arguments, so what does not fit is one that the rule does not have.
+    # NumPy accepted the arguments, so a mismatch means that the rule does not support one.
     try:
         signature.bind(None, *args, **kwargs)
     except TypeError:
@@ -596,7 +596,7 @@ def _source_of(result: Any, args: Sequence[Any]) -> Traced | None:
     arrays: list[Any] = []
     for arg in args:
         arrays.extend(arg if isinstance(arg, (list, tuple)) else [arg])
-    # The bounds of the memory tell, without a proof that an element is shared.
+    # Compare memory bounds only; proving that elements overlap would be slow.
     for array in arrays:
         if type(array) is not Traced or not isinstance(array.value, np.ndarray):
             continue

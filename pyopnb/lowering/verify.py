@@ -121,7 +121,7 @@ def _verify_group(
         return subject.call(Example(whole(arrays), first.attrs))
 
     def exact(*arrays: Any) -> Any:
-        # The class itself, as the hints of the op may refuse wider floats.
+        # Call the class itself, as the op's hints may refuse wider floats.
         value = subject.instance(first).compute(*whole(arrays))
         if isinstance(value, tuple):
             return value
@@ -142,7 +142,7 @@ def _verify_group(
     if result.disagreement is not None:
         raise _differs(subject, result.disagreement)
     for _, error in result.errors:
-        # Some of the runtime's kernels refuse what is empty, and an error is no wrong number.
+        # Some kernels refuse empty inputs; an error is not a wrong number.
         tolerated = error in converted.errors_of_empty
         # A form that a class has written may know that boxes have four numbers, which no hint says.
         if lowered.is_written and error in converted.errors_of_other_shapes:
@@ -195,7 +195,7 @@ def _constants(lowered: LoweredOp, example: Example) -> list[float]:
     for constant in _constant_arrays(lowered):
         if constant.dtype.kind in "iuf" and constant.size == 1:
             numbers.append(constant.item())
-    # The end of an open slice is 2**63 - 1, which is no number of the body's, and overflows in products.
+    # Open slices end at 2**63 - 1, which the user did not write and which overflows in products.
     distinct = dict.fromkeys(number for number in numbers if abs(number) < _OPEN_END)
     # 0, 1 and -1 are tried anyway.
     return [number for number in distinct if abs(number) not in (0, 1)][:_MOST_CONSTANTS]

@@ -38,7 +38,7 @@ def run_in_background(
         try:
             results, failure = run(), ""
         except BaseException as error:
-            # Nobody waits for this thread, so whatever it was can only go to the callback.
+            # Nobody joins this thread, so any exception can only go to the callback.
             results, failure = [], BackgroundFailure.of(error)
         callback(results, data, failure)
 

@@ -345,7 +345,7 @@ def _make_session(
             inputs.append(helper.make_tensor_value_info(name, element.onnx, shape))
     fed = [info.name for info in inputs]
     names = [name if name in fed else "" for name in definition.names]
-    # Empty names at the end say nothing.
+    # Trailing empty names mean nothing.
     while names and not names[-1]:
         names.pop()
     if version is not None:
@@ -368,7 +368,7 @@ def _make_session(
     import_domains(model)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
-    # There is nothing to gain with one node.
+    # Optimizing a single node gains nothing.
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     # Many sessions are kept: their idle threads must not spin, and a Python op has no use for any.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")

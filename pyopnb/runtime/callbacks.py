@@ -322,7 +322,7 @@ def _promised_by_plan(
         try:
             values = {**node.values, **_read_attrs(reader, _linked_kinds(node), inferring=True)}
         except _Unreadable:
-            # Then the hints alone have to do until there is a kernel, which can read every attr.
+            # Until there is a kernel, which can read every attr, only the hints are known.
             return schema.hinted(given) or (None,) * node.outputs
         instance = instantiate(version, schema, values, node.where)
         # Each call of a local function is a node of its own, and gets an instance of its own.
@@ -446,7 +446,7 @@ _bridge.configure(
 
 def _on_define(version: Version) -> None:
     op = registry.find(*split_name(version.op))
-    # Another thread may have removed it again.
+    # Another thread may have removed it meanwhile.
     if op is not None:
         _bridge.widen([_bare_signature(op)])
 

@@ -104,7 +104,7 @@ class Feeds:
         self, session: onnxruntime.InferenceSession, scalars: Collection[str] = ()
     ) -> None:
         self.types = _declared_types(session.get_inputs(), scalars)
-        # Initializers that are inputs as well: a run may feed them, and need not.
+        # Initializers that are also inputs; feeding them is optional.
         self._optional = _declared_types(session.get_overridable_initializers(), scalars)
         self.outputs = _declared_types(session.get_outputs(), scalars)
         self.output_names = list(self.outputs)
@@ -131,7 +131,7 @@ class Feeds:
         except (TypeError, ValueError):
             got = type(feeds).__name__
             raise InputError("feeds", expected="a dict of name to array", got=got) from None
-        # Every run passes here: one look at each array, and no more.
+        # Every run passes here, so each array is looked at only once.
         if len(checked) == len(self._rows):
             for name, dtype, shape in self._rows:
                 value = checked.get(name)
@@ -226,7 +226,7 @@ def check_names(
         return
     where = "feeds"
     if unknown and missing:
-        # A name too many and one too few: most likely the one is the other, misspelt.
+        # One unknown and one missing name: most likely a misspelling.
         next_ = f"write {suggest(str(unknown[0]), types)} for {sanitize(unknown[0])}"
     elif unknown:
         next_ = f"leave {sanitize(unknown[0])} out"

@@ -88,7 +88,7 @@ def python_form(instance: Any, inputs: _Types, outputs: _Types, where: str) -> A
     try:
         compute = _maker("numba")(instance, inputs, outputs, where)
     except ModuleNotFoundError as error:
-        # Numba is there, and something that it needs is not: that is no reason to go on without it.
+        # Numba is installed but one of its dependencies is not: report that instead of falling back.
         if error.name != "numba":
             raise
         text = f"{where}: Numba is not installed, so Python computes. Type: pip install 'pyopnb[numba]'"

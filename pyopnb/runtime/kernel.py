@@ -187,7 +187,7 @@ class Kernel:
         instance: object,
         promised: tuple[TensorType | None, ...],
     ) -> tuple[Version, Any]:
-        # Another thread may have been faster: a version has one instance at a node.
+        # Another thread may have been faster, and a version has only one instance per node.
         return self._states.setdefault(
             (version.number, number), (version, self._state(version, instance, promised))
         )

@@ -42,7 +42,7 @@ def warn_of_lowered(
         advice = "session.filled lists those that run in their own version"
     text = f"lowered for onnxruntime {onnxruntime.__version__}, {means}: {', '.join(lowered)}. {advice}"
     warnings.warn(text, VersionsLowered, stacklevel=level_of_user())
-    # Where warnings are errors, each session raises, whichever is the first.
+    # If warnings are errors, every session raises and not only the first.
     _said.add(lowered)
 
 

@@ -68,7 +68,7 @@ def session_for_run(
     try:
         return Session(model, providers=providers, base_dir=base_dir, fill=fill)
     except PyopError as error:
-        # That advice is of a session; here `fill` is an argument of what the user called.
+        # The session's advice names its own constructor; here `fill` is an argument of the called function.
         if error.next != FILL:
             raise
         raise moved(error, error.where, "fill=True") from None

@@ -266,7 +266,7 @@ def planned_nodes(
     attr_graphs: set[int] = set()
     for site in sites:
         legacy = legacy_nodes.get(id(site))
-        # It is the op that runs a graph among its attrs, if anybody does.
+        # Nodes in a graph attr of an op are run by that op, if at all.
         if id(site.scope) in attr_graphs:
             attr_graphs.update(map(id, bodies(site.node)))
             continue

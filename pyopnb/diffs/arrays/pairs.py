@@ -75,7 +75,7 @@ def _drawn(a: np.ndarray, b: np.ndarray) -> list[int]:
     picked = {0, a.size - 1}
     borders = np.linspace(0, a.size, _CELLS + 1).astype(int).tolist()
     for first, last in pairwise(borders):
-        # Cell by cell, so that nothing large is made.
+        # Cell by cell, to avoid large temporaries.
         left = a[first:last].astype(np.float64)
         right = b[first:last].astype(np.float64)
         cell = np.nan_to_num(right)

@@ -140,7 +140,7 @@ class Part:
         if document["facts"] is None:
             return part
         facts: ArrayStats = from_plain(ArrayStats, document["facts"])
-        # A tolerance that passes would be searched for without end.
+        # The search for a passing tolerance would not end.
         facts.frontier.check()
         return replace(part, counted=facts)
 

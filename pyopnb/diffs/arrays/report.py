@@ -127,7 +127,7 @@ def _share(count: int, total: int) -> str:
 
 def _where(part: Part, facts: ArrayStats) -> Iterator[str]:
     if not facts.worst:
-        # Of bools, none is worse than another.
+        # No bool mismatch is worse than another.
         if facts.first is not None:
             yield f"where: first at {format_index(facts.first)}"
         return
@@ -143,7 +143,7 @@ def _where(part: Part, facts: ArrayStats) -> Iterator[str]:
         if axis.most == axis.seen:
             share = f"all {axis.seen:,}"
         clauses.append(f"{share} at index {axis.index} of axis {axis.axis} (length {axis.size:,})")
-    # Of strings and bools, none is worse than another.
+    # No mismatch of strings or bools is worse than another.
     adjective = "worst"
     if part.a.startswith(("string", "bool")):
         adjective = "first"

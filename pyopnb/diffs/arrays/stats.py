@@ -284,7 +284,7 @@ def array_stats(
     if family(a.dtype) == "string":
         return _string_stats(a, b)
     if all(_stats.same(*pair) for pair in _blocks(a, b, chunk)):
-        # Of arrays that are the same to the bit, no other number is asked for.
+        # Bit-identical arrays need no other statistics.
         return ArrayStats(a.size, largest=0)
     return _facts(_count(a, b, rtol, atol, _stride(a.size), chunk).result(), a, b)
 
@@ -333,7 +333,7 @@ def scale_of(b: np.ndarray) -> float:
     (3.0, 0.0)
     """
     largest = 0.0
-    # Block by block, so that nothing large is made.
+    # Block by block, to avoid large temporaries.
     for start in range(0, b.size, _COPIED):
         sizes = np.abs(b.flat[start : start + _COPIED].astype(np.float64))
         largest = max(largest, float(sizes.max(initial=0.0, where=np.isfinite(sizes))))

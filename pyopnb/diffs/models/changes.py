@@ -214,7 +214,7 @@ class _GraphComparison:
     def _input_facts(self, i: int, j: int) -> Iterator[Fact]:
         inputs_a = list(self.a.nodes[i].input)
         inputs_b = list(self.b.nodes[j].input)
-        # Omitted inputs at the end may be written out or not.
+        # Trailing omitted inputs may be written as empty names or left out.
         inputs_a += [""] * (len(inputs_b) - len(inputs_a))
         inputs_b += [""] * (len(inputs_a) - len(inputs_b))
         for slot, (x, y) in enumerate(zip(inputs_a, inputs_b, strict=True)):

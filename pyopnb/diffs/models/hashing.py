@@ -222,7 +222,7 @@ def fingerprints(
     up = [-1] * len(graph.nodes)
     for index in graph.computing:
         node = graph.nodes[index]
-        # Omitted inputs at the end are no difference.
+        # Trailing omitted inputs make no difference.
         reads = [values.get(name, -2) if name else -1 for name in node.input]
         while reads and reads[-1] == -1:
             reads.pop()

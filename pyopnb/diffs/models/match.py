@@ -230,7 +230,7 @@ class _Pairing:
                 open_a = [index for index in group_a if index not in self.forward]
                 open_b = [index for index in group_b if index not in self.back]
                 partners = {self.forward[index] for index in group_a if index in self.forward}
-                # Of several, none is taken for another: a name or a pair from another side may tell.
+                # Ambiguous nodes are not paired yet: a name or a later pair may settle them.
                 is_clear = partners == set(group_b).difference(open_b)
                 if is_clear and len(open_a) == len(open_b) == 1:
                     self._pair(open_a[0], open_b[0])

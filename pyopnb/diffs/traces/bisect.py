@@ -134,7 +134,7 @@ def first_divergence(
     search = _Search(sides, feeds or {}, tolerances, at_once)
     suspected = len(sides[1].proto.graph.node)
     with tracking("nodes ruled out", suspected):
-        # The outputs first: where they agree, no run has to be made to look for a node.
+        # Compare the outputs first; if they agree, no search is needed.
         search.compare(search.outputs())
         while search.bad is not None and (names := search.spread()):
             before, suspected = suspected, len(search.suspects())

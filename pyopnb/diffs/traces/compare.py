@@ -266,7 +266,7 @@ class TraceComparison:
         tensors = {}
         with tracking("comparisons", len(self.segments) + len(self.pairs)):
             isolated = self._isolated()
-            # A node that is off by itself may be off only because it ran alone. Its runs tell.
+            # A node may differ only because it ran alone; isolating it in its own run tells.
             offsets = self._offsets(isolated)
             default = Isolated(reason="it computes with integers" if self.integers else "")
             if not self.traces[1].by_model:

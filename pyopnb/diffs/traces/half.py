@@ -147,7 +147,7 @@ def sum_causes(name: str, half: Any, wide: Any) -> Iterator[str]:
     if not dtype_name or half.shape != wide.shape:
         return
     widened = half.astype(wide.dtype)
-    # What overflowed is said already.
+    # Overflow was reported above.
     finite = np.isfinite(widened) & np.isfinite(wide)
     diff = compared(widened[finite], wide[finite], *tolerance(dtype_name, None, None, True))
     facts = diff.worst.facts

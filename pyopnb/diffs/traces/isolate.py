@@ -180,7 +180,7 @@ class Isolation:
             ir_version=proto.ir_version,
         )
         for tensor in filter(is_external, tensors(model)):
-            # This raises: the runtime or onnx would look for its file in the working folder.
+            # This raises; otherwise onnx would look for the file in the working folder.
             with_data(tensor, None)
         return model, feeds, outputs
 

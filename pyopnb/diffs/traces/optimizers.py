@@ -173,7 +173,7 @@ def find_optimizers(model: Any, feeds: Mapping[str, Any], tolerances: Tolerances
             candidates = candidates[: high - 1]
     if not trials.good:
         return OptimizerDiff(diff, suspects=names, sessions=trials.sessions)
-    # What is named was tried.
+    # Only optimizers that were tried are named.
     smallest = min(trials.good, key=len)
     run = trials.good[smallest]
     nodes = tuple(_changed_nodes(model, full.executed, run.executed))
@@ -192,7 +192,7 @@ def _changed_nodes(model: Any, full: GraphProto, without: GraphProto) -> Iterato
     for indices, kernels in sorted(with_them.items()):
         if without_them.get(indices) != kernels:
             yield f"{_label(graph, indices)} → {' + '.join(kernels)}"
-    # A node that no group has any more did not come to run.
+    # A node in no group was optimized away.
     ran = {index for indices in with_them for index in indices}
     for index in sorted({index for indices in without_them for index in indices} - ran):
         yield f"{_label(graph, (index,))} → nothing: folded or eliminated"

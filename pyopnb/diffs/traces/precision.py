@@ -59,7 +59,7 @@ def precisions(model: ModelProto, graph: TraceGraph, arrays: Mapping[str, Any]) 
                 dtype_name = _dtype(arrays[name])
             else:
                 dtype_name = _declared(types, model, name)
-            # Other dtypes, as integers and texts, have no precision that is carried on.
+            # Other dtypes, such as integers and strings, carry no precision.
             if dtype_name in TOLERANCES:
                 coarsest[name] = _coarsest([dtype_name, *reads])
                 if coarsest[name] != dtype_name:

@@ -207,7 +207,7 @@ class ComparedStep:
             return "same"
         if any(tensor.introduced for tensor in self.outputs):
             return "origin"
-        # What is over the tolerance before and after the node decides.
+        # Decide by what exceeds the tolerance before and after the node.
         bad_inputs = not all(tensor.diff.ok for tensor in self.inputs)
         bad_outputs = not all(tensor.diff.ok for tensor in self.outputs)
         if not bad_outputs:

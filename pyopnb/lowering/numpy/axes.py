@@ -28,7 +28,7 @@ def axes_of(axis: Any, ndim: int) -> list[int]:
 
 def axis_of(axis: Any, ndim: int) -> int:
     """Return a single axis, counted from the front."""
-    # __index__ asks an attr for its value, which decides on nodes.
+    # __index__ reads an attr's value, so it becomes part of the function.
     return int(np.lib.array_utils.normalize_axis_index(axis.__index__(), ndim))
 
 

@@ -40,7 +40,7 @@ def _where(result: Any, condition: Any, x: Any = None, y: Any = None) -> Any:
 @lowers(np.select)
 def _select(result: Any, condlist: Any, choicelist: Any, default: Any = 0) -> Tensor:
     tensor = tensor_of(default, result.dtype)
-    # The first condition that holds decides, so it is asked last.
+    # The first true condition wins, so it is applied last.
     for condition, choice in zip(reversed(condlist), reversed(choicelist), strict=True):
         mask = tensor_of(condition, bool)
         tensor = where(mask, tensor_of(choice, result.dtype), tensor)

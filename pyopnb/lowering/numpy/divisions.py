@@ -97,7 +97,7 @@ def _float_floor_divide(x: Tensor, y: Tensor) -> Tensor:
     remainder = _c_remainder(x, y)
     toward_zero = div(sub(x, remainder), y)
     quotient = where(_rounds_to_zero(remainder, y), sub(toward_zero, 1), toward_zero)
-    # The quotient is whole but for its own rounding, which is undone here.
+    # The quotient is an integer up to rounding, which is undone here.
     down = floor(quotient)
     tensor = where(greater(sub(quotient, down), 0.5), add(down, 1), down)
     if _is_never(y, 0):

@@ -53,7 +53,7 @@ def _read(x: Traced, key: Any) -> Any:
     tensor = None
     if not (x.constant and is_constant(items)):
         tensor = fit(_taken(x.tensor, items), result)
-    # What is read by arrays, or is a scalar, is a copy.
+    # Reading by arrays, or reading a scalar, gives a copy and not a view.
     if any(map(_is_array, items)) or not isinstance(result, np.ndarray):
         return Traced(result, tensor)
     return Traced(result, tensor, x)
@@ -172,7 +172,7 @@ def _basic(x: Tensor, items: Sequence[Any]) -> Tensor:
     """Read by integers, slices and new axes, and by at most one index array."""
     axes = [item for item in items if item is not None]
     x = _slices(x, [_EVERYTHING if _is_array(item) else item for item in axes])
-    # From the last axis on, as a number takes its axis away.
+    # Go from the last axis to the first, as an integer removes its axis.
     for axis in reversed(range(len(axes))):
         if type(axes[axis]) is not slice:
             x = gather(x, index_tensor(axes[axis]), axis)
@@ -249,7 +249,7 @@ def _by_arrays(x: Tensor, items: Sequence[Any]) -> Tensor:
     inputs = [front, concat(columns, len(dims))]
     dims_of_slices = front.dims[len(by_index) :]
     tensor = node("GatherND", inputs, x.dtype, (*dims, *dims_of_slices))
-    # What the indices give stands where they stood, or in front if a slice is between them.
+    # Adjacent indices keep their position; separated ones move to the front, as in NumPy.
     first = by_index[0]
     last = by_index[-1]
     if last - first + 1 != len(by_index):
@@ -298,7 +298,7 @@ def _written(x: Tensor, items: Sequence[Any], new: Tensor) -> Tensor:
 
 
 def _is_everything(item: Any) -> bool:
-    # An == would ask a traced bound whether it is None.
+    # Not ==, which a traced bound would record as a comparison.
     return type(item) is slice and item.start is item.stop is item.step is None
 
 
@@ -318,7 +318,7 @@ def _written_by_mask(x: Tensor, mask: Tensor, new: Tensor) -> Tensor:
     axes_behind = x.ndim - mask.ndim
     if new.ndim == 0 or new.ndim <= axes_behind:
         return where(unsqueeze(mask, list(range(mask.ndim, x.ndim))), new, x)
-    # A value for each element that is true.
+    # One value for each true element.
     at = transpose(nonzero_rows(mask), [1, 0])
     if axes_behind:
         sizes = concat([size(at, 0), shape(x, mask.ndim)])

@@ -151,7 +151,7 @@ def _rolled(x: Tensor, shift: Any, axis: int) -> Tensor:
     if distance.const is not None and length.const is not None and length.const.all():
         at = vector(int(-distance.const[0] % length.const[0]))
     else:
-        # An integer remainder by zero would end the process.
+        # An integer remainder by zero would crash the process.
         at = mod(neg(distance), maximum(length, 1))
     end = _part(x, axis, at, vector(_END), None)
     beginning = _part(x, axis, vector(0), at, None)

@@ -69,7 +69,7 @@ def _product(x: Tensor, y: Tensor) -> Tensor:
 
 @lowers(np.dot)
 def _dot(result: Any, a: Any, b: Any) -> Tensor:
-    # Of a scalar it is the product of elements.
+    # With a scalar operand, np.dot multiplies elementwise.
     if not _rank(a) or not _rank(b):
         x = tensor_of(a, result.dtype)
         y = tensor_of(b, result.dtype)
@@ -151,7 +151,7 @@ def _as_einsum(
     axes = [axis for axis, letter in enumerate(output) if letter in empty]
     if not axes:
         return tensor
-    # What the zeros made is cut off again.
+    # Cut off what the padding added.
     begins = vector(*[0] * len(axes))
     ends = vector(*[-1] * len(axes))
     inputs = [tensor, begins, ends, vector(*axes)]
@@ -190,7 +190,7 @@ def _with_zero(x: Tensor, term: str, empty: set[str]) -> Tensor:
 def _norm(result: Any, x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Tensor:
     tensor = tensor_of(x, result.dtype)
     axes = axes_of(axis, tensor.ndim)
-    # Of matrices 1, 2 and inf are other norms.
+    # For matrices, 1, 2 and inf mean other norms.
     known_orders: tuple[Any, ...] = (None, "fro")
     if len(axes) == 1:
         known_orders = (None, 1, 2, np.inf, -np.inf)

@@ -58,7 +58,7 @@ def _tile(result: Any, A: Any, reps: Any) -> Tensor:  # noqa: N803  # NumPy's na
         counts = list(reps)
     else:
         counts = [reps]
-    # The shorter one gets ones in front.
+    # Pad the shorter one with ones in front.
     rank = max(x.ndim, len(counts))
     counts = [1] * (rank - len(counts)) + counts
     x = unsqueeze(x, list(range(rank - x.ndim)))
@@ -80,7 +80,7 @@ def _repeat(result: Any, a: Any, repeats: Any, axis: Any = None) -> Tensor:
     counts[at + 1] = repeats
     dims = _dims(result, x, repeats)
     tiled = _tiled(unsqueeze(x, [at + 1]), counts, (None,) * (x.ndim + 1))
-    # Not -1, which is no size where another one is 0.
+    # Not -1, which cannot be inferred if another size is 0.
     length = mul(size(x, at), shape_vector([repeats])[0])
     parts = [length]
     if at > 0:

@@ -51,7 +51,7 @@ def _sorted(x: Tensor, axis: int) -> tuple[Tensor, Tensor]:
     to = x.dtype
     if to == np.uint64:
         refuse("sorting uint64, for which ONNX Runtime has no kernel", "x.astype(np.int64)")
-    # TopK takes numbers alone.
+    # TopK takes no bools, and has no kernels for some integers.
     if to == BOOL or not served("TopK", to):
         x = cast(x, np.int32 if to.itemsize < 4 else np.int64)
     inputs = [x.name, size(x, axis).name]
@@ -88,10 +88,10 @@ def _median(result: Any, a: Any, axis: Any = None, keepdims: bool = False) -> Te
         ordered = _and_nan(ordered, at)
     number = size(x, at)
     last = sub(number, 1)
-    # Both are the same element where the number is odd.
+    # For an odd count, both are the same element.
     low = gather(ordered, div(last, 2), at)
     high = gather(ordered, div(number, 2), at)
-    # The one in the middle is not added to itself, which could overflow.
+    # Adding the middle element to itself could overflow.
     is_odd = equal(mod(number, 2), 1)
     middle = where(is_odd, low, mul(add(low, high), 0.5))
     return _of_sorted(middle, ordered, maximum(last, 0), x, at, result.dtype, keepdims)
@@ -133,7 +133,7 @@ def _interpolated(result: Any, a: Any, q: float, axis: Any, keepdims: bool, meth
     low = gather(ordered, first, at)
     high = gather(ordered, second, at)
     step = sub(high, low)
-    # From the nearer of the two, which decides where one of them is infinite.
+    # Interpolate from the nearer element, which matters if one of them is infinite.
     is_above = greater_equal(weight, 0.5)
     nearer = gather(ordered, where(is_above, second, first), at)
     weight = where(is_above, sub(weight, 1.0), weight)

@@ -323,7 +323,7 @@ def _log1p(x: Tensor) -> Tensor:
     above = add(x, 1.0)
     added = sub(above, 1.0)
     corrected = mul(log(above), div(x, added))
-    # Nothing was added: the logarithm is x itself. And infinity by infinity is no number.
+    # If rounding lost x, the logarithm is x itself; this also avoids infinity / infinity.
     return where(equal(above, 1.0), x, where(equal(above, np.inf), above, corrected))
 
 

@@ -128,7 +128,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         fill: bool = False,
         **kwargs: Any,
     ) -> None:
-        # Between the user's line and what went wrong, nothing is of interest.
+        # Frames between the user's line and the error are of no interest.
         __tracebackhide__ = True
         # A script that only defines ops never needs these.
         from pyopnb.models.versions import lower_versions, version_numbers
@@ -140,7 +140,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
             raise InputError(
                 "Session, sess_options", expected=expected, got=describe(sess_options), next=next_
             )
-        # All that the user can have typed wrong is refused before anything is read or built.
+        # Refuse wrong arguments before anything is read or built.
         check_providers(providers, provider_options)
         self._prepare()
         allowed = checked_modules(modules)
@@ -152,7 +152,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         lower_versions(source.proto, filled=fill)
         self.lowered = lowered()
         if self.lowered:
-            # The bytes or the file are not what is to be loaded now.
+            # The original bytes or file no longer match the model that is loaded.
             source.given = None
             warn_of_lowered(self.lowered, source.proto, self.filled)
         self._swap(build_state(replace(config, filled=bool(self.filled)), source))
@@ -299,11 +299,11 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         if state.ops:
             self._rebuild(state, state.setting, **changes)
             return
-        # Nobody must see a session that is half changed.
+        # Other threads must not see a half-changed session.
         runtime = copy.copy(state.runtime)
         runtime.set_providers(providers, provider_options)
         only_cpu = runtime.get_providers() == [CPU]
-        # What is made of this session later, as a copy or in another process, has them as well.
+        # Copies of this session, also in other processes, inherit them.
         config = replace(state.config, **changes)
         self._swap(replace(state, config=config, runtime=runtime, only_cpu=only_cpu))
 
@@ -442,7 +442,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         """
         __tracebackhide__ = True
         _bridge.locked(self._updating, self._set_attrs, where, attrs)
-        # Outside the lock, as a listener may well run the session.
+        # Outside the lock, as a listener may run the session.
         for listener in list(self._attr_listeners):
             listener()
 
@@ -744,7 +744,7 @@ def _fill(source: ModelSource) -> tuple[FilledNode, ...]:
     from pyopnb.onnx_reference.fill import fill_source  # what most sessions never need
 
     filled = fill_source(source)
-    # The bytes or the file are not what is to be loaded now.
+    # The original bytes or file no longer match the model that is loaded.
     source.given = None
     if filled:
         warnings.warn(Filled(filled), stacklevel=level_of_user())

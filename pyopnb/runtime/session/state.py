@@ -88,7 +88,7 @@ class SessionState:
     def advance(self) -> tuple[SessionState, str]:
         """Prepare the next state, and name the outputs whose change forces a rebuild."""
         __tracebackhide__ = True
-        # Read once: what is defined from here on waits for the next run.
+        # Read once; later definitions wait for the next run.
         epoch = registry.epoch
         changes = self.update_kernels(epoch)
         return replace(self, epoch=epoch, seen=epoch), changes
