@@ -58,7 +58,7 @@ def from_plain(hint: Any, value: Any) -> Any:
     Raises
     ------
     TypeError, ValueError, KeyError
-        It is something else.
+        The value does not have the type.
 
     Examples
     --------

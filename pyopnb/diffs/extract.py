@@ -96,7 +96,7 @@ def cut_out(
     ----------
     source : ModelSource
     values : mapping or Trace, optional
-        What the tensors were in a run, from which the cut gets its feeds.
+        The tensors' values in a run, which become the feeds of the cut.
     inputs, outputs : str or sequence of str, optional
     """
     proto = source.proto

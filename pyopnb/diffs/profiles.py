@@ -94,7 +94,7 @@ class ProfileDiff(DiffBase):
     run : NodeChange
         The whole run.
     nodes : tuple of NodeChange
-        Nodes of the main graph, those first that changed most.
+        Nodes of the main graph, largest change first.
     """
 
     _FORMAT = "pyopnb.profile-diff"
@@ -167,7 +167,7 @@ def diff_profiles(a: Profile, b: Profile) -> ProfileDiff:
 def _changes(a: Profile, b: Profile) -> Iterator[NodeChange]:
     """Compare the nodes of the main graphs by their first outputs.
 
-    A runtime may run as one node what it ran apart before: groups that share a node belong together.
+    The runtime may have fused nodes in only one of them, so groups that share a node are merged.
     """
     nodes_a, nodes_b = ([x for x in profile.nodes if not x.inside] for profile in (a, b))
     sets: DisjointSets[str] = DisjointSets()

@@ -63,13 +63,13 @@ class Reduction(Displayable):
     failure : Failure
         ``text`` says how it fails, and ``outputs`` are those of both sides where two runs differ.
     before : int
-        How many nodes the model had at first.
+        The number of nodes in the original model.
     trials : int
-        How many models were tried.
+        The number of models that were tried.
     seconds : float
         How long it took.
     finished : bool
-        Whether it came to its end within the limit of time; otherwise there may be a smaller one.
+        Whether the search finished within the time limit; otherwise a smaller model may exist.
     """
 
     model: ModelProto
@@ -147,7 +147,7 @@ def reduce(
 ) -> Reduction:
     """Find the smallest model that still fails, for a look at what fails or for a bug report.
 
-    Nodes are left out from the end and from the beginning by halving, then here and there; what they gave becomes a feed. Then
+    Nodes are removed by bisection from the end and the beginning, then in groups; their outputs become feeds. Then
     arrays are made smaller.
 
     Parameters

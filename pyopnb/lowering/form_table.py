@@ -31,11 +31,11 @@ class Form:
     seconds : tuple of float
         The fastest run at each size, in ONNX Runtime, with one thread.
     nodes : int or None
-        Of the function, without constants.
+        The number of nodes in the function, without constants.
     reason : str
-        Why the op has no such form; empty where it has.
+        Why the op has no such form; empty if it has one.
     source : LoweredSource or None
-        Of the function: the lines of ``compute`` with their operators, and the line that stays in Python.
+        The lines of ``compute`` with the function's operators, and the line that stays in Python.
     """
 
     name: str

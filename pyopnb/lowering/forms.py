@@ -42,7 +42,7 @@ _LEAST_RUNS = 3
 def forms(op: Any, /, *inputs: Any, **attrs: Any) -> Forms:
     """Compare the forms of an op: Python, the ONNX function that `lower` makes of it, C++ and Numba.
 
-    Of each language it is the newest version that the op has, if any. Each runs in ONNX Runtime, in a model of one node, with
+    Each language is represented by the op's newest version in it. Each form runs in ONNX Runtime, in a model of one node, with
     one thread. The results are compared with those of Python at three sizes: the example's, and those in which the first
     dimension that can change is 32 and 1,024 times as large, up to a million elements and calls of 50 ms.
 

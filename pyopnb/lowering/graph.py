@@ -26,7 +26,7 @@ class Graph:
     Attributes
     ----------
     finite : bool
-        Whether no array has a NaN.
+        Assume that no array has a NaN.
     lines : dict of str to SourceLine
         By output, the user's line that a node comes from.
     """

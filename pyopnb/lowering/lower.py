@@ -36,7 +36,7 @@ def lower(
 ) -> FunctionProto | ModelProto:
     """Turn an op, or the ops of a model, into functions of ONNX's own operators.
 
-    ``compute`` runs once on an example, and what it asks of NumPy is recorded. The function is then run in plain ONNX Runtime
+    ``compute`` runs once on an example, and its NumPy calls are recorded. The function is then run in plain ONNX Runtime
     and compared with the op: on the examples, at other sizes, without elements, on other values, with NaN and infinities. It is
     returned if all agree.
     Rows of a million elements are not tried, as ONNX Runtime's own float32 sums and means are off by 0.1 % there.
@@ -55,8 +55,8 @@ def lower(
         The version of ONNX's own operators; the newest that the installed runtime takes if not given, as in `model`. The
         functions of a model have the model's.
     finite : bool
-        Whether no array has NaN or infinities: ``max``, ``min`` and ``argmax`` then need no nodes that look for NaN, and such
-        values are not compared.
+        Assume that no array has NaN or infinities: ``max``, ``min`` and ``argmax`` then need no nodes that check for NaN, and
+        such values are not compared.
     strict : bool
         Of a model: raise for an op that cannot become a function. Otherwise it stays as it is, with the warning
         `StayedInPython`.

@@ -47,7 +47,7 @@ _WITH_FUNCTIONS = 8
 
 
 _Known = list[tuple[Any, LoweredOp]]
-"""The functions of one op so far, each with the types of the node that it was made for."""
+"""One op's functions so far, each with the input types that it was made for."""
 
 
 def lower_model(
@@ -66,7 +66,7 @@ def lower_model(
     feeds : mapping or None
         The values on which the ops are tried; None for random ones.
     finite : bool
-        Whether no array has NaN or infinities.
+        Assume that no array has NaN or infinities.
     strict : bool
         Whether an op that cannot become a function is an error.
     compares : bool

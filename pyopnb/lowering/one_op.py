@@ -35,7 +35,7 @@ def lower_op(
     examples : sequence of Example
     opset : int, optional
     finite : bool
-        Whether no array has NaN or infinities.
+        Assume that no array has NaN or infinities.
     compares : bool
         Whether to compare the results.
 

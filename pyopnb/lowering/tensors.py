@@ -85,7 +85,7 @@ class Tensor:
     dims : tuple of (int or None)
         None for a size that depends on the inputs' sizes or values.
     const : ndarray or None
-        The value where it is the same for all inputs.
+        The value if it is the same for all inputs.
     """
 
     name: str
@@ -305,7 +305,7 @@ def concat(parts: Sequence[Tensor], axis: int = 0) -> Tensor:
 
 
 _IDENTITIES = {"ReduceSum", "ReduceProd", "ReduceMax", "ReduceMin", "ReduceMean"}
-"""The reductions that give a tensor itself when they reduce no axis."""
+"""The reductions that return the tensor unchanged if no axis is reduced."""
 
 
 def reduce(op_type: str, x: Tensor, axes: Sequence[int], keepdims: bool) -> Tensor:

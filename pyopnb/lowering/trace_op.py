@@ -50,7 +50,7 @@ class LoweredOp:
     lines : dict of str to SourceLine
         By value of the function, the user's line.
     is_written : bool
-        Whether the op's class wrote it, and no trace.
+        Whether the class wrote the function itself, instead of a trace.
     constants : dict of int to ndarray
         The inputs, by position, whose values are part of the function.
     """
@@ -99,10 +99,10 @@ def trace_op(
     example : Example
         Inputs and attrs.
     expected : sequence of ndarray
-        What the op gives for them.
+        The op's results on the example.
     opset : int
     finite : bool
-        Whether no array has a NaN.
+        Assume that no array has a NaN.
 
     Returns
     -------

@@ -1,7 +1,7 @@
 """Arrays and numbers that record NumPy calls while ``compute`` is traced.
 
 A `Traced` array and a `Number` know their value on the example and their tensor in the graph. Each call is
-carried out twice: by NumPy itself on the example, which settles shape, dtype and every error, and by a
+carried out twice: by NumPy on the example, which determines shape, dtype and errors, and by a
 rule of `rules.TABLE`, which records nodes. What depends on nothing but constants is left to NumPy.
 """
 
@@ -387,7 +387,7 @@ _NAMES_OF_METHODS = """sum prod mean var std max min argmax argmin any all cumsu
 squeeze swapaxes take repeat dot argsort nonzero diagonal trace compress choose searchsorted partition
 argpartition"""
 METHODS = tuple(_NAMES_OF_METHODS.split())
-"""The methods of ndarray that are what a function of the same name is."""
+"""The ndarray methods that do the same as NumPy's function of that name."""
 
 
 def _refused(got: str, next_: str | None) -> Callable[..., NoReturn]:

@@ -25,7 +25,7 @@ _FLOATS = (np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.float64))
 
 _OPEN_END = 2**63 - 1
 _MOST_CONSTANTS = 8
-"""Of a body: each is some further inputs to try."""
+"""The most constants of a body that are tried as inputs, as each adds several examples."""
 
 
 # Measured with onnxruntime 1.32.0 on x86-64, over 25 kernels, 11 shapes and numbers from 1e-30 to 1e6.
@@ -79,9 +79,9 @@ def verify(
     lowered : LoweredOp
     subject : Subject
     examples : sequence of Example
-        Of the same dtypes and ranks; the op takes the first.
+        All of the same dtypes and ranks; the op accepts the first.
     finite : bool
-        Whether no array has a NaN.
+        Assume that no array has a NaN.
 
     Raises
     ------

@@ -34,7 +34,7 @@ class FormInput(TensorType):
     ----------
     array : ndarray
     is_constant : bool
-        Whether the form has asked for the value, and so holds for no other one.
+        Whether the form has read the value, and so is valid for this value only.
     """
 
     array: np.ndarray
@@ -71,7 +71,7 @@ def written_form(subject: Subject, example: Example, opset: int | None) -> Lower
     Returns
     -------
     LoweredOp or None
-        None if the class has no method ``lowered``. It is not compared yet.
+        None if the class has no method ``lowered``. The function has not been verified yet.
 
     Raises
     ------

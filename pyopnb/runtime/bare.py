@@ -16,7 +16,7 @@ from pyopnb.runtime.session.config import CPU
 __all__ = ["Runner", "bare_runner"]
 
 Runner: TypeAlias = Callable[[Sequence[str], Mapping[str, Any]], list[Any]]
-"""Takes the names of outputs, and feeds."""
+"""A function of output names and feeds."""
 
 _LIMIT = 2**31  # bytes
 

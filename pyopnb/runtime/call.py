@@ -37,7 +37,7 @@ from pyopnb.runtime.session.session import Session
 __all__ = ["KEPT_SESSIONS", "call"]
 
 KEPT_SESSIONS = 64
-"""Sessions that `call` keeps for the next call of their kind; the least recently used one goes first."""
+"""The number of sessions that `call` caches; the least recently used one is dropped first."""
 
 
 @hide_internal_frames
@@ -60,7 +60,7 @@ def call(
         operator declares, or else that of the arrays which must have the same, if that has their values; what has a dtype
         keeps it. None leaves an optional input out.
     outputs : int, optional
-        How many to ask for. If not given: as many as the op's hints say, or as its operator in ONNX always has, or 1.
+        The number of outputs. By default, as many as the op's hints say, or as the ONNX operator always has, or 1.
     opset : int, optional
         Version of ONNX's own operators; the newest that the installed runtime takes if not given.
     **attrs
@@ -84,7 +84,7 @@ def call(
     -----
     Calls of the same op with the same attrs, dtypes and ranks share a session, and with it the op's instance: what an op keeps
     on ``self`` lives from one such call to the next, until the op is redefined or `KEPT_SESSIONS` other sessions were used.
-    Where each call must start afresh, `run` a model. A redefined op serves from the next call on.
+    If each call must start afresh, `run` a model. A redefined op serves from the next call on.
 
     Examples
     --------

@@ -61,7 +61,7 @@ def get_library_path() -> str:
     """Return the path of the custom-op library for a plain ``onnxruntime.InferenceSession``.
 
     Every op of the registry is known to sessions made with the options afterwards. ONNX Runtime asks for the ops before it
-    reads a model, so each of them makes such a session some 0.1 ms dearer. It reads attrs by the names that
+    reads a model, so each registered op adds some 0.1 ms to such a session. It reads attrs by the names that
     ``__init__`` has, and cannot have ``**attrs``, graph attrs, more than 64 inputs of a variadic op, or the retired PyOp's
     nodes; `pyopnb.Session` has all of these. Where an output's dtype is not the first input's, a hint of ``compute`` has to say
     so, or ``infer`` with a rank: with onnxruntime before 1.28 it says so for the first output alone.

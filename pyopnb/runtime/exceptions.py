@@ -39,11 +39,11 @@ def call_runtime(
     function, arguments
         What runs or builds the session.
     plan : Plan, optional
-        Of the session that is state.
+        The plan of the session being built.
     feeds : object, optional
-        They own the memory that the run reads. Where they are not known, an op gets copies of what ONNX Runtime does not own.
+        The owners of the memory that the run reads. If unknown, ops get copies of what ONNX Runtime does not own.
     always : bool
-        Whether an op's exception is raised where ONNX Runtime went on without an error, too.
+        Raise an op's exception even if ONNX Runtime continued without an error.
     shrinks : bool
         Whether the session's memory goes back to the system at the end of the run: ops get copies.
 

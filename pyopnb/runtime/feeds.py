@@ -332,10 +332,10 @@ def feeds_by_name(
     names : sequence of str
         The model's inputs.
     feeds : sequence
-        In that order, or a dict alone.
+        In that order, or a single dict.
     named : Mapping
     takes_dict : bool
-        Whether a dict alone holds the feeds; else it is itself one.
+        Whether a single dict holds the feeds, or else is itself a feed.
 
     Returns
     -------
@@ -397,7 +397,7 @@ def as_array(
     ----------
     value : object
     want : TensorType
-        What is declared; its dtype may be unknown.
+        The declared type; its dtype may be unknown.
     where : str
         For the error.
     name : str

@@ -47,4 +47,4 @@ def warn_of_lowered(
 
 
 _said: set[tuple[str, ...]] = set()
-"""What `VersionsLowered` has said in this process: whoever builds by onnx's defaults builds every model so."""
+"""Versions that were warned of in this process; models built with onnx's defaults would all warn again."""

@@ -50,7 +50,7 @@ def quiet_options() -> onnxruntime.RunOptions:
 
 
 QUIET = quiet_options()
-"""The options of runs for which the user gives none."""
+"""The options of runs without options from the user."""
 
 
 def check_run_options(options: Any) -> None:
@@ -158,7 +158,7 @@ def model_folder(given: onnxruntime.SessionOptions | None) -> str | None:
 
 
 SHRINKAGE = "memory.enable_memory_arena_shrinkage"
-"""The entry of a run's options that gives a session's unused memory back to the system when the run ends."""
+"""The run option that returns a session's unused memory to the system when the run ends."""
 
 
 def shrinks_arena(options: Any) -> bool:
@@ -227,7 +227,7 @@ _ENTRIES = (
 )
 
 _FILES = ("enable_profiling", "optimized_model_filepath")
-"""Fields by which a session writes a file: those of several processes would write the same one."""
+"""Fields that make a session write a file; several processes would write the same one."""
 
 
 def read_options(options: onnxruntime.SessionOptions) -> dict[str, Any]:
@@ -236,7 +236,7 @@ def read_options(options: onnxruntime.SessionOptions) -> dict[str, Any]:
     Raises
     ------
     InputError
-        They let each session write a file.
+        The options make each session write a file.
     """
     default = onnxruntime.SessionOptions()
     fields = {}
@@ -268,7 +268,7 @@ def free_dimensions(runtime: onnxruntime.InferenceSession, proto: ModelProto) ->
     Raises
     ------
     InputError
-        They give one to a dimension that has no symbol.
+        The options set the size of a dimension that has no symbol.
     """
     shapes = {node.name: node.shape for node in runtime._sess.inputs_meta}
     sizes = {}

@@ -31,7 +31,7 @@ class RecurrentSession:
     following : mapping of str to str
         By input the output that is its next value, of the same type.
     results : mapping of str to str
-        Other outputs that are looked at, scalars, with their dtypes.
+        Other outputs to return, all scalars, with their dtypes.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ class RecurrentSession:
         Parameters
         ----------
         feeds : mapping of str to ndarray
-            Of the inputs that are no state.
+            Feeds of the inputs that are not state.
 
         Returns
         -------

@@ -15,7 +15,7 @@ __all__ = ["Setting", "Settings", "Values", "numbered"]
 _numbers = itertools.count(1)  # 0: what a kernel was made with
 
 Values = tuple[int, dict[str, Any]]
-"""The attrs of a node, and a number that no others have: the node's instance belongs to it."""
+"""A node's attrs with a unique number, by which the node's instance is found."""
 
 
 def numbered(attrs: dict[str, Any]) -> Values:

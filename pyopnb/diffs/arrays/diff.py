@@ -29,7 +29,7 @@ class Diff(ToleranceDiff):
     Attributes
     ----------
     parts : tuple of Part
-        One a pair of arrays, in the order in which they were met: ``path``, ``verdict``, types, tolerance and facts of each.
+        One per pair of arrays, in order: ``path``, ``verdict``, types, tolerance and facts of each.
     """
 
     _FORMAT = "pyopnb.diff"

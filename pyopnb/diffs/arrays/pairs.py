@@ -13,7 +13,7 @@ from pyopnb.ops.messages import sanitize
 __all__ = ["FEW", "Pairs", "pairs_of"]
 
 FEW = 20
-"""Of so few elements all pairs are kept, whatever their shape."""
+"""All pairs are kept for arrays of at most this many elements, whatever their shape."""
 
 # A curve has all elements up to this many, and else the extremes of so many cells.
 _MOST = 300
@@ -29,7 +29,7 @@ class Pairs:
     Attributes
     ----------
     positions : tuple of int
-        Flat indices, which rise.
+        Flat indices, ascending.
     a, b : tuple of str
         The values there, as they are printed.
     difference : tuple of (float or None)

@@ -37,7 +37,7 @@ class Part:
     Attributes
     ----------
     path : tuple of str and int
-        Names and positions that lead there; empty where two arrays were compared.
+        Names and positions that lead to the arrays; empty if two arrays were compared directly.
     a, b : str
         Their types.
     reason : str

@@ -104,13 +104,13 @@ class Axis:
     size : int
         Its length.
     hit : int
-        How many of its indices have mismatches.
+        The number of its indices that have mismatches.
     index : int
         The index with the most mismatches.
     most : int
         How many that index has.
     seen : int
-        How many there are in all.
+        The total number of mismatches.
     """
 
     axis: int
@@ -128,27 +128,27 @@ class ArrayStats:
     Attributes
     ----------
     count, finite : int
-        Elements, and pairs of which both are finite.
+        The number of elements, and of pairs in which both are finite.
     bits, differing : int
         Elements of which the bits differ, and of which the values do: -0.0 is 0.0, and NaN agrees with NaN.
     over : int or None
-        Elements that are over the tolerance; None if it was changed later and not all pass.
+        The number of elements over the tolerance; None if it was changed later and not all pass.
     classes : dict
-        What there is of NaN, infinities, zeros of other signs, subnormals, by name; what there is not is left out.
+        Counts of special values by name (NaN, infinities, zeros of the other sign, subnormals), omitting zeros.
     odd : int
-        Mismatches that no tolerance covers: NaN against a number, infinities.
+        The number of mismatches that no tolerance covers: NaN against a number, infinities.
     frontier : Frontier
         What tolerances pass, of floats.
     largest, mean, rms, bias : float or None
-        Of ``|a - b|`` the largest, its mean and root mean square; the mean of ``a - b``. Of integers the largest is exact.
+        Maximum, mean and root mean square of ``|a - b|``, and the mean of ``a - b``. The maximum is exact for integers.
         Where all bits are the same, nothing but that is known.
     cosine, snr, psnr, peak : float or None
         Similarity of the two as vectors; ``10 log10(sum b² / sum (a-b)²)``, infinite where they are equal; the same of
         ``peak²``, the largest ``|b|``.
     ulp : int or None
-        The most units in the last place, in the dtype's own.
+        The largest difference in units in the last place of the dtype.
     stride : int
-        Every so many-th element is in the two histograms.
+        The histograms count every ``stride``-th element.
     sizes, ulps : dict
         Histograms: of ``|a - b|``, by eighths of an octave, and of ULPs, by binary digits. -1 in the first: no difference.
     matrix : tuple or None
@@ -202,7 +202,7 @@ class ArrayStats:
     def quantile(self, q: float) -> tuple[float, float] | None:
         """Return bounds of the q-quantile of ``|a - b|`` over finite pairs.
 
-        The two are an eighth of an octave apart, and tell of every ``stride``-th element.
+        The bounds are an eighth of an octave apart, and describe every ``stride``-th element.
         """
         eighth = _quantile(self.sizes, q)
         if eighth is None:
@@ -296,7 +296,7 @@ class LazyStats:
     Attributes
     ----------
     a, b : ndarray
-        Copies: the caller may write into theirs before.
+        Copies, as the caller may modify the originals before the statistics are computed.
     rtol, atol : float
     bits, differing, over : int
         As in `ArrayStats`.

@@ -15,7 +15,7 @@ import numpy as np
 __all__ = ["SLACK", "Frontier"]
 
 SLACK = 2.0**-40
-"""Part of itself by which a bound may be missed, so that no answer depends on how it was rounded.
+"""Relative slack of a bound, so that no answer depends on rounding.
 
 In native/stats.cpp as well.
 """

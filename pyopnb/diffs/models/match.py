@@ -168,7 +168,7 @@ class _Pairing:
         key : callable
             Of the side, 0 or 1, and the node; None for a node that is left out.
         equal_counts : bool
-            Only where both sides have equally many nodes of a key.
+            Pair only keys that both sides have equally often.
         """
         groups: dict[Hashable, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
         for side, (graph, paired) in enumerate(((self.a, self.forward), (self.b, self.back))):

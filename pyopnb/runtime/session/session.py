@@ -325,7 +325,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
     def to_model_proto(self) -> ModelProto:
         """Return the model that the session runs, with the attrs that `set_attrs` changed.
 
-        What takes a model takes a session as well, and calls this.
+        Functions that take a model also take a session, and call this.
 
         Returns
         -------
