@@ -13,7 +13,7 @@
 # make lock     binder/requirements.txt anew, with the newest of everything
 # make docs     the pages of docs/, with every notebook and example in them run, as build/docs/html; a part of make test as well
 # make docs-links     whether the pages' links to other sites still lead somewhere; needs the network
-# make bench    ratios against the bars, beside the peers; tests/benchmarks/results.csv keeps them
+# make bench    ratios against the bars, beside the peers; results.csv and catalog.csv in tests/benchmarks keep them
 # make wheels   the wheels of this machine's Pythons in dist/, repaired, each used where there is no compiler; a part of make test-all
 # make clean    everything that the others made
 #

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import csv
 import inspect
 import re
 import sys
+from pathlib import Path
 
 from pyopnb.catalog.index import Entry, entries, refusals
 from pyopnb.catalog.listing import domains_of, operators_of, summary_of
 
-__all__ = ["COLUMNS", "REFUSED", "refused", "rows"]
+__all__ = ["COLUMNS", "REFUSED", "RESULTS", "refused", "rows"]
 
 COLUMNS = (
     "operator",
@@ -19,13 +21,16 @@ COLUMNS = (
     "defined in",
     "tested against",
     "agreement",
+    "speed",
     "lowers",
 )
+RESULTS = Path(__file__).parents[2] / "tests" / "benchmarks" / "catalog.csv"
 REFUSED = ("operator", "domains", "why not", "instead")
 
 
 def rows() -> list[tuple[str, ...]]:
     """Return a row for each operator that runs."""
+    measured = _measured()
     table = []
     for entry in entries():
         lowers = "by its form" if hasattr(entry.op_class, "lowered") else "if it can be traced"
@@ -33,7 +38,10 @@ def rows() -> list[tuple[str, ...]]:
         if entry.versions:
             names += f" of version {', '.join(map(str, entry.versions))}"
         computes = summary_of(entry)
-        table.append((names, domains_of(entry.names), computes, *_told(entry), lowers))
+        file = entry.op_class.__module__.removeprefix("pyopnb.catalog.")
+        agreement, speed = measured.get(file, ("", ""))
+        domains = domains_of(entry.names)
+        table.append((names, domains, computes, *_told(entry), agreement, speed, lowers))
     return table
 
 
@@ -45,14 +53,25 @@ def refused() -> list[tuple[str, ...]]:
     ]
 
 
-def _told(entry: Entry) -> tuple[str, str, str, str]:
-    """Return who writes an operator, where it is defined, what it is tested against and how well it agrees."""
+def _measured() -> dict[str, tuple[str, str]]:
+    """Return the agreement and the speed that the benchmarks measured, by the file of an operator."""
+    cells = {}
+    with RESULTS.open(encoding="utf-8", newline="") as table:
+        for row in csv.DictReader(table):
+            speed = ""
+            if row["reference"]:
+                speed = f"{row['milliseconds']} ms; {row['reference']} {row['reference_milliseconds']} ms"
+            cells[row["file"]] = row["difference"], speed
+    return cells
+
+
+def _told(entry: Entry) -> tuple[str, str, str]:
+    """Return who writes an operator, where it is defined, and what it is tested against."""
     text = inspect.cleandoc(sys.modules[entry.op_class.__module__].__doc__ or "")
     title, _, remainder = text.partition("\n\n")
     # The title begins with the operator's name, which the table has.
     _, _, writer = title.replace("\n", " ").partition(", ")
     story, _, test = remainder.replace("\n", " ").partition("Tested against ")
     definition = re.match(r"Defined (?:in|by) (.*?)\.(?:\s|$)", story)
-    reference, _, agreement = test.rpartition(", ")
     defined_in = definition[1] if definition else ""
-    return writer.rstrip("."), defined_in, reference, agreement.rstrip(".")
+    return writer.rstrip("."), defined_in, test.strip().rstrip(".")

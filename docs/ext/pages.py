@@ -114,9 +114,10 @@ def _row(cells: Sequence[str]) -> nodes.row:
 
 
 class Catalogue(SphinxDirective):
-    """The operators of the catalogue, from its files."""
+    """The operators of the catalogue, from its files and what was measured of them."""
 
     def run(self) -> list[nodes.Node]:
+        self.env.note_dependency(str(catalogue.RESULTS))
         return [_table(catalogue.COLUMNS, catalogue.rows()), *self._refused()]
 
     def _refused(self) -> list[nodes.Node]:

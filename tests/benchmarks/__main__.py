@@ -25,6 +25,7 @@ import bench_torch
 import bench_trace
 import bench_train
 import bench_watch
+import catalog_agreement
 import numpy
 import onnx
 import onnxruntime
@@ -60,3 +61,7 @@ doors = (bench_torch,)
 rows = table.show(chain.from_iterable(theme.rows() for theme in (*themes, *looking, *doors)))
 results.append(rows, results.machine())
 print(f"\nAppended to {results.RESULTS}")
+
+# After the rows are kept: it runs the tests of the catalogue, and writes a table of its own.
+catalog_agreement.measure()
+print(f"\nWritten to {catalog_agreement.RESULTS}")

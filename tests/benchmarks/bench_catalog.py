@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 
 import numpy as np
 from table import Row, milli, show, timed
@@ -24,19 +25,32 @@ def compared(
         yield Row(label, milli(seconds[way]), peer, seconds[way] / seconds["own"], bar)
 
 
-def in_plain_runtime(op: str, *inputs: np.ndarray, **attrs: object) -> partial:
+def in_plain_runtime(op: str, *inputs: np.ndarray | None, **attrs: object) -> partial:
     """Return a call of an operator's form, in a session without ops."""
     function = pyopnb.lower(op, *inputs, **attrs, verify=False)
-    names = [f"x{number}" for number in range(len(inputs))]
-    outputs = [f"y{number}" for number in range(len(function.output))]
-    node = pyopnb.node(f"plain::{function.name}", names, outputs)
     function.domain = "plain"
-    types = {}
-    for name, array in zip(names, inputs, strict=True):
-        types[name] = f"{array.dtype}[{','.join(map(str, array.shape))}]"
     opset = next(entry.version for entry in function.opset_import if not entry.domain)
-    model = pyopnb.model([node], types, outputs, functions=[function], opset=opset)
-    return partial(pyopnb.Session(model).run, None, dict(zip(names, inputs, strict=True)))
+    name = f"plain::{function.name}"
+    return in_session(name, inputs, len(function.output), functions=[function], opset=opset)
+
+
+def in_session(
+    op: str,
+    inputs: Sequence[np.ndarray | None],
+    outputs: int = 1,
+    attrs: Mapping[str, object] = MappingProxyType({}),
+    **options: object,
+) -> partial:
+    """Return a call of one node in a session of its own; `options` are those of `pyopnb.model`."""
+    names, types, feeds = [], {}, {}
+    for number, array in enumerate(inputs):
+        names.append("" if array is None else f"x{number}")
+        if array is not None:
+            types[names[-1]] = f"{array.dtype}[{','.join(map(str, array.shape))}]"
+            feeds[names[-1]] = array
+    results = [f"y{number}" for number in range(outputs)]
+    model = pyopnb.model([pyopnb.node(op, names, results, **attrs)], types, results, **options)
+    return partial(pyopnb.Session(model).run, None, feeds)
 
 
 def rows() -> Iterator[Row]:

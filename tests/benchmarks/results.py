@@ -37,11 +37,11 @@ def machine() -> dict[str, str]:
 
 
 def _commit() -> str:
-    """The commit that was measured, with ``-dirty`` where files other than the table differ from it."""
+    """The commit that was measured, with ``-dirty`` where files other than the tables differ from it."""
     try:
         commit = _git("rev-parse", "--short=10", "HEAD")
         changed = _git(
-            "status", "--porcelain", "--", ":(top)", ":(top,exclude)tests/benchmarks/results.csv"
+            "status", "--porcelain", "--", ":(top)", ":(top,exclude)tests/benchmarks/*.csv"
         )
     except (OSError, subprocess.CalledProcessError):  # not a clone
         return "unknown"
