@@ -118,7 +118,7 @@ class Reduction(Displayable):
         Returns
         -------
         Path
-            The folder, which is made where it is not there.
+            The folder, which is created if it does not exist.
 
         Raises
         ------
@@ -181,8 +181,8 @@ def reduce(
 
     Notes
     -----
-    The model that is left fails in the same way, by its error without names and numbers, or by outputs beyond the tolerance,
-    and not necessarily for the same reason.
+    The reduced model fails in the same way (the same error apart from names and numbers, or outputs beyond the tolerance)
+    but not necessarily for the same reason.
 
     Examples
     --------
@@ -502,7 +502,7 @@ class _Parts:
     nodes : list of int
         Positions of the nodes in the graph; those of Constant nodes come along with the nodes that read them.
     values : dict
-        What is known of its tensors.
+        The known values of its tensors.
     """
 
     def __init__(self, model: ModelProto, feeds: dict[str, Any]) -> None:

@@ -1,6 +1,6 @@
 """Which nodes of a quantized model cost most accuracy, measured by running each in float again.
 
-The float model gets the scales of the quantized one as nodes that round to its levels, and a switch at each of them. So one
+The float model gets nodes that round to the quantized model's levels, each with a switch. So one
 session serves all runs, whatever form the quantized model has: operators on integers cannot be mixed with float ones.
 """
 
@@ -62,7 +62,7 @@ class SensitiveNode:
     sqnr : float
         The signal to noise ratio in dB at the model's outputs while only these are in float.
     gain : float
-        By how much that is more than with everything quantized.
+        The gain in dB over the simulation with everything quantized.
     """
 
     name: str
@@ -79,7 +79,7 @@ class Sensitivity(Displayable):
     Attributes
     ----------
     nodes : tuple of SensitiveNode
-        Those first that give back most.
+        The nodes, largest gain first.
     measured : float
         The signal to noise ratio in dB of the quantized model's outputs, over all feeds and outputs on average.
     simulated : float
@@ -121,7 +121,7 @@ def sensitivity(
 ) -> Sensitivity:
     """Rank the nodes of a quantized model by what they cost at its outputs.
 
-    One node after the other is kept in float, with its inputs, weights and outputs. What that gives back tells which nodes to
+    Each node in turn is kept in float, with its inputs, weights and outputs. The accuracy regained tells which nodes to
     leave out of quantization.
 
     Parameters
@@ -231,7 +231,7 @@ class _Simulation:
     Attributes
     ----------
     switches : dict
-        The bool input that keeps a tensor in float, by the tensor.
+        The bool input that keeps a tensor in float, by the tensor's name.
     """
 
     def __init__(self, tensors: QuantizedTensors) -> None:

@@ -59,9 +59,9 @@ class StabilityRow:
         ``"inputs + 1 ULP"`` or ``"float64"``.
     diff : Diff or None
         The outputs in this way (a) against those of the usual run (b). In ``"float64"`` the usual run is a. None if the row
-        cannot be, or was left out.
+        could not be measured, or was left out.
     reason : str
-        Why it cannot be, or why no node was found, or what to type to have what was left out; else empty.
+        Why the row could not be measured, why no node was found, or what to type to include what was left out; else empty.
     argmax, order : dict
         By the names of float outputs: in how many places the largest element, or the order of all elements, is another one,
         and of how many. They are along the last axis, or along axis 1 where there are four axes or more.
@@ -111,7 +111,7 @@ class Stability(Displayable):
     ----------
     rows : tuple of StabilityRow
     runtime : str
-        What the usual run was.
+        The runtime and level of the usual run.
     """
 
     rows: tuple[StabilityRow, ...]
@@ -192,7 +192,7 @@ def stability(
     Returns
     -------
     Stability
-        Its rows by name, as in ``stability(model, x)["1 thread"]``. A row that cannot be says why.
+        Its rows by name, as in ``stability(model, x)["1 thread"]``. A row that could not be measured says why.
 
     Raises
     ------

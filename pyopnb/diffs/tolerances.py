@@ -53,10 +53,10 @@ TOLERANCES = MappingProxyType(
         "complex128": Tolerance(rtol=1e-7, atol=1e-12),
     }
 )
-"""The tolerances of the dtypes that people calculate with; every other dtype is compared exactly."""
+"""The tolerances of float and complex dtypes; every other dtype is compared exactly."""
 
 EXPOSED = 1e-2
-"""The part of the largest element by which outputs may differ where a runtime fuses other nodes.
+"""How far outputs may differ, relative to the largest element, if a runtime fuses other nodes.
 
 That is float16's tolerance and then some.
 """
@@ -64,7 +64,7 @@ That is float16's tolerance and then some.
 SAME_VALUES_ULPS = 1024
 """Units in the last place of the largest element within which two tensors hold the same values.
 
-They were rounded in another order, in runs whose graphs are not the same there.
+Runs of different graphs round in a different order.
 """
 
 _EXACT = ("bool", "string")
@@ -106,7 +106,7 @@ def tolerance(
 ) -> tuple[float, float, float]:
     """Return the tolerances that apply to a dtype.
 
-    Without any, the table's apply. Beside others, one that is not given is 0. A ``stol`` of True is
+    By default, the table's apply. If some are given, the others are 0. A ``stol`` of True is
     the table's ``rtol``, and leaves the other two as they are.
 
     Examples
@@ -139,7 +139,7 @@ def check_tolerances(rtol: float | None, atol: float | None, stol: float | None 
     Raises
     ------
     InputError
-        One of them is not a finite number that is not negative.
+        A tolerance is negative, infinite or not a number.
     """
     for name, value in (("rtol", rtol), ("atol", atol), ("stol", stol)):
         if value is None:

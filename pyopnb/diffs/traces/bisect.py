@@ -59,8 +59,8 @@ def first_divergence(
     ``first_divergence(model, feeds, over="optimizers")`` finds which of ONNX Runtime's optimizers changed the numbers of one
     model.
 
-    Both models run repeatedly, each time recording a few tensors spread over the nodes that are still suspected, so that each
-    pair of runs leaves a part of them. `diff` of two traces, which holds all tensors, says more.
+    Both models run repeatedly, each time recording a few tensors spread over the remaining suspects, so that each
+    pair of runs narrows them down. `diff` of two traces, which holds all tensors, says more.
 
     Parameters
     ----------

@@ -326,7 +326,7 @@ class TraceComparison:
     def _offsets(self, isolated: Mapping[str, Isolated]) -> dict[str, list[Diff]]:
         """Measure how far isolation deviates from the runs themselves where it exceeds the tolerance.
 
-        A node with a state or random numbers is off by these, so there is nothing to learn.
+        Nodes with a state or random numbers differ for that reason, so they are skipped.
         """
         offsets: dict[str, list[Diff]] = {}
         for name, result in isolated.items():

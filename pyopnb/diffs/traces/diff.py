@@ -48,7 +48,7 @@ class TraceDiff(ToleranceDiff):
     Attributes
     ----------
     a, b : str
-        What ran each: ``"onnxruntime 1.31.1, all optimisations"``, or ``"arrays"``.
+        The runtime of each: ``"onnxruntime 1.31.1, all optimisations"``, or ``"arrays"``.
     feeds, tensors : tuple of ComparedTensor
         The feeds, and the results of the nodes, pair by pair in the order of b's graph.
     steps : tuple of ComparedStep
@@ -60,9 +60,9 @@ class TraceDiff(ToleranceDiff):
     outputs_only_a, outputs_only_b : tuple of str
         Outputs without a partner: with one of these the verdict is ``incomparable``.
     exposed : tuple of str
-        For each run of which a plain run gives other outputs, far beyond rounding: which, and by how much.
+        The runs whose outputs differ from a plain run's by far more than rounding, and by how much.
     quantization : tuple of QuantizedTensor
-        Where b is a quantized model and a is the float one: every tensor and weight, those first of which their own scale
+        If b is a quantized model and a the float one: every tensor and weight, those first for which their own scale
         loses most.
     runs : int or None
         How many pairs of runs `first_divergence` made; None if both runs were traced as a whole.
@@ -229,7 +229,7 @@ class TraceDiff(ToleranceDiff):
         Returns
         -------
         list of str
-            What the nodes do, the outputs, what was paired and what was not, and what ran.
+            Lines about nodes, outputs, paired and unpaired tensors, and runtimes.
         """
         lines = []
         counts = Counter(step.verdict for step in self.steps)

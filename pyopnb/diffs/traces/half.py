@@ -90,7 +90,7 @@ def half_causes(name: str, a: Any, b: Any) -> Iterator[str]:
     Parameters
     ----------
     name : str
-        Of the tensor.
+        The tensor's name.
     a, b : object
         Its values in both runs.
 
@@ -135,9 +135,9 @@ def sum_causes(name: str, half: Any, wide: Any) -> Iterator[str]:
     ----------
     name : str
     half : ndarray
-        What the run in half precision has.
+        The tensor in the half-precision run.
     wide : ndarray
-        What the same node gives in the wider float, on the same inputs.
+        The same node's result in the wider float, on the same inputs.
 
     Yields
     ------

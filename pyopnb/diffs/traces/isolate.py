@@ -43,7 +43,7 @@ class Isolated:
     diff : Diff or None
         The difference between the other run's tensor and the segment's result; None if it could not run.
     reason : str
-        Why it could not.
+        Why it could not run.
     steady : bool or None
         Whether it gave the same result twice; None if it did not run twice.
     """
@@ -54,7 +54,7 @@ class Isolated:
 
 
 Run = Callable[[ModelProto, Sequence[Mapping[str, Any]]], list[dict[str, Any]]]
-"""Runs a model on several feeds, in one session."""
+"""A function that runs a model on several feeds in one session."""
 
 
 class Isolation:
@@ -63,9 +63,9 @@ class Isolation:
     Parameters
     ----------
     trace : Trace
-        Whose nodes run.
+        The trace whose nodes run.
     graph : TraceGraph
-        Of its model.
+        The graph of its model.
     given : mapping
         The arrays that they run on, and are expected to give, by the names of this trace.
     """

@@ -34,17 +34,17 @@ class OptimizerDiff(Displayable):
     diff : Diff
         The outputs with all optimisations (a) against those without any (b).
     optimizers : tuple of str
-        Those without which the outputs are within the tolerance; empty where nothing differs, or where none accounts for it.
+        Disabling these brings the outputs within the tolerance; empty if nothing differs, or no optimizer explains it.
     remaining : Diff or None
         The outputs without these optimizers (a) against those without any (b).
     nodes : tuple of str
-        What they made of the nodes of the model: ``"conv + relu (Conv + Relu) → FusedConv"``.
+        How they changed the model's nodes: ``"conv + relu (Conv + Relu) → FusedConv"``.
     level : str
         The lowest level of optimisation that changes the numbers, where levels were compared; empty otherwise.
     suspects : tuple of str
         The optimizers that changed the graph, or the levels.
     sessions : int
-        How many sessions it took.
+        The number of sessions that were built.
     """
 
     diff: Diff

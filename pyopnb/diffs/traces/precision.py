@@ -1,6 +1,6 @@
 """The coarsest dtype on the way to each tensor of a graph.
 
-What a node of float16 rounds, a later float32 carries on: between two runs that round in other places, such a float32 agrees to
+Rounding in float16 persists in later float32 tensors: between two runs that round in different places, they agree to
 float16's precision only.
 """
 
@@ -27,9 +27,9 @@ def precisions(model: ModelProto, graph: TraceGraph, arrays: Mapping[str, Any]) 
     ----------
     model : ModelProto
     graph : TraceGraph
-        Of its main graph.
+        The model's main graph.
     arrays : mapping
-        What a run recorded of its tensors. The others' dtypes are those that the model declares, or that follow.
+        The tensors that a run recorded. The dtypes of the others are declared by the model, or inferred.
 
     Returns
     -------

@@ -1,6 +1,6 @@
 """Pairs of a quantized model's tensors and those of the float model that it was made from.
 
-Scales and zero points stand in the quantized graph, so that every quantized tensor has numbers again. It corresponds to the
+The quantized graph contains scales and zero points, so every quantized tensor can be dequantized. It corresponds to the
 float tensor that was quantized, or that has its name without the endings that quantizers add; where the quantizer absorbed the
 activation behind a node, to the result of that activation.
 """

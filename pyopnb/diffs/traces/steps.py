@@ -34,7 +34,7 @@ EFFECTS = ("origin", "amplifies", "propagates", "hides", "same")
 """What a node can do to a difference, the most interesting first."""
 
 AMPLIFIES = 10.0
-"""A node amplifies if its error is at least so many times the largest error of its inputs: a decimal digit is lost."""
+"""A node amplifies if its error is at least this many times its inputs' largest error: a decimal digit is lost."""
 
 
 Tolerances = tuple[float | None, float | None, float | None]
@@ -58,7 +58,7 @@ class ComparedTensor:
         The difference between a's tensor and the result of b's node on a's inputs: the isolated error. None if that could not
         be run.
     reason : str
-        Why it could not.
+        Why it could not be run.
     steady : bool or None
         Whether b's node gave the same result twice; None if it did not run twice.
     own : tuple of Diff
