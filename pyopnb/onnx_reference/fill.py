@@ -292,10 +292,11 @@ def _declare_flags(site: Site) -> str:
 
 def _uncarried(type_: TypeProto | None) -> str:
     """Return the dtype or kind of value that no custom op can have; return nothing for a type that it can."""
-    if type_ is None:
+    # torch's exporter declares no type for the output of an operator that it does not know.
+    if type_ is None or type_.WhichOneof("value") is None:
         return ""
     if not type_.HasField("tensor_type"):
-        return (type_.WhichOneof("value") or "of no type").removesuffix("_type")
+        return str(type_.WhichOneof("value")).removesuffix("_type")
     if not type_.tensor_type.elem_type:
         return ""
     row = dtype(type_.tensor_type.elem_type)

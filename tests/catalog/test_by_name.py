@@ -143,6 +143,22 @@ def test_the_catalogue_is_a_table_that_can_be_searched(shell):
     assert {row[0] for row in listed.rows} >= {"MultiscaleDeformableAttnPlugin_TRT"}
 
 
+def test_an_output_without_a_type_is_filled():
+    """torch's exporter declares none for the output of an operator that it does not know."""
+    size = onnx.numpy_helper.from_array(np.int64([4, 4]), "size")
+    node = onnx.helper.make_node(
+        "adaptive_avg_pool2d", ["x", "size"], ["y"], domain="org.pytorch.aten"
+    )
+    inputs = [onnx.helper.make_tensor_value_info("x", 1, [1, 2, 8, 8])]
+    outputs = [onnx.helper.make_empty_tensor_value_info("y")]
+    opsets = [onnx.helper.make_opsetid("", 18), onnx.helper.make_opsetid("org.pytorch.aten", 1)]
+    graph = onnx.helper.make_graph([node], "pool", inputs, outputs, [size])
+    model = onnx.helper.make_model(graph, opset_imports=opsets, ir_version=9)
+    with pytest.warns(pyopnb.errors.Filled, match="1 Python node"):
+        session = pyopnb.Session(model, fill=True)
+    assert session(x=np.ones((1, 2, 8, 8), np.float32))["y"].shape == (1, 2, 4, 4)
+
+
 def test_missing_guesses_names_only_where_they_are_near():
     def reason(op_type, domain=""):
         node = onnx.helper.make_node(op_type, ["x"], ["y"], domain=domain)
