@@ -128,7 +128,7 @@ def test_a_worker_without_pyopnb_is_an_error_and_serves_again_once_it_has_it(ses
     try:
         with pytest.raises(
             pyopnb.errors.InputError,
-            match=r"workers that have pyopnb.*, got process \d+ of .*, which has no pyopnb",
+            match=r"workers that have pyopnb.*, got .*, process \d+ of .*, which has no pyopnb",
         ):
             pyopnb.map(session, [np.float32([1])], Waiting())
     finally:

@@ -287,8 +287,8 @@ def test_what_is_wrong(soft_clip, args, kwargs, error, message):
 
 
 def test_a_refusal_of_the_runtime_shows_no_frames_of_its_own():
-    with pytest.raises(Exception, match="at least 3 dimensions") as caught:
-        pyopnb.call("Conv", np.ones((1, 3), np.float32), np.ones((1, 3), np.float32))
+    with pytest.raises(Exception, match="ShapeInferenceError") as caught:
+        pyopnb.call("Gemm", np.ones(3, np.float32), np.ones(3, np.float32))
     files = [frame.filename for frame in traceback.extract_tb(caught.value.__traceback__)]
     assert not any("onnxruntime_inference_collection" in file for file in files)
 
