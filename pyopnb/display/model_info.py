@@ -163,7 +163,9 @@ class Scope:
         nodes = []
         for node in self.nodes:
             value = None
-            if is_constant(node) and id(node) not in kept and node.output[0] not in self.outputs:
+            # A file may hold a node without outputs.
+            is_foldable = is_constant(node) and id(node) not in kept and bool(node.output)
+            if is_foldable and node.output[0] not in self.outputs:
                 value = constant_value(node)
             if value is None:
                 nodes.append(node)

@@ -146,7 +146,7 @@ def _unknown_op(site: Site, imports: Mapping[str, int], exact: bool) -> PyopErro
     version = imports.get(domain)
     if version is None or not onnx.defs.has(node.op_type, domain):
         return None
-    if onnx.defs.has(node.op_type, min(version, 2**31 - 1), domain):
+    if onnx.defs.has(node.op_type, min(max(version, 0), 2**31 - 1), domain):
         return None
     # The first version that has the operator is what the import must be at least.
     history = [s for s in onnx.defs.get_all_schemas_with_history() if s.name == node.op_type]

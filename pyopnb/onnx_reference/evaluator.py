@@ -160,7 +160,8 @@ class _Context:
             "context": self,
             "__module__": __name__,
         }
-        return type(op_type, (_base(),), attributes)
+        # Python refuses such a character in the name of a class.
+        return type(op_type.replace("\0", ""), (_base(),), attributes)
 
     def kernel(self, node: NodeProto, versions: Mapping[str, int]) -> Kernel:
         """Make what computes a node."""

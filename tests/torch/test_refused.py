@@ -295,7 +295,7 @@ def test_control_flow_that_values_decide():
 def test_what_torch_itself_does_not_export():
     said = refused(Quantised().eval(), torch.ones(3), dynamic_shapes=({0: "n"},))
     assert (
-        "`return torch.quantize_per_tensor(x, 0.1, 0, torch.qint8).dequantize()`: expected a forward that torch.export"
+        "`return torch.quantize_per_tensor(x, 0.1, 0, torch.qint8).dequantize()`: expected ops whose sizes torch knows"
         in said
     )
 

@@ -7,9 +7,11 @@ from collections.abc import Callable
 
 from onnx import ModelProto, NodeProto, helper
 
+from pyopnb.errors import ModelError
 from pyopnb.models.attribute_limits import check_attributes
 from pyopnb.models.functions import check_functions, function_key
 from pyopnb.models.nodes import nodes_of_functions, walk
+from pyopnb.ops.messages import sanitize
 
 __all__ = ["inline_ops", "inlined_functions"]
 
@@ -76,14 +78,20 @@ def inlined_functions(proto: ModelProto) -> ModelProto:
     Raises
     ------
     ModelError
-        As from `check_functions` and `check_attributes`.
+        As from `check_functions` and `check_attributes`; or onnx cannot write a call out.
     """
     # Most sessions do not need it.
     import onnx.inliner
 
     check_functions(proto)
     check_attributes(proto)
-    return onnx.inliner.inline_local_functions(_prepared(proto))
+    try:
+        return onnx.inliner.inline_local_functions(_prepared(proto))
+    except RuntimeError as error:
+        # The text begins with a file and a line of onnx's own.
+        reason = sanitize(str(error).rpartition("failed: ")[2], 200)
+        expected = "calls that their functions take"
+        raise ModelError("model, functions", expected=expected, got=reason) from error
 
 
 def _prepared(proto: ModelProto) -> ModelProto:
