@@ -724,7 +724,7 @@ class Lane {
   alignas(64) uint64_t keys_[kBlock], hits_[kBlock];
   alignas(64) uint64_t special_[kBlock], odd_[kBlock];  // 1: no two finite numbers; covered by no tolerance
   alignas(64) uint64_t steps_[kBlock] = {};  // units in the last place from each a to its b; of integers: whether a < b
-  int64_t specials_ = 0, odd_pairs_ = 0;                // how many of these
+  int64_t specials_ = 0, odd_pairs_ = 0;     // how many of these
   Extent extent_;
 };
 
