@@ -105,18 +105,21 @@ $(halves): test-$(first)-%: .venv-$(first)/.installed .venv-oldest/.installed
 test-corpus: .venv-corpus/.installed
 	.venv-corpus/bin/python -P -m pytest -q --hypothesis-seed=0 -o cache_dir=build/pytest-corpus tests/corpus/frameworks
 
-# One thread each: estimators of a few rows wait for one another on a loaded machine. The documents' environment has the doors' frameworks.
+# Frameworks with a thread for each core wait for one another where four lanes share two cores: torch's tests take three times as long.
+one_thread := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
+
+# The documents' environment has the doors' frameworks.
 test-doors: .venv-$(first)/.docs
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 .venv-$(first)/bin/python -P -m pytest -q -o cache_dir=build/pytest-doors $(shortened) tests/doors
+	$(one_thread) .venv-$(first)/bin/python -P -m pytest -q -o cache_dir=build/pytest-doors $(shortened) tests/doors
 
 # Its modules are imported where torch is, so their doctests run here.
 test-torch: .venv-torch/.installed
-	PYOPNB_OP_DB=$(if $(everywhere),all,6) .venv-torch/bin/python -P -m pytest -q -o cache_dir=build/pytest-torch $(shortened) \
+	$(one_thread) PYOPNB_OP_DB=$(if $(everywhere),all,6) .venv-torch/bin/python -P -m pytest -q -o cache_dir=build/pytest-torch $(shortened) \
 		$(if $(together),--ignore=tests/torch/test_notebooks.py) ./tests/torch pyopnb.torch
 
 # A lane of its own where all run at once, because the pages wait for it.
 torch-notebooks: .venv-torch/.installed
-	.venv-torch/bin/python -P -m pytest -q -o cache_dir=build/pytest-torch-notebooks $(shortened) tests/torch/test_notebooks.py
+	$(one_thread) .venv-torch/bin/python -P -m pytest -q -o cache_dir=build/pytest-torch-notebooks $(shortened) tests/torch/test_notebooks.py
 
 test-binder: .venv-binder/.installed .venv-repo2docker/.installed
 	tests/lanes/binder.sh .venv-binder .venv-repo2docker

@@ -31,7 +31,7 @@ def _check_names(cls: type[_Optimizer]) -> type[_Optimizer]:
 @_check_names
 @dataclass(frozen=True)
 class Optimizer:
-    """Describe how weights follow from gradients; the base class of the four.
+    """Describe how weights follow from gradients; the base class of the optimizers.
 
     Parameters
     ----------
