@@ -27,10 +27,10 @@ def attribute_for(schema: Any, name: str, value: Any, where: str) -> AttributePr
         raise ModelError(attr, expected=expected, got=got, next=closest(name, schema.attributes))
     try:
         return _make_attribute(name, value, int(definition.type.value))
-    except (TypeError, ValueError, AttributeError) as error:
+    except (TypeError, ValueError, AttributeError):
         expected = f"a value of kind {definition.type.name}"
         got = f"{type(value).__name__} {sanitize(repr(value))}"
-        raise ModelError(attr, expected=expected, got=got) from error
+        raise ModelError(attr, expected=expected, got=got) from None
 
 
 def _make_attribute(name: str, value: Any, number: int) -> AttributeProto:

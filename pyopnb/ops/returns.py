@@ -189,7 +189,7 @@ class Output:
         """
         type_ = type_of(value)
         promised = f"{self.expected}, as the hint of compute says"
-        remedy = self._hint(type_)
+        remedy = self._hint(type_.without_sizes())
         if self.schema.infers:
             promised = f"{self.expected}, as infer says"
             remedy = f'in infer: return "{type_.without_sizes()}"'
@@ -218,6 +218,20 @@ class Output:
         """
         line, expression = origin_of(self.function)
         remedy = None if form is None else f"return {form.format(expression)}"
+        want = self.expected.dtype
+        if (
+            not self.hintable
+            and want is not None
+            and want.numpy.kind == "f"
+            and _are_indices(value)
+        ):
+            # np.argsort and its kind return indices, which no cast to floats makes right.
+            got += ", as indices are"
+            type_ = type_of(value).without_sizes()
+            # The names of sizes that the model has say more than none.
+            if self.expected.shape is not None and self.expected.rank == value.ndim:
+                type_ = TensorType(type_.dtype, self.expected.shape)
+            remedy = f"{type_} for it in the model, and {self._hint(type_)}"
         hint = self.schema.outputs[self.number] if self.schema.outputs else ANY
         # Neither op nor model say the dtype: then a hint takes the value as it is.
         if self.hintable and not self.schema.infers and hint.dtype is None:
@@ -242,12 +256,16 @@ class Output:
             return None
         are_floats = "float" in got.name and "float" in want.name
         # An array of objects need not hold texts.
-        return None if are_floats or np.asarray(value).dtype == object else self._hint(type_)
+        return (
+            None
+            if are_floats or np.asarray(value).dtype == object
+            else self._hint(type_.without_sizes())
+        )
 
     def _hint(self, type_: TensorType) -> str:
         """Write the hints of compute with that of this output replaced."""
         hints = list(self.schema.outputs or (ANY,) * self.count)
-        hints[self.number] = type_.without_sizes()
+        hints[self.number] = type_
         listed = ", ".join(f'"{hint}"' for hint in hints)
         if len(hints) > 1:
             listed = f"({listed})"
@@ -284,3 +302,7 @@ def wrong_count(where: str, function: Any, value: Any, wanted: int) -> ResultErr
     location = ", ".join(filter(None, (where, line, "outputs")))
     expected = "one array" if wanted == 1 else f"a tuple of {wanted}"
     return ResultError(location, expected=expected, got=got, next=remedy)
+
+
+def _are_indices(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype == np.int64

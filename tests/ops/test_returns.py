@@ -76,3 +76,24 @@ def test_a_source_that_changed_is_not_advised():
     lines = ["def g(x):\n", "    ]\n"]
     linecache.cache[f.__code__.co_filename] = (0, None, lines, f.__code__.co_filename)
     assert origin_of(f) == ("line 2", "y")
+
+
+def test_indices_where_the_model_declares_floats_are_not_cast() -> None:
+    @pyopnb.pyop("demo::Order")
+    class Order:
+        def compute(self, x):
+            return np.argsort(x)
+
+    text = "(float[N] x) => ({}[N] y) {{ y = demo.Order(x) }}"
+    x = np.float32([3, 1, 2])
+    with pytest.raises(
+        pyopnb.errors.ResultError, match=r'Try: int64\[N\] for it in the model, and -> "int64\[N'
+    ):
+        pyopnb.run(pyopnb.parse(text.format("float")), x)
+
+    @pyopnb.pyop("demo::Order")
+    class TypedOrder:
+        def compute(self, x) -> "int64[N]":
+            return np.argsort(x)
+
+    assert pyopnb.run(pyopnb.parse(text.format("int64")), x)["y"].tolist() == [1, 2, 0]
