@@ -375,7 +375,7 @@ def _blocks(
     native = _native(a.dtype)
     counted = native.counted
     is_bool = native.stored.kind == "b"
-    # The iterator of NumPy 2.0 reads memory that it has freed where an array has no axis.
+    # The buffered iterator of NumPy 2.0.0 gives wrong elements of arrays without an axis.
     sides = [np.atleast_1d(a), np.atleast_1d(b)]
     if is_bool or native.name == "float2":
         # NumPy's iterator casts no dtype of ml_dtypes.
