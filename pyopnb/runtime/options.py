@@ -66,20 +66,23 @@ def check_run_options(options: Any) -> None:
 
 
 def check_providers(providers: Any, options: Any, *, available: bool = False) -> None:
-    """Raise `InputError` for malformed providers or provider options.
+    """Raise `InputError` for malformed or unknown providers, or malformed provider options.
 
     Parameters
     ----------
     providers, options : object
     available : bool
-        Also refuse those that this build of ONNX Runtime lacks.
+        Also refuse those that this build of ONNX Runtime lacks. Without, ONNX Runtime warns of them.
     """
     names = onnxruntime.get_available_providers()
+    # Scripts for several machines list CUDA before the CPU; what no build knows is a typo,
+    # for which ONNX Runtime would use the CPU.
+    accepted = names if available else [*names, *onnxruntime.get_all_providers()]
     is_list = isinstance(providers, (list, tuple)) and all(map(_is_provider, providers))
     wrong = providers if providers is not None and not is_list else None
-    if available and is_list:
+    if is_list:
         used = [item[0] if isinstance(item, tuple) else item for item in providers]
-        wrong = next((name for name in used if name not in names), None)
+        wrong = next((name for name in used if name not in accepted), None)
     if wrong is not None:
         expected = f"a list of names among {', '.join(names)}"
         raise InputError("providers", expected=expected, got=describe(wrong), next=repr(names[-1:]))

@@ -154,6 +154,20 @@ def test_setting_providers_keeps_the_ops(twice):
     np.testing.assert_array_equal(session(x=X)["y"], X * 2)
 
 
+@pytest.mark.parametrize("provider", ["Nonsense", ("CUDAExecutionProvder", {})])
+def test_a_provider_that_no_build_has_is_refused(twice, provider):
+    available = ", ".join(onnxruntime.get_available_providers())
+    with pytest.raises(InputError, match=f"providers: expected a list of names among {available}"):
+        pyopnb.Session(twice, providers=[provider, "CPUExecutionProvider"])
+
+
+def test_a_provider_of_another_build_is_left_to_onnxruntime_and_its_warning(twice):
+    providers = ["DmlExecutionProvider", "CPUExecutionProvider"]
+    with pytest.warns(UserWarning, match="'DmlExecutionProvider' is not in available"):
+        session = pyopnb.Session(twice, providers=providers)
+    assert session.get_providers() == ["CPUExecutionProvider"]
+
+
 def test_providers_of_a_session_without_ops_are_those_of_its_copies():
     model = pyopnb.model([pyopnb.node("Neg", "x", "y")], {"x": "float32[N,3]"}, "y")
     session = pyopnb.Session(model, providers=["CPUExecutionProvider"])
