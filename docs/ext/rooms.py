@@ -17,18 +17,9 @@ MOST = 12
 _LARGEST = 100_000  # bytes of the picture
 _ROOT = Path(__file__).parents[2]
 _PACKAGE = Path(pyopnb.__file__).parent
-_DOORS = {
-    "__main__",
-    "catalog",
-    "errors",
-    "gradients",
-    "ortx",
-    "sklearn",
-    "torch",
-    "training",
-}
-"""What is no room: the command line, a module; the catalogue, a shelf of operators that know nothing of each
-other; what serves other frameworks, and what is built on onnx-ad."""
+# What is no room: the command line; what is built on onnx-ad; and the packages that `pyopnb` offers by name, all but one
+# of which are doors, a shelf of operators, or the errors that everything imports.
+_DOORS = {"__main__", "gradients", *pyopnb._PACKAGES} - {"testing"}
 
 
 def floors() -> list[list[str]]:

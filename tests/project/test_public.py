@@ -22,8 +22,9 @@ def test_what_is_imported_at_first_use_is_exported():
 
 def test_dir_holds_what_is_public():
     assert list(pyopnb.__all__) == sorted(set(pyopnb.__all__))
-    rooms = {"catalog", "errors", "ortx", "sklearn", "testing", "torch", "training"}
-    assert set(dir(pyopnb)) == {*pyopnb.__all__, "__version__", *rooms}
+    assert set(dir(pyopnb)) == {*pyopnb.__all__, "__version__", *pyopnb._PACKAGES}
+    for name in pyopnb._PACKAGES:
+        assert getattr(pyopnb, name).__name__ == f"pyopnb.{name}"
 
 
 def test_no_two_classes_have_one_name():
