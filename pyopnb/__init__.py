@@ -156,9 +156,7 @@ _registry.search_also(
     lambda name: importlib.import_module("pyopnb.onnx_reference.catalog_ops").op_named(name)
 )
 _kernels.make_kernels_by(
-    lambda node, versions: importlib.import_module("pyopnb.runtime.node_kernel").NodeKernel(
-        node, versions
-    )
+    lambda *arguments: importlib.import_module("pyopnb.runtime.node_kernel").NodeKernel(*arguments)
 )
 _displayable.display_with(lambda: importlib.import_module("pyopnb.display.show"))
 

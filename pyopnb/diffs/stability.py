@@ -28,7 +28,6 @@ from pyopnb.ops.messages import hide_internal_frames, plural, sanitize
 from pyopnb.ops.progress import advance, tracking
 from pyopnb.ops.registry import registry
 from pyopnb.ops.text_table import Table
-from pyopnb.runtime.node_kernel import NodeKernel
 from pyopnb.runtime.one_run import session_for_run
 from pyopnb.runtime.session.session import Session
 from pyopnb.traces.optimized_run import session_at
@@ -455,7 +454,7 @@ class _Trials:
         for name, value in self.feeds.items():
             is_number = isinstance(value, np.ndarray) and is_float(value)
             feeds[name] = value.astype(np.float64) if is_number else value
-        values = Evaluator(widen(model), registry, NodeKernel).run(feeds)
+        values = Evaluator(widen(model), registry).run(feeds)
         _check_wide(model, values)
         expected = {name: _rounded(values[name], self.outputs[name]) for name in self.names}
 

@@ -7,34 +7,41 @@ from typing import Any
 
 from onnx import NodeProto
 
+from pyopnb.ops.op import Op
+
 __all__ = ["Kernel", "make_kernels_by", "runtime_kernel"]
 
 Kernel = Callable[..., Sequence[Any]]
-"""A function of a node's inputs that returns its outputs."""
+"""A function of a node's inputs that returns its outputs; None stands for one that is left out."""
 
-_make: Callable[[NodeProto, Mapping[str, int]], Kernel] | None = None
+_Make = Callable[[NodeProto, Mapping[str, int], Op | None], Kernel]
+
+_make: _Make | None = None
 
 
-def make_kernels_by(make: Callable[[NodeProto, Mapping[str, int]], Kernel]) -> None:
+def make_kernels_by(make: _Make) -> None:
     """Set what `runtime_kernel` asks: the runtime, a room above this one.
 
     Parameters
     ----------
     make : callable
-        Takes a node and the versions of domains, and returns a function of the node's inputs.
+        Takes what `runtime_kernel` takes.
     """
     global _make
     _make = make
 
 
-def runtime_kernel(node: NodeProto, opset: int) -> Kernel:
-    """Return ONNX Runtime's kernel of one of ONNX's operators, as a function of arrays.
+def runtime_kernel(node: NodeProto, versions: Mapping[str, int], op: Op | None = None) -> Kernel:
+    """Return what ONNX Runtime computes for a node, as a function of arrays.
 
     Parameters
     ----------
     node : NodeProto
-        Its attributes count; its inputs are those of each call, None for one that is left out.
-    opset : int
+        Its attributes count; its inputs are those of each call.
+    versions : mapping
+        Of the domains that the model imports.
+    op : Op, optional
+        What runs the node, if it is an op's.
     """
     assert _make is not None  # noqa: S101  # `import pyopnb` has set it
-    return _make(node, {"": opset})
+    return _make(node, versions, op)

@@ -1,4 +1,4 @@
-"""ONNX Runtime's kernel of one node, as a function of arrays: for operators that ONNX defines in words only."""
+"""One node in ONNX Runtime, as a function of arrays: for ops, and for operators that ONNX defines in words only."""
 
 from __future__ import annotations
 
@@ -9,10 +9,15 @@ import numpy as np
 import onnxruntime
 from onnx import GraphProto, NodeProto, TensorProto, TypeProto, ValueInfoProto, helper
 
-from pyopnb.models.nodes import type_proto
-from pyopnb.models.ort_capabilities import newest_ir_version, newest_version
+from pyopnb.models.io import ModelSource
+from pyopnb.models.nodes import first_output, type_proto
+from pyopnb.models.ort_capabilities import newest_ir_version, newest_opset, newest_version
 from pyopnb.ops.names import canonical_domain
+from pyopnb.ops.op import Op
+from pyopnb.ops.op_sources import ReceivedOps
 from pyopnb.ops.types import TensorType, type_of
+from pyopnb.runtime.session.build import build_state
+from pyopnb.runtime.session.config import CPU, SessionConfig
 from pyopnb.runtime.session.session import Session
 
 __all__ = ["NodeKernel"]
@@ -31,24 +36,31 @@ class NodeKernel:
     Parameters
     ----------
     node : NodeProto
-        Without bodies.
+        Without bodies, unless an op runs it.
     versions : mapping
         Of the domains that the model imports.
+    op : Op, optional
+        What runs the node.
     """
 
-    def __init__(self, node: NodeProto, versions: Mapping[str, int]) -> None:
+    def __init__(self, node: NodeProto, versions: Mapping[str, int], op: Op | None = None) -> None:
+        self._op = op
         self._node = NodeProto()
         self._node.CopyFrom(node)
+        # Messages name the node as the model does, although its outputs have other names here.
+        self._node.name = node.name or first_output(node)
         # Names by position, none of which is that of an input; what the node leaves out stays out.
         self._node.output[:] = [
             f"y{number}" if name else "" for number, name in enumerate(node.output)
         ]
         self._outputs = list(filter(None, self._node.output))
-        domains = {"": versions.get("", 1)} | {
-            domain: versions.get(domain, 1) for domain in (canonical_domain(node.domain),)
-        }
+        domain = canonical_domain(node.domain)
+        imports = {"": versions.get("", 1), domain: versions.get(domain, 1)}
+        if op is not None:
+            # A graph among its attrs may use any of the domains.
+            imports = {"": newest_opset(), domain: op.current.opset, **versions}
         self._imports = [
-            helper.make_opsetid(d, min(v, newest_version(d) or v)) for d, v in domains.items()
+            helper.make_opsetid(d, min(v, newest_version(d) or v)) for d, v in imports.items()
         ]
         self._sessions: dict[bytes, Session] = {}
 
@@ -68,7 +80,8 @@ class NodeKernel:
             name.encode() + type_proto_.SerializeToString() for name, type_proto_ in types.items()
         )
         if key not in self._sessions:
-            self._sessions[key] = self._session(types, len(inputs))
+            # Another thread may have been faster, and an op has one instance a node.
+            self._sessions.setdefault(key, self._session(types, len(inputs)))
         feeds = {name: inputs[int(name[1:])] for name in types}
         results = dict(
             zip(self._outputs, self._sessions[key].run(self._outputs, feeds), strict=True)
@@ -79,6 +92,11 @@ class NodeKernel:
         node = NodeProto()
         node.CopyFrom(self._node)
         node.input[:] = [f"x{number}" if f"x{number}" in types else "" for number in range(count)]
+        if self._op is not None:
+            # The sizes have names, as in most models: what `infer` of an op is written for.
+            for name, type_ in types.items():
+                for axis, dim in enumerate(type_.tensor_type.shape.dim):
+                    dim.dim_param = f"{name}_{axis}"
         graph = GraphProto(
             name="alone",
             node=[node],
@@ -90,7 +108,12 @@ class NodeKernel:
         )
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 4
-        return Session(model, options, ["CPUExecutionProvider"])
+        if self._op is None:
+            return Session(model, options, [CPU])
+        # The op itself, which the registry may not have, or not in this version.
+        ops = ReceivedOps([self._op], {})
+        config = SessionConfig(options, [CPU], None, {}, frozenset(), ops=ops)
+        return Session._with_state((), (), lambda: build_state(config, ModelSource(model)))
 
 
 def _type(value: Any) -> TypeProto:

@@ -14,12 +14,12 @@ import torch
 
 from pyopnb.errors import DefinitionError, InputError, ResultError, SchemaChanged
 from pyopnb.models.build import node
-from pyopnb.onnx_reference.evaluator_ops import EvaluatedOp
 from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.instantiate import instantiate
+from pyopnb.ops.kernels import Kernel, runtime_kernel
 from pyopnb.ops.locks import locked
 from pyopnb.ops.messages import hide_internal_frames, sanitize
-from pyopnb.ops.op import Version
+from pyopnb.ops.op import Op, Version
 from pyopnb.ops.output_types import promised_types, resolve_type
 from pyopnb.ops.registry import find_op
 from pyopnb.ops.schema import REQUIRED, Attr
@@ -136,7 +136,7 @@ class TorchFunction:
         self._attrs = tuple(attr.name for attr in version.schema.attrs)
         self._fixed_inputs = sum(not port.variadic for port in version.schema.inputs)
         self._is_variadic = self._fixed_inputs < len(version.schema.inputs)
-        self._evaluated: dict[str, EvaluatedOp] = {}
+        self._kernels: dict[str, tuple[Op, Kernel]] = {}
         namespace, name = _torch_name(version.op)
         self._register(f"{namespace}::{name}", version)
         self.overload = getattr(getattr(torch.ops, namespace), name).default
@@ -224,10 +224,10 @@ class TorchFunction:
     ) -> list[Any]:
         """Run an op at a node with these attrs; an output without a name is an empty tensor."""
         key = repr((name, count, outputs, sorted(attrs.items())))
-        evaluated = locked(_lock, self._evaluated_op, key, name, count, outputs, attrs)
+        kernel = locked(_lock, self._kernel, key, name, count, outputs, attrs)
         devices = [tensor.device for tensor in tensors if tensor is not None]
         results = []
-        for array in evaluated.run(_if_present(to_array, tensors)):
+        for array in kernel(*_if_present(to_array, tensors)):
             # Torch has no place for a gradient that is left out, so an empty tensor stands for it.
             tensor = torch.zeros(0)
             if array is not None:
@@ -236,16 +236,16 @@ class TorchFunction:
             results.append(tensor.to(devices[0]))
         return results
 
-    def _evaluated_op(
+    def _kernel(
         self, key: str, name: str, count: int, outputs: Sequence[str], attrs: Mapping[str, Any]
-    ) -> EvaluatedOp:
+    ) -> Kernel:
         """Return the op at a node, made anew where the registry has another op of that name now."""
         registered = find_op(name)
-        if key not in self._evaluated or self._evaluated[key].op is not registered:
+        if key not in self._kernels or self._kernels[key][0] is not registered:
             # An attr that is None is one that the node does not have.
             proto = node(name, ["x"] * count, outputs, **_without_none(attrs))
-            self._evaluated[key] = EvaluatedOp(registered, proto, {})
-        return self._evaluated[key]
+            self._kernels[key] = registered, runtime_kernel(proto, {}, registered)
+        return self._kernels[key][1]
 
     def _fake(self, *arguments: Any, **attrs: Any) -> Any:
         """Make empty results of the right types, where torch traces."""

@@ -17,7 +17,6 @@ from pyopnb.onnx_reference.evaluator import Evaluator
 from pyopnb.ops.op import Op, Version
 from pyopnb.ops.registry import registry
 from pyopnb.runtime.feeds import check_feed, check_names
-from pyopnb.runtime.node_kernel import NodeKernel
 from pyopnb.traces.initializers import Initializers
 from pyopnb.traces.select import match_names, named_tensors
 from pyopnb.traces.summary import summary_of
@@ -57,7 +56,7 @@ def trace_on_reference(
     # The evaluator wants all weights in the model itself.
     if folder is not None:
         take_in_all(complete, folder)
-    evaluator = Evaluator(complete, ops, NodeKernel)
+    evaluator = Evaluator(complete, ops)
     # An op may write into what it is given, and the trace keeps the feeds.
     computed = evaluator.run({name: copy.copy(value) for name, value in feeds.items()})
     outputs = [info.name for info in model.graph.output]

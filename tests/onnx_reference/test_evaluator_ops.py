@@ -8,12 +8,10 @@ import numpy as np
 import onnx
 import onnx.inliner
 import pytest
-from line_interrupts import lines_that_leave_held
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
 import pyopnb
-from pyopnb.onnx_reference import evaluator_ops
 from pyopnb.onnx_reference.evaluator_ops import reference_ops
 
 X = np.float32([[1, 2, 3]])
@@ -87,7 +85,7 @@ def test_one_instance_a_node_and_the_next_version() -> None:
         (
             "float32[N,3]",
             X.astype(np.float64),
-            r"node 'n' \(e::Op\), line \d+, `return value`, output 0: expected float32\[1,3\], got float64\[1,3\]",
+            r"node 'n' \(e::Op\), line \d+, `return value`, output 0: expected float32\[N,3\], got float64\[1,3\]",
         ),
         (
             "float32[N,3]",
@@ -155,25 +153,3 @@ def test_in_bodies_and_functions_with_attrs_of_the_caller() -> None:
         1.5,
         10.0,
     ]
-
-
-def test_an_interrupt_at_any_line_leaves_no_lock_held() -> None:
-    class Op:
-        serial = True
-
-        def compute(self, x):
-            return x + 1
-
-    pyopnb.registry.define(Op, "e::Op")
-    evaluated_op = evaluator_ops.EvaluatedOp(
-        pyopnb.registry["e::Op"], pyopnb.node("e::Op", "x", "y"), {}
-    )
-
-    def action() -> None:
-        evaluated_op._instantiated = None
-        evaluated_op.run([X])
-
-    assert (
-        lines_that_leave_held(action, [evaluated_op._lock, evaluated_op.op.lock], evaluator_ops)
-        == []
-    )

@@ -124,4 +124,4 @@ def _kernel(
         group=groups,
         offset_group=offset_groups,
     )
-    return runtime_kernel(node, 19)
+    return runtime_kernel(node, {"": 19})

@@ -42,7 +42,7 @@ class AveragePool_1:
     @cached_property
     def kernel(self):
         # Version 7 has an attribute more, whose default is what this version does.
-        return runtime_kernel(helper.make_node("AveragePool", [], ["y"], **self.attrs), 7)
+        return runtime_kernel(helper.make_node("AveragePool", [], ["y"], **self.attrs), {"": 7})
 
     def compute(self, x):
         (means,) = self.kernel(x.astype("float32", copy=False))

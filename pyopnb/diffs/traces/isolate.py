@@ -27,7 +27,6 @@ from pyopnb.ops.op import Op, Version
 from pyopnb.ops.progress import advance
 from pyopnb.ops.registry import registry
 from pyopnb.ops.types import type_of
-from pyopnb.runtime.node_kernel import NodeKernel
 from pyopnb.runtime.one_run import run_each
 from pyopnb.traces.trace import Trace
 
@@ -236,7 +235,7 @@ def _in_evaluator(versions: Mapping[str, Version]) -> Run:
         for op in registry:
             current[op.name] = op
         ops = current | {name: Op(name, (version,)) for name, version in versions.items()}
-        evaluator = Evaluator(model, ops.values(), NodeKernel)
+        evaluator = Evaluator(model, ops.values())
         return [evaluator.outputs(arrays) for arrays in feeds]
 
     return run
