@@ -169,14 +169,13 @@ def _changes(a: Profile, b: Profile) -> Iterator[NodeChange]:
 
     The runtime may have fused nodes in only one of them, so groups that share a node are merged.
     """
-    nodes_a, nodes_b = ([x for x in profile.nodes if not x.inside] for profile in (a, b))
     sets: DisjointSets[str] = DisjointSets()
-    for node in (*nodes_b, *nodes_a):
+    for node in (*b.nodes, *a.nodes):
         # The names of nodes change when ONNX Runtime fuses them, the names of their outputs do not.
         for output in node.outputs:
             sets.join(output, node.key)
     groups: dict[str, tuple[list[NodeProfile], list[NodeProfile]]] = {}
-    for side, nodes in enumerate((nodes_a, nodes_b)):
+    for side, nodes in enumerate((a.nodes, b.nodes)):
         for node in nodes:
             groups.setdefault(sets.root(node.key), ([], []))[side].append(node)
     for group_a, group_b in groups.values():

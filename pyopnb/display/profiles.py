@@ -15,7 +15,7 @@ from pyopnb.models.nodes import first_output
 from pyopnb.ops.messages import plural, sanitize
 from pyopnb.ops.text_table import Table
 from pyopnb.traces.profile import Profile
-from pyopnb.traces.spread import microseconds
+from pyopnb.traces.spread import Spread, microseconds
 
 __all__ = ["view_profile", "view_profile_diff"]
 
@@ -64,7 +64,7 @@ def view_profile(thing: Profile, *, by: str = "time", **options: Any) -> View:
         # A node that never called Python has no part in it.
         part = node.total if by == "time" else node.python
         group = f" ({node.node})" if len(node.outputs) > 1 else ""
-        for name in firsts.intersection(node.outputs) if not node.inside else ():
+        for name in firsts.intersection(node.outputs):
             colours[name] = 0.0 if part is None else part.median / 1e6
             notes[name] = f"\n{node}{group}, {100 * thing.share(node.totals):.1f} %"
     defaults = {"colours": colours, "legend": _LEGENDS[by], "unit": "s", "notes": notes}
@@ -91,16 +91,12 @@ def view_profile_diff(thing: ProfileDiff) -> View:
 
 
 def _op_types_table(thing: Profile) -> str:
-    head = ("op", "nodes", "calls", "median µs", "middle half", "share")
     rows = []
-    for row in thing.op_types[:_ROWS]:
-        # A node in a body runs several times in one run.
-        counts = (f"{row.nodes:,}", f"{int(row.calls.max()):,}")
-        times = (microseconds(row.own.median), row.own.range)
-        share = f"{100 * thing.share(row.owns):.1f} %"
-        rows.append((sanitize(row.op_type, 60), *counts, *times, share))
-    table = Table(head, rows)._repr_html_()
-    table += note("A node with bodies counts here without the nodes in them.")
+    for op_type, totals in list(thing.op_types.items())[:_ROWS]:
+        spread = Spread.of(totals)
+        share = f"{100 * thing.share(totals):.1f} %"
+        rows.append((sanitize(op_type, 60), microseconds(spread.median), spread.range, share))
+    table = Table(("op", "median µs", "middle half", "share"), rows)._repr_html_()
     return details(plural(len(thing.op_types), "op type"), table)
 
 
@@ -108,7 +104,7 @@ def _about(thing: Profile) -> Iterator[str]:
     yield "Shares are those of the mean run among the middle half, and add up; medians do not."
     outside = microseconds(thing.mean(thing.walls - thing.sessions))
     yield f"Of what is not attributed, {outside} µs passed outside ONNX Runtime."
-    yield "Nodes joined by + ran as one. What is in a body is part of its node's time, its share in brackets."
+    yield "Nodes joined by + ran as one. What is in a body is part of its node's time."
     if thing.unprofiled is not None:
         yield f"ONNX Runtime's profile itself takes time for each node: a run without it took {thing.unprofiled}."
     yield "ONNX Runtime counts whole microseconds."

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import weakref
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -25,7 +24,6 @@ __all__ = [
     "SHRINKAGE",
     "check_providers",
     "check_run_options",
-    "copied_options",
     "free_dimensions",
     "model_folder",
     "options_from",
@@ -36,8 +34,6 @@ __all__ = [
     "shrinks_arena",
 ]
 
-_COPY = "pyopnb.copy"
-_copies = itertools.count()
 _FOLDER = "session.model_external_initializers_file_folder_path"
 
 
@@ -115,17 +111,6 @@ def session_options(
     if source.taken_out:
         _lend(options, source.taken_out)
     return options
-
-
-def copied_options(
-    options: onnxruntime.SessionOptions, runtime: onnxruntime.InferenceSession
-) -> onnxruntime.SessionOptions:
-    """Copy session options; custom-op libraries must be registered again."""
-    copied = runtime._sess.session_options
-    # By this entry the native half knows that the copy has no domains yet.
-    copied.add_session_config_entry(_COPY, f"{next(_copies)}.")
-    LENT[copied] = dict(LENT.get(options, {}))
-    return copied
 
 
 LENT: weakref.WeakKeyDictionary[onnxruntime.SessionOptions, dict[str, tuple[Any, Any]]] = (

@@ -21,24 +21,17 @@ class Initializers(Mapping[str, np.ndarray]):
     ----------
     load : callable
         Gives the initializers as tensors, and the folder of their external data or None. Called once, when first needed.
-    arrays : Mapping
-        Values that are known already.
     """
 
-    def __init__(
-        self,
-        load: Callable[[], tuple[Iterable[TensorProto], str | None]],
-        arrays: Mapping[str, np.ndarray] | None = None,
-    ) -> None:
+    def __init__(self, load: Callable[[], tuple[Iterable[TensorProto], str | None]]) -> None:
         self._load: Callable[[], tuple[Iterable[TensorProto], str | None]] | None = load
         self._tensors: dict[str, TensorProto] = {}
         self._folder: str | None = None
-        self._given = dict(arrays or {})
-        self._arrays: dict[str, np.ndarray] = dict(self._given)
+        self._arrays: dict[str, np.ndarray] = {}
         self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _initializers, (list(self._known().values()), self._folder, self._given)
+        return _initializers, (list(self._known().values()), self._folder)
 
     def _known(self) -> dict[str, TensorProto]:
         locked(self._lock, self._load_once)
@@ -73,8 +66,6 @@ class Initializers(Mapping[str, np.ndarray]):
         return f"{len(self)} initializers"
 
 
-def _initializers(
-    tensors: list[TensorProto], folder: str | None, arrays: Mapping[str, np.ndarray]
-) -> Initializers:
+def _initializers(tensors: list[TensorProto], folder: str | None) -> Initializers:
     """Unpickle the initializers of a trace, whose external data is in the same folder."""
-    return Initializers(lambda: (tensors, folder), arrays)
+    return Initializers(lambda: (tensors, folder))

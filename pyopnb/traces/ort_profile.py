@@ -44,7 +44,7 @@ class ProfiledRun:
 
 @dataclass(slots=True)
 class KernelEvent:
-    """A kernel's event, and those of the kernels in its bodies.
+    """A kernel's event.
 
     Attributes
     ----------
@@ -54,10 +54,10 @@ class KernelEvent:
         ONNX Runtime's number of it.
     begin, end : float
         Microseconds since the profile began.
+    looks : float
+        What passed in the trace's own nodes in its bodies.
     place : int
         The index of the node in the optimised graph, `NOBODY` or `LOOKS`.
-    inside : list of KernelEvent
-        In the order in which they ran.
     """
 
     name: str
@@ -65,17 +65,12 @@ class KernelEvent:
     node: str
     begin: float
     end: float
+    looks: float = 0.0
     place: int = NOBODY
-    inside: list[KernelEvent] = field(default_factory=list)
 
     @property
     def took(self) -> float:
         return self.end - self.begin
-
-    def looks(self) -> float:
-        """Add up the trace's own nodes in its bodies."""
-        times = [inner.took if inner.place == LOOKS else inner.looks() for inner in self.inside]
-        return sum(times)
 
 
 @dataclass
@@ -101,10 +96,10 @@ class RunEvents:
 
     def add_kernel(self, kernel: KernelEvent) -> None:
         """Add a kernel; events come in the order of their ends."""
-        # A kernel that began later and ended earlier is in a body of this one.
+        # A kernel that began later and ended earlier is in a body of this one, whose time includes it.
         while self.kernels and self.kernels[-1].begin > kernel.begin:
-            kernel.inside.append(self.kernels.pop())
-        kernel.inside.reverse()
+            inner = self.kernels.pop()
+            kernel.looks += inner.took if inner.place == LOOKS else inner.looks
         self.kernels.append(kernel)
 
     def times(self) -> ProfiledRun:
@@ -116,12 +111,9 @@ class RunEvents:
             begins.append(max(self.kernels[-1].end, min(self.executed_until, self.end)))
         # Between kernels, ONNX Runtime is busy with what the one before leaves behind.
         for kernel, (begin, following) in zip(self.kernels, pairwise(begins), strict=True):
-            looks = 0.0
-            if kernel.inside:
-                looks = kernel.looks()
-            nodes[kernel.place] += following - begin - looks
-            nodes[LOOKS] += looks
-            kernels[kernel.place] += kernel.took - looks
+            nodes[kernel.place] += following - begin - kernel.looks
+            nodes[LOOKS] += kernel.looks
+            kernels[kernel.place] += kernel.took - kernel.looks
         looking = nodes.pop(LOOKS, 0.0)
         for index in (NOBODY, LOOKS):
             nodes.pop(index, None)
@@ -149,7 +141,7 @@ def profiled_runs(
     ------
     RunEvents
     """
-    nodes = _Places(executed, looks)
+    places = _Places(executed)
     run = RunEvents()
     read_event = json.JSONDecoder().raw_decode  # loads costs as much again in its wrappers
     number = 0
@@ -170,13 +162,16 @@ def profiled_runs(
             kernel = KernelEvent(
                 name.removesuffix(_KERNEL), args["op_name"], args["node_index"], begin, end
             )
+            if looks and kernel.name.startswith(looks):
+                kernel.place = LOOKS
             run.add_kernel(kernel)
         elif name == _EXECUTOR:
             run.executed_until = end
         elif name == _RUN:
             run.begin, run.end = begin, end
             for kernel in run.kernels:
-                nodes.find(kernel)
+                if kernel.place != LOOKS:
+                    kernel.place = places.find(kernel)
             if number >= skipped:
                 yield run
             number += 1
@@ -192,8 +187,7 @@ class _Places:
     are taken in the order in which they run, which is that of the file.
     """
 
-    def __init__(self, executed: GraphProto, looks: str) -> None:
-        self._looks = looks
+    def __init__(self, executed: GraphProto) -> None:
         self._free: dict[tuple[str, str], list[int]] = defaultdict(list)
         for index, node in enumerate(executed.node):
             self._free[node.name, node.op_type].append(index)
@@ -201,28 +195,13 @@ class _Places:
             indices.reverse()
         self._places: dict[tuple[str, str], int] = {}
 
-    def find(self, kernel: KernelEvent) -> None:
-        """Tell a kernel of the main graph its place, and the looks in its bodies theirs."""
-        if self._is_look(kernel):
-            kernel.place = LOOKS
-            return
+    def find(self, kernel: KernelEvent) -> int:
+        """Find the place of a kernel of the main graph."""
         # The number tells nodes of the same name apart, and stays the same in all runs.
         key = kernel.name, kernel.node
-        index = self._places.get(key)
-        if index is None:
-            index = self._places[key] = self._take(kernel)
-        kernel.place = index
-        for inner in kernel.inside:
-            self._find_looks(inner)
-
-    def _find_looks(self, kernel: KernelEvent) -> None:
-        if self._is_look(kernel):
-            kernel.place = LOOKS
-        for inner in kernel.inside:
-            self._find_looks(inner)
-
-    def _is_look(self, kernel: KernelEvent) -> bool:
-        return bool(self._looks) and kernel.name.startswith(self._looks)
+        if key not in self._places:
+            self._places[key] = self._take(kernel)
+        return self._places[key]
 
     def _take(self, kernel: KernelEvent) -> int:
         indices = self._free.get((kernel.name, kernel.op_type))

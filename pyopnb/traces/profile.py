@@ -18,8 +18,9 @@ from pyopnb.ops.messages import hide_internal_frames, plural, sanitize, suggest_
 from pyopnb.ops.text_table import Table
 from pyopnb.traces.chrome import RunLog, write_chrome
 from pyopnb.traces.spread import Spread, microseconds
+from pyopnb.traces.times import Times
 
-__all__ = ["NodeProfile", "OpTypeProfile", "Profile"]
+__all__ = ["NodeProfile", "Profile"]
 
 _LINES = 12  # nodes in the text
 
@@ -31,25 +32,17 @@ class NodeProfile:
     Attributes
     ----------
     node : str
-        The node's name, or its first output; of a group ``"conv1 + relu1"``; of a node in a body with what leads there,
-        ``"loop/body/q"``.
+        The node's name, or its first output; of a group ``"conv1 + relu1"``.
     op_type : str
         Of a group ``"Conv + Relu"``.
     key : str
-        The first output of its last node; of a node in a body the same as ``node``.
+        The first output of its last node.
     outputs : tuple of str
         First outputs of the nodes of the group, or of the node.
-    inside : str
-        The key of the node whose body it is in, whose times include it; empty in the main graph.
-    calls : ndarray
-        int64[runs]: how often its kernels ran.
     totals : ndarray
-        float64[runs], microseconds: from the start of its kernels to that of the next ones, as ``NodeTime.total``. Of a node in
-        a body, the same as ``kernels``.
+        float64[runs], microseconds: from the start of its kernels to that of the next ones, as ``NodeTime.total``.
     kernels : ndarray
         float64[runs], microseconds: in its kernels, those in its bodies included.
-    owns : ndarray
-        float64[runs], microseconds: ``totals`` without the kernels in its bodies.
     pythons : ndarray or None
         float64[runs], microseconds: in ``compute`` of the op, or of the ops in its bodies. None where there is no op.
     """
@@ -58,12 +51,22 @@ class NodeProfile:
     op_type: str
     key: str
     outputs: tuple[str, ...]
-    inside: str
-    calls: np.ndarray
     totals: np.ndarray
     kernels: np.ndarray
-    owns: np.ndarray
     pythons: np.ndarray | None = None
+
+    @classmethod
+    def of(cls, key: str, runs: Sequence[Times]) -> NodeProfile:
+        """Gather the times of a node in several runs."""
+        times = [run[key] for run in runs]
+        first = times[0]
+        pythons = None
+        if first.python is not None:
+            pythons = np.array([time.python for time in times])
+        totals = np.array([time.total for time in times])
+        kernels = np.array([time.kernel for time in times])
+        outputs = first.outputs or (key,)
+        return cls(first.node, first.op_type, key, outputs, totals, kernels, pythons)
 
     @cached_property
     def total(self) -> Spread:
@@ -76,57 +79,17 @@ class NodeProfile:
         return Spread.of(self.kernels)
 
     @cached_property
-    def own(self) -> Spread:
-        """Summarise ``owns``."""
-        return Spread.of(self.owns)
-
-    @cached_property
     def python(self) -> Spread | None:
         """Summarise ``pythons``."""
         if self.pythons is None:
             return None
         return Spread.of(self.pythons)
 
-    @property
-    def calls_text(self) -> str:
-        """Tell how often it ran in a run: a number, or the least and the largest."""
-        low, high = int(self.calls.min()), int(self.calls.max())
-        if low == high:
-            return f"{low:,}"
-        return f"{low:,} – {high:,}"
-
     def __str__(self) -> str:
         text = str(self.total)
         if self.python is not None:
             text += f", {microseconds(self.python.median)} in Python"
-        if self.calls_text != "1":
-            text += f", {self.calls_text} calls"
         return text
-
-
-@dataclass(frozen=True, eq=False)
-class OpTypeProfile:
-    """The times of all nodes of an op type, each without what its bodies took.
-
-    Attributes
-    ----------
-    op_type : str
-    nodes : int
-    calls : ndarray
-        int64[runs].
-    owns : ndarray
-        float64[runs], microseconds.
-    """
-
-    op_type: str
-    nodes: int
-    calls: np.ndarray
-    owns: np.ndarray
-
-    @cached_property
-    def own(self) -> Spread:
-        """Summarise ``owns``."""
-        return Spread.of(self.owns)
 
 
 class Profile(Displayable):
@@ -140,7 +103,7 @@ class Profile(Displayable):
     model : ModelProto
         The model that ran, with the names of its user and the attrs that the session had; without the data of large weights.
     nodes : list of NodeProfile
-        Nodes of the main graph, each followed by those in its bodies.
+        Nodes of the main graph, in its order.
     walls : ndarray
         float64[runs]: each run as its caller waited for it, from the feeds' check to the arrays that it gave.
     sessions : ndarray
@@ -204,8 +167,7 @@ class Profile(Displayable):
     @cached_property
     def attributed(self) -> np.ndarray:
         """Add up the times of the main graph's nodes: float64[runs]."""
-        main = [node for node in self.nodes if not node.inside]
-        return np.asarray(self._totals(main).sum(axis=0))
+        return np.asarray(self._totals(self.nodes).sum(axis=0))
 
     def _totals(self, nodes: Sequence[NodeProfile]) -> np.ndarray:
         """Stack the times of nodes: float64[nodes, runs]."""
@@ -256,31 +218,26 @@ class Profile(Displayable):
         return self.mean(values) / self._mean_wall
 
     @property
-    def op_types(self) -> list[OpTypeProfile]:
-        """Add the times up by op type, the largest first."""
-        nodes_by_op_type: dict[str, list[NodeProfile]] = {}
+    def op_types(self) -> dict[str, np.ndarray]:
+        """Add the times up by op type, the largest first: float64[runs] each."""
+        sums: dict[str, np.ndarray] = {}
         for node in self.nodes:
-            nodes_by_op_type.setdefault(node.op_type, []).append(node)
-        rows = []
-        for op_type, nodes in nodes_by_op_type.items():
-            calls = np.sum([node.calls for node in nodes], axis=0)
-            times = np.sum([node.owns for node in nodes], axis=0)
-            rows.append(OpTypeProfile(op_type, len(nodes), calls, times))
-        return sorted(rows, key=lambda row: -self.mean(row.owns))
+            sums[node.op_type] = sums.get(node.op_type, 0.0) + node.totals
+        return dict(sorted(sums.items(), key=lambda entry: -self.mean(entry[1])))
 
     def __getitem__(self, name: str) -> NodeProfile:
         """Find the profile of a node, by its name or first output."""
         # A group is found by the first output of each of its nodes.
-        for node in self.nodes if isinstance(name, str) else ():
-            if name in (node.key, node.node) or (name in node.outputs and not node.inside):
+        for node in self.nodes:
+            if name == node.node or name in node.outputs:
                 return node
         names = [node.node for node in self.nodes]
         expected = "a node of the profile, by its name or first output"
-        next_ = suggest_key(name if isinstance(name, str) else "", names)
+        next_ = suggest_key(str(name), names)
         raise UnknownName("profile", expected=expected, got=describe(name), next=next_)
 
     def ranked(self) -> list[NodeProfile]:
-        """Order the nodes by their own times, the slowest first; what is in bodies comes right after their node.
+        """Order the nodes by their times, the slowest first.
 
         Returns
         -------
@@ -288,12 +245,7 @@ class Profile(Displayable):
         """
         # One reduction over all nodes: a mean of NumPy's a node takes seconds where there are thousands.
         means = self._totals(self.nodes)[:, self._middle].mean(axis=1)
-        by_time = [self.nodes[index] for index in np.argsort(-means, kind="stable")]
-        order: dict[str, int] = {}
-        for node in by_time:
-            if not node.inside:
-                order[node.key] = len(order)
-        return sorted(by_time, key=lambda node: (order[node.inside or node.key], bool(node.inside)))
+        return [self.nodes[index] for index in np.argsort(-means, kind="stable")]
 
     @hide_internal_frames
     @check_arguments
@@ -380,24 +332,18 @@ class Profile(Displayable):
         shown, faster = nodes[:most], nodes[most:]
         rows = []
         for node in shown:
-            name, share = sanitize(node.node, 60), self.share(node.totals)
-            row = [name, sanitize(node.op_type, 60), node.calls_text]
-            rows.append(row + self._times(share, node.total, node.python))
-            if node.inside:
-                # A share of its node's, which is not to be added to the others.
-                rows[-1][0], rows[-1][3] = f"  {name}", f"({_percent(share)})"
-        # What is in bodies is part of its node's time.
-        faster = [node for node in faster if not node.inside]
+            labels = [sanitize(node.node, 60), sanitize(node.op_type, 60)]
+            rows.append(labels + self._times(self.share(node.totals), node.total, node.python))
         sums = {"not attributed to a node": self.unattributed, "the whole run": self.walls}
         if faster:
             sums = {f"{len(faster):,} faster ones": self._totals(faster).sum(axis=0), **sums}
         for label, values in sums.items():
             python = self.python if values is self.walls else None
             times = self._times(self.share(values), Spread.of(values), python)
-            rows.append([label, "", "", *times])
-        head = ["node", "op", "calls", "share", "median µs", "middle half", "least", "in Python"]
+            rows.append([label, "", *times])
+        head = ["node", "op", "share", "median µs", "middle half", "least", "in Python"]
         width = len(head) if self._has_ops else len(head) - 1
-        keys = [(node.inside,) if node.inside else node.outputs for node in shown]
+        keys = [node.outputs for node in shown]
         return Table(head[:width], [row[:width] for row in rows], keys=keys)
 
     def _times(self, share: float, spread: Spread, python: Spread | None) -> list[str]:

@@ -4,40 +4,36 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from onnx import GraphProto, ModelProto, NodeProto
+from onnx import GraphProto, ModelProto
 
 from pyopnb.errors import InputError
-from pyopnb.models.io import ModelSource, without_weights
-from pyopnb.models.nodes import first_output, named_bodies
+from pyopnb.models.io import ModelSource
+from pyopnb.models.nodes import first_output
 from pyopnb.ops.arguments import check_arguments, describe
 from pyopnb.ops.instantiate import add_note
 from pyopnb.ops.messages import hide_internal_frames, plural
 from pyopnb.ops.progress import advance, tracking
-from pyopnb.runtime.plan import Clock, ClockedCall, Plan
+from pyopnb.runtime.plan import ClockedCall, Plan
 from pyopnb.runtime.session.session import Session
 from pyopnb.runtime.session.state import SessionState
 from pyopnb.traces.chrome import RunLog, Span, clock_offset
-from pyopnb.traces.node_names import name_nodes
-from pyopnb.traces.origins import origins
-from pyopnb.traces.ort_profile import KernelEvent, RunEvents, profiled_runs
+from pyopnb.traces.ort_profile import ProfiledRun, RunEvents, profiled_runs
 from pyopnb.traces.profile import NodeProfile, Profile
 from pyopnb.traces.run import runtime_text
 from pyopnb.traces.shadow_session import (
-    absent_initializers,
     can_save,
     executed_graph,
     model_beside,
-    needs_libraries,
     options_beside,
     profiling,
 )
 from pyopnb.traces.spread import Spread
-from pyopnb.traces.times import group_text
+from pyopnb.traces.timed_nodes import TimedNodes, keep_ops
 
 __all__ = ["profile"]
 
@@ -87,8 +83,7 @@ def profile(
     each node. Ops have new instances in all of these runs: what they keep on ``self`` in this session is not touched. A session
     that is not profiled has nothing of all this.
 
-    Nodes that ONNX Runtime fused have one time. The time of If, Loop or Scan is that of its bodies as well; the nodes in them
-    are listed as ONNX Runtime ran them.
+    Nodes that ONNX Runtime fused have one time. The time of If, Loop or Scan is that of its bodies as well.
 
     Examples
     --------
@@ -105,9 +100,7 @@ def profile(
     __tracebackhide__ = True
     _check_number("runs", runs, 1)
     _check_number("warmup", warmup, 0)
-    if isinstance(session, Session):
-        session = session
-    else:
+    if not isinstance(session, Session):
         session = Session(session)
     # Ops that were redefined since the last run serve here in their new versions.
     state = session._update()
@@ -116,8 +109,9 @@ def profile(
     shadow = _ShadowRuns(runs, warmup, frozenset(state.ops))
     with tracking("runs", runs):
         unprofiled = _unprofiled(session, state, feeds_by_name, runs)
-        table = shadow.run(session, state, source, feeds_by_name)
-    return table.profile(model, unprofiled, runtime_text(state))
+        executed = shadow.run(session, state, source, feeds_by_name)
+    runtime = runtime_text(state)
+    return shadow.profile(executed, model=model, unprofiled=unprofiled, runtime=runtime)
 
 
 def _check_number(name: str, value: int, least: int) -> None:
@@ -156,40 +150,18 @@ def _calls(
 
 
 @dataclass
-class _Label:
-    """What the reader calls a node."""
-
-    text: str
-    op_type: str
-
-
-@dataclass
-class _MeasuredRun:
-    """A run as Python saw it: the call of the session, and those of ``compute`` by the names of nodes."""
-
-    call: ClockedCall
-    computes: dict[str, list[ClockedCall]]
-
-    def compute_times(self) -> dict[str, float]:
-        """Return the microseconds in ``compute`` of each node."""
-        times = {}
-        for name, calls in self.computes.items():
-            times[name] = sum(call.took for call in calls)
-        return times
-
-
-@dataclass
 class _ShadowRuns:
     """Runs in a session that is built beside the user's, with ONNX Runtime's profile."""
 
     runs: int
     warmup: int
     ops: frozenset[str]
-    clocks: dict[str, Clock] = field(default_factory=dict)  # of the ops, by their nodes' names
-    labels: dict[str, _Label] = field(default_factory=dict)  # of all nodes, by their names
-    main: list[str] = field(default_factory=list)  # labels of the main graph's nodes
-    named: GraphProto = field(default_factory=GraphProto)  # the main graph, its nodes with names
-    measured: list[_MeasuredRun] = field(default_factory=list)
+    timed: TimedNodes = field(default_factory=TimedNodes)
+    calls: list[ClockedCall] = field(default_factory=list)  # of the session, one a run
+    computes: list[dict[str, list[ClockedCall]]] = field(default_factory=list)  # and those of ops
+    read: list[ProfiledRun] = field(default_factory=list)
+    sessions: list[float] = field(default_factory=list)  # microseconds of each run
+    logs: list[RunLog] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
 
     def run(
@@ -198,8 +170,8 @@ class _ShadowRuns:
         state: SessionState,
         source: ModelSource,
         feeds: Mapping[str, Any],
-    ) -> _TimeTable:
-        """Run the model in a session with a profile, and read that."""
+    ) -> GraphProto:
+        """Run the model in a session with a profile, and read that; return the graph that ran."""
         __tracebackhide__ = True
         # The saved graph tells which of the user's nodes ONNX Runtime has fused.
         saves = can_save(state, source)
@@ -211,23 +183,58 @@ class _ShadowRuns:
             self.remarks.append(
                 "measured one node after the other, where the session's ORT_PARALLEL runs some at once"
             )
-        absent = absent_initializers(source, state.taken_out)
-        lent = bool(absent) or needs_libraries(source.proto, state.config.modules)
         with tempfile.TemporaryDirectory(prefix="pyopnb-") as folder:
             changes = profiling(folder, profiles=True, saves=saves)
-            with options_beside(state, changes, folder, lent=lent) as options:
+            with options_beside(state, changes, folder) as options:
                 profiled = session._with_model(source, state, options, self.prepare)
                 offset = clock_offset(profiled._state.runtime)
-                executed = executed_graph(options)
+                saved = executed_graph(options)
             try:
-                self._check_room(executed)
+                self._check_room(saved)
                 self._run_all(profiled._state, feeds)
             finally:
                 path = profiled.end_profiling()
-            table = _TimeTable(self, executed or self.named, offset)
+            executed = saved or self.timed.named
             with open(path, encoding="utf-8") as file:
-                table.read(file)
-        return table
+                events = profiled_runs(file, executed, skipped=self.warmup)
+                for run, call, computes in zip(events, self.calls, self.computes, strict=False):
+                    self._read(run, call, computes, offset)
+        self._check_read()
+        return executed
+
+    def _read(
+        self,
+        run: RunEvents,
+        call: ClockedCall,
+        computes: Mapping[str, Sequence[ClockedCall]],
+        offset: int,
+    ) -> None:
+        """Keep the times of a run, and its events in a compressed form."""
+        self.read.append(run.times())
+        self.sessions.append(run.end - run.begin)
+        # Spans of Python have the names that the reader knows the nodes by.
+        labels = dict(zip(map(first_output, self.timed.named.node), self.timed.labels, strict=True))
+        spans = []
+        for output, op_calls in computes.items():
+            spans += [Span(labels[output], op_call) for op_call in op_calls]
+        self.logs.append(RunLog.of(len(self.read), run.lines, call, spans, offset))
+
+    def _check_read(self) -> None:
+        """Remark on runs that are not in the profile."""
+        read = len(self.read)
+        measured = len(self.calls)
+        full = f"ONNX Runtime's profile, which holds {_MOST_EVENTS:,} events"
+        if not read:
+            raise InputError(
+                "profile, runs",
+                expected=f"a run that fits into {full}",
+                got=f"{plural(measured, 'run')} of more events",
+                next="warmup=0",
+            )
+        if read < measured:
+            self.remarks.append(f"{full}, was full after {plural(read, 'run')}")
+        elif measured < self.runs:
+            self.remarks.append(f"interrupted after {measured:,} of {self.runs:,} runs")
 
     def _check_room(self, executed: GraphProto | None) -> None:
         """Refuse more runs than ONNX Runtime's profile holds events of."""
@@ -250,222 +257,37 @@ class _ShadowRuns:
         for _ in _calls(state, feeds, self.warmup, "to warm up"):
             pass
         # The calls of the runs to warm up do not count.
-        for clock in self.clocks.values():
-            clock.take()
+        self.timed.take()
         try:
             for call in _calls(state, feeds, self.runs, "of the profile"):
-                computes = {name: clock.take() for name, clock in self.clocks.items()}
-                self.measured.append(_MeasuredRun(call, computes))
+                self.calls.append(call)
+                self.computes.append(self.timed.take())
                 advance("runs", 1)
         # What was measured so far is a profile, too.
         except KeyboardInterrupt:
-            if not self.measured:
+            if not self.calls:
                 raise
 
     def prepare(self, plan: Plan, proto: ModelProto) -> None:
         """Give all nodes names and the ops clocks; called before each attempt to build."""
-        # An op that is new since the session was built does not serve it; the nodes are numbered as in the session.
-        plan.nodes[:] = [node for node in plan.nodes if node.op.name in self.ops]
-        # When the session is built again, the nodes have their new names already.
-        if not self.labels:
-            paths = _paths(proto.graph)
-            self.main = name_nodes(proto)
-            self.labels = {node.name: label for node, label in paths}
-            self.named = without_weights(proto).proto.graph
-        for entry in plan.nodes:
-            name = entry.numbered.site.node.name
-            if name in self.labels:
-                entry.clock = self.clocks.setdefault(name, Clock())
+        keep_ops(plan, self.ops)
+        self.timed.attach(plan, proto)
 
-
-# ---- reading the profile ------------------------------------------------------------------------
-
-
-class _TimeTable:
-    """The times of all nodes in all runs, as they are read from ONNX Runtime's profile."""
-
-    def __init__(self, shadow: _ShadowRuns, executed: GraphProto, offset: int) -> None:
-        self.shadow = shadow
-        self.executed = executed
-        self.offset = offset
-        self.count = len(shadow.measured)
-        self.sessions: list[float] = []
-        self.logs: list[RunLog] = []
-        self.rows: dict[str, _Row] = {}
-        self.owners = self._find_owners()
-
-    def _find_owners(self) -> dict[int, _Row]:
-        """Make the rows of the main graph's nodes, by the indices of the nodes that ran in their place."""
-        shadow = self.shadow
-        owners: dict[int, _Row] = {}
-        groups = origins(shadow.named, self.executed)
-        for origin in sorted(groups, key=lambda origin: origin.nodes[-1:]):
-            nodes = [shadow.named.node[index] for index in origin.nodes]
-            if not nodes:
-                continue
-            names = [name for node in nodes for name in (node.name, *_names_inside(node))]
-            row = _Row(
-                group_text([shadow.main[index] for index in origin.nodes]),
-                group_text([shadow.labels[node.name].op_type for node in nodes]),
-                first_output(nodes[-1]),
-                tuple(map(first_output, nodes)),
-                clocks=[name for name in names if name in shadow.clocks],
-                count=self.count,
-            )
-            owners.update(dict.fromkeys(origin.executed, row))
-        return owners
-
-    def read(self, file: Iterable[str]) -> None:
-        """Read the measured runs, and remark on those that are not in the profile."""
-        runs = profiled_runs(file, self.executed, skipped=self.shadow.warmup)
-        for number, run in enumerate(runs):
-            if number < self.count:
-                self._add(number, run)
-        read = len(self.logs)
-        full = f"ONNX Runtime's profile, which holds {_MOST_EVENTS:,} events"
-        if not read:
-            raise InputError(
-                "profile, runs",
-                expected=f"a run that fits into {full}",
-                got=f"{plural(self.count, 'run')} of more events",
-                next="warmup=0",
-            )
-        if read < self.count:
-            self.shadow.remarks.append(f"{full}, was full after {plural(read, 'run')}")
-        elif self.count < self.shadow.runs:
-            wanted_runs = self.shadow.runs
-            self.shadow.remarks.append(f"interrupted after {self.count:,} of {wanted_runs:,} runs")
-
-    def _add(self, number: int, run: RunEvents) -> None:
-        measured = self.shadow.measured[number]
-        self.sessions.append(run.end - run.begin)
-        for kernel in run.kernels:
-            row = self.owners.get(kernel.place)
-            if row is None:
-                continue
-            self.rows.setdefault(row.key, row).add(number, kernel)
-            for inner in kernel.inside:
-                self._add_inside(number, inner, row, row.node)
-        for index, took in run.times().nodes.items():
-            if index in self.owners:
-                self.owners[index].totals[number] += took
-        # Python's calls under the names that the reader knows the nodes by.
-        spans = []
-        for name, calls in measured.computes.items():
-            spans += [Span(self.shadow.labels[name].text, call) for call in calls]
-        log = RunLog.of(number + 1, run.lines, measured.call, spans, self.offset)
-        self.logs.append(log)
-
-    def _add_inside(self, number: int, kernel: KernelEvent, owner: _Row, path: str) -> None:
-        """Add a kernel in a body of the owner's node to a row of its own."""
-        shadow = self.shadow
-        # A node that ONNX Runtime made has no label of the user's.
-        label = shadow.labels.get(kernel.name)
-        if label is None:
-            label = _Label(f"{path}/{kernel.name}", kernel.op_type)
-        # Two nodes of the main graph can have bodies with nodes of the same name.
-        key = f"{owner.key}\0{label.text}"
-        row = self.rows.get(key)
-        if row is None:
-            if kernel.name in shadow.clocks:
-                clocks = [kernel.name]
-            else:
-                clocks = []
-            row = _Row(
-                label.text, label.op_type, label.text, (), owner.key, clocks, count=self.count
-            )
-            self.rows[key] = row
-        row.add(number, kernel)
-        row.totals[number] += kernel.took
-        for inner in kernel.inside:
-            self._add_inside(number, inner, owner, label.text)
-
-    def profile(self, model: ModelProto, unprofiled: Spread | None, runtime: str) -> Profile:
-        """Make the profile of what was read."""
-        shadow = self.shadow
-        measured = shadow.measured[: len(self.logs)]
-        spent = [run.compute_times() for run in measured]
-        nodes = [row.profile(spent) for row in self.rows.values()]
-        positions = {first_output(node): position for position, node in enumerate(model.graph.node)}
-        # In the order of the graph, bodies right behind their node.
-        nodes.sort(key=lambda node: (positions.get(node.inside or node.key, 0), bool(node.inside)))
+    def profile(self, executed: GraphProto, **known: Any) -> Profile:
+        """Make the profile of the runs that were read."""
+        count = len(self.read)
+        times = self.timed.times(self.read, self.computes[:count], executed)
+        pythons = []
+        for log in self.logs:
+            pythons.append(sum(span.call.took for span in log.computes))
         return Profile(
-            model,
-            nodes,
-            walls=np.array([run.call.took for run in measured]),
+            nodes=[NodeProfile.of(key, times) for key in times[0]],
+            walls=np.array([log.call.took for log in self.logs]),
             sessions=np.array(self.sessions),
-            pythons=np.array([sum(times.values()) for times in spent], np.float64),
+            pythons=np.array(pythons, np.float64),
             logs=self.logs,
-            unprofiled=unprofiled,
-            asked=shadow.runs,
-            warmup=shadow.warmup,
-            runtime=runtime,
-            remarks=shadow.remarks,
+            asked=self.runs,
+            warmup=self.warmup,
+            remarks=self.remarks,
+            **known,
         )
-
-
-@dataclass
-class _Row:
-    """The times of a node or group; an element of each array is a run's."""
-
-    node: str
-    op_type: str
-    key: str
-    outputs: tuple[str, ...]
-    inside: str = ""
-    clocks: Sequence[str] = ()
-    count: int = 0
-
-    def __post_init__(self) -> None:
-        self.calls = np.zeros(self.count, np.int64)
-        self.totals = np.zeros(self.count)
-        self.kernels = np.zeros(self.count)
-        self.bodies = np.zeros(self.count)  # in the kernels of its bodies
-
-    def add(self, number: int, kernel: KernelEvent) -> None:
-        """Add a kernel that ran in a run."""
-        self.calls[number] += 1
-        self.kernels[number] += kernel.took
-        if kernel.inside:
-            self.bodies[number] += sum(inner.took for inner in kernel.inside)
-
-    def profile(self, spent: Sequence[Mapping[str, float]]) -> NodeProfile:
-        """Make the profile of the runs that were read; ``spent`` has the time in ops of each."""
-        read = len(spent)
-        # Only a node that is an op, or has ops in its bodies, has time in Python.
-        pythons = None
-        if self.clocks:
-            pythons = np.array([sum(times[name] for name in self.clocks) for times in spent])
-        return NodeProfile(
-            self.node,
-            self.op_type,
-            self.key,
-            self.outputs,
-            self.inside,
-            self.calls[:read],
-            self.totals[:read],
-            self.kernels[:read],
-            np.maximum(self.totals - self.bodies, 0.0)[:read],
-            pythons,
-        )
-
-
-def _paths(graph: GraphProto) -> list[tuple[NodeProto, _Label]]:
-    """List the nodes of a graph and of its bodies, each with what leads to it: ``"loop/body/q"``."""
-    paths: list[tuple[NodeProto, _Label]] = []
-    waiting = [(graph, "")]
-    while waiting:
-        scope, path = waiting.pop()
-        for node in scope.node:
-            text = f"{path}{node.name or first_output(node)}"
-            paths.append((node, _Label(text, node.op_type)))
-            for attribute, body in named_bodies(node):
-                waiting.append((body, f"{text}/{attribute}/"))
-    return paths
-
-
-def _names_inside(node: NodeProto) -> list[str]:
-    names = []
-    for _, body in named_bodies(node):
-        names += [inner.name for inner, _ in _paths(body)]
-    return names

@@ -12,24 +12,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnxruntime
-from onnx import GraphProto, ModelProto, TensorProto
+from onnx import ModelProto, TensorProto
 
 from pyopnb.errors import InputError
 from pyopnb.models.external_data import original
-from pyopnb.models.io import ModelSource, read_model, without_weights
-from pyopnb.models.nodes import first_output
+from pyopnb.models.io import ModelSource, read_model
 from pyopnb.ops.arguments import describe
 from pyopnb.ops.messages import sanitize
 from pyopnb.ops.op import Version
 from pyopnb.ops.progress import Progress, bar
 from pyopnb.runtime.ortvalues import from_ortvalue
-from pyopnb.runtime.plan import Clock, Plan, PlannedNode
+from pyopnb.runtime.plan import Plan, PlannedNode
 from pyopnb.runtime.session.config import CPU
 from pyopnb.runtime.session.state import SessionState
 from pyopnb.traces.exposure import exposure_of
 from pyopnb.traces.initializers import Initializers
-from pyopnb.traces.node_names import name_nodes
-from pyopnb.traces.origins import origins
 from pyopnb.traces.ort_profile import profiled_runs
 from pyopnb.traces.select import (
     NamedTensor,
@@ -39,17 +36,16 @@ from pyopnb.traces.select import (
     tappable_tensors,
 )
 from pyopnb.traces.shadow_session import (
-    absent_initializers,
     can_save,
     executed_graph,
     model_beside,
-    needs_libraries,
     options_beside,
     profiling,
 )
 from pyopnb.traces.summary import Summary, summary_of
 from pyopnb.traces.taps import DOMAIN, Sink, insert_taps, make_taps
-from pyopnb.traces.times import Times, times_of
+from pyopnb.traces.timed_nodes import TimedNodes, keep_ops
+from pyopnb.traces.times import Times
 from pyopnb.traces.trace import Trace
 
 if TYPE_CHECKING:
@@ -113,7 +109,7 @@ def run_traced(
         model,
         {name: _copy_feed(value) for name, value in feeds.items()},
         arrays,
-        initializers=Initializers(_loader(state), {name: arrays[name] for name in traced.absent}),
+        initializers=Initializers(_loader(state)),
         times=times,
         runtime=runtime_text(state, optimised=wanted.optimised),
         providers=_special_providers(state),
@@ -157,14 +153,7 @@ class _TracedRun:
     tapped: list[NamedTensor] = field(default_factory=list)
     taps: list[PlannedNode] = field(default_factory=list)
     versions: dict[str, Version] = field(default_factory=dict)
-    clocks: dict[str, Clock] = field(default_factory=dict)
-    absent: Sequence[str] = ()  # initializers that only the user's options have
-    saves: bool = False  # whether ONNX Runtime saves the graph that it runs
-    # The main graph, all its nodes with names.
-    named: GraphProto = field(default_factory=GraphProto)
-    labels: list[str] = field(default_factory=list)  # of its nodes, for the reader
-    # The microseconds in ops, by first output.
-    python: dict[str, float] = field(default_factory=dict)
+    timed: TimedNodes = field(default_factory=TimedNodes)
 
     def __post_init__(self) -> None:
         progress = self.options.progress or None
@@ -191,49 +180,36 @@ class _TracedRun:
             source.proto, [t for t in self.tensors if t.inside is not None or sums or looks]
         )
         seen = set(map(id, self.tapped)) if sums else set()
-        # Weights that only the user's options hold can be read in one way: as outputs of the run.
-        self.absent = absent_initializers(source, state.taken_out)
-        expose(
-            source.proto,
-            [
-                *(t.name for t in self.tensors if t.inside is None and id(t) not in seen),
-                *self.absent,
-            ],
-        )
-        self.saves = bool(self.options.times) and can_save(state, source)
+        exposed_names = []
+        for tensor in self.tensors:
+            if tensor.inside is None and id(tensor) not in seen:
+                exposed_names.append(tensor.name)
+        expose(source.proto, exposed_names)
+        saves = bool(self.options.times) and can_save(state, source)
         with tempfile.TemporaryDirectory(prefix="pyopnb-") as folder:
-            with self._options(state, source, folder) as options:
+            with self._options(state, folder, saves=saves) as options:
                 exposed = session._with_model(source, state, options, self.prepare)
-                executed = executed_graph(options) or self.named
+                executed = executed_graph(options) or self.timed.named
             names = exposed._feeds.output_names
             try:
-                arrays = dict(zip(names, self._run_once(exposed, names, feeds), strict=True))
+                # The session is not updated: a rebuilt one would expose and measure nothing.
+                values = exposed._state.run(names, feeds)
             finally:
                 profile = exposed.end_profiling() if self.options.times else ""
-            return arrays, self._times(profile, executed) if profile else None
-
-    def _run_once(
-        self, exposed: Session, names: Sequence[str], feeds: Mapping[str, Any]
-    ) -> list[Any]:
-        __tracebackhide__ = True
-        # The session is not updated: a rebuilt one would expose and measure nothing.
-        arrays = exposed._state.run(names, feeds)
-        for output, clock in self.clocks.items():
-            self.python[output] = sum(call.took for call in clock.take())
-        return arrays
-
-    def _times(self, profile: str, executed: GraphProto) -> Times:
-        with open(profile, encoding="utf-8") as file:
-            [run] = profiled_runs(file, executed, f"{DOMAIN}/")
-        groups = origins(self.named, executed)
-        return times_of(run.times(), self.python, self.named, groups, self.labels)
+            arrays = dict(zip(names, values, strict=True))
+            if not profile:
+                return arrays, None
+            with open(profile, encoding="utf-8") as file:
+                runs = [run.times() for run in profiled_runs(file, executed, f"{DOMAIN}/")]
+            [times] = self.timed.times(runs, [self.timed.take()], executed)
+            return arrays, times
 
     def _options(
-        self, state: SessionState, source: ModelSource, folder: str
+        self, state: SessionState, folder: str, *, saves: bool
     ) -> AbstractContextManager[onnxruntime.SessionOptions]:
-        """Make the options of this trace, a copy of the user's where that has all that they hold."""
+        """Make the options of this trace, which are the user's for a while where there are any."""
         changes = {
-            **profiling(folder, profiles=bool(self.options.times), saves=self.saves),
+            **profiling(folder, profiles=bool(self.options.times), saves=saves),
             # An arena is freed with the last array in it: a small tensor would keep the memory of all.
             "enable_cpu_mem_arena": False,
             "enable_mem_pattern": False,
@@ -243,17 +219,15 @@ class _TracedRun:
         if self.tapped:
             # Then a tap runs right after its node, see insert_taps.
             changes["execution_order"] = onnxruntime.ExecutionOrder.PRIORITY_BASED
-        lent = bool(self.absent) or needs_libraries(source.proto, state.config.modules)
         # Else ONNX Runtime's spinning threads and the summaries slow each other down.
         entries = {"session.intra_op.allow_spinning": "0"} if self.tapped else {}
-        return options_beside(state, changes, folder, lent=lent, entries=entries)
+        return options_beside(state, changes, folder, entries)
 
     def prepare(self, plan: Plan, proto: ModelProto) -> None:
         """Give the plan's nodes their instances and clocks, and insert the taps; called before each attempt to build."""
         if self.taps:
             return
-        # An op that is new since the session was built does not serve it; the nodes are numbered as in the session.
-        plan.nodes[:] = [node for node in plan.nodes if node.op.name in self.ops]
+        keep_ops(plan, self.ops)
         for number, node in enumerate(plan.nodes):
             self.versions[node.op.name] = node.op.at(plan.epoch)
             instance = self.instances.get(number)
@@ -261,22 +235,10 @@ class _TracedRun:
             if instance is not None and instance.op == node.op.name and not node.linked:
                 node.lent = instance.version, instance.instance
         if self.options.times:
-            self._time(plan, proto)
+            self.timed.attach(plan, proto)
         self.taps = make_taps(self.tapped, self.sink)
         plan.nodes += self.taps
         insert_taps(self.tapped, self.taps)
-
-    def _time(self, plan: Plan, proto: ModelProto) -> None:
-        """Give every node a unique name, by which the profile lists its times, and each op a clock."""
-        labels = name_nodes(proto)
-        # When the session is built again, the nodes have their new names already.
-        if not self.labels:
-            self.labels, self.named = labels, without_weights(proto).proto.graph
-        main = {id(node): first_output(node) for node in proto.graph.node}
-        for entry in plan.nodes:
-            output = main.get(id(entry.numbered.site.node), "")
-            if output:
-                entry.clock = self.clocks.setdefault(output, Clock())
 
     # ---- the trace -----------------------------------------------------------------------------------------------------------
 

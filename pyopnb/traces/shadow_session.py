@@ -11,26 +11,19 @@ from typing import Any
 
 import onnx
 import onnxruntime
-from onnx import GraphProto, ModelProto, TensorProto
+from onnx import GraphProto, ModelProto
 
 from pyopnb.errors import ModelError
 from pyopnb.models.edit.inline import inline_ops
-from pyopnb.models.external_data import is_absent, is_external
 from pyopnb.models.io import ModelSource, without_weights
-from pyopnb.models.nodes import walk
-from pyopnb.models.ort_capabilities import schema_domains
-from pyopnb.ops.names import canonical_domain
-from pyopnb.runtime.options import copied_options
 from pyopnb.runtime.plan import is_op
 from pyopnb.runtime.session.live_attrs import write_attrs
 from pyopnb.runtime.session.state import SessionState
 
 __all__ = [
-    "absent_initializers",
     "can_save",
     "executed_graph",
     "model_beside",
-    "needs_libraries",
     "options_beside",
     "profiling",
 ]
@@ -85,11 +78,9 @@ def options_beside(
     state: SessionState,
     changes: Mapping[str, Any],
     folder: str,
-    *,
-    lent: bool,
     entries: Mapping[str, str] | None = None,
 ) -> Iterator[onnxruntime.SessionOptions]:
-    """Change fields in a copy of a session's options, or in the user's own for a while.
+    """Change fields in a session's options for a while, or in new ones where the user gave none.
 
     Parameters
     ----------
@@ -98,13 +89,12 @@ def options_beside(
         Fields and their values.
     folder : str
         For what ONNX Runtime writes.
-    lent : bool
-        Whether a copy would lack what the user's options hold.
     entries : mapping, optional
         Entries of the configuration, where the user gave no options.
     """
     options = state.config.options
-    saves = bool(changes.get("optimized_model_filepath"))
+    changes = dict(changes)
+    saves = bool(changes["optimized_model_filepath"])
     if options is None:
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 4
@@ -115,18 +105,9 @@ def options_beside(
             options.add_session_config_entry(
                 "session.optimized_model_external_initializers_file_name", "weights"
             )
-    # A copy, so that the user's options stay as they are.
-    elif not lent:
-        options = copied_options(options, state.runtime)
-    changes = dict(changes)
     if saves:  # ONNX Runtime warns that what it saves is for this machine alone
         changes["log_severity_level"] = max(options.log_severity_level, 3)
-    if not (lent and state.config.options is not None):
-        for name, value in changes.items():
-            setattr(options, name, value)
-        yield options
-        return
-    # Options that hold libraries or weights cannot be copied: the user's are changed, and changed back.
+    # No copy has the libraries and weights that options hold: the user's are changed, and changed back.
     with _changing:
         before = {name: getattr(options, name) for name in changes}
         try:
@@ -155,34 +136,6 @@ def executed_graph(options: onnxruntime.SessionOptions) -> GraphProto | None:
     if path:
         return onnx.load(path, load_external_data=False).graph
     return None
-
-
-def needs_libraries(proto: ModelProto, modules: frozenset[str]) -> bool:
-    """Tell whether nodes need libraries of the user's options, which copies do not have."""
-    functions = {function.domain for function in proto.functions}
-    op = is_op(proto, modules)
-    # A node that neither ONNX Runtime's own schemas nor the registry has must come from a library.
-    return any(
-        canonical_domain(site.node.domain) not in schema_domains()
-        and site.node.domain not in functions
-        and not op(site.node)
-        for site in walk(proto)
-    )
-
-
-def absent_initializers(source: ModelSource, taken_out: Mapping[str, TensorProto]) -> list[str]:
-    """Names of those that are in no file: the user's options hand them to sessions, and cannot be asked for them."""
-    folder = source.folder
-    if folder is None:
-        return []
-    absent = []
-    for tensor in source.proto.graph.initializer:
-        # What the bridge took out of the model is in memory, whatever its file says.
-        if not is_external(tensor) or tensor.name in taken_out:
-            continue
-        if is_absent(tensor, folder):
-            absent.append(tensor.name)
-    return absent
 
 
 def can_save(state: SessionState, source: ModelSource) -> bool:

@@ -17,12 +17,7 @@ def made(**medians: float) -> Profile:
     nodes = []
     for key, median in medians.items():
         outputs, times = tuple(key.split("_")), median + RUNS
-        calls = np.ones(5, np.int64)
-        nodes.append(
-            NodeProfile(
-                " + ".join(outputs), "Op", outputs[-1], outputs, "", calls, times, times, times
-            )
-        )
+        nodes.append(NodeProfile(" + ".join(outputs), "Op", outputs[-1], outputs, times, times))
     walls = sum((node.totals for node in nodes), np.full(5, 7.0))
     model = pyopnb.parse("(float[N] x) => (float[N] y) { y = Neg(x) }")
     return Profile(

@@ -33,13 +33,8 @@ def text_of(html: str) -> str:
 def test_tables_and_a_graph_in_the_colours_of_times(found):
     view = pyopnb.show(found)
     text = text_of(view.body)
-    assert (
-        "not attributed to a node" in text
-        and "3 op types" in text
-        and "i/then_branch/t" in text
-        and "<img" in view.body
-    )
-    assert re.search(r"the whole run 100\.0 %", text) and "its share in brackets" in text
+    assert "not attributed to a node" in text and "3 op types" in text and "<img" in view.body
+    assert re.search(r"the whole run 100\.0 %", text)
     colours = {node.output[0]: colour for node, colour, _ in view.canvas.nodes}
     assert (
         set(colours) >= {"a", "i", "y"}

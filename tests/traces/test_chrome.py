@@ -46,7 +46,7 @@ def test_the_file_has_the_events_of_each_run_and_names_its_tracks(profile, tmp_p
     calls = spans(timed, "calls of the session")
     assert [event["name"] for event in calls] == ["call 1", "call 2", "call 3"]
     computes = spans(timed, "Python: compute")
-    assert sorted(event["name"] for event in computes) == ["l/body/q"] * 6 + ["y"] * 3
+    assert sorted(event["name"] for event in computes) == ["l"] * 6 + ["y"] * 3
 
 
 def test_python_is_inside_its_run(profile, tmp_path):

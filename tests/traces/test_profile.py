@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -52,65 +51,39 @@ def with_bodies() -> tuple[pyopnb.Session, dict[str, Any]]:
 
 
 def adds_up(found: Profile) -> None:
-    main = [node for node in found.nodes if not node.inside]
     np.testing.assert_allclose(
-        sum(node.totals for node in main) + found.unattributed, found.walls, rtol=1e-9
+        sum(node.totals for node in found.nodes) + found.unattributed, found.walls, rtol=1e-9
     )
     # Python's clock and ONNX Runtime's are two, the latter of whole microseconds.
-    assert (found.sessions <= found.walls + 2).all() and (
-        found.unattributed >= -len(main) - 2
-    ).all()
-    assert (
-        abs(sum(found.share(node.totals) for node in main) + found.share(found.unattributed) - 1)
-        < 1e-9
-    )
-    own = sum(row.owns for row in found.op_types)
-    np.testing.assert_allclose(own, found.attributed, atol=2 * len(found.nodes) * 4)
+    assert (found.sessions <= found.walls + 2).all()
+    assert (found.unattributed >= -len(found.nodes) - 2).all()
+    shares = sum(found.share(node.totals) for node in found.nodes)
+    assert abs(shares + found.share(found.unattributed) - 1) < 1e-9
+    np.testing.assert_allclose(sum(found.op_types.values()), found.attributed)
 
 
 def test_python_and_kernels_add_up_to_the_run(burn):
     session, fed = with_bodies()
     found = pyopnb.profile(session, fed, runs=4, warmup=1)
     adds_up(found)
-    assert (
-        found.runs == found.asked == 4
-        and found.warmup == 1
-        and not [r for r in found.remarks if "interrupted" in r]
-    )
-    rows = [(node.node, node.op_type, node.calls_text, node.inside) for node in found.nodes]
-    main = [("c + r", "Conv + Relu", "1", ""), ("s", "Burn", "1", ""), ("l", "Loop", "1", "")]
-    body = [
-        ("l/body/e", "Exp", "3", "l"),
-        ("l/body/q", "Burn", "3", "l"),
-        ("l/body/z", "Identity", "3", "l"),
-    ]
-    assert rows[:3] == main and sorted(rows[3:6]) == body and rows[6:] == [("y", "Neg", "1", "")]
-    alone, inside, loop = found["s"], found["l/body/q"], found["l"]
-    assert alone.pythons is not None and inside.pythons is not None and found["y"].pythons is None
-    assert (alone.pythons >= 5_000).all() and (inside.pythons >= 15_000).all()
-    np.testing.assert_allclose(found.pythons, alone.pythons + inside.pythons)
-    assert (alone.kernels >= alone.pythons - 1).all() and (loop.kernels >= inside.kernels - 3).all()
-    assert (loop.owns <= loop.totals - inside.totals + 3).all()  # what is in the body counts once
+    assert found.runs == found.asked == 4 and found.warmup == 1
+    assert not [remark for remark in found.remarks if "interrupted" in remark]
+    rows = [(node.node, node.op_type) for node in found.nodes]
+    assert rows == [("c + r", "Conv + Relu"), ("s", "Burn"), ("l", "Loop"), ("y", "Neg")]
+    alone, loop = found["s"], found["l"]
+    # An op in a body is part of the time in Python of the node that the body belongs to.
+    assert (alone.pythons >= 5_000).all() and (loop.pythons >= 15_000).all()
+    assert found["y"].pythons is None
+    np.testing.assert_allclose(found.pythons, alone.pythons + loop.pythons)
+    assert (alone.kernels >= alone.pythons - 1).all() and (loop.kernels >= loop.pythons - 3).all()
     assert found.share(found.pythons) > 0.5
 
 
-def test_a_network_of_convolutions_is_fused_as_the_sessions_own(tmp_path):
+def test_a_network_of_convolutions_is_fused_as_the_sessions_own():
     model = light("squeezenet")
     session, fed = pyopnb.Session(model), feeds(model)
     found = pyopnb.profile(session, fed, runs=3, warmup=1)
     adds_up(found)
-    plain = onnxruntime.SessionOptions()
-    plain.enable_profiling, plain.profile_file_prefix = True, str(tmp_path / "own")
-    own = onnxruntime.InferenceSession(model.SerializeToString(), plain)
-    own.run(None, fed)
-    names = [
-        line
-        for line in Path(own.end_profiling()).read_text(encoding="utf-8").splitlines()
-        if '_kernel_time"' in line
-    ]
-    assert (
-        sum(int(node.calls[0]) for node in found.nodes) == len(names) < len(model.graph.node)
-    )  # as many kernels as alone
     assert any(node.op_type == "Conv + Relu" for node in found.nodes)
     assert found.share(found.unattributed) < 0.5
 
@@ -185,9 +158,7 @@ def test_names_that_json_escapes_and_no_names():
         pyopnb.node("Abs", "b", "y"),
     ]
     found = pyopnb.profile(pyopnb.model(nodes, {"x": "float32[N]"}, "y"), drawn(10), runs=2)
-    assert [node.node for node in found.nodes] == ['q"\\\n', "Abs_2", "y"] and all(
-        (node.calls == 1).all() for node in found.nodes
-    )
+    assert [node.node for node in found.nodes] == ['q"\\\n', "Abs_2", "y"]
     assert len(repr(found).splitlines()) == 2 + 1 + 3 + 2
 
 

@@ -64,7 +64,6 @@ bool api_loaded = false;
 
 constexpr const char* kMarker = "pyopnb_node";
 constexpr const char* kDomainConfig = "pyopnb.domain.";  // and the number of a domain's name: that of the domain object
-constexpr const char* kCopyConfig = "pyopnb.copy";       // of copied options, which have entries and no domains: a name
 
 // Runs a callback's body with the GIL. The Python exception that it raises becomes a status, whose text tells the facts of the
 // kernel and state in `where`; the exception itself goes to the session that waits.
@@ -406,12 +405,6 @@ bool has_entry(const ort::Options* options, const std::string& key, std::string*
   return true;
 }
 
-std::string config_key(const ort::Options* options, size_t number) {
-  std::string copy;
-  has_entry(options, kCopyConfig, &copy);
-  return kDomainConfig + copy + std::to_string(number);
-}
-
 void add_offer(ort::Options* options, size_t number, const std::string& key, const std::string& value) {
   check(api.AddCustomOpDomain(options, offers[number].domain));
   check(api.AddSessionConfigEntry(options, key.c_str(), value.c_str()));
@@ -421,7 +414,7 @@ void add_offer(ort::Options* options, size_t number, const std::string& key, con
 // lacks. So do other options that have the same.
 void attach_domain(ort::Options* options, const std::string& domain, const std::vector<std::string>& types) {
   size_t name = domain_numbers.emplace(domain, domain_numbers.size()).first->second, number = 0;
-  std::string key = config_key(options, name), text;
+  std::string key = kDomainConfig + std::to_string(name), text;
   if (has_entry(options, key, &text)) number = std::strtoul(text.c_str(), nullptr, 10);
   if (text.empty() || number >= offers.size()) {
     number = offer_of(domain, types);
