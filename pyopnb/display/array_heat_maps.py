@@ -91,6 +91,40 @@ def sheet_picture(
     -------
     ArrayPicture
     """
+    axis = _channels(value, summary, look)
+    stack, leading = _stacked(value, axis)
+    sheet = sheet_of(stack.shape[1:3], len(stack))
+    stack = stack[: sheet.drawn]
+    names = names or [_index(number, leading) for number in range(sheet.drawn)]
+    # The mean of two ids would be another id.
+    holds_ids = value.dtype.kind in "iu" and value.dtype.itemsize >= 4
+    pooling: Pooling = "nearest" if holds_ids else "mean"
+
+    def make(down: int, across: int) -> ArrayPicture:
+        scale = None
+        if axis is None:
+            pictures = [pool(matrix, down, across, pooling) for matrix in stack]
+            scale, words = _scale(pictures, summary, look.limits, value.dtype.kind == "c")
+            words += sheet.caption(down, across, "slices", "cell", _POOLED[pooling])
+        else:
+            pictures, words = photographs(stack, down, across, summary, look)
+            words += sheet.caption(down, across, "pictures", "pixel", "the mean of")
+
+        def draw(title: str, caption: str) -> Chart:
+            columns = in_row or sheet.in_row
+            size = sheet.size
+            return heat_maps(
+                pictures, names, scale, title, size=size, in_row=columns, below=caption
+            )
+
+        is_diverging = scale is not None and scale.kind == "diverging"
+        return ArrayPicture(draw, title, f"{remark} {words}".strip(), is_diverging)
+
+    return sheet.fit(most_bytes, make)
+
+
+def _channels(value: np.ndarray, summary: Summary, look: ArrayLook) -> int | None:
+    """Return the axis of the channels of photographs; None for matrices."""
     axis = channel_axis(value)
     if look.rgb and axis is None:
         raise InputError(
@@ -99,49 +133,20 @@ def sheet_picture(
             got=str(summary.type),
             next="rgb=False, or np.stack([…], axis=-1)",
         )
-    is_photograph = look.rgb if look.rgb is not None else looks_like_photographs(value, summary)
-    if axis is not None and is_photograph:
-        value = np.moveaxis(value, axis, -1)
-        stack = value.reshape(-1, *value.shape[-3:])
+    if look.rgb or (look.rgb is None and looks_like_photographs(value, summary)):
+        return axis
+    return None
+
+
+def _stacked(value: np.ndarray, channels: int | None) -> tuple[np.ndarray, tuple[int, ...]]:
+    """Put the matrices or photographs of an array along one axis; return the axes that it stands for, too."""
+    if channels is not None:
+        value = np.moveaxis(value, channels, -1)
         leading = squeeze(value[..., 0, 0, 0]).shape if value.ndim > 3 else (1,)
-    else:
-        axis = None
-        squeezed = squeeze(value)
-        leading = squeezed.shape[:-2] or (1,)
-        stack = squeezed.reshape(-1, *((1,) * (2 - squeezed.ndim) + squeezed.shape)[-2:])
-    rows, columns = stack.shape[1:3]
-    sheet = sheet_of((rows, columns), len(stack))
-    names = names or [_index(number, leading) for number in range(sheet.drawn)]
-    # The mean of two ids would be another id.
-    holds_ids = value.dtype.kind in "iu" and value.dtype.itemsize >= 4
-    pooling: Pooling = "nearest" if holds_ids else "mean"
-
-    def make(down: int, across: int) -> ArrayPicture:
-        scale = None
-        if axis is not None:
-            pictures, words = photographs(stack[: sheet.drawn], down, across, summary, look)
-            words += sheet.caption(down, across, "pictures", "pixel", "the mean of")
-        else:
-            pictures = [pool(matrix, down, across, pooling) for matrix in stack[: sheet.drawn]]
-            is_complex = value.dtype.kind == "c"
-            scale, words = _scale(pictures, summary, look.limits, is_complex)
-            words += sheet.caption(down, across, "slices", "cell", _POOLED[pooling])
-
-        def draw(title: str, caption: str) -> Chart:
-            return heat_maps(
-                pictures,
-                names,
-                scale,
-                title,
-                size=sheet.size,
-                in_row=in_row or sheet.in_row,
-                below=caption,
-            )
-
-        is_diverging = scale is not None and scale.kind == "diverging"
-        return ArrayPicture(draw, title, f"{remark} {words}".strip(), is_diverging)
-
-    return sheet.fit(most_bytes, make)
+        return value.reshape(-1, *value.shape[-3:]), leading
+    squeezed = squeeze(value)
+    matrices = np.atleast_2d(squeezed)
+    return matrices.reshape(-1, *matrices.shape[-2:]), squeezed.shape[:-2] or (1,)
 
 
 def _index(number: int, leading: tuple[int, ...]) -> str:

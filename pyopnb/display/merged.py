@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from onnx import ModelProto, NodeProto
+from onnx import ModelProto
 
 from pyopnb.diffs.models.change import Change
 from pyopnb.models.index import GraphIndex
@@ -77,49 +77,77 @@ def merge(
     ModelError
         Some of them need what b computes only after what is made of them, so that there is no such graph.
     """
-    model = without_weights(b).proto
-    graph = model.graph
-    index = GraphIndex(a.graph)
-    of_b = GraphIndex(graph)
-    makers = {name: node for node in graph.node for name in node.output if name}
-    names_of_b = {*of_b.initializers, *of_b.inputs, *makers}
-    outputs = {name for number in only_a for name in a.graph.node[number].output if name}
-    names: dict[str, str] = {}
-
-    def renamed(name: str) -> str:
-        partner = tensors.get(name, "")
-        if not name or (partner in names_of_b and name not in outputs):
-            return partner
-        if name not in names:
-            names[name] = fresh_name(name, names_of_b, " (a)")
-            names_of_b.add(names[name])
-        return names[name]
-
-    marks: dict[str, str] = {}
+    merger = _Merger(a, b, set(only_a), tensors)
+    marks = {}
     for number, mark in only_a.items():
-        node = a.graph.node[number]
-        # Bodies are left out, and what they read becomes inputs.
-        copy = NodeProto(op_type=node.op_type, domain=node.domain, name=node.name)
-        copy.attribute.extend(x for x in node.attribute if not (x.HasField("g") or x.graphs))
-        copy.input.extend(
-            renamed(name) for name in dict.fromkeys(n for _, n in index.reads(number))
-        )
-        copy.output.extend(map(renamed, node.output))
-        graph.node.append(copy)
-        marks[first_output(copy)] = mark
-    # A node of both that reads something else in a gets a second line, from the removed node.
-    for number, node in enumerate(a.graph.node):
-        lost = [name for name in node.input if name in outputs and number not in only_a]
-        reader = makers.get(tensors.get(first_output(node), "")) if lost else None
-        if reader is not None:
-            reader.input.extend(map(renamed, lost))
-    # What else only a has stands at the ends of the graph.
-    for name, new in names.items():
-        if name not in outputs:
-            graph.input.add(name=new)
-    for info in a.graph.output:
-        if info.name in outputs:
-            graph.output.add(name=renamed(info.name))
+        marks[merger.add(number)] = mark
+    merger.add_lost_lines()
+    merger.add_ends()
     # Two orders of the same computation cannot be drawn as one graph.
-    GraphIndex(graph).refuse_cycles()
-    return model, marks, names
+    GraphIndex(merger.graph).refuse_cycles()
+    return merger.model, marks, merger.names
+
+
+class _Merger:
+    """A copy of b that gets nodes of a.
+
+    Attributes
+    ----------
+    model : ModelProto
+    names : dict of str to str
+        The tensors that only a has, and their names in the copy.
+    """
+
+    def __init__(
+        self, a: ModelProto, b: ModelProto, only_a: set[int], tensors: Mapping[str, str]
+    ) -> None:
+        self.model = without_weights(b).proto
+        self.graph = self.model.graph
+        self.names: dict[str, str] = {}
+        self._a, self._only_a, self._tensors = a.graph, only_a, tensors
+        self._index = GraphIndex(a.graph)
+        self._makers = {name: node for node in self.graph.node for name in node.output if name}
+        of_b = GraphIndex(self.graph)
+        self._names_of_b = {*of_b.initializers, *of_b.inputs, *self._makers}
+        self._outputs: set[str] = set()
+        for number in only_a:
+            self._outputs.update(filter(None, a.graph.node[number].output))
+
+    def _renamed(self, name: str) -> str:
+        """Return the name that a tensor of a has in the copy."""
+        partner = self._tensors.get(name, "")
+        if not name or (partner in self._names_of_b and name not in self._outputs):
+            return partner
+        if name not in self.names:
+            self.names[name] = fresh_name(name, self._names_of_b, " (a)")
+            self._names_of_b.add(self.names[name])
+        return self.names[name]
+
+    def add(self, number: int) -> str:
+        """Add a node of a; return its first output."""
+        node = self._a.node[number]
+        # Bodies are left out, and what they read becomes inputs.
+        copy = self.graph.node.add(op_type=node.op_type, domain=node.domain, name=node.name)
+        copy.attribute.extend(x for x in node.attribute if not (x.HasField("g") or x.graphs))
+        names = dict.fromkeys(name for _, name in self._index.reads(number))
+        copy.input.extend(map(self._renamed, names))
+        copy.output.extend(map(self._renamed, node.output))
+        return first_output(copy)
+
+    def add_lost_lines(self) -> None:
+        """Give a node of both that reads something else in a a second line, from the removed node."""
+        for number, node in enumerate(self._a.node):
+            reader = self._makers.get(self._tensors.get(first_output(node), ""))
+            if number in self._only_a or reader is None:
+                continue
+            lost = [name for name in node.input if name in self._outputs]
+            reader.input.extend(map(self._renamed, lost))
+
+    def add_ends(self) -> None:
+        """Put what else only a has at the ends of the graph."""
+        for name, new in self.names.items():
+            if name not in self._outputs:
+                self.graph.input.add(name=new)
+        for info in self._a.output:
+            if info.name in self._outputs:
+                self.graph.output.add(name=self._renamed(info.name))

@@ -68,16 +68,7 @@ def _charts(thing: Sweep, name: str) -> Iterator[Chart]:
 
 def _picture(thing: Sweep, name: str) -> ArrayPicture | None:
     """Draw the output of each run, all of them by the same axis or in the same colours."""
-    arrays: list[np.ndarray] = []
-    labels: list[str] = []
-    for run in thing:
-        if run.result is None or not is_number(run.result[name]):
-            continue
-        array = np.asarray(run.result[name])
-        # Pictures of other sizes or dtypes could not be compared with the first.
-        if not arrays or (array.shape, array.dtype) == (arrays[0].shape, arrays[0].dtype):
-            arrays.append(array)
-            labels.append(", ".join(thing.labels(run).values()))
+    labels, arrays = _comparable(thing, name)
     if len(arrays) < 2 or arrays[0].size == 1:
         return None
     is_line = squeeze(arrays[0]).ndim == 1
@@ -85,27 +76,47 @@ def _picture(thing: Sweep, name: str) -> ArrayPicture | None:
     count = min(len(arrays), _MOST_LINES if is_line else _MOST_PICTURES)
     chosen = np.linspace(0, len(arrays) - 1, count).round().astype(int).tolist()
     labels = [labels[position] for position in chosen]
+    arrays = [arrays[position] for position in chosen]
     remark = f"{count} of {len(thing):,} runs." if count < len(thing) else ""
     if is_line:
-        lines = np.stack([squeeze(arrays[position]) for position in chosen], axis=1)
+        lines = np.stack(list(map(squeeze, arrays)), axis=1)
         title = f"{name}, {remark}" if remark else name
         return curve_of(lines, summary_of(lines), ArrayLook(), title, labels)
-    # Of a stack the first matrix or photograph is drawn.
-    is_photograph = looks_like_photographs(arrays[0], summary_of(arrays[0]))
-    plane = arrays[0].shape[-3:] if is_photograph else squeeze(arrays[0]).shape[-2:]
-    stack = np.stack([arrays[position].reshape(-1, *plane)[0] for position in chosen])
-    if arrays[0].size > stack[0].size:
-        remark += f" The first of {arrays[0].size // stack[0].size}."
+    # Of two names each row has one value of the first.
+    is_grid = len(thing.shape) == 2 and count == len(thing)
+    in_row = thing.shape[1] if is_grid else 0
+    title = f"{name} by {', '.join(map(sanitize, thing.axes))}"
+    return _sheet(arrays, labels, title, in_row, remark)
+
+
+def _comparable(thing: Sweep, name: str) -> tuple[list[str], list[np.ndarray]]:
+    """Collect the outputs of the shape and dtype of the first, and what was varied for each."""
+    labels: list[str] = []
+    arrays: list[np.ndarray] = []
+    for run in thing:
+        if run.result is None or not is_number(run.result[name]):
+            continue
+        array = np.asarray(run.result[name])
+        # Pictures of other sizes or dtypes could not be compared with the first.
+        if not arrays or (array.shape, array.dtype) == (arrays[0].shape, arrays[0].dtype):
+            labels.append(", ".join(thing.labels(run).values()))
+            arrays.append(array)
+    return labels, arrays
+
+
+def _sheet(
+    arrays: list[np.ndarray], labels: list[str], title: str, in_row: int, remark: str
+) -> ArrayPicture:
+    """Draw matrices or photographs beside each other, of a stack the first."""
+    first = arrays[0]
+    is_photograph = looks_like_photographs(first, summary_of(first))
+    plane = first.shape[-3:] if is_photograph else squeeze(first).shape[-2:]
+    stack = np.stack([array.reshape(-1, *plane)[0] for array in arrays])
+    if first.size > stack[0].size:
+        remark += f" The first of {first.size // stack[0].size}."
+    summary, look = summary_of(stack), ArrayLook(rgb=is_photograph)
     return sheet_picture(
-        stack,
-        summary_of(stack),
-        ArrayLook(rgb=is_photograph),
-        _SHEET_BYTES,
-        f"{name} by {', '.join(map(sanitize, thing.axes))}",
-        names=labels,
-        # Of two names each row has one value of the first.
-        in_row=thing.shape[1] if len(thing.shape) == 2 and count == len(thing) else 0,
-        remark=remark,
+        stack, summary, look, _SHEET_BYTES, title, names=labels, in_row=in_row, remark=remark
     )
 
 

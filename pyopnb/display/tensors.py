@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
@@ -103,51 +103,92 @@ def view_arrays(
     -------
     View
     """
-    by_name: Mapping[str, Limits] = {}
-    if isinstance(limits, Mapping):
-        by_name, limits = limits, None
-    look = ArrayLook(rgb, limits)
-    arrays = list(named)
-    # Each picture gets its share, but not so little that nothing could be seen.
-    share = max(MAX_BYTES // 20, _PICTURE_BYTES // max(1, len(arrays)))
-    room = _PICTURE_BYTES
-    lines: list[str] = []
-    parts: list[str] = []
-    drawn: list[tuple[Any, Summary, ArrayLook, str]] = []
-    for key, item in arrays[:_MOST_ARRAYS]:
-        name = str(key)
-        value, summary = _summarize(item)
-        line = _line(name, summary)
-        lines.append(line)
-        parts.append(pre(line))
-        fitting = replace(look, limits=by_name.get(name, look.limits))
+    items = list(named)
+    is_single = len(items) == 1
+    shown = []
+    for key, item in items[:_MOST_ARRAYS]:
+        array = _shown_array(str(key), item, rgb, limits)
         # Of several arrays rgb=True is for those that can be photographs.
-        if len(arrays) > 1 and look.rgb and channel_axis(value) is None:
-            fitting = replace(fitting, rgb=None)
-        if summary.kind == "number" and summary.count:
-            drawn.append((value, summary, fitting, name))
-        body = ""
-        is_seen = _needs_picture(value, summary) or (len(arrays) == 1 and look != ArrayLook())
-        if is_seen and room >= _LEAST_BYTES:
-            body = _picture_html(picture_of(value, summary, fitting, min(room, share), name), line)
-        # A few numbers are read as well as seen.
-        if not is_seen or value.size <= _TABLE:
-            body += _small_html(value, summary)
+        if rgb and not is_single and channel_axis(array.value) is None:
+            array = replace(array, look=replace(array.look, rgb=None))
+        shown.append(array)
+    # Each picture gets its share, but not so little that nothing could be seen.
+    share = max(MAX_BYTES // 20, _PICTURE_BYTES // max(1, len(items)))
+    room = _PICTURE_BYTES
+    parts: list[str] = []
+    for array in shown:
+        parts.append(pre(array.line))
+        body = _body(array, min(room, share), is_single)
         if len(body) <= room:
             room -= len(body)
             parts.append(body)
-    if len(arrays) > _MOST_ARRAYS:
-        remark = f"and {len(arrays) - _MOST_ARRAYS:,} more"
-        lines.append(remark)
-        parts.append(note(remark))
+    lines = [array.line for array in shown]
+    if len(items) > len(shown):
+        lines.append(f"and {len(items) - len(shown):,} more")
+        parts.append(note(lines[-1]))
     text = "\n".join(lines) or "nothing"
     title = title or text
+    drawn = [array for array in shown if array.has_numbers]
 
     def draw() -> Drawing:
-        pictures = [picture_of(*one[:3], _PICTURE_BYTES, one[3]) for one in drawn]
-        return page([picture.titled for picture in pictures], title)
+        return page([array.picture(_PICTURE_BYTES).titled for array in drawn], title)
 
     return View(thing, title, text, join(parts or [pre(text)]), draw if drawn else None)
+
+
+@dataclass(frozen=True)
+class _ShownArray:
+    """A value with its summary, and how it is drawn."""
+
+    name: str
+    value: Any
+    summary: Summary
+    look: ArrayLook
+
+    @property
+    def line(self) -> str:
+        line = sanitize(str(self.summary), 300)
+        if self.name:
+            return f"{sanitize(self.name, 80)}: {line}"
+        return line
+
+    @property
+    def has_numbers(self) -> bool:
+        return self.summary.kind == "number" and bool(self.summary.count)
+
+    @property
+    def is_better_seen(self) -> bool:
+        """Tell whether it is better seen as a picture than read."""
+        if not self.has_numbers or self.value.ndim == 0:
+            return False
+        shape = squeeze(self.value).shape
+        if len(shape) == 1:
+            return int(self.value.size) >= _FEWEST_STEMS
+        return max(shape[-2:]) > _TABLE or (len(shape) > 2 and self.value.size > _TABLE**2)
+
+    def picture(self, most_bytes: int) -> ArrayPicture:
+        return picture_of(self.value, self.summary, self.look, most_bytes, self.name)
+
+
+def _shown_array(
+    name: str, item: Any, rgb: bool | None, limits: Limits | Mapping[str, Limits] | None
+) -> _ShownArray:
+    if isinstance(limits, Mapping):
+        limits = limits.get(name)
+    value, summary = _summarize(item)
+    return _ShownArray(name, value, summary, ArrayLook(rgb, limits))
+
+
+def _body(array: _ShownArray, room: int, is_single: bool) -> str:
+    """Draw an array, write its numbers, or both where they are few."""
+    # What is asked for by an option is drawn, however few numbers there are.
+    is_seen = array.is_better_seen or (is_single and array.look != ArrayLook())
+    body = ""
+    if is_seen and room >= _LEAST_BYTES:
+        body = _picture_html(array.picture(room), array.line)
+    if not is_seen or array.value.size <= _TABLE:
+        body += _small_html(array)
+    return body
 
 
 def _summarize(value: Any) -> tuple[Any, Summary]:
@@ -166,23 +207,6 @@ def _summarize(value: Any) -> tuple[Any, Summary]:
     return value, summary
 
 
-def _line(name: str, summary: Summary) -> str:
-    line = sanitize(str(summary), 300)
-    if name:
-        return f"{sanitize(name, 80)}: {line}"
-    return line
-
-
-def _needs_picture(value: Any, summary: Summary) -> bool:
-    """Tell whether an array is better seen as a picture than read."""
-    if summary.kind != "number" or not summary.count or value.ndim == 0:
-        return False
-    shape = squeeze(value).shape
-    if len(shape) == 1:
-        return int(value.size) >= _FEWEST_STEMS
-    return max(shape[-2:]) > _TABLE or (len(shape) > 2 and value.size > _TABLE**2)
-
-
 def _picture_html(picture: ArrayPicture, text: str) -> str:
     """Put the words of a picture below it as text of the page, which has the theme's colours and can be selected."""
     alt = f"{text}."
@@ -197,13 +221,13 @@ def _picture_html(picture: ArrayPicture, text: str) -> str:
 # ---- tables and texts
 
 
-def _small_html(value: Any, summary: Summary) -> str:
+def _small_html(array: _ShownArray) -> str:
     """Write what is better read than seen: texts, items and a few numbers."""
-    if summary.kind == "text":
-        return _texts_html(value)
-    if summary.kind != "number" or not summary.count or not value.ndim:
+    if array.summary.kind == "text":
+        return _texts_html(array.value)
+    if not array.has_numbers or not array.value.ndim:
         return ""
-    numbers = squeeze(value)
+    numbers = squeeze(array.value)
     if numbers.ndim <= 2:
         return _table(np.atleast_2d(numbers))
     # Each matrix of a stack stands under its index.

@@ -149,8 +149,7 @@ def _chart(
     values = {}
     for name, points in lines.items():
         values[name] = [points.get(step, np.nan) for step in steps]
-    names = list(lines)
-    return line_chart(steps, values, title, label="step", marks=marks, log_y=log, joined=names)
+    return line_chart(steps, values, title, label="step", marks=marks, log_y=log, joined=True)
 
 
 def _picked(numbers: np.ndarray) -> _Points:

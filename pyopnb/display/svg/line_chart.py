@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from typing import Any
 
 import numpy as np
 
 from pyopnb.display.svg.axes import ChartAxis, axis_for
 from pyopnb.display.svg.chart import HEAD, Chart, chart_title
-from pyopnb.display.svg.colours import INK, LINE
+from pyopnb.display.svg.colours import INK
 from pyopnb.display.svg.legend import SMALL, frame, small_text
 from pyopnb.display.svg.numbers import tick_texts
 from pyopnb.display.svg.shapes import Circle, Path, PathStep, Rectangle, Shape
@@ -45,6 +46,8 @@ _DASHES = (5.0, 4.0)
 _TICK_WIDTH = 80
 # The texts of marks stand on this many lines at the top.
 _MARK_LINES = 4
+
+_Point = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -90,8 +93,7 @@ def line_chart(
     limits: tuple[float, float] | None = None,
     stems: bool = False,
     dashed: Sequence[str] = (),
-    joined: Sequence[str] = (),
-    faint: Sequence[str] = (),
+    joined: bool = False,
     size: tuple[float, float] = (_WIDTH, _HEIGHT),
 ) -> Chart:
     """Draw numbers against numbers as lines with their points, and a name each; NaN leaves a gap.
@@ -119,10 +121,8 @@ def line_chart(
         Whether each number stands on a line from 0 instead of being joined to the next.
     dashed : sequence of str
         Names of lines through whose gaps one below them is seen.
-    joined : sequence of str
-        Names of lines whose points are joined over the gaps, as they have fewer than the others.
-    faint : sequence of str
-        Names of lines that are thin and grey, behind one that says the same smoothed.
+    joined : bool
+        Whether points are joined over the gaps, as of lines that have numbers at other ``x`` than their neighbours.
     size : (float, float)
         Of the area between the axes, in pixels.
 
@@ -144,23 +144,18 @@ def line_chart(
     texts = tick_texts(ticks, log=up.log, unit=unit)
     start = max(_MARGIN, 10 + max(text_width(text, SMALL) for text in texts))
     plot = _Plot(axis_for(points, log=_is_geometric(points)), up, start, *size)
-
     shapes: list[Shape] = [chart_title(title, plot.right)]
-    for y, text in zip(plot.y(ticks), texts, strict=True):
-        shapes.append(_stroke((plot.start, y), (plot.right, y), _GRID))
-        shapes.append(small_text(plot.start - 4, y + 4, text, "end"))
+    shapes += _y_ticks(plot, ticks, texts)
     shapes += _x_ticks(plot, points, names)
     shapes.append(frame(plot.start, HEAD, plot.width, plot.height))
-    colours = dict(zip(lines, _COLOURS * len(lines), strict=False))
-    colours.update(dict.fromkeys(faint, LINE))
+    colours = dict(zip(lines, cycle(_COLOURS), strict=False))
     for name, numbers in zip(lines, values, strict=True):
+        shown = np.isfinite(numbers) if joined else slice(None)
+        at = list(zip(plot.x(points[shown]), plot.y(numbers[shown]), strict=True))
         if stems:
-            shapes += _stems(plot, plot.x(points), plot.y(numbers), colours[name])
-            continue
-        shown = np.isfinite(numbers) if name in joined else slice(None)
-        at = zip(plot.x(points[shown]), plot.y(numbers[shown]), strict=True)
-        dashes = _DASHES if name in dashed else ()
-        shapes += _curve(list(at), colours[name], dashes, name in faint)
+            shapes += _stems(plot, at, colours[name])
+        else:
+            shapes += _curve(at, colours[name], _DASHES if name in dashed else ())
     shapes += _marks(plot, marks)
     text = fit(label, SMALL, plot.width)
     shapes.append(small_text(plot.start + plot.width / 2, plot.bottom + 30, text, "middle"))
@@ -181,6 +176,13 @@ def _is_geometric(x: np.ndarray) -> bool:
     return bool(
         np.ptp(ratios) < 1e-3 * abs(ratios[0]) and np.ptp(distances) > 1e-3 * abs(distances[0])
     )
+
+
+def _y_ticks(plot: _Plot, ticks: Sequence[float], texts: Sequence[str]) -> Iterator[Shape]:
+    """Write the numbers beside the axis, each at a line across the plot."""
+    for y, text in zip(plot.y(ticks), texts, strict=True):
+        yield _stroke((plot.start, y), (plot.right, y), _GRID)
+        yield small_text(plot.start - 4, y + 4, text, "end")
 
 
 def _x_ticks(plot: _Plot, points: np.ndarray, names: Sequence[str]) -> Iterator[Shape]:
@@ -218,17 +220,12 @@ def _legend(plot: _Plot, colours: Mapping[str, str]) -> Iterator[Shape]:
         yield small_text(plot.right + 26, y + 5, f"and {len(colours) - len(names):,} more")
 
 
-def _stroke(
-    start: tuple[float, float],
-    end: tuple[float, float],
-    colour: str,
-    dashes: tuple[float, ...] = (),
-) -> Path:
+def _stroke(start: _Point, end: _Point, colour: str, dashes: tuple[float, ...] = ()) -> Path:
     return Path((("M", start), ("L", end)), stroke=colour, dashes=dashes)
 
 
 def _curve(
-    points: Sequence[tuple[float, float]], colour: str, dashes: tuple[float, ...], is_faint: bool
+    points: Sequence[_Point], colour: str, dashes: tuple[float, ...]
 ) -> Iterator[Shape]:
     """Draw a line through the points; where a number is missing it begins anew."""
     steps: list[PathStep] = []
@@ -239,16 +236,16 @@ def _curve(
             continue
         steps.append((command, (x, y)))
         command = "L"
-        if len(points) <= _MOST_POINTS and not is_faint:
+        if len(points) <= _MOST_POINTS:
             yield Circle(x, y, 1.5, colour, 1.5)
-    yield Path(tuple(steps), stroke=colour, stroke_width=0.75 if is_faint else 1.5, dashes=dashes)
+    yield Path(tuple(steps), stroke=colour, stroke_width=1.5, dashes=dashes)
 
 
-def _stems(plot: _Plot, xs: Sequence[float], ys: Sequence[float], colour: str) -> Iterator[Shape]:
+def _stems(plot: _Plot, points: Sequence[_Point], colour: str) -> Iterator[Shape]:
     """Draw each number as a point on a line from 0."""
     (base,) = plot.y([0.0])
     steps: list[PathStep] = []
-    for x, y in zip(xs, ys, strict=True):
+    for x, y in points:
         if np.isfinite(y):
             steps += [("M", (x, base)), ("L", (x, y))]
             yield Circle(x, y, 2, colour, 2)
