@@ -102,6 +102,7 @@ def sheet_picture(
 
     def make(down: int, across: int) -> ArrayPicture:
         scale = None
+        pictures: Sequence[np.ndarray]
         if axis is None:
             pictures = [pool(matrix, down, across, pooling) for matrix in stack]
             scale, words = _scale(pictures, summary, look.limits, value.dtype.kind == "c")

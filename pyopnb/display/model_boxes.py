@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from onnx import NodeProto
 
@@ -14,6 +14,7 @@ from pyopnb.display.model_info import (
     title_of,
 )
 from pyopnb.display.svg.boxes import Box, BoxGraph, Line
+from pyopnb.display.svg.colours import ColourScale
 from pyopnb.display.svg.marks import plain_mark
 from pyopnb.models.nodes import first_output
 from pyopnb.ops.messages import plural, sanitize
@@ -43,13 +44,16 @@ class GraphStyle:
         What the values are.
     notes : mapping
         By the names of tensors. The first line is the tensor's value, which replaces its type; it may be empty.
+    scale : ColourScale, optional
+        The colours of the values.
     """
 
-    values: Mapping[int, float] = field(default_factory=dict)
-    marks: Mapping[int, str] = field(default_factory=dict)
-    names: bool = True
-    legend: str = ""
-    notes: Mapping[str, str] = field(default_factory=dict)
+    values: Mapping[int, float]
+    marks: Mapping[int, str]
+    names: bool
+    legend: str
+    notes: Mapping[str, str]
+    scale: ColourScale | None
 
 
 def graph_of(scope: Scope, style: GraphStyle) -> BoxGraph:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -16,7 +15,7 @@ from pyopnb.display.live_picture import live_picture, script
 from pyopnb.display.model_boxes import GraphStyle, graph_of, text_lines
 from pyopnb.display.model_info import ModelInfo, Scope, title_of
 from pyopnb.display.model_text import model_text
-from pyopnb.display.svg.colours import ColourScale, scale_for
+from pyopnb.display.svg.colours import scale_for
 from pyopnb.display.svg.graph import GraphPicture, draw, draw_within
 from pyopnb.display.svg.marks import mark_colour
 from pyopnb.display.svg.numbers import quantity
@@ -106,46 +105,54 @@ def view_model(
     by_name = _by_name(scopes.values()) if colours or marks else {}
     values = _select(by_name, colours or {}, "colours")
     badges = _select(by_name, marks or {}, "marks")
-    names = len(proto.graph.node) <= _NAMES_UP_TO
-    style = GraphStyle(values, badges, names, legend, notes or {})
     scale = replace(scale_for(values.values(), log=log), unit=unit) if values else None
+    names = len(proto.graph.node) <= _NAMES_UP_TO
+    style = GraphStyle(values, badges, names, legend, notes or {}, scale)
     # A constant that has a colour or a mark stays a box, as it could not be seen otherwise.
     for scope in scopes.values():
         scope.fold({*values, *badges})
     graph = graph_of(main, style)
     title = _title(proto, main)
-    # Of a graph that is too large, the part around the largest number or the first mark is shown.
-    sizes = [values.get(id(node), float(id(node) in badges)) for node in main.nodes]
-    focus = len(main.inputs) + int(np.argmax(sizes)) if sizes else 0
-    paint = partial(draw_within, scale=scale, legend_title=legend)
     available = room - len(script()) - 1_000
-    picture = paint(graph, int(_PICTURE_SHARE * available), around=focus)
-    alt = title
-    if scale is not None:
-        # For who cannot see the colours.
-        low, high = quantity(scale.low, unit), quantity(scale.high, unit)
-        alt += f". Colours: {legend or 'a number'} from {low} to {high}"
-    parts = [script(), _image(picture, alt, available // 4)]
+    picture = draw_within(
+        graph,
+        int(_PICTURE_SHARE * available),
+        scale=scale,
+        legend_title=legend,
+        around=_focus(main, style),
+    )
+    parts = [script(), _image(picture, _alt(title, style), available // 4)]
     if picture.count < len(graph.boxes):
         count = f"{len(graph.boxes) - picture.count:,} of {len(graph.boxes):,}"
         remark = "boxes are left out, to keep this output small; save('….svg') writes all"
         parts.append(note(f"{count} {remark}"))
     parts += map(note, info.remarks[:3])
-    folded = _folded(scopes)
-    for name, scope in list(folded.items())[:_MOST_BODIES]:
-        body = paint(graph_of(scope, style), _BODY_BYTES)
-        parts.append(details(name, _image(body, name, _BODY_BYTES // 4)))
-    if len(folded) > _MOST_BODIES:
-        omitted = len(folded) - _MOST_BODIES
-        parts.append(note(f"{omitted} more bodies and functions"))
+    parts += _folded_parts(scopes, style)
     return View(
         proto,
         title,
         model_text(title, main, style),
         join(parts, room),
         draw=lambda: draw(graph, scale=scale, legend_title=legend),
-        canvas=_canvas(proto, scopes.values(), style, scale),
+        canvas=_canvas(proto, scopes.values(), style),
     )
+
+
+def _focus(main: Scope, style: GraphStyle) -> int:
+    """Choose the box that is shown of a graph that is too large: the largest number's, or the first mark's."""
+    sizes = [style.values.get(id(node), float(id(node) in style.marks)) for node in main.nodes]
+    if not sizes:
+        return 0
+    return len(main.inputs) + int(np.argmax(sizes))
+
+
+def _alt(title: str, style: GraphStyle) -> str:
+    """Say what the picture shows, for who cannot see the colours."""
+    scale = style.scale
+    if scale is None:
+        return title
+    low, high = quantity(scale.low, scale.unit), quantity(scale.high, scale.unit)
+    return f"{title}. Colours: {style.legend or 'a number'} from {low} to {high}"
 
 
 def _title(proto: ModelProto, main: Scope) -> str:
@@ -161,10 +168,9 @@ def _title(proto: ModelProto, main: Scope) -> str:
     return one_line(f"{name}: {', '.join(words)}")
 
 
-def _canvas(
-    proto: ModelProto, scopes: Iterable[Scope], style: GraphStyle, scale: ColourScale | None
-) -> Canvas:
+def _canvas(proto: ModelProto, scopes: Iterable[Scope], style: GraphStyle) -> Canvas:
     nodes = []
+    scale = style.scale
     for scope in scopes:
         for node in scope.nodes:
             value = style.values.get(id(node))
@@ -231,6 +237,17 @@ def _unknown_node(option: str, name: str, known: Iterable[str]) -> ModelError:
 
 
 # ---- folded bodies
+
+
+def _folded_parts(scopes: Mapping[int, Scope], style: GraphStyle) -> Iterator[str]:
+    """Draw the bodies and functions of a model, each folded under its title."""
+    folded = _folded(scopes)
+    for name, scope in list(folded.items())[:_MOST_BODIES]:
+        graph = graph_of(scope, style)
+        body = draw_within(graph, _BODY_BYTES, scale=style.scale, legend_title=style.legend)
+        yield details(name, _image(body, name, _BODY_BYTES // 4))
+    if len(folded) > _MOST_BODIES:
+        yield note(f"{len(folded) - _MOST_BODIES} more bodies and functions")
 
 
 def _folded(scopes: Mapping[int, Scope]) -> dict[str, Scope]:

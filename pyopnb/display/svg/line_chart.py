@@ -224,9 +224,7 @@ def _stroke(start: _Point, end: _Point, colour: str, dashes: tuple[float, ...] =
     return Path((("M", start), ("L", end)), stroke=colour, dashes=dashes)
 
 
-def _curve(
-    points: Sequence[_Point], colour: str, dashes: tuple[float, ...]
-) -> Iterator[Shape]:
+def _curve(points: Sequence[_Point], colour: str, dashes: tuple[float, ...]) -> Iterator[Shape]:
     """Draw a line through the points; where a number is missing it begins anew."""
     steps: list[PathStep] = []
     command = "M"
