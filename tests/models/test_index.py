@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import onnx
 from hypothesis import given
 from hypothesis import strategies as st
-from onnx import GraphProto, NodeProto, helper
+from onnx import GraphProto, NodeProto
 
 import pyopnb
 from pyopnb.models.index import CAPTURED, GraphIndex
@@ -162,13 +162,3 @@ def _can_run(graph: GraphProto) -> bool:
             return False
         done.add(place)
     return True
-
-
-# ---- single cases ------------------------------------------------------------------------------------------------------------
-
-
-def graph(*nodes: NodeProto, inputs: str = "", outputs: str = "") -> GraphProto:
-    infos = [
-        [onnx.ValueInfoProto(name=name) for name in names.split()] for names in (inputs, outputs)
-    ]
-    return helper.make_graph(list(nodes), "g", *infos)

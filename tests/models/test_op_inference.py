@@ -86,34 +86,15 @@ def test_symbolic_dimensions_go_through() -> None:
 
 def test_inside_bodies_and_functions() -> None:
     defined("s::Wide", RESHAPES)
-    inner = helper.make_graph(
-        [pyopnb.node("s::Wide", "x", "z", k=2)], "g", [], [onnx.ValueInfoProto(name="z")]
-    )
-    twice = helper.make_graph(
-        [pyopnb.node("s::Wide", "v", "w", k=5), pyopnb.node("Identity", "c", "d")], "l",
-        [helper.make_tensor_value_info("i", 7, []), helper.make_tensor_value_info("c", 9, [])],
-        [onnx.ValueInfoProto(name=n) for n in ("d", "w")],
-    )  # fmt: skip
-    wide = pyopnb.node("s::Wide", "u", "r")
-    wide.attribute.append(
-        onnx.AttributeProto(name="k", ref_attr_name="size", type=onnx.AttributeProto.INT)
-    )
-    function = helper.make_function(
-        "f",
-        "F",
-        ["u"],
-        ["r"],
-        [wide],
-        [helper.make_opsetid("", 20), helper.make_opsetid("s", 1)],
-        attributes=["size"],
-    )
-    nodes = [
-        pyopnb.node("f::F", "x", "v", size=3),
-        pyopnb.node("If", "c", "y", then_branch=inner, else_branch=inner),
-        pyopnb.node("Loop", "n c", "q", body=twice),
-    ]
-    makes = {"x": "float32[B]", "c": "bool[]", "n": "int64[]"}
-    model = pyopnb.model(nodes, makes, "y q v", functions=[function], opset=20)
+    model = pyopnb.parse("""<opset_import: ["" : 20, "f" : 1, "s" : 1]>
+        (float[B] x, bool c, int64 n) => (y, q, v) {
+            v = f.F<size = 3>(x)
+            y = If(c) <then_branch = t () => (z) { z = s.Wide<k = 2>(x) },
+                       else_branch = e () => (z) { z = s.Wide<k = 2>(x) }>
+            q = Loop(n, c) <body = l (int64 i, bool c) => (d, w) { w = s.Wide<k = 5>(v)  d = Identity(c) }>
+        }
+        <domain: "f", opset_import: ["" : 20, "s" : 1]>
+        F <size> (u) => (r) { r = s.Wide<k: int = @size>(u) }""")
     want = {"v": "float32[B,3]", "y": "float32[B,2]", "q": "float32[?,B,3,5]"}
     for infer in (onnx.shape_inference.infer_shapes, infer_types):
         got = named(infer(model))

@@ -1,4 +1,4 @@
-"""The retired Python Operator's nodes: its own tests, its document's example, what it did, and what it did wrong."""
+"""The retired Python Operator's nodes: its document's example, and what it did."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from pyopnb.models.ort_capabilities import newest_ir_version, newest_opset
 F = TensorProto.FLOAT
 X = np.float32([[1, 2], [3, 4]])
 Writer = Callable[[str], None]
+PLUS_ONE = "class C:\n    def compute(self, x): return x + 1"
 
 
 @pytest.fixture
@@ -34,85 +35,22 @@ def mymodule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Writer
     sys.modules.pop("mymodule", None)
 
 
-def clamped(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The literal calls of 2020 with today's onnx write versions that no runtime takes yet."""
-    model.ir_version = newest_ir_version()
-    model.opset_import[0].version = newest_opset()
-    return model
+def pyop(inputs: str = "X", takes: int = F, gives: int = F, **attrs: Any) -> str:
+    """A retired node in ONNX's text form, without its outputs."""
+    attrs = {"module": "mymodule", "class_name": "C", **attrs}
+    texts = [f'{name} = "{text}"' for name, text in attrs.items()]
+    types = f"input_types = {[takes] * len(inputs.split(', '))}, output_types = [{gives}]"
+    return f"mydomain.PyOp<{', '.join(texts)}, {types}>({inputs})"
 
 
-def value(name: str, shape: Any = (2, 2), kind: int = F) -> onnx.ValueInfoProto:
-    return helper.make_tensor_value_info(name, kind, shape)
+def model(body: str, kind: str = "float", functions: str = "") -> onnx.ModelProto:
+    return pyopnb.parse(f"""<opset_import: ["" : {newest_opset()}, "mydomain" : 1, "local" : 1]>
+        g ({kind}[2,2] X, bool c) => ({kind}[...] Y) {{ {body} }} {functions}""")
 
 
-def pyop(
-    inputs: list[str],
-    outputs: list[str],
-    class_name: str = "C",
-    domain: str = "mydomain",
-    takes: list[int] | None = None,
-    gives: list[int] | None = None,
-    **attrs: Any,
-) -> onnx.NodeProto:
-    takes, gives = takes or [F] * len(inputs), gives or [F] * len(outputs)
-    return helper.make_node(
-        "PyOp",
-        inputs,
-        outputs,
-        domain=domain,
-        module="mymodule",
-        class_name=class_name,
-        input_types=takes,
-        output_types=gives,
-        **attrs,
-    )
-
-
-def model(
-    nodes: list[onnx.NodeProto], shape: Any = (2, 2), kind: int = F, out: int = F
-) -> onnx.ModelProto:
-    return clamped(
-        helper.make_model(
-            helper.make_graph(nodes, "g", [value("X", shape, kind)], [value("Y", None, out)])
-        )
-    )
-
-
-def session(nodes: list[onnx.NodeProto], **more: Any) -> pyopnb.Session:
-    return pyopnb.Session(model(nodes, **more), modules=["mymodule"])
-
-
-# ---- ONNX Runtime's own three tests, and the document ------------------------------------------------------------------------
-
-OWN_TESTS = """
-    class MyKernel:
-        def __init__(self, A, B, C):
-            self.a, self.b, self.c = A, B, C
-        def compute(self, x):
-            return x * 2
-    class MyKernel_2:
-        def __init__(self, A, B):
-            self.a, self.b = A, B
-        def compute(self, x):
-            return x * 4
-    class MyKernel_3:
-        def __init__(self, A, B):
-            self.a, self.b = A, B
-        def compute(self, *kwargs):
-            return kwargs[0] * 5
-"""
-
-
-def own(nodes: list[onnx.NodeProto], last: str) -> list[Any]:
-    graph = helper.make_graph(nodes, "g", [value("X")], [value(last)])
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 12)], ir_version=7)
-    return pyopnb.Session(made, modules=["mymodule"]).run(None, {"X": X})[0].tolist()
-
-
-def test_pyop(mymodule: Writer) -> None:
-    mymodule(OWN_TESTS)
-    node = pyop(["X"], ["Y"], "MyKernel", "pyopfloat", A="123", B="456", C="789", compute="compute")
-    assert own([node], "Y") == [[2, 4], [6, 8]]
+def run(body: str, x: np.ndarray = X, **more: Any) -> list[Any]:
+    session = pyopnb.Session(model(body, **more), modules=["mymodule"])
+    return session(X=x, c=np.array(True))["Y"].tolist()
 
 
 def test_the_example_of_the_document(mymodule: Writer) -> None:
@@ -152,48 +90,27 @@ def test_the_example_of_the_document(mymodule: Writer) -> None:
     graph = helper.make_graph([ad1_node,mul_node,py1_node,ad2_node,py2_node,sub_node], 'multi_pyop_graph', [A,B,C,D,E], [F_])
     model = helper.make_model(graph, producer_name = 'pyop_model')
     # fmt: on
+    # The literal calls of 2020 with today's onnx write versions that no runtime takes yet.
+    model.ir_version, model.opset_import[0].version = newest_ir_version(), newest_opset()
     feeds = {name: np.full((2, 3), place, np.float32) for place, name in enumerate("ABCDE", 1)}
-    got = pyopnb.Session(clamped(model), modules=["mymodule"])(**feeds)["F"]
+    got = pyopnb.Session(model, modules=["mymodule"])(**feeds)["F"]
     assert got.tolist() == [[37] * 3] * 2
 
 
-# ---- finding the nodes -------------------------------------------------------------------------------------------------------
-
-
-def branches(then: onnx.NodeProto, other: onnx.NodeProto) -> onnx.NodeProto:
-    bodies = [helper.make_graph([n], "b", [], [value(n.output[0], None)]) for n in (then, other)]
-    return helper.make_node("If", ["c"], ["Y"], then_branch=bodies[0], else_branch=bodies[1])
-
-
-TRUE = helper.make_node(
-    "Constant", [], ["c"], value=helper.make_tensor("t", TensorProto.BOOL, [], [True])
-)
-
-
 def test_nodes_in_bodies_and_in_bodies_of_bodies(mymodule: Writer) -> None:
-    mymodule("class C:\n    def compute(self, x): return x + 1")
-    inner = branches(pyop(["X"], ["a"]), helper.make_node("Neg", ["X"], ["b"]))
-    inner.output[0] = "inner"
-    nodes = [TRUE, branches(inner, pyop(["X"], ["d"]))]
-    assert session(nodes)(X)["Y"].tolist() == (X + 1).tolist()
+    mymodule(PLUS_ONE)
+    inner = f"""q = If(c) <then_branch = ii () => (float[2,2] a) {{ a = {pyop()} }},
+                            else_branch = ie () => (float[2,2] b) {{ b = Neg(X) }}>"""
+    body = f"""Y = If(c) <then_branch = t () => (float[2,2] q) {{ {inner} }},
+                          else_branch = e () => (float[2,2] d) {{ d = {pyop()} }}>"""
+    assert run(body) == (X + 1).tolist()
 
 
 def test_nodes_in_functions(mymodule: Writer) -> None:
-    mymodule("class C:\n    def compute(self, x): return x + 1")
-    function = helper.make_function(
-        "local", "F", ["X"], ["Y"], [pyop(["X"], ["Y"])], [helper.make_opsetid("", newest_opset())]
-    )
-    calls = [
-        helper.make_node("F", ["X"], ["m"], domain="local"),
-        helper.make_node("F", ["m"], ["Y"], domain="local"),
-    ]
-    made = model(calls)
-    made.functions.append(function)
-    made.opset_import.append(helper.make_opsetid("local", 1))
-    assert pyopnb.Session(made, modules=["mymodule"])(X)["Y"].tolist() == (X + 2).tolist()
-
-
-# ---- attributes --------------------------------------------------------------------------------------------------------------
+    mymodule(PLUS_ONE)
+    function = f"""<domain: "local", opset_import: ["" : {newest_opset()}]>
+        F (X) => (Y) {{ Y = {pyop()} }}"""
+    assert run("m = local.F(X)  Y = local.F(m)", functions=function) == (X + 2).tolist()
 
 
 @pytest.mark.parametrize(
@@ -207,17 +124,18 @@ def test_nodes_in_functions(mymodule: Writer) -> None:
 )
 @pytest.mark.parametrize("how", ["gone", "empty", "other kind"])
 def test_the_four_not_specified(attribute: str, words: str, how: str) -> None:
-    node = pyop(["X"], ["Y"])
-    place = next(i for i, a in enumerate(node.attribute) if a.name == attribute)
-    kind = node.attribute[place].type
-    del node.attribute[place]
+    made = model(f"Y = {pyop()}")
+    attributes = made.graph.node[0].attribute
+    (place,) = [i for i, a in enumerate(attributes) if a.name == attribute]
+    kind = attributes[place].type
+    del attributes[place]
     if how == "empty":
         empty = "" if kind == onnx.AttributeProto.STRING else []
-        node.attribute.append(helper.make_attribute(attribute, empty, attr_type=kind))
+        attributes.append(helper.make_attribute(attribute, empty, attr_type=kind))
     if how == "other kind":
-        node.attribute.append(helper.make_attribute(attribute, 1.5))
+        attributes.append(helper.make_attribute(attribute, 1.5))
     with pytest.raises(pyopnb.errors.ModelError, match=words):
-        pyopnb.Session(model([node]), modules=["mymodule"])
+        pyopnb.Session(made, modules=["mymodule"])
 
 
 def test_attrs_arrive_as_keyword_arguments_with_their_types(mymodule: Writer) -> None:
@@ -227,49 +145,32 @@ def test_attrs_arrive_as_keyword_arguments_with_their_types(mymodule: Writer) ->
                 type(self).seen = kw
             def compute(self, x): return x
     """)
-    session(
-        [
-            pyop(
-                ["X"],
-                ["Y"],
-                W="5",
-                n=3,
-                f=0.5,
-                ints=[1, 2],
-                t=helper.make_tensor("t", F, [1], [2.0]),
-            )
-        ]
-    )
-    seen = sys.modules["mymodule"].C.seen
-    assert {k: v for k, v in seen.items() if k != "t"} == {
-        "W": "5",
-        "n": 3,
-        "f": 0.5,
-        "ints": [1, 2],
-    }
-    assert seen["t"].tolist() == [2.0]
+    made = model(f"Y = {pyop(W='5')}")
+    attrs = {"n": 3, "f": 0.5, "ints": [1, 2], "t": helper.make_tensor("t", F, [1], [2.0])}
+    made.graph.node[0].attribute.extend(helper.make_attribute(*pair) for pair in attrs.items())
+    pyopnb.Session(made, modules=["mymodule"])
+    seen = dict(sys.modules["mymodule"].C.seen)
+    assert seen.pop("t").tolist() == [2.0]
+    assert seen == {"W": "5", "n": 3, "f": 0.5, "ints": [1, 2]}
 
 
 def test_compute_can_have_another_name(mymodule: Writer) -> None:
     mymodule("class C:\n    def forward(self, x): return x + 1")
-    assert session([pyop(["X"], ["Y"], compute="forward")])(X)["Y"].tolist() == (X + 1).tolist()
+    assert run(f"Y = {pyop(compute='forward')}") == (X + 1).tolist()
 
 
 def test_an_input_of_another_type_than_said_is_refused(mymodule: Writer) -> None:
-    mymodule("class C:\n    def compute(self, x): return x")
+    mymodule(PLUS_ONE)
     with pytest.raises(pyopnb.errors.ModelError, match="float64"):
-        session([pyop(["X"], ["Y"], takes=[TensorProto.DOUBLE])])
-
-
-# ---- life of the instance ----------------------------------------------------------------------------------------------------
+        run(f"Y = {pyop(takes=TensorProto.DOUBLE)}")
 
 
 def test_the_method_is_looked_up_at_each_run(mymodule: Writer) -> None:
-    mymodule("class C:\n    def compute(self, x): return x + 1")
-    s = session([pyop(["X"], ["Y"])])
-    assert s(X)["Y"][0, 0] == 2
+    mymodule(PLUS_ONE)
+    session = pyopnb.Session(model(f"Y = {pyop()}"), modules=["mymodule"])
+    assert session(X=X, c=True)["Y"][0, 0] == 2
     sys.modules["mymodule"].C.compute = lambda self, x: x + 5
-    assert s(X)["Y"][0, 0] == 6
+    assert session(X=X, c=True)["Y"][0, 0] == 6
 
 
 def test_inputs_are_fresh_writable_contiguous_copies_in_order(mymodule: Writer) -> None:
@@ -282,58 +183,45 @@ def test_inputs_are_fresh_writable_contiguous_copies_in_order(mymodule: Writer) 
                 xs[0][...] += 10
                 return xs[0]
     """)
-    s = session([pyop(["X", "X"], ["Y"])])
+    session = pyopnb.Session(model(f"Y = {pyop('X, X')}"), modules=["mymodule"])
     fed = X.copy()
     for _ in range(2):
-        assert s(fed)["Y"].tolist() == (X + 10).tolist()
-    kept = sys.modules["mymodule"].C.kept
+        assert session(X=fed, c=True)["Y"].tolist() == (X + 10).tolist()
     assert fed.tolist() == X.tolist()
-    assert [k.tolist() for k in kept] == [(X + 10).tolist(), X.tolist()] * 2
+    kept = [array.tolist() for array in sys.modules["mymodule"].C.kept]
+    assert kept == [(X + 10).tolist(), X.tolist()] * 2
 
 
-# ---- results: what it took, and what it got wrong ----------------------------------------------------------------------------
+KINDS = "bool uint8 uint16 uint32 int16 int32 double int64 float16 string"
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["BOOL", "UINT8", "UINT16", "UINT32", "INT16", "INT32", "DOUBLE", "INT64", "FLOAT16", "STRING"],
-)
-def test_dtypes(mymodule: Writer, name: str) -> None:
+@pytest.mark.parametrize("kind", KINDS.split())
+def test_dtypes(mymodule: Writer, kind: str) -> None:
     mymodule("class C:\n    def compute(self, x): return x[::-1]")
-    kind = TensorProto.DataType.Value(name)
-    x = (
-        np.array([["a", "b"]] * 2, object)
-        if name == "STRING"
-        else X.astype(helper.tensor_dtype_to_np_dtype(kind))
-    )
-    s = session([pyop(["X"], ["Y"], takes=[kind], gives=[kind])], kind=kind, out=kind)
-    assert s(x)["Y"].tolist() == x[::-1].tolist()
+    number = TensorProto.DataType.Value(kind.upper())
+    x = X.astype(helper.tensor_dtype_to_np_dtype(number))
+    if kind == "string":
+        x = np.array([["a", "b"]] * 2, object)
+    assert run(f"Y = {pyop(takes=number, gives=number)}", x, kind=kind) == x[::-1].tolist()
 
 
-# ---- classes from the registry -----------------------------------------------------------------------------------------------
+# Classes from the registry
 
 
 def test_a_registered_class_serves_the_node_and_follows_its_redefinition() -> None:
-    @pyopnb.pyop(module="mymodule")
-    class C:
-        def __init__(self, W):
-            self.w = np.float32(W)
+    def define(compute: Callable[..., Any]) -> None:
+        class C:
+            def __init__(self, W):
+                self.w = np.float32(W)
 
-        def compute(self, x):
-            return x * self.w
+        C.compute = compute
+        pyopnb.pyop(module="mymodule")(C)
 
-    s = pyopnb.Session(model([pyop(["X"], ["Y"], W="3")]))
-    assert s(X)["Y"].tolist() == (X * 3).tolist()
-
-    @pyopnb.pyop(module="mymodule")
-    class C:  # noqa: F811  # the cell, run again
-        def __init__(self, W):
-            self.w = np.float32(W)
-
-        def compute(self, x):
-            return x + self.w
-
-    assert s(X)["Y"].tolist() == (X + 3).tolist()
+    define(lambda self, x: x * self.w)
+    session = pyopnb.Session(model(f"Y = {pyop(W='3')}"))
+    assert session(X=X, c=True)["Y"].tolist() == (X * 3).tolist()
+    define(lambda self, x: x + self.w)
+    assert session(X=X, c=True)["Y"].tolist() == (X + 3).tolist()
     assert "mymodule" not in sys.modules
 
 
@@ -345,4 +233,4 @@ def test_a_registered_class_goes_before_an_allowed_module(mymodule: Writer) -> N
         def compute(self, x):
             return x + 1
 
-    assert session([pyop(["X"], ["Y"])])(X)["Y"].tolist() == (X + 1).tolist()
+    assert run(f"Y = {pyop()}") == (X + 1).tolist()

@@ -6,7 +6,6 @@ import weakref
 
 import numpy as np
 import pytest
-import small_ops
 from limits import LIMIT
 
 import pyopnb
@@ -76,18 +75,6 @@ def test_they_stay_when_the_op_is_redefined_and_when_the_session_is_rebuilt(scal
     other.set_attrs(by=7.0)
     other.set_providers(["CPUExecutionProvider"])  # which rebuilds
     assert other(x=X)["y"].tolist() == [7, 14]
-
-
-def test_attrs_that_change_the_output_rebuild():
-    small_ops.define(small_ops.Repeat)
-    session = pyopnb.Session(
-        pyopnb.model(
-            [pyopnb.node("demo::Repeat", "x", "y")], {"x": "float32[N]"}, {"y": "float32[?,N]"}
-        )
-    )
-    with pytest.warns(pyopnb.errors.SessionRebuilt, match="times changed outputs"):
-        session.set_attrs(times=3)
-    assert session(x=X)["y"].shape == (3, 2)
 
 
 @pytest.mark.parametrize(

@@ -109,12 +109,8 @@ def test_external_data_is_there_again_when_a_session_is_built_anew(folder: Path)
 @pytest.mark.parametrize(
     "location",
     [
-        "../outside.bin",
-        "../inside/../outside.bin",
-        "{absolute}",
-        "link.bin",
-        "hard.bin",
-        "nothing.bin",
+        *("../outside.bin", "../inside/../outside.bin", "sub/../../outside.bin", "{absolute}"),
+        *("link.bin", "hard.bin", "nothing.bin", "", ".", "..", "a\0b", "/etc/hostname"),
     ],
 )
 def test_external_data_outside_its_folder_is_refused(folder: Path, location: str) -> None:

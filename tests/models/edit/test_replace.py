@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import helper
 from small_ops import chain
 
 import pyopnb
@@ -124,30 +123,15 @@ class Softmax:
         return e / e.sum(axis=self.axis, keepdims=True)
 
 
-def softmax(**attrs: Any) -> onnx.ModelProto:
-    return pyopnb.model(
-        [pyopnb.node("Softmax", "x", "s", **attrs), pyopnb.node("Neg", "s", "y")],
-        {"x": "float32[2,3]"},
-        "y",
-    )
-
-
 def test_a_default_is_that_of_the_operator_in_its_version() -> None:
     pyopnb.registry.define(Softmax, "t::Softmax")
-    model = softmax()
+    softmax = chain("Softmax", "Neg", kind=KIND)
+    model = onnx.ModelProto.FromString(softmax.SerializeToString())
     model.opset_import[0].version = 11  # where axis is 1 if nobody says another
-    (node,) = (
-        site.node
-        for site in walk(pyopnb.replace(model, "Softmax", "t::Softmax"))
-        if site.node.domain == "t"
-    )
-    assert node.attribute[0].i == 1
-    (node,) = (
-        site.node
-        for site in walk(pyopnb.replace(softmax(), "Softmax", "t::Softmax"))
-        if site.node.domain == "t"
-    )
-    assert node.attribute[0].i == -1
+    for original, axis in ((model, 1), (softmax, -1)):
+        replaced = pyopnb.replace(original, "Softmax", "t::Softmax")
+        (node,) = (site.node for site in walk(replaced) if site.node.domain == "t")
+        assert node.attribute[0].i == axis
 
 
 def test_ports_of_other_types_than_those_inferred() -> None:
@@ -173,27 +157,19 @@ def test_ports_of_other_types_than_those_inferred() -> None:
             pyopnb.replace(MODEL, "n2", "t::Op")  # nobody declares the types of t2 and t3
 
 
-@pytest.mark.parametrize("name", ["Shape", "Where"])
-def test_outputs_keep_types_that_only_the_operator_knew(name: str) -> None:
+@pytest.mark.parametrize(
+    ("body", "name", "compute"),
+    [
+        ("s = Shape(x)  y = Cast<to = 1>(s)", "Shape", lambda self, x: np.int64(x.shape)),
+        ("c = Greater(x, x)  w = Where(c, x, x)  y = Neg(w)", "Where", lambda self, c, a, b: np.where(c, a, b)),
+    ],
+)  # fmt: skip
+def test_outputs_keep_types_that_only_the_operator_knew(body: str, name: str, compute: Any) -> None:
     """Without hints an output has the first input's dtype; here that is wrong, and nobody declares the right one."""
-    if name == "Shape":
-        pyopnb.registry.define(
-            type("Op", (), {"compute": lambda self, x: np.int64(x.shape)}), "t::Op"
-        )
-        nodes = [pyopnb.node("Shape", "x", "s"), pyopnb.node("Cast", "s", "y", to=1)]
-    else:
-        pyopnb.registry.define(
-            type("Op", (), {"compute": lambda self, c, a, b: np.where(c, a, b)}), "t::Op"
-        )
-        nodes = [
-            pyopnb.node("Greater", "x x", "c"),
-            pyopnb.node("Where", "c x x", "w"),
-            pyopnb.node("Neg", "w", "y"),
-        ]
-    model = pyopnb.model(nodes, {"x": "float32[2,3]"}, "y")
-    np.testing.assert_array_equal(
-        pyopnb.run(pyopnb.replace(model, name, "t::Op"), x=X)["y"], pyopnb.run(model, x=X)["y"]
-    )
+    pyopnb.registry.define(type("Op", (), {"compute": compute}), "t::Op")
+    model = pyopnb.parse(f"(float[2,3] x) => (float[...] y) {{ {body} }}")
+    replaced = pyopnb.run(pyopnb.replace(model, name, "t::Op"), x=X)
+    np.testing.assert_array_equal(replaced["y"], pyopnb.run(model, x=X)["y"])
 
 
 # ---- everywhere --------------------------------------------------------------------------------------------------------------
@@ -201,27 +177,17 @@ def test_outputs_keep_types_that_only_the_operator_knew(name: str) -> None:
 
 def test_bodies_of_control_flow_and_functions() -> None:
     cls = define_relu()
-    other = helper.make_graph(
-        [pyopnb.node("Neg", "x", "e")], "else", [], [onnx.ValueInfoProto(name="e")]
-    )
-    then = helper.make_graph(
-        [pyopnb.node("Relu", "x", "t", name="then")], "then", [], [onnx.ValueInfoProto(name="t")]
-    )
-    inside = helper.make_graph(
-        [pyopnb.node("Relu", "u", "i", name="deep")], "in", [], [onnx.ValueInfoProto(name="i")]
-    )
-    nodes = [
-        pyopnb.node("Identity", "u", "c0"),
-        pyopnb.node("If", "c", "v", then_branch=inside, else_branch=inside),
-    ]
-    nodes = [nodes[1]]
-    function = helper.make_function(
-        "f", "F", ["c", "u"], ["v"], nodes, [helper.make_opsetid("", 17)]
-    )
-    model = pyopnb.model(
-        [pyopnb.node("If", "c", "a", then_branch=then, else_branch=other), pyopnb.node("f::F", "c a", "b"), pyopnb.node("Relu", "b", "y", name="last")],
-        {"x": "float32[2,3]", "c": "bool[]"}, {"y": "float32[2,3]"}, functions=[function], opset=17,
-    )  # fmt: skip
+    model = pyopnb.parse("""<opset_import: ["" : 17, "f" : 1]>
+        (float[2,3] x, bool c) => (float[2,3] y) {
+            a = If(c) <then_branch = then () => (float[2,3] t) { [then] t = Relu(x) },
+                       else_branch = other () => (float[2,3] e) { e = Neg(x) }>
+            b = f.F(c, a)
+            [last] y = Relu(b)
+        }
+        <domain: "f", opset_import: ["" : 17]> F (c, u) => (v) {
+            v = If(c) <then_branch = t () => (float[2,3] i) { [deep] i = Relu(u) },
+                       else_branch = e () => (float[2,3] j) { [deep] j = Relu(u) }>
+        }""")
     got = pyopnb.replace(model, "Relu", "t::MyRelu")
     assert sorted(replaced_ops(got)) == ["deep", "deep", "last", "then"]
     assert {entry.domain for entry in got.opset_import} >= {"t"}
@@ -232,20 +198,9 @@ def test_bodies_of_control_flow_and_functions() -> None:
 
 def test_attrs_that_the_caller_of_a_function_gives() -> None:
     pyopnb.registry.define(Softmax, "t::Softmax")
-    inner = pyopnb.node("Softmax", "u", "v")
-    inner.attribute.append(
-        onnx.AttributeProto(name="axis", ref_attr_name="a", type=onnx.AttributeProto.INT)
-    )
-    function = helper.make_function(
-        "f", "F", ["u"], ["v"], [inner], [helper.make_opsetid("", 17)], ["a"]
-    )
-    model = pyopnb.model(
-        pyopnb.node("f::F", "x", "y", a=0),
-        {"x": "float32[2,3]"},
-        {"y": "float32[2,3]"},
-        functions=[function],
-        opset=17,
-    )
+    model = pyopnb.parse("""<opset_import: ["" : 17, "f" : 1]>
+        (float[2,3] x) => (float[2,3] y) { y = f.F<a = 0>(x) }
+        <domain: "f", opset_import: ["" : 17]> F <a> (u) => (v) { v = Softmax<axis: int = @a>(u) }""")
     want = pyopnb.run(model, x=X)["y"]
     np.testing.assert_allclose(
         pyopnb.run(pyopnb.replace(model, "Softmax", "t::Softmax"), x=X)["y"], want, rtol=1e-6
@@ -292,6 +247,3 @@ def test_a_folder_that_a_file_names_is_not_believed(tmp_path: Path) -> None:
     model.metadata_props.add(key="pyopnb.folder", value=str(tmp_path))
     with pytest.raises(pyopnb.errors.ModelError, match="a model in memory, which has none"):
         pyopnb.Session(model)
-
-
-# ---- networks ----------------------------------------------------------------------------------------------------------------

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import helper
 
 import pyopnb
 from pyopnb.models.edit.wrap import Seen
@@ -91,18 +90,14 @@ def test_dtypes() -> None:
 
 def test_bodies_and_functions() -> None:
     seen: list[Seen] = []
-    body = helper.make_graph(
-        [pyopnb.node("Identity", "c", "go"), pyopnb.node("Add", "a x", "b", name="add")], "body",
-        [helper.make_tensor_value_info("i", 7, []), helper.make_tensor_value_info("c", 9, []), helper.make_tensor_value_info("a", 1, [2, 3])],
-        [helper.make_tensor_value_info("go", 9, []), helper.make_tensor_value_info("b", 1, [2, 3])],
-    )  # fmt: skip
-    function = helper.make_function(
-        "f", "F", ["u"], ["v"], [pyopnb.node("Neg", "u", "v")], [helper.make_opsetid("", 17)]
-    )
-    model = pyopnb.model(
-        [pyopnb.node("Loop", ["n", "", "x"], "l", body=body), pyopnb.node("f::F", "l", "m"), pyopnb.node("f::F", "m", "y")],
-        {"x": "float32[2,3]", "n": "int64[]"}, {"y": "float32[2,3]"}, functions=[function], opset=17,
-    )  # fmt: skip
+    model = pyopnb.parse("""<opset_import: ["" : 17, "f" : 1]>
+        (float[2,3] x, int64 n) => (float[2,3] y) {
+            l = Loop(n, "", x) <body = b (int64 i, bool c, float[2,3] a) => (bool go, float[2,3] b)
+                { go = Identity(c)  [add] b = Add(a, x) }>
+            m = f.F(l)
+            y = f.F(m)
+        }
+        <domain: "f", opset_import: ["" : 17]> F (u) => (v) { v = Neg(u) }""")
     got = pyopnb.run(pyopnb.wrap(model, ["add", "Neg"], seen.append), x=X, n=np.array(3))["y"]
     np.testing.assert_array_equal(got, 4 * X)
     assert [one.node.op_type for one in seen] == ["Add"] * 3 + ["Neg"] * 2

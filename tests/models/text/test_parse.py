@@ -242,14 +242,12 @@ GOOD = [
     'else_branch = e () => (float[] z) { z = Neg(b) }> } <domain: "l", opset_import: ["" : 21]> F <k, l: int = 3> (a) => (r) '
     '{ r = Op<i = @k, j = [1, 2], f: floats = [], t = float[1] {nan}>(a, "", a) }',
     "(seq(float[N]) x, optional(int64) o, map(int64, float) m) => (y) { y = SequenceAt(x, o) }",
-    '#@ raw\n#@ graph.input["x"] doc_string: "d"\n(float[N] x) => (float[N] y) <float[1] w = {1}> {\n#@ doc_string: "d"\ny = Add<k = 1>(x, w)\n'
-    '#@ attribute["k"] i: 2\nz = d.Op<k = 1>(x)\n}',
+    '#@ doc_string: "d"\n#@ value "x" doc_string: "d"\n(float[N] x) => (float[N] y) <float[1] w = {1}> {\n#@ metadata_props: {"k": "v"}\ny = Add(x, w)\n}',
 ]
 PIECES = ["(", ")", "{", "}", "<", ">", "[", "]", "=>", "=", ",", '"', "\\", "#", "\n", ":", "@", "-", "1", "-3",
           "99999999999999999999", "1e400", "nan", "inf", "float", "float32", "float[...]", "float[?]", "seq(", "x", "y", "a",
           "If", '""', ".", "\0", "\u00e9", "\ud800", "\x1b", "1.2.3", "uint64", "int4[2]{1,2}", "ints", "graphs", " ",
-          '\n#@ doc_string: "a"\n', "\n#@ raw\n", "\n#@ verbatim\n", "\n#@ clear name\n", "\n#@ graph clear node\n", "\n#@ attribute[0] ",
-          '\n#@ graph.initializer["w"] typed\n', "\n#@ attribute[1] insert i: 1 name: 'b'\n", "\n#@ graph { node {} }\n", "\n#@ name: 'n'\n"]
+          '\n#@ doc_string: "a"\n', '\n#@ value "x" doc_string: "a"\n', "\n#@ metadata_props: {}\n", "\n#@ name: 'n'\n"]
 
 @st.composite
 def spoiled(draw):
