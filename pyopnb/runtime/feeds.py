@@ -289,7 +289,7 @@ def check_feed(name: str, value: Any, expected: TensorType | None) -> Any:
     if not isinstance(value, np.ndarray):
         array = as_array(value, expected, where, sanitize(name), True)
     if not _same_dtype(array, expected.dtype) or not expected.accepts_shape(array.shape):
-        fix = _suggest_fix(sanitize(name), array, expected)
+        fix = _suggest_fix(sanitize(name), array, expected, isinstance(value, np.ndarray))
         got = describe_value(value if array.dtype == object else array)
         if array.dtype != object and not isinstance(value, (np.ndarray, np.generic)):
             got = f"{type(value).__name__}, which is {got}"
@@ -454,19 +454,37 @@ def _same_dtype(array: np.ndarray, want: DType) -> bool:
     return array.dtype == want.numpy
 
 
-def _suggest_fix(name: str, array: np.ndarray, want: TensorType) -> str | None:
+def _suggest_fix(name: str, array: np.ndarray, want: TensorType, is_array: bool) -> str | None:
     """Suggest the expression to feed instead; None if the data themselves are wrong."""
     if want.dtype is None or array.dtype.kind not in "biufU":
         return None
-    if not _same_dtype(array, want.dtype):
-        # Tables have NaN for what is missing, which no integer stands for.
-        is_float = array.dtype.kind == "f"
-        if is_float and want.dtype.numpy.kind in "iu" and not np.isfinite(array).all():
-            return None
-        return cast_expression(name, want.dtype)
-    missing = (want.rank or 0) - array.ndim
-    if missing > 0 and want.accepts_shape((1,) * missing + array.shape):
-        return f"np.asarray({name})[{', '.join(['np.newaxis'] * missing)}]"
+    same_dtype = _same_dtype(array, want.dtype)
+    # Tables have NaN for what is missing, which no integer stands for.
+    if array.dtype.kind == "f" and want.dtype.numpy.kind in "iu" and not np.isfinite(array).all():
+        return None
+    expression = name
+    # NumPy would choose another dtype for numbers and lists, and pictures of Pillow's have no axes.
+    if not (same_dtype and is_array):
+        expression = cast_expression(name, want.dtype)
+    if want.accepts_shape(array.shape):
+        return expression
+    return _fit_axes(expression, array.shape, want)
+
+
+def _fit_axes(expression: str, shape: tuple[int, ...], want: TensorType) -> str | None:
+    """Write the expression that gives an array the axes of a type without mixing its elements."""
+    missing = (want.rank or 0) - len(shape)
+    if missing > 0 and want.accepts_shape((1,) * missing + shape):
+        return f"{expression}[{', '.join(['np.newaxis'] * missing)}]"
+    # Pictures have their channels last in Pillow, OpenCV and TensorFlow, and first in torch.
+    if len(shape) == 3 and missing == 1 and want.accepts_shape((1, shape[2], *shape[:2])):
+        return f"np.moveaxis({expression}, -1, 0)[np.newaxis]"
+    if len(shape) == 4 and missing == 0:
+        batch, *sizes = shape
+        if want.accepts_shape((batch, sizes[2], *sizes[:2])):
+            return f"np.moveaxis({expression}, -1, 1)"
+        if want.accepts_shape((batch, *sizes[1:], sizes[0])):
+            return f"np.moveaxis({expression}, 1, -1)"
     return None
 
 

@@ -50,7 +50,26 @@ def test_plain_values(kind, value) -> None:
     [
         ("float32[N]", np.float64([1]), "x=np.asarray(x, dtype=np.float32)"),
         ("float32[N]", [np.float64(1)], "x=np.asarray(x, dtype=np.float32)"),
-        ("float32[N]", 3, "x=np.asarray(x)[np.newaxis]"),
+        ("float32[N]", 3, "x=np.asarray(x, dtype=np.float32)[np.newaxis]"),
+        ("float32[N]", np.array(3, "f"), "x=x[np.newaxis]"),
+        ("float32[3,H,W]", np.zeros((1, 8, 9, 3), "f"), None),
+        ("float32[N,H,W]", np.zeros((8, 9)), "x=np.asarray(x, dtype=np.float32)[np.newaxis]"),
+        ("float32[1,3,H]", np.zeros((8, 3), "f"), None),
+        (
+            "float32[1,3,H,W]",
+            np.zeros((1, 8, 9, 3), "f"),
+            "x=np.moveaxis(x, -1, 1)",
+        ),
+        (
+            "float32[N,H,W,3]",
+            np.zeros((1, 3, 8, 9), "f"),
+            "x=np.moveaxis(x, 1, -1)",
+        ),
+        (
+            "float32[N,3,H,W]",
+            np.zeros((8, 9, 3), "B"),
+            "x=np.moveaxis(np.asarray(x, dtype=np.float32), -1, 0)[np.newaxis]",
+        ),
         ("float32[N]", [1, None], None),
         ("float16[N]", [1e-9], "x=np.asarray(x, dtype=np.float16)"),
         ("int64[N]", pd.Series([1.5]), "x=np.asarray(x, dtype=np.int64)"),
@@ -67,6 +86,8 @@ def test_what_is_refused(kind, value, advice) -> None:
         session(x=value)
     assert error.value.next == advice
     assert error.value.where.startswith("feed x")
+    if advice:
+        session(x=eval(advice.removeprefix("x="), {"np": np, "x": value}))
 
 
 # ---- of others ---------------------------------------------------------------------------------------------------------------
