@@ -74,10 +74,7 @@ def check_arguments(
         try:
             arguments = signature.bind(*args, **kwargs).arguments
         except TypeError as error:
-            unknown = [name for name in kwargs if name not in signature.parameters]
-            remedy = None
-            if unknown:
-                remedy = remedies.get(unknown[0]) or closest(unknown[0], signature.parameters)
+            remedy = _suggest_call(where, signature, kwargs, remedies)
             raise InputError(f"{where}: {sanitize(error)}", next=remedy) from None
         for name, (expected, accepts, is_variadic) in rules.items():
             if name not in arguments:
@@ -93,6 +90,27 @@ def check_arguments(
         return function(*args, **kwargs)
 
     return wrapper
+
+
+def _suggest_call(
+    where: str, signature: inspect.Signature, kwargs: Collection[str], remedies: Mapping[str, str]
+) -> str | None:
+    """Suggest what to type for an unknown keyword, or else the call with what it needs."""
+    for name in kwargs:
+        if name in signature.parameters:
+            continue
+        remedy = remedies.get(name) or closest(name, signature.parameters)
+        # A session takes feeds by their names; these functions take them in a dict.
+        if remedy is None and "feeds" in signature.parameters:
+            remedy = f'{{"{sanitize(name)}": {sanitize(name)}}}'
+        return remedy
+    needed = []
+    for name, parameter in signature.parameters.items():
+        if parameter.default is parameter.empty and name != "self":
+            # Without its annotation: the name, or with its one or two asterisks.
+            bare = parameter.replace(annotation=parameter.empty)
+            needed.append(str(bare))
+    return f"{where}({', '.join(needed)})"
 
 
 def describe(value: object) -> str:

@@ -389,4 +389,7 @@ def _of_call(error: PyopError, where: str, op: str) -> PyopError:
     elif advice and advice.endswith("=None"):
         # That advice is for whoever writes the op, and here an input was not given.
         advice = "np.zeros((), np.float32)"
+    elif advice and advice.startswith("["):
+        # That advice is a list of names, and a call has arrays.
+        advice = "fewer arrays"
     return moved(error, f"{where}{port}", advice)

@@ -236,6 +236,11 @@ def _refuse(text: str, position: int, message: str) -> NoReturn:
             expected = f"one of the dtypes {', '.join(TEXT_NAMES.values())}"
     token = re.compile(r"\s*(\w+|\S)").match(text, position)
     got = "the end of the text"
+    if token is None:
+        # The last line that has text says more than the empty one behind it.
+        position = len(text.rstrip())
+        if text.count("{") > text.count("}"):
+            advice = "} at the end"
     if token is not None:
         position, got = token.start(1), sanitize(token[1], 60)
     error = ModelError(where(text, position), expected=expected, got=got, next=advice)

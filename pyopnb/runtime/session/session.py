@@ -476,8 +476,8 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
     @hide_internal_frames
     def run(
         self,
-        output_names: Sequence[str] | None,
-        input_feed: Mapping[str, Any],
+        output_names: Sequence[str] | None = None,
+        input_feed: Mapping[str, Any] | None = None,
         run_options: Any = None,
     ) -> list[Any]:
         """Run as ``InferenceSession.run`` does; feeds are checked, an op's exception arrives as itself.
@@ -495,6 +495,13 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
             Whatever an op raised, with a note that names node, op and version; ONNX Runtime's error is its context.
         """
         __tracebackhide__ = True
+        if input_feed is None:
+            raise InputError(
+                "run, input_feed",
+                expected="a dict of arrays, after the outputs' names or None",
+                got="nothing",
+                next="session.run(None, feeds), or session(feeds)",
+            )
         return self._update().run(output_names, input_feed, run_options)
 
     @hide_internal_frames
