@@ -23,10 +23,9 @@ from pyopnb.models.ort_capabilities import has_op, operators, schema_domains
 from pyopnb.ops.attr_kinds import noun_of
 from pyopnb.ops.messages import closest, plural, sanitize
 from pyopnb.ops.names import canonical_domain
-from pyopnb.ops.op import Op
 from pyopnb.ops.registry import registry
 
-__all__ = ["ModelFault", "catalog_hint", "find_faults", "is_unknown", "nearest_op", "node_faults"]
+__all__ = ["ModelFault", "catalog_hint", "exists", "find_faults", "nearest_op", "node_faults"]
 
 _OPTION = onnx.defs.OpSchema.FormalParameterOption
 _DTYPE_ATTRS = ("to", "dtype")
@@ -75,11 +74,7 @@ def find_faults(proto: ModelProto, *, exact: bool = False) -> Iterator[ModelFaul
         is_known = (node.domain, node.op_type) in functions or domain.startswith(PREFIX)
         if is_known or registry.find(domain, node.op_type) is not None:
             continue
-        if exact and domain not in schema_domains():
-            words = (f"{node.domain}:{node.op_type}",)
-            yield ModelFault(_unserved(site, kept_names(proto)), node, words)
-            continue
-        unknown = _unknown_op(site, imports, exact)
+        unknown = _unknown_op(site, imports, proto, exact)
         if unknown is not None:
             yield ModelFault(unknown, node, (node.op_type,))
             continue
@@ -106,47 +101,46 @@ def node_faults(site: Site, schema: Any, *, exact: bool = True) -> Iterator[Mode
 # ---- operators -------------------------------------------------------------------------------
 
 
-def is_unknown(domain: str, op_type: str) -> bool:
-    """Tell whether a domain is ONNX's own and neither onnx, the runtime nor the registry has that op in it."""
-    domain = canonical_domain(domain)
-    if not is_onnx_domain(domain) or registry.find(domain, op_type) is not None:
-        return False
-    return not (onnx.defs.has(op_type, domain) or has_op(domain, op_type))
-
-
-def _typed_ops() -> list[Op]:
-    """List the ops that users type the names of: not those that fill has made for nodes of models."""
-    return [op for op in registry if not op.domain.startswith(("pyopnb.catalog", "onnx.reference"))]
+def exists(domain: str, op_type: str) -> bool:
+    """Tell whether onnx or the runtime has an operator, in any version."""
+    return onnx.defs.has(op_type, domain) or has_op(domain, op_type)
 
 
 def nearest_op(domain: str, op_type: str) -> tuple[str, str] | None:
     """Return the domain and op type that a mistyped operator most likely means; None where none is similar."""
-    names = {name: (op_domain, name) for op_domain, name in operators()}
-    # An operator of the same domain is the likelier one, and an op of the user's the likeliest.
-    names |= {name: (op_domain, name) for op_domain, name in operators() if op_domain == domain}
-    names |= {op.op_type: (op.domain, op.op_type) for op in _typed_ops()}
+    names = {}
+    if domain in schema_domains():
+        names = {name: (op_domain, name) for op_domain, name in operators()}
+        # An operator of the same domain is the likelier one, and an op of the user's the likeliest.
+        names |= {name: (domain, name) for op_domain, name in operators() if op_domain == domain}
+    for op in registry:
+        # Nobody types the names of the ops that fill makes for nodes of models.
+        if not op.domain.startswith(("pyopnb.catalog", "onnx.reference")):
+            names[op.op_type] = op.domain, op.op_type
     close = closest(op_type, names)
     return None if close is None else names[close]
 
 
-def _unknown_op(site: Site, imports: Mapping[str, int], exact: bool) -> PyopError | None:
-    """Report an operator that ONNX does not have, or only in a newer version than the imported one."""
+def _unknown_op(
+    site: Site, imports: Mapping[str, int], proto: ModelProto, exact: bool
+) -> PyopError | None:
+    """Report an operator that nobody has, or ONNX only in a newer version than the imported one."""
     node, domain = site.node, canonical_domain(site.node.domain)
-    is_absent = is_unknown(domain, node.op_type)
-    if exact and not onnx.defs.has(node.op_type, domain):
-        is_absent = is_absent or not has_op(domain, node.op_type)
-    if is_absent:
+    is_onnx = is_onnx_domain(domain)
+    # An op of another domain may be defined later.
+    if not exists(domain, node.op_type) and (exact or is_onnx):
+        owner = (domain or "ONNX") if is_onnx else "the runtime"
         error_class: type[PyopError] = UnknownName if exact else ModelError
         return error_class(
             site.where,
-            expected=f"an operator of {domain or 'ONNX'}, or an op of the registry",
+            expected=f"an operator of {owner}, or an op of the registry",
             got=sanitize(full_name(node)),
-            next=(exact and catalog_hint(node)) or _meant_op(domain, node.op_type, exact),
+            next=_meant_op(node, proto, exact),
         )
     version = imports.get(domain)
     if version is None or not onnx.defs.has(node.op_type, domain):
         return None
-    if onnx.defs.has(node.op_type, min(max(version, 0), 2**31 - 1), domain):
+    if find_schema(domain, node.op_type, version) is not None:
         return None
     # The first version that has the operator is what the import must be at least.
     history = [s for s in onnx.defs.get_all_schemas_with_history() if s.name == node.op_type]
@@ -159,38 +153,28 @@ def _unknown_op(site: Site, imports: Mapping[str, int], exact: bool) -> PyopErro
     )
 
 
-def _meant_op(domain: str, op_type: str, exact: bool) -> str:
-    """Write the nearest operator as it is typed: for onnx's helper after a refusal, else for ours."""
-    nearest = nearest_op(domain, op_type)
+def _meant_op(node: NodeProto, proto: ModelProto, exact: bool) -> str:
+    """Say what to type for an operator that nobody has: for onnx's helper after a refusal, else for ours."""
+    name, domain = full_name(node), canonical_domain(node.domain)
+    hint = catalog_hint(node) if exact else ""
+    if hint:
+        return hint
+    if name in kept_names(proto):
+        return f"pyopnb.load shows its source, which the model keeps; then pyopnb.load(…, ops=[{sanitize(repr(name))}]).model"
+    if name.startswith(("torch.", "sklearn::")):
+        # The doors give such names to ops of their own.
+        return "where the model was made, pyopnb.save(model, path), which writes such ops as well; then pyopnb.load here"
+    nearest = nearest_op(domain, node.op_type)
+    if nearest is None and exact:
+        return "%pyop skeleton MODEL NODE, which writes the cell to define it in"
     if nearest is None:
-        return f"a domain of your own for a new op: demo::{sanitize(op_type)}"
+        return f"a domain of your own for a new op: demo::{sanitize(node.op_type)}"
     near_domain, near_type = nearest
     if near_domain == domain:
         return near_type
-    if exact and near_type == op_type:
+    if exact and near_type == node.op_type:
         return f'domain="{near_domain}"'
     return f"{near_domain}::{near_type}"
-
-
-def _unserved(site: Site, kept: set[str]) -> PyopError:
-    """Report an op of a domain that the runtime does not have, and that nobody has defined."""
-    name = full_name(site.node)
-    close = closest(name, [op.name for op in _typed_ops()])
-    if name in kept:
-        advice = f"pyopnb.load shows its source, which the model keeps; then pyopnb.load(…, ops=[{sanitize(repr(name))}]).model"
-    elif name.startswith(("torch.", "sklearn::")):
-        # The doors give such names to ops of their own.
-        advice = "where the model was made, pyopnb.save(model, path), which writes such ops as well; then pyopnb.load here"
-    elif close:
-        advice = f"define it: %%pyop, or write {close}"
-    else:
-        advice = "%pyop skeleton MODEL NODE, which writes the cell to define it in"
-    return UnknownName(
-        site.where,
-        expected="an op that you have defined, or one of a library that the options register",
-        got=f"{sanitize(name)}, which nobody serves",
-        next=catalog_hint(site.node) or advice,
-    )
 
 
 def catalog_hint(node: NodeProto) -> str:

@@ -17,7 +17,7 @@ from onnx import ModelProto, NodeProto, ValueInfoProto, helper
 from pyopnb.errors import InputError, ModelError, PyopError, UnknownName
 from pyopnb.models.build import ints_to_floats, node
 from pyopnb.models.catalog_names import misuse, node_refusal
-from pyopnb.models.faults import is_unknown, nearest_op
+from pyopnb.models.faults import exists, nearest_op
 from pyopnb.models.nodes import type_of_proto
 from pyopnb.models.opsets import import_domains
 from pyopnb.models.ort_capabilities import kernels, newest_opset, schema_domains
@@ -189,7 +189,7 @@ def _define(op: str, count: int, opset: int | None, _: tuple[int, int]) -> _Defi
     if registered is not None:
         version = registered.current
         return _Definition(domain, op_type, version, None, _names(version.schema.inputs, count))
-    if is_unknown(domain, op_type) or domain not in schema_domains():
+    if not exists(domain, op_type):
         raise _unknown(domain, op_type, count)
     number = schema_domains().get(domain, 1)
     if domain == "":

@@ -82,7 +82,8 @@ MISTAKES = (
         s = pyopnb.Session(build(node("Mul", ["x", "w"], ["y"]), weights={"w": «w»}))
         """,
         (
-            "the node of output 'y' (::Mul), input w: expected float32, as x is, got float64 in an initializer",
+            "the node of output 'y' (::Mul)",
+            "got A is float32 and B is float64; the operator takes one type for both",
         ),
         "s(x=[3])['y'].tolist() == [6]",
     ),
@@ -94,7 +95,8 @@ MISTAKES = (
         s = pyopnb.Session(build(node("Reshape", ["x", "shape"], ["y"]), weights={"shape": «shape»}))
         """,
         (
-            "the node of output 'y' (::Reshape), input shape: expected int64, got int32 in an initializer",
+            "the node of output 'y' (::Reshape)",
+            "got shape is int32; the operator takes int64",
         ),
         "s(x=[3])['y'].tolist() == [[3]]",
     ),

@@ -37,10 +37,10 @@ from pyopnb.models.support.kernels import (
     unserved_types,
 )
 from pyopnb.models.support.ort_types import kind_of, to_notation
-from pyopnb.models.support.unsupported import MIXED, Misfit, Unsupported
+from pyopnb.models.support.unsupported import MIXED, Unsupported
 from pyopnb.models.types import Types
 from pyopnb.models.versions import NewImport, changed_in, runnable_versions
-from pyopnb.ops.messages import closest, sanitize
+from pyopnb.ops.messages import sanitize
 from pyopnb.ops.names import canonical_domain
 from pyopnb.ops.registry import registry
 
@@ -213,32 +213,23 @@ class _Judge:
         """Say what is unknown of a node whose operator the runtime does not have in that version."""
         name = sanitize(full_name(node))
         self._guesses -= 1
-        if domain not in schema_domains():
-            # The ops that fill made stand for operators of models; nobody types their names.
-            names = [op.name for op in registry if not op.name.startswith("pyopnb.")]
-            near = None
-            if self._guesses >= 0:
-                near = closest(full_name(node), names)
-            hint = ""
-            if near is not None:
-                hint = f"; nearest: {sanitize(near)}"
-            reason = (
-                f"the runtime has no domain {sanitize(domain)}, and no op of the registry is {name}"
-            )
-            return Unsupported("unknown domain", reason + hint)
         versions = operators().get((domain, node.op_type))
         if versions:
             since = versions[0].since
             reason = f"it came in version {since}; the model imports {version}"
             return Unsupported("unknown op", reason, since)
-        reason = f"the runtime has no {name}"
-        if node_entry(node) is not None or node_refusal(node) is not None or self._guesses < 0:
-            # The catalogue knows the operator, so its name is no mistake.
-            return Unsupported("unknown op", reason)
-        nearest = nearest_op(domain, node.op_type)
+        kind, reason = "unknown op", f"the runtime has no {name}"
+        if domain not in schema_domains():
+            kind = "unknown domain"
+            reason = (
+                f"the runtime has no domain {sanitize(domain)}, and no op of the registry is {name}"
+            )
+        # Where the catalogue knows the operator, its name is no mistake.
+        is_known = node_entry(node) is not None or node_refusal(node) is not None
+        nearest = None if is_known or self._guesses < 0 else nearest_op(domain, node.op_type)
         if nearest is not None:
             reason = f"{reason}; nearest: {sanitize('::'.join(nearest))}"
-        return Unsupported("unknown op", reason)
+        return Unsupported(kind, reason)
 
 
 def _key(node: NodeProto, inputs: Kinds, outputs: Kinds) -> Any:
@@ -279,19 +270,11 @@ def _refusal(
     newer = _newer_attr(node, operator)
     if newer is not None:
         return newer
-    misfit = _misfit(operator, kinds)
     wrong = type_mismatch(operator, kinds, outputs)
     if wrong:
-        return Unsupported("no kernel for dtype", wrong, since, misfit=misfit)
-    if misfit is None or misfit.other is None:
-        return None
-    parts = []
-    for number in (misfit.other, misfit.place):
-        port = port_at(operator.inputs, number)
-        if port is not None:
-            parts.append(f"{port.name} is {to_notation(kinds[number] or '')}")
-    reason = f"{' and '.join(parts)}; the operator takes one type for both"
-    return Unsupported(MIXED, reason, since, misfit=misfit)
+        return Unsupported("no kernel for dtype", wrong, since)
+    mixed = _mixed_types(operator, kinds)
+    return Unsupported(MIXED, mixed, since) if mixed else None
 
 
 def _newer_attr(node: NodeProto, operator: Operator) -> Unsupported | None:
@@ -311,19 +294,15 @@ def _newer_attr(node: NodeProto, operator: Operator) -> Unsupported | None:
     return None
 
 
-def _misfit(operator: Operator, kinds: Kinds) -> Misfit | None:
-    """Find the first input that the operator does not take, or not beside an input of the same type variable."""
-    first: dict[str, int] = {}
+def _mixed_types(operator: Operator, kinds: Kinds) -> str:
+    """Say which two inputs of one type variable have different types; empty where none have."""
+    first: dict[str, tuple[str, str]] = {}
     for number, input_type in enumerate(kinds):
         port = port_at(operator.inputs, number)
-        if not input_type or port is None:
+        if not input_type or port is None or (port.variadic and not port.homogeneous):
             continue
-        takes = tuple(sorted(port.takes))
-        if input_type not in port.takes:
-            return Misfit(number, takes, None, tuple(kinds))
-        if port.variadic and not port.homogeneous:
-            continue
-        same = first.setdefault(port.type, number)
-        if kinds[same] != input_type:
-            return Misfit(number, takes, same, tuple(kinds))
-    return None
+        name, expected = first.setdefault(port.type, (port.name, input_type))
+        if expected != input_type:
+            pair = f"{name} is {to_notation(expected)} and {port.name} is {to_notation(input_type)}"
+            return f"{pair}; the operator takes one type for both"
+    return ""

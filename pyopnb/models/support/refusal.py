@@ -9,17 +9,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from onnx import GraphProto, ModelProto, NodeProto, TensorProto
+from onnx import GraphProto, ModelProto, TensorProto
 
 from pyopnb.errors import ModelError, PyopError
 from pyopnb.models.catalog_names import node_refusal
 from pyopnb.models.faults import catalog_hint, find_faults
-from pyopnb.models.nodes import Site, is_constant
+from pyopnb.models.nodes import Site
 from pyopnb.models.onnx_schemas import find_schema
 from pyopnb.models.ort_capabilities import newest_version
 from pyopnb.models.support.lacking import lacks
-from pyopnb.models.support.ort_types import join_types, proto_of, to_notation
-from pyopnb.models.support.unsupported import Misfit, Unsupported
+from pyopnb.models.support.ort_types import to_notation
+from pyopnb.models.support.unsupported import Unsupported
 from pyopnb.models.versions import FILL, new_imports
 from pyopnb.ops.coerce import cast_expression
 from pyopnb.ops.dtypes import dtype
@@ -80,20 +80,35 @@ def _candidates(proto: ModelProto, filled: bool) -> Iterator[tuple[PyopError, tu
 # ---- types -------------------------------------------------------------------------------------------------------------------
 
 
+# The dtypes that NumPy chooses by itself, and those that are mostly meant.
+_MEANT = {TensorProto.DOUBLE: TensorProto.FLOAT, TensorProto.INT32: TensorProto.INT64}
+
+
 def _lacking(site: Site, lack: Unsupported, filled: bool) -> ModelError:
     newest = newest_version(canonical_domain(site.node.domain))
     schema = find_schema(canonical_domain(site.node.domain), site.node.op_type)
     newer = schema is not None and newest is not None and schema.since_version > newest
-    if lack.misfit is not None and not newer:
-        return _misfit(site, lack.misfit)
     is_refused = node_refusal(site.node) is not None
-    can_fill = (newer or lack.kernel) and not filled and not is_refused
+    advice = _cast_of_weight(site)
+    if lack.kernel or is_refused:
+        advice = catalog_hint(site.node)
+    if (newer or lack.kernel) and not filled and not is_refused:
+        advice = FILL
     return ModelError(
         site.where,
         expected="a node that the installed onnxruntime can run",
         got=lack.reason,
-        next=FILL if can_fill else catalog_hint(site.node) or None,
+        next=advice or None,
     )
+
+
+def _cast_of_weight(site: Site) -> str:
+    """Advise the cast of a weight that was made by hand; empty where the node has none."""
+    for tensor in site.scope.initializer if isinstance(site.scope, GraphProto) else ():
+        if tensor.name in site.node.input and tensor.data_type in _MEANT:
+            name = tensor.name if tensor.name.isidentifier() else "array"
+            return cast_expression(name, dtype(_MEANT[tensor.data_type]))
+    return ""
 
 
 def _wrong_output(proto: ModelProto, declared: str, name: str, computed: str) -> ModelError:
@@ -114,69 +129,3 @@ def _wrong_output(proto: ModelProto, declared: str, name: str, computed: str) ->
         got=to_notation(declared),
         next=next_,
     )
-
-
-def _misfit(site: Site, misfit: Misfit) -> ModelError:
-    """Report an input of a wrong dtype; of two that differ the constant one, as that was made by hand."""
-    port, partner = misfit.place, misfit.other
-    names = site.node.input
-    if (
-        partner is not None
-        and _constant(site, names[partner]) is not None
-        and _constant(site, names[port]) is None
-    ):
-        port, partner = partner, port
-    got, expected = (
-        misfit.kinds[port] or "",
-        misfit.takes if partner is None else (misfit.kinds[partner] or "",),
-    )
-    name, constant = sanitize(names[port]), _constant(site, names[port])
-    if partner is not None:
-        as_partner = f", as {sanitize(names[partner])} is"
-    else:
-        as_partner = ""
-    next_ = None
-    if constant is not None and (row := _castable(got, expected)) is not None:
-        next_ = cast_expression(name if name.isidentifier() else "array", dtype(row))
-    return ModelError(
-        f"{site.where}, input {name}",
-        expected=f"{join_types(expected)}{as_partner}",
-        got=f"{to_notation(got)}{constant or ''}",
-        next=next_,
-    )
-
-
-def _castable(got: str, wanted: tuple[str, ...]) -> int | None:
-    """Return the number of the dtype to cast to: of those that the operator takes, the one of the same kind."""
-    kinds = [type_text for type_text in wanted if type_text.startswith("tensor(")]
-    if not got.startswith("tensor(") or not kinds:
-        return None
-    # A cast keeps the kind of number where it can: double becomes float and not int.
-    near = [type_text for type_text in kinds if type_text in _NEAR.get(got, ())]
-    if near:
-        best = near[0]
-    elif len(kinds) == 1:
-        best = kinds[0]
-    else:
-        best = None
-    if best:
-        return int(proto_of(best).tensor_type.elem_type)
-    return None
-
-
-_NEAR = {
-    "tensor(double)": ("tensor(float)",),
-    "tensor(int32)": ("tensor(int64)",),
-    "tensor(int64)": ("tensor(int32)",),
-}
-
-
-def _constant(site: Site, name: str) -> str | None:
-    """``" in an initializer"`` or ``" in a Constant"``; None for what is neither, as far as the node's own graph shows."""
-    scope = site.scope
-    if isinstance(scope, GraphProto) and any(tensor.name == name for tensor in scope.initializer):
-        return " in an initializer"
-    producer: NodeProto | None = next((node for node in scope.node if name in node.output), None)
-    if producer is not None and is_constant(producer):
-        return " in a Constant"
-    return None

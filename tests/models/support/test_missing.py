@@ -10,7 +10,7 @@ from onnx import GraphProto, ModelProto, TensorProto, helper
 
 import pyopnb
 from pyopnb import missing
-from pyopnb.models.faults import is_unknown
+from pyopnb.models.faults import exists
 from pyopnb.models.nodes import nodes_in, walk
 from pyopnb.models.opsets import import_domains
 from pyopnb.models.ort_capabilities import (
@@ -93,7 +93,7 @@ def one(nodes, inputs, output="y", opset=None, functions=(), **more):
     given = GraphProto(node=[nodes] if isinstance(nodes, onnx.NodeProto) else nodes)
     for node in nodes_in(given):
         too_new = not node.domain and not onnx.defs.has(node.op_type, opset or 999, "")
-        if is_unknown(node.domain, node.op_type) or too_new:
+        if not exists(node.domain, node.op_type) or too_new:
             node.domain = f"later.{node.domain}"
     model = pyopnb.model(list(given.node), inputs, output, opset=opset, **more)
     for node in nodes_in(model.graph):

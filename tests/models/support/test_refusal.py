@@ -81,7 +81,7 @@ def bad_in_body() -> ModelProto:
         ),
         (
             model(helper.make_node("Sum", ["x", "x", "w"], ["y"]), w=np.float64([1])),
-            r"input w: expected float32, as x is, got float64 in an initializer\. Try: np\.asarray\(w, dtype=np\.float32\)$",
+            r"got data_0 is float32 and data_0 is float64; the operator takes one type for both\. Try: np\.asarray\(w, dtype=np\.float32\)$",
         ),
         (
             model(
@@ -90,7 +90,7 @@ def bad_in_body() -> ModelProto:
                 ),
                 helper.make_node("Mul", ["w", "x"], ["y"]),
             ),
-            r"input w: expected float32, as x is, got float64 in a Constant\.",
+            r"\(::Mul\): expected .* got A is float64 and B is float32; the operator takes one type for both\.$",
         ),
         (
             model(helper.make_node("Equal", ["x", "x"], ["y"])),
@@ -134,6 +134,6 @@ def test_nothing_fills_what_has_no_meaning() -> None:
     assert [(row.node, row.kind) for row in pyopnb.missing(proto)] == [("y", "mixed dtypes")]
     with (
         pytest.warns(Filled, match="left unchanged"),
-        pytest.raises(pyopnb.errors.ModelError, match="input w: expected float32"),
+        pytest.raises(pyopnb.errors.ModelError, match="A is float32 and B is float64"),
     ):
         pyopnb.Session(proto, fill=True)
