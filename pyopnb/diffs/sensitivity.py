@@ -257,7 +257,7 @@ class _Simulation:
         """Make the nodes that round a tensor of the float model, unless its switch is on."""
         values = self.tensors.float_array(partner)
         numbers = self.tensors.numbers(name)
-        # A weight of another layout, as of a Gemm that became a MatMul, stays in float.
+        # A weight in another layout stays in float.
         if numbers is None or numbers.shape != values.shape:
             return []
         nodes: list[NodeProto] = []

@@ -204,8 +204,10 @@ def stability(
 
     Notes
     -----
-    It makes four sessions and at most thirteen runs, and so many calls of an op's ``compute``: about five times what
-    ``pyopnb.run(model, x)`` costs. The rows say what ``search=True`` and ``yardstick=True`` would add.
+    The usual run takes a session and a run; ``"run to run"`` three runs more; ``"1 thread"`` and each level of optimization a
+    session and a run; ``"sample alone"`` at most five runs; ``"inputs + 1 ULP"`` one. So it makes four sessions and at most
+    thirteen runs, and so many calls of an op's ``compute``: about five times what ``pyopnb.run(model, x)`` costs.
+    ``yardstick=True`` and ``search=True`` cost more, and the rows say where they are of use.
 
     Axis 0 is that of samples where the first input has two axes or more and this one is not fixed; a single sample is repeated
     to make a batch. Inputs move up or down at random, always in the same way; zeros stay.
@@ -290,6 +292,9 @@ class _Trials:
         self.session = session_for_run(model, fill, providers=self.providers)
         # What stands in for nodes is in the model of the session, for all the sessions that follow.
         self.model = self.session.to_model_proto() if fill else model
+        if isinstance(self.model, ModelProto) and not self.session._state.taken_out:
+            # Copying and serializing the weights for each of them takes as long as ONNX Runtime does.
+            self.model = self.model.SerializeToString()
         self.names = [info.name for info in self.session.get_outputs()]
         self.feeds = self.session._feeds.arrays(self.session._feeds.by_name(feeds, named))
         self.outputs = self.run(self.session, self.feeds)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -74,12 +75,18 @@ class Samples(quantization.CalibrationDataReader):
         return None if x is None else {self.name: x}
 
 
-def quantized(model: ModelProto, form: str, folder: Path, **options: Any) -> ModelProto:
+def quantized(
+    model: ModelProto,
+    form: str,
+    folder: Path,
+    samples: Sequence[np.ndarray] = tuple(sample("QDQ", seed) for seed in range(6)),
+    **options: Any,
+) -> ModelProto:
     logging.getLogger().setLevel(logging.ERROR)
     before, after = folder / "float.onnx", folder / "quantized.onnx"
     onnx.save(model, before)
     if form in STATIC:
-        calibration = Samples(*(sample(form, seed) for seed in range(6)))
+        calibration = Samples(*samples)
         format_ = getattr(quantization.QuantFormat, form)
         quantization.quantize_static(before, after, calibration, quant_format=format_, **options)
     elif form == "dynamic":

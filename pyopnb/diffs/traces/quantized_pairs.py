@@ -38,6 +38,9 @@ _RESULT_SCALES = {
     "QLinearConcat": 0,
 }
 _OTHER_RESULT_SCALE = 3
+# The input at which an operator on quantized tensors has its bias.
+_BIASES = {"QLinearConv": 8, "QGemm": 6}
+_TRANSPOSED = "_Transposed_quantized"
 # What quantizers add to the name of a tensor, the longest first.
 _ENDINGS = (
     "_DequantizeLinear_Output_1",
@@ -45,6 +48,7 @@ _ENDINGS = (
     "_QuantizeLinear_Output",
     "_QuantizeLinear_Input",
     "_QuantizeInput",
+    _TRANSPOSED,
     "_quantized",
     "_DQ_Q8",
     "_DQ_Q4",
@@ -185,8 +189,7 @@ class QuantizedTensors:
             self._sources[output] = inputs[0]
             self._add(output, node.output[1], node.output[2], node)
         elif op in _INTEGER_OPS:
-            # The scale of the weight is applied later, to the sums. Quantizers name it after the weight.
-            self._add(inputs[1], inputs[1].removesuffix("_quantized") + "_scale", inputs[3], node)
+            self._read_integers(node, inputs)
         elif op == "MatMulNBits":
             self._add_packed(node)
         elif op.startswith("QLinear") or op == "QGemm":
@@ -202,9 +205,10 @@ class QuantizedTensors:
             # The second operand may be a weight.
             self._add(inputs[3], inputs[4], inputs[5], node)
         # The bias counts in products of the scales of the input and of the weight.
-        bias, x, w = (self._value(inputs[slot]) for slot in (8, 1, 4))
-        if node.op_type == "QLinearConv" and bias is not None and x is not None and w is not None:
-            self.scales[inputs[8]] = Scale((x * w).reshape(-1), np.zeros(1), bias.dtype)
+        bias_name = inputs[_BIASES.get(node.op_type, -1)]
+        bias, x, w = (self._value(name) for name in (bias_name, inputs[1], inputs[4]))
+        if bias is not None and x is not None and w is not None:
+            self.scales[bias_name] = Scale((x * w).reshape(-1), np.zeros(1), bias.dtype)
 
     def _add(self, name: str, scale: str, zero_point: str, node: NodeProto) -> None:
         values = self._value(scale)
@@ -215,7 +219,8 @@ class QuantizedTensors:
         if zeros is None:
             zeros = np.zeros_like(values)
         axis = 0
-        if "MatMul" in node.op_type:
+        has_columns = "MatMul" in node.op_type or node.op_type == "QGemm"
+        if has_columns and not _attribute(node, "transB", 0):
             axis = -1
         block_size = 0
         if node.op_type in ("QuantizeLinear", "DequantizeLinear"):
@@ -225,6 +230,18 @@ class QuantizedTensors:
         for part in (values, zeros):
             expanded.append(_expand(part, quantized.shape, axis, block_size))
         self.scales[name] = Scale(expanded[0], expanded[1].astype(np.float64), quantized.dtype)
+
+    def _read_integers(self, node: NodeProto, inputs: list[str]) -> None:
+        weight = inputs[1]
+        is_new = weight not in self.scales
+        # The scale of the weight is applied later, to the sums. Quantizers name it after the weight.
+        self._add(weight, weight.removesuffix("_quantized") + "_scale", inputs[3], node)
+        levels = self._value(weight)
+        if is_new and weight.endswith(_TRANSPOSED) and weight in self.scales and levels is not None:
+            # The float model multiplies by it in a Gemm with transB, which became a MatMul.
+            scale = self.scales[weight]
+            self.arrays[weight] = levels.T
+            self.scales[weight] = Scale(scale.scale.T, scale.zero_point.T, scale.dtype)
 
     def _add_packed(self, node: NodeProto) -> None:
         """Unpack the weight of a MatMulNBits, stored block by block within each column."""

@@ -11,7 +11,17 @@ import onnx
 import pytest
 from onnx import numpy_helper
 from onnxruntime.quantization import qdq_loss_debug
-from quantizing import FORMS, STATIC, Samples, float_model, in_four_bits, quantized, sample, scaled
+from quantizing import (
+    FORMS,
+    STATIC,
+    Samples,
+    float_model,
+    in_four_bits,
+    model_of,
+    quantized,
+    sample,
+    scaled,
+)
 from transformer import transformer
 
 import pyopnb
@@ -133,6 +143,33 @@ def test_every_tensor_of_a_transformer_has_its_counterpart(form: str, tmp_path: 
         if counterpart == name and not np.array_equal(a[name], b[name]):
             expected = ratio_of_onnxruntime(a[name], b[name])
             assert rows[name].sqnr == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("form", ["QDQ", "QOperator", "dynamic"])
+@pytest.mark.parametrize("layout", ["", "<transB = 1>"])
+def test_weights_of_a_gemm_are_compared_channel_by_channel(
+    form: str, layout: str, tmp_path: Path
+) -> None:
+    shape = (48, 48)  # square, where a scale along the wrong axis would fit as well
+    text = f"""<ir_version: 9, opset_import: ["": 17]> linear (float[N,48] x) => (float[N,48] y) {{
+        g = Gemm{layout}(x, w, b)
+        h = Gemm{layout}(g, w, c)
+        y = Sigmoid(h)
+    }}"""
+    model = model_of(text, {"w": shape, "b": (48,), "c": (48,)})
+    channels = np.geomspace(1, 100, 48, dtype=np.float32)
+    weight = numpy_helper.to_array(model.graph.initializer[0]) / np.float32(20)
+    weight = (weight * channels).T if layout else weight * channels
+    model.graph.initializer[0].CopyFrom(numpy_helper.from_array(weight.astype(np.float32), "w"))
+    other = quantized(model, form, tmp_path, per_channel=True, samples=[sample("dynamic")])
+    x = sample("dynamic", 9)
+    rows = {row.tensor: row for row in diff(trace(model, x=x), trace(other, x=x)).quantization}
+    biases = set() if form == "dynamic" else {"b", "c"}
+    assert {name for name, row in rows.items() if row.weight} == {"w"} | biases
+    assert rows["w"].sqnr == pytest.approx(rows["w"].alone, abs=0.01) and rows["w"].sqnr > 40
+    assert all(rows[name].sqnr > 30 for name in biases)
+    found = pyopnb.sensitivity(model, other, {"x": x})
+    assert all("w" in node.tensors for node in found.nodes if node.op == "Gemm")
 
 
 def ratio_of_onnxruntime(values: np.ndarray, quantized: np.ndarray) -> float:
