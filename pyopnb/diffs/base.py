@@ -55,19 +55,11 @@ class DiffBase(Displayable):
         list of str
             At most three lines: the verdict, where the two differ, and by how much.
         """
-        return self._headline()
-
-    def _headline(self) -> list[str]:
         raise NotImplementedError
 
     def __bool__(self) -> NoReturn:
         name = type(self).__name__
-        article = "a"
-        if name[0] in "AEIO":
-            article = "an"
-        raise TypeError(
-            f"{article} {name} is neither true nor false. Try: diff(a, b).ok, or .verdict"
-        )
+        raise TypeError(f"{name} is neither true nor false. Try: diff(a, b).ok, or .verdict")
 
     def __repr__(self) -> str:
         return str(self)
@@ -134,13 +126,13 @@ class DiffBase(Displayable):
             got = sanitize(document.get("version"))
             expected = f"version {cls._VERSION}"
             raise InputError(where, expected=expected, got=got, next="a newer pyopnb")
-        return cls._from_fields(document)
+        diff: Self = read_fields(cls, cls._restored(document))
+        return diff
 
     @classmethod
-    def _from_fields(cls, document: Any) -> Self:
-        """Build a diff from its JSON document; malformed ones may raise whatever Python raises."""
-        diff: Self = read_fields(cls, document)
-        return diff
+    def _restored(cls, document: dict[str, Any]) -> dict[str, Any]:
+        """Give the fields of a JSON document the form in which they are read."""
+        return document
 
 
 class Comparable(Displayable):

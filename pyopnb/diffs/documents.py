@@ -12,8 +12,6 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 __all__ = ["from_plain", "read_fields", "to_plain", "write_fields"]
 
 _INFINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
-# No statistic of two arrays has more bits. Python takes minutes to print longer integers.
-_MOST_BITS = 128
 
 
 def to_plain(value: Any) -> Any:
@@ -21,8 +19,8 @@ def to_plain(value: Any) -> Any:
 
     Examples
     --------
-    >>> to_plain((1, math.nan, {(0, 1): 2}))
-    [1, 'NaN', [[0, 1, 2]]]
+    >>> to_plain((1, math.nan, {3: 4}))
+    [1, 'NaN', {'3': 4}]
     """
     if hasattr(value, "_to_plain"):
         return value._to_plain()
@@ -30,12 +28,10 @@ def to_plain(value: Any) -> Any:
         return write_fields(value)
     if isinstance(value, float) and not math.isfinite(value):
         # JSON has no NaN and no infinities.
-        texts = {math.inf: "Infinity", -math.inf: "-Infinity"}
-        return texts.get(value, "NaN")
+        if math.isnan(value):
+            return "NaN"
+        return "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, Mapping):
-        # JSON has only texts as keys: a histogram in two dimensions becomes a list of rows.
-        if any(isinstance(key, tuple) for key in value):
-            return [[*key, to_plain(item)] for key, item in value.items()]
         return {str(key): to_plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [to_plain(item) for item in value]
@@ -45,11 +41,7 @@ def to_plain(value: Any) -> Any:
 def write_fields(value: Any) -> dict[str, Any]:
     """Write the fields of a dataclass that count when two are compared."""
     # Fields that do not count in a comparison hold models for drawing, which are not saved.
-    compared = []
-    for field in fields(value):
-        if field.compare:
-            compared.append(field.name)
-    return {name: to_plain(getattr(value, name)) for name in compared}
+    return {f.name: to_plain(getattr(value, f.name)) for f in fields(value) if f.compare}
 
 
 def from_plain(hint: Any, value: Any) -> Any:
@@ -73,7 +65,8 @@ def from_plain(hint: Any, value: Any) -> Any:
     if origin is tuple:
         return _read_tuple(arguments, value)
     if origin is not None:
-        return _read_mapping(arguments, value)
+        key_hint, item_hint = arguments
+        return {key_hint(key): from_plain(item_hint, item) for key, item in value.items()}
     if hasattr(hint, "_from_plain"):
         return hint._from_plain(value)
     if isinstance(hint, type) and is_dataclass(hint):
@@ -82,8 +75,6 @@ def from_plain(hint: Any, value: Any) -> Any:
         return _read_float(value)
     if type(value) is not hint:
         raise TypeError(f"{hint.__name__} expected, not {type(value).__name__}")
-    if hint is int and value.bit_length() > _MOST_BITS:
-        raise ValueError(f"an integer of {value.bit_length()} bits")
     return value
 
 
@@ -108,14 +99,11 @@ def _hints(cls: type) -> dict[str, Any]:
 def _read_union(hints: tuple[Any, ...], value: Any) -> Any:
     if value is None and NoneType in hints:
         return None
-    if type(value) in hints:
-        return from_plain(type(value), value)
-    # Besides None there is one type, or a number is wanted and comes as a text.
-    candidates = []
-    for hint in hints:
-        if hint not in (NoneType, int):
-            candidates.append(hint)
-    return from_plain(candidates[0] if candidates else int, value)
+    if type(value) is int and int in hints:
+        return value
+    # Besides None and int there is one type at most.
+    candidates = [hint for hint in hints if hint not in (NoneType, int)]
+    return from_plain((*candidates, int)[0], value)
 
 
 def _read_tuple(hints: tuple[Any, ...], value: Any) -> tuple[Any, ...]:
@@ -123,29 +111,12 @@ def _read_tuple(hints: tuple[Any, ...], value: Any) -> tuple[Any, ...]:
     if type(value) is not list:
         raise TypeError(f"a list expected, not {type(value).__name__}")
     if hints[-1] is ...:
-        return tuple(from_plain(hints[0], item) for item in value)
-    pairs = zip(hints, value, strict=True)
-    return tuple(from_plain(hint, item) for hint, item in pairs)
-
-
-def _read_mapping(hints: tuple[Any, ...], value: Any) -> dict[Any, Any]:
-    key_hint, item_hint = hints
-    if get_origin(key_hint) is tuple and value != {}:
-        if type(value) is not list:
-            raise TypeError(f"a list expected, not {type(value).__name__}")
-        rows = []
-        for row in value:
-            rows.append((from_plain(key_hint, row[:-1]), row[-1]))
-    else:
-        rows = [(key_hint(key), item) for key, item in value.items()]
-    return {key: from_plain(item_hint, item) for key, item in rows}
+        hints = hints[:1] * len(value)
+    return tuple(from_plain(hint, item) for hint, item in zip(hints, value, strict=True))
 
 
 def _read_float(value: Any) -> float:
-    if isinstance(value, str):
-        number = _INFINITE[value]
-    else:
-        number = value
+    number = _INFINITE[value] if isinstance(value, str) else value
     if type(number) not in (int, float):
         raise TypeError(f"a number expected, not {type(value).__name__}")
     return float(number)

@@ -54,7 +54,7 @@ class OpDiff(DiffBase):
         """Tell whether the verdict is ``"identical"``."""
         return self.verdict == "identical"
 
-    def _headline(self) -> list[str]:
+    def headline(self) -> list[str]:
         code = ""
         if self.same_code is None:
             code = ", one source is unknown"
@@ -65,7 +65,7 @@ class OpDiff(DiffBase):
         return [f"{self.verdict}: {self.a} against {self.b}{code}"]
 
     def __str__(self) -> str:
-        return fit_lines([*self._headline(), *self.schema, *self.source])
+        return fit_lines([*self.headline(), *self.schema, *self.source])
 
 
 def diff_versions(a: Version | Op, b: Version | Op) -> OpDiff:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -113,7 +112,7 @@ class ProfileDiff(DiffBase):
         # A faster run must not hide a node that became slower.
         return all(change.verdict != "slower" for change in (self.run, *self.nodes))
 
-    def _headline(self) -> list[str]:
+    def headline(self) -> list[str]:
         counts = Counter(change.verdict for change in self.nodes)
         listed = []
         for verdict in _VERDICTS:
@@ -127,7 +126,7 @@ class ProfileDiff(DiffBase):
         for change in self.nodes:
             if change.verdict != "same":
                 changed.append(str(change))
-        return fit_lines([*self._headline(), *changed])
+        return fit_lines([*self.headline(), *changed])
 
     def rows(self) -> list[tuple[str, ...]]:
         """Write the nodes as texts, for a table.
@@ -148,14 +147,6 @@ class ProfileDiff(DiffBase):
             cost = f"{sign}{microseconds(change.cost)}"
             rows.append((change.verdict, *names, *spreads, ratio, cost))
         return rows
-
-    @classmethod
-    def _from_fields(cls, document: Any) -> ProfileDiff:
-        diff = super()._from_fields(document)
-        # The text of the diff divides one run by the other.
-        if diff.run.a is None or diff.run.b is None:
-            raise ValueError("a run that one of the profiles lacks")
-        return diff
 
 
 def diff_profiles(a: Profile, b: Profile) -> ProfileDiff:

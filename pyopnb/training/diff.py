@@ -56,7 +56,7 @@ class TrainingDiff(DiffBase):
         """Tell whether they are identical."""
         return self.verdict == "identical"
 
-    def _headline(self) -> list[str]:
+    def headline(self) -> list[str]:
         lines = [self._where()]
         if self.a.losses and self.b.losses:
             counts = f"{len(self.a.losses):,} and {len(self.b.losses):,} steps"
@@ -89,7 +89,7 @@ class TrainingDiff(DiffBase):
         return lines
 
     def __str__(self) -> str:
-        return fit_lines([*self._headline(), *self.details()])
+        return fit_lines([*self.headline(), *self.details()])
 
 
 def _end(record: TrainingRecord) -> float:

@@ -11,7 +11,6 @@ from pyopnb.diffs.arrays import report
 from pyopnb.diffs.arrays.parts import VERDICTS, Part, parts
 from pyopnb.diffs.base import ToleranceDiff
 from pyopnb.diffs.tolerances import check_tolerances
-from pyopnb.errors import InputError
 from pyopnb.ops.progress import tracking
 
 __all__ = ["Diff", "compared"]
@@ -51,7 +50,7 @@ class Diff(ToleranceDiff):
         """Tell whether the verdict is one of the first three."""
         return self.worst.ok
 
-    def _headline(self) -> list[str]:
+    def headline(self) -> list[str]:
         return report.headline(self.parts, self.worst)
 
     def __str__(self) -> str:
@@ -59,13 +58,6 @@ class Diff(ToleranceDiff):
 
     def _judged(self, rtol: float | None, atol: float | None, stol: float | None) -> Diff:
         return Diff(tuple(part.judged(rtol, atol, stol) for part in self.parts))
-
-    @classmethod
-    def _from_fields(cls, document: Any) -> Diff:
-        diff = super()._from_fields(document)
-        if not diff.parts:
-            raise InputError("Diff.from_json", expected="at least one part", got="none")
-        return diff
 
 
 def compared(

@@ -79,12 +79,12 @@ class ModelDiff(ToleranceDiff):
         return tuple(change for change in self.changes if change.kind in kinds)
 
     def __str__(self) -> str:
-        lines = self._headline()
+        lines = self.headline()
         for change in self.changes:
             lines += [f"  {line}" for line in format_change(change)]
         return fit_lines(lines, more="more")
 
-    def _headline(self) -> list[str]:
+    def headline(self) -> list[str]:
         if not self.changes:
             return [f"{self.verdict}: {plural(self.nodes[0], 'node')}"]
         counts = Counter(change.kind for change in self.changes)
@@ -138,14 +138,6 @@ class ModelDiff(ToleranceDiff):
                 change = replace(change, values=values)
             changes.append(change)
         return replace(self, changes=tuple(changes))
-
-    @classmethod
-    def _from_fields(cls, document: Any) -> ModelDiff:
-        diff = super()._from_fields(document)
-        for change in diff.changes:
-            if change.kind not in KINDS or not (change.facts or change.a or change.b):
-                raise ValueError(f"a change of kind {change.kind}")
-        return diff
 
 
 def diff_models(

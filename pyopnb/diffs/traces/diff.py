@@ -14,6 +14,7 @@ from pyopnb.diffs.base import (
     ToleranceDiff,
     fit_lines,
 )
+from pyopnb.diffs.documents import from_plain
 from pyopnb.diffs.traces.quantized import QuantizedTensor, format_quantized
 from pyopnb.diffs.traces.steps import (
     EFFECTS,
@@ -25,7 +26,6 @@ from pyopnb.diffs.traces.steps import (
     format_versions,
     same_values,
 )
-from pyopnb.errors import InputError
 from pyopnb.ops.messages import plural, sanitize
 
 __all__ = ["TraceDiff"]
@@ -160,10 +160,10 @@ class TraceDiff(ToleranceDiff):
     # ---- text ----------------------------------------------------------------------------------------------------------------
 
     def __str__(self) -> str:
-        lines = [*self._headline(), *(f"  {line}" for line in (*self._causes(), *self.details()))]
+        lines = [*self.headline(), *(f"  {line}" for line in (*self._causes(), *self.details()))]
         return fit_lines(lines, _MAX_WIDTH, "more lines: .steps, .tensors")
 
-    def _headline(self) -> list[str]:
+    def headline(self) -> list[str]:
         lone = []
         for side, names in (("a", self.outputs_only_a), ("b", self.outputs_only_b)):
             if names:
@@ -313,27 +313,19 @@ class TraceDiff(ToleranceDiff):
         return replace(self, feeds=feeds, tensors=tensors, steps=tuple(steps))
 
     @classmethod
-    def _from_fields(cls, document: Any) -> TraceDiff:
+    def _restored(cls, document: dict[str, Any]) -> dict[str, Any]:
         # A step has the names of its tensors in b, which stand beside it.
         tensors = {}
         for tensor in (*document["feeds"], *document["tensors"]):
             tensors[tensor["b"]] = tensor
         steps = []
         for step in document["steps"]:
-            if not step["outputs"] or len(set(step["outputs"])) < len(step["outputs"]):
-                raise ValueError("a step without outputs, or with one twice")
-            outputs, inputs = (_pick(tensors, step[port]) for port in ("outputs", "inputs"))
-            steps.append({**step, "outputs": outputs, "inputs": inputs})
-        diff = super()._from_fields({**document, "steps": steps})
-        if not diff.parts:
-            raise InputError("TraceDiff.from_json", expected="at least one tensor", got="none")
-        return diff
-
-
-def _pick(tensors: Mapping[str, Any], names: Any) -> list[Any]:
-    if type(names) is not list:
-        raise TypeError(f"a list expected, not {type(names).__name__}")
-    return [tensors[name] for name in names]
+            ports = {}
+            for port in ("outputs", "inputs"):
+                names = from_plain(tuple[str, ...], step[port])
+                ports[port] = [tensors[name] for name in names]
+            steps.append({**step, **ports})
+        return {**document, "steps": steps}
 
 
 _EFFECTS = {

@@ -10,8 +10,8 @@ from typing import Any
 from pyopnb.diffs.arrays.diff import Diff
 from pyopnb.diffs.arrays.parts import VERDICTS, largest_difference
 from pyopnb.diffs.arrays.report import format_index, format_number, summarize
-from pyopnb.diffs.documents import read_fields, write_fields
-from pyopnb.diffs.tolerances import TOLERANCES, tolerance
+from pyopnb.diffs.documents import write_fields
+from pyopnb.diffs.tolerances import tolerance
 from pyopnb.ops.messages import sanitize
 
 __all__ = [
@@ -88,13 +88,6 @@ class ComparedTensor:
         # node.
         offset = max(map(largest_error, self.own), default=0.0)
         return not math.isinf(offset) and largest_error(self.alone) >= AMPLIFIES * offset
-
-    @classmethod
-    def _from_plain(cls, document: Any) -> ComparedTensor:
-        tensor: ComparedTensor = read_fields(cls, document)
-        if tensor.precision and tensor.precision not in TOLERANCES:
-            raise ValueError("a precision that is no float dtype")
-        return tensor
 
     def judged(
         self, rtol: float | None, atol: float | None, stol: float | None = None

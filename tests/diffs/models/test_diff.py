@@ -307,8 +307,7 @@ def test_text_of_twelve_lines_and_json():
     assert len(str(found).splitlines()) == 12 and str(found).endswith(" more")
     assert ModelDiff.from_json(found.to_json()).to_json() == found.to_json()
     saved = json.loads(found.to_json())
-    kind = saved["changes"][0] | {"kind": "unheard of"}
-    for change in ({"format": "x"}, {"changes": [{}]}, {"nodes": [1]}, {"changes": [kind]}):
+    for change in ({"format": "x"}, {"changes": [{}]}, {"nodes": [1]}):
         with pytest.raises(InputError, match="ModelDiff.from_json"):
             ModelDiff.from_json(json.dumps(saved | change))
 
