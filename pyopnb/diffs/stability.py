@@ -6,10 +6,9 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from onnx import ModelProto
 
 from pyopnb.diffs.arrays.diff import Diff, compared
 from pyopnb.diffs.arrays.parts import VERDICTS, Part
@@ -78,8 +77,9 @@ class StabilityRow:
     @property
     def ok(self) -> bool:
         """Tell whether all outputs are within the tolerance and no argmax changed; True if it was not measured."""
-        changed = any(count for count, _ in self.argmax.values())
-        return self.diff is None or (self.diff.ok and not changed)
+        if self.diff is None:
+            return True
+        return self.diff.ok and not any(count for count, _ in self.argmax.values())
 
     def cells(self, part: Part) -> tuple[str, ...]:
         """Format an output, one of ``diff.parts``, for the columns of `HEAD`.
@@ -88,18 +88,15 @@ class StabilityRow:
         -------
         tuple of str
         """
-        numbers = ["", "", ""]
+        cells = [part.verdict, "", "", ""]
         facts = part.facts
         if facts is not None and facts.largest:
-            sizes = (facts.largest, facts.relative, facts.ulp)
-            numbers = []
-            for size in sizes:
-                numbers.append("" if size is None else format_number(size))
-        orders = []
+            for place, size in enumerate((facts.largest, facts.relative, facts.ulp), 1):
+                cells[place] = "" if size is None else format_number(size)
         for counts in (self.argmax, self.order):
             count, total = counts.get(str(part.path[0]), (0, 0))
-            orders.append(f"{count:,} of {total:,}" if count else "")
-        return part.verdict, *numbers, *orders
+            cells.append(f"{count:,} of {total:,}" if count else "")
+        return tuple(cells)
 
 
 @dataclass(frozen=True, repr=False)
@@ -226,24 +223,21 @@ def stability(
     trials = _Trials(model, feeds, named, (rtol, atol, stol), search, fill)
     ways: dict[str, Callable[[], _Way]] = {
         "run to run": trials.run_to_run,
-        "1 thread": trials.one_thread,
+        "1 thread": lambda: trials.other_session(threads=1),
         "no optimizations": lambda: trials.other_session(level="ORT_DISABLE_ALL"),
         "basic optimizations": lambda: trials.other_session(level="ORT_ENABLE_BASIC"),
         "sample alone": trials.samples_alone,
         "inputs + 1 ULP": trials.moved_inputs,
-        # A convolution in Python takes a hundred times as long as its kernel.
-        "float64": trials.float64 if yardstick else _not_asked_for,
+        "float64": trials.float64,
     }
     rows: list[StabilityRow] = []
     with tracking("ways", len(ways)):
         for name, run in ways.items():
-            try:
-                row = trials.row(name, run(), is_random=bool(rows) and not rows[0].ok)
-            except _CannotBeError as error:
-                row = StabilityRow(name, reason=str(error))
-            except Exception as error:
-                # A kernel that only some levels have, or an operator without reference: the row says so.
-                row = StabilityRow(name, reason=_first_line(error))
+            if name == "float64" and not yardstick:
+                # A convolution in Python takes a hundred times as long as its kernel.
+                row = StabilityRow(name, reason="not run: yardstick=True")
+            else:
+                row = trials.row(name, run, is_random=bool(rows) and not rows[0].ok)
             rows.append(row)
             advance("ways", 1)
     return Stability(tuple(rows), trials.runtime)
@@ -253,16 +247,11 @@ class _CannotBeError(Exception):
     """Say why a row could not be measured."""
 
 
-def _not_asked_for() -> _Way:
-    raise _CannotBeError("not run: yardstick=True")
-
-
 def _first_line(error: Exception) -> str:
     return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
 
 
-@dataclass(frozen=True)
-class _Way:
+class _Way(NamedTuple):
     """The outputs of two runs by name, and what compares their traces where a node is wanted."""
 
     a: Mapping[str, Any]
@@ -309,11 +298,17 @@ class _Trials:
         """Trace the usual run."""
         return _traced(self.session, self.feeds)
 
-    def row(self, name: str, way: _Way, is_random: bool) -> StabilityRow:
+    def row(self, name: str, run: Callable[[], _Way], is_random: bool) -> StabilityRow:
         """Compare two runs, and find the first node that differs if asked to."""
+        try:
+            way = run()
+        except _CannotBeError as error:
+            return StabilityRow(name, reason=str(error))
+        except Exception as error:
+            # A kernel that only some levels have, or an operator without reference: the row says so.
+            return StabilityRow(name, reason=_first_line(error))
         diff = compared(way.a, way.b, *self.tolerances)
-        argmax, order = _changed_order(way.a, way.b)
-        row = StabilityRow(name, diff, "", argmax, order)
+        row = StabilityRow(name, diff, "", *_changed_orders(way.a, way.b))
         # Between repeated runs, even one bit counts.
         if row.ok and (name != "run to run" or diff.verdict == "bit-identical"):
             return row
@@ -326,44 +321,37 @@ class _Trials:
             node = _first_node(way.find())
         except Exception as error:
             return replace(row, reason=f"no node was looked for: {_first_line(error)}")
-        if not node:
-            if diff.ok:
-                reason = "each node is within the tolerance"
-            else:
-                reason = _HIDDEN
-            return replace(row, reason=reason)
-        return replace(row, node=node)
+        if node:
+            return replace(row, node=node)
+        reason = "each node is within the tolerance" if diff.ok else _HIDDEN
+        return replace(row, reason=reason)
 
     # ---- the rows
 
     def run_to_run(self) -> _Way:
         """Run the same session again, and keep the run that differs most."""
-        runs = []
-        for _ in range(_REPEATS):
-            runs.append(self.run(self.session, self.feeds))
+        runs = [self.run(self.session, self.feeds) for _ in range(_REPEATS)]
 
         def rank(outputs: Mapping[str, Any]) -> int:
             return VERDICTS.index(compared(outputs, self.outputs, *self.tolerances).verdict)
 
         # Sessions of one model draw the same numbers: nodes that run alone, twice in a session, do not.
-        return _Way(
-            max(runs, key=rank), self.outputs, lambda: self._against(self.session, self.feeds)
-        )
+        return self._usual_against(max(runs, key=rank), self.session, self.feeds)
 
-    def _against(self, session: Session, feeds: Mapping[str, Any]) -> TraceDiff:
-        return diff_traces(_traced(session, feeds), self.trace, *self.tolerances)
+    def _usual_against(
+        self, outputs: Mapping[str, Any], session: Session, feeds: Mapping[str, Any]
+    ) -> _Way:
+        def find() -> TraceDiff:
+            return diff_traces(_traced(session, feeds), self.trace, *self.tolerances)
 
-    def one_thread(self) -> _Way:
-        """Run on one thread."""
-        if (os.cpu_count() or 1) == 1:
-            raise _CannotBeError("this machine has one core")
-        return self.other_session(threads=1)
+        return _Way(outputs, self.outputs, find)
 
     def other_session(self, level: str = "ORT_ENABLE_ALL", threads: int = 0) -> _Way:
         """Run at another level of optimization or on other threads."""
+        if threads and (os.cpu_count() or 1) == 1:
+            raise _CannotBeError("this machine has one core")
         session = session_at(self.model, level, threads=threads, providers=self.providers)
-        outputs = self.run(session, self.feeds)
-        return _Way(outputs, self.outputs, lambda: self._against(session, self.feeds))
+        return self._usual_against(self.run(session, self.feeds), session, self.feeds)
 
     def samples_alone(self) -> _Way:
         """Run a few samples alone, and compare each with the same sample in the batch."""
@@ -381,9 +369,7 @@ class _Trials:
         for index in range(min(size, _SAMPLES)):
             alone = {name: feeds[name][index : index + 1] for name in batched}
             samples.append({**feeds, **alone})
-        runs = []
-        for sample in samples:
-            runs.append(self.run(self.session, sample))
+        runs = [self.run(self.session, sample) for sample in samples]
         a = {}
         b = {}
         for name in self.names:
@@ -395,11 +381,9 @@ class _Trials:
             raise _CannotBeError("no output has a row for each sample")
 
         def find() -> TraceDiff:
+            # Of all samples, the trace is of the one with the largest error.
             facts = compared(a, b, *self.tolerances).worst.facts
-            # Keep the sample with the largest error.
-            index = 0
-            if facts is not None and facts.worst:
-                index = facts.worst[0].index[0]
+            index = facts.worst[0].index[0] if facts is not None and facts.worst else 0
             trace_alone = _traced(self.session, samples[index])
             arrays = {}
             for name, value in _results(_traced(self.session, feeds)):
@@ -417,7 +401,7 @@ class _Trials:
         dim = infos[0].shape[0]
         if isinstance(dim, int):
             raise _CannotBeError(f"the batch is fixed at {dim}")
-        size = self.feeds[infos[0].name].shape[0]
+        size = len(self.feeds[infos[0].name])
         if not size:
             raise _CannotBeError("the batch has no samples")
         names = []
@@ -441,13 +425,7 @@ class _Trials:
                 feeds[name] = np.where(is_number, np.nextafter(value, target), value)
         if all(feeds[name] is value for name, value in self.feeds.items()):
             raise _CannotBeError("no input has floats")
-
-        def find() -> TraceDiff:
-            moved = _traced(self.session, feeds)
-            arrays = dict(_results(self.trace))
-            return diff_with_arrays(moved, arrays, *self.tolerances, first=True)
-
-        return _Way(self.run(self.session, feeds), self.outputs, find)
+        return self._usual_against(self.run(self.session, feeds), self.session, feeds)
 
     def float64(self) -> _Way:
         """Run the model in float64 on the reference implementation."""
@@ -455,22 +433,29 @@ class _Trials:
         model = to_model(source)
         if source.folder is not None:
             take_in_all(model, source.folder)
-        feeds = {}
-        for name, value in self.feeds.items():
-            is_number = isinstance(value, np.ndarray) and is_float(value)
-            feeds[name] = value.astype(np.float64) if is_number else value
+        feeds = {name: _cast(value, np.float64) for name, value in self.feeds.items()}
         values = Evaluator(widen(model), registry).run(feeds)
-        _check_wide(model, values)
-        expected = {name: _rounded(values[name], self.outputs[name]) for name in self.names}
+        for node in model.graph.node:
+            for name in node.output:
+                value = np.asarray(values.get(name))
+                # An op of the user's, or a node that casts, may compute in a narrower float after all.
+                if is_float(value) and value.dtype != np.float64:
+                    label = sanitize(node.name or name, 60)
+                    raise _CannotBeError(f"{label} ({node.op_type}) computes in {value.dtype}")
+
+        def expected(results: Mapping[str, Any]) -> dict[str, Any]:
+            arrays = {}
+            for name, value in results.items():
+                if name in values and isinstance(value, np.ndarray):
+                    arrays[name] = _cast(np.asarray(values[name]), value.dtype)
+            return arrays
 
         def find() -> TraceDiff:
-            arrays = {}
-            for name, value in _results(self.trace):
-                if name in values:
-                    arrays[name] = _rounded(values[name], value)
+            arrays = expected(dict(_results(self.trace)))
             return diff_with_arrays(self.trace, arrays, *self.tolerances, first=True)
 
-        return _Way(self.outputs, expected, find)
+        arrays = expected(self.outputs)
+        return _Way({name: self.outputs[name] for name in arrays}, arrays, find)
 
 
 def _traced(session: Session, feeds: Mapping[str, Any]) -> Trace:
@@ -506,53 +491,32 @@ def _has_samples(batch: Any, alone: Any, size: int) -> bool:
     return bool(batch.shape[:1] == (size,) and alone.shape == (1, *batch.shape[1:]))
 
 
-def _changed_order(
-    a: Mapping[str, Any], b: Mapping[str, Any]
-) -> tuple[dict[str, tuple[int, int]], dict[str, tuple[int, int]]]:
-    """Count the places where the argmax, or the order of all elements, differs."""
+_Counts = dict[str, tuple[int, int]]
+
+
+def _changed_orders(a: Mapping[str, Any], b: Mapping[str, Any]) -> tuple[_Counts, _Counts]:
+    """Count the places where the argmax, and the order of all elements, differs."""
     argmax = {}
     order = {}
     for name, value in a.items():
-        expected = b[name]
-        is_array = isinstance(value, np.ndarray) and isinstance(expected, np.ndarray)
-        if not is_array or not is_float(value) or value.shape != expected.shape:
+        if not isinstance(value, np.ndarray) or not is_float(value) or not value.size:
             continue
         # Images and their scores have the classes on axis 1.
-        if value.ndim >= 4:
-            axis = 1
-        else:
-            axis = -1
-        if not value.size or not value.ndim or value.shape[axis] < 2:
+        axis = 1 if value.ndim >= 4 else -1
+        if np.shape(b[name]) != value.shape or not value.ndim or value.shape[axis] < 2:
             continue
-        rankings = value.size // value.shape[axis]
-        tops = np.argmax(value, axis) != np.argmax(expected, axis)
-        argmax[name] = int(np.count_nonzero(tops)), rankings
         # A stable order, so that equal elements do not count.
-        sides = np.argsort(value, axis, kind="stable"), np.argsort(expected, axis, kind="stable")
-        order[name] = int(np.count_nonzero((sides[0] != sides[1]).any(axis))), rankings
+        ranks_a, ranks_b = (np.argsort(-x, axis, kind="stable") for x in (value, b[name]))
+        differing = ranks_a != ranks_b
+        total = value.size // value.shape[axis]
+        argmax[name] = int(np.count_nonzero(differing.take(0, axis))), total
+        order[name] = int(np.count_nonzero(differing.any(axis))), total
     return argmax, order
 
 
-def _rounded(value: Any, like: Any) -> Any:
-    """Round a result in float64 to the dtype of the usual run."""
-    if isinstance(value, list) and isinstance(like, list) and len(value) == len(like):
-        return [_rounded(item, partner) for item, partner in zip(value, like, strict=True)]
-    if not isinstance(value, (np.ndarray, np.generic)) or not isinstance(like, np.ndarray):
-        return value
-    array = np.asarray(value)
-    if array.dtype == np.float64 and is_float(like):
+def _cast(value: Any, dtype: Any) -> Any:
+    """Give an array of floats another float dtype; leave everything else as it is."""
+    if isinstance(value, np.ndarray) and is_float(value):
         with np.errstate(over="ignore", under="ignore"):
-            return array.astype(like.dtype)
-    return array
-
-
-def _check_wide(model: ModelProto, values: Mapping[str, Any]) -> None:
-    """Refuse a run in which a node computed in a narrower float after all."""
-    for node in model.graph.node:
-        for name in node.output:
-            value = values.get(name)
-            if not isinstance(value, (np.ndarray, np.generic)):
-                continue
-            if is_float(np.asarray(value)) and value.dtype != np.float64:
-                label = sanitize(node.name or name, 60)
-                raise _CannotBeError(f"{label} ({node.op_type}) computes in {value.dtype}")
+            return value.astype(dtype)
+    return value
