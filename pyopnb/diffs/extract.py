@@ -99,46 +99,40 @@ def cut_out(
         The tensors' values in a run, which become the feeds of the cut.
     inputs, outputs : str or sequence of str, optional
     """
-    proto = source.proto
-    graph = TraceGraph(proto)
+    proto = source.proto.graph
+    graph = TraceGraph(source.proto)
+    types = Types(source.proto)
     cuts = _checked("inputs", inputs, [*graph.inputs, *graph.producer], graph.inputs)
     results = _checked("outputs", outputs, list(graph.producer), graph.outputs)
-    positions: set[int] = set()
-    ends: dict[str, None] = {}
-    weights: set[str] = set()
-    for name in results:
-        segment = graph.between(name, cuts)
-        positions.update(segment.nodes)
-        ends.update(dict.fromkeys(segment.ends))
-        weights.update(segment.weights)
+    segment = graph.between(results, cuts)
     # In the order in which they were asked for.
-    names = [*(name for name in cuts if name in ends), *(name for name in ends if name not in cuts)]
-    types = Types(proto)
+    names = [name for name in cuts if name in segment.ends]
+    names += [name for name in segment.ends if name not in cuts]
     feeds = {}
     if values is not None:
-        feeds = {name: _recorded(values, name) for name in names}
+        for name in names:
+            feeds[name] = _recorded(values, name)
+    inputs_infos = [_info(proto, types, name, feeds) for name in names]
     # An exporter declares few types of tensors between nodes, and no session takes an input without one.
-    infos = [_info(proto.graph, types, name, feeds) for name in names]
-    for info in infos:
+    for info in inputs_infos:
         if not info.HasField("type"):
             advice = "pyopnb.extract(pyopnb.trace(model, x), inputs, outputs)"
             got = f"{sanitize(info.name, 60)}, of unknown type"
             raise InputError("extract, inputs", expected="typed tensors", got=got, next=advice)
-    outputs_infos = [_info(proto.graph, types, name, {}) for name in results]
-    graph_proto = proto.graph
-    nodes = [graph.nodes[position] for position in sorted(positions)]
-    results_kept = {name for node in nodes for name in node.output}
-    sparse = [t for t in graph_proto.sparse_initializer if t.values.name in weights]
+    nodes = [graph.nodes[position] for position in segment.nodes]
+    made_names = {name for node in nodes for name in node.output}
     part = helper.make_graph(
         nodes,
-        graph_proto.name,
-        infos,
-        outputs_infos,
-        initializer=[t for t in graph_proto.initializer if t.name in weights],
-        value_info=[info for info in graph_proto.value_info if info.name in results_kept],
-        sparse_initializer=sparse,
+        proto.name,
+        inputs_infos,
+        [_info(proto, types, name, {}) for name in results],
+        initializer=[t for t in proto.initializer if t.name in segment.weights],
+        value_info=[info for info in proto.value_info if info.name in made_names],
+        sparse_initializer=[
+            t for t in proto.sparse_initializer if t.values.name in segment.weights
+        ],
     )
-    graph_proto.CopyFrom(part)
+    proto.CopyFrom(part)
     return ModelCut(to_model(source), feeds)
 
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ from pyopnb.traces.reference import check_feeds, trace_on_reference
 
 __all__ = ["Reduction", "reduce"]
 
-_Fails = Callable[[ModelProto, dict[str, Any]], Any]
+_Judge = Callable[[ModelProto, dict[str, Any]], Failure | None]
 
 _ALL = "ORT_ENABLE_ALL"
 _NONE = "ORT_DISABLE_ALL"
@@ -84,13 +85,9 @@ class Reduction(Displayable):
     def headline(self) -> str:
         """Say how small the model became, and how it fails."""
         count = len(self.model.graph.node)
-        limit = ", and the time was up"
-        if self.finished:
-            limit = ""
+        verb = "fails" if count == 1 else "fail"
+        limit = "" if self.finished else ", and the time was up"
         amount = f"{plural(self.trials, 'trial')}, {self.seconds:.0f} s{limit}"
-        verb = "fail"
-        if count == 1:
-            verb = "fails"
         return f"{count} of {plural(self.before, 'node')} still {verb} ({amount})"
 
     def __str__(self) -> str:
@@ -99,9 +96,7 @@ class Reduction(Displayable):
         lines += [f"  {called(node)}" for node in nodes[:_NODES_SHOWN]]
         if len(nodes) > _NODES_SHOWN:
             lines.append(f"  … and {len(nodes) - _NODES_SHOWN} more")
-        feeds = []
-        for name, array in self.feeds.items():
-            feeds.append(f"{sanitize(name, 60)}: {type_of(array)}")
+        feeds = [f"{sanitize(name, 60)}: {type_of(array)}" for name, array in self.feeds.items()]
         if feeds:
             lines.append(f"feeds {', '.join(feeds)}")
         lines.append('for a report of it: .write("folder")')
@@ -207,39 +202,41 @@ def reduce(
     if source.folder is not None:
         # The parts of the model have no folder.
         take_in_all(proto, source.folder)
-    arrays = {}
-    for name, value in check_feeds(proto, feeds).items():
-        arrays[name] = np.asarray(value)
+    arrays = {name: np.asarray(value) for name, value in check_feeds(proto, feeds).items()}
     with ExitStack() as stack, tracking("trials", None):
         if fails is not None:
-            failure = _by_the_caller(fails, proto, arrays)
-            search = _Search(ModelCut(proto, arrays), fails, _record_here, begin + seconds)
+            recorder: str | Path = "onnxruntime"
+            judge: _Judge = partial(_failure_by_caller, fails)
+            failure = judge(proto, arrays)
         else:
+            # A crash must not take this process down.
+            recorder = Path(sys.executable)
             sides = _Sides(stack, on, proto, (rtol, atol, stol))
-            failure = sides.first_failure(proto, arrays)
-            kind = failure.kind
-            gist = _gist(failure)
-
-            def recurs(model: ModelProto, feeds: dict[str, Any]) -> bool:
-                again = sides.failure(model, feeds)
-                return again is not None and (again.kind, _gist(again)) == (kind, gist)
-
-            search = _Search(ModelCut(proto, arrays), recurs, _record_elsewhere, begin + seconds)
+            judge = sides.failure
+            failure = judge(proto, arrays)
+            if failure is None and sides.against == "levels":
+                sides.against = "reference"
+                failure = judge(proto, arrays)
+        if failure is None:
+            advice = "pyopnb.reduce(model, feeds, fails), or rtol= and atol="
+            got = "one that does not"
+            raise InputError("reduce", expected="a model that fails", got=got, next=advice)
+        search = _Search(ModelCut(proto, arrays), failure, judge, recorder, begin + seconds)
         finished = search.run()
-        best = search.best
-        if fails is None:
-            failure = sides.failure(*best) or failure
+    best = search.best
     before = len(proto.graph.node)
     elapsed = time.monotonic() - begin
-    return Reduction(best.model, best.feeds, failure, before, search.trials, elapsed, finished)
+    return Reduction(
+        best.model, best.feeds, search.failure, before, search.trials, elapsed, finished
+    )
 
 
-def _by_the_caller(fails: _Fails, model: ModelProto, feeds: dict[str, Any]) -> Failure:
+def _failure_by_caller(
+    fails: Callable[..., Any], model: ModelProto, feeds: dict[str, Any]
+) -> Failure | None:
     # An exception on the original model is the user's to see.
     if not fails(model, feeds):
-        expected = "a model that fails"
-        advice = "pyopnb.reduce(model, feeds), which looks for a failure by itself"
-        raise InputError("reduce, fails", expected=expected, got="one that does not", next=advice)
+        return None
     name = getattr(fails, "__name__", "fails")
     return Failure("fails", f"{sanitize(name, 60)}(model, feeds) says that it fails", fails=fails)
 
@@ -270,24 +267,9 @@ class _Sides:
             self.there = stack.enter_context(OtherProcess(other_python(on, model)))
             self.against = "runtimes"
 
-    def first_failure(self, model: ModelProto, feeds: dict[str, Any]) -> Failure:
-        """Find out how a model fails."""
-        failure = self.failure(model, feeds)
-        if failure is None and self.against == "levels":
-            self.against = "reference"
-            failure = self.failure(model, feeds)
-        if failure is None:
-            got = "outputs within the tolerance of what they were compared with"
-            advice = "pyopnb.reduce(model, feeds, fails), or rtol= and atol="
-            raise InputError("reduce", expected="a model that fails", got=got, next=advice)
-        return failure
-
     def failure(self, model: ModelProto, feeds: dict[str, Any]) -> Failure | None:
         """Say how a model fails, or return None."""
-        if self.against == "levels":
-            levels = [_ALL, _NONE]
-        else:
-            levels = [_ALL]
+        levels = [_ALL, _NONE] if self.against == "levels" else [_ALL]
         outcome = self.here.attempt(model, feeds, levels)
         if outcome.stage:
             return _error(outcome)
@@ -310,18 +292,19 @@ class _Sides:
         diff = compared(outcome.outputs[0], expected, *self.tolerances)
         if diff.ok:
             return None
-        first = str(diff).partition("\n")[0]
         outputs = outcome.outputs[0], expected
-        return Failure(self.against, f"{label}: {first}", outputs=outputs)
+        return Failure(self.against, f"{label}: {diff.headline()[0]}", outputs=outputs)
+
+
+_STAGES = {
+    "session": "no session can be made",
+    "run": "the run raises",
+    "process": "the run ends the process",
+}
 
 
 def _error(outcome: Outcome, where: str = "") -> Failure:
-    texts = {
-        "session": "no session can be made",
-        "run": "the run raises",
-        "process": "the run ends the process",
-    }
-    return Failure(outcome.stage, f"{where}{texts[outcome.stage]}: {outcome.error}")
+    return Failure(outcome.stage, f"{where}{_STAGES[outcome.stage]}: {outcome.error}")
 
 
 def _reference_outputs(model: ModelProto, feeds: dict[str, Any]) -> dict[str, Any] | None:
@@ -333,10 +316,7 @@ def _reference_outputs(model: ModelProto, feeds: dict[str, Any]) -> dict[str, An
         domain = canonical_domain(site.node.domain)
         if domain in imported and has_reference(site.node, imported[domain]):
             defined.add(f"{domain}::{site.node.op_type}")
-    ops = []
-    for op in registry:
-        if op.name not in defined:
-            ops.append(op)
+    ops = [op for op in registry if op.name not in defined]
     try:
         source = read_model(model)
         source.proto = inline_ops(source.proto, is_op(source.proto, frozenset()))
@@ -347,24 +327,13 @@ def _reference_outputs(model: ModelProto, feeds: dict[str, Any]) -> dict[str, An
 
 
 def _gist(failure: Failure) -> str:
-    """Return what an error says without names and numbers; outputs may differ in any way."""
+    """Return how a model fails without names and numbers; outputs may differ in any way."""
     if failure.outputs:
-        return ""
-    return _PARTICULARS.sub("", _PARTICULARS.sub("", failure.text))
+        return failure.kind
+    return failure.kind + _PARTICULARS.sub("", _PARTICULARS.sub("", failure.text))
 
 
 # ---- the search --------------------------------------------------------------------------------------------------------------
-
-
-def _record_here(cut: ModelCut) -> Mapping[str, Any]:
-    run = trace(cut.model, cut.feeds, optimised=False, check=False, times=False)
-    return dict(run.items())
-
-
-def _record_elsewhere(cut: ModelCut) -> Mapping[str, Any]:
-    # A crash must not take this process down.
-    run = trace(cut.model, cut.feeds, on=Path(sys.executable), optimised=False, check=False)
-    return dict(run.items())
 
 
 class _Search:
@@ -373,14 +342,17 @@ class _Search:
     def __init__(
         self,
         whole: ModelCut,
-        fails: _Fails,
-        record: Callable[[ModelCut], Mapping[str, Any]],
+        failure: Failure,
+        judge: _Judge,
+        recorder: str | Path,
         deadline: float,
     ) -> None:
-        self.fails = fails
-        self.record = record
-        self.deadline = deadline
         self.best = whole
+        self.failure = failure
+        self.gist = _gist(failure)
+        self.judge = judge
+        self.recorder = recorder
+        self.deadline = deadline
         self.trials = 0
 
     def run(self) -> bool:
@@ -395,7 +367,7 @@ class _Search:
         return True
 
     def _still_fails(self, cut: ModelCut | None) -> bool:
-        """Try a smaller model, and keep it where it fails."""
+        """Try a smaller model, and keep it where it fails in the same way."""
         if cut is None:
             return False
         if time.monotonic() > self.deadline:
@@ -403,13 +375,15 @@ class _Search:
         self.trials += 1
         advance("trials", 1)
         try:
-            fails = bool(self.fails(cut.model, cut.feeds))
+            failure = self.judge(cut.model, cut.feeds)
         except Exception:
             # The smaller model fails in another way, for instance because sizes no longer match.
             return False
-        if fails:
-            self.best = cut
-        return fails
+        if failure is None or _gist(failure) != self.gist:
+            return False
+        self.best = cut
+        self.failure = failure
+        return True
 
     def _inline_functions(self) -> None:
         """Inline local functions, so that their nodes can be removed as well."""
@@ -424,22 +398,25 @@ class _Search:
         parts = _Parts(*self.best)
         nodes = parts.nodes
 
-        def first_that_fails(halves: Callable[[int], Sequence[int]], low: int, high: int) -> int:
+        def shortest(part_of: Callable[[int], Sequence[int]], longest: int) -> int:
+            """Find by halving how many nodes still fail."""
+            low = 0
+            high = longest
             while high - low > 1:
                 middle = (low + high) // 2
-                if self._still_fails(parts.cut(halves(middle))):
+                if self._still_fails(parts.cut(part_of(middle))):
                     high = middle
                 else:
                     low = middle
             return high
 
         # From the end: the first node with which it fails is the last one.
-        end = first_that_fails(lambda count: nodes[:count], 0, len(nodes))
+        end = shortest(lambda count: nodes[:count], len(nodes))
         # What runs before it gives the feeds of what is left.
         self._record(parts, nodes[: end - 1])
         nodes = nodes[:end]
         # From the beginning: the last node from which on it fails.
-        length = first_that_fails(lambda count: nodes[end - count :], 0, end)
+        length = shortest(lambda count: nodes[end - count :], end)
         self._leave_out_groups(parts, nodes[end - length :])
 
     def _record(self, parts: _Parts, nodes: Sequence[int]) -> None:
@@ -448,15 +425,20 @@ class _Search:
             before = parts.cut(nodes)
             try:
                 if before is not None:
-                    parts.values |= self.record(before)
+                    run = trace(
+                        *before, on=self.recorder, optimised=False, check=False, times=False
+                    )
+                    parts.values |= dict(run.items())
                 return
             except Exception:
                 nodes = nodes[: len(nodes) - 1 - len(nodes) // 16]
 
     def _leave_out_groups(self, parts: _Parts, nodes: Sequence[int]) -> None:
         """Leave out groups of nodes, first large ones and in the end single ones, until none can go."""
-        size = max(1, len(nodes) // 2)
-        while True:
+        size = len(nodes)
+        is_smaller = True
+        while size > 1 or is_smaller:
+            size = max(1, size // 2)
             is_smaller = False
             start = 0
             while start < len(nodes) > 1:
@@ -466,14 +448,9 @@ class _Search:
                     is_smaller = True
                 else:
                     start += size
-            if size == 1 and not is_smaller:
-                return
-            size = max(1, size // 2)
 
     def _leave_out_outputs(self) -> None:
-        names = []
-        for info in self.best.model.graph.output:
-            names.append(info.name)
+        names = [info.name for info in self.best.model.graph.output]
         for name in names if len(names) > 1 else ():
             copy = ModelSource(_copied(self.best.model))
             if self._still_fails(cut_out(copy, self.best.feeds, None, name)):
@@ -515,24 +492,23 @@ class _Parts:
     def cut(self, positions: Sequence[int]) -> ModelCut | None:
         """Build a model of some nodes; None if one of their inputs was not recorded."""
         graph = self.graph
-        results = {name for p in positions for name in graph.nodes[p].output if name}
         reads = dict.fromkeys(name for p in positions for name in graph.reads[p])
+        # Constants come along with the nodes that read them.
+        inside = {*positions, *graph.constants}
         inputs = list(graph.inputs)
         for name in reads:
-            producer = graph.producer.get(name)
-            if producer is not None and name not in results and producer not in graph.constants:
+            if graph.producer.get(name, positions[0]) not in inside:
                 inputs.append(name)
         outputs = []
         for position in positions:
             names = [name for name in graph.nodes[position].output if name]
             asked_for = [name for name in names if name in graph.outputs]
             # An output that nobody asks for keeps nodes from being fused.
-            if not asked_for and not any(name in reads for name in names):
+            if not asked_for and reads.keys().isdisjoint(names):
                 asked_for = names[:1]
             outputs += asked_for
         try:
-            copy = ModelSource(_copied(self.model))
-            return cut_out(copy, self.values, inputs or None, outputs)
+            return cut_out(ModelSource(_copied(self.model)), self.values, inputs or None, outputs)
         except InputError:
             return None
 
@@ -550,10 +526,10 @@ _Axis = tuple[str, int]
 
 
 def _arrays(cut: ModelCut) -> dict[str, np.ndarray]:
-    weights = {}
-    for t in cut.model.graph.initializer:
-        weights[t.name] = numpy_helper.to_array(t)
-    return {**weights, **{name: np.asarray(array) for name, array in cut.feeds.items()}}
+    arrays = {tensor.name: numpy_helper.to_array(tensor) for tensor in cut.model.graph.initializer}
+    for name, value in cut.feeds.items():
+        arrays[name] = np.asarray(value)
+    return arrays
 
 
 def _groups_of_axes(cut: ModelCut) -> list[list[_Axis]]:

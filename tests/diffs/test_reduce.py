@@ -177,11 +177,9 @@ def test_the_time_is_limited():
 
 def test_what_cannot_be_reduced_is_said():
     model, feeds = hidden(lambda network, x: x, 2)
-    with pytest.raises(
-        InputError, match=r"^reduce: expected a model that fails, got outputs within"
-    ):
+    with pytest.raises(InputError, match=r"^reduce: expected a model that fails"):
         pyopnb.reduce(model, feeds)
-    with pytest.raises(InputError, match=r"^reduce, fails: expected a model that fails"):
+    with pytest.raises(InputError, match=r"^reduce: expected a model that fails"):
         pyopnb.reduce(model, feeds, lambda model, feeds: False)
     with pytest.raises(InputError, match=r"^reduce, feeds: .*\{\"x\": x\}"):
         pyopnb.reduce(model, feeds["x"])

@@ -369,11 +369,9 @@ class TraceComparison:
         a, b = self.graphs
         node = b.nodes[position]
         # Between the compared inputs and this node there may be others, as after a fusion.
-        segment_b = _join([self.segments[tensor.b] for tensor in outputs])
+        segment_b = b.between([tensor.b for tensor in outputs], set(self.names_in_b.values()))
         twins = [tensor.a for tensor in outputs if tensor.a in a.producer]
-        segments_a = [a.between(name, self.names_in_b) for name in twins]
-        segment_a = _join(segments_a)
-        makers = [a.producer[name] for name in twins]
+        segment_a = a.between(twins, self.names_in_b)
         versions: tuple[int | None, int | None] = (None, None)
         if self.arrays_side is None:
             versions = op_versions(self.traces, node)
@@ -382,7 +380,7 @@ class TraceComparison:
         step = ComparedStep(
             called(node),
             full_name(node),
-            called(a.nodes[makers[0]]) if makers else "",
+            called(a.nodes[a.producer[twins[0]]]) if twins else "",
             outputs,
             tuple(tensors[name] for name in segment_b.ends if name in tensors),
             tuple(b.names(segment_b, without=[position])),
@@ -393,8 +391,7 @@ class TraceComparison:
         if self.arrays_side is not None or step.verdict != "origin" or not twins:
             return step
         names = twins[0], outputs[0].b
-        segments = segments_a[0], self.segments[names[1]]
-        causes = find_causes(self.traces, self.graphs, segments, names)
+        causes = find_causes(self.traces, self.graphs, (segment_a, segment_b), names)
         remarks = dict.fromkeys(self._remarks(segment_a, segment_b))
         return replace(step, changes=(*remarks, *self._half_causes(step, segment_b), *causes))
 
@@ -454,14 +451,3 @@ def _is_more_than_rounding(trace: Trace) -> bool:
         if most is None or most > EXPOSED * largest:
             return True
     return False
-
-
-def _join(segments: Sequence[Segment]) -> Segment:
-    """Merge the segments of a node's outputs."""
-    nodes = set()
-    for segment in segments:
-        for position in segment.nodes:
-            nodes.add(position)
-    edges = dict.fromkeys(name for segment in segments for name in segment.ends)
-    weights = dict.fromkeys(name for segment in segments for name in segment.weights)
-    return Segment(tuple(sorted(nodes)), tuple(edges), tuple(weights))

@@ -74,11 +74,12 @@ class TraceGraph:
                 results.append(x)
         return [*self.inputs, *results]
 
-    def between(self, name: str, known: Collection[str]) -> Segment:
-        """Return the nodes that compute a tensor from known ones."""
-        # Upwards from the tensor, until all that is read is known. No recursion: chains are long.
-        waiting = [self.producer[name]]
-        nodes = set(waiting)
+    def between(self, names: str | Collection[str], known: Collection[str]) -> Segment:
+        """Return the nodes that compute one or several tensors from known ones."""
+        # Upwards from the tensors, until all that is read is known. No recursion: chains are long.
+        ends = [names] if isinstance(names, str) else names
+        nodes = {self.producer[name] for name in ends}
+        waiting = list(nodes)
         edges: dict[str, None] = {}
         weights: dict[str, None] = {}
         while waiting:
