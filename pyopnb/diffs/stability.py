@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+from onnx import ModelProto
 
 from pyopnb.diffs.arrays.diff import Diff, compared
 from pyopnb.diffs.arrays.parts import VERDICTS, Part
