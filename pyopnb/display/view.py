@@ -26,6 +26,7 @@ from pyopnb.display.svg.shapes import Drawing
 from pyopnb.display.svg.to_svg import to_svg
 from pyopnb.errors import InputError
 from pyopnb.models.holders import held_model
+from pyopnb.ops.coerce import foreign_array, is_foreign_array
 from pyopnb.ops.displayable import Displayable
 from pyopnb.ops.messages import sanitize
 
@@ -133,9 +134,13 @@ def view(thing: Any, **options: Any) -> View:
     held, _ = held_model(thing)
     if held is not thing:
         return view(held, **options)
+    if is_foreign_array(thing):
+        return view(foreign_array(thing, "show", _EXPECTED), **options)
     next_ = "pyopnb.show(np.asarray(…)) for numbers"
     if isinstance(thing, GraphProto):
         next_ = "onnx.helper.make_model(graph)"
+    elif hasattr(thing, "state_dict"):
+        next_ = "pyopnb.torch.export(module, args), and show the model"
     raise InputError("show", expected=_EXPECTED, got=sanitize(type(thing).__name__), next=next_)
 
 

@@ -151,6 +151,10 @@ def _no_model(thing: Any) -> ModelError:
     advice: str | None
     if isinstance(thing, GraphProto):
         advice = "onnx.helper.make_model(graph)"
+    elif hasattr(thing, "state_dict"):
+        advice = "pyopnb.torch.export(module, args)"
+    elif hasattr(thing, "get_params"):
+        advice = "pyopnb.sklearn.convert(estimator, X)"
     else:
         ops = [op.name for op in registry if op.current.cls is thing]
         advice = f'pyopnb.call("{ops[0]}", x)' if ops else None

@@ -1,4 +1,4 @@
-"""Values in the words of messages: what they are, and the expression that converts them."""
+"""Values in the words of messages, the expressions that convert them, and arrays of other libraries."""
 
 from __future__ import annotations
 
@@ -6,10 +6,18 @@ from typing import Any
 
 import numpy as np
 
+from pyopnb.errors import InputError
 from pyopnb.ops.dtypes import DType
+from pyopnb.ops.messages import sanitize
 from pyopnb.ops.types import type_of
 
-__all__ = ["cast_expression", "describe_value", "dtype_expression"]
+__all__ = [
+    "cast_expression",
+    "describe_value",
+    "dtype_expression",
+    "foreign_array",
+    "is_foreign_array",
+]
 
 
 def describe_value(value: Any) -> str:
@@ -87,3 +95,44 @@ def dtype_expression(want: DType) -> str:
         return "np.bool_"  # before NumPy 2 there was no np.bool
     module = "ml_dtypes" if want.numpy.isbuiltin == 2 else "np"
     return f"{module}.{want.numpy.name}"
+
+
+def is_foreign_array(value: Any) -> bool:
+    """Tell whether an object is an array of another library: a tensor, a table, a picture."""
+    # Classes have the attributes of their objects.
+    if isinstance(value, type):
+        return False
+    protocols = ("__array__", "__array_interface__", "__dlpack__")
+    return any(hasattr(value, protocol) for protocol in protocols)
+
+
+def foreign_array(value: Any, where: str, expected: str, dtype: Any = None) -> np.ndarray:
+    """Convert a table or tensor by NumPy or DLPack, without a copy if possible.
+
+    Parameters
+    ----------
+    value : object
+    where, expected : str
+        For the error.
+    dtype : dtype, optional
+
+    Returns
+    -------
+    numpy.ndarray
+
+    Raises
+    ------
+    InputError
+    """
+    try:
+        if hasattr(value, "requires_grad"):
+            value = value.detach()  # a tensor of torch's, which gives no array while it records
+        if hasattr(value, "__dlpack__") and not hasattr(value, "__array__"):
+            return np.from_dlpack(value)
+        return np.asarray(value, dtype=dtype)
+    except (TypeError, RuntimeError, BufferError) as error:  # its own words: on another device, say
+        reason = sanitize(error).rstrip(".")
+        got = f"{describe_value(value)}: {reason}"
+        raise InputError(where, expected=expected, got=got) from error
+    except ValueError:
+        raise InputError(where, expected=expected, got=describe_value(value)) from None

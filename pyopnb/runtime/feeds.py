@@ -12,7 +12,12 @@ import onnxruntime
 
 from pyopnb.errors import InputError, UnknownName
 from pyopnb.ops.arguments import describe, is_text
-from pyopnb.ops.coerce import cast_expression, describe_value, dtype_expression
+from pyopnb.ops.coerce import (
+    cast_expression,
+    describe_value,
+    dtype_expression,
+    foreign_array,
+)
 from pyopnb.ops.dtypes import DTYPES, DType
 from pyopnb.ops.dtypes import dtype as find_dtype
 from pyopnb.ops.messages import plural, sanitize, suggest, suggest_key
@@ -419,33 +424,17 @@ def as_array(
     nested = isinstance(value, (list, tuple))
     if row is not None and row.name == "string":
         # NumPy's own string arrays turn numbers and None beside strings into strings.
-        return _foreign_array(value, where, want, object if nested else None)
+        return foreign_array(value, where, str(want), object if nested else None)
     if row is not None:
         if not nested and not isinstance(value, (bool, int, float, complex, type(None))):
-            value = _foreign_array(value, where, want)
+            value = foreign_array(value, where, str(want))
             # Objects are what pandas has in columns of several types.
             if value.dtype == object and value.ndim:
                 value = value.tolist()
         if is_plain(value, row):
             prefix = f"{name}=" if keyword else ""
             return plain_array(value, row, where, str(want), name, prefix)
-    return _foreign_array(value, where, want)
-
-
-def _foreign_array(value: Any, where: str, want: TensorType, dtype: Any = None) -> np.ndarray:
-    """Convert a table or tensor by NumPy or DLPack, without a copy if possible."""
-    try:
-        if hasattr(value, "requires_grad"):
-            value = value.detach()  # a tensor of torch's, which gives no array while it records
-        if hasattr(value, "__dlpack__") and not hasattr(value, "__array__"):
-            return np.from_dlpack(value)
-        return np.asarray(value, dtype=dtype)
-    except (TypeError, RuntimeError, BufferError) as error:  # its own words: on another device, say
-        raise InputError(
-            where, expected=str(want), got=f"{describe_value(value)}: {sanitize(error).rstrip('.')}"
-        ) from error
-    except ValueError:
-        raise InputError(where, expected=str(want), got=describe_value(value)) from None
+    return foreign_array(value, where, str(want))
 
 
 def _same_dtype(array: np.ndarray, want: DType) -> bool:

@@ -39,6 +39,29 @@ def test_what_nothing_draws(thing: Any) -> None:
         pyopnb.show(thing)
 
 
+class Tensor:
+    """A tensor that gives no array while it records, as torch's."""
+
+    requires_grad = True
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+        if self.requires_grad:
+            raise RuntimeError("Can't call numpy() on Tensor that requires grad.")
+        return X
+
+    def detach(self) -> Any:
+        detached = Tensor()
+        detached.requires_grad = False
+        return detached
+
+
+@pytest.mark.parametrize("thing", [Tensor(), Image.fromarray(X, "F")], ids=["tensor", "picture"])
+def test_arrays_of_other_libraries(thing: Any) -> None:
+    assert str(pyopnb.show(thing)) == str(pyopnb.show(X))
+    assert pyopnb.diff(thing, X).verdict == "bit-identical"
+    assert pyopnb.diff({"y": X}, {"y": thing}).verdict == "bit-identical"
+
+
 def test_unknown_options_are_named() -> None:
     for thing, option, says in (
         (X, "nam", "show, ndarray: expected one of "),

@@ -13,6 +13,7 @@ from pyopnb.diffs.arrays.stats import ArrayStats, LazyStats, quick_stats, scale_
 from pyopnb.diffs.documents import from_plain, read_fields, to_plain
 from pyopnb.diffs.tolerances import check_tolerances, tolerance
 from pyopnb.errors import InputError
+from pyopnb.ops.coerce import foreign_array, is_foreign_array
 from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.messages import sanitize
 from pyopnb.ops.result import Result
@@ -274,7 +275,10 @@ def _normalize(value: Any, path: _Path, side: str) -> Any:
         if path:
             where += f" at {named(path)}"
         expected = "an array, or a list, dict or Result of arrays"
-        raise InputError(where, expected=expected, got=type(value).__name__, next="np.asarray(…)")
+        if not is_foreign_array(value):
+            got = type(value).__name__
+            raise InputError(where, expected=expected, got=got, next="np.asarray(…)")
+        value = foreign_array(value, where, expected)
     if isinstance(value, np.ndarray):
         array = value
     else:
