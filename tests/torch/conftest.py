@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 
 import numpy as np
 import pytest
 import torch
 from shells import bare, only_shell, shell  # noqa: F401  # fixtures
+from torch.onnx._internal.exporter._registration import ONNXRegistry
 
 import pyopnb
 import pyopnb.torch
@@ -17,6 +19,23 @@ from pyopnb.torch import StandIns
 @pytest.fixture(autouse=True)
 def seeded():
     torch.manual_seed(0)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def translations_read_once():
+    """Read onnxscript's functions once, and not in each export, of which that is two thirds (torch 2.13)."""
+    read = functools.cache(ONNXRegistry.from_torchlib)
+
+    def copied(**options):
+        # The exporter enters the ops of one export in its table.
+        table = ONNXRegistry()
+        table._opset_version = read(**options).opset_version
+        table.functions = {name: list(rows) for name, rows in read(**options).functions.items()}
+        return table
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ONNXRegistry, "from_torchlib", staticmethod(copied))
+        yield
 
 
 @pytest.fixture

@@ -143,17 +143,8 @@ NETS = {
         ),
         (2, 1, 14, 14),
     ),
-    "mlp": (
-        lambda: torch.nn.Sequential(
-            torch.nn.Linear(8, 16), Leaky(), torch.nn.LayerNorm(16), torch.nn.Linear(16, 3)
-        ),
-        (4, 8),
-    ),
     "attention": (lambda: torch.nn.Sequential(Attention(), Leaky(), Attention()), (2, 5, 8)),
 }
-
-
-OPSETS = sorted({*range(17, 24), newest_opset()})
 
 
 def set_opset(model, version):
@@ -197,7 +188,8 @@ def test_nets_have_the_gradients_of_torch(ops, net):
         feed: x.grad,
         **{name: dict(module.named_parameters())[name].grad for name in weights},
     }
-    for opset in OPSETS[::-1]:
+    # Rules change at opset 18.
+    for opset in (newest_opset(), 18, 17):
         set_opset(model, opset)
         onnx.checker.check_model(model)
         derived = pyopnb.grad(model, [feed, *weights], loss)
