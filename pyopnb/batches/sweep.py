@@ -19,9 +19,9 @@ from pyopnb.ops.displayable import Displayable
 from pyopnb.ops.messages import hide_internal_frames, plural
 from pyopnb.ops.text_table import Table
 from pyopnb.ops.types import TensorType
-from pyopnb.runtime.feeds import feeds_by_name
 from pyopnb.runtime.session.live_attrs import select_kernels
 from pyopnb.runtime.session.session import Session
+from pyopnb.runtime.session.state import feeds_by_name
 
 __all__ = ["KIND", "Sweep", "SweepRun", "sweep"]
 

@@ -12,10 +12,10 @@ from pyopnb.models.io import ModelSource, read_model
 from pyopnb.ops.arguments import check_arguments, describe
 from pyopnb.ops.messages import hide_internal_frames, sanitize
 from pyopnb.ops.progress import Progress
-from pyopnb.runtime.feeds import feeds_by_name
 from pyopnb.runtime.one_run import session_for_run
 from pyopnb.runtime.options import check_providers
 from pyopnb.runtime.plan import is_op
+from pyopnb.runtime.session.state import feeds_by_name
 from pyopnb.traces.elsewhere import trace_elsewhere
 from pyopnb.traces.environments import is_other_runtime
 from pyopnb.traces.reference import trace_on_reference

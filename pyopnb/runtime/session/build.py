@@ -17,11 +17,10 @@ from pyopnb.models.nodes import declared_scalars, forget_inferred
 from pyopnb.ops.registry import registry
 from pyopnb.runtime.callbacks import get_library_path
 from pyopnb.runtime.exceptions import call_runtime, keep_owners
-from pyopnb.runtime.feeds import Feeds
 from pyopnb.runtime.options import LENT, session_options
 from pyopnb.runtime.plan import Plan, is_op, planned_nodes
 from pyopnb.runtime.session.config import CPU, SessionConfig
-from pyopnb.runtime.session.state import SessionState
+from pyopnb.runtime.session.state import Feeds, SessionState
 from pyopnb.runtime.settings import Setting, Settings
 
 __all__ = ["Prepare", "build_state"]

@@ -24,7 +24,7 @@ from pyopnb.ops.result import Result
 from pyopnb.runtime import _bridge
 from pyopnb.runtime.background import run_in_background
 from pyopnb.runtime.exceptions import live_sessions
-from pyopnb.runtime.feeds import Feeds, check_output_names
+from pyopnb.runtime.feeds import check_output_names
 from pyopnb.runtime.legacy_pyop import checked_modules
 from pyopnb.runtime.notices import warn_of_lowered
 from pyopnb.runtime.options import QUIET, check_providers, check_run_options, model_folder
@@ -39,7 +39,7 @@ from pyopnb.runtime.session.live_attrs import (
     model_in_use,
     select_kernels,
 )
-from pyopnb.runtime.session.state import SessionState, SharedState
+from pyopnb.runtime.session.state import Feeds, SessionState, SharedState
 from pyopnb.runtime.settings import Setting
 
 if TYPE_CHECKING:

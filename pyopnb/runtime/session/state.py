@@ -1,7 +1,11 @@
-"""The states of a session: ready or outdated, with an ONNX Runtime session of its own or in that of another."""
+"""The states of a session: ready or outdated, with an ONNX Runtime session of its own or in that of another.
+
+The check of feeds and the call of ONNX Runtime stand in one file, as every run passes both.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -10,22 +14,248 @@ import numpy as np
 import onnxruntime
 from onnx import ModelProto
 
-from pyopnb.errors import RunRefused
+from pyopnb.errors import InputError, RunRefused
 from pyopnb.models.io import ModelSource, read_model
 from pyopnb.models.markers import remove_markers
+from pyopnb.ops.dtypes import DTYPES
+from pyopnb.ops.dtypes import dtype as find_dtype
+from pyopnb.ops.messages import plural, sanitize
 from pyopnb.ops.registry import registry
+from pyopnb.ops.types import TensorType
 from pyopnb.runtime import _bridge
 from pyopnb.runtime.exceptions import call_runtime
-from pyopnb.runtime.feeds import Feeds, check_output_names
+from pyopnb.runtime.feeds import check_feed, check_names, check_output_names, known_dims
 from pyopnb.runtime.options import QUIET, SHRINKAGE, check_run_options, shrinks_arena
-from pyopnb.runtime.ortvalues import from_ortvalue, texts_to_ortvalue
+from pyopnb.runtime.ortvalues import (
+    RUNTIME_NAMES,
+    from_ortvalue,
+    needs_ml_dtypes,
+    texts_to_ortvalue,
+    to_ortvalue,
+)
 from pyopnb.runtime.session.config import SessionConfig
 from pyopnb.runtime.settings import Setting, Settings, numbered
 
 if TYPE_CHECKING:
     from pyopnb.runtime.kernel import Kernel
 
-__all__ = ["SessionState", "SharedState"]
+__all__ = ["Feeds", "SessionState", "SharedState", "feeds_by_name"]
+
+
+# ---- what a session takes and gives ------------------------------------------------------------
+
+_TENSOR = re.compile(r"tensor\((\w+)\)")
+_BY_TEXT = {
+    **{row.name.replace("_", ""): row for row in DTYPES},
+    "float4e2m1": find_dtype("float4_e2m1fn"),
+    "float8e8m0": find_dtype("float8_e8m0fnu"),
+}
+
+
+def _declared(meta: Any, scalars: Collection[str]) -> TensorType | None:
+    """Read the type of a session's input or output; None where it is no tensor.
+
+    onnxruntime shows an unknown rank as it shows a scalar's, so the model itself must say which of them is a scalar.
+    """
+    match = _TENSOR.fullmatch(meta.type)
+    if match is None:
+        return None
+    row = _BY_TEXT.get(RUNTIME_NAMES.get(match[1], match[1]))
+    if row is None:
+        return None
+    shape = None
+    if meta.shape or meta.name in scalars:
+        shape = known_dims(meta.shape)
+    return TensorType(row, shape)
+
+
+def _declared_types(metas: Sequence[Any], scalars: Collection[str]) -> dict[str, TensorType | None]:
+    types = {}
+    for meta in metas:
+        types[meta.name] = _declared(meta, scalars)
+    return types
+
+
+class Feeds:
+    """A session's inputs, and the checks on its feeds.
+
+    Parameters
+    ----------
+    session : onnxruntime.InferenceSession
+    scalars : collection of str
+        Names of inputs and outputs that the model declares as scalars.
+    """
+
+    def __init__(
+        self, session: onnxruntime.InferenceSession, scalars: Collection[str] = ()
+    ) -> None:
+        self.types = _declared_types(session.get_inputs(), scalars)
+        # Initializers that are also inputs; feeding them is optional.
+        self._optional = _declared_types(session.get_overridable_initializers(), scalars)
+        self.outputs = _declared_types(session.get_outputs(), scalars)
+        self.output_names = list(self.outputs)
+        unlike_numpy = set()
+        for name, tensor_type in self.outputs.items():
+            if needs_ml_dtypes(tensor_type):
+                unlike_numpy.add(name)
+        self._unlike_numpy = frozenset(unlike_numpy)
+        # What the check of a plain array looks at. A row with None is one that only the whole check can pass.
+        self._rows = []
+        for name, tensor_type in self.types.items():
+            self._rows.append((name, *_plain_row(tensor_type)))
+
+    def check(self, feeds: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
+        """Check feeds, and tell whether an OrtValue is among them.
+
+        Raises
+        ------
+        InputError
+            A name is missing or unknown, or an array has another dtype or shape than the model's input.
+        """
+        try:
+            checked = dict(feeds)
+        except (TypeError, ValueError):
+            got = type(feeds).__name__
+            raise InputError("feeds", expected="a dict of name to array", got=got) from None
+        # Every run passes here, so each array is looked at only once.
+        if len(checked) == len(self._rows):
+            for name, dtype, shape in self._rows:
+                value = checked.get(name)
+                if (
+                    type(value) is not np.ndarray
+                    or value.dtype is not dtype
+                    or len(value.shape) != len(shape)
+                ):
+                    break
+                if shape != value.shape and not _same_sizes(value.shape, shape):
+                    break
+            else:
+                return checked, False
+        return self._check_each(checked)
+
+    def check_names(self, feeds: Collection[str]) -> None:
+        """Raise `InputError` where a name is missing or unknown."""
+        if set(feeds) != self.types.keys():
+            check_names(feeds, self.types, self._optional)
+
+    def _check_each(self, feeds: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+        self.check_names(feeds)
+        checked = {}
+        with_ortvalues = False
+        for name, value in feeds.items():
+            checked[name] = self._check_feed(name, value)
+            with_ortvalues |= isinstance(checked[name], onnxruntime.OrtValue)
+        return checked, with_ortvalues
+
+    def by_name(self, feeds: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the feeds of a call as one dict; see `feeds_by_name`."""
+        __tracebackhide__ = True
+        # A single dict is itself a feed where an input is a map.
+        return feeds_by_name(list(self.types), feeds, named, takes_dict=all(self.types.values()))
+
+    def arrays(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
+        """Convert feeds to arrays that may be kept; OrtValues stay as they are.
+
+        Raises
+        ------
+        InputError
+            As from `check`.
+        """
+        check_names(feeds, self.types, self._optional)
+        return {name: self._to_array(name, value) for name, value in feeds.items()}
+
+    def _to_array(self, name: str, value: Any) -> Any:
+        if isinstance(value, onnxruntime.OrtValue):
+            return value
+        return check_feed(name, value, self._expected(name))
+
+    def _expected(self, name: str) -> TensorType | None:
+        if name in self.types:
+            return self.types[name]
+        return self._optional[name]
+
+    def _check_feed(self, name: str, value: Any) -> Any:
+        expected = self._expected(name)
+        array = self._to_array(name, value)
+        if isinstance(array, onnxruntime.OrtValue):
+            return array
+        # onnxruntime makes no tensors of ml_dtypes' arrays, as those of bfloat16 and int4 are.
+        if expected and expected.dtype and needs_ml_dtypes(expected):
+            return to_ortvalue(array, expected.dtype)
+        return array
+
+    def needs_ortvalues(self, names: Sequence[str] | None) -> bool:
+        """Tell whether onnxruntime cannot return one of these outputs as an array."""
+        return bool(self._unlike_numpy) and (not names or not self._unlike_numpy.isdisjoint(names))
+
+
+def _plain_row(kind: TensorType | None) -> tuple[np.dtype[Any] | None, tuple[Any, ...]]:
+    """Return the dtype and shape of a plain array; None if the slow check must decide."""
+    if kind is None or kind.dtype is None or kind.shape is None:
+        return None, ()
+    # Texts are looked at one by one, and arrays of ml_dtypes become OrtValues.
+    if kind.dtype.name == "string" or needs_ml_dtypes(kind):
+        return None, ()
+    return kind.dtype.numpy, kind.shape
+
+
+def _same_sizes(shape: Sequence[int], expected: Sequence[Any]) -> bool:
+    # A generator costs twice as much.
+    for size, dim in zip(shape, expected, strict=True):  # noqa: SIM110
+        if size != dim and isinstance(dim, int):
+            return False
+    return True
+
+
+def feeds_by_name(
+    names: Sequence[str], feeds: Sequence[Any], named: Mapping[str, Any], *, takes_dict: bool = True
+) -> dict[str, Any]:
+    """Collect feeds given by keyword, by position or as a dict into one dict.
+
+    Parameters
+    ----------
+    names : sequence of str
+        The model's inputs.
+    feeds : sequence
+        In that order, or a single dict.
+    named : Mapping
+    takes_dict : bool
+        Whether a single dict holds the feeds, or else is itself a feed.
+
+    Returns
+    -------
+    dict
+
+    Raises
+    ------
+    InputError
+        There are more feeds than inputs.
+    """
+    __tracebackhide__ = True
+    if takes_dict and len(feeds) == 1 and isinstance(feeds[0], Mapping):
+        return {**feeds[0], **named}
+    # One feed for several inputs is a table or a mistake, so nothing else pays for the look at it.
+    if len(names) > 1 and len(feeds) + len(named) == 1:
+        columns = _columns(names, next(iter((*feeds, *named.values()))))
+        if columns:
+            return columns
+    if len(feeds) > len(names):
+        listed = ", ".join(map(sanitize, names))
+        expected = f"{plural(len(names), 'input')} ({listed})"
+        raise InputError("feeds", expected=expected, got=str(len(feeds)))
+    return {**dict(zip(names, feeds, strict=False)), **named}
+
+
+def _columns(names: Sequence[str], table: Any) -> dict[str, Any]:
+    """Read a model's inputs from the columns of a DataFrame; {} if it is not one."""
+    # Recognised by what it has, as neither pandas nor polars is imported.
+    if not hasattr(table, "columns") or not hasattr(table, "to_numpy"):
+        return {}
+    known = [name for name in names if name in table.columns]
+    return {name: table[[name]].to_numpy() for name in known}
+
+
+# ---- states ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
