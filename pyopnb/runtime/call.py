@@ -3,41 +3,36 @@
 from __future__ import annotations
 
 import functools
-import threading
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
-from onnx import ModelProto, NodeProto, ValueInfoProto, helper
+from onnx import NodeProto
 
 from pyopnb.errors import InputError, ModelError, PyopError, UnknownName
 from pyopnb.models.build import ints_to_floats, node
 from pyopnb.models.catalog_names import misuse, node_refusal
 from pyopnb.models.faults import exists, nearest_op
 from pyopnb.models.nodes import type_of_proto
-from pyopnb.models.opsets import import_domains
 from pyopnb.models.ort_capabilities import kernels, newest_opset, schema_domains
 from pyopnb.models.support.ort_types import proto_of
 from pyopnb.models.versions import FILL
 from pyopnb.onnx_reference.catalog_ops import op_named
 from pyopnb.ops.coerce import cast_expression
-from pyopnb.ops.locks import locked
 from pyopnb.ops.messages import hide_internal_frames, moved, sanitize
 from pyopnb.ops.names import MAX_OUTPUTS, check_opset, split_name
 from pyopnb.ops.op import Op, Version
 from pyopnb.ops.registry import find_op, registry
 from pyopnb.ops.types import ANY, TensorType, type_of
 from pyopnb.runtime.feeds import as_array, check_texts
-from pyopnb.runtime.session.session import Session
+from pyopnb.runtime.node_kernel import NodeKernel
 
-__all__ = ["KEPT_SESSIONS", "call"]
+__all__ = ["KEPT", "call"]
 
-KEPT_SESSIONS = 64
-"""The number of sessions that `call` caches; the least recently used one is dropped first."""
+KEPT = 64
+"""Kinds of calls whose sessions are kept; those of the least recent one are dropped first."""
 
 
 @hide_internal_frames
@@ -83,7 +78,7 @@ def call(
     Notes
     -----
     Calls of the same op with the same attrs, dtypes and ranks share a session, and with it the op's instance: what an op keeps
-    on ``self`` lives from one such call to the next, until the op is redefined or `KEPT_SESSIONS` other sessions were used.
+    on ``self`` lives from one such call to the next, until the op is redefined or `KEPT` other kinds of calls were made.
     If each call must start afresh, `run` a model. A redefined op serves from the next call on.
 
     Examples
@@ -113,26 +108,22 @@ def call(
     # A definition begins an epoch, and a removal changes how many ops there are.
     definition = _define(op, len(inputs), opset, (registry.epoch, len(registry)))
     arrays = [_to_array(where, definition, place, inputs) for place in range(len(inputs))]
-    # Sizes are no part of the key: a session is built without them, so calls that differ only in
-    # sizes share it. An input that is left out makes another node, and so another session.
-    types = [None if array is None else (array.dtype, array.ndim) for array in arrays]
-    settings = [(name, _hashable(attrs[name])) for name in sorted(attrs)]
-    key = (op, outputs, opset, tuple(types), tuple(settings))
-    session = _cache.get(key, definition.version)
-    if session is None:
-        _check_dtypes(where, definition, arrays)
-        try:
-            session = _make_session(definition, arrays, outputs, opset, attrs)
-        except PyopError as error:
-            raise _of_call(error, where, op) from None
-        except Exception as error:
-            # The frames of onnxruntime's own Python say nothing about the call.
-            if type(error).__module__.startswith("onnxruntime."):
-                raise error.with_traceback(None) from None
-            raise
-        _cache.put(key, definition.version, session)
-    fed = [array for array in arrays if array is not None]
-    results = session.run(None, dict(zip(session._feeds.types, fed, strict=True)))
+    _check_dtypes(where, definition, arrays)
+    # An input that is left out at the end is one that the node does not have.
+    while arrays and arrays[-1] is None:
+        arrays.pop()
+    try:
+        proto = _node(definition, outputs, attrs)
+        kernel = _kernel(definition.version, proto.SerializeToString(deterministic=True), opset)
+        kernel.session(arrays)
+    except PyopError as error:
+        raise _of_call(error, where, op) from None
+    except Exception as error:
+        # The frames of onnxruntime's own Python say nothing about the call.
+        if type(error).__module__.startswith("onnxruntime."):
+            raise error.with_traceback(None) from None
+        raise
+    results = kernel(*arrays)
     if len(results) == 1:
         return results[0]
     return tuple(results)
@@ -172,7 +163,7 @@ class _Definition:
         return ANY
 
 
-@functools.lru_cache(maxsize=KEPT_SESSIONS)
+@functools.lru_cache(maxsize=KEPT)
 def _define(op: str, count: int, opset: int | None, _: tuple[int, int]) -> _Definition:
     """Find an op by its name, once in a state of the registry; one without a domain is ONNX's own."""
     domain, op_type = split_name(op if "::" in op else f"::{op}")
@@ -188,7 +179,8 @@ def _define(op: str, count: int, opset: int | None, _: tuple[int, int]) -> _Defi
     # An op of ours comes first: a session calls it in place of ONNX's of the same name.
     if registered is not None:
         version = registered.current
-        return _Definition(domain, op_type, version, None, _names(version.schema.inputs, count))
+        names = _names(version.schema.inputs, count)
+        return _Definition(domain, op_type, version, None, names)
     if not exists(domain, op_type):
         raise _unknown(domain, op_type, count)
     number = schema_domains().get(domain, 1)
@@ -276,105 +268,32 @@ def _check_dtypes(where: str, definition: _Definition, arrays: Sequence[np.ndarr
             )
 
 
-def _hashable(value: Any) -> Any:
-    """Make a cache key that distinguishes 1, 1.0 and True, and 0.0 from -0.0."""
-    if isinstance(value, np.ndarray):
-        content: Any = value.tobytes()
-        if value.dtype == object:  # the bytes would be addresses
-            content = tuple([_hashable(item) for item in value.ravel().tolist()])
-        return str(value.dtype), value.shape, content
-    if isinstance(value, (list, tuple)):
-        return tuple([_hashable(item) for item in value])
-    if hasattr(value, "SerializeToString"):
-        return type(value), value.SerializeToString(deterministic=True)
-    return type(value), repr(value)
+# ---- kernels -----------------------------------------------------------------------------------
 
 
-# ---- sessions ----------------------------------------------------------------------------------
-
-
-class _SessionCache:
-    """Sessions by kind of call with the version that they run, least recently used first."""
-
-    def __init__(self) -> None:
-        self._entries: OrderedDict[Any, tuple[Version | None, Session]] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def get(self, key: Any, version: Version | None) -> Session | None:
-        """Find a cached session, unless its op was since redefined, removed or overridden."""
-        return locked(self._lock, self._get, key, version)
-
-    def _get(self, key: Any, version: Version | None) -> Session | None:
-        entry = self._entries.get(key)
-        if entry is None or entry[0] is not version:
-            return None
-        self._entries.move_to_end(key)
-        return entry[1]
-
-    def put(self, key: Any, version: Version | None, session: Session) -> None:
-        """Keep a session."""
-        dropped = locked(self._lock, self._put, key, (version, session))
-        del dropped  # outside the lock: destroying a session can run the user's code
-
-    def _put(self, key: Any, entry: tuple[Version | None, Session]) -> list[Any]:
-        dropped: list[Any] = [self._entries.pop(key, None)]
-        self._entries[key] = entry
-        if len(self._entries) > KEPT_SESSIONS:
-            dropped.append(self._entries.popitem(last=False))
-        return dropped
-
-
-_cache = _SessionCache()
-
-
-def _make_session(
-    definition: _Definition,
-    arrays: Sequence[np.ndarray | None],
-    outputs: int | None,
-    opset: int | None,
-    attrs: Mapping[str, Any],
-) -> Session:
-    __tracebackhide__ = True
+def _node(definition: _Definition, outputs: int | None, attrs: Mapping[str, Any]) -> NodeProto:
     version, schema = definition.version, definition.schema
-    inputs = []
-    for name, array in zip(definition.names, arrays, strict=True):
-        if array is not None:
-            element = type_of(array).dtype
-            assert element is not None  # noqa: S101  # every array has one
-            shape = [None] * array.ndim
-            inputs.append(helper.make_tensor_value_info(name, element.onnx, shape))
-    fed = [info.name for info in inputs]
-    names = [name if name in fed else "" for name in definition.names]
-    # Trailing empty names mean nothing.
-    while names and not names[-1]:
-        names.pop()
+    count = outputs or (1 if schema is None else max(1, int(schema.min_output)))
     if version is not None:
         count = outputs or len(version.schema.outputs or ()) or 1
-        output_names = [f"output_{number}" for number in range(count)]
-    else:
-        count = outputs or max(1, 0 if schema is None else int(schema.min_output))
-        output_names = _names([] if schema is None else schema.outputs, count)
-    # An operator can have an input and an output of one name, and a graph cannot.
-    output_names = [f"{name}_" if name in fed else name for name in output_names]
-    full_name = f"{definition.domain}::{definition.op_type}"
-    node_proto = node(full_name, names, output_names, name="call", **attrs)
+    names = [f"y{number}" for number in range(count)]
+    proto = node(f"{definition.domain}::{definition.op_type}", "", names, name="call", **attrs)
     # Who types 1 for an attr that is a float means 1.0, and ONNX Runtime refuses the int.
-    ints_to_floats(node_proto)
-    results = [ValueInfoProto(name=name) for name in output_names]
-    graph = helper.make_graph([node_proto], "call", inputs, results)
-    model = ModelProto(graph=graph, producer_name="pyopnb")
-    if opset is not None:
-        model.opset_import.append(helper.make_opsetid("", opset))
-    import_domains(model)
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    # Optimizing a single node gains nothing.
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    # Many sessions are kept: their idle threads must not spin, and a Python op has no use for any.
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    ints_to_floats(proto)
+    return proto
+
+
+@functools.lru_cache(maxsize=KEPT)
+def _kernel(version: Version | None, data: bytes, opset: int | None) -> NodeKernel:
+    """Return what runs a node, of which the bytes tell 1, 1.0 and True apart, and 0.0 from -0.0."""
+    proto = NodeProto.FromString(data)
+    versions = {"": opset or newest_opset()}
+    op = None
     if version is not None:
-        options.intra_op_num_threads = 1
-    return Session(model, options)
+        op = registry.find(proto.domain, proto.op_type)
+    elif proto.domain:
+        versions[proto.domain] = schema_domains()[proto.domain]
+    return NodeKernel(proto, versions, op, short=True)
 
 
 def _of_call(error: PyopError, where: str, op: str) -> PyopError:

@@ -41,10 +41,19 @@ class NodeKernel:
         Of the domains that the model imports.
     op : Op, optional
         What runs the node.
+    short : bool
+        Whether sessions are kept for short runs: without optimisation and spinning threads.
     """
 
-    def __init__(self, node: NodeProto, versions: Mapping[str, int], op: Op | None = None) -> None:
-        self._op = op
+    def __init__(
+        self,
+        node: NodeProto,
+        versions: Mapping[str, int],
+        op: Op | None = None,
+        *,
+        short: bool = False,
+    ) -> None:
+        self._op, self._short = op, short or op is not None
         self._node = NodeProto()
         self._node.CopyFrom(node)
         # Messages name the node as the model does, although its outputs have other names here.
@@ -62,7 +71,7 @@ class NodeKernel:
         self._imports = [
             helper.make_opsetid(d, min(v, newest_version(d) or v)) for d, v in imports.items()
         ]
-        self._sessions: dict[bytes, Session] = {}
+        self._sessions: dict[Any, Session] = {}
 
     def __call__(self, *inputs: Any) -> Sequence[Any]:
         """Run the node; None stands for an omitted input or output.
@@ -72,31 +81,31 @@ class NodeKernel:
         Exception
             What ONNX Runtime raised, as from a `Session`.
         """
-        types = {
-            f"x{number}": _type(value) for number, value in enumerate(inputs) if value is not None
-        }
-        # Not the sizes, so that batches of several sizes share a session.
-        key = b"".join(
-            name.encode() + type_proto_.SerializeToString() for name, type_proto_ in types.items()
-        )
-        if key not in self._sessions:
-            # Another thread may have been faster, and an op has one instance a node.
-            self._sessions.setdefault(key, self._session(types, len(inputs)))
-        feeds = {name: inputs[int(name[1:])] for name in types}
-        results = dict(
-            zip(self._outputs, self._sessions[key].run(self._outputs, feeds), strict=True)
-        )
+        session = self.session(inputs)
+        feeds = {f"x{n}": value for n, value in enumerate(inputs) if value is not None}
+        results = dict(zip(self._outputs, session.run(self._outputs, feeds), strict=True))
         return [results.get(name) for name in self._node.output]
 
-    def _session(self, types: Mapping[str, TypeProto], count: int) -> Session:
+    def session(self, inputs: Sequence[Any]) -> Session:
+        """Return the session for inputs of these types, which is made for the first of them."""
+        # Not the sizes, so that batches of several sizes share a session.
+        key = tuple(map(_key, inputs))
+        session = self._sessions.get(key)
+        if session is None:
+            # Another thread may have been faster, and an op has one instance a node.
+            session = self._sessions.setdefault(key, self._session(inputs))
+        return session
+
+    def _session(self, inputs: Sequence[Any]) -> Session:
+        types = {f"x{n}": _type(value) for n, value in enumerate(inputs) if value is not None}
         node = NodeProto()
         node.CopyFrom(self._node)
-        node.input[:] = [f"x{number}" if f"x{number}" in types else "" for number in range(count)]
+        node.input[:] = ["" if value is None else f"x{n}" for n, value in enumerate(inputs)]
         if self._op is not None:
             # The sizes have names, as in most models: what `infer` of an op is written for.
-            for name, type_ in types.items():
-                for axis, dim in enumerate(type_.tensor_type.shape.dim):
-                    dim.dim_param = f"{name}_{axis}"
+            dims = [dim for type_ in types.values() for dim in type_.tensor_type.shape.dim]
+            for number, dim in enumerate(dims):
+                dim.dim_param = f"N{number}"
         graph = GraphProto(
             name="alone",
             node=[node],
@@ -108,12 +117,25 @@ class NodeKernel:
         )
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 4
+        if self._short:
+            # Optimizing a single node gains nothing, and many sessions are kept: their idle threads must not spin.
+            options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+            options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         if self._op is None:
             return Session(model, options, [CPU])
+        # A Python op has no use for threads.
+        options.intra_op_num_threads = 1
         # The op itself, which the registry may not have, or not in this version.
         ops = ReceivedOps([self._op], {})
         config = SessionConfig(options, [CPU], None, {}, frozenset(), ops=ops)
         return Session._with_state((), (), lambda: build_state(config, ModelSource(model)))
+
+
+def _key(value: Any) -> Any:
+    """Make a dictionary key of the type of a value."""
+    if isinstance(value, np.ndarray):
+        return value.dtype, value.ndim
+    return None if value is None else _type(value).SerializeToString()
 
 
 def _type(value: Any) -> TypeProto:

@@ -85,7 +85,7 @@ def test_one_instance_a_node_and_the_next_version() -> None:
         (
             "float32[N,3]",
             X.astype(np.float64),
-            r"node 'n' \(e::Op\), line \d+, `return value`, output 0: expected float32\[N,3\], got float64\[1,3\]",
+            r"node 'n' \(e::Op\), line \d+, `return value`, output 0: expected float32\[N0,3\], got float64\[1,3\]",
         ),
         (
             "float32[N,3]",

@@ -14,7 +14,7 @@ import onnx
 import pytest
 
 import pyopnb
-from pyopnb.runtime import call
+from pyopnb.runtime import call, node_kernel
 
 X = np.float32([1, -2])
 
@@ -24,13 +24,15 @@ def built(monkeypatch):
     """The sessions that were built, from none on."""
     made = []
 
-    class Counted(pyopnb.Session):
-        def __init__(self, *args, **kwargs):
-            super().__init__(*args, **kwargs)
-            made.append(self)
+    make = node_kernel.NodeKernel._session
 
-    monkeypatch.setattr(call, "_cache", call._SessionCache())
-    monkeypatch.setattr(call, "Session", Counted)
+    def counted(self, inputs):
+        session = make(self, inputs)
+        made.append(session)
+        return session
+
+    monkeypatch.setattr(node_kernel.NodeKernel, "_session", counted)
+    call._kernel.cache_clear()
     return made
 
 
@@ -134,7 +136,6 @@ def test_a_session_serves_all_sizes(built, soft_clip):
         (((X,), {"a": onnx.GraphProto(name="g")}), ((X,), {"a": onnx.GraphProto(name="h")})),
         (((X, None), {}), ((X, X), {})),
         (((X, X), {}), ((X, None, X), {})),
-        (((X,), {}), ((X,), {"outputs": 1})),
     ],
 )
 def test_what_needs_a_session_of_its_own(built, one, other):
@@ -158,12 +159,14 @@ def test_an_attr_array_that_changes_is_another(built):
     assert pyopnb.call("Constant", value=weight).tolist() == [7, 1]
 
 
-def test_the_oldest_session_goes(built, monkeypatch, soft_clip):
-    monkeypatch.setattr(call, "KEPT_SESSIONS", 2)
-    for limit in (1.0, 2.0, 1.0, 3.0, 1.0, 2.0):
-        pyopnb.call("demo::SoftClip", X, limit=limit)
-    assert len(built) == 4
-    assert len(call._cache._entries) == 2
+def test_the_oldest_session_goes(built, soft_clip):
+    for limit in (0.0, *range(call.KEPT), 0.0):
+        pyopnb.call("demo::SoftClip", X, limit=float(limit))
+    assert len(built) == call.KEPT
+    pyopnb.call("demo::SoftClip", X, limit=-1.0)
+    pyopnb.call("demo::SoftClip", X, limit=1.0)
+    assert len(built) == call.KEPT + 2
+    assert call._kernel.cache_info().currsize == call.KEPT
 
 
 def test_a_redefinition_is_followed(built, soft_clip):
@@ -323,7 +326,6 @@ def test_many_threads(built, soft_clip):
     for thread in threads:
         thread.join()
     assert failures == []
-    assert len(call._cache._entries) == 3
 
 
 def test_a_call_inside_compute(soft_clip):
