@@ -197,7 +197,7 @@ class TraceComparison:
         self.names_in_b = {pair.a: pair.b for pair in self.pairs}
         paired = set(self.names_in_b.values())
         self.segments = {name: b.between(name, paired) for name in b.producer if name in paired}
-        self.is_half = self.arrays_side is None and any(map(self._narrower, self.pairs))
+        self.is_half = any(map(self._narrower, self.pairs))
         if self.is_half and self.tolerances == (None, None, None):
             # What was rounded to half precision is so in the wider tensors after it.
             self.tolerances = None, None, True
@@ -211,6 +211,8 @@ class TraceComparison:
                     self.coarse[pair.b] = in_b.get(pair.b) or in_a.get(pair.a, "")
 
     def _narrower(self, pair: Pair) -> str:
+        if self.arrays_side is not None:
+            return ""
         return narrower(self.arrays[0][pair.a], self.arrays[1][pair.b])
 
     def diff(self, alignment: Alignment = _NO_ALIGNMENT) -> TraceDiff:
@@ -272,39 +274,32 @@ class TraceComparison:
             if not self.traces[1].by_model:
                 default = Isolated(reason=f"{self.traces[1].runtime} ran no node")
             for pair in self.pairs:
-                precision = self.precision(pair)
                 result = isolated.get(pair.b, default)
-                alone = result.diff
-                if alone is not None and self.is_half:
-                    # The nodes that ran alone rounded to half precision as well.
-                    rtol, atol, stol = widened(self.tolerances, precision)
-                    alone = alone.judged(rtol=rtol, atol=atol, stol=stol)
                 tensors[pair.b] = ComparedTensor(
                     pair.a,
                     pair.b,
                     pair.by,
                     self.compare(pair),
-                    alone,
+                    result.diff,
                     result.reason,
                     result.steady,
                     tuple(offsets.get(pair.b, ())),
-                    precision,
+                    self.precision(pair),
                 )
                 advance("comparisons", 1)
         return tensors
 
     def precision(self, pair: Pair) -> str:
         """Name the coarser dtype whose tolerance applies to a pair; empty if it is the tensor's own."""
-        coarse = (self.coarse or {}).get(pair.b, "")
-        return coarse or (self._narrower(pair) if self.is_half else "")
+        return (self.coarse or {}).get(pair.b) or self._narrower(pair)
 
     def compare(self, pair: Pair) -> Diff:
         """Compare the arrays of a pair."""
-        tolerances = widened(self.tolerances, self.precision(pair))
         a = as_made(self.arrays[0][pair.a])
         b = as_made(self.arrays[1][pair.b])
         if self.arrays_side is None:
-            a, b, tolerances = in_one_precision(a, b, tolerances)
+            a, b = in_one_precision(a, b)
+        tolerances = widened(self.tolerances, self.precision(pair))
         return compared({pair.b: a}, {pair.b: b}, *tolerances)
 
     def _isolated(self) -> dict[str, Isolated]:
@@ -313,15 +308,19 @@ class TraceComparison:
         if not trace.by_model:
             return {}
         feeds = dict(trace.feeds)
+        precisions = {}
         for pair in self.pairs:
-            feeds[pair.b] = (
-                self.arrays[1][pair.b] if self.arrays_side == 1 else self.arrays[0][pair.a]
-            )
+            # If b is arrays, its names are those of a.
+            feeds[pair.b] = self.arrays[1 if self.arrays_side == 1 else 0][pair.a]
+            if self.is_half:
+                # The nodes that run alone round to half precision as well.
+                precisions[pair.b] = self.precision(pair)
         segments = {}
         for name, segment in self.segments.items():
             if not any(tensor in self.integers for tensor in (name, *segment.ends)):
                 segments[name] = segment
-        return Isolation(trace, self.graphs[1], feeds).results(segments, self.tolerances)
+        isolation = Isolation(trace, self.graphs[1], feeds)
+        return isolation.results(segments, self.tolerances, precisions)
 
     def _offsets(self, isolated: Mapping[str, Isolated]) -> dict[str, list[Diff]]:
         """Measure how far isolation deviates from the runs themselves where it exceeds the tolerance.
@@ -335,17 +334,14 @@ class TraceComparison:
         for side, (trace, graph) in enumerate(zip(self.traces, self.graphs, strict=True)):
             if side == self.arrays_side or not trace.by_model:
                 continue
-            segments = {}
             # The results of both sides are kept under the names of b.
-            names = {}
-            for pair in self.pairs:
-                names[pair.b if side else pair.a] = pair.b
+            names = {(pair.a, pair.b)[side]: pair.b for pair in self.pairs}
+            segments = {}
             for name, name_b in names.items():
                 if name_b in offsets and name in graph.producer:
                     segments[name] = graph.between(name, names.keys())
-            feeds = {**trace.feeds, **self.arrays[side]}
-            results = Isolation(trace, graph, feeds).results(segments, self.tolerances)
-            for name, result in results.items():
+            isolation = Isolation(trace, graph, {**trace.feeds, **self.arrays[side]})
+            for name, result in isolation.results(segments, self.tolerances).items():
                 if result.diff is not None:
                     offsets[names[name]].append(result.diff)
         return offsets
@@ -401,30 +397,29 @@ class TraceComparison:
         causes: list[str] = []
         for tensor in (*step.inputs, *step.outputs):
             causes += half_causes(tensor.b, a[tensor.a], b[tensor.b])
-        yield from causes
         ops = {self.graphs[1].nodes[position].op_type for position in segment.nodes}
         if not causes and ops & SUMS:
             for tensor in step.outputs:
-                yield from self._lost_terms(tensor)
+                causes += self._lost_terms(tensor)
+        yield from causes
 
     def _lost_terms(self, tensor: ComparedTensor) -> Iterator[str]:
         """Run the wider run's node on the half-precision inputs, and compare the sums."""
-        ends = (tensor.a, tensor.b)
-        arrays = [self.arrays[side][ends[side]] for side in (0, 1)]
+        names = tensor.a, tensor.b
+        arrays = self.arrays[0][tensor.a], self.arrays[1][tensor.b]
         if not narrower(*arrays):
             return
         # The wider side runs its node, but on inputs that were rounded as those of the other side.
-        side = 1
-        if arrays[0].dtype.itemsize > arrays[1].dtype.itemsize:
-            side = 0
+        side = int(arrays[0].dtype.itemsize < arrays[1].dtype.itemsize)
         graph = self.graphs[side]
         trace = self.traces[side]
         feeds = dict(trace.feeds)
         for pair in self.pairs:
-            fed, partner = (pair.b, pair.a) if side else (pair.a, pair.b)
-            feeds[fed] = as_fed(self.arrays[1 - side][partner], self.arrays[side][fed])
-        segment = graph.between(ends[side], feeds)
-        result = Isolation(trace, graph, feeds).output(ends[side], segment)
+            ends = pair.a, pair.b
+            recorded = self.arrays[side][ends[side]]
+            feeds[ends[side]] = as_fed(self.arrays[1 - side][ends[1 - side]], recorded)
+        segment = graph.between(names[side], feeds)
+        result = Isolation(trace, graph, feeds).output(names[side], segment)
         if result is not None:
             yield from sum_causes(tensor.b, arrays[1 - side], result)
 
@@ -440,10 +435,8 @@ class TraceComparison:
 def _is_more_than_rounding(trace: Trace) -> bool:
     """Tell whether an output is off from a plain run by much of its largest element."""
     if trace.exposure is None:
-        differing = {}
-    else:
-        differing = trace.exposure.differing
-    for name, most in differing.items():
+        return False
+    for name, most in trace.exposure.differing.items():
         summary = trace.summaries[name]
         largest = 0.0
         if summary.least is not None:

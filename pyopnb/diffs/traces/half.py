@@ -11,7 +11,6 @@ import numpy as np
 from pyopnb.diffs.arrays.diff import compared
 from pyopnb.diffs.arrays.report import format_number
 from pyopnb.diffs.tolerances import is_float, tolerance
-from pyopnb.diffs.traces.steps import Tolerances
 from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.messages import plural, sanitize
 
@@ -63,16 +62,12 @@ def narrower(a: Any, b: Any) -> str:
     return ""
 
 
-def in_one_precision(a: Any, b: Any, tolerances: Tolerances) -> tuple[Any, Any, Tolerances]:
-    """Widen the narrower of two floats, which is exact, and judge both by the narrower dtype's tolerance."""
-    name = narrower(a, b)
-    if not name:
-        return a, b, tolerances
+def in_one_precision(a: Any, b: Any) -> tuple[Any, Any]:
+    """Widen the narrower of two floats, which is exact."""
+    if not narrower(a, b):
+        return a, b
     wide = max(a, b, key=lambda array: array.dtype.itemsize).dtype
-    if tolerances in ((None, None, None), (None, None, True)):
-        # Inputs were rounded as well: where terms cancel, that is relative to the largest number.
-        tolerances = tolerance(name, None, None, True)
-    return a.astype(wide), b.astype(wide), tolerances
+    return a.astype(wide), b.astype(wide)
 
 
 def as_fed(value: Any, recorded: Any) -> Any:

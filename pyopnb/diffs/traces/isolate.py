@@ -17,7 +17,7 @@ from onnx import GraphProto, ModelProto, helper, numpy_helper
 from pyopnb.diffs.arrays.diff import Diff, compared
 from pyopnb.diffs.traces.half import as_fed, in_one_precision
 from pyopnb.diffs.traces.segments import Segment, TraceGraph
-from pyopnb.diffs.traces.steps import Tolerances
+from pyopnb.diffs.traces.steps import Tolerances, widened
 from pyopnb.models.external_data import is_external, with_data
 from pyopnb.models.nodes import full_name, nodes_in, type_proto
 from pyopnb.models.tensors import tensors
@@ -76,9 +76,20 @@ class Isolation:
         self.stored = {tensor.name: tensor for tensor in trace.model.graph.initializer}
 
     def results(
-        self, segments: Mapping[str, Segment], tolerances: Tolerances
+        self,
+        segments: Mapping[str, Segment],
+        tolerances: Tolerances,
+        precisions: Mapping[str, str] | None = None,
     ) -> dict[str, Isolated]:
-        """Compare each segment's isolated result with the given array, by tensor name."""
+        """Compare each segment's isolated result with the given array, by tensor name.
+
+        Parameters
+        ----------
+        segments : mapping
+        tolerances : tuple of (float or None)
+        precisions : mapping, optional
+            The coarser dtypes whose tolerance applies to tensors.
+        """
         results: dict[str, Isolated] = {}
         groups: tuple[dict[str, Segment], dict[str, Segment]] = ({}, {})
         for name, segment in segments.items():
@@ -90,19 +101,28 @@ class Isolation:
                 groups[self._is_retired(segment)][name] = segment
         runs = runner(self.trace), _in_evaluator(self.trace.versions)
         for group, run in zip(groups, runs, strict=True):
-            if group:
-                results.update(self._results(group, run, tolerances))
+            for name, outcome in self._outcomes(group, run):
+                if isinstance(outcome, str):
+                    results[name] = Isolated(reason=outcome)
+                    continue
+                first, second = outcome
+                own = widened(tolerances, (precisions or {}).get(name, ""))
+                values = in_one_precision(as_made(self.given[name]), as_made(first))
+                diff = compared({name: values[0]}, {name: values[1]}, *own)
+                # Random and stateful nodes give themselves away in the second run.
+                again = compared(first, second)
+                results[name] = Isolated(diff, steady=again.verdict == "bit-identical")
+                advance("comparisons", 1)
         return results
 
     def output(self, name: str, segment: Segment) -> Any:
         """Return the result of one segment; None if it cannot run, which was reported before."""
         if self._obstacle(segment):
             return None
-        model, feeds, outputs = self._model({name: segment})
-        try:
-            return runner(self.trace)(model, [feeds])[0][outputs[name]]
-        except Exception:
-            return None
+        for _, outcome in self._outcomes({name: segment}, runner(self.trace)):
+            if not isinstance(outcome, str):
+                return outcome[0]
+        return None
 
     def _obstacle(self, segment: Segment) -> str:
         """Say why a segment cannot run; empty if it can."""
@@ -121,10 +141,12 @@ class Isolation:
                 return True
         return False
 
-    def _results(
-        self, segments: Mapping[str, Segment], run: Run, tolerances: Tolerances
-    ) -> Iterator[tuple[str, Isolated]]:
-        """Run segments together; if that fails, bisect to the one at fault."""
+    def _outcomes(
+        self, segments: Mapping[str, Segment], run: Run
+    ) -> Iterator[tuple[str, tuple[Any, Any] | str]]:
+        """Run segments together, twice, and yield both results of each; if that fails, bisect to the one at fault."""
+        if not segments:
+            return
         try:
             model, feeds, outputs = self._model(segments)
             first, second = run(model, [feeds, feeds])
@@ -132,21 +154,14 @@ class Isolation:
             # Whatever a runtime or an op raises on these inputs is the finding.
             items = list(segments.items())
             if len(items) == 1:
-                message = f"{type(error).__name__}: {error}".partition("\n")[0]
-                yield items[0][0], Isolated(reason=sanitize(message))
+                yield items[0][0], sanitize(f"{type(error).__name__}: {error}".partition("\n")[0])
                 return
             middle = len(items) // 2
-            yield from self._results(dict(items[:middle]), run, tolerances)
-            yield from self._results(dict(items[middle:]), run, tolerances)
+            yield from self._outcomes(dict(items[:middle]), run)
+            yield from self._outcomes(dict(items[middle:]), run)
             return
         for name, output in outputs.items():
-            values = as_made(self.given[name]), as_made(first[output])
-            expected, result, own = in_one_precision(*values, tolerances)
-            diff = compared({name: expected}, {name: result}, *own)
-            # Random and stateful nodes give themselves away in the second run.
-            again = compared(first[output], second[output])
-            yield name, Isolated(diff, steady=again.verdict == "bit-identical")
-            advance("comparisons", 1)
+            yield name, (first[output], second[output])
 
     def _model(
         self, segments: Mapping[str, Segment]
