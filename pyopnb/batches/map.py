@@ -108,26 +108,6 @@ class Batches(Displayable, Sequence[Any]):
             rows.append([str(run.number), *cells, f"{run.seconds * 1e3:.3g}", run.worker])
         return Table(["batch", *columns, "ms", "worker"], rows, "no batches")
 
-    def to_pandas(self) -> Any:
-        """Return a row for each batch, with numbers for outputs of one element.
-
-        Returns
-        -------
-        pandas.DataFrame
-        """
-        import pandas
-
-        rows: list[dict[str, Any]] = []
-        for run in self.runs:
-            row: dict[str, Any] = {}
-            # A run that raised has no outputs, and pandas leaves these cells empty.
-            if run.result is not None:
-                for name, value in run.result.items():
-                    is_number = isinstance(value, np.ndarray) and value.size == 1
-                    row[name] = value.item() if is_number else value
-            rows.append(row | {"seconds": run.seconds, "worker": run.worker, "error": run.error})
-        return pandas.DataFrame(rows, index=[run.number for run in self.runs])
-
     def __repr__(self) -> str:
         return "\n".join([repr(self.table()), *self.remarks()])
 

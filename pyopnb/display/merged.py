@@ -41,7 +41,7 @@ def badges(changes: Iterable[Change], side: str) -> dict[int, str]:
         if mark not in (*_OF_BOTH, "added", "removed"):
             if change.a and change.b:
                 mark = f"{'-' if side == 'a' else '+'}{mark}"
-            elif mark in ("fused", "folded"):
+            elif mark == "fused":
                 mark = f"-{mark}"
         for node in change.a if side == "a" else change.b:
             marks.setdefault(node.place, mark)

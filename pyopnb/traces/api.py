@@ -11,7 +11,6 @@ from pyopnb.models.edit.inline import inline_ops
 from pyopnb.models.io import ModelSource, read_model
 from pyopnb.ops.arguments import check_arguments, describe
 from pyopnb.ops.messages import hide_internal_frames, sanitize
-from pyopnb.ops.progress import Progress
 from pyopnb.runtime.one_run import session_for_run
 from pyopnb.runtime.options import check_providers
 from pyopnb.runtime.plan import is_op
@@ -38,7 +37,6 @@ def trace(
     check: bool = True,
     times: bool = True,
     optimised: bool = True,
-    progress: Progress | bool = False,
     providers: Sequence[Any] | None = None,
     base_dir: str | os.PathLike[str] | None = None,
     fill: bool = False,
@@ -57,7 +55,7 @@ def trace(
         node whose operator ONNX defines in words only, as ``ZipMap`` or those of ``com.microsoft``, runs in ONNX Runtime's
         kernel, alone. ``"onnxruntime==1.25.0"``, or the path of another Python: the onnxruntime there, or another build of it,
         as ``"onnxruntime-openvino==1.24.1"``; see the notes.
-    only, level, bodies, check, times, optimised, progress
+    only, level, bodies, check, times, optimised
         As for `Session.trace`.
     providers : list of str or of (str, dict), optional
         As for `Session`, in this process: the CPU's run, where there are none. A provider that this onnxruntime has not is
@@ -98,7 +96,7 @@ def trace(
     """
     __tracebackhide__ = True
     # Checked before the model is read, so that a typo costs nothing.
-    options = TraceOptions(only, level, bodies, check, times, optimised, progress)
+    options = TraceOptions(only, level, bodies, check, times, optimised)
     check_providers(providers, None, available=True)
     if providers is not None and on != "onnxruntime":
         # Elsewhere, all that the build has are used.

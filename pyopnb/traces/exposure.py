@@ -64,30 +64,28 @@ def exposure_of(plain: Mapping[str, Any], exposed: Mapping[str, Any]) -> Exposur
 
 def _same(a: Any, b: Any) -> bool:
     """Tell whether two values of an output are the same bit by bit; NaN is no reason to differ."""
-    if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
+    if isinstance(a, list) and isinstance(b, list):
         return len(a) == len(b) and all(map(_same, a, b))
-    if not isinstance(a, (np.ndarray, np.generic)) or not isinstance(b, (np.ndarray, np.generic)):
-        return bool(a == b)
-    if a.dtype != b.dtype or a.shape != b.shape:
+    if not isinstance(a, np.ndarray) or not isinstance(b, np.ndarray):
+        return type(a) is type(b) and bool(a == b)
+    if a.dtype != b.dtype:
         return False
-    # Texts are objects, whose bytes are addresses.
-    if a.dtype.kind in "OUT":
-        return bool(np.array_equal(a, b))
-    # Views, as copies of large outputs would double the memory of the run.
-    bytes_of_a, bytes_of_b = (np.ascontiguousarray(x).reshape(-1).view(np.uint8) for x in (a, b))
-    return bool(np.array_equal(bytes_of_a, bytes_of_b))
+    # Texts are objects, whose bytes are addresses. All others are views, as copies of large outputs would double the memory.
+    if a.shape == b.shape and a.dtype.kind != "O":
+        a, b = (np.ascontiguousarray(x).reshape(-1).view(np.uint8) for x in (a, b))
+    return bool(np.array_equal(a, b))
 
 
 def _largest(a: Any, b: Any) -> float | None:
     """Find the largest difference of two arrays; None where no number says it."""
     if not isinstance(a, np.ndarray) or not isinstance(b, np.ndarray):
         return None
-    if a.shape != b.shape or a.dtype != b.dtype or a.dtype.kind in "OUTc":
+    if a.shape != b.shape or a.dtype != b.dtype or a.dtype.kind == "O":
         return None
     # float64 has exact differences where float16 and int8 would overflow.
     with np.errstate(all="ignore"):
         difference = np.abs(a.astype(np.float64) - b.astype(np.float64))
     # Two infinities of one sign, and two NaNs, do not differ.
-    difference[(a == b) | (np.isnan(difference) & (a != a) & (b != b))] = 0
+    difference[(a == b) | ((a != a) & (b != b))] = 0
     largest = float(difference.max(initial=0.0))
     return None if np.isnan(largest) else largest

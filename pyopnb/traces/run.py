@@ -17,10 +17,8 @@ from onnx import ModelProto, TensorProto
 from pyopnb.errors import InputError
 from pyopnb.models.external_data import original
 from pyopnb.models.io import ModelSource, read_model
-from pyopnb.ops.arguments import describe
 from pyopnb.ops.messages import sanitize
 from pyopnb.ops.op import Version
-from pyopnb.ops.progress import Progress, bar
 from pyopnb.runtime.ortvalues import from_ortvalue
 from pyopnb.runtime.plan import Plan, PlannedNode
 from pyopnb.runtime.session.config import CPU
@@ -68,16 +66,11 @@ class TraceOptions:
     check: bool = True
     times: bool = True
     optimised: bool = True
-    progress: Progress | bool = False
 
     def __post_init__(self) -> None:
         if self.level not in LEVELS:
             expected = " or ".join(map(repr, LEVELS))
             raise InputError("trace, level", expected=expected, got=sanitize(repr(self.level)))
-        progress: Any = self.progress
-        if not (isinstance(progress, (bool, np.bool_)) or progress is None or callable(progress)):
-            expected = "True, False, or a function of two numbers"
-            raise InputError("trace, progress", expected=expected, got=describe(progress))
 
 
 def run_traced(
@@ -156,14 +149,7 @@ class _TracedRun:
     timed: TimedNodes = field(default_factory=TimedNodes)
 
     def __post_init__(self) -> None:
-        progress = self.options.progress or None
-        if progress is True:
-            progress = bar()
-        self.sink = Sink(
-            keeps=self.options.level == "all",
-            sums=self.options.level == "summaries",
-            progress=progress,
-        )
+        self.sink = Sink(keeps=self.options.level == "all")
 
     def run(
         self,
@@ -175,11 +161,10 @@ class _TracedRun:
         """Run the exposed session, and read the times of its nodes."""
         __tracebackhide__ = True
         # Taps look at tensors of bodies, which cannot be outputs, and at those that are not to be kept.
-        sums, looks = self.options.level == "summaries", self.sink.progress is not None
-        self.tapped = tappable_tensors(
-            source.proto, [t for t in self.tensors if t.inside is not None or sums or looks]
-        )
-        seen = set(map(id, self.tapped)) if sums else set()
+        sums = self.options.level == "summaries"
+        looked_at = [t for t in self.tensors if t.inside is not None or sums]
+        self.tapped = tappable_tensors(source.proto, looked_at)
+        seen = set(map(id, self.tapped))
         exposed_names = []
         for tensor in self.tensors:
             if tensor.inside is None and id(tensor) not in seen:

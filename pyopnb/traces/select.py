@@ -10,11 +10,8 @@ from fnmatch import translate
 from onnx import GraphProto, ModelProto, NodeProto
 
 from pyopnb.errors import InputError
-from pyopnb.models.nodes import first_output, named_bodies, walk
-from pyopnb.models.onnx_schemas import find_schema
-from pyopnb.models.tensors import tensors
+from pyopnb.models.nodes import first_output, named_bodies
 from pyopnb.models.types import Types
-from pyopnb.ops.dtypes import DTYPES
 from pyopnb.ops.messages import sanitize, suggest
 from pyopnb.ops.names import canonical_domain, fresh_name
 
@@ -108,49 +105,17 @@ def match_names(names: Sequence[str], only: str | Iterable[str]) -> set[str]:
 
 def tappable_tensors(model: ModelProto, named: Sequence[NamedTensor]) -> list[NamedTensor]:
     """Select what a tap can take: tensors of a dtype that ONNX Runtime gives to custom ops."""
-    doubtful = {id(tensor) for tensor in named if _may_be_no_tensor(tensor)}
-    # Inferring the types of a large model takes longer than most traces, and is rarely needed.
-    if not named or not (doubtful or any(dtype in _UNCARRIED for dtype in _mentioned(model))):
-        return list(named)
+    # Inferring the types of a large model takes longer than most traces, which look at outputs alone.
+    if not named:
+        return []
     types = Types(model)
     tappable = []
     for tensor in named:
         carried = types.carried(tensor.scope, tensor.inner)
-        # Where nothing is known of its type, the operator decides whether it is a tensor.
-        if carried or (carried is None and id(tensor) not in doubtful):
+        # Only operators of ONNX's own give sequences, maps and optionals, whose types are known.
+        if carried or (carried is None and canonical_domain(tensor.node.domain)):
             tappable.append(tensor)
     return tappable
-
-
-def _may_be_no_tensor(tensor: NamedTensor) -> bool:
-    """Tell whether the operator's output can be a sequence, a map or an optional."""
-    node = tensor.node
-    domain = canonical_domain(node.domain)
-    # Only ONNX's own operators give sequences, maps and optionals.
-    if domain not in ("", "ai.onnx.ml"):
-        return False
-    schema = find_schema(domain, node.op_type)
-    if schema is None:
-        return False
-    # The outputs of a variadic port all follow the last one.
-    ports = schema.outputs
-    number = min(list(node.output).index(tensor.inner), len(ports) - 1)
-    return any(not text.startswith("tensor(") for text in ports[number].types)
-
-
-_UNCARRIED = frozenset(row.onnx for row in DTYPES if not row.carried)
-
-
-def _mentioned(model: ModelProto) -> Iterator[int]:
-    """Yield the element types that occur in a model: a tensor has none but these."""
-    for info in (*model.graph.input, *model.graph.value_info, *model.graph.output):
-        yield info.type.tensor_type.elem_type
-    for tensor in tensors(model):
-        yield tensor.data_type
-    for site in walk(model):
-        for attribute in site.node.attribute:
-            if attribute.name in ("to", "dtype", "output_dtype"):
-                yield attribute.i
 
 
 def expose(model: ModelProto, names: Iterable[str]) -> None:

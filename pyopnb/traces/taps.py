@@ -13,7 +13,6 @@ from pyopnb.models.edit.wrap import move_behind
 from pyopnb.models.markers import NumberedNode
 from pyopnb.models.nodes import Site
 from pyopnb.ops.op import Op, Version
-from pyopnb.ops.progress import Progress
 from pyopnb.ops.signature import schema_of
 from pyopnb.ops.types import ANY
 from pyopnb.runtime.plan import PlannedNode
@@ -34,19 +33,9 @@ class Sink:
     ----------
     keeps : bool
         Whether the tensors of bodies are kept. Those of the main graph are outputs of the run instead.
-    sums : bool
-        Whether tensors of the main graph are summarised; those of bodies always are.
-    progress : callable, optional
-        Called with how many tensors of the main graph there were so far, and how many there are.
-    open : bool
-        False once the run is over: the taps then ignore later runs.
     """
 
     keeps: bool
-    sums: bool
-    progress: Progress | None = None
-    total: int = 0
-    done: int = 0
     values: dict[str, np.ndarray] = field(default_factory=dict)
     summaries: dict[str, Summary] = field(default_factory=dict)
     # Names of bodies' tensors in the order of the run, by outer node.
@@ -61,17 +50,11 @@ class Sink:
         else:
             name = tensor.name
         self.counts[tensor.name] += 1
-        if tensor.inside is not None or self.sums:
-            self.summaries[name] = summary_of(array)
+        self.summaries[name] = summary_of(array)
         if tensor.inside is not None:
             self.inner.setdefault(tensor.inside, []).append(name)
             if self.keeps:
                 self.values[name] = array.copy()
-            return
-        # Only tensors of the main graph count as progress: nobody knows how often a loop runs.
-        self.done += 1
-        if self.progress is not None:
-            self.progress(self.done, self.total)
 
 
 class TensorTap:
@@ -102,7 +85,6 @@ def make_taps(tensors: Sequence[NamedTensor], sink: Sink) -> list[PlannedNode]:
         f"{DOMAIN}::Tap",
         (Version(f"{DOMAIN}::Tap", 1, TensorTap, schema_of(TensorTap), 1, None, 0.0, 0),),
     )
-    sink.total = sum(tensor.inside is None for tensor in tensors)
     planned = []
     for number, tensor in enumerate(tensors):
         name = f"{DOMAIN}/{number}"

@@ -73,7 +73,7 @@ class Times(dict[str, NodeTime]):
     total : float
         The whole run: the sum of the nodes' `NodeTime.total` and of `unattributed`.
     looking : float
-        What passed beside ``total`` in the trace's own looks at tensors, for summaries, bodies and progress.
+        What passed beside ``total`` in the trace's own looks at tensors, for summaries and bodies.
     unprofiled : float or None
         How long the unexposed run took that the trace compares itself with, conversion of feeds and outputs included; None
         where there was none. ONNX Runtime's profile itself costs some microseconds for each node.

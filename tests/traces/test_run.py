@@ -96,15 +96,6 @@ def test_summaries_alone(chain):
     assert list(session.trace(x=X, level="summaries", only="b").summaries) == ["x", "b", "y"]
 
 
-@pytest.mark.parametrize("level", ["all", "summaries"])
-def test_the_progress_is_told(chain, level):
-    told = []
-    pyopnb.Session(chain).trace(
-        x=X, level=level, progress=lambda done, total: told.append((done, total))
-    )
-    assert told == [(1, 3), (2, 3), (3, 3)]
-
-
 def test_feeds_by_name_by_place_and_called_as_a_parameter():
     model = parsed("y = Add(level, only)", "float[N] level, float[N] only")
     session = pyopnb.Session(model)

@@ -8,7 +8,7 @@ from pyopnb.diffs.arrays.diff import Diff
 
 __all__ = ["KINDS", "Change", "Counts", "Fact", "NodeAt"]
 
-_OF_NODES = ("changed", "fused", "split", "folded", "removed", "added", "rewired")
+_OF_NODES = ("changed", "fused", "split", "removed", "added", "rewired")
 KINDS = ("input", "output", *_OF_NODES, "weight", "function", "opset")
 """Kinds of changes, in the order in which they are listed."""
 
@@ -50,7 +50,7 @@ class Change:
     ----------
     kind : str
         ``changed`` (op or attrs), ``rewired`` (reads other tensors), ``added``, ``removed``; ``fused`` (many to one, to fewer
-        or to as many others), ``split`` (one to many); ``folded`` (a node's result became a weight); ``weight``; ``input``,
+        or to as many others), ``split`` (one to many); ``weight``; ``input``,
         ``output``, ``function``, ``opset``.
     path : str
         ``""`` in the main graph, else ``"If 'choose', then_branch"`` or ``"function local::Twice"``.

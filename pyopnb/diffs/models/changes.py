@@ -265,10 +265,7 @@ class _GraphComparison:
             if not group_a:
                 change_kind = "added"
             elif not group_b:
-                facts = tuple(self._weights_of_readers(group_a[0]))
                 change_kind = "removed"
-                if facts:
-                    change_kind = "folded"
             elif len(group_a) == len(group_b) == 1:
                 change_kind = "changed"
                 ops = _op_name(self.a.nodes[group_a[0]]), _op_name(self.b.nodes[group_b[0]])
@@ -280,18 +277,6 @@ class _GraphComparison:
             nodes_a = tuple(_node_at(self.a, position) for position in group_a)
             nodes_b = tuple(_node_at(self.b, position) for position in group_b)
             yield Change(change_kind, self.path, nodes_a, nodes_b, facts)
-
-    def _weights_of_readers(self, index: int) -> Iterator[Fact]:
-        """Find the weight of b that replaces a node found only in a."""
-        for name in self.a.nodes[index].output[:1]:
-            for reader, slot in self.a.consumers.get(name, ())[:_MAX_CHAIN]:
-                if reader not in self.matching.forward:
-                    continue
-                inputs = self.b.nodes[self.matching.forward[reader]].input
-                if 0 <= slot < len(inputs) and self.b.weight(inputs[slot]) is not None:
-                    weight = sanitize(inputs[slot], _TEXT)
-                    yield Fact("became a weight", sanitize(name, _TEXT), weight)
-                    return
 
     def _output_changes(self) -> Iterator[Change]:
         pairs = list(zip(self.a.outputs, self.b.outputs, strict=False))

@@ -208,9 +208,6 @@ def format_change(change: Change) -> Iterator[str]:
             yield f"{where}{change.kind}: {nodes_a}, {_format_fact(fact)}"
     elif change.kind in ("fused", "split"):
         yield f"{where}{nodes_a} {change.kind} into {nodes_b}"
-    elif change.kind == "folded":
-        names = ", ".join(str(fact.b) for fact in change.facts)
-        yield f"{where}folded: {nodes_a} became the weight {names}"
     elif change.kind in ("added", "removed"):
         yield f"{where}{change.kind}: {nodes_a or nodes_b}"
     elif change.kind == "weight" and change.facts:

@@ -44,7 +44,6 @@ from pyopnb.runtime.settings import Setting
 
 if TYPE_CHECKING:
     from pyopnb.onnx_reference.fill import FilledNode
-    from pyopnb.ops.progress import Progress
     from pyopnb.ops.types import TensorType
     from pyopnb.runtime.kernel import Kernel
 
@@ -638,7 +637,6 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         check: bool = True,
         times: bool = True,
         optimised: bool = True,
-        progress: Progress | bool = False,
         **named: Any,
     ) -> Any:
         """Run, and look at every named tensor.
@@ -661,9 +659,6 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
             Measure the times of nodes, see `Times`; `profile` measures many runs.
         optimised : bool
             False lets ONNX Runtime run the graph as it stands in the file, without fusions; then there is nothing to check.
-        progress : bool or callable
-            True shows a bar: in the cell's output where ``%load_ext pyopnb`` ran, as text elsewhere. A callable is called with
-            two numbers, after each tensor of the main graph: how many there were, and of how many.
 
         Returns
         -------
@@ -706,7 +701,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         """
         __tracebackhide__ = True
         tracer: Any = importlib.import_module(_TRACER)
-        options = tracer.TraceOptions(only, level, bodies, check, times, optimised, progress)
+        options = tracer.TraceOptions(only, level, bodies, check, times, optimised)
         state = self._update()
         return tracer.run_traced(self, state, state.feeds.by_name(feeds, named), options)
 
