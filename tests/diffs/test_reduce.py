@@ -107,7 +107,7 @@ def test_a_quantized_sum_among_300_nodes(tmp_path):
 
 
 def test_a_run_that_ends_the_process(tmp_path):
-    smallest = pyopnb.reduce(*hidden(empty_product, blocks=5))
+    smallest = pyopnb.reduce(*hidden(empty_product, blocks=2))
     assert [node.op_type for node in smallest.model.graph.node] == ["Einsum"]
     assert "the run ends the process" in str(smallest)
     assert ran(smallest.write(tmp_path)).returncode < 0
@@ -132,7 +132,7 @@ def test_a_function_says_what_fails(define, tmp_path):
         return not pyopnb.diff(*outputs, atol=1e-2).ok
 
     smallest = pyopnb.reduce(
-        *hidden(lambda n, x: n.add("Swish", x, domain="demo"), blocks=10), is_wrong
+        *hidden(lambda n, x: n.add("Swish", x, domain="demo"), blocks=4), is_wrong
     )
     assert [node.op_type for node in smallest.model.graph.node] == ["Swish"]
     folder = smallest.write(tmp_path)
@@ -164,7 +164,7 @@ def zip_outputs(model, feeds):
     ],
 )  # fmt: skip
 def test_a_session_and_a_run_that_raise(hide, op_type, words):
-    smallest = pyopnb.reduce(*hidden(hide, 10))
+    smallest = pyopnb.reduce(*hidden(hide, 3))
     assert [node.op_type for node in smallest.model.graph.node] == [op_type]
     assert words in smallest.failure.text
 
