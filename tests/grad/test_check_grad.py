@@ -240,10 +240,9 @@ def test_one_wrong_element_of_ten_thousand_is_found(define, compute, right, hint
 def test_right_ones_pass_whose_kinks_and_rounding_lie_close_together(define, compute, right, dtype):
     """Rounding of what a step does not change hid kinks; that of a product of float16 is larger than the tolerance."""
     name = op(define, compute.replace("T", f'"{dtype}[...]"', 1), right)
-    for seed in range(4):
-        report = pyopnb.check_grad(
-            name, np.random.default_rng(seed).normal(size=(40, 50)).astype(dtype)
-        )
+    for seed in range(2):
+        x = np.random.default_rng(seed).normal(size=(30, 40)).astype(dtype)
+        report = pyopnb.check_grad(name, x)
         assert report.ok, report
 
 

@@ -11,58 +11,17 @@ import numpy as np
 import onnx
 import pytest
 from onnx import helper, numpy_helper
+from precise_differences import assert_gradients, differences
 from small_gradients import SCALE, USER_RELU
 
 import pyopnb
 from pyopnb.errors import ModelError
+from pyopnb.models.ort_capabilities import newest_opset
 
 # The tests judge the gradients themselves; what `grad` compares is the subject of test_verify.
 grad = partial(pyopnb.grad, verify=False)
 
 random = np.random.default_rng(0)
-
-
-def central(model, feeds, name, loss, step=1e-6):
-    """The gradient of a scalar output in a feed or an initializer, by central differences through runs of the model."""
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)
-    weights = {t.name: numpy_helper.to_array(t) for t in copy.graph.initializer}
-    if name in weights:  # as an input with a default it can be fed
-        copy.graph.input.append(
-            helper.make_tensor_value_info(name, onnx.TensorProto.DOUBLE, weights[name].shape)
-        )
-    session = pyopnb.Session(copy)
-    value = np.asarray(feeds.get(name, weights.get(name)), np.float64)
-    gradient = np.zeros_like(value)
-    for index in np.ndindex(value.shape):
-        ends = []
-        for sign in (1, -1):
-            moved = value.copy()
-            moved[index] += sign * step
-            ends.append(float(session.run([loss], {**feeds, name: moved})[0].reshape(())))
-        gradient[index] = (ends[0] - ends[1]) / (2 * step)
-    return gradient
-
-
-def check(model, feeds, wrt, loss="loss", tolerance=1e-8):
-    derived = grad(model, wrt, loss)
-    onnx.checker.check_model(derived)
-    plain = pyopnb.run(model, **feeds)
-    result = pyopnb.run(derived, **feeds)
-    names = list(plain.keys())
-    assert list(result.keys()) == [*names, *(f"grad_{name}" for name in wrt)]
-    assert all(np.array_equal(result[name], plain[name]) for name in names)
-    for name in wrt:
-        expected = central(model, feeds, name, loss)
-        assert result[f"grad_{name}"].shape == expected.shape
-        np.testing.assert_allclose(
-            result[f"grad_{name}"],
-            expected,
-            atol=tolerance * max(1, np.abs(expected).max()),
-            rtol=0,
-            err_msg=name,
-        )
-    return derived
 
 
 MLP = """
@@ -75,10 +34,7 @@ MLP = """
     }"""
 
 
-def mlp():
-    return with_weights(
-        pyopnb.parse(MLP), w1=random.normal(size=(5, 7)) / 2, w2=random.normal(size=(7, 3)) / 2
-    )
+SHAPES = {"x": (4, 5), "b": (7,), "w1": (5, 7), "w2": (7, 3)}
 
 
 def with_weights(model, **weights):
@@ -92,16 +48,26 @@ def with_weights(model, **weights):
     return model
 
 
+def mlp():
+    return with_weights(
+        pyopnb.parse(MLP), w1=random.normal(size=(5, 7)) / 2, w2=random.normal(size=(7, 3)) / 2
+    )
+
+
 def test_a_net_with_an_op_in_it(define):
     define(USER_RELU)
-    model, before = mlp(), onnx.ModelProto()
-    before.CopyFrom(model)
-    derived = check(
-        model, {"x": random.normal(size=(4, 5)), "b": random.normal(size=7)}, ["x", "w1", "w2", "b"]
-    )
+    feeds = {name: random.normal(size=shape) / 2 for name, shape in SHAPES.items()}
+    model, before = pyopnb.parse(MLP), pyopnb.parse(MLP)
+    derived = assert_gradients(model, feeds, ["x", "w1", "w2", "b"])
     assert [n.op_type for n in derived.graph.node if n.domain] == ["UserRelu", "UserReluGrad"]
-    assert [t.name for t in derived.graph.initializer][:2] == ["w1", "w2"]
     assert model == before
+    # The same with weights in the model, which stay where they are.
+    weights = {name: feeds.pop(name) for name in ("w1", "w2")}
+    weighted = grad(with_weights(model, **weights), ["w1", "x"])
+    assert [t.name for t in weighted.graph.initializer][:2] == ["w1", "w2"]
+    assert np.array_equal(
+        pyopnb.run(weighted, feeds)["grad_w1"], pyopnb.run(derived, feeds | weights)["grad_w1"]
+    )
 
 
 def test_a_session_goes_where_a_model_goes(define):
@@ -110,7 +76,7 @@ def test_a_session_goes_where_a_model_goes(define):
     assert grad(pyopnb.Session(model), ["w1"]).graph == grad(model, ["w1"]).graph
 
 
-@pytest.mark.parametrize("opset", [14, 18, 23])
+@pytest.mark.parametrize("opset", [14, 18, 23, newest_opset()])
 def test_opsets(define, opset):
     define(USER_RELU + SCALE)
     model = pyopnb.parse(f"""<opset_import: ["" : {opset}, "demo" : 1]>
@@ -127,7 +93,7 @@ def test_opsets(define, opset):
         "w": random.normal(size=4),
         "b": random.normal(size=4),
     }
-    check(model, feeds, ["x", "w", "b"])
+    assert_gradients(model, feeds, ["x", "w", "b"])
 
 
 def test_an_op_that_is_reloaded_takes_its_gradient_along(define):
@@ -159,7 +125,7 @@ def test_inside_if_and_local_functions(define):
         <domain: "local", opset_import: ["" : 18, "demo" : 1]>
         twice (v) => (w) { u = demo.UserRelu<slope = 2.0>(v)  w = Add(u, v) }""")
     for condition in (True, False):
-        check(model, {"x": random.normal(size=3), "c": np.array(condition)}, ["x"])
+        assert_gradients(model, {"x": random.normal(size=3), "c": np.array(condition)}, ["x"])
 
 
 def test_a_gradient_for_each_output_that_is_used(define):
@@ -174,7 +140,7 @@ def test_a_gradient_for_each_output_that_is_used(define):
     for used, rest in [("s", "s"), ("c", "c"), ("s", "c")]:
         model = pyopnb.parse(f"""(double[N] x) => (double loss)
             {{ s, c = demo.SinCos(x)  p = Mul({used}, {rest})  q = Exp(p)  loss = ReduceSum<keepdims = 0>(q) }}""")
-        check(model, {"x": random.normal(size=3)}, ["x"])
+        assert_gradients(model, {"x": random.normal(size=3)}, ["x"])
 
 
 def test_an_output_that_the_node_leaves_out_is_there_for_backward(define):
@@ -187,7 +153,7 @@ def test_an_output_that_the_node_leaves_out_is_there_for_backward(define):
     model = pyopnb.parse(
         "(double[N] x) => (double loss) { s = demo.SinCos(x)  loss = ReduceSum<keepdims = 0>(s) }"
     )
-    check(model, {"x": random.normal(size=3)}, ["x"])
+    assert_gradients(model, {"x": random.normal(size=3)}, ["x"])
 
 
 def test_the_same_tensor_twice_and_variadic_inputs(define):
@@ -202,7 +168,7 @@ class Product:
     )
     model = pyopnb.parse("""(double[N] x, double[N] y) => (double loss)
         { a = demo.Scale(x, x, x)  b = demo.Product(a, x, y)  loss = ReduceSum<keepdims = 0>(b) }""")
-    check(
+    assert_gradients(
         model, {"x": random.normal(size=3), "y": random.normal(size=3)}, ["x", "y"], tolerance=1e-7
     )
 
@@ -211,7 +177,7 @@ def test_loss_of_one_element_and_names_that_are_taken(define):
     model = pyopnb.parse(
         "(double[N,3] x) => (double[1,1] loss, double[N,3] y) { y = Mul(x, x)  loss = ReduceSum(y) }"
     )
-    check(model, {"x": random.normal(size=(2, 3))}, ["x"])
+    assert_gradients(model, {"x": random.normal(size=(2, 3))}, ["x"])
     taken = pyopnb.parse(
         "(double[N] x) => (double loss) { grad_x = Mul(x, x)  loss = ReduceSum<keepdims = 0>(grad_x) }"
     )
@@ -271,7 +237,7 @@ def test_an_op_is_not_taken_for_the_operator_of_its_name(define):
     model = pyopnb.parse(
         "(double[N] x) => (double loss) { r = demo.Relu(x)  s = Relu(r)  loss = ReduceSum<keepdims = 0>(s) }"
     )
-    check(model, {"x": random.normal(size=6)}, ["x"])
+    assert_gradients(model, {"x": random.normal(size=6)}, ["x"])
 
 
 def test_an_op_in_the_place_of_onnxs_own(define):
@@ -281,7 +247,7 @@ def test_an_op_in_the_place_of_onnxs_own(define):
     model = pyopnb.parse(
         "(double[N] x) => (double loss) { r = Relu(x)  loss = ReduceSum<keepdims = 0>(r) }"
     )
-    check(model, {"x": random.normal(size=6)}, ["x"])
+    assert_gradients(model, {"x": random.normal(size=6)}, ["x"])
 
 
 def test_several_threads(define):
@@ -312,7 +278,9 @@ def test_an_op_whose_output_has_another_rank_and_no_hint(define):
     model = pyopnb.parse(
         "(double[N,3] x, double[N,1] s) => (double loss) { n = demo.Norm(x)  m = Mul(n, s)  loss = ReduceSum<keepdims = 0>(m) }"
     )
-    check(model, {"x": random.normal(size=(4, 3)), "s": random.normal(size=(4, 1))}, ["x", "s"])
+    assert_gradients(
+        model, {"x": random.normal(size=(4, 3)), "s": random.normal(size=(4, 1))}, ["x", "s"]
+    )
 
 
 def test_a_rank_that_cannot_be_found(define):
@@ -361,7 +329,7 @@ def test_an_op_without_backward_beside_the_path_is_no_matter(define):
     model = pyopnb.parse(
         f"(double[N] x, double[N] c) => (double loss) {{ p = demo.Plain(c)  y = Mul(x, p)  {SUM} }}"
     )
-    check(model, {"x": random.normal(size=3), "c": random.normal(size=3)}, ["x"])
+    assert_gradients(model, {"x": random.normal(size=3), "c": random.normal(size=3)}, ["x"])
 
 
 @pytest.mark.parametrize(
@@ -460,7 +428,7 @@ def test_bounds_of_one_clip_have_no_gradient(wrt):
         text.replace("lo, hi)", "lo)") if wrt == "lo" else text.replace("lo, hi)", ", hi)")
     )
     feeds = {"x": np.float64([-3, 0.2, 0.4, 5]), "lo": np.float64(-1), "hi": np.float64(1)}
-    check(model, feeds, [wrt])
+    assert_gradients(model, feeds, [wrt])
 
 
 # ---- what onnx-ad's rules get wrong ------------------------------------------------------------
@@ -477,37 +445,20 @@ def square_loss(inputs, node, opset=18):
         }}""")
 
 
-PADS = ["[1, 0, 0, 1]", "[2, 1, 0, 2]"]
-
-
-@pytest.mark.parametrize("strides", ["[2, 2]", "[3, 1]"])
-@pytest.mark.parametrize("pads", PADS)
+@pytest.mark.parametrize(("pads", "strides"), [("1, 0, 0, 1", "2, 2"), ("2, 1, 0, 2", "3, 1")])
 @pytest.mark.parametrize(
-    "node",
-    [
-        "AveragePool<{}>(x)",
-        "AveragePool<{}, count_include_pad = 1>(x)",
-        "Conv<{}>(x, w)",
-    ],
+    "node", ["AveragePool<{}>(x)", "AveragePool<{}, count_include_pad = 1>(x)", "Conv<{}>(x, w)"]
 )
 def test_windows_keep_pads_that_differ_between_begin_and_end(node, pads, strides):
     """Not those that ONNX Runtime's ConvTranspose makes of an output_shape."""
-    attrs = f"kernel_shape = [3, 3], strides = {strides}, pads = {pads}"
-    model = square_loss("float[N,2,6,5] x, float[3,2,3,3] w", node.format(attrs))
-    if "Conv" not in node:  # pools need the number of samples
-        model = square_loss("float[1,2,6,5] x, float[3,2,3,3] w", node.format(attrs))
-    x = random.normal(size=(1, 2, 6, 5)).astype(np.float32)
+    attrs = f"kernel_shape = [3, 3], strides = [{strides}], pads = [{pads}]"
+    samples = "N" if "Conv" in node else "1"  # pools need their number
+    model = square_loss(f"float[{samples},2,5,4] x, float[3,2,3,3] w", node.format(attrs))
+    x = random.normal(size=(1, 2, 5, 4)).astype(np.float32)
     w = random.normal(size=(3, 2, 3, 3)).astype(np.float32)
     gradient = pyopnb.run(grad(model, "x"), x=x, w=w)["grad_x"]
     session = pyopnb.Session(model)
-    expected = np.zeros_like(x)
-    for index in np.ndindex(x.shape):
-        ends = []
-        for step in (0.02, -0.02):
-            moved = x.copy()
-            moved[index] += step
-            ends.append(float(session(x=moved, w=w)["loss"]))
-        expected[index] = (ends[0] - ends[1]) / 0.04
+    expected = differences(lambda x: session(x=x.astype(np.float32), w=w)["loss"], x, step=0.05)
     np.testing.assert_allclose(gradient, expected, atol=0.02 * np.abs(expected).max())
 
 
@@ -521,9 +472,9 @@ def test_a_reduction_over_nothing_is_refused_where_runtimes_disagree(reduction):
 def test_a_sum_of_products_to_a_scalar():
     feeds = {"x": random.normal(size=4), "v": random.normal(size=4)}
     model = square_loss("double[N] x, double[N] v", 'Einsum<equation = "i,i->">(x, v)')
-    check(model, feeds, ["x", "v"], tolerance=1e-6)
+    assert_gradients(model, feeds, ["x", "v"], tolerance=1e-6)
     feeds = {"x": random.normal(size=(4, 3))}
-    check(
+    assert_gradients(
         square_loss("double[4,3] x", 'Einsum<equation = "ij->">(x)'), feeds, ["x"], tolerance=1e-6
     )
     with pytest.raises(ModelError, match="Einsum.*index i is summed away"):
@@ -571,7 +522,7 @@ def test_a_gradient_is_summed_over_what_is_broadcast_in_a_run(operator, left, ri
         declared = (declared[0], "1,4")
     model = square_loss(f"double[{declared[0]}] x, double[{declared[1]}] w", f"{operator}(x, w)")
     feeds = {"x": random.uniform(0.5, 2, left), "w": random.uniform(0.5, 2, right)}
-    check(model, feeds, ["x", "w"], tolerance=1e-6)
+    assert_gradients(model, feeds, ["x", "w"], tolerance=1e-6)
 
 
 def test_each_node_of_a_gradient_is_read():

@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import numpy_helper
-from precise_differences import differences
+from precise_differences import assert_gradients
 
 import pyopnb
 from pyopnb.errors import ModelError
@@ -19,8 +19,8 @@ FEEDS = {
     "x": random.uniform(0.3, 0.9, (3, 4)),
     "w": random.uniform(0.3, 0.9, (4, 2)),
     "u": random.uniform(0.3, 0.9, (1, 4)),
-    "i": random.uniform(-1, 1, (2, 2, 6, 5)),
-    "k": random.uniform(-1, 1, (3, 2, 3, 3)),
+    "i": random.uniform(-1, 1, (2, 2, 5, 5)),
+    "k": random.uniform(-1, 1, (2, 2, 3, 3)),
     "c": random.uniform(0.3, 0.9, 2),
     "d": random.uniform(0.3, 0.9, 2),
 }
@@ -61,7 +61,7 @@ NODES = [
 def model_of(node, samples=True):
     inputs = [f"double[{','.join(map(str, a.shape))}] {name}" for name, a in FEEDS.items()]
     if samples:
-        inputs = [text.replace("double[2,2,6,5]", "double[N,2,6,5]") for text in inputs]
+        inputs = [text.replace("double[2,2,5,5]", "double[N,2,5,5]") for text in inputs]
     model = onnx.parser.parse_model(f"""<ir_version: 10, opset_import: ["" : 20]>
         g ({", ".join(inputs)}, bool[3,4] b) => (double loss)
         {{ y = {node}  s = Sin(y)  t = Mul(s, y)  loss = ReduceSum<keepdims = 0>(t) }}""")
@@ -76,18 +76,7 @@ def test_each_gradient_is_right(node):
     model, feeds = model_of(node, samples="Pool" not in node)
     arguments = node.partition("(")[2].strip(")").split(", ")
     names = [name for name in arguments if name in feeds and feeds[name].dtype == np.float64]
-    session = pyopnb.Session(model, fill=True)
-    result = pyopnb.Session(grad(model, names), fill=True)(feeds)
-    for name in names:
-
-        def loss(value, moved=name):
-            return session.run(["loss"], {**feeds, moved: value})[0]
-
-        expected = differences(loss, feeds[name], step=5e-4)
-        largest = max(np.abs(expected).max(), 1e-3)
-        np.testing.assert_allclose(
-            result[f"grad_{name}"], expected, rtol=0, atol=1e-7 * largest, err_msg=name
-        )
+    assert_gradients(model, feeds, names, tolerance=1e-7, step=5e-4, fill=True)
 
 
 @pytest.mark.parametrize(

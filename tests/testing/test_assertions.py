@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+import unittest
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,6 @@ import pytest
 import pyopnb
 from pyopnb.testing import assert_close
 
-ROOT = Path(pyopnb.__file__).parents[1]
 X = np.float32([1, 2, 3])
 
 
@@ -81,24 +81,28 @@ def test_the_error_is_sent_with_its_diff() -> None:
 
 
 @pytest.mark.one_python  # long, and of pytest
-@pytest.mark.parametrize("runner", ["pytest", "unittest"])
-def test_a_failure_shows_the_test_and_nothing_of_ours(runner: str, tmp_path: Path) -> None:
-    body = "assert_close(np.zeros(3), np.ones(3), where='here')\n"
-    tests = {
-        "pytest": f"def test_it():\n    {body}",
-        "unittest": f"import unittest\nclass TestIt(unittest.TestCase):\n    def test_it(self):\n        {body}",
-    }
+def test_a_failure_shows_the_test_and_nothing_of_ours(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(
-        f"import numpy as np\nfrom pyopnb.testing import assert_close\n{tests[runner]}"
+        "import numpy as np\nfrom pyopnb.testing import assert_close\n"
+        "def test_it():\n    assert_close(np.zeros(3), np.ones(3), where='here')\n"
     )
-    arguments = {
-        "pytest": ["-q", "-p", "no:cacheprovider", "-c", "/dev/null", str(tmp_path)],
-        "unittest": ["discover", "-s", str(tmp_path)],
-    }
+    quiet = ["-q", "-p", "no:cacheprovider", "-c", "/dev/null"]
     done = subprocess.run(
-        [sys.executable, "-m", runner, *arguments[runner]], cwd=ROOT, capture_output=True, text=True
+        [sys.executable, "-P", "-m", "pytest", *quiet, str(tmp_path)],
+        capture_output=True,
+        text=True,
     )
     said = done.stdout + done.stderr
     assert done.returncode == 1
     assert "here: different: float64[3]" in said
     assert "test_it.py" in said and "raise error" not in said and "testing.py" not in said
+
+
+def test_a_failure_of_unittest_ends_in_the_users_line() -> None:
+    class Case(unittest.TestCase):
+        def runTest(self) -> None:
+            assert_close(X, X + 1, where="here")
+
+    ((_, said),) = Case().run().failures
+    assert "here: different: float32[3]" in said
+    assert "test_assertions.py" in said and "raise error" not in said
