@@ -37,7 +37,7 @@ def scores(*shape, dtype=np.float32):
 
 
 EFFICIENT_NMS = {"score_threshold": 0.3, "iou_threshold": 0.4, "max_output_boxes": 25}
-SHARED, CLASSES = boxes(2, 40), scores(2, 40, 3)
+SHARED, CLASSES = boxes(2, 24), scores(2, 24, 3)
 
 
 @pytest.mark.parametrize(
@@ -50,9 +50,9 @@ SHARED, CLASSES = boxes(2, 40), scores(2, 40, 3)
         ([SHARED, CLASSES], {"iou_threshold": 1.0}),
         ([SHARED, CLASSES], {"max_output_boxes": 200}),
         ([SHARED[:, :, None], CLASSES], {"box_coding": 1}),
-        ([boxes(2, 40, 3), CLASSES], {}),
+        ([boxes(2, 24, 3), CLASSES], {}),
         ([SHARED, CLASSES, SHARED[:1] / 16], {"box_coding": 1}),
-        ([boxes(2, 40, 3, dtype=np.float16), scores(2, 40, 3, dtype=np.float16)], {}),
+        ([boxes(2, 24, 3, dtype=np.float16), scores(2, 24, 3, dtype=np.float16)], {}),
     ],
 )
 def test_efficient_nms_becomes_non_max_suppression(inputs, attrs):
@@ -77,7 +77,7 @@ def test_a_threshold_of_zero_is_refused():
     [
         (
             "TRT::EfficientIdxNMS_TRT",
-            [boxes(2, 40), scores(2, 40, 3)],
+            [SHARED, CLASSES],
             EFFICIENT_NMS,
             "NonMaxSuppression",
         ),

@@ -26,15 +26,6 @@ MODEL = "(float[N,3] x) => (float[N,3] y) { a = Abs(x)  y = demo.SoftClip<limit 
 X = np.linspace(-4, 4, 12, dtype=np.float32).reshape(4, 3)
 
 
-PYTHON_SOFT_CLIP = """
-class SoftClip:
-    def __init__(self, limit: float = 1.0):
-        self.limit = limit
-    def compute(self, x: "float32[N]"):
-        return np.float32(self.limit) * np.tanh(x / np.float32(self.limit))
-"""
-
-
 def test_session_calls_the_function():
     cls = pyopnb.cpp_op(SOFT_CLIP, "demo::SoftClip")
     session = pyopnb.Session(pyopnb.parse(MODEL))
@@ -397,43 +388,51 @@ def test_a_file_that_raises_has_defined_nothing(tmp_path):
 def test_more_than_memory_has_room_for_is_an_error_and_ends_no_process():
     script = """
         import numpy as np, pyopnb
-        for name, shape in (("One", "{int64_t{1} << 60}"), ("Two", "{int64_t{1} << 40, int64_t{1} << 40}")):
-            pyopnb.cpp_op(f"void {name}(Input<float> x, Output<float> y, Output<float> z)"
-                          "{ y.allocate(x.shape()); z.allocate(" + shape + "); }", f"demo::{name}")
+        pyopnb.cpp_op('''
+            void Large(Input<float> x, Output<float> y, Output<float> z, bool two = false) {
+              y.allocate(x.shape());
+              if (two) z.allocate({int64_t{1} << 40, int64_t{1} << 40});
+              else z.allocate({int64_t{1} << 60});
+            }''', "demo::Large")
+        for two in (False, True):
             for outputs in (["y"], ["y", "z"]):
-                session = pyopnb.Session(pyopnb.model(pyopnb.node(f"demo::{name}", "x", outputs), {"x": "float32[N]"}, outputs))
+                node = pyopnb.node("demo::Large", "x", outputs, two=two)
+                session = pyopnb.Session(pyopnb.model(node, {"x": "float32[N]"}, outputs))
                 for _ in range(2):
                     try:
                         session(x=np.ones(3, np.float32))
                     except MemoryError:
-                        print(name, *outputs, "MemoryError")
+                        print(two, *outputs, "MemoryError")
                     except Exception as error:
-                        print(name, *outputs, "Failed to allocate memory" in str(error))
+                        print(two, *outputs, "Failed to allocate memory" in str(error))
     """
     done = subprocess.run(
         [sys.executable, "-P", "-c", dedent(script)], capture_output=True, text=True
     )
     assert (done.returncode, done.stderr) == (0, "")
     # An output that is wanted and whose size is a number is ONNX Runtime's to allocate.
-    cases = ("One y MemoryError", "One y z True", "Two y MemoryError", "Two y z MemoryError")
+    cases = (
+        "False y MemoryError",
+        "False y z True",
+        "True y MemoryError",
+        "True y z MemoryError",
+    )
     assert done.stdout.splitlines() == [case for case in cases for _ in range(2)]
 
 
-COUNT = (
-    "void Count(Input<float> x, Output<int64_t> y, {} n = {}) {{ y.allocate({{1}}); y[0] = {}; }}"
-)
+COUNT = """void Count(Input<float> x, Output<int64_t> y, int n = {}, std::vector<int> many = {{{}}})
+    {{ y.allocate({{1}}); y[0] = 0; }}"""
+TOO_LARGE = 2**33 + 5
 
 
-@pytest.mark.parametrize(
-    ("kind", "value"), [("int", 2**33 + 5), ("std::vector<int>", [1, 2**33 + 5])]
-)
-def test_an_int_that_cpp_would_cut_off_is_refused_with_its_name(kind, value):
-    text = str(value).replace("[", "{").replace("]", "}")
-    with pytest.raises(pyopnb.errors.DefinitionError, match="attr n: 8589934597"):
-        pyopnb.cpp_op(COUNT.format(kind, text, 0), "demo::Count")
-    pyopnb.cpp_op(COUNT.format(kind, "{}" if "vector" in kind else "1", 0), "demo::Count")
-    with pytest.raises(Exception, match="attr n: 8589934597"):
-        pyopnb.call("demo::Count", np.ones(1, np.float32), n=value)
+def test_an_int_that_cpp_would_cut_off_is_refused_with_its_name():
+    for defaults, name in (((TOO_LARGE, ""), "n"), ((1, f"1, {TOO_LARGE}"), "many")):
+        with pytest.raises(pyopnb.errors.DefinitionError, match=f"attr {name}: 8589934597"):
+            pyopnb.cpp_op(COUNT.format(*defaults), "demo::Count")
+    pyopnb.cpp_op(COUNT.format(1, ""), "demo::Count")
+    for attrs in ({"n": TOO_LARGE}, {"many": [1, TOO_LARGE]}):
+        with pytest.raises(Exception, match=f"attr {next(iter(attrs))}: 8589934597"):
+            pyopnb.call("demo::Count", np.ones(1, np.float32), **attrs)
 
 
 def test_numbers_are_those_of_cpp():
@@ -499,11 +498,10 @@ def run_twice(folder, **environment):
 def test_a_library_that_was_cut_off_is_made_anew(tmp_path):
     assert run_twice(tmp_path, LC_ALL="xx_YY.not_installed").stdout == "8.0\n"
     (library,) = (tmp_path / "compiled").glob("*.so")
-    for size in (0, 6000):
-        os.truncate(library, size)
-        again = run_twice(tmp_path)
-        assert (again.returncode, again.stdout) == (0, "8.0\n")
-        assert library.stat().st_size > 6000
+    os.truncate(library, 6000)
+    again = run_twice(tmp_path)
+    assert (again.returncode, again.stdout) == (0, "8.0\n")
+    assert library.stat().st_size > 6000
 
 
 @pytest.mark.parametrize(

@@ -46,24 +46,18 @@ def line(source, text):
 
 
 def test_each_line_has_the_operators_that_it_became(norm):
-    source = pyopnb.forms(Norm, X).source
-    assert line(source, "centred = half").operators == ("ReduceMean", "Sub")
-    assert line(source, "np.exp(centred)").operators == ("Exp", "Neg", "Exp", "Mul", "Mul")
-    assert line(source, "shape = x.shape").operators == ()
-    assert not any(item.reason for item in source.lines)
-
-
-def test_lines_of_what_compute_calls_follow(norm):
-    source = pyopnb.forms(Norm, X).source
-    assert line(source, "return x / 2").operators == ("Div",)
-    assert source.lines[0].text.startswith("def compute(")
-    assert source.lines[-1].text.strip() == "return x / 2"
-
-
-def test_operators_of_all_lines_are_the_nodes_of_the_function(norm):
     forms = pyopnb.forms(Norm, X)
+    lines = forms.source.lines
+    assert line(forms.source, "centred = half").operators == ("ReduceMean", "Sub")
+    assert line(forms.source, "np.exp(centred)").operators == ("Exp", "Neg", "Exp", "Mul", "Mul")
+    assert line(forms.source, "shape = x.shape").operators == ()
+    assert not any(item.reason for item in lines)
+    # The lines of what compute calls follow.
+    assert line(forms.source, "return x / 2").operators == ("Div",)
+    assert lines[0].text.startswith("def compute(")
+    assert lines[-1].text.strip() == "return x / 2"
     (function,) = [form for form in forms if form.name == "ONNX function"]
-    assert sum(len(item.operators) for item in forms.source.lines) == function.nodes
+    assert sum(len(item.operators) for item in lines) == function.nodes
 
 
 def test_the_line_that_stays_in_python_is_marked(branch):

@@ -314,7 +314,12 @@ def test_notes_by_hand() -> None:
 
 
 NAMES = st.sampled_from(
-    [*("", "x", "y", "a/b:0", "float", "nan", "1", "If", "a-b", "a.b", "g", "w 1"), 'q"\\', "é\n", "\0"]
+    [
+        *("", "x", "y", "a/b:0", "float", "nan", "1", "If", "a-b", "a.b", "g", "w 1"),
+        'q"\\',
+        "é\n",
+        "\0",
+    ]
 )
 SCALARS = {
     "int64": st.sampled_from([0, 1, -1, 7, 2**63 - 1]), "int32": st.integers(-3, 30), "uint64": st.sampled_from([0, 1, 2**64 - 1]),
