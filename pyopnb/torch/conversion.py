@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from onnx import ModelProto
 
-from pyopnb.errors import InputError, ModelError
+from pyopnb.errors import ModelError
+from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.messages import hide_internal_frames, sanitize
 from pyopnb.torch.example import bound_arguments, in_order, with_caches
 from pyopnb.torch.exporter import convert, proto_of
@@ -21,7 +23,12 @@ from pyopnb.torch.verified_export import export_verified
 __all__ = ["export", "missing"]
 
 
+# The arguments of torch's older exporter, by names of the model and with outputs.
+_ADVICE = {"dynamic_axes": "dynamic_shapes={'x': {0: 'batch'}}"}
+
+
 @hide_internal_frames
+@functools.partial(check_arguments, but=("kwargs", "verify"), advice=_ADVICE)
 def export(
     module: Any,
     args: tuple[Any, ...],
@@ -32,7 +39,6 @@ def export(
     output_names: Sequence[str] | None = None,
     ops: Mapping[Any, str] | None = None,
     verify: bool = True,
-    dynamic_axes: Any = None,
 ) -> ModelProto:
     """Export a torch module as a model that runs in ONNX Runtime.
 
@@ -61,8 +67,6 @@ def export(
         attributes of their names.
     verify : bool
         Compare the model with the module. Without it nothing is compared, and the warning says so.
-    dynamic_axes : optional
-        Refused: ``dynamic_shapes`` has taken its place.
 
     Returns
     -------
@@ -102,14 +106,6 @@ def export(
            [0.  , 4.25, 0.  ],
            [0.  , 0.  , 4.25]], dtype=float32)
     """
-    if dynamic_axes is not None:
-        # It is the argument of torch's older exporter, by names of the model and with outputs.
-        raise InputError(
-            "dynamic_axes",
-            expected="dynamic_shapes, by forward's own names and of inputs only",
-            got="dynamic_axes",
-            next="dynamic_shapes={'x': {0: 'batch'}}",
-        )
     dynamic_shapes = with_caches(module, args, kwargs, dynamic_shapes)
     options = dynamic_shapes, input_names, output_names
     program = capture_with_parts(module, args, kwargs, dynamic_shapes)
@@ -139,6 +135,7 @@ def export(
 
 
 @hide_internal_frames
+@functools.partial(check_arguments, but=("kwargs",), advice=_ADVICE)
 def missing(
     module: Any,
     args: tuple[Any, ...],
