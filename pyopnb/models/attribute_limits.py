@@ -6,17 +6,17 @@ LayerNormalization writes out of bounds where ``axis`` has more than 32 bits. Wh
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from onnx import GraphProto, ModelProto, NodeProto
 
 from pyopnb.errors import ModelError
-from pyopnb.models.nodes import Site, bodies, nodes_in
+from pyopnb.models.nodes import Site, nodes_in
 from pyopnb.ops.messages import sanitize
 from pyopnb.ops.names import canonical_domain
 from pyopnb.ops.registry import registry
 
-__all__ = ["check_attributes", "check_nodes", "with_inner"]
+__all__ = ["check_attributes", "check_nodes"]
 
 _LIMITS = {"axis": 2**31 - 1, "num_scan_inputs": 2**16, "num_outputs": 2**16}
 """The largest amount of the attributes of ONNX's operators that they index or allocate by."""
@@ -65,10 +65,3 @@ def _check(node: NodeProto, name: str, value: int, limit: int) -> None:
     if not -limit - 1 <= value <= limit:
         where = f"{Site(node, GraphProto(), '').where}, attr {sanitize(name)}"
         raise ModelError(where, expected=f"at most {limit:,}", got=f"{value:,}")
-
-
-def with_inner(node: NodeProto) -> Iterator[NodeProto]:
-    """Yield a node and those in its bodies."""
-    yield node
-    for body in bodies(node):
-        yield from nodes_in(body)

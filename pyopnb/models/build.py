@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
@@ -119,7 +120,7 @@ def _attribute(op: str, key: str, value: Any) -> onnx.AttributeProto:
 
 
 @hide_internal_frames
-@check_arguments
+@functools.partial(check_arguments, advice={"inputs": '{"x": "float32[N,3]"}', "outputs": '"y"'})
 def model(
     nodes: Sequence[NodeProto] | NodeProto,
     inputs: Mapping[str, Any],
@@ -170,23 +171,23 @@ def model(
     >>> m.graph.output[0].type.tensor_type.shape.dim[0].dim_param
     'N'
     """
-    if isinstance(nodes, NodeProto):
-        protos = [nodes]
-    else:
-        protos = _items(nodes, "model, nodes", "nodes", NodeProto, _NODE)
-    _check_inputs(inputs)
+    protos = [nodes] if isinstance(nodes, NodeProto) else list(nodes)
+    _check_items(protos, "model, nodes", NodeProto, 'pyopnb.node("Abs", "x", "y")')
+    _check_items(functions, "model, functions", onnx.FunctionProto)
     if opset is not None:
         check_opset(opset, "model")
-    made_functions = _items(functions, "model, functions", "FunctionProtos", onnx.FunctionProto)
     input_infos = _value_infos(inputs, "input")
-    output_infos = _outputs(outputs)
+    if isinstance(outputs, Mapping):
+        output_infos = _value_infos(outputs, "output")
+    else:
+        output_infos = [ValueInfoProto(name=name) for name in _names(outputs)]
     tensors = []
     for key, value in (initializers or {}).items():
         tensors.append(_tensor(value, f"initializer {sanitize(key)}", key))
     model_proto = helper.make_model(
         helper.make_graph(protos, name, input_infos, output_infos, tensors),
         producer_name="pyopnb",
-        functions=made_functions,
+        functions=list(functions),
         ir_version=newest_ir_version(),
         opset_imports=[helper.make_opsetid("", opset or newest_opset())],
     )
@@ -202,37 +203,11 @@ def model(
     return model_proto
 
 
-_NODE = 'pyopnb.node("Abs", "x", "y")'
-
-
-def _items(things: Any, where: str, noun: str, kind: type, next: str | None = None) -> list[Any]:
-    """Return the items of a list; `ModelError` where it is none, or one of them is of another kind."""
-    items = [things]
-    if isinstance(things, Iterable) and not isinstance(things, str):
-        items = list(things)
+def _check_items(items: Iterable[Any], where: str, kind: type, next: str | None = None) -> None:
     for item in items:
         if not isinstance(item, kind):
-            advice = next
-            if next and isinstance(item, str):
-                advice = f'pyopnb.node({sanitize(repr(item))}, "x", "y")'
-            raise ModelError(where, expected=noun, got=describe(item), next=advice)
-    return items
-
-
-def _check_inputs(inputs: Any) -> None:
-    """Refuse what is no mapping of inputs by name."""
-    if not isinstance(inputs, Mapping):
-        names = _names(inputs) if isinstance(inputs, str) else ["x"]
-        types = ", ".join(f'"{sanitize(name)}": "float32[...]"' for name in names)
-        got = f"{type(inputs).__name__} {sanitize(repr(inputs), 40)}"
-        raise ModelError("model, inputs", expected="types by name", got=got, next=f"{{{types}}}")
-    _check_keys(inputs, "model, inputs")
-
-
-def _check_keys(values: Iterable[Any], where: str) -> None:
-    wrong = [name for name in values if not is_text(name)]
-    if wrong:
-        raise ModelError(where, expected="names", got=describe(wrong[0]), next='"x"')
+            expected = f"{kind.__name__}s"
+            raise ModelError(where, expected=expected, got=describe(item), next=next)
 
 
 def ints_to_floats(node: NodeProto) -> None:
@@ -274,32 +249,14 @@ def _value_info(name: str, value: Any, where: str) -> ValueInfoProto:
         value_type = tensor_type(value)
         # A TensorType can be made with any sizes.
         value_type = value_type.like(shape=value_type.shape)
-    elif isinstance(value, (type, np.dtype)):
-        got = f"the dtype {sanitize(getattr(value, '__name__', value))}"
-        raise ModelError(where, expected=_TYPE, got=got, next=f'"{dtype(value)}[...]"')
-    elif isinstance(value, (list, tuple)):
-        # It may be meant as a shape or as an example, and a guess would be wrong half of the time.
-        sizes = ",".join(sanitize(size if isinstance(size, (int, str)) else "?") for size in value)
-        got = f"{type(value).__name__} {sanitize(repr(value), 60)}, which may be a shape or an example"
-        advice = f'"float32[{sizes}]", or np.array({sanitize(repr(value), 60)})'
-        raise ModelError(where, expected=_TYPE, got=got, next=advice)
+    elif isinstance(value, (type, np.dtype, list, tuple)):
+        # A list may be meant as a shape or as an example, and a guess would be wrong half of the time.
+        expected, got = "a type, or an example array", describe(value)
+        raise ModelError(where, expected=expected, got=got, next='"float32[N,3]"')
     else:
         value_type = type_of(_array(value, where))
     element = value_type.dtype.onnx if value_type.dtype else TensorProto.UNDEFINED
     return helper.make_tensor_value_info(name, element, value_type.shape)
-
-
-def _outputs(outputs: Any) -> list[ValueInfoProto]:
-    if not isinstance(outputs, Iterable) or isinstance(outputs, bytes):
-        raise ModelError(
-            "model, outputs", expected="names, or types by name", got=describe(outputs), next='"y"'
-        )
-    if not isinstance(outputs, (str, Mapping)):
-        outputs = list(outputs)
-    _check_keys([outputs] if isinstance(outputs, str) else outputs, "model, outputs")
-    if isinstance(outputs, Mapping):
-        return _value_infos(outputs, "output")
-    return [ValueInfoProto(name=name) for name in _names(outputs)]
 
 
 def _array(value: Any, where: str) -> np.ndarray:
@@ -332,9 +289,6 @@ def _tensor(value: Any, where: str, name: str | None = None) -> TensorProto:
         tensor.name = name or ""
         return tensor
     return numpy_helper.from_array(_array(value, where), name)
-
-
-_TYPE = "a type as float32[N,3], or an example array"
 
 
 def type_outputs(model_proto: ModelProto) -> None:

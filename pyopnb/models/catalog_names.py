@@ -12,25 +12,10 @@ from pyopnb.models.nodes import full_name
 from pyopnb.ops.messages import plural, sanitize
 from pyopnb.ops.names import canonical_domain
 
-__all__ = ["misuse", "node_entry", "node_name", "node_refusal"]
+__all__ = ["misuse", "node_entry", "node_refusal"]
 
 _VERSIONS = range(1, 2**31)
 """The versions that onnx can be asked for; a file may claim any number of 64 bits."""
-
-
-def node_name(node: NodeProto) -> str:
-    """Return the name by which the catalogue knows a node's operator.
-
-    Parameters
-    ----------
-    node : NodeProto
-
-    Returns
-    -------
-    str
-        ``domain::op``, with an empty domain for ONNX's own.
-    """
-    return f"{canonical_domain(node.domain)}::{node.op_type}"
 
 
 def node_entry(node: NodeProto, version: int | None = None) -> Entry | None:
@@ -55,12 +40,12 @@ def node_entry(node: NodeProto, version: int | None = None) -> Entry | None:
     ):
         # A model imports one version for all operators; each has the last one of its own before that.
         version = onnx.defs.get_schema(node.op_type, version, domain).since_version
-    return find_entry(node_name(node), len(node.input), version)
+    return find_entry(full_name(node), len(node.input), version)
 
 
 def node_refusal(node: NodeProto) -> EntryRefusal | None:
     """Return why the catalogue cannot run a node's operator; None if it can, or does not know the operator."""
-    return find_refusal(node_name(node))
+    return find_refusal(full_name(node))
 
 
 def misuse(node: NodeProto, version: int | None = None) -> str:
@@ -81,7 +66,7 @@ def misuse(node: NodeProto, version: int | None = None) -> str:
     if refusal is not None:
         return str(refusal)
     name = sanitize(full_name(node))
-    if not entries_named(node_name(node)):
+    if not entries_named(full_name(node)):
         return ""
     entry = node_entry(node, version)
     if entry is None:

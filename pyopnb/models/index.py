@@ -239,9 +239,6 @@ class GraphIndex:
 
     def duplicates(self) -> Iterator[tuple[str, ModelError]]:
         """Yield the names of outputs that an input, an initializer or another output has as well, each with its error."""
-        # Nearly every graph is right, and that is known without a dictionary of all names.
-        if not self._flaws[1]:
-            return
         owners = dict.fromkeys(self.declared_inputs, "an input")
         owners |= dict.fromkeys(self.initializers, "an initializer")
         for node in self.scope.node:
@@ -284,27 +281,19 @@ class GraphIndex:
         return ""
 
     @cached_property
-    def _flaws(self) -> tuple[bool, bool]:
-        """Tell whether a node stands before one whose output it reads, and whether a name has two meanings.
-
-        Nearly always neither, which is found out with two sets.
-        """
-        produced: set[str] = set()
+    def _is_sorted(self) -> bool:
+        """Tell whether no node stands before one whose output it reads, which nearly always holds."""
         read: set[str] = set()
-        late = doubled = False
-        captures = self.captures
         for index, node in enumerate(self.scope.node):
-            read.update(node.input, captures.get(index, ()))
-            for name in filter(None, node.output):
-                doubled = doubled or name in produced
-                late = late or name in read
-                produced.add(name)
-        return late, doubled or not produced.isdisjoint(self._given)
+            read.update(node.input, self.captures.get(index, ()))
+            if not read.isdisjoint(filter(None, node.output)):
+                return False
+        return True
 
     @cached_property
     def _runnable(self) -> Sequence[int]:
         """Return the nodes in order, without those on a cycle and those that wait for them."""
-        if not self._flaws[0]:
+        if self._is_sorted:
             return range(len(self.scope.node))
         # Kahn's algorithm. The heap gives the first in the file, so that the order changes as
         # little as needed.

@@ -265,7 +265,7 @@ _stand_in_registered = threading.Event()
 _PLACE = "pyopnb_place"
 
 
-def infer_types(model: ModelProto, *, strict: bool = False, data_prop: bool = False) -> ModelProto:
+def infer_types(model: ModelProto) -> ModelProto:
     """Copy a model and infer its types by ONNX's shape inference and the ops' own ``infer``.
 
     Unlike `onnx.shape_inference.infer_shapes` it goes through every op of the registry, also those that replace ONNX's
@@ -274,8 +274,6 @@ def infer_types(model: ModelProto, *, strict: bool = False, data_prop: bool = Fa
     Parameters
     ----------
     model : ModelProto
-    strict, data_prop : bool
-        As ``strict_mode`` and ``data_prop`` of ``infer_shapes``.
 
     Returns
     -------
@@ -298,7 +296,7 @@ def infer_types(model: ModelProto, *, strict: bool = False, data_prop: bool = Fa
     for scope in (model.graph, *model.functions):
         nodes |= {(node.domain, node.op_type): node for node in nodes_in(scope)}
     if not any(_served_by(node, imports) for node in nodes.values()):
-        return _infer_shapes(model, strict, data_prop)
+        return _infer_shapes(model)
     copy = ModelProto()
     copy.CopyFrom(model)
     sites: list[tuple[Site, Op | Operator, ModelProto]] = []
@@ -319,7 +317,7 @@ def infer_types(model: ModelProto, *, strict: bool = False, data_prop: bool = Fa
     locked(_lock, _register_stand_in)
     # The inference calls back on this thread, and may be inside another one.
     with _at(tuple(sites)):
-        typed = _infer_shapes(copy, strict, data_prop)
+        typed = _infer_shapes(copy)
     for scope in (typed, *typed.functions):
         del scope.opset_import[-1]
     for site in walk(typed):
@@ -347,10 +345,10 @@ def _at(sites: tuple[tuple[Site, Op | Operator, ModelProto], ...]) -> Iterator[N
         _thread.sites = before
 
 
-def _infer_shapes(model: ModelProto, strict: bool, data_prop: bool) -> ModelProto:
+def _infer_shapes(model: ModelProto) -> ModelProto:
     import onnx.shape_inference
 
-    return onnx.shape_inference.infer_shapes(model, strict_mode=strict, data_prop=data_prop)
+    return onnx.shape_inference.infer_shapes(model)
 
 
 def _register_stand_in() -> None:

@@ -264,7 +264,13 @@ _RULES: dict[str, _Rule] = {
     "str | os.PathLike[str] | None": _optional(_PATH),
     "Sequence[str] | str": _TEXTS,
     "str | Sequence[str] | None": _optional(_TEXTS),
+    "Mapping[str, Any] | Sequence[str] | str": ("names, or types by name", _are_texts),
     "Sequence[Any]": ("a list", _is_list),
+    "Sequence[NodeProto] | NodeProto": (
+        "NodeProtos",
+        lambda value: _is_list(value) or hasattr(value, "op_type"),
+    ),
+    "Mapping[str, Any]": _BY_NAME,
     "Mapping[str, Any] | None": _optional(_BY_NAME),
     "Callable[[Seen], object]": ("a function of one argument, a Seen", callable),
     "Callable[[Result], Any] | None": _optional(_CALLABLE),

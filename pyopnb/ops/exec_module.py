@@ -5,8 +5,7 @@ from __future__ import annotations
 import linecache
 import sys
 import types
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from pyopnb.ops.definitions import Definition, collect_definitions
 from pyopnb.ops.op import Version
@@ -15,9 +14,7 @@ from pyopnb.ops.registry import registry
 __all__ = ["define_all", "exec_source"]
 
 
-def exec_source(
-    name: str, file: str, text: str | bytes, values: Mapping[str, Any] | None = None
-) -> list[Definition]:
+def exec_source(name: str, file: str, text: str | bytes) -> list[Definition]:
     """Run a text as a module, and collect the ops that it defines.
 
     Parameters
@@ -28,8 +25,6 @@ def exec_source(
         The file name in tracebacks.
     text : str or bytes
         A str is given to `linecache`, for tracebacks and `inspect`; bytes are the content of the file.
-    values : dict, optional
-        What the module has before the text runs.
 
     Returns
     -------
@@ -46,7 +41,6 @@ def exec_source(
     code = compile(text, file, "exec", dont_inherit=True)
     module = types.ModuleType(name)
     module.__file__ = file
-    vars(module).update(values or {})
     # Put in place before the text runs, as it may look itself up, and taken back if it raises.
     former, former_lines = sys.modules.get(name), linecache.cache.get(file)
     if isinstance(text, bytes):

@@ -18,7 +18,6 @@ __all__ = [
     "Throttled",
     "advance",
     "bar",
-    "bar_if_watched",
     "panel",
     "progress_text",
     "set_bar",
@@ -70,13 +69,6 @@ Panel = Callable[[object, bool], object]
 """Called with a thing that changes, and whether it is done."""
 
 _make_panel: list[Callable[[], Panel]] = []
-
-
-def bar_if_watched(what: str) -> Progress:
-    """Make a bar where somebody looks at a page or a terminal, and nothing elsewhere."""
-    if _has_viewer():
-        return bar(what)
-    return lambda done, total: None
 
 
 def set_panel(make: Callable[[], Panel] | None) -> None:

@@ -19,6 +19,7 @@ from pyopnb.ops.types import TensorType, type_of
 from pyopnb.runtime.session.build import build_state
 from pyopnb.runtime.session.config import CPU, SessionConfig
 from pyopnb.runtime.session.session import Session
+from pyopnb.runtime.session.state import SessionState
 
 __all__ = ["NodeKernel"]
 
@@ -81,6 +82,7 @@ class NodeKernel:
         Exception
             What ONNX Runtime raised, as from a `Session`.
         """
+        __tracebackhide__ = True
         session = self.session(inputs)
         feeds = {f"x{n}": value for n, value in enumerate(inputs) if value is not None}
         results = dict(zip(self._outputs, session.run(self._outputs, feeds), strict=True))
@@ -88,6 +90,7 @@ class NodeKernel:
 
     def session(self, inputs: Sequence[Any]) -> Session:
         """Return the session for inputs of these types, which is made for the first of them."""
+        __tracebackhide__ = True
         # Not the sizes, so that batches of several sizes share a session.
         key = tuple(map(_key, inputs))
         session = self._sessions.get(key)
@@ -97,6 +100,7 @@ class NodeKernel:
         return session
 
     def _session(self, inputs: Sequence[Any]) -> Session:
+        __tracebackhide__ = True
         types = {f"x{n}": _type(value) for n, value in enumerate(inputs) if value is not None}
         node = NodeProto()
         node.CopyFrom(self._node)
@@ -128,7 +132,12 @@ class NodeKernel:
         # The op itself, which the registry may not have, or not in this version.
         ops = ReceivedOps([self._op], {})
         config = SessionConfig(options, [CPU], None, {}, frozenset(), ops=ops)
-        return Session._with_state((), (), lambda: build_state(config, ModelSource(model)))
+
+        def build() -> SessionState:
+            __tracebackhide__ = True
+            return build_state(config, ModelSource(model))
+
+        return Session._with_state((), (), build)
 
 
 def _key(value: Any) -> Any:

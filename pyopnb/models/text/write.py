@@ -192,7 +192,7 @@ def _losses(original: ModelProto, copy: ModelProto) -> list[str]:
     _strip(original, "", before)
     _strip(copy, "", after)
     if original.SerializeToString(deterministic=True) != copy.SerializeToString(deterministic=True):
-        got = f"{_first_difference(original, copy)} that does not come back"
+        got = f"{_lost_field(original, copy)} that does not come back"
         raise ModelError("model", expected="what ONNX's text form can hold", got=got)
     return [path for path, values in before.items() if values != after.get(path)]
 
@@ -248,16 +248,10 @@ def _with_one_nan(tensor: TensorProto) -> np.ndarray:
     return array
 
 
-def _first_difference(original: Any, copy: Any) -> str:
-    for field in original.DESCRIPTOR.fields:
-        before, after = getattr(original, field.name), getattr(copy, field.name)
-        if not is_repeated(field):
-            before, after = [before], [after]
-        for item, item_after in zip(before, after, strict=False):
-            if isinstance(item, Message) and item != item_after:
-                return f"{field.name}.{_first_difference(item, item_after)}"
-        if repr(before) != repr(after):
-            return str(field.name)
+def _lost_field(original: ModelProto, copy: ModelProto) -> str:
+    for field in original.graph.DESCRIPTOR.fields:
+        if repr(getattr(original.graph, field.name)) != repr(getattr(copy.graph, field.name)):
+            return f"graph.{field.name}"
     return "a field"
 
 
