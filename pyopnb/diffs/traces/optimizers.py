@@ -91,7 +91,10 @@ class OptimizerDiff(Displayable):
         if self.remaining is not None:
             lines.append(f"without: {_first_line(self.remaining)}")
         shown = self.nodes[:_NODES_SHOWN]
-        lines += [f"  {sanitize(text, 150)}" for text in shown]
+        for text in shown:
+            # What many nodes became is shown even where not all of them are.
+            nodes, arrow, kernels = text.rpartition(" → ")
+            lines.append(f"  {sanitize(nodes, 100)}{arrow}{sanitize(kernels, 60)}")
         if len(shown) < len(self.nodes):
             lines.append(f"  … and {len(self.nodes) - len(shown)} more")
         lines.append(f"to go on without: {self.workaround}")
