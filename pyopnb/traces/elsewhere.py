@@ -352,6 +352,11 @@ class _Job:
         if report["failed"] == "session":
             expected = "a model that this runtime takes"
             advice = "a newer onnxruntime, or onnx.version_converter"
+            opset = _NEWEST_OPSET.search(report["error"])
+            if opset is not None:
+                newest = int(opset[2])
+                changed = _changed_operators(self.model, canonical_domain(opset[1]), newest)
+                got = f"{sanitize(', '.join(changed), 200)} of a newer opset than its {newest}"
             return ModelError(where, expected=expected, got=got, next=advice)
         return ModelError(where, expected="a run to its end", got=got)
 
@@ -409,17 +414,24 @@ def _without_pyopnb(where: str, nodes: Mapping[str, str], got: str, advice: str)
     return ModelError(where, expected=expected, got=got, next=sanitize(advice))
 
 
+def _changed_operators(proto: ModelProto, domain: str, newest: int) -> list[str]:
+    """List the operators of a domain that came or changed after the newest version that a runtime takes."""
+    versions = [x.version for x in proto.opset_import if canonical_domain(x.domain) == domain]
+    used = {s.node.op_type for s in walk(proto) if canonical_domain(s.node.domain) == domain}
+    changed = []
+    for op_type in sorted(used):
+        if any(changed_in(domain, op_type, version, newest) for version in versions):
+            changed.append(op_type)
+    return changed
+
+
 def _lower_opset(proto: ModelProto, domain: str, newest: int) -> bool:
     """Lower the version of a domain to the newest that a runtime takes, unless a node means something else there."""
+    if _changed_operators(proto, domain, newest):
+        return False
     for entry in proto.opset_import:
-        if canonical_domain(entry.domain) != domain or entry.version <= newest:
-            continue
-        of_domain = [
-            s.node.op_type for s in walk(proto) if canonical_domain(s.node.domain) == domain
-        ]
-        if any(changed_in(domain, op_type, entry.version, newest) for op_type in of_domain):
-            return False
-        entry.version = newest
+        if canonical_domain(entry.domain) == domain:
+            entry.version = min(entry.version, newest)
     return True
 
 

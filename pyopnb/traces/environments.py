@@ -16,7 +16,7 @@ from pathlib import Path
 from pyopnb.errors import InputError
 from pyopnb.ops.arguments import describe
 from pyopnb.ops.cache_folder import cache_folder
-from pyopnb.ops.messages import closest, one_line, sanitize
+from pyopnb.ops.messages import closest, sanitize
 from pyopnb.ops.progress import bar
 
 __all__ = ["is_made", "is_other_runtime", "python_for"]
@@ -41,8 +41,9 @@ def is_other_runtime(on: object, caller: str = "trace") -> bool:
         return True
     if isinstance(on, str) and _REQUIREMENT.fullmatch(on):
         return True
-    near = closest(on, _HERE) if isinstance(on, str) else None
     advice = 'on="onnxruntime==1.25.0"'
+    # Where there are digits, a version was meant.
+    near = closest(on, _HERE) if isinstance(on, str) and on.isalpha() else None
     if near is not None:
         advice = repr(near)
     raise InputError(
@@ -70,7 +71,7 @@ def python_for(on: str | os.PathLike[str]) -> Path:
     text = os.fspath(on)
     if _REQUIREMENT.fullmatch(text) is None:
         python = Path(text).expanduser()
-        if not python.is_file():
+        if not (python.is_file() and os.access(python, os.X_OK)):
             expected = "the path of a Python, such as /path/to/environment/bin/python"
             raise InputError("trace, on", expected=expected, got=sanitize(text))
         # Not resolved: the link of an environment leads to a Python that does not know the environment.
@@ -167,9 +168,14 @@ def _call(command: Sequence[str]) -> str:
 def _not_made(requirement: str, failure: str) -> InputError:
     """Make the error of a version that cannot be had: it does not exist, not for this Python, or there is no network."""
     name = requirement.partition("==")[0]
+    lines = failure.strip().splitlines()
+    reason = lines[-1] if lines else ""
+    # pip tries again and in the end says only that it found none.
+    if "connection" in failure.lower():
+        reason = "no connection to the package index"
     return InputError(
         "trace, on",
         expected=f"a version of {name} that can be installed for this Python from here",
-        got=f"{requirement}: {one_line(sanitize(failure.strip()[-400:], 400))}",
+        got=f"{requirement}: {sanitize(reason, 200)}",
         next=f'pip index versions {name}; with no network, on="/path/to/python" that has it',
     )

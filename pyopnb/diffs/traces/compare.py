@@ -62,6 +62,9 @@ def diff_traces(
         got = f"a by {a.runtime or 'a model'}, b by {b.runtime}"
         expected = "the run of the program that was exported first"
         raise InputError("diff", expected=expected, got=got, next="diff(b, a)")
+    if is_quantized(a.model) and not is_quantized(b.model):
+        expected = "the float model's run first"
+        raise InputError("diff", expected=expected, got="a quantized model's", next="diff(b, a)")
     graphs = TraceGraph(a.model), TraceGraph(b.model)
     arrays = dict(a.items()), dict(b.items())
     alignment = align(*graphs, (a, b))

@@ -406,7 +406,9 @@ class QuantizedTensors:
             result = self.arrays.get(pair.b)
             if pair.a in rows or pair.b not in self.graphs[1].producer:
                 continue
-            if isinstance(values, np.ndarray) and values.dtype.kind == "f":
+            if not (isinstance(values, np.ndarray) and isinstance(result, np.ndarray)):
+                continue
+            if values.dtype.kind == "f" and values.shape == result.shape:
                 rows[pair.a] = QuantizedTensor(
                     pair.a, pair.b, False, signal_to_noise(result, values)
                 )

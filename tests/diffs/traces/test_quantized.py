@@ -51,6 +51,17 @@ def test_every_float_tensor_has_its_counterpart(form: str, tmp_path: Path) -> No
     assert "by its scale" in pyopnb.show(found)._repr_html_()
 
 
+def test_runs_in_the_wrong_order_or_of_other_models_are_not_compared(tmp_path: Path) -> None:
+    a, b = two_traces("QDQ", tmp_path)
+    with pytest.raises(
+        pyopnb.errors.InputError, match=r"the float model's run first.*diff\(b, a\)"
+    ):
+        diff(b, a)
+    stranger = pyopnb.parse("(float[N,4] x) => (float[N,4] y) { y = Neg(x) }")
+    found = diff(trace(stranger, x=np.ones((2, 4), np.float32)), b)
+    assert found.quantization == () and "dB" not in str(found)
+
+
 @pytest.mark.parametrize("form", ["QDQ", "QOperator"])
 @pytest.mark.parametrize("per_channel", [False, True])
 def test_an_absorbed_activation_is_no_difference(
