@@ -2,14 +2,9 @@
 
 import numpy as np
 import pytest
-from entry_calls import run
+from entry_calls import run, softmax
 
 import pyopnb
-
-
-def softmax(logits):
-    exponentials = np.exp(logits - max(logits))
-    return exponentials / exponentials.sum()
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])

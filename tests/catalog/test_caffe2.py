@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from entry_calls import run
+from entry_calls import random_boxes, run
 
 import pyopnb
 
@@ -43,13 +43,6 @@ def clipped(box, height, width, plus_one):
     return np.clip(box, 0, limits)
 
 
-def random_boxes(random, count, size=60):
-    corner = random.uniform(0, size, (count, 2))
-    return np.concatenate([corner, corner + random.uniform(2, 30, (count, 2))], 1).astype(
-        np.float32
-    )
-
-
 def test_permutations_and_nearest_pixels():
     x = np.arange(24, dtype=np.float32).reshape(1, 2, 3, 4)
     rows = x.reshape(6, 4)
@@ -72,7 +65,7 @@ def test_permutations_and_nearest_pixels():
 @pytest.mark.parametrize("apply_scale", [0, 1])
 def test_boxes_are_moved_scaled_and_cut(plus_one, apply_scale):
     random = np.random.default_rng(0)
-    boxes = random_boxes(random, 5)
+    boxes = random_boxes(random, 5, within=60)
     images = np.float32([0, 0, 1, 1, 1])
     deltas = random.uniform(-2, 2, (5, 8)).astype(np.float32)
     deltas[0, 2] = 90
@@ -159,7 +152,7 @@ def test_the_best_boxes_of_an_image_class_by_class(includes_background, is_agnos
         else classes + includes_background
     )
     columns = 1 if is_agnostic else columns
-    boxes = np.concatenate([random_boxes(random, 13, 20) for _ in range(columns)], 1)
+    boxes = np.concatenate([random_boxes(random, 13, within=20) for _ in range(columns)], 1)
     outputs = run(
         f"{C2}BoxWithNMSLimit",
         *(scores, boxes, np.float32(splits)),
@@ -268,7 +261,7 @@ def test_points_of_heat_maps_are_between_pixels():
 def test_regions_of_detectron_are_onnx_runtimes(aligned):
     random = np.random.default_rng(4)
     x = random.standard_normal((2, 3, 12, 16), np.float32)
-    boxes = random_boxes(random, 5, 12)
+    boxes = random_boxes(random, 5, within=12)
     images = random.integers(0, 2, 5)
     rois = np.concatenate([images[:, None], boxes], 1).astype(np.float32)
     attrs = {"spatial_scale": 0.5, "sampling_ratio": 2}

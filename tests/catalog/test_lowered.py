@@ -141,7 +141,7 @@ ROIS = np.float32([[0, 1, 2, 9, 8], [1, 3, 3, 12, 20]])
 POOLING = [np.int64(numbers) for numbers in ([3, 3], [2, 1], [1, 1], [1, 2])]
 BAGS = [normal(6, 3), np.int64([1, 5, 3, 0]), np.int64([0, 2, 2])]
 LAST = [*BAGS[:2], np.int64([0, 2, 2, 4])]
-TURNED = np.concatenate([boxes(2, 6) / 4, normal(2, 6, 1)], -1)
+TURNED = np.concatenate([boxes(1, 5) / 4, normal(1, 5, 1)], -1)
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ TURNED = np.concatenate([boxes(2, 6) / 4, normal(2, 6, 1)], -1)
         ("::GridSampler2DTRT", [normal(1, 2, 5, 7), 9 * normal(1, 2, 3, 2)], {}),
         (
             "mmdeploy::NMSRotated",
-            [TURNED, scores(2, 2, 6)],
+            [TURNED, scores(1, 2, 5)],
             {"iou_threshold": 0.3, "score_threshold": 0.2},
         ),
         ("org.pytorch.aten::adaptive_avg_pool2d", [normal(2, 3, 7, 9), np.int64([3, 4])], {}),

@@ -4,7 +4,7 @@ import ml_dtypes
 import numpy as np
 import onnxruntime as ort
 import pytest
-from entry_calls import run
+from entry_calls import pixel, run
 from onnx import TensorProto, helper
 
 import pyopnb
@@ -14,17 +14,6 @@ RANDOM = np.random.default_rng(0)
 
 def normal(*shape):
     return RANDOM.standard_normal(shape).astype(np.float32)
-
-
-def pixel(image, row, column):
-    """A value between four pixels, zero outside."""
-    height, width = image.shape
-    top, left = int(np.floor(row)), int(np.floor(column))
-    total = 0.0
-    for y, x in ((top, left), (top, left + 1), (top + 1, left), (top + 1, left + 1)):
-        if 0 <= y < height and 0 <= x < width:
-            total += image[y, x] * (1 - abs(row - y)) * (1 - abs(column - x))
-    return total
 
 
 @pytest.mark.parametrize("scale", [1.0, 0.5])

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from entry_calls import run
+from entry_calls import pixel, run
 
 import pyopnb
 
@@ -70,7 +70,7 @@ def test_roi_align_is_onnx_runtimes(aligned, samples, mode):
     np.testing.assert_allclose(pooled, expected, rtol=1e-4, atol=1e-5)
 
 
-def pixel(image, row, column):
+def pixel_of_a_region(image, row, column):
     """A pixel between four, by the definition: nothing beyond one pixel outside, edges repeated."""
     height, width = image.shape
     if not (-1 <= row <= height and -1 <= column <= width):
@@ -98,7 +98,7 @@ def loop_of_maxima(x, rois, samples, aligned):
         columns = samples or int(np.ceil(width / 4))
         for channel, i, j in np.ndindex(x.shape[1], 3, 4):
             pooled[number, channel, i, j] = max(
-                pixel(
+                pixel_of_a_region(
                     x[int(image), channel].astype(np.float64),
                     top + (i + (a + 0.5) / rows) * height / 3,
                     left + (j + (b + 0.5) / columns) * width / 4,
@@ -156,18 +156,8 @@ def moved_points(x, offset, kernel, stride, padding, dilation):
         down, across = (float(number) for number in offset[n, first : first + 2, i, j])
         row = i * stride[0] - padding[0] + a * dilation[0] + down
         column = j * stride[1] - padding[1] + b * dilation[1] + across
-        samples[n, c, point, i, j] = pixel_or_zero(x[n, c], row, column)
+        samples[n, c, point, i, j] = pixel(x[n, c], row, column)
     return samples
-
-
-def pixel_or_zero(image, row, column):
-    """A value between four pixels, each of which is 0 outside the image."""
-    top, left = int(np.floor(row)), int(np.floor(column))
-    total = 0.0
-    for y, x in ((top, left), (top, left + 1), (top + 1, left), (top + 1, left + 1)):
-        if 0 <= y < image.shape[0] and 0 <= x < image.shape[1]:
-            total += float(image[y, x]) * (1 - abs(row - y)) * (1 - abs(column - x))
-    return total
 
 
 def test_a_deformable_convolution_sees_nothing_at_no_number():

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from entry_calls import run
+from entry_calls import random_boxes, run
 from onnx import TensorProto, helper
 
 import pyopnb
@@ -21,12 +21,6 @@ def iou(a, b):
     height = max(0.0, min(a[3], b[3]) - max(a[1], b[1]))
     union = area(a) + area(b) - width * height
     return width * height / union if union > 0 else 0.0
-
-
-def random_boxes(random, *shape):
-    corner = random.uniform(0, 50, (*shape, 2))
-    size = random.uniform(1, 30, (*shape, 2))
-    return np.concatenate([corner, corner + size], -1).astype(np.float32)
 
 
 def efficient_nms(boxes, scores, score_threshold, iou_threshold, most):

@@ -27,19 +27,6 @@ class Exported:
         self.model_proto = model
 
 
-def test_what_holds_a_model(tmp_path: Path) -> None:
-    exported = Exported(identity(TensorProto.FLOAT))
-    assert pyopnb.Session(exported)(x=[1])["y"].tolist() == [1]
-    assert pyopnb.run(exported, x=[2])["y"].tolist() == [2]
-    assert len(pyopnb.missing(exported)) == 0
-    pyopnb.save(exported, tmp_path / "m.onnx")
-    assert pyopnb.Session(tmp_path / "m.onnx")(x=[3])["y"].tolist() == [3]
-    with pytest.raises(
-        pyopnb.errors.ModelError, match="expected a ModelProto, bytes or a path, got Exported"
-    ):
-        pyopnb.Session(Exported(None))
-
-
 class Written:
     """A function of onnxscript's, as far as it matters."""
 
@@ -47,16 +34,22 @@ class Written:
         return identity(TensorProto.FLOAT)
 
 
-def test_what_writes_a_model() -> None:
-    assert pyopnb.Session(Written())(x=[1])["y"].tolist() == [1]
-    assert len(pyopnb.missing(Written())) == 0
-    assert pyopnb.diff(Written(), identity(TensorProto.FLOAT)).ok
-    assert "Identity" in repr(pyopnb.show(Written()))
-    assert "Identity" in pyopnb.text(Written())
-    with pytest.raises(
-        pyopnb.errors.ModelError, match="expected a ModelProto, bytes or a path, got type"
-    ):
-        pyopnb.Session(Written)
+@pytest.mark.parametrize("given", [Exported(identity(TensorProto.FLOAT)), Written()])
+def test_what_holds_or_writes_a_model(given: Any, tmp_path: Path) -> None:
+    assert pyopnb.Session(given)(x=[1])["y"].tolist() == [1]
+    assert pyopnb.run(given, x=[2])["y"].tolist() == [2]
+    assert len(pyopnb.missing(given)) == 0
+    pyopnb.save(given, tmp_path / "m.onnx")
+    assert pyopnb.Session(tmp_path / "m.onnx")(x=[3])["y"].tolist() == [3]
+    assert pyopnb.diff(given, identity(TensorProto.FLOAT)).ok
+    assert "Identity" in repr(pyopnb.show(given)) and "Identity" in pyopnb.text(given)
+
+
+@pytest.mark.parametrize(("given", "got"), [(Exported(None), "Exported"), (Written, "type")])
+def test_what_holds_none_is_refused(given: Any, got: str) -> None:
+    expected = f"expected a ModelProto, bytes or a path, got {got}"
+    with pytest.raises(pyopnb.errors.ModelError, match=expected):
+        pyopnb.Session(given)
 
 
 # Initializers that options of the session have

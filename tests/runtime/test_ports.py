@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from onnx import helper, numpy_helper
+from onnx import helper
 
 import pyopnb
 from pyopnb.ops.dtypes import DTYPES
@@ -42,17 +42,6 @@ def returning(value: Any, kind: str = "float32[...]") -> Any:
 
 
 # ---- inputs left out ---------------------------------------------------------------------------------------------------------
-
-
-def test_optional_input_left_out_at_the_end() -> None:
-    define(lambda self, x, b=None: x if b is None else x + b)
-    assert pyopnb.Session(one({"x": "float32[N]"}))(x=np.float32([3]))["y"].tolist() == [3]
-    assert pyopnb.Session(one({"x": "float32[N]", "b": "float32[N]"}))(
-        np.float32([3]), np.float32([1])
-    )["y"].tolist() == [4]
-    assert pyopnb.Session(one({"x": "float32[N]"}, ins=["x", ""]))(np.float32([3]))[
-        "y"
-    ].tolist() == [3]
 
 
 def test_optional_inputs_left_out_in_the_middle_and_at_the_start() -> None:
@@ -304,11 +293,11 @@ def test_subclasses_and_masked_arrays() -> None:
 # ---- strings -----------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("text", ["", "a", "a\0b", "\0", "é", "日本", "\U0001f600", "x" * 100_000])
-def test_strings_pass(text: str) -> None:
+def test_strings_pass() -> None:
     define(lambda self, x: x)
+    texts = ["", "a", "a\0b", "\0", "é", "日本", "\U0001f600", "x" * 100_000]
     session = pyopnb.Session(one({"x": "string[N]"}))
-    assert session(x=np.array([text, "other"], object))["y"].tolist() == [text, "other"]
+    assert session(x=np.array(texts, object))["y"].tolist() == texts
 
 
 def test_bytes_that_are_no_utf8_survive() -> None:
@@ -476,29 +465,20 @@ class Cut:
 def cuts(count: int, *, between: str = "Add", declared: bool = False) -> onnx.ModelProto:
     """A chain of nodes of one op behind a Reshape to a shape that is fed, so that no rank is known."""
     pyopnb.registry.define(Cut, "t::Cut")
-    nodes, name = [helper.make_node("Reshape", ["x", "shape"], ["r"])], "r"
+    lines, name = ["r = Reshape(x, shape)"], "r"
     for number in range(count):
-        nodes.append(helper.make_node("Cut", [name, "first", "end"], [f"c{number}"], domain="t"))
+        lines.append(f"c{number} = t.Cut({name}, first, end)")
         name = f"c{number}"
         if between:
-            nodes.append(helper.make_node(between, [name, "one"], [f"a{number}"]))
+            lines.append(f"a{number} = {between}({name}, one)")
             name = f"a{number}"
-    nodes.append(helper.make_node("Neg", [name], ["y"]))
-    floats = [f"c{number}" for number in range(count)]
-    weights = {"first": np.int64([0]), "end": np.int64([2]), "one": np.float32(1)}
-    graph = helper.make_graph(
-        nodes,
-        "g",
-        [
-            helper.make_tensor_value_info("x", 1, None),
-            helper.make_tensor_value_info("shape", 7, None),
-        ],
-        [helper.make_tensor_value_info("y", 1, None)],
-        [numpy_helper.from_array(value, name) for name, value in weights.items()],
-        value_info=[helper.make_tensor_value_info(name, 1, None) for name in floats if declared],
-    )
-    imports = [helper.make_opsetid("", 17), helper.make_opsetid("t", 1)]
-    return helper.make_model(graph, opset_imports=imports, ir_version=9)
+    model = onnx.parser.parse_model(f"""<ir_version: 9, opset_import: ["" : 17, "t" : 1]>
+        g (float[] x, int64[] shape) => (float[] y)
+        <int64[1] first = {{0}}, int64[1] end = {{2}}, float one = {{1}}>
+        {{ {"  ".join(lines)}  y = Neg({name}) }}""")
+    floats = [helper.make_tensor_value_info(f"c{n}", 1, None) for n in range(count) if declared]
+    model.graph.value_info.extend(floats)
+    return model
 
 
 @pytest.mark.parametrize(
@@ -520,23 +500,16 @@ def test_several_nodes_behind_unknown_ranks(count, between, declared, attempts, 
 
 
 def test_nodes_behind_unknown_ranks_in_the_branches_of_an_if():
-    inner = cuts(2).graph
-    branch = helper.make_graph(
-        list(inner.node), "branch", [], [helper.make_tensor_value_info("y", 1, None)]
-    )
+    model = cuts(2)
+    graph = model.graph
+    branch = helper.make_graph(graph.node, "branch", [], graph.output)
     node = helper.make_node("If", ["c"], ["z"], then_branch=branch, else_branch=branch)
-    graph = helper.make_graph(
-        [node],
-        "g",
-        [*inner.input, helper.make_tensor_value_info("c", 9, [])],
-        [helper.make_tensor_value_info("z", 1, None)],
-    )
-    graph.initializer.extend(inner.initializer)
-    imports = [helper.make_opsetid("", 17), helper.make_opsetid("t", 1)]
-    session = pyopnb.Session(helper.make_model(graph, opset_imports=imports, ir_version=9))
-    assert session(x=np.float32([1, 2, 3]), shape=np.int64([3]), c=np.array(True))[
-        "z"
-    ].tolist() == [-3, -4]
+    del graph.node[:]
+    graph.node.append(node)
+    graph.input.append(helper.make_tensor_value_info("c", 9, []))
+    graph.output[0].name = "z"
+    feeds = {"x": np.float32([1, 2, 3]), "shape": np.int64([3]), "c": np.array(True)}
+    assert pyopnb.Session(model)(feeds)["z"].tolist() == [-3, -4]
 
 
 # ---- float16 between nodes that ONNX Runtime has no kernel of float16 for ----------------------------------------------------
