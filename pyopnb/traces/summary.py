@@ -195,7 +195,6 @@ class _Tally:
     greatest: Any = None
     count: int = 0
     mean: float = 0.0
-    squares: float = 0.0  # of the distances from the mean
     nan: int = 0
     posinf: int = 0
     neginf: int = 0
@@ -204,38 +203,35 @@ class _Tally:
     def add(self, part: np.ndarray) -> None:
         # NaN counts as no zero, and needs no look of its own.
         self.zeros += part.size - int(np.count_nonzero(part))
-        if part.dtype.kind == "f":
-            part = self._finite(part)
-        if not part.size:
+        finite = _finite(part)
+        if finite is not part:
+            self.nan += int(np.count_nonzero(np.isnan(part)))
+            self.posinf += int(np.count_nonzero(part == np.inf))
+            self.neginf += int(np.count_nonzero(part == -np.inf))
+        if not finite.size:
             return
-        least, greatest = part.min(), part.max()
+        least, greatest = finite.min(), finite.max()
         self.least = least if self.least is None else min(self.least, least)
         self.greatest = greatest if self.greatest is None else max(self.greatest, greatest)
-        # Means and squared deviations are combined as by Chan, Golub and LeVeque (1983), without subtracting large sums.
-        wide = part.astype(np.float64)
-        with np.errstate(over="ignore", invalid="ignore"):
-            mean = float(wide.mean())
-            if math.isinf(mean):  # the sum was no float64
-                mean = float((wide / part.size).sum())
-            wide -= mean
-            # np.dot's threads would compete with ONNX Runtime's, which spin for a while after a run.
-            wide *= wide
-            squares = float(wide.sum())
-            total = self.count + part.size
-            step = mean - self.mean
-            self.mean += step * (part.size / total)
-            self.squares += squares + step * step * (self.count * (part.size / total))
-        self.count = total
+        self.count += finite.size
+        with np.errstate(over="ignore"):
+            mean = float(finite.mean(dtype=np.float64))
+        if math.isinf(mean):  # the sum was no float64
+            mean = float((finite / finite.size).sum())
+        # Weighted, and not summed: the sum of all blocks can be no float64, either.
+        weight = finite.size / self.count
+        self.mean += mean * weight - self.mean * weight
 
-    def _finite(self, part: np.ndarray) -> np.ndarray:
-        with np.errstate(all="ignore"):
-            if np.isfinite(part.min()) and np.isfinite(part.max()):
-                return part  # a NaN would be either
-        good = np.isfinite(part)
-        self.nan += int(np.count_nonzero(np.isnan(part)))
-        self.posinf += int(np.count_nonzero(part == np.inf))
-        self.neginf += int(np.count_nonzero(part == -np.inf))
-        return np.asarray(part[good])
+
+def _finite(part: np.ndarray) -> np.ndarray:
+    """Return the finite elements of a block: the block itself where all are."""
+    if part.dtype.kind != "f":
+        return part
+    with np.errstate(all="ignore"):
+        # A NaN would be either of them.
+        if not part.size or (np.isfinite(part.min()) and np.isfinite(part.max())):
+            return part
+    return np.asarray(part[np.isfinite(part)])
 
 
 def _of_numbers(array: np.ndarray, kind: TensorType) -> Summary:
@@ -243,15 +239,14 @@ def _of_numbers(array: np.ndarray, kind: TensorType) -> Summary:
     for part in _blocks(array):
         tally.add(part)
     numbers: dict[str, Any] = {}
-    if math.isnan(tally.squares):
-        tally.squares = math.inf
     if tally.count:
+        std, bins = _spread(array, tally)
         numbers = {
             "least": tally.least.item(),
             "greatest": tally.greatest.item(),
             "mean": tally.mean,
-            "std": math.sqrt(tally.squares / tally.count),
-            "bins": _bins(array, tally),
+            "std": std,
+            "bins": bins,
         }
     return Summary(
         kind,
@@ -265,16 +260,22 @@ def _of_numbers(array: np.ndarray, kind: TensorType) -> Summary:
     )
 
 
-def _bins(array: np.ndarray, tally: _Tally) -> tuple[int, ...]:
+def _spread(array: np.ndarray, tally: _Tally) -> tuple[float, tuple[int, ...]]:
+    """Compute the deviation and the histogram, from the range and the mean."""
     bins = np.zeros(BINS, np.int64)
+    squares = 0.0
     # The distance of the largest float64 from its negative is no float64, that of their halves is.
     low = float(tally.least) / 2
     span = float(tally.greatest) / 2 - low
     for part in _blocks(array):
-        if part.dtype.kind == "f":
-            part = part[np.isfinite(part)]
-        heights = part.astype(np.float64) / 2 - low
+        wide = _finite(part).astype(np.float64)
+        heights = wide / 2 - low
         # Of one value, all are in the middle; a span can be too small to have an inverse.
         heights = heights / span * BINS if span else np.full(heights.shape, BINS / 2)
         bins += np.bincount(np.minimum(heights, BINS - 1).astype(np.int64), minlength=BINS)
-    return tuple(bins.tolist())
+        with np.errstate(over="ignore"):
+            wide -= tally.mean
+            # np.dot's threads would compete with ONNX Runtime's, which spin for a while after a run.
+            wide *= wide
+            squares += float(wide.sum())
+    return math.sqrt(squares / tally.count), tuple(bins.tolist())

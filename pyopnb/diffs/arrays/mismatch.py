@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from pyopnb.diffs.arrays.parts import Part, parts
-from pyopnb.diffs.arrays.stats import ArrayStats
+from pyopnb.diffs.arrays.parts import parts
+from pyopnb.diffs.arrays.report import format_index, verb
 from pyopnb.diffs.tolerances import relative_tolerance
-from pyopnb.ops.messages import plural, sanitize
+from pyopnb.ops.messages import plural
 
 __all__ = ["mismatch"]
 
@@ -34,39 +34,18 @@ def mismatch(actual: np.ndarray, expected: np.ndarray, *, tolerant: bool = False
     >>> mismatch(np.float32([1, 2]), np.float32([1, 2.00001]), tolerant=True) is None
     True
     """
-    if tolerant:
-        rtol = relative_tolerance(expected)
-    else:
-        rtol = None
+    rtol = relative_tolerance(expected) if tolerant else None
     allowed = rtol or 0.0
     # The allowance is relative to the element and to the largest one.
     (part,) = parts(actual, expected, allowed, 0.0, allowed)
     facts = part.facts
     if facts is None:
-        return _describe_types(part)
+        return part.reason if part.a == part.b else f"{part.a} instead of {part.b}"
     if facts.over:
-        return _describe_first(facts, actual, expected)
-    if rtol is not None:
-        zeros = 0
-    else:
-        zeros = facts.classes.get(_ZERO_SIGNS, 0)
-    if zeros:
+        place = facts.worst[0]
+        share = f"{facts.over:,} of {plural(facts.count, 'element')} {verb(facts.over)}"
+        return f"{format_index(place.index)} is {place.a} instead of {place.b} ({share})"
+    zeros = facts.classes.get(_ZERO_SIGNS, 0)
+    if zeros and rtol is None:
         return f"{zeros:,} of {plural(facts.count, 'element')}: 0.0 against -0.0"
     return None
-
-
-def _describe_types(part: Part) -> str:
-    if part.a == part.b:
-        return part.reason
-    return f"{part.a} instead of {part.b}"
-
-
-def _describe_first(facts: ArrayStats, actual: np.ndarray, expected: np.ndarray) -> str:
-    # Complex numbers have their parts along a last axis.
-    index = (facts.first or ())[: actual.ndim]
-    where = ",".join(map(str, index))
-    values = f"{sanitize(actual[index])} instead of {sanitize(expected[index])}"
-    verb = "differ"
-    if facts.over == 1:
-        verb = "differs"
-    return f"[{where}] is {values} ({facts.over:,} of {plural(facts.count, 'element')} {verb})"

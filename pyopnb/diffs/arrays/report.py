@@ -21,6 +21,7 @@ __all__ = [
     "part_lines",
     "summarize",
     "text",
+    "verb",
 ]
 
 # The text names so many elements beside the worst.
@@ -96,7 +97,7 @@ def _extent(part: Part, facts: ArrayStats) -> str:
     total = f"of {plural(facts.count, 'element')}"
     if not facts.differing:
         return f"equal values, but {facts.bits:,} {total} differ in their bits"
-    verb = _verb(facts.differing)
+    differ = verb(facts.differing)
     has_tolerance = part.rtol or part.atol or part.stol
     tolerance = f"rtol {part.rtol:g}, atol {part.atol:g}"
     if part.stol:
@@ -109,13 +110,14 @@ def _extent(part: Part, facts: ArrayStats) -> str:
     if facts.count == 1 and has_tolerance:
         return f"{'outside' if facts.over else where} {tolerance}"
     if not has_tolerance:
-        return f"{facts.differing:,} {total}{_share(facts.differing, facts.count)} {verb}"
+        return f"{facts.differing:,} {total}{_share(facts.differing, facts.count)} {differ}"
     if facts.over:
         return f"{facts.over:,} {total}{_share(facts.over, facts.count)} outside {tolerance}"
-    return f"{facts.differing:,} {total} {verb}, {where} {tolerance}"
+    return f"{facts.differing:,} {total} {differ}, {where} {tolerance}"
 
 
-def _verb(count: int) -> str:
+def verb(count: int) -> str:
+    """Let a verb agree with how many elements there are."""
     if count == 1:
         return "differs"
     return "differ"
@@ -271,7 +273,7 @@ def summarize(part: Part) -> str:
         return part.reason or part.a
     if not facts.differing:
         return f"{part.a}, {facts.bits:,} of {facts.count:,} differ only in their bits"
-    line = f"{part.a}, {facts.differing:,} of {facts.count:,} {_verb(facts.differing)}"
+    line = f"{part.a}, {facts.differing:,} of {facts.count:,} {verb(facts.differing)}"
     if facts.largest and not part.a.startswith("bool"):
         line += f" by up to {format_number(facts.largest)}"
     if facts.odd and facts.classes:

@@ -21,7 +21,7 @@ def test_every_dtype_is_itself_and_not_another(row: Any) -> None:
         np.array(["a", "b"], object) if row.name == "string" else np.array([0, 1]).astype(row.numpy)
     )
     assert mismatch(one, one.copy()) is None
-    assert mismatch(one[::-1], one).startswith("[0] is")
+    assert mismatch(one[::-1], one).startswith(("[0] is", "[0,0] is"))
     assert mismatch(one[:1], one) is not None
     assert mismatch(one[:0], one[:0]) is None
 
