@@ -153,10 +153,10 @@ BAD = [
     (Shared, X, "threads", "with 8 threads at once: output 0.*Try: keep what compute calculates in local variables"),
     (NoEmpty, X, "empty", r"inputs float32\[0,3\]: IndexError: .*Try: let compute work without elements"),
     (EmptyChangesDtype, X, "empty", r"expected float32\[\.\.\.\].*got float64\[0,3\]"),
-    (Writeable, X, "runtime", r"output 0: \[0,0\] is -3.0 instead of -2.0.*read-only and contiguous"),
+    (Writeable, X, "runtime", r"output 0: \[\d,\d\] is -?[\d.]+ instead of -?[\d.]+.*read-only and contiguous"),
     (Cancels, X, "precision", r"float\d+: [\d.e+]+ units in the last place from the same op in float64, at most 64 expected: \[\d,\d\] is"),
     (Overflows, np.float32([100, 1]), "precision", r"float32: inf units.*\[0\] is inf instead of 100.0"),
-    (Celu, X, "operator", r"against ONNX Runtime's own kernel of Celu: output 0: \[0,0\] is 1.0 instead of"),
+    (Celu, X, "operator", r"against ONNX Runtime's own kernel of Celu: output 0: \[\d,\d\] is -?[\d.]+ instead of"),
 ]  # fmt: skip
 
 
