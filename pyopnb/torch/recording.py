@@ -23,7 +23,6 @@ from pyopnb.torch.program import calls_in, capture, is_random, runs_foreign_code
 from pyopnb.torch.source import line_of, submodule_of
 from pyopnb.torch.verified_export import export_verified
 from pyopnb.torch.verify import ModuleComparison, arrays_of
-from pyopnb.traces.summary import summary_of
 from pyopnb.traces.trace import Trace
 
 __all__ = ["Recorder", "trace"]
@@ -133,7 +132,6 @@ def trace(
         model,
         feeds=feeds,
         values=values,
-        summaries={name: summary_of(value) for name, value in {**feeds, **values}.items()},
         versions=versions,
         runtime=f"torch {torch.__version__}",
         by_model=False,

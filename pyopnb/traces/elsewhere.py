@@ -38,7 +38,6 @@ from pyopnb.traces.initializers import Initializers
 from pyopnb.traces.reference import check_feeds
 from pyopnb.traces.run import TraceOptions, runtime_name, select_tensors
 from pyopnb.traces.select import expose
-from pyopnb.traces.summary import summary_of
 from pyopnb.traces.trace import Trace
 
 __all__ = [
@@ -471,21 +470,20 @@ def trace_elsewhere(
         if is_checked:
             unexposed = dict(zip(outputs, job.load(1, 0), strict=True))
             exposure = exposure_of(unexposed, {name: arrays[name] for name in outputs})
-    summaries = {name: summary_of(value) for name, value in {**feeds, **arrays}.items()}
-    # The outputs are kept at every level.
-    if options.level == "summaries":
-        arrays = {name: arrays[name] for name in outputs}
-    return Trace(
+    trace = Trace(
         model,
         feeds=feeds,
         values=arrays,
-        summaries=summaries,
         initializers=Initializers(lambda: (complete.graph.initializer, data_folder)),
         versions={op: registry[op].current for op in job.nodes.values()},
         runtime=report.text(level),
         exposure=exposure,
         other_python=python,
     )
+    # The outputs are kept at every level.
+    if options.level == "summaries":
+        trace.values = {name: arrays[name] for name in outputs}
+    return trace
 
 
 def _readable(model: ModelProto, names: Sequence[str]) -> list[str]:

@@ -19,7 +19,6 @@ from pyopnb.ops.registry import registry
 from pyopnb.runtime.feeds import check_feed, check_names
 from pyopnb.traces.initializers import Initializers
 from pyopnb.traces.select import match_names, named_tensors
-from pyopnb.traces.summary import summary_of
 from pyopnb.traces.trace import Trace
 
 __all__ = ["check_feeds", "trace_on_reference"]
@@ -62,24 +61,21 @@ def trace_on_reference(
     outputs = [info.name for info in model.graph.output]
     selected.update(outputs)
     values: dict[str, Any] = {}
-    summaries = {name: summary_of(value) for name, value in feeds.items()}
     for name in dict.fromkeys([*names, *outputs]):
         # A node of an untaken branch has computed nothing.
-        if name not in selected or name not in computed:
-            continue
-        array = _like_onnxruntime(computed[name])
-        summaries[name] = summary_of(array)
-        if keep or name in outputs:
-            values[name] = array
-    return Trace(
+        if name in selected and name in computed:
+            values[name] = _like_onnxruntime(computed[name])
+    trace = Trace(
         model,
         feeds=feeds,
         values=values,
-        summaries=summaries,
         initializers=Initializers(lambda: (complete.graph.initializer, folder)),
         versions=_versions_in(model),
         runtime=f"onnx.reference {onnx.__version__}",
     )
+    if not keep:
+        trace.values = {name: values[name] for name in outputs}
+    return trace
 
 
 def _versions_in(model: ModelProto) -> dict[str, Version]:

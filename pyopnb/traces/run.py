@@ -235,23 +235,15 @@ class _TracedRun:
         outputs = [info.name for info in model.graph.output]
         values: dict[str, Any] = {}
         summaries: dict[str, Summary] = {name: summary_of(value) for name, value in feeds.items()}
-        # In the order of the nodes, in which the reader looks for the first that is wrong.
-        for name in self._in_order():
+        tensors = {**self.sink.values, **arrays}
+        # In the order of the nodes, in which the reader looks for the first that is wrong; the outputs are in every trace.
+        for name in dict.fromkeys([*self._in_order(), *outputs]):
             if name in self.sink.summaries:
                 summaries[name] = self.sink.summaries[name]
-            elif name in arrays:
-                summaries[name] = summary_of(arrays[name])
-            if name in outputs or not sums:
-                values.update(
-                    (name, arrays_by_name[name])
-                    for arrays_by_name in (arrays, self.sink.values)
-                    if name in arrays_by_name
-                )
-        # The model's outputs are in every trace, whatever was asked for.
-        for name in outputs:
-            if name not in values:
-                values[name] = arrays[name]
-                summaries[name] = summary_of(arrays[name])
+            elif name in tensors:
+                summaries[name] = summary_of(tensors[name])
+            if name in tensors and (name in outputs or not sums):
+                values[name] = tensors[name]
         return Trace(
             model, feeds=feeds, values=values, summaries=summaries, versions=self.versions, **known
         )

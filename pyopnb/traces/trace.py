@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -15,11 +17,12 @@ from pyopnb.ops.op import Version
 from pyopnb.ops.result import index_error
 from pyopnb.traces.exposure import Exposure
 from pyopnb.traces.initializers import Initializers
-from pyopnb.traces.summary import Summary
+from pyopnb.traces.summary import Summary, summary_of
 from pyopnb.traces.times import Times
 
 __all__ = ["Trace"]
 
+_UNREAD: Mapping[str, np.ndarray] = MappingProxyType({})
 _LINES = 12  # of the text of a trace, so that it fits where an assertion fails
 
 
@@ -36,6 +39,7 @@ class _Summaries(dict[str, Summary]):
         )
 
 
+@dataclass(eq=False, repr=False, slots=True, weakref_slot=True, kw_only=True)
 class Trace(Displayable):
     """Every named tensor of one run.
 
@@ -83,60 +87,32 @@ class Trace(Displayable):
         Of this process, with their options, where others than the CPU's ran it.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "by_model",
-        "exposure",
-        "feeds",
-        "initializers",
-        "model",
-        "other_python",
-        "outputs",
-        "providers",
-        "remarks",
-        "runtime",
-        "sources",
-        "summaries",
-        "times",
-        "unchecked",
-        "values",
-        "versions",
-    )
+    model: ModelProto = field(kw_only=False)
+    feeds: dict[str, Any]
+    values: dict[str, Any]
+    initializers: Mapping[str, np.ndarray] = field(default_factory=lambda: _UNREAD)
+    summaries: dict[str, Summary] = field(default_factory=dict)
+    times: Times | None = None
+    versions: Mapping[str, Version] = field(default_factory=dict)
+    runtime: str = ""
+    exposure: Exposure | None = None
+    unchecked: str = ""
+    by_model: bool = True
+    sources: Mapping[str, str] = field(default_factory=dict)
+    remarks: Mapping[str, str] = field(default_factory=dict)
+    other_python: Any = None
+    providers: Sequence[Any] = ()
+    outputs: tuple[str, ...] = field(init=False)
 
-    def __init__(
-        self,
-        model: ModelProto,
-        *,
-        feeds: Mapping[str, Any],
-        values: Mapping[str, Any],
-        summaries: Mapping[str, Summary],
-        initializers: Mapping[str, np.ndarray] | None = None,
-        times: Times | None = None,
-        versions: Mapping[str, Version] | None = None,
-        runtime: str = "",
-        exposure: Exposure | None = None,
-        unchecked: str = "",
-        by_model: bool = True,
-        sources: Mapping[str, str] | None = None,
-        remarks: Mapping[str, str] | None = None,
-        other_python: Any = None,
-        providers: Sequence[Any] = (),
-    ) -> None:
-        self.other_python, self.providers = other_python, list(providers)
-        self.model = model
-        if initializers is None:
-            initializers = Initializers(lambda: (model.graph.initializer, None))
-        self.initializers = initializers
-        self.feeds, self.values, self.summaries = dict(feeds), dict(values), _Summaries(summaries)
-        self.outputs = tuple(info.name for info in model.graph.output)
-        self.times = times
-        self.versions = dict(versions or {})
-        self.runtime, self.exposure, self.unchecked = runtime, exposure, unchecked
-        self.by_model, self.sources, self.remarks = (
-            by_model,
-            dict(sources or {}),
-            dict(remarks or {}),
-        )
+    def __post_init__(self) -> None:
+        graph = self.model.graph
+        self.outputs = tuple(info.name for info in graph.output)
+        if self.initializers is _UNREAD:
+            self.initializers = Initializers(lambda: (graph.initializer, None))
+        summaries = self.summaries or {
+            name: summary_of(value) for name, value in self._arrays().items()
+        }
+        self.summaries = _Summaries(summaries)
 
     # ---- names and arrays ----------------------------------------------------------------------------------------------------
 

@@ -164,7 +164,6 @@ class _Side:
             proto,
             feeds={},
             values={},
-            summaries={},
             initializers=Initializers(lambda: (proto.graph.initializer, folder)),
             versions={op.name: op.current for op in registry},
             runtime=runtime,
