@@ -181,7 +181,8 @@ def _error_map(facts: ArrayStats | None, limits: Limits | None) -> list[Chart]:
     sizes = np.where(np.isinf(sizes), np.nan, sizes)
     positive = sizes[sizes > 0]
     low = float(positive.min(initial=np.inf))
-    high = float(positive.max(initial=0.0))
+    # The sizes are rounded down to bins; the end of the scale is the number that the text has.
+    high = max(float(positive.max(initial=0.0)), float(facts.largest or 0))
     if limits is not None:
         low, high = limits
     scale = ColourScale(low if limits else 0.0, high or 1.0)

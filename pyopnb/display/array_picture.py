@@ -105,6 +105,9 @@ def sheet_of(shape: tuple[int, int], count: int) -> Sheet:
     # The sheet shall be about square.
     square = math.ceil(math.sqrt(drawn * shape[0] / shape[1]))
     in_row = min(drawn, max(2, min(_MOST_IN_ROW, square)))
+    # Rows of nearly the same length: four are two rows of two, and not three and one.
+    rows = math.ceil(drawn / in_row)
+    in_row = math.ceil(drawn / rows)
     side = max(_SMALLEST_SLICE, _SLICES_SIDE // in_row)
     if count == 1 and max(shape) <= _MOST_STRETCHED * min(shape):
         side = _SIDE
