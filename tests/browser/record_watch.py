@@ -36,7 +36,7 @@ model = pyopnb.parse("(float[N] x) => (float[N] y) { y = demo.SoftClip<limit = 2
 session = pyopnb.Session(model)
 pyopnb.watch(session, x=np.linspace(-6, 6, 121, dtype=np.float32))"""
 OPS, WATCHED = 1, 2
-WIDTH, HEIGHT = 900, 700
+WIDTH, HEIGHT = 900, 656
 STATUS = 30  # the height of JupyterLab's line at the bottom
 COLOURS = 64
 # Milliseconds: of a letter, of a picture that is read, and of the last one before the loop begins again.
