@@ -188,7 +188,8 @@ class OtherProcess:
         # A copy, as saving takes the weights out of it.
         sent = ModelProto()
         sent.CopyFrom(model)
-        with tempfile.TemporaryDirectory(prefix="pyopnb-") as folder:
+        # In the home, which goes even where an interrupt comes while this folder is removed.
+        with tempfile.TemporaryDirectory(dir=self._home.name) as folder:
             job = _Job(Path(folder), sent, [feeds])
             for level in levels:
                 job.add(_PLAIN, names, level)
