@@ -6,7 +6,8 @@ themselves, on small inputs of the node's types.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count
 from types import CodeType, SimpleNamespace
 from typing import Any
@@ -17,9 +18,8 @@ from pyopnb.compile.line_count import TooManyLines, count_lines
 from pyopnb.ops.schema import Port
 from pyopnb.ops.types import TensorType
 from pyopnb.testing.subject import random_array
-from pyopnb.testing.verify import Arrays, Trial, draw_trials, verify
+from pyopnb.testing.verify import Trial, draw_trials, verify
 from pyopnb.testing.verify.rounding import call_original
-from pyopnb.testing.verify.verification import Verification
 
 __all__ = ["compare_with_python"]
 
@@ -58,16 +58,29 @@ def compare_with_python(
         The first disagreement; empty if there is none.
     """
     comparison = _Comparison(compute, attributes, compiled, outputs)
+    types = _small_types(inputs)
+    random, open_sizes = np.random.default_rng(0), count(_SMALLEST)
+    sizes: dict[str, int] = {}
+    example: list[np.ndarray | None] = []
+    dims: list[Sequence[int | str] | None] = []
+    for number, type_ in enumerate(types):
+        if type_ is None:
+            example.append(None)
+            dims.append(None)
+        else:
+            example.append(random_array(Port(f"x{number}", type_), sizes, open_sizes, random))
+            dims.append(type_.shape)  # type: ignore[arg-type]  # all are named
     # Results often change at the numbers that a body compares with.
     numbers = _numbers_of(compute.__code__, attributes)
-    # Python refuses most inputs where sizes have to be equal and no type says so, hence the second round.
-    for by_name in (_name_open_dims(inputs), _share_open_dims(inputs)):
-        verification = comparison.run(by_name, numbers)
-        if comparison.computed_instead_of_raising:
-            return comparison.computed_instead_of_raising
-        if verification.disagreement is not None:
-            return str(verification.disagreement)
-    return ""
+    trials = draw_trials([tuple(example)], dims=dims, constants=numbers)
+    # The trials stop when Python has run long enough; verify itself would run all of them.
+    affordable = comparison.affordable(trials)
+    verification = verify(
+        comparison.limited, comparison.compiled, [tuple(example)], trials=affordable
+    )
+    if comparison.computed_instead_of_raising:
+        return comparison.computed_instead_of_raising
+    return str(verification.disagreement or "")
 
 
 class _Comparison:
@@ -86,17 +99,7 @@ class _Comparison:
         self._lines_left = _MOST_LINES
         self.computed_instead_of_raising = ""
 
-    def run(self, inputs: _Types, numbers: Collection[float]) -> Verification:
-        """Compare on inputs of these types."""
-        example = _draw_example(inputs)
-        dims = [None if type_ is None else type_.shape for type_ in inputs]
-        # The trials stop when Python has run long enough; verify itself would run all of them.
-        trials = draw_trials([example], dims=dims, constants=numbers)  # type: ignore[arg-type]  # all are named
-        return verify(
-            self._call_limited, self._compiled, [example], trials=self._affordable(trials)
-        )
-
-    def _affordable(self, trials: Iterator[Trial]) -> Iterator[Trial]:
+    def affordable(self, trials: Iterator[Trial]) -> Iterator[Trial]:
         """Yield trials until Python ran too many lines, or until Python alone raises."""
         for trial in trials:
             try:
@@ -106,7 +109,7 @@ class _Comparison:
                 return
             self._lines_left -= lines.lines
             # What raises in compiled code is repeated in Python, so raising there is no disagreement.
-            if results is None and call_original(self._compiled, trial.inputs) is not None:
+            if results is None and call_original(self.compiled, trial.inputs) is not None:
                 self.computed_instead_of_raising = (
                     f"with {trial.name}: Numba computes where Python raises"
                 )
@@ -129,7 +132,7 @@ class _Comparison:
                 arrays.append(np.array(result))
         return arrays
 
-    def _call_limited(self, *inputs: np.ndarray | None) -> list[np.ndarray]:
+    def limited(self, *inputs: np.ndarray | None) -> list[np.ndarray]:
         """Call Python's compute; inputs that round otherwise could keep an iteration from its end."""
         try:
             with count_lines(_MOST_LINES):
@@ -137,7 +140,8 @@ class _Comparison:
         except TooManyLines:
             raise TimeoutError from None
 
-    def _compiled(self, *inputs: np.ndarray | None) -> list[np.ndarray]:
+    def compiled(self, *inputs: np.ndarray | None) -> list[np.ndarray]:
+        """Call the compiled function."""
         return self._arrays(self._function(*inputs))
 
 
@@ -161,59 +165,30 @@ def _numbers_of(code: CodeType, attributes: Mapping[str, Any]) -> set[float]:
 # ---- inputs -----------------------------------------------------------------------------------------
 
 
-def _name_open_dims(inputs: _Types) -> list[TensorType | None]:
-    """Name each unknown dimension by itself, and cut large fixed sizes."""
-    by_name: list[TensorType | None] = []
+def _small_types(inputs: _Types) -> list[TensorType | None]:
+    """Give all dimensions that are not fixed one name, and cut large fixed sizes.
+
+    Python refuses most inputs where sizes have to be equal and no type says so.
+    """
+    small: list[TensorType | None] = []
     # Python would loop over a large fixed size for minutes.
     most = _largest_size(inputs)
-    for number, type_ in enumerate(inputs):
+    for type_ in inputs:
         if type_ is None:
-            by_name.append(None)
+            small.append(None)
             continue
-        dims: list[int | str] = []
-        for axis, dim in enumerate(type_.shape or ()):
-            if isinstance(dim, int):
-                dims.append(min(dim, most))
-            else:
-                dims.append(dim or f"dimension {axis} of input {number}")
-        by_name.append(type_.like(shape=dims))
-    return by_name
-
-
-def _share_open_dims(inputs: _Types) -> list[TensorType | None]:
-    """Give all dimensions that are not fixed one name."""
-    shared: list[TensorType | None] = []
-    for type_ in _name_open_dims(inputs):
-        if type_ is None:
-            shared.append(None)
-            continue
-        dims = ["N" if isinstance(dim, str) else dim for dim in type_.shape or ()]
-        shared.append(type_.like(shape=dims))
-    return shared
+        dims = [min(dim, most) if isinstance(dim, int) else "N" for dim in type_.shape or ()]
+        small.append(type_.like(shape=dims))
+    return small
 
 
 def _largest_size(inputs: _Types) -> int:
     """Return the size to which fixed sizes are cut; compiled code reads the sizes in each call."""
     elements = 0
     for type_ in inputs:
-        if type_ is None:
-            sizes = []
-        else:
+        if type_ is not None:
             sizes = [dim for dim in type_.shape or () if isinstance(dim, int)]
-        elements = max(elements, int(np.prod(sizes, dtype=np.float64)))
+            elements = max(elements, math.prod(sizes))
     if elements > _MAX_ELEMENTS:
         return _LARGEST
     return _MAX_ELEMENTS
-
-
-def _draw_example(inputs: _Types) -> Arrays:
-    random = np.random.default_rng(0)
-    sizes: dict[str, int] = {}
-    open_sizes = count(_SMALLEST)
-    example: list[np.ndarray | None] = []
-    for number, type_ in enumerate(inputs):
-        if type_ is None:
-            example.append(None)
-        else:
-            example.append(random_array(Port(f"x{number}", type_), sizes, open_sizes, random))
-    return tuple(example)

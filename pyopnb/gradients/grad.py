@@ -18,7 +18,7 @@ from pyopnb.models.edit.inline import inlined_functions
 from pyopnb.models.edit.replace import open_for_edit
 from pyopnb.models.external_data import with_data
 from pyopnb.models.io import ModelSource, to_model
-from pyopnb.models.nodes import imported_versions, type_of_proto
+from pyopnb.models.nodes import type_of_proto
 from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.installed import require
 from pyopnb.ops.messages import hide_internal_frames, sanitize, suggest_key
@@ -28,7 +28,6 @@ from pyopnb.runtime.feeds import check_feed, check_names
 __all__ = ["grad"]
 
 _FLOATS = ("float16", "float32", "float64")
-_LEAST_OPSET = 14  # rules of onnx-ad need Reshape with allowzero
 
 
 @hide_internal_frames
@@ -109,7 +108,6 @@ def grad(
     distinguish(proto)
     name_outputs(proto)
     proto = with_ranks(proto)
-    _check_opset(proto)
     _check_wrt(proto.graph, names)
     output = _loss(proto.graph, loss)
     example = None if feeds is None else _checked_feeds(proto.graph, feeds)
@@ -128,18 +126,6 @@ def grad(
     properties = {entry.key: entry.value for entry in derived.metadata_props}
     helper.set_model_props(derived, {**properties, "pyopnb.gradients": note})
     return derived
-
-
-def _check_opset(proto: ModelProto) -> None:
-    """Refuse an opset that lacks operators of the gradients."""
-    opset = imported_versions(proto).get("", _LEAST_OPSET)
-    if opset < _LEAST_OPSET:
-        raise ModelError(
-            "model, gradient",
-            expected=f"opset {_LEAST_OPSET} or newer",
-            got=f"opset {opset}",
-            next="onnx.version_converter.convert_version(model, 21)",
-        )
 
 
 def _weights(source: ModelSource, names: Sequence[str]) -> dict[str, np.ndarray]:

@@ -8,14 +8,13 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, TypeProto, ValueInfoProto
 from onnx_ad import UnsupportedOperator
-from onnx_ad._build import Builder
+from onnx_ad._build import Builder, Context
 from onnx_ad._graph import node_reads, reachable
 from onnx_ad.lower import lower
 from onnx_ad.recurrent import expand_recurrent
 from onnx_ad.unroll import inline_constant_ifs
 
 from pyopnb.errors import ModelError
-from pyopnb.gradients.context import SingleContext
 from pyopnb.gradients.limits import expand_functions
 from pyopnb.gradients.ranks import types_of
 from pyopnb.gradients.rules import Rules
@@ -103,7 +102,7 @@ def _passes(
     work: ModelProto, wrt: Sequence[str], loss: str, types: dict[str, TypeProto], rules: Rules
 ) -> tuple[list[NodeProto], list[TensorProto], list[ValueInfoProto]]:
     """Return all nodes, the new initializers and the new outputs."""
-    ctx = SingleContext(work)
+    ctx = Context(work)
     builder = ctx.b
     influential = _influences(work.graph, loss, keep=ctx.is_float)
     for name in wrt:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from itertools import islice
+from itertools import islice, repeat
 
 import numpy as np
 
 from pyopnb.diffs.tolerances import is_float
+from pyopnb.ops.schema import Port
 from pyopnb.ops.types import TensorType
+from pyopnb.testing.subject import random_array
 from pyopnb.testing.verify import Arrays, Trial, draw_trials
 from pyopnb.testing.verify.values import sets_of
 
@@ -34,23 +36,17 @@ def example_inputs(
     types: Mapping[str, TensorType], feeds: Mapping[str, np.ndarray] | None
 ) -> Arrays:
     """Return the user's inputs, or positive ones, for which roots and logarithms are there, too."""
-    random = np.random.default_rng(1)
+    random, sizes = np.random.default_rng(1), repeat(_SIZE)
+    symbols: dict[str, int] = {}
     drawn = []
     for name, tensor_type in types.items():
-        if feeds is not None and name in feeds:
-            drawn.append(feeds[name])
-            continue
-        shape = [dim if isinstance(dim, int) else _SIZE for dim in tensor_type.shape or ()]
-        dtype = np.dtype(np.float32)
-        if tensor_type.dtype is not None:
-            dtype = np.dtype(tensor_type.dtype.numpy)
-        if dtype.kind in "iub":
-            # Most indices may be 0 and 1.
-            drawn.append(random.integers(0, 2, shape).astype(dtype))
-        elif dtype.kind == "O":
-            drawn.append(np.full(shape, "1", object))
-        else:
-            drawn.append(random.uniform(0.2, 2, shape).astype(dtype))
+        array = (feeds or {}).get(name)
+        if array is None:
+            port = Port(name, tensor_type.like(shape=tensor_type.shape or ()))
+            array = random_array(port, symbols, sizes, random)
+            if is_float(array):
+                array = (np.abs(array) + 0.2).astype(array.dtype)
+        drawn.append(array)
     return tuple(drawn)
 
 

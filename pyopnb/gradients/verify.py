@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,11 +19,10 @@ from pyopnb.diffs.tolerances import TOLERANCES
 from pyopnb.errors import ModelError
 from pyopnb.gradients.ranks import types_of
 from pyopnb.gradients.trials import example_inputs, size_trials, value_trials
-from pyopnb.models.external_data import is_external
 from pyopnb.models.nodes import nodes_in, type_of_proto
 from pyopnb.ops.messages import sanitize
 from pyopnb.ops.types import TensorType
-from pyopnb.runtime.bare import Runner, bare_runner
+from pyopnb.runtime.one_run import lone_session
 from pyopnb.runtime.session.session import Session
 from pyopnb.testing.central import central_differences
 from pyopnb.testing.gradients import unit
@@ -181,9 +179,9 @@ class _Verification:
         self.outputs_are_checked = False
         # Reading the types of a graph of a thousand nodes costs as much as a run of it.
         weight_types = {name: types[name] for name in weights}
-        self.primal = _runner(original, weight_types)
+        self.primal = _session(original, weight_types)
         try:
-            self.derived = _runner(derived, weight_types)
+            self.derived = _session(derived, weight_types)
         except Exception as error:
             # The loss alone runs, so it is the gradients.
             raise _not_runnable(error) from error
@@ -249,7 +247,7 @@ class _Verification:
         if not self.outputs_are_checked:
             names += self.outputs
         try:
-            results = list(map(np.asarray, self.derived(names, values)))
+            results = list(map(np.asarray, self.derived.run(names, values)))
         except Exception as error:
             # The loss alone runs, so it is the gradients.
             raise _not_runnable(error) from error
@@ -260,7 +258,7 @@ class _Verification:
 
     def _original_outputs(self, *inputs: np.ndarray) -> Sequence[np.ndarray]:
         values = dict(zip([*self.inputs, *self.weights], inputs, strict=True))
-        return list(map(np.asarray, self.primal(self.outputs, values)))
+        return list(map(np.asarray, self.primal.run(self.outputs, values)))
 
     def _check_outputs(
         self, trial: Trial, values: Mapping[str, np.ndarray], results: Sequence[np.ndarray]
@@ -281,7 +279,7 @@ class _Verification:
 
     def _loss(self, values: Mapping[str, np.ndarray]) -> float | None:
         try:
-            (loss,) = self.primal([self.loss], values)
+            (loss,) = self.primal.run([self.loss], values)
         except Exception:
             # Inputs that the model does not take say nothing about its gradient.
             return None
@@ -439,8 +437,8 @@ def _not_runnable(error: Exception) -> ModelError:
 # ---- the sessions -----------------------------------------------------------------------------
 
 
-def _runner(model: ModelProto, weight_types: Mapping[str, TypeProto]) -> Runner:
-    """Make a session that takes weights as inputs, as bare as the model allows."""
+def _session(model: ModelProto, weight_types: Mapping[str, TypeProto]) -> Session:
+    """Make a session that takes weights as inputs."""
     movable = ModelProto()
     movable.CopyFrom(model)
     # From IR version 4 on, an initializer is the default of an input.
@@ -453,10 +451,4 @@ def _runner(model: ModelProto, weight_types: Mapping[str, TypeProto]) -> Runner:
     for name, weight_type in weight_types.items():
         if name not in declared:
             graph.input.add(name=name, type=weight_type)
-    # A bare session would look for external data in the working directory.
-    if not any(map(is_external, constants)):
-        # What no kernel is there for fails here, and fill puts the reference in its place.
-        with suppress(Exception):
-            return bare_runner(movable)
-    runner: Runner = Session(movable, fill=True).run
-    return runner
+    return lone_session(movable, fill=True)

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.lowering.refusal import refuse
 from pyopnb.lowering.tensors import (
     BOOL,
     INT64,
@@ -17,6 +16,7 @@ from pyopnb.lowering.tensors import (
     constant,
     node,
     served,
+    served_dtype,
 )
 from pyopnb.models.ort_capabilities import compares_int64
 
@@ -65,35 +65,12 @@ def elementwise(op_type: str, *inputs: Tensor, dtype: Any = None, **attrs: Any) 
         else:
             condition = less(x, y)
         return where(condition, x, y)
-    if served(op_type, first, len(inputs)):
-        dims = broadcast(*(x.dims for x in inputs))
-        if dtype is None:
-            dtype = first
-        return node(op_type, inputs, dtype, dims, **attrs)
-    # The wider result is cast back, and wraps as the narrower one does.
-    wide = _wider_integer(op_type, first, len(inputs))
-    if wide is None:
-        advice = None
-        if first.kind == "f":
-            advice = "x.astype(np.float32)"
-        refuse(f"{op_type} of {first}, for which ONNX Runtime has no kernel", advice)
+    wide = served_dtype(op_type, first, len(inputs))
+    dims = broadcast(*(x.dims for x in inputs))
     widened = [cast(x, wide) for x in inputs]
-    tensor = elementwise(op_type, *widened, dtype=dtype, **attrs)
     if dtype is None:
-        return cast(tensor, first)
-    return tensor
-
-
-def _wider_integer(op_type: str, dtype: np.dtype, inputs: int) -> np.dtype | None:
-    """Find a wider integer dtype for which the runtime has a kernel."""
-    # The runtime itself computes float16 as float32; no float is wider than float64.
-    if dtype.kind not in "iub":
-        return None
-    for wide in (np.dtype(np.int32), INT64):
-        holds_all = wide.itemsize > dtype.itemsize
-        if holds_all and served(op_type, wide, inputs):
-            return wide
-    return None
+        return cast(node(op_type, widened, wide, dims, **attrs), first)
+    return node(op_type, widened, dtype, dims, **attrs)
 
 
 def where(condition: Tensor, x: _Operand, y: _Operand) -> Tensor:

@@ -13,7 +13,7 @@ from onnx import FunctionProto, GraphProto, ModelProto, TensorProto, helper, num
 from pyopnb.errors import NotLowered, StayedInPython
 from pyopnb.lowering.newer_opset import raise_opset
 from pyopnb.lowering.one_op import called_on, lower_op, remember
-from pyopnb.lowering.trace_op import LoweredOp, given_attrs, ranks_of
+from pyopnb.lowering.trace_op import LoweredOp, given_attrs, ranks_of, same_attrs
 from pyopnb.lowering.written_form import opset_of_forms
 from pyopnb.models.build import type_outputs
 from pyopnb.models.edit.inline import inlined_functions
@@ -34,7 +34,7 @@ from pyopnb.ops.messages import level_of_user, sanitize
 from pyopnb.ops.names import fresh_name
 from pyopnb.ops.op import Op
 from pyopnb.ops.registry import registry
-from pyopnb.ops.schema import Port, same_value
+from pyopnb.ops.schema import Port
 from pyopnb.ops.types import TensorType
 from pyopnb.testing.subject import Example, Subject, random_array
 from pyopnb.traces.api import trace
@@ -249,7 +249,7 @@ def _lower_site(
     key = (ranks_of(example), len(site.node.output))
     attrs = given_attrs(Subject(op, [example]), example)
     for known_key, match in known:
-        if known_key == key and _are_same(match.attrs, attrs) and match.holds_for(example):
+        if known_key == key and same_attrs(match.attrs, attrs) and match.holds_for(example):
             site.node.op_type = match.function.name
             return
     lowered = lower_op(op, [example], opset=opset, finite=finite, compares=compares)
@@ -298,12 +298,6 @@ def _constant(proto: ModelProto, site: Site, name: str) -> np.ndarray | None:
         if tensor.name == name and tensor.data_location != TensorProto.EXTERNAL:
             return numpy_helper.to_array(tensor)
     return None
-
-
-def _are_same(attrs: Mapping[str, Any], others: Mapping[str, Any]) -> bool:
-    if attrs.keys() != others.keys():
-        return False
-    return all(same_value(attrs[name], others[name]) for name in attrs)
 
 
 def _unused_name(proto: ModelProto, op: Op, number: int) -> str:

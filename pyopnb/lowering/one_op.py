@@ -9,7 +9,7 @@ import numpy as np
 from pyopnb.display.lowered_source import LoweredSource, remember_source
 from pyopnb.errors import InputError
 from pyopnb.lowering.annotate import annotate
-from pyopnb.lowering.trace_op import LoweredOp, ranks_of, trace_op, without_warnings
+from pyopnb.lowering.trace_op import LoweredOp, ranks_of, same_attrs, trace_op, without_warnings
 from pyopnb.lowering.verify import tries_empty, verify
 from pyopnb.lowering.written_form import compares_finite, written_form
 from pyopnb.models.ort_capabilities import newest_opset
@@ -109,13 +109,13 @@ def remember(op: Op, lowered: LoweredOp) -> None:
 
 
 def _refuse_several(op: Op, examples: Sequence[Example]) -> None:
-    """Refuse examples of several dtypes or ranks: a function is for one."""
-    first = ranks_of(examples[0])
+    """Refuse examples of several dtypes, ranks or attrs: a function is for one."""
+    first = examples[0]
     for number, example in enumerate(examples):
-        if ranks_of(example) != first:
+        if ranks_of(example) != ranks_of(first) or not same_attrs(example.attrs, first.attrs):
             raise InputError(
                 f"lower of {op.name}, example {number}",
-                expected=f"the dtypes and ranks of the first, {examples[0]}",
+                expected=f"the dtypes, ranks and attrs of the first, {first}",
                 got=str(example),
                 next="one call of lower for each",
             )

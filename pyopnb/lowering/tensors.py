@@ -44,6 +44,7 @@ __all__ = [
     "resized",
     "scalar_size",
     "served",
+    "served_dtype",
     "shape",
     "size",
     "squeeze",
@@ -137,6 +138,22 @@ def _has_kernel(op_type: str, dtype: np.dtype, inputs: int, opset: int) -> bool:
     if op_type == "Where":
         types = ["tensor(bool)", type_text, type_text]
     return has_kernel(operator, types, [])
+
+
+def served_dtype(op_type: str, dtype: np.dtype, inputs: int = 1) -> np.dtype:
+    """Return the dtype in which the runtime has a kernel of an operator: the given one, or a wider integer.
+
+    Results in a wider integer are cast back, and wrap as those in the narrower one do.
+    """
+    if served(op_type, dtype, inputs):
+        return dtype
+    # The runtime itself computes float16 as float32; no float is wider than float64.
+    for wide in (np.dtype(np.int32), INT64):
+        is_wider = dtype.kind in "iub" and wide.itemsize > dtype.itemsize
+        if is_wider and served(op_type, wide, inputs):
+            return wide
+    other = "np.float32" if dtype.kind == "f" else "np.int64"
+    refuse(f"{op_type} of {dtype}, for which ONNX Runtime has no kernel", f"x.astype({other})")
 
 
 def cast(x: Tensor, dtype: Any) -> Tensor:

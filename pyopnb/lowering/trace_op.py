@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,11 +22,11 @@ from pyopnb.lowering.tensors import Dims, Tensor, cast, recording
 from pyopnb.lowering.tracing import Traced, tensor_of
 from pyopnb.models.nodes import attribute_values
 from pyopnb.ops.messages import sanitize
-from pyopnb.ops.schema import REQUIRED
+from pyopnb.ops.schema import REQUIRED, same_value
 from pyopnb.ops.types import TensorType, type_of
 from pyopnb.testing.subject import Example, Subject
 
-__all__ = ["LoweredOp", "given_attrs", "ranks_of", "trace_op", "without_warnings"]
+__all__ = ["LoweredOp", "given_attrs", "ranks_of", "same_attrs", "trace_op", "without_warnings"]
 
 _KEEPS = {
     "expected": "a compute that keeps nothing",
@@ -189,6 +189,13 @@ def given_attrs(subject: Subject, example: Example) -> dict[str, Any]:
     attrs = {attr.name: attr.default for attr in subject.schema.attrs}
     attrs.update(passed)
     return {name: value for name, value in attrs.items() if value is not REQUIRED}
+
+
+def same_attrs(attrs: Mapping[str, Any], others: Mapping[str, Any]) -> bool:
+    """Tell whether two sets of attrs have the same values."""
+    if attrs.keys() != others.keys():
+        return False
+    return all(same_value(attrs[name], others[name]) for name in attrs)
 
 
 def _input(subject: Subject, example: Example, position: int, name: str) -> Any:

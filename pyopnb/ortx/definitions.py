@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from inspect import Parameter
 from typing import Any
 
@@ -103,21 +104,6 @@ class Opdef:
         return f"<Opdef {_full_name(self.op_type)}>"
 
     @staticmethod
-    def declare(
-        *,
-        op_type: str | None = None,
-        inputs: Sequence[int] | None = None,
-        outputs: Sequence[int] | None = None,
-        attrs: Mapping[str, int] | Sequence[str] = (),
-    ) -> Callable[[Callable[..., Any]], Opdef]:
-        """Return the decorator, as `onnx_op` does."""
-
-        def decorate(func: Callable[..., Any]) -> Opdef:
-            return Opdef.create(func, op_type=op_type, inputs=inputs, outputs=outputs, attrs=attrs)
-
-        return decorate
-
-    @staticmethod
     def create(
         func: Callable[..., Any],
         *,
@@ -197,7 +183,7 @@ def onnx_op(
     >>> pyopnb.run(model, x=[1.0])["y"]
     array([1.5])
     """
-    return Opdef.declare(op_type=op_type, inputs=inputs, outputs=outputs, attrs=attrs)
+    return partial(Opdef.create, op_type=op_type, inputs=inputs, outputs=outputs, attrs=attrs)
 
 
 def _full_name(op_type: str) -> str:
@@ -275,11 +261,13 @@ def _class_of(
                 expected=f"{len(outputs)}, as outputs= declares",
                 got=str(len(results)),
             )
+        # A value must stay what it is; fewer digits of a float are the only loss.
         converted = []
         for position, (result, number) in enumerate(zip(results, outputs, strict=True)):
             converted.append(_converted(result, number, f"{where}, output {position}"))
         return tuple(converted)
 
+    # pyopnb reads an op's attrs from the signature of __init__, and its ports from that of compute.
     parameters = [Parameter("self", Parameter.POSITIONAL_ONLY)]
     for name, attr_type in attrs.items():
         parameters.append(Parameter(name, Parameter.KEYWORD_ONLY, annotation=attr_type))
@@ -310,6 +298,7 @@ def _type(number: int) -> TensorType:
 def _converted(value: Any, number: int, where: str) -> Any:
     """Convert numbers to the declared dtype where their values stay, but for digits of a float."""
     array = np.asarray(value)
+    # An output of undefined dtype has that of the first input, which the session checks.
     if not number or array.dtype == dtype(number).numpy:
         return array
     want = dtype(number)

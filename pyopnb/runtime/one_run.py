@@ -91,11 +91,12 @@ def kernel_runner(model: ModelProto) -> Callable[[Mapping[str, Any]], list[Any]]
     return lambda feeds: list(session.run(None, feeds, QUIET))
 
 
-def lone_session(model: ModelProto) -> Session:
-    """Make a session without a thread pool, which costs more than a few short runs."""
+def lone_session(model: ModelProto, *, fill: bool = False) -> Session:
+    """Make a session without a thread pool, which costs more than a few short runs; what fails there is not logged."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
-    return Session(model, options)
+    options.log_severity_level = 4
+    return Session(model, options, fill=fill)
 
 
 def run_each(

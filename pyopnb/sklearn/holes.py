@@ -12,13 +12,7 @@ from skl2onnx import update_registered_converter
 from skl2onnx._parse import sklearn_parsers_map
 from skl2onnx._supported_operators import sklearn_operator_name_map
 from skl2onnx.common import _registration
-from skl2onnx.common.data_types import (
-    BooleanTensorType,
-    DoubleTensorType,
-    FloatTensorType,
-    Int64TensorType,
-    StringTensorType,
-)
+from skl2onnx.common.data_types import DoubleTensorType
 from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import FeatureUnion, Pipeline
 
@@ -26,19 +20,13 @@ from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.types import TensorType
 from pyopnb.sklearn.columns import Columns
 from pyopnb.sklearn.fitted import DOMAIN, define
+from pyopnb.sklearn.inputs import SKL2ONNX_TYPES
 from pyopnb.sklearn.samples import METHODS, Sample, nested, outputs_of
 
 __all__ = ["estimator_holes", "has_converter", "is_frame"]
 
 # What skl2onnx registers is the whole process's.
 _lock = threading.RLock()
-_SKL2ONNX_TYPES = {
-    "float64": DoubleTensorType,
-    "float32": FloatTensorType,
-    "int64": Int64TensorType,
-    "bool": BooleanTensorType,
-    "string": StringTensorType,
-}
 _NAMES = {
     "predict": "label",
     "predict_proba": "probabilities",
@@ -174,4 +162,4 @@ def _type(array: np.ndarray, inputs: Sequence[Any]) -> TensorType:
 
 def _skl_type(array: np.ndarray, inputs: Sequence[Any]) -> Any:
     name = str(_type(array, inputs).dtype)
-    return _SKL2ONNX_TYPES[name]([None, *array.shape[1:]])
+    return SKL2ONNX_TYPES[name]([None, *array.shape[1:]])

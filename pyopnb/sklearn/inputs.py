@@ -19,16 +19,26 @@ from pyopnb.errors import InputError, ModelError
 from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.messages import hide_internal_frames, sanitize
 
-__all__ = ["cast_inputs", "feeds", "first_rows", "has_mixed_numbers", "is_table", "skl2onnx_inputs"]
+__all__ = [
+    "SKL2ONNX_TYPES",
+    "cast_inputs",
+    "feeds",
+    "first_rows",
+    "has_mixed_numbers",
+    "is_table",
+    "skl2onnx_inputs",
+]
 
-_SKL2ONNX_TYPES = {
+SKL2ONNX_TYPES = {
     "float32": FloatTensorType,
     "float64": DoubleTensorType,
     # skl2onnx's converters know no other integers.
     "int32": Int64TensorType,
     "int64": Int64TensorType,
     "bool": BooleanTensorType,
+    "string": StringTensorType,
 }
+"""By the names of dtypes."""
 
 
 @hide_internal_frames
@@ -123,7 +133,7 @@ def skl2onnx_inputs(
     """
     declared = []
     for name, array in arrays.items():
-        declared_type = _SKL2ONNX_TYPES.get(array.dtype.name, StringTensorType)
+        declared_type = SKL2ONNX_TYPES.get(array.dtype.name, StringTensorType)
         if as_doubles and array.dtype.kind in "if":
             declared_type = DoubleTensorType
         declared.append((name, declared_type([None, *array.shape[1:]])))

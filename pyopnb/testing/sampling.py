@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from pyopnb.testing.central import central_differences
+from pyopnb.testing.central import Differences, central_differences
 
 __all__ = ["MAX_ELEMENTS", "drawn_places", "suspected_place"]
 
@@ -59,31 +59,20 @@ def suspected_place(
     if not is_finite.all():
         return np.flatnonzero(~is_finite)[:1]
     random = np.random.default_rng(1)
-    finite = np.where(np.isfinite(x), x, 0)
-    sizes = np.abs(finite.astype(np.float64).ravel())
-    # Where all elements are zero, each is moved as if it were 1.
-    least = _LARGE * float(np.sqrt(np.mean(sizes * sizes))) or 1.0
+    sizes = _sizes(x)
     # Random signs, as errors that add up to zero would hide in a plain sum.
-    signs = random.choice([-1.0, 1.0], flat.size)
-    direction = signs * np.maximum(sizes, least)
-    largest = float(np.abs(flat).max(initial=1e-3))
-    allowed = tolerance * largest * least
+    direction = random.choice([-1.0, 1.0], flat.size) * sizes
+    allowed = tolerance * float(np.abs(flat).max(initial=1e-3)) * sizes.min()
     remaining = np.setdiff1d(np.arange(x.size), drawn)
     groups = deque(np.array_split(random.permutation(remaining), _GROUPS))
     for _ in range(_MAX_GROUPS):
         if not groups:
             break
         group = groups.popleft()
-
-        def moved(step: np.ndarray, group: np.ndarray = group) -> np.ndarray:
-            changed = x.flatten()
-            changed[group] += (step[0] * direction[group]).astype(x.dtype)
-            return function(changed.reshape(x.shape))
-
-        differences = central_differences(moved, np.zeros(1), [(0,)], precision)
-        has_kink = bool(differences.kinks[0])
+        differences = _along(function, x, group, direction[group], precision)
         expected = float((flat * direction)[group].sum())
         off = abs(differences.values[0] - expected)
+        has_kink = bool(differences.kinks[0])
         is_wrong = not has_kink and off > 4 * differences.errors[0] + allowed
         if is_wrong and group.size == 1:
             return group
@@ -93,3 +82,29 @@ def suspected_place(
         elif has_kink and group.size > 1:
             groups.extend(np.array_split(group, 2))
     return np.empty(0, np.int64)
+
+
+def _sizes(x: np.ndarray) -> np.ndarray:
+    """Return how far each element is moved for a step of 1: by its own size, but not by next to nothing."""
+    finite = np.where(np.isfinite(x), x, 0)
+    sizes = np.abs(finite.astype(np.float64).ravel())
+    # Where all elements are zero, each is moved as if it were 1.
+    least = _LARGE * float(np.sqrt(np.mean(sizes * sizes))) or 1.0
+    return np.maximum(sizes, least)
+
+
+def _along(
+    function: Callable[[np.ndarray], np.ndarray],
+    x: np.ndarray,
+    group: np.ndarray,
+    steps: np.ndarray,
+    precision: float,
+) -> Differences:
+    """Derive a function along a direction in which a group of elements is moved at once."""
+
+    def moved(step: np.ndarray) -> np.ndarray:
+        changed = x.flatten()
+        changed[group] += (step[0] * steps).astype(x.dtype)
+        return function(changed.reshape(x.shape))
+
+    return central_differences(moved, np.zeros(1), [(0,)], precision)

@@ -288,7 +288,8 @@ class ModuleComparison:
         if verification.disagreement is not None:
             name = verification.disagreement.trial
             return Fault(str(verification.disagreement), None, name.startswith(_SIZES))
-        for name, error in verification.errors:
+        for trial, error in verification.errors:
+            name = trial.name
             if name == _EXAMPLE:
                 return _of_error(error)
             # What raises on values that are not kind gives no wrong number.

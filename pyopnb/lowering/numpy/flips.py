@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,8 +16,11 @@ __all__: list[str] = []
 _BEFORE_THE_FIRST = np.iinfo(np.int64).min
 
 
-def _flipped(x: Tensor, axes: Sequence[int]) -> Tensor:
+@lowers(np.flip)
+def _flip(result: Any, m: Any, axis: Any = None) -> Tensor:
     """Record slices from the last element to the first."""
+    x = tensor_of(m)
+    axes = axes_of(axis, x.ndim)
     if not axes:
         return x
     # The steps are -1, and so is the begin: the last element.
@@ -27,17 +29,11 @@ def _flipped(x: Tensor, axes: Sequence[int]) -> Tensor:
     return node("Slice", [x, backward, ends, vector(*axes), backward], x.dtype, x.dims)
 
 
-@lowers(np.flip)
-def _flip(result: Any, m: Any, axis: Any = None) -> Tensor:
-    x = tensor_of(m)
-    return _flipped(x, axes_of(axis, x.ndim))
-
-
 @lowers(np.fliplr)
 def _fliplr(result: Any, m: Any) -> Tensor:
-    return _flipped(tensor_of(m), [1])
+    return _flip(result, m, 1)
 
 
 @lowers(np.flipud)
 def _flipud(result: Any, m: Any) -> Tensor:
-    return _flipped(tensor_of(m), [0])
+    return _flip(result, m, 0)

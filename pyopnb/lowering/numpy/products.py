@@ -14,7 +14,6 @@ from pyopnb.lowering.numpy.axes import axes_of
 from pyopnb.lowering.refusal import refuse
 from pyopnb.lowering.rules import lowers
 from pyopnb.lowering.tensors import (
-    INT64,
     Dims,
     Tensor,
     broadcast,
@@ -22,22 +21,13 @@ from pyopnb.lowering.tensors import (
     node,
     reduce,
     resized,
-    served,
+    served_dtype,
     unsqueeze,
     vector,
 )
 from pyopnb.lowering.tracing import plain, tensor_of
 
 __all__: list[str] = []
-
-
-def _served_product(op_type: str, dtype: np.dtype) -> np.dtype:
-    if served(op_type, dtype):
-        return dtype
-    # A product in int64 wraps as narrower integers do.
-    if dtype.kind in "iu" and dtype.itemsize < 8 and served(op_type, INT64):
-        return INT64
-    refuse(f"{op_type} of {dtype}, for which ONNX Runtime has no kernel", "x.astype(np.float32)")
 
 
 def _rank(value: Any) -> int:
@@ -49,7 +39,7 @@ def _rank(value: Any) -> int:
 
 @lowers(np.matmul)
 def _matmul(result: Any, a: Any, b: Any) -> Tensor:
-    wide = _served_product("MatMul", result.dtype)
+    wide = served_dtype("MatMul", result.dtype)
     product = _product(tensor_of(a, wide), tensor_of(b, wide))
     return cast(product, result.dtype)
 
@@ -100,7 +90,7 @@ def _einsum(result: Any, *operands: Any, optimize: Any = False) -> Tensor:
     terms, output, dotted = _read_equation(equation.replace(" ", ""), ranks)
     if any(len(set(term)) != len(term) for term in terms):
         refuse("np.einsum with an axis twice in one array", "np.diagonal(x)")
-    wide = _served_product("Einsum", result.dtype)
+    wide = served_dtype("Einsum", result.dtype)
     tensors = [tensor_of(array, wide) for array in arrays]
     return cast(_as_einsum(tensors, terms, output, dotted), result.dtype)
 

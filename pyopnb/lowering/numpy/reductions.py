@@ -38,6 +38,7 @@ from pyopnb.lowering.tensors import (
     reshape,
     scalar_size,
     served,
+    served_dtype,
     shape,
     transpose,
     unsqueeze,
@@ -130,11 +131,6 @@ def may_be_empty(x: Tensor, axes: Sequence[int]) -> bool:
     return any(not x.dims[axis] for axis in axes)
 
 
-def _wider(x: Tensor) -> Tensor:
-    """Cast an integer without a kernel to a wider one that has one."""
-    return cast(x, np.int32 if x.dtype.itemsize < 4 else np.int64)
-
-
 # ---- sums and products ----------------------------------------------------------------------------
 
 
@@ -200,32 +196,23 @@ def _nan_of_nothing(mean: Tensor, call: _Reduction) -> Tensor:
     return where(equal(call.elements, 0), np.nan, mean)
 
 
-@lowers(np.var)
-def _var(
-    result: Any,
-    a: Any,
-    axis: Any = None,
-    dtype: Any = None,
-    *,
-    ddof: Any = 0,
-    keepdims: Any = False,
-) -> Tensor:
-    call = _reading(result, a, axis, keepdims)
-    return cast(_variance(call, ddof), call.to)
+def _deviation(function: Any, finish: Callable[[Tensor], Tensor]) -> None:
+    @lowers(function)
+    def lower(
+        result: Any,
+        a: Any,
+        axis: Any = None,
+        dtype: Any = None,
+        *,
+        ddof: Any = 0,
+        keepdims: Any = False,
+    ) -> Tensor:
+        call = _reading(result, a, axis, keepdims)
+        return cast(finish(_variance(call, ddof)), call.to)
 
 
-@lowers(np.std)
-def _std(
-    result: Any,
-    a: Any,
-    axis: Any = None,
-    dtype: Any = None,
-    *,
-    ddof: Any = 0,
-    keepdims: Any = False,
-) -> Tensor:
-    call = _reading(result, a, axis, keepdims)
-    return cast(sqrt(_variance(call, ddof)), call.to)
+_deviation(np.var, lambda variance: variance)
+_deviation(np.std, sqrt)
 
 
 def _variance(call: _Reduction, ddof: Any) -> Tensor:
@@ -247,14 +234,8 @@ def _extreme(call: _Reduction, op_type: str) -> Tensor:
     x = call.x
     if x.dtype == BOOL:
         return _of_bools(call, op_type, x)
-    if not served(op_type, x.dtype):
-        if x.dtype == np.uint64:
-            refuse(
-                f"an extreme of {x.dtype}, for which ONNX Runtime has no kernel",
-                "x.astype(np.int64)",
-            )
-        return cast(call.reduce(op_type, _wider(x)), x.dtype)
-    tensor = call.reduce(op_type, x)
+    wide = served_dtype(op_type, x.dtype)
+    tensor = cast(call.reduce(op_type, cast(x, wide)), x.dtype)
     if x.dtype.kind != "f" or not call.axes or graph().finite:
         return tensor
     has_nan = _of_bools(call, "ReduceMax", is_nan(x))
@@ -305,13 +286,7 @@ def _first_extreme(function: Any, op_type: str) -> None:
         if axis is None and keepdims:
             refuse(f"np.{function.__name__} of all axes with keepdims", "axis=")
         x, at = along(tensor_of(a), axis)
-        if not served(op_type, x.dtype):
-            if x.dtype == np.uint64:
-                refuse(
-                    f"np.{function.__name__} of {x.dtype}, for which ONNX Runtime has no kernel",
-                    "x.astype(np.int64)",
-                )
-            x = _wider(x)
+        x = cast(x, served_dtype(op_type, x.dtype))
         position = _position(op_type, x, at, keepdims)
         if x.dtype.kind != "f" or graph().finite:
             return position

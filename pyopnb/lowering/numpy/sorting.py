@@ -25,7 +25,6 @@ from pyopnb.lowering.numpy.reductions import may_be_empty
 from pyopnb.lowering.refusal import current_line, refuse
 from pyopnb.lowering.rules import lowers
 from pyopnb.lowering.tensors import (
-    BOOL,
     INT64,
     Tensor,
     cast,
@@ -35,7 +34,7 @@ from pyopnb.lowering.tensors import (
     node,
     reshape,
     resized,
-    served,
+    served_dtype,
     shape,
     size,
     squeeze,
@@ -49,11 +48,7 @@ __all__: list[str] = []
 def _sorted(x: Tensor, axis: int) -> tuple[Tensor, Tensor]:
     """Record a stable ascending sort with NaN last, and its indices."""
     to = x.dtype
-    if to == np.uint64:
-        refuse("sorting uint64, for which ONNX Runtime has no kernel", "x.astype(np.int64)")
-    # TopK takes no bools, and has no kernels for some integers.
-    if to == BOOL or not served("TopK", to):
-        x = cast(x, np.int32 if to.itemsize < 4 else np.int64)
+    x = cast(x, served_dtype("TopK", to))
     inputs = [x.name, size(x, axis).name]
     values, indices = graph().add("TopK", inputs, 2, current_line(), axis=axis, largest=0)
     ordered = Tensor(values, x.dtype, x.dims)
@@ -97,18 +92,21 @@ def _median(result: Any, a: Any, axis: Any = None, keepdims: bool = False) -> Te
     return _of_sorted(middle, ordered, maximum(last, 0), x, at, result.dtype, keepdims)
 
 
-@lowers(np.quantile)
-def _quantile(
-    result: Any, a: Any, q: Any, axis: Any = None, keepdims: bool = False, method: str = "linear"
-) -> Tensor:
-    return _interpolated(result, a, _fraction(q), axis, keepdims, method)
+def _quantiles(function: Any, whole: float) -> None:
+    @lowers(function)
+    def lower(
+        result: Any,
+        a: Any,
+        q: Any,
+        axis: Any = None,
+        keepdims: bool = False,
+        method: str = "linear",
+    ) -> Tensor:
+        return _interpolated(result, a, _fraction(q) / whole, axis, keepdims, method)
 
 
-@lowers(np.percentile)
-def _percentile(
-    result: Any, a: Any, q: Any, axis: Any = None, keepdims: bool = False, method: str = "linear"
-) -> Tensor:
-    return _interpolated(result, a, _fraction(q) / 100, axis, keepdims, method)
+_quantiles(np.quantile, 1)
+_quantiles(np.percentile, 100)
 
 
 def _fraction(q: Any) -> float:
@@ -199,13 +197,7 @@ def _unique(
         )
     if axis is not None:
         refuse("np.unique with axis=")
-    wide = x
-    if not served("Unique", x.dtype):
-        if x.dtype == np.uint64:
-            refuse(
-                "np.unique of uint64, for which ONNX Runtime has no kernel", "x.astype(np.int64)"
-            )
-        wide = cast(x, INT64)
+    wide = cast(x, served_dtype("Unique", x.dtype))
     names = graph().add("Unique", [wide.name], 4, current_line())
     values = cast(Tensor(names[0], wide.dtype, (None,)), x.dtype)
     index = Tensor(names[1], INT64, (None,))

@@ -71,14 +71,14 @@ class Verification:
     left_out : list of str
         The inputs that the original refused.
     disagreement : Disagreement or None
-    errors : list of (str, Exception)
-        Trials on which only the converted function raised.
+    errors : list of (Trial, Exception)
+        Those on which only the converted function raised.
     """
 
     trials: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
     disagreement: Disagreement | None = None
-    errors: list[tuple[str, Exception]] = field(default_factory=list)
+    errors: list[tuple[Trial, Exception]] = field(default_factory=list)
 
     @property
     def ok(self) -> bool:
@@ -169,7 +169,7 @@ def verify(
             results = run(converted, trial.inputs)
         except Exception as error:
             # What runtimes raise has no common base class.
-            verification.errors.append((trial.name, error))
+            verification.errors.append((trial, error))
             continue
         verification.trials.append(trial.name)
         verification.disagreement = _disagreement(judge, trial, expected, results)
