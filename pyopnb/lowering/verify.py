@@ -36,7 +36,7 @@ _MOST_CONSTANTS = 8
 # Kernels that add lose more, one unit for every 12 to 50 terms: what NumPy's own sums lose covers that in
 # the 1,600 elements of a verification. Of a million numbers 0.1, ReduceSum, ReduceMean and ReduceL1 are
 # off by 0.09 %, where NumPy adds in pairs.
-_KERNEL_ERROR = verification.KernelError(tiny=1.0, of_largest=4.0, long_rows=False)
+_KERNEL_ERROR = verification.KernelError(tiny=1.0, of_largest=4.0)
 
 
 def called(

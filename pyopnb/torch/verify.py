@@ -28,11 +28,11 @@ Function = Callable[..., Sequence[np.ndarray]]
 
 # What ONNX Runtime's kernels lose on their own, as where bodies are lowered. Torch and ONNX Runtime
 # add in different orders, and approximate exp, tanh and erf differently.
-_KERNEL_ERROR = KernelError(tiny=1.0, of_largest=16.0, long_rows=False)
+_KERNEL_ERROR = KernelError(tiny=1.0, of_largest=16.0)
 
 # Code that is not torch's runs on the trials alone, so that its rounding cannot be measured. This
 # is 1e-3 of the largest number for float32.
-_FOREIGN_KERNEL_ERROR = KernelError(tiny=1.0, of_largest=2.0**13, long_rows=False)
+_FOREIGN_KERNEL_ERROR = KernelError(tiny=1.0, of_largest=2.0**13)
 
 # A float64 run of the module takes twice its memory. Without it, the yardstick for rounding is how
 # far the module's own results move with its inputs.

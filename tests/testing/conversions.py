@@ -16,20 +16,9 @@ def truncated(x, y):
     return (quotient * np.sign(x) * np.sign(y)).astype(x.dtype)
 
 
-def one_by_one(x):
-    """Add in the order of the elements in x's own dtype."""
-    return np.add.accumulate(x, -1)[..., -1] if x.shape[-1] else np.zeros(x.shape[:-1], x.dtype)
-
-
 def through(dtype, function):
     """Compute in another dtype and return the original's."""
     return lambda x: function(x.astype(dtype)).astype(function(x).dtype)
-
-
-def pairs(x, dtype):
-    """Count the pairs of elements in a row, in integers of a dtype."""
-    length = np.array(x.shape[-1:], dtype)
-    return (length * (length - 1) / 2).astype(x.dtype)
 
 
 def padded(x):
@@ -79,8 +68,6 @@ WRONG = [
     # What Numba's form did.
     ("difference of unsigned integers in 64 bits", lambda x: (x - np.uint8(1)) > 0, lambda x: (x.astype(int) - 1) > 0, "u1", "N"),
     ("product of small integers in 64 bits", lambda x: (x * x) // np.int8(2), lambda x: (x.astype(int) ** 2 // 2).astype("i1"), "i1", "N"),
-    ("sum one by one in float32", lambda x: x.sum(-1), one_by_one, "f4", "NM"),
-    ("mean one by one in float32", lambda x: x.mean(-1), lambda x: one_by_one(x) / f4(x.shape[-1] or np.nan), "f4", "NM"),
     ("constant of another node", lambda x: x * f4(2), lambda x: x * f4(3), "f4", "N"),
     ("sum of bools as bool", lambda x: x.sum(-1), lambda x: x.any(-1).astype(int), "?", "NM"),
     ("int16 sum in int16", lambda x: x.sum(-1), lambda x: x.sum(-1, dtype="i2").astype("i8"), "i2", "NM"),
@@ -146,8 +133,6 @@ WRONG = [
     ("length in bytes", lambda x: np.array([len(t) for t in x], "i8"), lambda x: np.array([len(t.encode()) for t in x], "i8"), "O", "N"),
     ("all of an empty array", lambda x: x.all(-1), lambda x: x.all(-1) & (x.shape[-1] > 0), "?", "NM"),
     # What only a row of a million elements shows.
-    ("a count in 16 bits", lambda x: (x > 0).sum(-1), lambda x: (x > 0).sum(-1, dtype="u2").astype("i8"), "f4", "NM"),
-    ("pairs counted in 32 bits", lambda x: x.sum(-1) / pairs(x, "i8"), lambda x: x.sum(-1) / pairs(x, "i4"), "f4", "NM"),
     ("mean of an empty array", lambda x: x.mean(-1), lambda x: x.sum(-1) / f4(max(x.shape[-1], 1)), "f4", "NM"),
 ]  # fmt: skip
 

@@ -106,37 +106,6 @@ def test_float64_result_that_is_off_by_more_than_float32_is_found_in_a_body_that
     assert verification.disagreement is not None
 
 
-def test_long_rows_are_left_out_only_if_the_kernels_are_said_to_be_off_there():
-    def original(x):
-        return x.sum(keepdims=True)
-
-    def sum_of_a_runtime(x):
-        return original(x) * np.float32(1 if x.size < 2_000 else 1.001)
-
-    functions = (as_function(original), as_function(sum_of_a_runtime), [(np.float32([1, 2, 3]),)])
-    assert "3,000 equal" in verify(*functions, dims=[["N"]]).disagreement.trial
-    assert verify(*functions, dims=[["N"]], kernel_error=KernelError(long_rows=False)).ok
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        lambda x: np.abs(x[:, None] - x[None]).sum(),
-        lambda x: np.convolve(x, x).sum(),
-        lambda x: np.sum([a * b for a in x for b in x[:9]], initial=0.0),
-    ],
-)
-def test_longest_rows_are_left_to_originals_that_take_time_in_proportion(body):
-    lengths = []
-
-    def original(x):
-        lengths.append(len(x))
-        return [np.asarray(body(x), x.dtype)]
-
-    assert verify(original, as_function(body), [(np.float64([1, 2, 3]),)], dims=[["N"]]).ok
-    assert max(lengths) <= 30_000
-
-
 def test_warnings_of_a_converted_function_stay_inside():
     def converted(x):
         warnings.warn("overflow", RuntimeWarning, stacklevel=1)

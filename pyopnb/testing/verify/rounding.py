@@ -63,14 +63,10 @@ class KernelError:
         How far it may be off, in units in the last place of the largest number that goes in or out: for
         functions of numbers that a body makes itself, ``np.cos(np.arange(n))``, whose rounding is not
         tried otherwise.
-    long_rows : bool
-        Whether thousands of elements are added up in float32 as exactly as by NumPy. If not, such rows are
-        not tried.
     """
 
     tiny: float = 0.0
     of_largest: float = 0.0
-    long_rows: bool = True
 
 
 @dataclass(frozen=True)

@@ -13,14 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.testing.verify.values import Arrays, each, equal, mild_sets, sets_of, size_of
+from pyopnb.testing.verify.values import Arrays, each, mild_sets, sets_of, size_of
 
 __all__ = [
     "Dims",
     "Trial",
     "draw_trials",
     "free_sizes_of",
-    "long_row",
     "mild_trials",
     "other_sizes",
     "resize",
@@ -183,24 +182,6 @@ def _roomy(example: Arrays, dims: Dims) -> Arrays:
             break
         roomy = inputs
     return roomy
-
-
-def long_row(first: Arrays, dims: Dims, name: str, elements: int) -> Iterator[Trial]:
-    """Yield equal elements along a free dimension: a sum that adds them one by one is off there."""
-    sizes = free_sizes_of(first, dims)
-    row = resize(first, dims, {**sizes, name: 1})
-    if row is None:
-        return
-    # What else is in the inputs that have the dimension.
-    largest = 1
-    for array, axes in zip(row, dims, strict=True):
-        if array is not None and axes is not None and name in axes:
-            largest = max(largest, array.size)
-    length = elements // largest
-    inputs = resize(first, dims, {**sizes, name: length})
-    # Fewer than a hundred terms are no long row.
-    if inputs is not None and length >= 100:
-        yield Trial(f"{elements:,} equal elements along {name}", each(equal, inputs))
 
 
 def _sorted(array: np.ndarray) -> np.ndarray:

@@ -8,7 +8,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-__all__ = ["Arrays", "each", "equal", "has_fractions", "largest", "mild_sets", "sets_of", "size_of"]
+__all__ = ["Arrays", "each", "has_fractions", "largest", "mild_sets", "sets_of", "size_of"]
 
 Arrays = tuple[np.ndarray | None, ...]
 """Inputs, with None for one that is left out."""
@@ -49,16 +49,6 @@ def largest(array: np.ndarray) -> float:
     # In float64, as the magnitude of the lowest integer is beyond its own dtype.
     magnitudes = np.abs(array.astype(np.float64))
     return float(magnitudes[np.isfinite(magnitudes)].max(initial=0.0))
-
-
-def equal(array: np.ndarray) -> np.ndarray:
-    """Return equal numbers of the same dtype and shape, whose sum shows how it was added up."""
-    if array.dtype.kind in "bO":
-        return array
-    number = 1.0
-    if has_fractions(array.dtype):
-        number = 0.1
-    return np.full(array.shape, number).astype(array.dtype)
 
 
 def sets_of(

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -14,18 +12,10 @@ import numpy as np
 from pyopnb.ops.messages import sanitize
 from pyopnb.ops.types import type_of
 from pyopnb.testing.verify.rounding import Function, Judge, KernelError, Settle, call_original, run
-from pyopnb.testing.verify.trials import Dims, Trial, draw_trials, free_sizes_of, long_row, reverse
-from pyopnb.testing.verify.values import Arrays, each, size_of
+from pyopnb.testing.verify.trials import Dims, Trial, draw_trials, reverse
+from pyopnb.testing.verify.values import Arrays, each
 
 __all__ = ["Disagreement", "Verification", "verify"]
-
-# Integers of 16 and 32 bits that count elements, or pairs of them, overflow only there.
-_LONGEST_ROW = 1_000_000
-# Of many rows, as they cost little.
-_LONG_ROW = 3_000
-# Elements and seconds. What makes pairs takes longer in the first, what loops over them in the second: at a
-# million, either would take minutes, or all memory.
-_LONGER_ROWS = ((_LONG_ROW, 0.001), (10 * _LONG_ROW, 0.01))
 
 
 @dataclass(frozen=True)
@@ -156,8 +146,6 @@ def verify(
     verification = Verification()
     if trials is None:
         trials = draw_trials(examples, dims=dims, constants=constants, finite=finite, empty=empty)
-        if dims is not None and kernel_error.long_rows:
-            trials = chain(trials, _long_rows(original, examples[0], dims))
     for trial in trials:
         expected = call_original(original, trial.inputs)
         # Inputs that the original refuses say nothing, and where a user promises finite numbers, neither
@@ -177,35 +165,6 @@ def verify(
             return verification
     verification.disagreement = _disagreement_on_reuse(judge, converted, examples[0])
     return verification
-
-
-def _long_rows(original: Function, example: Arrays, dims: Dims) -> Iterator[Trial]:
-    """Yield long rows, and one of a million elements, if the original reduces such and is quick."""
-    names = free_sizes_of(example, dims)
-    for name in names:
-        yield from long_row(example, dims, name, _LONG_ROW)
-    for name in names:
-        for elements, seconds in _LONGER_ROWS:
-            if not _reduces_quickly(original, example, dims, name, elements, seconds):
-                break
-        else:
-            yield from long_row(example, dims, name, _LONGEST_ROW)
-            return
-
-
-def _reduces_quickly(
-    original: Function, example: Arrays, dims: Dims, name: str, elements: int, seconds: float
-) -> bool:
-    """Tell whether the original makes less of a row, in so much time of the processor."""
-    for trial in long_row(example, dims, name, elements):
-        begin = time.thread_time()
-        results = call_original(original, trial.inputs)
-        if results is None or time.thread_time() - begin > seconds:
-            return False
-        # What stays by itself, as the channels of a pixel that are added up, would be no long row.
-        count = sum(map(np.size, results))
-        return 100 * count < size_of(trial.inputs)
-    return False
 
 
 def _all_finite(arrays: Sequence[np.ndarray]) -> bool:
