@@ -27,7 +27,7 @@ from pyopnb.lowering.tensors import (
     fit,
     node,
 )
-from pyopnb.lowering.tracing import Traced, call, is_constant, is_traced, plain, tensor_of
+from pyopnb.lowering.tracing import Traced, is_constant, is_traced, plain, tensor_of
 
 __all__ = ["MAKERS", "NUMPY", "NumpyNamespace", "lower_scipy", "rebound"]
 
@@ -156,9 +156,10 @@ def _distances(rows: Any, columns: Any) -> Any:
 def _array(object: Any, dtype: Any = None, copy: Any = True, ndmin: int = 0, **kwargs: Any) -> Any:
     if not is_traced(object):
         return Traced(np.array(object, dtype, ndmin=ndmin))
-    # Nested lists are stacked, level by level.
     if type(object) is not Traced:
-        array = _stacked(object)
+        result = np.array(plain(object))
+        tensor = None if is_constant(object) else tensor_of(object)
+        array = Traced(result, tensor)
     elif copy:
         array = object.copy()
     else:
@@ -166,24 +167,6 @@ def _array(object: Any, dtype: Any = None, copy: Any = True, ndmin: int = 0, **k
     if dtype is not None and np.dtype(dtype) != array.dtype:
         array = array.astype(dtype)
     return array
-
-
-def _stacked(value: Any) -> Traced:
-    """Make an array of nested lists with traced items, as NumPy does."""
-    result = np.array(plain(value))
-    if is_constant(value):
-        return Traced(result)
-    return Traced(result, fit(_stack(value, result.dtype), result))
-
-
-def _stack(value: Any, dtype: np.dtype) -> Tensor:
-    if type(value) not in (tuple, list):
-        return tensor_of(value, dtype)
-    parts = []
-    for item in value:
-        array = np.asarray(plain(item), dtype)
-        parts.append(Traced(array, _stack(item, dtype)))
-    return tensor_of(call(np.stack, (parts,)))
 
 
 def _asarray(a: Any, dtype: Any = None, order: Any = None, **kwargs: Any) -> Any:

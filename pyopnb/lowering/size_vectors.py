@@ -22,24 +22,21 @@ from pyopnb.lowering.tensors import (
     shape,
     vector,
 )
-from pyopnb.lowering.tracing import Number, Traced
+from pyopnb.lowering.tracing import Traced, is_traced
 
-__all__ = ["broadcast_shape", "flat", "shape_vector"]
+__all__ = ["broadcast_shape", "flat", "listed", "shape_vector"]
 
 
 def shape_vector(sizes: Any) -> tuple[Tensor, Dims]:
     """Record a shape as a vector, and return what is known of it; -1 is not known."""
     if type(sizes) is Traced and sizes.ndim:
         return cast(sizes.tensor, INT64), (None,) * int(np.size(sizes.value))
-    if isinstance(sizes, (tuple, list)):
-        listed = list(sizes)
-    else:
-        listed = [sizes]
-    dims = tuple(map(_known, listed))
+    items = listed(sizes)
+    dims = tuple(map(_known, items))
     parts: list[Tensor] = []
-    for is_traced, sizes_of_part in groupby(listed, _is_traced):
+    for varies, sizes_of_part in groupby(items, is_traced):
         # Neighbouring constants are one constant.
-        if is_traced:
+        if varies:
             parts.extend(map(_size_vector, sizes_of_part))
         else:
             parts.append(vector(*[size.__index__() for size in sizes_of_part]))
@@ -52,15 +49,18 @@ def _size_vector(size: Any) -> Tensor:
     return cast(size.vector, INT64)
 
 
-def _is_traced(size: Any) -> bool:
-    return type(size) in (Number, Traced)
-
-
 def _known(size: Any) -> int | None:
     """Return a size if it is fixed; None if it varies with the inputs or is -1."""
-    if _is_traced(size) or size.__index__() < 0:
+    if is_traced(size) or size.__index__() < 0:
         return None
     return int(size.__index__())
+
+
+def listed(argument: Any) -> list[Any]:
+    """Turn a single item or a sequence into a list."""
+    if isinstance(argument, (tuple, list)):
+        return list(argument)
+    return [argument]
 
 
 def flat(x: Tensor) -> Tensor:

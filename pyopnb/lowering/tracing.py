@@ -8,7 +8,7 @@ rule of `rules.TABLE`, which records nodes. What depends on nothing but constant
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -437,28 +437,29 @@ def plain(value: Any) -> Any:
     return value
 
 
+def _traced_items(value: Any) -> Iterator[Any]:
+    """Yield what is traced of a value and inside of lists, tuples, slices and dicts."""
+    parts: Iterable[Any] = ()
+    if type(value) in (Traced, Number):
+        yield value
+    elif type(value) in (tuple, list):
+        parts = value
+    elif type(value) is slice:
+        parts = (value.start, value.stop, value.step)
+    elif type(value) is dict:
+        parts = value.values()
+    for part in parts:
+        yield from _traced_items(part)
+
+
 def is_traced(value: Any) -> bool:
     """Tell whether a value, or one inside it, is traced, a constant array included."""
-    if type(value) in (tuple, list):
-        return any(map(is_traced, value))
-    if type(value) is slice:
-        return any(map(is_traced, (value.start, value.stop, value.step)))
-    return type(value) in (Traced, Number)
+    return next(_traced_items(value), None) is not None
 
 
 def is_constant(value: Any) -> bool:
     """Tell whether a value is the same for all inputs."""
-    if type(value) is Number:
-        return False
-    if type(value) is Traced:
-        return value.constant
-    if type(value) in (tuple, list):
-        return all(map(is_constant, value))
-    if type(value) is slice:
-        return all(map(is_constant, (value.start, value.stop, value.step)))
-    if type(value) is dict:
-        return all(map(is_constant, value.values()))
-    return True
+    return all(type(item) is Traced and item.constant for item in _traced_items(value))
 
 
 def tensor_of(value: Any, dtype: Any = None) -> Tensor:
@@ -469,7 +470,7 @@ def tensor_of(value: Any, dtype: Any = None) -> Tensor:
         tensor = value.scalar
     # A list with traced items is an array, as it is for NumPy.
     elif is_traced(value):
-        tensor = tensor_of(call(np.stack, ([_as_array(item) for item in value],)))
+        tensor = _stacked(value, np.array(plain(value)).dtype)
     else:
         tensor = constant(value)
     if dtype is None:
@@ -477,12 +478,15 @@ def tensor_of(value: Any, dtype: Any = None) -> Tensor:
     return cast(tensor, dtype)
 
 
-def _as_array(value: Any) -> Any:
-    if type(value) is Traced:
-        return value
-    if type(value) is Number:
-        return Traced(np.asarray(value.value), value.scalar)
-    return np.asarray(value)
+def _stacked(value: Any, dtype: np.dtype) -> Tensor:
+    """Record a nested list as an array, level by level."""
+    if type(value) not in (tuple, list):
+        return tensor_of(value, dtype)
+    parts = []
+    for item in value:
+        array = np.asarray(plain(item), dtype)
+        parts.append(Traced(array, _stacked(item, dtype)))
+    return tensor_of(call(np.stack, (parts,)))
 
 
 # ---- calls ------------------------------------------------------------------------------------------

@@ -357,7 +357,7 @@ def test_examples_of_several_dtypes_are_refused(op):
     name = op("def compute(self, x):\n    return x + 1")
     with pytest.raises(
         pyopnb.errors.InputError,
-        match=r"example 1: expected the dtypes and ranks of the first, \(float32\[1\]\), got \(float64\[1\]\)",
+        match=r"example 1: expected the dtypes, ranks and attrs of the first, \(float32\[1\]\), got \(float64\[1\]\)",
     ):
         pyopnb.lower(name, np.ones(1, np.float32), examples=[np.ones(1)])
 

@@ -6,17 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.lowering.size_vectors import flat
+from pyopnb.lowering.size_vectors import flat, listed
 from pyopnb.lowering.tensors import Tensor
 
-__all__ = ["along", "axes_of", "axis_of", "listed"]
-
-
-def listed(argument: Any) -> list[Any]:
-    """Turn a single item or a sequence into a list."""
-    if isinstance(argument, (tuple, list)):
-        return list(argument)
-    return [argument]
+__all__ = ["along", "axes_of", "axis_of"]
 
 
 def axes_of(axis: Any, ndim: int) -> list[int]:

@@ -37,7 +37,7 @@ from pyopnb.lowering.tensors import (
     unsqueeze,
     vector,
 )
-from pyopnb.lowering.tracing import Number, Traced, is_constant, plain, tensor_of
+from pyopnb.lowering.tracing import Number, Traced, is_constant, is_traced, plain, tensor_of
 
 __all__: list[str] = []
 
@@ -83,11 +83,7 @@ BRACKETS["write"] = _write
 
 def _items(x: Traced, key: Any) -> list[Any]:
     """List the items of a key, with the ellipsis written out and lists as arrays."""
-    if type(key) is tuple:
-        keys = list(key)
-    else:
-        keys = [key]
-    items = list(map(_as_item, keys))
+    items = list(map(_as_item, key if type(key) is tuple else (key,)))
     fill = [_EVERYTHING] * (x.ndim - sum(map(_axes_used, items)))
     for position, item in enumerate(items):
         if item is Ellipsis:
@@ -102,15 +98,9 @@ def _as_item(item: Any) -> Any:
     if type(item) is not list:
         return item
     array = np.asarray(plain(item))
-    if _has_traced(item):
+    if is_traced(item):
         return Traced(array, tensor_of(item))
     return array
-
-
-def _has_traced(value: Any) -> bool:
-    if type(value) is list:
-        return any(map(_has_traced, value))
-    return type(value) in (Traced, Number)
 
 
 def _axes_used(item: Any) -> int:

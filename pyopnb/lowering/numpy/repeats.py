@@ -11,7 +11,7 @@ from pyopnb.lowering.elementwise import mul
 from pyopnb.lowering.numpy.axes import along
 from pyopnb.lowering.refusal import refuse
 from pyopnb.lowering.rules import lowers
-from pyopnb.lowering.size_vectors import shape_vector
+from pyopnb.lowering.size_vectors import listed, shape_vector
 from pyopnb.lowering.tensors import (
     BOOL,
     Dims,
@@ -54,10 +54,7 @@ def _tile(result: Any, A: Any, reps: Any) -> Tensor:  # noqa: N803  # NumPy's na
         refuse("np.tile with numbers that depend on values", "np.tile(x, (2, 1))")
     if type(reps) is np.ndarray:
         reps = reps.tolist()
-    if isinstance(reps, (tuple, list)):
-        counts = list(reps)
-    else:
-        counts = [reps]
+    counts = listed(reps)
     # Pad the shorter one with ones in front.
     rank = max(x.ndim, len(counts))
     counts = [1] * (rank - len(counts)) + counts

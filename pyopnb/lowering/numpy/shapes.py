@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from pyopnb.lowering.numpy.axes import axes_of, axis_of, listed
+from pyopnb.lowering.numpy.axes import axes_of, axis_of
 from pyopnb.lowering.refusal import refuse
 from pyopnb.lowering.rules import lowers
-from pyopnb.lowering.size_vectors import flat, shape_vector
+from pyopnb.lowering.size_vectors import flat, listed, shape_vector
 from pyopnb.lowering.tensors import (
     Tensor,
     concat,

@@ -20,10 +20,11 @@ from pyopnb.lowering.elementwise import (
     sub,
     where,
 )
-from pyopnb.lowering.numpy.axes import along, listed
+from pyopnb.lowering.numpy.axes import along
 from pyopnb.lowering.numpy.reductions import may_be_empty
 from pyopnb.lowering.refusal import current_line, refuse
 from pyopnb.lowering.rules import lowers
+from pyopnb.lowering.size_vectors import listed
 from pyopnb.lowering.tensors import (
     INT64,
     Tensor,
