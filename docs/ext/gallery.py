@@ -1,7 +1,8 @@
-"""Pictures for the list of tutorials: each shows the first picture that its own notebook gave when the pages were built."""
+"""Pictures for the list of tutorials: each shows a picture that its own notebook gave when the pages were built."""
 
 from __future__ import annotations
 
+import base64
 import html
 import re
 
@@ -38,16 +39,28 @@ def _tutorial(item: nodes.list_item) -> str | None:
 
 
 def _picture(app: Sphinx, page: nodes.document) -> str:
-    """Return the HTML of a page's first picture, or of the beginning of its first op or cell."""
+    """Return the HTML of a page's first wide picture, or else of its first, or of its first op or cell."""
+    tall = ""
     for node in page.findall():
         if isinstance(node, nodes.raw) and "html" in node.get("format", ""):
             match = re.search(r'<img[^>]*?src="(data:image/[^"]+)"', node.astext())
             if match and len(match[1]) > SMALLEST:
-                return f'<img alt="" src="{match[1]}">'
+                if _is_wide(match[1]):
+                    return f'<img alt="" src="{match[1]}">'
+                tall = tall or f'<img class="tall" alt="" src="{match[1]}">'
         if isinstance(node, nodes.image) and node["uri"] in app.env.images:
             _, name = app.env.images[node["uri"]]
             return f'<img alt="" src="_images/{name}">'
+    if tall:
+        return tall
     blocks = [block.astext() for block in page.findall(nodes.literal_block)]
     ops = [text for text in blocks if text.startswith("%%pyop")]
     text = next(iter([*ops, *blocks]), "")
     return f"<pre>{html.escape(chr(10).join(text.splitlines()[:LINES]))}</pre>"
+
+
+def _is_wide(data: str) -> bool:
+    """Tell whether a picture is wider than high; of a tall graph, a card would show its first node alone."""
+    drawing = base64.b64decode(data.partition(",")[2])
+    size = re.search(rb'width="([\d.]+)" height="([\d.]+)"', drawing)
+    return size is not None and float(size[1]) > float(size[2])
