@@ -14,6 +14,7 @@ __all__ = ["Table", "row_key"]
 
 # Half transparent grey can be seen on white and on black; the theme sets all other colours.
 _CELL = "text-align:left;vertical-align:top;padding:2px 12px 2px 0;border-bottom:1px solid rgba(128,128,128,0.4)"
+_LONGEST_NUMBER = 16
 
 
 @dataclass(frozen=True, repr=False)
@@ -69,7 +70,11 @@ def _key(names: Sequence[str] | None) -> str:
 
 
 def _td(text: str) -> str:
-    return f'<td style="{_CELL};font-family:monospace">{_escaped(text)}</td>'
+    style = f"{_CELL};font-family:monospace"
+    # On a narrow page a number would lose its unit or the end of its range to the next line.
+    if text[:1].isdigit() and len(text) <= _LONGEST_NUMBER:
+        style += ";white-space:nowrap"
+    return f'<td style="{style}">{_escaped(text)}</td>'
 
 
 def _escaped(text: str) -> str:
