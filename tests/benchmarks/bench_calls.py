@@ -16,7 +16,7 @@ import onnxruntime
 import onnxruntime_extensions as extensions
 from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
-from table import Row, micro, milli, show, timed
+from table import Row, beside, micro, milli, show, timed
 
 import pyopnb
 
@@ -110,31 +110,17 @@ def one_more_node() -> Iterator[Row]:
     }
     what = "one more node in a chain of 100, 1 float"
     mine = slope["ours"]
-    yield Row(
-        what,
-        micro(mine),
-        f"{micro(slope['extensions'])} onnxruntime-extensions",
-        mine / slope["extensions"],
-        0.3,
-    )
-    yield Row(
-        what, micro(mine), f"{micro(slope['Neg'])} ONNX Runtime's Neg", mine / slope["Neg"], 1.8
-    )
-    yield Row(
-        what, micro(mine), f"{micro(slope['reference'])} onnx.reference", mine / slope["reference"]
-    )
-    yield Row(
-        f"{what}, compute is -x",
-        micro(slope["minus"]),
-        f"{micro(mine)} compute is x",
-        slope["minus"] / mine,
-    )
-    yield Row(
+    yield beside(what, mine, slope["extensions"], "onnxruntime-extensions", 0.3, unit=micro)
+    yield beside(what, mine, slope["Neg"], "ONNX Runtime's Neg", 1.8, unit=micro)
+    yield beside(what, mine, slope["reference"], "onnx.reference", unit=micro)
+    yield beside(f"{what}, compute is -x", slope["minus"], mine, "compute is x", unit=micro)
+    yield beside(
         "a run of one node, 1 float",
-        micro(best[f"ours {SHORT}"]),
-        f"{micro(best[f'extensions {SHORT}'])} onnxruntime-extensions",
-        best[f"ours {SHORT}"] / best[f"extensions {SHORT}"],
+        best[f"ours {SHORT}"],
+        best[f"extensions {SHORT}"],
+        "onnxruntime-extensions",
         1.0,
+        unit=micro,
     )
 
 

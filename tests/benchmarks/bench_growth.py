@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 import onnx
 from onnx import helper
-from table import Row, milli, show, timed
+from table import Row, beside, milli, show, timed
 
 import pyopnb
 
@@ -47,13 +47,7 @@ def names() -> Iterator[Row]:
         pyopnb.Session(pyopnb.model([pyopnb.node(name, "x", "y")], {"x": "float32[4]"}, "y"))
         pyopnb.registry.remove(name)
     after = timed({"after": lambda: pyopnb.Session(model)}, 20)["after"]
-    yield Row(
-        f"session of one op after {NAMES} names",
-        milli(after),
-        f"{milli(before)} before them",
-        after / before,
-        1.5,
-    )
+    yield beside(f"session of one op after {NAMES} names", after, before, "before them", 1.5)
 
 
 def rows() -> Iterator[Row]:

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
-from table import Row, micro, milli, show, timed
+from table import Row, beside, micro, show, timed
 
 import pyopnb
 
@@ -42,11 +42,11 @@ def _export() -> Row:
             return torch.onnx.export(module, args, dynamo=True, verbose=False)
 
     best = timed({"ours": lambda: pyopnb.torch.export(module, args), "theirs": theirs}, repeats=4)
-    return Row(
+    return beside(
         f"torch.export of {BLOCKS} transformer layers, nothing missing",
-        milli(best["ours"]),
-        f"{milli(best['theirs'])} torch.onnx.export {torch.__version__}",
-        best["ours"] / best["theirs"],
+        best["ours"],
+        best["theirs"],
+        f"torch.onnx.export {torch.__version__}",
         EXPORT,
     )
 
@@ -74,12 +74,13 @@ def _filled(size: int) -> Row:
     }
     with torch.inference_mode():
         best = timed(calls, repeats=30, loops=100 if size < 100 else 10)
-    return Row(
+    return beside(
         f"a filled linalg.inv of {size} × {size}, without the price of a node",
-        micro(best["filled"] - best["node"]),
-        f"{micro(best['eager'])} eager, {micro(best['node'])} a node",
-        (best["filled"] - best["node"]) / best["eager"],
+        best["filled"] - best["node"],
+        best["eager"],
+        f"eager, {micro(best['node'])} a node",
         FILLED,
+        unit=micro,
     )
 
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
-from onnx import ModelProto, helper, numpy_helper
 from table import Row, milli, show, timed
+
+sys.path.append(str(Path(__file__).parents[1] / "networks"))
+from transformer import transformer
 
 import pyopnb
 
@@ -41,80 +44,9 @@ print(most[0] - before)
 """
 
 
-def block(size: int = 256, heads: int = 8) -> ModelProto:
-    """A transformer block of 31 nodes, with Gelu in parts."""
-    random = np.random.default_rng(0)
-    nodes, weights = (
-        [],
-        {
-            "split": np.int64([0, 0, heads, size // heads]),
-            "join": np.int64([0, 0, size]),
-            **{
-                name: np.float32(v)
-                for name, v in (
-                    ("scale", (size / heads) ** -0.5),
-                    ("half", 0.5),
-                    ("one", 1),
-                    ("root", 2**0.5),
-                )
-            },
-        },
-    )
-
-    def add(op_type: str, inputs: str, output: str, **attrs: object) -> None:
-        nodes.append(helper.make_node(op_type, inputs.split(), [output], **attrs))
-
-    def weight(name: str, *shape: int) -> None:
-        weights[name] = np.float32(random.standard_normal(shape) * 0.05)
-
-    def norm(x: str, output: str) -> None:
-        weight(f"{output}_g", size)
-        weight(f"{output}_b", size)
-        add("LayerNormalization", f"{x} {output}_g {output}_b", output, axis=-1)
-
-    norm("x", "n1")
-    for part, order in (("q", [0, 2, 1, 3]), ("k", [0, 2, 3, 1]), ("v", [0, 2, 1, 3])):
-        weight(f"{part}_w", size, size)
-        weight(f"{part}_b", size)
-        add("MatMul", f"n1 {part}_w", f"{part}1")
-        add("Add", f"{part}1 {part}_b", f"{part}2")
-        add("Reshape", f"{part}2 split", f"{part}3")
-        add("Transpose", f"{part}3", f"{part}4", perm=order)
-    for step in ("MatMul q4 k4 s1", "Mul s1 scale s2", "Softmax s2 s3", "MatMul s3 v4 s4"):
-        op_type, *inputs, output = step.split()
-        add(op_type, " ".join(inputs), output)
-    add("Transpose", "s4", "s5", perm=[0, 2, 1, 3])
-    weight("o_w", size, size)
-    weight("u_w", size, 4 * size)
-    weight("d_w", 4 * size, size)
-    for step in ("Reshape s5 join s6", "MatMul s6 o_w o1", "Add o1 x o2"):
-        op_type, *inputs, output = step.split()
-        add(op_type, " ".join(inputs), output)
-    norm("o2", "n2")
-    gelu = (
-        "MatMul n2 u_w u",
-        "Div u root g1",
-        "Erf g1 g2",
-        "Add g2 one g3",
-        "Mul u g3 g4",
-        "Mul g4 half g5",
-    )
-    for step in (*gelu, "MatMul g5 d_w d1", "Add d1 o2 d2", "Identity d2 y"):
-        op_type, *inputs, output = step.split()
-        add(op_type, " ".join(inputs), output)
-    ends = [helper.make_tensor_value_info(name, 1, ["B", "S", size]) for name in ("x", "y")]
-    graph = helper.make_graph(
-        nodes,
-        "block",
-        ends[:1],
-        ends[1:],
-        [numpy_helper.from_array(v, n) for n, v in weights.items()],
-    )
-    return helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 18)])
-
-
 def rows() -> Iterator[Row]:
-    model, x = block(), np.float32(np.random.default_rng(1).standard_normal((1, 64, 256)))
+    model = transformer(width=256)
+    x = np.float32(np.random.default_rng(1).standard_normal((1, 64, 256)))
     session = pyopnb.Session(model)
     count = len(model.graph.node)
     best = timed(

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-__all__ = ["Row", "micro", "milli", "show", "timed"]
+__all__ = ["Row", "beside", "micro", "milli", "show", "timed"]
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,22 @@ class Row:
         reached = {None: "", True: "yes", False: "NO"}[self.reached]
         ratio = "" if self.ratio is None else f"{self.ratio:.3g}"
         return self.what, self.measured, self.peer, ratio, bar, reached
+
+
+def beside(
+    what: str,
+    seconds: float,
+    peer_seconds: float,
+    peer: str,
+    bar: float | None = None,
+    *,
+    least: bool = False,
+    unit: Callable[[float], str] | None = None,
+) -> Row:
+    """Make the row of a time beside a peer's."""
+    unit = unit or milli
+    ratio = seconds / peer_seconds
+    return Row(what, unit(seconds), f"{unit(peer_seconds)} {peer}", ratio, bar, least)
 
 
 def show(rows: Iterable[Row]) -> list[Row]:

@@ -26,23 +26,25 @@ makers = pytest.mark.parametrize("make", MAKERS)
 
 
 @makers
-def test_a_session_in_a_global(fresh, make):
-    fresh(
-        f"{OP}\nsession = {make}(chain('exit::Twice', '::Neg'))\nprint(session.run(None, {{'x': X}})[0])"
-    ).clean("[-2.  4. -6.]\n")
-
-
-@makers
-@pytest.mark.plain  # one that ran ends in the same way
-def test_a_session_that_never_ran(fresh, make):
-    fresh(f"{OP}\nsession = {make}(chain('exit::Twice'))").clean("")
-
-
-@makers
-def test_a_session_in_a_cycle(fresh, make):
-    fresh(
-        f"{OP}\nheld = [{make}(chain('exit::Twice'))]\nheld.append(held)\nheld[0].run(None, {{'x': X}})\ndel held"
-    ).clean("")
+def test_sessions_that_are_alive_at_the_end(fresh, make):
+    """One in a global, one that never ran, one in a cycle, and one in the traceback of its exception."""
+    fresh(f"""
+        {OP.replace(chr(10), chr(10) + " " * 8)}
+        @pyopnb.pyop("exit::Bad")
+        class Bad:
+            def compute(self, x): raise ValueError("bad")
+        session = {make}(chain("exit::Twice", "::Neg"))
+        print(session.run(None, {{"x": X}})[0])
+        idle = {make}(chain("exit::Twice"))
+        held = [{make}(chain("exit::Twice"))]
+        held.append(held)
+        held[0].run(None, {{"x": X}})
+        del held
+        try:
+            {make}(chain("exit::Bad")).run(None, {{"x": X}})
+        except Exception as error:
+            kept = error
+    """).clean("[-2.  4. -6.]\n")
 
 
 @makers
@@ -81,20 +83,6 @@ def test_an_op_that_runs_a_session_when_it_dies(fresh, make):
         del session
         session = {make}(chain("exit::Last"))
     """).clean("[ 2. -4.  6.]\n" + ("RuntimeError True\n" if make != "bare" else "Fail True\n"))
-
-
-@makers
-def test_an_exception_kept_to_the_end(fresh, make):
-    fresh(f"""
-        @pyopnb.pyop("exit::Bad")
-        class Bad:
-            def compute(self, x): raise ValueError("bad")
-        session = {make}(chain("exit::Bad"))
-        try:
-            session.run(None, {{"x": X}})
-        except Exception as error:
-            kept = error
-    """).clean("")
 
 
 @pytest.mark.plain  # as an exception, test_misbehaviour.py has it; here the exit code counts
@@ -200,33 +188,24 @@ def test_daemon_threads_that_leave_compute_while_the_interpreter_ends(fresh, mak
     ).clean("end\n")
 
 
-def test_a_daemon_thread_that_loops_in_run(fresh):
+def test_daemon_threads_that_loop_in_runs_and_make_sessions(fresh):
     fresh(f"""
         {OP.replace(chr(10), chr(10) + " " * 8)}
-        session = pyopnb.Session(chain("exit::Twice", "::Neg"))
-        started = threading.Event()
-        def loop():
+        model = chain("exit::Twice", "::Neg")
+        session = pyopnb.Session(model)
+        running, making = threading.Event(), threading.Event()
+        def run():
             while True:
                 session(x=X)
-                started.set()
-        threads = [threading.Thread(target=loop, daemon=True) for _ in range(4)]
-        for thread in threads: thread.start()
-        started.wait()
-        print("end")
-    """).clean("end\n")
-
-
-def test_a_daemon_thread_that_makes_sessions(fresh):
-    fresh(f"""
-        {OP.replace(chr(10), chr(10) + " " * 8)}
-        started = threading.Event()
-        model = chain("exit::Twice", "::Neg")
-        def loop():
+                running.set()
+        def make():
             while True:
                 pyopnb.Session(model)
-                started.set()
-        threading.Thread(target=loop, daemon=True).start()
-        started.wait()
+                making.set()
+        threads = [threading.Thread(target=job, daemon=True) for job in (run, run, run, make)]
+        for thread in threads: thread.start()
+        running.wait()
+        making.wait()
         print("end")
     """).clean("end\n")
 
@@ -433,7 +412,7 @@ def test_ctrl_c_between_ops_that_run_no_python(fresh):
             while time.process_time() < begun + 0.2: time.sleep(0.01)
     """
         + INTERRUPTED.format(
-            ops='*["exit::Cos"] * 4000',
+            ops='*["exit::Cos"] * 1000',
             first="session(x=X[:1])",
             inside="among_the_ops()",
             clock="time.process_time",  # how busy the machine is does not count

@@ -9,11 +9,13 @@ from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 __all__ = ["renamed", "transformer"]
 
-_HEADS, _WIDTH, _INNER, _WORDS = 4, 32, 64, 50
+_HEADS, _WORDS = 4, 50
 
 
-def transformer(approximate: str = "none", *, blocks: int = 1, seed: int = 0) -> ModelProto:
-    """Attention and a feed-forward network with residuals; ``x: float32[N,S,32]`` to ``logits`` and ``probs``.
+def transformer(
+    approximate: str = "none", *, blocks: int = 1, seed: int = 0, width: int = 32
+) -> ModelProto:
+    """Make attention and feed-forward networks with residuals; ``x: float32[N,S,width]`` to ``logits`` and ``probs``.
 
     A block has 29 nodes; a last LayerNormalization and the MatMul of the logits follow. ``probs`` are the attention's weights
     of the last block.
@@ -37,8 +39,8 @@ def transformer(approximate: str = "none", *, blocks: int = 1, seed: int = 0) ->
 
     def norm(x: str, output: str) -> str:
         scale, bias = (
-            weight(f"{output}.scale", _WIDTH, around=1.0),
-            weight(f"{output}.bias", _WIDTH),
+            weight(f"{output}.scale", width, around=1.0),
+            weight(f"{output}.bias", width),
         )
         return node("LayerNormalization", [x, scale, bias], output, axis=-1, epsilon=1e-5)
 
@@ -48,9 +50,9 @@ def transformer(approximate: str = "none", *, blocks: int = 1, seed: int = 0) ->
         )
         return node("Add", [product, weight(f"{output}.bias", columns)], output)
 
-    weights.append(numpy_helper.from_array(np.int64([0, 0, _HEADS, _WIDTH // _HEADS]), "split"))
-    weights.append(numpy_helper.from_array(np.int64([0, 0, _WIDTH]), "joined"))
-    weights.append(numpy_helper.from_array(np.float32((_WIDTH // _HEADS) ** -0.5), "scale"))
+    weights.append(numpy_helper.from_array(np.int64([0, 0, _HEADS, width // _HEADS]), "split"))
+    weights.append(numpy_helper.from_array(np.int64([0, 0, width]), "joined"))
+    weights.append(numpy_helper.from_array(np.float32((width // _HEADS) ** -0.5), "scale"))
     x = "x"
     for number in range(blocks):
         p = f"b{number}."
@@ -59,7 +61,7 @@ def transformer(approximate: str = "none", *, blocks: int = 1, seed: int = 0) ->
         for letter, perm in (("q", [0, 2, 1, 3]), ("k", [0, 2, 3, 1]), ("v", [0, 2, 1, 3])):
             shaped = node(
                 "Reshape",
-                [linear(normed, p + letter, _WIDTH, _WIDTH), "split"],
+                [linear(normed, p + letter, width, width), "split"],
                 f"{p}{letter}.heads",
             )
             heads[letter] = node("Transpose", [shaped], f"{p}{letter}.turned", perm=perm)
@@ -74,14 +76,14 @@ def transformer(approximate: str = "none", *, blocks: int = 1, seed: int = 0) ->
             perm=[0, 2, 1, 3],
         )
         attended = linear(
-            node("Reshape", [mixed, "joined"], f"{p}mixed.joined"), f"{p}attended", _WIDTH, _WIDTH
+            node("Reshape", [mixed, "joined"], f"{p}mixed.joined"), f"{p}attended", width, width
         )
         middle = node("Add", [x, attended], f"{p}middle")
-        wide = linear(norm(middle, f"{p}norm2"), f"{p}wide", _WIDTH, _INNER)
+        wide = linear(norm(middle, f"{p}norm2"), f"{p}wide", width, 2 * width)
         bent = node("Gelu", [wide], f"{p}bent", approximate=approximate)
-        x = node("Add", [middle, linear(bent, f"{p}narrow", _INNER, _WIDTH)], f"{p}end")
-    node("MatMul", [norm(x, "last"), weight("head", _WIDTH, _WORDS)], "logits")
-    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", "S", _WIDTH])]
+        x = node("Add", [middle, linear(bent, f"{p}narrow", 2 * width, width)], f"{p}end")
+    node("MatMul", [norm(x, "last"), weight("head", width, _WORDS)], "logits")
+    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", "S", width])]
     outputs = [
         helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["N", "S", _WORDS]),
         helper.make_tensor_value_info("probs", TensorProto.FLOAT, ["N", _HEADS, "S", "S"]),
