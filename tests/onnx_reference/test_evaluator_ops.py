@@ -8,7 +8,6 @@ import numpy as np
 import onnx
 import onnx.inliner
 import pytest
-from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
 import pyopnb
@@ -128,28 +127,16 @@ def test_in_bodies_and_functions_with_attrs_of_the_caller() -> None:
             return x + self.k
 
     pyopnb.registry.define(Plus, "e::Plus")
-    inner = helper.make_graph(
-        [pyopnb.node("e::Plus", "x", "z", k=9.0)],
-        "g",
-        [],
-        [helper.make_tensor_value_info("z", 1, None)],
-    )
-    linked = pyopnb.node("e::Plus", "u", "r")
-    linked.attribute.append(
-        onnx.AttributeProto(name="k", ref_attr_name="size", type=onnx.AttributeProto.FLOAT)
-    )
-    imports = [helper.make_opsetid("", 20), helper.make_opsetid("e", 1)]
-    function = helper.make_function("f", "F", ["u"], ["r"], [linked], imports, attributes=["size"])
-    nodes = [pyopnb.node("f::F", "x", "a", size=3.5), pyopnb.node("f::F", "x", "b", size=0.5),
-             pyopnb.node("If", "c", "y", then_branch=inner, else_branch=inner)]  # fmt: skip
-    model = pyopnb.model(
-        nodes, {"x": "float32[N,3]", "c": "bool[]"}, "a b y", functions=[function], opset=20
-    )
+    model = pyopnb.parse("""<opset_import: ["" : 20, "f" : 1, "e" : 1]>
+        (float[N,3] x, bool c) => (float[N,3] a, float[N,3] b, float[N,3] y) {
+            a = f.F<size = 3.5>(x)  b = f.F<size = 0.5>(x)
+            y = If(c) <then_branch = t () => (float[N,3] z) { z = e.Plus<k = 9.0>(x) },
+                       else_branch = e () => (float[N,3] z) { z = e.Plus<k = 9.0>(x) }>
+        }
+        <domain: "f", opset_import: ["" : 20, "e" : 1]>
+        F <size> (u) => (r) { r = e.Plus<k: float = @size>(u) }""")
     # onnx hands new_ops to no local function
     got = evaluated(onnx.inliner.inline_local_functions(model), x=X, c=np.array(True))
     assert [array[0, 0] for array in got] == [4.5, 1.5, 10.0]
-    assert [array[0, 0] for array in pyopnb.Session(model)(x=X, c=np.array(True))] == [
-        4.5,
-        1.5,
-        10.0,
-    ]
+    in_session = pyopnb.Session(model)(x=X, c=np.array(True))
+    assert [array[0, 0] for array in in_session] == [4.5, 1.5, 10.0]

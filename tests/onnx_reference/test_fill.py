@@ -70,35 +70,18 @@ def test_what_is_said() -> None:
 
 
 def test_two_versions_in_one_model() -> None:
-    body = [helper.make_node("Celu", ["a"], ["b"], alpha=2.0)]
-    function = helper.make_function(
-        "local", "Old", ["a"], ["b"], body, [helper.make_opsetid("", 12)]
-    )
-    model = celu(opset=13)
-    model.graph.node[0].output[0] = "z"
-    model.graph.node.append(helper.make_node("Old", ["z"], ["y"], domain="local"))
-    model.functions.append(function)
-    model.opset_import.append(helper.make_opsetid("local", 1))
+    model = pyopnb.parse("""<opset_import: ["" : 13, "local" : 1]>
+        (double[N] x) => (double[N] y) { z = Celu<alpha = 2.0>(x)  y = local.Old(z) }
+        <domain: "local", opset_import: ["" : 12]> Old (a) => (b) { b = Celu<alpha = 2.0>(a) }""")
     whole, nodes = filled(model)
     assert len(nodes) == 2 and "function local::Old" in nodes[1].where
     np.testing.assert_allclose(pyopnb.Session(whole)(x=np.float64([2]))["y"], [2.0])
 
 
 def test_nodes_in_a_body_that_read_from_outside() -> None:
-    branch = helper.make_graph(
-        [helper.make_node("Celu", ["x"], ["b"], alpha=2.0)],
-        "b",
-        [],
-        [helper.make_tensor_value_info("b", 11, None)],
-    )
-    other = helper.make_graph(
-        [helper.make_node("Neg", ["x"], ["b"])],
-        "o",
-        [],
-        [helper.make_tensor_value_info("b", 11, None)],
-    )
-    node = helper.make_node("If", ["c"], ["y"], then_branch=branch, else_branch=other)
-    model = pyopnb.model(node, {"c": "bool[]", "x": "float64[N]"}, {"y": "float64[N]"}, opset=13)
+    model = pyopnb.parse("""<opset_import: ["" : 13]> (bool c, double[N] x) => (double[N] y) {
+        y = If(c) <then_branch = t () => (double[N] b) { b = Celu<alpha = 2.0>(x) },
+                   else_branch = e () => (double[N] d) { d = Neg(x) }> }""")
     session = pyopnb.Session(filled(model)[0])
     np.testing.assert_allclose(session(c=np.array(True), x=np.float64([-1, 2]))["y"], CELU)
     assert session(c=np.array(False), x=np.float64([-1, 2]))["y"].tolist() == [1, -2]
@@ -174,10 +157,8 @@ def test_an_operator_of_a_newer_opset_runs_in_its_own_version(older_runtime: int
 
 
 def test_what_nobody_knows_is_left_and_named() -> None:
-    model = celu()
-    model.graph.node.append(helper.make_node("Scale", ["y"], ["z"], name="s", domain="com.example"))
-    model.graph.output.append(helper.make_tensor_value_info("z", 11, ["N"]))
-    model.opset_import.append(helper.make_opsetid("com.example", 1))
+    model = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["" : 12, "com.example" : 1]>
+        g (double[N] x) => (double[N] z) { y = Celu<alpha = 2.0>(x)  [s] z = com.example.Scale(y) }""")
     whole, nodes = filled(model)
     left = [n for n in nodes if not n.op]
     assert (
@@ -243,11 +224,8 @@ def test_rebuilding_a_session_keeps_what_was_filled() -> None:
             return x + 1
 
     pyopnb.pyop("demo::More")(More)
-    model = celu()
-    model.graph.node[0].output[0] = "a"
-    model.graph.node.append(helper.make_node("More", ["a"], ["y"], domain="demo"))
-    del model.graph.output[0].type.tensor_type.shape.dim[:]
-    model.graph.output[0].CopyFrom(onnx.ValueInfoProto(name="y"))
+    model = pyopnb.parse("""<opset_import: ["" : 12, "demo" : 1]>
+        (double[N] x) => (y) { a = Celu<alpha = 2.0>(x)  y = demo.More(a) }""")
     with pytest.warns(Filled):
         session = pyopnb.Session(model, fill=True)
     np.testing.assert_allclose(session(x=np.float64([2]))["y"], [3])
@@ -294,9 +272,6 @@ def test_external_data_stay_where_they_are(tmp_path: Path) -> None:
     )
     assert run.returncode == 0, run.stderr
     grown, length = map(int, run.stdout.split("\n")[0].split())
-    print(
-        f"filling a model of {size >> 20} MB with external data: {grown} KB more, a proto of {length} bytes"
-    )
     assert grown < size / 1024 / 4 and length < 10_000 and run.stdout.split("\n")[1] == "[2.] 0.0"
 
 

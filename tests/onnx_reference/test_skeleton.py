@@ -11,7 +11,7 @@ import onnx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from onnx import AttributeProto, ModelProto, NodeProto, helper
+from onnx import ModelProto, NodeProto, helper
 
 import pyopnb
 
@@ -131,24 +131,9 @@ def test_values_of_attrs(value: object, text: str) -> None:
 
 
 def test_a_node_in_a_body_and_one_in_a_function() -> None:
-    function = helper.make_function(
-        "local",
-        "F",
-        ["a"],
-        ["b"],
-        [helper.make_node("Celu", ["a"], ["b"])],
-        [helper.make_opsetid("", 12)],
-        ["alpha"],
-    )
-    attr = function.node[0].attribute.add(name="alpha", type=AttributeProto.FLOAT)
-    attr.ref_attr_name = "alpha"
-    model = pyopnb.model(
-        pyopnb.node("local::F", "x", "y", alpha=2.0),
-        {"x": "float64[2]"},
-        {"y": "float64[2]"},
-        functions=[function],
-        opset=12,
-    )
+    model = pyopnb.parse("""<opset_import: ["" : 12, "local" : 1]>
+        (double[2] x) => (double[2] y) { y = local.F<alpha = 2.0>(x) }
+        <domain: "local", opset_import: ["" : 12]> F <alpha> (a) => (b) { b = Celu<alpha: float = @alpha>(a) }""")
     cell = pyopnb.skeleton(model, "Celu")
     assert cell.startswith("%%pyop ::Celu") and "opset=12" in cell
     defined(cell)
@@ -192,9 +177,6 @@ def test_values_that_no_op_can_have(body: str, node: str, got: str) -> None:
     assert pyopnb.diff(
         pyopnb.trace(model, x, on="reference")["y"], pyopnb.Session(model)(x)["y"]
     ).ok, "what is said to go"
-
-
-# ---- which node --------------------------------------------------------------------------------------------------------------
 
 
 # ---- a model file is data ----------------------------------------------------------------------------------------------------
@@ -347,34 +329,23 @@ def test_skeletons_of_onnx_s_node_tests_give_the_expected_outputs() -> None:
     assert failures <= node_tests.NO_REFERENCE
 
 
-# ---- as written, it agrees with the node -------------------------------------------------------------------------------------
+LONG = np.random.default_rng(0).normal(size=(100, 2)).astype(np.float32)
 
 
-def agrees(text: str, name: str, op: str, **feeds: np.ndarray) -> str:
-    """The cell for a node of the model, which ran in the place of all nodes of its operator with the same results."""
-    model = onnx.parser.parse_model(text)
-    expected = pyopnb.Session(model).run(None, feeds)
-    cell = pyopnb.skeleton(model, name)
-    defined(cell)
-    results = pyopnb.Session(pyopnb.replace(model, op, f"pyopnb::{op.removeprefix('::')}")).run(
-        None, feeds
-    )
-    assert pyopnb.diff(results, expected).ok
-    return str(cell)
-
-
-HEAD = '<ir_version: 10, opset_import: ["" : 17, "local" : 1]>'
-
-
-def test_one_dimensional_and_long_inputs_of_what_onnx_gets_wrong() -> None:
-    long = np.random.default_rng(0).normal(size=(100, 2)).astype(np.float32)
-    agrees(
-        f"{HEAD} g (float[1,2,5] x) => (float[1,2,1] y) {{ y = GlobalMaxPool(x) }}",
-        "y",
-        "::GlobalMaxPool",
-        x=long[:5].T[None],
-    )
-    text = (
-        f"{HEAD} g (float[100,2] x, int64[3,2] i) => (float[3,2] y) {{ y = GatherElements(x, i) }}"
-    )
-    agrees(text, "y", "::GatherElements", x=long, i=np.int64([[99, 0], [-1, 64], [5, 70]]))
+@pytest.mark.parametrize(
+    ("types", "node", "feeds"),
+    [
+        ("(float[1,2,5] x) => (float[1,2,1] y)", "GlobalMaxPool(x)", {"x": LONG[:5].T[None]}),
+        (
+            "(float[100,2] x, int64[3,2] i) => (float[3,2] y)",
+            "GatherElements(x, i)",
+            {"x": LONG, "i": np.int64([[99, 0], [-1, 64], [5, 70]])},
+        ),
+    ],
+)
+def test_one_dimensional_and_long_inputs_of_what_onnx_gets_wrong(types, node, feeds) -> None:
+    model = pyopnb.parse(f'<opset_import: ["" : 17]> {types} {{ y = {node} }}')
+    op = node.partition("(")[0]
+    defined(pyopnb.skeleton(model, "y"))
+    replaced = pyopnb.replace(model, f"::{op}", f"pyopnb::{op}")
+    assert pyopnb.diff(pyopnb.run(replaced, feeds), pyopnb.run(model, feeds)).ok

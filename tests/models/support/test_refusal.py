@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 from onnx import ModelProto, helper, numpy_helper
@@ -30,39 +31,27 @@ def refusal(proto: ModelProto) -> str:
     return str(raised.value)
 
 
-def bad_in_function() -> ModelProto:
-    inner = helper.make_function(
-        "local",
-        "F",
-        ["a"],
-        ["b"],
-        [helper.make_node("Celuu", ["a"], ["b"])],
-        [helper.make_opsetid("", 17)],
-    )
-    return model(helper.make_node("F", ["x"], ["y"], domain="local"), functions=[inner])
+def parsed(body: str, functions: str = "") -> ModelProto:
+    return onnx.parser.parse_model(f"""<ir_version: 8, opset_import: ["" : 17, "local" : 1]>
+        g (float[N] x) => (float[] y) <bool c = {{1}}> {{ {body} }} {functions}""")
 
 
-def bad_in_body() -> ModelProto:
-    def body(name, node):
-        return helper.make_graph([node], name, [], [helper.make_tensor_value_info("b", 1, None)])
-
-    then, other = (
-        body("then", helper.make_node("Abs", ["x"], ["b"])),
-        body("else", helper.make_node("Erff", ["x"], ["b"])),
-    )
-    return model(
-        helper.make_node("If", ["c"], ["y"], then_branch=then, else_branch=other), c=np.array(True)
-    )
+IN_FUNCTION = parsed(
+    "y = local.F(x)",
+    '<domain: "local", opset_import: ["" : 17]> F (a) => (b) { b = Celuu(a) }',
+)
+IN_BODY = parsed("""y = If(c) <then_branch = then () => (float[] b) { b = Abs(x) },
+                               else_branch = other () => (float[] b) { b = Erff(x) }>""")
 
 
 @pytest.mark.parametrize(
     ("proto", "says"),
     [
         (
-            bad_in_function(),
+            IN_FUNCTION,
             r"\(::Celuu, in function local::F\): expected an operator of ONNX.*Try: Celu$",
         ),
-        (bad_in_body(), r"\(::Erff, in If .*Try: Erf$"),
+        (IN_BODY, r"\(::Erff, in If .*Try: Erf$"),
         (
             model(helper.make_node("Abs", ["x"], ["z"])),
             r"^output y: expected an input, an initializer or an output of a node",
