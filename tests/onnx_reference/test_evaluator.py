@@ -17,39 +17,25 @@ RANDOM = np.random.default_rng(0)
 
 
 def model(
-    nodes: list[onnx.NodeProto],
-    inputs: dict[str, np.ndarray],
-    outputs: str,
-    weights: dict[str, np.ndarray] | None = None,
-    sizes: list[int] | None = None,
-    **versions: int,
+    nodes: str, inputs: dict[str, np.ndarray], outputs: str, onnx_opset: int = 17, **weights: Any
 ) -> onnx.ModelProto:
-    """A model without inference or checks; the sizes, if given, are those of the first input."""
-    takes = [
+    """A model without inference or checks."""
+    infos = [
         helper.make_tensor_value_info(
-            name,
-            helper.np_dtype_to_tensor_dtype(value.dtype),
-            sizes if sizes and not n else [None] * value.ndim,
+            name, helper.np_dtype_to_tensor_dtype(value.dtype), [None] * value.ndim
         )
-        for n, (name, value) in enumerate(inputs.items())
+        for name, value in inputs.items()
     ]
-    graph = helper.make_graph(
-        nodes,
-        "g",
-        takes,
-        [onnx.ValueInfoProto(name=name) for name in outputs.split()],
-        [numpy_helper.from_array(value, name) for name, value in (weights or {}).items()],
+    # com.microsoft needs no import in ONNX Runtime.
+    made = onnx.parser.parse_model(
+        f'<ir_version: 8, opset_import: ["" : {onnx_opset}, "ai.onnx.ml" : 1]> g () => () {{ {nodes} }}'
     )
-    imports = [
-        helper.make_opsetid(domain.replace("_", "."), version)
-        for domain, version in versions.items()
-        if domain != "onnx"
-    ]
-    return helper.make_model(
-        graph,
-        opset_imports=[helper.make_opsetid("", versions.get("onnx", 17)), *imports],
-        ir_version=8,
+    made.graph.input.extend(infos)
+    made.graph.output.extend(onnx.ValueInfoProto(name=name) for name in outputs.split())
+    made.graph.initializer.extend(
+        numpy_helper.from_array(value, name) for name, value in weights.items()
     )
+    return made
 
 
 def same(proto: onnx.ModelProto, feeds: dict[str, np.ndarray]) -> Any:
@@ -66,27 +52,21 @@ NORM = {name: RANDOM.uniform(0.5, 1, 3).astype(np.float32) for name in "sbmv"}
 
 @pytest.mark.parametrize("opset", [7, 9, 11, 13, 14, 15])
 def test_a_batch_normalization_does_not_train(opset):
-    nodes = [
-        helper.make_node("BatchNormalization", ["x", *"sbmv"], ["n"]),
-        helper.make_node("Relu", ["n"], ["y"]),
-    ]
-    trace = same(model(nodes, {"x": X}, "y", NORM, onnx=opset), {"x": X})
+    nodes = "n = BatchNormalization(x, s, b, m, v)  y = Relu(n)"
+    trace = same(model(nodes, {"x": X}, "y", opset, **NORM), {"x": X})
     assert np.array_equal(
         trace["n"], pyopnb.reference("::BatchNormalization", X, *NORM.values(), opset=opset)
     )
 
 
 def test_kernels_of_the_runtime_where_onnx_has_words_only():
-    nodes = [
-        helper.make_node("LinearClassifier", ["x"], ["l", "p"], domain="ai.onnx.ml", coefficients=[1.0, 2, 3, 4],
-                         intercepts=[0.0, 1], classlabels_ints=[0, 1], post_transform="SOFTMAX"),
-        helper.make_node("ZipMap", ["p"], ["z"], domain="ai.onnx.ml", classlabels_int64s=[0, 1]),
-        helper.make_node("QuickGelu", ["p"], ["q"], domain="com.microsoft", alpha=1.5),
-    ]  # fmt: skip
+    nodes = """
+        l, p = ai.onnx.ml.LinearClassifier<coefficients = [1.0, 2.0, 3.0, 4.0], intercepts = [0.0, 1.0],
+            classlabels_ints = [0, 1], post_transform = "SOFTMAX">(x)
+        z = ai.onnx.ml.ZipMap<classlabels_int64s = [0, 1]>(p)
+        q = com.microsoft.QuickGelu<alpha = 1.5>(p)"""
     x = RANDOM.normal(size=(3, 2)).astype(np.float32)
-    proto = model(
-        nodes, {"x": x}, "l z q", ai_onnx_ml=1
-    )  # com.microsoft needs no import in ONNX Runtime
+    proto = model(nodes, {"x": x}, "l z q")
     trace = same(proto, {"x": x})
     assert [sorted(row) for row in trace["z"]] == [[0, 1]] * 3
     found = pyopnb.first_divergence(proto, proto, {"x": x}, on=("onnxruntime", "reference"))
@@ -95,31 +75,27 @@ def test_kernels_of_the_runtime_where_onnx_has_words_only():
 
 @given(st.permutations(range(5)))
 def test_nodes_in_any_order(order):
-    nodes = [helper.make_node("Relu", [f"t{n}"], [f"t{n + 1}"]) for n in range(5)]
-    proto = model([nodes[n] for n in order], {"t0": X}, "t5")
+    nodes = "  ".join(f"t{n + 1} = Relu(t{n})" for n in order)
+    proto = model(nodes, {"t0": X}, "t5")
     trace = pyopnb.trace(proto, X, on="reference")
     assert np.array_equal(trace["t5"], np.maximum(X, 0)) and len(trace) == 6
 
 
 def test_a_cycle_is_refused():
-    nodes = [helper.make_node("Add", ["x", "b"], ["a"]), helper.make_node("Relu", ["a"], ["b"])]
     with pytest.raises(pyopnb.errors.ModelError, match="cycle"):
-        pyopnb.trace(model(nodes, {"x": X}, "b"), X, on="reference")
+        pyopnb.trace(model("a = Add(x, b)  b = Relu(a)", {"x": X}, "b"), X, on="reference")
 
 
 @pytest.mark.parametrize("inside", [False, True])
 def test_an_error_names_the_node(inside):
-    bad = helper.make_node("Squeeze", ["x", "axes"], ["s"], name="/encoder/Squeeze")
-    weights = {"axes": np.int64([1])}
+    nodes = "[squeeze] s = Squeeze(x, axes)"
+    body = f"{nodes}  y = Relu(s)"
     if inside:
-        body = helper.make_graph([bad], "body", [], [onnx.ValueInfoProto(name="s")])
-        nodes = [helper.make_node("If", ["c"], ["y"], then_branch=body, else_branch=body)]
-    else:
-        nodes = [bad, helper.make_node("Relu", ["s"], ["y"])]
-    proto = model(nodes, {"x": X, "c": np.array(True)}, "y", weights)
+        body = f"y = If(c) <then_branch = t () => (s) {{ {nodes} }}, else_branch = e () => (s) {{ {nodes} }}>"
+    proto = model(body, {"x": X, "c": np.array(True)}, "y", axes=np.int64([1]))
     with pytest.raises(Exception, match="size not equal to one") as caught:
         pyopnb.trace(proto, {"x": X, "c": np.array(True)}, on="reference")
-    assert "in node '/encoder/Squeeze' (::Squeeze)" in caught.value.__notes__
+    assert "in node 'squeeze' (::Squeeze)" in caught.value.__notes__
     with pytest.raises(Exception, match="size not equal to one"):  # not what an earlier run raised
         pyopnb.trace(proto, {"x": X, "c": np.array(True)}, on="reference")
 
@@ -130,7 +106,7 @@ def test_an_error_names_the_node(inside):
 @pytest.mark.parametrize("rank", [3, 4, 5])
 def test_a_maximum_over_all_axes_but_two(rank):
     x = RANDOM.normal(size=(2, 3, 5, 4, 2)[:rank]).astype(np.float32)
-    same(model([helper.make_node("GlobalMaxPool", ["x"], ["y"])], {"x": x}, "y"), {"x": x})
+    same(model("y = GlobalMaxPool(x)", {"x": x}, "y"), {"x": x})
 
 
 @pytest.mark.parametrize(
@@ -143,14 +119,8 @@ def test_gathering_from_more_than_64(shape, axis):
         shape[axis],
         [2 if n == axis % len(shape) else size for n, size in enumerate(shape)],
     )
-    same(
-        model(
-            [helper.make_node("GatherElements", ["x", "i"], ["y"], axis=axis)],
-            {"x": x, "i": place},
-            "y",
-        ),
-        {"x": x, "i": place},
-    )
+    feeds = {"x": x, "i": place}
+    same(model(f"y = GatherElements<axis = {axis}>(x, i)", feeds, "y"), feeds)
     with pytest.raises(IndexError):
         pyopnb.reference("::GatherElements", x, np.full(shape, 100), axis=axis)
 
@@ -190,7 +160,8 @@ def test_the_probabilities_of_a_support_vector_machine(classes):
         vectors_per_class=[4] * classes,
     )
     x = RANDOM.normal(size=(20, 3)).astype(np.float32)
-    proto = model([node], {"x": x}, "l p", ai_onnx_ml=1)
+    proto = model("", {"x": x}, "l p")
+    proto.graph.node.append(node)
     # For three classes and more, onnx's class is wrong, and a kernel of the runtime takes its place.
     trace = same(proto, {"x": x})
     if classes > 2:

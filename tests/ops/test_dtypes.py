@@ -66,7 +66,3 @@ NUMPY_2_STRINGS = [np.dtypes.StringDType] if hasattr(np.dtypes, "StringDType") e
 )
 def test_other_names(value, name):
     assert dtype(value).name == name
-
-
-class Anything:
-    """To np.dtype this is object."""
