@@ -14,12 +14,9 @@ from pyopnb.models.versions import changed_in, lower_versions, new_imports, runn
 NEWER_IR = newest_loaded_ir() + 1
 
 
-def relu(**more: object) -> ModelProto:
-    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in "xy")
-    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", [x], [y])
-    return helper.make_model(
-        graph, **{"ir_version": NEWER_IR, "opset_imports": [helper.make_opsetid("", 20)], **more}
-    )
+def relu(ir_version: int = NEWER_IR, opset: int = 20) -> ModelProto:
+    return onnx.parser.parse_model(f"""<ir_version: {ir_version}, opset_import: ["" : {opset}]>
+        g (float[2] x) => (float[2] y) {{ y = Relu(x) }}""")
 
 
 @pytest.fixture
@@ -57,7 +54,7 @@ def test_what_changed(op_type: str, version: int, older: int, since: int | None)
 
 
 def test_numbers_alone_are_lowered(older_runtime: None) -> None:
-    model = relu(ir_version=8)
+    model = relu(8)
     before = model.graph.SerializeToString()
     assert lower_versions(model) == ("opset 20 → 12",)
     assert model.opset_import[0].version == 12
@@ -74,7 +71,7 @@ def exp(monkeypatch):
     monkeypatch.setattr(versions, "kernels", lambda: rows)
     monkeypatch.setattr(versions, "newest_opset", lambda: 20)
     monkeypatch.setattr(versions, "_TAKEN", {})
-    model = relu(ir_version=8)
+    model = relu(8)
     model.graph.node[0].op_type = "Exp"
     return model
 
@@ -87,41 +84,37 @@ def test_a_version_that_is_taken_without_a_kernel_is_lowered_to_one_with_it(
     assert list(new_imports(exp)) == []
 
 
-def softmax(name: str = "s") -> onnx.NodeProto:
-    return helper.make_node("Softmax", ["a"], ["b"], name=name)
-
-
-def test_bodies_and_functions_are_looked_into(older_runtime: None) -> None:
-    b = helper.make_tensor_value_info("b", TensorProto.FLOAT, [2])
-    body = helper.make_graph([softmax("inside")], "body", [], [b])
-    model = relu(ir_version=8)
-    model.graph.node.append(
-        helper.make_node("If", ["c"], ["z"], name="choose", then_branch=body, else_branch=body)
-    )
-    with pytest.raises(
-        pyopnb.errors.ModelError, match=r"node 'inside' \(::Softmax, in If 'choose', then_branch\)"
-    ):
-        lower_versions(model)
-    model = relu(
-        ir_version=8, opset_imports=[helper.make_opsetid("", 12), helper.make_opsetid("local", 1)]
-    )
-    imports = [helper.make_opsetid("ai.onnx", 20)]
-    model.functions.append(
-        helper.make_function("local", "F", ["a"], ["b"], [softmax("inside")], imports)
-    )
-    with pytest.raises(
-        pyopnb.errors.ModelError, match=r"node 'inside' \(::Softmax, in function local::F\)"
-    ):
-        lower_versions(model)
-    del model.functions[0].node[:]
-    model.functions[0].node.append(helper.make_node("Relu", ["a"], ["b"]))
+@pytest.mark.parametrize(
+    ("nodes", "function", "where"),
+    [
+        (
+            "[choose] y = If(c) <then_branch = t () => (b) { [inside] b = Softmax(x) }, else_branch = e () => (b) { b = Relu(x) }>",
+            "",
+            "If 'choose', then_branch",
+        ),
+        (
+            "y = local.F(x)",
+            '<domain: "local", opset_import: ["ai.onnx" : 20]> F (a) => (b) { [inside] b = Softmax(a) }',
+            "function local::F",
+        ),
+    ],
+)
+def test_bodies_and_functions_are_looked_into(older_runtime, nodes, function, where) -> None:
+    opset = 12 if function else 20
+    text = f"""<ir_version: 8, opset_import: ["" : {opset}, "local" : 1]>
+        g (float[2] x, bool c) => (float[2] y) {{ {nodes} }} {function}"""
+    said = rf"node 'inside' \(::Softmax, in {where}\)"
+    with pytest.raises(pyopnb.errors.ModelError, match=said):
+        lower_versions(onnx.parser.parse_model(text))
+    model = onnx.parser.parse_model(text.replace("Softmax", "Relu"))
     assert lower_versions(model) == ("opset 20 → 12",)
-    assert model.functions[0].opset_import[0].version == 12
+    lowered = model.functions[0] if function else model
+    assert lowered.opset_import[0].version == 12
 
 
 def test_a_version_that_onnx_does_not_know() -> None:
     version = max(onnx.defs.onnx_opset_version(), newest_version("")) + 1
-    model = relu(ir_version=8, opset_imports=[helper.make_opsetid("", version)])
+    model = relu(8, version)
     with pytest.raises(
         pyopnb.errors.ModelError,
         match=r"import of ai\.onnx: .* cannot say what changed\. Try: pip install -U onnx",
@@ -136,7 +129,7 @@ def test_a_version_that_onnx_does_not_know() -> None:
 
 def test_an_ir_version_that_nothing_needs() -> None:
     for version in (NEWER_IR, 99):
-        model = relu(ir_version=version)
+        model = relu(version)
         model.configuration.add(name="two", num_devices=2)
         model.graph.node[0].device_configurations.add(configuration_id="two")
         model.graph.initializer.append(helper.make_tensor("w", TensorProto.INT4, [2], [1, 2]))

@@ -70,10 +70,8 @@ def test_it_is_said_once_and_at_the_line_of_the_user() -> None:
 
 
 def test_a_rebuilt_session_says_nothing_more(define, quiet) -> None:
-    model = newer()
-    model.graph.node.append(helper.make_node("Shift", ["y"], ["z"], domain="demo"))
-    model.graph.output.append(onnx.ValueInfoProto(name="z"))
-    model.opset_import.append(helper.make_opsetid("demo", 1))
+    model = onnx.parser.parse_model(f"""<ir_version: {newest_loaded_ir() + 1}, opset_import: ["" : {OPSET}, "demo" : 1]>
+        g (float[2] x) => (float[2] y, z) {{ y = Relu(x)  z = demo.Shift(y) }}""")
     text = """
         import pyopnb
         @pyopnb.pyop("demo::Shift")
