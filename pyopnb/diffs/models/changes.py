@@ -13,7 +13,7 @@ from pyopnb.diffs.models.attributes import Defaults, differing_attributes
 from pyopnb.diffs.models.change import KINDS, Change, Counts, Fact, NodeAt
 from pyopnb.diffs.models.groups import group_unpaired
 from pyopnb.diffs.models.hashing import Contents, HashedGraph, Numbers
-from pyopnb.diffs.models.match import graph_of_model, match_graphs, pair_names
+from pyopnb.diffs.models.match import Matching, graph_of_model, pair_names
 from pyopnb.errors import InputError
 from pyopnb.models.io import ModelSource
 from pyopnb.models.nodes import full_name, path_of_body, type_of_proto, walk
@@ -159,7 +159,7 @@ class _GraphComparison:
         self.levels = levels
         self.counts = counts
         self.tolerances = tolerances
-        self.matching = match_graphs(level.a, level.b, level.outer)
+        self.matching = Matching(level.a, level.b, level.outer)
         # Tensors of a to those of b, outside the graphs and in them.
         outside = level.outer or {name: name for name in {*level.a.free} & {*level.b.free}}
         self.values = {**outside, **self.matching.values}
@@ -260,7 +260,7 @@ class _GraphComparison:
     # ---- what has no partner
 
     def _unpaired(self) -> Iterator[Change]:
-        for group_a, group_b in group_unpaired(self.a, self.b, self.matching):
+        for group_a, group_b in group_unpaired(self.matching):
             facts: tuple[Fact, ...] = ()
             if not group_a:
                 change_kind = "added"

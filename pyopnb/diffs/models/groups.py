@@ -15,21 +15,24 @@ Group = tuple[tuple[int, ...], tuple[int, ...]]
 _Sets = DisjointSets[tuple[int, int]]
 
 
-def group_unpaired(a: HashedGraph, b: HashedGraph, matching: Matching) -> list[Group]:
+def group_unpaired(matching: Matching) -> list[Group]:
     """Group the nodes without a partner.
 
     Nodes of one side belong together if one produces what the other reads, unless the other side has
     that tensor as well. Nodes of two sides belong together if they produce the same tensor. A node that
     nothing replaces is a group of its own.
     """
-    nodes_a = [index for index in sorted(a.computing) if index not in matching.forward]
-    nodes_b = [index for index in sorted(b.computing) if index not in matching.back]
-    sets: _Sets = DisjointSets([(0, i) for i in nodes_a] + [(1, j) for j in nodes_b])
-    shared = _shared_tensors(a, b, matching, sets)
-    _join_chains(sets, 0, a, nodes_a, set(shared))
-    _join_chains(sets, 1, b, nodes_b, set(shared.values()))
+    graphs = matching.a, matching.b
+    sets: _Sets = DisjointSets()
+    for side, paired in enumerate((matching.forward, matching.back)):
+        for index in sorted(graphs[side].computing):
+            if index not in paired:
+                sets.root((side, index))
+    shared = _shared_tensors(matching, sets)
+    _join_chains(sets, 0, graphs[0], set(shared))
+    _join_chains(sets, 1, graphs[1], set(shared.values()))
     for name_a, name_b in shared.items():
-        sets.join((0, a.producers[name_a][0]), (1, b.producers[name_b][0]))
+        sets.join((0, graphs[0].producers[name_a][0]), (1, graphs[1].producers[name_b][0]))
     groups: list[Group] = []
     for members in sets.members():
         of_a = tuple(index for side, index in members if side == 0)
@@ -43,10 +46,10 @@ def group_unpaired(a: HashedGraph, b: HashedGraph, matching: Matching) -> list[G
     return groups
 
 
-def _shared_tensors(
-    a: HashedGraph, b: HashedGraph, matching: Matching, sets: _Sets
-) -> dict[str, str]:
+def _shared_tensors(matching: Matching, sets: _Sets) -> dict[str, str]:
     """Map tensors of a to those of b, both produced by unpaired nodes."""
+    a = matching.a
+    b = matching.b
     pairs = list(matching.values.items())
     same_names = sum(name_a == name_b for name_a, name_b in pairs)
     # Where most names were kept, a name is the same tensor here, too.
@@ -64,12 +67,10 @@ def _shared_tensors(
     return shared
 
 
-def _join_chains(
-    sets: _Sets, side: int, graph: HashedGraph, nodes: list[int], shared: set[str]
-) -> None:
+def _join_chains(sets: _Sets, side: int, graph: HashedGraph, shared: set[str]) -> None:
     """Join nodes of one side along the tensors that the other side lacks."""
-    for index in nodes:
-        for _, name in graph.reads(index):
+    for node_side, index in list(sets.parents):
+        for _, name in graph.reads(index) if node_side == side else ():
             producer = graph.producers.get(name, (-1, 0))[0]
             if (side, producer) in sets.parents and name not in shared:
                 sets.join((side, producer), (side, index))

@@ -13,42 +13,13 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from onnx import GraphProto, ModelProto
 
 from pyopnb.diffs.models.attributes import Defaults
 from pyopnb.diffs.models.hashing import Contents, Fingerprints, HashedGraph, fingerprints
 
-__all__ = ["Matching", "graph_of_model", "match_graphs", "pair_names"]
-
-_NamePairs = Sequence[tuple[str, str]]
-
-
-@dataclass(frozen=True)
-class Matching:
-    """The nodes and tensors of two graphs that correspond to each other.
-
-    Attributes
-    ----------
-    forward, back : dict
-        The pairs of nodes, from a to b and from b to a, of the same op each.
-    values : dict
-        Tensor names of a to those of b: inputs, initializers, outputs of paired nodes, and what paired
-        nodes read at the same slot from nodes without a partner.
-    numbers : tuple of dict
-        Numbers of the tensors of a and of b; equal for those that are computed in the same way.
-    """
-
-    forward: dict[int, int]
-    back: dict[int, int]
-    values: dict[str, str]
-    numbers: tuple[dict[str, int], dict[str, int]]
-
-    def same_number(self, name_a: str, name_b: str) -> bool:
-        """Tell whether two tensors are computed in the same way."""
-        number = self.numbers[0].get(name_a)
-        return number is not None and number == self.numbers[1].get(name_b)
+__all__ = ["Matching", "graph_of_model", "pair_names"]
 
 
 def graph_of_model(model: ModelProto, contents: Contents) -> HashedGraph:
@@ -72,10 +43,8 @@ def pair_names(a: Sequence[str], b: Sequence[str]) -> list[tuple[str, str]]:
     return [*pairs, *zip(new_in_a, new_in_b, strict=False)]
 
 
-def match_graphs(
-    a: HashedGraph, b: HashedGraph, outer: Mapping[str, str] | None = None
-) -> Matching:
-    """Pair the nodes of two graphs that share their `Numbers`.
+class Matching:
+    """The nodes and tensors of two graphs that correspond to each other; the graphs share their `Numbers`.
 
     Parameters
     ----------
@@ -83,69 +52,61 @@ def match_graphs(
     outer : mapping, optional
         Of bodies: tensors around a to those around b. Inputs and outputs of bodies, and those of functions, are paired by
         position.
+
+    Attributes
+    ----------
+    forward, back : dict
+        The pairs of nodes, from a to b and from b to a, of the same op each.
+    values : dict
+        Tensor names of a to those of b: inputs, initializers, outputs of paired nodes, and what paired
+        nodes read at the same slot from nodes without a partner.
     """
-    inputs = list(zip(a.inputs, b.inputs, strict=False))
-    outputs = list(zip(a.outputs, b.outputs, strict=False))
-    if outer is None and isinstance(a.scope, GraphProto):
-        inputs = pair_names(a.inputs, b.inputs)
-        outputs = pair_names(a.outputs, b.outputs)
-    prints_a = _number_side(a, 0, inputs, outputs, outer or {})
-    prints_b = _number_side(b, 1, inputs, outputs, {name: name for name in b.free})
-    pairing = _Pairing(a, b, prints_a, prints_b, inputs, outputs)
-    pairing.run()
-    values = {}
-    for name_a, name_b in {**dict(inputs), **pairing.values()}.items():
-        # Omitted inputs and outputs have no name.
-        if name_a and name_b:
-            values[name_a] = name_b
-    return Matching(pairing.forward, pairing.back, values, (prints_a.values, prints_b.values))
-
-
-def _number_side(
-    graph: HashedGraph, side: int, inputs: _NamePairs, outputs: _NamePairs, outer: Mapping[str, str]
-) -> Fingerprints:
-    """Give numbers to the nodes of one of the two graphs; paired inputs and outputs count as the same."""
-    # Inputs that correspond start with the same number, whatever they are called.
-    numbers = graph.contents.numbers
-    starts = {name: numbers["only", side, name] for name in graph.inputs}
-    for slot, pair in enumerate(inputs):
-        starts[pair[side]] = numbers["input", slot]
-    for name in graph.free:
-        starts[name] = numbers["outer", outer.get(name, f"{side} {name}")]
-    slots: dict[str, list[int]] = defaultdict(list)
-    for slot, pair in enumerate(outputs):
-        slots[pair[side]].append(slot)
-    endings = {name: numbers["end", tuple(at)] for name, at in slots.items()}
-    return fingerprints(graph, starts, endings)
-
-
-class _Pairing:
-    """The pairs of nodes so far, and the candidates that wait."""
 
     def __init__(
-        self,
-        a: HashedGraph,
-        b: HashedGraph,
-        prints_a: Fingerprints,
-        prints_b: Fingerprints,
-        inputs: _NamePairs,
-        outputs: _NamePairs,
+        self, a: HashedGraph, b: HashedGraph, outer: Mapping[str, str] | None = None
     ) -> None:
         self.a = a
         self.b = b
-        self.inputs = inputs
-        self.outputs = outputs
-        self.prints = prints_a, prints_b
+        self.inputs = list(zip(a.inputs, b.inputs, strict=False))
+        self.outputs = list(zip(a.outputs, b.outputs, strict=False))
+        if outer is None and isinstance(a.scope, GraphProto):
+            self.inputs = pair_names(a.inputs, b.inputs)
+            self.outputs = pair_names(a.outputs, b.outputs)
+        same = {name: name for name in b.free}
+        self.prints = self._number(a, 0, outer or {}), self._number(b, 1, same)
         self.forward: dict[int, int] = {}
         self.back: dict[int, int] = {}
+        self._pair_nodes()
+        self.values = self._pair_tensors()
 
-    def run(self) -> None:
-        up, down = ([getattr(x, field) for x in self.prints] for field in ("up", "down"))
+    def same_number(self, name_a: str, name_b: str) -> bool:
+        """Tell whether two tensors are computed in the same way."""
+        number = self.prints[0].values.get(name_a)
+        return number is not None and number == self.prints[1].values.get(name_b)
+
+    def _number(self, graph: HashedGraph, side: int, outer: Mapping[str, str]) -> Fingerprints:
+        """Give numbers to the nodes of one of the two graphs; paired inputs and outputs count as the same."""
+        # Inputs that correspond start with the same number, whatever they are called.
+        numbers = graph.contents.numbers
+        starts = {name: numbers["only", side, name] for name in graph.inputs}
+        for slot, pair in enumerate(self.inputs):
+            starts[pair[side]] = numbers["input", slot]
+        for name in graph.free:
+            starts[name] = numbers["outer", outer.get(name, f"{side} {name}")]
+        slots: dict[str, list[int]] = defaultdict(list)
+        for slot, pair in enumerate(self.outputs):
+            slots[pair[side]].append(slot)
+        endings = {name: numbers["end", tuple(at)] for name, at in slots.items()}
+        return fingerprints(graph, starts, endings)
+
+    # ---- nodes
+
+    def _pair_nodes(self) -> None:
         # Nodes that are computed alike and used alike first, then those of which one of the two holds.
-        self._pair_by(lambda side, index: (up[side][index], down[side][index]))
+        self._pair_by(lambda side, index: (self._up(side, index), self._down(side, index)))
         for equal_counts in (True, False):
-            self._pair_by(lambda side, index: up[side][index], equal_counts)
-            self._pair_by(lambda side, index: down[side][index], equal_counts)
+            self._pair_by(self._up, equal_counts)
+            self._pair_by(self._down, equal_counts)
         # From what is paired, the search goes on to the neighbours.
         for name_a, name_b in self.inputs:
             self._spread(self._pair_clear(self.a.readers(name_a), self.b.readers(name_b)))
@@ -155,7 +116,7 @@ class _Pairing:
                 self._spread(self._pair_clear(*makers))
         self._spread(list(self.forward.items()))
         # What is left has no paired neighbour. Its weights or its names may still tell it.
-        for key in (self._weights_key, self._name_key, self._outputs_key):
+        for key in (self._weights, self._name, self._outputs):
             self._spread(self._pair_by(key, equal_counts=True))
 
     def _pair_by(
@@ -187,33 +148,35 @@ class _Pairing:
     def _pair(self, i: int, j: int) -> None:
         self.forward[i], self.back[j] = j, i
 
-    def _weights_key(self, side: int, index: int) -> Hashable:
+    def _up(self, side: int, index: int) -> int:
+        return self.prints[side].up[index]
+
+    def _down(self, side: int, index: int) -> int:
+        return self.prints[side].down[index]
+
+    def _weights(self, side: int, index: int) -> Hashable:
         graph = (self.a, self.b)[side]
         weights = tuple(graph.weights.get(name, -1) for name in graph.nodes[index].input)
-        if max(weights, default=-1) >= 0:
-            return (graph.local[index], weights)
-        return None
+        if max(weights, default=-1) < 0:
+            return None
+        return graph.local[index], weights
 
-    def _name_key(self, side: int, index: int) -> Hashable:
+    def _name(self, side: int, index: int) -> Hashable:
         graph = (self.a, self.b)[side]
         name = graph.nodes[index].name
-        if name:
-            return (_op(graph, index), name)
-        return None
+        return (_op(graph, index), name) if name else None
 
-    def _outputs_key(self, side: int, index: int) -> Hashable:
+    def _outputs(self, side: int, index: int) -> Hashable:
         # Models that people write have names for tensors, seldom for nodes.
         graph = (self.a, self.b)[side]
-        outputs = tuple(graph.nodes[index].output)
-        if any(outputs):
-            return (_op(graph, index), outputs)
-        return None
+        return _op(graph, index), tuple(graph.nodes[index].output)
 
     # ---- from pairs to their neighbours
 
     def _spread(self, pairs: Iterable[tuple[int, int]]) -> None:
         """Pair the neighbours of paired nodes, and their neighbours in turn."""
-        a, b = self.a, self.b
+        a = self.a
+        b = self.b
         waiting = deque(pairs)
         while waiting:
             i, j = waiting.popleft()
@@ -238,11 +201,10 @@ class _Pairing:
 
     # ---- tensors
 
-    def values(self) -> dict[str, str]:
-        """Return the tensors of a and of b that correspond: see `Matching`."""
+    def _pair_tensors(self) -> dict[str, str]:
         a = self.a
         b = self.b
-        values: dict[str, str] = {}
+        values = dict(self.inputs)
         reads: list[tuple[str, str]] = []
         for i, j in sorted(self.forward.items()):
             values.update(zip(a.nodes[i].output, b.nodes[j].output, strict=False))
@@ -251,9 +213,10 @@ class _Pairing:
         for name_a, name_b in (*reads, *self.outputs):
             if name_a in values:
                 continue
-            if name_a in a.weights and name_b in b.weights:
-                values[name_a] = name_b
-            elif name_b not in partners and self._are_unpaired(name_a, name_b):
+            if name_a in a.weights or name_b in b.weights:
+                if name_a in a.weights and name_b in b.weights:
+                    values[name_a] = name_b
+            elif name_b not in partners and self._are_results_without_partner(name_a, name_b):
                 values[name_a] = name_b
                 partners.add(name_b)
         # Tensors of the same number are computed in the same way, whatever their nodes' partners.
@@ -261,16 +224,15 @@ class _Pairing:
         for name_a, number in self.prints[0].values.items():
             if name_a not in values and number in names_b:
                 values[name_a] = names_b[number]
-        return values
+        # Omitted inputs and outputs have no name.
+        return {name_a: name_b for name_a, name_b in values.items() if name_a and name_b}
 
-    def _are_unpaired(self, name_a: str, name_b: str) -> bool:
-        """Tell whether two tensors are results of nodes without a partner."""
+    def _are_results_without_partner(self, name_a: str, name_b: str) -> bool:
         maker_a = self.a.producers.get(name_a)
         maker_b = self.b.producers.get(name_b)
-        if maker_a is None or maker_b is None or name_a in self.a.weights:
+        if maker_a is None or maker_b is None:
             return False
-        are_open = maker_a[0] not in self.forward and maker_b[0] not in self.back
-        return are_open and name_b not in self.b.weights
+        return maker_a[0] not in self.forward and maker_b[0] not in self.back
 
 
 def _op(graph: HashedGraph, index: int) -> tuple[str, str]:

@@ -20,7 +20,7 @@ from onnx import TensorProto
 
 from pyopnb.diffs.arrays.diff import compared
 from pyopnb.diffs.models.hashing import Contents, Numbers
-from pyopnb.diffs.models.match import graph_of_model, match_graphs, pair_names
+from pyopnb.diffs.models.match import Matching, graph_of_model, pair_names
 from pyopnb.diffs.tolerances import EXPOSED, SAME_VALUES_ULPS
 from pyopnb.diffs.traces.segments import TraceGraph
 from pyopnb.models.external_data import is_external
@@ -123,7 +123,7 @@ class _Aligner:
         graph_a, graph_b = (
             graph_of_model(trace.model, _TraceContents(numbers, trace)) for trace in traces
         )
-        self.matches = {y: x for x, y in match_graphs(graph_a, graph_b).values.items()}
+        self.matches = {y: x for x, y in Matching(graph_a, graph_b).values.items()}
         self.arrays_a, self.arrays_b = map(_arrays, traces)
         self.of_type: dict[str, list[str]] = defaultdict(list)
         for name in a.order:
