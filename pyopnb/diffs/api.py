@@ -14,6 +14,7 @@ from pyopnb.diffs.arrays.files import ENDINGS, arrays_in
 from pyopnb.diffs.base import Comparable
 from pyopnb.diffs.models.diff import diff_models
 from pyopnb.diffs.ops import diff_versions
+from pyopnb.diffs.tolerances import Tolerances
 from pyopnb.errors import InputError, ModelError
 from pyopnb.models.holders import held_model
 from pyopnb.models.io import as_proto
@@ -120,29 +121,30 @@ def diff(
     'incomparable'
     """
     # Most calls in a notebook compare two arrays: nothing else has to be found out about them.
+    tolerances = Tolerances(rtol, atol, stol)
     if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
-        return compared(a, b, rtol, atol, stol)
+        return compared(a, b, tolerances)
     a, b = _read_arrays(a, b)
     # What one side is decides what the other has to be. A trace may also be compared with arrays,
     # and everything else only with its own kind.
     sides = a, b
     if isinstance(a, Trace) or isinstance(b, Trace):
-        return _diff_runs(a, b, (rtol, atol, stol))
+        return _diff_runs(a, b, tolerances)
     if isinstance(a, (Version, Op)) or isinstance(b, (Version, Op)):
         _require(sides, (Version, Op), "a version of an op", 'registry.history("demo::SoftClip")')
-        _refuse_tolerances("versions of an op", rtol, atol, stol)
+        _refuse_tolerances("versions of an op", tolerances)
         return diff_versions(a, b)
     if isinstance(a, Profile) or isinstance(b, Profile):
         # Imported here, as other diffs do not need it.
         from pyopnb.diffs.profiles import diff_profiles
 
         _require(sides, (Profile,), "a profile", "pyopnb.profile(session, x)")
-        _refuse_tolerances("profiles", rtol, atol, stol)
+        _refuse_tolerances("profiles", tolerances)
         return diff_profiles(a, b)
     if isinstance(a, Comparable) or isinstance(b, Comparable):
         noun = next(side._NOUN for side in sides if isinstance(side, Comparable))
         _require(sides, (Comparable,), f"a {noun}", f"another {noun}")
-        _refuse_tolerances(f"{noun}s", rtol, atol, stol)
+        _refuse_tolerances(f"{noun}s", tolerances)
         return a._diff(b)
     # Bytes and texts can be models or values. They are models if the other side surely is one, or
     # if both look like one.
@@ -151,8 +153,8 @@ def diff(
     if surely or (_is_model(a) and _is_model(b)):
         types = (ModelProto, os.PathLike, str, bytes, bytearray, memoryview)
         _require(models, types, "a model", "a ModelProto, bytes or a path")
-        return diff_models(a, b, rtol, atol, stol)
-    return compared(a, b, rtol, atol, stol)
+        return diff_models(a, b, tolerances)
+    return compared(a, b, tolerances)
 
 
 def _read_arrays(a: Any, b: Any) -> tuple[Any, Any]:
@@ -184,22 +186,18 @@ def _require(sides: tuple[Any, ...], types: tuple[type, ...], noun: str, suggest
             raise InputError(f"diff, {name}", expected=expected, got=got, next=suggestion)
 
 
-def _refuse_tolerances(
-    noun: str, rtol: float | None, atol: float | None, stol: float | None
-) -> None:
-    for name, tolerance in (("rtol", rtol), ("atol", atol), ("stol", stol)):
-        if tolerance is not None:
-            raise InputError(f"diff, {name}", expected=f"none, for {noun}", got=str(tolerance))
+def _refuse_tolerances(noun: str, tolerances: Tolerances) -> None:
+    for name, value in tolerances._asdict().items():
+        if value is not None:
+            raise InputError(f"diff, {name}", expected=f"none, for {noun}", got=str(value))
 
 
-def _diff_runs(
-    a: Any, b: Any, tolerances: tuple[float | None, float | None, float | None]
-) -> TraceDiff:
+def _diff_runs(a: Any, b: Any, tolerances: Tolerances) -> TraceDiff:
     # Imported here, as other diffs need neither alignment nor a runtime.
     from pyopnb.diffs.traces.compare import diff_traces, diff_with_arrays
 
     if isinstance(a, Trace) and isinstance(b, Trace):
-        return diff_traces(a, b, *tolerances)
+        return diff_traces(a, b, tolerances)
     if isinstance(a, Trace):
         # The order of the sides is kept, as b is the reference of relative tolerances.
         trace = a
@@ -210,7 +208,7 @@ def _diff_runs(
     if not isinstance(arrays, (Mapping, Result)):
         expected = "a trace, or arrays by name, to compare with a trace"
         raise InputError("diff", expected=expected, got=type(arrays).__name__, next='{"y": array}')
-    return diff_with_arrays(trace, dict(arrays.items()), *tolerances, first=trace is a)
+    return diff_with_arrays(trace, dict(arrays.items()), tolerances, first=trace is a)
 
 
 def _is_model(side: Any) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, NoReturn, Self
 
 from pyopnb.diffs.documents import read_fields, write_fields
-from pyopnb.diffs.tolerances import check_tolerances
+from pyopnb.diffs.tolerances import Tolerances
 from pyopnb.errors import InputError
 from pyopnb.ops.displayable import Displayable
 from pyopnb.ops.messages import sanitize
@@ -180,10 +180,11 @@ class ToleranceDiff(DiffBase):
         >>> diff.verdict, diff.judged(atol=0.5).verdict
         ('different', 'close')
         """
-        check_tolerances(rtol, atol, stol)
-        return self._judged(rtol, atol, stol)
+        tolerances = Tolerances(rtol, atol, stol)
+        tolerances.check()
+        return self._judged(tolerances)
 
-    def _judged(self, rtol: float | None, atol: float | None, stol: float | None) -> Self:
+    def _judged(self, tolerances: Tolerances) -> Self:
         raise NotImplementedError
 
 

@@ -19,16 +19,15 @@ from onnx import ModelProto, numpy_helper
 from pyopnb.diffs.arrays.diff import compared
 from pyopnb.diffs.extract import ModelCut, cut_out
 from pyopnb.diffs.reproduction import Failure, write_reproduction
-from pyopnb.diffs.tolerances import check_tolerances
+from pyopnb.diffs.tolerances import Tolerances
 from pyopnb.diffs.traces.segments import TraceGraph, called
-from pyopnb.diffs.traces.steps import Tolerances
 from pyopnb.errors import InputError
 from pyopnb.models.edit.inline import inline_ops
 from pyopnb.models.external_data import take_in_all
 from pyopnb.models.io import ModelSource, read_model, to_model
 from pyopnb.models.nodes import imported_versions, type_proto, walk
 from pyopnb.onnx_reference.operator import has_reference
-from pyopnb.ops.arguments import check_arguments, check_by_name
+from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.displayable import Displayable
 from pyopnb.ops.messages import hide_internal_frames, plural, sanitize
 from pyopnb.ops.names import canonical_domain
@@ -188,14 +187,12 @@ def reduce(
     >>> [node.op_type for node in smallest.model.graph.node], smallest.feeds["c"].shape
     (['Sqrt'], (1,))
     """
-    check_by_name(feeds, "reduce, feeds", '{"x": x}')
-    check_tolerances(rtol, atol, stol)
+    tolerances = Tolerances(rtol, atol, stol)
+    tolerances.check()
     if fails is not None and not callable(fails):
         advice = "lambda model, feeds: …"
         got = sanitize(repr(fails), 80)
         raise InputError("reduce, fails", expected="a function", got=got, next=advice)
-    if rtol is None and atol is None and stol is None:
-        stol = True
     begin = time.monotonic()
     source = read_model(model)
     proto = to_model(source)
@@ -211,7 +208,7 @@ def reduce(
         else:
             # A crash must not take this process down.
             recorder = Path(sys.executable)
-            sides = _Sides(stack, on, proto, (rtol, atol, stol))
+            sides = _Sides(stack, on, proto, tolerances.or_scaled())
             judge = sides.failure
             failure = judge(proto, arrays)
             if failure is None and sides.against == "levels":
@@ -289,7 +286,7 @@ class _Sides:
             label = "ONNX Runtime against ONNX's reference implementation"
         if expected is None:
             return None
-        diff = compared(outcome.outputs[0], expected, *self.tolerances)
+        diff = compared(outcome.outputs[0], expected, self.tolerances)
         if diff.ok:
             return None
         outputs = outcome.outputs[0], expected

@@ -14,10 +14,9 @@ from onnx import ModelProto
 from pyopnb.diffs.arrays.diff import Diff, compared
 from pyopnb.diffs.arrays.parts import VERDICTS, Part
 from pyopnb.diffs.arrays.report import format_number
-from pyopnb.diffs.tolerances import check_tolerances, is_float
+from pyopnb.diffs.tolerances import Tolerances, is_float
 from pyopnb.diffs.traces.compare import diff_traces, diff_with_arrays
 from pyopnb.diffs.traces.diff import TraceDiff
-from pyopnb.diffs.traces.steps import Tolerances
 from pyopnb.models.edit.widen import widen
 from pyopnb.models.external_data import take_in_all
 from pyopnb.models.io import read_model, to_model
@@ -218,10 +217,9 @@ def stability(
     >>> table["run to run"].diff.verdict, table["float64"].diff.ok
     ('bit-identical', True)
     """
-    check_tolerances(rtol, atol, stol)
-    if rtol is None and atol is None and stol is None:
-        stol = True
-    trials = _Trials(model, feeds, named, (rtol, atol, stol), search, fill)
+    tolerances = Tolerances(rtol, atol, stol)
+    tolerances.check()
+    trials = _Trials(model, feeds, named, tolerances.or_scaled(), search, fill)
     ways: dict[str, Callable[[], _Way]] = {
         "run to run": trials.run_to_run,
         "1 thread": lambda: trials.other_session(threads=1),
@@ -308,7 +306,7 @@ class _Trials:
         except Exception as error:
             # A kernel that only some levels have, or an operator without reference: the row says so.
             return StabilityRow(name, reason=_first_line(error))
-        diff = compared(way.a, way.b, *self.tolerances)
+        diff = compared(way.a, way.b, self.tolerances)
         row = StabilityRow(name, diff, "", *_changed_orders(way.a, way.b))
         # Between repeated runs, even one bit counts.
         if row.ok and (name != "run to run" or diff.verdict == "bit-identical"):
@@ -334,7 +332,7 @@ class _Trials:
         runs = [self.run(self.session, self.feeds) for _ in range(_REPEATS)]
 
         def rank(outputs: Mapping[str, Any]) -> int:
-            return VERDICTS.index(compared(outputs, self.outputs, *self.tolerances).verdict)
+            return VERDICTS.index(compared(outputs, self.outputs, self.tolerances).verdict)
 
         # Sessions of one model draw the same numbers: nodes that run alone, twice in a session, do not.
         return self._usual_against(max(runs, key=rank), self.session, self.feeds)
@@ -343,7 +341,7 @@ class _Trials:
         self, outputs: Mapping[str, Any], session: Session, feeds: Mapping[str, Any]
     ) -> _Way:
         def find() -> TraceDiff:
-            return diff_traces(_traced(session, feeds), self.trace, *self.tolerances)
+            return diff_traces(_traced(session, feeds), self.trace, self.tolerances)
 
         return _Way(outputs, self.outputs, find)
 
@@ -383,14 +381,14 @@ class _Trials:
 
         def find() -> TraceDiff:
             # Of all samples, the trace is of the one with the largest error.
-            facts = compared(a, b, *self.tolerances).worst.facts
+            facts = compared(a, b, self.tolerances).worst.facts
             index = facts.worst[0].index[0] if facts is not None and facts.worst else 0
             trace_alone = _traced(self.session, samples[index])
             arrays = {}
             for name, value in _results(_traced(self.session, feeds)):
                 if name in trace_alone and _has_samples(value, trace_alone[name], size):
                     arrays[name] = value[index : index + 1]
-            return diff_with_arrays(trace_alone, arrays, *self.tolerances, first=True)
+            return diff_with_arrays(trace_alone, arrays, self.tolerances, first=True)
 
         return _Way(a, b, find)
 
@@ -453,7 +451,7 @@ class _Trials:
 
         def find() -> TraceDiff:
             arrays = expected(dict(_results(self.trace)))
-            return diff_with_arrays(self.trace, arrays, *self.tolerances, first=True)
+            return diff_with_arrays(self.trace, arrays, self.tolerances, first=True)
 
         arrays = expected(self.outputs)
         return _Way({name: self.outputs[name] for name in arrays}, arrays, find)

@@ -13,14 +13,15 @@ from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.messages import sanitize
 
 __all__ = [
+    "DEFAULT",
     "EXPOSED",
     "SAME_VALUES_ULPS",
+    "SCALED",
     "TOLERANCES",
     "Tolerance",
-    "check_tolerances",
+    "Tolerances",
     "is_float",
     "relative_tolerance",
-    "tolerance",
 ]
 
 
@@ -101,50 +102,89 @@ def relative_tolerance(array: np.ndarray) -> float | None:
     return entry.rtol
 
 
-def tolerance(
-    name: str, rtol: float | None, atol: float | None, stol: float | None = None
-) -> tuple[float, float, float]:
-    """Return the tolerances that apply to a dtype.
+class Tolerances(NamedTuple):
+    """The tolerances that a caller gives, as `pyopnb.diff` takes them; None stands for the default.
 
-    By default, the table's apply. If some are given, the others are 0. A ``stol`` of True is
-    the table's ``rtol``, and leaves the other two as they are.
-
-    Examples
-    --------
-    >>> tolerance("float32", None, None), tolerance("float32", 1e-3, None)
-    ((1e-05, 1e-05, 0.0), (0.001, 0.0, 0.0))
-    >>> tolerance("float32", None, None, True)
-    (1e-05, 1e-05, 1e-05)
-    >>> tolerance("int8", 1e-3, 1, 1e-3), tolerance("bool", 1, 1, 1)
-    ((0.0, 1.0, 0.0), (0.0, 0.0, 0.0))
+    Attributes
+    ----------
+    rtol, atol : float or None
+    stol : float or None
+        True stands for the ``rtol`` of the dtype, and leaves the other two as they are.
     """
-    if name in _EXACT:
-        # A label or a flag is never nearly another one.
-        return 0.0, 0.0, 0.0
-    entry = TOLERANCES.get(name, Tolerance(0.0, 0.0))
-    # mypy takes True for no float, and an `if` for unreachable.
-    scaled = entry.rtol if stol is True else float(stol or 0.0)
-    if rtol is None and atol is None and (stol is None or stol is True):
-        return entry.rtol, entry.atol, scaled
-    absolute = float(atol or 0.0)
-    if name.startswith(_INTEGER_PREFIXES):
-        # A relative tolerance would let large ids pass as their neighbours.
-        return 0.0, absolute, 0.0
-    return float(rtol or 0.0), absolute, scaled
+
+    rtol: float | None = None
+    atol: float | None = None
+    stol: float | None = None
+
+    def check(self) -> None:
+        """Refuse tolerances that are negative, infinite or no numbers.
+
+        Raises
+        ------
+        InputError
+            A tolerance is negative, infinite or not a number.
+        """
+        for name, value in self._asdict().items():
+            is_number = isinstance(value, (int, float)) and 0 <= value < math.inf
+            if value is not None and not is_number:
+                expected = "a finite number that is not negative"
+                got = sanitize(repr(value), 80)
+                raise InputError(f"diff, {name}", expected=expected, got=got)
+
+    @property
+    def by_dtype(self) -> bool:
+        """Tell whether none is given but a ``stol`` of True: then those of each dtype apply."""
+        return self[:2] == (None, None) and (self.stol is None or self.stol is True)
+
+    def or_scaled(self) -> Tolerances:
+        """Return `SCALED` where none is given."""
+        return SCALED if self == (None, None, None) else self
+
+    def of(self, name: str) -> tuple[float, float, float]:
+        """Return the tolerances that apply to a dtype.
+
+        By default, the table's apply. If some are given, the others are 0.
+
+        Examples
+        --------
+        >>> Tolerances().of("float32"), Tolerances(1e-3).of("float32")
+        ((1e-05, 1e-05, 0.0), (0.001, 0.0, 0.0))
+        >>> SCALED.of("float32")
+        (1e-05, 1e-05, 1e-05)
+        >>> Tolerances(1e-3, 1, 1e-3).of("int8"), Tolerances(1, 1, 1).of("bool")
+        ((0.0, 1.0, 0.0), (0.0, 0.0, 0.0))
+        """
+        if name in _EXACT:
+            # A label or a flag is never nearly another one.
+            return 0.0, 0.0, 0.0
+        entry = TOLERANCES.get(name, Tolerance(0.0, 0.0))
+        # mypy takes True for no float, and an `if` for unreachable.
+        scaled = entry.rtol if self.stol is True else float(self.stol or 0.0)
+        if self.by_dtype:
+            return entry.rtol, entry.atol, scaled
+        absolute = float(self.atol or 0.0)
+        if name.startswith(_INTEGER_PREFIXES):
+            # A relative tolerance would let large ids pass as their neighbours.
+            return 0.0, absolute, 0.0
+        return float(self.rtol or 0.0), absolute, scaled
+
+    def widened(self, precision: str) -> Tolerances:
+        """Use the tolerance of a coarser dtype upstream of a tensor, if any, where all are relative to the dtype.
+
+        Examples
+        --------
+        >>> SCALED.widened("float16")
+        Tolerances(rtol=0.001, atol=1e-05, stol=0.001)
+        >>> Tolerances().widened("float16") == Tolerances(), SCALED.widened("") == SCALED
+        (True, True)
+        """
+        if precision and self == SCALED:
+            return Tolerances(*self.of(precision))
+        return self
 
 
-def check_tolerances(rtol: float | None, atol: float | None, stol: float | None = None) -> None:
-    """Refuse tolerances that are negative, infinite or no numbers.
+DEFAULT = Tolerances()
+"""The tolerances of a dtype."""
 
-    Raises
-    ------
-    InputError
-        A tolerance is negative, infinite or not a number.
-    """
-    for name, value in (("rtol", rtol), ("atol", atol), ("stol", stol)):
-        if value is None:
-            continue
-        if isinstance(value, (int, float)) and 0 <= value < math.inf:
-            continue
-        expected = "a finite number that is not negative"
-        raise InputError(f"diff, {name}", expected=expected, got=sanitize(repr(value), 80))
+SCALED = Tolerances(stol=True)
+"""The tolerances of a dtype, also relative to the largest element: what computations in another order need."""

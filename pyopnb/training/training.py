@@ -174,7 +174,7 @@ class Training(Comparable):
         return self.record.to_csv()
 
     def _diff(self, other: Training) -> TrainingDiff:
-        weights = compared(self.weights, other.weights, None, None, None)
+        weights = compared(self.weights, other.weights)
         return TrainingDiff(self.record, other.record, weights)
 
     def __repr__(self) -> str:

@@ -181,7 +181,7 @@ def test_what_cannot_be_reduced_is_said():
         pyopnb.reduce(model, feeds)
     with pytest.raises(InputError, match=r"^reduce: expected a model that fails"):
         pyopnb.reduce(model, feeds, lambda model, feeds: False)
-    with pytest.raises(InputError, match=r"^reduce, feeds: .*\{\"x\": x\}"):
+    with pytest.raises(InputError, match=r"^reduce, feeds: expected a dict"):
         pyopnb.reduce(model, feeds["x"])
     with pytest.raises(InputError, match=r"x"):
         pyopnb.reduce(model, {"z": feeds["x"]})

@@ -10,7 +10,7 @@ import numpy as np
 from pyopnb.diffs.arrays import report
 from pyopnb.diffs.arrays.parts import VERDICTS, Part, parts
 from pyopnb.diffs.base import ToleranceDiff
-from pyopnb.diffs.tolerances import check_tolerances
+from pyopnb.diffs.tolerances import DEFAULT, Tolerances
 from pyopnb.ops.progress import tracking
 
 __all__ = ["Diff", "compared"]
@@ -56,13 +56,11 @@ class Diff(ToleranceDiff):
     def __str__(self) -> str:
         return report.text(self.parts, self.worst)
 
-    def _judged(self, rtol: float | None, atol: float | None, stol: float | None) -> Diff:
-        return Diff(tuple(part.judged(rtol, atol, stol) for part in self.parts))
+    def _judged(self, tolerances: Tolerances) -> Diff:
+        return Diff(tuple(part.judged(tolerances) for part in self.parts))
 
 
-def compared(
-    a: Any, b: Any, rtol: float | None = None, atol: float | None = None, stol: float | None = None
-) -> Diff:
+def compared(a: Any, b: Any, tolerances: Tolerances = DEFAULT) -> Diff:
     """Compare two arrays, or values made of them; see `pyopnb.diff`.
 
     Raises
@@ -70,8 +68,8 @@ def compared(
     InputError
         Something is not made of arrays, or a tolerance is negative or not finite.
     """
-    check_tolerances(rtol, atol, stol)
+    tolerances.check()
     if not isinstance(a, np.ndarray) or a.size < _LENGTHY:
-        return Diff(tuple(parts(a, b, rtol, atol, stol)))
+        return Diff(tuple(parts(a, b, tolerances)))
     with tracking("elements", a.size):
-        return Diff(tuple(parts(a, b, rtol, atol, stol)))
+        return Diff(tuple(parts(a, b, tolerances)))

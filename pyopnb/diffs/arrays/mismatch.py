@@ -6,7 +6,7 @@ import numpy as np
 
 from pyopnb.diffs.arrays.parts import parts
 from pyopnb.diffs.arrays.report import format_index, verb
-from pyopnb.diffs.tolerances import relative_tolerance
+from pyopnb.diffs.tolerances import Tolerances, relative_tolerance
 from pyopnb.ops.messages import plural
 
 __all__ = ["mismatch"]
@@ -37,7 +37,7 @@ def mismatch(actual: np.ndarray, expected: np.ndarray, *, tolerant: bool = False
     rtol = relative_tolerance(expected) if tolerant else None
     allowed = rtol or 0.0
     # The allowance is relative to the element and to the largest one.
-    (part,) = parts(actual, expected, allowed, 0.0, allowed)
+    (part,) = parts(actual, expected, Tolerances(allowed, 0.0, allowed))
     facts = part.facts
     if facts is None:
         return part.reason if part.a == part.b else f"{part.a} instead of {part.b}"

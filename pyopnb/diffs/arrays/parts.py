@@ -11,7 +11,7 @@ import numpy as np
 
 from pyopnb.diffs.arrays.stats import ArrayStats, LazyStats, quick_stats, scale_of
 from pyopnb.diffs.documents import from_plain, read_fields, to_plain
-from pyopnb.diffs.tolerances import check_tolerances, tolerance
+from pyopnb.diffs.tolerances import Tolerances
 from pyopnb.errors import InputError
 from pyopnb.ops.coerce import foreign_array, is_foreign_array
 from pyopnb.ops.dtypes import dtype
@@ -28,7 +28,6 @@ VERDICTS = ("bit-identical", "value-identical", "close", "different", "incompara
 _DEEPEST = 64
 
 _Path = tuple[str | int, ...]
-_Tolerances = tuple[float | None, float | None, float | None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,22 +110,21 @@ class Part:
             return self.atol + self.stol * self.scale
         return self.atol
 
-    def judged(self, rtol: float | None, atol: float | None, stol: float | None = None) -> Part:
+    def judged(self, tolerances: Tolerances) -> Part:
         """Judge the same statistics by another tolerance."""
         facts = self.facts
         if facts is None:
             return self
-        tolerances = tolerance(self.a.partition("[")[0], rtol, atol, stol)
+        rtol, atol, stol = tolerances.of(self.a.partition("[")[0])
         # The number of elements over this tolerance is known: keep it.
-        if tolerances == (self.rtol, self.atol, self.stol):
+        if (rtol, atol, stol) == (self.rtol, self.atol, self.stol):
             return self
-        rtol, atol, stol = tolerances
         judged = replace(self, rtol=rtol, atol=atol, stol=stol)
         over: int | None = None
         # Without the arrays, the number of elements over a new tolerance is known in two cases only.
         if _passes(facts, rtol, atol, judged.floor):
             over = 0
-        elif not any(tolerances):
+        elif not (rtol or atol or stol):
             over = facts.differing
         return replace(judged, counted=replace(facts, over=over, axes=()))
 
@@ -137,7 +135,7 @@ class Part:
     @classmethod
     def _from_plain(cls, document: Any) -> Part:
         part: Part = read_fields(cls, {**document, "counted": None})
-        check_tolerances(part.rtol, part.atol, part.stol)
+        Tolerances(part.rtol, part.atol, part.stol).check()
         if document["facts"] is None:
             return part
         facts: ArrayStats = from_plain(ArrayStats, document["facts"])
@@ -184,9 +182,7 @@ def named(path: _Path) -> str:
     return head + "".join(keys)
 
 
-def parts(
-    a: Any, b: Any, rtol: float | None, atol: float | None, stol: float | None = None
-) -> Iterator[Part]:
+def parts(a: Any, b: Any, tolerances: Tolerances) -> Iterator[Part]:
     """Pair the arrays of two values; an array without a partner becomes a part, too.
 
     Raises
@@ -194,10 +190,10 @@ def parts(
     InputError
         Something is neither an array nor a value that is made of arrays.
     """
-    yield from _walk((), a, b, (rtol, atol, stol))
+    yield from _walk((), a, b, tolerances)
 
 
-def _walk(path: _Path, a: Any, b: Any, tolerances: _Tolerances) -> Iterator[Part]:
+def _walk(path: _Path, a: Any, b: Any, tolerances: Tolerances) -> Iterator[Part]:
     # Tuples and lists are the same here, as are dicts and results, and NumPy's dtypes for text.
     value_a = _normalize(a, path, "a")
     value_b = _normalize(b, path, "b")
@@ -224,7 +220,7 @@ def _walk(path: _Path, a: Any, b: Any, tolerances: _Tolerances) -> Iterator[Part
 
 
 def _arrays(
-    path: _Path, a: np.ndarray, b: np.ndarray, types: tuple[str, str], tolerances: _Tolerances
+    path: _Path, a: np.ndarray, b: np.ndarray, types: tuple[str, str], tolerances: Tolerances
 ) -> Part:
     for array, side in ((a, "a"), (b, "b")):
         refusal = _why_no_tensor(array)
@@ -233,7 +229,7 @@ def _arrays(
     # A cast or a broadcast would hide the very mistake that somebody is looking for.
     if types[0] != types[1]:
         return Part(path, *types, reason=f"a is {types[0]}, b is {types[1]}")
-    rtol, atol, stol = tolerance(dtype(a.dtype).name, *tolerances)
+    rtol, atol, stol = tolerances.of(dtype(a.dtype).name)
     # With stol, the largest element of b sets how far off the others may be.
     floor = atol
     if stol:

@@ -14,6 +14,7 @@ from pyopnb.diffs.models.change import KINDS, Change, Counts, Fact, NodeAt
 from pyopnb.diffs.models.groups import group_unpaired
 from pyopnb.diffs.models.hashing import Contents, HashedGraph, Numbers
 from pyopnb.diffs.models.match import Matching, graph_of_model, pair_names
+from pyopnb.diffs.tolerances import Tolerances
 from pyopnb.errors import InputError
 from pyopnb.models.io import ModelSource
 from pyopnb.models.nodes import full_name, path_of_body, type_of_proto, walk
@@ -37,19 +38,16 @@ class _Level:
     outer: Mapping[str, str] | None
 
 
-_Tolerances = tuple[float | None, float | None, float | None]
-
-
 def find_changes(
-    a: ModelSource, b: ModelSource, tolerances: _Tolerances
+    a: ModelSource, b: ModelSource, tolerances: Tolerances
 ) -> tuple[list[Change], Counts]:
     """Find every change between two models, sorted by kind.
 
     Parameters
     ----------
     a, b : ModelSource
-    tolerances : tuple of (float or None)
-        For the weights: ``rtol``, ``atol`` and ``stol``.
+    tolerances : Tolerances
+        For the weights.
 
     Raises
     ------
@@ -151,7 +149,7 @@ def _graph_of_function(function: FunctionProto, contents: Contents) -> HashedGra
 
 class _GraphComparison:
     def __init__(
-        self, level: _Level, levels: deque[_Level], counts: Counts, tolerances: _Tolerances
+        self, level: _Level, levels: deque[_Level], counts: Counts, tolerances: Tolerances
     ) -> None:
         self.path = level.path
         self.a = level.a
@@ -311,7 +309,7 @@ class _GraphComparison:
         if not isinstance(tensor_a, TensorProto) or not isinstance(tensor_b, TensorProto):
             raise TypeError("a sparse tensor")
         arrays = self.a.contents.array(tensor_a), self.b.contents.array(tensor_b)
-        return compared(*arrays, *self.tolerances)
+        return compared(*arrays, self.tolerances)
 
 
 def _node_at(graph: HashedGraph, place: int) -> NodeAt:

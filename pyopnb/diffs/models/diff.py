@@ -12,6 +12,7 @@ from pyopnb.diffs.arrays.report import summarize
 from pyopnb.diffs.base import ToleranceDiff, fit_lines
 from pyopnb.diffs.models.change import KINDS, Change, Fact, NodeAt
 from pyopnb.diffs.models.changes import find_changes
+from pyopnb.diffs.tolerances import DEFAULT, Tolerances
 from pyopnb.models.io import open_readonly
 from pyopnb.ops.messages import plural
 
@@ -130,25 +131,22 @@ class ModelDiff(ToleranceDiff):
         if ranked:
             yield max(ranked)[1]
 
-    def _judged(self, rtol: float | None, atol: float | None, stol: float | None) -> ModelDiff:
+    def _judged(self, tolerances: Tolerances) -> ModelDiff:
         changes = []
         for change in self.changes:
             if change.values is not None:
-                values = change.values.judged(rtol=rtol, atol=atol, stol=stol)
-                change = replace(change, values=values)
+                change = replace(change, values=change.values._judged(tolerances))
             changes.append(change)
         return replace(self, changes=tuple(changes))
 
 
-def diff_models(
-    a: Any, b: Any, rtol: float | None = None, atol: float | None = None, stol: float | None = None
-) -> ModelDiff:
+def diff_models(a: Any, b: Any, tolerances: Tolerances = DEFAULT) -> ModelDiff:
     """Compare two models; see `pyopnb.diff`.
 
     Parameters
     ----------
     a, b : ModelProto, bytes or path
-    rtol, atol, stol : float, optional
+    tolerances : Tolerances
         For the weights.
 
     Examples
@@ -161,7 +159,7 @@ def diff_models(
     how much: 1 of 2 nodes
       changed: Gelu 'v', attr approximate: 'none' → 'tanh'
     """
-    changes, counts = find_changes(open_readonly(a), open_readonly(b), (rtol, atol, stol))
+    changes, counts = find_changes(open_readonly(a), open_readonly(b), tolerances)
     sizes = counts.a, counts.b
     return ModelDiff(tuple(changes), sizes, counts.pairs, (a, b), counts.tensors)
 

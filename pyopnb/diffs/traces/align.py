@@ -21,7 +21,7 @@ from onnx import TensorProto
 from pyopnb.diffs.arrays.diff import compared
 from pyopnb.diffs.models.hashing import Contents, Numbers
 from pyopnb.diffs.models.match import Matching, graph_of_model, pair_names
-from pyopnb.diffs.tolerances import EXPOSED, SAME_VALUES_ULPS
+from pyopnb.diffs.tolerances import EXPOSED, SAME_VALUES_ULPS, Tolerances
 from pyopnb.diffs.traces.segments import TraceGraph
 from pyopnb.models.external_data import is_external
 from pyopnb.models.nodes import full_name
@@ -227,7 +227,7 @@ class _Array:
         for x, y in zip(self.sample, other.sample, strict=True):
             if abs(x - y) > most:
                 return False
-        return compared(self.array, other.array, 0.0, most).ok
+        return compared(self.array, other.array, Tolerances(0.0, most)).ok
 
 
 def _arrays(trace: Trace) -> dict[str, _Array]:

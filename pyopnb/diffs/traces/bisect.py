@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from pyopnb.diffs.tolerances import SCALED, Tolerances
 from pyopnb.diffs.traces.align import align
 from pyopnb.diffs.traces.compare import TraceComparison
 from pyopnb.diffs.traces.diff import TraceDiff
@@ -14,13 +15,7 @@ from pyopnb.diffs.traces.isolate import Run, runner
 from pyopnb.diffs.traces.optimizers import OptimizerDiff, find_level, find_optimizers
 from pyopnb.diffs.traces.precision import precisions
 from pyopnb.diffs.traces.segments import TraceGraph
-from pyopnb.diffs.traces.steps import (
-    ComparedStep,
-    ComparedTensor,
-    Tolerances,
-    default_stol,
-    scales_by_dtype,
-)
+from pyopnb.diffs.traces.steps import ComparedStep, ComparedTensor, for_runtimes
 from pyopnb.errors import InputError
 from pyopnb.models.edit.inline import inline_ops
 from pyopnb.models.external_data import take_in_all
@@ -107,6 +102,7 @@ def first_divergence(
     >>> diff.origin.name, diff.origin.changes
     ('y (Elu)', ('attr alpha: 1.0 → 2.0',))
     """
+    tolerances = Tolerances(rtol, atol, stol)
     if over is not None:
         if feeds is not None or over not in _OVER:
             expected = 'one model and its feeds, and "optimizers" or "levels"'
@@ -114,10 +110,8 @@ def first_divergence(
             advice = 'first_divergence(model, feeds, over="optimizers")'
             raise InputError("first_divergence, over", expected=expected, got=got, next=advice)
         check_by_name(b, "first_divergence, feeds", '{"x": x}')
-        if rtol is None and atol is None and stol is None:
-            # Fused kernels add up in another order, as in two traces at different levels.
-            stol = True
-        return _OVER[over](a, b, (rtol, atol, stol))
+        # Fused kernels add up in another order, as in two traces at different levels.
+        return _OVER[over](a, b, tolerances.or_scaled())
     check_by_name(feeds, "first_divergence, feeds", '{"x": x}')
     if not isinstance(at_once, int) or at_once < 1:
         expected = "a number of tensors, at least 1"
@@ -130,7 +124,7 @@ def first_divergence(
         raise InputError("first_divergence, on", expected="two, for a and b", got=sanitize(on))
     sides = _Side(a, runtime_names[0]), _Side(b, runtime_names[1])
     runtimes = sides[0].trace.runtime, sides[1].trace.runtime
-    tolerances = rtol, atol, default_stol(runtimes, rtol, atol, stol)
+    tolerances = for_runtimes(tolerances, runtimes)
     search = _Search(sides, feeds or {}, tolerances, at_once)
     suspected = len(sides[1].proto.graph.node)
     with tracking("nodes ruled out", suspected):
@@ -217,12 +211,12 @@ class _Search:
         a.trace.feeds = dict(self.feeds)
         b.trace.feeds = {names.get(name, name): value for name, value in self.feeds.items()}
         self.coarse: dict[str, str] = {}
-        if self.tolerances in ((None, None, None), (None, None, True)):
+        if self.tolerances.by_dtype:
             in_a, in_b = (precisions(x.proto, x.graph, {}) for x in self.sides)
             # Where one model alone is in half precision, what it rounded is no difference.
             if bool(in_a) != bool(in_b):
-                self.tolerances = None, None, True
-            if scales_by_dtype(self.tolerances):
+                self.tolerances = SCALED
+            if self.tolerances == SCALED:
                 for name, pair in self.pairs.items():
                     self.coarse[name] = in_b.get(name) or in_a.get(pair.a, "")
 

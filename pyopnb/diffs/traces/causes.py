@@ -12,6 +12,7 @@ from pyopnb.diffs.arrays.report import summarize
 from pyopnb.diffs.models.attributes import Defaults, differing_attributes
 from pyopnb.diffs.models.hashing import Contents, Numbers
 from pyopnb.diffs.ops import diff_versions
+from pyopnb.diffs.tolerances import Tolerances
 from pyopnb.diffs.traces.segments import Segment, TraceGraph
 from pyopnb.diffs.traces.steps import same_values
 from pyopnb.models.nodes import constant_value, full_name, named_bodies
@@ -105,7 +106,7 @@ def _weight_causes(
     for (name_a, array_a), (name_b, array_b) in zip(
         weights_a.items(), weights_b.items(), strict=True
     ):
-        diff = compared(array_a, array_b, 0.0, 0.0)
+        diff = compared(array_a, array_b, Tolerances(0.0, 0.0))
         if not same_values(diff):
             names = dict.fromkeys((sanitize(name_a, 80), sanitize(name_b, 80)))
             yield f"weight {' → '.join(names)}: {summarize(diff.worst)}"

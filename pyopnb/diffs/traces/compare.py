@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pyopnb.diffs.arrays.diff import Diff, compared
-from pyopnb.diffs.tolerances import EXPOSED
+from pyopnb.diffs.tolerances import EXPOSED, SCALED, Tolerances
 from pyopnb.diffs.traces.align import Alignment, Pair, align
 from pyopnb.diffs.traces.causes import find_causes, op_versions
 from pyopnb.diffs.traces.diff import TraceDiff
@@ -23,14 +23,7 @@ from pyopnb.diffs.traces.isolate import Isolated, Isolation, as_made
 from pyopnb.diffs.traces.precision import precisions
 from pyopnb.diffs.traces.quantized_pairs import QuantizedTensors, is_quantized
 from pyopnb.diffs.traces.segments import Segment, TraceGraph, called
-from pyopnb.diffs.traces.steps import (
-    ComparedStep,
-    ComparedTensor,
-    Tolerances,
-    default_stol,
-    scales_by_dtype,
-    widened,
-)
+from pyopnb.diffs.traces.steps import ComparedStep, ComparedTensor, for_runtimes
 from pyopnb.errors import InputError
 from pyopnb.models.nodes import full_name
 from pyopnb.ops.messages import sanitize, suggest
@@ -45,9 +38,7 @@ _NO_ALIGNMENT = Alignment((), (), ())
 def diff_traces(
     a: Trace,
     b: Trace,
-    rtol: float | None = None,
-    atol: float | None = None,
-    stol: float | None = None,
+    tolerances: Tolerances,
 ) -> TraceDiff:
     """Find where two runs diverge; see `pyopnb.diff`.
 
@@ -70,7 +61,7 @@ def diff_traces(
     alignment = align(*graphs, (a, b))
     if is_quantized(b.model) and not is_quantized(a.model):
         quantized = QuantizedTensors((a, b), graphs, alignment)
-        return _diff_quantized(quantized, arrays, (rtol, atol, stol))
+        return _diff_quantized(quantized, arrays, tolerances)
     pairs = _recorded(alignment.pairs, arrays)
     if not any(pair.b in graphs[1].producer for pair in pairs):
         raise InputError(
@@ -79,7 +70,7 @@ def diff_traces(
             got=f"{len(a.values)} and {len(b.values)} tensors, of which none correspond",
             next="traces with their tensors: session.trace(…) without level= or only=",
         )
-    tolerances = rtol, atol, default_stol((a.runtime, b.runtime), rtol, atol, stol)
+    tolerances = for_runtimes(tolerances, (a.runtime, b.runtime))
     return TraceComparison((a, b), graphs, arrays, pairs, tolerances).diff(alignment)
 
 
@@ -118,9 +109,7 @@ def _recorded(
 def diff_with_arrays(
     trace: Trace,
     arrays: Mapping[str, Any],
-    rtol: float | None = None,
-    atol: float | None = None,
-    stol: float | None = None,
+    tolerances: Tolerances,
     *,
     first: bool,
 ) -> TraceDiff:
@@ -155,7 +144,7 @@ def diff_with_arrays(
         (graph, graph),
         sides,
         pairs,
-        (rtol, atol, stol),
+        tolerances,
         arrays_side=int(first),
     )
     return comparison.diff()
@@ -173,8 +162,7 @@ class TraceComparison:
         The arrays of both.
     pairs : sequence of Pair
         The tensors that both have.
-    tolerances : tuple of (float or None)
-        ``rtol``, ``atol`` and ``stol``.
+    tolerances : Tolerances
     arrays_side : int, optional
         0 if a is arrays instead of a run, 1 if b is: ``traces`` and ``graphs`` then have those of the
         run twice.
@@ -201,12 +189,12 @@ class TraceComparison:
         paired = set(self.names_in_b.values())
         self.segments = {name: b.between(name, paired) for name in b.producer if name in paired}
         self.is_half = any(map(self._narrower, self.pairs))
-        if self.is_half and self.tolerances == (None, None, None):
+        if self.is_half:
             # What was rounded to half precision is so in the wider tensors after it.
-            self.tolerances = None, None, True
+            self.tolerances = self.tolerances.or_scaled()
         if self.coarse is None:
             self.coarse = {}
-            if scales_by_dtype(self.tolerances):
+            if self.tolerances == SCALED:
                 # Where one of the two is in half precision, its dtypes on the way count on either side.
                 sides = zip(self.traces, self.graphs, self.arrays, strict=True)
                 in_a, in_b = (precisions(trace.model, graph, x) for trace, graph, x in sides)
@@ -302,8 +290,8 @@ class TraceComparison:
         b = as_made(self.arrays[1][pair.b])
         if self.arrays_side is None:
             a, b = in_one_precision(a, b)
-        tolerances = widened(self.tolerances, self.precision(pair))
-        return compared({pair.b: a}, {pair.b: b}, *tolerances)
+        tolerances = self.tolerances.widened(self.precision(pair))
+        return compared({pair.b: a}, {pair.b: b}, tolerances)
 
     def _isolated(self) -> dict[str, Isolated]:
         """Run b's nodes on a's arrays; if b is arrays, run a's nodes on those."""

@@ -15,12 +15,13 @@ from pyopnb.diffs.base import (
     fit_lines,
 )
 from pyopnb.diffs.documents import from_plain
+from pyopnb.diffs.tolerances import Tolerances
 from pyopnb.diffs.traces.quantized import QuantizedTensor, format_quantized
 from pyopnb.diffs.traces.steps import (
     EFFECTS,
     ComparedStep,
     ComparedTensor,
-    default_stol,
+    for_runtimes,
     format_error,
     format_step,
     format_versions,
@@ -295,10 +296,10 @@ class TraceDiff(ToleranceDiff):
 
     # ---- another tolerance, JSON ---------------------------------------------------------------------------------------------
 
-    def _judged(self, rtol: float | None, atol: float | None, stol: float | None) -> TraceDiff:
-        tolerances = rtol, atol, default_stol((self.a, self.b), rtol, atol, stol)
+    def _judged(self, tolerances: Tolerances) -> TraceDiff:
+        tolerances = for_runtimes(tolerances, (self.a, self.b))
         # Every tensor is judged once, as steps share them.
-        judged = {tensor.b: tensor.judged(*tolerances) for tensor in (*self.feeds, *self.tensors)}
+        judged = {tensor.b: tensor.judged(tolerances) for tensor in (*self.feeds, *self.tensors)}
 
         def judge(tensors: tuple[ComparedTensor, ...]) -> tuple[ComparedTensor, ...]:
             return tuple(judged[tensor.b] for tensor in tensors)

@@ -10,7 +10,7 @@ import numpy as np
 
 from pyopnb.diffs.arrays.diff import compared
 from pyopnb.diffs.arrays.report import format_number
-from pyopnb.diffs.tolerances import is_float, tolerance
+from pyopnb.diffs.tolerances import SCALED, is_float
 from pyopnb.ops.dtypes import dtype
 from pyopnb.ops.messages import plural, sanitize
 
@@ -144,7 +144,7 @@ def sum_causes(name: str, half: Any, wide: Any) -> Iterator[str]:
     widened = half.astype(wide.dtype)
     # Overflow was reported above.
     finite = np.isfinite(widened) & np.isfinite(wide)
-    diff = compared(widened[finite], wide[finite], *tolerance(dtype_name, None, None, True))
+    diff = compared(widened[finite], wide[finite], SCALED.widened(dtype_name))
     facts = diff.worst.facts
     if diff.ok or facts is None:
         return

@@ -15,9 +15,9 @@ import numpy as np
 from onnx import GraphProto, ModelProto, helper, numpy_helper
 
 from pyopnb.diffs.arrays.diff import Diff, compared
+from pyopnb.diffs.tolerances import Tolerances
 from pyopnb.diffs.traces.half import as_fed, in_one_precision
 from pyopnb.diffs.traces.segments import Segment, TraceGraph
-from pyopnb.diffs.traces.steps import Tolerances, widened
 from pyopnb.models.external_data import is_external, with_data
 from pyopnb.models.nodes import full_name, nodes_in, type_proto
 from pyopnb.models.tensors import tensors
@@ -86,7 +86,7 @@ class Isolation:
         Parameters
         ----------
         segments : mapping
-        tolerances : tuple of (float or None)
+        tolerances : Tolerances
         precisions : mapping, optional
             The coarser dtypes whose tolerance applies to tensors.
         """
@@ -106,9 +106,9 @@ class Isolation:
                     results[name] = Isolated(reason=outcome)
                     continue
                 first, second = outcome
-                own = widened(tolerances, (precisions or {}).get(name, ""))
+                own = tolerances.widened((precisions or {}).get(name, ""))
                 values = in_one_precision(as_made(self.given[name]), as_made(first))
-                diff = compared({name: values[0]}, {name: values[1]}, *own)
+                diff = compared({name: values[0]}, {name: values[1]}, own)
                 # Random and stateful nodes give themselves away in the second run.
                 again = compared(first, second)
                 results[name] = Isolated(diff, steady=again.verdict == "bit-identical")

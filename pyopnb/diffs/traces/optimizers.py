@@ -9,7 +9,7 @@ from typing import Any
 from onnx import GraphProto
 
 from pyopnb.diffs.arrays.diff import Diff, compared
-from pyopnb.diffs.traces.steps import Tolerances
+from pyopnb.diffs.tolerances import Tolerances
 from pyopnb.models.edit.inline import inline_ops
 from pyopnb.models.io import read_model
 from pyopnb.models.nodes import first_output
@@ -131,7 +131,7 @@ class _Trials:
 
     def compare(self, run: OptimizedRun) -> Diff:
         """Compare the outputs of a run with those of the run without optimisations."""
-        return compared(run.outputs, self.plain, *self.tolerances)
+        return compared(run.outputs, self.plain, self.tolerances)
 
     def suffices(self, disabled: Sequence[str]) -> bool:
         """Tell whether disabling some optimizers restores the outputs."""

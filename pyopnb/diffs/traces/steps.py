@@ -11,7 +11,7 @@ from pyopnb.diffs.arrays.diff import Diff
 from pyopnb.diffs.arrays.parts import VERDICTS, largest_difference
 from pyopnb.diffs.arrays.report import format_index, format_number, summarize
 from pyopnb.diffs.documents import write_fields
-from pyopnb.diffs.tolerances import tolerance
+from pyopnb.diffs.tolerances import Tolerances
 from pyopnb.ops.messages import sanitize
 
 __all__ = [
@@ -19,15 +19,12 @@ __all__ = [
     "EFFECTS",
     "ComparedStep",
     "ComparedTensor",
-    "Tolerances",
-    "default_stol",
+    "for_runtimes",
     "format_error",
     "format_step",
     "format_versions",
     "largest_error",
     "same_values",
-    "scales_by_dtype",
-    "widened",
 ]
 
 EFFECTS = ("origin", "amplifies", "propagates", "hides", "same")
@@ -35,10 +32,6 @@ EFFECTS = ("origin", "amplifies", "propagates", "hides", "same")
 
 AMPLIFIES = 10.0
 """A node amplifies if its error is at least this many times its inputs' largest error: a decimal digit is lost."""
-
-
-Tolerances = tuple[float | None, float | None, float | None]
-"""``rtol``, ``atol`` and ``stol``, as `pyopnb.diff` takes them."""
 
 
 @dataclass(frozen=True)
@@ -89,23 +82,16 @@ class ComparedTensor:
         offset = max(map(largest_error, self.own), default=0.0)
         return not math.isinf(offset) and largest_error(self.alone) >= AMPLIFIES * offset
 
-    def judged(
-        self, rtol: float | None, atol: float | None, stol: float | None = None
-    ) -> ComparedTensor:
+    def judged(self, tolerances: Tolerances) -> ComparedTensor:
         """Apply another tolerance.
 
         Returns
         -------
         ComparedTensor
         """
-        tolerances = {"rtol": rtol, "atol": atol, "stol": stol}
-        if self.alone is None:
-            alone = None
-        else:
-            alone = self.alone.judged(**tolerances)
-        offsets = tuple(diff.judged(**tolerances) for diff in self.own)
-        rtol, atol, stol = widened((rtol, atol, stol), self.precision)
-        diff = self.diff.judged(rtol=rtol, atol=atol, stol=stol)
+        alone = None if self.alone is None else self.alone._judged(tolerances)
+        offsets = tuple(diff._judged(tolerances) for diff in self.own)
+        diff = self.diff._judged(tolerances.widened(self.precision))
         return replace(self, diff=diff, alone=alone, own=offsets)
 
 
@@ -237,47 +223,22 @@ class ComparedStep:
         return {**fields, "verdict": self.verdict, "outputs": outputs, "inputs": inputs}
 
 
-def default_stol(
-    runtimes: tuple[str, str], rtol: float | None, atol: float | None, stol: float | None
-) -> float | None:
-    """Choose the ``stol`` of two runs.
+def for_runtimes(tolerances: Tolerances, runtimes: tuple[str, str]) -> Tolerances:
+    """Choose the tolerances of two runs.
 
-    Unless a tolerance is given, it is True where ONNX Runtime's level of optimisation is another, or where torch or another
-    provider than the CPU's ran.
-
-    Other kernels add up in another order: elements that cancel out are then off by a part of the largest number, not of
-    themselves.
+    Where none is given, they are `SCALED` if ONNX Runtime's level of optimisation is another, or if torch or another
+    provider than the CPU's ran. Other kernels add up in another order: elements that cancel out are then off by a part of
+    the largest number, not of themselves.
     """
-    if (rtol, atol, stol) != (None, None, None):
-        return stol
-    # Torch's kernels, and those of a provider that the name of a runtime ends with.
-    if any(runtime.startswith("torch ") or " with " in runtime for runtime in runtimes):
-        return True
     # The name and version of a runtime stand before its level of optimisation.
     runtime_a, runtime_b = (runtime.partition(", ")[0] for runtime in runtimes)
     # Two versions of ONNX Runtime should agree to the dtype, at whatever level.
     is_onnxruntime = runtime_a == runtime_b and runtime_a.startswith("onnxruntime")
-    if is_onnxruntime and runtimes[0] != runtimes[1]:
-        return True
-    return None
-
-
-def scales_by_dtype(tolerances: Tolerances) -> bool:
-    """Tell whether all three tolerances are the dtype's own."""
-    return tolerances == (None, None, True)
-
-
-def widened(tolerances: Tolerances, precision: str) -> Tolerances:
-    """Use the tolerance of a coarser dtype upstream of a tensor, with a ``stol`` of True.
-
-    Examples
-    --------
-    >>> widened((None, None, True), "float16"), widened((None, None, None), "float16"), widened((None, None, True), "")
-    ((0.001, 1e-05, 0.001), (None, None, None), (None, None, True))
-    """
-    if precision and scales_by_dtype(tolerances):
-        return tolerance(precision, *tolerances)
-    return tolerances
+    other_kernels = is_onnxruntime and runtimes[0] != runtimes[1]
+    # Torch's kernels, and those of a provider that the name of a runtime ends with.
+    if any(runtime.startswith("torch ") or " with " in runtime for runtime in runtimes):
+        other_kernels = True
+    return tolerances.or_scaled() if other_kernels else tolerances
 
 
 def format_step(step: ComparedStep) -> str:

@@ -10,7 +10,8 @@ import pytest
 import pyopnb
 from pyopnb import diff
 from pyopnb.diffs.arrays.diff import Diff
-from pyopnb.diffs.arrays.parts import named, tolerance
+from pyopnb.diffs.arrays.parts import named
+from pyopnb.diffs.tolerances import DEFAULT, SCALED, Tolerances
 
 ONE, TWO = np.float32([1, 2]), np.float32([1, 3])
 
@@ -72,18 +73,14 @@ def test_tolerances_that_are_none(name: str, wrong: Any) -> None:
 
 
 def test_tolerance_of_each_dtype() -> None:
-    assert tolerance("bfloat16", None, None) == (1.6e-2, 1e-5, 0.0)
-    assert tolerance("float8_e5m2", None, None) == tolerance("int64", None, None) == (0.0, 0.0, 0.0)
-    assert tolerance("float8_e5m2", 0.25, None) == (0.25, 0.0, 0.0)
-    assert tolerance("string", 1, 1, 1) == tolerance("int8", None, None, True) == (0.0, 0.0, 0.0)
-    assert tolerance("float16", None, None, True) == (1e-3, 1e-5, 1e-3)
-    assert tolerance("float16", None, None, 0.5) == (0.0, 0.0, 0.5) and tolerance(
-        "float16", 0.5, None, True
-    ) == (
-        0.5,
-        0.0,
-        1e-3,
-    )
+    exact = (0.0, 0.0, 0.0)
+    assert DEFAULT.of("bfloat16") == (1.6e-2, 1e-5, 0.0)
+    assert DEFAULT.of("float8_e5m2") == DEFAULT.of("int64") == exact
+    assert Tolerances(0.25).of("float8_e5m2") == (0.25, 0.0, 0.0)
+    assert Tolerances(1, 1, 1).of("string") == SCALED.of("int8") == exact
+    assert SCALED.of("float16") == (1e-3, 1e-5, 1e-3)
+    assert Tolerances(stol=0.5).of("float16") == (0.0, 0.0, 0.5)
+    assert Tolerances(0.5, stol=True).of("float16") == (0.5, 0.0, 1e-3)
     assert found({"y": ONE, "n": np.int64([5])}, {"y": TWO, "n": np.int64([6])}, rtol=1.0) == [
         ("y", "close"),
         ("n", "different"),
