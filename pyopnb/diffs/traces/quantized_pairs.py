@@ -426,12 +426,16 @@ class QuantizedTensors:
         span = None
         if values.size:
             span = (float(values.min()), float(values.max()))
+        is_weight = partner in self.traces[0].initializers
+        ratio = signal_to_noise(numbers.astype(values.dtype), values)
+        # A weight has no errors from before. Its levels may be those of another scale.
+        alone = ratio if is_weight else signal_to_noise(scale.rounded(values), values)
         return QuantizedTensor(
             partner,
             self._results.get(name, "") or name,
-            partner in self.traces[0].initializers,
-            signal_to_noise(numbers.astype(values.dtype), values),
-            signal_to_noise(scale.rounded(values), values),
+            is_weight,
+            ratio,
+            alone,
             scale.saturated(values),
             span,
             scale.range(),

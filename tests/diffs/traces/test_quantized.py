@@ -86,6 +86,18 @@ def test_a_bad_scale_is_the_first_row(form: str, name: str, tmp_path: Path) -> N
     assert high - low < rows[0].range[1] - rows[0].range[0]
 
 
+@pytest.mark.parametrize(("form", "name"), [("QDQ", "b1"), ("QOperator", "w1"), ("dynamic", "w1")])
+def test_a_weight_with_the_levels_of_another_scale_is_the_first_row(
+    form: str, name: str, tmp_path: Path
+) -> None:
+    model, x = float_model(form), sample(form, 9)
+    ending = "_quantized_scale" if name == "b1" else "_scale"
+    # A larger scale could hold the weight nearly as well.
+    bad = scaled(quantized(model, form, tmp_path), f"{name}{ending}", 1.2)
+    rows = diff(trace(model, x=x), trace(bad, x=x)).quantization
+    assert rows[0].tensor == name and rows[0].weight and rows[0].alone < 15
+
+
 @pytest.mark.parametrize("per_channel", [False, True])
 def test_the_figures_are_those_of_onnxruntime(per_channel: bool, tmp_path: Path) -> None:
     model, x = float_model("QDQ"), sample("QDQ", 9)
