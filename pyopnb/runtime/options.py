@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,12 +24,11 @@ __all__ = [
     "SHRINKAGE",
     "check_providers",
     "check_run_options",
-    "free_dimensions",
     "model_folder",
     "options_from",
     "quiet_options",
     "read_options",
-    "refuse_unread_options",
+    "refuse_lent_weights",
     "session_options",
     "shrinks_arena",
 ]
@@ -250,46 +249,8 @@ def read_options(options: onnxruntime.SessionOptions) -> dict[str, Any]:
     return {"fields": plain_fields, "entries": entries}
 
 
-def free_dimensions(runtime: onnxruntime.InferenceSession, proto: ModelProto) -> dict[str, int]:
-    """Read the sizes that options gave to symbols from the session's inputs.
-
-    Raises
-    ------
-    InputError
-        The options set the size of a dimension that has no symbol.
-    """
-    shapes = {node.name: node.shape for node in runtime._sess.inputs_meta}
-    sizes = {}
-    for value in proto.graph.input:
-        dims = value.type.tensor_type.shape.dim
-        for dim, size in zip(dims, shapes.get(value.name, ()), strict=False):
-            # Only where the model has no size and the session has one do the options say it.
-            if dim.HasField("dim_value") or not isinstance(size, int):
-                continue
-            if not dim.dim_param:
-                raise _unread(
-                    "add_free_dimension_override_by_denotation",
-                    f"{size} for an axis of input {value.name}",
-                )
-            sizes[dim.dim_param] = size
-    return sizes
-
-
-def refuse_unread_options(
-    runtime: onnxruntime.InferenceSession, proto: ModelProto, unserved: Iterable[str]
-) -> None:
-    """Raise `InputError` for options that exist in this process only.
-
-    Parameters
-    ----------
-    runtime : onnxruntime.InferenceSession
-    proto : ModelProto
-        Its model.
-    unserved : iterable of str
-        The operators in it that neither onnxruntime nor the registry have.
-    """
-    for name in unserved:
-        raise _unread("register_custom_ops_library", f"one that has {name}")
+def refuse_lent_weights(runtime: onnxruntime.InferenceSession, proto: ModelProto) -> None:
+    """Raise `InputError` for initializers to which the options give other values than the model."""
     # Options do not tell which initializers they have; but a second one of a name is refused.
     copied = runtime._sess.session_options
     value = onnxruntime.OrtValue.ortvalue_from_numpy(np.zeros(1, np.float32))
@@ -297,16 +258,12 @@ def refuse_unread_options(
         try:
             copied.add_initializer(tensor.name, value)
         except RuntimeError:  # how onnxruntime says that it is there already
-            raise _unread("add_initializer", f"a value of {tensor.name}") from None
-
-
-def _unread(method: str, got: str) -> InputError:
-    return InputError(
-        f"Session: pickle, SessionOptions.{method}",
-        expected="options that can be read again",
-        got=sanitize(got, 120),
-        next="make the session in the other process, or pyopnb.save the model with what they add",
-    )
+            raise InputError(
+                "Session: pickle, SessionOptions.add_initializer",
+                expected="options that can be read again",
+                got=sanitize(f"a value of {tensor.name}", 120),
+                next="make the session in the other process, or pyopnb.save the model with what they add",
+            ) from None
 
 
 def _plain(value: Any) -> Any:
@@ -317,7 +274,7 @@ def _plain(value: Any) -> Any:
 
 
 def options_from(read: Mapping[str, Any]) -> onnxruntime.SessionOptions:
-    """Options of their own with what `read_options` and `free_dimensions` found, the latter under ``sizes``."""
+    """Make options of what `read_options` found."""
     options = onnxruntime.SessionOptions()
     for name, value in read["fields"].items():
         # An enumeration went as the names of its type and of its member; see `_plain`.
@@ -326,6 +283,4 @@ def options_from(read: Mapping[str, Any]) -> onnxruntime.SessionOptions:
         setattr(options, name, value)
     for key, entry in read["entries"].items():
         options.add_session_config_entry(key, entry)
-    for name, size in read["sizes"].items():
-        options.add_free_dimension_override_by_name(name, size)
     return options

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import copy
-import importlib.util
 import pickle
 import sys
 import threading
-from pathlib import Path
 
 import cloudpickle
 import numpy as np
@@ -264,50 +262,6 @@ def test_options_that_cannot_be_read_are_refused_by_name():
         pyopnb.errors.InputError, match=r"SessionOptions\.add_initializer: .* got a value of w\."
     ):
         pickle.dumps(pyopnb.Session(model, given))
-
-    library = onnxruntime.SessionOptions()
-    # Found and not imported, which would take the domain from every later test of this process.
-    package = importlib.util.find_spec("onnxruntime_extensions")
-    library.register_custom_ops_library(
-        str(next(Path(package.origin).parent.glob("_extensions_pydll*.so")))
-    )
-    inverse = pyopnb.model(
-        pyopnb.node("ai.onnx.contrib::Inverse", "x", "y"),
-        {"x": "float32[N,N]"},
-        {"y": "float32[N,N]"},
-    )
-    with pytest.raises(
-        pyopnb.errors.InputError,
-        match=r"\.register_custom_ops_library: .* ai\.onnx\.contrib::Inverse",
-    ):
-        pickle.dumps(pyopnb.Session(inverse, library))
-    assert (
-        pickle.loads(pickle.dumps(pyopnb.Session(model, library)))(weight)["y"].tolist()
-        == (weight * 2).tolist()
-    )
-
-
-def test_sizes_of_symbols_come_along():
-    options = onnxruntime.SessionOptions()
-    options.add_free_dimension_override_by_name("N", 3)
-    model = pyopnb.model(pyopnb.node("Neg", "x", "y"), {"x": "float32[N,M]"}, "y")
-    for again in (
-        pickle.loads(pickle.dumps(pyopnb.Session(model, options))),
-        pickle.loads(pickle.dumps(pyopnb.Session(model))),
-    ):
-        size = 3 if again._state.config.options else "N"
-        assert again.get_inputs()[0].shape == [size, "M"]
-
-    options = onnxruntime.SessionOptions()
-    options.add_free_dimension_override_by_denotation("DATA_BATCH", 3)
-    dim = model.graph.input[0].type.tensor_type.shape.dim[0]
-    dim.Clear()
-    dim.denotation = "DATA_BATCH"
-    with pytest.raises(
-        pyopnb.errors.InputError,
-        match=r"\.add_free_dimension_override_by_denotation: .* 3 for an axis of input x",
-    ):
-        pickle.dumps(pyopnb.Session(model, options))
 
 
 def test_filled_models_and_retired_nodes(remote, run):

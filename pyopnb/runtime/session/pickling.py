@@ -11,24 +11,17 @@ from pathlib import Path
 from typing import Any
 
 from onnx import ModelProto
-from onnxruntime import SessionOptions
 
 from pyopnb.errors import DefinitionError, InputError, ModelError, PyopError
 from pyopnb.models.external_data import find_data, is_external
 from pyopnb.models.io import ModelSource, read_model
-from pyopnb.models.support.missing import missing
 from pyopnb.models.tensors import tensors
 from pyopnb.ops.messages import sanitize
 from pyopnb.ops.op import Version
 from pyopnb.ops.op_sources import ReceivedOps
 from pyopnb.ops.pickling import dumps, open_op
 from pyopnb.ops.registry import registry
-from pyopnb.runtime.options import (
-    free_dimensions,
-    options_from,
-    read_options,
-    refuse_unread_options,
-)
+from pyopnb.runtime.options import options_from, read_options, refuse_lent_weights
 from pyopnb.runtime.plan import Plan
 from pyopnb.runtime.session.build import build_state
 from pyopnb.runtime.session.config import SessionConfig
@@ -57,7 +50,7 @@ def reduce_session(session: Any) -> tuple[Any, ...]:
     DefinitionError
         An op, or what one has kept on ``self``, cannot be pickled.
     InputError
-        The session has what belongs to this process: a library or weights in its options, or more
+        The session has what belongs to this process: weights in its options, or more
         than 2 GB of weights in memory.
     """
     __tracebackhide__ = True
@@ -67,7 +60,8 @@ def reduce_session(session: Any) -> tuple[Any, ...]:
     instances = _instances(state)
     options = None
     if config.options is not None:
-        options = _options(state, config.options)
+        options = read_options(config.options)
+        refuse_lent_weights(state.runtime, state.source().proto)
     parts = {
         "folder": state.folder,
         "options": options,
@@ -132,19 +126,6 @@ def _unpicklable(state: SessionState, instances: _Instances, error: Exception) -
         got=sanitize(f"{type(reason).__name__}: {reason}", 120),
         next="leave it out in __getstate__ of the class, and make it anew in __setstate__",
     )
-
-
-def _options(state: SessionState, options: SessionOptions) -> dict[str, Any]:
-    """Read the user's options, and refuse those that cannot be read."""
-    fields = read_options(options)
-    proto = state.source().proto
-    # What neither onnxruntime nor the registry has comes from a library that only the options know.
-    unserved = []
-    for row in missing(proto):
-        if row.kind in ("unknown op", "unknown domain") and row.op not in state.ops:
-            unserved.append(row.op)
-    refuse_unread_options(state.runtime, proto, unserved)
-    return {**fields, "sizes": free_dimensions(state.runtime, proto)}
 
 
 def _model(state: SessionState) -> Any:
