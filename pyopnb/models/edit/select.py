@@ -11,10 +11,10 @@ from pyopnb.errors import ModelError
 from pyopnb.models.nodes import Site, full_name, walk
 from pyopnb.ops.messages import closest, sanitize
 
-__all__ = ["TAP_DOMAIN", "Where", "original_names", "select_sites"]
+__all__ = ["TAP_DOMAIN", "Where", "select_sites"]
 
 TAP_DOMAIN = "pyopnb.tap"
-"""Domain of the nodes that `wrap` inserts. They are never selected: the names of their outputs mean the wrapped nodes."""
+"""Domain of the nodes that `wrap` inserts, which are never selected."""
 
 # A mistyped name is compared with those of this many nodes.
 _MAX_COMPARED = 20_000
@@ -114,7 +114,6 @@ def _selectable(site: Site) -> bool:
 
 def _meanings_by_text(sites: Sequence[Site]) -> _Meanings:
     """List for each text what it may mean, and the positions of these nodes."""
-    names = original_names(sites)
     meanings: _Meanings = {}
 
     def add(text: str, meaning: str, position: int) -> None:
@@ -129,7 +128,7 @@ def _meanings_by_text(sites: Sequence[Site]) -> _Meanings:
         node, full = site.node, full_name(site.node)
         add(node.name, "a node's name", position)
         for name in node.output:
-            add(names.get((id(site.scope), name), name), "an output's name", position)
+            add(name, "an output's name", position)
         for text in (node.op_type, full):
             add(text, f"op type {sanitize(full)}", position)
     return meanings
@@ -161,30 +160,3 @@ def _similar(sites: Sequence[Site], text: str) -> str:
         names |= {name for name in (site.node.name, *site.node.output) if name}
     close = closest(text, sorted(names))
     return sanitize(close or ", ".join(sorted(types)) or "a model with nodes")
-
-
-def original_names(sites: Iterable[Site]) -> dict[tuple[int, str], str]:
-    """Return the names that outputs had before `wrap`.
-
-    Parameters
-    ----------
-    sites : iterable of Site
-
-    Returns
-    -------
-    dict
-        ``(id(scope), new name)`` to the old name.
-    """
-    before: dict[tuple[int, str], str] = {}
-    for site in sites:
-        if site.node.domain == TAP_DOMAIN:
-            outputs = list(site.node.output)
-            fresh = list(site.node.input)[-len(outputs) :]
-            before |= {(id(site.scope), new): old for new, old in zip(fresh, outputs, strict=True)}
-    for key, old in before.items():
-        seen = {key[1]}
-        while (key[0], old) in before and old not in seen:
-            seen.add(old)
-            old = before[key[0], old]
-        before[key] = old
-    return before

@@ -14,7 +14,7 @@ from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
 
 from pyopnb.errors import ModelError
 from pyopnb.models.edit.replace import open_for_edit, put_ops
-from pyopnb.models.edit.select import TAP_DOMAIN, Where, original_names, select_sites
+from pyopnb.models.edit.select import TAP_DOMAIN, Where, select_sites
 from pyopnb.models.index import GraphIndex
 from pyopnb.models.io import to_model
 from pyopnb.models.nodes import Site, walk
@@ -126,10 +126,9 @@ def wrap(
     # All nodes are looked at before the first is changed, so that a refusal leaves nothing half
     # done.
     tapped_inputs = [_tappable_inputs(site, types) for site in sites]
-    every = list(walk(source.proto))
-    names, all_names = original_names(every), _names(source.proto, every)
+    taken = _names(source.proto)
     taps = [
-        _tap(site, inputs, names, all_names, types, function)
+        _tap(site, inputs, taken, types, function)
         for site, inputs in zip(sites, tapped_inputs, strict=True)
     ]
     scopes: dict[int, tuple[GraphProto | FunctionProto, list[tuple[NodeProto, NodeProto]]]] = {}
@@ -177,10 +176,10 @@ def _tappable_inputs(site: Site, types: Types) -> list[str]:
     return [name for name in dict.fromkeys(site.node.input) if name and passes(name)]
 
 
-def _names(proto: ModelProto, sites: Sequence[Site]) -> set[str]:
+def _names(proto: ModelProto) -> set[str]:
     """Return all names of values. Bodies see the names of the graphs around them, so a new name must differ from all."""
     names: set[str] = set()
-    for site in sites:
+    for site in walk(proto):
         names.update(site.node.input, site.node.output)
     for scope in (proto.graph, *proto.functions):
         for graph in GraphIndex(scope).walk():
@@ -191,7 +190,6 @@ def _names(proto: ModelProto, sites: Sequence[Site]) -> set[str]:
 def _tap(
     site: Site,
     inputs: list[str],
-    names: dict[tuple[int, str], str],
     taken: set[str],
     types: Types,
     function: Callable[[Seen], object],
@@ -199,16 +197,11 @@ def _tap(
     """Rename a node's outputs and append a tap that outputs them under the old names; return the tap and its op's name."""
     node, scope = site.node, site.scope
 
-    def before(name: str) -> str:
-        return names.get((id(scope), name), name)
-
     outputs = [name for name in node.output if name]
     # The function is shown the node as the user's model has it, under its old names.
     original = NodeProto()
     original.CopyFrom(node)
-    original.output[:] = [before(name) for name in node.output]
-    old_inputs, old_outputs = list(map(before, inputs)), list(map(before, outputs))
-    cls = _tap_class(function, original, site.where, old_inputs, old_outputs)
+    cls = _tap_class(function, original, site.where, inputs, outputs)
     fresh = {}
     for name in outputs:
         fresh[name] = fresh_name(f"{name}_untapped", taken)
