@@ -123,7 +123,7 @@ def _ops_of(model: ModelProto) -> list[Op]:
             values = attribute_values(site.node, model, site.where)
             op = registry.find_class(_text(values.get("module")), _text(values.get("class_name")))
         if op is not None:
-            op = registry.definer(op)
+            op = op.definer
             used[op.name] = op
     return list(used.values())
 

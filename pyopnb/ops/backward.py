@@ -23,24 +23,17 @@ from pyopnb.ops.schema import Port, Schema
 from pyopnb.ops.types import ANY, TensorType, type_of
 
 __all__ = [
+    "GRADIENT",
     "Split",
     "checked_gradients",
     "gradient_class",
-    "gradient_name",
     "gradient_schema",
     "has_backward",
 ]
 
 
-def gradient_name(name: str) -> str:
-    """Name the gradient op of an op.
-
-    Examples
-    --------
-    >>> gradient_name("demo::SoftClip")
-    'demo::SoftClipGrad'
-    """
-    return f"{name}Grad"
+GRADIENT = "Grad"
+"""What the name of a gradient op has behind that of its op: ``demo::SoftClipGrad``."""
 
 
 def has_backward(cls: type) -> bool:

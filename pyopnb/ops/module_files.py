@@ -86,8 +86,7 @@ def save_module(
     # A gradient op is written by the class of the op that it belongs to, once.
     selected = {}
     for op in [registry[name] for name in ops] if ops else registry:
-        definer = registry.definer(op)
-        selected[definer.name] = definer
+        selected[op.definer.name] = op.definer
     if not selected:
         raise UnknownName(
             "registry", expected="an op to write", got="none", next="define it: %%pyop"

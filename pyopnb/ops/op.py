@@ -91,8 +91,8 @@ class Op(Displayable):
         Each definition replaces the tuple, so that a run on another thread can go on reading the old one.
     lock : threading.RLock
         Held around ``compute`` if the class has ``serial = True``. Reentrant, because ``compute`` may run a session.
-    companions : list of Op
-        Of an op that came from another process and is not the registry's: this op and its gradient op.
+    base : Op or None
+        Of a gradient op, the op whose class has ``backward``: it has the versions of both, and changes them together.
     last_number : int
         The highest number that a version had, withdrawn ones included.
     """
@@ -100,15 +100,17 @@ class Op(Displayable):
     name: str
     versions: tuple[Version, ...] = ()
     lock: Any = field(default_factory=threading.RLock)
-    companions: list[Op] = field(default_factory=list, init=False, compare=False)
+    base: Op | None = field(default=None, compare=False)
     last_number: int = field(default=0, init=False)
     # Each version with the epoch from which on it served, withdrawn ones included: a run in flight
     # may still ask for one.
     _served: tuple[tuple[int, Version], ...] = field(default=(), init=False)
+    _gradient: Op | None = field(default=None, init=False, compare=False)
 
     def __post_init__(self) -> None:
-        for version in self.versions:
-            self._serve(version, version.epoch)
+        versions, self.versions = self.versions, ()
+        for version in versions:
+            self.add(version)
 
     def __repr__(self) -> str:
         return f"{self.current!r}" if self._served else f"{self.name}, no version"
@@ -117,20 +119,42 @@ class Op(Displayable):
         """Make a new version the current one."""
         self._serve(version, version.epoch)
         self.versions = (*self.versions, version)[-MAX_VERSIONS:]
+        if version.gradient is not None:
+            self._gradient_of(version.gradient).add(version.gradient)
 
     def drop(self, version: Version) -> None:
         """Take a version out of the history; it goes on serving until another one does."""
         self.versions = tuple(entry for entry in self.versions if entry is not version)
+        if version.gradient is not None:
+            self._gradient_of(version.gradient).drop(version.gradient)
 
     def restore(self, version: Version, epoch: int) -> None:
         """Let an earlier version serve again from an epoch on, without a number of its own."""
         self.versions = self.versions or (version,)
         self._serve(version, epoch)
+        if version.gradient is not None:
+            self._gradient_of(version.gradient).restore(version.gradient, epoch)
 
     def _serve(self, version: Version, epoch: int) -> None:
         # One assignment, because other threads read without a lock.
         self._served = (*self._served, (epoch, version))[-MAX_VERSIONS:]
         self.last_number = max(self.last_number, version.number)
+
+    def _gradient_of(self, version: Version) -> Op:
+        # One op for all versions, which the sessions that run it go on with.
+        if self._gradient is None:
+            self._gradient = Op(version.op, base=self)
+        return self._gradient
+
+    @property
+    def gradient(self) -> Op | None:
+        """Return the gradient op, where the current version has one."""
+        return self._gradient if self._served and self.current.gradient is not None else None
+
+    @property
+    def definer(self) -> Op:
+        """Return the op whose class defines this one, which for a gradient op is the one it differentiates."""
+        return self.base or self
 
     @property
     def current(self) -> Version:

@@ -170,10 +170,9 @@ def _open_version(data: bytes) -> Version:
 
 def _reduce_op(op: Op) -> tuple[Any, ...]:
     """Take an op apart for a pickle: its current version, without the history."""
-    version = op.current
     # A gradient op travels with the op that it belongs to.
-    definer = registry.defining(version)
-    return open_op, (definer, registry.modules_of(definer.op), definer is not version)
+    modules = registry.modules_of(op.definer.name)
+    return open_op, (op.definer.current, modules, op.base is not None)
 
 
 def open_op(version: Version, modules: tuple[str, ...] = (), is_gradient: bool = False) -> Op:
@@ -196,7 +195,7 @@ def open_op(version: Version, modules: tuple[str, ...] = (), is_gradient: bool =
         if op is None or op.current.cls is not version.cls:
             op = registry.admit(version, modules)
     if is_gradient:
-        return registry.gradient_of(op) or op
+        return op.gradient or op
     return op
 
 

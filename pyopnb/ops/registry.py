@@ -18,7 +18,7 @@ from dataclasses import replace
 
 from pyopnb.errors import DefinitionError, UnknownName
 from pyopnb.ops.arguments import check_arguments, describe, is_text
-from pyopnb.ops.backward import gradient_class, gradient_name, gradient_schema
+from pyopnb.ops.backward import GRADIENT, gradient_class, gradient_schema
 from pyopnb.ops.displayable import Displayable
 from pyopnb.ops.listeners import Listeners
 from pyopnb.ops.locks import locked
@@ -121,7 +121,7 @@ class Registry(Displayable):
         draft = Version(key, 0, cls, schema, opset, source, 0.0, 0, restored)
         if schema.differentiable:
             gradient = Version(
-                gradient_name(key),
+                f"{key}{GRADIENT}",
                 0,
                 gradient_class(cls, schema, key),
                 gradient_schema(schema, key),
@@ -142,44 +142,36 @@ class Registry(Displayable):
         # Both ops get one epoch, and the registry's own moves last, so that no run sees one of
         # them without the other.
         epoch, now = self.epoch + 1, time.time()
-        dropped: list[str] = []
-        gradient = draft.gradient
-        if gradient is None:
-            dropped = self._drop_gradient(draft.op)
-        else:
-            op = self._op_to_define(gradient.op)
-            gradient = replace(gradient, number=op.last_number + 1, defined=now, epoch=epoch)
-            self._add(op, gradient)
-        op = self._op_to_define(draft.op)
+        op = self._ops.get(draft.op) or self._removed.get(draft.op) or Op(draft.op)
+        former = op.gradient if draft.op in self._ops else None
         number = op.last_number + 1
+        gradient = draft.gradient
+        if gradient is not None:
+            gradient = replace(gradient, number=number, defined=now, epoch=epoch)
         version = replace(draft, number=number, defined=now, epoch=epoch, gradient=gradient)
-        self._add(op, version)
-        if module is not None:
-            self._by_class[module, version.cls.__name__] = op
-        self.epoch = epoch
-        return version, dropped
-
-    def _op_to_define(self, name: str) -> Op:
         # A removed op that is defined again is the same op to the sessions that use it, so its numbers go on.
-        return self._ops.get(name) or self._removed.get(name) or Op(name)
-
-    def _add(self, op: Op, version: Version) -> None:
         op.add(version)
         self._ops[op.name] = op
         self._removed.pop(op.name, None)
+        if module is not None:
+            self._by_class[module, version.cls.__name__] = op
+        self.epoch = epoch
+        return version, [former.name] if former is not None and gradient is None else []
 
     def _refuse_mixed(self, draft: Version) -> None:
         """Refuse to put an op in the place of a gradient op, or the other way round."""
-        standing = self._ops.get(draft.op)
-        if standing is not None and standing.current.gradient_of is not None:
-            got = f"that of the gradient op of {standing.current.gradient_of}"
+        standing = self._lookup(draft.op)
+        if standing is not None and standing.base is not None:
+            got = f"that of the gradient op of {standing.base.name}"
             raise DefinitionError(f"op {draft.op}", expected="a name of its own", got=got)
-        standing = None if draft.gradient is None else self._ops.get(draft.gradient.op)
-        if standing is not None and standing.current.gradient_of is None:
-            expected = f"the name {standing.name} to be free for its gradient op"
-            advice = f'pyopnb.registry.remove("{standing.name}"), or define it under another name'
-            where = f"op {draft.op}, backward"
-            raise DefinitionError(where, expected=expected, got="an op of that name", next=advice)
+        if draft.gradient is not None and draft.gradient.op in self._ops:
+            name = draft.gradient.op
+            raise DefinitionError(
+                f"op {draft.op}, backward",
+                expected=f"the name {name} to be free for its gradient op",
+                got="an op of that name",
+                next=f'pyopnb.registry.remove("{name}"), or define it under another name',
+            )
 
     def withdraw(self, version: Version, *, modules: Sequence[str] = ()) -> None:
         """Take a version back, as if it had not been defined: the one before it serves again, or the op is removed.
@@ -216,15 +208,8 @@ class Registry(Displayable):
         # Under a new epoch, so that runs which began before go on with the version taken back.
         former = op.versions[-1]
         op.restore(former, self.epoch)
-        if former.gradient is None:
-            return op, self._drop_gradient(version.op)
-        # The gradient op follows its op back to the version before.
-        gradient_op = self._op_to_define(former.gradient.op)
-        if version.gradient is not None:
-            gradient_op.drop(version.gradient)
-        gradient_op.restore(former.gradient, self.epoch)
-        self._ops[gradient_op.name] = gradient_op
-        self._removed.pop(gradient_op.name, None)
+        if version.gradient is not None and former.gradient is None:
+            return op, [version.gradient.op]
         return op, []
 
     # ---- ops from other processes --------------------------------------------------------------
@@ -255,83 +240,17 @@ class Registry(Displayable):
         if gradient is not None:
             gradient = replace(gradient, epoch=self.epoch)
         version = replace(version, epoch=self.epoch, gradient=gradient)
-        ops = [Op(received.op, (received,)) for received in version.with_gradient]
-        namesakes = [self._ops.get(op.name) or self._removed.get(op.name) for op in ops]
-        if not any(namesakes):
+        op = Op(version.op, (version,))
+        namesake = self._ops.get(op.name) or self._removed.get(op.name)
+        if namesake is not None:
+            # The next definition's number is new to both.
+            namesake.last_number = max(namesake.last_number, op.last_number)
+        elif gradient is None or gradient.op not in self._ops:
             # The names are free: from now on it is an op as any other.
-            for op in ops:
-                self._ops[op.name] = op
+            self._ops[op.name] = op
             for module in modules:
-                self._by_class[module, version.cls.__name__] = ops[0]
-            return ops[0]
-        for op, namesake in zip(ops, namesakes, strict=True):
-            op.companions = ops  # neither goes without the other
-            if namesake is not None:
-                # The next definition's number is new to both.
-                namesake.last_number = max(namesake.last_number, op.last_number)
-        return ops[0]
-
-    # ---- gradient ops --------------------------------------------------------------------------
-
-    def gradient_of(self, op: Op) -> Op | None:
-        """Find the gradient op of an op: the registry's, or one beside it.
-
-        Parameters
-        ----------
-        op : Op
-
-        Returns
-        -------
-        Op or None
-        """
-        for companion in op.companions:
-            if companion is not op:
-                return companion
-        return self._gradient_op(op.name)
-
-    def _gradient_op(self, name: str) -> Op | None:
-        op = self._ops.get(gradient_name(name))
-        return op if op is not None and op.current.gradient_of == name else None
-
-    def _drop_gradient(self, name: str) -> list[str]:
-        """Remove the gradient op of an op; return the names of what was removed."""
-        op = self._gradient_op(name)
-        if op is None:
-            return []
-        self._remove(op)
-        return [op.name]
-
-    def defining(self, version: Version) -> Version:
-        """Return the version that the user defined, which for a gradient op is the one it came with.
-
-        Parameters
-        ----------
-        version : Version
-
-        Returns
-        -------
-        Version
-        """
-        name = version.gradient_of
-        op = None if name is None else self._ops.get(name) or self._removed.get(name)
-        if op is not None:
-            for candidate in op.versions:
-                if candidate.gradient is version:
-                    return candidate
-        return version
-
-    def definer(self, op: Op) -> Op:
-        """Return the op whose class defines an op, which for a gradient op is the one it differentiates.
-
-        Parameters
-        ----------
-        op : Op
-
-        Returns
-        -------
-        Op
-        """
-        return self._ops.get(op.current.gradient_of or "", op)
+                self._by_class[module, version.cls.__name__] = op
+        return op
 
     # ---- epochs --------------------------------------------------------------------------------
 
@@ -382,17 +301,18 @@ class Registry(Displayable):
 
     def __getitem__(self, name: str) -> Op:
         key = "::".join(split_name(name))
-        if key in self._ops:
-            return self._ops[key]
+        op = self._lookup(key)
+        if op is not None:
+            return op
         # %pyop history SoftClip works while only one domain has a SoftClip.
-        namesakes = [op for op in list(self._ops.values()) if op.op_type == name]
+        namesakes = [op for op in self if op.op_type == name]
         if len(namesakes) == 1:
             return namesakes[0]
         raise UnknownName(
             f"op {sanitize(name)}",
             expected="an op of the registry",
             got=sanitize(name),
-            next=closest(key, list(self._ops)) or "define it: %%pyop",
+            next=closest(key, self._ipython_key_completions_()) or "define it: %%pyop",
         )
 
     def find(self, domain: str, op_type: str) -> Op | None:
@@ -406,7 +326,15 @@ class Registry(Displayable):
         -------
         Op or None
         """
-        return self._ops.get(f"{canonical_domain(domain)}::{op_type}")
+        return self._lookup(f"{canonical_domain(domain)}::{op_type}")
+
+    def _lookup(self, name: str) -> Op | None:
+        op = self._ops.get(name)
+        # A gradient op stands beside the op whose class has `backward`, and not here.
+        if op is None and name.endswith(GRADIENT):
+            base = self._ops.get(name.removesuffix(GRADIENT))
+            op = None if base is None else base.gradient
+        return op
 
     def find_class(self, module: str, class_name: str) -> Op | None:
         """Find the op that serves the retired PyOp's nodes with this ``module`` and ``class_name``.
@@ -437,7 +365,7 @@ class Registry(Displayable):
         return tuple(module for (module, _), op in list(self._by_class.items()) if op.name == name)
 
     def _ipython_key_completions_(self) -> list[str]:
-        return sorted(self._ops)
+        return [op.name for op in self]
 
     def __contains__(self, name: object) -> bool:
         try:
@@ -446,7 +374,9 @@ class Registry(Displayable):
             return False
 
     def __iter__(self) -> Iterator[Op]:
-        return iter(sorted(self._ops.values(), key=lambda op: op.name))
+        ops = list(self._ops.values())
+        ops += [op.gradient for op in ops if op.gradient is not None]
+        return iter(sorted(ops, key=lambda op: op.name))
 
     def __len__(self) -> int:
         return len(self._ops)
@@ -531,12 +461,11 @@ class Registry(Displayable):
             It is a gradient op, which goes with its op.
         """
         op = self._refuse_gradient(self[name], "remove")
-        self._listeners.tell((), locked(self._lock, self._remove_both, op))
+        self._listeners.tell((), locked(self._lock, self._remove, op))
 
     def _refuse_gradient(self, op: Op, method: str) -> Op:
-        # The gradient op of an op that was removed may go by itself.
-        name = op.current.gradient_of
-        if name is not None and self._gradient_op(name) is op:
+        if op.base is not None:
+            name = op.base.name
             raise DefinitionError(
                 f"op {op.name}, {method}",
                 expected="an op that was defined by itself",
@@ -545,18 +474,14 @@ class Registry(Displayable):
             )
         return op
 
-    def _remove_both(self, op: Op) -> list[str]:
-        dropped = self._drop_gradient(op.name)
-        self._remove(op)
-        return [op.name, *dropped]
-
-    def _remove(self, op: Op) -> None:
+    def _remove(self, op: Op) -> list[str]:
         if op.name in self._ops:  # another thread may have been faster
             # First, because an op that is in neither would be another one when it is defined again.
             self._removed[op.name] = op
             del self._ops[op.name]
         for module in self.modules_of(op.name):
             self._forget_class(op, module)
+        return [op.name] if op.gradient is None else [op.name, op.gradient.name]
 
     def _forget_class(self, op: Op, module: str) -> None:
         """Serve no nodes of the retired PyOp by an op's class in a module any more."""
@@ -570,7 +495,7 @@ class Registry(Displayable):
 
     def _clear(self) -> list[str]:
         # The removed ones are forgotten as well: a session does not follow what is defined from now on.
-        names = list(self._ops)
+        names = [op.name for op in self]
         self._ops.clear()
         self._removed.clear()
         self._by_class.clear()

@@ -91,10 +91,9 @@ def _ops(state: SessionState) -> list[tuple[Version, tuple[str, ...], bool]]:
     rows = {}
     for kernel in list(state.kernels):
         if kernel.op.is_registered:
-            version = kernel.op.at(state.epoch)
-            definer = registry.defining(version)
-            modules = registry.modules_of(definer.op)
-            rows[kernel.op.name] = definer, modules, definer is not version
+            definer = kernel.op.definer
+            modules = registry.modules_of(definer.name)
+            rows[kernel.op.name] = definer.at(state.epoch), modules, kernel.op.base is not None
     return list(rows.values())
 
 
