@@ -17,6 +17,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
+from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 from onnx import (
@@ -317,14 +318,12 @@ class GraphIndex:
         return {self.producers[name][0] for _, name in self.reads(index) if name in self.producers}
 
     def _cycle(self) -> ModelError:
-        stuck = set(range(len(self.scope.node))).difference(self._runnable)
-        # Go from a node to one that it waits for, and on, until a node comes again.
-        steps = [min(stuck)]
-        seen = set(steps)
-        while (before := min(self._predecessors(steps[-1]) & stuck)) not in seen:
-            steps.append(before)
-            seen.add(before)
-        cycle = [before, *reversed(steps[steps.index(before) :])]
+        predecessors = {index: self._predecessors(index) for index in range(len(self.nodes))}
+        cycle: list[int] = []
+        try:
+            TopologicalSorter(predecessors).prepare()
+        except CycleError as error:
+            cycle = error.args[1]
         names = []
         for index in cycle:
             node = self.nodes[index]
@@ -333,7 +332,7 @@ class GraphIndex:
         if len(names) > _SHOWN:
             names[_SHOWN // 2 : -_SHOWN // 2] = ["…"]
         return ModelError(
-            Site(self.nodes[before], self.scope, self.path).where,
+            Site(self.nodes[cycle[0]], self.scope, self.path).where,
             expected="nodes that can run one after the other",
             got=f"a cycle: {' → '.join(names)}",
             next="let one of them use another name",
