@@ -130,6 +130,14 @@ def test_models(count: int, name: str) -> None:
         check(pyopnb.show(model, **options).svg)
 
 
+@pytest.mark.parametrize("count", [1, 10, 100])
+@pytest.mark.parametrize("name", ["", LONG])
+def test_diffs_of_models(count: int, name: str) -> None:
+    a, b = chain(count, name), chain(count + 1, name)
+    b.graph.node[0].op_type = "Abs"
+    check(pyopnb.show(pyopnb.diff(a, b)).svg)
+
+
 MODEL = "(float[N] x) => (float[N] y) { a = Abs(x)  y = Sqrt(a) }"
 
 
