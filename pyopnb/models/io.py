@@ -151,6 +151,8 @@ def _no_model(thing: Any) -> ModelError:
     advice: str | None
     if isinstance(thing, GraphProto):
         advice = "onnx.helper.make_model(graph)"
+    elif isinstance(getattr(thing, "model", None), ModelProto):
+        advice = "its attribute model"
     elif hasattr(thing, "state_dict"):
         advice = "pyopnb.torch.export(module, args)"
     elif hasattr(thing, "get_params"):

@@ -360,7 +360,9 @@ def _namespace(cls: type, functions: Sequence[types.FunctionType]) -> Mapping[st
     """Return the globals of a class's methods, or of its module where it has none."""
     if functions:
         return functions[0].__globals__
-    return vars(sys.modules.get(cls.__module__, sys.modules["__main__"]))
+    # The cell of an op has a module's name and runs in the notebook's namespace.
+    home = cls.__module__ if is_importable(cls.__module__) else "__main__"
+    return vars(sys.modules[home])
 
 
 def _surrounding_text(functions: Sequence[types.FunctionType], source: str) -> str:

@@ -191,6 +191,27 @@ def test_cells_as_a_file(soft_clip, define, shell, tmp_path):
     assert "Turn" not in (tmp_path / "one.py").read_text()
 
 
+def test_classes_without_methods_come_along(soft_clip, define, run, shell, tmp_path):
+    define("%%pyop -q -d demo\nclass Wide(SoftClip):\n    margin = 3\n")
+    define("from enum import Enum\nclass Mode(Enum):\n    DOUBLE = 2\n")
+    define(
+        "%%pyop -q -d demo\nclass Times:\n    def compute(self, x):\n        return x * np.float32(Mode.DOUBLE.value)\n"
+    )
+    define("%pyop save ops.py")
+    before = pyopnb.call("demo::Times", np.float32([1]))
+    registry.clear()
+    define("%pyop load ops.py")
+    assert pyopnb.call("demo::Times", np.float32([1])) == before == 2
+    assert pyopnb.call("demo::Wide", np.float32([9])) < 2
+    # Which of two texts made the class, nothing tells.
+    define("class Mode(Enum):\n    DOUBLE = 3\n")
+    define(
+        "%%pyop -q -d demo\nclass Uses:\n    def compute(self, x):\n        return x * Mode.DOUBLE.value\n"
+    )
+    out = run("%pyop save one.py demo::Uses").out
+    assert "Mode (a class whose text is not known)" in out
+
+
 def test_a_file_that_fails_is_shown_from_its_line_on(soft_clip, run, tmp_path):
     (tmp_path / "bad.py").write_text("x = 1\n1 / 0\n")
     ran = run("%pyop load bad.py")
