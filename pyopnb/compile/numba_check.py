@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 
 from pyopnb.compile.line_count import TooManyLines, count_lines
-from pyopnb.ops.schema import Port
 from pyopnb.ops.types import TensorType
-from pyopnb.testing.subject import random_array
+from pyopnb.testing.subject import Draws
 from pyopnb.testing.verify import Trial, draw_trials, verify
 from pyopnb.testing.verify.rounding import call_original
 
@@ -59,16 +58,15 @@ def compare_with_python(
     """
     comparison = _Comparison(compute, attributes, compiled, outputs)
     types = _small_types(inputs)
-    random, open_sizes = np.random.default_rng(0), count(_SMALLEST)
-    sizes: dict[str, int] = {}
+    draws = Draws(count(_SMALLEST))
     example: list[np.ndarray | None] = []
     dims: list[Sequence[int | str] | None] = []
-    for number, type_ in enumerate(types):
+    for type_ in types:
         if type_ is None:
             example.append(None)
             dims.append(None)
         else:
-            example.append(random_array(Port(f"x{number}", type_), sizes, open_sizes, random))
+            example.append(draws.array(type_))
             dims.append(type_.shape)  # type: ignore[arg-type]  # all are named
     # Results often change at the numbers that a body compares with.
     numbers = _numbers_of(compute.__code__, attributes)

@@ -380,9 +380,7 @@ def _template(text: str, where: str) -> tuple[str, tuple[str, ...]]:
     return match[1], elements
 
 
-_NUMBER = re.compile(
-    r"(?P<value>[+-]?(?:0[xX][0-9a-fA-F]+|(?:\d[\d']*)?\.?\d*(?:[eE][+-]?\d+)?))(?:[fFlLuU]*)"
-)
+_NUMBER = re.compile(r"(?P<value>0[xX][0-9a-fA-F]+|\.?\d[\d'.]*(?:[eE][+-]?\d+)?)(?:[fFlLuU]*)")
 
 
 def _literal(text: str, python_type: object, where: str, name: str) -> object:
@@ -398,30 +396,28 @@ def _literal(text: str, python_type: object, where: str, name: str) -> object:
         ) from None
 
 
+_WORDS = {"{": "[", "}": "]", "true": "True", "false": "False"}
+
+
 def _value(text: str, python_type: object) -> object:
-    """Evaluate a literal of C++ as a value of a Python type; ValueError where it is none."""
-    if python_type in (list[int], list[float]):
-        inner = re.fullmatch(r"\{(.*)\}", text, re.DOTALL)
-        if inner is None:
-            raise ValueError(text)
-        element = int if python_type == list[int] else float
-        return [_value(part, element) for part in _split(inner[1])]
+    """Evaluate a literal of C++ as a value of a Python type; ValueError, SyntaxError or TypeError where it is none."""
     if python_type is str:
         value = ast.literal_eval(text)
         if not isinstance(value, str):
             raise TypeError(text)
         return value
-    return _CONVERSIONS[python_type](_number(text))
+    # Suffixes such as f, and quotes between digits, are C++'s alone. A leading 0, which makes a number octal there,
+    # Python does not take.
+    plain = _NUMBER.sub(lambda number: number["value"].replace("'", ""), text)
+    value = ast.literal_eval(
+        re.sub(r"[{}]|\btrue\b|\bfalse\b", lambda word: _WORDS[word[0]], plain)
+    )
+    if isinstance(value, list) != (python_type in (list[int], list[float])):
+        raise TypeError(text)
+    if isinstance(value, list):
+        element = int if python_type == list[int] else float
+        return [element(item) for item in value]
+    return _CONVERSIONS[python_type](value)
 
 
 _CONVERSIONS: dict[object, Callable[[Any], object]] = {bool: bool, int: int, float: float}
-
-
-def _number(text: str) -> object:
-    if text in ("true", "false"):
-        return text == "true"
-    match = _NUMBER.fullmatch(text)
-    if match is None:
-        raise ValueError(text)
-    # Python does not take a leading 0, which in C++ makes a number octal.
-    return ast.literal_eval(match["value"].replace("'", ""))

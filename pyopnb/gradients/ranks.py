@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 import numpy as np
 from onnx import GraphProto, ModelProto, TypeProto, helper
@@ -23,7 +23,7 @@ from pyopnb.ops.op import Op
 from pyopnb.ops.registry import registry
 from pyopnb.ops.types import ANY, TensorType, type_of
 
-__all__ = ["name_outputs", "types_of", "with_ranks"]
+__all__ = ["make_inputs", "name_outputs", "types_of", "with_ranks"]
 
 _SIZES = (2, 1)
 """Of each dimension that is not known: the same everywhere, so that whatever is added or multiplied fits."""
@@ -38,6 +38,21 @@ def types_of(graph: GraphProto) -> dict[str, TypeProto]:
     for tensor in graph.initializer:
         types[tensor.name] = helper.make_tensor_type_proto(tensor.data_type, tensor.dims)
     return types
+
+
+def make_inputs(graph: GraphProto, names: Container[str]) -> None:
+    """Make inputs of initializers of a graph, which is changed."""
+    types = types_of(graph)
+    # Up to IR version 3, an initializer is listed among the inputs as well.
+    declared = {info.name for info in graph.input}
+    kept = []
+    for tensor in graph.initializer:
+        if tensor.name not in names:
+            kept.append(tensor)
+        elif tensor.name not in declared:
+            graph.input.add(name=tensor.name, type=types[tensor.name])
+    graph.ClearField("initializer")
+    graph.initializer.extend(kept)
 
 
 def name_outputs(model: ModelProto) -> None:

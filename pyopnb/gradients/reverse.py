@@ -16,7 +16,7 @@ from onnx_ad.unroll import inline_constant_ifs
 
 from pyopnb.errors import ModelError
 from pyopnb.gradients.limits import expand_functions
-from pyopnb.gradients.ranks import types_of
+from pyopnb.gradients.ranks import make_inputs, types_of
 from pyopnb.gradients.rules import Rules
 from pyopnb.models.external_data import is_external
 from pyopnb.ops.messages import sanitize
@@ -78,17 +78,11 @@ def reverse(model: ModelProto, wrt: Sequence[str], loss: str) -> None:
 def _hide(graph: GraphProto, wrt: Sequence[str]) -> set[str]:
     """Make inputs of the initializers that are no constants; return their names."""
     inputs = {info.name for info in graph.input}
-    types = types_of(graph)
-    hidden, kept = set(), []
+    hidden = set()
     for tensor in graph.initializer:
         if tensor.name in wrt or tensor.name in inputs or _is_weight(tensor):
             hidden.add(tensor.name)
-        else:
-            kept.append(tensor)
-    for name in sorted(hidden - inputs):
-        graph.input.add(name=name, type=types[name])
-    graph.ClearField("initializer")
-    graph.initializer.extend(kept)
+    make_inputs(graph, hidden)
     return hidden
 
 

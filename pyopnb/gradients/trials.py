@@ -8,9 +8,8 @@ from itertools import islice, repeat
 import numpy as np
 
 from pyopnb.diffs.tolerances import is_float
-from pyopnb.ops.schema import Port
 from pyopnb.ops.types import TensorType
-from pyopnb.testing.subject import random_array
+from pyopnb.testing.subject import Draws
 from pyopnb.testing.verify import Arrays, Trial, draw_trials
 from pyopnb.testing.verify.values import sets_of
 
@@ -36,14 +35,12 @@ def example_inputs(
     types: Mapping[str, TensorType], feeds: Mapping[str, np.ndarray] | None
 ) -> Arrays:
     """Return the user's inputs, or positive ones, for which roots and logarithms are there, too."""
-    random, sizes = np.random.default_rng(1), repeat(_SIZE)
-    symbols: dict[str, int] = {}
+    draws = Draws(repeat(_SIZE))
     drawn = []
     for name, tensor_type in types.items():
         array = (feeds or {}).get(name)
         if array is None:
-            port = Port(name, tensor_type.like(shape=tensor_type.shape or ()))
-            array = random_array(port, symbols, sizes, random)
+            array = draws.array(tensor_type.like(shape=tensor_type.shape or ()))
             if is_float(array):
                 array = (np.abs(array) + 0.2).astype(array.dtype)
         drawn.append(array)

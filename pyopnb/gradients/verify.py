@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from onnx import ModelProto, TypeProto, helper
+from onnx import ModelProto, helper
 
 from pyopnb.diffs.tolerances import TOLERANCES
 from pyopnb.errors import ModelError
-from pyopnb.gradients.ranks import types_of
+from pyopnb.gradients.ranks import make_inputs, types_of
 from pyopnb.gradients.trials import example_inputs, size_trials, value_trials
 from pyopnb.models.nodes import nodes_in, type_of_proto
 from pyopnb.ops.messages import sanitize
@@ -177,11 +177,9 @@ class _Verification:
         # What differences of subnormal numbers cannot tell.
         self.smallest = float(np.finfo(dtype).tiny) / self.precision
         self.outputs_are_checked = False
-        # Reading the types of a graph of a thousand nodes costs as much as a run of it.
-        weight_types = {name: types[name] for name in weights}
-        self.primal = _session(original, weight_types)
+        self.primal = _session(original, weights)
         try:
-            self.derived = _session(derived, weight_types)
+            self.derived = _session(derived, weights)
         except Exception as error:
             # The loss alone runs, so it is the gradients.
             raise _not_runnable(error) from error
@@ -437,18 +435,11 @@ def _not_runnable(error: Exception) -> ModelError:
 # ---- the sessions -----------------------------------------------------------------------------
 
 
-def _session(model: ModelProto, weight_types: Mapping[str, TypeProto]) -> Session:
+def _session(model: ModelProto, names: Container[str]) -> Session:
     """Make a session that takes weights as inputs."""
     movable = ModelProto()
     movable.CopyFrom(model)
     # From IR version 4 on, an initializer is the default of an input.
     movable.ir_version = max(movable.ir_version, 4)
-    graph = movable.graph
-    declared = {info.name for info in graph.input}
-    constants = [tensor for tensor in model.graph.initializer if tensor.name not in weight_types]
-    graph.ClearField("initializer")
-    graph.initializer.extend(constants)
-    for name, weight_type in weight_types.items():
-        if name not in declared:
-            graph.input.add(name=name, type=weight_type)
+    make_inputs(movable.graph, names)
     return lone_session(movable, fill=True)

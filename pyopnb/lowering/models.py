@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -34,9 +35,7 @@ from pyopnb.ops.messages import level_of_user, sanitize
 from pyopnb.ops.names import fresh_name
 from pyopnb.ops.op import Op
 from pyopnb.ops.registry import registry
-from pyopnb.ops.schema import Port
-from pyopnb.ops.types import TensorType
-from pyopnb.testing.subject import Example, Subject, random_array
+from pyopnb.testing.subject import Draws, Example, Subject
 from pyopnb.traces.api import trace
 
 __all__ = ["lower_model"]
@@ -125,7 +124,7 @@ def lower_model(
 def _random_values(model: Any, proto: ModelProto) -> dict[str, np.ndarray]:
     """Run the model on random arrays and return its tensors, or none if that fails."""
     initialized = {tensor.name for tensor in proto.graph.initializer}
-    draws = _Draws()
+    draws = Draws(count(3))
     feeds = {}
     for info in proto.graph.input:
         if info.name in initialized:
@@ -133,27 +132,12 @@ def _random_values(model: Any, proto: ModelProto) -> dict[str, np.ndarray]:
         input_type = type_of_proto(info.type)
         if input_type.dtype is None or input_type.shape is None:
             return {}
-        feeds[info.name] = draws.array(info.name, input_type)
+        feeds[info.name] = draws.array(input_type)
     try:
         return _values(model, proto, feeds)
     except Exception:  # what an op or the runtime raises on them says nothing of the model
         # Each op is then traced on random arrays of its own.
         return {}
-
-
-class _Draws:
-    """Random arrays; dimensions of the same name get the same size."""
-
-    def __init__(self) -> None:
-        self._random = np.random.default_rng(0)
-        self._sizes: dict[str, int] = {}
-        # Sizes without a name differ, so that none fits another by chance.
-        self._unused = iter(range(3, 1000))
-
-    def array(self, name: str, input_type: TensorType) -> np.ndarray:
-        """Draw an array of a type."""
-        port = Port(name, input_type)
-        return random_array(port, self._sizes, self._unused, self._random)
 
 
 def _values(model: Any, proto: ModelProto, feeds: Mapping[str, Any]) -> dict[str, np.ndarray]:
@@ -186,7 +170,7 @@ def _example(
             got="attrs that the caller of the function sets",
         )
     attrs = attribute_values(site.node, proto, site.where)
-    draws = _Draws()
+    draws = Draws(count(3))
     arrays: list[np.ndarray | None] = []
     for name in site.node.input:
         if not name:
@@ -207,7 +191,7 @@ def _example(
                     got=str(input_type),
                     next="lower(model, {…}), with feeds by name, or declare the type in the model",
                 )
-            arrays.append(draws.array(name, input_type))
+            arrays.append(draws.array(input_type))
     return Example(tuple(arrays), attrs)
 
 

@@ -20,18 +20,16 @@ from pyopnb.ops.instantiate import instantiate
 from pyopnb.ops.messages import sanitize
 from pyopnb.ops.op import Op
 from pyopnb.ops.returns import Output
-from pyopnb.ops.schema import Port
 from pyopnb.ops.types import TensorType, type_of
 from pyopnb.runtime.kernel import promised_outputs
 from pyopnb.runtime.session.session import Session
 
 __all__ = [
     "Arrays",
+    "Draws",
     "Example",
     "Subject",
     "format_types",
-    "generate_example",
-    "random_array",
     "read_examples",
 ]
 
@@ -89,7 +87,7 @@ def read_examples(
     if inputs:
         items.insert(0, tuple(inputs))
     if not items:
-        return [generate_example(op, attrs)]
+        return [_generate_example(op, attrs)]
     return [_read_example(op, item, attrs, number) for number, item in enumerate(items)]
 
 
@@ -141,47 +139,53 @@ def _read_array(part: Any, where: str) -> np.ndarray:
     return array
 
 
-def generate_example(op: Op, attrs: Mapping[str, Any]) -> Example:
+def _generate_example(op: Op, attrs: Mapping[str, Any]) -> Example:
     """Make an example from the hints of ``compute``; a port without a hint gets float32[2,3]."""
-    random = np.random.default_rng(0)
-    sizes: dict[str, int] = {}
-    unused_sizes = count(2)
+    draws = Draws(count(2))
     inputs = []
     for port in op.current.schema.inputs:
         if not port.optional:
-            inputs.append(random_array(port, sizes, unused_sizes, random))
+            inputs.append(draws.array(port.type))
         # A variadic input is tried with two arrays: with one it would be like any other.
         if port.variadic:
-            inputs.append(random_array(port, sizes, unused_sizes, random))
+            inputs.append(draws.array(port.type))
     return Example(tuple(inputs), dict(attrs))
 
 
-def random_array(
-    port: Port, sizes: dict[str, int], unused_sizes: Iterator[int], random: np.random.Generator
-) -> np.ndarray:
-    """Draw an array of a port's type; ``sizes`` are those of the symbols so far."""
-    dims: Sequence[Any] = (2, 3)
-    if port.type.shape is not None:
-        dims = port.type.shape
-    shape = []
-    for dim in dims:
+class Draws:
+    """Random arrays of types; dimensions of the same name get the same size.
+
+    Parameters
+    ----------
+    sizes : iterator of int
+        Those of dimensions that are not fixed, one after the other.
+    """
+
+    def __init__(self, sizes: Iterator[int]) -> None:
+        self._random = np.random.default_rng(0)
+        self._unused = sizes
+        self._sizes: dict[str, int] = {}
+
+    def array(self, tensor_type: TensorType) -> np.ndarray:
+        """Draw an array of a type; without a shape it is [2,3]."""
+        dims = (2, 3) if tensor_type.shape is None else tensor_type.shape
+        shape = [dim if isinstance(dim, int) else self._size(dim) for dim in dims]
+        element = tensor_type.dtype or dtype("float32")
+        if element.name == "string":
+            texts = [f"text {number}" for number in range(math.prod(shape))]
+            return np.array(texts, object).reshape(shape)
+        # Integers of four bits are of ml_dtypes, whose kind is that of its floats. Most indices may be 0 and 1.
+        if element.name.startswith(("int", "uint", "bool")):
+            return self._random.integers(0, 2, shape).astype(element.numpy)
+        return self._random.normal(size=shape).astype(element.numpy)
+
+    def _size(self, dim: str | None) -> int:
         # Sizes that nobody names differ, so that no axis is taken for another.
         if dim is None:
-            shape.append(next(unused_sizes))
-        elif isinstance(dim, str):
-            if dim not in sizes:
-                sizes[dim] = next(unused_sizes)
-            shape.append(sizes[dim])
-        else:
-            shape.append(dim)
-    element = port.type.dtype or dtype("float32")
-    if element.name == "string":
-        texts = [f"text {number}" for number in range(math.prod(shape))]
-        return np.array(texts, object).reshape(shape)
-    # Integers of four bits are of ml_dtypes, whose kind is that of its floats. Most indices may be 0 and 1.
-    if element.name.startswith(("int", "uint", "bool")):
-        return random.integers(0, 2, shape).astype(element.numpy)
-    return random.normal(size=shape).astype(element.numpy)
+            return next(self._unused)
+        if dim not in self._sizes:
+            self._sizes[dim] = next(self._unused)
+        return self._sizes[dim]
 
 
 class Subject:

@@ -10,6 +10,7 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, numpy_helper
 
 from pyopnb.errors import InputError, ModelError
 from pyopnb.gradients.grad import grad
+from pyopnb.gradients.ranks import make_inputs
 from pyopnb.models.build import node
 from pyopnb.models.index import GraphIndex
 from pyopnb.models.nodes import imported_versions, type_of_proto
@@ -20,7 +21,7 @@ from pyopnb.ops.types import ANY, TensorType, type_of
 from pyopnb.training.nodes import Nodes
 from pyopnb.training.optimizers import Optimizer
 
-__all__ = ["LOSSES", "Loss", "TrainingStep", "find_weights", "step_of", "with_inputs", "with_loss"]
+__all__ = ["LOSSES", "Loss", "TrainingStep", "find_weights", "step_of", "with_loss"]
 
 LOSSES = {"cross_entropy": 16, "mse": 14}
 """Losses by name, and the oldest opset that has the operators of their gradients."""
@@ -271,20 +272,6 @@ def _default_weights(model: ModelProto, loss: str, tensors: Mapping[str, TensorP
     return names
 
 
-def with_inputs(model: ModelProto, names: Mapping[str, np.ndarray]) -> None:
-    """Make inputs of initializers of a model, which is changed."""
-    graph = model.graph
-    for tensor in list(graph.initializer):
-        if tensor.name in names:
-            graph.initializer.remove(tensor)
-    # Up to IR version 3, an initializer is listed among the inputs as well.
-    declared = {info.name for info in graph.input}
-    nodes = Nodes(graph, "train")
-    for name, array in names.items():
-        if name not in declared:
-            nodes.input(name, array.dtype.name, array.shape)
-
-
 @dataclass(frozen=True)
 class TrainingStep:
     """The graph of a step, and which of its outputs are the next values of which inputs.
@@ -315,7 +302,7 @@ def step_of(
 ) -> TrainingStep:
     """Make the graph that gives the loss of a batch and the next weights."""
     proto = grad(model, list(weights), loss, feeds=example if verify else None, verify=verify)
-    with_inputs(proto, weights)
+    make_inputs(proto.graph, weights)
     update = _Update(Nodes(proto.graph, "step"), optimizer, weights)
     squares = [update.append(name, array) for name, array in weights.items()]
     # ONNX Runtime keeps no output that nobody declares: the gradients themselves need not leave the run.

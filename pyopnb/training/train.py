@@ -12,6 +12,7 @@ import numpy as np
 from onnx import ModelProto, NodeProto
 
 from pyopnb.errors import InputError
+from pyopnb.gradients.ranks import make_inputs
 from pyopnb.models.external_data import take_in_all
 from pyopnb.models.io import read_model, to_model
 from pyopnb.ops.arguments import check_arguments, describe, is_path
@@ -22,7 +23,7 @@ from pyopnb.runtime.recurrent import run_with_values
 from pyopnb.runtime.session.session import Session
 from pyopnb.training.batches import TrainingBatches
 from pyopnb.training.checkpoint import Checkpoint, checkpoint_path, newest
-from pyopnb.training.graphs import Loss, find_weights, step_of, with_inputs, with_loss
+from pyopnb.training.graphs import Loss, find_weights, step_of, with_loss
 from pyopnb.training.optimizers import Optimizer, find_optimizer
 from pyopnb.training.training import Training
 from pyopnb.training.view import view_training  # noqa: F401  it registers itself
@@ -257,7 +258,7 @@ def _add_loss(
     weights = find_weights(model, loss_of_batch.name, names)
     forward = ModelProto()
     forward.CopyFrom(model)
-    with_inputs(forward, weights)
+    make_inputs(forward.graph, weights)
     trained = _ModelWithLoss(model, loss_of_batch, weights, Session(forward))
     batches.check(trained.types(), loss_of_batch)
     return trained
