@@ -54,9 +54,7 @@ def escape(text: object, longest: int = 200) -> str:
     return html.escape(sanitize(text, longest).replace("\n", " "), quote=True)
 
 
-def image(
-    data: bytes | str, alt: str, *, width: int | None = None, max_height: int | None = None
-) -> str:
+def image(data: bytes | str, alt: str, *, max_height: int | None = None) -> str:
     """Make an image whose data are in the page.
 
     Parameters
@@ -65,8 +63,6 @@ def image(
         A PNG, or the text of an SVG.
     alt : str
         What it shows, as a sentence.
-    width : int, optional
-        In pixels; by default the image's own. It is never wider than its cell.
     max_height : int, optional
         Put the image in its own size into a box of at most this height, which scrolls.
 
@@ -79,14 +75,11 @@ def image(
     mime = "image/svg+xml"
     if raw.startswith(b"\x89PNG"):
         mime = "image/png"
-    size = ""
-    if width:
-        size = f' width="{width}"'
     style = "max-width:100%;height:auto"
     if max_height:
         style = "max-width:none"
     address = f"data:{mime};base64,{base64.b64encode(raw).decode()}"
-    element = f'<img src="{address}" alt="{escape(alt, 1000)}"{size} style="{style}">'
+    element = f'<img src="{address}" alt="{escape(alt, 1000)}" style="{style}">'
     if max_height:
         # The border shows where the picture is cut, also where scroll bars are hidden.
         box = f"overflow:auto;max-height:{max_height}px;border:{_BORDER}"

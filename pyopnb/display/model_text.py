@@ -38,12 +38,12 @@ def model_text(title: str, scope: Scope, style: GraphStyle) -> str:
     """
     signature = f"({_ends(scope, scope.inputs)}) -> ({_ends(scope, scope.outputs)})"
     nodes = scope.nodes
-    if len(nodes) <= _MOST:
-        rows = [_row(scope, node, style) for node in nodes]
-    else:
-        rows = [_row(scope, node, style) for node in nodes[:_HEAD]]
-        rows.append((f"  … {plural(len(nodes) - _HEAD - _TAIL, 'node')} more", ""))
-        rows += [_row(scope, node, style) for node in nodes[-_TAIL:]]
+    if len(nodes) > _MOST:
+        nodes = nodes[:_HEAD] + nodes[-_TAIL:]
+    rows = [_row(scope, node, style) for node in nodes]
+    if len(nodes) < len(scope.nodes):
+        omitted = plural(len(scope.nodes) - len(nodes), "node")
+        rows.insert(_HEAD, (f"  … {omitted} more", ""))
     remarks = [one_line(sanitize(remark, 300)) for remark in scope.info.remarks[:2]]
     # The first line of the table is its head, which says nothing here.
     lines = repr(Table(("", ""), rows)).split("\n")[1:]

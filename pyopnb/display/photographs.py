@@ -31,7 +31,9 @@ def looks_like_photographs(value: np.ndarray, summary: Summary) -> bool:
     axis = channel_axis(value)
     if axis is None or summary.least is None or summary.has_nonfinite:
         return False
-    sides = value.shape[-3:-1] if axis == -1 else value.shape[-2:]
+    sides = value.shape[-2:]
+    if axis == -1:
+        sides = value.shape[-3:-1]
     if min(sides) < _SMALLEST:
         return False
     if value.dtype == np.uint8:
@@ -41,8 +43,10 @@ def looks_like_photographs(value: np.ndarray, summary: Summary) -> bool:
     if summary.greatest <= 1:
         return bool(summary.greatest > 0)
     # Whole numbers up to 255 are pixels that were made floats.
-    is_byte = 128 <= summary.greatest <= 255
-    return bool(is_byte and not (to_floats(np.asarray(value.flat[:_SAMPLE])) % 1).any())
+    if not 128 <= summary.greatest <= 255:
+        return False
+    fractions = to_floats(np.asarray(value.flat[:_SAMPLE])) % 1
+    return not fractions.any()
 
 
 def photographs(
@@ -77,11 +81,13 @@ def photographs(
         pooled = [pool(plane, rows, columns, "mean") for plane in np.moveaxis(photograph, -1, 0)]
         planes = np.stack(pooled, axis=-1)
         with np.errstate(all="ignore"):
-            pixels = np.rint(255 * np.clip((planes - low) / ((high - low) or 1.0), 0, 1))
+            shares = (planes - low) / ((high - low) or 1.0)
+            pixels = np.rint(255 * np.clip(shares, 0, 1))
             # A pixel that is not finite gets the colour that NaN has in heat maps.
             pixels[~np.isfinite(planes).all(axis=-1)] = (*SPECIAL["NaN"], 255)[:channels]
             pictures.append(pixels.astype(np.uint8))
-    words = f"{'RGBA' if channels == 4 else 'RGB'}: {low:.4g} is black, {high:.4g} white. "
+    kind = "RGBA" if channels == 4 else "RGB"
+    words = f"{kind}: {low:.4g} is black, {high:.4g} white. "
     if not look.rgb:
         words += "rgb=False draws the channels. "
     return pictures, words

@@ -68,25 +68,31 @@ def _charts(thing: Sweep, name: str) -> Iterator[Chart]:
 
 def _picture(thing: Sweep, name: str) -> ArrayPicture | None:
     """Draw the output of each run, all of them by the same axis or in the same colours."""
-    labels, arrays = _comparable(thing, name)
-    if len(arrays) < 2 or arrays[0].size == 1:
+    all_labels, all_arrays = _comparable(thing, name)
+    if len(all_arrays) < 2 or all_arrays[0].size == 1:
         return None
-    is_line = squeeze(arrays[0]).ndim == 1
+    is_line = squeeze(all_arrays[0]).ndim == 1
+    most = _MOST_LINES if is_line else _MOST_PICTURES
     # Of more runs than there is room for, some at equal distances are drawn.
-    count = min(len(arrays), _MOST_LINES if is_line else _MOST_PICTURES)
-    chosen = np.linspace(0, len(arrays) - 1, count).round().astype(int).tolist()
-    labels = [labels[position] for position in chosen]
-    arrays = [arrays[position] for position in chosen]
-    remark = f"{count} of {len(thing):,} runs." if count < len(thing) else ""
+    count = min(len(all_arrays), most)
+    labels = []
+    arrays = []
+    for position in np.linspace(0, len(all_arrays) - 1, count).round().astype(int):
+        labels.append(all_labels[position])
+        arrays.append(all_arrays[position])
+    remark = ""
+    if count < len(thing):
+        remark = f"{count} of {len(thing):,} runs."
     if is_line:
         lines = np.stack(list(map(squeeze, arrays)), axis=1)
         title = f"{name}, {remark}" if remark else name
         return curve_of(lines, summary_of(lines), ArrayLook(), title, labels)
+    in_row = 0
     # Of two names each row has one value of the first.
-    is_grid = len(thing.shape) == 2 and count == len(thing)
-    in_row = thing.shape[1] if is_grid else 0
-    title = f"{name} by {', '.join(map(sanitize, thing.axes))}"
-    return _sheet(arrays, labels, title, in_row, remark)
+    if len(thing.shape) == 2 and count == len(thing):
+        in_row = thing.shape[1]
+    varied = ", ".join(map(sanitize, thing.axes))
+    return _sheet(arrays, labels, f"{name} by {varied}", in_row, remark)
 
 
 def _comparable(thing: Sweep, name: str) -> tuple[list[str], list[np.ndarray]]:
@@ -130,12 +136,17 @@ def _plot(thing: Sweep, name: str) -> Chart:
     if not all(isinstance(value, (int, float)) and math.isfinite(value) for value in values):
         x = list(range(len(values)))
         names = [thing.labels(run)[first] for run in thing.runs[::per_value]]
-    means = [mean_of(run.result, name) for run in thing]
+    what = name
+    means = []
+    for run in thing:
+        means.append(mean_of(run.result, name))
+        if run.result is not None and np.size(run.result[name]) != 1:
+            what = f"mean of {name}"
     lines: dict[str, list[float]] = {}
     for number in range(min(per_value, _MOST_LINES)):
         labels = thing.labels(thing[number])
-        label = ", ".join(f"{key} = {text}" for key, text in labels.items() if key != first)
+        del labels[first]
+        label = ", ".join(f"{key} = {text}" for key, text in labels.items())
         lines[label or name] = means[number::per_value]
-    is_scalar = all(run.result is None or np.size(run.result[name]) == 1 for run in thing)
-    title = f"{name if is_scalar else f'mean of {name}'} against {first}"
+    title = f"{what} against {first}"
     return line_chart(x, lines, title, label=sanitize(first), names=names)

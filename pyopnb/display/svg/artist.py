@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from pyopnb.display.svg.colours import INK, LINE, ColourScale, text_colour
-from pyopnb.display.svg.marks import BADGE, badge_text, badge_width, look_of_mark, plain_mark
+from pyopnb.display.svg.marks import BADGE, badge_text, badge_width, mark_colour, plain_mark
 from pyopnb.display.svg.placement import (
     LABEL,
     ROW,
@@ -81,7 +81,7 @@ class Artist:
             fill = self._scale.colour(box.value)
             colour = text_colour(fill)
         if box.mark:
-            border = look_of_mark(box.mark)[0]
+            border = mark_colour(box.mark)
             thickness = 2
         radius = height / 2 if box.kind == "end" else 5
         if box.kind == "folded":
@@ -198,7 +198,7 @@ class _Lines:
         """Return the lines, and their arrowheads."""
         colour, thickness = LINE, 1.2
         if self._mark:
-            colour = look_of_mark(self._mark)[0]
+            colour = mark_colour(self._mark)
             thickness = 2.0
         dashes = (5.0, 3.0) if plain_mark(self._mark) == "removed" else ()
         yield Path(tuple(self._steps), "none", colour, thickness, dashes)

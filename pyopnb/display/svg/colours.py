@@ -104,7 +104,11 @@ def translucent(kind: str) -> tuple[RGBA, ...]:
 
 def _remove_white(colour: RGB) -> RGBA:
     opacity = 255 - min(colour)
-    red, green, blue = (round(255 - (255 - part) * 255 / max(1, opacity)) for part in colour)
+    channels = []
+    for part in colour:
+        # White has no opacity, and no colour to be seen.
+        channels.append(round(255 - (255 - part) * 255 / max(1, opacity)))
+    red, green, blue = channels
     return red, green, blue, opacity
 
 
@@ -144,25 +148,17 @@ class ColourScale(ChartAxis):
     kind: str = "sequential"
     unit: str = ""
 
-    def position(self, value: float) -> float:
-        """Return where on the palette a number is, from 0 to 1."""
-        if not self.low < self.high:
-            if self.kind == "diverging":
-                return 0.5
-            return 0.0
-        return min(1.0, max(0.0, float(self.positions(value))))
-
+    # A graph asks for the colour of each box several times, and many boxes have the same.
+    @lru_cache(10_000)  # noqa: B019  # scales are few and small
     def colour(self, value: float) -> str:
         """Return the colour of a number, as ``#rrggbb``."""
-        return _colour_of(self, value)
-
-
-# A graph asks for the colour of each box several times, and many boxes have the same.
-@lru_cache(10_000)
-def _colour_of(scale: ColourScale, value: float) -> str:
-    if not math.isfinite(value):
-        return NOT_FINITE
-    return hex_colour(palette(scale.kind)[round((_STEPS - 1) * scale.position(value))])
+        if not math.isfinite(value):
+            return NOT_FINITE
+        position = min(1.0, max(0.0, float(self.positions(value))))
+        # Where all numbers are equal, they are in the middle of a scale with two sides, and at the beginning of others.
+        if not self.low < self.high and self.kind != "diverging":
+            position = 0.0
+        return hex_colour(palette(self.kind)[round((_STEPS - 1) * position)])
 
 
 def scale_for(values: Iterable[float], *, log: bool | None = None) -> ColourScale:

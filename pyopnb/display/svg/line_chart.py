@@ -173,9 +173,11 @@ def _is_geometric(x: np.ndarray) -> bool:
         return False
     ratios = np.diff(np.log(x))
     distances = np.diff(x)
-    return bool(
-        np.ptp(ratios) < 1e-3 * abs(ratios[0]) and np.ptp(distances) > 1e-3 * abs(distances[0])
-    )
+    return _are_equal(ratios) and not _are_equal(distances)
+
+
+def _are_equal(numbers: np.ndarray) -> bool:
+    return bool(np.ptp(numbers) < 1e-3 * abs(numbers[0]))
 
 
 def _y_ticks(plot: _Plot, ticks: Sequence[float], texts: Sequence[str]) -> Iterator[Shape]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyopnb.display.svg.text_width import fit, text_width
 
-__all__ = ["BADGE", "badge_text", "badge_width", "look_of_mark", "mark_colour", "plain_mark"]
+__all__ = ["BADGE", "badge_text", "badge_width", "mark_colour", "plain_mark"]
 
 BADGE = 9
 """Font size."""
@@ -35,12 +35,7 @@ def plain_mark(mark: str) -> str:
 
 def mark_colour(mark: str) -> str:
     """Return the colour of a mark, as ``#rrggbb``."""
-    return look_of_mark(mark)[0]
-
-
-def look_of_mark(mark: str) -> tuple[str, str]:
-    """Return the colour and the sign of a mark."""
-    return _MARKS.get(plain_mark(mark), _UNKNOWN)
+    return _MARKS.get(plain_mark(mark), _UNKNOWN)[0]
 
 
 def badge_width(mark: str) -> float:
@@ -52,6 +47,8 @@ def badge_width(mark: str) -> float:
 
 def badge_text(mark: str) -> str:
     """Write what the badge of a mark says."""
+    plain = plain_mark(mark)
+    sign = _MARKS.get(plain, _UNKNOWN)[1]
     # The sign of a mark such as +fused is drawn before it.
-    word = mark if plain_mark(mark) == mark else mark[1:]
-    return f"{look_of_mark(mark)[1]} {fit(word, BADGE, 90, bold=True)}".strip()
+    word = mark if plain == mark else mark[1:]
+    return f"{sign} {fit(word, BADGE, 90, bold=True)}".strip()

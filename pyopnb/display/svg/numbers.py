@@ -34,9 +34,11 @@ def _prefix_power(value: float, unit: str) -> int:
     if not unit or not value or not math.isfinite(value):
         return 0
     # Three digits are written, and 0.9999 ms is 1 ms with them.
-    power = math.floor(math.log10(float(f"{abs(value):.2e}"))) // 3 * 3
+    written = float(f"{abs(value):.2e}")
+    power = math.floor(math.log10(written)) // 3 * 3
     # Nobody says kilosecond.
-    return min(0 if unit == "s" else 12, max(-9, power))
+    largest = 0 if unit == "s" else 12
+    return min(largest, max(-9, power))
 
 
 def tick_texts(ticks: Sequence[float], *, log: bool = False, unit: str = "") -> list[str]:
@@ -53,11 +55,15 @@ def tick_texts(ticks: Sequence[float], *, log: bool = False, unit: str = "") -> 
     if log or len(ticks) < 2 or not largest:
         return [quantity(tick, unit) for tick in ticks]
     power = _prefix_power(largest, unit)
-    scaled = [tick / 10.0**power for tick in ticks]
-    size = math.floor(math.log10(largest / 10.0**power))
-    decimals = -math.floor(math.log10(scaled[1] - scaled[0]) + 1e-9)
+    factor = 10.0**power
+    scaled = [tick / factor for tick in ticks]
+    size = math.floor(math.log10(largest / factor))
+    distance = math.log10(scaled[1] - scaled[0])
+    decimals = -math.floor(distance + 1e-9)
     notation = f",.{max(0, decimals)}f"
     if not -4 <= size < 7:
         notation = f".{max(1, size + decimals + 1)}g"
-    suffix = f" {_PREFIXES[power]}{unit}" if unit else ""
+    suffix = ""
+    if unit:
+        suffix = f" {_PREFIXES[power]}{unit}"
     return [f"{number:{notation}}{suffix}" for number in scaled]

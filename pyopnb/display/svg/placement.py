@@ -55,16 +55,20 @@ class SizedBox:
         self.height = TITLE_HEIGHT + ROW_HEIGHT * len(self.rows) + 6
         if box.kind == "folded":
             self.height += STACK
-        below = _LABEL_HEIGHT if self.labels else 0
-        self.size = Size(max(self.width, sum(self._label_widths)), self.height + below)
+        height = self.height
+        if self.labels:
+            height += _LABEL_HEIGHT
+        self.size = Size(max(self.width, sum(self._label_widths)), height)
 
     def _measure_width(self) -> float:
         """Return the width that the texts need."""
         widest = text_width(self.title, TITLE, bold=True) + badge_width(self.box.mark)
         for row in self.rows:
             widest = max(widest, text_width(row, ROW))
+        padding = _PADDING
         # The ends of a pill are round.
-        padding = _PADDING + (5 if self.box.kind == "end" else 0)
+        if self.box.kind == "end":
+            padding += 5
         return max(34.0, widest + 2 * padding)
 
     def port_offset(self, port: int) -> float:
@@ -73,16 +77,18 @@ class SizedBox:
             # Each line begins below the middle of its label.
             widths = self._label_widths
             port = min(port, len(widths) - 1)
-            before = sum(widths[:port])
-            return before + widths[port] / 2 - sum(widths) / 2
+            middle = sum(widths[:port]) + widths[port] / 2
+            return middle - sum(widths) / 2
         count = max(1, len(self.box.labels))
         distance = min(16.0, (self.width - 16) / count)
-        return (min(port, count - 1) - (count - 1) / 2) * distance
+        port = min(port, count - 1)
+        return (port - (count - 1) / 2) * distance
 
     def line_start(self, port: int) -> float:
         """Return how far below the upper border the lines of a port begin: below its label."""
-        has_label = port < len(self.labels) and self.labels[port]
-        return self.height + (_LABEL_HEIGHT if has_label else 0)
+        if port < len(self.labels) and self.labels[port]:
+            return self.height + _LABEL_HEIGHT
+        return self.height
 
 
 @dataclass(slots=True)

@@ -37,6 +37,11 @@ def to_floats(block: np.ndarray) -> np.ndarray:
     return modulus
 
 
+def _middles(borders: np.ndarray) -> np.ndarray:
+    middles: np.ndarray = (borders[:-1] + borders[1:]) // 2
+    return middles
+
+
 def pool(matrix: np.ndarray, rows: int, columns: int, how: Pooling) -> np.ndarray:
     """Reduce a matrix to fewer cells.
 
@@ -64,8 +69,7 @@ def pool(matrix: np.ndarray, rows: int, columns: int, how: Pooling) -> np.ndarra
     across = edges(matrix.shape[1], columns)
     cells_are_elements = down.size > matrix.shape[0] and across.size > matrix.shape[1]
     if how == "nearest" or cells_are_elements:
-        middles = np.ix_((down[:-1] + down[1:]) // 2, (across[:-1] + across[1:]) // 2)
-        return to_floats(matrix[middles])
+        return to_floats(matrix[np.ix_(_middles(down), _middles(across))])
     # Row by row of cells, so that nothing large is made.
     sums = np.empty((down.size - 1, across.size - 1))
     with np.errstate(all="ignore"):
