@@ -1,4 +1,4 @@
-"""How long it takes to find where two runs part, on a transformer block of 31 nodes, and what it costs to run them alone."""
+"""How long it takes to find where two runs part, on a transformer block of 31 nodes, and what runs in other ways cost."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from table import Row, milli, show, timed
+from table import Row, beside, milli, show, timed
 
 sys.path.append(str(Path(__file__).parents[1] / "networks"))
+from light import feeds, light
 from transformer import transformer
 
 import pyopnb
@@ -35,6 +36,22 @@ def rows() -> Iterator[Row]:
         0.5,
     )
     yield Row("the diff alone, all nodes alone in one session", milli(best["diff"]), "", None)
+
+    network = light("squeezenet")
+    arrays = feeds(network)
+    session = pyopnb.Session(network)
+    calls = {
+        "run": lambda: session.run(None, arrays),
+        "stability": lambda: pyopnb.stability(network, arrays),
+        "here": lambda: pyopnb.trace(network, arrays, times=False),
+        "elsewhere": lambda: pyopnb.trace(network, arrays, on=sys.executable),
+    }
+    best = timed(calls, 5)
+    what = "stability of SqueezeNet: 4 sessions, 8 runs"
+    yield beside(what, best["stability"], best["run"], "a warm run", 30)
+    what = "its trace in another Python, on top of the one here, seconds"
+    more = best["elsewhere"] - best["here"]
+    yield Row(what, milli(best["elsewhere"]), f"{milli(best['here'])} here", more, 3)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import onnxruntime
 import pytest
+from light import feeds, light
 from onnx import ModelProto, TensorProto, helper, numpy_helper
+from transformer import transformer
 
 import pyopnb
 
@@ -58,13 +60,7 @@ def network(batch: str | int = "N") -> ModelProto:
 
 
 def plain(model: ModelProto, x: np.ndarray, level: str = "ORT_ENABLE_ALL", threads: int = 0):
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, level)
-    options.intra_op_num_threads = threads
-    session = onnxruntime.InferenceSession(
-        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-    )
-    return session.run(None, {"x": x})[0]
+    return outputs(model, {"x": x}, level, threads)[0]
 
 
 def largest(row: pyopnb.diffs.stability.StabilityRow) -> float:
@@ -94,6 +90,51 @@ def test_every_row_is_what_runs_by_hand_give() -> None:
     # One unit in the last place of the inputs changes the outputs, but not by more than their condition allows.
     assert 0 < largest(table["inputs + 1 ULP"]) < 1e-3
     assert table.ok and "steady in 7 ways" in str(table)
+
+
+@pytest.mark.everywhere
+@pytest.mark.parametrize("name", ["transformer", "squeezenet", "shufflenet", "inception_v1"])
+def test_rows_of_networks_are_what_runs_by_hand_give(name: str) -> None:
+    if name == "transformer":
+        model = transformer(blocks=2)
+        arrays = {"x": np.random.default_rng(0).standard_normal((3, 8, 32)).astype(np.float32)}
+    else:
+        model = light(name)
+        arrays = feeds(model)
+    table = pyopnb.stability(model, arrays)
+    usual = outputs(model, arrays)
+    ways = {
+        "run to run": usual,
+        "1 thread": outputs(model, arrays, threads=1),
+        "no optimizations": outputs(model, arrays, "ORT_DISABLE_ALL"),
+        "basic optimizations": outputs(model, arrays, "ORT_ENABLE_BASIC"),
+    }
+    if name == "transformer":
+        alone = [outputs(model, {"x": arrays["x"][i : i + 1]}) for i in range(3)]
+        ways["sample alone"] = [np.concatenate(parts) for parts in zip(*alone, strict=True)]
+    else:
+        assert table["sample alone"].reason == "the batch is fixed at 1"
+    for way, results in ways.items():
+        pairs = list(zip(results, usual, strict=True))
+        error = max(np.abs(a.astype(float) - b).max() for a, b in pairs)
+        sizes = [part.facts.largest or 0 for part in table[way].diff.parts if part.facts]
+        assert max(sizes) == error, way
+        axes = [1 if a.ndim >= 4 else -1 for a, _ in pairs]
+        changed = [
+            int((a.argmax(axis) != b.argmax(axis)).sum())
+            for (a, b), axis in zip(pairs, axes, strict=True)
+        ]
+        assert [count for count, _ in table[way].argmax.values()] == changed, way
+
+
+def outputs(model: ModelProto, arrays: dict, level: str = "ORT_ENABLE_ALL", threads: int = 0):
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, level)
+    options.intra_op_num_threads = threads
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+    return session.run(None, arrays)
 
 
 def test_what_a_fusion_hides_says_what_finds_it() -> None:
