@@ -22,7 +22,7 @@ from pyopnb.diffs.traces.quantized_pairs import (
     is_quantized,
     signal_to_noise,
 )
-from pyopnb.diffs.traces.segments import TraceGraph
+from pyopnb.diffs.traces.segments import Side
 from pyopnb.errors import InputError
 from pyopnb.models.external_data import is_external
 from pyopnb.models.nodes import first_output, full_name
@@ -158,8 +158,8 @@ def sensitivity(
     # The first sample tells which tensors correspond, and the scales that are made in a run.
     traces = trace(float_model, samples[0]), trace(quantized_model, samples[0])
     _check_models(*traces)
-    graphs = TraceGraph(traces[0].model), TraceGraph(traces[1].model)
-    tensors = QuantizedTensors(traces, graphs, align(*graphs, traces))
+    sides = Side.of(traces[0]), Side.of(traces[1])
+    tensors = QuantizedTensors(sides, align(*sides))
     simulation = _Simulation(tensors)
     groups = simulation.groups()
     if not groups:
@@ -237,8 +237,8 @@ class _Simulation:
     def __init__(self, tensors: QuantizedTensors) -> None:
         self.tensors = tensors
         self.switches: dict[str, str] = {}
-        self.trace = tensors.traces[0]
-        self.graph = tensors.graphs[0]
+        self.trace = tensors.a.trace
+        self.graph = tensors.a.graph
         model = ModelProto()
         model.CopyFrom(self.trace.model)
         self.body: GraphProto = model.graph

@@ -22,7 +22,7 @@ from pyopnb.diffs.arrays.diff import compared
 from pyopnb.diffs.models.hashing import Contents, Numbers
 from pyopnb.diffs.models.match import Matching, graph_of_model, pair_names
 from pyopnb.diffs.tolerances import EXPOSED, SAME_VALUES_ULPS, Tolerances
-from pyopnb.diffs.traces.segments import TraceGraph
+from pyopnb.diffs.traces.segments import Side, TraceGraph
 from pyopnb.models.external_data import is_external
 from pyopnb.models.nodes import full_name
 from pyopnb.ops.types import type_of
@@ -70,29 +70,22 @@ class Alignment:
     only_b: tuple[str, ...]
 
 
-def align(a: TraceGraph, b: TraceGraph, traces: tuple[Trace, Trace]) -> Alignment:
-    """Pair the tensors of two graphs.
-
-    Parameters
-    ----------
-    a, b : TraceGraph
-    traces : tuple of Trace
-        The runs of the two graphs. Without their arrays, structure and names decide.
-    """
-    model_a = traces[0].model
-    model_b = traces[1].model
+def align(a: Side, b: Side) -> Alignment:
+    """Pair the tensors of two runs; without their arrays, structure and names decide."""
+    model_a = a.trace.model
+    model_b = b.trace.model
     # Two runs of one model need no search.
     if model_a is model_b or model_a.graph == model_b.graph:
-        return Alignment(tuple(Pair(name, name) for name in b.order), (), ())
-    aligner = _Aligner(a, b, traces)
+        return Alignment(tuple(Pair(name, name) for name in b.graph.order), (), ())
+    aligner = _Aligner(a, b)
     aligner.pair_ends()
     aligner.sweep()
     aligner.pair_by_name()
     pairs = aligner.pairs
     return Alignment(
-        tuple(pairs[name] for name in b.order if name in pairs),
-        tuple(name for name in a.order if name not in aligner.paired_a),
-        tuple(name for name in b.order if name not in pairs),
+        tuple(pairs[name] for name in b.graph.order if name in pairs),
+        tuple(name for name in a.graph.order if name not in aligner.paired_a),
+        tuple(name for name in b.graph.order if name not in pairs),
     )
 
 
@@ -114,19 +107,20 @@ class _TraceContents(Contents):
 class _Aligner:
     """The pairs so far, by the name in b."""
 
-    def __init__(self, a: TraceGraph, b: TraceGraph, traces: tuple[Trace, Trace]) -> None:
-        self.a = a
-        self.b = b
+    def __init__(self, a: Side, b: Side) -> None:
+        self.a = a.graph
+        self.b = b.graph
         self.pairs: dict[str, Pair] = {}
         self.paired_a: set[str] = set()
         numbers = Numbers()
         graph_a, graph_b = (
-            graph_of_model(trace.model, _TraceContents(numbers, trace)) for trace in traces
+            graph_of_model(side.trace.model, _TraceContents(numbers, side.trace)) for side in (a, b)
         )
         self.matches = {y: x for x, y in Matching(graph_a, graph_b).values.items()}
-        self.arrays_a, self.arrays_b = map(_arrays, traces)
+        self.arrays_a = _arrays(a)
+        self.arrays_b = _arrays(b)
         self.of_type: dict[str, list[str]] = defaultdict(list)
-        for name in a.order:
+        for name in self.a.order:
             if name in self.arrays_a:
                 self.of_type[self.arrays_a[name].type].append(name)
 
@@ -230,9 +224,5 @@ class _Array:
         return compared(self.array, other.array, Tolerances(0.0, most)).ok
 
 
-def _arrays(trace: Trace) -> dict[str, _Array]:
-    arrays = {}
-    for name, value in trace.items():
-        if isinstance(value, np.ndarray):
-            arrays[name] = _Array(value)
-    return arrays
+def _arrays(side: Side) -> dict[str, _Array]:
+    return {name: _Array(x) for name, x in side.arrays.items() if isinstance(x, np.ndarray)}

@@ -14,7 +14,7 @@ from pyopnb.diffs.traces.diff import TraceDiff
 from pyopnb.diffs.traces.isolate import Run, runner
 from pyopnb.diffs.traces.optimizers import OptimizerDiff, find_level, find_optimizers
 from pyopnb.diffs.traces.precision import precisions
-from pyopnb.diffs.traces.segments import TraceGraph
+from pyopnb.diffs.traces.segments import Side, TraceGraph
 from pyopnb.diffs.traces.steps import ComparedStep, ComparedTensor, for_runtimes
 from pyopnb.errors import InputError
 from pyopnb.models.edit.inline import inline_ops
@@ -122,11 +122,10 @@ def first_divergence(
         runtime_names = (on, on)
     if len(runtime_names) != 2:
         raise InputError("first_divergence, on", expected="two, for a and b", got=sanitize(on))
-    sides = _Side(a, runtime_names[0]), _Side(b, runtime_names[1])
-    runtimes = sides[0].trace.runtime, sides[1].trace.runtime
-    tolerances = for_runtimes(tolerances, runtimes)
-    search = _Search(sides, feeds or {}, tolerances, at_once)
-    suspected = len(sides[1].proto.graph.node)
+    models = _Model(a, runtime_names[0]), _Model(b, runtime_names[1])
+    tolerances = for_runtimes(tolerances, (models[0].trace.runtime, models[1].trace.runtime))
+    search = _Search(*models, feeds or {}, tolerances, at_once)
+    suspected = len(models[1].graph.nodes)
     with tracking("nodes ruled out", suspected):
         # Compare the outputs first; if they agree, no search is needed.
         search.compare(search.outputs())
@@ -137,15 +136,13 @@ def first_divergence(
         return search.diff()
 
 
-class _Side:
+class _Model:
     """A model that can run with any of its tensors as outputs."""
 
     def __init__(self, model: Any, on: str | os.PathLike[str]) -> None:
         is_elsewhere = is_other_runtime(on, "first_divergence")
         source = read_model(model)
-        self.proto = inline_ops(to_model(source), is_op(source.proto, frozenset()))
-        self.graph = TraceGraph(self.proto)
-        proto = self.proto
+        proto = inline_ops(to_model(source), is_op(source.proto, frozenset()))
         folder = source.folder
         if on != "onnxruntime" and folder is not None:
             # The reference evaluator does not look for external data, and it is not in the folder that goes elsewhere.
@@ -163,17 +160,20 @@ class _Side:
             runtime=runtime,
             other_python=other_python(on, proto) if is_elsewhere else None,
         )
+        self.graph = TraceGraph(proto)
         self.declared = {info.name: info.SerializeToString() for info in proto.graph.output}
         self.run: Run = runner(self.trace)
 
-    def show(self, names: Sequence[str]) -> dict[str, Any]:
-        """Run the model and return these tensors."""
+    def recorded(self, names: Sequence[str]) -> Side:
+        """Run the model, and record some tensors."""
         # The tensors become the only outputs, so that nothing else is kept in memory.
-        del self.proto.graph.output[:]
+        graph = self.trace.model.graph
+        del graph.output[:]
         for name in names:
-            info = self.proto.graph.output.add(name=name)
+            info = graph.output.add(name=name)
             info.MergeFromString(self.declared.get(name, b""))
-        return self.run(self.proto, [self.trace.feeds])[0]
+        arrays = self.run(self.trace.model, [self.trace.feeds])[0]
+        return Side(self.trace, self.graph, arrays)
 
 
 @dataclass
@@ -192,7 +192,8 @@ class _Search:
         Pairs of runs so far.
     """
 
-    sides: tuple[_Side, _Side]
+    a: _Model
+    b: _Model
     feeds: Mapping[str, Any]
     tolerances: Tolerances
     at_once: int
@@ -202,17 +203,16 @@ class _Search:
     runs: int = 0
 
     def __post_init__(self) -> None:
-        a, b = self.sides
-        self.traces = (a.trace, b.trace)
-        self.graphs = (a.graph, b.graph)
-        self.alignment = align(*self.graphs, self.traces)
+        self.graph = self.b.graph
+        sides = [Side(x.trace, x.graph, {}) for x in (self.a, self.b)]
+        self.alignment = align(*sides)
         self.pairs = {pair.b: pair for pair in self.alignment.pairs}
         names = {pair.a: pair.b for pair in self.alignment.pairs}
-        a.trace.feeds = dict(self.feeds)
-        b.trace.feeds = {names.get(name, name): value for name, value in self.feeds.items()}
+        self.a.trace.feeds = dict(self.feeds)
+        self.b.trace.feeds = {names.get(name, name): value for name, value in self.feeds.items()}
         self.coarse: dict[str, str] = {}
         if self.tolerances.by_dtype:
-            in_a, in_b = (precisions(x.proto, x.graph, {}) for x in self.sides)
+            in_a, in_b = (precisions(x.trace.model, x.graph, {}) for x in (self.a, self.b))
             # Where one model alone is in half precision, what it rounded is no difference.
             if bool(in_a) != bool(in_b):
                 self.tolerances = SCALED
@@ -222,11 +222,8 @@ class _Search:
 
     def outputs(self) -> list[str]:
         """Return the outputs of b that have a partner."""
-        b = self.graphs[1]
-        names = []
-        for name in b.outputs:
-            if name in self.pairs and name in b.producer:
-                names.append(name)
+        graph = self.graph
+        names = [name for name in graph.outputs if name in self.pairs and name in graph.producer]
         if not names:
             expected = "two models with an output in common"
             raise InputError("first_divergence", expected=expected, got="none that corresponds")
@@ -239,17 +236,15 @@ class _Search:
 
     def _run(self, names: Sequence[str]) -> TraceComparison:
         """Record some tensors in both models."""
-        a, b = self.sides
         pairs = [self.pairs[name] for name in names]
-        arrays = a.show([pair.a for pair in pairs]), b.show(names)
+        sides = self.a.recorded([pair.a for pair in pairs]), self.b.recorded(names)
         self.runs += 1
-        sides = self.traces, self.graphs, arrays
-        comparison = TraceComparison(*sides, pairs, self.tolerances, coarse=self.coarse)
-        producer = self.graphs[1].producer
+        comparison = TraceComparison(sides, pairs, self.tolerances, coarse=self.coarse)
+        producer = self.graph.producer
         for pair in pairs:
             name = pair.b
             diff = comparison.compare(pair)
-            precision = self.coarse.get(name, "")
+            precision = comparison.precision(pair)
             self.compared[name] = ComparedTensor(pair.a, name, pair.by, diff, precision=precision)
             if diff.ok:
                 self.good.add(name)
@@ -259,13 +254,13 @@ class _Search:
 
     def suspects(self) -> tuple[int, ...]:
         """Return the nodes between the tensors that agree and the one that differs."""
-        return self.graphs[1].between(self.bad or "", self.good).nodes
+        return self.graph.between(self.bad or "", self.good).nodes
 
     def spread(self) -> list[str]:
         """Choose tensors that are spread evenly over the suspected nodes."""
         candidates = []
         for position in self.suspects():
-            for name in self.graphs[1].nodes[position].output:
+            for name in self.graph.nodes[position].output:
                 if name in self.pairs and name not in self.compared:
                     candidates.append(name)
         count = min(self.at_once, len(candidates))
@@ -274,7 +269,7 @@ class _Search:
     def diff(self) -> TraceDiff:
         """Build the result, after a last pair of runs that records the inputs of the node at fault."""
         steps: list[ComparedStep] = []
-        b = self.graphs[1]
+        b = self.graph
         if self.bad is not None:
             bad = self.bad
             reads = b.between(self.bad, self.good).ends
@@ -285,13 +280,13 @@ class _Search:
             self.compared |= tensors
         alignment = self.alignment
         return TraceDiff(
-            self.traces[0].runtime,
-            self.traces[1].runtime,
+            self.a.trace.runtime,
+            self.b.trace.runtime,
             feeds=(),
             tensors=tuple(self.compared[name] for name in b.order if name in self.compared),
             steps=tuple(steps),
             outputs=tuple(name for name in b.outputs if name in self.compared),
-            outputs_only_a=tuple(x for x in self.graphs[0].outputs if x in alignment.only_a),
+            outputs_only_a=tuple(x for x in self.a.graph.outputs if x in alignment.only_a),
             outputs_only_b=tuple(x for x in b.outputs if x in alignment.only_b),
             runs=self.runs,
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from onnx import ModelProto, NodeProto, TensorProto, numpy_helper
@@ -13,19 +13,18 @@ from pyopnb.diffs.models.attributes import Defaults, differing_attributes
 from pyopnb.diffs.models.hashing import Contents, Numbers
 from pyopnb.diffs.ops import diff_versions
 from pyopnb.diffs.tolerances import Tolerances
-from pyopnb.diffs.traces.segments import Segment, TraceGraph
+from pyopnb.diffs.traces.segments import Segment, Side, TraceGraph
 from pyopnb.diffs.traces.steps import same_values
 from pyopnb.models.nodes import constant_value, full_name, named_bodies
 from pyopnb.ops.messages import plural, sanitize
 from pyopnb.ops.op import Version
-from pyopnb.traces.trace import Trace
 
 __all__ = ["find_causes", "op_versions"]
 
 
 def find_causes(
-    traces: tuple[Trace, Trace],
-    graphs: tuple[TraceGraph, TraceGraph],
+    a: Side,
+    b: Side,
     segments: tuple[Segment, Segment],
     names: tuple[str, str],
 ) -> Iterator[str]:
@@ -33,8 +32,7 @@ def find_causes(
 
     Parameters
     ----------
-    traces : tuple of Trace
-    graphs : tuple of TraceGraph
+    a, b : Side
     segments : tuple of Segment
         The nodes.
     names : tuple of str
@@ -45,31 +43,26 @@ def find_causes(
     str
         A line for each difference.
     """
-    node_a, node_b = (
-        graph.nodes[graph.producer[name]] for graph, name in zip(graphs, names, strict=True)
-    )
-    ops_a, ops_b = map(_format_ops, graphs, segments)
+    node_a = a.graph.nodes[a.graph.producer[names[0]]]
+    node_b = b.graph.nodes[b.graph.producer[names[1]]]
+    ops_a = _format_ops(a.graph, segments[0])
+    ops_b = _format_ops(b.graph, segments[1])
     # Attributes of other ops have nothing to be compared with.
     if ops_a != ops_b:
         yield f"op {ops_a} → {ops_b}"
     if full_name(node_a) == full_name(node_b):
-        yield from _attribute_causes(node_a, node_b, (traces[0].model, traces[1].model))
-    yield from _weight_causes(traces, graphs, segments)
-    ops = []
-    for position in segments[1].nodes:
-        ops.append(full_name(graphs[1].nodes[position]))
-    for name in dict.fromkeys(ops):
-        old, new = (trace.versions.get(name) for trace in traces)
-        if old is None and new is not None and not traces[0].by_model:
-            yield f"{name}, version {new.number}, where {traces[0].runtime} ran its own"
+        yield from _attribute_causes(node_a, node_b, (a.trace.model, b.trace.model))
+    yield from _weight_causes(_weights(a, segments[0]), _weights(b, segments[1]))
+    for name in dict.fromkeys(full_name(b.graph.nodes[p]) for p in segments[1].nodes):
+        old = a.trace.versions.get(name)
+        new = b.trace.versions.get(name)
+        if old is None and new is not None and not a.trace.by_model:
+            yield f"{name}, version {new.number}, where {a.trace.runtime} ran its own"
         yield from _source_causes(old, new)
 
 
 def _format_ops(graph: TraceGraph, segment: Segment) -> str:
-    nodes = []
-    for p in segment.nodes:
-        if p not in graph.constants:
-            nodes.append(graph.nodes[p])
+    nodes = [graph.nodes[p] for p in segment.nodes if p not in graph.constants]
     return " + ".join(sanitize(full_name(node).removeprefix("::"), 80) for node in nodes)
 
 
@@ -92,31 +85,24 @@ def _attribute_causes(
 # ---- weights
 
 
-def _weight_causes(
-    traces: tuple[Trace, Trace],
-    graphs: tuple[TraceGraph, TraceGraph],
-    segments: tuple[Segment, Segment],
-) -> Iterator[str]:
+def _weight_causes(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[str]:
     """Compare the weights that two nodes read, including Constants, if both read equally many."""
-    weights_a, weights_b = map(_weights, traces, graphs, segments)
     # After a fusion, weights have no order in which they correspond.
-    if len(weights_a) != len(weights_b):
-        yield f"a reads {plural(len(weights_a), 'weight')}, b reads {plural(len(weights_b), 'weight')}"
+    if len(a) != len(b):
+        yield f"a reads {plural(len(a), 'weight')}, b reads {plural(len(b), 'weight')}"
         return
-    for (name_a, array_a), (name_b, array_b) in zip(
-        weights_a.items(), weights_b.items(), strict=True
-    ):
-        diff = compared(array_a, array_b, Tolerances(0.0, 0.0))
+    for name_a, name_b in zip(a, b, strict=True):
+        diff = compared(a[name_a], b[name_b], Tolerances(0.0, 0.0))
         if not same_values(diff):
             names = dict.fromkeys((sanitize(name_a, 80), sanitize(name_b, 80)))
             yield f"weight {' → '.join(names)}: {summarize(diff.worst)}"
 
 
-def _weights(trace: Trace, graph: TraceGraph, segment: Segment) -> dict[str, Any]:
+def _weights(side: Side, segment: Segment) -> dict[str, Any]:
     """Return the weights that a segment reads, those of Constant nodes included."""
-    weights: dict[str, Any] = {name: trace.initializers.get(name) for name in segment.weights}
+    weights: dict[str, Any] = {name: side.trace.initializers.get(name) for name in segment.weights}
     for position in segment.nodes:
-        node = graph.nodes[position]
+        node = side.graph.nodes[position]
         value = constant_value(node)
         if isinstance(value, TensorProto):
             weights[node.output[0]] = numpy_helper.to_array(value)
@@ -142,7 +128,7 @@ def _source_causes(old: Version | None, new: Version | None) -> Iterator[str]:
         yield f"{new.op}, version {old.number} → {new.number}, with {source}"
 
 
-def op_versions(traces: tuple[Trace, Trace], node: NodeProto) -> tuple[int | None, int | None]:
+def op_versions(a: Side, b: Side, node: NodeProto) -> tuple[int | None, int | None]:
     """Return the version numbers of a node's op in both traces; None if the registry had no such op."""
-    first, second = (trace.versions.get(full_name(node)) for trace in traces)
+    first, second = (side.trace.versions.get(full_name(node)) for side in (a, b))
     return None if first is None else first.number, None if second is None else second.number

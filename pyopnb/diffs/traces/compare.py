@@ -22,7 +22,7 @@ from pyopnb.diffs.traces.half import (
 from pyopnb.diffs.traces.isolate import Isolated, Isolation, as_made
 from pyopnb.diffs.traces.precision import precisions
 from pyopnb.diffs.traces.quantized_pairs import QuantizedTensors, is_quantized
-from pyopnb.diffs.traces.segments import Segment, TraceGraph, called
+from pyopnb.diffs.traces.segments import Segment, Side, called
 from pyopnb.diffs.traces.steps import ComparedStep, ComparedTensor, for_runtimes
 from pyopnb.errors import InputError
 from pyopnb.models.nodes import full_name
@@ -56,14 +56,12 @@ def diff_traces(
     if is_quantized(a.model) and not is_quantized(b.model):
         expected = "the float model's run first"
         raise InputError("diff", expected=expected, got="a quantized model's", next="diff(b, a)")
-    graphs = TraceGraph(a.model), TraceGraph(b.model)
-    arrays = dict(a.items()), dict(b.items())
-    alignment = align(*graphs, (a, b))
+    sides = Side.of(a), Side.of(b)
+    alignment = align(*sides)
     if is_quantized(b.model) and not is_quantized(a.model):
-        quantized = QuantizedTensors((a, b), graphs, alignment)
-        return _diff_quantized(quantized, arrays, tolerances)
-    pairs = _recorded(alignment.pairs, arrays)
-    if not any(pair.b in graphs[1].producer for pair in pairs):
+        return _diff_quantized(QuantizedTensors(sides, alignment), tolerances)
+    pairs = _recorded(alignment.pairs, sides)
+    if not any(pair.b in sides[1].graph.producer for pair in pairs):
         raise InputError(
             "diff",
             expected="two runs with tensors in common",
@@ -71,39 +69,33 @@ def diff_traces(
             next="traces with their tensors: session.trace(…) without level= or only=",
         )
     tolerances = for_runtimes(tolerances, (a.runtime, b.runtime))
-    return TraceComparison((a, b), graphs, arrays, pairs, tolerances).diff(alignment)
+    return TraceComparison(sides, pairs, tolerances).diff(alignment)
 
 
-def _diff_quantized(
-    quantized: QuantizedTensors,
-    arrays: tuple[Mapping[str, Any], Mapping[str, Any]],
-    tolerances: Tolerances,
-) -> TraceDiff:
+def _diff_quantized(quantized: QuantizedTensors, tolerances: Tolerances) -> TraceDiff:
     """Compare a float model with a quantized one, tensor by tensor after dequantization."""
     dequantized = quantized.dequantized()
-    sides = arrays[0], {**arrays[1], **dequantized}
+    a, b = quantized.sides
+    sides = a, b._replace(arrays={**b.arrays, **dequantized})
     pairs = _recorded(quantized.pairs(), sides)
     paired_b = {pair.b for pair in pairs}
     # Quantizers add tensors of their own, which need no partner; only outputs do.
     alignment = Alignment(
         tuple(pairs),
         quantized.only_a({pair.a for pair in pairs}),
-        tuple(name for name in quantized.graphs[1].outputs if name not in paired_b),
+        tuple(name for name in b.graph.outputs if name not in paired_b),
     )
-    comparison = TraceComparison(
-        quantized.traces, quantized.graphs, sides, pairs, tolerances, integers=dequantized.keys()
-    )
+    comparison = TraceComparison(sides, pairs, tolerances, integers=dequantized.keys())
     diff = comparison.diff(alignment)
     rows = tuple(quantized.rows(pairs))
     only_a = tuple(name for name in diff.only_a if name in alignment.only_a)
     return replace(diff, only_a=only_a, only_b=(), quantization=rows)
 
 
-def _recorded(
-    pairs: Sequence[Pair], arrays: tuple[Mapping[str, Any], Mapping[str, Any]]
-) -> list[Pair]:
+def _recorded(pairs: Sequence[Pair], sides: tuple[Side, Side]) -> list[Pair]:
     """Select the pairs that both runs recorded: only these can be compared."""
-    return [pair for pair in pairs if pair.a in arrays[0] and pair.b in arrays[1]]
+    a, b = sides
+    return [pair for pair in pairs if pair.a in a.arrays and pair.b in b.arrays]
 
 
 def diff_with_arrays(
@@ -122,32 +114,20 @@ def diff_with_arrays(
     InputError
         There are no arrays, or one has the name of no tensor of the run.
     """
-    recorded = dict(trace.items())
+    run = Side.of(trace)
     expected = "arrays by names of tensors in the trace"
     if not arrays:
         raise InputError("diff, arrays", expected=expected, got="none")
     for name in arrays:
-        if name not in recorded:
-            advice = f"write {sanitize(suggest(str(name), recorded), 200)}"
+        if name not in run.arrays:
+            advice = f"write {sanitize(suggest(str(name), run.arrays), 200)}"
             got = sanitize(repr(name), 80)
             raise InputError("diff, arrays", expected=expected, got=got, next=advice)
-    graph = TraceGraph(trace.model)
-    pairs = []
-    for name in recorded:
-        if name in arrays:
-            pairs.append(Pair(name, name, "given"))
-    sides: tuple[Mapping[str, Any], Mapping[str, Any]] = (recorded, arrays)
+    pairs = [Pair(name, name, "given") for name in run.arrays if name in arrays]
+    sides = run, run._replace(arrays=arrays)
     if not first:
-        sides = arrays, recorded
-    comparison = TraceComparison(
-        (trace, trace),
-        (graph, graph),
-        sides,
-        pairs,
-        tolerances,
-        arrays_side=int(first),
-    )
-    return comparison.diff()
+        sides = sides[1], run
+    return TraceComparison(sides, pairs, tolerances, arrays_side=int(first)).diff()
 
 
 @dataclass
@@ -156,16 +136,12 @@ class TraceComparison:
 
     Attributes
     ----------
-    traces : tuple of Trace
-    graphs : tuple of TraceGraph
-    arrays : tuple of mapping
-        The arrays of both.
+    sides : tuple of Side
     pairs : sequence of Pair
         The tensors that both have.
     tolerances : Tolerances
     arrays_side : int, optional
-        0 if a is arrays instead of a run, 1 if b is: ``traces`` and ``graphs`` then have those of the
-        run twice.
+        0 if a is arrays instead of a run, 1 if b is: its ``trace`` and ``graph`` are then those of the other side.
     integers : collection of str, optional
         Tensors of b that were dequantized only for the comparison: no node can run on these numbers.
     coarse : dict, optional
@@ -174,9 +150,7 @@ class TraceComparison:
         For each compared tensor of b the nodes that make it from other compared ones.
     """
 
-    traces: tuple[Trace, Trace]
-    graphs: tuple[TraceGraph, TraceGraph]
-    arrays: tuple[Mapping[str, Any], Mapping[str, Any]]
+    sides: tuple[Side, Side]
     pairs: Sequence[Pair]
     tolerances: Tolerances
     arrays_side: int | None = None
@@ -184,7 +158,8 @@ class TraceComparison:
     coarse: dict[str, str] | None = None
 
     def __post_init__(self) -> None:
-        b = self.graphs[1]
+        self.a, self.b = self.sides
+        b = self.b.graph
         self.names_in_b = {pair.a: pair.b for pair in self.pairs}
         paired = set(self.names_in_b.values())
         self.segments = {name: b.between(name, paired) for name in b.producer if name in paired}
@@ -196,23 +171,22 @@ class TraceComparison:
             self.coarse = {}
             if self.tolerances == SCALED:
                 # Where one of the two is in half precision, its dtypes on the way count on either side.
-                sides = zip(self.traces, self.graphs, self.arrays, strict=True)
-                in_a, in_b = (precisions(trace.model, graph, x) for trace, graph, x in sides)
+                in_a, in_b = (
+                    precisions(side.trace.model, side.graph, side.arrays) for side in self.sides
+                )
                 for pair in self.pairs:
                     self.coarse[pair.b] = in_b.get(pair.b) or in_a.get(pair.a, "")
 
     def _narrower(self, pair: Pair) -> str:
         if self.arrays_side is not None:
             return ""
-        return narrower(self.arrays[0][pair.a], self.arrays[1][pair.b])
+        return narrower(self.a.arrays[pair.a], self.b.arrays[pair.b])
 
     def diff(self, alignment: Alignment = _NO_ALIGNMENT) -> TraceDiff:
         """Compare everything, and list the tensors without a partner."""
         tensors = self.tensors()
-        graph_b = self.graphs[1]
-        runtimes = []
-        for trace in self.traces:
-            runtimes.append(trace.runtime)
+        graph_b = self.b.graph
+        runtimes = [side.trace.runtime for side in self.sides]
         if self.arrays_side is not None:
             runtimes[self.arrays_side] = "arrays"
         outputs_only_a, only_a = self._unpaired(0, alignment)
@@ -230,7 +204,7 @@ class TraceComparison:
             outputs_only_a=outputs_only_a,
             outputs_only_b=outputs_only_b,
             exposed=tuple(self._exposed()),
-            models=(self.traces[0].model, self.traces[1].model),
+            models=(self.a.trace.model, self.b.trace.model),
             partners={pair.a: pair.b for pair in alignment.pairs or self.pairs},
         )
 
@@ -238,17 +212,19 @@ class TraceComparison:
         """List the outputs of a side without a partner, and the other tensors that only it recorded."""
         if alignment is _NO_ALIGNMENT:
             return (), ()
-        graph = self.graphs[side]
+        graph = self.sides[side].graph
         unpaired = (alignment.only_a, alignment.only_b)[side]
         outputs = tuple(name for name in graph.outputs if name in unpaired)
         # A pair that only one of the runs recorded is not compared, either.
         known = {(pair.a, pair.b)[side] for pair in self.pairs}.union(outputs)
-        lone = [name for name in graph.order if name in self.arrays[side] and name not in known]
+        lone = [
+            name for name in graph.order if name in self.sides[side].arrays and name not in known
+        ]
         return outputs, tuple(lone)
 
     def _exposed(self) -> Iterator[str]:
         """Yield the outputs that differ from a plain run by more than rounding, for each side."""
-        for side, trace in enumerate(self.traces):
+        for side, (trace, _, _) in enumerate(self.sides):
             if side != self.arrays_side and _is_more_than_rounding(trace):
                 yield f"{'ab'[side]}: {trace.exposure}"
 
@@ -262,8 +238,8 @@ class TraceComparison:
             # A node may differ only because it ran alone; isolating it in its own run tells.
             offsets = self._offsets(isolated)
             default = Isolated(reason="it computes with integers" if self.integers else "")
-            if not self.traces[1].by_model:
-                default = Isolated(reason=f"{self.traces[1].runtime} ran no node")
+            if not self.b.trace.by_model:
+                default = Isolated(reason=f"{self.b.trace.runtime} ran no node")
             for pair in self.pairs:
                 result = isolated.get(pair.b, default)
                 tensors[pair.b] = ComparedTensor(
@@ -286,8 +262,8 @@ class TraceComparison:
 
     def compare(self, pair: Pair) -> Diff:
         """Compare the arrays of a pair."""
-        a = as_made(self.arrays[0][pair.a])
-        b = as_made(self.arrays[1][pair.b])
+        a = as_made(self.a.arrays[pair.a])
+        b = as_made(self.b.arrays[pair.b])
         if self.arrays_side is None:
             a, b = in_one_precision(a, b)
         tolerances = self.tolerances.widened(self.precision(pair))
@@ -295,14 +271,14 @@ class TraceComparison:
 
     def _isolated(self) -> dict[str, Isolated]:
         """Run b's nodes on a's arrays; if b is arrays, run a's nodes on those."""
-        trace = self.traces[1]
+        trace = self.b.trace
         if not trace.by_model:
             return {}
         feeds = dict(trace.feeds)
         precisions = {}
         for pair in self.pairs:
             # If b is arrays, its names are those of a.
-            feeds[pair.b] = self.arrays[1 if self.arrays_side == 1 else 0][pair.a]
+            feeds[pair.b] = self.sides[1 if self.arrays_side == 1 else 0].arrays[pair.a]
             if self.is_half:
                 # The nodes that run alone round to half precision as well.
                 precisions[pair.b] = self.precision(pair)
@@ -310,7 +286,7 @@ class TraceComparison:
         for name, segment in self.segments.items():
             if not any(tensor in self.integers for tensor in (name, *segment.ends)):
                 segments[name] = segment
-        isolation = Isolation(trace, self.graphs[1], feeds)
+        isolation = Isolation(trace, self.b.graph, feeds)
         return isolation.results(segments, self.tolerances, precisions)
 
     def _offsets(self, isolated: Mapping[str, Isolated]) -> dict[str, list[Diff]]:
@@ -322,7 +298,7 @@ class TraceComparison:
         for name, result in isolated.items():
             if result.diff is not None and not result.diff.ok and result.steady:
                 offsets[name] = []
-        for side, (trace, graph) in enumerate(zip(self.traces, self.graphs, strict=True)):
+        for side, (trace, graph, arrays) in enumerate(self.sides):
             if side == self.arrays_side or not trace.by_model:
                 continue
             # The results of both sides are kept under the names of b.
@@ -331,7 +307,7 @@ class TraceComparison:
             for name, name_b in names.items():
                 if name_b in offsets and name in graph.producer:
                     segments[name] = graph.between(name, names.keys())
-            isolation = Isolation(trace, graph, {**trace.feeds, **self.arrays[side]})
+            isolation = Isolation(trace, graph, {**trace.feeds, **arrays})
             for name, result in isolation.results(segments, self.tolerances).items():
                 if result.diff is not None:
                     offsets[names[name]].append(result.diff)
@@ -343,7 +319,7 @@ class TraceComparison:
         """Describe every node of b that makes a compared tensor."""
         outputs: dict[int, list[ComparedTensor]] = {}
         for name in self.segments:
-            outputs.setdefault(self.graphs[1].producer[name], []).append(tensors[name])
+            outputs.setdefault(self.b.graph.producer[name], []).append(tensors[name])
         for position in sorted(outputs):
             yield self._step(position, tuple(outputs[position]), tensors)
 
@@ -353,7 +329,8 @@ class TraceComparison:
         outputs: tuple[ComparedTensor, ...],
         tensors: Mapping[str, ComparedTensor],
     ) -> ComparedStep:
-        a, b = self.graphs
+        a = self.a.graph
+        b = self.b.graph
         node = b.nodes[position]
         # Between the compared inputs and this node there may be others, as after a fusion.
         segment_b = b.between([tensor.b for tensor in outputs], set(self.names_in_b.values()))
@@ -361,9 +338,9 @@ class TraceComparison:
         segment_a = a.between(twins, self.names_in_b)
         versions: tuple[int | None, int | None] = (None, None)
         if self.arrays_side is None:
-            versions = op_versions(self.traces, node)
-        sources = [self.traces[0].sources.get(tensor.a) for tensor in outputs]
-        sources += [self.traces[1].sources.get(tensor.b) for tensor in outputs]
+            versions = op_versions(self.a, self.b, node)
+        sources = [self.a.trace.sources.get(tensor.a) for tensor in outputs]
+        sources += [self.b.trace.sources.get(tensor.b) for tensor in outputs]
         step = ComparedStep(
             called(node),
             full_name(node),
@@ -378,17 +355,16 @@ class TraceComparison:
         if self.arrays_side is not None or step.verdict != "origin" or not twins:
             return step
         names = twins[0], outputs[0].b
-        causes = find_causes(self.traces, self.graphs, (segment_a, segment_b), names)
+        causes = find_causes(self.a, self.b, (segment_a, segment_b), names)
         remarks = dict.fromkeys(self._remarks(segment_a, segment_b))
         return replace(step, changes=(*remarks, *self._half_causes(step, segment_b), *causes))
 
     def _half_causes(self, step: ComparedStep, segment: Segment) -> Iterator[str]:
         """Yield what half precision did at the first node that differs, to its inputs or its outputs."""
-        a, b = self.arrays
         causes: list[str] = []
         for tensor in (*step.inputs, *step.outputs):
-            causes += half_causes(tensor.b, a[tensor.a], b[tensor.b])
-        ops = {self.graphs[1].nodes[position].op_type for position in segment.nodes}
+            causes += half_causes(tensor.b, self.a.arrays[tensor.a], self.b.arrays[tensor.b])
+        ops = {self.b.graph.nodes[position].op_type for position in segment.nodes}
         if not causes and ops & SUMS:
             for tensor in step.outputs:
                 causes += self._lost_terms(tensor)
@@ -397,18 +373,17 @@ class TraceComparison:
     def _lost_terms(self, tensor: ComparedTensor) -> Iterator[str]:
         """Run the wider run's node on the half-precision inputs, and compare the sums."""
         names = tensor.a, tensor.b
-        arrays = self.arrays[0][tensor.a], self.arrays[1][tensor.b]
+        arrays = self.a.arrays[tensor.a], self.b.arrays[tensor.b]
         if not narrower(*arrays):
             return
         # The wider side runs its node, but on inputs that were rounded as those of the other side.
         side = int(arrays[0].dtype.itemsize < arrays[1].dtype.itemsize)
-        graph = self.graphs[side]
-        trace = self.traces[side]
+        trace, graph, recorded = self.sides[side]
         feeds = dict(trace.feeds)
         for pair in self.pairs:
             ends = pair.a, pair.b
-            recorded = self.arrays[side][ends[side]]
-            feeds[ends[side]] = as_fed(self.arrays[1 - side][ends[1 - side]], recorded)
+            value = self.sides[1 - side].arrays[ends[1 - side]]
+            feeds[ends[side]] = as_fed(value, recorded[ends[side]])
         segment = graph.between(names[side], feeds)
         result = Isolation(trace, graph, feeds).output(names[side], segment)
         if result is not None:
@@ -416,7 +391,7 @@ class TraceComparison:
 
     def _remarks(self, *segments: Segment) -> Iterator[str]:
         """Yield what is known of the tensors that the nodes of both sides make."""
-        for trace, graph, segment in zip(self.traces, self.graphs, segments, strict=True):
+        for (trace, graph, _), segment in zip(self.sides, segments, strict=True):
             for position in segment.nodes:
                 for name in graph.nodes[position].output:
                     if name in trace.remarks:

@@ -18,9 +18,8 @@ from onnx import ModelProto, NodeProto, TensorProto, numpy_helper
 from pyopnb.diffs.arrays.diff import compared
 from pyopnb.diffs.traces.align import Alignment, Pair
 from pyopnb.diffs.traces.quantized import QuantizedTensor
-from pyopnb.diffs.traces.segments import TraceGraph
+from pyopnb.diffs.traces.segments import Side
 from pyopnb.models.nodes import constant_value
-from pyopnb.traces.trace import Trace
 
 __all__ = ["ABSORBED_OPS", "QuantizedTensors", "Scale", "is_quantized", "signal_to_noise"]
 
@@ -122,9 +121,8 @@ class QuantizedTensors:
 
     Attributes
     ----------
-    traces : tuple of Trace
+    sides : tuple of Side
         The run of the float model, and that of the quantized one.
-    graphs : tuple of TraceGraph
     alignment : Alignment
         By structure and names, for tensors that the quantizer renamed.
     arrays : dict
@@ -137,8 +135,7 @@ class QuantizedTensors:
         Quantized tensors whose scales were made in the run.
     """
 
-    traces: tuple[Trace, Trace]
-    graphs: tuple[TraceGraph, TraceGraph]
+    sides: tuple[Side, Side]
     alignment: Alignment
     arrays: dict[str, Any] = field(default_factory=dict)
     scales: dict[str, Scale] = field(default_factory=dict)
@@ -146,23 +143,24 @@ class QuantizedTensors:
     dynamic: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self.arrays = dict(self.traces[1].items())
+        self.a, self.b = self.sides
+        self.arrays = dict(self.b.arrays)
         # Some exporters write scales as Constant nodes, which no trace records.
-        for position in self.graphs[1].constants:
-            node = self.graphs[1].nodes[position]
+        for position in self.b.graph.constants:
+            node = self.b.graph.nodes[position]
             value = constant_value(node)
             if isinstance(value, TensorProto):
                 self.arrays[node.output[0]] = numpy_helper.to_array(value)
-        self.floats = dict(self.traces[0].items())
+        self.floats = self.a.arrays
         self._aligned = {pair.b: pair.a for pair in self.alignment.pairs}
         # What QuantizeLinear read, and what DequantizeLinear made, by the quantized tensor.
         self._sources: dict[str, str] = {}
         self._results: dict[str, str] = {}
         self._readers: dict[str, list[NodeProto]] = {}
-        for node in self.graphs[0].nodes:
+        for node in self.a.graph.nodes:
             for name in node.input:
                 self._readers.setdefault(name, []).append(node)
-        for node in self.graphs[1].nodes:
+        for node in self.b.graph.nodes:
             self._read_node(node)
         for name in self.scales:
             partner = self._partner(name)
@@ -271,14 +269,14 @@ class QuantizedTensors:
         self._results[name] = ""
         # The node has the name of the product in both models: its weight is the one that a reads there.
         product = self._aligned.get(node.output[0], node.output[0])
-        producer = self.graphs[0].producer.get(product)
+        producer = self.a.graph.producer.get(product)
         if producer is not None:
-            self._sources[name] = [*self.graphs[0].nodes[producer].input, ""][1]
+            self._sources[name] = [*self.a.graph.nodes[producer].input, ""][1]
 
     def _value(self, name: str) -> np.ndarray | None:
         value = self.arrays.get(name)
-        if value is None and name in self.traces[1].initializers:
-            value = self.traces[1].initializers[name]
+        if value is None and name in self.b.trace.initializers:
+            value = self.b.trace.initializers[name]
         if isinstance(value, np.ndarray):
             return value
         return None
@@ -308,7 +306,7 @@ class QuantizedTensors:
         return None
 
     def _is_float(self, name: str) -> bool:
-        return bool(name) and (name in self.floats or name in self.traces[0].initializers)
+        return bool(name) and (name in self.floats or name in self.a.trace.initializers)
 
     def behind_activation(self, name: str) -> str:
         """Return the result of an activation that the quantizer absorbed, or the name itself."""
@@ -328,7 +326,7 @@ class QuantizedTensors:
     def is_absorbed(self, name: str) -> bool:
         """Tell whether a tensor lies between a node and an activation that the quantizer absorbed."""
         activated = self._activated(name)
-        graph = self.graphs[1]
+        graph = self.b.graph
         for quantized, partner in self.partners.items():
             if partner == activated:
                 # In a QDQ model the node gives floats, which are quantized next; else it gives the quantized numbers.
@@ -338,14 +336,15 @@ class QuantizedTensors:
 
     def only_a(self, paired: set[str]) -> tuple[str, ...]:
         """List a's tensors without a partner, apart from those between a node and an absorbed activation."""
-        order = self.graphs[0].order
+        order = self.a.graph.order
         return tuple(x for x in order if x not in paired and not self.is_absorbed(x))
 
     # ---- pairs and rows
 
     def pairs(self) -> list[Pair]:
         """Pair the tensors of the float model with those that have their numbers in the quantized one."""
-        graph_a, graph_b = self.graphs
+        graph_a = self.a.graph
+        graph_b = self.b.graph
         pairs = [pair for pair in self.alignment.pairs if pair.b in graph_b.inputs]
         by_tensor: dict[str, Pair] = {}
         for name, partner in self.partners.items():
@@ -374,7 +373,7 @@ class QuantizedTensors:
         """Return the numbers of quantized tensors that no node of the graph dequantizes."""
         arrays = {}
         for name, partner in self.partners.items():
-            if name in self.graphs[1].producer and name not in self._results:
+            if name in self.b.graph.producer and name not in self._results:
                 dtype = self.float_array(partner).dtype
                 arrays[name] = self.scales[name].dequantize(self.arrays[name]).astype(dtype)
         return arrays
@@ -390,7 +389,7 @@ class QuantizedTensors:
     def float_array(self, name: str) -> np.ndarray:
         array = self.floats.get(name)
         if array is None:
-            array = self.traces[0].initializers[name]
+            array = self.a.trace.initializers[name]
         return np.asarray(array)
 
     def rows(self, pairs: list[Pair]) -> list[QuantizedTensor]:
@@ -404,7 +403,7 @@ class QuantizedTensors:
         for pair in pairs:
             values = self.floats.get(pair.a)
             result = self.arrays.get(pair.b)
-            if pair.a in rows or pair.b not in self.graphs[1].producer:
+            if pair.a in rows or pair.b not in self.b.graph.producer:
                 continue
             if not (isinstance(values, np.ndarray) and isinstance(result, np.ndarray)):
                 continue
@@ -426,7 +425,7 @@ class QuantizedTensors:
         span = None
         if values.size:
             span = (float(values.min()), float(values.max()))
-        is_weight = partner in self.traces[0].initializers
+        is_weight = partner in self.a.trace.initializers
         ratio = signal_to_noise(numbers.astype(values.dtype), values)
         # A weight has no errors from before. Its levels may be those of another scale.
         alone = ratio if is_weight else signal_to_noise(scale.rounded(values), values)

@@ -5,16 +5,18 @@ A node with bodies is one unit: it reads what its bodies read from the graph.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from onnx import ModelProto, NodeProto
 
 from pyopnb.models.index import GraphIndex
 from pyopnb.models.nodes import first_output, full_name, is_constant
 from pyopnb.ops.messages import sanitize
+from pyopnb.traces.trace import Trace
 
-__all__ = ["Segment", "TraceGraph", "called"]
+__all__ = ["Segment", "Side", "TraceGraph", "called"]
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,28 @@ class Segment:
     nodes: tuple[int, ...]
     ends: tuple[str, ...]
     weights: tuple[str, ...]
+
+
+class Side(NamedTuple):
+    """One of two runs that are compared, or arrays beside the run whose names they have.
+
+    Attributes
+    ----------
+    trace : Trace
+    graph : TraceGraph
+        Of its model.
+    arrays : mapping
+        The values by name.
+    """
+
+    trace: Trace
+    graph: TraceGraph
+    arrays: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, trace: Trace) -> Side:
+        """Index the graph and the arrays of a trace."""
+        return cls(trace, TraceGraph(trace.model), dict(trace.items()))
 
 
 class TraceGraph:

@@ -9,7 +9,7 @@ from onnx import ModelProto
 
 import pyopnb
 from pyopnb.diffs.traces.align import Alignment, align
-from pyopnb.diffs.traces.segments import Segment, TraceGraph
+from pyopnb.diffs.traces.segments import Segment, Side, TraceGraph
 
 
 def parsed(text: str) -> ModelProto:
@@ -20,7 +20,7 @@ def pairs(a: str, b: str, x: Any, fed: str = "x") -> tuple[dict[str, tuple[str, 
     runs = [
         pyopnb.trace(parsed(text), {name: x}, times=False) for text, name in ((a, "x"), (b, fed))
     ]
-    found = align(TraceGraph(runs[0].model), TraceGraph(runs[1].model), (runs[0], runs[1]))
+    found = align(Side.of(runs[0]), Side.of(runs[1]))
     return {pair.b: (pair.a, pair.by) for pair in found.pairs}, found
 
 

@@ -55,13 +55,13 @@ def test_the_runs_grow_with_the_logarithm(at: int) -> None:
 
 def test_no_run_shows_more_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[int] = []
-    show = bisect._Side.show
+    show = bisect._Model.recorded
 
     def counted(self: Any, names: Any) -> Any:
         shown.append(len(names))
         return show(self, names)
 
-    monkeypatch.setattr(bisect._Side, "show", counted)
+    monkeypatch.setattr(bisect._Model, "recorded", counted)
     model = transformer(blocks=2)
     found = first_divergence(model, changed(model, 0), {"x": X}, at_once=2)
     assert [step.outputs[0].b for step in found.origins] == ["b0.bent"]
