@@ -25,7 +25,6 @@ from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.definitions import define_op
 from pyopnb.ops.messages import hide_internal_frames, sanitize
 from pyopnb.ops.op import Version
-from pyopnb.ops.registry import Registry
 from pyopnb.ops.schema import REQUIRED
 from pyopnb.ops.types import ANY, TensorType
 
@@ -42,7 +41,6 @@ def cpp_op(
     *,
     opset: int = 1,
     flags: Sequence[str] = (),
-    into: Registry | None = None,
 ) -> type:
     r"""Make a function in C++ an op, compiled with one call of the compiler and served like an op in Python.
 
@@ -60,8 +58,6 @@ def cpp_op(
         First version of the domain that has the op.
     flags : sequence of str
         Further arguments for the compiler: ``["-I/usr/include/eigen3"]``.
-    into : Registry, optional
-        Another registry than `pyopnb.registry`.
 
     Returns
     -------
@@ -79,12 +75,12 @@ def cpp_op(
     ... void Twice(Input<float> x, Output<float> y, float by = 2.0f) {
     ...   y.allocate(x.shape());
     ...   for (int64_t i = 0; i < x.size(); ++i) y[i] = by * x[i];
-    ... }''', "demo::Twice", into=Registry())
+    ... }''', "doctest::Twice")
     >>> Twice(by=3.0).compute(np.float32([1, 2]))
     array([3., 6.], dtype=float32)
     """
     cls = cpp_class(source, flags=flags)
-    define_op(cls, name, opset=opset, source=source, into=into)
+    define_op(cls, name, opset=opset, source=source)
     return cls
 
 

@@ -10,11 +10,11 @@ from contextvars import ContextVar
 from typing import Any, NamedTuple, TypeVar, overload
 
 from pyopnb.errors import DefinitionError
-from pyopnb.ops.arguments import check_arguments, describe
+from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.class_source import class_source
 from pyopnb.ops.messages import sanitize
 from pyopnb.ops.names import check_opset, split_name
-from pyopnb.ops.registry import Registry, registry
+from pyopnb.ops.registry import registry
 from pyopnb.ops.signature import schema_of
 
 __all__ = ["Definition", "collect_definitions", "define_op", "pyop"]
@@ -69,12 +69,9 @@ def pyop(
     *,
     opset: int = 1,
     module: str | None = None,
-    into: Registry | None = None,
 ) -> Callable[[_Class], _Class]: ...
 @functools.partial(check_arguments, advice={"domain": '"domain::OpType"'})
-def pyop(
-    name: Any = None, *, opset: int = 1, module: str | None = None, into: Registry | None = None
-) -> Any:
+def pyop(name: Any = None, *, opset: int = 1, module: str | None = None) -> Any:
     """Make a class an op; the class comes back unchanged.
 
     Parameters
@@ -85,8 +82,6 @@ def pyop(
         First version of the domain that has the op.
     module : str, optional
         Also serve the retired PyOp's nodes that ask for this module and the class's name.
-    into : Registry, optional
-        Another registry than `pyopnb.registry`.
 
     Returns
     -------
@@ -99,12 +94,12 @@ def pyop(
 
     Examples
     --------
-    >>> mine = Registry()
-    >>> @pyop("demo::Twice", into=mine)
+    >>> from pyopnb import registry
+    >>> @pyop("doctest::Twice")
     ... class Twice:
     ...     def compute(self, x):
     ...         return x * 2
-    >>> Twice().compute(4), mine["demo::Twice"].current.number
+    >>> Twice().compute(4), registry["doctest::Twice"].current.number
     (8, 1)
     """
     if not (name is None or isinstance(name, (str, type))):
@@ -116,11 +111,6 @@ def pyop(
             next='@pyopnb.pyop("demo::SoftClip")',
         )
 
-    if not (into is None or isinstance(into, Registry)):
-        raise DefinitionError(
-            "pyop, into", expected="a Registry, or None", got=describe(into), next="into=None"
-        )
-
     def define(cls: _Class) -> _Class:
         source = class_source(cls) if isinstance(cls, type) else None  # it is refused
         define_op(
@@ -129,7 +119,6 @@ def pyop(
             opset=opset,
             module=module,
             source=source,
-            into=into,
         )
         return cls
 
@@ -143,9 +132,8 @@ def define_op(
     opset: int,
     source: str | None,
     module: str | None = None,
-    into: Registry | None = None,
 ) -> None:
-    """Define an op in a registry; in a file whose definitions are collected, check it and add it to these.
+    """Define an op; in a file whose definitions are collected, check it and add it to these.
 
     Parameters
     ----------
@@ -157,20 +145,15 @@ def define_op(
         Where the class's text is known.
     module : str, optional
         As for `pyop`.
-    into : Registry, optional
-        It gets the op at once. `pyopnb.registry` if not given.
 
     Raises
     ------
     DefinitionError
         As for `pyop`.
     """
-    # A registry of the user's own is no part of what the file is loaded for.
-    collected = _collected() if into is None else None
+    collected = _collected()
     if collected is None:
-        (registry if into is None else into).define(
-            cls, name, opset=opset, module=module, source=source
-        )
+        registry.define(cls, name, opset=opset, module=module, source=source)
     else:
         # What is wrong with the class itself is refused at its line, while the file runs.
         key = "::".join(split_name(cls.__name__ if name is None else name))

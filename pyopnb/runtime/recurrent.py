@@ -9,10 +9,10 @@ import numpy as np
 import onnxruntime
 from onnx import ModelProto
 
-from pyopnb.runtime.ortvalues import from_ortvalue, needs_ml_dtypes, texts_to_ortvalue, to_ortvalue
+from pyopnb.runtime.ortvalues import needs_ml_dtypes, texts_to_ortvalue, to_ortvalue
 from pyopnb.runtime.session.session import Session
 
-__all__ = ["RecurrentSession", "run_with_values"]
+__all__ = ["RecurrentSession"]
 
 _Values = dict[str, onnxruntime.OrtValue]
 
@@ -66,11 +66,6 @@ class RecurrentSession:
     def state(self) -> dict[str, np.ndarray]:
         """Return the arrays of the current state; the run after the next one writes to their memory."""
         return self._arrays[self._now]
-
-    @property
-    def values(self) -> _Values:
-        """Return the current state as OrtValues over the same memory."""
-        return self._values[self._now]
 
     def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, float]:
         """Run once; `accept` makes the state that was written the current one.
@@ -127,34 +122,6 @@ def _shared_values(arrays: Mapping[str, np.ndarray]) -> _Values:
     for name, array in arrays.items():
         values[name] = onnxruntime.OrtValue.ortvalue_from_numpy(array)
     return values
-
-
-def run_with_values(
-    session: Session, values: Mapping[str, Any], feeds: Mapping[str, np.ndarray]
-) -> dict[str, np.ndarray]:
-    """Run a session on OrtValues and arrays, and return the outputs by name.
-
-    Parameters
-    ----------
-    session : Session
-    values : mapping of str to OrtValue
-    feeds : mapping of str to ndarray
-
-    Returns
-    -------
-    dict
-        Arrays of their own memory.
-    """
-    __tracebackhide__ = True
-    outputs = session._feeds.outputs
-    all_values = {**values, **_to_ortvalues(session, feeds)}
-    output_values = session.run_with_ort_values(list(outputs), all_values)
-    results = {}
-    for (name, tensor_type), value in zip(outputs.items(), output_values, strict=True):
-        # What is no tensor has no type here.
-        dtype = tensor_type.dtype if tensor_type else None
-        results[name] = from_ortvalue(value, dtype)
-    return results
 
 
 def _to_ortvalues(session: Session, feeds: Mapping[str, np.ndarray]) -> _Values:

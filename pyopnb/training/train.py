@@ -19,7 +19,6 @@ from pyopnb.ops.arguments import check_arguments, describe, is_path
 from pyopnb.ops.messages import hide_internal_frames, sanitize
 from pyopnb.ops.registry import find_op
 from pyopnb.ops.types import TensorType
-from pyopnb.runtime.recurrent import run_with_values
 from pyopnb.runtime.session.session import Session
 from pyopnb.training.batches import TrainingBatches
 from pyopnb.training.checkpoint import Checkpoint, checkpoint_path, newest
@@ -332,6 +331,8 @@ def _mean(
         # The last batch can be smaller, and must not count as much as the others.
         size = len(next(iter(feeds.values())))
         # A metric may give float32, which JSON, and so a checkpoint, does not take.
-        total += size * float(measure(run_with_values(session, values, feeds), feeds))
+        results = session.run(None, {**values, **feeds})
+        outputs = dict(zip(session._feeds.output_names, results, strict=True))
+        total += size * float(measure(outputs, feeds))
         count += size
     return total / count

@@ -278,7 +278,7 @@ class Training(Comparable):
                 return
         score = None
         if self._score is not None:
-            score = self._score(self._session.values)
+            score = self._score(self._session.state)
         with self._standing:
             reached.epoch, reached.position = reached.epoch + 1, 0
             if score is not None:

@@ -83,12 +83,8 @@ def _bare_run(training: object, feeds: dict[str, np.ndarray]) -> Callable[[], No
     """A run of the graph of a step, its inputs and outputs bound once."""
     recurrent = training._session
     binding = recurrent.session.io_binding()
-    values = {
-        **recurrent.values,
-        **{name: onnxruntime.OrtValue.ortvalue_from_numpy(value) for name, value in feeds.items()},
-    }
-    for name, value in values.items():
-        binding.bind_ortvalue_input(name, value)
+    for name, value in {**recurrent.state, **feeds}.items():
+        binding.bind_ortvalue_input(name, onnxruntime.OrtValue.ortvalue_from_numpy(value))
     for meta in recurrent.session.get_outputs():
         binding.bind_output(meta.name)
     return lambda: recurrent.session.run_with_iobinding(binding)

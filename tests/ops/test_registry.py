@@ -11,6 +11,7 @@ import weakref
 import pytest
 from limits import LIMIT
 
+import pyopnb
 from pyopnb import pyop
 from pyopnb.errors import DefinitionError, UnknownName
 from pyopnb.ops.op import MAX_VERSIONS
@@ -256,8 +257,10 @@ def test_definitions_from_many_threads(registry):
 # @pyop
 
 
-def test_pyop_returns_the_class(registry):
-    @pyop("demo::X", opset=2, module="old", into=registry)
+def test_pyop_returns_the_class():
+    registry = pyopnb.registry
+
+    @pyop("demo::X", opset=2, module="old")
     class Twice:
         def compute(self, x): ...
 
@@ -276,8 +279,7 @@ def test_the_source_of_what_no_file_has_is_none_of_a_file():
     text = "class Cell:\n    def compute(self, x):\n        return x\n"
     held = {"__name__": __name__}
     exec(compile(text, "<cell of a test>", "exec"), held)
-    registry = Registry()
-    assert registry_of(held["Cell"], registry).source is None
+    assert version_of(held["Cell"]).source is None
     linecache.cache["<cell of a test>"] = (
         len(text),
         None,
@@ -285,28 +287,28 @@ def test_the_source_of_what_no_file_has_is_none_of_a_file():
         "<cell of a test>",
     )
     try:
-        assert registry_of(held["Cell"], registry).source == text
+        assert version_of(held["Cell"]).source == text
     finally:
         del linecache.cache["<cell of a test>"]
 
 
-def test_the_source_of_each_of_two_classes_of_one_name_in_a_file(registry):
+def test_the_source_of_each_of_two_classes_of_one_name_in_a_file():
     class Both:
         def compute(self, x):
             return x + 1
 
-    first = registry_of(Both, registry)
+    first = version_of(Both)
 
     class Both:
         def compute(self, x):
             return x + 2
 
-    second = registry_of(Both, registry)
+    second = version_of(Both)
     assert "x + 1" in first.source and "x + 2" not in first.source
     assert "x + 2" in second.source and "x + 1" not in second.source
     assert first.source.lstrip().startswith("class Both")
 
 
-def registry_of(cls, registry):
-    pyop("demo::Cell", into=registry)(cls)
-    return registry["demo::Cell"].current
+def version_of(cls):
+    pyop("demo::Cell")(cls)
+    return pyopnb.registry["demo::Cell"].current
