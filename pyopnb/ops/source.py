@@ -20,6 +20,7 @@ import linecache
 import sys
 import textwrap
 import types
+from collections import ChainMap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -360,9 +361,9 @@ def _namespace(cls: type, functions: Sequence[types.FunctionType]) -> Mapping[st
     """Return the globals of a class's methods, or of its module where it has none."""
     if functions:
         return functions[0].__globals__
-    # The cell of an op has a module's name and runs in the notebook's namespace.
-    home = cls.__module__ if is_importable(cls.__module__) else "__main__"
-    return vars(sys.modules[home])
+    # The cell of an op has a module of its own, and uses the names of the notebook.
+    main = sys.modules["__main__"]
+    return ChainMap(vars(sys.modules.get(cls.__module__, main)), vars(main))
 
 
 def _surrounding_text(functions: Sequence[types.FunctionType], source: str) -> str:
