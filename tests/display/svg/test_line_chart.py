@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import itertools
 import math
 import re
@@ -45,7 +46,11 @@ NUMBERS = st.floats(-1e300, 1e300) | st.sampled_from([math.nan, math.inf, -math.
 def test_no_texts_overlap_whatever_the_numbers(y, log_y, names):
     drawn = svg(range(len(y)), y, log_y=log_y, names=names * len(y))
     axis = re.findall(r'<text class="(\w+)" x="([-\d.]+)" y="([-\d.]+)">([^<]*)<', drawn)
-    below = sorted((float(x), text_width(text, 10)) for _, x, at, text in axis if at == "217")
+    below = []
+    for _, x, at, text in axis:
+        if at == "217":
+            below.append((float(x), text_width(html.unescape(text), 10)))
+    below.sort()
     for (x, width), (after, after_width) in itertools.pairwise(below):
         assert x + width / 2 <= after - after_width / 2
     assert "nan" not in drawn.replace("nan</text>", "") and "inf" not in drawn
