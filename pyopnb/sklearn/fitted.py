@@ -27,6 +27,13 @@ from pyopnb.sklearn.samples import outputs_of
 __all__ = ["DOMAIN", "FilledEstimator", "FittedEstimator", "RunsInPython", "define", "filled"]
 
 DOMAIN = "sklearn"
+_CELL = '''\
+%%pyop -d {domain}
+class {name}:
+    """{doc}"""
+    def compute(self, *inputs) -> ({hint}):
+        raise NotImplementedError  # {methods} of {columns}
+'''
 
 
 class FittedEstimator:
@@ -154,11 +161,14 @@ class FilledEstimator:
         The fitted estimator.
     reason : str
         Why skl2onnx does not convert it.
+    cell : str
+        The ``%%pyop`` cell that would replace it, with its types.
     """
 
     op: str
     estimator: Any
     reason: str
+    cell: str
 
 
 class RunsInPython(UserWarning):
@@ -213,5 +223,13 @@ def filled(model: ModelProto) -> tuple[FilledEstimator, ...]:
         op = registry.find(site.node.domain, site.node.op_type)
         if op is not None and issubclass(op.current.cls, FittedEstimator):
             cls = op.current.cls
-            rows[op.name] = FilledEstimator(op.name, cls.estimator, cls.reason)
+            cell = _CELL.format(
+                domain=DOMAIN,
+                name=op.op_type,
+                doc=cls.__doc__,
+                hint=", ".join(map(repr, cls.outputs)),
+                methods=", ".join(cls.methods),
+                columns=cls.columns,
+            )
+            rows[op.name] = FilledEstimator(op.name, cls.estimator, cls.reason, cell)
     return _Table(rows.values())

@@ -353,6 +353,7 @@ def test_nothing_stays_registered_in_skl2onnx():
 def test_the_estimators_that_are_filled_are_listed():
     parts = door.filled(door.convert(make_pipeline(MinMaxScaler(), nmf()).fit(X), X))
     assert parts[0].op.startswith("sklearn::NMF_") and "skl2onnx has no converter" in repr(parts)
+    compile(parts[0].cell.partition("\n")[2], "cell", "exec")
     assert repr(door.filled(door.convert(StandardScaler().fit(X), X))).startswith("No Python node")
 
 
