@@ -81,11 +81,12 @@ def trace(
 
     Notes
     -----
-    The environment of a version is made when it is first asked for, with venv and pip, in ``runtimes`` in the user's
-    cache folder (``$PYOPNB_CACHE``, or ``~/.cache/pyopnb``); nothing is installed into the environment of this process. The
-    model, with its tensors exposed, and the feeds go there as files, and plain onnxruntime runs them. Nothing is timed, it
-    looks into no bodies, and tensors that NumPy has no dtype for, such as bfloat16, are left out. Versions that are newer than
-    that runtime's are lowered where the model means the same in older ones. Nodes with ops run where pyopnb can be imported.
+    The environment of a version is made when it is first asked for, by uv where it is installed, else by venv and pip, in
+    ``runtimes`` in the user's cache folder (``$PYOPNB_CACHE``, or ``~/.cache/pyopnb``); nothing is installed into the
+    environment of this process. The model, with its tensors exposed, and the feeds go there as files, and plain onnxruntime
+    runs them. Nothing is timed, it looks into no bodies, and tensors that NumPy has no dtype for, such as bfloat16, are left
+    out. Versions that are newer than that runtime's are lowered where the model means the same in older ones. Nodes with ops
+    run where pyopnb can be imported.
 
     Examples
     --------

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from pyopnb.errors import InputError
@@ -107,13 +107,14 @@ def _make(requirement: str, folder: Path) -> None:
     progress = bar(f"steps of an environment with {requirement}, which is kept")
     # Made beside its place and renamed, so that what an interrupt leaves is not taken for an environment.
     unfinished = Path(tempfile.mkdtemp(prefix=".unfinished-", dir=folder.parent))
-    pip = [str(_python_in(unfinished)), "-m", "pip", "install", "--quiet", "--retries=1"]
     try:
         progress(0, 2)
-        failure = _call([sys.executable, "-m", "venv", "--clear", str(unfinished)])
-        progress(1, 2)
-        failure = failure or _call([*pip, *_packages(requirement)])
-        if failure:
+        for make, install in _installers(unfinished):
+            failure = _call(make) or _call([*install, *_packages(requirement)])
+            progress(1, 2)
+            if not failure:
+                break
+        else:
             raise _not_made(requirement, failure)
         try:
             unfinished.rename(folder)
@@ -124,6 +125,18 @@ def _make(requirement: str, folder: Path) -> None:
         progress(2, 2)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def _installers(folder: Path) -> Iterator[tuple[list[str], list[str]]]:
+    """Yield the commands that make an environment and install into it: uv's where it is installed, then pip's."""
+    python = str(_python_in(folder))
+    uv = shutil.which("uv")
+    if uv is not None:
+        make = [uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(folder)]
+        yield make, [uv, "pip", "install", "--quiet", "--python", python]
+    # uv does not read how pip is configured, as with the index of a company.
+    make = [sys.executable, "-m", "venv", "--clear", str(folder)]
+    yield make, [python, "-m", "pip", "install", "--quiet", "--retries=1"]
 
 
 def _packages(requirement: str) -> list[str]:

@@ -196,6 +196,30 @@ def test_a_kernel_that_changed_between_two_versions_is_named():
     assert pyopnb.first_divergence(decoder, decoder, feeds, on=on).ok
 
 
+@pytest.mark.skipif(os.name == "nt", reason="the script is a shell's")
+def test_uv_makes_the_environment_where_it_is_installed(cache, tmp_path, monkeypatch):
+    """A uv whose environments have what this one has, and which installs nothing."""
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    uv = tools / "uv"
+    log = tmp_path / "log"
+    uv.write_text(f"""#!/bin/sh
+echo "$@" >> {log}
+for folder; do true; done
+if [ "$1" = venv ]; then
+    /bin/mkdir -p "$folder/bin"
+    echo '#!/bin/sh\nexec {sys.executable} "$@"' > "$folder/bin/python"
+    /bin/chmod +x "$folder/bin/python"
+fi
+""")
+    uv.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tools))
+    trace = pyopnb.trace(model(), x=X, on="onnxruntime==1.99.0")
+    assert np.array_equal(trace["y"], pyopnb.run(model(), x=X)["y"])
+    make, install = log.read_text().splitlines()
+    assert make.startswith("venv --quiet ") and install.endswith(" onnxruntime==1.99.0 numpy")
+
+
 @pytest.mark.everywhere  # an environment is made
 def test_a_version_that_cannot_be_had_leaves_nothing(cache, monkeypatch):
     monkeypatch.setenv("PIP_NO_INDEX", "1")
