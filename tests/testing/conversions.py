@@ -132,7 +132,6 @@ WRONG = [
     ("upper case in ASCII alone", lambda x: np.array([t.upper() for t in x], object), lambda x: np.array(["".join(c.upper() if c.isascii() else c for c in t) for t in x], object), "O", "N"),
     ("length in bytes", lambda x: np.array([len(t) for t in x], "i8"), lambda x: np.array([len(t.encode()) for t in x], "i8"), "O", "N"),
     ("all of an empty array", lambda x: x.all(-1), lambda x: x.all(-1) & (x.shape[-1] > 0), "?", "NM"),
-    # What only a row of a million elements shows.
     ("mean of an empty array", lambda x: x.mean(-1), lambda x: x.sum(-1) / f4(max(x.shape[-1], 1)), "f4", "NM"),
 ]  # fmt: skip
 
