@@ -5,6 +5,7 @@ import subprocess
 import sys
 import textwrap
 import warnings
+from contextlib import contextmanager
 
 import every_estimator
 import numpy as np
@@ -344,8 +345,6 @@ def test_a_model_stays_what_it_was_when_the_estimator_is_fitted_again():
 
 
 def test_nothing_stays_registered_in_skl2onnx():
-    from skl2onnx._supported_operators import sklearn_operator_name_map
-
     door.convert(make_pipeline(MinMaxScaler(), NMF(2, random_state=0, max_iter=2000)).fit(X), X)
     assert NMF not in sklearn_operator_name_map
 
@@ -650,31 +649,40 @@ class Shift(KeepsNothing):
         return np.asarray(X) + np.float32(1)
 
 
-def of_the_right_size_only(x):
-    return x, np.ones((60, 4), np.float32)
+@contextmanager
+def registered(cls, width, build):
+    """A converter of a class for skl2onnx, whose last node build returns."""
+
+    def shape(operator):
+        operator.outputs[0].type = FloatTensorType([None, width])
+
+    def convert(scope, operator, container):
+        node = build(operator.inputs[0], op_version=15, output_names=operator.outputs)
+        node.add_to(scope, container)
+
+    door.update_registered_converter(cls, f"Test{cls.__name__}", shape, convert)
+    try:
+        yield
+    finally:
+        sklearn_operator_name_map.pop(cls)
 
 
-def of_small_numbers_only(x):
-    return OnnxMin(x, np.float32([50]), op_version=15), np.float32([1])
+def of_the_right_size_only(x, **names):
+    return OnnxAdd(x, np.ones((60, 4), np.float32), **names)
 
 
-def right(x):
-    return x, np.float32([1])
+def of_small_numbers_only(x, **names):
+    return OnnxAdd(OnnxMin(x, np.float32([50]), op_version=15), np.float32([1]), **names)
+
+
+def right(x, **names):
+    return OnnxAdd(x, np.float32([1]), **names)
 
 
 @pytest.fixture(params=[of_the_right_size_only, of_small_numbers_only, right])
 def converter(request):
-    def convert_shift(scope, operator, container):
-        terms = request.param(operator.inputs[0])
-        node = OnnxAdd(*terms, op_version=15, output_names=operator.outputs)
-        node.add_to(scope, container)
-
-    def shape(operator):
-        operator.outputs[0].type = FloatTensorType([None, 4])
-
-    door.update_registered_converter(Shift, "TestShift", shape, convert_shift)
-    yield request.param
-    sklearn_operator_name_map.pop(Shift)
+    with registered(Shift, 4, request.param):
+        yield request.param
 
 
 def test_a_wrong_converter_is_not_used(converter):
@@ -694,20 +702,11 @@ class BelowMax(KeepsNothing):
 
 
 def test_an_estimator_may_look_at_all_rows():
-    def convert(scope, operator, container):
-        x = operator.inputs[0]
-        largest = OnnxReduceMax(x, axes=[0], keepdims=1, op_version=15)
-        node = OnnxSub(x, largest, op_version=15, output_names=operator.outputs)
-        node.add_to(scope, container)
+    def below_max(x, **names):
+        return OnnxSub(x, OnnxReduceMax(x, axes=[0], keepdims=1, op_version=15), **names)
 
-    def shape(operator):
-        operator.outputs[0].type = FloatTensorType([None, 4])
-
-    door.update_registered_converter(BelowMax, "TestBelowMax", shape, convert)
-    try:
+    with registered(BelowMax, 4, below_max):
         model = door.convert(BelowMax(), X)
-    finally:
-        sklearn_operator_name_map.pop(BelowMax)
     assert not door.filled(model)
     assert_agrees(model, BelowMax(), X[:7])
 
@@ -729,23 +728,14 @@ class Capped(KeepsNothing):
 
 
 def test_unusual_numbers_are_tried_in_a_table_with_texts():
-    def convert_uncapped(scope, operator, container):
-        node = OnnxAdd(
-            operator.inputs[0], np.float32([0]), op_version=15, output_names=operator.outputs
-        )
-        node.add_to(scope, container)
-
-    def shape(operator):
-        operator.outputs[0].type = FloatTensorType([None, 1])
+    def uncapped(x, **names):
+        return OnnxAdd(x, np.float32([0]), **names)
 
     table = pd.DataFrame({"a": X[:, 0], "text": ["u", "v", "w"] * 20})
     columns = [("cap", Capped(), ["a"]), ("text", OneHotEncoder(), ["text"])]
     trained = ColumnTransformer(columns, sparse_threshold=0).fit(table)
-    door.update_registered_converter(Capped, "TestCapped", shape, convert_uncapped)
-    try:
+    with registered(Capped, 1, uncapped):
         model = door.convert(trained, table)
-    finally:
-        sklearn_operator_name_map.pop(Capped)
     (part,) = door.filled(model)
     assert isinstance(part.estimator, (Capped, ColumnTransformer))
 

@@ -12,7 +12,7 @@ import pytest
 from onnx import numpy_helper
 
 import pyopnb
-from pyopnb.errors import InputError
+from pyopnb.errors import InputError, ModelError, NotFinite, RunRefused
 from pyopnb.training import SGD, Adam
 
 # Gradients are judged in tests/grad.
@@ -28,6 +28,15 @@ def by_hand(x, target, rate, steps):
         losses.append((error**2).mean())
         w, b = w - rate * 2 * (error * x).mean(), b - rate * 2 * error.mean()
     return w, b, losses
+
+
+def assert_same(a, b):
+    assert np.array_equal(a.losses, b.losses)
+    assert all(np.array_equal(a.weights[name], b.weights[name]) for name in b.weights)
+
+
+def in_parts(flowers):
+    return [{name: value[k : k + 40] for name, value in flowers.items()} for k in range(0, 200, 40)]
 
 
 def test_the_steps_are_those_done_by_hand(line, samples):
@@ -54,7 +63,7 @@ def test_a_wrong_gradient_is_refused_before_the_first_step(define):
             def backward(self, inputs, outputs, grads): return grads[0]
         """)
     text = "(float[N] x) => (float loss) <float[1] w = {1}> { p = Mul(x, w)  y = demo.Double(p)  loss = ReduceSum<keepdims = 0>(y) }"
-    with pytest.raises(pyopnb.errors.ModelError, match="gradient in 'w'"):
+    with pytest.raises(ModelError, match="gradient in 'w'"):
         pyopnb.train(pyopnb.parse(text), {"x": np.ones(2, np.float32)}, loss="loss", batch_size=2)
 
 
@@ -95,15 +104,13 @@ def test_a_seed_gives_the_same_steps_and_another_gives_others(classifier, flower
 
 
 def test_feeds_one_by_one_are_the_same_as_arrays_in_order(classifier, flowers):
-    feeds = [
-        {name: value[k : k + 40] for name, value in flowers.items()} for k in range(0, 200, 40)
-    ]
+    feeds = in_parts(flowers)
     whole = train(classifier, flowers, epochs=2, batch_size=40, seed=None)
     assert np.array_equal(train(classifier, feeds, epochs=2, seed=None).losses, whole.losses)
     once = train(classifier, (feed for feed in feeds), seed=None)
     assert np.array_equal(once.losses, whole.losses[:5])
     with pytest.raises(
-        pyopnb.errors.InputError,
+        InputError,
         match=r"train, data: expected feeds that can be gone through again, got a generator",
     ):
         train(classifier, (feed for feed in feeds), epochs=2)
@@ -132,15 +139,14 @@ def test_going_on_is_one_long_training(classifier, flowers):
     whole = train(classifier, flowers, epochs=5)
     parts = train(classifier, flowers, epochs=2)
     assert parts.resume(epochs=3) is parts
-    assert np.array_equal(parts.losses, whole.losses)
-    assert all(np.array_equal(parts.weights[name], whole.weights[name]) for name in whole.weights)
+    assert_same(parts, whole)
 
 
 def test_a_result_is_resumed_and_stays_as_it_was(classifier, flowers):
     first = train(classifier, flowers, epochs=2)
     losses, weights = first.losses, first.weights
     more = train(classifier, flowers, epochs=4, resume=first)
-    assert np.array_equal(more.losses, train(classifier, flowers, epochs=4).losses)
+    assert_same(more, train(classifier, flowers, epochs=4))
     assert np.array_equal(first.losses, losses)
     assert all(np.array_equal(first.weights[name], weights[name]) for name in weights)
 
@@ -176,7 +182,8 @@ def test_what_ctrl_c_ended_goes_on_to_the_same_weights(classifier, flowers):
         result.interrupted and result.steps == 8
     )  # the first of the second epoch, in which it was seen
     result.resume()
-    assert not result.interrupted and np.array_equal(result.losses, whole.losses)
+    assert not result.interrupted
+    assert_same(result, whole)
 
 
 def test_a_thread_of_its_own_can_train(line, samples):
@@ -197,12 +204,10 @@ def test_a_folder_keeps_each_checkpoint_and_a_file_the_last(classifier, flowers,
     assert names == ["step-00000005.npz", "step-00000010.npz", "step-00000014.npz"]
     for source in (tmp_path / "all", tmp_path / "all" / names[0]):
         result = train(classifier, flowers, epochs=3, resume=source)
-        assert np.array_equal(result.losses, whole.losses)
-        assert all(
-            np.array_equal(result.weights[name], whole.weights[name]) for name in whole.weights
-        )
+        assert_same(result, whole)
     again = train(classifier, flowers, epochs=3, checkpoint=tmp_path / "run.npz", resume=True)
-    assert again.steps == 21 and np.array_equal(again.losses, whole.losses)
+    assert again.steps == 21
+    assert_same(again, whole)
 
 
 def test_what_killed_trainings_left_goes_when_another_begins(classifier, flowers, tmp_path):
@@ -225,29 +230,25 @@ def test_what_killed_trainings_left_goes_when_another_begins(classifier, flowers
 def test_a_checkpoint_of_another_training_is_refused(classifier, flowers, line, samples, tmp_path):
     path = tmp_path / "run.npz"
     train(classifier, flowers, checkpoint=path)
-    with pytest.raises(
-        pyopnb.errors.InputError, match=r"train, resume: optimizer: expected Adam\(.*got SGD\("
-    ):
+    with pytest.raises(InputError, match=r"train, resume: optimizer: expected Adam\(.*got SGD\("):
         train(classifier, flowers, optimizer="sgd", resume=path)
-    with pytest.raises(pyopnb.errors.InputError, match=r"train, resume: seed: expected 0, got 3"):
+    with pytest.raises(InputError, match=r"train, resume: seed: expected 0, got 3"):
         train(classifier, flowers, seed=3, resume=path)
     with pytest.raises(
-        pyopnb.errors.InputError,
+        InputError,
         match=r"train, resume: expected a training of b1: float32\[8\], .*got b: float32\[1\], ",
     ):
         train(line, samples, loss="mse", resume=path)
     path.write_bytes(path.read_bytes()[:100])
-    with pytest.raises(
-        pyopnb.errors.InputError, match=r"checkpoint .*: expected a file that train wrote, got "
-    ):
+    with pytest.raises(InputError, match=r"checkpoint .*: expected a file that train wrote, got "):
         train(classifier, flowers, resume=path)
     with pytest.raises(
-        pyopnb.errors.InputError,
+        InputError,
         match=r"checkpoint .*none\.npz: expected a file that train wrote, got none",
     ):
         train(classifier, flowers, resume=tmp_path / "none.npz")
     with pytest.raises(
-        pyopnb.errors.InputError,
+        InputError,
         match=r'train, resume: expected a checkpoint .*Try: checkpoint="run\.npz"',
     ):
         train(classifier, flowers, resume=True)
@@ -256,7 +257,7 @@ def test_a_checkpoint_of_another_training_is_refused(classifier, flowers, line, 
 # ---- what it does not take
 
 
-def bad(text, error=pyopnb.errors.InputError, **changes):
+def bad(text, error=InputError, **changes):
     return pytest.param(changes, error, text, id=text[:40])
 
 
@@ -266,13 +267,13 @@ def bad(text, error=pyopnb.errors.InputError, **changes):
         bad(r"train, loss: expected one of y, cross_entropy, mse, got 'entropy'", loss="entropy"),
         bad(
             r"loss 'y': expected one floating-point output .*\(y: float32\[N,3\]\)",
-            pyopnb.errors.ModelError,
+            ModelError,
             loss="y",
             drop="kind",
         ),
         bad(
             r"train, train: expected names of initializers .*, got 'w3'\. Try: w",
-            pyopnb.errors.ModelError,
+            ModelError,
             train=["w3"],
         ),
         bad(
@@ -301,7 +302,7 @@ def bad(text, error=pyopnb.errors.InputError, **changes):
         bad(r"train, seed: expected a number from 0 on, got -1", seed=-1),
         bad(
             r"train, resume: expected a Training, a path, True or None, got int 3\. Try: resume=",
-            pyopnb.errors.InputError,
+            InputError,
             resume=3,
         ),
         bad(r"train, metric: expected 'loss', 'accuracy'.*got 3", metric=3),
@@ -319,18 +320,10 @@ def bad(text, error=pyopnb.errors.InputError, **changes):
     ],
 )
 def test_what_does_not_fit_is_said_before_the_first_step(changes, error, text, classifier, flowers):
-    data = {
-        **flowers,
-        **{name: value for name, value in changes.items() if name in ("x", "kind", "other")},
-    }
-    data.pop(changes.get("drop", ""), None)
-    rest = {
-        name: value for name, value in changes.items() if name not in ("x", "kind", "other", "drop")
-    }
-    if rest.get("validation") == {}:
-        rest["validation"] = flowers
+    data = {name: changes.pop(name, value) for name, value in flowers.items()}
+    data.pop(changes.pop("drop", ""), None)
     with pytest.raises(error, match=text):
-        train(classifier, rest.pop("data", data), **rest)
+        train(classifier, **{"data": data, **changes})
 
 
 def test_a_later_feed_with_fewer_labels_than_samples(classifier, flowers):
@@ -341,7 +334,7 @@ def test_a_later_feed_with_fewer_labels_than_samples(classifier, flowers):
     feeds = [flowers, {"x": flowers["x"][:5], "kind": flowers["kind"][:4]}]
     for model, symbol in ((classifier, "N"), (renamed, "batch")):
         with pytest.raises(
-            pyopnb.errors.InputError,
+            InputError,
             match=rf"feed kind: expected int64\[{symbol}\], with one size for each symbol, got \[4\]",
         ):
             train(model, feeds)
@@ -372,7 +365,7 @@ def test_an_opset_too_old_for_the_loss_is_said_with_the_one_it_needs(
     ):
         model.opset_import[0].version, model.ir_version = opset - 1, 7
         expected = rf"train, loss {loss}: expected a model of opset {opset} or newer, got opset {opset - 1}\. Try: onnx\.version"
-        with pytest.raises(pyopnb.errors.ModelError, match=expected):
+        with pytest.raises(ModelError, match=expected):
             train(model, data, loss=loss)
         converted = onnx.version_converter.convert_version(model, opset)
         assert train(converted, data, loss=loss, batch_size=50).steps == len(data["x"]) // 50
@@ -382,9 +375,7 @@ def test_an_opset_too_old_for_the_loss_is_said_with_the_one_it_needs(
 
 
 def test_a_second_thread_is_refused_and_changes_nothing(classifier, flowers):
-    feeds = [
-        {name: value[k : k + 40] for name, value in flowers.items()} for k in range(0, 200, 40)
-    ]
+    feeds = in_parts(flowers)
     began, end = threading.Event(), threading.Event()
 
     class Waiting:
@@ -401,7 +392,7 @@ def test_a_second_thread_is_refused_and_changes_nothing(classifier, flowers):
     thread.start()
     assert began.wait(60)
     with pytest.raises(
-        pyopnb.errors.RunRefused,
+        RunRefused,
         match="resume: expected a training that stands still, got one that is going on, in ano",
     ):
         training.resume(9)
@@ -429,7 +420,7 @@ def test_a_checkpoint_taken_meanwhile_is_of_one_step(classifier, flowers):
 
 def test_labels_of_another_rank_are_refused_for_mse(line, samples):
     with pytest.raises(
-        pyopnb.errors.InputError, match=r"labels target: expected float32\[N\], got float32\[32,1\]"
+        InputError, match=r"labels target: expected float32\[N\], got float32\[32,1\]"
     ):
         train(line, {"x": samples["x"], "target": samples["target"][:, None]}, loss="mse")
 
@@ -451,7 +442,7 @@ def test_a_fixed_number_of_samples_leaves_the_rest_of_an_epoch_out(line, samples
 def test_nan_in_the_loss_stops_and_names_step_and_node(line, samples):
     samples["target"][13] = np.nan
     with pytest.raises(
-        pyopnb.errors.NotFinite, match=r"train, step \d in epoch 1: expected a finite loss"
+        NotFinite, match=r"train, step \d in epoch 1: expected a finite loss"
     ) as caught:
         train(line, samples, loss="mse", batch_size=10, optimizer=SGD(0.1))
     assert "it begins in the feed, target: " in str(caught.value)
@@ -462,39 +453,35 @@ def test_nan_in_the_loss_stops_and_names_step_and_node(line, samples):
     )
 
 
-def test_nan_of_a_node_names_it():
-    nodes = [
-        pyopnb.node("Mul", "x w", "p"),
-        pyopnb.node("Sqrt", "p", "root", name="the_root"),
-        pyopnb.node("ReduceMean", "root", "loss", keepdims=0),
-    ]
-    model = pyopnb.model(nodes, {"x": "float32[N]"}, "loss", initializers={"w": np.float32([1])})
-    with pytest.raises(
-        pyopnb.errors.NotFinite,
-        match=r"step 2 in epoch 2: .* it begins in node the_root \(Sqrt\), root: .*2 NaN",
-    ):
+@pytest.mark.parametrize(
+    ("body", "x", "rate", "text"),
+    [
+        (
+            "[the_root] root = Sqrt(p)  loss = ReduceMean<keepdims = 0>(root)",
+            [4, 9],
+            1.0,
+            r"it begins in node the_root \(Sqrt\), root: .*2 NaN",
+        ),
+        (
+            "loss = ReduceMean<keepdims = 0>(p)",
+            [1e9, 1e9],
+            1e30,
+            r".*begins in the state, w: .*Try: a smaller learning rate",
+        ),
+    ],
+)
+def test_nan_of_a_node_and_a_weight_that_overflows_are_no_feed(body, x, rate, text):
+    model = pyopnb.parse(
+        f"(float[N] x) => (float loss) <float[1] w = {{1}}> {{ p = Mul(x, w)  {body} }}"
+    )
+    with pytest.raises(NotFinite, match=rf"step 2 in epoch 2: .*{text}"):
         train(
             model,
-            {"x": np.float32([4, 9])},
+            {"x": np.float32(x)},
             loss="loss",
-            optimizer=SGD(1.0),
+            optimizer=SGD(rate),
             epochs=5,
             batch_size=2,
-        )
-
-
-def test_a_weight_that_overflows_is_no_feed():
-    nodes = [pyopnb.node("Mul", "x w", "p"), pyopnb.node("ReduceMean", "p", "loss", keepdims=0)]
-    model = pyopnb.model(nodes, {"x": "float32[N]"}, "loss", initializers={"w": np.float32([1])})
-    text = r"step 2 in epoch 2: .*begins in the state, w: .*Try: a smaller learning rate"
-    with pytest.raises(pyopnb.errors.NotFinite, match=text):
-        train(
-            model,
-            {"x": np.float32([1e9, 1e9])},
-            loss="loss",
-            batch_size=2,
-            epochs=3,
-            optimizer=SGD(1e30),
         )
 
 
@@ -569,37 +556,28 @@ def test_a_training_as_csv(line, samples, tmp_path):
 
 
 def test_what_is_trained_by_default():
-    nodes = [
-        pyopnb.node("Mul", "x scale", "s"),
-        pyopnb.node("BatchNormalization", "s gain bias mean var", "n"),
-        pyopnb.node("Mul", "n aside", "side"),
-        pyopnb.node("ReduceMean", "n", "loss", keepdims=0),
-    ]
-    weights = {
-        name: np.full(2, 0.5, np.float32) for name in ("gain", "bias", "mean", "var", "aside")
-    }
-    model = pyopnb.model(
-        nodes,
-        {"x": "float32[N,2]"},
-        ["loss", "side"],
-        initializers={**weights, "scale": np.float32(2)},
+    halves = ", ".join(
+        f"float[2] {name} = {{0.5, 0.5}}" for name in ("gain", "bias", "mean", "var", "aside")
     )
+    model = pyopnb.parse(f"""(float[N,2] x) => (float loss, float[N,2] side) <{halves}, float scale = {{2}}> {{
+        s = Mul(x, scale)
+        n = BatchNormalization(s, gain, bias, mean, var)
+        side = Mul(n, aside)
+        loss = ReduceMean<keepdims = 0>(n)
+    }}""")
     data = {"x": np.ones((4, 2), np.float32)}
     assert set(train(model, data, loss="loss", batch_size=4).weights) == {"gain", "bias"}
     chosen = train(model, data, loss="loss", batch_size=4, train=["scale"], optimizer=SGD(0.1))
     assert chosen.weights["scale"] < 2
     left = {tensor.name: numpy_helper.to_array(tensor) for tensor in chosen.model.graph.initializer}
-    assert all(np.array_equal(left[name], value) for name, value in weights.items())
+    assert all(left[name].tolist() == [0.5, 0.5] for name in left if name != "scale")
 
 
 def test_names_of_the_model_that_ours_could_meet():
-    nodes = [
-        pyopnb.node("Mul", "x train/w", "train/constant_1"),
-        pyopnb.node("ReduceMean", "train/constant_1", "loss", keepdims=0),
-    ]
-    model = pyopnb.model(
-        nodes, {"x": "float32[N]"}, "loss", initializers={"train/w": np.float32([1])}
-    )
+    model = pyopnb.parse("""(float[N] x) => (float loss) <float[1] "train/w" = {1}> {
+        "train/constant_1" = Mul(x, "train/w")
+        loss = ReduceMean<keepdims = 0>("train/constant_1")
+    }""")
     result = train(model, {"x": np.float32([1, 1])}, loss="loss", optimizer=SGD(0.5), batch_size=2)
     assert result.weights["train/w"].tolist() == [0.5]
     onnx.checker.check_model(result.model)
