@@ -9,16 +9,13 @@ import onnx as _onnx  # noqa: F401  # first: importing it from a module further 
 
 from pyopnb.errors import PyopError
 from pyopnb.models import op_inference as _op_inference  # noqa: F401  # onnx.defs follows the registry from here on
-from pyopnb.ops import displayable as _displayable
-from pyopnb.ops import kernels as _kernels
 from pyopnb.ops import pickling as _pickling  # noqa: F401  # registers how ops are pickled
-from pyopnb.ops import registry as _registry
 from pyopnb.ops.definitions import pyop
+from pyopnb.ops.handed_down import hand_down as _hand_down
 from pyopnb.ops.registry import registry
 from pyopnb.ops.result import Result
 from pyopnb.ops.types import TensorType
 from pyopnb.runtime import exceptions as _exceptions  # noqa: F401  # ends runs before the interpreter does, bare ones too
-from pyopnb.runtime import forms as _forms
 from pyopnb.runtime.callbacks import get_library_path
 
 if TYPE_CHECKING:
@@ -150,16 +147,14 @@ _AT_FIRST_USE = {
 # Looked up for each first use of a name, the other way round than it is written above.
 _HOMES = {name: module for module, names in _AT_FIRST_USE.items() for name in names}
 
-# These rooms stand above those that call them, so they are handed down by name and imported when first used.
-_forms.register_maker("numba", "pyopnb.compile.numba_form", "form_of")
-_registry.search_also(
-    lambda name: importlib.import_module("pyopnb.onnx_reference.catalog_ops").op_named(name)
+# These rooms stand above those that use them.
+_hand_down(
+    catalog_op="pyopnb.onnx_reference.catalog_ops:op_named",
+    display="pyopnb.display.show",
+    node_kernel="pyopnb.runtime.node_kernel:NodeKernel",
+    numba_form="pyopnb.compile.numba_form:form_of",
+    tracer="pyopnb.traces.run",
 )
-_kernels.make_kernels_by(
-    lambda *arguments: importlib.import_module("pyopnb.runtime.node_kernel").NodeKernel(*arguments)
-)
-_displayable.display_with(lambda: importlib.import_module("pyopnb.display.show"))
-
 
 _PACKAGES = ("catalog", "errors", "ortx", "sklearn", "testing", "torch", "training")
 """Like numpy.testing, they need no import of their own. None imports its framework before one of its names is used."""

@@ -7,23 +7,11 @@ imported when a front end first asks for a picture, does the rest.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from typing import Any
 
-__all__ = ["Displayable", "display_with"]
+from pyopnb.ops.handed_down import handed_down
 
-_find_display: list[Callable[[], Any]] = []
-
-
-def display_with(find: Callable[[], Any]) -> None:
-    """Set what displays objects.
-
-    Parameters
-    ----------
-    find : callable
-        Returns an object with ``html(thing)``, ``save(thing, path)`` and ``plot(thing)``.
-    """
-    _find_display[:] = [find]
+__all__ = ["Displayable"]
 
 
 class Displayable:
@@ -32,7 +20,7 @@ class Displayable:
     __slots__ = ()
 
     def _repr_html_(self) -> str:
-        return str(_find_display[0]().html(self))
+        return str(handed_down("display").html(self))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write it to a file.
@@ -50,7 +38,7 @@ class Displayable:
         PyopError
             ``.png`` needs ``pip install pyopnb[plot]``.
         """
-        _find_display[0]().save(self, path)
+        handed_down("display").save(self, path)
 
     def plot(self) -> Any:
         """Draw it with matplotlib, which needs ``pip install pyopnb[plot]``.
@@ -59,4 +47,4 @@ class Displayable:
         -------
         matplotlib.figure.Figure
         """
-        return _find_display[0]().plot(self)
+        return handed_down("display").plot(self)

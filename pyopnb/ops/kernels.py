@@ -7,28 +7,13 @@ from typing import Any
 
 from onnx import NodeProto
 
+from pyopnb.ops.handed_down import handed_down
 from pyopnb.ops.op import Op
 
-__all__ = ["Kernel", "make_kernels_by", "runtime_kernel"]
+__all__ = ["Kernel", "runtime_kernel"]
 
 Kernel = Callable[..., Sequence[Any]]
 """A function of a node's inputs that returns its outputs; None stands for one that is left out."""
-
-_Make = Callable[[NodeProto, Mapping[str, int], Op | None], Kernel]
-
-_make: _Make | None = None
-
-
-def make_kernels_by(make: _Make) -> None:
-    """Set what `runtime_kernel` asks: the runtime, a room above this one.
-
-    Parameters
-    ----------
-    make : callable
-        Takes what `runtime_kernel` takes.
-    """
-    global _make
-    _make = make
 
 
 def runtime_kernel(node: NodeProto, versions: Mapping[str, int], op: Op | None = None) -> Kernel:
@@ -43,5 +28,5 @@ def runtime_kernel(node: NodeProto, versions: Mapping[str, int], op: Op | None =
     op : Op, optional
         What runs the node, if it is an op's.
     """
-    assert _make is not None  # noqa: S101  # `import pyopnb` has set it
-    return _make(node, versions, op)
+    kernel: Kernel = handed_down("node_kernel")(node, versions, op)
+    return kernel

@@ -20,6 +20,7 @@ from pyopnb.errors import DefinitionError, UnknownName
 from pyopnb.ops.arguments import check_arguments, describe, is_text
 from pyopnb.ops.backward import GRADIENT, gradient_class, gradient_schema
 from pyopnb.ops.displayable import Displayable
+from pyopnb.ops.handed_down import handed_down
 from pyopnb.ops.listeners import Listeners
 from pyopnb.ops.locks import locked
 from pyopnb.ops.messages import closest, hide_internal_frames, sanitize
@@ -27,7 +28,7 @@ from pyopnb.ops.names import canonical_domain, check_opset, split_name
 from pyopnb.ops.op import Op, Version, find_version
 from pyopnb.ops.signature import schema_of
 
-__all__ = ["Registry", "find_op", "registry", "search_also"]
+__all__ = ["Registry", "find_op", "registry"]
 
 _MAX_LISTED = 50  # ops in the repr of the registry
 
@@ -506,21 +507,6 @@ registry = Registry()
 """The registry that sessions use."""
 
 
-_search_catalog: Callable[[str], Op | None] | None = None
-
-
-def search_also(search: Callable[[str], Op | None]) -> None:
-    """Set what `find_op` asks for a name that the registry does not have: the catalogue, a room above this one.
-
-    Parameters
-    ----------
-    search : callable
-        Takes ``"domain::op"``, and returns an op that it has defined under another name, or None.
-    """
-    global _search_catalog
-    _search_catalog = search
-
-
 def find_op(op: object) -> Op:
     """Find an op of the registry by its name or class.
 
@@ -543,7 +529,7 @@ def find_op(op: object) -> Op:
         try:
             return registry[op]
         except UnknownName:
-            of_catalog = None if _search_catalog is None else _search_catalog(op)
+            of_catalog: Op | None = handed_down("catalog_op")(op)
             if of_catalog is None:
                 raise
             return of_catalog

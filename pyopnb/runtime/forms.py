@@ -1,44 +1,26 @@
 """Compiled forms of ops: what ONNX Runtime's side calls instead of ``compute``.
 
-This room does not know how a form is made. Makers stand in a table, by the name that a class gives in ``kernel``, and are
-imported when a class first asks for one.
+This room does not know how Numba's form is made: that is handed down, and imported when a class first asks for it.
 """
 
 from __future__ import annotations
 
-import importlib
 import types
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from pyopnb.errors import NotCompiled
+from pyopnb.ops.handed_down import handed_down
 from pyopnb.ops.messages import level_of_user
 from pyopnb.ops.types import TensorType
 
-__all__ = ["Native", "asks_for_numba", "compiled_form", "original", "python_form", "register_maker"]
+__all__ = ["Native", "asks_for_numba", "compiled_form", "original", "python_form"]
 
 Native = tuple[int, int, int, object]
 """A function of the interface in ``pyopnb_call.h``: its address, that of its attrs, how many they are, and what owns both."""
 
 _Types = Sequence[TensorType | None]
-_Maker = Callable[[object, _Types, _Types, str], Callable[..., Any] | None]
-
-_makers: dict[str, tuple[str, str]] = {}
-
-
-def register_maker(kernel: str, module: str, function: str) -> None:
-    """Name the function that makes the form of classes that ask for a kernel.
-
-    Parameters
-    ----------
-    kernel : str
-        The text in ``kernel`` of a class.
-    module, function : str
-        The function takes an instance, the types of inputs and outputs, and the node as a text for warnings. Its module is
-        imported at the first use; where a package that it needs is missing, Python computes.
-    """
-    _makers[kernel] = module, function
 
 
 def compiled_form(instance: Any, inputs: _Types, outputs: _Types) -> Native | None:
@@ -48,12 +30,6 @@ def compiled_form(instance: Any, inputs: _Types, outputs: _Types) -> Native | No
         return None
     native: Native = make_native(instance, inputs, outputs)
     return native
-
-
-def _maker(kernel: str) -> _Maker:
-    module, function = _makers[kernel]
-    maker: _Maker = getattr(importlib.import_module(module), function)
-    return maker
 
 
 def asks_for_numba(cls: type) -> bool:
@@ -86,7 +62,7 @@ def python_form(instance: Any, inputs: _Types, outputs: _Types, where: str) -> A
     if not asks_for_numba(type(instance)):
         return instance
     try:
-        compute = _maker("numba")(instance, inputs, outputs, where)
+        compute = handed_down("numba_form")(instance, inputs, outputs, where)
     except ModuleNotFoundError as error:
         # Numba is installed but one of its dependencies is not: report that instead of falling back.
         if error.name != "numba":

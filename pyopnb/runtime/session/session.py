@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import importlib
 import inspect
 import os
 import threading
@@ -19,6 +18,7 @@ from onnx import ModelProto
 from pyopnb.errors import Filled, InputError, SessionRebuilt
 from pyopnb.models.io import ModelSource, read_model
 from pyopnb.ops.arguments import check_arguments, describe
+from pyopnb.ops.handed_down import handed_down
 from pyopnb.ops.messages import hide_internal_frames, level_of_user, sanitize, suggest
 from pyopnb.ops.result import Result
 from pyopnb.runtime import _bridge
@@ -51,9 +51,6 @@ __all__ = ["Session"]
 
 _KEYWORDS = ("disabled_optimizers", "enable_fallback", "read_config_from_model")
 """What ``InferenceSession`` reads of its ``**kwargs``; it takes all others silently."""
-
-# The room of traces stands above this one, so it goes by name, and is imported when a session is first traced.
-_TRACER = "pyopnb.traces.run"
 
 
 class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntime ships no types
@@ -700,7 +697,7 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc]  # onnxruntim
         (-2.7182817459106445, ['x', 'e', 'y'])
         """
         __tracebackhide__ = True
-        tracer: Any = importlib.import_module(_TRACER)
+        tracer = handed_down("tracer")
         options = tracer.TraceOptions(only, level, bodies, check, times, optimised)
         state = self._update()
         return tracer.run_traced(self, state, state.feeds.by_name(feeds, named), options)
