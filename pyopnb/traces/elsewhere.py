@@ -10,8 +10,8 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -58,23 +58,6 @@ _ERRORS = "errors.txt"
 
 
 @dataclass(frozen=True)
-class _RunReport:
-    """What another Python says of itself after a run."""
-
-    version: str
-    providers: Sequence[str]
-    processor: str
-
-    def text(self, level: str) -> str:
-        """Name the runtime, the processor and the level of optimisation, as a trace has them."""
-        # A comma begins what follows the runtime's name.
-        processor = self.processor.replace(",", "")
-        amount = "no" if level == "ORT_DISABLE_ALL" else "all"
-        name = runtime_name(self.version, self.providers)
-        return f"{name} on {sanitize(processor, 60)}, {amount} optimisations"
-
-
-@dataclass(frozen=True)
 class OtherPython:
     """A Python with another onnxruntime.
 
@@ -88,42 +71,16 @@ class OtherPython:
     path: Path
     on: str
 
-    def start(self, home: Path) -> subprocess.Popen[str]:
-        """Start a process that runs the jobs of the folders that it is told on stdin, and writes errors into its home."""
-        # Beside it, Python would take modules of this room for its own.
-        script = shutil.copy(_SCRIPT, home)
-        environment = dict(os.environ)
-        if self.path != Path(sys.executable):
-            # Packages of this process must not be found by that one.
-            for name in os.environ:
-                if name.startswith("PYTHON"):
-                    del environment[name]
-        with (home / _ERRORS).open("wb") as errors:
-            return subprocess.Popen(  # noqa: S603  # the Python that the user named
-                [str(self.path), script],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                # A file, as nobody reads a pipe while runs go on.
-                stderr=errors,
-                encoding="utf-8",
-                errors="replace",
-                env=environment,
-            )
-
     def run_each(
         self, model: ModelProto, feeds: Sequence[Mapping[str, Any]], level: str
     ) -> list[dict[str, Any]]:
         """Run a model there on several feeds, in one session; level as `pyopnb.runtime.one_run.run_each` has it."""
         names = [info.name for info in model.graph.output]
         level = "ORT_DISABLE_ALL" if level == "no" else f"ORT_ENABLE_{level.upper()}"
-        with tempfile.TemporaryDirectory(prefix="pyopnb-") as folder:
-            # A copy, as saving takes the weights out of it.
-            sent = ModelProto()
-            sent.CopyFrom(model)
-            job = _Job(Path(folder), sent, feeds)
+        with _job(model, feeds) as job:
             job.add(_PLAIN, names, level)
             job.run(self)
-            return [dict(zip(names, job.load(0, n), strict=True)) for n in range(len(feeds))]
+            return [job.outputs(0, number) for number in range(len(feeds))]
 
 
 @dataclass(frozen=True)
@@ -162,6 +119,7 @@ class OtherProcess:
 
     def __enter__(self) -> OtherProcess:
         self._home = tempfile.TemporaryDirectory(prefix="pyopnb-")
+        self._folder = Path(self._home.name)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -185,12 +143,7 @@ class OtherProcess:
             The model has ops, and there is no pyopnb.
         """
         names = [info.name for info in model.graph.output]
-        # A copy, as saving takes the weights out of it.
-        sent = ModelProto()
-        sent.CopyFrom(model)
-        # In the home, which goes even where an interrupt comes while this folder is removed.
-        with tempfile.TemporaryDirectory(dir=self._home.name) as folder:
-            job = _Job(Path(folder), sent, [feeds])
+        with _job(model, [feeds]) as job:
             for level in levels:
                 job.add(_PLAIN, names, level)
             report = job.report(self.call)
@@ -199,17 +152,14 @@ class OtherProcess:
                 raise job.refused(self.python, report)
             if stage:
                 return Outcome(stage=stage, error=one_line(sanitize(report["error"], 2000)))
-            outputs = []
-            for number in range(len(levels)):
-                outputs.append(dict(zip(names, job.load(number, 0), strict=True)))
-            return Outcome(tuple(outputs), version=report["version"])
+            outputs = tuple(job.outputs(place) for place in range(len(levels)))
+            return Outcome(outputs, version=report["version"])
 
     def call(self, folder: Path) -> str:
-        """Have the job of a folder done; return its last words where the process ended."""
-        home = Path(self._home.name)
-        if self._process is None:
-            self._process = self.python.start(home)
+        """Have the job of a folder done; return the process's last words where that ended it."""
         process = self._process
+        if process is None:
+            process = self._process = self._start()
         assert process.stdin is not None  # noqa: S101  # it was started with pipes
         assert process.stdout is not None  # noqa: S101  # as well
         # What ended already is no error here: its last words are read below.
@@ -223,33 +173,52 @@ class OtherProcess:
         with suppress(BrokenPipeError):
             process.communicate()
         process.wait()
-        words = (home / _ERRORS).read_text(encoding="utf-8", errors="replace")
+        words = (self._folder / _ERRORS).read_text(encoding="utf-8", errors="replace")
         return _last_words(words, process.returncode)
+
+    def _start(self) -> subprocess.Popen[str]:
+        """Start a process that does the jobs of the folders that it is told on stdin."""
+        # Beside it, Python would take modules of this room for its own.
+        script = shutil.copy(_SCRIPT, self._folder)
+        environment = dict(os.environ)
+        if self.python.path != Path(sys.executable):
+            # Packages of this process must not be found by that one.
+            for name in os.environ:
+                if name.startswith("PYTHON"):
+                    del environment[name]
+        with (self._folder / _ERRORS).open("wb") as errors:
+            return subprocess.Popen(  # noqa: S603  # the Python that the user named
+                [str(self.python.path), script],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                # A file, as nobody reads a pipe while runs go on.
+                stderr=errors,
+                encoding="utf-8",
+                errors="replace",
+                env=environment,
+            )
 
 
 class _Job:
     """A folder with models, feeds and what is to be done with them; afterwards with what came of it."""
 
-    def __init__(
-        self,
-        folder: Path,
-        model: ModelProto,
-        feeds: Sequence[Mapping[str, Any]],
-    ) -> None:
-        self.folder, self.model = folder, model
+    def __init__(self, folder: Path, model: ModelProto, feeds: Sequence[Mapping[str, Any]]) -> None:
+        self.folder = folder
+        # A copy, as saving takes the weights out of it.
+        self.model = ModelProto()
+        self.model.CopyFrom(model)
         self.models: list[dict[str, Any]] = []
         # Names of tensors may hold anything, so that files number them.
         self.inputs = list(feeds[0]) if feeds else []
         self.runs = len(feeds)
         for number, arrays in enumerate(feeds):
-            members: dict[str, np.ndarray] = {}
-            for name, value in arrays.items():
-                members[str(len(members))] = storable(name, value)
-            np.savez(folder / f"feeds-{number}.npz", **members)  # type: ignore[arg-type]  # all keys are digits
+            members = [storable(name, value) for name, value in arrays.items()]
+            keys = map(str, range(len(members)))
+            np.savez(self.folder / f"feeds-{number}.npz", **dict(zip(keys, members, strict=True)))  # type: ignore[arg-type]  # all keys are digits
         # Weights beyond a kilobyte go into a file that both models share.
         onnx.save_model(
-            model,
-            folder / _PLAIN,
+            self.model,
+            self.folder / _PLAIN,
             save_as_external_data=True,
             location="weights",
             convert_attribute=False,
@@ -259,25 +228,23 @@ class _Job:
         self.ops = ""
         if self.nodes:
             self.ops = "ops_of_the_model"
-            save_module(folder / f"{self.ops}.py", *set(self.nodes.values()))
+            save_module(self.folder / f"{self.ops}.py", *set(self.nodes.values()))
 
     def add(self, file: str, outputs: Sequence[str], level: str) -> None:
         """Add a session that is made and run, with what it is to give."""
         self.models.append({"file": file, "outputs": list(outputs), "level": level})
 
-    def load(self, place: int, number: int) -> list[np.ndarray]:
+    def outputs(self, place: int, number: int = 0) -> dict[str, Any]:
         """Read the outputs of the session that was added at a place, for the feeds of this number."""
-        arrays = []
+        arrays = {}
         with np.load(self.folder / f"{place}-{number}.npz") as members:
-            for key in members:
+            for name, key in zip(self.models[place]["outputs"], members, strict=True):
                 array = members[key]
-                if array.dtype.kind == "U":
-                    array = array.astype(object)
-                arrays.append(array)
+                arrays[name] = array.astype(object) if array.dtype.kind == "U" else array
         return arrays
 
-    def run(self, python: OtherPython) -> _RunReport:
-        """Run the models there.
+    def run(self, python: OtherPython) -> dict[str, Any]:
+        """Run the models there, and return what the other Python says of itself.
 
         Raises
         ------
@@ -290,7 +257,7 @@ class _Job:
             report = self.report(process.call)
         if "failed" in report:
             raise self.refused(python, report)
-        return _RunReport(report["version"], report["providers"], report["processor"])
+        return report
 
     def report(self, call: Callable[[Path], str]) -> dict[str, Any]:
         """Have the job done by a process, and read what it says of it."""
@@ -320,12 +287,8 @@ class _Job:
         return True
 
     def _report(self, call: Callable[[Path], str]) -> dict[str, Any]:
-        job = {
-            "models": self.models,
-            "inputs": self.inputs,
-            "runs": self.runs,
-            "ops": self.ops,
-        }
+        names = ("models", "inputs", "runs", "ops")
+        job = {name: getattr(self, name) for name in names}
         (self.folder / "job.json").write_text(json.dumps(job), encoding="utf-8")
         words = call(self.folder)
         path = self.folder / "report.json"
@@ -359,6 +322,13 @@ class _Job:
                 got = f"{sanitize(', '.join(changed), 200)} of a newer opset than its {newest}"
             return ModelError(where, expected=expected, got=got, next=advice)
         return ModelError(where, expected="a run to its end", got=got)
+
+
+@contextmanager
+def _job(model: ModelProto, feeds: Sequence[Mapping[str, Any]]) -> Iterator[_Job]:
+    """Make a job in a folder that is there as long as the job is."""
+    with tempfile.TemporaryDirectory(prefix="pyopnb-") as folder:
+        yield _Job(Path(folder), model, feeds)
 
 
 def _last_words(errors: str, code: int) -> str:
@@ -448,36 +418,33 @@ def trace_elsewhere(
     outputs = [info.name for info in model.graph.output]
     selected = [tensor.name for tensor in select_tensors(model, options)]
     names = list(dict.fromkeys([*_readable(model, selected), *outputs]))
-    complete, data_folder = to_model(source), source.folder
+    complete = to_model(source)
+    if source.folder is not None:
+        take_in_all(complete, source.folder)
     level = "ORT_ENABLE_ALL" if options.optimised else "ORT_DISABLE_ALL"
     is_checked = options.check and options.optimised
     python = other_python(on, complete)
-    with tempfile.TemporaryDirectory(prefix="pyopnb-") as folder:
-        # A copy, as saving takes the weights out of it.
-        sent = ModelProto()
-        sent.CopyFrom(complete)
-        if data_folder is not None:
-            take_in_all(sent, data_folder)
-        job = _Job(Path(folder), sent, [feeds])
+    with _job(complete, [feeds]) as job:
         # Saving has moved the weights into a file, so that the second model is small.
-        expose(sent, names)
-        (Path(folder) / _EXPOSED).write_bytes(sent.SerializeToString())
+        expose(job.model, names)
+        (job.folder / _EXPOSED).write_bytes(job.model.SerializeToString())
         job.add(_EXPOSED, names, level)
         if is_checked:
             job.add(_PLAIN, outputs, level)
         report = job.run(python)
-        arrays = dict(zip(names, job.load(0, 0), strict=True))
-        exposure = None
-        if is_checked:
-            unexposed = dict(zip(outputs, job.load(1, 0), strict=True))
-            exposure = exposure_of(unexposed, {name: arrays[name] for name in outputs})
+        arrays = job.outputs(0)
+        exposure = exposure_of(job.outputs(1), arrays) if is_checked else None
+    # A comma begins what follows the runtime's name.
+    processor = sanitize(report["processor"].replace(",", ""), 60)
+    amount = "all" if options.optimised else "no"
+    name = runtime_name(report["version"], report["providers"])
     trace = Trace(
         model,
         feeds=feeds,
         values=arrays,
-        initializers=Initializers(lambda: (complete.graph.initializer, data_folder)),
+        initializers=Initializers(lambda: (complete.graph.initializer, None)),
         versions={op: registry[op].current for op in job.nodes.values()},
-        runtime=report.text(level),
+        runtime=f"{name} on {processor}, {amount} optimisations",
         exposure=exposure,
         other_python=python,
     )
