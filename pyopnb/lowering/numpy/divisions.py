@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from pyopnb.lowering.elementwise import (
@@ -23,9 +21,8 @@ from pyopnb.lowering.elementwise import (
     where,
     xor,
 )
-from pyopnb.lowering.numpy.ufuncs import loop_inputs
+from pyopnb.lowering.numpy.ufuncs import computes
 from pyopnb.lowering.refusal import refuse
-from pyopnb.lowering.rules import lowers
 from pyopnb.lowering.tensors import Tensor, constant
 
 __all__: list[str] = []
@@ -57,9 +54,8 @@ def _rounds_to_zero(remainder: Tensor, divisor: Tensor) -> Tensor:
     return and_(not_(equal(remainder, 0)), differs_in_sign)
 
 
-@lowers(np.remainder)
-def _remainder(result: Any, a: Any, b: Any) -> Tensor:
-    x, y = loop_inputs(np.remainder, a, b)
+@computes(np.remainder)
+def _remainder(x: Tensor, y: Tensor) -> Tensor:
     if x.dtype.kind != "f":
         # By 1, which stands for 0 and -1, all remainders are the 0 that NumPy gives there.
         return mod(x, _safe_divisor(y))
@@ -69,9 +65,8 @@ def _remainder(result: Any, a: Any, b: Any) -> Tensor:
     return where(equal(remainder, 0), 0, adjusted)
 
 
-@lowers(np.floor_divide)
-def _floor_divide(result: Any, a: Any, b: Any) -> Tensor:
-    x, y = loop_inputs(np.floor_divide, a, b)
+@computes(np.floor_divide)
+def _floor_divide(x: Tensor, y: Tensor) -> Tensor:
     if x.dtype.kind == "f":
         return _float_floor_divide(x, y)
     return _integer_floor_divide(x, y)
@@ -108,15 +103,13 @@ def _float_floor_divide(x: Tensor, y: Tensor) -> Tensor:
 # ---- shifts ---------------------------------------------------------------------------------------
 
 
-@lowers(np.left_shift)
-def _left_shift(result: Any, a: Any, b: Any) -> Tensor:
-    x, y = loop_inputs(np.left_shift, a, b)
+@computes(np.left_shift)
+def _left_shift(x: Tensor, y: Tensor) -> Tensor:
     return mul(x, _power_of_two(y, x.dtype))
 
 
-@lowers(np.right_shift)
-def _right_shift(result: Any, a: Any, b: Any) -> Tensor:
-    x, y = loop_inputs(np.right_shift, a, b)
+@computes(np.right_shift)
+def _right_shift(x: Tensor, y: Tensor) -> Tensor:
     divisor = _power_of_two(y, x.dtype)
     # Div rounds toward zero, so what a shift to the right drops is taken away before.
     return div(sub(x, mod(x, divisor)), divisor)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -39,7 +40,7 @@ from pyopnb.lowering.rules import lowers
 from pyopnb.lowering.tensors import BOOL, INT64, Tensor, cast, served
 from pyopnb.lowering.tracing import Number, plain, tensor_of
 
-__all__ = ["loop_inputs", "lower_erf", "strong_inputs"]
+__all__ = ["computes", "loop_inputs", "lower_erf", "strong_inputs"]
 
 
 def loop_inputs(ufunc: np.ufunc, *inputs: Any) -> list[Tensor]:
@@ -67,15 +68,23 @@ def _dtype_of(value: Any) -> np.dtype:
     return np.asarray(plain(value)).dtype
 
 
+_Rule = Callable[..., Tensor]
+
+
+def computes(ufunc: np.ufunc, *others: Any) -> Callable[[_Rule], _Rule]:
+    """Register a rule that gets its inputs in the dtypes in which NumPy calculates a ufunc."""
+
+    def register(rule: _Rule) -> _Rule:
+        @lowers(ufunc, *others)
+        def lower(result: Any, *inputs: Any) -> Tensor:
+            return rule(*loop_inputs(ufunc, *inputs))
+
+        return rule
+
+    return register
+
+
 # ---- one operator each ----------------------------------------------------------------------------
-
-
-def _unary(ufunc: np.ufunc, op_type: str) -> None:
-    @lowers(ufunc)
-    def lower(result: Any, x: Any) -> Tensor:
-        (tensor,) = loop_inputs(ufunc, x)
-        return elementwise(op_type, tensor)
-
 
 _UNARY: dict[Any, str] = {
     np.exp: "Exp", np.log: "Log", np.sqrt: "Sqrt", np.tanh: "Tanh", np.sin: "Sin", np.cos: "Cos", np.tan: "Tan",
@@ -83,78 +92,59 @@ _UNARY: dict[Any, str] = {
     np.arccosh: "Acosh", np.arctanh: "Atanh", np.fabs: "Abs", np.reciprocal: "Reciprocal",
 }  # fmt: skip
 for _ufunc, _op_type in _UNARY.items():
-    _unary(_ufunc, _op_type)
+    computes(_ufunc)(partial(elementwise, _op_type))
 
 
-def _rounding(ufunc: np.ufunc, op_type: str) -> None:
-    @lowers(ufunc)
-    def lower(result: Any, x: Any) -> Tensor:
-        (tensor,) = loop_inputs(ufunc, x)
-        # Integers are whole already, and have no kernel.
-        if tensor.dtype.kind in "iub":
-            return tensor
-        return elementwise(op_type, tensor)
+def _rounded(op_type: str, x: Tensor) -> Tensor:
+    # Integers are whole already, and have no kernel.
+    if x.dtype.kind in "iub":
+        return x
+    return elementwise(op_type, x)
 
 
-_rounding(np.floor, "Floor")
-_rounding(np.ceil, "Ceil")
-_rounding(np.rint, "Round")
-
-_Binary = Callable[[Any, Any], Tensor]
+for _ufunc, _op_type in {np.floor: "Floor", np.ceil: "Ceil", np.rint: "Round"}.items():
+    computes(_ufunc)(partial(_rounded, _op_type))
 
 
-def _binary(ufunc: np.ufunc, record: _Binary, of_bools: _Binary) -> None:
-    @lowers(ufunc)
-    def lower(result: Any, a: Any, b: Any) -> Tensor:
-        x, y = loop_inputs(ufunc, a, b)
-        if x.dtype == BOOL:
-            return of_bools(x, y)
-        return record(x, y)
+def _by_dtype(of_bools: _Rule, of_numbers: _Rule, *inputs: Tensor) -> Tensor:
+    if inputs[0].dtype == BOOL:
+        return of_bools(*inputs)
+    return of_numbers(*inputs)
 
 
 # NumPy refuses the difference of bools itself.
-_binary(np.add, add, or_)
-_binary(np.subtract, sub, xor)
-_binary(np.multiply, mul, and_)
-_binary(np.maximum, maximum, or_)
-_binary(np.minimum, minimum, and_)
-_binary(np.divide, div, div)
+_OF_BOOLS_AND_NUMBERS: dict[Any, tuple[_Rule, _Rule]] = {
+    np.add: (or_, add),
+    np.subtract: (xor, sub),
+    np.multiply: (and_, mul),
+    np.maximum: (or_, maximum),
+    np.minimum: (and_, minimum),
+    np.bitwise_and: (and_, partial(elementwise, "BitwiseAnd")),
+    np.bitwise_or: (or_, partial(elementwise, "BitwiseOr")),
+    np.bitwise_xor: (xor, partial(elementwise, "BitwiseXor")),
+    np.invert: (not_, partial(elementwise, "BitwiseNot")),
+}
+for _ufunc, _rules in _OF_BOOLS_AND_NUMBERS.items():
+    computes(_ufunc)(partial(_by_dtype, *_rules))
+computes(np.divide)(div)
 
 
-def _logical(ufunc: np.ufunc, op_type: str) -> None:
+def _logical(ufunc: np.ufunc, record: _Rule) -> None:
     @lowers(ufunc)
     def lower(result: Any, *inputs: Any) -> Tensor:
         bools = [tensor_of(x, bool) for x in inputs]
-        return elementwise(op_type, *bools)
+        return record(*bools)
 
 
-_logical(np.logical_and, "And")
-_logical(np.logical_or, "Or")
-_logical(np.logical_xor, "Xor")
-_logical(np.logical_not, "Not")
-
-
-def _bitwise(ufunc: np.ufunc, of_bools: str, of_integers: str) -> None:
-    @lowers(ufunc)
-    def lower(result: Any, *inputs: Any) -> Tensor:
-        tensors = loop_inputs(ufunc, *inputs)
-        if tensors[0].dtype == BOOL:
-            op_type = of_bools
-        else:
-            op_type = of_integers
-        return elementwise(op_type, *tensors)
-
-
-_bitwise(np.bitwise_and, "And", "BitwiseAnd")
-_bitwise(np.bitwise_or, "Or", "BitwiseOr")
-_bitwise(np.bitwise_xor, "Xor", "BitwiseXor")
-_bitwise(np.invert, "Not", "BitwiseNot")
-
+_logical(np.logical_and, and_)
+_logical(np.logical_or, or_)
+_logical(np.logical_xor, xor)
+_logical(np.logical_not, not_)
 
 # ---- comparisons ----------------------------------------------------------------------------------
 
 
-def _comparison(ufunc: np.ufunc, record: _Binary) -> None:
+def _comparison(ufunc: np.ufunc, record: _Rule) -> None:
     @lowers(ufunc)
     def lower(result: Any, a: Any, b: Any) -> Tensor:
         x, y = _compared_inputs(ufunc, a, b)
@@ -207,21 +197,19 @@ def _fits(number: Any, dtype: np.dtype) -> bool:
 # ---- signs and classes ----------------------------------------------------------------------------
 
 
-@lowers(np.absolute)
-def _absolute(result: Any, x: Any) -> Tensor:
-    (tensor,) = loop_inputs(np.absolute, x)
-    if tensor.dtype.kind in "bu":
-        return tensor
-    return absolute(tensor)
+@computes(np.absolute)
+def _absolute(x: Tensor) -> Tensor:
+    if x.dtype.kind in "bu":
+        return x
+    return absolute(x)
 
 
-@lowers(np.negative)
-def _negative(result: Any, x: Any) -> Tensor:
-    (tensor,) = loop_inputs(np.negative, x)
+@computes(np.negative)
+def _negative(x: Tensor) -> Tensor:
     # Neg has no unsigned kernels; the subtraction wraps as NumPy does.
-    if tensor.dtype.kind == "u":
-        return sub(0, tensor)
-    return neg(tensor)
+    if x.dtype.kind == "u":
+        return sub(0, x)
+    return neg(x)
 
 
 @lowers(np.positive)
@@ -229,14 +217,13 @@ def _positive(result: Any, x: Any) -> Tensor:
     return tensor_of(x)
 
 
-@lowers(np.sign)
-def _sign(result: Any, x: Any) -> Tensor:
-    (tensor,) = loop_inputs(np.sign, x)
-    sign = elementwise("Sign", tensor)
-    if tensor.dtype != np.float16:
+@computes(np.sign)
+def _sign(x: Tensor) -> Tensor:
+    sign = elementwise("Sign", x)
+    if x.dtype != np.float16:
         return sign
     # The kernel for float16, as of onnxruntime 1.32, gives 0 for NaN.
-    return where(is_nan(tensor), tensor, sign)
+    return where(is_nan(x), x, sign)
 
 
 def _is_inf(x: Tensor) -> Tensor:
@@ -272,10 +259,9 @@ _class_of_numbers(np.isfinite, _is_finite, True)
 # ---- powers ---------------------------------------------------------------------------------------
 
 
-@lowers(np.square)
-def _square(result: Any, x: Any) -> Tensor:
-    (tensor,) = loop_inputs(np.square, x)
-    return mul(tensor, tensor)
+@computes(np.square)
+def _square(x: Tensor) -> Tensor:
+    return mul(x, x)
 
 
 _MOST_FACTORS = 16
@@ -309,13 +295,9 @@ def _power(result: Any, a: Any, b: Any) -> Tensor:
 # ---- logarithms and what else loses digits near zero ----------------------------------------------
 
 
-def _in_double(function: Any, record: Callable[[Tensor], Tensor]) -> None:
-    """Register a function that loses precision near zero: narrower dtypes are computed in float64."""
-
-    @lowers(function)
-    def lower(result: Any, x: Any) -> Tensor:
-        (tensor,) = loop_inputs(function, x)
-        return cast(record(cast(tensor, np.float64)), tensor.dtype)
+def _in_double(record: _Rule, x: Tensor) -> Tensor:
+    """Compute in float64 what loses precision near zero."""
+    return cast(record(cast(x, np.float64)), x.dtype)
 
 
 def _log1p(x: Tensor) -> Tensor:
@@ -344,20 +326,17 @@ def _logarithm(x: Tensor, base: float) -> Tensor:
     return where(equal(power(base, nearest), x), nearest, quotient)
 
 
-def _times(factor: float) -> Callable[[Tensor], Tensor]:
-    def record(x: Tensor) -> Tensor:
-        return mul(x, factor)
-
-    return record
-
-
-_in_double(np.log1p, _log1p)
-_in_double(np.expm1, _expm1)
-_in_double(np.log2, lambda x: _logarithm(x, 2.0))
-_in_double(np.log10, lambda x: _logarithm(x, 10.0))
-_in_double(np.exp2, lambda x: power(2.0, x))
-_in_double(np.deg2rad, _times(np.pi / 180))
-_in_double(np.rad2deg, _times(180 / np.pi))
+_LOSING: dict[Any, _Rule] = {
+    np.log1p: _log1p,
+    np.expm1: _expm1,
+    np.log2: partial(_logarithm, base=2.0),
+    np.log10: partial(_logarithm, base=10.0),
+    np.exp2: partial(power, 2.0),
+    np.deg2rad: partial(mul, np.pi / 180),
+    np.rad2deg: partial(mul, 180 / np.pi),
+}
+for _ufunc, _rule in _LOSING.items():
+    computes(_ufunc)(partial(_in_double, _rule))
 
 
 # ---- rounding -------------------------------------------------------------------------------------
@@ -380,21 +359,19 @@ def _round(result: Any, a: Any, decimals: Any = 0) -> Tensor:
     return mul(elementwise("Round", div(x, scale)), scale)
 
 
-@lowers(np.trunc, np.fix)
-def _trunc(result: Any, x: Any) -> Tensor:
-    (tensor,) = loop_inputs(np.trunc, x)
-    if tensor.dtype.kind in "iub":
-        return tensor
-    return where(less(tensor, 0), elementwise("Ceil", tensor), floor(tensor))
+@computes(np.trunc, np.fix)
+def _trunc(x: Tensor) -> Tensor:
+    if x.dtype.kind in "iub":
+        return x
+    return where(less(x, 0), elementwise("Ceil", x), floor(x))
 
 
 # ---- two arrays -----------------------------------------------------------------------------------
 
 
-@lowers(np.logaddexp)
-def _logaddexp(result: Any, a: Any, b: Any) -> Tensor:
+@computes(np.logaddexp)
+def _logaddexp(x: Tensor, y: Tensor) -> Tensor:
     """Compute logaddexp from the larger operand, without overflow and with equal infinities kept."""
-    x, y = loop_inputs(np.logaddexp, a, b)
     first = cast(x, np.float64)
     second = cast(y, np.float64)
     distance = absolute(sub(first, second))
