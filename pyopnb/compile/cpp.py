@@ -105,7 +105,7 @@ class CppOp:
     @classmethod
     def __pyopnb_reduce__(cls) -> tuple[tuple[str, str], tuple[Any, ...]]:
         """Tell a pickle which function makes the class in another process: its address is of this one."""
-        return (__name__, _class_anew.__name__), (cls.source, cls.flags)
+        return (__name__, cpp_class.__name__), (cls.source, cls.flags)
 
     def __pyopnb_native__(
         self, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType | None]
@@ -125,17 +125,17 @@ def _literal(text: str) -> str:
         return repr(text)
 
 
-def cpp_class(source: str, *, first: int = 1, flags: Sequence[str] = ()) -> type:
+def cpp_class(source: str, flags: Sequence[str] = (), *, first: int = 1) -> type:
     """Compile the class of an op in C++, which no registry has yet.
 
     Parameters
     ----------
     source : str
         As for `cpp_op`.
-    first : int
-        The number that messages give the first line.
     flags : sequence of str
         Further arguments for the compiler.
+    first : int
+        The number that messages give the first line.
 
     Returns
     -------
@@ -172,11 +172,6 @@ def cpp_class(source: str, *, first: int = 1, flags: Sequence[str] = ()) -> type
     if signature.elements:
         members["infer"] = _infer(signature)
     return type(signature.name, (CppOp,), members)
-
-
-def _class_anew(source: str, flags: tuple[str, ...]) -> type:
-    """Compile the class of a pickle."""
-    return cpp_class(source, flags=flags)
 
 
 def entry_text(source: str, signature: Signature, first: int, entry: str) -> str:

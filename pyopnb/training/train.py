@@ -149,13 +149,8 @@ def train(
         seed = int(seed)
     proto = _read_whole(model)
     loss = _loss_of(loss)
-    batches = TrainingBatches(data, batch_size, seed)
-    # A generator would be empty in the second epoch, and the training would end as if it were complete.
-    if batches.is_single and epochs > 1:
-        expected = "feeds that can be gone through again"
-        raise InputError("train, data", expected=expected, got="a generator", next="epochs=1")
-    names = [train] if isinstance(train, str) else train
-    trained = _add_loss(proto, loss, output, names, batches)
+    batches = _batches(data, batch_size, seed, epochs)
+    trained = _add_loss(proto, loss, output, train, batches)
     # The gradient is verified at the first batch, whose labels and sizes are real ones.
     step = step_of(
         trained.model, trained.loss.name, trained.weights, optimizer, batches.first, verify
@@ -187,6 +182,15 @@ def _check_numbers(**numbers: tuple[int | None, int]) -> None:
         if number is not None and number < least:
             expected = f"a number from {least} on"
             raise InputError(f"train, {name}", expected=expected, got=f"{number}")
+
+
+def _batches(data: Any, size: int | None, seed: int | None, epochs: int) -> TrainingBatches:
+    batches = TrainingBatches(data, size, seed)
+    # A generator would be empty in the second epoch, and the training would end as if it were complete.
+    if batches.is_single and epochs > 1:
+        expected = "feeds that can be gone through again"
+        raise InputError("train, data", expected=expected, got="a generator", next="epochs=1")
+    return batches
 
 
 def _loss_of(loss: Any) -> str | NodeProto:
@@ -244,7 +248,7 @@ def _add_loss(
     proto: ModelProto,
     loss: str | NodeProto,
     output: str | None,
-    names: Sequence[str] | None,
+    names: str | Sequence[str] | None,
     batches: TrainingBatches,
 ) -> _ModelWithLoss:
     """Put the loss on a copy of the model, find the weights, and check the batches against both."""
@@ -254,6 +258,7 @@ def _add_loss(
     inputs = {info.name for info in model.graph.input}
     labels = {name: value for name, value in batches.first.items() if name not in inputs}
     loss_of_batch = with_loss(model, loss, output, labels)
+    names = [names] if isinstance(names, str) else names
     weights = find_weights(model, loss_of_batch.name, names)
     forward = ModelProto()
     forward.CopyFrom(model)

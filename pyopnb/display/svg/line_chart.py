@@ -132,10 +132,7 @@ def line_chart(
     """
     points = np.asarray(x, np.float64)
     values = np.array(list(lines.values()), np.float64)
-    up = axis_for(values, log=log_y) if limits is None else ChartAxis(*limits)
-    if stems:
-        # The length of a stem is its number only if it stands on 0.
-        up = ChartAxis(min(0.0, up.low), max(0.0, up.high))
+    up = _upward_axis(values, limits, log_y, stems)
     values[~np.isfinite(values)] = np.nan
     if up.log:
         # A logarithmic axis has no room for numbers of 0 and less.
@@ -165,6 +162,16 @@ def line_chart(
         shapes += _legend(plot, colours)
         width = plot.right + 30 + _LONGEST_NAME
     return Chart(width, plot.bottom + 34, shapes)
+
+
+def _upward_axis(
+    values: np.ndarray, limits: tuple[float, float] | None, is_log: bool, stems: bool
+) -> ChartAxis:
+    axis = axis_for(values, log=is_log) if limits is None else ChartAxis(*limits)
+    if stems:
+        # The length of a stem is its number only if it stands on 0.
+        return ChartAxis(min(0.0, axis.low), max(0.0, axis.high))
+    return axis
 
 
 def _is_geometric(x: np.ndarray) -> bool:
