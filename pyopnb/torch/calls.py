@@ -224,7 +224,9 @@ def _outputs(node: Any) -> tuple[list[Any], str]:
     for tensor in values:
         if not isinstance(tensor, torch.Tensor):
             raise Unwritable(where, expected="tensors as results", got="something else")
-        if tensor.is_quantized or tensor.layout is not torch.strided:
+        # Where torch traces, these give a tensor that is not quantized.
+        quantizes = node.target._schema.name.startswith("aten::quantize_per_")
+        if quantizes or tensor.layout is not torch.strided:
             raise Unwritable(where, expected="dense tensors", got="quantized or sparse ones")
     return values, returns
 

@@ -13,8 +13,9 @@ from pyopnb.errors import ModelError
 from pyopnb.ops.arguments import check_arguments
 from pyopnb.ops.messages import hide_internal_frames, sanitize
 from pyopnb.torch.example import bound_arguments, in_order, with_caches
-from pyopnb.torch.exporter import convert, proto_of
-from pyopnb.torch.parts import capture_with_parts
+from pyopnb.torch.exporter import ExportOptions, convert, proto_of
+from pyopnb.torch.holes import Hole, NoStandIn
+from pyopnb.torch.parts import capture_around, capture_with_parts
 from pyopnb.torch.program import check_buffers
 from pyopnb.torch.reports import Report, StandIns, note_holes
 from pyopnb.torch.sizes import fixed_by_torch, requested_dimensions
@@ -108,9 +109,8 @@ def export(
     """
     dynamic_shapes = with_caches(module, args, kwargs, dynamic_shapes)
     options = dynamic_shapes, input_names, output_names
-    program = capture_with_parts(module, args, kwargs, dynamic_shapes)
+    program, exported, holes = _converted(module, args, kwargs, options, ops)
     kwargs = in_order(module, kwargs)
-    exported, holes = convert(program, options, ops)
     where = f"module {sanitize(type(module).__name__)}"
     check_buffers(program, exported.exported_program, where)
     names = [entry.name for entry in exported.model.graph.inputs]
@@ -177,8 +177,23 @@ def missing(
     [('torch.ops.aten.linalg_cholesky.default', '(float32[3,3]) -> float32[3,3]')]
     """
     dynamic_shapes = with_caches(module, args, kwargs, dynamic_shapes)
-    program = capture_with_parts(module, args, kwargs, dynamic_shapes)
-    exported, holes = convert(program, (dynamic_shapes, None, None))
+    _, exported, holes = _converted(module, args, kwargs, (dynamic_shapes, None, None), None)
     model = proto_of(exported)
     note_holes(model, holes)
     return Report(model, {})
+
+
+def _converted(
+    module: Any,
+    args: Any,
+    kwargs: Mapping[str, Any] | None,
+    options: ExportOptions,
+    ops: Mapping[Any, str] | None,
+) -> tuple[Any, Any, list[Hole]]:
+    """Capture and export a module; what can be neither a node nor an op of torch's is a part of it."""
+    program = capture_with_parts(module, args, kwargs, options[0])
+    try:
+        return program, *convert(program, options, ops)
+    except NoStandIn as refusal:
+        program = capture_around(module, args, kwargs, options[0], refusal)
+    return program, *convert(program, options, ops)

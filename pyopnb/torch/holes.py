@@ -12,9 +12,9 @@ from pyopnb.errors import ModelError
 from pyopnb.ops.messages import sanitize
 from pyopnb.torch.calls import Unwritable, encode, target_name
 from pyopnb.torch.program import calls_in, where_of
-from pyopnb.torch.source import line_of, submodule_of
+from pyopnb.torch.source import line_of, path_of, submodule_of
 
-__all__ = ["FailedCall", "Hole", "failed_call", "find_holes", "hole_of"]
+__all__ = ["FailedCall", "Hole", "NoStandIn", "failed_call", "find_holes", "hole_of"]
 
 _FAILED = re.compile(
     r"Error when translating node %(?P<name>\w+) : .*?\[target=torch\.ops\.(?P<target>[\w.]+)\]"
@@ -71,7 +71,7 @@ def find_holes(program: Any, failure: BaseException) -> list[Hole]:
 
     Raises
     ------
-    ModelError
+    NoStandIn
         The call is one that no op can stand in for.
     """
     failed = failed_call(failure)
@@ -99,6 +99,25 @@ def _failed_node(failure: BaseException | None, name: str) -> Any:
             step = step.tb_next
         failure = failure.__cause__
     return None
+
+
+class NoStandIn(ModelError):
+    """A call that neither the exporter nor an op that calls torch can carry out.
+
+    Attributes
+    ----------
+    path : str
+        The submodule that calls it.
+    """
+
+    path = ""
+
+    @classmethod
+    def of(cls, node: Any, where: str, **texts: str) -> NoStandIn:
+        """Make the error for a call."""
+        error = cls(where, **texts)
+        error.path = path_of(node)
+        return error
 
 
 @dataclass(frozen=True)
@@ -138,7 +157,8 @@ def _holes_like(program: Any, failed: Any, reason: str) -> list[Hole]:
         # fail again.
         alike = [pair for pair in calls_in(program) if _kind(pair[0]) in kinds]
         return [hole_of(node, enclosing, reason) for node, enclosing in alike]
-    raise ModelError(
+    raise NoStandIn.of(
+        failed,
         line_of(failed) or "module",
         expected="an op with an ONNX function",
         got=sanitize(str(failed.target)),
@@ -170,7 +190,7 @@ def hole_of(node: Any, enclosing: tuple[Any, ...], reason: str) -> Hole:
 
     Raises
     ------
-    ModelError
+    NoStandIn
         No op can stand in for it.
     """
     try:
@@ -179,7 +199,8 @@ def hole_of(node: Any, enclosing: tuple[Any, ...], reason: str) -> Hole:
         why = f"{reason}; expected {error.expected}, got {error.got}"
         expected = "an op of the exporter's, or one that torch can stand in for"
         where = where_of(node, enclosing)
-        raise ModelError(where, expected=expected, got=sanitize(why, 400)) from None
+        got = sanitize(why, 400)
+        raise NoStandIn.of(node, where, expected=expected, got=got) from None
     inputs = []
     for value in call.inputs:
         inputs.append(_type_text(None if value is None else value.meta["val"]))

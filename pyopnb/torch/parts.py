@@ -26,12 +26,13 @@ from pyopnb.errors import ModelError, PyopError
 from pyopnb.ops.messages import sanitize
 from pyopnb.testing.verify import mild_trials
 from pyopnb.torch.example import bound_arguments, in_order, line_of_error
+from pyopnb.torch.holes import NoStandIn
 from pyopnb.torch.program import calls_in, capture, is_foreign
 from pyopnb.torch.sizes import OpenSizes, requested_dimensions
-from pyopnb.torch.stand_in import PARTS, own_memory
+from pyopnb.torch.stand_in import PARTS, OtherResults, own_memory
 from pyopnb.torch.verify import CallLimit, ModuleComparison, arrays_of
 
-__all__ = ["TorchPart", "capture_with_parts", "part_of", "parts_in"]
+__all__ = ["TorchPart", "capture_around", "capture_with_parts", "part_of", "parts_in"]
 
 # Each failed capture names one part, and the last of them is the whole module.
 _ATTEMPTS = 12
@@ -162,6 +163,43 @@ def _with_parts(
             if not isinstance(failure, _NotLearned):
                 refusal = error
     return None
+
+
+def capture_around(
+    module: Any,
+    args: Any,
+    kwargs: Mapping[str, Any] | None,
+    dynamic_shapes: Any,
+    refusal: NoStandIn,
+) -> Any:
+    """Capture a module with the part in torch whose call cannot become a node, or as a whole.
+
+    Parameters
+    ----------
+    module, args, kwargs, dynamic_shapes
+        As for `pyopnb.torch.program.capture`.
+    refusal : NoStandIn
+
+    Returns
+    -------
+    torch.export.ExportedProgram
+
+    Raises
+    ------
+    NoStandIn
+        No op can stand in for the part either.
+    """
+    learner = _learner(module, args, kwargs, dynamic_shapes)
+    if learner is None:
+        raise refusal
+    for path in dict.fromkeys((refusal.path, "")):
+        try:
+            part = learner.learn(path, refusal.where, refusal)
+            with _in_torch(learner.module, [part]):
+                return capture(learner.module, args, kwargs, dynamic_shapes)
+        except (ModelError, AttributeError, _NotLearned):
+            continue
+    raise refusal
 
 
 def _with_open_sizes(
@@ -636,7 +674,7 @@ class _PartOp:
         """Refuse results of other sizes than the model was made for: its numbers would be wrong."""
         if not results.is_like(self._like):
             expected = "results as at the export"
-            raise ModelError(where, expected=expected, got="results of other types")
+            raise OtherResults(where, expected=expected, got="results of other types")
         free: dict[str, int] = {}
         for position, (dim, size) in enumerate(zip(self._dims, results.sizes, strict=True)):
             expected_size = dim
@@ -645,7 +683,7 @@ class _PartOp:
             elif isinstance(dim, _InputSize):
                 expected_size = sizes[dim.position]
             if size != expected_size:
-                raise ModelError(
+                raise OtherResults(
                     f"{where}, size {position} of its results",
                     expected=f"{expected_size}, as in every run at the export",
                     got=str(size),

@@ -14,7 +14,7 @@ import torch
 
 from pyopnb.ops.messages import one_line, sanitize
 
-__all__ = ["line_in", "line_of", "submodule_of"]
+__all__ = ["line_in", "line_of", "path_of", "submodule_of"]
 
 _FRAME = re.compile(r'File "(?P<file>[^"\n]+)", line (?P<line>\d+), in \S+')
 _LIBRARIES = (str(Path(torch.__file__).parent), str(Path(__file__).parents[1]), "<eval_with_key>")
@@ -55,6 +55,13 @@ def submodule_of(call: Any) -> str:
     if isinstance(module_type, type):
         name = module_type.__name__
     return sanitize(f"{path} ({name})") if path else ""
+
+
+def path_of(call: Any) -> str:
+    """Return the path of the innermost submodule that made a call, as `get_submodule` takes it."""
+    stack = list((call.meta.get("nn_module_stack") or {}).values())
+    # A submodule that is called again has a number there: ``layer@1``.
+    return re.sub(r"@\d+", "", stack[-1][0]) if stack else ""
 
 
 def line_in(frames: Sequence[tuple[str, int]]) -> str:

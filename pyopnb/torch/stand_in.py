@@ -14,7 +14,7 @@ from pyopnb.ops.types import ANY
 from pyopnb.torch.arrays import to_array, to_tensor
 from pyopnb.torch.calls import COMPLEX, DTYPES, decode, op_name, target_name
 
-__all__ = ["PARTS", "TorchOp", "define", "own_memory"]
+__all__ = ["PARTS", "OtherResults", "TorchOp", "define", "own_memory"]
 
 PARTS = "pyopnb_part"
 """The namespace of the ops that call a part of a module, from `pyopnb.torch.parts`."""
@@ -29,6 +29,10 @@ _WRITING = (
     "aten::_batch_norm_impl_index",
 )
 _PARTS_OF_COMPLEX = {"complex64": "float32", "complex128": "float64", "complex32": "float16"}
+
+
+class OtherResults(ModelError):
+    """A part of a module returned other types or sizes than the model was made for."""
 
 
 class TorchOp:

@@ -15,8 +15,8 @@ import warnings
 
 import numpy as np
 import sympy
+from op_db_sweep import difference, reason_of
 
-TOLERANCE = 1e-3
 VERDICTS = ("general", "fixed", "refused", "torch", "wrong")
 
 
@@ -90,28 +90,20 @@ def verdict(entry, n):
             model = pyopnb.torch.export(module, args, kwargs, dynamic_shapes=shapes)
         except pyopnb.errors.PyopError as error:
             return {"verdict": "refused", "reason": " ".join(str(error).split())}
-    reports = [
-        entry.message for entry in caught if isinstance(entry.message, pyopnb.torch.StandIns)
-    ]
-    said = {(size.input, size.axis) for report in reports for size in report.fixed}
+    said = set()
+    for warning in caught:
+        if isinstance(warning.message, pyopnb.torch.StandIns):
+            said |= {(size.input, size.axis) for size in warning.message.fixed}
     row = {"verdict": "fixed" if said else "general", "runs": 0}
-    names = [info.name for info in model.graph.input]
-    leaves = [
-        leaf
-        for leaf in torch.utils._pytree.tree_leaves(dict(arguments))
-        if isinstance(leaf, torch.Tensor)
-    ]
-    dims = [
-        [dim.dim_param or dim.dim_value for dim in info.type.tensor_type.shape.dim]
-        for info in model.graph.input
-    ]
-    for name, entry_dims in zip(names, dims, strict=True):
-        for axis, dim in enumerate(entry_dims):
-            if (isinstance(dim, int) or dim.isdecimal()) and (name, axis) not in said:
-                return row | {
-                    "verdict": "wrong",
-                    "reason": f"{name}, axis {axis}, is {dim} and nothing says so",
-                }
+    leaves = tensors_in(dict(arguments))
+    names, dims = [], []
+    for info in model.graph.input:
+        names.append(info.name)
+        dims.append([dim.dim_param or dim.dim_value for dim in info.type.tensor_type.shape.dim])
+        for axis, dim in enumerate(dims[-1]):
+            if (isinstance(dim, int) or dim.isdecimal()) and (info.name, axis) not in said:
+                text = f"{info.name}, axis {axis}, is {dim} and nothing says so"
+                return row | {"verdict": "wrong", "reason": text}
     session = pyopnb.Session(model)
     for sizes in further_sizes(dims, leaves):
         resized = [
@@ -133,14 +125,9 @@ def verdict(entry, n):
         except Exception:  # a size that torch does not take
             continue
         row["runs"] += 1
-        arrays = [
-            leaf.numpy()
-            for leaf in torch.utils._pytree.tree_leaves(expected)
-            if isinstance(leaf, torch.Tensor)
-        ]
-        got = session.run(
-            None, {name: tensor.numpy() for name, tensor in zip(names, resized, strict=True)}
-        )
+        arrays = [leaf.numpy() for leaf in tensors_in(expected)]
+        feeds = {name: tensor.numpy() for name, tensor in zip(names, resized, strict=True)}
+        got = session.run(None, feeds)
         if entry.name.startswith("nn.Transformer"):
             # Torch's fast path of attention has NaN where every key is masked, and its slow path, which is exported, 0.
             arrays = [
@@ -151,6 +138,13 @@ def verdict(entry, n):
         if text:
             return row | {"verdict": "wrong", "reason": f"{sizes}: {text}"}
     return row
+
+
+def tensors_in(values):
+    import torch
+
+    leaves = torch.utils._pytree.tree_leaves(values)
+    return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
 
 
 def further_sizes(dims, leaves):
@@ -191,27 +185,10 @@ def other_size(leaf, shape):
     return flat[places].reshape(shape) if flat.numel() else torch.zeros(shape, dtype=leaf.dtype)
 
 
-def difference(mine, theirs):
-    """How an array differs from torch's. Written without pyopnb's own comparison."""
-    if mine.dtype != theirs.dtype or mine.shape != theirs.shape:
-        return f"{mine.dtype}{list(mine.shape)}, where torch has {theirs.dtype}{list(theirs.shape)}"
-    if theirs.dtype.kind in "biu":
-        return None if np.array_equal(mine, theirs) else "other whole numbers"
-    mine, theirs = mine.astype(np.float64), theirs.astype(np.float64)
-    largest = np.abs(theirs[np.isfinite(theirs)]).max(initial=0)
-    close = np.isclose(mine, theirs, rtol=0, atol=TOLERANCE * largest, equal_nan=True)
-    return None if close.all() else f"{int((~close).sum())} of {close.size} differ"
-
-
 def some(count, seed):
     """Cases that the seed draws; all where count is None."""
     every = list(cases())
     return every if count is None else random.Random(seed).sample(every, count)
-
-
-def reason_of(row):
-    """The part of a refusal after its place, without numbers and names."""
-    return re.sub(r"\d+", "N", row["reason"].partition("expected ")[2] or row["reason"])[:110]
 
 
 def table(rows):

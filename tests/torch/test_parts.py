@@ -86,6 +86,13 @@ class Quantised(nn.Module):
         return torch.quantize_per_tensor(x, 0.1, 0, torch.qint8).dequantize()
 
 
+class Bins(nn.Module):
+    """Returns a list beside a tensor inside, which no node can."""
+
+    def forward(self, x):
+        return torch.histogramdd(x, [3, 2], range=[-3.0, 3.0, -3.0, 3.0]).hist
+
+
 class Overwrites(nn.Module):
     def forward(self, x):
         x[x > float(x.mean())] = 0
@@ -204,6 +211,8 @@ CASES = [
     (Lists(), (N,), [(numbers(4, 3),), (numbers(7, 3),)]),
     (Steps(), (N,), [(numbers(5, 3),), (numbers(1, 3),), (numbers(9, 3),)]),
     (Quantised(), (N,), [(numbers(4),), (numbers(9) * 3,)]),
+    (nn.Sequential(nn.ReLU(), Bins()), None, [(numbers(4, 2),), (numbers(4, 2, seed=1),)]),
+    (nn.Sequential(nn.ReLU(), Quantised()), None, [(numbers(4),), (numbers(4, seed=1),)]),
     (Overwrites(), (N,), [(numbers(4, 3),), (numbers(5, 3),)]),
 ]
 
@@ -215,7 +224,8 @@ def test_it_runs_at_other_values_and_sizes(module, sizes, examples):
     model, holes = export(module, examples[0], sizes)
     assert len(holes) == 1
     assert "torch.export cannot capture" in holes[0].reason
-    assert type(module).__name__ in str(holes[0])
+    part = module[1] if isinstance(module, nn.Sequential) else module
+    assert type(part).__name__ in str(holes[0])
     session = pyopnb.Session(model)
     for example in (*examples, examples[0]):
         agree(module, session, *example)
@@ -380,6 +390,20 @@ def test_sizes_that_no_run_had_are_an_error_and_no_wrong_number():
     with pytest.raises(pyopnb.errors.ModelError, match="as in every run at the export"):
         session.run(None, {name: np.full(5, 2e30, np.float32)})
     agree(module, session, numbers(5))
+
+
+class Covariances(nn.Module):
+    def forward(self, x):
+        return torch.cov(x)
+
+
+def test_a_size_with_results_of_another_rank_is_an_error_and_no_wrong_number():
+    module = Covariances()
+    session = pyopnb.Session(export(module, (numbers(3, 6),), (N,))[0])
+    agree(module, session, numbers(5, 6))
+    name = session.get_inputs()[0].name
+    with pytest.raises(pyopnb.errors.ModelError, match="got results of other types"):
+        session.run(None, {name: numbers(1, 6).numpy()})
 
 
 class Doubles(nn.Module):

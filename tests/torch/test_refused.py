@@ -73,11 +73,6 @@ class Sparse(nn.Module):
         return x.to_sparse()
 
 
-class Lists(nn.Module):
-    def forward(self, x):
-        return torch.histogramdd(x, [3, 2], range=[-3.0, 3.0, -3.0, 3.0]).hist
-
-
 class Reshapes(nn.Module):
     def forward(self, x):
         return x.reshape(2, 6)
@@ -96,6 +91,11 @@ class Decides(Locked):
         if x.sum() > 0:
             return x
         return -x
+
+
+class Lists(Locked):
+    def forward(self, x):
+        return torch.histogramdd(x, [3, 2], range=[-3.0, 3.0, -3.0, 3.0]).hist
 
 
 class Quantised(Locked):
